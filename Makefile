@@ -19,7 +19,7 @@ PREFIX   ?= /usr/local
 # --- The rooms: each row of the table `rooms` is built into one archive. -----------------
 
 # Each line "room | may include" becomes "room+room+…": the room, then what it may include.
-ROOM_ROWS := $(shell sed -n 's/^\([a-z][^ ]*\) *|/\1/p' rooms | tr -s ' ' '+')
+ROOM_ROWS := $(shell sed -n "s/^\([a-z][^ ]*\) *| *\([^|]*\).*/\1 \2/p" rooms | sed "s/ *$$//" | tr -s " " "+")
 ROOMS     := $(foreach row,$(ROOM_ROWS),$(firstword $(subst +, ,$(row))))
 # stands_on_ROOM: the room itself and all that it reaches. Rows name rows above them only, so one pass is enough.
 $(foreach row,$(ROOM_ROWS),$(eval room := $(firstword $(subst +, ,$(row))))$(eval stands_on_$(room) := \
@@ -158,7 +158,7 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-PACKAGES_CHECK := g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
+PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # Installs what is missing and says so; does nothing, and asks nothing of the network, when all is there.
@@ -194,7 +194,7 @@ EVERY_CORE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: check check-unit check-san fuzz bench bench-comm bench-network
 check: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
-	@tests/run tests/floors $(UNIT_BIN) $(BATS)
+	@tests/run tests/floors tests/format_check tests/symbols $(UNIT_BIN) $(BATS)
 
 check-unit: unit-bins
 	@tests/run tests/floors $(UNIT_BIN)

@@ -29,7 +29,7 @@ struct boot {
 	struct peer *peers;
 	unsigned char key[SEAL_KEY_BYTES]; /* of what is published */
 	uint32_t generation;
-	bool sealed;     /* the key is there */
+	bool sealed; /* the key is there */
 };
 
 _Static_assert((int)SEAL_KEY_BYTES == (int)AUTH_SECRET_BYTES, "the group's secret is a key");
@@ -61,8 +61,10 @@ static bool address_towards(const struct addrinfo *to, char out[NET_ADDR_MAX])
 	socklen_t len = sizeof me;
 	char host[NET_ADDR_MAX - 2];
 	int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool found = fd >= 0 && !connect(fd, to->ai_addr, to->ai_addrlen) && !getsockname(fd, (struct sockaddr *)&me, &len) &&
-		     !getnameinfo((struct sockaddr *)&me, len, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+	bool found = fd >= 0 && !connect(fd, to->ai_addr, to->ai_addrlen) &&
+		     !getsockname(fd, (struct sockaddr *)&me, &len) &&
+		     !getnameinfo((struct sockaddr *)&me, len, host, sizeof host, NULL, 0,
+				  NI_NUMERICHOST);
 	if (fd >= 0)
 		close(fd);
 	if (found)
@@ -91,7 +93,8 @@ static int boot_put(void *arg, const char *key, const char *value, struct err *e
 {
 	struct boot *b = arg;
 	if (json_object_set_new(b->pending, key, json_string(value)))
-		return err_set(e, ERR_INTERNAL, "PMIx: cannot publish %s: not UTF-8, or no memory", key);
+		return err_set(e, ERR_INTERNAL, "PMIx: cannot publish %s: not UTF-8, or no memory",
+			       key);
 	return 0;
 }
 
@@ -100,11 +103,12 @@ static void round_key(char key[PMIX_MAX_KEYLEN], int round)
 	snprintf(key, PMIX_MAX_KEYLEN, "muster.%d", round);
 }
 
-/* A published text is bound to this: that of another rank, of an earlier fence or of another launch does not open. */
+/* A published text is bound to this: that of another rank, of an earlier fence or of another
+ * launch does not open. */
 static void about_round(const struct boot *b, int rank, int round, char out[96])
 {
-	snprintf(out, 96, "muster endpoints, generation %" PRIu32 ", rank %d of %d, fence %d", b->generation, rank, b->bootstrap.size,
-		 round);
+	snprintf(out, 96, "muster endpoints, generation %" PRIu32 ", rank %d of %d, fence %d",
+		 b->generation, rank, b->bootstrap.size, round);
 }
 
 /* Seals all that was put since the last fence. The caller frees it. */
@@ -127,7 +131,8 @@ static int boot_fence(void *arg, struct err *e)
 	struct boot *b = arg;
 	char key[PMIX_MAX_KEYLEN];
 	if (!b->sealed)
-		return err_set(e, ERR_INTERNAL, "PMIx: nothing can be published before the group's secret is known");
+		return err_set(e, ERR_INTERNAL,
+			       "PMIx: nothing can be published before the group's secret is known");
 	round_key(key, b->rounds);
 	pmix_value_t value = { .type = PMIX_STRING };
 	value.data.string = seal_pending(b, e);
@@ -153,12 +158,15 @@ static int boot_fence(void *arg, struct err *e)
 }
 
 /* Opens what `rank` published at fence `round`; NULL when it is not its own. */
-static json_t *open_round(const struct boot *b, int rank, int round, const char *sealed, struct err *e)
+static json_t *open_round(const struct boot *b, int rank, int round, const char *sealed,
+			  struct err *e)
 {
 	char about[96], *plain;
 	about_round(b, rank, round, about);
 	if (unseal_text(b->key, about, sealed, &plain, e)) {
-		err_prefix(e, "PMIx: what was published as rank %d's endpoints is not its own: is somebody else at this PMIx server?",
+		err_prefix(e,
+			   "PMIx: what was published as rank %d's endpoints is not its own: is "
+			   "somebody else at this PMIx server?",
 			   rank);
 		return NULL;
 	}
@@ -243,8 +251,12 @@ static int learn_world(struct boot *b, struct err *e)
 	if (!b->peers || !b->pending)
 		return err_set(e, ERR_NOMEM, "PMIx: no memory for %d ranks", size);
 	b->bootstrap = (struct comm_bootstrap){
-		.rank = (int)b->me.rank, .size = size,
-		.put = boot_put, .fence = boot_fence, .get = boot_get, .arg = b,
+		.rank = (int)b->me.rank,
+		.size = size,
+		.put = boot_put,
+		.fence = boot_fence,
+		.get = boot_get,
+		.arg = b,
 	};
 	return 0;
 }
@@ -253,7 +265,8 @@ int agent_boot_open(struct boot **out, struct err *e)
 {
 	/* Without a server PMIx_Init would make this process a world of its own. */
 	if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
-		return err_set(e, ERR_NOTFOUND, "PMIx: no server in the environment; "
+		return err_set(e, ERR_NOTFOUND,
+			       "PMIx: no server in the environment; "
 			       "start agents with `muster run`, or with `srun --mpi=pmix`");
 	struct boot *b = calloc(1, sizeof *b);
 	if (!b)

@@ -28,10 +28,11 @@ struct boot;
 
 enum { BOOT_HOST = 256 };
 
-/* The name of this rank's host: ranks with equal ones share memory. Several slurmd on one machine count as several hosts. */
+/* The name of this rank's host: ranks with equal ones share memory. Several slurmd on one
+ * machine count as several hosts. */
 void agent_boot_host(char out[BOOT_HOST]);
-/* This host's address (without port) on the way to the node that launched the step, as Slurm tells it. False when
- * nobody told. */
+/* This host's address (without port) on the way to the node that launched the step, as Slurm tells
+ * it. False when nobody told. */
 bool agent_boot_address(char out[NET_ADDR_MAX]);
 
 /* The value of an environment variable in memory of its own; the variable is removed and its

@@ -18,7 +18,8 @@
 enum { BACKLOG_MAX = 4 * MSG_MAX }; /* beyond it progress is left out */
 
 static const double leave_s = 0.3, flush_s = 1.0;
-/* Between two tellings of progress: of all ranks together the supervisor hears some thousand a second at most. */
+/* Between two tellings of progress: of all ranks together the supervisor hears some thousand a
+ * second at most. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
 
 enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
@@ -31,8 +32,8 @@ struct control {
 	double next_beat, next_look; /* the control thread's */
 	uint64_t told;               /* the count that the supervisor has heard of */
 
-	pthread_mutex_t lock;     /* link, leaving, reason, on_abort, on_dump */
-	pthread_cond_t news;      /* of leaving, given_up, recorded */
+	pthread_mutex_t lock; /* link, leaving, reason, on_abort, on_dump */
+	pthread_cond_t news;  /* of leaving, given_up, recorded */
 	struct link *link;
 	bool leaving, given_up;
 	int64_t recorded; /* the series is in the run folder up to this step */
@@ -80,8 +81,8 @@ static void drain_wake(struct control *c)
 		return;
 }
 
-/* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that agent_control_on_abort(NULL)
- * waits for its end. */
+/* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that
+ * agent_control_on_abort(NULL) waits for its end. */
 static void leave(struct control *c, const char *reason)
 {
 	pthread_mutex_lock(&c->lock);
@@ -121,14 +122,17 @@ static int on_dump_message(struct control *c, const struct msg *m, struct err *e
 	pthread_mutex_lock(&c->lock);
 	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
 	pthread_mutex_unlock(&c->lock);
-	agent_control_send(c, MSG_DUMPED, rc ? json_pack("{s:s}", "error", why.text) : json_object());
+	agent_control_send(c, MSG_DUMPED,
+			   rc ? json_pack("{s:s}", "error", why.text) : json_object());
 	return 0;
 }
 
 static int on_stop(struct control *c, const struct msg *m, struct err *e)
 {
 	(void)e;
-	atomic_store(&c->stop, json_is_true(json_object_get(m->body, "checkpoint")) ? STOP_CHECKPOINT : STOP_NOW);
+	atomic_store(&c->stop, json_is_true(json_object_get(m->body, "checkpoint"))
+				       ? STOP_CHECKPOINT
+				       : STOP_NOW);
 	return 0;
 }
 
@@ -148,7 +152,8 @@ static int on_abort_message(struct control *c, const struct msg *m, struct err *
 {
 	(void)c;
 	const char *reason = json_string_value(json_object_get(m->body, "reason"));
-	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s", reason ? reason : "no reason given");
+	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s",
+		       reason ? reason : "no reason given");
 }
 
 /* What a supervisor may say to an agent that trains. */
@@ -169,7 +174,9 @@ static int serve(struct control *c, struct err *e)
 		if (rc <= 0)
 			return rc;
 		rc = handlers[m.type] ? handlers[m.type](c, &m, e)
-				      : err_set(e, ERR_PROTO, "the supervisor sent %s, which only agents send", msg_word(m.type));
+				      : err_set(e, ERR_PROTO,
+						"the supervisor sent %s, which only agents send",
+						msg_word(m.type));
 		msg_fini(&m);
 		if (rc)
 			return -1;
@@ -185,11 +192,12 @@ static void report_signals(struct control *c)
 
 static json_t *progress(struct control *c)
 {
-	return json_pack("{s:I, s:s, s:I}", "step", (json_int_t)atomic_load(&c->step), "phase", atomic_load(&c->phase),
-			 "count", (json_int_t)atomic_load(&c->count));
+	return json_pack("{s:I, s:s, s:I}", "step", (json_int_t)atomic_load(&c->step), "phase",
+			 atomic_load(&c->phase), "count", (json_int_t)atomic_load(&c->count));
 }
 
-/* A heartbeat when it is time for one, and between two of them where the trainer is, when it has moved. */
+/* A heartbeat when it is time for one, and between two of them where the trainer is, when it has
+ * moved. */
 static void tell_progress(struct control *c)
 {
 	double now = clock_s();
@@ -245,7 +253,8 @@ static void say_goodbye(struct control *c)
 	}
 }
 
-/* The process ends here unless its main thread is faster. Returns when it has finished and closes. */
+/* The process ends here unless its main thread is faster. Returns when it has finished and
+ * closes. */
 static void see_out(struct control *c)
 {
 	double end = clock_s() + leave_s;
@@ -289,7 +298,8 @@ static int open_descriptors(struct control *c, struct err *e)
 	c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	c->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (c->wake_fd < 0 || c->signal_fd < 0)
-		return err_errno(e, ERR_NOMEM, "control channel: no descriptors; raise `ulimit -n`");
+		return err_errno(e, ERR_NOMEM,
+				 "control channel: no descriptors; raise `ulimit -n`");
 	return 0;
 }
 
@@ -316,7 +326,8 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e)
+int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome,
+		       struct err *e)
 {
 	struct control *c = calloc(1, sizeof *c);
 	if (!c)
@@ -325,11 +336,14 @@ int agent_control_open(const struct control_options *opt, struct control **out, 
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
 	atomic_store(&c->phase, "start");
-	if (open_descriptors(c, e) || agent_link_open(opt, &c->link, e) || agent_link_await_welcome(c->link, &c->welcome, e))
+	if (open_descriptors(c, e) || agent_link_open(opt, &c->link, e) ||
+	    agent_link_await_welcome(c->link, &c->welcome, e))
 		goto fail;
 	c->heartbeat_s = json_number_value(json_object_get(c->welcome, "heartbeat_s"));
 	if (!(c->heartbeat_s >= 0.01 && c->heartbeat_s <= 3600)) {
-		err_set(e, ERR_PROTO, "the supervisor's welcome: heartbeat_s is %g; 0.01 to 3600 are allowed", c->heartbeat_s);
+		err_set(e, ERR_PROTO,
+			"the supervisor's welcome: heartbeat_s is %g; 0.01 to 3600 are allowed",
+			c->heartbeat_s);
 		goto fail;
 	}
 	c->progress_s = fmin(fmax(progress_s, opt->world * progress_rank_s), c->heartbeat_s);
@@ -397,7 +411,8 @@ void agent_control_moved(struct control *c)
 int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)
 {
 	double end = clock_s() + seconds;
-	struct timespec until = { .tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * (end - floor(end))) };
+	struct timespec until = { .tv_sec = (time_t)end,
+				  .tv_nsec = (long)(1e9 * (end - floor(end))) };
 	int rc = 0;
 	pthread_mutex_lock(&c->lock);
 	while (c->recorded < step && !c->leaving && !c->given_up && rc == 0)
@@ -407,8 +422,11 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 	if (recorded)
 		return 0;
 	return over ? err_set(e, ERR_ABORTED, "this rank leaves")
-		    : err_set(e, ERR_IO, "muster has not recorded the metrics up to step %lld within %g s; without them no checkpoint of the "
-			      "step is committed: see that the host muster runs on is up, and not out of memory or stopped",
+		    : err_set(e, ERR_IO,
+			      "muster has not recorded the metrics up to step %lld within %g s; "
+			      "without them no checkpoint of the "
+			      "step is committed: see that the host muster runs on is up, and not "
+			      "out of memory or stopped",
 			      (long long)step, seconds);
 }
 

@@ -24,43 +24,51 @@ struct control;
 struct voucher; /* base/auth.h */
 
 struct control_options {
-	const char *address;   /* of the supervisor */
-	const char *secret;    /* hex */
+	const char *address; /* of the supervisor */
+	const char *secret;  /* hex */
 	uint32_t generation;
 	int rank, world;
 	const char *node;
-	const struct voucher *voucher; /* the supervisor must have a MUNGE credential, too; NULL: the secret is enough */
+	/* the supervisor must have a MUNGE credential, too; NULL: the secret is enough */
+	const struct voucher *voucher;
 };
 
 /* Before any thread is made: they inherit the mask. */
 void agent_control_block_signals(void);
 
-/* Connects, proves, says hello and waits for welcome: *welcome is its body, owned by the control. */
-int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e);
-/* Sends what is queued (at most a second), closes. When the agent must leave anyway it only returns:
- * the thread sees to the end of the process. Takes NULL. */
+/* Connects, proves, says hello and waits for welcome: *welcome is its body, owned by the
+ * control. */
+int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome,
+		       struct err *e);
+/* Sends what is queued (at most a second), closes. When the agent must leave anyway it only
+ * returns: the thread sees to the end of the process. Takes NULL. */
 void agent_control_close(struct control *c);
 
 /* This host's address (without port) on the way to the supervisor. */
 const char *agent_control_local_address(const struct control *c);
 
-/* fn is called once, when the agent must leave: on the control thread, or at once on the caller's when that is already so.
- * It may neither log nor send. NULL: nothing is called any more once this has returned. */
-void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg);
+/* fn is called once, when the agent must leave: on the control thread, or at once on the caller's
+ * when that is already so. It may neither log nor send. NULL: nothing is called any more once this
+ * has returned. */
+void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg),
+			    void *arg);
 
-/* fn writes the flight recorder, on the control thread, whenever the supervisor asks for it; it may neither log nor send. NULL, as
- * above. */
+/* fn writes the flight recorder, on the control thread, whenever the supervisor asks for it; it may
+ * neither log nor send. NULL, as above. */
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
 /* Any thread. Steals the reference to body. Before "failed" goes where the trainer is. */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
-/* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and, when it changes, up to
- * ten times a second (less often in a world of more than 200 ranks). phase: a literal such as "forward". */
+/* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and,
+ * when it changes, up to ten times a second (less often in a world of more than 200 ranks). phase:
+ * a literal such as "forward". */
 void agent_control_progress(struct control *c, int64_t step, const char *phase);
-/* It is still there, and has moved: work that takes long inside one phase calls this, on any thread. */
+/* It is still there, and has moved: work that takes long inside one phase calls this, on any
+ * thread. */
 void agent_control_moved(struct control *c);
-/* Waits until the supervisor has all metrics and evaluations up to this step in the run folder, which another rank may have
- * sent: ERR_PROTO after `seconds`, ERR_ABORTED when the agent must leave or agent_control_give_up was called. Any thread. */
+/* Waits until the supervisor has all metrics and evaluations up to this step in the run folder,
+ * which another rank may have sent: ERR_PROTO after `seconds`, ERR_ABORTED when the agent must
+ * leave or agent_control_give_up was called. Any thread. */
 int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e);
 /* This rank has failed: whoever waits above, now or later, waits no more. */
 void agent_control_give_up(struct control *c);

@@ -42,7 +42,8 @@ static void cpu_list(char *out, size_t room)
 		int last = i;
 		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
 			last++;
-		at += (size_t)snprintf(out + at, room - at, last > i ? "%s%d-%d" : "%s%d", at ? "," : "", i, last);
+		at += (size_t)snprintf(out + at, room - at, last > i ? "%s%d-%d" : "%s%d",
+				       at ? "," : "", i, last);
 		i = last;
 	}
 }
@@ -52,7 +53,8 @@ static json_t *hello(const struct control_options *opt)
 	char cpus[1024];
 	cpu_list(cpus, sizeof cpus);
 	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", opt->rank, "world", opt->world,
-			 "node", opt->node, "pid", (int)getpid(), "cpus", cpus, "version", MSG_VERSION);
+			 "node", opt->node, "pid", (int)getpid(), "cpus", cpus, "version",
+			 MSG_VERSION);
 }
 
 /* Work for MUNGE is done on the spot: nothing else goes on before the welcome. */
@@ -78,10 +80,14 @@ static int exchange(struct link *l, struct err *e)
 		if (feed(l, data, (size_t)n, e))
 			return -1;
 	if (n == 0 && !channel_ready(l->channel))
-		return err_set(e, ERR_AUTH, "the supervisor at %s closed the connection before it answered: it does not take this agent "
-			       "for its own; is it another launch's, or another user's?", l->address);
+		return err_set(e, ERR_AUTH,
+			       "the supervisor at %s closed the connection before it answered: it "
+			       "does not take this agent "
+			       "for its own; is it another launch's, or another user's?",
+			       l->address);
 	if (n == 0)
-		return err_set(e, ERR_NET, "the supervisor at %s closed the connection", l->address);
+		return err_set(e, ERR_NET, "the supervisor at %s closed the connection",
+			       l->address);
 	if (errno != EAGAIN && errno != EINTR)
 		return err_errno(e, ERR_NET, "the connection to the supervisor at %s", l->address);
 	struct buf *out = channel_out(l->channel);
@@ -90,7 +96,8 @@ static int exchange(struct link *l, struct err *e)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			break;
 		if (n < 0)
-			return err_errno(e, ERR_NET, "the connection to the supervisor at %s", l->address);
+			return err_errno(e, ERR_NET, "the connection to the supervisor at %s",
+					 l->address);
 		buf_drop(out, (size_t)n);
 	}
 	return 0;
@@ -118,8 +125,10 @@ static int no_welcome(const struct msg *m, struct err *e)
 {
 	const char *reason = json_string_value(json_object_get(m->body, "reason"));
 	if (m->type == MSG_ABORT)
-		return err_set(e, ERR_ABORTED, "the supervisor refused this agent: %s", reason ? reason : "no reason given");
-	return err_set(e, ERR_PROTO, "the supervisor sent %s before its welcome", msg_word(m->type));
+		return err_set(e, ERR_ABORTED, "the supervisor refused this agent: %s",
+			       reason ? reason : "no reason given");
+	return err_set(e, ERR_PROTO, "the supervisor sent %s before its welcome",
+		       msg_word(m->type));
 }
 
 int agent_link_await_welcome(struct link *l, json_t **welcome, struct err *e)
@@ -140,8 +149,11 @@ int agent_link_await_welcome(struct link *l, json_t **welcome, struct err *e)
 		}
 		double left = end - clock_s();
 		if (left <= 0)
-			return err_set(e, ERR_TIMEOUT, "the supervisor at %s did not answer in %d s", l->address, WELCOME_S);
-		struct pollfd p = { l->fd, (short)(POLLIN | (agent_link_backlog(l) ? POLLOUT : 0)), 0 };
+			return err_set(e, ERR_TIMEOUT,
+				       "the supervisor at %s did not answer in %d s", l->address,
+				       WELCOME_S);
+		struct pollfd p = { l->fd, (short)(POLLIN | (agent_link_backlog(l) ? POLLOUT : 0)),
+				    0 };
 		poll(&p, 1, (int)(left * 1000) + 1);
 	}
 }
@@ -153,7 +165,9 @@ static int local_address(struct link *l, struct err *e)
 	char host[NET_ADDR_MAX - 2];
 	if (getsockname(l->fd, (struct sockaddr *)&a, &len) ||
 	    getnameinfo((struct sockaddr *)&a, len, host, sizeof host, NULL, 0, NI_NUMERICHOST))
-		return err_set(e, ERR_NET, "the connection to the supervisor at %s has no local address", l->address);
+		return err_set(e, ERR_NET,
+			       "the connection to the supervisor at %s has no local address",
+			       l->address);
 	snprintf(l->local, sizeof l->local, a.ss_family == AF_INET6 ? "[%s]" : "%s", host);
 	return 0;
 }

@@ -19,11 +19,13 @@ struct link;
 int agent_link_open(const struct control_options *opt, struct link **out, struct err *e);
 void agent_link_close(struct link *l);
 
-/* Waits for the supervisor's welcome, however long the slowest rank takes; *welcome is a new reference. */
+/* Waits for the supervisor's welcome, however long the slowest rank takes; *welcome is a new
+ * reference. */
 int agent_link_await_welcome(struct link *l, json_t **welcome, struct err *e);
 
-/* Moves bytes both ways without waiting; the next message that is here: 1 and *m, 0 when there is none. What came
- * before the connection's end is still heard: an abort's reason tells more than "closed". */
+/* Moves bytes both ways without waiting; the next message that is here: 1 and *m, 0 when there is
+ * none. What came before the connection's end is still heard: an abort's reason tells more than
+ * "closed". */
 int agent_link_receive(struct link *l, struct msg *m, struct err *e);
 /* Queues a message; borrows body. */
 int agent_link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);

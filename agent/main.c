@@ -48,8 +48,10 @@ struct agent {
 
 static int usage(const char *cause)
 {
-	fprintf(stderr, "muster-agent: %s; `muster run JOB.ini` and `muster submit JOB.ini` start agents, "
-		"`muster data` and `muster ckpt` run its tools\n", cause);
+	fprintf(stderr,
+		"muster-agent: %s; `muster run JOB.ini` and `muster submit JOB.ini` start agents, "
+		"`muster data` and `muster ckpt` run its tools\n",
+		cause);
 	return EXIT_USAGE;
 }
 
@@ -69,8 +71,8 @@ static int take_environment(struct agent *a)
 	a->secret = agent_boot_take_env(AGENT_ENV_SECRET);
 	a->generation_text = agent_boot_take_env(AGENT_ENV_GENERATION);
 	if (!a->address || !a->secret || !a->generation_text)
-		return usage("started by hand: " AGENT_ENV_ADDRESS ", " AGENT_ENV_SECRET " and "
-			     AGENT_ENV_GENERATION " are not in the environment");
+		return usage("started by hand: " AGENT_ENV_ADDRESS ", " AGENT_ENV_SECRET
+			     " and " AGENT_ENV_GENERATION " are not in the environment");
 	char *end;
 	unsigned long n = strtoul(a->generation_text, &end, 10);
 	if (!*a->generation_text || *end || n > UINT32_MAX)
@@ -95,18 +97,23 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 	int replica = layout_world(&a->layout);
 	a->layout.dp = a->size / replica;
 	if (a->size % replica || a->layout.dp % a->layout.ep)
-		return err_set(e, ERR_PROTO, "the supervisor's welcome: tp %d, cp %d, ep %d and pp %d do not divide %d ranks",
+		return err_set(e, ERR_PROTO,
+			       "the supervisor's welcome: tp %d, cp %d, ep %d and pp %d do not "
+			       "divide %d ranks",
 			       a->layout.tp, a->layout.cp, a->layout.ep, a->layout.pp, a->size);
 	a->at = layout_coords(&a->layout, a->rank);
 	if (json_integer_value(json_object_get(at, "tp")) != a->at.tp ||
 	    json_integer_value(json_object_get(at, "cp")) != a->at.cp ||
 	    json_integer_value(json_object_get(at, "dp")) != a->at.dp ||
 	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
-		return err_set(e, ERR_PROTO, "the supervisor's welcome: its coordinates are not those of rank %d of %d",
-			       a->rank, a->size);
+		return err_set(
+			e, ERR_PROTO,
+			"the supervisor's welcome: its coordinates are not those of rank %d of %d",
+			a->rank, a->size);
 	const char *bus = json_string_value(json_object_get(welcome, "bus"));
 	a->place = (struct preflight){
-		.cuda = a->job.job.device == DEVICE_CUDA, .bus = bus ? bus : "",
+		.cuda = a->job.job.device == DEVICE_CUDA,
+		.bus = bus ? bus : "",
 		.device = (int)json_integer_value(json_object_get(welcome, "device")),
 		.memory = json_number_value(json_object_get(welcome, "memory")),
 		.crew = (int)json_integer_value(json_object_get(welcome, "crew")),
@@ -137,7 +144,8 @@ static int read_welcome(struct agent *a, const json_t *welcome, struct err *e)
 
 static void tell(enum log_level level, const char *text, void *arg)
 {
-	agent_control_send(arg, MSG_LOG, json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
+	agent_control_send(arg, MSG_LOG,
+			   json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
 }
 
 static int open_log(struct agent *a, struct err *e)
@@ -145,7 +153,8 @@ static int open_log(struct agent *a, struct err *e)
 	char path[2 * JOB_PATH], who[2 * BOOT_HOST];
 	snprintf(path, sizeof path, "%s/logs", a->run_dir);
 	if (strchr(a->node, '/'))
-		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name", a->node);
+		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name",
+			       a->node);
 	if (file_make_dirs(a->run_dir, e) || file_make_own_dir(path, e))
 		return -1;
 	snprintf(path, sizeof path, "%s/logs/%s-%d.log", a->run_dir, a->node, a->rank);
@@ -159,17 +168,21 @@ static int open_log(struct agent *a, struct err *e)
 	return 0;
 }
 
-/* Cores and memory next to the device, for all threads that training starts. What the node does not grant is not worth a run. */
+/* Cores and memory next to the device, for all threads that training starts. What the node does
+ * not grant is not worth a run. */
 static void settle(const struct agent *a)
 {
 	struct err e = ERR_INIT;
 	if (pin_cpus(a->cpus, &e) || pin_memory(a->numa, &e))
-		log_warn("device %d: %s; the run goes on where the agent was started", a->device, e.text);
+		log_warn("device %d: %s; the run goes on where the agent was started", a->device,
+			 e.text);
 	else if (*a->cpus)
-		log_info("device %d: cpus %s, memory of domain %d first", a->device, a->cpus, a->numa);
+		log_info("device %d: cpus %s, memory of domain %d first", a->device, a->cpus,
+			 a->numa);
 }
 
-/* The secret of the generation's ranks comes over the sealed control channel; nothing but the boot keeps it. */
+/* The secret of the generation's ranks comes over the sealed control channel; nothing but the
+ * boot keeps it. */
 static int take_group_secret(struct agent *a, json_t *welcome, struct err *e)
 {
 	const char *secret = text_of(welcome, "group_secret", e);
@@ -183,8 +196,12 @@ static int take_group_secret(struct agent *a, json_t *welcome, struct err *e)
 static int meet_supervisor(struct agent *a, struct err *e)
 {
 	struct control_options opt = {
-		.address = a->address, .secret = a->secret, .generation = a->generation,
-		.rank = a->rank, .world = a->size, .node = a->host,
+		.address = a->address,
+		.secret = a->secret,
+		.generation = a->generation,
+		.rank = a->rank,
+		.world = a->size,
+		.node = a->host,
 		.voucher = a->vouched ? &a->munge : NULL,
 	};
 	json_t *welcome;
@@ -223,10 +240,13 @@ static int wire_up(struct agent *a, struct err *e)
 	char dumps[2 * JOB_PATH];
 	trace_dir(a, dumps);
 	struct comm_options opt = {
-		.host = a->host, .interface = a->job.network.interface,
+		.host = a->host,
+		.interface = a->job.network.interface,
 		.address_hint = agent_control_local_address(a->control),
-		.timeout_s = a->job.network.timeout, .backend = a->job.network.backend,
-		.sockets = (int)a->job.network.sockets, .dump_dir = dumps,
+		.timeout_s = a->job.network.timeout,
+		.backend = a->job.network.backend,
+		.sockets = (int)a->job.network.sockets,
+		.dump_dir = dumps,
 		.integrity = (enum comm_integrity)comm_integrity_named(a->job.network.integrity),
 	};
 	if (comm_open(agent_boot_bootstrap(a->boot), &opt, &a->world, e))
@@ -259,14 +279,24 @@ static int work(struct agent *a, struct err *e)
 	if (wire_up(a, e))
 		return -1;
 	train_phases_lap(&a->phases, "wire-up", &since);
-	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
-		 a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
-		 comm_backend(a->world), a->generation);
+	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, "
+		 "generation %" PRIu32,
+		 a->rank, a->size, a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp,
+		 a->layout.dp, a->at.pp, a->layout.pp, a->threads, comm_backend(a->world),
+		 a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	struct train_env env = {
-		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .hooks = &hooks,
-		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
-		.threads = a->threads, .node = a->node_index, .phases = &a->phases,
+		.job = &a->job,
+		.layout = a->layout,
+		.at = a->at,
+		.world = a->world,
+		.hooks = &hooks,
+		.run_dir = a->run_dir,
+		.resume = a->resume,
+		.generation = a->generation,
+		.threads = a->threads,
+		.node = a->node_index,
+		.phases = &a->phases,
 		.device = a->job.job.device == DEVICE_CUDA ? parallel_device_of_slot(a->device) : 0,
 	};
 	return train_run(&env, e);
@@ -278,7 +308,8 @@ static void say_failed(struct agent *a, const struct err *e)
 	log_error("%s", e->text);
 	if (a->control)
 		agent_control_send(a->control, MSG_FAILED,
-			     json_pack("{s:s, s:s}", "code", err_word(e->code), "text", e->text));
+				   json_pack("{s:s, s:s}", "code", err_word(e->code), "text",
+					     e->text));
 }
 
 static void agent_close(struct agent *a)

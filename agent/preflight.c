@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE 5.0 /* seconds: a process that was killed holds its memory until the driver has cleared up */
+#define PATIENCE \
+/* seconds: a process that was killed holds its memory until the driver has cleared up */
+5.0
 
-/* The first thing that forbids training; the others are logged. */
-struct verdict {
+	/* The first thing that forbids training; the others are logged. */
+	struct verdict {
 	const char *object;
 	char found[300], remedy[300];
 };
@@ -42,7 +44,8 @@ static const struct gpu_state *lost(const struct gpu_states *s)
 	return NULL;
 }
 
-/* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents that outnumber them share. */
+/* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents
+ * that outnumber them share. */
 static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
 {
 	const struct gpu_state *g = *p->bus ? topo_gpu_state_at(s, p->bus) : NULL;
@@ -57,8 +60,8 @@ static const char *holder(const struct gpu_state *g, char out[160])
 	const struct gpu_process *first = &g->processes[0];
 	if (g->n_processes <= 0)
 		return "end what holds it (nvidia-smi)";
-	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid, *first->name ? ", " : "", first->name,
-		 first->bytes >= 0 ? ", " : "",
+	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid,
+		 *first->name ? ", " : "", first->name, first->bytes >= 0 ? ", " : "",
 		 first->bytes >= 0 ? human_bytes(first->bytes, bytes) : "");
 	return out;
 }
@@ -67,21 +70,24 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 {
 	char object[160], free_text[HUMAN], all[HUMAN], need[HUMAN], who[160];
 	struct verdict v = { .object = object };
-	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device, g->index, *g->bus ? " (" : "", g->bus,
-		 *g->bus ? ")" : "");
+	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device,
+		 g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
 	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble) {
 		if (!last)
 			return 1;
-		return err_set(e, ERR_NOFIT, "%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower "
-			       "batch.micro, or raise parallel.tp or parallel.pp", object,
-			       human_bytes(g->memory_free, free_text), human_bytes(g->memory, all), human_bytes(p->memory, need),
-			       holder(g, who));
+		return err_set(
+			e, ERR_NOFIT,
+			"%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower "
+			"batch.micro, or raise parallel.tp or parallel.pp",
+			object, human_bytes(g->memory_free, free_text), human_bytes(g->memory, all),
+			human_bytes(p->memory, need), holder(g, who));
 	}
 	topo_gpu_judge(g, take, &v);
 	if (*v.found)
 		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
 	if (g->memory_free >= 0)
-		log_info("%s: %s, %s free", object, g->name, human_bytes(g->memory_free, free_text));
+		log_info("%s: %s, %s free", object, g->name,
+			 human_bytes(g->memory_free, free_text));
 	return 0;
 }
 
@@ -91,23 +97,28 @@ static int look(struct preflight *p, bool last, struct err *e)
 	struct gpu_states s;
 	struct err why = ERR_INIT;
 	if (topo_gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &why)) {
-		log_warn("%s: device %d is not looked at before it is used: %s", p->node, p->device, why.text);
+		log_warn("%s: device %d is not looked at before it is used: %s", p->node, p->device,
+			 why.text);
 		return 0;
 	}
 	const struct gpu_state *g = mine(p, &s);
 	if (g)
 		p->ordinal = (int)(g - s.gpus);
 	int rc = g ? judge(p, g, last, e)
-		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at "
+		   : err_set(e, ERR_NOTFOUND,
+			     "%s: device %d%s%s is none of the %d GPUs that this agent may use; "
+			     "look at "
 			     "CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
-			     "step (--gpus-per-task, --gpu-bind)", p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
+			     "step (--gpus-per-task, --gpu-bind)",
+			     p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
 	topo_gpu_states_free(&s);
 	return rc;
 }
 
 static int look_at_gpu(struct preflight *p, struct err *e)
 {
-	/* The plan counts GPUs by their PCI addresses, as the driver's own tools do; CUDA would count them by speed. */
+	/* The plan counts GPUs by their PCI addresses, as the driver's own tools do; CUDA would
+	 * count them by speed. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
 	int rc;
 	for (double until = clock_s() + PATIENCE; (rc = look(p, clock_s() >= until, e)) > 0;)
@@ -125,13 +136,17 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 		return 0;
 	human_bytes(there, free_text);
 	if (p->memory > there)
-		return err_set(e, ERR_NOFIT, "%s: %s of memory are available, and this rank alone takes %s by the plan; end other "
+		return err_set(e, ERR_NOFIT,
+			       "%s: %s of memory are available, and this rank alone takes %s by "
+			       "the plan; end other "
 			       "programs there, lower batch.micro, or raise "
-			       "parallel.tp, parallel.pp or parallel.zero", p->node, free_text, human_bytes(p->memory, need));
+			       "parallel.tp, parallel.pp or parallel.zero",
+			       p->node, free_text, human_bytes(p->memory, need));
 	/* Once a node is enough. */
-	log_line(p->device == 0 ? LOG_WARN : LOG_INFO, "%s: %s of memory are available, and its %d ranks take about %s by the "
-		 "plan: one of them may be killed for want of memory", p->node, free_text, p->crew,
-		 human_bytes(all, need));
+	log_line(p->device == 0 ? LOG_WARN : LOG_INFO,
+		 "%s: %s of memory are available, and its %d ranks take about %s by the "
+		 "plan: one of them may be killed for want of memory",
+		 p->node, free_text, p->crew, human_bytes(all, need));
 	return 0;
 }
 

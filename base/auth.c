@@ -21,7 +21,16 @@ static const char magic[MAGIC_BYTES] = { 'M', 'U', 'S', 'T', 'E', 'R', '2' };
 
 enum how { SECRET_ALONE = 0, SECRET_AND_MUNGE = 'M' };
 
-enum state { WAIT_MAGIC, WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, WAIT_CREDENTIAL, VOUCHING, READY, BROKEN };
+enum state {
+	WAIT_MAGIC,
+	WAIT_HELLO,
+	WAIT_REPLY,
+	WAIT_PROOF,
+	WAIT_CREDENTIAL,
+	VOUCHING,
+	READY,
+	BROKEN
+};
 
 struct channel {
 	enum auth_side side;
@@ -31,14 +40,15 @@ struct channel {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	unsigned char own[crypto_scalarmult_SCALARBYTES]; /* the private half of our nonce */
 	unsigned char nonce_a[NONCE_BYTES], nonce_s[NONCE_BYTES];
-	unsigned char shared[crypto_scalarmult_BYTES];    /* by the two nonces' key pairs */
-	struct vouch vouch;                               /* to be handed out, while `wanting` */
+	unsigned char shared[crypto_scalarmult_BYTES]; /* by the two nonces' key pairs */
+	struct vouch vouch;                            /* to be handed out, while `wanting` */
 	bool wanting;
 	struct seal sending, receiving;
 	struct buf in, out;
-	size_t taken;      /* bytes of `in` that are done with */
-	struct buf queued; /* u32 length and opened body of each message sent before the handshake was done */
-	struct err why;    /* when BROKEN */
+	size_t taken; /* bytes of `in` that are done with */
+	/* u32 length and opened body of each message sent before the handshake was done */
+	struct buf queued;
+	struct err why; /* when BROKEN */
 };
 
 void auth_secret_new(unsigned char secret[AUTH_SECRET_BYTES])
@@ -63,7 +73,8 @@ int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], 
 		memcpy(secret, read, sizeof read);
 	sodium_memzero(read, sizeof read);
 	/* The text itself must not land in a log. */
-	return bad ? err_set(e, ERR_AUTH, "the secret is not %d hex digits", AUTH_SECRET_HEX - 1) : 0;
+	return bad ? err_set(e, ERR_AUTH, "the secret is not %d hex digits", AUTH_SECRET_HEX - 1)
+		   : 0;
 }
 
 static void make_nonce(struct channel *c, unsigned char nonce[NONCE_BYTES])
@@ -96,7 +107,8 @@ int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYT
 		 uint32_t generation, struct channel **out, struct err *e)
 {
 	if (sodium_init() < 0)
-		return err_set(e, ERR_INTERNAL, "libsodium does not start; is it installed as built against?");
+		return err_set(e, ERR_INTERNAL,
+			       "libsodium does not start; is it installed as built against?");
 	struct channel *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "control channel: no memory");
@@ -176,7 +188,8 @@ static int no_memory(struct channel *c, struct err *e)
 }
 
 /* HMAC(secret, label nonceA nonceS), and of what they share when there is something. */
-static void prove_with(const struct channel *c, const char *label, const unsigned char *shared, unsigned char out[PROOF_BYTES])
+static void prove_with(const struct channel *c, const char *label, const unsigned char *shared,
+		       unsigned char out[PROOF_BYTES])
 {
 	crypto_auth_hmacsha512256_state h;
 	crypto_auth_hmacsha512256_init(&h, c->secret, sizeof c->secret);
@@ -212,13 +225,14 @@ static void want_own_credential(struct channel *c)
 	prove(c, c->side == AUTH_AGENT ? "VA" : "VS", c->vouch.ours_about);
 }
 
-/* The peer knows the secret: makes the keys. The agent's credential goes first; the supervisor, whom anybody can reach,
- * makes one only for who has come with one. */
+/* The peer knows the secret: makes the keys. The agent's credential goes first; the supervisor,
+ * whom anybody can reach, makes one only for who has come with one. */
 static int trust_secret(struct channel *c, struct err *why)
 {
 	bool agent = c->side == AUTH_AGENT;
 	if (crypto_scalarmult(c->shared, c->own, agent ? c->nonce_s : c->nonce_a))
-		return err_set(why, ERR_PROTO, "control channel: the peer's nonce is no public key");
+		return err_set(why, ERR_PROTO,
+			       "control channel: the peer's nonce is no public key");
 	prove_with(c, agent ? "k>" : "k<", c->shared, c->sending.key);
 	prove_with(c, agent ? "k<" : "k>", c->shared, c->receiving.key);
 	sodium_memzero(c->own, sizeof c->own);
@@ -237,7 +251,8 @@ static int trust_secret(struct channel *c, struct err *why)
 
 static int wrong_proof(struct err *why)
 {
-	return err_set(why, ERR_AUTH, "control channel: the peer does not know this launch's secret; "
+	return err_set(why, ERR_AUTH,
+		       "control channel: the peer does not know this launch's secret; "
 		       "is it an agent or a supervisor of another launch?");
 }
 
@@ -249,9 +264,12 @@ static const char *how_words(int how)
 static int take_magic(struct channel *c, const unsigned char *in, struct err *why)
 {
 	if (memcmp(in, magic, MAGIC_BYTES))
-		return err_set(why, ERR_PROTO, "control channel: the peer does not speak muster's protocol, version 2");
+		return err_set(
+			why, ERR_PROTO,
+			"control channel: the peer does not speak muster's protocol, version 2");
 	if (in[MAGIC_BYTES] != c->how)
-		return err_set(why, ERR_AUTH, "control channel: the peer comes with %s, this launch asks for %s",
+		return err_set(why, ERR_AUTH,
+			       "control channel: the peer comes with %s, this launch asks for %s",
 			       how_words(in[MAGIC_BYTES]), how_words(c->how));
 	c->state = WAIT_HELLO;
 	return 0;
@@ -302,7 +320,9 @@ static int take_credential(struct channel *c, const unsigned char *in, struct er
 {
 	uint32_t len = seal_length(in);
 	if (!credential_fits(len))
-		return err_set(why, ERR_PROTO, "control channel: a credential of %u bytes; %d are allowed", len, AUTH_CREDENTIAL_MAX);
+		return err_set(why, ERR_PROTO,
+			       "control channel: a credential of %u bytes; %d are allowed", len,
+			       AUTH_CREDENTIAL_MAX);
 	if (unseal(&c->receiving, in + SEAL_LENGTH_BYTES, len, &c->vouch.theirs, why))
 		return -1;
 	if (strlen(c->vouch.theirs) != len - SEAL_TAG_BYTES)
@@ -364,7 +384,8 @@ int channel_feed(struct channel *c, const void *data, size_t len, struct err *e)
 		return no_memory(c, e);
 	/* Nothing empties the buffer meanwhile. */
 	if (c->state == VOUCHING && c->in.len > MSG_MAX) {
-		err_set(&why, ERR_PROTO, "control channel: the peer does not wait for the end of the handshake");
+		err_set(&why, ERR_PROTO,
+			"control channel: the peer does not wait for the end of the handshake");
 		return broken(c, &why, e);
 	}
 	return shake(c, e);
@@ -380,7 +401,8 @@ bool channel_wants(struct channel *c, struct vouch *v)
 	return true;
 }
 
-int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed, struct err *e)
+int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed,
+		    struct err *e)
 {
 	struct err why = ERR_INIT;
 	if (c->state == BROKEN)
@@ -401,7 +423,8 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 }
 
 /* Opens the frame's `len` sealed bytes and reads the message in it. */
-static int open_frame(struct channel *c, const unsigned char *sealed, size_t len, struct msg *m, struct err *why)
+static int open_frame(struct channel *c, const unsigned char *sealed, size_t len, struct msg *m,
+		      struct err *why)
 {
 	char *body;
 	if (unseal(&c->receiving, sealed, len, &body, why))
@@ -422,7 +445,8 @@ int channel_next(struct channel *c, struct msg *m, struct err *e)
 	struct err why = ERR_INIT;
 	uint32_t len = seal_length(at);
 	if (len > MSG_MAX || len < SEAL_TAG_BYTES) {
-		err_set(&why, ERR_PROTO, "control channel: a frame of %u bytes; %d to %d are allowed", len,
+		err_set(&why, ERR_PROTO,
+			"control channel: a frame of %u bytes; %d to %d are allowed", len,
 			SEAL_TAG_BYTES, MSG_MAX);
 		return broken(c, &why, e);
 	}
@@ -432,7 +456,8 @@ int channel_next(struct channel *c, struct msg *m, struct err *e)
 	c->taken += SEAL_LENGTH_BYTES + len;
 	if (open_frame(c, at + SEAL_LENGTH_BYTES, len, &got, &why)) {
 		msg_fini(&got);
-		return why.code == ERR_STALE ? err_set(e, why.code, "%s", why.text) : broken(c, &why, e);
+		return why.code == ERR_STALE ? err_set(e, why.code, "%s", why.text)
+					     : broken(c, &why, e);
 	}
 	*m = got;
 	return 1;
@@ -445,8 +470,8 @@ int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err
 	struct buf opened = BUF_INIT;
 	int rc = msg_pack(type, c->generation, body, &opened, e);
 	if (!rc && opened.len > MSG_MAX - SEAL_TAG_BYTES)
-		rc = err_set(e, ERR_PROTO, "message %s: %zu bytes; %d are allowed", msg_word(type), opened.len,
-			     MSG_MAX - SEAL_TAG_BYTES);
+		rc = err_set(e, ERR_PROTO, "message %s: %zu bytes; %d are allowed", msg_word(type),
+			     opened.len, MSG_MAX - SEAL_TAG_BYTES);
 	if (!rc && c->state == READY) {
 		seal_frame(&c->sending, &c->out, opened.data, opened.len);
 	} else if (!rc) {

@@ -11,7 +11,8 @@
  *     supervisor -> agent        nonceS, HMAC(secret, "S" nonceA nonceS)
  *     agent      -> supervisor   HMAC(secret, "A" nonceA nonceS)
  *     agent      -> supervisor   'M' only: frame of the credential about HMAC(secret, "VA" nonceA nonceS)
- *     supervisor -> agent        'M' only: frame of the credential about HMAC(secret, "VS" nonceA nonceS)
+ *     supervisor -> agent        'M' only: frame of the credential about HMAC(secret, "VS" nonceA
+ *                                nonceS)
  *
  * The two directions' keys are HMAC(secret, "k>" …) and HMAC(secret, "k<" …)
  * of the nonces and of what the two key pairs share. Frames are sealed with
@@ -45,7 +46,13 @@
 
 #include <stdbool.h>
 
-enum { AUTH_SECRET_BYTES = 32, AUTH_SECRET_HEX = 65, AUTH_ABOUT_BYTES = 32, AUTH_CREDENTIAL_MAX = 4096, AUTH_SOCKET = 108 };
+enum {
+	AUTH_SECRET_BYTES = 32,
+	AUTH_SECRET_HEX = 65,
+	AUTH_ABOUT_BYTES = 32,
+	AUTH_CREDENTIAL_MAX = 4096,
+	AUTH_SOCKET = 108
+};
 
 void auth_secret_new(unsigned char secret[AUTH_SECRET_BYTES]);
 void auth_secret_hex(const unsigned char secret[AUTH_SECRET_BYTES], char out[AUTH_SECRET_HEX]);
@@ -58,15 +65,17 @@ struct vouch {
 	char *theirs; /* NULL: none to check */
 	unsigned char theirs_about[AUTH_ABOUT_BYTES], ours_about[AUTH_ABOUT_BYTES];
 	bool make;
-	char *ours;   /* the one made */
+	char *ours; /* the one made */
 };
 
 void vouch_fini(struct vouch *v);
 
 /* Who does it: munge_parse's, or a test's. */
 struct voucher {
-	int (*work)(const struct voucher *by, struct vouch *v, struct err *e); /* any thread; may block */
-	char socket[AUTH_SOCKET];                                             /* munged's; "": where libmunge looks */
+	/* any thread; may block */
+	int (*work)(const struct voucher *by, struct vouch *v, struct err *e);
+	/* munged's; "": where libmunge looks */
+	char socket[AUTH_SOCKET];
 };
 
 struct channel; /* one connection's state */
@@ -80,10 +89,12 @@ void channel_require_vouch(struct channel *c);
 
 /* Bytes that came from the socket. Fails for good on a wrong proof or frame. */
 int channel_feed(struct channel *c, const void *data, size_t len, struct err *e);
-/* Work that the handshake waits for: true, once for each, and *v is the caller's; ask after each feed. */
+/* Work that the handshake waits for: true, once for each, and *v is the caller's; ask after each
+ * feed. */
 bool channel_wants(struct channel *c, struct vouch *v);
 /* It is done; `failed` tells why not, NULL: it went well. The caller calls vouch_fini. */
-int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed, struct err *e);
+int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed,
+		    struct err *e);
 /* The next whole message: 1 and *m is set, 0 when there is none yet, -1 on error.
  * ERR_STALE leaves the channel usable; every other error does not. */
 int channel_next(struct channel *c, struct msg *m, struct err *e);

@@ -19,7 +19,10 @@ struct buf {
 	bool failed;
 };
 
-#define BUF_INIT { NULL, 0, 0, false }
+#define BUF_INIT \
+	{ \
+		NULL, 0, 0, false \
+	}
 
 void buf_fini(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory */
@@ -35,7 +38,8 @@ void buf_drop(struct buf *b, size_t n);
 char *buf_room(struct buf *b, size_t n);
 /* The text, never NULL ("" when empty or failed); owned by the buf. */
 const char *buf_str(struct buf *b);
-/* Takes the memory out (to be freed by the caller), or NULL when failed; the buf is empty after it. */
+/* Takes the memory out (to be freed by the caller), or NULL when failed; the buf is empty after
+ * it. */
 char *buf_take(struct buf *b);
 
 #endif

@@ -9,8 +9,10 @@
 const char *err_word(enum err_code code)
 {
 	switch (code) {
-#define ERR_CASE(c, word) case c: return word;
-	ERR_CODES(ERR_CASE)
+#define ERR_CASE(c, word) \
+	case c: \
+		return word;
+		ERR_CODES(ERR_CASE)
 #undef ERR_CASE
 	}
 	return "unknown";
@@ -40,8 +42,7 @@ int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
 	va_end(ap);
 	size_t used = strlen(e->text);
 	char buf[128];
-	snprintf(e->text + used, sizeof e->text - used, ": %s",
-		 strerror_r(saved, buf, sizeof buf));
+	snprintf(e->text + used, sizeof e->text - used, ": %s", strerror_r(saved, buf, sizeof buf));
 	human_plain(e->text);
 	e->code = code;
 	return -1;

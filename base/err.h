@@ -15,25 +15,25 @@
 #include <stdarg.h>
 
 /* code, the word that logs and JSON use for it */
-#define ERR_CODES(X)                                                              \
-	X(ERR_NONE, "none")                /* no error */                          \
-	X(ERR_USAGE, "usage")              /* the command line or a job file */    \
-	X(ERR_IO, "io")                    /* a file or a disk */                  \
-	X(ERR_NET, "net")                  /* a socket or a peer's connection */   \
-	X(ERR_NOMEM, "no-memory")          /* memory, descriptors, processes */    \
-	X(ERR_PROTO, "protocol")           /* a peer sent what it may not send */  \
-	X(ERR_AUTH, "auth")                /* a peer that is not who it must be */ \
-	X(ERR_STALE, "stale")              /* a message of another generation */   \
-	X(ERR_CORRUPT, "corrupt")          /* stored data that is not what it was */ \
-	X(ERR_NOTFOUND, "not-found")       /* a thing that should be there */      \
-	X(ERR_UNSUPPORTED, "unsupported")  /* legal, but not built for this */     \
-	X(ERR_NOFIT, "no-fit")             /* a plan the machines cannot hold */   \
-	X(ERR_TIMEOUT, "timeout")          /* a wait that ended */                 \
-	X(ERR_ABORTED, "aborted")          /* stopped from outside */              \
-	X(ERR_PEER, "peer")                /* another rank died or failed */       \
-	X(ERR_DENIED, "denied")            /* the system forbids it: permissions */ \
-	X(ERR_NUMERIC, "numeric")          /* NaN, infinity, overflow */           \
-	X(ERR_INTERNAL, "internal")        /* a bug of ours */
+#define ERR_CODES(X) \
+	X(ERR_NONE, "none")               /* no error */ \
+	X(ERR_USAGE, "usage")             /* the command line or a job file */ \
+	X(ERR_IO, "io")                   /* a file or a disk */ \
+	X(ERR_NET, "net")                 /* a socket or a peer's connection */ \
+	X(ERR_NOMEM, "no-memory")         /* memory, descriptors, processes */ \
+	X(ERR_PROTO, "protocol")          /* a peer sent what it may not send */ \
+	X(ERR_AUTH, "auth")               /* a peer that is not who it must be */ \
+	X(ERR_STALE, "stale")             /* a message of another generation */ \
+	X(ERR_CORRUPT, "corrupt")         /* stored data that is not what it was */ \
+	X(ERR_NOTFOUND, "not-found")      /* a thing that should be there */ \
+	X(ERR_UNSUPPORTED, "unsupported") /* legal, but not built for this */ \
+	X(ERR_NOFIT, "no-fit")            /* a plan the machines cannot hold */ \
+	X(ERR_TIMEOUT, "timeout")         /* a wait that ended */ \
+	X(ERR_ABORTED, "aborted")         /* stopped from outside */ \
+	X(ERR_PEER, "peer")               /* another rank died or failed */ \
+	X(ERR_DENIED, "denied")           /* the system forbids it: permissions */ \
+	X(ERR_NUMERIC, "numeric")         /* NaN, infinity, overflow */ \
+	X(ERR_INTERNAL, "internal")       /* a bug of ours */
 
 enum err_code {
 #define ERR_ENUM(code, word) code,
@@ -46,7 +46,10 @@ struct err {
 	char text[1000];
 };
 
-#define ERR_INIT { ERR_NONE, "" }
+#define ERR_INIT \
+	{ \
+		ERR_NONE, "" \
+	}
 
 /* The word of a code, such as "io"; never NULL. */
 const char *err_word(enum err_code code);
@@ -60,7 +63,6 @@ int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Puts context and ": " in front of the text that is there; returns -1. */
-int err_prefix(struct err *e, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -70,7 +70,7 @@ static const char *word_of(mode_t mode)
 		const char *word;
 	} types[] = {
 		{ S_IFLNK, "symbolic link" }, { S_IFDIR, "folder" }, { S_IFIFO, "pipe (FIFO)" },
-		{ S_IFSOCK, "socket" }, { S_IFCHR, "device" }, { S_IFBLK, "device" },
+		{ S_IFSOCK, "socket" },       { S_IFCHR, "device" }, { S_IFBLK, "device" },
 	};
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if ((mode & S_IFMT) == types[i].type)
@@ -82,8 +82,12 @@ static int refuse(const char *path, const struct stat *st, enum file_kind kind, 
 {
 	const char *is = word_of(st->st_mode);
 	if (kind == FILE_OWN)
-		return err_set(e, ERR_CORRUPT, "%s: is a %s, and muster's own files are regular files; move it away", path, is);
-	return err_set(e, ERR_USAGE, "%s: is a %s; name a %s", path, is, kind == FILE_REGULAR ? "regular file" : "file");
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: is a %s, and muster's own files are regular files; move it away", path,
+			is);
+	return err_set(e, ERR_USAGE, "%s: is a %s; name a %s", path, is,
+		       kind == FILE_REGULAR ? "regular file" : "file");
 }
 
 /* fd < 0: it is not open yet, and whether a device is a terminal is seen later. */
@@ -93,11 +97,13 @@ static bool may_be(int fd, const struct stat *st, enum file_kind kind)
 		return true;
 	if (kind != FILE_TEXT || !S_ISCHR(st->st_mode))
 		return false;
-	return fd < 0 || isatty(fd) || st->st_rdev == makedev(1, 3); /* /dev/null, by the kernel's list of devices */
+	/* /dev/null, by the kernel's list of devices */
+	return fd < 0 || isatty(fd) || st->st_rdev == makedev(1, 3);
 }
 
 static int cannot_open(const char *path, struct err *e)
 {
+	/* clang-format off */
 	static const struct {
 		int error;
 		enum err_code code;
@@ -108,6 +114,7 @@ static int cannot_open(const char *path, struct err *e)
 		{ EPERM, ERR_DENIED, "; look at its attributes (lsattr) and at those of its folder" },
 		{ EROFS, ERR_DENIED, "; choose a folder that can be written to" },
 	};
+	/* clang-format on */
 	enum err_code code = ERR_IO;
 	const char *remedy = "";
 	char text[128];
@@ -116,7 +123,8 @@ static int cannot_open(const char *path, struct err *e)
 			code = known[i].code;
 			remedy = known[i].remedy;
 		}
-	return err_set(e, code, "%s: cannot open: %s%s", path, strerror_r(errno, text, sizeof text), remedy);
+	return err_set(e, code, "%s: cannot open: %s%s", path, strerror_r(errno, text, sizeof text),
+		       remedy);
 }
 
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
@@ -125,7 +133,8 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
 	int own = kind == FILE_OWN;
 	if (!fstatat(AT_FDCWD, path, &st, own ? AT_SYMLINK_NOFOLLOW : 0) && !may_be(-1, &st, kind))
 		return refuse(path, &st, kind, e);
-	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (own ? O_NOFOLLOW : 0), 0600);
+	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (own ? O_NOFOLLOW : 0),
+		      0600);
 	if (fd < 0)
 		return cannot_open(path, e);
 	int rc;
@@ -134,7 +143,9 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
 	else if (!may_be(fd, &st, kind))
 		rc = refuse(path, &st, kind, e);
 	else
-		rc = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) ? err_errno(e, ERR_IO, "%s: cannot open", path) : 0;
+		rc = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK)
+			     ? err_errno(e, ERR_IO, "%s: cannot open", path)
+			     : 0;
 	if (!rc)
 		return fd;
 	close(fd);
@@ -143,7 +154,8 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
 
 static int too_large(const char *path, size_t most, struct err *e)
 {
-	return err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path, most);
+	return err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path,
+		       most);
 }
 
 /* To the end of the file; a file may grow while it is read. */
@@ -175,7 +187,8 @@ static int slurp(const char *path, enum file_kind kind, size_t most, struct buf 
 	int fd = file_open(path, O_RDONLY, kind, e);
 	if (fd < 0)
 		return -1;
-	bool large = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (uintmax_t)st.st_size > most;
+	bool large = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 &&
+		     (uintmax_t)st.st_size > most;
 	int rc = large ? too_large(path, most, e) : read_all(fd, path, most, out, e);
 	if (rc && out->data)
 		out->data[out->len = before] = '\0';
@@ -220,7 +233,8 @@ static void cannot_write(const char *path, struct err *e)
 {
 	const char *remedy = process_full(errno);
 	char text[128];
-	err_set(e, ERR_IO, "%s: cannot write: %s%s", path, strerror_r(errno, text, sizeof text), remedy);
+	err_set(e, ERR_IO, "%s: cannot write: %s%s", path, strerror_r(errno, text, sizeof text),
+		remedy);
 }
 
 int file_replace(const char *path, const void *data, size_t n, struct err *e)
@@ -230,12 +244,15 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	if (!*path)
 		return err_set(e, ERR_IO, "the name of the file to write is empty; name one");
 	if (!stat(path, &st) && !S_ISREG(st.st_mode))
-		return err_set(e, ERR_IO, "%s: it is a %s, which a file would take the place of; name a file", path,
-			       S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
+		return err_set(e, ERR_IO,
+			       "%s: it is a %s, which a file would take the place of; name a file",
+			       path, S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
 	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
 	if (len >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
-	unlink(tmp); /* a dead process' of the same number; or a link that somebody laid for us to write through */
+	/* a dead process' of the same number; or a link that somebody laid for us to write
+	 * through */
+	unlink(tmp);
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", tmp);
@@ -269,7 +286,9 @@ int file_make_dirs(const char *path, struct err *e)
 	}
 	if (stat(path, &st) < 0)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
-	return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_IO, "%s: is no folder; move it out of the way", path);
+	return S_ISDIR(st.st_mode)
+		       ? 0
+		       : err_set(e, ERR_IO, "%s: is no folder; move it out of the way", path);
 }
 
 int file_make_own_dir(const char *path, struct err *e)
@@ -279,6 +298,10 @@ int file_make_own_dir(const char *path, struct err *e)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
 	if (lstat(path, &st))
 		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
-	return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_CORRUPT, "%s: is a %s, and muster keeps a folder of its own there; move it away",
-						 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
+	return S_ISDIR(st.st_mode)
+		       ? 0
+		       : err_set(e, ERR_CORRUPT,
+				 "%s: is a %s, and muster keeps a folder of its own there; move it "
+				 "away",
+				 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
 }

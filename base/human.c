@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Divides until n, as it will be shown, has at most three digits before the point, or four where 1024 asks for them. */
+/* Divides until n, as it will be shown, has at most three digits before the point, or four where
+ * 1024 asks for them. */
 static int scale(double *n, double by, int most)
 {
 	int u = 0;
@@ -24,7 +25,8 @@ const char *human_count(double n, const char *unit, char out[HUMAN])
 {
 	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P" };
 	int u = scale(&n, 1000, 5);
-	snprintf(out, HUMAN, "%.*f%s%s%.16s", u && fabs(n) < 99.95 ? 1 : 0, n, u || *unit ? " " : "", prefixes[u], unit);
+	snprintf(out, HUMAN, "%.*f%s%s%.16s", u && fabs(n) < 99.95 ? 1 : 0, n,
+		 u || *unit ? " " : "", prefixes[u], unit);
 	return out;
 }
 
@@ -34,7 +36,11 @@ const char *human_seconds(double seconds, char out[HUMAN])
 	int u = 0;
 	for (; seconds != 0 && fabs(seconds) < 0.9995 && u < 3; u++)
 		seconds *= 1000;
-	snprintf(out, HUMAN, "%.*f %s", seconds == 0 || fabs(seconds) >= 99.95 ? 0 : fabs(seconds) >= 9.995 ? 1 : 2, seconds, units[u]);
+	snprintf(out, HUMAN, "%.*f %s",
+		 seconds == 0 || fabs(seconds) >= 99.95 ? 0
+		 : fabs(seconds) >= 9.995               ? 1
+							: 2,
+		 seconds, units[u]);
 	return out;
 }
 

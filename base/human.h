@@ -15,13 +15,15 @@ enum { HUMAN = 32 };
 /* "416 KiB", "3.2 GiB" */
 const char *human_bytes(double bytes, char out[HUMAN]);
 
-/* "12.3 k" and "999" when unit is "", "12.3 GB/s" and "999 B/s" with one; units of up to 16 characters. */
+/* "12.3 k" and "999" when unit is "", "12.3 GB/s" and "999 B/s" with one; units of up to 16
+ * characters. */
 const char *human_count(double n, const char *unit, char out[HUMAN]);
 
 /* "12.3 ms", "0 s" */
 const char *human_seconds(double seconds, char out[HUMAN]);
 
-/* Blanks in place of what could steer a terminal, in UTF-8 too (U+0080 to U+009F): for text that came from outside. */
+/* Blanks in place of what could steer a terminal, in UTF-8 too (U+0080 to U+009F): for text that
+ * came from outside. */
 void human_plain(char *text);
 
 /* The ending of a noun: "%d node%s". */

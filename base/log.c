@@ -23,8 +23,7 @@ void log_setup(int fd, enum log_level least, const char *who)
 	snprintf(out.who, sizeof out.who, "%s", who);
 }
 
-void log_hook(enum log_level least,
-	      void (*hook)(enum log_level, const char *, void *), void *arg)
+void log_hook(enum log_level least, void (*hook)(enum log_level, const char *, void *), void *arg)
 {
 	out.hook_least = least;
 	out.hook_arg = arg;
@@ -53,9 +52,8 @@ void log_line(enum log_level level, const char *fmt, ...)
 	struct tm tm;
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &tm);
-	int head = snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %-5s %s: ",
-			    tm.tm_hour, tm.tm_min, tm.tm_sec,
-			    now.tv_nsec / 1000000, words[level], out.who);
+	int head = snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %-5s %s: ", tm.tm_hour,
+			    tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000, words[level], out.who);
 	va_list ap;
 	va_start(ap, fmt);
 	int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, fmt, ap);

@@ -16,19 +16,18 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 void log_setup(int fd, enum log_level least, const char *who);
 
 /* hook(level, text, arg) runs on the thread that logs; it must not log. */
-void log_hook(enum log_level least,
-	      void (*hook)(enum log_level, const char *text, void *arg), void *arg);
+void log_hook(enum log_level least, void (*hook)(enum log_level, const char *text, void *arg),
+	      void *arg);
 
-void log_line(enum log_level level, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 const char *log_level_word(enum log_level level);
 /* Returns -1 for a word that is no level. */
 int log_level_parse(const char *word);
 
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
-#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
 
 #endif

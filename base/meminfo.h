@@ -2,7 +2,8 @@
 #ifndef MUSTER_BASE_MEMINFO_H
 #define MUSTER_BASE_MEMINFO_H
 
-/* Bytes of a line of /proc/meminfo: "MemTotal", or "MemAvailable", what it could give without ending anybody for it. 0: not told. */
+/* Bytes of a line of /proc/meminfo: "MemTotal", or "MemAvailable", what it could give without
+ * ending anybody for it. 0: not told. */
 double meminfo(const char *name);
 
 #endif

@@ -102,7 +102,9 @@ int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m,
 	if (zero)
 		return err_set(e, ERR_PROTO, "message: reserved bytes are not zero");
 	if (type <= MSG_NONE || type >= MSG_COUNT)
-		return err_set(e, ERR_PROTO, "message: unknown type %u; is the peer another version of muster?", type);
+		return err_set(e, ERR_PROTO,
+			       "message: unknown type %u; is the peer another version of muster?",
+			       type);
 	const char *word = msg_word((enum msg_type)type);
 	json_t *body;
 	if (parse_body((const char *)data + HEAD_BYTES, len - HEAD_BYTES, word, &body, e))

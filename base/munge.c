@@ -9,7 +9,16 @@
 
 /* libmunge.so.2, as far as it is used here. */
 enum { OPT_SOCKET = 8, OPT_UID_RESTRICTION = 9 };
-enum { SUCCESS = 0, NO_SOCKET = 6, NO_ANSWER = 7, BAD_KEY = 14, EXPIRED = 15, REWOUND = 16, REPLAYED = 17, NOT_FOR_US = 18 };
+enum {
+	SUCCESS = 0,
+	NO_SOCKET = 6,
+	NO_ANSWER = 7,
+	BAD_KEY = 14,
+	EXPIRED = 15,
+	REWOUND = 16,
+	REPLAYED = 17,
+	NOT_FOR_US = 18
+};
 
 static struct {
 	void *(*create)(void);
@@ -18,19 +27,17 @@ static struct {
 	const char *(*ctx_error)(void *ctx);
 	const char *(*error)(int code);
 	int (*encode)(char **credential, void *ctx, const void *data, int len);
-	int (*decode)(const char *credential, void *ctx, void **data, int *len, uid_t *uid, gid_t *gid);
+	int (*decode)(const char *credential, void *ctx, void **data, int *len, uid_t *uid,
+		      gid_t *gid);
 } lib;
 
 static const struct {
 	const char *name;
 	void *to;
 } symbols[] = {
-	{ "munge_ctx_create", &lib.create },
-	{ "munge_ctx_destroy", &lib.destroy },
-	{ "munge_ctx_set", &lib.set },
-	{ "munge_ctx_strerror", &lib.ctx_error },
-	{ "munge_strerror", &lib.error },
-	{ "munge_encode", &lib.encode },
+	{ "munge_ctx_create", &lib.create }, { "munge_ctx_destroy", &lib.destroy },
+	{ "munge_ctx_set", &lib.set },       { "munge_ctx_strerror", &lib.ctx_error },
+	{ "munge_strerror", &lib.error },    { "munge_encode", &lib.encode },
 	{ "munge_decode", &lib.decode },
 };
 
@@ -55,19 +62,24 @@ static int open_context(const struct voucher *by, void **ctx, struct err *e)
 {
 	pthread_once(&once, load);
 	if (*unloadable)
-		return err_set(e, ERR_UNSUPPORTED, "MUNGE: libmunge.so.2 cannot be loaded on this node (%s); install the package "
-			       "libmunge2", unloadable);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "MUNGE: libmunge.so.2 cannot be loaded on this node (%s); install "
+			       "the package "
+			       "libmunge2",
+			       unloadable);
 	*ctx = lib.create();
 	if (!*ctx)
 		return err_set(e, ERR_NOMEM, "MUNGE: no memory");
 	if (*by->socket && lib.set(*ctx, OPT_SOCKET, by->socket)) {
 		lib.destroy(*ctx);
-		return err_set(e, ERR_NOMEM, "MUNGE: %s cannot be taken for its socket", by->socket);
+		return err_set(e, ERR_NOMEM, "MUNGE: %s cannot be taken for its socket",
+			       by->socket);
 	}
 	return 0;
 }
 
 /* What a person can do about each. */
+/* clang-format off */
 static const struct {
 	int code;
 	const char *what;
@@ -80,6 +92,7 @@ static const struct {
 	{ REPLAYED, "the peer's credential was used before; somebody may have listened to the network" },
 	{ NOT_FOR_US, "the peer's credential is for another user; it must run as the same user id" },
 };
+/* clang-format on */
 
 static int refuse(void *ctx, int code, struct err *e)
 {
@@ -90,7 +103,8 @@ static int refuse(void *ctx, int code, struct err *e)
 	return err_set(e, ERR_AUTH, "MUNGE: %s (%s)", what, detail ? detail : lib.error(code));
 }
 
-static int make(const struct voucher *by, const unsigned char about[AUTH_ABOUT_BYTES], char **credential, struct err *e)
+static int make(const struct voucher *by, const unsigned char about[AUTH_ABOUT_BYTES],
+		char **credential, struct err *e)
 {
 	void *ctx;
 	if (open_context(by, &ctx, e))
@@ -103,7 +117,8 @@ static int make(const struct voucher *by, const unsigned char about[AUTH_ABOUT_B
 	return rc;
 }
 
-static int check(const struct voucher *by, const char *credential, const unsigned char about[AUTH_ABOUT_BYTES], struct err *e)
+static int check(const struct voucher *by, const char *credential,
+		 const unsigned char about[AUTH_ABOUT_BYTES], struct err *e)
 {
 	void *ctx, *said = NULL;
 	int len = 0, rc = 0;
@@ -115,10 +130,14 @@ static int check(const struct voucher *by, const char *credential, const unsigne
 	if (code != SUCCESS)
 		rc = refuse(ctx, code, e);
 	else if (uid != geteuid())
-		rc = err_set(e, ERR_AUTH, "MUNGE: the peer runs as user id %u, this process as %u; they must be the same user's",
+		rc = err_set(e, ERR_AUTH,
+			     "MUNGE: the peer runs as user id %u, this process as %u; they must be "
+			     "the same user's",
 			     (unsigned)uid, (unsigned)geteuid());
 	else if (len != AUTH_ABOUT_BYTES || memcmp(said, about, AUTH_ABOUT_BYTES))
-		rc = err_set(e, ERR_AUTH, "MUNGE: the peer's credential is about another connection; somebody may be in the middle");
+		rc = err_set(e, ERR_AUTH,
+			     "MUNGE: the peer's credential is about another connection; somebody "
+			     "may be in the middle");
 	free(said);
 	lib.destroy(ctx);
 	return rc;
@@ -138,8 +157,11 @@ int munge_parse(const char *word, struct voucher *by, struct err *e)
 	const size_t len = sizeof munge - 1;
 	if (!word || !strcmp(word, "secret"))
 		return 0;
-	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') || strlen(word) > len + AUTH_SOCKET)
-		return err_set(e, ERR_USAGE, "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known", word);
+	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') ||
+	    strlen(word) > len + AUTH_SOCKET)
+		return err_set(e, ERR_USAGE,
+			       "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known",
+			       word);
 	by->work = work;
 	snprintf(by->socket, sizeof by->socket, "%s", word[len] ? word + len + 1 : "");
 	return 1;

@@ -18,8 +18,8 @@
 
 enum { MUNGE_WORD = AUTH_SOCKET + 8 };
 
-/* Reads the word of AGENT_ENV_AUTH: NULL or "secret": 0, the secret alone; "munge" or "munge:SOCKET": 1 and *by. Any
- * other is an error, never taken for less. */
+/* Reads the word of AGENT_ENV_AUTH: NULL or "secret": 0, the secret alone; "munge" or
+ * "munge:SOCKET": 1 and *by. Any other is an error, never taken for less. */
 int munge_parse(const char *word, struct voucher *by, struct err *e);
 /* That word, for munged at a socket ("": where libmunge looks). */
 void munge_word(const char *socket, char word[MUNGE_WORD]);

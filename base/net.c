@@ -34,8 +34,9 @@ static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 {
 	char host[INET6_ADDRSTRLEN] = "";
 	int v6 = a->any.sa_family == AF_INET6;
-	inet_ntop(a->any.sa_family, v6 ? (const void *)&a->v6.sin6_addr : (const void *)&a->v4.sin_addr,
-		  host, sizeof host);
+	inet_ntop(a->any.sa_family,
+		  v6 ? (const void *)&a->v6.sin6_addr : (const void *)&a->v4.sin_addr, host,
+		  sizeof host);
 	char scope[IF_NAMESIZE + 1] = "";
 	/* A link-local address means nothing without its interface. */
 	if (v6 && a->v6.sin6_scope_id && if_indextoname(a->v6.sin6_scope_id, scope + 1))
@@ -51,7 +52,8 @@ static int is_port(const char *text)
 {
 	size_t digits = strspn(text + 1, "0123456789");
 	unsigned long port = strtoul(text + 1, NULL, 10);
-	return text[0] == ':' && digits && digits <= 5 && !text[1 + digits] && port >= 1 && port <= 65535;
+	return text[0] == ':' && digits && digits <= 5 && !text[1 + digits] && port >= 1 &&
+	       port <= 65535;
 }
 
 /* Takes "host", "[v6]", "host:port", "[v6]:port" apart; port is "" when there is none. */
@@ -87,8 +89,9 @@ static int resolve(const char *host, const char *port, struct addrinfo **found, 
 	struct addrinfo want = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	int rc = getaddrinfo(host, port, &want, found);
 	if (rc)
-		return err_set(e, ERR_NET, "host %s: %s; give an address that this machine can resolve",
-			       host, gai_strerror(rc));
+		return err_set(e, ERR_NET,
+			       "host %s: %s; give an address that this machine can resolve", host,
+			       gai_strerror(rc));
 	return 0;
 }
 
@@ -99,14 +102,17 @@ static union any_addr addr_of(const struct sockaddr *from)
 	return a;
 }
 
-/* How well an interface's address serves: 3 IPv4, 2 IPv6, 1 IPv6 of this link alone, 0 not at all. */
+/* How well an interface's address serves: 3 IPv4, 2 IPv6, 1 IPv6 of this link alone, 0 not at
+ * all. */
 static int addr_rank(const struct sockaddr *a)
 {
 	if (a && a->sa_family == AF_INET)
 		return 3;
 	if (!a || a->sa_family != AF_INET6)
 		return 0;
-	return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr) ? 1 : 2;
+	return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr)
+		       ? 1
+		       : 2;
 }
 
 static int interface_address(const char *interface, char out[NET_ADDR_MAX], struct err *e)
@@ -129,8 +135,10 @@ static int interface_address(const char *interface, char out[NET_ADDR_MAX], stru
 	}
 	freeifaddrs(all);
 	if (!best)
-		return err_set(e, ERR_NET, "interface %s: %s; `ip -br address` lists the interfaces of this host",
-			       interface, seen ? "has no address" : "no such interface");
+		return err_set(
+			e, ERR_NET,
+			"interface %s: %s; `ip -br address` lists the interfaces of this host",
+			interface, seen ? "has no address" : "no such interface");
 	return 0;
 }
 
@@ -152,7 +160,8 @@ static int is_ours(const struct addrinfo *a)
 	return rc == 0;
 }
 
-/* Of a name's addresses the first that is this machine's and that others reach; else one of this machine's; else any. */
+/* Of a name's addresses the first that is this machine's and that others reach; else one of this
+ * machine's; else any. */
 static const struct addrinfo *best_local(const struct addrinfo *found)
 {
 	const struct addrinfo *best = NULL;
@@ -167,7 +176,8 @@ static const struct addrinfo *best_local(const struct addrinfo *found)
 	return best ? best : found;
 }
 
-int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX], struct err *e)
+int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX],
+		      struct err *e)
 {
 	if (interface && *interface)
 		return interface_address(interface, out, e);
@@ -192,8 +202,12 @@ int net_loopback_up(struct err *e)
 	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
 		up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
 	freeifaddrs(all);
-	return up ? 0 : err_set(e, ERR_NET, "the loopback interface is down, and the processes of this host meet there; bring it up: "
-				"ip link set lo up (as root; in a container or network namespace, inside it)");
+	return up ? 0
+		  : err_set(e, ERR_NET,
+			    "the loopback interface is down, and the processes of this host meet "
+			    "there; bring it up: "
+			    "ip link set lo up (as root; in a container or network namespace, "
+			    "inside it)");
 }
 
 static int is_wildcard(const union any_addr *a)
@@ -209,7 +223,8 @@ static int listen_at(union any_addr *a)
 	if (s < 0)
 		return -1;
 	socklen_t len = addr_len(a);
-	if (bind(s, &a->any, len) == 0 && listen(s, SOMAXCONN) == 0 && getsockname(s, &a->any, &len) == 0)
+	if (bind(s, &a->any, len) == 0 && listen(s, SOMAXCONN) == 0 &&
+	    getsockname(s, &a->any, &len) == 0)
 		return s;
 	int error = errno;
 	close(s);
@@ -222,15 +237,18 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
 	char host[NET_ADDR_MAX], port[8];
 	struct addrinfo *found;
 	if (split_address(address, host, port) < 0 || *port)
-		return err_set(e, ERR_NET, "address \"%s\": not an address without a port", address);
+		return err_set(e, ERR_NET, "address \"%s\": not an address without a port",
+			       address);
 	if (resolve(host, "0", &found, e) < 0)
 		return -1;
 	int s = -1, rc = 0;
 	for (const struct addrinfo *i = found; i && s < 0 && rc == 0; i = i->ai_next) {
 		union any_addr a = addr_of(i->ai_addr);
 		if (is_wildcard(&a))
-			rc = err_set(e, ERR_NET, "address %s: would listen on every network of this host; "
-				     "name one address or interface", address);
+			rc = err_set(e, ERR_NET,
+				     "address %s: would listen on every network of this host; "
+				     "name one address or interface",
+				     address);
 		else if ((s = listen_at(&a)) >= 0)
 			addr_text(&a, 1, bound);
 	}
@@ -249,8 +267,9 @@ static int connected_to_itself(int s)
 	socklen_t self_len = sizeof self, peer_len = sizeof peer;
 	memset(&self, 0, sizeof self);
 	memset(&peer, 0, sizeof peer);
-	return getsockname(s, &self.any, &self_len) == 0 && getpeername(s, &peer.any, &peer_len) == 0 &&
-	       self_len == peer_len && !memcmp(&self, &peer, self_len);
+	return getsockname(s, &self.any, &self_len) == 0 &&
+	       getpeername(s, &peer.any, &peer_len) == 0 && self_len == peer_len &&
+	       !memcmp(&self, &peer, self_len);
 }
 
 /* One attempt at one address: a descriptor, or -1 with errno. */
@@ -280,7 +299,8 @@ static int connect_once(const struct addrinfo *a, double until)
 	return -1;
 }
 
-/* Each address in turn, each with an equal share of the time. -1: errno is ECONNREFUSED when one of them refused. */
+/* Each address in turn, each with an equal share of the time. -1: errno is ECONNREFUSED when one
+ * of them refused. */
 static int connect_any(const struct addrinfo *found, double until)
 {
 	int s = -1, error = 0, left = 0;
@@ -332,8 +352,8 @@ int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
 	freeaddrinfo(found);
 	errno = error;
 	if (s < 0)
-		return err_errno(e, error == ETIMEDOUT ? ERR_TIMEOUT : ERR_NET, "cannot connect to %s within %g s",
-				 address, timeout_s);
+		return err_errno(e, error == ETIMEDOUT ? ERR_TIMEOUT : ERR_NET,
+				 "cannot connect to %s within %g s", address, timeout_s);
 	if (finish_socket(s, e) < 0)
 		return -1;
 	*fd = s;
@@ -346,7 +366,8 @@ static int begin_connect(const struct addrinfo *a)
 	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s < 0)
 		return -1;
-	if ((connect(s, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR) &&
+	if ((connect(s, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS ||
+	     errno == EINTR) &&
 	    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) == 0)
 		return s;
 	int error = errno;
@@ -385,7 +406,8 @@ int net_connect_done(int fd, const char *address, struct err *e)
 
 int net_guard(int fd, double silence_s, struct err *e)
 {
-	/* The kernel asks an idle peer three times in that time, and gives up on unanswered data after it. */
+	/* The kernel asks an idle peer three times in that time, and gives up on unanswered data
+	 * after it. */
 	int third = silence_s < 3 ? 1 : (int)(silence_s / 3);
 	const struct {
 		int level, name, value;
@@ -397,7 +419,8 @@ int net_guard(int fd, double silence_s, struct err *e)
 		{ IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(silence_s * 1e3) },
 	};
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) < 0)
+		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+			       sizeof(int)) < 0)
 			return err_errno(e, ERR_NET, "cannot have a connection watched");
 	return 0;
 }
@@ -406,9 +429,13 @@ int net_guard(int fd, double silence_s, struct err *e)
 static int accept_failed(struct err *e)
 {
 	if (errno == EMFILE)
-		return err_set(e, ERR_NOMEM, "cannot accept a connection: this process has no descriptor left; raise ulimit -n");
+		return err_set(e, ERR_NOMEM,
+			       "cannot accept a connection: this process has no descriptor left; "
+			       "raise ulimit -n");
 	if (errno == ENFILE)
-		return err_set(e, ERR_NOMEM, "cannot accept a connection: this host has no descriptor left; raise sysctl "
+		return err_set(e, ERR_NOMEM,
+			       "cannot accept a connection: this host has no descriptor left; "
+			       "raise sysctl "
 			       "fs.file-max, or end other programs");
 	return err_errno(e, ERR_NET, "cannot accept a connection");
 }

@@ -55,12 +55,17 @@ static void put(__be16 *port, __be32 words[4], const union address *a)
 	}
 }
 
-/* Asks for the TCP socket of this host that is bound to `local` and connected to `remote`. 1 and *found, 0 there is none, -1. */
-static int look_up(const union address *local, const union address *remote, struct inet_diag_msg *found)
+/* Asks for the TCP socket of this host that is bound to `local` and connected to `remote`. 1 and
+ * *found, 0 there is none, -1. */
+static int look_up(const union address *local, const union address *remote,
+		   struct inet_diag_msg *found)
 {
 	struct request q = {
-		.header = { .nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST },
-		.body = { .sdiag_family = (__u8)local->any.sa_family, .sdiag_protocol = IPPROTO_TCP,
+		.header = { .nlmsg_len = sizeof q,
+			    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.body = { .sdiag_family = (__u8)local->any.sa_family,
+			  .sdiag_protocol = IPPROTO_TCP,
 			  .idiag_states = (__u32)ALL_STATES,
 			  .id.idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } },
 	};
@@ -74,11 +79,13 @@ static int look_up(const union address *local, const union address *remote, stru
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	ssize_t n = send(fd, &q, sizeof q, 0) == (ssize_t)sizeof q ? recv(fd, &a, sizeof a, 0) : -1;
 	close(fd);
-	if (n >= (ssize_t)NLMSG_LENGTH(sizeof a.socket) && a.header.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+	if (n >= (ssize_t)NLMSG_LENGTH(sizeof a.socket) &&
+	    a.header.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
 		*found = a.socket;
 		return 1;
 	}
-	bool none = n >= (ssize_t)NLMSG_LENGTH(sizeof a.error) && a.header.nlmsg_type == NLMSG_ERROR && a.error.error == -ENOENT;
+	bool none = n >= (ssize_t)NLMSG_LENGTH(sizeof a.error) &&
+		    a.header.nlmsg_type == NLMSG_ERROR && a.error.error == -ENOENT;
 	return none ? 0 : -1;
 }
 
@@ -104,11 +111,13 @@ static enum owner owner_of_tcp(int fd)
 	unmap(&here);
 	unmap(&there);
 	int found = look_up(&there, &here, &peer);
-	if (found == 1 && peer.idiag_state == TCP_LISTEN) /* the peer is gone, and somebody listens on its port */
+	/* the peer is gone, and somebody listens on its port */
+	if (found == 1 && peer.idiag_state == TCP_LISTEN)
 		return OWNER_OTHER;
 	if (found == 1) /* a socket that no process has any more has no inode */
 		return peer.idiag_inode ? owner_of_uid(peer.idiag_uid) : OWNER_OTHER;
-	return found == 0 && is_loopback(&there) && owner_known_for_tcp() ? OWNER_OTHER : OWNER_UNKNOWN;
+	return found == 0 && is_loopback(&there) && owner_known_for_tcp() ? OWNER_OTHER
+									  : OWNER_UNKNOWN;
 }
 
 enum owner owner_of_peer(int fd)
@@ -119,20 +128,24 @@ enum owner owner_of_peer(int fd)
 	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len))
 		return OWNER_UNKNOWN;
 	if (domain == AF_UNIX)
-		return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) ? OWNER_UNKNOWN : owner_of_uid(who.uid);
+		return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len)
+			       ? OWNER_UNKNOWN
+			       : owner_of_uid(who.uid);
 	return domain == AF_INET || domain == AF_INET6 ? owner_of_tcp(fd) : OWNER_UNKNOWN;
 }
 
-/* A kernel without sock_diag for TCP answers as if there were no such socket: so it is asked for one that is there. */
+/* A kernel without sock_diag for TCP answers as if there were no such socket: so it is asked for
+ * one that is there. */
 bool owner_known_for_tcp(void)
 {
-	union address self = { .v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) } };
+	union address self = { .v4 = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) } };
 	const union address nobody = { .v4 = { .sin_family = AF_INET } };
 	socklen_t len = sizeof self.v4;
 	struct inet_diag_msg found;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	bool known = fd >= 0 && !bind(fd, &self.any, sizeof self.v4) && !listen(fd, 1) && !getsockname(fd, &self.any, &len) &&
-		     look_up(&self, &nobody, &found) == 1;
+	bool known = fd >= 0 && !bind(fd, &self.any, sizeof self.v4) && !listen(fd, 1) &&
+		     !getsockname(fd, &self.any, &len) && look_up(&self, &nobody, &found) == 1;
 	if (fd >= 0)
 		close(fd);
 	return known;

@@ -5,7 +5,8 @@
  * of a Unix socket, and netlink's sock_diag of a TCP one (sock_diag(7)). It cannot be forged,
  * unlike a user id that the peer sends.
  *
- * Processes in another user namespace than ours, on a network namespace that both share, count as another user's.
+ * Processes in another user namespace than ours, on a network namespace that both share, count as
+ * another user's.
  *
  * Both calls may come from any thread and take about 20 µs.
  */
@@ -23,7 +24,8 @@ enum owner {
 /* fd is a connected socket. */
 enum owner owner_of_peer(int fd);
 
-/* Whether owner_of_peer can tell about TCP connections here: some sandboxes and kernels have no sock_diag. */
+/* Whether owner_of_peer can tell about TCP connections here: some sandboxes and kernels have no
+ * sock_diag. */
 bool owner_known_for_tcp(void);
 
 #endif

@@ -12,7 +12,14 @@
 #include <stdint.h>
 
 /* What a stream of numbers is for: the high half of the key. */
-enum philox_use { PHILOX_INIT = 1, PHILOX_SHUFFLE = 2, PHILOX_DROPOUT = 3, PHILOX_TEST = 4, PHILOX_ROUND = 5, PHILOX_SAMPLE = 6 };
+enum philox_use {
+	PHILOX_INIT = 1,
+	PHILOX_SHUFFLE = 2,
+	PHILOX_DROPOUT = 3,
+	PHILOX_TEST = 4,
+	PHILOX_ROUND = 5,
+	PHILOX_SAMPLE = 6
+};
 
 struct philox_key {
 	uint32_t k[2];

@@ -35,7 +35,8 @@ int pin_cpus(const char *list, struct err *e)
 		}
 		bool last = *at == '\0';
 		if (lo < 0 || hi < lo || (!last && *at != ','))
-			return err_set(e, ERR_USAGE, "cpu list \"%s\": not of the form 0-3,8", list);
+			return err_set(e, ERR_USAGE, "cpu list \"%s\": not of the form 0-3,8",
+				       list);
 		for (int cpu = lo; cpu <= hi; cpu++)
 			CPU_SET(cpu, &set);
 		at += !last;
@@ -53,9 +54,11 @@ int pin_memory(int numa, struct err *e)
 	if (numa < 0)
 		return 0;
 	if (numa >= DOMAINS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "NUMA domain %d: domains from 0 to %d are known", numa, DOMAINS_MOST - 1);
+		return err_set(e, ERR_UNSUPPORTED, "NUMA domain %d: domains from 0 to %d are known",
+			       numa, DOMAINS_MOST - 1);
 	mask[numa / (int)WORD] = 1UL << numa % (int)WORD;
 	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)DOMAINS_MOST))
-		return err_errno(e, ERR_UNSUPPORTED, "cannot prefer the memory of NUMA domain %d", numa);
+		return err_errno(e, ERR_UNSUPPORTED, "cannot prefer the memory of NUMA domain %d",
+				 numa);
 	return 0;
 }

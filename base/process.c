@@ -26,7 +26,8 @@ void process_signals(void)
 	sigset_t none;
 	for (int number = 1; number < NSIG; number++) {
 		/* SIGKILL, SIGSTOP and those of the C library cannot be set, and need not be. */
-		if (sigaction(number, NULL, &was) || (number == SIGHUP && was.sa_handler == SIG_IGN))
+		if (sigaction(number, NULL, &was) ||
+		    (number == SIGHUP && was.sa_handler == SIG_IGN))
 			continue;
 		signal(number, SIG_DFL);
 	}
@@ -49,7 +50,8 @@ const char *process_full(int error)
 	case EDQUOT:
 		return "; free some room there";
 	case EFBIG:
-		return "; raise the limit of file sizes (ulimit -f unlimited; under Slurm in the shell that submits)";
+		return "; raise the limit of file sizes (ulimit -f unlimited; under Slurm in the "
+		       "shell that submits)";
 	default:
 		return "";
 	}
@@ -81,6 +83,9 @@ int process_room(const char *what, double bytes, struct err *e)
 	double limit = process_address_limit(), used = address_space();
 	if (!limit || used + bytes <= limit)
 		return 0;
-	return err_set(e, ERR_NOMEM, "%s: the limit of the address space is %s (ulimit -v), and %s are needed; raise it: ulimit -v "
-		       "unlimited", what, human_bytes(limit, have), human_bytes(used + bytes, need));
+	return err_set(e, ERR_NOMEM,
+		       "%s: the limit of the address space is %s (ulimit -v), and %s are needed; "
+		       "raise it: ulimit -v "
+		       "unlimited",
+		       what, human_bytes(limit, have), human_bytes(used + bytes, need));
 }

@@ -16,10 +16,16 @@ static int open_nameless(const char *dir, const char *what, struct err *e)
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/muster-spill-XXXXXX", dir) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path of folder %.200s… is too long for a file in it; set TMPDIR", what, dir);
+		return err_set(
+			e, ERR_IO,
+			"%s: the path of folder %.200s… is too long for a file in it; set TMPDIR",
+			what, dir);
 	int fd = mkostemp(path, O_CLOEXEC); /* 0600 */
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot make a file in %.500s; set TMPDIR to a folder on a disk with room", what, dir);
+		return err_errno(e, ERR_IO,
+				 "%s: cannot make a file in %.500s; set TMPDIR to a folder on a "
+				 "disk with room",
+				 what, dir);
 	unlink(path);
 	return fd;
 }
@@ -31,11 +37,15 @@ static int take_room(int fd, const char *dir, const char *what, size_t bytes, st
 		errno = posix_fallocate(fd, 0, (off_t)bytes);
 	while (errno == EINTR);
 	if (errno == EFBIG)
-		return err_set(e, ERR_IO, "%s: a file of %zu bytes in %.500s is larger than allowed%s", what, bytes, dir,
-			       process_full(EFBIG));
+		return err_set(e, ERR_IO,
+			       "%s: a file of %zu bytes in %.500s is larger than allowed%s", what,
+			       bytes, dir, process_full(EFBIG));
 	if (errno)
-		return err_errno(e, ERR_IO, "%s: no room for a file of %zu bytes in %.500s; free some, or set TMPDIR to a folder "
-				 "on another disk", what, bytes, dir);
+		return err_errno(e, ERR_IO,
+				 "%s: no room for a file of %zu bytes in %.500s; free some, or set "
+				 "TMPDIR to a folder "
+				 "on another disk",
+				 what, bytes, dir);
 	return 0;
 }
 
@@ -52,7 +62,8 @@ int spill_open(const char *dir, const char *what, size_t bytes, void **out, stru
 	if (!take_room(fd, dir, what, length, e)) {
 		p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (p == MAP_FAILED)
-			err_errno(e, ERR_NOMEM, "%s: cannot map a file of %zu bytes in %.500s", what, length, dir);
+			err_errno(e, ERR_NOMEM, "%s: cannot map a file of %zu bytes in %.500s",
+				  what, length, dir);
 	}
 	close(fd);
 	if (p == MAP_FAILED)

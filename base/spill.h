@@ -1,9 +1,10 @@
 /*
  * spill — zeroed memory backed by a file without a name.
  *
- * The system writes its pages to the file's disk when memory is short, and reads them back when they are touched. The file is made in
- * TMPDIR, else in the folder given; it is unlinked at once, so nothing is left behind by whatever death. Its disk space is taken when it is
- * opened: a full disk is an error then, never a signal later.
+ * The system writes its pages to the file's disk when memory is short, and reads them back when
+ * they are touched. The file is made in TMPDIR, else in the folder given; it is unlinked at once,
+ * so nothing is left behind by whatever death. Its disk space is taken when it is opened: a full
+ * disk is an error then, never a signal later.
  */
 #ifndef MUSTER_BASE_SPILL_H
 #define MUSTER_BASE_SPILL_H

@@ -3,15 +3,15 @@
 
 /* --- products fused with GELU --- */
 
-static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w, const void *bias,
-			    int64_t n, int64_t in, int64_t out)
+static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w,
+			    const void *bias, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_fwd(k, pre, x, w, bias, n, in, out);
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w, const void *pre,
-			    int64_t n, int64_t in, int64_t out)
+static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w,
+			    const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_bwd_input(k, dpre, dy, w, n, in, out);
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
@@ -31,48 +31,54 @@ static float *single(const struct kern *k, float *x, int64_t i)
 	return k->element == sizeof(double) ? (float *)(void *)((double *)(void *)x + i) : x + i;
 }
 
-static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride, const int64_t *rows, int groups,
-			int64_t in, int64_t out)
+static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride,
+			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
-			k->ops.linear_fwd(k, element(k, y, at * out), element(k, x, at * in), element(k, w, i * stride), NULL,
-					  rows[i], in, out);
+			k->ops.linear_fwd(k, element(k, y, at * out), element(k, x, at * in),
+					  element(k, w, i * stride), NULL, rows[i], in, out);
 }
 
-static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t stride, const int64_t *rows,
-			      int groups, int64_t in, int64_t out)
+static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
+			      int64_t stride, const int64_t *rows, int groups, int64_t in,
+			      int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
-			k->ops.linear_bwd_input(k, element(k, dx, at * in), element(k, dy, at * out), element(k, w, i * stride),
+			k->ops.linear_bwd_input(k, element(k, dx, at * in),
+						element(k, dy, at * out), element(k, w, i * stride),
 						rows[i], in, out);
 }
 
-static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy, const void *x, const int64_t *rows,
-			       int groups, int64_t in, int64_t out)
+static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy,
+			       const void *x, const int64_t *rows, int groups, int64_t in,
+			       int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
-			k->ops.linear_bwd_weight(k, single(k, dw, i * stride), NULL, element(k, dy, at * out),
-						 element(k, x, at * in), rows[i], in, out);
+			k->ops.linear_bwd_weight(k, single(k, dw, i * stride), NULL,
+						 element(k, dy, at * out), element(k, x, at * in),
+						 rows[i], in, out);
 }
 
 /* --- cross-entropy in one: its steps, some rows at a time --- */
 
 enum { XENT_ROWS = 256 };
 
-static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale, int64_t n, int64_t v)
+static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets,
+		 float scale, int64_t n, int64_t v)
 {
-	double max[XENT_ROWS];  /* doubles, or floats in their place */
+	double max[XENT_ROWS]; /* doubles, or floats in their place */
 	for (int64_t i = 0; i < n; i += XENT_ROWS) {
 		int64_t rows = n - i < XENT_ROWS ? n - i : XENT_ROWS;
 		void *some = element(k, logits, i * v);
 		k->ops.xent_max(k, (float *)max, some, rows, v);
-		k->ops.xent_exp(k, some, single(k, sum, i), single(k, target, i), (float *)max, targets + i, rows, v, 0);
+		k->ops.xent_exp(k, some, single(k, sum, i), single(k, target, i), (float *)max,
+				targets + i, rows, v, 0);
 		k->ops.xent_grad(k, some, single(k, sum, i), targets + i, scale, rows, v, 0);
 	}
 }

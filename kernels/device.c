@@ -1,4 +1,5 @@
-/* Opens the backends of devices, which are libraries beside the program: built apart, since not every machine has what they need. */
+/* Opens the backends of devices, which are libraries beside the program: built apart, since not
+ * every machine has what they need. */
 #include "kernels/kern.h"
 
 #include <dlfcn.h>
@@ -15,11 +16,13 @@ static int library_path(char *path, size_t size, struct err *e)
 	char program[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
 	if (n < 0)
-		return err_errno(e, ERR_IO, "backend cuda: cannot tell where this program lies; mount /proc");
+		return err_errno(e, ERR_IO,
+				 "backend cuda: cannot tell where this program lies; mount /proc");
 	program[n] = '\0';
 	*strrchr(program, '/') = '\0';
 	if ((size_t)snprintf(path, size, "%s/%s", program, library) >= size)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: the path of %s/%s is too long", program, library);
+		return err_set(e, ERR_UNSUPPORTED, "backend cuda: the path of %s/%s is too long",
+			       program, library);
 	return 0;
 }
 
@@ -29,15 +32,21 @@ int backend_cuda_symbol(const char *symbol, void **out, struct err *e)
 	if (library_path(path, sizeof path, e) < 0)
 		return -1;
 	if (access(path, R_OK) < 0)
-		return err_errno(e, ERR_UNSUPPORTED, "backend cuda: cannot read %s; build it where CUDA 12 or newer with nvcc is, and "
-				 "install it beside the program, or use device = cpu", path);
+		return err_errno(e, ERR_UNSUPPORTED,
+				 "backend cuda: cannot read %s; build it where CUDA 12 or newer "
+				 "with nvcc is, and "
+				 "install it beside the program, or use device = cpu",
+				 path);
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s; build it on a machine like this one", dlerror());
+		return err_set(e, ERR_UNSUPPORTED,
+			       "backend cuda: %s; build it on a machine like this one", dlerror());
 	*out = dlsym(lib, symbol);
 	if (!*out)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s has no %s: it is of another version; install the "
-			       "program's own", path, symbol);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "backend cuda: %s has no %s: it is of another version; install the "
+			       "program's own",
+			       path, symbol);
 	return 0;
 }
 

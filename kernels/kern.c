@@ -38,8 +38,10 @@ static int scratch_reserve(struct kern *k, struct err *e)
 	void *p = mmap(NULL, (size_t)k->threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
-		return err_errno(e, ERR_NOMEM, "backend %s: cannot reserve %zu MiB of address space for scratch; "
-				 "use fewer threads or raise ulimit -v", k->ops.name, (size_t)k->threads * (KERN_SCRATCH >> 20));
+		return err_errno(e, ERR_NOMEM,
+				 "backend %s: cannot reserve %zu MiB of address space for scratch; "
+				 "use fewer threads or raise ulimit -v",
+				 k->ops.name, (size_t)k->threads * (KERN_SCRATCH >> 20));
 	k->scratch = p;
 	return 0;
 }
@@ -55,7 +57,10 @@ static int open_host(struct kern *k, const struct backend *b, const char *storag
 static int open_cuda(struct kern *k, const char *storage, int device, struct err *e)
 {
 	if (storage && strcmp(storage, "bf16") && strcmp(storage, "fp16"))
-		return err_set(e, ERR_USAGE, "backend cuda:%s: no such storage type of this backend; use bf16 or fp16", storage);
+		return err_set(
+			e, ERR_USAGE,
+			"backend cuda:%s: no such storage type of this backend; use bf16 or fp16",
+			storage);
 	return backend_cuda_open(k, storage, device, e);
 }
 
@@ -64,16 +69,20 @@ int backend_open(const char *backend, int threads, struct kern **out, struct err
 	return backend_open_device(backend, threads, 0, out, e);
 }
 
-int backend_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e)
+int backend_open_device(const char *backend, int threads, int device, struct kern **out,
+			struct err *e)
 {
 	size_t len = strcspn(backend, ":");
 	const char *storage = backend[len] ? backend + len + 1 : NULL;
 	const struct backend *b = backend_find(backend, len);
 	if (!b)
-		return err_set(e, ERR_USAGE, "backend '%s': there is none of that name; use cpu, cuda or plain, "
-			       "with :bf16 or :fp16 behind it for storage of 2 bytes", backend);
+		return err_set(e, ERR_USAGE,
+			       "backend '%s': there is none of that name; use cpu, cuda or plain, "
+			       "with :bf16 or :fp16 behind it for storage of 2 bytes",
+			       backend);
 	if (threads < 1 || threads > THREADS_MAX)
-		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend, threads, THREADS_MAX);
+		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend,
+			       threads, THREADS_MAX);
 	struct kern *k = calloc(1, sizeof *k);
 	if (!k)
 		return err_set(e, ERR_NOMEM, "backend %s: no memory; free some", backend);
@@ -154,8 +163,8 @@ static float *pattern(struct kern *k)
 /* Products that are measured together: on a device so many that waiting for them does not count. */
 enum { GEMM_QUEUED = 8 };
 
-/* The fastest product counts: what else runs on the machine only slows the others. The first one is not measured on a device,
- * where it looks for the way that suits the size. */
+/* The fastest product counts: what else runs on the machine only slows the others. The first one is
+ * not measured on a device, where it looks for the way that suits the size. */
 static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seconds)
 {
 	int queued = backend_on_host(k) ? 1 : GEMM_QUEUED;
@@ -170,7 +179,8 @@ static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seco
 			k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
 		if (backend_sync(k, NULL) < 0)
 			return 0;
-		double rate = 2.0 * (double)n * (double)n * (double)n * queued / (clock_s() - start);
+		double rate = 2.0 * (double)n * (double)n * (double)n * queued /
+			      (clock_s() - start);
 		best = rate > best ? rate : best;
 	} while (clock_s() < end);
 	return best;

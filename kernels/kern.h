@@ -19,8 +19,9 @@ struct block;  /* one backend_alloc */
 struct narrow; /* a storage type of 2 bytes over the backend */
 
 /*
- * What a backend on a device does in place of the host's own memory. Calls are queued in the order of the ops, and what
- * goes wrong shows up in `get`, `sync` and `recorded`. ops.h says what each means.
+ * What a backend on a device does in place of the host's own memory. Calls are queued in the order
+ * of the ops, and what goes wrong shows up in `get`, `sync` and `recorded`. ops.h says what each
+ * means.
  */
 struct kern_device {
 	void *(*alloc)(struct kern *k, size_t bytes); /* zeroed; NULL: no memory */
@@ -44,16 +45,17 @@ struct kern_device {
 
 struct kern {
 	struct ops ops;
-	const char *isa;       /* the instruction set it uses, such as "v3"; "base": any processor's */
+	/* the instruction set it uses, such as "v3"; "base": any processor's */
+	const char *isa;
 	int threads;
-	size_t element;        /* bytes of the storage type */
-	bool fp8;              /* products of 8 bits are fast */
-	char *scratch;         /* threads stretches of KERN_SCRATCH bytes */
+	size_t element; /* bytes of the storage type */
+	bool fp8;       /* products of 8 bits are fast */
+	char *scratch;  /* threads stretches of KERN_SCRATCH bytes */
 	struct block *blocks;
-	size_t bytes, peak;    /* backend_alloc'ed now, and at most */
-	struct narrow *narrow; /* NULL: the backend's own storage type */
+	size_t bytes, peak;               /* backend_alloc'ed now, and at most */
+	struct narrow *narrow;            /* NULL: the backend's own storage type */
 	const struct kern_device *device; /* NULL: the host */
-	void *state;           /* of the device's backend */
+	void *state;                      /* of the device's backend */
 };
 
 /* The scratch of thread t; neighbours lie one after the other. */
@@ -65,20 +67,24 @@ static inline void *kern_scratch(struct kern *k, int t)
 /* What backend_alloc gave and backend_free did not take back. */
 void backend_free_all(struct kern *k);
 
-/* The backends: each fills k's table of ops and says which instruction set that is, or why it cannot work here. `variant`
- * is the word of the backend's row: the instruction set of cpu, NULL for the best that this processor has. */
+/* The backends: each fills k's table of ops and says which instruction set that is, or why it
+ * cannot work here. `variant` is the word of the backend's row: the instruction set of cpu, NULL
+ * for the best that this processor has. */
 int plain_fill(struct kern *k, const char *variant, struct err *e);
 int plain64_fill(struct kern *k, const char *variant, struct err *e);
 int cpu_fill(struct kern *k, const char *variant, struct err *e);
 
-/* Ops that host backends have in common: those made of others, the places of experts' rows, and products of 8 bits. */
+/* Ops that host backends have in common: those made of others, the places of experts' rows, and
+ * products of 8 bits. */
 void backend_composed(struct ops *o);
 void backend_places(struct ops *o);
 void backend_product8(struct ops *o);
 
-/* Opens "cuda" out of libmuster-cuda.so, which exports cuda_open_fn under the name muster_kern_cuda. storage: NULL (fp32), "bf16" or
- * "fp16". It sets k's table of ops, element, device, state and isa. size: of struct kern, which both must know alike. */
-typedef int cuda_open_fn(struct kern *k, size_t size, const char *storage, int device, struct err *e);
+/* Opens "cuda" out of libmuster-cuda.so, which exports cuda_open_fn under the name
+ * muster_kern_cuda. storage: NULL (fp32), "bf16" or "fp16". It sets k's table of ops, element,
+ * device, state and isa. size: of struct kern, which both must know alike. */
+typedef int cuda_open_fn(struct kern *k, size_t size, const char *storage, int device,
+			 struct err *e);
 int backend_cuda_open(struct kern *k, const char *storage, int device, struct err *e);
 
 /* Makes an opened fp32 backend store in `storage`, "bf16" or "fp16". */

@@ -1,4 +1,5 @@
-/* Memory of a kern: of its device, or zeroed pages from the kernel for what is large, huge where it offers them. */
+/* Memory of a kern: of its device, or zeroed pages from the kernel for what is large, huge where
+ * it offers them. */
 #include "kernels/kern.h"
 
 #include <stdlib.h>
@@ -11,8 +12,8 @@ static const size_t huge = (size_t)2 << 20;
 struct block {
 	struct block *next;
 	void *p;
-	size_t bytes;   /* as asked for */
-	void *map;      /* NULL when it came from the heap, or from a device */
+	size_t bytes; /* as asked for */
+	void *map;    /* NULL when it came from the heap, or from a device */
 	size_t map_len;
 };
 

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length)
+static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n,
+			int64_t e, int64_t top, int64_t length)
 {
 	(void)k;
 	if (n) /* the arrays of nothing may be NULL */
@@ -12,8 +13,8 @@ static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen,
 		choices[i / top / length * e + chosen[i]]++;
 }
 
-static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
-		       int64_t length, int64_t most)
+static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before,
+		       int64_t n, int64_t e, int64_t top, int64_t length, int64_t most)
 {
 	int64_t *taken = kern_scratch(k, 0), piece = length * top;
 	for (int64_t i = 0; i < n * top; i++) {
@@ -25,8 +26,8 @@ static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const
 	}
 }
 
-static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e,
-			int64_t top)
+static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from,
+			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
 	int64_t *next = kern_scratch(k, 0), row = 0;
 	memset(counts, 0, (size_t)e * sizeof *counts);

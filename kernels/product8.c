@@ -1,4 +1,5 @@
-/* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time. Nothing here is fast. */
+/* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time.
+ * Nothing here is fast. */
 #include "kernels/kern.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ static const struct format {
 static float decode(const struct format *f, uint8_t bits)
 {
 	int e = bits >> f->fraction & ((1 << f->exponent) - 1), m = bits & ((1 << f->fraction) - 1);
-	float x = e ? ldexpf((float)((1 << f->fraction) + m), e - f->bias - f->fraction) : ldexpf((float)m, 1 - f->bias - f->fraction);
+	float x = e ? ldexpf((float)((1 << f->fraction) + m), e - f->bias - f->fraction)
+		    : ldexpf((float)m, 1 - f->bias - f->fraction);
 	return bits & 0x80 ? -x : x;
 }
 
@@ -31,14 +33,16 @@ static uint8_t encode(const struct format *f, double x)
 	frexp(a, &e);
 	if (a == 0 || e - 1 < 1 - f->bias)
 		e = 2 - f->bias;
-	int whole = (int)nearbyint(ldexp(a, f->fraction + 1 - e)); /* with the leading bit, unless below the normal numbers */
+	/* with the leading bit, unless below the normal numbers */
+	int whole = (int)nearbyint(ldexp(a, f->fraction + 1 - e));
 	return (uint8_t)(sign + ((e - 2 + f->bias) << f->fraction) + whole);
 }
 
 /* Number i of a row that is widened: doubles where those are the storage. */
 static double number(const struct kern *k, const void *row, int64_t i)
 {
-	return k->element == sizeof(double) ? ((const double *)row)[i] : (double)((const float *)row)[i];
+	return k->element == sizeof(double) ? ((const double *)row)[i]
+					    : (double)((const float *)row)[i];
 }
 
 static uint32_t magnitude(float x)
@@ -55,7 +59,8 @@ static void meet(struct scale8 *s, float x)
 		s->largest = fabsf(x);
 }
 
-static void cast8(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x, enum fp8 format, int64_t n, int64_t c)
+static void cast8(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x,
+		  enum fp8 format, int64_t n, int64_t c)
 {
 	float *row = kern_scratch(k, 0);
 	const double scale = (double)s->scale;
@@ -82,8 +87,8 @@ static void decode_all(enum fp8 format, double numbers[CODES])
 }
 
 /* a, b: what the codes of left and right stand for. */
-static double dot(const struct tensor8 *left, const double *a, int64_t i, const struct tensor8 *right, const double *b, int64_t j,
-		  int64_t depth)
+static double dot(const struct tensor8 *left, const double *a, int64_t i,
+		  const struct tensor8 *right, const double *b, int64_t j, int64_t depth)
 {
 	double sum = 0;
 	for (int64_t l = 0; l < depth; l++)
@@ -99,8 +104,9 @@ static void set_number(const struct kern *k, void *row, int64_t i, double x)
 		((float *)row)[i] = (float)x;
 }
 
-static void product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias, bool single,
-		     int64_t m, int64_t n, int64_t depth)
+static void product8(struct kern *k, void *d, const struct tensor8 *left,
+		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
+		     int64_t n, int64_t depth)
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
 	char *row = kern_scratch(k, 0), *added = row + KERN_SCRATCH / 2;
@@ -113,15 +119,18 @@ static void product8(struct kern *k, void *d, const struct tensor8 *left, const 
 	for (int64_t i = 0; i < m; i++) {
 		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
 		for (int64_t j = 0; j < n; j++)
-			set_number(k, row, j, number(k, before, j) + dot(left, a, i, right, b, j, depth));
+			set_number(k, row, j,
+				   number(k, before, j) + dot(left, a, i, right, b, j, depth));
 		if (single)
 			memcpy((char *)d + (size_t)(i * n) * width, row, (size_t)n * width);
 		else
-			k->ops.narrow(k, (char *)d + (size_t)(i * n) * k->element, (float *)(void *)row, n, NULL, 0);
+			k->ops.narrow(k, (char *)d + (size_t)(i * n) * k->element,
+				      (float *)(void *)row, n, NULL, 0);
 	}
 }
 
-/* The largest power of 2 with which `largest` fits; kept apart from the ends of fp32, so that its inverse is exact. */
+/* The largest power of 2 with which `largest` fits; kept apart from the ends of fp32, so that
+ * its inverse is exact. */
 static float scale_of(float largest, enum fp8 format, int spare)
 {
 	int e;
@@ -130,7 +139,8 @@ static float scale_of(float largest, enum fp8 format, int spare)
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
 }
 
-static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps, int spare)
+static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps,
+			  int spare)
 {
 	(void)k;
 	for (; n > 0; n--, s++) {

@@ -9,7 +9,9 @@ bool backend_record(struct kern *k)
 int backend_recorded(struct kern *k, struct kern_tape **out, struct err *e)
 {
 	if (!k->device)
-		return err_set(e, ERR_INTERNAL, "backend %s: it records no tapes (kern_record said so)", k->ops.name);
+		return err_set(e, ERR_INTERNAL,
+			       "backend %s: it records no tapes (kern_record said so)",
+			       k->ops.name);
 	return k->device->recorded(k, out, e);
 }
 

@@ -13,7 +13,9 @@ int launcher_agent_path(char *path, size_t size, struct err *e)
 	char self[PATH_MAX];
 	if (named && *named) {
 		if (access(named, X_OK))
-			return err_errno(e, ERR_NOTFOUND, "%s: the agent that MUSTER_AGENT names cannot be executed", named);
+			return err_errno(e, ERR_NOTFOUND,
+					 "%s: the agent that MUSTER_AGENT names cannot be executed",
+					 named);
 		snprintf(path, size, "%s", named);
 		return 0;
 	}
@@ -21,7 +23,9 @@ int launcher_agent_path(char *path, size_t size, struct err *e)
 	self[n > 0 ? n : 0] = '\0';
 	char *slash = strrchr(self, '/');
 	if (!slash)
-		return err_set(e, ERR_NOTFOUND, "cannot tell where muster is installed; set MUSTER_AGENT to the path of muster-agent");
+		return err_set(e, ERR_NOTFOUND,
+			       "cannot tell where muster is installed; set MUSTER_AGENT to the "
+			       "path of muster-agent");
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
 		char at[PATH_MAX + 64], whole[PATH_MAX];
@@ -31,6 +35,9 @@ int launcher_agent_path(char *path, size_t size, struct err *e)
 			return 0;
 		}
 	}
-	return err_set(e, ERR_NOTFOUND, "muster-agent is neither in %s nor in %s/../libexec/muster; build it with make, or set "
-					"MUSTER_AGENT to its path", self, self);
+	return err_set(e, ERR_NOTFOUND,
+		       "muster-agent is neither in %s nor in %s/../libexec/muster; build it with "
+		       "make, or set "
+		       "MUSTER_AGENT to its path",
+		       self, self);
 }

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* The path of muster-agent: $MUSTER_AGENT, or else the file beside this program, or else ../libexec/muster/muster-agent.
- * ERR_NOTFOUND names the places that were tried. */
+/* The path of muster-agent: $MUSTER_AGENT, or else the file beside this program, or else
+ * ../libexec/muster/muster-agent. ERR_NOTFOUND names the places that were tried. */
 int launcher_agent_path(char *path, size_t size, struct err *e);
 
 #endif

@@ -80,7 +80,8 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 
 static int process_start(const struct child_command *c, struct process *p, struct err *e)
 {
-	int in = c->input ? memory_file(c->input, e) : open("/dev/null", O_RDONLY | O_CLOEXEC), rc = -1;
+	int in = c->input ? memory_file(c->input, e) : open("/dev/null", O_RDONLY | O_CLOEXEC),
+	    rc = -1;
 	if (in < 0)
 		return c->input ? -1 : err_errno(e, ERR_IO, "/dev/null: cannot open");
 	p->capture = c->out < 0 ? memory_file(NULL, e) : -1;
@@ -136,7 +137,8 @@ static void on_end(uv_poll_t *poll, int uv_status, int uv_events)
 }
 
 int launcher_child_watch(uv_loop_t *loop, const struct child_command *c,
-		void (*ended)(void *arg, int status, const char *output), void *arg, struct child **out, struct err *e)
+			 void (*ended)(void *arg, int status, const char *output), void *arg,
+			 struct child **out, struct err *e)
 {
 	struct child *ch = calloc(1, sizeof *ch);
 	if (!ch)
@@ -192,7 +194,8 @@ static void last_line(struct buf *output, const char **line, int *len)
 	*len = (int)(end - at);
 }
 
-int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output, struct err *e)
+int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,
+		       struct err *e)
 {
 	struct process p;
 	const char *line;
@@ -214,6 +217,8 @@ int launcher_child_run(const struct child_command *c, double timeout_s, struct b
 		return 0;
 	last_line(output, &line, &len);
 	if (WIFSIGNALED(status))
-		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", c->argv[0], WTERMSIG(status));
-	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", c->argv[0], WEXITSTATUS(status), len, line);
+		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", c->argv[0],
+			       WTERMSIG(status));
+	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", c->argv[0], WEXITSTATUS(status),
+		       len, line);
 }

@@ -5,8 +5,8 @@
 
 #include <sys/resource.h>
 
-/* Of a rank: its control connection and the pidfd of its process. The rest: standard streams, the run's files, the
- * loop's own, the PMIx server's pipe, Slurm's commands, and a few strangers. */
+/* Of a rank: its control connection and the pidfd of its process. The rest: standard streams, the
+ * run's files, the loop's own, the PMIx server's pipe, Slurm's commands, and a few strangers. */
 enum { A_RANK = 2, BESIDES = 32 };
 
 int launcher_descriptors_allow(int ranks, struct err *e)
@@ -18,16 +18,21 @@ int launcher_descriptors_allow(int ranks, struct err *e)
 	if (limit.rlim_cur >= need)
 		return 0;
 	if (limit.rlim_max < need)
-		return err_set(e, ERR_UNSUPPORTED, "%d agents need %llu open files, and the limit of this process is %llu; raise it "
-			       "with ulimit -n %llu, or as root", ranks, (unsigned long long)need,
-			       (unsigned long long)limit.rlim_max, (unsigned long long)need);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%d agents need %llu open files, and the limit of this process is "
+			       "%llu; raise it "
+			       "with ulimit -n %llu, or as root",
+			       ranks, (unsigned long long)need, (unsigned long long)limit.rlim_max,
+			       (unsigned long long)need);
 	limit.rlim_cur = need;
 	if (setrlimit(RLIMIT_NOFILE, &limit))
-		return err_errno(e, ERR_UNSUPPORTED, "cannot raise the limit of open files to %llu", (unsigned long long)need);
+		return err_errno(e, ERR_UNSUPPORTED, "cannot raise the limit of open files to %llu",
+				 (unsigned long long)need);
 	return 0;
 }
 
-/* Of each thread: its stack and the buffer of the BLAS; of the rest: code, libraries, what malloc sets aside. */
+/* Of each thread: its stack and the buffer of the BLAS; of the rest: code, libraries, what
+ * malloc sets aside. */
 #define A_THREAD ((128.0 + 8) * (1 << 20))
 #define THE_REST (400.0 * (1 << 20))
 
@@ -38,14 +43,20 @@ int launcher_address_space_allows(const struct job *job, const struct plan *p, s
 	if (!limit)
 		return 0;
 	if (job->job.device == DEVICE_CUDA)
-		return err_set(e, ERR_UNSUPPORTED, "the limit of the address space is %s (ulimit -v), and CUDA reserves more than any such "
-			       "limit; lift it: ulimit -v unlimited", human_bytes(limit, have));
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the limit of the address space is %s (ulimit -v), and CUDA "
+			       "reserves more than any such "
+			       "limit; lift it: ulimit -v unlimited",
+			       human_bytes(limit, have));
 	for (int i = 0; i < p->world; i++) {
 		double rank = p->ranks[i].total + p->ranks[i].threads * A_THREAD + THE_REST;
 		most = rank > most ? rank : most;
 	}
 	if (most <= limit)
 		return 0;
-	return err_set(e, ERR_UNSUPPORTED, "the limit of the address space is %s (ulimit -v), and an agent of this plan may take %s of it; lift "
-		       "it: ulimit -v unlimited", human_bytes(limit, have), human_bytes(most, need));
+	return err_set(e, ERR_UNSUPPORTED,
+		       "the limit of the address space is %s (ulimit -v), and an agent of this "
+		       "plan may take %s of it; lift "
+		       "it: ulimit -v unlimited",
+		       human_bytes(limit, have), human_bytes(most, need));
 }

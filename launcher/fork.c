@@ -21,7 +21,8 @@ void launcher_fork_hear(void)
 {
 	struct sigaction was;
 	for (int number = 1; number < NSIG; number++) {
-		if (sigaction(number, NULL, &was) || was.sa_handler == SIG_DFL || was.sa_handler == SIG_IGN)
+		if (sigaction(number, NULL, &was) || was.sa_handler == SIG_DFL ||
+		    was.sa_handler == SIG_IGN)
 			continue;
 		signal(number, SIG_IGN); /* which drops one that waits */
 		signal(number, SIG_DFL);

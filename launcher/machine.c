@@ -8,7 +8,8 @@
 
 static int open_cluster(const struct job *job, const char *spec, struct cluster *out, struct err *e)
 {
-	struct layout least = layout_of(job, (int)job->parallel.ep), whole = layout_of(job, (int)job->parallel.dp);
+	struct layout least = layout_of(job, (int)job->parallel.ep),
+		      whole = layout_of(job, (int)job->parallel.dp);
 	int replica = layout_world(&least);
 	int wanted = job->launch.devices ? (int)job->launch.devices : layout_world(&whole);
 	if (!wanted)
@@ -34,7 +35,8 @@ static int open_gpus(const struct job *job, const char *spec, struct cluster *ou
 	return -1;
 }
 
-int launcher_machine_open(const struct job *job, const char *spec, struct cluster *out, struct err *e)
+int launcher_machine_open(const struct job *job, const char *spec, struct cluster *out,
+			  struct err *e)
 {
 	if (open_gpus(job, spec, out) && open_cluster(job, spec, out, e))
 		return -1;

@@ -26,7 +26,8 @@ struct worker {
 	pthread_cond_t work, finished;
 	struct comm_request *head, **tail;
 	bool leave;
-	struct comm_request *newest; /* open: started, not yet waited for. Only the group's caller looks */
+	/* open: started, not yet waited for. Only the group's caller looks */
+	struct comm_request *newest;
 };
 
 static struct comm_request *next_request(struct worker *w)
@@ -75,7 +76,8 @@ static int worker_open(struct comm *c, struct err *e)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
 		free(w);
-		return err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", c->name, strerror(rc));
+		return err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", c->name,
+			       strerror(rc));
 	}
 	c->worker = w;
 	return 0;
@@ -88,8 +90,8 @@ void comm_worker_close(struct comm *c)
 		return;
 	if (c->open_requests) {
 		struct err why = ERR_INIT;
-		err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name,
-			c->open_requests);
+		err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way",
+			c->name, c->open_requests);
 		comm_world_fail(c->world, &why);
 	}
 	pthread_mutex_lock(&w->lock);

@@ -23,8 +23,10 @@ int comm_integrity_named(const char *word)
 static int run(struct comm *c, struct op op, struct err *e)
 {
 	if (c->open_requests)
-		return err_set(e, ERR_USAGE, "%s on group %s: %d asynchronous operations of the group are open; "
-			       "wait for them first", comm_op_word(op.kind), c->name, c->open_requests);
+		return err_set(e, ERR_USAGE,
+			       "%s on group %s: %d asynchronous operations of the group are open; "
+			       "wait for them first",
+			       comm_op_word(op.kind), c->name, c->open_requests);
 	if (comm_op_check(&op, c->rank, c->size, e) < 0)
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
 	return comm_group_run(c, &op, e);
@@ -78,26 +80,28 @@ void comm_abort(struct comm *c, const char *reason)
 #define P(...) __VA_ARGS__
 
 /* name, its parameters, the struct op that they fill. */
-#define OPERATION(name, parameters, ...)                                                         \
-	int comm_##name(parameters, struct err *e)                                               \
-	{                                                                                        \
-		return run(c, (struct op){ __VA_ARGS__ }, e);                                    \
-	}                                                                                        \
-	int comm_##name##_start(parameters, struct comm_request **req, struct err *e)            \
-	{                                                                                        \
-		return start(c, (struct op){ __VA_ARGS__ }, req, e);                             \
+#define OPERATION(name, parameters, ...) \
+	int comm_##name(parameters, struct err *e) \
+	{ \
+		return run(c, (struct op){ __VA_ARGS__ }, e); \
+	} \
+	int comm_##name##_start(parameters, struct comm_request **req, struct err *e) \
+	{ \
+		return start(c, (struct op){ __VA_ARGS__ }, req, e); \
 	}
 
 OPERATION(all_reduce,
-	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op),
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+	    enum comm_op op),
 	  .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op)
 
 OPERATION(reduce,
-	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root),
-	  .kind = OP_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op, .root = root)
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+	    enum comm_op op, int root),
+	  .kind = OP_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op,
+	  .root = root)
 
-OPERATION(broadcast,
-	  P(struct comm *c, void *data, size_t count, enum comm_type type, int root),
+OPERATION(broadcast, P(struct comm *c, void *data, size_t count, enum comm_type type, int root),
 	  .kind = OP_BROADCAST, .in = data, .out = data, .count = count, .type = type, .root = root)
 
 OPERATION(all_gather,
@@ -106,51 +110,65 @@ OPERATION(all_gather,
 
 OPERATION(all_gatherv,
 	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type),
-	  .kind = OP_ALL_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type)
+	  .kind = OP_ALL_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts,
+	  .type = type)
 
 OPERATION(reduce_scatter,
-	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op),
-	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op)
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+	    enum comm_op op),
+	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type,
+	  .redop = op)
 
 OPERATION(reduce_scatterv,
-	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op),
-	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .redop = op)
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type,
+	    enum comm_op op),
+	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts,
+	  .type = type, .redop = op)
 
 OPERATION(all_to_all,
 	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type),
 	  .kind = OP_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type)
 
 OPERATION(all_to_allv,
-	  P(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type),
-	  .kind = OP_ALL_TO_ALL, .in = in, .out = out, .by_rank = true, .counts = in_counts, .out_counts = out_counts, .type = type)
+	  P(struct comm *c, const void *in, const size_t *in_counts, void *out,
+	    const size_t *out_counts, enum comm_type type),
+	  .kind = OP_ALL_TO_ALL, .in = in, .out = out, .by_rank = true, .counts = in_counts,
+	  .out_counts = out_counts, .type = type)
 
 OPERATION(gather,
 	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root),
 	  .kind = OP_GATHER, .in = in, .out = out, .count = count, .type = type, .root = root)
 
 OPERATION(gatherv,
-	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root),
-	  .kind = OP_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .root = root)
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type,
+	    int root),
+	  .kind = OP_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type,
+	  .root = root)
 
 OPERATION(scatter,
 	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root),
 	  .kind = OP_SCATTER, .in = in, .out = out, .count = count, .type = type, .root = root)
 
 OPERATION(scatterv,
-	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root),
-	  .kind = OP_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .root = root)
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type,
+	    int root),
+	  .kind = OP_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type,
+	  .root = root)
 
 OPERATION(barrier, P(struct comm *c), .kind = OP_BARRIER)
 
-OPERATION(group, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P, .p2p = ops, .n = n)
+OPERATION(group, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P, .p2p = ops,
+	  .n = n)
 
-int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to, struct err *e)
+int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to,
+	      struct err *e)
 {
 	struct comm_p2p p = { true, (void *)(uintptr_t)data, count, type, to };
 	return comm_group(c, &p, 1, e);
 }
 
-int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from, struct err *e)
+int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from,
+	      struct err *e)
 {
 	struct comm_p2p p = { false, data, count, type, from };
 	return comm_group(c, &p, 1, e);

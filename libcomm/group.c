@@ -27,7 +27,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* What a group with these members is. */
-static int backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e)
+static int backend_of(const struct world *w, const int *members, int size, enum group_backend *out,
+		      struct err *e)
 {
 	int *hosts = malloc((size_t)size * sizeof *hosts);
 	if (!hosts)
@@ -144,7 +145,8 @@ static int hosts_of(struct comm *c, struct err *e)
 	return rc;
 }
 
-/* The ranks of this host, who pass steps and share slots while the whole group exchanges messages. */
+/* The ranks of this host, who pass steps and share slots while the whole group exchanges
+ * messages. */
 static int inner_open(struct comm *c, int locals, struct err *e)
 {
 	const struct hosts *h = c->hosts;
@@ -153,8 +155,14 @@ static int inner_open(struct comm *c, int locals, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", locals);
 	for (int i = 0; i < locals; i++)
 		members[i] = c->members[h->ranks[h->begin[h->here] + i]];
-	struct group_spec s = { .world = c->world, .id = c->id, .name = c->name, .members = members,
-				.rank = c->local[c->rank], .size = locals, .memfd = -1, .bell = BELL_NONE };
+	struct group_spec s = { .world = c->world,
+				.id = c->id,
+				.name = c->name,
+				.members = members,
+				.rank = c->local[c->rank],
+				.size = locals,
+				.memfd = -1,
+				.bell = BELL_NONE };
 	struct comm *in = group_new(&s, e);
 	if (in) {
 		in->backend = GROUP_SHM;
@@ -176,12 +184,13 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 	int leader = leader_of(c->world, s->members, s->size, s->rank);
 	const struct card *card = &s->cards[leader];
 	char who[160];
-	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
-					 card->nonce, locals, e) < 0)
+	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid,
+					      card->memfd, card->nonce, locals, e) < 0)
 		return err_prefix(e, "%s", comm_group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
 	comm_reach_open(c);
-	if (c->backend == GROUP_HYBRID && (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))
+	if (c->backend == GROUP_HYBRID &&
+	    (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))
 		return -1;
 	return comm_links_open(c, s->cards, e);
 }
@@ -260,7 +269,10 @@ void comm_group_cut(struct comm *c, const struct err *why)
 
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160])
 {
-	int known_as = c->outer ? c->outer->hosts->ranks[c->outer->hosts->begin[c->outer->hosts->here] + rank] : rank;
+	int known_as =
+		c->outer ? c->outer->hosts
+				   ->ranks[c->outer->hosts->begin[c->outer->hosts->here] + rank]
+			 : rank;
 	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", known_as, c->members[rank],
 		 c->world->peers[c->members[rank]].host);
 	return out;
@@ -287,10 +299,11 @@ int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
 	struct seg_line *line = &c->segment.line[c->local[rank]];
 	switch (atomic_load_explicit(&line->state, memory_order_acquire)) {
 	case SEG_FAILED:
-		return err_set(e, ERR_PEER, "%s gave up: %.*s", comm_group_rank_text(c, rank, who), SEG_REASON,
-			       line->reason);
+		return err_set(e, ERR_PEER, "%s gave up: %.*s", comm_group_rank_text(c, rank, who),
+			       SEG_REASON, line->reason);
 	case SEG_LEFT:
-		return err_set(e, ERR_PEER, "%s has closed the group", comm_group_rank_text(c, rank, who));
+		return err_set(e, ERR_PEER, "%s has closed the group",
+			       comm_group_rank_text(c, rank, who));
 	}
 	struct pollfd p = { .fd = c->world->peers[c->members[rank]].pidfd, .events = POLLIN };
 	if (thorough && p.fd >= 0 && poll(&p, 1, 0) == 1)
@@ -306,13 +319,14 @@ static int timed_out(struct comm *c, struct err *e)
 		if (!c->absent[r] || absent++ >= 4)
 			continue;
 		size_t used = strlen(list);
-		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", comm_group_rank_text(c, r, who));
+		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+			 comm_group_rank_text(c, r, who));
 	}
 	if (!absent)
 		return 0; /* the last has come while this one looked */
 	c->accused = c->waits_for;
-	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list, absent > 4 ? " and others" : "",
-		       c->world->timeout_s);
+	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list,
+		       absent > 4 ? " and others" : "", c->world->timeout_s);
 }
 
 /* The first rank that the operation waits for. */

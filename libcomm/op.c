@@ -5,8 +5,10 @@
 const char *comm_op_word(enum op_kind kind)
 {
 	switch (kind) {
-#define OP_CASE(k, word) case k: return word;
-	OP_KINDS(OP_CASE)
+#define OP_CASE(k, word) \
+	case k: \
+		return word;
+		OP_KINDS(OP_CASE)
 #undef OP_CASE
 	case OP_KIND_COUNT:
 		break;
@@ -78,12 +80,14 @@ struct op_signature comm_op_sign(const struct op *op, uint32_t seq, int ranks)
 
 void comm_op_signature_text(const struct op_signature *s, char out[120])
 {
-	snprintf(out, 120, "%s number %u of %llu bytes, %s, %s, root %d", comm_op_word(s->kind), s->seq,
-		 (unsigned long long)s->bytes, comm_op_type_word(s->type), comm_op_redop_word(s->redop), s->root);
+	snprintf(out, 120, "%s number %u of %llu bytes, %s, %s, root %d", comm_op_word(s->kind),
+		 s->seq, (unsigned long long)s->bytes, comm_op_type_word(s->type),
+		 comm_op_redop_word(s->redop), s->root);
 }
 
 /* Elements of all ranks' blocks together; more bytes than a buffer can have is an error. */
-static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out, struct err *e)
+static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out,
+		      struct err *e)
 {
 	size_t sum = 0, bytes;
 	bool over = !counts && __builtin_mul_overflow(count, (size_t)ranks, &sum);
@@ -111,9 +115,11 @@ static int check_self(const struct op *op, int rank, struct err *e)
 		r = next_to_self(op, r + 1, false, rank);
 		if (s == op->n && r == op->n)
 			return 0;
-		if (s == op->n || r == op->n || op->p2p[s].count * comm_type_size(op->p2p[s].type) !=
-						op->p2p[r].count * comm_type_size(op->p2p[r].type))
-			return err_set(e, ERR_USAGE, "a message from this rank to itself needs a send and a recv "
+		if (s == op->n || r == op->n ||
+		    op->p2p[s].count * comm_type_size(op->p2p[s].type) !=
+			    op->p2p[r].count * comm_type_size(op->p2p[r].type))
+			return err_set(e, ERR_USAGE,
+				       "a message from this rank to itself needs a send and a recv "
 				       "of the same size in one group call");
 	}
 }
@@ -128,8 +134,8 @@ static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 		const struct comm_p2p *p = &op->p2p[i];
 		size_t sum;
 		if (p->peer < 0 || p->peer >= ranks)
-			return err_set(e, ERR_USAGE, "peer %d is not a rank of the group (0 to %d)", p->peer,
-				       ranks - 1);
+			return err_set(e, ERR_USAGE, "peer %d is not a rank of the group (0 to %d)",
+				       p->peer, ranks - 1);
 		if ((unsigned)p->type > COMM_U8)
 			return err_set(e, ERR_USAGE, "type %d does not exist", (int)p->type);
 		if (p->count && !p->data)
@@ -162,11 +168,12 @@ static int blocks_of(enum op_kind kind, int ranks)
 	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_BROADCAST ? 1 : ranks;
 }
 
-static int check_buffer(const struct op *op, enum share share, const void *buffer, const char *which,
-			const size_t *counts, int rank, int ranks, struct err *e)
+static int check_buffer(const struct op *op, enum share share, const void *buffer,
+			const char *which, const size_t *counts, int rank, int ranks, struct err *e)
 {
 	size_t whole = 0, block = counts ? counts[rank] : op->count;
-	if (sum_counts(counts, op->count, blocks_of(op->kind, ranks), comm_type_size(op->type), &whole, e) < 0)
+	if (sum_counts(counts, op->count, blocks_of(op->kind, ranks), comm_type_size(op->type),
+		       &whole, e) < 0)
 		return -1;
 	size_t count = share == WHOLE ? whole : share == BLOCK ? block : 0;
 	if (count && !buffer)
@@ -181,13 +188,13 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 	if (op->by_rank && (!op->counts || !out_counts))
 		return err_set(e, ERR_USAGE, "no list of counts");
 	if (out_counts != op->counts && op->counts[rank] != out_counts[rank])
-		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu", op->counts[rank],
-			       out_counts[rank]);
-	if (check_buffer(op, root ? shares[op->kind].root_in : shares[op->kind].in, op->in, "in", op->counts,
-			 rank, ranks, e) < 0)
+		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu",
+			       op->counts[rank], out_counts[rank]);
+	if (check_buffer(op, root ? shares[op->kind].root_in : shares[op->kind].in, op->in, "in",
+			 op->counts, rank, ranks, e) < 0)
 		return -1;
-	return check_buffer(op, root ? shares[op->kind].root_out : shares[op->kind].out, op->out, "out", out_counts,
-			    rank, ranks, e);
+	return check_buffer(op, root ? shares[op->kind].root_out : shares[op->kind].out, op->out,
+			    "out", out_counts, rank, ranks, e);
 }
 
 int comm_op_check(const struct op *op, int rank, int ranks, struct err *e)
@@ -199,9 +206,11 @@ int comm_op_check(const struct op *op, int rank, int ranks, struct err *e)
 	if ((unsigned)op->redop > COMM_PROD)
 		return err_set(e, ERR_USAGE, "reduction %d does not exist", (int)op->redop);
 	if (op->root < 0 || op->root >= ranks)
-		return err_set(e, ERR_USAGE, "root %d is not a rank of the group (0 to %d)", op->root, ranks - 1);
+		return err_set(e, ERR_USAGE, "root %d is not a rank of the group (0 to %d)",
+			       op->root, ranks - 1);
 	if (op->kind == OP_ALL_TO_ALL && op->in == op->out && op->in)
-		return err_set(e, ERR_USAGE, "the two buffers are the same; give another one for the result");
+		return err_set(e, ERR_USAGE,
+			       "the two buffers are the same; give another one for the result");
 	return check_buffers(op, rank, ranks, e);
 }
 

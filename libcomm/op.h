@@ -11,23 +11,23 @@
 #include "libcomm/comm.h"
 
 /* kind, the word that errors use for it */
-#define OP_KINDS(X)                                 \
-	X(OP_ALL_REDUCE, "all_reduce")              \
-	X(OP_REDUCE, "reduce")                      \
-	X(OP_BROADCAST, "broadcast")                \
-	X(OP_ALL_GATHER, "all_gather")              \
-	X(OP_REDUCE_SCATTER, "reduce_scatter")      \
-	X(OP_ALL_TO_ALL, "all_to_all")              \
-	X(OP_GATHER, "gather")                      \
-	X(OP_SCATTER, "scatter")                    \
-	X(OP_BARRIER, "barrier")                    \
+#define OP_KINDS(X) \
+	X(OP_ALL_REDUCE, "all_reduce") \
+	X(OP_REDUCE, "reduce") \
+	X(OP_BROADCAST, "broadcast") \
+	X(OP_ALL_GATHER, "all_gather") \
+	X(OP_REDUCE_SCATTER, "reduce_scatter") \
+	X(OP_ALL_TO_ALL, "all_to_all") \
+	X(OP_GATHER, "gather") \
+	X(OP_SCATTER, "scatter") \
+	X(OP_BARRIER, "barrier") \
 	X(OP_P2P, "send/recv")
 
 enum op_kind {
 #define OP_ENUM(kind, word) kind,
 	OP_KINDS(OP_ENUM)
 #undef OP_ENUM
-	OP_KIND_COUNT
+		OP_KIND_COUNT
 };
 
 const char *comm_op_word(enum op_kind kind);
@@ -53,7 +53,7 @@ struct op {
 	int root;
 	const struct comm_p2p *p2p;
 	int n;
-	uint64_t record; /* its number in the flight recorder; 0: it gets one when it begins */
+	uint64_t record;   /* its number in the flight recorder; 0: it gets one when it begins */
 	struct mark *mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
 };
 

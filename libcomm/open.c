@@ -16,10 +16,11 @@
 enum { SPINS = 300, SOCKETS = 1 };
 
 static const double LONGEST_S = 1e9; /* more is without end */
-static const double SILENCE_S = 60; /* a host that is off is found within that time, whatever the time-out */
+/* a host that is off is found within that time, whatever the time-out */
+static const double SILENCE_S = 60;
 
-static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt, int algorithm,
-			       struct err *e)
+static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt,
+			       int algorithm, struct err *e)
 {
 	struct world *w = calloc(1, sizeof *w);
 	if (w)
@@ -36,8 +37,10 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
 	w->integrity = opt->integrity;
 	w->sockets = opt->sockets ? opt->sockets : SOCKETS;
-	/* Half the time-out, so that it is known before operations give up; the kernel counts in seconds. */
-	w->silence_s = w->timeout_s <= 0 || w->timeout_s / 2 > SILENCE_S ? SILENCE_S : w->timeout_s / 2;
+	/* Half the time-out, so that it is known before operations give up; the kernel counts in
+	 * seconds. */
+	w->silence_s = w->timeout_s <= 0 || w->timeout_s / 2 > SILENCE_S ? SILENCE_S
+									 : w->timeout_s / 2;
 	if (w->silence_s < 1)
 		w->silence_s = 1;
 	w->listener = -1;
@@ -54,11 +57,17 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 
 /* This rank as the others will see it. A network that cannot be listened on
  * matters only when a rank is on another host: *why keeps it until then. */
-static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me, struct err *why)
+static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me,
+			  struct err *why)
 {
 	char address[NET_ADDR_MAX];
-	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-", .sockets = w->sockets,
-			     .algorithm = w->algorithm, .force_tcp = w->force_tcp, .integrity = (int)w->integrity };
+	*me = (struct peer){ .pid = getpid(),
+			     .pidfd = -1,
+			     .address = "-",
+			     .sockets = w->sockets,
+			     .algorithm = w->algorithm,
+			     .force_tcp = w->force_tcp,
+			     .integrity = (int)w->integrity };
 	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
 	randombytes_buf(me->secret, sizeof me->secret);
 	if (opt->backend && !strcmp(opt->backend, "shm"))
@@ -94,9 +103,11 @@ static int watch_host(struct world *w, struct err *e)
 			continue;
 		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
 		if (p->pidfd < 0)
-			return err_errno(e, ERR_PEER, "rank %d, process %d on host %s, cannot be watched "
+			return err_errno(e, ERR_PEER,
+					 "rank %d, process %d on host %s, cannot be watched "
 					 "(ranks of one host must see each other's processes; "
-					 "[network] backend = tcp does without)", r, (int)p->pid, p->host);
+					 "[network] backend = tcp does without)",
+					 r, (int)p->pid, p->host);
 		p->readable = comm_reach_probe(p->pid);
 	}
 	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
@@ -116,15 +127,18 @@ static int join_network(struct world *w, const char *backend, const struct err *
 		return 0;
 	}
 	if (backend && !strcmp(backend, "shm"))
-		return err_set(e, ERR_USAGE, "the ranks are on several hosts, which share no memory; "
+		return err_set(e, ERR_USAGE,
+			       "the ranks are on several hosts, which share no memory; "
 			       "[network] backend = auto also uses the network");
 	if (w->listener < 0)
-		return err_set(e, ERR_NET, "%s; [network] interface chooses another network", why->text);
+		return err_set(e, ERR_NET, "%s; [network] interface chooses another network",
+			       why->text);
 	return comm_acceptor_open(w, e);
 }
 
-static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, const struct comm_options *opt,
-			 struct card *cards, struct comm **out, struct err *e)
+static int meet_and_open(struct world *w, const struct comm_bootstrap *boot,
+			 const struct comm_options *opt, struct card *cards, struct comm **out,
+			 struct err *e)
 {
 	struct peer me;
 	struct bell bell;
@@ -143,35 +157,49 @@ static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, con
 	int *members = calloc((size_t)w->size, sizeof *members);
 	for (int r = 0; members && r < w->size; r++)
 		members[r] = r;
-	struct group_spec spec = { .world = w, .id = 1, .name = "world", .members = members, .rank = w->rank,
-				   .size = w->size, .cards = cards, .memfd = memfd, .bell = bell };
-	int rc = members ? comm_group_open(&spec, out, e) : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
+	struct group_spec spec = { .world = w,
+				   .id = 1,
+				   .name = "world",
+				   .members = members,
+				   .rank = w->rank,
+				   .size = w->size,
+				   .cards = cards,
+				   .memfd = memfd,
+				   .bell = bell };
+	int rc = members ? comm_group_open(&spec, out, e)
+			 : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
 	free(members);
 	return rc;
 }
 
-int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt, struct comm **world, struct err *e)
+int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
+	      struct comm **world, struct err *e)
 {
 	static const char *const backends[] = { "auto", "shm", "tcp" };
 	bool known = !opt->backend;
 	for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
 		known |= opt->backend && !strcmp(opt->backend, backends[i]);
 	if (!known)
-		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp", opt->backend);
+		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp",
+			       opt->backend);
 	if (boot->size < 1 || boot->rank < 0 || boot->rank >= boot->size)
-		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank, boot->size);
+		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank,
+			       boot->size);
 	if (isnan(opt->timeout_s))
 		return err_set(e, ERR_USAGE, "the time-out is not a number");
 	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MOST)
-		return err_set(e, ERR_USAGE, "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default", opt->sockets,
-			       COMM_SOCKETS_MOST);
+		return err_set(e, ERR_USAGE,
+			       "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default",
+			       opt->sockets, COMM_SOCKETS_MOST);
 	if ((unsigned)opt->integrity >= COMM_INTEGRITY_COUNT)
-		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal", (int)opt->integrity);
+		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal",
+			       (int)opt->integrity);
 	int algorithm;
 	if (comm_algorithm_named(opt->algorithm, &algorithm, e) < 0)
 		return -1;
 	if (sodium_init() < 0)
-		return err_set(e, ERR_INTERNAL, "libsodium cannot start: no source of random numbers");
+		return err_set(e, ERR_INTERNAL,
+			       "libsodium cannot start: no source of random numbers");
 	struct world *w = world_new(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
@@ -214,10 +242,14 @@ void comm_close(struct comm *c)
 
 int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
 {
-	struct op op = { .kind = OP_ALL_GATHER, .in = mine, .out = all, .count = bytes, .type = COMM_U8 };
+	struct op op = {
+		.kind = OP_ALL_GATHER, .in = mine, .out = all, .count = bytes, .type = COMM_U8
+	};
 	if (c->open_requests)
-		return err_set(e, ERR_USAGE, "%d asynchronous operations of the group are open; wait for them first",
-			       c->open_requests);
+		return err_set(
+			e, ERR_USAGE,
+			"%d asynchronous operations of the group are open; wait for them first",
+			c->open_requests);
 	return comm_group_run_host(c, &op, e);
 }
 
@@ -253,7 +285,8 @@ static int pick_members(struct choice *all, int n, int color)
 /* Every rank of a group comes to the same number, every group to another one. */
 static uint64_t group_number(const struct comm *parent, int color)
 {
-	uint64_t x = parent->id * 0x9e3779b97f4a7c15u + ((uint64_t)parent->splits << 32 | (uint32_t)color);
+	uint64_t x = parent->id * 0x9e3779b97f4a7c15u +
+		     ((uint64_t)parent->splits << 32 | (uint32_t)color);
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
 	return (x ^ x >> 31) | 2; /* 1 is the world */
@@ -270,7 +303,7 @@ struct splitting {
 static int hear_choices(struct comm *c, struct splitting *s, int color, int key, struct err *e)
 {
 	int32_t mine[2] = { color < 0 ? -1 : color, key };
-	int32_t (*told)[2] = calloc((size_t)c->size, sizeof *told);
+	int32_t(*told)[2] = calloc((size_t)c->size, sizeof *told);
 	if (!told)
 		return err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
 	int rc = comm_group_tell(c, mine, told, sizeof mine, e);
@@ -280,22 +313,28 @@ static int hear_choices(struct comm *c, struct splitting *s, int color, int key,
 	return rc;
 }
 
-static int open_part(struct comm *parent, const struct splitting *s, int color, const char *name, int memfd,
-		     struct bell bell, struct comm **out, struct err *e)
+static int open_part(struct comm *parent, const struct splitting *s, int color, const char *name,
+		     int memfd, struct bell bell, struct comm **out, struct err *e)
 {
 	for (int r = 0; r < s->size; r++) {
 		s->members[r] = parent->members[s->all[r].rank];
 		s->mine[r] = s->cards[s->all[r].rank];
 	}
-	struct group_spec spec = { .world = parent->world, .id = group_number(parent, color), .name = name,
-				   .members = s->members, .rank = s->rank, .size = s->size, .cards = s->mine,
-				   .memfd = memfd, .bell = bell };
+	struct group_spec spec = { .world = parent->world,
+				   .id = group_number(parent, color),
+				   .name = name,
+				   .members = s->members,
+				   .rank = s->rank,
+				   .size = s->size,
+				   .cards = s->mine,
+				   .memfd = memfd,
+				   .bell = bell };
 	return comm_group_open(&spec, out, e);
 }
 
 /* Tells the cards, opens the group, and waits until everybody has. */
-static int split_parts(struct comm *parent, struct splitting *s, int color, const char *name, struct comm **out,
-		       struct err *e)
+static int split_parts(struct comm *parent, struct splitting *s, int color, const char *name,
+		       struct comm **out, struct err *e)
 {
 	struct bell bell = BELL_NONE;
 	struct comm *new = NULL;
@@ -329,11 +368,14 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 	return 0;
 }
 
-static int split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
+static int split(struct comm *c, int color, int key, const char *name, struct comm **out,
+		 struct err *e)
 {
 	size_t n = (size_t)c->size;
-	struct splitting s = { .all = calloc(n, sizeof *s.all), .cards = calloc(n, sizeof *s.cards),
-			       .mine = calloc(n, sizeof *s.mine), .members = calloc(n, sizeof *s.members) };
+	struct splitting s = { .all = calloc(n, sizeof *s.all),
+			       .cards = calloc(n, sizeof *s.cards),
+			       .mine = calloc(n, sizeof *s.mine),
+			       .members = calloc(n, sizeof *s.members) };
 	int rc = -1;
 	if (!s.all || !s.cards || !s.mine || !s.members) {
 		err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
@@ -351,7 +393,8 @@ free_all:
 	return rc;
 }
 
-int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
+int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out,
+	       struct err *e)
 {
 	struct err why = ERR_INIT;
 	if (split(c, color, key, name, out, &why) == 0)

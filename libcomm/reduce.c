@@ -8,7 +8,8 @@ enum { BLOCK = 1024 };
 
 /* The vector units of newer machines, chosen when the program starts. The
  * resolvers run before a sanitizer is ready. */
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+	!defined(__SANITIZE_ADDRESS__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE
@@ -69,13 +70,13 @@ static inline uint16_t store_f16(float f)
 #define SAME(x) (x)
 
 /* type's name, element, accumulator, load, store */
-#define TYPES(X)                                                  \
-	X(f32, float, float, SAME, SAME)                          \
-	X(f64, double, double, SAME, SAME)                        \
-	X(bf16, uint16_t, float, load_bf16, store_bf16)           \
-	X(f16, uint16_t, float, load_f16, store_f16)              \
-	X(i32, uint32_t, uint32_t, SAME, SAME)                    \
-	X(i64, uint64_t, uint64_t, SAME, SAME)                    \
+#define TYPES(X) \
+	X(f32, float, float, SAME, SAME) \
+	X(f64, double, double, SAME, SAME) \
+	X(bf16, uint16_t, float, load_bf16, store_bf16) \
+	X(f16, uint16_t, float, load_f16, store_f16) \
+	X(i32, uint32_t, uint32_t, SAME, SAME) \
+	X(i64, uint64_t, uint64_t, SAME, SAME) \
 	X(u8, uint8_t, uint8_t, SAME, SAME)
 
 /* The type in which values are compared and divided. */
@@ -87,62 +88,63 @@ typedef int32_t cmp_i32;
 typedef int64_t cmp_i64;
 typedef int32_t cmp_u8;
 
-#define SUM(C, a, b) ((a) + (b))
-#define MAX(C, a, b) ((C)(b) > (C)(a) ? (b) : (a))
-#define MIN(C, a, b) ((C)(b) < (C)(a) ? (b) : (a))
+#define SUM(C, a, b)  ((a) + (b))
+#define MAX(C, a, b)  ((C)(b) > (C)(a) ? (b) : (a))
+#define MIN(C, a, b)  ((C)(b) < (C)(a) ? (b) : (a))
 #define PROD(C, a, b) ((a) * (b))
 
-#define LOOPS_OP(name, E, A, load, op, OP)                                                     \
-	WIDE static void pair_##name##_##op(void *acc, const void *left, const void *right, size_t n) \
-	{                                                                                      \
-		A *restrict a = acc;                                                           \
-		const E *l = left, *r = right;                                                 \
-		for (size_t i = 0; i < n; i++) {                                               \
-			A x = load(l[i]), y = load(r[i]);                                      \
-			a[i] = (A)OP(cmp_##name, x, y);                                        \
-		}                                                                              \
-	}                                                                                      \
-	WIDE static void join_##name##_##op(void *acc, const void *right, size_t n)            \
-	{                                                                                      \
-		A *restrict a = acc;                                                           \
-		const E *restrict r = right;                                                   \
-		for (size_t i = 0; i < n; i++) {                                               \
-			A x = a[i], y = load(r[i]);                                            \
-			a[i] = (A)OP(cmp_##name, x, y);                                        \
-		}                                                                              \
-	}                                                                                      \
-	WIDE static void fold_##name##_##op(void *acc, const void *right, size_t n)            \
-	{                                                                                      \
-		A *restrict a = acc;                                                           \
-		const A *restrict r = right;                                                   \
-		for (size_t i = 0; i < n; i++)                                                 \
-			a[i] = (A)OP(cmp_##name, a[i], r[i]);                                  \
+#define LOOPS_OP(name, E, A, load, op, OP) \
+	WIDE static void pair_##name##_##op(void *acc, const void *left, const void *right, \
+					    size_t n) \
+	{ \
+		A *restrict a = acc; \
+		const E *l = left, *r = right; \
+		for (size_t i = 0; i < n; i++) { \
+			A x = load(l[i]), y = load(r[i]); \
+			a[i] = (A)OP(cmp_##name, x, y); \
+		} \
+	} \
+	WIDE static void join_##name##_##op(void *acc, const void *right, size_t n) \
+	{ \
+		A *restrict a = acc; \
+		const E *restrict r = right; \
+		for (size_t i = 0; i < n; i++) { \
+			A x = a[i], y = load(r[i]); \
+			a[i] = (A)OP(cmp_##name, x, y); \
+		} \
+	} \
+	WIDE static void fold_##name##_##op(void *acc, const void *right, size_t n) \
+	{ \
+		A *restrict a = acc; \
+		const A *restrict r = right; \
+		for (size_t i = 0; i < n; i++) \
+			a[i] = (A)OP(cmp_##name, a[i], r[i]); \
 	}
 
-#define LOOPS(name, E, A, load, store)                                                         \
-	LOOPS_OP(name, E, A, load, sum, SUM)                                                   \
-	LOOPS_OP(name, E, A, load, max, MAX)                                                   \
-	LOOPS_OP(name, E, A, load, min, MIN)                                                   \
-	LOOPS_OP(name, E, A, load, prod, PROD)                                                 \
-	WIDE static void load_##name##_all(void *acc, const void *in, size_t n)                \
-	{                                                                                      \
-		A *restrict a = acc;                                                           \
-		const E *restrict s = in;                                                      \
-		for (size_t i = 0; i < n; i++)                                                 \
-			a[i] = load(s[i]);                                                     \
-	}                                                                                      \
-	WIDE static void store_##name##_all(void *out, const void *acc, size_t n)              \
-	{                                                                                      \
-		E *restrict o = out;                                                           \
-		const A *restrict a = acc;                                                     \
-		for (size_t i = 0; i < n; i++)                                                 \
-			o[i] = store(a[i]);                                                    \
-	}                                                                                      \
-	WIDE static void divide_##name(void *acc, size_t n, int ranks)                         \
-	{                                                                                      \
-		A *a = acc;                                                                    \
-		for (size_t i = 0; i < n; i++)                                                 \
-			a[i] = (A)((cmp_##name)a[i] / (cmp_##name)ranks);                      \
+#define LOOPS(name, E, A, load, store) \
+	LOOPS_OP(name, E, A, load, sum, SUM) \
+	LOOPS_OP(name, E, A, load, max, MAX) \
+	LOOPS_OP(name, E, A, load, min, MIN) \
+	LOOPS_OP(name, E, A, load, prod, PROD) \
+	WIDE static void load_##name##_all(void *acc, const void *in, size_t n) \
+	{ \
+		A *restrict a = acc; \
+		const E *restrict s = in; \
+		for (size_t i = 0; i < n; i++) \
+			a[i] = load(s[i]); \
+	} \
+	WIDE static void store_##name##_all(void *out, const void *acc, size_t n) \
+	{ \
+		E *restrict o = out; \
+		const A *restrict a = acc; \
+		for (size_t i = 0; i < n; i++) \
+			o[i] = store(a[i]); \
+	} \
+	WIDE static void divide_##name(void *acc, size_t n, int ranks) \
+	{ \
+		A *a = acc; \
+		for (size_t i = 0; i < n; i++) \
+			a[i] = (A)((cmp_##name)a[i] / (cmp_##name)ranks); \
 	}
 
 TYPES(LOOPS)
@@ -161,11 +163,20 @@ struct type_loops {
 	struct op_loops op[5]; /* by enum comm_op */
 };
 
-#define OP_ROW(name, op) { pair_##name##_##op, join_##name##_##op, fold_##name##_##op }
-#define TYPE_ROW(name, E, A, l, s)                                                   \
-	{ sizeof(E), sizeof(A), load_##name##_all, store_##name##_all, divide_##name,   \
-	  { [COMM_SUM] = OP_ROW(name, sum), [COMM_AVG] = OP_ROW(name, sum),             \
-	    [COMM_MAX] = OP_ROW(name, max), [COMM_MIN] = OP_ROW(name, min),             \
+#define OP_ROW(name, op) \
+	{ \
+		pair_##name##_##op, join_##name##_##op, fold_##name##_##op \
+	}
+#define TYPE_ROW(name, E, A, l, s) \
+	{ sizeof(E), \
+	  sizeof(A), \
+	  load_##name##_all, \
+	  store_##name##_all, \
+	  divide_##name, \
+	  { [COMM_SUM] = OP_ROW(name, sum), \
+	    [COMM_AVG] = OP_ROW(name, sum), \
+	    [COMM_MAX] = OP_ROW(name, max), \
+	    [COMM_MIN] = OP_ROW(name, min), \
 	    [COMM_PROD] = OP_ROW(name, prod) } },
 
 static const struct type_loops loops[] = { TYPES(TYPE_ROW) }; /* in the order of enum comm_type */
@@ -182,8 +193,9 @@ static int left_ranks(int n)
 
 /* acc[m] = reduction of n (> 1) vectors' elements from byte `at` on. Not inlined, as
  * store_mean: a frame would hold several accumulators. */
-__attribute__((noinline)) static void tree(const struct type_loops *t, const struct op_loops *op, const void *const *src,
-		 int n, size_t at, size_t m, void *acc)
+__attribute__((noinline)) static void tree(const struct type_loops *t, const struct op_loops *op,
+					   const void *const *src, int n, size_t at, size_t m,
+					   void *acc)
 {
 	if (n == 2) {
 		op->pair(acc, (const char *)src[0] + at, (const char *)src[1] + at, m);
@@ -200,7 +212,8 @@ __attribute__((noinline)) static void tree(const struct type_loops *t, const str
 	op->fold(acc, right, m);
 }
 
-void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count)
+void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n,
+		      void *out, size_t count)
 {
 	const struct type_loops *t = &loops[type];
 	if (n == 1) {
@@ -216,7 +229,8 @@ void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *s
 	}
 }
 
-void comm_reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count)
+void comm_reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n,
+			 void *acc, size_t count)
 {
 	const struct type_loops *t = &loops[type];
 	if (n == 1) {
@@ -244,12 +258,14 @@ void comm_reduce_load(enum comm_type type, void *acc, const void *in, size_t cou
 	loops[type].load(acc, in, count);
 }
 
-void comm_reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right, size_t count)
+void comm_reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right,
+		      size_t count)
 {
 	loops[type].op[op].fold(acc, right, count);
 }
 
-__attribute__((noinline)) static void store_mean(const struct type_loops *t, void *out, const void *acc, size_t count, int n)
+__attribute__((noinline)) static void store_mean(const struct type_loops *t, void *out,
+						 const void *acc, size_t count, int n)
 {
 	double mean[BLOCK];
 	for (size_t i = 0; i < count; i += BLOCK) {
@@ -260,7 +276,8 @@ __attribute__((noinline)) static void store_mean(const struct type_loops *t, voi
 	}
 }
 
-void comm_reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n)
+void comm_reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc,
+		       size_t count, int n)
 {
 	const struct type_loops *t = &loops[type];
 	if (op == COMM_AVG)

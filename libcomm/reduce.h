@@ -13,19 +13,25 @@
 
 #include "libcomm/comm.h"
 
-/* out[count] = reduction of src[0..n)[count] by the binary tree of comm.h. out may be one of src. */
-void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count);
+/* out[count] = reduction of src[0..n)[count] by the binary tree of comm.h. out may be one of
+ * src. */
+void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n,
+		      void *out, size_t count);
 
-/* The same without the rounding at the end: acc[count], a partial result; op's average is still a sum. */
-void comm_reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count);
+/* The same without the rounding at the end: acc[count], a partial result; op's average is still
+ * a sum. */
+void comm_reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n,
+			 void *acc, size_t count);
 
 /* Bytes of one partial result. */
 size_t comm_reduce_acc_size(enum comm_type type);
 /* acc[count] = in[count]. */
 void comm_reduce_load(enum comm_type type, void *acc, const void *in, size_t count);
 /* acc = op(acc, right): right is what the ranks to the right came to. */
-void comm_reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right, size_t count);
+void comm_reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right,
+		      size_t count);
 /* out[count] = acc[count], rounded once; an average is divided by the n ranks that took part. */
-void comm_reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n);
+void comm_reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc,
+		       size_t count, int n);
 
 #endif

@@ -18,14 +18,18 @@ enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
 /* --- Meeting ------------------------------------------------------------------ */
 
-/* pid memfd bell nonce secret address sockets algorithm force_tcp integrity host; the host comes last, as it may hold anything. */
-static int put_self(const struct comm_bootstrap *boot, const struct peer *mine, const struct card *card, struct err *e)
+/* pid memfd bell nonce secret address sockets algorithm force_tcp integrity host; the host comes
+ * last, as it may hold anything. */
+static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
+		    const struct card *card, struct err *e)
 {
-	char nonce[HEX_NONCE], secret[HEX_SECRET], text[HEX_NONCE + HEX_SECRET + NET_ADDR_MAX + 400];
+	char nonce[HEX_NONCE], secret[HEX_SECRET],
+		text[HEX_NONCE + HEX_SECRET + NET_ADDR_MAX + 400];
 	sodium_bin2hex(nonce, sizeof nonce, card->nonce, SEG_NONCE);
 	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
-	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %d %.256s", (int)mine->pid, (int)card->memfd,
-		 (int)card->bell, nonce, secret, mine->address, mine->sockets, mine->algorithm, mine->force_tcp, mine->integrity, mine->host);
+	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %d %.256s", (int)mine->pid,
+		 (int)card->memfd, (int)card->bell, nonce, secret, mine->address, mine->sockets,
+		 mine->algorithm, mine->force_tcp, mine->integrity, mine->host);
 	int rc = boot->put(boot->arg, key, text, e);
 	sodium_memzero(secret, sizeof secret);
 	sodium_memzero(text, sizeof text);
@@ -38,11 +42,14 @@ static int parse_peer(const char *text, struct peer *p, struct card *card)
 	int pid, memfd, bell, host = 0;
 	size_t a, b;
 	_Static_assert(HEX_NONCE == 65 && HEX_SECRET == 65 && NET_ADDR_MAX == 80, "widths below");
-	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %d %n", &pid, &memfd, &bell, nonce, secret, p->address,
-		   &p->sockets, &p->algorithm, &p->force_tcp, &p->integrity, &host) != 10 ||
+	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %d %n", &pid, &memfd, &bell, nonce,
+		   secret, p->address, &p->sockets, &p->algorithm, &p->force_tcp, &p->integrity,
+		   &host) != 10 ||
 	    !host || pid <= 0 ||
-	    sodium_hex2bin(card->nonce, SEG_NONCE, nonce, strlen(nonce), NULL, &a, NULL) < 0 || a != SEG_NONCE ||
-	    sodium_hex2bin(p->secret, SECRET_BYTES, secret, strlen(secret), NULL, &b, NULL) < 0 || b != SECRET_BYTES)
+	    sodium_hex2bin(card->nonce, SEG_NONCE, nonce, strlen(nonce), NULL, &a, NULL) < 0 ||
+	    a != SEG_NONCE ||
+	    sodium_hex2bin(p->secret, SECRET_BYTES, secret, strlen(secret), NULL, &b, NULL) < 0 ||
+	    b != SECRET_BYTES)
 		return -1;
 	p->pid = pid;
 	card->memfd = memfd;
@@ -51,7 +58,8 @@ static int parse_peer(const char *text, struct peer *p, struct card *card)
 	return p->host ? 0 : -1;
 }
 
-static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p, struct card *card, struct err *e)
+static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p, struct card *card,
+		    struct err *e)
 {
 	char *text = NULL;
 	if (boot->get(boot->arg, rank, key, &text, e) < 0)
@@ -59,8 +67,11 @@ static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p,
 	int rc = parse_peer(text, p, card);
 	sodium_memzero(text, strlen(text));
 	free(text);
-	return rc < 0 ? err_set(e, ERR_PROTO, "rank %d told the bootstrap what is no address of a rank; "
-				"all ranks must run the same version of muster", rank) : 0;
+	return rc < 0 ? err_set(e, ERR_PROTO,
+				"rank %d told the bootstrap what is no address of a rank; "
+				"all ranks must run the same version of muster",
+				rank)
+		      : 0;
 }
 
 static int by_host(const void *a, const void *b)
@@ -87,23 +98,32 @@ static int number_hosts(struct world *w, struct err *e)
 	return 0;
 }
 
-/* What the ranks must have been given alike: they would wait for each other for ever, or take one's data for another's. */
+/* What the ranks must have been given alike: they would wait for each other for ever, or take
+ * one's data for another's. */
 static int check_same(const struct world *w, int rank, struct err *e)
 {
 	const struct peer *p = &w->peers[rank];
-	const char *other = p->sockets != w->sockets ? "sockets" : p->force_tcp != w->force_tcp ? "backend" :
-			    p->integrity != (int)w->integrity ? "integrity" : NULL;
+	const char *other = p->sockets != w->sockets            ? "sockets"
+			    : p->force_tcp != w->force_tcp      ? "backend"
+			    : p->integrity != (int)w->integrity ? "integrity"
+								: NULL;
 	if (other)
-		return err_set(e, ERR_USAGE, "rank %d on host %s has other [network] %s than this one; it must be the same on "
-			       "all ranks", rank, p->host, other);
+		return err_set(e, ERR_USAGE,
+			       "rank %d on host %s has other [network] %s than this one; it must "
+			       "be the same on "
+			       "all ranks",
+			       rank, p->host, other);
 	if (p->algorithm != w->algorithm)
-		return err_set(e, ERR_USAGE, "rank %d on host %s is told to use another algorithm than this one; it must be "
-			       "the same on all ranks", rank, p->host);
+		return err_set(e, ERR_USAGE,
+			       "rank %d on host %s is told to use another algorithm than this one; "
+			       "it must be "
+			       "the same on all ranks",
+			       rank, p->host);
 	return 0;
 }
 
 int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
-	       struct card *cards, struct err *e)
+		    struct card *cards, struct err *e)
 {
 	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
 		return -1;
@@ -167,13 +187,15 @@ void comm_world_believe(struct world *w)
 	if (!atomic_load(&w->told) || world_failed(w))
 		return;
 	/* Written once, before `told` was. */
-	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->speaker, w->peers[w->speaker].host, w->words);
+	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->speaker,
+		w->peers[w->speaker].host, w->words);
 	comm_world_fail(w, &why);
 }
 
 int comm_world_tell(struct world *w, const struct err *why, struct err *e)
 {
-	bool noted = atomic_load_explicit(&w->noted, memory_order_acquire) && !strstr(why->text, w->note);
+	bool noted = atomic_load_explicit(&w->noted, memory_order_acquire) &&
+		     !strstr(why->text, w->note);
 	return err_set(e, why->code, "%s%s%s", why->text, noted ? "; " : "", noted ? w->note : "");
 }
 

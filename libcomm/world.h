@@ -21,13 +21,15 @@ enum { SECRET_BYTES = 32 };
 
 struct peer {
 	char *host;
-	char address[NET_ADDR_MAX]; /* "-": it does not listen */
+	char address[NET_ADDR_MAX];         /* "-": it does not listen */
 	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
-	int sockets, algorithm, force_tcp, integrity; /* as this rank's in struct world, which must be equal */
-	int host_id;                /* equal: the same host */
+	/* as this rank's in struct world, which must be equal */
+	int sockets, algorithm, force_tcp, integrity;
+	int host_id; /* equal: the same host */
 	pid_t pid;
-	int pidfd;                  /* of a rank on this host; else -1 */
-	bool readable;              /* on this host, and the kernel lets this rank read its memory */
+	int pidfd; /* of a rank on this host; else -1 */
+	/* on this host, and the kernel lets this rank read its memory */
+	bool readable;
 };
 
 struct window;
@@ -40,28 +42,29 @@ struct world {
 	struct peer *peers;
 	double timeout_s;
 	bool force_tcp;
-	int algorithm;          /* forced: enum algorithm_name; -1: by the table */
-	int spins;              /* looks at a word before sleeping */
-	int listener;           /* -1: none */
-	int sockets;            /* connections of a link */
+	int algorithm;                 /* forced: enum algorithm_name; -1: by the table */
+	int spins;                     /* looks at a word before sleeping */
+	int listener;                  /* -1: none */
+	int sockets;                   /* connections of a link */
 	enum comm_integrity integrity; /* of TCP connections */
-	double silence_s;       /* after which a rank that does not answer at all is lost */
-	struct acceptor *acceptor; /* NULL: all ranks share this host */
+	double silence_s;              /* after which a rank that does not answer at all is lost */
+	struct acceptor *acceptor;     /* NULL: all ranks share this host */
 
-	char *dump_dir;         /* of the flight recorder, or NULL */
-	pthread_mutex_t dump_lock; /* held while the first error is told and dumped: later ones wait. Before `lock` */
-	char note[300];         /* why the dump failed, */
-	atomic_bool noted;      /* set after `note` */
+	char *dump_dir; /* of the flight recorder, or NULL */
+	/* held while the first error is told and dumped: later ones wait. Before `lock` */
+	pthread_mutex_t dump_lock;
+	char note[300];    /* why the dump failed, */
+	atomic_bool noted; /* set after `note` */
 
-	pthread_mutex_t lock;   /* of all that follows, and of the groups' link descriptors */
-	pthread_cond_t news;    /* of other ranks, or the first error */
-	atomic_bool failed;     /* set after `first` */
+	pthread_mutex_t lock; /* of all that follows, and of the groups' link descriptors */
+	pthread_cond_t news;  /* of other ranks, or the first error */
+	atomic_bool failed;   /* set after `first` */
 	struct err first;
-	atomic_bool told;       /* another rank's world has failed, with */
-	char words[sizeof ((struct err *)0)->text]; /* these words */
-	int speaker;            /* of this rank; this one's own when it failed first */
-	struct side *sides;     /* by rank; NULL: no network is used */
-	bool side_wanted;       /* one of them has changed */
+	atomic_bool told;                          /* another rank's world has failed, with */
+	char words[sizeof((struct err *)0)->text]; /* these words */
+	int speaker;        /* of this rank; this one's own when it failed first */
+	struct side *sides; /* by rank; NULL: no network is used */
+	bool side_wanted;   /* one of them has changed */
 	struct comm *groups;
 	struct arrival *arrivals;
 	struct window *windows; /* of comm_alloc */
@@ -71,8 +74,9 @@ struct world {
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */
 void comm_world_fail(struct world *w, const struct err *why);
-/* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation begins, or fails: one
- * that is under way may have all it needs, as the speaker had done its part before it failed. */
+/* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation
+ * begins, or fails: one that is under way may have all it needs, as the speaker had done its part
+ * before it failed. */
 void comm_world_hear(struct world *w, int speaker, const char *words);
 /* Fails the world with what it was told, if it was. */
 void comm_world_believe(struct world *w);
@@ -89,7 +93,8 @@ static inline bool world_over(struct world *w)
 }
 /* Copies the first error into e; returns -1. */
 int comm_world_error(struct world *w, struct err *e);
-/* The same with an operation's own error; says as well when the flight recorder could not be written. */
+/* The same with an operation's own error; says as well when the flight recorder could not be
+ * written. */
 int comm_world_tell(struct world *w, const struct err *why, struct err *e);
 
 /* What a rank tells the others so that they can reach its end of a group. */
@@ -100,7 +105,7 @@ struct card {
 
 /* Puts `mine`, fences, reads the others': w->peers and cards[size]. */
 int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
-	       struct card *cards, struct err *e);
+		    struct card *cards, struct err *e);
 void comm_world_free(struct world *w);
 
 #endif

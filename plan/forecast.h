@@ -15,7 +15,9 @@ struct forecast {
 	double flops; /* of matrix products on all cores, as measured */
 };
 
-/* calibration: a file, NULL: [launch] calibration's. ERR_USAGE when this host was not calibrated; all that plan_build refuses. */
-int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out, struct err *e);
+/* calibration: a file, NULL: [launch] calibration's. ERR_USAGE when this host was not
+ * calibrated; all that plan_build refuses. */
+int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out,
+		       struct err *e);
 
 #endif

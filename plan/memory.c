@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread (kernels/ops.h, KERN_NARROW_LANE); what the
- * operations on a GPU take whatever the shapes (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
+/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread
+ * (kernels/ops.h, KERN_NARROW_LANE); what the operations on a GPU take whatever the shapes
+ * (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
 enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
 
 /* --- Activations ---------------------------------------------------------------- */
@@ -13,16 +14,19 @@ enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) <<
 /* Beyond so many bytes of one tensor the arithmetic of activations.h does not fit its integers. */
 #define TENSOR_MOST 1e17
 
-/* The largest sizes that a job may ask for must be refused for their bytes, too: a floor of what they take. */
+/* The largest sizes that a job may ask for must be refused for their bytes, too: a floor of what
+ * they take. */
 static double immense(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
 	double tokens = (double)job->batch.micro * (double)m->seq / l->cp;
-	double wide = fmax(fmax((double)m->hidden, (double)(m->heads * m->head_dim)), 2.0 * (double)m->ffn);
+	double wide = fmax(fmax((double)m->hidden, (double)(m->heads * m->head_dim)),
+			   2.0 * (double)m->ffn);
 	double bytes = 8 * tokens * fmax(wide, (double)m->experts);
 	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-void plan_memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
+void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
+			  const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
 {
 	struct memory_sizes s = { .immense = immense(job, m, l) };
 	struct act_dims d;
@@ -35,7 +39,9 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m, co
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
 	for (int again = 0; again < 2; again++) {
-		int layer = again ? 0 : d.every > 1 ? 1 : -1; /* one of that sort: the first recomputes, and where not all do the second does not */
+		/* one of that sort: the first recomputes, and where not all do the second does
+		 * not */
+		int layer = again ? 0 : d.every > 1 ? 1 : -1;
 		if (layer < 0 && s.every)
 			continue;
 		layer = layer < 0 ? 0 : layer;
@@ -43,14 +49,19 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m, co
 		s.first[again] = s.layer[again] - (double)activations_layer_bytes(&d, layer, true);
 	}
 	for (int a = 0; a < ACTS; a++)
-		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_WORK ? (double)activations_bytes(&d, (enum act)a) : 0;
+		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_WORK
+				  ? (double)activations_bytes(&d, (enum act)a)
+				  : 0;
 	for (int a = 0; a < SLOTS; a++) {
 		s.slot += (double)activations_slot_bytes(&d, &plain, (enum act_slot)a);
-		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) - activations_slot_bytes(&d, &plain, (enum act_slot)a));
+		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) -
+					activations_slot_bytes(&d, &plain, (enum act_slot)a));
 	}
 	for (int a = 0; a < SCRATCHES; a++) {
 		s.scratch += (double)activations_scratch_bytes(&d, false, (enum act_scratch)a);
-		s.scratch_last += (double)(activations_scratch_bytes(&d, true, (enum act_scratch)a) - activations_scratch_bytes(&d, false, (enum act_scratch)a));
+		s.scratch_last +=
+			(double)(activations_scratch_bytes(&d, true, (enum act_scratch)a) -
+				 activations_scratch_bytes(&d, false, (enum act_scratch)a));
 	}
 	s.scratch += m->rope ? (double)activations_rope_bytes(&d) : 0;
 	if (d.moe) {
@@ -69,9 +80,11 @@ static int memory_again(const struct memory_sizes *s, int lo, int hi)
 
 static double layers_of(const struct memory_sizes *s, const struct stage *stage)
 {
-	int again = memory_again(s, stage->layer_lo, stage->layer_hi), plain = stage->layer_hi - stage->layer_lo - again;
+	int again = memory_again(s, stage->layer_lo, stage->layer_hi),
+	    plain = stage->layer_hi - stage->layer_lo - again;
 	bool first = s->every && stage->layer_lo % s->every == 0;
-	return again * s->layer[1] + plain * s->layer[0] - (stage->layer_hi > stage->layer_lo ? s->first[first] : 0);
+	return again * s->layer[1] + plain * s->layer[0] -
+	       (stage->layer_hi > stage->layer_lo ? s->first[first] : 0);
 }
 
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage)
@@ -89,7 +102,8 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 /* The largest layer of a chunk. */
 static double largest(const struct memory_sizes *s, const struct stage *stage)
 {
-	int layers = stage->layer_hi - stage->layer_lo, again = memory_again(s, stage->layer_lo, stage->layer_hi);
+	int layers = stage->layer_hi - stage->layer_lo,
+	    again = memory_again(s, stage->layer_lo, stage->layer_hi);
 	bool first = s->every && stage->layer_lo % s->every == 0;
 	double most = layers > 0 ? s->layer[first] - s->first[first] : 0;
 	if (again > first)
@@ -109,12 +123,12 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 		last |= chunks[i].last;
 		again += memory_again(s, chunks[i].layer_lo, chunks[i].layer_hi);
 	}
-	return sum + (s->offload ? STAGED * staged : 0) + (last ? s->scratch_last : 0) + (again ? s->work : 0) +
-	       (again && s->kept_again ? s->kept : 0);
+	return sum + (s->offload ? STAGED * staged : 0) + (last ? s->scratch_last : 0) +
+	       (again ? s->work : 0) + (again && s->kept_again ? s->kept : 0);
 }
 
-static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l, int micros, const struct share *share,
-			struct plan_rank *r)
+static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
+			int micros, const struct share *share, struct plan_rank *r)
 {
 	struct memory_sizes sizes;
 	struct sched_slots live;
@@ -134,7 +148,8 @@ static double token_bytes(const struct job *job, int micros)
 {
 	double planes = job->data.documents == DOCUMENTS_MASK ? 3 : 2;
 	double steps = fmin((double)job->data.prefetch + 1, (double)job->job.steps);
-	return TOKEN * steps * planes * (double)micros * (double)job->batch.micro * (double)job->model.seq;
+	return TOKEN * steps * planes * (double)micros * (double)job->batch.micro *
+	       (double)job->model.seq;
 }
 
 double plan_memory_rest(const struct job *job, int micros, int threads)
@@ -142,7 +157,8 @@ double plan_memory_rest(const struct job *job, int micros, int threads)
 	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
 		return CUDA_FIXED + SQUARES;
-	return token_bytes(job, micros) + (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
+	return token_bytes(job, micros) +
+	       (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
 }
 
 double plan_memory_staged(const struct job *job)
@@ -151,29 +167,35 @@ double plan_memory_staged(const struct job *job)
 	bool masters = job->precision.dtype != DTYPE_FP32;
 	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA)
 		return 0;
-	return zero_staged_bytes(moments + masters) + (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);
+	return zero_staged_bytes(moments + masters) +
+	       (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);
 }
 
-/* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
-void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
-		  struct plan_rank *r)
+/* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides
+ * them (zero.h). */
+void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS],
+		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
+		       struct plan_rank *r)
 {
 	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_memory z;
-	zero_memory_of(elements, counts, (int)job->parallel.zero, cuts, job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
+	zero_memory_of(elements, counts, (int)job->parallel.zero, cuts,
+		       job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
 	r->params = z.params;
 	r->grads = z.grads;
 	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
 	r->buffers = z.gather + z.reduce + plan_memory_staged(job);
 }
 
-static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
-			 struct plan_rank *r)
+static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
+			 const struct share *share, bool saves, struct plan_rank *r)
 {
-	int stage = (int)job->parallel.zero, moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
+	int stage = (int)job->parallel.zero,
+	    moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
 	int64_t elements[UNIT_KINDS];
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0, cuts);
+	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0,
+		  cuts);
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		elements[kind] = catalogue_unit_elements(m, share, kind);
 		counts[kind] = catalogue_unit_count(m, share, kind);
@@ -183,8 +205,8 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 }
 
 /* Elements of one server's shard, which is what ZeRO 3 would leave a replica. */
-static double shard_elements(const struct model_shape *m, const struct layout *l, const struct share *share, int dp,
-			     struct zero_cut cuts[ZERO_CLASSES])
+static double shard_elements(const struct model_shape *m, const struct layout *l,
+			     const struct share *share, int dp, struct zero_cut cuts[ZERO_CLASSES])
 {
 	struct zero_memory z;
 	zero_cuts(l, (struct coords){ .dp = dp }, 3, 0, cuts);
@@ -192,15 +214,18 @@ static double shard_elements(const struct model_shape *m, const struct layout *l
 	return z.owned;
 }
 
-/* With a parameter server (agent/server): all that has gone before, whole, for the worker; for the server its shard's parameters, gradient
- * and state, and a buffer for each worker; and between the two the largest shard (the first has a grain more of each unit,
- * the last what is no whole grain). */
-static void server_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
+/* With a parameter server (agent/server): all that has gone before, whole, for the worker; for the
+ * server its shard's parameters, gradient and state, and a buffer for each worker; and between the
+ * two the largest shard (the first has a grain more of each unit, the last what is no whole grain).
+ */
+static void server_memory(const struct job *job, const struct model_shape *m,
+			  const struct layout *l, const struct share *share, bool saves,
 			  struct plan_rank *r)
 {
 	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_cut cuts[ZERO_CLASSES];
-	double most = fmax(shard_elements(m, l, share, 0, cuts), shard_elements(m, l, share, l->dp - 1, cuts));
+	double most = fmax(shard_elements(m, l, share, 0, cuts),
+			   shard_elements(m, l, share, l->dp - 1, cuts));
 	double own = shard_elements(m, l, share, r->at.dp, cuts);
 	r->params += ELEMENT * own;
 	r->grads += ELEMENT * own;
@@ -209,8 +234,8 @@ static void server_memory(const struct job *job, const struct model_shape *m, co
 	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, 3, cuts) : 0;
 }
 
-void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
-		      const struct stage *stages, bool saves, struct plan_rank *r)
+void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
+		      int micros, const struct stage *stages, bool saves, struct plan_rank *r)
 {
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
@@ -218,6 +243,7 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	if (job->parallel.sync == SYNC_SERVER)
 		server_memory(job, m, l, &share, saves, r);
 	pass_memory(job, m, l, micros, &share, r);
-	r->buffers += plan_memory_rest(job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
+	r->buffers += plan_memory_rest(
+		job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }

@@ -48,15 +48,16 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 	int most = groups >= each ? groups / each : plan_devices(c) / l->tp / each;
 	int64_t shares = job->batch.global / job->batch.micro;
 	if (speeds_devices(job)) /* unequal shares need not divide */
-		return speeds_devices(job) / l->tp / each < l->ep ? l->ep : speeds_devices(job) / l->tp / each;
+		return speeds_devices(job) / l->tp / each < l->ep
+			       ? l->ep
+			       : speeds_devices(job) / l->tp / each;
 	for (int dp = most / l->ep * l->ep; dp > l->ep; dp -= l->ep)
 		if (shares % dp == 0)
 			return dp;
 	return l->ep;
 }
 
-__attribute__((format(printf, 2, 3)))
-static void warn(struct plan *p, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void warn(struct plan *p, const char *fmt, ...)
 {
 	size_t used = strlen(p->warning);
 	if (used)
@@ -72,24 +73,29 @@ static void warn_crossing(struct plan *p, const struct cluster *c)
 {
 	int groups = p->world / p->layout.tp, room = plan_groups(c, p->layout.tp);
 	if (p->place.links[GROUP_TP].hops && room < groups)
-		warn(p, "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d groups inside its nodes: expect slow steps; lower parallel.tp",
-			 p->layout.tp, c->name, room, groups);
+		warn(p,
+		     "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d "
+		     "groups inside its nodes: expect slow steps; lower parallel.tp",
+		     p->layout.tp, c->name, room, groups);
 }
 
-static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l, struct err *e)
+static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l,
+			struct err *e)
 {
 	struct buf hint = BUF_INIT;
 	search_fit_hint(job, c, l, &hint);
 	struct buf degrees = BUF_INIT;
 	plan_print_degrees(l, " × ", &degrees);
 	err_set(e, ERR_NOFIT, "%s = %lld ranks, and %s has %d device%s; %s", buf_str(&degrees),
-		(long long)l->tp * l->cp * l->dp * l->pp, c->name, plan_devices(c), human_s(plan_devices(c)), buf_str(&hint));
+		(long long)l->tp * l->cp * l->dp * l->pp, c->name, plan_devices(c),
+		human_s(plan_devices(c)), buf_str(&hint));
 	buf_fini(&degrees);
 	buf_fini(&hint);
 	return -1;
 }
 
-static int decide_layout(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+static int decide_layout(const struct job *job, const struct cluster *c, struct plan *p,
+			 struct err *e)
 {
 	p->layout = layout_of(job, (int)job->parallel.dp);
 	if (!p->layout.dp)
@@ -99,7 +105,9 @@ static int decide_layout(const struct job *job, const struct cluster *c, struct 
 	p->world = layout_world(&p->layout);
 	int named = speeds_devices(job);
 	if (named && named != p->world)
-		return err_set(e, ERR_USAGE, "[launch] %s names %d devices, and the job has %d ranks; name as many, or set parallel.dp",
+		return err_set(e, ERR_USAGE,
+			       "[launch] %s names %d devices, and the job has %d ranks; name as "
+			       "many, or set parallel.dp",
 			       *job->launch.speeds ? "speeds" : "threads", named, p->world);
 	return 0;
 }
@@ -109,7 +117,9 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 	p->stages = calloc((size_t)layout_n_stages(&p->layout), sizeof *p->stages);
 	p->shares = calloc((size_t)p->layout.dp, sizeof *p->shares);
 	if (!p->stages || !p->shares)
-		return err_set(e, ERR_NOMEM, "no memory for a plan of %d replicas; close other programs", p->layout.dp);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for a plan of %d replicas; close other programs",
+			       p->layout.dp);
 	if (speeds_stages(job, &p->shape, &p->layout, p->stages, e) ||
 	    batch_split(job, &p->shape, &p->layout, p->stages, p->shares, e))
 		return -1;
@@ -119,8 +129,10 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 	return 0;
 }
 
-/* Shards inside nodes must be equally many in each; a node's mates are replicas, and every ep-th of them holds the same experts. */
-static int check_mates(const struct job *job, const struct cluster *c, const struct plan *p, struct err *e)
+/* Shards inside nodes must be equally many in each; a node's mates are replicas, and every ep-th
+ * of them holds the same experts. */
+static int check_mates(const struct job *job, const struct cluster *c, const struct plan *p,
+		       struct err *e)
 {
 	int ep = p->layout.ep;
 	if (!job->parallel.zero || job->parallel.zero_shard != ZERO_SHARD_NODE)
@@ -128,9 +140,13 @@ static int check_mates(const struct job *job, const struct cluster *c, const str
 	for (int i = 0; i < p->world; i++) {
 		int mine = p->ranks[i].mates;
 		if (mine != p->ranks[0].mates || (mine % ep && ep % mine))
-			return err_set(e, ERR_USAGE, "[parallel] zero_shard = node: %s holds %d replicas of a parameter and %s %d, of whose experts ep = %d go to "
-				       "different ranks; use zero_shard = all, or a dp that spreads evenly", c->nodes[p->ranks[0].node].name,
-				       p->ranks[0].mates, c->nodes[p->ranks[i].node].name, mine, ep);
+			return err_set(e, ERR_USAGE,
+				       "[parallel] zero_shard = node: %s holds %d replicas of a "
+				       "parameter and %s %d, of whose experts ep = %d go to "
+				       "different ranks; use zero_shard = all, or a dp that "
+				       "spreads evenly",
+				       c->nodes[p->ranks[0].node].name, p->ranks[0].mates,
+				       c->nodes[p->ranks[i].node].name, mine, ep);
 	}
 	return 0;
 }
@@ -141,8 +157,13 @@ bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES])
 	for (int i = 0; i < c->n_kinds && !*out; i++) {
 		const struct node_kind *k = &c->kinds[i];
 		if (k->device_flops <= 0 && !k->measured)
-			snprintf(out, PLAN_GUESSES, "nothing is known of how fast %.40s's devices (%.40s) compute: all times are guesses, good for comparing layouts at most; name "
-				 "the \"device\" in what muster topo --json prints of it (A100-SXM4-80GB), or its device_flops, device_bandwidth and device_memory, and plan for that file", k->name, k->device);
+			snprintf(out, PLAN_GUESSES,
+				 "nothing is known of how fast %.40s's devices (%.40s) compute: "
+				 "all times are guesses, good for comparing layouts at most; name "
+				 "the \"device\" in what muster topo --json prints of it "
+				 "(A100-SXM4-80GB), or its device_flops, device_bandwidth and "
+				 "device_memory, and plan for that file",
+				 k->name, k->device);
 	}
 	return *out;
 }
@@ -157,7 +178,8 @@ static void warn_guesses(struct plan *p, const struct cluster *c)
 static void warn_idle(const struct job *job, struct plan *p)
 {
 	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
-		warn(p, "zero = %d has no replicas to shard over: dp × cp = 1", (int)job->parallel.zero);
+		warn(p, "zero = %d has no replicas to shard over: dp × cp = 1",
+		     (int)job->parallel.zero);
 }
 
 static void warn_ragged(const struct job *job, struct plan *p)
@@ -172,7 +194,9 @@ static void warn_ragged(const struct job *job, struct plan *p)
 static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	if (job->open)
-		return err_set(e, ERR_USAGE, "the job leaves keys to muster ([parallel] auto, or = auto), and nothing has decided them; decide them first");
+		return err_set(e, ERR_USAGE,
+			       "the job leaves keys to muster ([parallel] auto, or = auto), and "
+			       "nothing has decided them; decide them first");
 	shape_of_job(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
@@ -182,7 +206,8 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	warn_idle(job, p);
 	warn_ragged(job, p);
 	warn_guesses(p, c);
-	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
+	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros,
+			   &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);
@@ -191,7 +216,8 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	return plan_cost(job, c, p, e);
 }
 
-int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out, struct err *e)
+int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
+	       struct err *e)
 {
 	struct plan p = { 0 };
 	if (build(job, cluster, &p, e)) {

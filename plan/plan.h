@@ -19,52 +19,62 @@
 
 struct plan_rank {
 	struct coords at;
-	int node;   /* index into the cluster's nodes */
-	int slot;   /* device of that node */
+	int node;    /* index into the cluster's nodes */
+	int slot;    /* device of that node */
 	int threads; /* of its agent */
-	int crew;   /* ranks of its node, itself too */
-	int mates;  /* of them those that hold the same parameters: what zero_shard = node shards over */
+	int crew;    /* ranks of its node, itself too */
+	/* of them those that hold the same parameters: what zero_shard = node shards over */
+	int mates;
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
 
 /* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
- *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves (zero.h)
- *   optimizer       of what the rank owns of them the moments, and masters where parameters are not fp32; 0 when it is offloaded
- *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive; without what is offloaded
- *   buffers         ZeRO's buffers for whole units, scratch of the passes (with what recomputation writes again) and of the backend, a chunk of the logits, the tokens
- *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
- *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
- * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes are set; r->snapshot only if `saves`. */
-void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
-		      const struct stage *stages, bool saves, struct plan_rank *r);
+ *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves
+ *                   (zero.h)
+ *   optimizer       of what the rank owns of them the moments, and masters where parameters are not
+ *                   fp32; 0 when it is offloaded
+ *   activations     what a micro-batch keeps of each layer, times the micro-batches that the
+ *                   schedule keeps alive; without what is offloaded
+ *   buffers         ZeRO's buffers for whole units, scratch of the passes (with what recomputation
+ *                   writes again) and of the backend, a chunk of the logits, the tokens
+ *   snapshot        the copy of what the rank saves that a checkpoint is written from, while
+ *                   training goes on. It is in the node's memory, so it counts where the device is
+ *                   the CPU, and is 0 elsewhere
+ * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes
+ * are set; r->snapshot only if `saves`. */
+void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
+		      int micros, const struct stage *stages, bool saves, struct plan_rank *r);
 
 struct plan {
 	struct model_shape shape;
 	struct layout layout;
 	int world;
-	int micros;               /* micro-batches a step of the replica with most */
-	int pace;                 /* the replica that takes longest: the schedule and its costs are its */
-	int threads;              /* of the agent with most */
+	int micros; /* micro-batches a step of the replica with most */
+	/* the replica that takes longest: the schedule and its costs are its */
+	int pace;
+	int threads;                /* of the agent with most */
 	struct batch_share *shares; /* [layout.dp] */
-	struct stage *stages;     /* layout_n_stages */
-	struct plan_rank *ranks;  /* world */
-	struct placement place;   /* what the ranks' places cost, and why they are theirs */
-	struct schedule schedule;  /* of replica `pace` */
-	struct sched_costs costs; /* of the schedule's passes, predicted */
-	double *seconds;          /* what costs points into */
+	struct stage *stages;       /* layout_n_stages */
+	struct plan_rank *ranks;    /* world */
+	struct placement place;     /* what the ranks' places cost, and why they are theirs */
+	struct schedule schedule;   /* of replica `pace` */
+	struct sched_costs costs;   /* of the schedule's passes, predicted */
+	double *seconds;            /* what costs points into */
 	struct plan_time time;
-	double memory;            /* bytes that a rank may use; 0: unknown */
-	char warning[1024];       /* what is legal and yet unwise about it, or "" */
+	double memory;      /* bytes that a rank may use; 0: unknown */
+	char warning[1024]; /* what is legal and yet unwise about it, or "" */
 };
 
-/* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees that do) when the
- * cluster cannot hold it.
+/* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees
+ * that do) when the cluster cannot hold it.
  *
- * Placement: plan/place/place.h, for the job's own traffic; where launch.speeds or launch.threads names each rank's device, ZeRO shards
- * inside nodes, or the cluster is one host's CPU: rank r is the r-th device, but no tensor-parallel group crosses a node while there are
- * enough devices to leave a node's remainder unused. Where such a group must cross, `warning` says so. */
-int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out, struct err *e);
+ * Placement: plan/place/place.h, for the job's own traffic; where launch.speeds or launch.threads
+ * names each rank's device, ZeRO shards inside nodes, or the cluster is one host's CPU: rank r is
+ * the r-th device, but no tensor-parallel group crosses a node while there are enough devices to
+ * leave a node's remainder unused. Where such a group must cross, `warning` says so. */
+int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
+	       struct err *e);
 void plan_free(struct plan *p);
 
 /* Whether a plan's times rest on nothing known of the cluster's devices, and the words for it. */
@@ -84,6 +94,7 @@ void plan_print_degrees(const struct layout *l, const char *between, struct buf 
 /* "tp 0, dp 1, pp 0" likewise. */
 void plan_print_at(const struct layout *l, const struct coords *at, struct buf *out);
 /* The picture for people: layout, rank map, memory a rank, predicted step. */
-void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p, struct buf *out);
+void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p,
+		struct buf *out);
 
 #endif

@@ -35,9 +35,12 @@ static void say_cut(const char *key, int64_t n, int tp, int64_t grain, struct bu
 {
 	if (!is_ragged(n, tp, grain))
 		return;
-	buf_printf(out, "%s%smodel.%s = %" PRId64 " %s of %d (model.%s=%" PRId64 " is the next good one)", out->len ? ", " : "",
-		   tp > 1 ? "the tp ranks' parts of " : "", key, n,
-		   tp > 1 ? "are not all multiples" : "is no multiple", ALIGNED, key, next_good(n, tp, grain));
+	buf_printf(out,
+		   "%s%smodel.%s = %" PRId64 " %s of %d (model.%s=%" PRId64
+		   " is the next good one)",
+		   out->len ? ", " : "", tp > 1 ? "the tp ranks' parts of " : "", key, n,
+		   tp > 1 ? "are not all multiples" : "is no multiple", ALIGNED, key,
+		   next_good(n, tp, grain));
 }
 
 /* The next hidden size that is good, and cut into heads too. */
@@ -54,19 +57,26 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 	bool given = job->model.head_dim > 0, head = m->head_dim % ALIGNED;
 	const char *between = out->len ? ", " : "";
 	if (head && given)
-		buf_printf(out, "%smodel.head_dim = %" PRId64 " is no multiple of %d (model.head_dim=%" PRId64 " is the next good "
-			   "one)", between, m->head_dim, ALIGNED,
-			   round_up(m->head_dim, ALIGNED));
+		buf_printf(out,
+			   "%smodel.head_dim = %" PRId64
+			   " is no multiple of %d (model.head_dim=%" PRId64 " is the next good "
+			   "one)",
+			   between, m->head_dim, ALIGNED, round_up(m->head_dim, ALIGNED));
 	else if (head)
-		buf_printf(out, "%sa head of hidden / heads = %" PRId64 " is no multiple of %d (model.hidden=%" PRId64 " is the "
-			   "next good one)", between, m->head_dim, ALIGNED,
-			   next_hidden(job, m));
+		buf_printf(out,
+			   "%sa head of hidden / heads = %" PRId64
+			   " is no multiple of %d (model.hidden=%" PRId64 " is the "
+			   "next good one)",
+			   between, m->head_dim, ALIGNED, next_hidden(job, m));
 	else if (m->hidden % ALIGNED)
-		buf_printf(out, "%smodel.hidden = %" PRId64 " is no multiple of %d (model.hidden=%" PRId64 " is the next good one)",
+		buf_printf(out,
+			   "%smodel.hidden = %" PRId64
+			   " is no multiple of %d (model.hidden=%" PRId64 " is the next good one)",
 			   between, m->hidden, ALIGNED, next_hidden(job, m));
 }
 
-void plan_ragged_say(const struct job *job, const struct model_shape *m, const struct layout *l, struct buf *out)
+void plan_ragged_say(const struct job *job, const struct model_shape *m, const struct layout *l,
+		     struct buf *out)
 {
 	struct buf sizes = BUF_INIT;
 	if (job->job.device != DEVICE_CUDA)
@@ -75,6 +85,7 @@ void plan_ragged_say(const struct job *job, const struct model_shape *m, const s
 	say_cut("ffn", m->ffn, l->tp, CATALOGUE_FFN_GRAIN, &sizes);
 	say_hidden(job, m, &sizes);
 	if (sizes.len)
-		buf_printf(out, "%s: products of such sizes are several times slower on a GPU", buf_str(&sizes));
+		buf_printf(out, "%s: products of such sizes are several times slower on a GPU",
+			   buf_str(&sizes));
 	buf_fini(&sizes);
 }

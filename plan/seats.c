@@ -11,7 +11,8 @@
 static bool stays_in_order(const struct job *job, const struct cluster *c)
 {
 	bool in_nodes = job->parallel.zero && job->parallel.zero_shard == ZERO_SHARD_NODE;
-	return speeds_devices(job) || in_nodes || (c->n_nodes == 1 && search_fit_on_cpu(topo_cluster_kind(c, 0)));
+	return speeds_devices(job) || in_nodes ||
+	       (c->n_nodes == 1 && search_fit_on_cpu(topo_cluster_kind(c, 0)));
 }
 
 static int place(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
@@ -19,11 +20,14 @@ static int place(const struct job *job, const struct cluster *c, struct plan *p,
 	struct traffic t;
 	struct cluster_slot *slots = calloc((size_t)p->world, sizeof *slots);
 	if (!slots)
-		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", p->world);
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
+			       p->world);
 	place_traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
 	int rc = place_ranks(c, &p->layout, &t, stays_in_order(job, c), slots, &p->place, e);
 	for (int i = 0; !rc && i < p->world; i++)
-		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i), .node = slots[i].node, .slot = slots[i].device };
+		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i),
+						  .node = slots[i].node,
+						  .slot = slots[i].device };
 	free(slots);
 	return rc;
 }
@@ -69,11 +73,13 @@ static void count_crew(struct plan *p, const int *ranks, int n)
 
 static int settle(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
-	int *first = calloc((size_t)c->n_nodes + 2, sizeof *first), *order = calloc((size_t)p->world, sizeof *order);
+	int *first = calloc((size_t)c->n_nodes + 2, sizeof *first),
+	    *order = calloc((size_t)p->world, sizeof *order);
 	if (!first || !order) {
 		free(first);
 		free(order);
-		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", c->n_nodes);
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
+			       c->n_nodes);
 	}
 	plan_seats_by_node(c, p, first, order);
 	int each = cores_each(c, first);
@@ -93,6 +99,7 @@ int plan_seats_take(const struct job *job, const struct cluster *c, struct plan 
 {
 	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
 	if (!p->ranks)
-		return err_set(e, ERR_NOMEM, "no memory for a plan of %d ranks; close other programs", p->world);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for a plan of %d ranks; close other programs", p->world);
 	return place(job, c, p, e) || settle(job, c, p, e) ? -1 : 0;
 }

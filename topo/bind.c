@@ -19,7 +19,8 @@ static int domain_fits(const struct host *h, int numa, int threads)
 /* The domain and the place in it of `slot`, when all slots fit without straddling: the
  * slots are dealt in blocks as even as the domains allow, so that memory bandwidth is shared
  * evenly and neighbouring ranks stay together. False when they do not fit so. */
-static bool domain_place(const struct host *h, int slots, int slot, int threads, int *numa, int *place)
+static bool domain_place(const struct host *h, int slots, int slot, int threads, int *numa,
+			 int *place)
 {
 	int room = 0;
 	for (int d = 0; d < h->n_numa; d++)
@@ -46,7 +47,8 @@ static bool domain_place(const struct host *h, int slots, int slot, int threads,
 	return false;
 }
 
-int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e)
+int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size,
+		 struct err *e)
 {
 	if (threads < 1)
 		threads = 1;
@@ -64,11 +66,13 @@ int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *l
 		if (numa >= 0 && c->numa != numa)
 			continue;
 		if (seen >= place * threads && seen < (place + 1) * threads)
-			used += snprintf(list + used, (size_t)(size - used), "%s%s", used ? "," : "", c->cpus);
+			used += snprintf(list + used, (size_t)(size - used), "%s%s",
+					 used ? "," : "", c->cpus);
 		seen++;
 	}
 	if (used >= size)
-		return err_set(e, ERR_INTERNAL, "slot %d: its cpu list is longer than %d bytes", slot, size);
+		return err_set(e, ERR_INTERNAL, "slot %d: its cpu list is longer than %d bytes",
+			       slot, size);
 	return 0;
 }
 
@@ -107,8 +111,10 @@ static void write_list(const int *cpus, int n, char *out, size_t size)
 	for (int i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && cpus[end] == cpus[end - 1] + 1; end++)
 			continue;
-		int more = end - i > 1 ? snprintf(out + used, size - used, "%s%d-%d", used ? "," : "", cpus[i], cpus[end - 1])
-				       : snprintf(out + used, size - used, "%s%d", used ? "," : "", cpus[i]);
+		int more = end - i > 1 ? snprintf(out + used, size - used, "%s%d-%d",
+						  used ? "," : "", cpus[i], cpus[end - 1])
+				       : snprintf(out + used, size - used, "%s%d", used ? "," : "",
+						  cpus[i]);
 		if (more < 0 || (size_t)more >= size - used) {
 			out[0] = '\0';
 			return;
@@ -117,7 +123,8 @@ static void write_list(const int *cpus, int n, char *out, size_t size)
 	}
 }
 
-/* Of each run of neighbours this share's part: the second half of a list is often the first one's sibling threads. */
+/* Of each run of neighbours this share's part: the second half of a list is often the first
+ * one's sibling threads. */
 static int take_part(const int *cpus, int n, int shares, int share, int *out)
 {
 	int taken = 0;
@@ -143,7 +150,8 @@ static int shortest_run(const int *cpus, int n)
 }
 
 /* cpus, part: room for CPUS_MOST. */
-static void share_near(const struct node_kind *k, int device, int *cpus, int *part, char *list, size_t size)
+static void share_near(const struct node_kind *k, int device, int *cpus, int *part, char *list,
+		       size_t size)
 {
 	int shares = 0, share = 0, n, taken = 0;
 	for (int i = 0; i < k->devices; i++)
@@ -168,7 +176,8 @@ void topo_bind_near(const struct node_kind *k, int device, char *list, size_t si
 	list[0] = '\0';
 	if (!k->parts || device < 0 || device >= k->devices)
 		return;
-	int *cpus = malloc(2 * CPUS_MOST * sizeof *cpus); /* too large for a small stack; without memory it stays unbound */
+	/* too large for a small stack; without memory it stays unbound */
+	int *cpus = malloc(2 * CPUS_MOST * sizeof *cpus);
 	if (cpus)
 		share_near(k, device, cpus, cpus + CPUS_MOST, list, size);
 	free(cpus);

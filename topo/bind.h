@@ -13,8 +13,9 @@
  * where sharing without binding is better. */
 int topo_bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e);
 
-/* Cores next to a device of a node of this kind, so many as its share of those (parts[].cpus) that other devices have next to them as well. A
- * kernel cpu list; "" where the kind does not tell, or it does not fit. base/pin.h binds to it. */
+/* Cores next to a device of a node of this kind, so many as its share of those (parts[].cpus) that
+ * other devices have next to them as well. A kernel cpu list; "" where the kind does not tell, or
+ * it does not fit. base/pin.h binds to it. */
 void topo_bind_near(const struct node_kind *k, int device, char *list, size_t size);
 
 #endif

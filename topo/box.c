@@ -15,17 +15,25 @@ static struct topo_link over_pcie(const struct box *b, int x, int y)
 {
 	bool same = b->homes[x] == b->homes[y];
 	enum link_kind kind = same ? LINK_NODE : LINK_SYS;
-	return (struct topo_link){ .kind = kind, .bandwidth = same ? b->pcie : b->cross, .latency = topo_link_latency(kind) };
+	return (struct topo_link){ .kind = kind,
+				   .bandwidth = same ? b->pcie : b->cross,
+				   .latency = topo_link_latency(kind) };
 }
 
 static struct topo_link link_of(const struct box *b, const struct gpu_model *m, int x, int y)
 {
 	if (x == y)
 		return (struct topo_link){ .kind = LINK_SELF };
-	int lanes = b->join == LINK_UNKNOWN ? 0 : b->join == LINK_NVSWITCH ? m->lanes : b->lanes ? digit(b->lanes[x * b->devices + y]) : 1;
+	int lanes = b->join == LINK_UNKNOWN    ? 0
+		    : b->join == LINK_NVSWITCH ? m->lanes
+		    : b->lanes                 ? digit(b->lanes[x * b->devices + y])
+					       : 1;
 	if (!lanes)
 		return over_pcie(b, x, y);
-	return (struct topo_link){ .kind = b->join, .lanes = lanes, .bandwidth = lanes * m->lane, .latency = topo_link_latency(b->join) };
+	return (struct topo_link){ .kind = b->join,
+				   .lanes = lanes,
+				   .bandwidth = lanes * m->lane,
+				   .latency = topo_link_latency(b->join) };
 }
 
 /* The cores of a NUMA domain and, after all cores, their second threads. */
@@ -35,7 +43,8 @@ static void cpus_of(const struct box *b, int numa, char out[TOPO_CPUS])
 	if (b->threads == 1)
 		snprintf(out, TOPO_CPUS, "%d-%d", first, first + n - 1);
 	else
-		snprintf(out, TOPO_CPUS, "%d-%d,%d-%d", first, first + n - 1, b->cores + first, b->cores + first + n - 1);
+		snprintf(out, TOPO_CPUS, "%d-%d,%d-%d", first, first + n - 1, b->cores + first,
+			 b->cores + first + n - 1);
 }
 
 static void fill_nics(const struct box *b, struct node_kind *k)
@@ -91,8 +100,13 @@ int topo_box_kind(const struct box *b, struct node_kind *out, struct err *e)
 	const struct gpu_model *m = topo_gpu_named(b->gpu);
 	if (!m)
 		return err_set(e, ERR_INTERNAL, "preset %s: no device model %s", b->name, b->gpu);
-	struct node_kind k = { .devices = b->devices, .cores = b->cores, .numa = b->numa, .memory = b->memory,
-			       .n_nics = words_in(b->nics), .net_latency = b->nic_latency, .switched = b->join == LINK_NVSWITCH };
+	struct node_kind k = { .devices = b->devices,
+			       .cores = b->cores,
+			       .numa = b->numa,
+			       .memory = b->memory,
+			       .n_nics = words_in(b->nics),
+			       .net_latency = b->nic_latency,
+			       .switched = b->join == LINK_NVSWITCH };
 	snprintf(k.name, sizeof k.name, "%s", b->name);
 	topo_gpu_fill(m, &k);
 	k.net_bandwidth = k.n_nics * b->nic_bandwidth / b->devices;

@@ -10,7 +10,8 @@ struct hierarchy {
 	const char *folder, *file;
 };
 
-static const struct hierarchy v1 = { "/memory", "memory.limit_in_bytes" }, v2 = { "", "memory.max" };
+static const struct hierarchy v1 = { "/memory", "memory.limit_in_bytes" },
+			      v2 = { "", "memory.max" };
 
 /* "4:cpu,memory:/path" is of version 1, "0::/path" of version 2. NULL: not about memory. */
 static const struct hierarchy *hierarchy_of(const char *line, const char **path)
@@ -22,7 +23,8 @@ static const struct hierarchy *hierarchy_of(const char *line, const char **path)
 	if (end == names + 1)
 		return &v2;
 	for (const char *at = names + 1; at < end; at += strcspn(at, ",:") + 1)
-		if (strcspn(at, ",:") == strlen("memory") && !strncmp(at, "memory", strlen("memory")))
+		if (strcspn(at, ",:") == strlen("memory") &&
+		    !strncmp(at, "memory", strlen("memory")))
 			return &v1;
 	return NULL;
 }
@@ -37,13 +39,15 @@ static void lower(double *least, const char *path)
 		fclose(f);
 }
 
-/* The limits of a group and of all that it is in; inside a container its own may be the mount's root. */
+/* The limits of a group and of all that it is in; inside a container its own may be the mount's
+ * root. */
 static void walk(const char *mount, const struct hierarchy *h, char *group, double *least)
 {
 	char path[2 * PATH_MAX];
 	for (;;) {
 		char *slash = strrchr(group, '/');
-		snprintf(path, sizeof path, "%s%s%s/%s", mount, h->folder, slash && slash[1] ? group : "", h->file);
+		snprintf(path, sizeof path, "%s%s%s/%s", mount, h->folder,
+			 slash && slash[1] ? group : "", h->file);
 		lower(least, path);
 		if (!slash || !slash[1])
 			return;

@@ -53,8 +53,10 @@ const struct node_kind *topo_cluster_kind(const struct cluster *c, int node)
 const char *topo_link_word(enum link_kind kind)
 {
 	static const char *const words[LINK_KINDS] = {
-		[LINK_UNKNOWN] = "?", [LINK_SYS] = "SYS", [LINK_NODE] = "NODE", [LINK_PHB] = "PHB", [LINK_PXB] = "PXB", [LINK_PIX] = "PIX",
-		[LINK_XGMI] = "XGMI", [LINK_NVLINK] = "NVL", [LINK_NVSWITCH] = "NVS", [LINK_SELF] = "X",
+		[LINK_UNKNOWN] = "?", [LINK_SYS] = "SYS",    [LINK_NODE] = "NODE",
+		[LINK_PHB] = "PHB",   [LINK_PXB] = "PXB",    [LINK_PIX] = "PIX",
+		[LINK_XGMI] = "XGMI", [LINK_NVLINK] = "NVL", [LINK_NVSWITCH] = "NVS",
+		[LINK_SELF] = "X",
 	};
 	return words[kind];
 }
@@ -62,8 +64,10 @@ const char *topo_link_word(enum link_kind kind)
 double topo_link_latency(enum link_kind kind)
 {
 	static const double seconds[LINK_KINDS] = {
-		[LINK_UNKNOWN] = 10e-6, [LINK_SYS] = 10e-6, [LINK_NODE] = 8e-6, [LINK_PHB] = 8e-6, [LINK_PXB] = 7e-6, [LINK_PIX] = 6e-6,
-		[LINK_XGMI] = 2e-6, [LINK_NVLINK] = 2e-6, [LINK_NVSWITCH] = 2e-6, [LINK_SELF] = 0,
+		[LINK_UNKNOWN] = 10e-6, [LINK_SYS] = 10e-6,   [LINK_NODE] = 8e-6,
+		[LINK_PHB] = 8e-6,      [LINK_PXB] = 7e-6,    [LINK_PIX] = 6e-6,
+		[LINK_XGMI] = 2e-6,     [LINK_NVLINK] = 2e-6, [LINK_NVSWITCH] = 2e-6,
+		[LINK_SELF] = 0,
 	};
 	return seconds[kind];
 }
@@ -74,7 +78,9 @@ struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b)
 		return k->links[a * k->devices + b];
 	if (a == b)
 		return (struct topo_link){ .kind = LINK_SELF };
-	return (struct topo_link){ .kind = k->switched ? LINK_NVSWITCH : LINK_UNKNOWN, .bandwidth = k->link_bandwidth, .latency = k->link_latency };
+	return (struct topo_link){ .kind = k->switched ? LINK_NVSWITCH : LINK_UNKNOWN,
+				   .bandwidth = k->link_bandwidth,
+				   .latency = k->link_latency };
 }
 
 bool topo_cluster_joined(const struct cluster *c, int a, int b)
@@ -124,16 +130,20 @@ static bool ends_in(const char *text, size_t len, const char *end)
 
 static bool ends_as_file(const char *text, size_t len)
 {
-	return ends_in(text, len, ".xml") || ends_in(text, len, ".json") || ends_in(text, len, ".txt");
+	return ends_in(text, len, ".xml") || ends_in(text, len, ".json") ||
+	       ends_in(text, len, ".txt");
 }
 
-/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in; *path is how much of it is PATH. A number after the last colon is
- * no part of the path, nor is anything there that follows such an ending. */
+/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in; *path is how much of
+ * it is PATH. A number after the last colon is no part of the path, nor is anything there that
+ * follows such an ending. */
 static bool is_file(const char *spec, size_t *path)
 {
 	const char *colon = strrchr(spec, ':');
 	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
-	bool counted = colon && ((digits && !colon[1 + digits]) || (!strpbrk(colon, "./") && ends_as_file(spec, (size_t)(colon - spec))));
+	bool counted = colon &&
+		       ((digits && !colon[1 + digits]) ||
+			(!strpbrk(colon, "./") && ends_as_file(spec, (size_t)(colon - spec))));
 	*path = counted ? (size_t)(colon - spec) : strlen(spec);
 	return strchr(spec, '/') || ends_as_file(spec, *path);
 }
@@ -142,8 +152,10 @@ static int open_file(const char *spec, size_t len, int devices, struct cluster *
 {
 	long nodes = spec[len] ? topo_nodes_in(spec + len + 1, strlen(spec + len + 1)) : 0;
 	if (nodes < 0)
-		return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.100s\" is no number of nodes; give one from 1 to %d", spec, spec + len + 1,
-			       NODES_MOST);
+		return err_set(e, ERR_USAGE,
+			       "cluster \"%.200s\": \"%.100s\" is no number of nodes; give one "
+			       "from 1 to %d",
+			       spec, spec + len + 1, NODES_MOST);
 	char *path = strndup(spec, len);
 	if (!path)
 		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory", spec);

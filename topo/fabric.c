@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above the leaves: a spine over each `group` leaves of a kind and, where there are several spines or kinds, a core over all. */
+/* Above the leaves: a spine over each `group` leaves of a kind and, where there are several
+ * spines or kinds, a core over all. */
 struct run {
 	const struct box *box;
-	int first, nodes;       /* in the cluster's nodes */
+	int first, nodes; /* in the cluster's nodes */
 	int leaves, spines;
 };
 
@@ -48,7 +49,8 @@ static void set_domains(struct cluster *c, const struct run *r, int *next)
 	*next += up(r->nodes, r->box->domain);
 }
 
-/* The order of switches is: the core, where there is one, then each run's spines, then its leaves. */
+/* The order of switches is: the core, where there is one, then each run's spines, then its
+ * leaves. */
 static void add_run(struct cluster *c, const struct run *r, bool several, int core)
 {
 	const char *tag = several ? r->box->name : "";
@@ -57,7 +59,8 @@ static void add_run(struct cluster *c, const struct run *r, bool several, int co
 	for (int i = 0; i < r->spines; i++)
 		name_switch(&c->switches[spine + i], core, "%.40s%sspine%d", tag, dash, i);
 	for (int i = 0; i < r->leaves; i++)
-		name_switch(&c->switches[leaf + i], r->spines ? spine + i / r->box->group : core, "%.40s%sleaf%d", tag, dash, i);
+		name_switch(&c->switches[leaf + i], r->spines ? spine + i / r->box->group : core,
+			    "%.40s%sleaf%d", tag, dash, i);
 	for (int i = 0; i < r->nodes; i++)
 		c->nodes[r->first + i].leaf = leaf + (r->box->unit ? i / r->box->unit : 0);
 	c->n_switches = leaf + r->leaves;
@@ -83,7 +86,8 @@ int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct 
 		c->switches = calloc((size_t)(core + spines + leaves), sizeof *c->switches);
 		if (!c->switches) {
 			free(runs);
-			return err_set(e, ERR_NOMEM, "cluster %s: no memory for its switches", c->name);
+			return err_set(e, ERR_NOMEM, "cluster %s: no memory for its switches",
+				       c->name);
 		}
 		if (core)
 			name_switch(&c->switches[c->n_switches++], -1, "core");

@@ -14,12 +14,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int load(hwloc_topology_t t, struct err *e)
 {
-	/* The CPUID component repeats what the kernel says, binding to each core in turn to do so. */
+	/* The CPUID component repeats what the kernel says, binding to each core in turn to do
+	 * so. */
 	hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
 	if (hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE) ||
 	    hwloc_topology_set_type_filter(t, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) ||
 	    hwloc_topology_load(t))
-		return err_errno(e, ERR_UNSUPPORTED, "this host: hwloc cannot read its topology "
+		return err_errno(e, ERR_UNSUPPORTED,
+				 "this host: hwloc cannot read its topology "
 				 "(see what lstopo says)");
 	return 0;
 }
@@ -32,7 +34,8 @@ static int numa_of(hwloc_topology_t t, hwloc_obj_t o)
 }
 
 /* A core of which this process may use no hardware thread is not there. */
-static void add_core(struct host *h, hwloc_topology_t t, hwloc_obj_t o, hwloc_const_cpuset_t allowed)
+static void add_core(struct host *h, hwloc_topology_t t, hwloc_obj_t o,
+		     hwloc_const_cpuset_t allowed)
 {
 	hwloc_bitmap_t mine = hwloc_bitmap_alloc();
 	if (!mine)
@@ -66,12 +69,14 @@ static int read_cores(hwloc_topology_t t, struct host *h, struct err *e)
 		add_core(h, t, hwloc_get_obj_by_type(t, type, (unsigned)i), allowed);
 	hwloc_bitmap_free(allowed);
 	if (!h->n_cores)
-		return err_set(e, ERR_UNSUPPORTED, "this host: hwloc names no core that this process may use "
+		return err_set(e, ERR_UNSUPPORTED,
+			       "this host: hwloc names no core that this process may use "
 			       "(see what lstopo says)");
 	return 0;
 }
 
-/* A guest whose memory is plugged in as it is needed has less in its NUMA nodes, which hwloc adds up, than it may have. */
+/* A guest whose memory is plugged in as it is needed has less in its NUMA nodes, which hwloc
+ * adds up, than it may have. */
 static double memory_of(hwloc_topology_t t)
 {
 	double plugged = (double)hwloc_get_root_obj(t)->total_memory;

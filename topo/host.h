@@ -21,7 +21,7 @@ struct host_core {
 struct host {
 	struct host_core *cores; /* in the topology's order: neighbours share caches */
 	int n_cores, n_numa;
-	double memory;           /* bytes */
+	double memory; /* bytes */
 };
 
 /* The host stays owned by this module. */

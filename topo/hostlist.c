@@ -39,7 +39,8 @@ static int emit(struct expansion *x)
 }
 
 /* Reads 1 to DIGITS digits; *width is how many. */
-static int read_number(struct expansion *x, const char **at, const char *end, long *value, int *width)
+static int read_number(struct expansion *x, const char **at, const char *end, long *value,
+		       int *width)
 {
 	const char *from = *at;
 	*value = 0;
@@ -58,7 +59,8 @@ static int append(struct expansion *x, size_t used, const char *s, size_t len)
 	return 0;
 }
 
-static int expand_from(struct expansion *x, size_t used, const char *at, const char *end, int depth);
+static int expand_from(struct expansion *x, size_t used, const char *at, const char *end,
+		       int depth);
 
 /* [at, end) is what stands between brackets, [rest, stop) what follows them. */
 static int expand_ranges(struct expansion *x, size_t used, const char *at, const char *end,
@@ -150,12 +152,14 @@ int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e)
 	int filled = 0;
 	for (const char *at = text;;) {
 		int value, repeat = 1, used = 0;
-		if (*at < '0' || *at > '9' || sscanf(at, "%7d%n", &value, &used) != 1 || value > 1000000)
+		if (*at < '0' || *at > '9' || sscanf(at, "%7d%n", &value, &used) != 1 ||
+		    value > 1000000)
 			return bad_counts(text, e);
 		at += used;
 		used = 0;
 		if (*at == '(') {
-			if (sscanf(at, "(x%7d%n", &repeat, &used) != 1 || !used || at[used] != ')' || repeat < 1)
+			if (sscanf(at, "(x%7d%n", &repeat, &used) != 1 || !used ||
+			    at[used] != ')' || repeat < 1)
 				return bad_counts(text, e);
 			at += used + 1;
 		}
@@ -164,8 +168,12 @@ int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e)
 		if (repeat > 0 || (*at != '\0' && *at != ','))
 			break;
 		if (*at++ == '\0')
-			return filled == n ? 0 : err_set(e, ERR_USAGE,
-				"task counts \"%.200s\": %d of them for %d nodes", text, filled, n);
+			return filled == n
+				       ? 0
+				       : err_set(e, ERR_USAGE,
+						 "task counts \"%.200s\": %d of them for %d nodes",
+						 text, filled, n);
 	}
-	return err_set(e, ERR_USAGE, "task counts \"%.200s\": more than the %d nodes, or malformed", text, n);
+	return err_set(e, ERR_USAGE, "task counts \"%.200s\": more than the %d nodes, or malformed",
+		       text, n);
 }

@@ -22,23 +22,26 @@ int topo_cluster_alloc(const char *name, int kinds, int nodes, struct cluster *o
 
 /* Seconds from one device to another over such a link: an estimate that orders plans. */
 double topo_link_latency(enum link_kind kind);
-/* What two sockets pass on of PCIe traffic at most: between NCCL's 9 GB/s for Broadwell's QPI and 22 for Sapphire Rapids (src/graph/topo.h). */
+/* What two sockets pass on of PCIe traffic at most: between NCCL's 9 GB/s for Broadwell's QPI
+ * and 22 for Sapphire Rapids (src/graph/topo.h). */
 #define SYS_BANDWIDTH 16e9
 
 /* Frees a kind's parts. */
 void topo_kind_free(struct node_kind *k);
 
-/* What is known of this host without asking a device: a kind with `devices` CPU slots that share it. */
+/* What is known of this host without asking a device: a kind with `devices` CPU slots that share
+ * it. */
 int topo_kind_of_host(int devices, struct node_kind *out, struct err *e);
 
-/* Bytes that this process's control groups allow, by the lines of `membership` (/proc/self/cgroup) and the limits
- * below `mount` (/sys/fs/cgroup), of either version; 0: no limit. */
+/* Bytes that this process's control groups allow, by the lines of `membership` (/proc/self/cgroup)
+ * and the limits below `mount` (/sys/fs/cgroup), of either version; 0: no limit. */
 double topo_cgroup_memory(const char *membership, const char *mount);
 
 /* Bandwidth (one direction, bytes/s) and latency (s) of this host's fastest network, from sysfs. */
 void topo_net_of_host(double *bandwidth, double *latency);
 
 /* topo_bind_cpus on any machine. */
-int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e);
+int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size,
+		 struct err *e);
 
 #endif

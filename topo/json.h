@@ -1,6 +1,6 @@
 /*
- * json — a cluster as JSON: what `muster topo --json` prints and `--cluster FILE.json` reads. What is written is read back
- * exactly; it may as well be written by hand.
+ * json — a cluster as JSON: what `muster topo --json` prints and `--cluster FILE.json` reads. What
+ * is written is read back exactly; it may as well be written by hand.
  *
  *   {
  *     "format": "muster cluster 1",
@@ -16,17 +16,20 @@
  *                    "pcie": 5, "pcie_width": 16, "nvlink": 4, "mig": false }, … ],
  *       "nics": [ { "name": "mlx5_0", "bus": "", "numa": 0, "bandwidth": 5e10 }, … ],
  *       "link_types": [ { "kind": "NVS", "lanes": 18, "bandwidth": 4.5e11, "latency": 2e-6 }, … ],
- *       "links": [ [0, 1, …], … ]            a row a device, the column is the other; place in link_types
+ *       "links": [ [0, 1, …], … ]            a row a device, the column is the other; place in
+ *                                            link_types
  *     }, … ],
  *     "nodes": [ { "names": "node[0-31]", "kind": 0, "leaf": 1, "domain": -1 }, … ],   runs of equal nodes; names as Slurm's lists
  *     "switches": [ { "name": "spine0", "parent": -1, "up": null }, … ]
  *   }
  *
- * Units are those of topo/cluster.h; a figure that is not known is null, or left out; an index, -1. Names of links are
- * topo_link_word's. Of a kind, name and devices are needed, of a run of nodes its names; kind, leaf and domain are 0, -1, -1 where they
- * are left out; parts, nics, links and switches are left out where they are not known. A cluster without a name has its file's, a kind's
- * devices without one are "device"; of a device that topo/gpus.h knows by that name, memory, flops and bandwidth may be left
- * out. Names hold no control characters, those of nodes no blanks. A switch stands after its parent.
+ * Units are those of topo/cluster.h; a figure that is not known is null, or left out; an index, -1.
+ * Names of links are topo_link_word's. Of a kind, name and devices are needed, of a run of nodes
+ * its names; kind, leaf and domain are 0, -1, -1 where they are left out; parts, nics, links and
+ * switches are left out where they are not known. A cluster without a name has its file's, a kind's
+ * devices without one are "device"; of a device that topo/gpus.h knows by that name, memory, flops
+ * and bandwidth may be left out. Names hold no control characters, those of nodes no blanks. A
+ * switch stands after its parent.
  */
 #ifndef MUSTER_TOPO_JSON_H
 #define MUSTER_TOPO_JSON_H
@@ -37,12 +40,13 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* The document, to be given back with json_decref; NULL and an error when there is no memory, or a name holds what a list of
- * names cannot (",[]"). */
+/* The document, to be given back with json_decref; NULL and an error when there is no memory, or a
+ * name holds what a list of names cannot (",[]"). */
 json_t *topo_json(const struct cluster *c, struct err *e);
 /* Appends it as text, with a line break at the end. */
 int topo_json_write(const struct cluster *c, struct buf *out, struct err *e);
 /* The cluster of a text; `file` names it in errors. */
-int topo_json_read(const char *file, const char *text, size_t len, struct cluster *out, struct err *e);
+int topo_json_read(const char *file, const char *text, size_t len, struct cluster *out,
+		   struct err *e);
 
 #endif

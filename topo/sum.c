@@ -19,9 +19,13 @@ static int no_preset(const char *spec, const char *name, size_t len, struct err 
 	char names[256] = "";
 	size_t used = 0;
 	for (int i = 0; topo_box_at(i) && used < sizeof names; i++)
-		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", topo_box_at(i)->name);
-	return err_set(e, ERR_USAGE, "cluster \"%.200s\": no such machine as \"%.*s\"; use auto, local, slurm, NAME[:NODES][+NAME[:NODES]…] "
-		       "with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, .json or .txt at its end",
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+					 topo_box_at(i)->name);
+	return err_set(e, ERR_USAGE,
+		       "cluster \"%.200s\": no such machine as \"%.*s\"; use auto, local, slurm, "
+		       "NAME[:NODES][+NAME[:NODES]…] "
+		       "with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, "
+		       ".json or .txt at its end",
 		       spec, (int)(len > 100 ? 100 : len), name, names);
 }
 
@@ -59,11 +63,16 @@ static int read_sum(const char *spec, struct sum *s, struct err *e)
 			return no_preset(spec, at, name, e);
 		long nodes = name == len ? 1 : topo_nodes_in(at + name + 1, len - name - 1);
 		if (nodes < 0)
-			return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.*s\" is no number of nodes; give one from 1 to %d", spec,
-				       (int)(len - name - 1 > 100 ? 100 : len - name - 1), at + name + 1, NODES_MOST);
+			return err_set(e, ERR_USAGE,
+				       "cluster \"%.200s\": \"%.*s\" is no number of nodes; give "
+				       "one from 1 to %d",
+				       spec, (int)(len - name - 1 > 100 ? 100 : len - name - 1),
+				       at + name + 1, NODES_MOST);
 		if (s->total + nodes > NODES_MOST || add_term(s, b, (int)nodes))
-			return err_set(e, ERR_USAGE, "cluster \"%.200s\": more than %d nodes or %d kinds; describe fewer", spec, NODES_MOST,
-				       TERMS_MOST);
+			return err_set(e, ERR_USAGE,
+				       "cluster \"%.200s\": more than %d nodes or %d kinds; "
+				       "describe fewer",
+				       spec, NODES_MOST, TERMS_MOST);
 		at += len;
 		if (!*at)
 			return 0;

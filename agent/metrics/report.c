@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 
+/* clang-format off */
 static const struct {
 	const char *name;
 	size_t at;
@@ -18,13 +19,19 @@ static const struct {
 	FIELD(checkpoint_s), FIELD(other_s),
 #undef FIELD
 };
+/* clang-format on */
 
 static const struct {
 	const char *name;
 	size_t at;
 } routers[] = {
-#define FIELD(name) { #name, offsetof(struct step_report, name) }
-	FIELD(cross_entropy), FIELD(balance_loss), FIELD(z_loss),
+#define FIELD(name) \
+	{ \
+#name, offsetof(struct step_report, name) \
+	}
+	FIELD(cross_entropy),
+	FIELD(balance_loss),
+	FIELD(z_loss),
 #undef FIELD
 };
 
@@ -37,12 +44,15 @@ json_t *agent_report_step(const struct step_report *r)
 {
 	json_t *o = json_object();
 	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-		json_object_set_new(o, whole[i].name,
-				    json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
+		json_object_set_new(
+			o, whole[i].name,
+			json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
 	for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-		json_object_set_new(o, real[i].name, number(*(const double *)((const char *)r + real[i].at)));
+		json_object_set_new(o, real[i].name,
+				    number(*(const double *)((const char *)r + real[i].at)));
 	for (size_t i = 0; r->routed && i < sizeof routers / sizeof *routers; i++)
-		json_object_set_new(o, routers[i].name, number(*(const double *)((const char *)r + routers[i].at)));
+		json_object_set_new(o, routers[i].name,
+				    number(*(const double *)((const char *)r + routers[i].at)));
 	if (r->loss_scale > 0) {
 		json_object_set_new(o, "loss_scale", json_real(r->loss_scale));
 		json_object_set_new(o, "skipped", json_boolean(r->skipped));
@@ -82,8 +92,9 @@ static void give_up(void *arg)
 
 static void send_ready(void *arg, int64_t step, int64_t samples, const struct phases *start)
 {
-	agent_control_send(arg, MSG_READY, json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples", (json_int_t)samples, "phases",
-					       train_phases_json(start)));
+	agent_control_send(arg, MSG_READY,
+			   json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples",
+				     (json_int_t)samples, "phases", train_phases_json(start)));
 }
 
 static void send_step(void *arg, const struct step_report *r)
@@ -104,22 +115,32 @@ static void send_series(void *arg, int64_t step)
 static void send_committed(void *arg, const struct ckpt_report *c)
 {
 	agent_control_send(arg, MSG_CKPT,
-		     json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c->step, "path", c->path, "bytes",
-			       (json_int_t)c->bytes, "seconds", c->seconds, "stall_s", c->stall_s));
+			   json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c->step,
+				     "path", c->path, "bytes", (json_int_t)c->bytes, "seconds",
+				     c->seconds, "stall_s", c->stall_s));
 }
 
 static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
 {
 	agent_control_send(arg, MSG_FINISHED,
-		     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "peak_bytes", (json_int_t)peak_bytes, "phases",
-			       train_phases_json(spent)));
+			   json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "peak_bytes",
+				     (json_int_t)peak_bytes, "phases", train_phases_json(spent)));
 }
 
 struct train_hooks agent_report_hooks(struct control *control)
 {
 	return (struct train_hooks){
-		.arg = control, .progress = progress, .moved = moved, .stopping = stopping, .await_recorded = await_recorded,
-		.give_up = give_up, .ready = send_ready, .step = send_step, .eval = send_eval, .series = send_series,
-		.committed = send_committed, .finished = send_finished,
+		.arg = control,
+		.progress = progress,
+		.moved = moved,
+		.stopping = stopping,
+		.await_recorded = await_recorded,
+		.give_up = give_up,
+		.ready = send_ready,
+		.step = send_step,
+		.eval = send_eval,
+		.series = send_series,
+		.committed = send_committed,
+		.finished = send_finished,
 	};
 }

@@ -19,28 +19,38 @@ static const char page[] =
 	"  muster bench calibrate [--ranks N] [--seconds S] [--quick] [FILE]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Times what training is made of, as it runs here, and keeps it for muster plan and muster run, which then predict\n"
+	"  Times what training is made of, as it runs here, and keeps it for muster plan and "
+	"muster run, which then predict\n"
 	"  a step's time from it:\n"
 	"\n"
-	"    operations  products in their forward and backward forms, attention, norms, activation functions, cross-entropy,\n"
-	"                the optimizer, in fp32 and bf16, each over its sizes; by one agent alone, and by as many agents side\n"
-	"                by side as fill the cores with 1, 2, 4, … threads each, as they share caches and memory\n"
-	"    exchanges   sums, gathers, scatters, all-to-alls and messages of groups of 2, 4, … of 2, 4, … N ranks, all groups\n"
-	"                at once, over shared memory and over TCP; with more ranks than cores, too; and what ranks lose that wait\n"
+	"    operations  products in their forward and backward forms, attention, norms, "
+	"activation functions, cross-entropy,\n"
+	"                the optimizer, in fp32 and bf16, each over its sizes; by one agent alone, "
+	"and by as many agents side\n"
+	"                by side as fill the cores with 1, 2, 4, … threads each, as they share "
+	"caches and memory\n"
+	"    exchanges   sums, gathers, scatters, all-to-alls and messages of groups of 2, 4, … of "
+	"2, 4, … N ranks, all groups\n"
+	"                at once, over shared memory and over TCP; with more ranks than cores, "
+	"too; and what ranks lose that wait\n"
 	"                for one another after equal work\n"
 	"\n"
 	"  Takes about a minute on two cores. Nothing else should run meanwhile.\n"
 	"\n"
 	"OPTIONS\n"
-	"  FILE         where to write (default $XDG_CONFIG_HOME/muster/calibration.json, or below ~/.config; [launch]\n"
+	"  FILE         where to write (default $XDG_CONFIG_HOME/muster/calibration.json, or below "
+	"~/.config; [launch]\n"
 	"               calibration chooses)\n"
-	"  --ranks N    most agents that shall run here at once, 2 to 256 (default one a core, at least 8)\n"
+	"  --ranks N    most agents that shall run here at once, 2 to 256 (default one a core, at "
+	"least 8)\n"
 	"  --seconds S  time for each operation and size (default 0.03)\n"
-	"  --quick      small sizes only, once: in some seconds, for a first look; larger models are then predicted badly\n"
+	"  --quick      small sizes only, once: in some seconds, for a first look; larger models "
+	"are then predicted badly\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench calibrate\n"
-	"  muster bench calibrate --ranks 16 here.json && muster plan job.ini launch.calibration=here.json\n"
+	"  muster bench calibrate --ranks 16 here.json && muster plan job.ini "
+	"launch.calibration=here.json\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured and written\n"
@@ -57,7 +67,8 @@ struct settings {
 	const char *file; /* NULL: the default one */
 };
 
-/* --- Operations ------------------------------------------------------------------------------------------- */
+/* --- Operations
+ * ------------------------------------------------------------------------------------------- */
 
 static int measure_ops(struct bench_ops *b, struct measured_point *least, struct err *e)
 {
@@ -73,25 +84,32 @@ static int measure_ops(struct bench_ops *b, struct measured_point *least, struct
 
 static void print_machine(const struct measured_machine *m)
 {
-	const struct cost_curve *fwd = &m->machine.rates[COST_PRODUCT_FWD], *attention = &m->machine.rates[COST_ATTENTION_FWD];
+	const struct cost_curve *fwd = &m->machine.rates[COST_PRODUCT_FWD],
+				*attention = &m->machine.rates[COST_ATTENTION_FWD];
 	const struct cost_curve *move = &m->machine.rates[COST_MOVED];
-	printf("%6d %7d %7s %16.1f %16.1f %12.1f\n", m->agents, m->threads, m->narrow ? "bf16" : "fp32", fwd->rate[fwd->n - 1] / 1e9,
+	printf("%6d %7d %7s %16.1f %16.1f %12.1f\n", m->agents, m->threads,
+	       m->narrow ? "bf16" : "fp32", fwd->rate[fwd->n - 1] / 1e9,
 	       attention->rate[attention->n - 1] / 1e9, move->rate[move->n - 1] / 1e9);
 	fflush(stdout);
 }
 
-static int one_machine(struct bench_ops *b, int agents, int threads, struct calibration *c, struct err *e)
+static int one_machine(struct bench_ops *b, int agents, int threads, struct calibration *c,
+		       struct err *e)
 {
 	static struct measured_point least[BENCH_OPS_MOST];
 	b->agents = agents;
 	b->threads = threads;
 	for (int narrow = 0; narrow < 2; narrow++) {
-		struct measured_machine m = { .agents = agents, .threads = threads, .narrow = narrow };
+		struct measured_machine m = { .agents = agents,
+					      .threads = threads,
+					      .narrow = narrow };
 		b->narrow = narrow;
 		if (measure_ops(b, least, e))
 			return -1;
 		if (!measured_fit(least, b->n, &m.machine))
-			return err_set(e, ERR_NUMERIC, "the times of the operations fit nothing; run it again on a quiet machine");
+			return err_set(e, ERR_NUMERIC,
+				       "the times of the operations fit nothing; run it again on a "
+				       "quiet machine");
 		const struct cost_curve *fwd = &m.machine.rates[COST_PRODUCT_FWD];
 		if (!narrow)
 			c->flops = fmax(c->flops, agents * fwd->rate[fwd->n - 1]);
@@ -103,22 +121,26 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 
 static int all_machines(const struct settings *s, struct calibration *c, struct err *e)
 {
-	struct bench_ops *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct bench_ops *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (b == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory to measure operations");
 	b->seconds = s->seconds / TURNS;
 	b->quick = s->quick;
 	c->flops = 0;
 	c->measured.n_machines = 0;
-	printf("agents threads storage  products GF/s  attention GF/s  memory GB/s    of one agent\n");
+	printf("agents threads storage  products GF/s  attention GF/s  memory GB/s    of one "
+	       "agent\n");
 	int rc = c->cores > 1 ? one_machine(b, 1, 1, c, e) : 0;
 	for (int threads = 1; threads <= c->cores && !rc; threads *= 2)
-		rc = one_machine(b, c->cores / threads > CREW_MOST ? CREW_MOST : c->cores / threads, threads, c, e);
+		rc = one_machine(b, c->cores / threads > CREW_MOST ? CREW_MOST : c->cores / threads,
+				 threads, c, e);
 	munmap(b, sizeof *b);
 	return rc;
 }
 
-/* --- Exchanges ---------------------------------------------------------------------------------------------- */
+/* --- Exchanges
+ * ---------------------------------------------------------------------------------------------- */
 
 /* After a millisecond's work of each rank. */
 static double meeting_of(const struct measured *m, const struct measured_exchange *x)
@@ -135,25 +157,32 @@ static void print_exchanges(const struct measured *m, enum measured_transport tr
 		const struct measured_exchange *x = &m->exchanges[i];
 		if (x->transport != transport || x->crowd != crowd || x->op != MEASURED_ALL_REDUCE)
 			continue;
-		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n", measured_transport_word(transport), x->crowd, x->group, x->seconds[0] * 1e6,
-		       x->seconds[x->n - 1] * 1e6, meeting_of(m, x) * 1e6);
+		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n", measured_transport_word(transport),
+		       x->crowd, x->group, x->seconds[0] * 1e6, x->seconds[x->n - 1] * 1e6,
+		       meeting_of(m, x) * 1e6);
 	}
 	fflush(stdout);
 }
 
-/* What any number of ranks and bytes is reckoned with: of the largest crowd, as `muster bench comm --calibrate` has it. */
-static int fit_link(struct calibration *c, enum measured_transport transport, int crowd, struct err *e)
+/* What any number of ranks and bytes is reckoned with: of the largest crowd, as `muster bench
+ * comm --calibrate` has it. */
+static int fit_link(struct calibration *c, enum measured_transport transport, int crowd,
+		    struct err *e)
 {
 	static struct calibration_sample samples[MEASURED_EXCHANGES * COST_POINTS];
 	int n = 0;
 	for (int i = 0; i < c->measured.n_exchanges; i++) {
 		const struct measured_exchange *x = &c->measured.exchanges[i];
 		for (int p = 0; p < x->n; p++)
-			if (x->transport == transport && x->crowd == crowd && x->op == MEASURED_ALL_REDUCE)
-				samples[n++] = (struct calibration_sample){ x->group, x->bytes[p], x->seconds[p] };
+			if (x->transport == transport && x->crowd == crowd &&
+			    x->op == MEASURED_ALL_REDUCE)
+				samples[n++] = (struct calibration_sample){ x->group, x->bytes[p],
+									    x->seconds[p] };
 	}
 	if (!calibration_fit(samples, n, &c->links[transport]))
-		return err_set(e, ERR_NUMERIC, "the times over %s fit nothing; run it again on a quiet machine", measured_transport_word(transport));
+		return err_set(e, ERR_NUMERIC,
+			       "the times over %s fit nothing; run it again on a quiet machine",
+			       measured_transport_word(transport));
 	return 0;
 }
 
@@ -161,10 +190,12 @@ static int all_exchanges(const struct settings *s, struct calibration *c, struct
 {
 	int most = 2;
 	c->measured.n_exchanges = 0;
-	printf("\ntransport ranks group       64 B us      2 MiB us    waits after 1 ms    of an all-reduce, all groups at once\n");
+	printf("\ntransport ranks group       64 B us      2 MiB us    waits after 1 ms    of an "
+	       "all-reduce, all groups at once\n");
 	for (int t = 0; t < MEASURED_TRANSPORTS; t++) {
 		for (int crowd = 2; crowd <= s->ranks; crowd *= 2) {
-			if (bench_exchange((enum measured_transport)t, crowd, s->seconds, &c->measured, e))
+			if (bench_exchange((enum measured_transport)t, crowd, s->seconds,
+					   &c->measured, e))
 				return -1;
 			print_exchanges(&c->measured, (enum measured_transport)t, crowd);
 			most = crowd;
@@ -176,7 +207,8 @@ static int all_exchanges(const struct settings *s, struct calibration *c, struct
 	return 0;
 }
 
-/* --- The command line --------------------------------------------------------------------------------------- */
+/* --- The command line
+ * --------------------------------------------------------------------------------------- */
 
 static int calibrate(const struct settings *s)
 {
@@ -189,7 +221,8 @@ static int calibrate(const struct settings *s)
 	struct settings mine = *s;
 	if (!mine.ranks)
 		mine.ranks = c.cores > CREW_MOST ? CREW_MOST : c.cores < 8 ? 8 : c.cores;
-	if (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e) || calibration_save(&c, path, &e))
+	if (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e) ||
+	    calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_calibrate, &e);
 	printf("\nwritten to %s after %.0f s\n", path, clock_s() - begun);
 	return TOOL_OK;
@@ -198,8 +231,11 @@ static int calibrate(const struct settings *s)
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "ranks", required_argument, NULL, 'r' }, { "seconds", required_argument, NULL, 's' },
-		{ "quick", no_argument, NULL, 'q' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "ranks", required_argument, NULL, 'r' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
 	};
 	struct settings s = { .seconds = 0.03 };
 	opterr = 0;
@@ -216,9 +252,12 @@ static int run(int argc, char **argv)
 	if (argc - optind > 1)
 		return tool_usage(&tool_bench_calibrate, "one FILE, not %d", argc - optind);
 	s.file = argc > optind ? argv[optind] : NULL;
-	if ((s.ranks && (s.ranks < 2 || s.ranks > CREW_MOST)) || !(s.seconds >= 1e-4 && s.seconds <= 60))
-		return tool_usage(&tool_bench_calibrate, "--ranks is 2 to %d, --seconds 0.0001 to 60", CREW_MOST);
+	if ((s.ranks && (s.ranks < 2 || s.ranks > CREW_MOST)) ||
+	    !(s.seconds >= 1e-4 && s.seconds <= 60))
+		return tool_usage(&tool_bench_calibrate,
+				  "--ranks is 2 to %d, --seconds 0.0001 to 60", CREW_MOST);
 	return calibrate(&s);
 }
 
-const struct tool tool_bench_calibrate = { "bench", "calibrate", run, "measure this machine for the planner", page };
+const struct tool tool_bench_calibrate = { "bench", "calibrate", run,
+					   "measure this machine for the planner", page };

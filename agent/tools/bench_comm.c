@@ -18,30 +18,42 @@ static const char page[] =
 	"  muster bench comm --calibrate[=FILE] [--ranks N]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Runs collective operations and messages over libcomm, checks every element of every result, and prints a line a\n"
-	"  size. Here it starts N ranks on this host; inside a Slurm allocation it starts one rank a device (or task) on its\n"
+	"  Runs collective operations and messages over libcomm, checks every element of every "
+	"result, and prints a line a\n"
+	"  size. Here it starts N ranks on this host; inside a Slurm allocation it starts one rank "
+	"a device (or task) on its\n"
 	"  nodes, with srun --mpi=pmix.\n"
 	"\n"
-	"  size      bytes of the larger buffer: of all ranks' blocks together in all_gather, reduce_scatter, all_to_all,\n"
+	"  size      bytes of the larger buffer: of all ranks' blocks together in all_gather, "
+	"reduce_scatter, all_to_all,\n"
 	"            gather and scatter\n"
 	"  count     elements as the operation takes them: of one rank's block there\n"
-	"  time      of one operation. A block of iterations is timed on every rank between nothing but its own begin and end,\n"
-	"            after a barrier; the slowest rank's mean counts; of 5 such blocks the median is printed, and --json has\n"
+	"  time      of one operation. A block of iterations is timed on every rank between "
+	"nothing but its own begin and end,\n"
+	"            after a barrier; the slowest rank's mean counts; of 5 such blocks the median "
+	"is printed, and --json has\n"
 	"            the best too\n"
 	"  algbw     size / time\n"
-	"  busbw     algbw × what the links must carry, with n ranks: all_reduce 2 (n - 1) / n; all_gather, reduce_scatter,\n"
-	"            all_to_all, gather, scatter (n - 1) / n; reduce, broadcast, send_recv, ping_pong 1\n"
+	"  busbw     algbw × what the links must carry, with n ranks: all_reduce 2 (n - 1) / n; "
+	"all_gather, reduce_scatter,\n"
+	"            all_to_all, gather, scatter (n - 1) / n; reduce, broadcast, send_recv, "
+	"ping_pong 1\n"
 	"            (nccl-tests, doc/PERFORMANCE.md)\n"
-	"  #wrong    elements, over all ranks, that are not what was computed without the operation; must be 0\n"
+	"  #wrong    elements, over all ranks, that are not what was computed without the "
+	"operation; must be 0\n"
 	"\n"
-	"  send_recv: each rank sends to the next one and receives from the one before, at once. ping_pong: ranks 0 and 1, the\n"
+	"  send_recv: each rank sends to the next one and receives from the one before, at once. "
+	"ping_pong: ranks 0 and 1, the\n"
 	"  time is half a round trip.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --ops LIST         all, or some of all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,\n"
+	"  --ops LIST         all, or some of "
+	"all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,\n"
 	"                     send_recv,ping_pong,barrier (default all_reduce)\n"
-	"  --ranks N          ranks on this host, 1 to 256 (default one a core, at least 2), also inside an allocation\n"
-	"  --hosts A+B…       ranks on this host that act as if A of them were on one host, B on another: shared memory inside\n"
+	"  --ranks N          ranks on this host, 1 to 256 (default one a core, at least 2), also "
+	"inside an allocation\n"
+	"  --hosts A+B…       ranks on this host that act as if A of them were on one host, B on "
+	"another: shared memory inside\n"
 	"                     each, TCP over the loopback address across\n"
 	"  --min-bytes SIZE   smallest size (default 8); K, M, G are powers of 1024\n"
 	"  --max-bytes SIZE   largest size (default 64M)\n"
@@ -51,20 +63,27 @@ static const char page[] =
 	"  --root R           of reduce, broadcast, gather, scatter (default 0)\n"
 	"  --seconds S        time for each line and place (default 0.1)\n"
 	"  --iters N          operations a block, in place of --seconds\n"
-	"  --warmup N         operations before the first block (default: what it takes to choose the iterations)\n"
+	"  --warmup N         operations before the first block (default: what it takes to choose "
+	"the iterations)\n"
 	"  --backend B        auto, shm, tcp (default auto)\n"
 	"  --algorithm NAME   this one wherever it fits\n"
 	"  --sockets N        TCP connections a pair of ranks, 1 to 16\n"
-	"  --integrity MODE   none, checksum or seal: what TCP connections carry, as [network] integrity says (default none)\n"
-	"  --interface NAME   network interface for TCP (default: the way to the node that started the step)\n"
+	"  --integrity MODE   none, checksum or seal: what TCP connections carry, as [network] "
+	"integrity says (default none)\n"
+	"  --interface NAME   network interface for TCP (default: the way to the node that started "
+	"the step)\n"
 	"  --timeout S        longest wait inside one operation (default 60)\n"
 	"  --place P          out (two buffers), in (one), both (default both)\n"
 	"  --shared           buffers that the ranks of a host can read in place (comm_alloc)\n"
 	"  --async            start each operation and wait for it\n"
-	"  --calibrate[=FILE] measure all-reduces of groups of 2, 4, … N ranks of this host (all groups at once; give N as many\n"
-	"                     as agents shall run here) over shared memory and over TCP, fit a latency and a time a byte, and\n"
-	"                     keep them for muster plan and muster run; then show all N ranks' all-reduces by each algorithm\n"
-	"                     that can, and at which sizes the fastest one changes (default $XDG_CONFIG_HOME/muster/calibration.json, or\n"
+	"  --calibrate[=FILE] measure all-reduces of groups of 2, 4, … N ranks of this host (all "
+	"groups at once; give N as many\n"
+	"                     as agents shall run here) over shared memory and over TCP, fit a "
+	"latency and a time a byte, and\n"
+	"                     keep them for muster plan and muster run; then show all N ranks' "
+	"all-reduces by each algorithm\n"
+	"                     that can, and at which sizes the fastest one changes (default "
+	"$XDG_CONFIG_HOME/muster/calibration.json, or\n"
 	"                     below ~/.config; [launch] calibration chooses)\n"
 	"  --json             print as JSON; times in seconds, bandwidths in bytes/s\n"
 	"\n"
@@ -89,7 +108,8 @@ struct bench {
 	uint64_t wrong;
 };
 
-/* --- Reading the words ------------------------------------------------------------------------------------ */
+/* --- Reading the words
+ * ------------------------------------------------------------------------------------ */
 
 static const char *op_list(char *list, size_t size)
 {
@@ -111,33 +131,40 @@ static int read_ops(const char *text, struct bench *b, struct err *e)
 	b->loop.ops = 0;
 	for (size_t n; n = strcspn(text, ","), true; text += n + 1) {
 		int i = 0;
-		while (i < bench_n_ops && (strlen(bench_ops[i].name) != n || strncmp(bench_ops[i].name, text, n)))
+		while (i < bench_n_ops &&
+		       (strlen(bench_ops[i].name) != n || strncmp(bench_ops[i].name, text, n)))
 			i++;
 		if (i == bench_n_ops)
-			return err_set(e, ERR_USAGE, "--ops: \"%.*s\" is no operation; all, or of %s", (int)n, text, op_list(list, sizeof list));
+			return err_set(e, ERR_USAGE,
+				       "--ops: \"%.*s\" is no operation; all, or of %s", (int)n,
+				       text, op_list(list, sizeof list));
 		b->loop.ops |= 1u << i;
 		if (!text[n])
 			return 0;
 	}
 }
 
-static int read_int(const char *name, const char *text, int least, int most, int *out, struct err *e)
+static int read_int(const char *name, const char *text, int least, int most, int *out,
+		    struct err *e)
 {
 	char *end;
 	errno = 0;
 	long n = strtol(text, &end, 10);
 	if (end == text || *end || errno || n < least || n > most)
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no whole number from %d to %d", name, text, least, most);
+		return err_set(e, ERR_USAGE, "%s: \"%s\" is no whole number from %d to %d", name,
+			       text, least, most);
 	*out = (int)n;
 	return 0;
 }
 
-static int read_real(const char *name, const char *text, double least, double most, double *out, struct err *e)
+static int read_real(const char *name, const char *text, double least, double most, double *out,
+		     struct err *e)
 {
 	char *end;
 	double x = strtod(text, &end);
 	if (end == text || *end || !(x >= least && x <= most))
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no number from %g to %g", name, text, least, most);
+		return err_set(e, ERR_USAGE, "%s: \"%s\" is no number from %g to %g", name, text,
+			       least, most);
 	*out = x;
 	return 0;
 }
@@ -150,8 +177,10 @@ static int read_bytes(const char *name, const char *text, size_t *out, struct er
 	unsigned long long n = strtoull(text, &end, 10);
 	const char *unit = *end ? strchr(units, *end) : NULL;
 	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-	if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1])) || n > (1ull << 40) >> shift)
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no size such as 512, 64K, 16M, 1G", name, text);
+	if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1])) ||
+	    n > (1ull << 40) >> shift)
+		return err_set(e, ERR_USAGE, "%s: \"%s\" is no size such as 512, 64K, 16M, 1G",
+			       name, text);
 	*out = (size_t)n << shift;
 	return 0;
 }
@@ -164,7 +193,10 @@ static int read_hosts(const char *text, struct bench *b, struct err *e)
 		char *end;
 		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
 		if (n < 1 || n > CREW_MOST - ranks || (*end && *end != '+'))
-			return err_set(e, ERR_USAGE, "--hosts: \"%s\" is no list such as 1+7 of at most %d ranks in all", text, CREW_MOST);
+			return err_set(
+				e, ERR_USAGE,
+				"--hosts: \"%s\" is no list such as 1+7 of at most %d ranks in all",
+				text, CREW_MOST);
 		for (; n > 0; n--)
 			b->hosts[ranks++] = host;
 		if (!*end)
@@ -177,7 +209,8 @@ static int read_hosts(const char *text, struct bench *b, struct err *e)
 	return 0;
 }
 
-static int read_word(const char *name, const char *text, int (*find)(const char *), int *out, struct err *e)
+static int read_word(const char *name, const char *text, int (*find)(const char *), int *out,
+		     struct err *e)
 {
 	int i = find(text);
 	if (i < 0)
@@ -195,9 +228,33 @@ static int read_place(const char *text, struct bench_comm *l, struct err *e)
 	return 0;
 }
 
-enum { O_OPS = 256, O_RANKS, O_HOSTS, O_MIN, O_MAX, O_FACTOR, O_TYPE, O_REDOP, O_ROOT, O_SECONDS, O_ITERS, O_WARMUP, O_BACKEND,
-       O_ALGORITHM, O_SOCKETS, O_INTEGRITY, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_CALIBRATE, O_JSON };
+enum {
+	O_OPS = 256,
+	O_RANKS,
+	O_HOSTS,
+	O_MIN,
+	O_MAX,
+	O_FACTOR,
+	O_TYPE,
+	O_REDOP,
+	O_ROOT,
+	O_SECONDS,
+	O_ITERS,
+	O_WARMUP,
+	O_BACKEND,
+	O_ALGORITHM,
+	O_SOCKETS,
+	O_INTEGRITY,
+	O_INTERFACE,
+	O_TIMEOUT,
+	O_PLACE,
+	O_SHARED,
+	O_ASYNC,
+	O_CALIBRATE,
+	O_JSON
+};
 
+/* clang-format off */
 static const struct option options[] = {
 	{ "ops", required_argument, NULL, O_OPS }, { "ranks", required_argument, NULL, O_RANKS },
 	{ "hosts", required_argument, NULL, O_HOSTS }, { "min-bytes", required_argument, NULL, O_MIN },
@@ -213,38 +270,74 @@ static const struct option options[] = {
 	{ "json", no_argument, NULL, O_JSON },
 	{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
 };
+/* clang-format on */
 
 static int read_option(struct bench *b, int c, const char *text, struct err *e)
 {
 	struct bench_comm *l = &b->loop;
 	int i = 0, rc = 0;
 	switch (c) {
-	case O_OPS: return read_ops(text, b, e);
-	case O_RANKS: b->ranks_given = true; return read_int("--ranks", text, 1, CREW_MOST, &b->crew.ranks, e);
-	case O_HOSTS: return read_hosts(text, b, e);
-	case O_MIN: return read_bytes("--min-bytes", text, &l->least, e);
-	case O_MAX: return read_bytes("--max-bytes", text, &l->most, e);
-	case O_FACTOR: return read_real("--factor", text, 1.01, 1e12, &l->factor, e);
-	case O_TYPE: rc = read_word("--type", text, bench_type, &i, e); l->type = (enum comm_type)i; return rc;
-	case O_REDOP: rc = read_word("--redop", text, bench_redop, &i, e); l->redop = (enum comm_op)i; return rc;
-	case O_ROOT: return read_int("--root", text, 0, 65535, &l->root, e);
-	case O_SECONDS: return read_real("--seconds", text, 0.001, 3600, &l->seconds, e);
-	case O_ITERS: return read_int("--iters", text, 1, BENCH_ITERS_MOST, &l->iters, e);
-	case O_WARMUP: return read_int("--warmup", text, 0, BENCH_ITERS_MOST, &l->warmup, e);
-	case O_BACKEND: b->crew.comm.backend = text; break;
-	case O_ALGORITHM: b->crew.comm.algorithm = text; break;
-	case O_SOCKETS: return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
+	case O_OPS:
+		return read_ops(text, b, e);
+	case O_RANKS:
+		b->ranks_given = true;
+		return read_int("--ranks", text, 1, CREW_MOST, &b->crew.ranks, e);
+	case O_HOSTS:
+		return read_hosts(text, b, e);
+	case O_MIN:
+		return read_bytes("--min-bytes", text, &l->least, e);
+	case O_MAX:
+		return read_bytes("--max-bytes", text, &l->most, e);
+	case O_FACTOR:
+		return read_real("--factor", text, 1.01, 1e12, &l->factor, e);
+	case O_TYPE:
+		rc = read_word("--type", text, bench_type, &i, e);
+		l->type = (enum comm_type)i;
+		return rc;
+	case O_REDOP:
+		rc = read_word("--redop", text, bench_redop, &i, e);
+		l->redop = (enum comm_op)i;
+		return rc;
+	case O_ROOT:
+		return read_int("--root", text, 0, 65535, &l->root, e);
+	case O_SECONDS:
+		return read_real("--seconds", text, 0.001, 3600, &l->seconds, e);
+	case O_ITERS:
+		return read_int("--iters", text, 1, BENCH_ITERS_MOST, &l->iters, e);
+	case O_WARMUP:
+		return read_int("--warmup", text, 0, BENCH_ITERS_MOST, &l->warmup, e);
+	case O_BACKEND:
+		b->crew.comm.backend = text;
+		break;
+	case O_ALGORITHM:
+		b->crew.comm.algorithm = text;
+		break;
+	case O_SOCKETS:
+		return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
 	case O_INTEGRITY:
 		rc = read_word("--integrity", text, comm_integrity_named, &i, e);
 		b->crew.comm.integrity = (enum comm_integrity)i;
 		return rc;
-	case O_INTERFACE: b->crew.comm.interface = text; break;
-	case O_TIMEOUT: return read_real("--timeout", text, 0.001, 1e6, &b->crew.comm.timeout_s, e);
-	case O_PLACE: return read_place(text, l, e);
-	case O_SHARED: l->shared = true; break;
-	case O_ASYNC: l->async = true; break;
-	case O_CALIBRATE: b->calibrate = true; b->calibration = text; break;
-	case O_JSON: l->json = true; break;
+	case O_INTERFACE:
+		b->crew.comm.interface = text;
+		break;
+	case O_TIMEOUT:
+		return read_real("--timeout", text, 0.001, 1e6, &b->crew.comm.timeout_s, e);
+	case O_PLACE:
+		return read_place(text, l, e);
+	case O_SHARED:
+		l->shared = true;
+		break;
+	case O_ASYNC:
+		l->async = true;
+		break;
+	case O_CALIBRATE:
+		b->calibrate = true;
+		b->calibration = text;
+		break;
+	case O_JSON:
+		l->json = true;
+		break;
 	}
 	return 0;
 }
@@ -252,20 +345,27 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 /* Whether it is about the machine, not about what is measured. */
 static bool for_calibration(int c)
 {
-	return c == O_CALIBRATE || c == O_RANKS || c == O_SOCKETS || c == O_INTERFACE || c == O_TIMEOUT;
+	return c == O_CALIBRATE || c == O_RANKS || c == O_SOCKETS || c == O_INTERFACE ||
+	       c == O_TIMEOUT;
 }
 
 static int check_words(struct bench *b, struct err *e)
 {
 	if (b->loop.least > b->loop.most)
-		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu", b->loop.least, b->loop.most);
+		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu",
+			       b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
-		return err_set(e, ERR_USAGE, "--hosts tells how many ranks there are: leave --ranks out");
+		return err_set(e, ERR_USAGE,
+			       "--hosts tells how many ranks there are: leave --ranks out");
 	if (b->calibrate && b->shaping)
-		return err_set(e, ERR_USAGE, "--calibrate chooses what it measures, among the ranks of one host, and writes a file: leave --%s out",
+		return err_set(e, ERR_USAGE,
+			       "--calibrate chooses what it measures, among the ranks of one host, "
+			       "and writes a file: leave --%s out",
 			       b->shaping);
 	if ((b->ranks_given || b->hosts_given || b->calibrate) && tool_crew_invited())
-		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks, --hosts and --calibrate out");
+		return err_set(e, ERR_USAGE,
+			       "the launcher says how many ranks there are, and where: leave "
+			       "--ranks, --hosts and --calibrate out");
 	return 0;
 }
 
@@ -273,14 +373,17 @@ static int check_words(struct bench *b, struct err *e)
 static int check_ranks(const struct bench_comm *l, int ranks, struct err *e)
 {
 	if (l->root >= ranks)
-		return err_set(e, ERR_USAGE, "--root %d is none of the ranks 0 to %d", l->root, ranks - 1);
+		return err_set(e, ERR_USAGE, "--root %d is none of the ranks 0 to %d", l->root,
+			       ranks - 1);
 	for (int i = 0; i < bench_n_ops; i++)
 		if (l->ops >> i & 1 && ranks < bench_ops[i].least_ranks)
-			return err_set(e, ERR_USAGE, "%s needs %d ranks", bench_ops[i].name, bench_ops[i].least_ranks);
+			return err_set(e, ERR_USAGE, "%s needs %d ranks", bench_ops[i].name,
+				       bench_ops[i].least_ranks);
 	return 0;
 }
 
-/* --- The work ------------------------------------------------------------------------------------------------ */
+/* --- The work
+ * ------------------------------------------------------------------------------------------------ */
 
 /* In every rank. */
 static int work(struct comm *world, void *arg, struct err *e)
@@ -296,7 +399,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 		rc = bench_report_end(report, &b->wrong, e);
 	bench_report_close(report);
 	if (!rc && b->wrong)
-		rc = err_set(e, ERR_CORRUPT, "%" PRIu64 " elements are wrong; run it again with one --ops and one size, and tell the developers",
+		rc = err_set(e, ERR_CORRUPT,
+			     "%" PRIu64 " elements are wrong; run it again with one --ops and one "
+			     "size, and tell the developers",
 			     b->wrong);
 	return rc;
 }
@@ -310,11 +415,14 @@ static int misused(bool speaks, const struct err *e)
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
-	bool invited = tool_crew_invited(), speaks = tool_crew_speaks(); /* tool_crew_join takes the invitation out of the environment */
+	/* tool_crew_join takes the invitation out of the environment */
+	bool invited = tool_crew_invited(), speaks = tool_crew_speaks();
 	if (check_words(b, &e))
 		return misused(speaks, &e);
 	if (b->calibrate)
-		return bench_calibrate(&b->crew, b->calibration, &e) ? tool_fail(&tool_bench_comm, &e) : TOOL_OK;
+		return bench_calibrate(&b->crew, b->calibration, &e)
+			       ? tool_fail(&tool_bench_comm, &e)
+			       : TOOL_OK;
 	b->crew.work = work;
 	b->crew.arg = b;
 	if (!(invited ? tool_crew_join(&b->crew, &e) : tool_crew_run(&b->crew, &e)))
@@ -326,23 +434,35 @@ static int run(int argc, char **argv)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct bench b = {
-		.loop = { .ops = 1, .least = 8, .most = 64 << 20, .factor = 2, .type = COMM_F32, .redop = COMM_SUM, .seconds = 0.1,
-			  .apart = true, .in_place = true },
-		.crew = { .ranks = cores < 2 ? 2 : cores > CREW_MOST ? CREW_MOST : (int)cores,
+		.loop = { .ops = 1,
+			  .least = 8,
+			  .most = 64 << 20,
+			  .factor = 2,
+			  .type = COMM_F32,
+			  .redop = COMM_SUM,
+			  .seconds = 0.1,
+			  .apart = true,
+			  .in_place = true },
+		.crew = { .ranks = cores < 2           ? 2
+				   : cores > CREW_MOST ? CREW_MOST
+						       : (int)cores,
 			  .comm = { .interface = "", .backend = "auto", .timeout_s = 60 } },
 	};
 	struct err e = ERR_INIT;
 	opterr = 0;
 	for (int c, at; (c = getopt_long(argc, argv, ":h", options, &at)) != -1;) {
 		if (c < O_OPS)
-			return tool_crew_speaks() ? tool_option(&tool_bench_comm, c, argv) : TOOL_USAGE;
+			return tool_crew_speaks() ? tool_option(&tool_bench_comm, c, argv)
+						  : TOOL_USAGE;
 		if (read_option(&b, c, optarg, &e))
 			return misused(tool_crew_speaks(), &e);
 		if (!for_calibration(c))
 			b.shaping = options[at].name;
 	}
 	if (optind != argc)
-		return tool_crew_speaks() ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind]) : TOOL_USAGE;
+		return tool_crew_speaks()
+			       ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind])
+			       : TOOL_USAGE;
 	return run_bench(&b);
 }
 

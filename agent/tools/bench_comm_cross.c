@@ -1,6 +1,7 @@
 /*
- * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one that libcomm's table
- * takes, and the sizes at which the fastest one changes. Printed, not kept: the table is libcomm/algo/algorithms.c's.
+ * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one
+ * that libcomm's table takes, and the sizes at which the fastest one changes. Printed, not kept:
+ * the table is libcomm/algo/algorithms.c's.
  */
 #include "agent/tools/bench_comm.h"
 
@@ -15,9 +16,10 @@ enum { SIZES = 7, STEP = 4, LEAST = 1024, ALGORITHMS_MOST = 32 };
 
 /* In memory that the ranks share: the first one writes. */
 struct cross {
-	const char *name;     /* of what this pass measures, NULL: by the table */
+	const char *name;      /* of what this pass measures, NULL: by the table */
 	double seconds[SIZES]; /* of this pass, 0: it does not fit */
-	int table[SIZES];      /* the table's choices, as numbers of comm_algorithms; the pass without a name sets it */
+	/* the table's choices, as numbers of comm_algorithms; the pass without a name sets it */
+	int table[SIZES];
 };
 
 /* NULL: there are no more. */
@@ -50,7 +52,12 @@ static void note(void *arg, const struct bench_row *row)
 static int one_pass(struct comm *world, void *arg, struct err *e)
 {
 	struct cross *x = arg;
-	struct bench_comm loop = { .ops = 1, .factor = STEP, .type = COMM_F32, .redop = COMM_SUM, .seconds = 0.03, .in_place = true };
+	struct bench_comm loop = { .ops = 1,
+				   .factor = STEP,
+				   .type = COMM_F32,
+				   .redop = COMM_SUM,
+				   .seconds = 0.03,
+				   .in_place = true };
 	for (int i = 0; i < SIZES; i++) {
 		const char *taken = comm_algorithm_of_sum(world, size_of(i));
 		double seconds = 0;
@@ -131,11 +138,14 @@ static void print_table(const struct times *t)
 	}
 }
 
-/* Where the times of two algorithms meet between sizes i and i + 1, their logarithms taken as straight lines. */
+/* Where the times of two algorithms meet between sizes i and i + 1, their logarithms taken as
+ * straight lines. */
 static double meeting(const struct times *t, int before, int after, int i)
 {
-	double here = log(t->seconds[after][i] / t->seconds[before][i]), there = log(t->seconds[before][i + 1] / t->seconds[after][i + 1]);
-	if (!isfinite(here) || !isfinite(there) || here + there <= 0) /* one of them does not fit at both sizes */
+	double here = log(t->seconds[after][i] / t->seconds[before][i]),
+	       there = log(t->seconds[before][i + 1] / t->seconds[after][i + 1]);
+	/* one of them does not fit at both sizes */
+	if (!isfinite(here) || !isfinite(there) || here + there <= 0)
 		return (double)size_of(i + 1);
 	return (double)size_of(i) * pow(STEP, here / (here + there));
 }
@@ -157,14 +167,16 @@ static void print_crossovers(const struct times *t)
 int bench_crossovers(const struct crew *crew, struct err *e)
 {
 	struct times t = { 0 };
-	struct cross *x = mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct cross *x = mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			       -1, 0);
 	if (x == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
 	int rc = measure(*crew, x, &t, e);
 	munmap(x, sizeof *x);
 	if (rc)
 		return -1;
-	printf("# all_reduce of %d ranks over %s by each algorithm\n", crew->ranks, crew->comm.backend);
+	printf("# all_reduce of %d ranks over %s by each algorithm\n", crew->ranks,
+	       crew->comm.backend);
 	print_table(&t);
 	print_crossovers(&t);
 	return 0;

@@ -1,6 +1,6 @@
 /*
- * --calibrate: all-reduces of groups of 2, 4, … ranks, all groups of a size at once as in a training step, over shared
- * memory and over TCP, fitted to the planner's model of them.
+ * --calibrate: all-reduces of groups of 2, 4, … ranks, all groups of a size at once as in a
+ * training step, over shared memory and over TCP, fitted to the planner's model of them.
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
@@ -31,8 +31,9 @@ static void note(void *arg, const struct bench_row *row)
 	struct pass *p = arg;
 	if (!p->notes || p->notes->n == SAMPLES_MOST)
 		return;
-	p->notes->samples[p->notes->n++] =
-		(struct calibration_sample){ .ranks = p->group, .bytes = (double)row->bytes, .seconds = row->in_place.median };
+	p->notes->samples[p->notes->n++] = (struct calibration_sample){
+		.ranks = p->group, .bytes = (double)row->bytes, .seconds = row->in_place.median
+	};
 }
 
 /* Groups of `size`; ranks that are left over wait. */
@@ -58,10 +59,12 @@ static int measure(struct comm *world, void *arg, struct err *e)
 	return 0;
 }
 
-static void print_fit(const char *backend, const struct notes *notes, const struct calibration_link *link)
+static void print_fit(const char *backend, const struct notes *notes,
+		      const struct calibration_link *link)
 {
-	printf("# %s: alpha %.2f us, beta %.4f ns/B (%.2f GB/s), off by %.0f %% in the mean\n", backend, link->alpha * 1e6, link->beta * 1e9,
-	       link->beta > 0 ? 1e-9 / link->beta : 0, 100 * link->error);
+	printf("# %s: alpha %.2f us, beta %.4f ns/B (%.2f GB/s), off by %.0f %% in the mean\n",
+	       backend, link->alpha * 1e6, link->beta * 1e9, link->beta > 0 ? 1e-9 / link->beta : 0,
+	       100 * link->error);
 	printf("# %6s %10s %12s %12s\n", "ranks", "bytes", "measured us", "fitted us");
 	for (int i = 0; i < notes->n; i++) {
 		const struct calibration_sample *s = &notes->samples[i];
@@ -71,7 +74,8 @@ static void print_fit(const char *backend, const struct notes *notes, const stru
 	fflush(stdout);
 }
 
-static int one_transport(struct crew crew, struct pass *p, int transport, struct calibration *c, struct err *e)
+static int one_transport(struct crew crew, struct pass *p, int transport, struct calibration *c,
+			 struct err *e)
 {
 	p->notes->n = 0;
 	crew.comm.backend = backends[transport];
@@ -80,7 +84,9 @@ static int one_transport(struct crew crew, struct pass *p, int transport, struct
 	if (tool_crew_run(&crew, e))
 		return -1;
 	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
-		return err_set(e, ERR_NUMERIC, "the times over %s fit nothing; run it again on a quiet machine", backends[transport]);
+		return err_set(e, ERR_NUMERIC,
+			       "the times over %s fit nothing; run it again on a quiet machine",
+			       backends[transport]);
 	print_fit(backends[transport], p->notes, &c->links[transport]);
 	return bench_crossovers(&crew, e);
 }
@@ -94,9 +100,16 @@ int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
 	if (calibration_begin(file, path, sizeof path, &c, e))
 		return -1;
 	c.ranks = crew->ranks;
-	struct pass p = { .loop = { .ops = 1, .least = 1024, .most = 4 << 20, .factor = 8, .type = COMM_F32, .redop = COMM_SUM,
-				    .seconds = 0.1, .in_place = true } };
-	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct pass p = { .loop = { .ops = 1,
+				    .least = 1024,
+				    .most = 4 << 20,
+				    .factor = 8,
+				    .type = COMM_F32,
+				    .redop = COMM_SUM,
+				    .seconds = 0.1,
+				    .in_place = true } };
+	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	if (p.notes == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
 	int rc = 0;

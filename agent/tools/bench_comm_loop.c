@@ -32,16 +32,25 @@ static int slowest(const struct loop *l, double *seconds, int n, struct err *e)
 	return comm_all_reduce(l->world, seconds, seconds, (size_t)n, COMM_F64, COMM_MAX, e);
 }
 
-/* --- One trial ------------------------------------------------------------------------------------------ */
+/* --- One trial
+ * ------------------------------------------------------------------------------------------ */
 
 static struct trial trial_of(const struct loop *l, const struct bench_row *row, bool in_place)
 {
 	const struct bench_comm *b = l->b;
 	struct trial t = {
 		.op = row->op,
-		.call = { .comm = l->world, .in = l->first, .out = l->second, .count = row->count, .type = b->type,
-			  .redop = b->redop, .root = b->root, .async = b->async },
-		.values = { .type = b->type, .redop = row->op->reduces ? b->redop : COMM_SUM, .ranks = l->ranks },
+		.call = { .comm = l->world,
+			  .in = l->first,
+			  .out = l->second,
+			  .count = row->count,
+			  .type = b->type,
+			  .redop = b->redop,
+			  .root = b->root,
+			  .async = b->async },
+		.values = { .type = b->type,
+			    .redop = row->op->reduces ? b->redop : COMM_SUM,
+			    .ranks = l->ranks },
 	};
 	size_t mine = (size_t)l->rank * row->count * comm_type_size(b->type);
 	if (in_place) {
@@ -57,7 +66,8 @@ static void prepare(const struct loop *l, const struct trial *t)
 	size_t size = comm_type_size(l->b->type);
 	const struct bench_call *k = &t->call;
 	memset(k->out, 0xa5, elements(l, t->op->out, k->count) * size);
-	bench_fill(&t->values, l->rank, 0, (void *)(uintptr_t)k->in, elements(l, t->op->in, k->count));
+	bench_fill(&t->values, l->rank, 0, (void *)(uintptr_t)k->in,
+		   elements(l, t->op->in, k->count));
 }
 
 static size_t count_wrong(const struct loop *l, const struct trial *t)
@@ -68,7 +78,9 @@ static size_t count_wrong(const struct loop *l, const struct trial *t)
 	for (int i = 0; i < blocks; i++) {
 		struct bench_source from = t->op->source(k, i);
 		if (from.rank != RANK_NONE)
-			wrong += bench_wrong(&t->values, from.rank, from.offset, (char *)k->out + (size_t)i * k->count * size, k->count);
+			wrong += bench_wrong(&t->values, from.rank, from.offset,
+					     (char *)k->out + (size_t)i * k->count * size,
+					     k->count);
 	}
 	return wrong;
 }
@@ -86,7 +98,8 @@ static int check(const struct loop *l, const struct trial *t, uint64_t *wrong, s
 }
 
 /* Mean seconds of one of n operations, on this rank. */
-static int time_block(const struct loop *l, const struct trial *t, int n, double *seconds, struct err *e)
+static int time_block(const struct loop *l, const struct trial *t, int n, double *seconds,
+		      struct err *e)
 {
 	if (comm_barrier(l->world, e))
 		return -1;
@@ -104,7 +117,8 @@ static int fitting(double seconds, double one)
 	return n < 1 ? 1 : n > BENCH_ITERS_MOST ? BENCH_ITERS_MOST : (int)n;
 }
 
-/* Warms up; how many iterations make a block. A first look takes one operation, a second one a tenth of a block. */
+/* Warms up; how many iterations make a block. A first look takes one operation, a second one a
+ * tenth of a block. */
 static int choose_iters(const struct loop *l, const struct trial *t, int *iters, struct err *e)
 {
 	const struct bench_comm *b = l->b;
@@ -127,7 +141,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int measure(const struct loop *l, const struct bench_row *row, bool in_place, struct bench_time *out, struct err *e)
+static int measure(const struct loop *l, const struct bench_row *row, bool in_place,
+		   struct bench_time *out, struct err *e)
 {
 	struct trial t = trial_of(l, row, in_place);
 	struct bench_time got = { .ran = true };
@@ -146,7 +161,8 @@ static int measure(const struct loop *l, const struct bench_row *row, bool in_pl
 	return 0;
 }
 
-/* --- All of them ------------------------------------------------------------------------------------------ */
+/* --- All of them
+ * ------------------------------------------------------------------------------------------ */
 
 static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 {
@@ -159,7 +175,8 @@ static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 
 static struct bench_row row_of(const struct loop *l, const struct bench_op *op, size_t bytes)
 {
-	size_t size = comm_type_size(l->b->type), parts = op->in == SHAPE_ALL || op->out == SHAPE_ALL ? (size_t)l->ranks : 1;
+	size_t size = comm_type_size(l->b->type),
+	       parts = op->in == SHAPE_ALL || op->out == SHAPE_ALL ? (size_t)l->ranks : 1;
 	struct bench_row row = { .op = op, .root = op->rooted ? l->b->root : -1 };
 	if (op->in != SHAPE_NONE) {
 		row.count = bytes / size / parts;
@@ -168,11 +185,12 @@ static struct bench_row row_of(const struct loop *l, const struct bench_op *op, 
 	return row;
 }
 
-static int all_sizes(const struct loop *l, const struct bench_op *op, void (*tell)(void *, const struct bench_row *), void *arg,
-		     struct err *e)
+static int all_sizes(const struct loop *l, const struct bench_op *op,
+		     void (*tell)(void *, const struct bench_row *), void *arg, struct err *e)
 {
 	size_t before = SIZE_MAX;
-	for (double bytes = (double)l->b->least; bytes <= (double)l->b->most; bytes = bytes > 0 ? bytes * l->b->factor : AFTER_NOTHING) {
+	for (double bytes = (double)l->b->least; bytes <= (double)l->b->most;
+	     bytes = bytes > 0 ? bytes * l->b->factor : AFTER_NOTHING) {
 		struct bench_row row = row_of(l, op, (size_t)bytes);
 		if (row.bytes != before) { /* sizes that round to the same are one */
 			if (one_size(l, &row, e))
@@ -195,7 +213,9 @@ static int open_buffer(struct loop *l, char **out, struct err *e)
 	if (l->b->shared && comm_alloc(l->world, room, &at, e))
 		return -1;
 	if (!l->b->shared && !(at = malloc(room)))
-		return err_set(e, ERR_NOMEM, "rank %d has no memory for two buffers of %zu bytes; lower --max-bytes or --ranks",
+		return err_set(e, ERR_NOMEM,
+			       "rank %d has no memory for two buffers of %zu bytes; lower "
+			       "--max-bytes or --ranks",
 			       l->rank, room);
 	*out = at;
 	return 0;
@@ -209,10 +229,12 @@ static void close_buffer(struct loop *l, char *buffer)
 		free(buffer);
 }
 
-int bench_comm_loop(struct comm *world, const struct bench_comm *b, void (*tell)(void *arg, const struct bench_row *row),
-		    void *arg, struct err *e)
+int bench_comm_loop(struct comm *world, const struct bench_comm *b,
+		    void (*tell)(void *arg, const struct bench_row *row), void *arg, struct err *e)
 {
-	struct loop l = { .b = b, .world = world, .ranks = comm_size(world), .rank = comm_rank(world) };
+	struct loop l = {
+		.b = b, .world = world, .ranks = comm_size(world), .rank = comm_rank(world)
+	};
 	int rc = open_buffer(&l, &l.first, e) || open_buffer(&l, &l.second, e) ? -1 : 0;
 	for (int i = 0; i < bench_n_ops && !rc; i++)
 		if (b->ops >> i & 1)

@@ -2,17 +2,19 @@
 
 #include <string.h>
 
-/* --- Calls -------------------------------------------------------------------------------------------- */
+/* --- Calls
+ * -------------------------------------------------------------------------------------------- */
 
 /* Both forms of an operation of comm.h, with the arguments that they share. */
-#define BOTH(name, ...)                                                                                        \
-	static int call_##name(const struct bench_call *k, struct err *e)                                      \
-	{                                                                                                      \
-		return comm_##name(__VA_ARGS__, e);                                                            \
-	}                                                                                                      \
-	static int start_##name(const struct bench_call *k, struct comm_request **req, struct err *e)          \
-	{                                                                                                      \
-		return comm_##name##_start(__VA_ARGS__, req, e);                                               \
+#define BOTH(name, ...) \
+	static int call_##name(const struct bench_call *k, struct err *e) \
+	{ \
+		return comm_##name(__VA_ARGS__, e); \
+	} \
+	static int start_##name(const struct bench_call *k, struct comm_request **req, \
+				struct err *e) \
+	{ \
+		return comm_##name##_start(__VA_ARGS__, req, e); \
 	}
 
 BOTH(all_reduce, k->comm, k->in, k->out, k->count, k->type, k->redop)
@@ -27,12 +29,18 @@ BOTH(barrier, k->comm)
 
 static struct comm_p2p sending(const struct bench_call *k, int to)
 {
-	return (struct comm_p2p){ .send = true, .data = (void *)(uintptr_t)k->in, .count = k->count, .type = k->type, .peer = to };
+	return (struct comm_p2p){ .send = true,
+				  .data = (void *)(uintptr_t)k->in,
+				  .count = k->count,
+				  .type = k->type,
+				  .peer = to };
 }
 
 static struct comm_p2p receiving(const struct bench_call *k, int from)
 {
-	return (struct comm_p2p){ .send = false, .data = k->out, .count = k->count, .type = k->type, .peer = from };
+	return (struct comm_p2p){
+		.send = false, .data = k->out, .count = k->count, .type = k->type, .peer = from
+	};
 }
 
 /* To the rank after, from the rank before. */
@@ -62,9 +70,15 @@ static int call_ping_pong(const struct bench_call *k, struct err *e)
 {
 	int rank = comm_rank(k->comm);
 	if (rank == 0)
-		return comm_send(k->comm, k->in, k->count, k->type, 1, e) || comm_recv(k->comm, k->out, k->count, k->type, 1, e) ? -1 : 0;
+		return comm_send(k->comm, k->in, k->count, k->type, 1, e) ||
+				       comm_recv(k->comm, k->out, k->count, k->type, 1, e)
+			       ? -1
+			       : 0;
 	if (rank == 1)
-		return comm_recv(k->comm, k->out, k->count, k->type, 0, e) || comm_send(k->comm, k->in, k->count, k->type, 0, e) ? -1 : 0;
+		return comm_recv(k->comm, k->out, k->count, k->type, 0, e) ||
+				       comm_send(k->comm, k->in, k->count, k->type, 0, e)
+			       ? -1
+			       : 0;
 	return 0;
 }
 
@@ -88,7 +102,8 @@ int bench_run(const struct bench_op *op, const struct bench_call *k, struct err 
 	return op->start(k, &req, e) ? -1 : comm_wait(req, e);
 }
 
-/* --- Where results come from --------------------------------------------------------------------------- */
+/* --- Where results come from
+ * --------------------------------------------------------------------------- */
 
 static const struct bench_source nobody = { RANK_NONE, 0 };
 
@@ -164,14 +179,17 @@ static struct bench_source from_nobody(const struct bench_call *k, int block)
 	return nobody;
 }
 
-/* --- The tables ------------------------------------------------------------------------------------------ */
+/* --- The tables
+ * ------------------------------------------------------------------------------------------ */
 
-#define ONE SHAPE_ONE
-#define ALL SHAPE_ALL
+#define ONE  SHAPE_ONE
+#define ALL  SHAPE_ALL
 #define NONE SHAPE_NONE
 
+/* clang-format off */
 const struct bench_op bench_ops[] = {
-	/* name, in, out, reduces, rooted, apart, in_place, bus, share, ranks, messages, source, both forms */
+	/* name, in, out, reduces, rooted, apart, in_place, bus, share, ranks, messages, source,
+	 * both forms */
 	{ "all_reduce", ONE, ONE, true, false, true, true, 2, true, 1, 1, everybody, call_all_reduce, start_all_reduce },
 	{ "reduce", ONE, ONE, true, true, true, true, 1, false, 1, 1, everybody_at_root, call_reduce, start_reduce },
 	{ "broadcast", ONE, ONE, false, true, false, true, 1, false, 1, 1, the_root, call_broadcast, start_broadcast },
@@ -184,10 +202,12 @@ const struct bench_op bench_ops[] = {
 	{ "ping_pong", ONE, ONE, false, false, true, false, 1, false, 2, 2, the_other_of_two, call_ping_pong, start_ping_pong },
 	{ "barrier", NONE, NONE, false, false, true, false, 0, false, 1, 1, from_nobody, call_barrier, start_barrier },
 };
+/* clang-format on */
 
 const int bench_n_ops = sizeof bench_ops / sizeof *bench_ops;
 
-static const char *const types[] = { "float", "double", "bfloat16", "half", "int32", "int64", "uint8" };
+static const char *const types[] = { "float", "double", "bfloat16", "half",
+				     "int32", "int64",  "uint8" };
 static const char *const redops[] = { "sum", "avg", "max", "min", "prod" };
 
 static int find(const char *const *words, size_t n, const char *word)

@@ -1,5 +1,6 @@
 /*
- * nccl-tests' table: a line a size, printed as soon as it is measured; or one JSON object at the end.
+ * nccl-tests' table: a line a size, printed as soon as it is measured; or one JSON object at the
+ * end.
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
@@ -15,14 +16,15 @@ struct bench_report {
 	const struct bench_comm *b;
 	int ranks;
 	const char *backend;
-	json_t *rows;       /* NULL without --json */
-	const char *op;     /* of the last line */
-	double bus;         /* sum of the bus bandwidths, and how many */
+	json_t *rows;   /* NULL without --json */
+	const char *op; /* of the last line */
+	double bus;     /* sum of the bus bandwidths, and how many */
 	int lines;
 	uint64_t wrong;
 };
 
-int bench_report_open(const struct bench_comm *b, struct comm *world, struct bench_report **out, struct err *e)
+int bench_report_open(const struct bench_comm *b, struct comm *world, struct bench_report **out,
+		      struct err *e)
 {
 	struct bench_report *r = calloc(1, sizeof *r);
 	if (!r || (b->json && !(r->rows = json_array()))) {
@@ -33,8 +35,10 @@ int bench_report_open(const struct bench_comm *b, struct comm *world, struct ben
 	r->ranks = comm_size(world);
 	r->backend = comm_backend(world);
 	if (!b->json)
-		printf("# muster bench comm: %d rank%s, %s%s%s; times are medians of %d blocks, of each the slowest rank\n", r->ranks,
-		       human_s(r->ranks), r->backend, b->shared ? ", shared buffers" : "", b->async ? ", asynchronous" : "", BENCH_BLOCKS);
+		printf("# muster bench comm: %d rank%s, %s%s%s; times are medians of %d blocks, of "
+		       "each the slowest rank\n",
+		       r->ranks, human_s(r->ranks), r->backend, b->shared ? ", shared buffers" : "",
+		       b->async ? ", asynchronous" : "", BENCH_BLOCKS);
 	fflush(stdout);
 	*out = r;
 	return 0;
@@ -45,26 +49,34 @@ static double rate(double bytes, double seconds)
 	return seconds > 0 ? bytes / seconds : 0;
 }
 
-/* --- The table -------------------------------------------------------------------------------------------- */
+/* --- The table
+ * -------------------------------------------------------------------------------------------- */
 
 static void print_head(const struct bench_report *r, const struct bench_row *row)
 {
 	if (r->op)
 		printf("#\n");
 	printf("# %s\n", row->op->name);
-	printf("# %11s  %12s  %8s  %5s  %4s  %35s  %35s\n", "", "", "", "", "", "out-of-place            ", "in-place              ");
-	printf("# %11s  %12s  %8s  %5s  %4s  %9s %8s %8s %6s   %9s %8s %8s %6s\n", "size", "count", "type", "redop", "root", "time",
-	       "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
-	printf("# %11s  %12s  %8s  %5s  %4s  %9s %8s %8s %6s   %9s %8s %8s %6s\n", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
-	       "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+	printf("# %11s  %12s  %8s  %5s  %4s  %35s  %35s\n", "", "", "", "", "",
+	       "out-of-place            ", "in-place              ");
+	printf("# %11s  %12s  %8s  %5s  %4s  %9s %8s %8s %6s   %9s %8s %8s %6s\n", "size", "count",
+	       "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw",
+	       "busbw", "#wrong");
+	printf("# %11s  %12s  %8s  %5s  %4s  %9s %8s %8s %6s   %9s %8s %8s %6s\n", "(B)",
+	       "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)",
+	       "");
 }
 
-static void print_place(const struct bench_report *r, const struct bench_row *row, const struct bench_time *t)
+static void print_place(const struct bench_report *r, const struct bench_row *row,
+			const struct bench_time *t)
 {
 	double alg = rate((double)row->bytes, t->median) / 1e9, us = t->median * 1e6;
 	if (t->ran)
-		printf("  %9.*f %8.2f %8.2f %6" PRIu64 " ", us < 1e4 ? 2 : us < 1e6 ? 1 : 0, us, alg,
-		       alg * bench_bus_factor(row->op, r->ranks), t->wrong);
+		printf("  %9.*f %8.2f %8.2f %6" PRIu64 " ",
+		       us < 1e4   ? 2
+		       : us < 1e6 ? 1
+				  : 0,
+		       us, alg, alg * bench_bus_factor(row->op, r->ranks), t->wrong);
 	else
 		printf("  %9s %8s %8s %6s ", "-", "-", "-", "-");
 }
@@ -82,28 +94,35 @@ static void print_row(struct bench_report *r, const struct bench_row *row)
 	fflush(stdout);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------------------- */
+/* --- JSON
+ * --------------------------------------------------------------------------------------------------- */
 
-static json_t *json_place(const struct bench_report *r, const struct bench_row *row, const struct bench_time *t)
+static json_t *json_place(const struct bench_report *r, const struct bench_row *row,
+			  const struct bench_time *t)
 {
 	double alg = rate((double)row->bytes, t->median);
 	if (!t->ran)
 		return json_null();
-	return json_pack("{s:f, s:f, s:f, s:f, s:i, s:I}", "time_s", t->median, "best_s", t->best, "algbw", alg, "busbw",
-			 alg * bench_bus_factor(row->op, r->ranks), "iterations", t->iters, "wrong", (json_int_t)t->wrong);
+	return json_pack("{s:f, s:f, s:f, s:f, s:i, s:I}", "time_s", t->median, "best_s", t->best,
+			 "algbw", alg, "busbw", alg * bench_bus_factor(row->op, r->ranks),
+			 "iterations", t->iters, "wrong", (json_int_t)t->wrong);
 }
 
 static json_t *json_row(const struct bench_report *r, const struct bench_row *row)
 {
-	return json_pack("{s:s, s:I, s:I, s:s, s:s, s:i, s:o, s:o}", "op", row->op->name, "bytes", (json_int_t)row->bytes, "count",
-			 (json_int_t)row->count, "type", bench_type_word(r->b->type), "redop",
-			 row->op->reduces ? bench_redop_word(r->b->redop) : "none", "root", row->root, "out_of_place",
-			 json_place(r, row, &row->apart), "in_place", json_place(r, row, &row->in_place));
+	return json_pack("{s:s, s:I, s:I, s:s, s:s, s:i, s:o, s:o}", "op", row->op->name, "bytes",
+			 (json_int_t)row->bytes, "count", (json_int_t)row->count, "type",
+			 bench_type_word(r->b->type), "redop",
+			 row->op->reduces ? bench_redop_word(r->b->redop) : "none", "root",
+			 row->root, "out_of_place", json_place(r, row, &row->apart), "in_place",
+			 json_place(r, row, &row->in_place));
 }
 
-/* --- Both ----------------------------------------------------------------------------------------------------- */
+/* --- Both
+ * ----------------------------------------------------------------------------------------------------- */
 
-static void count_place(struct bench_report *r, const struct bench_row *row, const struct bench_time *t)
+static void count_place(struct bench_report *r, const struct bench_row *row,
+			const struct bench_time *t)
 {
 	if (!t->ran)
 		return;
@@ -130,12 +149,20 @@ int bench_report_end(struct bench_report *r, uint64_t *wrong, struct err *e)
 	double mean = r->lines ? r->bus / r->lines : 0;
 	*wrong = r->wrong;
 	if (r->rows)
-		return tool_print_json(&tool_bench_comm, json_pack("{s:i, s:i, s:s, s:b, s:b, s:O, s:I, s:f}", "version", 1, "ranks",
-				       r->ranks, "backend", r->backend, "shared", (int)r->b->shared, "async", (int)r->b->async,
-				       "results", r->rows, "wrong", (json_int_t)r->wrong, "mean_busbw", mean)) == TOOL_OK
-			       ? 0 : err_set(e, ERR_IO, "the report could not be printed");
-	printf("# wrong elements: %" PRIu64 "%s\n# mean bus bandwidth: %.3f GB/s\n", r->wrong, r->wrong ? " FAILED" : " OK", mean / 1e9);
-	return fflush(stdout) || ferror(stdout) ? err_errno(e, ERR_IO, "the table could not be printed") : 0;
+		return tool_print_json(&tool_bench_comm,
+				       json_pack("{s:i, s:i, s:s, s:b, s:b, s:O, s:I, s:f}",
+						 "version", 1, "ranks", r->ranks, "backend",
+						 r->backend, "shared", (int)r->b->shared, "async",
+						 (int)r->b->async, "results", r->rows, "wrong",
+						 (json_int_t)r->wrong, "mean_busbw", mean)) ==
+				       TOOL_OK
+			       ? 0
+			       : err_set(e, ERR_IO, "the report could not be printed");
+	printf("# wrong elements: %" PRIu64 "%s\n# mean bus bandwidth: %.3f GB/s\n", r->wrong,
+	       r->wrong ? " FAILED" : " OK", mean / 1e9);
+	return fflush(stdout) || ferror(stdout)
+		       ? err_errno(e, ERR_IO, "the table could not be printed")
+		       : 0;
 }
 
 void bench_report_close(struct bench_report *r)

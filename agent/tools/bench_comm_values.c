@@ -29,10 +29,19 @@ static double reduced(const struct bench_values *v, uint32_t i)
 	for (int k = 1; k < v->ranks; k++) {
 		double x = value(v, k, i);
 		switch (v->redop) {
-		case COMM_SUM: case COMM_AVG: r += x; break;
-		case COMM_MAX: r = fmax(r, x); break;
-		case COMM_MIN: r = fmin(r, x); break;
-		case COMM_PROD: r *= x; break;
+		case COMM_SUM:
+		case COMM_AVG:
+			r += x;
+			break;
+		case COMM_MAX:
+			r = fmax(r, x);
+			break;
+		case COMM_MIN:
+			r = fmin(r, x);
+			break;
+		case COMM_PROD:
+			r *= x;
+			break;
 		}
 	}
 	return v->redop == COMM_AVG ? r / v->ranks : r;
@@ -72,23 +81,41 @@ static void store(enum comm_type type, double x, void *at)
 	int64_t i64 = (int64_t)x;
 	uint8_t u8 = (uint8_t)i64;
 	switch (type) {
-	case COMM_F32: memcpy(at, &f, sizeof f); break;
-	case COMM_F64: memcpy(at, &x, sizeof x); break;
-	case COMM_BF16: half = bf16_of(f); memcpy(at, &half, sizeof half); break;
-	case COMM_F16: half = f16_of(f); memcpy(at, &half, sizeof half); break;
-	case COMM_I32: memcpy(at, &i32, sizeof i32); break;
-	case COMM_I64: memcpy(at, &i64, sizeof i64); break;
-	case COMM_U8: memcpy(at, &u8, sizeof u8); break;
+	case COMM_F32:
+		memcpy(at, &f, sizeof f);
+		break;
+	case COMM_F64:
+		memcpy(at, &x, sizeof x);
+		break;
+	case COMM_BF16:
+		half = bf16_of(f);
+		memcpy(at, &half, sizeof half);
+		break;
+	case COMM_F16:
+		half = f16_of(f);
+		memcpy(at, &half, sizeof half);
+		break;
+	case COMM_I32:
+		memcpy(at, &i32, sizeof i32);
+		break;
+	case COMM_I64:
+		memcpy(at, &i64, sizeof i64);
+		break;
+	case COMM_U8:
+		memcpy(at, &u8, sizeof u8);
+		break;
 	}
 }
 
 /* The first elements, one period at most, of what begins at `offset`; how many they are. */
-static size_t period(const struct bench_values *v, int rank, size_t offset, size_t count, void *data)
+static size_t period(const struct bench_values *v, int rank, size_t offset, size_t count,
+		     void *data)
 {
 	size_t n = count < BENCH_PERIOD ? count : BENCH_PERIOD, size = comm_type_size(v->type);
 	for (size_t k = 0; k < n; k++) {
 		uint32_t i = (uint32_t)((offset + k) % BENCH_PERIOD);
-		store(v->type, rank == RANK_ALL ? reduced(v, i) : value(v, rank, i), (char *)data + k * size);
+		store(v->type, rank == RANK_ALL ? reduced(v, i) : value(v, rank, i),
+		      (char *)data + k * size);
 	}
 	return n;
 }
@@ -115,7 +142,8 @@ static size_t differing(const char *a, const char *b, size_t n, size_t size)
 	return bad;
 }
 
-size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const void *data, size_t count)
+size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const void *data,
+		   size_t count)
 {
 	enum { SLICE = 1024 }; /* of the period, as much as a small stack holds */
 	char want[SLICE * ELEMENT_MOST];
@@ -123,7 +151,8 @@ size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const 
 	for (size_t from = 0, whole = least(BENCH_PERIOD, count); from < whole; from += SLICE) {
 		size_t n = period(v, rank, offset + from, least(SLICE, whole - from), want);
 		for (size_t at = from; at < count; at += BENCH_PERIOD)
-			bad += differing((const char *)data + at * size, want, least(n, count - at), size);
+			bad += differing((const char *)data + at * size, want, least(n, count - at),
+					 size);
 	}
 	return bad;
 }

@@ -10,6 +10,7 @@
 enum { GROUPS_MOST = 16, LEAST = 64, MOST = 4 << 20, FACTOR = 8 };
 
 /* bench_comm's name of each, and whether it is called with one buffer there, as training does. */
+/* clang-format off */
 static const struct {
 	const char *name;
 	bool in_place;
@@ -18,6 +19,7 @@ static const struct {
 	[MEASURED_REDUCE_SCATTER] = { "reduce_scatter", true }, [MEASURED_ALL_TO_ALL] = { "all_to_all", false },
 	[MEASURED_MESSAGE] = { "send_recv", false },
 };
+/* clang-format on */
 enum { COLLECTIVES = sizeof calls / sizeof *calls };
 
 /* Seconds of work between meetings, and of each measurement of them, in exchanges' own. */
@@ -63,13 +65,21 @@ static int one_op(struct comm *group, const struct pass *p, enum measured_op op,
 	struct pass mine = *p;
 	mine.in_place = calls[op].in_place;
 	const struct bench_comm loop = {
-		.ops = bit_of(calls[op].name), .least = LEAST, .most = MOST, .factor = FACTOR, .type = COMM_F32, .redop = COMM_SUM,
-		.seconds = p->seconds, .apart = !mine.in_place, .in_place = mine.in_place,
+		.ops = bit_of(calls[op].name),
+		.least = LEAST,
+		.most = MOST,
+		.factor = FACTOR,
+		.type = COMM_F32,
+		.redop = COMM_SUM,
+		.seconds = p->seconds,
+		.apart = !mine.in_place,
+		.in_place = mine.in_place,
 	};
 	return bench_comm_loop(group, &loop, note, &mine, e);
 }
 
-/* --- Meetings ----------------------------------------------------------------------------------------------- */
+/* --- Meetings
+ * ----------------------------------------------------------------------------------------------- */
 
 static double burn(int64_t turns)
 {
@@ -92,8 +102,10 @@ static int burn_rate(struct comm *world, double *rate, struct err *e)
 	return comm_all_reduce(world, rate, rate, 1, COMM_F64, COMM_MAX, e);
 }
 
-/* Seconds of one of n turns of work, until the slowest rank is through. met: a group that meets after each, NULL: none. */
-static int time_work(struct comm *world, struct comm *met, int64_t turns, int n, double *seconds, struct err *e)
+/* Seconds of one of n turns of work, until the slowest rank is through. met: a group that meets
+ * after each, NULL: none. */
+static int time_work(struct comm *world, struct comm *met, int64_t turns, int n, double *seconds,
+		     struct err *e)
 {
 	int32_t word = 0;
 	if (comm_barrier(world, e))
@@ -109,7 +121,8 @@ static int time_work(struct comm *world, struct comm *met, int64_t turns, int n,
 }
 
 /* bare: seconds of the exchange itself. */
-static int meetings(struct comm *world, struct comm *group, const struct pass *p, double bare, struct measured_exchange *out, struct err *e)
+static int meetings(struct comm *world, struct comm *group, const struct pass *p, double bare,
+		    struct measured_exchange *out, struct err *e)
 {
 	double rate, apart = 0, together = 0, one, other;
 	if (burn_rate(world, &rate, e))
@@ -118,7 +131,8 @@ static int meetings(struct comm *world, struct comm *group, const struct pass *p
 		int n = 3 + (int)(MEETING_TIMES * p->seconds / between[i] / comm_size(world));
 		int64_t turns = (int64_t)(rate * between[i]) + 1;
 		for (int turn = 0; turn < TURNS; turn++) {
-			if (time_work(world, NULL, turns, n, &one, e) || time_work(world, group, turns, n, &other, e))
+			if (time_work(world, NULL, turns, n, &one, e) ||
+			    time_work(world, group, turns, n, &other, e))
 				return -1;
 			apart = turn ? fmin(apart, one) : one;
 			together = turn ? fmin(together, other) : other;
@@ -143,14 +157,21 @@ static int one_size(struct comm *world, const struct pass *p, int size, struct e
 		struct pass mine = *p;
 		mine.at = rank == 0 ? &p->notes->list[p->notes->n] : NULL;
 		if (mine.at)
-			*mine.at = (struct measured_exchange){ .transport = p->transport, .op = (enum measured_op)op, .group = size, .crowd = comm_size(world) };
-		rc = one_op(group, &mine, (enum measured_op)op, e) || comm_barrier(world, e) ? -1 : 0;
+			*mine.at = (struct measured_exchange){ .transport = p->transport,
+							       .op = (enum measured_op)op,
+							       .group = size,
+							       .crowd = comm_size(world) };
+		rc = one_op(group, &mine, (enum measured_op)op, e) || comm_barrier(world, e) ? -1
+											     : 0;
 		if (!rc && rank == 0)
 			p->notes->n++;
 	}
 	struct measured_exchange *list = rank == 0 ? &p->notes->list[p->notes->n] : NULL;
 	if (list)
-		*list = (struct measured_exchange){ .transport = p->transport, .op = MEASURED_MEETING, .group = size, .crowd = comm_size(world) };
+		*list = (struct measured_exchange){ .transport = p->transport,
+						    .op = MEASURED_MEETING,
+						    .group = size,
+						    .crowd = comm_size(world) };
 	rc = rc ? rc : meetings(world, group, p, list ? list[-COLLECTIVES].seconds[0] : 0, list, e);
 	if (!rc && list)
 		p->notes->n++;
@@ -166,14 +187,21 @@ static int measure(struct comm *world, void *arg, struct err *e)
 	return 0;
 }
 
-int bench_exchange(enum measured_transport transport, int crowd, double seconds, struct measured *out, struct err *e)
+int bench_exchange(enum measured_transport transport, int crowd, double seconds,
+		   struct measured *out, struct err *e)
 {
 	struct pass p = { .transport = transport, .seconds = seconds };
-	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	if (p.notes == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the exchanges of %d ranks", crowd);
 	const struct crew crew = {
-		.ranks = crowd, .comm = { .interface = "", .backend = measured_transport_word(transport), .timeout_s = 120 }, .work = measure, .arg = &p,
+		.ranks = crowd,
+		.comm = { .interface = "",
+			  .backend = measured_transport_word(transport),
+			  .timeout_s = 120 },
+		.work = measure,
+		.arg = &p,
 	};
 	int rc = tool_crew_run(&crew, e);
 	for (int i = 0; i < p.notes->n && !rc; i++)

@@ -15,14 +15,16 @@ static const char page[] =
 	"  muster bench gemm --calibrate[=FILE] [--size N] [--seconds S]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Multiplies square fp32 matrices with the library that training uses, and prints FLOP/s.\n"
+	"  Multiplies square fp32 matrices with the library that training uses, and prints "
+	"FLOP/s.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --size N      rows and columns (default 2048)\n"
 	"  --threads N   threads (default 2)\n"
 	"  --seconds S   for about so long (default 2)\n"
 	"  --json        print as JSON\n"
-	"  --calibrate[=FILE]  measure with a thread a core and keep the figure for muster plan and muster run, beside what\n"
+	"  --calibrate[=FILE]  measure with a thread a core and keep the figure for muster plan "
+	"and muster run, beside what\n"
 	"                muster bench comm --calibrate keeps, and in the same file\n"
 	"\n"
 	"EXAMPLES\n"
@@ -50,7 +52,8 @@ static int measure(const struct settings *s, double *flops, struct err *e)
 	backend_close(k);
 	if (*flops > 0)
 		return 0;
-	return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size", (long long)s->size, (long long)s->size);
+	return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size",
+		       (long long)s->size, (long long)s->size);
 }
 
 static int calibrate(struct settings *s)
@@ -63,8 +66,8 @@ static int calibrate(struct settings *s)
 	s->threads = c.cores;
 	if (measure(s, &c.flops, &e) || calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_gemm, &e);
-	printf("sgemm %lld × %lld, a thread on each of %d cores: %.2f GFLOP/s\nwritten to %s\n", (long long)s->size,
-	       (long long)s->size, c.cores, c.flops / 1e9, path);
+	printf("sgemm %lld × %lld, a thread on each of %d cores: %.2f GFLOP/s\nwritten to %s\n",
+	       (long long)s->size, (long long)s->size, c.cores, c.flops / 1e9, path);
 	return TOOL_OK;
 }
 
@@ -75,19 +78,24 @@ static int tell(const struct settings *s)
 	if (measure(s, &flops, &e))
 		return tool_fail(&tool_bench_gemm, &e);
 	if (s->json)
-		return tool_print_json(&tool_bench_gemm, json_pack("{s:I, s:I, s:f}", "size", (json_int_t)s->size, "threads",
-				       (json_int_t)s->threads, "flops", flops));
-	printf("sgemm %lld × %lld, %lld threads: %.2f GFLOP/s\n", (long long)s->size, (long long)s->size, (long long)s->threads, flops / 1e9);
+		return tool_print_json(&tool_bench_gemm,
+				       json_pack("{s:I, s:I, s:f}", "size", (json_int_t)s->size,
+						 "threads", (json_int_t)s->threads, "flops",
+						 flops));
+	printf("sgemm %lld × %lld, %lld threads: %.2f GFLOP/s\n", (long long)s->size,
+	       (long long)s->size, (long long)s->threads, flops / 1e9);
 	return TOOL_OK;
 }
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "size", required_argument, NULL, 'n' }, { "threads", required_argument, NULL, 't' },
 		{ "seconds", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' },
 		{ "calibrate", optional_argument, NULL, 'c' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	/* clang-format on */
 	struct settings s = { .size = 2048, .threads = 2, .seconds = 2 };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
@@ -107,10 +115,14 @@ static int run(int argc, char **argv)
 	if (optind != argc)
 		return tool_usage(&tool_bench_gemm, "%s is no option", argv[optind]);
 	if (s.calibrate && (s.threads_given || s.json))
-		return tool_usage(&tool_bench_gemm, "--calibrate takes a thread a core, and writes a file: leave --threads and --json out");
-	if (s.size < 1 || s.size > 32768 || s.threads < 1 || s.threads > 4096 || !(s.seconds > 0 && s.seconds <= 3600))
-		return tool_usage(&tool_bench_gemm, "--size is 1 to 32768, --threads 1 to 4096, --seconds above 0 and at most 3600");
+		return tool_usage(&tool_bench_gemm, "--calibrate takes a thread a core, and writes "
+						    "a file: leave --threads and --json out");
+	if (s.size < 1 || s.size > 32768 || s.threads < 1 || s.threads > 4096 ||
+	    !(s.seconds > 0 && s.seconds <= 3600))
+		return tool_usage(&tool_bench_gemm, "--size is 1 to 32768, --threads 1 to 4096, "
+						    "--seconds above 0 and at most 3600");
 	return s.calibrate ? calibrate(&s) : tell(&s);
 }
 
-const struct tool tool_bench_gemm = { "bench", "gemm", run, "how fast this machine multiplies matrices", page };
+const struct tool tool_bench_gemm = { "bench", "gemm", run,
+				      "how fast this machine multiplies matrices", page };

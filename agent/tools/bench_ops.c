@@ -6,14 +6,16 @@
 
 #include <stdlib.h>
 
-/* Operands lie one behind the other in so much memory of each sort and round again, so that they come from where a step's come from:
- * partly from beyond the caches, as weights, gradients and activations of even a small model are some 100 MB. */
+/* Operands lie one behind the other in so much memory of each sort and round again, so that they
+ * come from where a step's come from: partly from beyond the caches, as weights, gradients and
+ * activations of even a small model are some 100 MB. */
 enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
 /* A batch of calls takes so long at least: clocks and barriers are nothing beside it. */
 #define BATCH_SECONDS 5e-4
 
-/* What is only read keeps its small numbers: those that training never meets (infinite, subnormal) can take longer. */
+/* What is only read keeps its small numbers: those that training never meets (infinite,
+ * subnormal) can take longer. */
 enum arena { INPUT, OUTPUT, INPUT_FP32, OUTPUT_FP32, ARENAS };
 
 struct rig {
@@ -30,7 +32,8 @@ struct rig {
 /* n elements, of the storage type or fp32. */
 static void *take(struct rig *r, enum arena a, int64_t n)
 {
-	size_t width = a < INPUT_FP32 ? (size_t)r->width : sizeof(float), size = ((size_t)n * width + ALIGN - 1) / ALIGN * ALIGN;
+	size_t width = a < INPUT_FP32 ? (size_t)r->width : sizeof(float),
+	       size = ((size_t)n * width + ALIGN - 1) / ALIGN * ALIGN;
 	if (r->at[a] + size > ARENA)
 		r->at[a] = 0;
 	void *p = r->arenas[a] + r->at[a];
@@ -58,26 +61,30 @@ static float *out32(struct rig *r, int64_t n)
 	return take(r, OUTPUT_FP32, n);
 }
 
-/* --- The operations; each returns its work ------------------------------------------------------------ */
+/* --- The operations; each returns its work
+ * ------------------------------------------------------------ */
 
 /* d: tokens, in, out; of attention: heads, dim, length; of the others rows and columns. */
 typedef double run_fn(struct rig *r, const int64_t *d);
 
 static double product_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_fwd(r->kern, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]), NULL, d[0], d[1], d[2]);
+	r->ops->linear_fwd(r->kern, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]),
+			   NULL, d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_input(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_input(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[2]), in(r, d[1] * d[2]), d[0], d[1], d[2]);
+	r->ops->linear_bwd_input(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[2]),
+				 in(r, d[1] * d[2]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_weight(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_weight(r->kern, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]), in(r, d[0] * d[1]), d[0], d[1], d[2]);
+	r->ops->linear_bwd_weight(r->kern, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
+				  in(r, d[0] * d[1]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
@@ -85,8 +92,19 @@ static struct attn_shape attention_of(const int64_t *d)
 {
 	int64_t row = 3 * d[0] * d[1];
 	return (struct attn_shape){
-		.batch = 1, .q_len = d[2], .k_len = d[2], .heads = (int)d[0], .kv_heads = (int)d[0], .dim = (int)d[1], .q_row = row,
-		.q_batch = row * d[2], .kv_row = row, .kv_batch = row * d[2], .o_batch = d[0] * d[1] * d[2], .heads_all = d[0], .seq = d[2],
+		.batch = 1,
+		.q_len = d[2],
+		.k_len = d[2],
+		.heads = (int)d[0],
+		.kv_heads = (int)d[0],
+		.dim = (int)d[1],
+		.q_row = row,
+		.q_batch = row * d[2],
+		.kv_row = row,
+		.kv_batch = row * d[2],
+		.o_batch = d[0] * d[1] * d[2],
+		.heads_all = d[0],
+		.seq = d[2],
 	};
 }
 
@@ -100,7 +118,8 @@ static double attention_fwd(struct rig *r, const int64_t *d)
 	struct attn_shape s = attention_of(d);
 	int64_t part = d[0] * d[1] * r->width;
 	const char *qkv = in(r, s.q_batch);
-	r->ops->attention_fwd(r->kern, out(r, s.o_batch), out32(r, d[0] * d[2]), qkv, qkv + part, qkv + 2 * part, &s);
+	r->ops->attention_fwd(r->kern, out(r, s.o_batch), out32(r, d[0] * d[2]), qkv, qkv + part,
+			      qkv + 2 * part, &s);
 	return attention_flops(d);
 }
 
@@ -110,8 +129,9 @@ static double attention_bwd(struct rig *r, const int64_t *d)
 	int64_t part = d[0] * d[1] * r->width;
 	const char *qkv = in(r, s.q_batch);
 	char *grad = out(r, s.q_batch);
-	r->ops->attention_bwd(r->kern, grad, grad + part, grad + 2 * part, in(r, s.o_batch), in(r, s.o_batch), in32(r, d[0] * d[2]), qkv,
-			      qkv + part, qkv + 2 * part, &s, false);
+	r->ops->attention_bwd(r->kern, grad, grad + part, grad + 2 * part, in(r, s.o_batch),
+			      in(r, s.o_batch), in32(r, d[0] * d[2]), qkv, qkv + part,
+			      qkv + 2 * part, &s, false);
 	return 2.5 * attention_flops(d);
 }
 
@@ -123,14 +143,16 @@ static double moved(const struct rig *r, const int64_t *d, double tensors)
 static double norm_fwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	r->ops->rmsnorm_fwd(r->kern, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n), in(r, d[1]), d[0], d[1], 1e-5f);
+	r->ops->rmsnorm_fwd(r->kern, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n),
+			    in(r, d[1]), d[0], d[1], 1e-5f);
 	return moved(r, d, 4);
 }
 
 static double norm_bwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	r->ops->rmsnorm_bwd(r->kern, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n), in32(r, d[0]), in(r, d[1]), d[0], d[1]);
+	r->ops->rmsnorm_bwd(r->kern, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
+			    in32(r, d[0]), in(r, d[1]), d[0], d[1]);
 	return moved(r, d, 4);
 }
 
@@ -142,7 +164,8 @@ static double gelu_fwd(struct rig *r, const int64_t *d)
 
 static double gelu_bwd(struct rig *r, const int64_t *d)
 {
-	r->ops->gelu_bwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->gelu_bwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]),
+			 d[0] * d[1]);
 	return moved(r, d, 3);
 }
 
@@ -154,13 +177,18 @@ static double swiglu_fwd(struct rig *r, const int64_t *d)
 
 static double swiglu_bwd(struct rig *r, const int64_t *d)
 {
-	r->ops->swiglu_bwd(r->kern, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
+	r->ops->swiglu_bwd(r->kern, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]),
+			   in(r, 2 * d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 5);
 }
 
 static double rope(struct rig *r, const int64_t *d)
 {
-	const struct rope_shape s = { .n = d[0], .row = d[1], .heads = (int)(d[1] / ROPE_DIM), .dim = ROPE_DIM, .seq = d[0] };
+	const struct rope_shape s = { .n = d[0],
+				      .row = d[1],
+				      .heads = (int)(d[1] / ROPE_DIM),
+				      .dim = ROPE_DIM,
+				      .seq = d[0] };
 	r->ops->rope_fwd(r->kern, out(r, d[0] * d[1]), &s, r->cos, r->sin);
 	return moved(r, d, 2);
 }
@@ -191,11 +219,18 @@ static double copies(struct rig *r, const int64_t *d)
 /* What a step does to each parameter. */
 static double optimizer(struct rig *r, const int64_t *d)
 {
-	const struct adamw_args a = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9 };
+	const struct adamw_args a = {
+		.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9
+	};
 	int64_t n = d[0] * d[1];
 	const float *grad = in32(r, n);
 	float *p = out32(r, n);
-	const struct update u = { .p = p, .g = grad, .m = out32(r, n), .v = out32(r, n), .count = n, .weight_decay = 0.1f,
+	const struct update u = { .p = p,
+				  .g = grad,
+				  .m = out32(r, n),
+				  .v = out32(r, n),
+				  .count = n,
+				  .weight_decay = 0.1f,
 				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
 	backend_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
 	r->ops->sqnorm(r->kern, &r->sum, grad, n);
@@ -203,10 +238,12 @@ static double optimizer(struct rig *r, const int64_t *d)
 	return 28.0 * (double)n;
 }
 
-/* --- What is measured ------------------------------------------------------------------------------------ */
+/* --- What is measured
+ * ------------------------------------------------------------------------------------ */
 
 enum { SHAPES_MOST = 16 };
 
+/* clang-format off */
 static const struct {
 	enum cost_class class;
 	run_fn *run;
@@ -234,6 +271,7 @@ static const struct {
 	{ COST_MOVED, copies, TENSORS },
 	{ COST_OPTIMIZER, optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
 };
+/* clang-format on */
 
 static int by_value(const void *a, const void *b)
 {
@@ -265,10 +303,12 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 /* Attention's curves are over the elements of a head's keys. */
 static double place_on_curve(enum cost_class class, const int64_t *d, double work)
 {
-	return class == COST_ATTENTION_FWD || class == COST_ATTENTION_BWD ? (double)(d[1] * d[2]) : work;
+	return class == COST_ATTENTION_FWD || class == COST_ATTENTION_BWD ? (double)(d[1] * d[2])
+									  : work;
 }
 
-static int measure(struct rig *r, struct comm *world, struct bench_ops *b, int row, const int64_t *d, struct err *e)
+static int measure(struct rig *r, struct comm *world, struct bench_ops *b, int row,
+		   const int64_t *d, struct err *e)
 {
 	struct measured_point p = { .class = rows[row].class };
 	p.weights = p.class <= COST_PRODUCT_WEIGHT ? (double)(r->width * d[1] * d[2]) : 0;
@@ -294,7 +334,8 @@ static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, s
 {
 	for (int row = 0; row < (int)(sizeof rows / sizeof *rows); row++)
 		for (int i = 0; i < SHAPES_MOST && rows[row].shapes[i][0]; i++)
-			if (!(b->quick && is_large(rows[row].shapes[i])) && measure(r, world, b, row, rows[row].shapes[i], e))
+			if (!(b->quick && is_large(rows[row].shapes[i])) &&
+			    measure(r, world, b, row, rows[row].shapes[i], e))
 				return -1;
 	return 0;
 }
@@ -307,7 +348,8 @@ static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
 	r->width = (int64_t)backend_width(r->kern);
 	for (int i = 0; i < ARENAS; i++)
 		if (!(r->arenas[i] = backend_alloc(r->kern, ARENA)))
-			return err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
+			return err_set(e, ERR_NOMEM,
+				       "no memory to measure operations; close other programs");
 	return 0;
 }
 
@@ -320,7 +362,9 @@ static void fill(struct rig *r)
 	}
 	for (int a = 0; a < INPUT_FP32 && r->width < (int64_t)sizeof(float); a++)
 		for (size_t at = 0; at < ARENA; at += ARENA / 2)
-			r->ops->narrow(r->kern, r->arenas[a] + at, (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width, NULL, 0);
+			r->ops->narrow(r->kern, r->arenas[a] + at,
+				       (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width,
+				       NULL, 0);
 	for (int i = 0; i < TOKENS; i++)
 		r->ids[i] = i * 31 % 500;
 	for (int i = 0; i < TOKENS * ROPE_DIM / 2; i++)
@@ -340,7 +384,8 @@ static int work(struct comm *world, void *arg, struct err *e)
 {
 	struct rig *r = calloc(1, sizeof *r);
 	if (!r)
-		return err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
+		return err_set(e, ERR_NOMEM,
+			       "no memory to measure operations; close other programs");
 	int rc = open_rig(r, arg, e);
 	if (!rc) {
 		fill(r);
@@ -352,7 +397,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 
 int bench_ops_run(struct bench_ops *b, struct err *e)
 {
-	const struct crew crew = { .ranks = b->agents, .comm = { .timeout_s = 120 }, .work = work, .arg = b };
+	const struct crew crew = {
+		.ranks = b->agents, .comm = { .timeout_s = 120 }, .work = work, .arg = b
+	};
 	b->n = 0;
 	return tool_crew_run(&crew, e);
 }

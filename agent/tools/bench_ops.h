@@ -1,4 +1,5 @@
-/* bench_ops — the kernels' operations, timed as training calls them: the machines of plan/cost/measured.h. */
+/* bench_ops — the kernels' operations, timed as training calls them: the machines of
+ * plan/cost/measured.h. */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_OPS_H
 #define MUSTER_AGENT_TOOLS_BENCH_OPS_H
 
@@ -11,9 +12,10 @@ enum { BENCH_OPS_MOST = 256 };
 struct bench_ops {
 	int agents, threads;
 	bool narrow;
-	double seconds;        /* for each operation and size */
-	bool quick;            /* small sizes alone */
-	struct measured_point points[BENCH_OPS_MOST]; /* seconds: the mean over the agents of their medians */
+	double seconds; /* for each operation and size */
+	bool quick;     /* small sizes alone */
+	/* seconds: the mean over the agents of their medians */
+	struct measured_point points[BENCH_OPS_MOST];
 	int n;
 };
 

@@ -15,27 +15,36 @@ static const char page[] =
 	"  muster bench plan [OPTION …] [JOB.ini] [section.key=value …]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Predicts the time and memory of a step under several layouts with what muster bench calibrate found here, then trains a few\n"
-	"  steps of each, in turn, round by round, and shows both side by side, with the mean and the largest error, and what\n"
-	"  the layout that was predicted to be the fastest loses to the one that was. Matrix products are timed before each turn: the\n"
-	"  second error is what is left at the speed that the machine was calibrated at, which others change on shared hosts. Without a job: three small models, gpt2,\n"
-	"  llama and mixtral, under 26 layouts of 1 to 8 agents, which takes about three minutes on two cores. Nothing else should\n"
+	"  Predicts the time and memory of a step under several layouts with what muster bench "
+	"calibrate found here, then trains a few\n"
+	"  steps of each, in turn, round by round, and shows both side by side, with the mean and "
+	"the largest error, and what\n"
+	"  the layout that was predicted to be the fastest loses to the one that was. Matrix "
+	"products are timed before each turn: the\n"
+	"  second error is what is left at the speed that the machine was calibrated at, which "
+	"others change on shared hosts. Without a job: three small models, gpt2,\n"
+	"  llama and mixtral, under 26 layouts of 1 to 8 agents, which takes about three minutes "
+	"on two cores. Nothing else should\n"
 	"  run meanwhile.\n"
 	"\n"
 	"OPTIONS\n"
-	"  JOB.ini, section.key=value  the job, as for muster run, with launch.threads=1 and parallel.dp=1 unless they say\n"
+	"  JOB.ini, section.key=value  the job, as for muster run, with launch.threads=1 and "
+	"parallel.dp=1 unless they say\n"
 	"                otherwise; its layouts are:\n"
-	"  --layout WORDS  these words on top, separated by blanks; may be given several times (default: the job alone)\n"
+	"  --layout WORDS  these words on top, separated by blanks; may be given several times "
+	"(default: the job alone)\n"
 	"  --calibration FILE  (default: [launch] calibration's)\n"
 	"  --rounds N    turns of each (default 3)\n"
-	"  --steps N     timed steps of a turn (default: as many as half a second has, at least 3)\n"
+	"  --steps N     timed steps of a turn (default: as many as half a second has, at least "
+	"3)\n"
 	"  --only TEXT   of the built-in layouts those whose model and words hold this\n"
 	"  --parts       every part of a step, too: means over the ranks\n"
 	"  --json        print as JSON\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench calibrate && muster bench plan\n"
-	"  muster bench plan job.ini --layout parallel.tp=2 --layout 'parallel.pp=2 parallel.schedule=zb-v'\n"
+	"  muster bench plan job.ini --layout parallel.tp=2 --layout 'parallel.pp=2 "
+	"parallel.schedule=zb-v'\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured\n"
@@ -61,7 +70,8 @@ struct bench {
 	double calibrated; /* FLOP/s of matrix products on all cores */
 };
 
-/* --- The jobs --------------------------------------------------------------------------------------------- */
+/* --- The jobs
+ * --------------------------------------------------------------------------------------------- */
 
 static int add_words(char *text, const char **list, int n)
 {
@@ -71,7 +81,8 @@ static int add_words(char *text, const char **list, int n)
 }
 
 /* The defaults, the model's words, the command line's, the layout's: later ones count. */
-static int load(const struct bench *b, const struct bench_plan_job *j, struct job *job, struct err *e)
+static int load(const struct bench *b, const struct bench_plan_job *j, struct job *job,
+		struct err *e)
 {
 	const char *list[WORDS_MOST] = { "launch.threads=1", "parallel.dp=1" };
 	char *model = strdup(j->words), *layout = strdup(j->layout);
@@ -108,10 +119,14 @@ static int list_forms(struct bench *b, struct err *e)
 	for (int i = 0; i < n; i++)
 		if (b->n_given || is_wanted(b, &jobs[i]))
 			b->forms[b->n++].job = &jobs[i];
-	return b->n ? 0 : err_set(e, ERR_USAGE, "--only: no layout has \"%s\"; see muster bench plan without it", b->only);
+	return b->n ? 0
+		    : err_set(e, ERR_USAGE,
+			      "--only: no layout has \"%s\"; see muster bench plan without it",
+			      b->only);
 }
 
-/* --- Predicting --------------------------------------------------------------------------------------------- */
+/* --- Predicting
+ * --------------------------------------------------------------------------------------------- */
 
 static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 {
@@ -126,7 +141,8 @@ static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 	return 0;
 }
 
-/* --- Measuring ---------------------------------------------------------------------------------------------- */
+/* --- Measuring
+ * ---------------------------------------------------------------------------------------------- */
 
 static void add_parts(struct plan_time *sum, const struct plan_time *t, double share)
 {
@@ -186,7 +202,8 @@ static int measure(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* --- The command line --------------------------------------------------------------------------------------- */
+/* --- The command line
+ * --------------------------------------------------------------------------------------- */
 
 static int bench(struct bench *b)
 {
@@ -227,11 +244,13 @@ static void take_job(struct bench *b, char **words, int n)
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "layout", required_argument, NULL, 'l' }, { "calibration", required_argument, NULL, 'c' },
 		{ "rounds", required_argument, NULL, 'r' }, { "steps", required_argument, NULL, 'n' }, { "only", required_argument, NULL, 'o' },
 		{ "parts", no_argument, NULL, 'p' }, { "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	/* clang-format on */
 	struct bench b = { .rounds = 3 };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
@@ -248,14 +267,17 @@ static int run(int argc, char **argv)
 		else if (c != 'l')
 			return tool_option(&tool_bench_plan, c, argv);
 		else if (b.n_given == LAYOUTS_MOST)
-			return tool_usage(&tool_bench_plan, "--layout may be given %d times", LAYOUTS_MOST);
+			return tool_usage(&tool_bench_plan, "--layout may be given %d times",
+					  LAYOUTS_MOST);
 		else
 			b.given[b.n_given++].layout = optarg;
 	}
 	take_job(&b, argv + optind, argc - optind);
 	if (b.rounds < 1 || b.rounds > TURNS_MOST || b.steps < 0 || b.steps > BENCH_STEPS_MOST)
-		return tool_usage(&tool_bench_plan, "--rounds is 1 to %d, --steps 1 to %d", TURNS_MOST, BENCH_STEPS_MOST);
+		return tool_usage(&tool_bench_plan, "--rounds is 1 to %d, --steps 1 to %d",
+				  TURNS_MOST, BENCH_STEPS_MOST);
 	return bench(&b);
 }
 
-const struct tool tool_bench_plan = { "bench", "plan", run, "how good predictions are on this machine", page };
+const struct tool tool_bench_plan = { "bench", "plan", run,
+				      "how good predictions are on this machine", page };

@@ -14,7 +14,8 @@
 #include <stdbool.h>
 
 struct bench_plan_job {
-	const char *model;  /* what it is called; forms of one name compute the same and are held against one another */
+	/* what it is called; forms of one name compute the same and are held against one another */
+	const char *model;
 	const char *words;  /* that all forms of it share */
 	const char *layout; /* and those of this one */
 };
@@ -27,15 +28,18 @@ enum { BENCH_PLAN_STEPS = 4096 };
 struct bench_plan_form {
 	const struct bench_plan_job *job;
 	int world;
-	struct plan_time predicted, measured; /* measured.total: the median step; its other parts: means */
+	/* measured.total: the median step; its other parts: means */
+	struct plan_time predicted, measured;
 	double predicted_bytes, measured_bytes; /* of the rank with most */
-	double speed;       /* of matrix products just before its turns, over the calibration's: mean; 0: not known */
+	/* of matrix products just before its turns, over the calibration's: mean; 0: not known */
+	double speed;
 	double seconds[BENCH_PLAN_STEPS];
 	int n;
 };
 
-double bench_plan_time_error(const struct bench_plan_form *f);   /* relative */
-/* The same with measured times brought to the speed that the machine was calibrated at: virtual ones change theirs from minute to minute. */
+double bench_plan_time_error(const struct bench_plan_form *f); /* relative */
+/* The same with measured times brought to the speed that the machine was calibrated at: virtual
+ * ones change theirs from minute to minute. */
 double bench_plan_paired_error(const struct bench_plan_form *f);
 double bench_plan_memory_error(const struct bench_plan_form *f);
 

@@ -1,10 +1,17 @@
-/* The models and layouts that `muster bench plan` runs where no others are given: small enough for two cores, wide enough to try every strategy. */
+/* The models and layouts that `muster bench plan` runs where no others are given: small enough
+ * for two cores, wide enough to try every strategy. */
 #include "agent/tools/bench_plan.h"
 
-#define GPT2 "model.family=gpt2 model.layers=4 model.hidden=256 model.heads=4 model.vocab=4096 model.seq=128 batch.micro=2 batch.global=16"
-#define LLAMA "model.family=llama model.layers=4 model.hidden=384 model.heads=6 model.kv_heads=2 model.vocab=2048 model.seq=256 batch.micro=1 batch.global=8"
-#define MIXTRAL "model.family=mixtral model.layers=4 model.hidden=192 model.heads=4 model.kv_heads=2 model.ffn=512 model.experts=4 " \
-		"model.vocab=2048 model.seq=128 batch.micro=2 batch.global=16"
+#define GPT2 \
+	"model.family=gpt2 model.layers=4 model.hidden=256 model.heads=4 model.vocab=4096 " \
+	"model.seq=128 batch.micro=2 batch.global=16"
+#define LLAMA \
+	"model.family=llama model.layers=4 model.hidden=384 model.heads=6 model.kv_heads=2 " \
+	"model.vocab=2048 model.seq=256 batch.micro=1 batch.global=8"
+#define MIXTRAL \
+	"model.family=mixtral model.layers=4 model.hidden=192 model.heads=4 model.kv_heads=2 " \
+	"model.ffn=512 model.experts=4 " \
+	"model.vocab=2048 model.seq=128 batch.micro=2 batch.global=16"
 
 const struct bench_plan_job bench_plan_jobs[] = {
 	{ "gpt2", GPT2, "" },

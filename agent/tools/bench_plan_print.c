@@ -10,8 +10,12 @@ static const struct {
 	const char *name;
 	size_t at;
 } parts[] = {
-#define PART(name) { #name, offsetof(struct plan_time, name) }
-	PART(compute), PART(recompute), PART(tp), PART(cp), PART(ep), PART(bubble), PART(dp), PART(optimizer),
+#define PART(name) \
+	{ \
+#name, offsetof(struct plan_time, name) \
+	}
+	PART(compute), PART(recompute), PART(tp), PART(cp),
+	PART(ep),      PART(bubble),    PART(dp), PART(optimizer),
 #undef PART
 };
 
@@ -37,13 +41,15 @@ double bench_plan_memory_error(const struct bench_plan_form *f)
 	return f->predicted_bytes / f->measured_bytes - 1;
 }
 
-/* --- For people ------------------------------------------------------------------------------------------- */
+/* --- For people
+ * ------------------------------------------------------------------------------------------- */
 
 struct errors {
 	double mean, most;
 };
 
-static struct errors errors_of(const struct bench_plan_form *forms, int n, double (*of)(const struct bench_plan_form *))
+static struct errors errors_of(const struct bench_plan_form *forms, int n,
+			       double (*of)(const struct bench_plan_form *))
 {
 	struct errors e = { 0 };
 	for (int i = 0; i < n; i++) {
@@ -75,7 +81,8 @@ static void print_parts(const struct bench_plan_form *f)
 		printf("          %-9s", measured ? "measured" : "predicted");
 		for (int i = 0; i < PARTS; i++) {
 			left -= part_of(t, i);
-			if (part_of(&f->predicted, i) > 0 || part_of(&f->measured, i) > 1e-4 * t->total)
+			if (part_of(&f->predicted, i) > 0 ||
+			    part_of(&f->measured, i) > 1e-4 * t->total)
 				printf("  %s %.1f", parts[i].name, 1e3 * part_of(t, i));
 		}
 		printf("  other %.1f ms\n", 1e3 * left);
@@ -99,33 +106,45 @@ static void print_best(const struct bench_plan_form *forms, int n)
 			best = f->measured.total < best->measured.total ? f : best;
 		}
 		if (!seen && alike > 1)
-			printf("%-11s the fastest as predicted, %s, loses %.1f %% to the fastest\n", chosen->job->model,
-			       short_words(chosen->job->layout, words, sizeof words), 100 * (chosen->measured.total / best->measured.total - 1));
+			printf("%-11s the fastest as predicted, %s, loses %.1f %% to the fastest\n",
+			       chosen->job->model,
+			       short_words(chosen->job->layout, words, sizeof words),
+			       100 * (chosen->measured.total / best->measured.total - 1));
 	}
 }
 
 void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts)
 {
-	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	struct errors time = errors_of(forms, n, bench_plan_time_error),
+		      memory = errors_of(forms, n, bench_plan_memory_error);
 	struct errors paired = errors_of(forms, n, bench_plan_paired_error);
 	char words[128], a[HUMAN], b[HUMAN];
-	printf("%-11s %-42s %6s %10s %10s %7s %6s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "speed", "paired",
-	       "predicted", "measured", "");
+	printf("%-11s %-42s %6s %10s %10s %7s %6s %7s %10s %10s %7s\n", "model", "layout", "agents",
+	       "predicted", "measured", "", "speed", "paired", "predicted", "measured", "");
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		printf("%-11s %-42s %6d %8.1fms %8.1fms %+6.1f%% %6.2f %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
-		       f->world, 1e3 * f->predicted.total, 1e3 * f->measured.total, 100 * bench_plan_time_error(f), f->speed,
-		       100 * bench_plan_paired_error(f), human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b), 100 * bench_plan_memory_error(f));
+		printf("%-11s %-42s %6d %8.1fms %8.1fms %+6.1f%% %6.2f %+6.1f%% %10s %10s "
+		       "%+6.1f%%\n",
+		       f->job->model, short_words(f->job->layout, words, sizeof words), f->world,
+		       1e3 * f->predicted.total, 1e3 * f->measured.total,
+		       100 * bench_plan_time_error(f), f->speed, 100 * bench_plan_paired_error(f),
+		       human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b),
+		       100 * bench_plan_memory_error(f));
 		if (all_parts)
 			print_parts(f);
 	}
-	printf("\ntime     off by %.1f %% in the mean, %.1f %% at most\n", 100 * time.mean, 100 * time.most);
-	printf("paired   off by %.1f %% in the mean, %.1f %% at most: at the calibration's speed of matrix products\n", 100 * paired.mean, 100 * paired.most);
-	printf("memory   off by %.1f %% in the mean, %.1f %% at most\n", 100 * memory.mean, 100 * memory.most);
+	printf("\ntime     off by %.1f %% in the mean, %.1f %% at most\n", 100 * time.mean,
+	       100 * time.most);
+	printf("paired   off by %.1f %% in the mean, %.1f %% at most: at the calibration's speed "
+	       "of matrix products\n",
+	       100 * paired.mean, 100 * paired.most);
+	printf("memory   off by %.1f %% in the mean, %.1f %% at most\n", 100 * memory.mean,
+	       100 * memory.most);
 	print_best(forms, n);
 }
 
-/* --- For programs ------------------------------------------------------------------------------------------- */
+/* --- For programs
+ * ------------------------------------------------------------------------------------------- */
 
 static json_t *time_json(const struct plan_time *t)
 {
@@ -144,17 +163,23 @@ static json_t *time_json(const struct plan_time *t)
 json_t *bench_plan_json(const struct bench_plan_form *forms, int n)
 {
 	json_t *list = json_array();
-	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	struct errors time = errors_of(forms, n, bench_plan_time_error),
+		      memory = errors_of(forms, n, bench_plan_memory_error);
 	struct errors paired = errors_of(forms, n, bench_plan_paired_error);
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
-						      f->job->layout, "agents", f->world, "predicted", time_json(&f->predicted), "measured",
-						      time_json(&f->measured), "best_s", f->seconds[0], "error", bench_plan_time_error(f), "speed", f->speed, "paired_error",
-						      bench_plan_paired_error(f), "predicted_bytes",
-						      f->predicted_bytes, "measured_bytes", f->measured_bytes, "memory_error",
-						      bench_plan_memory_error(f)));
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+				  "model", f->job->model, "layout", f->job->layout, "agents",
+				  f->world, "predicted", time_json(&f->predicted), "measured",
+				  time_json(&f->measured), "best_s", f->seconds[0], "error",
+				  bench_plan_time_error(f), "speed", f->speed, "paired_error",
+				  bench_plan_paired_error(f), "predicted_bytes", f->predicted_bytes,
+				  "measured_bytes", f->measured_bytes, "memory_error",
+				  bench_plan_memory_error(f)));
 	}
-	return json_pack("{s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f, s:f}}", "forms", list, "time", "mean", time.mean, "most", time.most, "paired", "mean",
-			 paired.mean, "most", paired.most, "memory", "mean", memory.mean, "most", memory.most);
+	return json_pack("{s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f, s:f}}", "forms", list, "time",
+			 "mean", time.mean, "most", time.most, "paired", "mean", paired.mean,
+			 "most", paired.most, "memory", "mean", memory.mean, "most", memory.most);
 }

@@ -14,25 +14,35 @@
 #include <string.h>
 
 static const char page[] =
-	"muster bench step — how fast this machine trains, against how fast it multiplies matrices\n"
+	"muster bench step — how fast this machine trains, against how fast it multiplies "
+	"matrices\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster bench step [JOB.ini] [section.key=value …] [--beside WORDS …] [--rounds N] [--steps N] [--warmup N] [--json]\n"
+	"  muster bench step [JOB.ini] [section.key=value …] [--beside WORDS …] [--rounds N] "
+	"[--steps N] [--warmup N] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Trains a model on random tokens, one process an agent: a few steps to warm up, then N that are timed, each with\n"
-	"  forward, backward, norm of the gradients and update. Prints the median step, tokens/s, model FLOP/s (6 × the\n"
-	"  weights of matrix products + causal attention a token, without recomputation), and its ratio to the FLOP/s of plain\n"
-	"  matrix products by as many threads as the first job's agents have, measured before each round, which tells what the\n"
-	"  machine's speed cannot: how much of it training uses. With --beside other forms of the job are measured in\n"
+	"  Trains a model on random tokens, one process an agent: a few steps to warm up, then N "
+	"that are timed, each with\n"
+	"  forward, backward, norm of the gradients and update. Prints the median step, tokens/s, "
+	"model FLOP/s (6 × the\n"
+	"  weights of matrix products + causal attention a token, without recomputation), and its "
+	"ratio to the FLOP/s of plain\n"
+	"  matrix products by as many threads as the first job's agents have, measured before each "
+	"round, which tells what the\n"
+	"  machine's speed cannot: how much of it training uses. With --beside other forms of the "
+	"job are measured in\n"
 	"  turn with the first one, round by round, and their speed is given as a ratio to it.\n"
-	"  Without JOB.ini the model is GPT-2 124M (12 layers, hidden 768, vocabulary 50257), micro-batch and batch 4, seq 256,\n"
+	"  Without JOB.ini the model is GPT-2 124M (12 layers, hidden 768, vocabulary 50257), "
+	"micro-batch and batch 4, seq 256,\n"
 	"  one agent of 2 threads.\n"
 	"\n"
 	"OPTIONS\n"
-	"  JOB.ini            take model, batch, degrees and launch.threads from a job file; parallel.dp 0 counts as 1\n"
+	"  JOB.ini            take model, batch, degrees and launch.threads from a job file; "
+	"parallel.dp 0 counts as 1\n"
 	"  section.key=value  overrides, as for muster run\n"
-	"  --beside WORDS     the same job with these words, separated by blanks; may be given several times\n"
+	"  --beside WORDS     the same job with these words, separated by blanks; may be given "
+	"several times\n"
 	"  --rounds N         turns of each job (default 1, with --beside 3)\n"
 	"  --steps N          timed steps of a turn (default 5)\n"
 	"  --warmup N         steps before them (default 2)\n"
@@ -41,7 +51,8 @@ static const char page[] =
 	"EXAMPLES\n"
 	"  muster bench step\n"
 	"  muster bench step launch.threads=8 batch.micro=8 batch.global=8\n"
-	"  muster bench step --beside 'parallel.tp=2 launch.threads=1' --beside 'parallel.dp=2 launch.threads=1 batch.micro=2'\n"
+	"  muster bench step --beside 'parallel.tp=2 launch.threads=1' --beside 'parallel.dp=2 "
+	"launch.threads=1 batch.micro=2'\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured\n"
@@ -53,13 +64,14 @@ enum { GEMM_SIZE = 2048, JOBS_MOST = 16, ROUNDS_MOST = 100, WORDS_MOST = 256 };
 static const double gemm_seconds = 1.0;
 
 static const char *const gpt2_124m[] = {
-	"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
-	"model.seq=256", "batch.micro=4", "batch.global=4", "launch.threads=2",
+	"model.family=gpt2", "model.layers=12",   "model.hidden=768",
+	"model.heads=12",    "model.vocab=50257", "model.seq=256",
+	"batch.micro=4",     "batch.global=4",    "launch.threads=2",
 };
 
 /* One form of the job. */
 struct form {
-	const char *words;       /* "" for the first */
+	const char *words; /* "" for the first */
 	double seconds[ROUNDS_MOST * BENCH_STEPS_MOST];
 	int n;
 	double loss, median;
@@ -73,12 +85,12 @@ struct bench {
 	bool json;
 	const char *beside[JOBS_MOST];
 	int n_forms;
-	struct form *forms;      /* [n_forms] */
+	struct form *forms; /* [n_forms] */
 	struct bench_train *turn;
 	struct model_shape shape;
-	int64_t batch;           /* sequences of a step */
-	int threads;             /* of the first form's agents together */
-	double gemm;             /* the mean over rounds */
+	int64_t batch; /* sequences of a step */
+	int threads;   /* of the first form's agents together */
+	double gemm;   /* the mean over rounds */
 };
 
 /* --- the jobs ------------------------------------------------------------------------ */
@@ -189,10 +201,12 @@ static double flops_of(const struct bench *b, const struct form *f)
 static json_t *json_of(const struct bench *b, const struct form *f)
 {
 	double tokens = (double)(b->batch * b->shape.seq);
-	return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "words", f->words, "agents", (json_int_t)f->world,
-			 "step_s", f->median, "best_s", f->seconds[0], "tokens_s", tokens / f->median, "model_flops", flops_of(b, f),
-			 "ratio", flops_of(b, f) / b->gemm, "beside_first", b->forms[0].median / f->median, "loss", f->loss,
-			 "peak_bytes", (json_int_t)f->peak_bytes);
+	return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "words", f->words,
+			 "agents", (json_int_t)f->world, "step_s", f->median, "best_s",
+			 f->seconds[0], "tokens_s", tokens / f->median, "model_flops",
+			 flops_of(b, f), "ratio", flops_of(b, f) / b->gemm, "beside_first",
+			 b->forms[0].median / f->median, "loss", f->loss, "peak_bytes",
+			 (json_int_t)f->peak_bytes);
 }
 
 static int report_json(const struct bench *b)
@@ -200,15 +214,20 @@ static int report_json(const struct bench *b)
 	json_t *forms = json_array();
 	for (int i = 0; i < b->n_forms; i++)
 		json_array_append_new(forms, json_of(b, &b->forms[i]));
-	return tool_print_json(&tool_bench_step, json_pack("{s:I, s:I, s:i, s:I, s:I, s:f, s:o}", "parameters", (json_int_t)shape_params(&b->shape),
-			       "tokens", (json_int_t)(b->batch * b->shape.seq), "threads", b->threads, "steps", (json_int_t)b->steps,
-			       "rounds", (json_int_t)b->rounds, "gemm_flops", b->gemm, "forms", forms));
+	return tool_print_json(&tool_bench_step,
+			       json_pack("{s:I, s:I, s:i, s:I, s:I, s:f, s:o}", "parameters",
+					 (json_int_t)shape_params(&b->shape), "tokens",
+					 (json_int_t)(b->batch * b->shape.seq), "threads",
+					 b->threads, "steps", (json_int_t)b->steps, "rounds",
+					 (json_int_t)b->rounds, "gemm_flops", b->gemm, "forms",
+					 forms));
 }
 
 static void report_one(const struct bench *b, const struct form *f)
 {
 	char memory[HUMAN];
-	printf("step          %.3f s median of %d (best %.3f, worst %.3f), loss %.4f\n", f->median, f->n, f->seconds[0], f->seconds[f->n - 1], f->loss);
+	printf("step          %.3f s median of %d (best %.3f, worst %.3f), loss %.4f\n", f->median,
+	       f->n, f->seconds[0], f->seconds[f->n - 1], f->loss);
 	printf("tokens/s      %.1f\n", (double)(b->batch * b->shape.seq) / f->median);
 	printf("model FLOP/s  %.2f G\n", flops_of(b, f) / 1e9);
 	printf("sgemm FLOP/s  %.2f G\n", b->gemm / 1e9);
@@ -221,13 +240,16 @@ static void report_table(const struct bench *b)
 	char memory[HUMAN];
 	int wide = (int)strlen("(first)");
 	for (int i = 0; i < b->n_forms; i++)
-		wide = (int)strlen(b->forms[i].words) > wide ? (int)strlen(b->forms[i].words) : wide;
-	printf("sgemm FLOP/s  %.2f G\n\n%-*s %6s %9s %9s %7s %7s %10s\n", b->gemm / 1e9, wide, "job", "agents", "step s", "tokens/s", "sgemm", "first", "an agent");
+		wide = (int)strlen(b->forms[i].words) > wide ? (int)strlen(b->forms[i].words)
+							     : wide;
+	printf("sgemm FLOP/s  %.2f G\n\n%-*s %6s %9s %9s %7s %7s %10s\n", b->gemm / 1e9, wide,
+	       "job", "agents", "step s", "tokens/s", "sgemm", "first", "an agent");
 	for (int i = 0; i < b->n_forms; i++) {
 		const struct form *f = &b->forms[i];
-		printf("%-*s %6" PRId64 " %9.3f %9.1f %7.3f %7.3f %10s\n", wide, i ? f->words : "(first)", f->world, f->median,
-		       (double)(b->batch * b->shape.seq) / f->median, flops_of(b, f) / b->gemm, b->forms[0].median / f->median,
-		       human_bytes((double)f->peak_bytes, memory));
+		printf("%-*s %6" PRId64 " %9.3f %9.1f %7.3f %7.3f %10s\n", wide,
+		       i ? f->words : "(first)", f->world, f->median,
+		       (double)(b->batch * b->shape.seq) / f->median, flops_of(b, f) / b->gemm,
+		       b->forms[0].median / f->median, human_bytes((double)f->peak_bytes, memory));
 	}
 }
 
@@ -235,8 +257,11 @@ static int report(const struct bench *b)
 {
 	if (b->json)
 		return report_json(b);
-	printf("model         %s, %" PRId64 " layers, hidden %" PRId64 ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
-	       job_enum_word(offsetof(struct job, model.family), (int)b->shape.family), b->shape.layers, b->shape.hidden, (double)shape_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
+	printf("model         %s, %" PRId64 " layers, hidden %" PRId64
+	       ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
+	       job_enum_word(offsetof(struct job, model.family), (int)b->shape.family),
+	       b->shape.layers, b->shape.hidden, (double)shape_params(&b->shape) / 1e6, b->batch,
+	       b->shape.seq, b->threads);
 	if (b->n_forms == 1)
 		report_one(b, &b->forms[0]);
 	else
@@ -251,10 +276,13 @@ static int bench(struct bench *b)
 	struct err e = ERR_INIT;
 	b->forms = calloc((size_t)b->n_forms, sizeof *b->forms);
 	b->turn = bench_train_shared(1);
-	int rc = b->forms && b->turn ? 0 : err_set(&e, ERR_NOMEM, "no memory for %d forms of the job", b->n_forms);
+	int rc = b->forms && b->turn
+			 ? 0
+			 : err_set(&e, ERR_NOMEM, "no memory for %d forms of the job", b->n_forms);
 	for (int i = 0; !rc && i < b->n_forms; i++)
 		b->forms[i].words = i ? b->beside[i - 1] : "";
-	rc = rc || check_forms(b, &e) || measure(b, &e) ? tool_fail(&tool_bench_step, &e) : report(b);
+	rc = rc || check_forms(b, &e) || measure(b, &e) ? tool_fail(&tool_bench_step, &e)
+							: report(b);
 	bench_train_unshared(b->turn, 1);
 	free(b->forms);
 	return rc;
@@ -262,8 +290,10 @@ static int bench(struct bench *b)
 
 static int check_numbers(struct bench *b)
 {
-	if (b->steps < 1 || b->steps > BENCH_STEPS_MOST || b->warmup < 0 || b->warmup > BENCH_STEPS_MOST)
-		return tool_usage(&tool_bench_step, "--steps is 1 to %d, --warmup 0 to %d", BENCH_STEPS_MOST, BENCH_STEPS_MOST);
+	if (b->steps < 1 || b->steps > BENCH_STEPS_MOST || b->warmup < 0 ||
+	    b->warmup > BENCH_STEPS_MOST)
+		return tool_usage(&tool_bench_step, "--steps is 1 to %d, --warmup 0 to %d",
+				  BENCH_STEPS_MOST, BENCH_STEPS_MOST);
 	if (!b->rounds)
 		b->rounds = b->n_forms > 1 ? 3 : 1;
 	if (b->rounds < 1 || b->rounds > ROUNDS_MOST)
@@ -273,11 +303,13 @@ static int check_numbers(struct bench *b)
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "beside", required_argument, NULL, 'b' }, { "rounds", required_argument, NULL, 'r' },
 		{ "steps", required_argument, NULL, 'n' }, { "warmup", required_argument, NULL, 'w' },
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	/* clang-format on */
 	struct bench b = { .steps = 5, .warmup = 2, .n_forms = 1 };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
@@ -292,7 +324,8 @@ static int run(int argc, char **argv)
 		else if (c != 'b')
 			return tool_option(&tool_bench_step, c, argv);
 		else if (b.n_forms == JOBS_MOST)
-			return tool_usage(&tool_bench_step, "--beside may be given %d times", JOBS_MOST - 1);
+			return tool_usage(&tool_bench_step, "--beside may be given %d times",
+					  JOBS_MOST - 1);
 		else
 			b.beside[b.n_forms++ - 1] = optarg;
 	}

@@ -21,14 +21,15 @@ struct trainee {
 	struct coords at;
 	struct engine *engine;
 	struct optim *optim;
-	struct server *server;      /* in place of optim, with parallel.sync = server */
+	struct server *server; /* in place of optim, with parallel.sync = server */
 	int32_t *inputs, *targets;
-	int64_t first;              /* sequence of the global batch */
+	int64_t first; /* sequence of the global batch */
 };
 
 struct bench_train *bench_train_shared(int n)
 {
-	void *p = mmap(NULL, (size_t)n * sizeof(struct bench_train), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, (size_t)n * sizeof(struct bench_train), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
@@ -62,7 +63,9 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 	t->inputs = calloc((size_t)(n * s.seq), sizeof *t->inputs);
 	t->targets = calloc((size_t)(n * s.seq), sizeof *t->targets);
 	if (!t->inputs || !t->targets)
-		return err_set(e, ERR_NOMEM, "no memory for %lld sequences; use a smaller batch.global", (long long)n);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for %lld sequences; use a smaller batch.global",
+			       (long long)n);
 	tokens(t, n, s.seq, (uint32_t)s.vocab);
 	return 0;
 }
@@ -70,27 +73,38 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 static int open_optim(struct trainee *t, struct err *e)
 {
 	struct store *store = pipeline_store(t->engine);
-	const struct optim_options o = { .kern = pipeline_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
+	const struct optim_options o = {
+		.kern = pipeline_kern(t->engine), .store = store, .job = t->job, .spill_dir = "."
+	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
 	const struct state_view view = { .store = store, .optim = t->optim };
 	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e);
 }
 
-static int open_server(struct trainee *t, const struct layout *l, const char *backend, struct err *e)
+static int open_server(struct trainee *t, const struct layout *l, const char *backend,
+		       struct err *e)
 {
 	struct batch_share mine;
 	if (batch_share_of(t->job, l, t->at.dp, &mine, e))
 		return -1;
 	const struct server_options o = {
-		.job = t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->world, .backend = backend,
-		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine),
+		.job = t->job,
+		.catalogue = pipeline_catalogue(t->engine),
+		.world = t->world,
+		.backend = backend,
+		.worker = pipeline_store(t->engine),
+		.kern = pipeline_kern(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
-	const struct state_view view = { .store = param_server_store(t->server), .optim = param_server_optim(t->server) };
-	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e) || param_server_start(t->server, 0, e) ? -1 : 0;
+	const struct state_view view = { .store = param_server_store(t->server),
+					 .optim = param_server_optim(t->server) };
+	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e) ||
+			       param_server_start(t->server, 0, e)
+		       ? -1
+		       : 0;
 }
 
 static int open_rank(struct trainee *t, struct err *e)
@@ -100,13 +114,19 @@ static int open_rank(struct trainee *t, struct err *e)
 	bool cuda = t->job->job.device == DEVICE_CUDA;
 	t->at = layout_coords(&l, comm_rank(t->world));
 	const struct engine_options opt = {
-		.job = t->job, .layout = l, .at = t->at, .world = t->world, .threads = threads ? threads : 1,
-		.backend = cuda ? "cuda" : "cpu", .device = cuda ? parallel_device_of_slot(comm_rank(t->world)) : 0,
+		.job = t->job,
+		.layout = l,
+		.at = t->at,
+		.world = t->world,
+		.threads = threads ? threads : 1,
+		.backend = cuda ? "cuda" : "cpu",
+		.device = cuda ? parallel_device_of_slot(comm_rank(t->world)) : 0,
 		.spill_dir = ".",
 	};
 	if (pipeline_open(&opt, &t->engine, e) || open_batch(t, &l, e))
 		return -1;
-	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend, e) : open_optim(t, e);
+	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend, e)
+						    : open_optim(t, e);
 }
 
 static void close_rank(struct trainee *t)
@@ -130,12 +150,18 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	optim_step(t->optim, norm, 1, step);
-	return param_store_publish(pipeline_store(t->engine), step + 1, e) || backend_sync(pipeline_kern(t->engine), e) ? -1 : 0;
+	return param_store_publish(pipeline_store(t->engine), step + 1, e) ||
+			       backend_sync(pipeline_kern(t->engine), e)
+		       ? -1
+		       : 0;
 }
 
-static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum, struct err *e)
+static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum,
+		    struct err *e)
 {
-	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
+	const struct engine_batch b = {
+		.inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1
+	};
 	struct engine_times parts;
 	if (pipeline_step(t->engine, &b, loss, e))
 		return -1;
@@ -155,17 +181,25 @@ static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_t
 	return 0;
 }
 
-static int mean_parts(struct trainee *t, struct plan_time *sum, int64_t steps, struct plan_time *out, struct err *e)
+static int mean_parts(struct trainee *t, struct plan_time *sum, int64_t steps,
+		      struct plan_time *out, struct err *e)
 {
-	double parts[] = { sum->compute, sum->recompute, sum->tp, sum->cp, sum->ep, sum->bubble, sum->dp, sum->optimizer };
+	double parts[] = { sum->compute, sum->recompute, sum->tp, sum->cp,
+			   sum->ep,      sum->bubble,    sum->dp, sum->optimizer };
 	int n = sizeof parts / sizeof *parts;
 	if (comm_all_reduce(t->world, parts, parts, (size_t)n, COMM_F64, COMM_SUM, e))
 		return -1;
 	for (int i = 0; i < n; i++)
 		parts[i] /= (double)steps * comm_size(t->world);
 	if (comm_rank(t->world) == 0)
-		*out = (struct plan_time){ .compute = parts[0], .recompute = parts[1], .tp = parts[2], .cp = parts[3], .ep = parts[4],
-					   .bubble = parts[5], .dp = parts[6], .optimizer = parts[7] };
+		*out = (struct plan_time){ .compute = parts[0],
+					   .recompute = parts[1],
+					   .tp = parts[2],
+					   .cp = parts[3],
+					   .ep = parts[4],
+					   .bubble = parts[5],
+					   .dp = parts[6],
+					   .optimizer = parts[7] };
 	return 0;
 }
 
@@ -195,7 +229,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 	struct bench_train *b = arg;
 	struct trainee t = { .job = &b->job, .world = world };
 	int rc = open_rank(&t, e) || timed_steps(&t, b, e) ? -1 : 0;
-	int64_t peak = rc ? 0 : pipeline_peak_bytes(t.engine) + (t.server ? param_server_peak_bytes(t.server) : 0);
+	int64_t peak = rc ? 0
+			  : pipeline_peak_bytes(t.engine) +
+				       (t.server ? param_server_peak_bytes(t.server) : 0);
 	if (!rc && t.server)
 		rc = param_server_leave(t.server, e);
 	if (!rc)
@@ -208,7 +244,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 
 int bench_train_run(struct bench_train *b, struct err *e)
 {
-	const struct crew crew = { .ranks = b->ranks, .comm = { .timeout_s = 600 }, .work = work, .arg = b };
+	const struct crew crew = {
+		.ranks = b->ranks, .comm = { .timeout_s = 600 }, .work = work, .arg = b
+	};
 	return tool_crew_run(&crew, e);
 }
 
@@ -229,12 +267,16 @@ static int multiply(struct comm *world, void *arg, struct err *e)
 		return -1;
 	g->b->gemm = backend_gemm_flops(k, g->size, g->seconds);
 	backend_close(k);
-	return g->b->gemm > 0 ? 0 : err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)g->size, (long long)g->size);
+	return g->b->gemm > 0 ? 0
+			      : err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld",
+					(long long)g->size, (long long)g->size);
 }
 
-int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds, struct err *e)
+int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds,
+		     struct err *e)
 {
 	struct gemm g = { b, threads, size, seconds };
 	const struct crew crew = { .ranks = 1, .work = multiply, .arg = &g };
-	return tool_crew_run(&crew, e); /* a process of its own: a crew is forked only before there are threads */
+	/* a process of its own: a crew is forked only before there are threads */
+	return tool_crew_run(&crew, e);
 }

@@ -1,5 +1,6 @@
 /*
- * bench_train — the timed steps of one job on a crew of processes: what `muster bench step` compares.
+ * bench_train — the timed steps of one job on a crew of processes: what `muster bench step`
+ * compares.
  */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
 #define MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
@@ -19,15 +20,18 @@ struct bench_train {
 	/* Measured, by rank 0; of memory the rank that had most. */
 	double seconds[BENCH_STEPS_MOST], loss;
 	int64_t peak_bytes;
-	struct plan_time parts; /* of a step: means over steps and ranks; what a rank waits for the pipeline is bubble */
+	/* of a step: means over steps and ranks; what a rank waits for the pipeline is bubble */
+	struct plan_time parts;
 	double gemm; /* bench_train_gemm's */
 };
 
-/* `in` lies in memory that forked processes share (bench_train_shared). Random tokens of the job's vocabulary. */
+/* `in` lies in memory that forked processes share (bench_train_shared). Random tokens of the
+ * job's vocabulary. */
 int bench_train_run(struct bench_train *in, struct err *e);
 
 /* FLOP/s of square matrix products by one process of so many threads, in b->gemm. */
-int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds, struct err *e);
+int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds,
+		     struct err *e);
 
 struct bench_train *bench_train_shared(int n); /* NULL: no memory */
 void bench_train_unshared(struct bench_train *b, int n);

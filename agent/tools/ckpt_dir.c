@@ -11,7 +11,8 @@
 static bool exists(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
-	return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && access(path, F_OK) == 0;
+	return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
+	       access(path, F_OK) == 0;
 }
 
 static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct err *e)
@@ -30,7 +31,8 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
 	if (job_load(ini, NULL, 0, &job, e))
 		return -1;
-	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e) : set_dir(d, run, "ckpt", e);
+	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e)
+				     : set_dir(d, run, "ckpt", e);
 }
 
 /* PATH is itself a checkpoint: its parent is the DIR, its last word the only entry. */
@@ -63,14 +65,19 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 	struct stat st;
 	int rc;
 	if (stat(path, &st))
-		return err_errno(e, ERR_NOTFOUND, "%s: there is no checkpoint and no folder of them", path);
+		return err_errno(e, ERR_NOTFOUND,
+				 "%s: there is no checkpoint and no folder of them", path);
 	if (!S_ISDIR(st.st_mode))
-		return err_set(e, ERR_USAGE, "%s: is no folder; name a run's folder, its ckpt folder, or a checkpoint", path);
+		return err_set(
+			e, ERR_USAGE,
+			"%s: is no folder; name a run's folder, its ckpt folder, or a checkpoint",
+			path);
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (exists(path, MANIFEST_NAME) || !strncmp(last, "step-", 5))
 		rc = open_one(&d, path, e);
 	else
-		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e) : set_dir(&d, path, NULL, e)) ||
+		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e)
+					      : set_dir(&d, path, NULL, e)) ||
 		     ckpt_folder_list(d.dir, &d.list, &d.n, e);
 	if (rc) {
 		tool_ckpt_dir_close(&d);
@@ -88,7 +95,8 @@ void tool_ckpt_dir_close(struct ckpt_dir *d)
 
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out)
 {
-	snprintf(out, PATH_MAX, "%.*s/%s", (int)(PATH_MAX - sizeof d->list->name - 2), d->dir, d->list[i].name);
+	snprintf(out, PATH_MAX, "%.*s/%s", (int)(PATH_MAX - sizeof d->list->name - 2), d->dir,
+		 d->list[i].name);
 }
 
 int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)

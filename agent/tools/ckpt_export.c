@@ -17,25 +17,35 @@ static const char page[] =
 	"  muster ckpt export PATH -o HF_FOLDER [--dtype TYPE] [--shard-size SIZE] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Writes config.json and model.safetensors under the names and in the shapes that transformers' GPT-2, LLaMA and Mixtral\n"
-	"  have, whatever layout wrote the checkpoint. More than SIZE goes to model-00001-of-0000N.safetensors and so on, with\n"
-	"  model.safetensors.index.json. PATH is a checkpoint, or a run's folder or its ckpt folder: then the newest valid one.\n"
+	"  Writes config.json and model.safetensors under the names and in the shapes that "
+	"transformers' GPT-2, LLaMA and Mixtral\n"
+	"  have, whatever layout wrote the checkpoint. More than SIZE goes to "
+	"model-00001-of-0000N.safetensors and so on, with\n"
+	"  model.safetensors.index.json. PATH is a checkpoint, or a run's folder or its ckpt "
+	"folder: then the newest valid one.\n"
 	"  What is read is held against its digests. The folder appears whole or not at all.\n"
 	"\n"
-	"  What came with an imported model is written again: its tokenizer, chat template, generation_config.json and licence as they\n"
-	"  came, and the ids of its special tokens in config.json, where everything else is muster's own. README.md is a model card\n"
+	"  What came with an imported model is written again: its tokenizer, chat template, "
+	"generation_config.json and licence as they\n"
+	"  came, and the ids of its special tokens in config.json, where everything else is "
+	"muster's own. README.md is a model card\n"
 	"  with the steps, tokens and loss that the checkpoint knows of.\n"
 	"\n"
-	"  A Mixtral that was trained with model.aux_loss > 0 gets output_router_logits = true and the coefficient under which transformers\n"
-	"  adds the same balancing loss; transformers 4 cannot generate with that key, so set it to false in a copy for that. z_loss has no\n"
+	"  A Mixtral that was trained with model.aux_loss > 0 gets output_router_logits = true and "
+	"the coefficient under which transformers\n"
+	"  adds the same balancing loss; transformers 4 cannot generate with that key, so set it "
+	"to false in a copy for that. z_loss has no\n"
 	"  key there.\n"
 	"\n"
 	"OPTIONS\n"
 	"  -o HF_FOLDER       what to write; must not be there, or be empty\n"
-	"  --dtype TYPE       fp32 (default), bf16 or fp16: rounded to the nearest; numbers beyond fp16 are refused\n"
-	"  --shard-size SIZE  most bytes of a file's tensors: a number with K, M, G (powers of 1000) or Ki, Mi, Gi\n"
+	"  --dtype TYPE       fp32 (default), bf16 or fp16: rounded to the nearest; numbers beyond "
+	"fp16 are refused\n"
+	"  --shard-size SIZE  most bytes of a file's tensors: a number with K, M, G (powers of "
+	"1000) or Ki, Mi, Gi\n"
 	"                     (of 1024); default 5G. A larger tensor has a file to itself.\n"
-	"  --json             print {path, step, family, tensors, parameters, bytes, files, carried: how many files came with the model}\n"
+	"  --json             print {path, step, family, tensors, parameters, bytes, files, "
+	"carried: how many files came with the model}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt export runs/mine -o mine-hf --dtype bf16\n"
@@ -48,8 +58,11 @@ static const char page[] =
 /* Digits and a unit; -1 for anything else. */
 static int64_t parse_size(const char *text)
 {
-	static const struct { const char *unit; int64_t bytes; } units[] = {
-		{ "", 1 }, { "K", 1000 }, { "M", 1000000 }, { "G", 1000000000 },
+	static const struct {
+		const char *unit;
+		int64_t bytes;
+	} units[] = {
+		{ "", 1 },         { "K", 1000 },     { "M", 1000000 },  { "G", 1000000000 },
 		{ "Ki", 1 << 10 }, { "Mi", 1 << 20 }, { "Gi", 1 << 30 },
 	};
 	char *end;
@@ -61,7 +74,8 @@ static int64_t parse_size(const char *text)
 		len--;
 	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
 		if (strlen(units[i].unit) == len && !strncmp(units[i].unit, end, len))
-			return n > 0 && !__builtin_mul_overflow(n, units[i].bytes, &bytes) ? bytes : -1;
+			return n > 0 && !__builtin_mul_overflow(n, units[i].bytes, &bytes) ? bytes
+											   : -1;
 	return -1;
 }
 
@@ -70,15 +84,22 @@ static int print_report(const struct hf_report *r, const struct manifest *m, boo
 	const char *family = json_string_value(json_object_get(m->model, "family"));
 	char params[HUMAN], bytes[HUMAN];
 	if (json)
-		return tool_print_json(&tool_ckpt_export, json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:i}", "path", r->path, "step",
-				       (json_int_t)m->state.step, "family", family, "tensors", (json_int_t)r->tensors, "parameters",
-				       (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "files", r->files, "carried", r->carried));
-	printf("%s: %s of step %" PRId64 ", %s parameters in %" PRId64 " tensors, %s in %d file%s\n", r->path, family, m->state.step,
-	       human_count((double)r->params, "", params), r->tensors, human_bytes((double)r->bytes, bytes), r->files, human_s(r->files));
+		return tool_print_json(
+			&tool_ckpt_export,
+			json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:i}", "path", r->path,
+				  "step", (json_int_t)m->state.step, "family", family, "tensors",
+				  (json_int_t)r->tensors, "parameters", (json_int_t)r->params,
+				  "bytes", (json_int_t)r->bytes, "files", r->files, "carried",
+				  r->carried));
+	printf("%s: %s of step %" PRId64 ", %s parameters in %" PRId64
+	       " tensors, %s in %d file%s\n",
+	       r->path, family, m->state.step, human_count((double)r->params, "", params),
+	       r->tensors, human_bytes((double)r->bytes, bytes), r->files, human_s(r->files));
 	return TOOL_OK;
 }
 
-static int export(const char *word, const char *folder, const struct hf_type *type, int64_t shard_size, bool json)
+static int export(const char *word, const char *folder, const struct hf_type *type,
+		  int64_t shard_size, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
@@ -91,19 +112,22 @@ static int export(const char *word, const char *folder, const struct hf_type *ty
 	tool_ckpt_dir_close(&d);
 	if (rc)
 		return tool_fail(&tool_ckpt_export, &e);
-	rc = hf_export(path, &m, folder, type, shard_size, &report, &e) ? tool_fail(&tool_ckpt_export, &e) :
-		print_report(&report, &m, json);
+	rc = hf_export(path, &m, folder, type, shard_size, &report, &e)
+		     ? tool_fail(&tool_ckpt_export, &e)
+		     : print_report(&report, &m, json);
 	ckpt_manifest_fini(&m);
 	return rc;
 }
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' }, { "dtype", required_argument, NULL, 't' },
 		{ "shard-size", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	/* clang-format on */
 	const char *folder = NULL;
 	const struct hf_type *type = hf_numbers_type("fp32");
 	int64_t shard_size = 5000000000;
@@ -117,12 +141,15 @@ static int run(int argc, char **argv)
 		case 't':
 			type = hf_numbers_type(optarg);
 			if (!type)
-				return tool_usage(&tool_ckpt_export, "--dtype %s is none of fp32, bf16, fp16", optarg);
+				return tool_usage(&tool_ckpt_export,
+						  "--dtype %s is none of fp32, bf16, fp16", optarg);
 			break;
 		case 's':
 			shard_size = parse_size(optarg);
 			if (shard_size < 0)
-				return tool_usage(&tool_ckpt_export, "--shard-size %s is no size such as 5G or 500Mi", optarg);
+				return tool_usage(&tool_ckpt_export,
+						  "--shard-size %s is no size such as 5G or 500Mi",
+						  optarg);
 			break;
 		case 'j':
 			json = true;
@@ -138,4 +165,5 @@ static int run(int argc, char **argv)
 	return export(argv[optind], folder, type, shard_size, json);
 }
 
-const struct tool tool_ckpt_export = { "ckpt", "export", run, "a checkpoint to a Hugging Face folder", page };
+const struct tool tool_ckpt_export = { "ckpt", "export", run,
+				       "a checkpoint to a Hugging Face folder", page };

@@ -16,30 +16,44 @@ static const char page[] =
 	"  muster ckpt import HF_FOLDER -o CKPT_DIR [--seq N] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json) of a GPT-2, LLaMA or Mixtral model\n"
-	"  in F32, BF16 or F16, and writes CKPT_DIR/step-00000000, a checkpoint from which any layout can start, and\n"
-	"  CKPT_DIR/model.ini, a job file with the [model] section that fits it and checkpoint.resume naming it. Every tensor must\n"
-	"  have its place in the model, and every one of the model must be there: any other is refused by name, and so is a\n"
-	"  key of config.json that asks for something muster does not support. One tensor is in memory at a time.\n"
+	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json) "
+	"of a GPT-2, LLaMA or Mixtral model\n"
+	"  in F32, BF16 or F16, and writes CKPT_DIR/step-00000000, a checkpoint from which any "
+	"layout can start, and\n"
+	"  CKPT_DIR/model.ini, a job file with the [model] section that fits it and "
+	"checkpoint.resume naming it. Every tensor must\n"
+	"  have its place in the model, and every one of the model must be there: any other is "
+	"refused by name, and so is a\n"
+	"  key of config.json that asks for something muster does not support. One tensor is in "
+	"memory at a time.\n"
 	"\n"
-	"  Mixtral's router_aux_loss_coef becomes model.aux_loss = coefficient * experts_per_token / layers where output_router_logits is\n"
-	"  true; otherwise transformers trains without a balancing loss, and so does muster, with aux_loss = 0. Rotary positions are\n"
-	"  those that transformers 5 computes; a file that gives one number twice, and not the same, is refused.\n"
+	"  Mixtral's router_aux_loss_coef becomes model.aux_loss = coefficient * experts_per_token "
+	"/ layers where output_router_logits is\n"
+	"  true; otherwise transformers trains without a balancing loss, and so does muster, with "
+	"aux_loss = 0. Rotary positions are\n"
+	"  those that transformers 5 computes; a file that gives one number twice, and not the "
+	"same, is refused.\n"
 	"\n"
-	"  The model's other files are kept in the checkpoint, and every run that goes on from it keeps them in its own, so that\n"
-	"  `muster ckpt export` and `muster generate` find them there: config.json (of which an export keeps the ids of the special\n"
-	"  tokens), generation_config.json, the tokenizer's files, the chat template, and licences. Code is never kept.\n"
+	"  The model's other files are kept in the checkpoint, and every run that goes on from it "
+	"keeps them in its own, so that\n"
+	"  `muster ckpt export` and `muster generate` find them there: config.json (of which an "
+	"export keeps the ids of the special\n"
+	"  tokens), generation_config.json, the tokenizer's files, the chat template, and "
+	"licences. Code is never kept.\n"
 	"\n"
-	"  A folder with weights in pytorch_model.bin, an adapter, a classifier or quantized weights is refused with what to do about\n"
+	"  A folder with weights in pytorch_model.bin, an adapter, a classifier or quantized "
+	"weights is refused with what to do about\n"
 	"  it. NaNs and infinities are imported as they are, with a note that names the tensor.\n"
 	"\n"
 	"  Training starts at step 0 with the optimizer's moments at zero.\n"
 	"\n"
 	"OPTIONS\n"
 	"  -o CKPT_DIR  what to write; is made; must not hold a step-00000000\n"
-	"  --seq N      tokens of a sequence to train with, in place of max_position_embeddings (LLaMA and Mixtral, whose\n"
+	"  --seq N      tokens of a sequence to train with, in place of max_position_embeddings "
+	"(LLaMA and Mixtral, whose\n"
 	"               positions are rotary: no weight depends on it)\n"
-	"  --json       print {path, family, tensors, parameters, bytes, carried: how many files came with the model, notes: [text],\n"
+	"  --json       print {path, family, tensors, parameters, bytes, carried: how many files "
+	"came with the model, notes: [text],\n"
 	"               model: the section as text}\n"
 	"\n"
 	"EXAMPLES\n"
@@ -48,7 +62,8 @@ static const char page[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  imported\n"
-	"  1  the folder is damaged, or of a model that muster does not have, or CKPT_DIR cannot be written\n"
+	"  1  the folder is damaged, or of a model that muster does not have, or CKPT_DIR cannot "
+	"be written\n"
 	"  2  usage\n";
 
 /* A note goes to people at once, to programs at the end. */
@@ -65,17 +80,22 @@ static void put_note(void *arg, const char *text)
 		fprintf(stderr, "muster ckpt import: note: %s\n", text);
 }
 
-static int print_json(const struct hf_report *r, const char *family, const char *section, json_t *notes)
+static int print_json(const struct hf_report *r, const char *family, const char *section,
+		      json_t *notes)
 {
-	return tool_print_json(&tool_ckpt_import, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:O, s:s}", "path", r->path, "family", family,
-			       "tensors", (json_int_t)r->tensors, "parameters", (json_int_t)r->params, "bytes", (json_int_t)r->bytes,
-			       "carried", r->carried, "notes", notes, "model", section));
+	return tool_print_json(&tool_ckpt_import,
+			       json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:O, s:s}", "path",
+					 r->path, "family", family, "tensors",
+					 (json_int_t)r->tensors, "parameters",
+					 (json_int_t)r->params, "bytes", (json_int_t)r->bytes,
+					 "carried", r->carried, "notes", notes, "model", section));
 }
 
 static void print_text(const struct hf_report *r, const char *family, const char *section)
 {
 	char params[HUMAN];
-	printf("%s: %s of %s parameters from %" PRId64 " tensors", r->path, family, human_count((double)r->params, "", params), r->tensors);
+	printf("%s: %s of %s parameters from %" PRId64 " tensors", r->path, family,
+	       human_count((double)r->params, "", params), r->tensors);
 	if (r->carried)
 		printf(", with %d file%s that came with it", r->carried, human_s(r->carried));
 	printf("; its job file:\n\n%s", section);
@@ -107,8 +127,11 @@ static int bring_in(const char *folder, const char *dir, int64_t seq, bool json)
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "output", required_argument, NULL, 'o' }, { "seq", required_argument, NULL, 's' },
-		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "output", required_argument, NULL, 'o' },
+		{ "seq", required_argument, NULL, 's' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
 	};
 	const char *dir = NULL;
 	char *end;
@@ -123,7 +146,8 @@ static int run(int argc, char **argv)
 		case 's':
 			seq = strtoll(optarg, &end, 10);
 			if (*end || seq < 1)
-				return tool_usage(&tool_ckpt_import, "--seq %s is no number of tokens", optarg);
+				return tool_usage(&tool_ckpt_import,
+						  "--seq %s is no number of tokens", optarg);
 			break;
 		case 'j':
 			json = true;
@@ -139,4 +163,5 @@ static int run(int argc, char **argv)
 	return bring_in(argv[optind], dir, seq, json);
 }
 
-const struct tool tool_ckpt_import = { "ckpt", "import", run, "a Hugging Face folder to a checkpoint", page };
+const struct tool tool_ckpt_import = { "ckpt", "import", run,
+				       "a Hugging Face folder to a checkpoint", page };

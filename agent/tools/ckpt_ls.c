@@ -6,27 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char page[] =
-	"muster ckpt ls — the checkpoints of a run\n"
-	"\n"
-	"SYNOPSIS\n"
-	"  muster ckpt ls DIR [--json]\n"
-	"\n"
-	"DESCRIPTION\n"
-	"  Lists them, newest first. DIR is a run's folder, its ckpt folder, or a checkpoint. Manifests and the sizes of\n"
-	"  files are checked; `muster ckpt verify` reads everything.\n"
-	"\n"
-	"OPTIONS\n"
-	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, samples, total_steps, generation, bytes,\n"
-	"                files, layout} or {step, path, valid: false, error}]}\n"
-	"\n"
-	"EXAMPLES\n"
-	"  muster ckpt ls runs/demo\n"
-	"\n"
-	"EXIT STATUS\n"
-	"  0  listed, also when some are damaged or none is there\n"
-	"  1  DIR cannot be read\n"
-	"  2  usage\n";
+static const char page[] = "muster ckpt ls — the checkpoints of a run\n"
+			   "\n"
+			   "SYNOPSIS\n"
+			   "  muster ckpt ls DIR [--json]\n"
+			   "\n"
+			   "DESCRIPTION\n"
+			   "  Lists them, newest first. DIR is a run's folder, its ckpt folder, or "
+			   "a checkpoint. Manifests and the sizes of\n"
+			   "  files are checked; `muster ckpt verify` reads everything.\n"
+			   "\n"
+			   "OPTIONS\n"
+			   "  --json        print as JSON: {dir, checkpoints: [{step, path, valid, "
+			   "samples, total_steps, generation, bytes,\n"
+			   "                files, layout} or {step, path, valid: false, error}]}\n"
+			   "\n"
+			   "EXAMPLES\n"
+			   "  muster ckpt ls runs/demo\n"
+			   "\n"
+			   "EXIT STATUS\n"
+			   "  0  listed, also when some are damaged or none is there\n"
+			   "  1  DIR cannot be read\n"
+			   "  2  usage\n";
 
 static json_t *describe(const struct ckpt_dir *d, int64_t i)
 {
@@ -35,12 +36,15 @@ static json_t *describe(const struct ckpt_dir *d, int64_t i)
 	char path[PATH_MAX];
 	tool_ckpt_dir_path(d, i, path);
 	if (ckpt_folder_check(d->dir, &d->list[i], &m, &e))
-		return json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step, "path", path, "valid", 0,
-				 "error", e.text);
-	json_t *v = json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "step", (json_int_t)m.state.step, "path", path,
-			      "valid", 1, "samples", (json_int_t)m.state.samples, "total_steps", (json_int_t)m.state.total_steps,
-			      "generation", (json_int_t)m.generation, "bytes", (json_int_t)ckpt_manifest_bytes(&m), "files",
-			      (json_int_t)m.n_files, "layout", m.layout);
+		return json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step,
+				 "path", path, "valid", 0, "error", e.text);
+	json_t *v = json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "step",
+			      (json_int_t)m.state.step, "path", path, "valid", 1, "samples",
+			      (json_int_t)m.state.samples, "total_steps",
+			      (json_int_t)m.state.total_steps, "generation",
+			      (json_int_t)m.generation, "bytes",
+			      (json_int_t)ckpt_manifest_bytes(&m), "files", (json_int_t)m.n_files,
+			      "layout", m.layout);
 	ckpt_manifest_fini(&m);
 	return v;
 }
@@ -54,13 +58,15 @@ static void print_row(const json_t *v)
 {
 	const char *path = json_string_value(json_object_get(v, "path"));
 	if (!json_is_true(json_object_get(v, "valid"))) {
-		printf("%10lld  damaged: %s\n", (long long)number(v, "step"), json_string_value(json_object_get(v, "error")));
+		printf("%10lld  damaged: %s\n", (long long)number(v, "step"),
+		       json_string_value(json_object_get(v, "error")));
 		return;
 	}
 	char bytes[HUMAN];
 	long long files = (long long)number(v, "files");
 	printf("%10lld  %12lld samples  %9s in %lld file%s  ", (long long)number(v, "step"),
-	       (long long)number(v, "samples"), human_bytes((double)number(v, "bytes"), bytes), files, human_s(files));
+	       (long long)number(v, "samples"), human_bytes((double)number(v, "bytes"), bytes),
+	       files, human_s(files));
 	tool_print_layout(json_object_get(v, "layout"));
 	printf("  %s\n", path);
 }
@@ -79,12 +85,12 @@ static int list(const char *path, bool json)
 		json_array_append_new(all, describe(&d, k));
 	int rc = TOOL_OK;
 	if (json) {
-		rc = tool_print_json(&tool_ckpt_ls, json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", all));
+		rc = tool_print_json(&tool_ckpt_ls,
+				     json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", all));
 	} else {
 		if (d.n == 0)
 			printf("%s: no checkpoints\n", d.dir);
-		json_array_foreach(all, i, v)
-			print_row(v);
+		json_array_foreach(all, i, v) print_row(v);
 	}
 	json_decref(all);
 	tool_ckpt_dir_close(&d);

@@ -6,29 +6,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char page[] =
-	"muster ckpt show — what a checkpoint holds\n"
-	"\n"
-	"SYNOPSIS\n"
-	"  muster ckpt show PATH [--json]\n"
-	"\n"
-	"DESCRIPTION\n"
-	"  Prints the state, model, layout, files and tensors of a checkpoint. PATH is a checkpoint, or a run's folder or\n"
-	"  its ckpt folder: then the newest valid one.\n"
-	"\n"
-	"OPTIONS\n"
-	"  --json        print as JSON, with every slice: {path, step, samples, seed, total_steps, generation, model,\n"
-	"                layout, data: {path, validation, samples} or null, bytes, files: [{name, size, digest}],\n"
-	"                carried: [{name, size, digest}] (files that came with the model), from: its name there or null,\n"
-	"                tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
-	"\n"
-	"EXAMPLES\n"
-	"  muster ckpt show runs/demo/ckpt/step-00000400\n"
-	"\n"
-	"EXIT STATUS\n"
-	"  0  shown\n"
-	"  1  there is none, or it is damaged\n"
-	"  2  usage\n";
+static const char page[] = "muster ckpt show — what a checkpoint holds\n"
+			   "\n"
+			   "SYNOPSIS\n"
+			   "  muster ckpt show PATH [--json]\n"
+			   "\n"
+			   "DESCRIPTION\n"
+			   "  Prints the state, model, layout, files and tensors of a checkpoint. "
+			   "PATH is a checkpoint, or a run's folder or\n"
+			   "  its ckpt folder: then the newest valid one.\n"
+			   "\n"
+			   "OPTIONS\n"
+			   "  --json        print as JSON, with every slice: {path, step, samples, "
+			   "seed, total_steps, generation, model,\n"
+			   "                layout, data: {path, validation, samples} or null, "
+			   "bytes, files: [{name, size, digest}],\n"
+			   "                carried: [{name, size, digest}] (files that came with "
+			   "the model), from: its name there or null,\n"
+			   "                tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
+			   "\n"
+			   "EXAMPLES\n"
+			   "  muster ckpt show runs/demo/ckpt/step-00000400\n"
+			   "\n"
+			   "EXIT STATUS\n"
+			   "  0  shown\n"
+			   "  1  there is none, or it is damaged\n"
+			   "  2  usage\n";
 
 static json_t *numbers(const int64_t *v, int n)
 {
@@ -45,10 +48,14 @@ static json_t *tensors_json(const struct manifest *m)
 		const struct manifest_tensor *t = &m->tensors[i];
 		json_t *slices = json_array();
 		for (int64_t j = 0; j < t->n; j++)
-			json_array_append_new(slices, json_pack("{s:s, s:o, s:o}", "file", m->files[t->slices[j].file].name, "lo",
-							       numbers(t->slices[j].lo, t->dims), "hi", numbers(t->slices[j].hi, t->dims)));
-		json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", t->name, "shape", numbers(t->shape, t->dims),
-						      "slices", slices));
+			json_array_append_new(slices,
+					      json_pack("{s:s, s:o, s:o}", "file",
+							m->files[t->slices[j].file].name, "lo",
+							numbers(t->slices[j].lo, t->dims), "hi",
+							numbers(t->slices[j].hi, t->dims)));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:o, s:o}", "name", t->name, "shape",
+						numbers(t->shape, t->dims), "slices", slices));
 	}
 	return list;
 }
@@ -59,8 +66,9 @@ static json_t *files_json(const struct manifest *m)
 	for (int64_t i = 0; i < m->n_files; i++) {
 		char hex[DIGEST_HEX];
 		ckpt_digest_hex(&m->files[i].digest, hex);
-		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->files[i].name, "size",
-						      (json_int_t)m->files[i].size, "digest", hex));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:I, s:s}", "name", m->files[i].name, "size",
+						(json_int_t)m->files[i].size, "digest", hex));
 	}
 	return list;
 }
@@ -71,8 +79,9 @@ static json_t *carried_json(const struct manifest *m)
 	for (int i = 0; i < m->n_carried; i++) {
 		char hex[DIGEST_HEX];
 		ckpt_digest_hex(&m->carried[i].digest, hex);
-		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->carried[i].name, "size",
-						      (json_int_t)m->carried[i].size, "digest", hex));
+		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->carried[i].name,
+						      "size", (json_int_t)m->carried[i].size,
+						      "digest", hex));
 	}
 	return list;
 }
@@ -80,19 +89,26 @@ static json_t *carried_json(const struct manifest *m)
 /* NULL where the checkpoint does not tell. */
 static json_t *data_json(const struct ckpt_data *d)
 {
-	return d->samples ? json_pack("{s:s, s:f, s:I}", "path", d->path, "validation", d->validation, "samples",
-				      (json_int_t)d->samples) : NULL;
+	return d->samples ? json_pack("{s:s, s:f, s:I}", "path", d->path, "validation",
+				      d->validation, "samples", (json_int_t)d->samples)
+			  : NULL;
 }
 
 static int show_json(const char *path, const struct manifest *m)
 {
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->state.seed);
-	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, s:o}", "path", path,
-			       "step", (json_int_t)m->state.step, "samples", (json_int_t)m->state.samples, "seed", seed,
-			       "total_steps", (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation, "model",
-			       m->model, "layout", m->layout, "data", data_json(&m->state.data), "bytes", (json_int_t)ckpt_manifest_bytes(m), "files", files_json(m),
-			       "carried", carried_json(m), "from", m->from[0] ? m->from : NULL, "tensors", tensors_json(m)));
+	return tool_print_json(
+		&tool_ckpt_show,
+		json_pack(
+			"{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, s:o}",
+			"path", path, "step", (json_int_t)m->state.step, "samples",
+			(json_int_t)m->state.samples, "seed", seed, "total_steps",
+			(json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation,
+			"model", m->model, "layout", m->layout, "data", data_json(&m->state.data),
+			"bytes", (json_int_t)ckpt_manifest_bytes(m), "files", files_json(m),
+			"carried", carried_json(m), "from", m->from[0] ? m->from : NULL, "tensors",
+			tensors_json(m)));
 }
 
 static void show_object(const char *label, const json_t *v)
@@ -106,28 +122,34 @@ static int show_text(const char *path, const struct manifest *m)
 {
 	char bytes[HUMAN];
 	printf("%s\n", path);
-	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64 ", generation %u\n", "step", m->state.step,
-	       m->state.total_steps, m->state.samples, m->state.seed, m->generation);
+	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64
+	       ", generation %u\n",
+	       "step", m->state.step, m->state.total_steps, m->state.samples, m->state.seed,
+	       m->generation);
 	if (m->state.data.samples)
-		printf("%-10s %s, %" PRId64 " samples to train on, a share of %g held out\n", "data", m->state.data.path,
-		       m->state.data.samples, m->state.data.validation);
+		printf("%-10s %s, %" PRId64 " samples to train on, a share of %g held out\n",
+		       "data", m->state.data.path, m->state.data.samples, m->state.data.validation);
 	show_object("model", m->model);
 	printf("%-10s ", "layout");
 	tool_print_layout(m->layout);
 	printf("\n");
-	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)ckpt_manifest_bytes(m), bytes));
+	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files,
+	       human_bytes((double)ckpt_manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
 	if (m->n_carried)
-		printf("%-10s %d%s%s\n", "carried", m->n_carried, m->from[0] ? ", from " : "", m->from);
+		printf("%-10s %d%s%s\n", "carried", m->n_carried, m->from[0] ? ", from " : "",
+		       m->from);
 	for (int i = 0; i < m->n_carried; i++)
 		printf("  %-32s %12" PRId64 "\n", m->carried[i].name, m->carried[i].size);
 	printf("%-10s %" PRId64 "\n", "tensors", m->n_tensors);
 	for (int64_t i = 0; i < m->n_tensors; i++) {
 		const struct manifest_tensor *t = &m->tensors[i];
 		char shape[48];
-		snprintf(shape, sizeof shape, t->dims == 2 ? "%" PRId64 " × %" PRId64 : "%" PRId64, t->shape[0], t->shape[1]);
-		printf("  %-48s %-18s in %" PRId64 " slice%s\n", t->name, shape, t->n, t->n == 1 ? "" : "s");
+		snprintf(shape, sizeof shape, t->dims == 2 ? "%" PRId64 " × %" PRId64 : "%" PRId64,
+			 t->shape[0], t->shape[1]);
+		printf("  %-48s %-18s in %" PRId64 " slice%s\n", t->name, shape, t->n,
+		       t->n == 1 ? "" : "s");
 	}
 	return TOOL_OK;
 }

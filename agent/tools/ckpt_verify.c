@@ -11,10 +11,14 @@ static const char page[] =
 	"  muster ckpt verify PATH [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads every byte of a checkpoint and compares it with the digests taken when it was written; proves that\n"
-	"  every tensor is there exactly once, and that the files are sound safetensors that say the same as the\n"
-	"  manifest, and that the tensors are those of the model that the manifest names, each of its shape. The\n"
-	"  files that came with an imported model are compared too. PATH is a checkpoint, or a run's folder or its ckpt\n"
+	"  Reads every byte of a checkpoint and compares it with the digests taken when it was "
+	"written; proves that\n"
+	"  every tensor is there exactly once, and that the files are sound safetensors that say "
+	"the same as the\n"
+	"  manifest, and that the tensors are those of the model that the manifest names, each of "
+	"its shape. The\n"
+	"  files that came with an imported model are compared too. PATH is a checkpoint, or a "
+	"run's folder or its ckpt\n"
 	"  folder: then all of them.\n"
 	"\n"
 	"OPTIONS\n"
@@ -54,7 +58,8 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 			rc = TOOL_FAILED;
 		if (!json)
 			printf("%s: %s%s\n", path, bad ? "damaged: " : "ok", e.text);
-		json_array_append_new(results, json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step, "path", path,
+		json_array_append_new(results, json_pack("{s:I, s:s, s:b, s:s}", "step",
+							 (json_int_t)d->list[i].step, "path", path,
 							 "valid", !bad, "error", e.text));
 	}
 	return rc;
@@ -73,7 +78,8 @@ static int verify(const char *word, bool json)
 	}
 	json_t *results = json_array();
 	int rc = verify_all(&d, json, results);
-	if (json && tool_print_json(&tool_ckpt_verify, json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", results)))
+	if (json && tool_print_json(&tool_ckpt_verify,
+				    json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", results)))
 		rc = TOOL_FAILED;
 	json_decref(results);
 	tool_ckpt_dir_close(&d);
@@ -85,4 +91,5 @@ static int run(int argc, char **argv)
 	return tool_one_word(&tool_ckpt_verify, argc, argv, "PATH", verify);
 }
 
-const struct tool tool_ckpt_verify = { "ckpt", "verify", run, "read checkpoints whole and compare", page };
+const struct tool tool_ckpt_verify = { "ckpt", "verify", run, "read checkpoints whole and compare",
+				       page };

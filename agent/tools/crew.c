@@ -37,12 +37,14 @@ struct seat {
 	uint32_t fences;
 };
 
-/* --- The board ------------------------------------------------------------------------------------ */
+/* --- The board
+ * ------------------------------------------------------------------------------------ */
 
 static struct board *board_open(int ranks, struct err *e)
 {
 	size_t size = sizeof(struct board) + (size_t)ranks * sizeof(struct sheet);
-	struct board *b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct board *b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+			       0);
 	if (b == MAP_FAILED) {
 		err_errno(e, ERR_NOMEM, "no memory for a board of %d ranks", ranks);
 		return NULL;
@@ -62,14 +64,17 @@ static int seat_put(void *arg, const char *key, const char *value, struct err *e
 	struct sheet *mine = &s->board->sheets[s->rank];
 	size_t k = strlen(key) + 1, v = strlen(value) + 1;
 	if (k + v > SHEET - mine->used)
-		return err_set(e, ERR_NOMEM, "rank %d has more to tell than %d bytes: no room for %s", s->rank, SHEET, key);
+		return err_set(e, ERR_NOMEM,
+			       "rank %d has more to tell than %d bytes: no room for %s", s->rank,
+			       SHEET, key);
 	memcpy(mine->text + mine->used, key, k);
 	memcpy(mine->text + mine->used + k, value, v);
 	mine->used += k + v;
 	return 0;
 }
 
-/* A rank that never comes has died or failed: then the crew's parent ends all others, these here too. */
+/* A rank that never comes has died or failed: then the crew's parent ends all others, these here
+ * too. */
 static int seat_fence(void *arg, struct err *e)
 {
 	struct seat *s = arg;
@@ -94,7 +99,8 @@ static int seat_get(void *arg, int rank, const char *key, char **value, struct e
 		if (!strcmp(name, key)) {
 			char *copy = strdup(text);
 			if (!copy)
-				return err_set(e, ERR_NOMEM, "no memory for %s of rank %d", key, rank);
+				return err_set(e, ERR_NOMEM, "no memory for %s of rank %d", key,
+					       rank);
 			*value = copy;
 			return 0;
 		}
@@ -105,11 +111,16 @@ static int seat_get(void *arg, int rank, const char *key, char **value, struct e
 
 static struct comm_bootstrap seat_bootstrap(struct seat *s)
 {
-	return (struct comm_bootstrap){ .rank = s->rank, .size = s->board->ranks, .put = seat_put, .fence = seat_fence,
-					.get = seat_get, .arg = s };
+	return (struct comm_bootstrap){ .rank = s->rank,
+					.size = s->board->ranks,
+					.put = seat_put,
+					.fence = seat_fence,
+					.get = seat_get,
+					.arg = s };
 }
 
-/* --- A rank ----------------------------------------------------------------------------------------- */
+/* --- A rank
+ * ----------------------------------------------------------------------------------------- */
 
 static int rank_work(const struct crew *crew, struct board *b, int rank, struct err *e)
 {
@@ -142,7 +153,8 @@ static _Noreturn void rank_main(const struct crew *crew, struct board *b, int ra
 	_exit(rc ? 1 : 0);
 }
 
-/* --- The parent --------------------------------------------------------------------------------------- */
+/* --- The parent
+ * --------------------------------------------------------------------------------------- */
 
 struct watch {
 	pid_t pids[CREW_MOST];
@@ -157,7 +169,8 @@ static void end_all(struct watch *w)
 			kill(w->pids[i], SIGKILL);
 }
 
-/* Takes one rank that has ended. A signal tells more than the errors of those who missed its rank. */
+/* Takes one rank that has ended. A signal tells more than the errors of those who missed its
+ * rank. */
 static bool reap(struct watch *w, int flags)
 {
 	int status;
@@ -184,14 +197,16 @@ static int start_all(const struct crew *crew, struct board *b, struct watch *w, 
 		if (pid == 0)
 			rank_main(crew, b, w->started, parent);
 		if (pid < 0)
-			return err_errno(e, ERR_NOMEM, "cannot start rank %d of %d", w->started, crew->ranks);
+			return err_errno(e, ERR_NOMEM, "cannot start rank %d of %d", w->started,
+					 crew->ranks);
 		w->pids[w->started] = pid;
 		w->left++;
 	}
 	return 0;
 }
 
-/* The reader of what a rank prints has gone, as `head` does: nothing has failed, and this process ends as if it had printed. */
+/* The reader of what a rank prints has gone, as `head` does: nothing has failed, and this
+ * process ends as if it had printed. */
 static void follow_broken_pipe(const struct watch *w)
 {
 	if (w->bad < 0 || !WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGPIPE)
@@ -205,20 +220,24 @@ static int verdict(const struct watch *w, const struct board *b, struct err *e)
 	if (w->bad < 0)
 		return 0;
 	if (WIFSIGNALED(w->status))
-		return err_set(e, ERR_PEER, "rank %d was killed by signal %d (%s)%s", w->bad, WTERMSIG(w->status),
-			       strsignal(WTERMSIG(w->status)),
-			       WTERMSIG(w->status) == SIGKILL ? "; dmesg tells whether memory ran out" : "");
+		return err_set(e, ERR_PEER, "rank %d was killed by signal %d (%s)%s", w->bad,
+			       WTERMSIG(w->status), strsignal(WTERMSIG(w->status)),
+			       WTERMSIG(w->status) == SIGKILL
+				       ? "; dmesg tells whether memory ran out"
+				       : "");
 	const struct err *first = b->first ? &b->sheets[b->first - 1].error : NULL;
 	if (first)
 		return err_set(e, first->code, "%s", first->text);
-	return err_set(e, ERR_INTERNAL, "rank %d left with status %d and no word", w->bad, WEXITSTATUS(w->status));
+	return err_set(e, ERR_INTERNAL, "rank %d left with status %d and no word", w->bad,
+		       WEXITSTATUS(w->status));
 }
 
 int tool_crew_run(const struct crew *crew, struct err *e)
 {
 	struct watch w = { .bad = -1 };
 	if (crew->ranks < 1 || crew->ranks > CREW_MOST)
-		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", crew->ranks, CREW_MOST);
+		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", crew->ranks,
+			       CREW_MOST);
 	struct board *b = board_open(crew->ranks, e);
 	if (!b)
 		return -1;
@@ -239,7 +258,8 @@ int tool_crew_run(const struct crew *crew, struct err *e)
 	return rc;
 }
 
-/* --- A launcher's step ---------------------------------------------------------------------------------- */
+/* --- A launcher's step
+ * ---------------------------------------------------------------------------------- */
 
 bool tool_crew_invited(void)
 {
@@ -251,13 +271,17 @@ bool tool_crew_speaks(void)
 	return !tool_crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
-/* Who reaches Slurm's PMIx server must not be able to join: the launcher has given all ranks a secret. */
+/* Who reaches Slurm's PMIx server must not be able to join: the launcher has given all ranks a
+ * secret. */
 static int share_secret(struct boot *boot, struct err *e)
 {
 	char *secret = agent_boot_take_env(AGENT_ENV_SECRET);
 	if (!secret)
-		return err_set(e, ERR_USAGE, AGENT_ENV_SECRET " is not in the environment: the ranks have no secret in common; "
-			       "call `muster bench comm` once in the allocation, it starts its own step");
+		return err_set(
+			e, ERR_USAGE,
+			AGENT_ENV_SECRET
+			" is not in the environment: the ranks have no secret in common; "
+			"call `muster bench comm` once in the allocation, it starts its own step");
 	int rc = agent_boot_seal(boot, secret, 0, e);
 	explicit_bzero(secret, strlen(secret));
 	free(secret);

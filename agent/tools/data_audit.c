@@ -17,10 +17,14 @@ static const char page[] =
 	"  muster data audit RUN [--json] [--no-data | --data PATH]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads RUN/ledger.jsonl, in which every rank attests what it was fed, and proves that the samples that count are\n"
-	"  exactly 0 to N-1 of the order, none twice and none missing, across restarts and changes of layout. Steps that a\n"
-	"  restart from an older checkpoint took back do not count. The newest checkpoint must hold what the ledger says.\n"
-	"  When the data can be read, the tokens are read again and held against the digests that the ranks took.\n"
+	"  Reads RUN/ledger.jsonl, in which every rank attests what it was fed, and proves that "
+	"the samples that count are\n"
+	"  exactly 0 to N-1 of the order, none twice and none missing, across restarts and changes "
+	"of layout. Steps that a\n"
+	"  restart from an older checkpoint took back do not count. The newest checkpoint must "
+	"hold what the ledger says.\n"
+	"  When the data can be read, the tokens are read again and held against the digests that "
+	"the ranks took.\n"
 	"\n"
 	"OPTIONS\n"
 	"  RUN           the folder of a run\n"
@@ -42,8 +46,8 @@ struct audit_job {
 	const char *run, *words;
 	bool json, no_data;
 	struct audit *audit;
-	struct dataset *data;   /* NULL: not read */
-	struct err why;         /* then */
+	struct dataset *data;            /* NULL: not read */
+	struct err why;                  /* then */
 	int64_t ckpt_step, ckpt_samples; /* of the newest checkpoint; step -1: none */
 };
 
@@ -60,7 +64,10 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	struct buf text = BUF_INIT;
 	int rc = slurp(j->run, LEDGER_NAME, &text, e);
 	if (rc && e->code == ERR_NOTFOUND)
-		err_set(e, ERR_NOTFOUND, "%s/" LEDGER_NAME ": no such file; name the folder of a run that has trained", j->run);
+		err_set(e, ERR_NOTFOUND,
+			"%s/" LEDGER_NAME
+			": no such file; name the folder of a run that has trained",
+			j->run);
 	if (!rc && data_audit_open(buf_str(&text), text.len, &j->audit, e))
 		rc = err_prefix(e, "%s/" LEDGER_NAME, j->run);
 	buf_clear(&text);
@@ -101,11 +108,17 @@ static void hold_against_checkpoint(struct audit_job *j)
 	tool_ckpt_dir_close(&dir);
 	int64_t counted = j->ckpt_step < 0 ? 0 : samples_after(j->audit, j->ckpt_step);
 	if (j->ckpt_step >= 0 && counted < 0)
-		data_audit_find(j->audit, "the newest checkpoint is of step %lld and holds %lld samples, the ledger ends with step %lld and %lld",
-			   (long long)j->ckpt_step, (long long)j->ckpt_samples, (long long)j->audit->step, (long long)j->audit->samples);
+		data_audit_find(j->audit,
+				"the newest checkpoint is of step %lld and holds %lld samples, the "
+				"ledger ends with step %lld and %lld",
+				(long long)j->ckpt_step, (long long)j->ckpt_samples,
+				(long long)j->audit->step, (long long)j->audit->samples);
 	else if (j->ckpt_step >= 0 && counted != j->ckpt_samples)
-		data_audit_find(j->audit, "the newest checkpoint, of step %lld, holds %lld samples, the ledger has %lld after that step",
-			   (long long)j->ckpt_step, (long long)j->ckpt_samples, (long long)counted);
+		data_audit_find(j->audit,
+				"the newest checkpoint, of step %lld, holds %lld samples, the "
+				"ledger has %lld after that step",
+				(long long)j->ckpt_step, (long long)j->ckpt_samples,
+				(long long)counted);
 }
 
 static void show_progress(int64_t samples, void *arg)
@@ -113,7 +126,8 @@ static void show_progress(int64_t samples, void *arg)
 	const struct audit_job *j = arg;
 	int64_t all = j->audit->samples - j->audit->first;
 	if (isatty(2) && all)
-		fprintf(stderr, "\r%3d %% of the samples read again%s", (int)(100.0 * (double)samples / (double)all), samples == all ? "\n" : "");
+		fprintf(stderr, "\r%3d %% of the samples read again%s",
+			(int)(100.0 * (double)samples / (double)all), samples == all ? "\n" : "");
 }
 
 static void hold_against_data(struct audit_job *j)
@@ -132,7 +146,8 @@ static void hold_against_data(struct audit_job *j)
 
 static int64_t of_source(const struct audit_job *j, int i)
 {
-	return dataset_count(j->data, i, j->audit->samples) - dataset_count(j->data, i, j->audit->first);
+	return dataset_count(j->data, i, j->audit->samples) -
+	       dataset_count(j->data, i, j->audit->first);
 }
 
 static json_t *generations_json(const struct audit *a)
@@ -140,9 +155,12 @@ static json_t *generations_json(const struct audit *a)
 	json_t *list = json_array();
 	for (int i = 0; i < a->n_generations; i++) {
 		const struct audit_generation *g = &a->generations[i];
-		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:O}", "generation", (json_int_t)g->generation, "step",
-				      (json_int_t)g->step, "samples", (json_int_t)g->samples, "reached", (json_int_t)g->reached, "undone",
-				      (json_int_t)g->undone, "layout", g->layout));
+		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:O}",
+						      "generation", (json_int_t)g->generation,
+						      "step", (json_int_t)g->step, "samples",
+						      (json_int_t)g->samples, "reached",
+						      (json_int_t)g->reached, "undone",
+						      (json_int_t)g->undone, "layout", g->layout));
 	}
 	return list;
 }
@@ -153,7 +171,8 @@ static json_t *data_json(const struct audit_job *j)
 		return json_pack("{s:b, s:s}", "read", 0, "why", j->why.text);
 	json_t *sources = json_array();
 	for (int i = 0; i < dataset_sources(j->data); i++)
-		json_array_append_new(sources, json_pack("{s:s, s:I}", "path", dataset_source(j->data, i).path, "samples",
+		json_array_append_new(sources, json_pack("{s:s, s:I}", "path",
+							 dataset_source(j->data, i).path, "samples",
 							 (json_int_t)of_source(j, i)));
 	return json_pack("{s:b, s:o}", "read", 1, "sources", sources);
 }
@@ -164,11 +183,18 @@ static int print_json(const struct audit_job *j)
 	json_t *findings = json_array();
 	for (int i = 0; i < AUDIT_FINDINGS_MOST && a->findings[i]; i++)
 		json_array_append_new(findings, json_string(a->findings[i]));
-	int rc = tool_print_json(&tool_data_audit, json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o?, s:o, s:o}", "run", j->run,
-		"proven", a->n_findings == 0, "first", (json_int_t)a->first, "samples", (json_int_t)a->samples, "step",
-		(json_int_t)a->step, "undone_samples", (json_int_t)a->undone, "unreadable_lines", (json_int_t)a->unreadable,
-		"generations", generations_json(a), "checkpoint", j->ckpt_step < 0 ? NULL : json_pack("{s:I, s:I}", "step",
-		(json_int_t)j->ckpt_step, "samples", (json_int_t)j->ckpt_samples), "data", data_json(j), "findings", findings));
+	int rc = tool_print_json(
+		&tool_data_audit,
+		json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o?, s:o, s:o}", "run", j->run,
+			  "proven", a->n_findings == 0, "first", (json_int_t)a->first, "samples",
+			  (json_int_t)a->samples, "step", (json_int_t)a->step, "undone_samples",
+			  (json_int_t)a->undone, "unreadable_lines", (json_int_t)a->unreadable,
+			  "generations", generations_json(a), "checkpoint",
+			  j->ckpt_step < 0
+				  ? NULL
+				  : json_pack("{s:I, s:I}", "step", (json_int_t)j->ckpt_step,
+					      "samples", (json_int_t)j->ckpt_samples),
+			  "data", data_json(j), "findings", findings));
 	return rc ? rc : a->n_findings ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -178,13 +204,15 @@ static void print_generations(const struct audit *a)
 		const struct audit_generation *g = &a->generations[i];
 		printf("  generation %" PRId64 ": ", g->generation);
 		tool_print_layout(g->layout);
-		printf(", steps %" PRId64 " to %" PRId64, g->step + (g->reached > g->step), g->reached);
+		printf(", steps %" PRId64 " to %" PRId64, g->step + (g->reached > g->step),
+		       g->reached);
 		if (g->undone)
 			printf(", the last %" PRId64 " taken back", g->undone);
 		printf("\n");
 	}
 	if (a->unreadable)
-		printf("  lines of the ledger that were cut, and count for nothing: %" PRId64 "\n", a->unreadable);
+		printf("  lines of the ledger that were cut, and count for nothing: %" PRId64 "\n",
+		       a->unreadable);
 }
 
 static int print_text(const struct audit_job *j)
@@ -193,21 +221,28 @@ static int print_text(const struct audit_job *j)
 	for (int i = 0; i < AUDIT_FINDINGS_MOST && a->findings[i]; i++)
 		fprintf(stderr, "muster data audit: %s: %s\n", j->run, a->findings[i]);
 	if (a->n_findings > AUDIT_FINDINGS_MOST)
-		fprintf(stderr, "muster data audit: %s: and %" PRId64 " more\n", j->run, a->n_findings - AUDIT_FINDINGS_MOST);
+		fprintf(stderr, "muster data audit: %s: and %" PRId64 " more\n", j->run,
+			a->n_findings - AUDIT_FINDINGS_MOST);
 	if (a->n_findings)
-		printf("%s: not proven: %" PRId64 " finding%s\n", j->run, a->n_findings, a->n_findings == 1 ? "" : "s");
+		printf("%s: not proven: %" PRId64 " finding%s\n", j->run, a->n_findings,
+		       a->n_findings == 1 ? "" : "s");
 	else if (a->samples == a->first)
 		printf("%s: no samples count yet\n", j->run);
 	else
-		printf("%s: the samples that count are %" PRId64 " to %" PRId64 " of the order, each once, after %" PRId64 " steps\n", j->run,
-		       a->first, a->samples - 1, a->step);
+		printf("%s: the samples that count are %" PRId64 " to %" PRId64
+		       " of the order, each once, after %" PRId64 " steps\n",
+		       j->run, a->first, a->samples - 1, a->step);
 	if (a->first)
-		printf("  samples 0 to %" PRId64 " are of the run whose checkpoint this one began with\n", a->first - 1);
+		printf("  samples 0 to %" PRId64
+		       " are of the run whose checkpoint this one began with\n",
+		       a->first - 1);
 	print_generations(a);
 	if (j->ckpt_step >= 0)
-		printf("  newest checkpoint: after step %" PRId64 ", %" PRId64 " samples\n", j->ckpt_step, j->ckpt_samples);
+		printf("  newest checkpoint: after step %" PRId64 ", %" PRId64 " samples\n",
+		       j->ckpt_step, j->ckpt_samples);
 	for (int i = 0; j->data && i < dataset_sources(j->data); i++)
-		printf("  %" PRId64 " samples of %s\n", of_source(j, i), dataset_source(j->data, i).path);
+		printf("  %" PRId64 " samples of %s\n", of_source(j, i),
+		       dataset_source(j->data, i).path);
 	if (!j->data)
 		printf("  the data was not read: %s\n", j->why.text);
 	else if (!a->n_findings)
@@ -231,8 +266,11 @@ static int audit(struct audit_job *j)
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "data", required_argument, NULL, 'd' }, { "no-data", no_argument, NULL, 'n' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "data", required_argument, NULL, 'd' },
+		{ "no-data", no_argument, NULL, 'n' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
 	};
 	struct audit_job j = { .why = ERR_INIT };
 	opterr = 0;
@@ -254,4 +292,5 @@ static int run(int argc, char **argv)
 	return audit(&j);
 }
 
-const struct tool tool_data_audit = { "data", "audit", run, "prove which samples a run was trained on", page };
+const struct tool tool_data_audit = { "data", "audit", run,
+				      "prove which samples a run was trained on", page };

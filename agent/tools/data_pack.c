@@ -19,74 +19,98 @@ static const char page[] =
 	"muster data pack — text files to packed tokens\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster data pack FILE… -o PREFIX [--field NAME] [--skip-bad] [--raw] [--tokenizer FILE [--begin TOKEN] [--end TOKEN]]\n"
+	"  muster data pack FILE… -o PREFIX [--field NAME] [--skip-bad] [--raw] [--tokenizer FILE "
+	"[--begin TOKEN] [--end TOKEN]]\n"
 	"  muster data pack FILE… -o PREFIX --dtype TYPE [--end-id ID] [--vocab N]\n"
 	"  muster data pack @LIST -o PREFIX …\n"
 	"  find … -print0 | muster data pack - -o PREFIX …\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Writes PREFIX.bin and PREFIX.idx in Megatron's format: each byte is a token (u8, a vocabulary of 256), each\n"
-	"  document follows the one before, in the order given. Empty documents are left out. Files are streamed, so their size\n"
-	"  does not matter. Both files appear whole or not at all. data.path=PREFIX trains on them.\n"
+	"  Writes PREFIX.bin and PREFIX.idx in Megatron's format: each byte is a token (u8, a "
+	"vocabulary of 256), each\n"
+	"  document follows the one before, in the order given. Empty documents are left out. "
+	"Files are streamed, so their size\n"
+	"  does not matter. Both files appear whole or not at all. data.path=PREFIX trains on "
+	"them.\n"
 	"\n"
-	"  A text file is one document. In .jsonl, .ndjson and .json files each line is an object of JSON, and the string in its\n"
-	"  field --field is a document. Either may be compressed by gzip or zstd (.txt.gz, .jsonl.zst, …): the first bytes decide.\n"
-	"  A line that is no object, or has no string in the field, is refused with its file and number. Files of other kinds\n"
-	"  (Parquet, Arrow, NumPy, xz, zip, PDF, UTF-16, …) are refused by name with the command that converts them, and so is a\n"
+	"  A text file is one document. In .jsonl, .ndjson and .json files each line is an object "
+	"of JSON, and the string in its\n"
+	"  field --field is a document. Either may be compressed by gzip or zstd (.txt.gz, "
+	".jsonl.zst, …): the first bytes decide.\n"
+	"  A line that is no object, or has no string in the field, is refused with its file and "
+	"number. Files of other kinds\n"
+	"  (Parquet, Arrow, NumPy, xz, zip, PDF, UTF-16, …) are refused by name with the command "
+	"that converts them, and so is a\n"
 	"  file with 16 NULs or more in its first 64 KiB: it is no text.\n"
 	"\n"
-	"  With --tokenizer the tokens are those of a Hugging Face tokenizer.json with byte-level BPE (GPT-2, LLaMA-3) or BPE of\n"
-	"  characters with byte fallback (LLaMA-2, Mixtral): u16 where the vocabulary fits, else i32. model.vocab must be at\n"
-	"  least the vocabulary's largest id + 1. Normalizers are NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace\n"
-	"  and Prepend. A part of a tokenizer.json that is not supported is refused by name. Bytes that are no\n"
-	"  UTF-8 become the tokens of single bytes. Text is split into words by the classes of PCRE2's Unicode version (14 in Debian\n"
+	"  With --tokenizer the tokens are those of a Hugging Face tokenizer.json with byte-level "
+	"BPE (GPT-2, LLaMA-3) or BPE of\n"
+	"  characters with byte fallback (LLaMA-2, Mixtral): u16 where the vocabulary fits, else "
+	"i32. model.vocab must be at\n"
+	"  least the vocabulary's largest id + 1. Normalizers are NFC, NFD, NFKC, NFKD, Lowercase, "
+	"StripAccents, Strip, Replace\n"
+	"  and Prepend. A part of a tokenizer.json that is not supported is refused by name. Bytes "
+	"that are no\n"
+	"  UTF-8 become the tokens of single bytes. Text is split into words by the classes of "
+	"PCRE2's Unicode version (14 in Debian\n"
 	"  12): the number of newer characters, and the first one, are printed at the end.\n"
 	"\n"
-	"  With --dtype the files are arrays of token ids without a header, such as the train.bin of nanoGPT (u16): each file\n"
+	"  With --dtype the files are arrays of token ids without a header, such as the train.bin "
+	"of nanoGPT (u16): each file\n"
 	"  begins a document. The largest id is printed: model.vocab must be larger.\n"
 	"\n"
 	"OPTIONS\n"
 	"  FILE          a file; folders are refused\n"
 	"  @LIST         the names in the file LIST, one a line, or with NUL between them\n"
 	"  -             the same from standard input\n"
-	"  -o PREFIX     what to write; its folder must exist, and neither PREFIX.bin nor PREFIX.idx may be one of the files\n"
-	"  --field NAME  the field with the text (default text), or a path of names with dots between. When it is given, files of\n"
+	"  -o PREFIX     what to write; its folder must exist, and neither PREFIX.bin nor "
+	"PREFIX.idx may be one of the files\n"
+	"  --field NAME  the field with the text (default text), or a path of names with dots "
+	"between. When it is given, files of\n"
 	"                every name but .txt are lines of JSON, such as /dev/stdin\n"
-	"  --skip-bad    leave out lines that are no JSON object or have no string in the field; they are counted, and the first\n"
+	"  --skip-bad    leave out lines that are no JSON object or have no string in the field; "
+	"they are counted, and the first\n"
 	"                one is printed\n"
-	"  --raw         pack the bytes of each file as they are, whatever they hold: no unpacking, no JSON\n"
+	"  --raw         pack the bytes of each file as they are, whatever they hold: no "
+	"unpacking, no JSON\n"
 	"  --tokenizer FILE  a tokenizer.json, or a folder that has one\n"
 	"  --begin TOKEN put this token before each document, such as <s>\n"
 	"  --end TOKEN   put this token behind each document, such as <|endoftext|>\n"
 	"  --dtype TYPE  the files hold token ids: u16, u32, i32 or i64, little-endian\n"
-	"  --end-id ID   with --dtype: a document ends behind each ID (GPT-2's <|endoftext|> is 50256)\n"
+	"  --end-id ID   with --dtype: a document ends behind each ID (GPT-2's <|endoftext|> is "
+	"50256)\n"
 	"  --vocab N     with --dtype: refuse ids of N and above\n"
-	"  --json        print the counts as JSON: {prefix, documents, empty, tokens, type}; skipped with --skip-bad, with_nuls:\n"
+	"  --json        print the counts as JSON: {prefix, documents, empty, tokens, type}; "
+	"skipped with --skip-bad, with_nuls:\n"
 	"                files that hold NULs, newer_characters (above), largest with --dtype\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster data pack /usr/share/common-licenses/GPL-3 -o gpl\n"
 	"  find /usr/share/doc -name '*.txt' -print0 | muster data pack - -o docs\n"
 	"  muster data pack *.txt -o corpus --tokenizer gpt2/tokenizer.json --end '<|endoftext|>'\n"
-	"  muster data pack c4-*.json.gz -o c4 --field text --tokenizer gpt2/tokenizer.json --end '<|endoftext|>'\n"
-	"  muster data pack openwebtext/train.bin -o train --dtype u16 --end-id 50256 --vocab 50257\n"
+	"  muster data pack c4-*.json.gz -o c4 --field text --tokenizer gpt2/tokenizer.json --end "
+	"'<|endoftext|>'\n"
+	"  muster data pack openwebtext/train.bin -o train --dtype u16 --end-id 50256 --vocab "
+	"50257\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  packed\n"
-	"  1  a file cannot be read or is not of a kind that is packed, or PREFIX cannot be written\n"
+	"  1  a file cannot be read or is not of a kind that is packed, or PREFIX cannot be "
+	"written\n"
 	"  2  usage\n";
 
 enum { LIST_MOST = 1 << 30 };
 
 struct names {
-	char **list;   /* each to be freed */
+	char **list; /* each to be freed */
 	int64_t n;
 };
 
 static int add_name(struct names *names, const char *name, size_t len, struct err *e)
 {
 	if ((names->n & (names->n - 1)) == 0) {
-		char **list = realloc(names->list, (size_t)(names->n ? 2 * names->n : 1) * sizeof *list);
+		char **list = realloc(names->list,
+				      (size_t)(names->n ? 2 * names->n : 1) * sizeof *list);
 		if (!list)
 			return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " names", names->n);
 		names->list = list;
@@ -138,8 +162,9 @@ struct pack_words {
 static int print_json(const struct pack_words *w, const struct pack_report *r, enum token_type type)
 {
 	const struct document_counts *c = &r->read;
-	json_t *o = json_pack("{s:s, s:I, s:I, s:I}", "prefix", w->prefix, "documents", (json_int_t)c->documents, "empty", (json_int_t)c->empty,
-			      "tokens", (json_int_t)r->tokens);
+	json_t *o = json_pack("{s:s, s:I, s:I, s:I}", "prefix", w->prefix, "documents",
+			      (json_int_t)c->documents, "empty", (json_int_t)c->empty, "tokens",
+			      (json_int_t)r->tokens);
 	if (w->read.skip_bad)
 		json_object_set_new(o, "skipped", json_integer(c->skipped));
 	if (c->nuls)
@@ -150,19 +175,25 @@ static int print_json(const struct pack_words *w, const struct pack_report *r, e
 	return tool_print_json(&tool_data_pack, o);
 }
 
-static int print_report(const struct pack_words *w, const struct pack_report *r, enum token_type type)
+static int print_report(const struct pack_words *w, const struct pack_report *r,
+			enum token_type type)
 {
 	const struct document_counts *c = &r->read;
 	if (w->json)
 		return print_json(w, r, type);
 	if (c->skipped)
-		fprintf(stderr, "muster data pack: %" PRId64 " line%s left out; the first: %s\n", c->skipped, human_s(c->skipped), c->first_skipped);
+		fprintf(stderr, "muster data pack: %" PRId64 " line%s left out; the first: %s\n",
+			c->skipped, human_s(c->skipped), c->first_skipped);
 	if (c->nuls)
-		fprintf(stderr, "muster data pack: %" PRId64 " file%s with NULs, packed as text (the first: %s); --raw packs them without "
-			"this line\n", c->nuls, human_s(c->nuls), c->first_nul);
+		fprintf(stderr,
+			"muster data pack: %" PRId64 " file%s with NULs, packed as text (the "
+			"first: %s); --raw packs them without "
+			"this line\n",
+			c->nuls, human_s(c->nuls), c->first_nul);
 	if (r->newer)
 		fprintf(stderr, "muster data pack: %s\n", r->note);
-	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents, r->tokens, data_token_word(type));
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents,
+	       r->tokens, data_token_word(type));
 	if (c->empty)
 		printf("; empty ones left out: %" PRId64, c->empty);
 	printf("\n");
@@ -172,11 +203,15 @@ static int print_report(const struct pack_words *w, const struct pack_report *r,
 static int print_ids_report(const struct pack_words *w, const struct pack_ids_report *r)
 {
 	if (w->json)
-		return tool_print_json(&tool_data_pack, json_pack("{s:s, s:I, s:I, s:I, s:i, s:s}", "prefix", w->prefix, "documents",
-				       (json_int_t)r->documents, "empty", (json_int_t)r->empty, "tokens", (json_int_t)r->tokens, "largest",
-				       (int)r->largest, "type", data_token_word(r->type)));
-	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s); the largest id is %" PRId32 "\n", w->prefix, r->documents, r->tokens,
-	       data_token_word(r->type), r->largest);
+		return tool_print_json(&tool_data_pack,
+				       json_pack("{s:s, s:I, s:I, s:I, s:i, s:s}", "prefix",
+						 w->prefix, "documents", (json_int_t)r->documents,
+						 "empty", (json_int_t)r->empty, "tokens",
+						 (json_int_t)r->tokens, "largest", (int)r->largest,
+						 "type", data_token_word(r->type)));
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s); the largest id is %" PRId32
+	       "\n",
+	       w->prefix, r->documents, r->tokens, data_token_word(r->type), r->largest);
 	return TOOL_OK;
 }
 
@@ -187,9 +222,13 @@ static int pack_names(const struct pack_words *w, const struct names *names)
 	struct pack_ids_report ids;
 	enum token_type type = TOKEN_U8;
 	if (w->ids.type)
-		return data_pack_ids(w->prefix, names->list, names->n, &w->ids, &ids, &e) ? tool_fail(&tool_data_pack, &e) : print_ids_report(w, &ids);
-	int rc = w->tokens.tokenizer ? tool_pack_tokens(w->prefix, names->list, names->n, &w->read, &w->tokens, &report, &type, &e) :
-				       data_pack_files(w->prefix, names->list, names->n, &w->read, &report, &e);
+		return data_pack_ids(w->prefix, names->list, names->n, &w->ids, &ids, &e)
+			       ? tool_fail(&tool_data_pack, &e)
+			       : print_ids_report(w, &ids);
+	int rc = w->tokens.tokenizer
+			 ? tool_pack_tokens(w->prefix, names->list, names->n, &w->read, &w->tokens,
+					    &report, &type, &e)
+			 : data_pack_files(w->prefix, names->list, names->n, &w->read, &report, &e);
 	return rc ? tool_fail(&tool_data_pack, &e) : print_report(w, &report, type);
 }
 
@@ -200,11 +239,15 @@ static int check_outputs(const char *prefix, const struct names *names, struct e
 	for (int i = 0; i < 2; i++) {
 		char path[PATH_MAX];
 		struct stat out, in;
-		if (snprintf(path, sizeof path, "%s.%s", prefix, endings[i]) >= (int)sizeof path || stat(path, &out))
+		if (snprintf(path, sizeof path, "%s.%s", prefix, endings[i]) >= (int)sizeof path ||
+		    stat(path, &out))
 			continue;
 		for (int64_t j = 0; j < names->n; j++)
-			if (!stat(names->list[j], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-				return err_set(e, ERR_USAGE, "%s: is to be packed, and -o %s would replace it; name another PREFIX",
+			if (!stat(names->list[j], &in) && in.st_dev == out.st_dev &&
+			    in.st_ino == out.st_ino)
+				return err_set(e, ERR_USAGE,
+					       "%s: is to be packed, and -o %s would replace it; "
+					       "name another PREFIX",
 					       names->list[j], prefix);
 	}
 	return 0;
@@ -217,7 +260,8 @@ static int pack(const struct pack_words *w, char **words, int n)
 	int rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&names, words[i], &e);
-	rc = rc || check_outputs(w->prefix, &names, &e) ? tool_fail(&tool_data_pack, &e) : pack_names(w, &names);
+	rc = rc || check_outputs(w->prefix, &names, &e) ? tool_fail(&tool_data_pack, &e)
+							: pack_names(w, &names);
 	for (int64_t i = 0; i < names.n; i++)
 		free(names.list[i]);
 	free(names.list);
@@ -231,7 +275,9 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 	errno = 0;
 	long long v = strtoll(text, &end, 10);
 	if (!*text || *end || errno || v < least || v > INT32_MAX)
-		return tool_usage(&tool_data_pack, "%s %s: a whole number from %" PRId64 " to %d is needed", name, text, least, INT32_MAX);
+		return tool_usage(&tool_data_pack,
+				  "%s %s: a whole number from %" PRId64 " to %d is needed", name,
+				  text, least, INT32_MAX);
 	*out = v;
 	return -1;
 }
@@ -239,18 +285,39 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 static int take_option(struct pack_words *w, int c, char **argv)
 {
 	switch (c) {
-	case 'o': w->prefix = optarg; return -1;
-	case 'f': w->read.field = optarg; return -1;
-	case 's': w->read.skip_bad = true; return -1;
-	case 'r': w->read.raw = true; return -1;
-	case 't': w->tokens.tokenizer = optarg; return -1;
-	case 'b': w->tokens.begin = optarg; return -1;
-	case 'e': w->tokens.end = optarg; return -1;
-	case 'd': w->ids.type = optarg; return -1;
-	case 'i': return take_number("--end-id", optarg, 0, &w->ids.end);
-	case 'v': return take_number("--vocab", optarg, 1, &w->ids.vocab);
-	case 'j': w->json = true; return -1;
-	default: return tool_option(&tool_data_pack, c, argv);
+	case 'o':
+		w->prefix = optarg;
+		return -1;
+	case 'f':
+		w->read.field = optarg;
+		return -1;
+	case 's':
+		w->read.skip_bad = true;
+		return -1;
+	case 'r':
+		w->read.raw = true;
+		return -1;
+	case 't':
+		w->tokens.tokenizer = optarg;
+		return -1;
+	case 'b':
+		w->tokens.begin = optarg;
+		return -1;
+	case 'e':
+		w->tokens.end = optarg;
+		return -1;
+	case 'd':
+		w->ids.type = optarg;
+		return -1;
+	case 'i':
+		return take_number("--end-id", optarg, 0, &w->ids.end);
+	case 'v':
+		return take_number("--vocab", optarg, 1, &w->ids.vocab);
+	case 'j':
+		w->json = true;
+		return -1;
+	default:
+		return tool_option(&tool_data_pack, c, argv);
 	}
 }
 
@@ -263,16 +330,19 @@ static const char *contradiction(const struct pack_words *w)
 	if (!w->tokens.tokenizer && (w->tokens.begin || w->tokens.end))
 		return "--begin and --end name tokens of a --tokenizer, and there is none";
 	if (w->ids.type && text)
-		return "--dtype is for files of token ids, --tokenizer, --field, --skip-bad and --raw are for text; give one or the other";
+		return "--dtype is for files of token ids, --tokenizer, --field, --skip-bad and "
+		       "--raw are for text; give one or the other";
 	if (!w->ids.type && (w->ids.end >= 0 || w->ids.vocab))
 		return "--end-id and --vocab are for token ids; name their type with --dtype";
 	if (w->read.raw && (w->read.field || w->read.skip_bad))
-		return "--raw packs bytes as they are, --field and --skip-bad read JSON; give one or the other";
+		return "--raw packs bytes as they are, --field and --skip-bad read JSON; give one "
+		       "or the other";
 	return NULL;
 }
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' }, { "field", required_argument, NULL, 'f' },
 		{ "skip-bad", no_argument, NULL, 's' }, { "raw", no_argument, NULL, 'r' },
@@ -281,6 +351,7 @@ static int run(int argc, char **argv)
 		{ "end-id", required_argument, NULL, 'i' }, { "vocab", required_argument, NULL, 'v' },
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	/* clang-format on */
 	struct pack_words w = { .ids = { .end = -1 } };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1;) {

@@ -32,13 +32,15 @@ static int find_checkpoint(const char *word, struct gen_model *m, struct err *e)
 	return rc;
 }
 
-/* A model that is larger than what was saved would take memory before the first tensor is missed. */
+/* A model that is larger than what was saved would take memory before the first tensor is
+ * missed. */
 static int check_size(const struct gen_model *g, const struct manifest *m, struct err *e)
 {
 	double need = (double)shape_params(&g->shape) * sizeof(float);
 	if (need <= (double)ckpt_manifest_bytes(m))
 		return 0;
-	return err_set(e, ERR_CORRUPT, "%s: its files hold %" PRId64 " bytes, its model needs %.0f", g->path, ckpt_manifest_bytes(m), need);
+	return err_set(e, ERR_CORRUPT, "%s: its files hold %" PRId64 " bytes, its model needs %.0f",
+		       g->path, ckpt_manifest_bytes(m), need);
 }
 
 static int read_manifest(struct gen_model *g, const struct manifest *m, struct err *e)
@@ -81,13 +83,15 @@ struct filling {
 	void *arg;
 };
 
-static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data, struct err *e)
+static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data,
+		    struct err *e)
 {
 	struct filling *f = arg;
 	const struct catalogue *c = generate_lm_catalogue(f->lm);
 	const struct param *p = f->next < c->n ? &c->params[f->next++] : NULL;
 	if (!p || strcmp(p->name, part->name) || p->count != part->rows * columns)
-		return err_set(e, ERR_INTERNAL, "tensor %s: comes where the model has %s", part->name, p ? p->name : "no more");
+		return err_set(e, ERR_INTERNAL, "tensor %s: comes where the model has %s",
+			       part->name, p ? p->name : "no more");
 	memcpy(generate_lm_weights(f->lm) + p->offset, data, (size_t)p->count * sizeof *data);
 	return 0;
 }
@@ -118,7 +122,8 @@ void tool_gen_model_close(struct gen_model *m)
 	m->folder = NULL;
 }
 
-int tool_gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg, struct err *e)
+int tool_gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg,
+			struct err *e)
 {
 	struct filling f = { lm, 0, note, arg };
 	if (m->folder)

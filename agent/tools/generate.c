@@ -12,46 +12,64 @@ static const char page[] =
 	"muster generate — text from a checkpoint or a Hugging Face folder\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster generate MODEL [--tokenizer FILE] [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K]\n"
+	"  muster generate MODEL [--tokenizer FILE] [--prompt TEXT] [--tokens N] [--temperature T] "
+	"[--top-k K]\n"
 	"                  [--top-p P] [--seed S] [--end TOKEN] [--threads N] [--echo] [--json]\n"
 	"  … | muster generate MODEL …\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Goes on with a text: loads the model of a checkpoint that any layout has written, or of a Hugging Face folder, reads the prompt\n"
-	"  at once, and then draws one token after the other. Keys and values of what was read are kept, so that a token costs\n"
+	"  Goes on with a text: loads the model of a checkpoint that any layout has written, or of "
+	"a Hugging Face folder, reads the prompt\n"
+	"  at once, and then draws one token after the other. Keys and values of what was read are "
+	"kept, so that a token costs\n"
 	"  one pass over the weights. The text appears as it comes.\n"
 	"\n"
-	"  The same checkpoint, prompt, options and threads give the same text. At temperature 0 the likeliest token is taken; else tokens\n"
-	"  are drawn by their probabilities, with numbers that depend on --seed and the place in the text.\n"
+	"  The same checkpoint, prompt, options and threads give the same text. At temperature 0 "
+	"the likeliest token is taken; else tokens\n"
+	"  are drawn by their probabilities, with numbers that depend on --seed and the place in "
+	"the text.\n"
 	"\n"
-	"  A model sees at most its model.seq tokens. When these are full it goes on from the last half of them, and says so;\n"
+	"  A model sees at most its model.seq tokens. When these are full it goes on from the last "
+	"half of them, and says so;\n"
 	"  a longer prompt is cut likewise.\n"
 	"\n"
-	"  MODEL is a checkpoint, or a run's folder or its ckpt folder: then the newest valid one. It may also be a Hugging Face folder\n"
-	"  with config.json and model.safetensors of a GPT-2, LLaMA or Mixtral model, which is read as it is; `muster ckpt import --help`\n"
-	"  says which are refused. What came with a model is used: its tokenizer.json, and the ids of eos_token_id in\n"
-	"  generation_config.json or config.json, which end the text. Other settings of generation_config.json are not.\n"
+	"  MODEL is a checkpoint, or a run's folder or its ckpt folder: then the newest valid one. "
+	"It may also be a Hugging Face folder\n"
+	"  with config.json and model.safetensors of a GPT-2, LLaMA or Mixtral model, which is "
+	"read as it is; `muster ckpt import --help`\n"
+	"  says which are refused. What came with a model is used: its tokenizer.json, and the ids "
+	"of eos_token_id in\n"
+	"  generation_config.json or config.json, which end the text. Other settings of "
+	"generation_config.json are not.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --tokenizer FILE  the tokenizer.json that the training data was packed with, or a folder that has one (default: the one that\n"
+	"  --tokenizer FILE  the tokenizer.json that the training data was packed with, or a "
+	"folder that has one (default: the one that\n"
 	"                    came with the model; without any, the vocabulary must be 256: bytes)\n"
-	"  --prompt TEXT     what to go on with (default: what stands on standard input, unless that is a terminal)\n"
+	"  --prompt TEXT     what to go on with (default: what stands on standard input, unless "
+	"that is a terminal)\n"
 	"  --tokens N        how many tokens to draw (default 100)\n"
-	"  --temperature T   divides the logits: below 1 bolder, above 1 more varied (default 1); 0: always the likeliest\n"
+	"  --temperature T   divides the logits: below 1 bolder, above 1 more varied (default 1); "
+	"0: always the likeliest\n"
 	"  --top-k K         only the K likeliest tokens (default 0: all)\n"
-	"  --top-p P         only the fewest likeliest tokens whose probabilities add up to P (default 1: all)\n"
+	"  --top-p P         only the fewest likeliest tokens whose probabilities add up to P "
+	"(default 1: all)\n"
 	"  --seed S          of the numbers drawn with (default 1)\n"
-	"  --end TOKEN       stop behind this token, such as <|endoftext|>, in place of the model's own\n"
+	"  --end TOKEN       stop behind this token, such as <|endoftext|>, in place of the "
+	"model's own\n"
 	"  --threads N       (default: the processors that this process may use)\n"
 	"  --echo            print the prompt before the text\n"
-	"  --json            print as JSON: {checkpoint, step, prompt, prompt_tokens, text, ids, ended: a token that ends it came, unseen:\n"
-	"                    tokens at the start that the last one did not see, load_s, prompt_s, tokens_per_s}. In prompt and text\n"
+	"  --json            print as JSON: {checkpoint, step, prompt, prompt_tokens, text, ids, "
+	"ended: a token that ends it came, unseen:\n"
+	"                    tokens at the start that the last one did not see, load_s, prompt_s, "
+	"tokens_per_s}. In prompt and text\n"
 	"                    U+FFFD stands for bytes that are no UTF-8\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster generate runs/demo --prompt 'This license' --tokens 200 --temperature 0.7\n"
 	"  muster generate gpt2/ --prompt 'This license' --temperature 0\n"
-	"  muster generate runs/llama --tokenizer llama/tokenizer.json --top-p 0.9 --seed 7 <question.txt\n"
+	"  muster generate runs/llama --tokenizer llama/tokenizer.json --top-p 0.9 --seed 7 "
+	"<question.txt\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  generated\n"
@@ -61,6 +79,7 @@ static const char page[] =
 enum { TOKENS_MOST = 100000000 };
 
 /* Numbers of the command line: their range is part of the refusal. */
+/* clang-format off */
 static const struct number {
 	int option;
 	const char *name;
@@ -71,6 +90,7 @@ static const struct number {
 	{ 'k', "--top-k", 0, TOKENS_MOST, true },    { 'p', "--top-p", 1e-9, 1, false },
 	{ 'j', "--threads", 1, 1024, true },         { 's', "--seed", 0, 9007199254740992.0, true },
 };
+/* clang-format on */
 
 static int read_number(int option, const char *text, double *out)
 {
@@ -80,8 +100,8 @@ static int read_number(int option, const char *text, double *out)
 		n++;
 	double v = strtod(text, &end);
 	if (!*text || *end || !(v >= n->least && v <= n->most) || (n->whole && v != floor(v)))
-		return tool_usage(&tool_generate, "%s %s: a %snumber from %g to %.16g is needed", n->name, text, n->whole ? "whole " : "",
-				  n->least, n->most);
+		return tool_usage(&tool_generate, "%s %s: a %snumber from %g to %.16g is needed",
+				  n->name, text, n->whole ? "whole " : "", n->least, n->most);
 	*out = v;
 	return 0;
 }
@@ -93,12 +113,24 @@ static int take_number(struct generate_options *o, int option, const char *text)
 	if (rc)
 		return rc;
 	switch (option) {
-	case 'n': o->tokens = (int64_t)v; break;
-	case 'T': o->sample.temperature = v; break;
-	case 'k': o->sample.top_k = (int64_t)v; break;
-	case 'p': o->sample.top_p = v; break;
-	case 'j': o->threads = (int64_t)v; break;
-	default: o->sample.seed = (uint64_t)v; break;
+	case 'n':
+		o->tokens = (int64_t)v;
+		break;
+	case 'T':
+		o->sample.temperature = v;
+		break;
+	case 'k':
+		o->sample.top_k = (int64_t)v;
+		break;
+	case 'p':
+		o->sample.top_p = v;
+		break;
+	case 'j':
+		o->threads = (int64_t)v;
+		break;
+	default:
+		o->sample.seed = (uint64_t)v;
+		break;
 	}
 	return 0;
 }
@@ -108,12 +140,27 @@ static int take_option(struct generate_options *o, int c, char **argv)
 {
 	int rc;
 	switch (c) {
-	case 't': o->tokenizer = optarg; return -1;
-	case 'q': o->prompt = optarg; return -1;
-	case 'e': o->end = optarg; return -1;
-	case 'E': o->echo = true; return -1;
-	case 'J': o->json = true; return -1;
-	case 'n': case 'T': case 'k': case 'p': case 'j': case 's':
+	case 't':
+		o->tokenizer = optarg;
+		return -1;
+	case 'q':
+		o->prompt = optarg;
+		return -1;
+	case 'e':
+		o->end = optarg;
+		return -1;
+	case 'E':
+		o->echo = true;
+		return -1;
+	case 'J':
+		o->json = true;
+		return -1;
+	case 'n':
+	case 'T':
+	case 'k':
+	case 'p':
+	case 'j':
+	case 's':
 		rc = take_number(o, c, optarg);
 		return rc ? rc : -1;
 	default:
@@ -129,6 +176,7 @@ static int64_t processors(void)
 
 static int run(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "tokenizer", required_argument, NULL, 't' }, { "prompt", required_argument, NULL, 'q' },
 		{ "tokens", required_argument, NULL, 'n' }, { "temperature", required_argument, NULL, 'T' },
@@ -137,7 +185,10 @@ static int run(int argc, char **argv)
 		{ "threads", required_argument, NULL, 'j' }, { "echo", no_argument, NULL, 'E' },
 		{ "json", no_argument, NULL, 'J' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
-	static struct generate_options o = { .tokens = 100, .sample = { .temperature = 1, .top_p = 1, .seed = 1 } };
+	/* clang-format on */
+	static struct generate_options o = {
+		.tokens = 100, .sample = { .temperature = 1, .top_p = 1, .seed = 1 }
+	};
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		int rc = take_option(&o, c, argv);
@@ -145,7 +196,8 @@ static int run(int argc, char **argv)
 			return rc;
 	}
 	if (argc - optind != 1)
-		return tool_usage(&tool_generate, "one MODEL is needed: a checkpoint, a run's folder, or a Hugging Face folder");
+		return tool_usage(&tool_generate, "one MODEL is needed: a checkpoint, a run's "
+						  "folder, or a Hugging Face folder");
 	o.word = argv[optind];
 	if (!o.threads)
 		o.threads = processors();

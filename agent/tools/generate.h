@@ -1,4 +1,5 @@
-/* generate — between the command line of `muster generate` (generate.c) and what it does (tool_generate_run.c). */
+/* generate — between the command line of `muster generate` (generate.c) and what it does
+ * (tool_generate_run.c). */
 #ifndef MUSTER_AGENT_TOOLS_GENERATE_H
 #define MUSTER_AGENT_TOOLS_GENERATE_H
 
@@ -9,7 +10,7 @@
 
 /* What was asked for. */
 struct generate_options {
-	const char *word;                 /* the model */
+	const char *word;                     /* the model */
 	const char *tokenizer, *prompt, *end; /* NULL: not given */
 	int64_t tokens, threads;
 	struct sample_options sample;

@@ -20,16 +20,17 @@ struct generate {
 	const struct generate_options *opt;
 	struct gen_model model;
 	struct lm *lm;
-	int64_t context;             /* tokens that it has room for */
+	int64_t context;                    /* tokens that it has room for */
 	char tokenizer_name[PATH_MAX + 32]; /* for messages */
-	struct tokenizer *tokenizer; /* NULL: bytes */
+	struct tokenizer *tokenizer;        /* NULL: bytes */
 	struct decoder *decoder;
-	int64_t usable;              /* tokens below this may come */
-	int32_t ends[SIDE_ENDS];     /* each of these ends the text */
+	int64_t usable;          /* tokens below this may come */
+	int32_t ends[SIDE_ENDS]; /* each of these ends the text */
 	int n_ends;
-	struct buf prompt, ids, out; /* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
-	struct buf said;             /* for --json: all of it */
-	int64_t n_prompt, n;         /* ids */
+	/* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
+	struct buf prompt, ids, out;
+	struct buf said;     /* for --json: all of it */
+	int64_t n_prompt, n; /* ids */
 	bool ended, warned;
 	int64_t unseen;
 	double load_s, prompt_s, text_s;
@@ -54,7 +55,9 @@ static int open_tokenizer(struct generate *g, struct err *e)
 		return 0;
 	if (g->model.folder)
 		return tokenizer_lacking(g->model.path, e);
-	return err_set(e, ERR_USAGE, "%s: a vocabulary of %" PRId64 " tokens is not one of bytes; name its tokenizer.json with --tokenizer",
+	return err_set(e, ERR_USAGE,
+		       "%s: a vocabulary of %" PRId64
+		       " tokens is not one of bytes; name its tokenizer.json with --tokenizer",
 		       g->model.path, g->model.shape.vocab);
 }
 
@@ -65,11 +68,15 @@ static int find_ends(struct generate *g, struct err *e)
 	if (!g->opt->end)
 		return 0;
 	if (!g->tokenizer)
-		return err_set(e, ERR_USAGE, "--end names a token of a --tokenizer, and there is none");
+		return err_set(e, ERR_USAGE,
+			       "--end names a token of a --tokenizer, and there is none");
 	g->n_ends = 1;
 	g->ends[0] = tokenizer_id(g->tokenizer, g->opt->end);
 	if (g->ends[0] < 0)
-		return err_set(e, ERR_USAGE, "--end %s: %s has no such token; its added_tokens list those for this", g->opt->end, g->tokenizer_name);
+		return err_set(
+			e, ERR_USAGE,
+			"--end %s: %s has no such token; its added_tokens list those for this",
+			g->opt->end, g->tokenizer_name);
 	return 0;
 }
 
@@ -82,8 +89,12 @@ static int load_tokenizer(struct generate *g, struct err *e)
 	if (!g->tokenizer)
 		return 0;
 	if (tokenizer_vocab(g->tokenizer) > vocab)
-		return err_set(e, ERR_USAGE, "%s has %" PRId32 " tokens, the model of %s only %" PRId64 "; name the tokenizer.json that it was "
-			       "trained with", g->tokenizer_name, tokenizer_vocab(g->tokenizer), g->model.path, vocab);
+		return err_set(e, ERR_USAGE,
+			       "%s has %" PRId32 " tokens, the model of %s only %" PRId64
+			       "; name the tokenizer.json that it was "
+			       "trained with",
+			       g->tokenizer_name, tokenizer_vocab(g->tokenizer), g->model.path,
+			       vocab);
 	g->usable = tokenizer_vocab(g->tokenizer);
 	return text_decoder_open(g->tokenizer, &g->decoder, e);
 }
@@ -97,12 +108,15 @@ static void put_note(void *arg, const char *text)
 /* Where positions are rotary, keys and values need room only for what this text can become. */
 static int load_weights(struct generate *g, struct err *e)
 {
-	struct lm_options opt = { .shape = g->model.shape, .backend = "cpu", .threads = (int)g->opt->threads };
+	struct lm_options opt = { .shape = g->model.shape,
+				  .backend = "cpu",
+				  .threads = (int)g->opt->threads };
 	double since = clock_s();
 	if (opt.shape.rope && g->n_prompt + g->opt->tokens < opt.shape.seq)
 		opt.shape.seq = g->n_prompt + g->opt->tokens;
 	g->context = opt.shape.seq;
-	if (generate_lm_open(&opt, &g->lm, e) || tool_gen_model_load(&g->model, g->lm, put_note, NULL, e))
+	if (generate_lm_open(&opt, &g->lm, e) ||
+	    tool_gen_model_load(&g->model, g->lm, put_note, NULL, e))
 		return -1;
 	g->load_s += clock_s() - since;
 	return 0;
@@ -162,7 +176,10 @@ static int read_prompt(struct generate *g, struct err *e)
 	if (buf_failed(&g->prompt) || buf_failed(&g->ids))
 		return err_set(e, ERR_NOMEM, "no memory for a prompt of %zu bytes", g->prompt.len);
 	g->n_prompt = (int64_t)(g->ids.len / sizeof(int32_t));
-	return g->n_prompt ? 0 : err_set(e, ERR_USAGE, "the prompt is empty, and there is nothing to go on with; give --prompt TEXT");
+	return g->n_prompt ? 0
+			   : err_set(e, ERR_USAGE,
+				     "the prompt is empty, and there is nothing to go on with; "
+				     "give --prompt TEXT");
 }
 
 /* --- the text ------------------------------------------------------------------------------ */
@@ -198,8 +215,11 @@ static void warn_unseen(struct generate *g, const struct text *t)
 	if (!g->unseen || g->warned || g->opt->json)
 		return;
 	g->warned = true;
-	fprintf(stderr, "muster generate: the context of %" PRId64 " tokens (model.seq) is full: what follows sees its last half, and what "
-		"comes behind that\n", g->model.shape.seq);
+	fprintf(stderr,
+		"muster generate: the context of %" PRId64
+		" tokens (model.seq) is full: what follows sees its last half, and what "
+		"comes behind that\n",
+		g->model.shape.seq);
 }
 
 static bool is_end(const struct generate *g, int32_t id)
@@ -236,13 +256,19 @@ static int draw(struct generate *g, struct text *t, struct err *e)
 static int write_text(struct generate *g, struct err *e)
 {
 	struct text *t;
-	struct text_options opt = { .lm = g->lm, .context = g->context, .vocab = g->model.shape.vocab, .usable = g->usable,
+	struct text_options opt = { .lm = g->lm,
+				    .context = g->context,
+				    .vocab = g->model.shape.vocab,
+				    .usable = g->usable,
 				    .sample = g->opt->sample };
 	if (generate_text_open(&opt, &t, e))
 		return -1;
 	if (g->opt->echo)
 		buf_add(&g->out, g->prompt.data, g->prompt.len);
-	int rc = g->decoder ? text_decoder_begin(g->decoder, (const int32_t *)(const void *)g->ids.data, (size_t)g->n_prompt, e) : 0;
+	int rc = g->decoder ? text_decoder_begin(g->decoder,
+						 (const int32_t *)(const void *)g->ids.data,
+						 (size_t)g->n_prompt, e)
+			    : 0;
 	rc = rc || print_out(g, e) || draw(g, t, e) ? -1 : 0;
 	if (!rc && g->decoder)
 		text_decoder_end(g->decoder, &g->out);
@@ -285,10 +311,14 @@ static int print_json(const struct generate *g)
 		memcpy(&id, g->ids.data + (size_t)(g->n_prompt + i) * sizeof id, sizeof id);
 		json_array_append_new(ids, json_integer(id));
 	}
-	return tool_print_json(&tool_generate, json_pack("{s:s, s:I, s:o, s:I, s:o, s:o, s:b, s:I, s:f, s:f, s:f}", "checkpoint", g->model.path,
-			       "step", (json_int_t)g->model.step, "prompt", json_text(&g->prompt), "prompt_tokens", (json_int_t)g->n_prompt,
-			       "text", json_text(&g->said), "ids", ids, "ended", g->ended, "unseen", (json_int_t)g->unseen,
-			       "load_s", g->load_s, "prompt_s", g->prompt_s, "tokens_per_s", rate(g)));
+	return tool_print_json(&tool_generate,
+			       json_pack("{s:s, s:I, s:o, s:I, s:o, s:o, s:b, s:I, s:f, s:f, s:f}",
+					 "checkpoint", g->model.path, "step",
+					 (json_int_t)g->model.step, "prompt", json_text(&g->prompt),
+					 "prompt_tokens", (json_int_t)g->n_prompt, "text",
+					 json_text(&g->said), "ids", ids, "ended", g->ended,
+					 "unseen", (json_int_t)g->unseen, "load_s", g->load_s,
+					 "prompt_s", g->prompt_s, "tokens_per_s", rate(g)));
 }
 
 /* For who watches; a program asks for --json. */
@@ -297,7 +327,9 @@ static int print_report(const struct generate *g)
 	if (g->opt->json)
 		return print_json(g);
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "muster generate: %" PRId64 " tokens of prompt in %.2f s, %" PRId64 " drawn at %.1f a second (loaded in %.2f s)\n",
+		fprintf(stderr,
+			"muster generate: %" PRId64 " tokens of prompt in %.2f s, %" PRId64
+			" drawn at %.1f a second (loaded in %.2f s)\n",
 			g->n_prompt, g->prompt_s, g->n, rate(g), g->load_s);
 	return TOOL_OK;
 }
@@ -308,7 +340,10 @@ int tool_generate_run(const struct generate_options *opt)
 	static struct generate here; /* too large for a small stack; a program calls this once */
 	struct generate *g = &here;
 	*g = (struct generate){ .opt = opt };
-	int rc = open_model(g, &e) || load_tokenizer(g, &e) || read_prompt(g, &e) || load_weights(g, &e) || write_text(g, &e) ? -1 : 0;
+	int rc = open_model(g, &e) || load_tokenizer(g, &e) || read_prompt(g, &e) ||
+				 load_weights(g, &e) || write_text(g, &e)
+			 ? -1
+			 : 0;
 	rc = rc ? tool_fail(&tool_generate, &e) : print_report(g);
 	generate_lm_close(g->lm);
 	tool_gen_model_close(&g->model);

@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-_Static_assert(sizeof ((struct pack_report *)0)->note == ENCODER_NOTE, "a note fits");
+_Static_assert(sizeof((struct pack_report *)0)->note == ENCODER_NOTE, "a note fits");
 enum { NONE = -1, TEXT_MOST = 1 << 30 };
 
 struct packer {
@@ -39,7 +39,8 @@ static int put_whole(struct packer *p, const char *text, size_t n, struct err *e
 {
 	if (!n)
 		return 0;
-	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) || text_encoder_encode(p->encoder, text, n, put_ids, p, e) ||
+	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) ||
+	    text_encoder_encode(p->encoder, text, n, put_ids, p, e) ||
 	    (p->end != NONE && put_ids(p, &p->end, 1, e)) || data_token_writer_end(p->writer, e))
 		return -1;
 	return 0;
@@ -52,8 +53,11 @@ static int put_text(void *arg, const char *text, size_t n, bool last, struct err
 	if (!p->text.len && last)
 		return put_whole(p, text, n, e);
 	if (p->text.len + n > TEXT_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "a text larger than %d MiB out of a pipe or a compressed file; unpack it into a file, or "
-			       "divide it", TEXT_MOST >> 20);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "a text larger than %d MiB out of a pipe or a compressed file; "
+			       "unpack it into a file, or "
+			       "divide it",
+			       TEXT_MOST >> 20);
 	buf_add(&p->text, text, n);
 	if (buf_failed(&p->text))
 		return err_set(e, ERR_NOMEM, "no memory for a text of %zu bytes", p->text.len + n);
@@ -63,19 +67,24 @@ static int put_text(void *arg, const char *text, size_t n, bool last, struct err
 	return rc;
 }
 
-static int find_token(const struct packer *p, const struct pack_tokens_options *opt, const char *option, const char *text,
-		      int32_t *out, struct err *e)
+static int find_token(const struct packer *p, const struct pack_tokens_options *opt,
+		      const char *option, const char *text, int32_t *out, struct err *e)
 {
 	*out = text ? tokenizer_id(p->tokenizer, text) : NONE;
 	if (text && *out < 0)
-		return err_set(e, ERR_USAGE, "%s %s: %s has no such token; its added_tokens list those for this", option, text, opt->tokenizer);
+		return err_set(e, ERR_USAGE,
+			       "%s %s: %s has no such token; its added_tokens list those for this",
+			       option, text, opt->tokenizer);
 	return 0;
 }
 
-static int packer_open(struct packer *p, const char *prefix, const struct pack_tokens_options *opt, struct err *e)
+static int packer_open(struct packer *p, const char *prefix, const struct pack_tokens_options *opt,
+		       struct err *e)
 {
-	if (tokenizer_open_named(opt->tokenizer, &p->tokenizer, e) || text_encoder_open(p->tokenizer, &p->encoder, e) ||
-	    find_token(p, opt, "--begin", opt->begin, &p->begin, e) || find_token(p, opt, "--end", opt->end, &p->end, e))
+	if (tokenizer_open_named(opt->tokenizer, &p->tokenizer, e) ||
+	    text_encoder_open(p->tokenizer, &p->encoder, e) ||
+	    find_token(p, opt, "--begin", opt->begin, &p->begin, e) ||
+	    find_token(p, opt, "--end", opt->end, &p->end, e))
 		return -1;
 	p->type = tokenizer_vocab(p->tokenizer) <= UINT16_MAX + 1 ? TOKEN_U16 : TOKEN_I32;
 	return data_token_writer_open(prefix, p->type, &p->writer, e);
@@ -89,8 +98,8 @@ static void packer_close(struct packer *p)
 	buf_fini(&p->text);
 }
 
-static int pack_all(struct packer *p, const char *prefix, char *const *files, int64_t n, const struct document_options *opt,
-		    struct pack_report *out, struct err *e)
+static int pack_all(struct packer *p, const char *prefix, char *const *files, int64_t n,
+		    const struct document_options *opt, struct pack_report *out, struct err *e)
 {
 	struct document_options whole = *opt;
 	const struct document_sink sink = { put_text, p };
@@ -102,18 +111,23 @@ static int pack_all(struct packer *p, const char *prefix, char *const *files, in
 	report.tokens = data_token_writer_tokens(p->writer);
 	report.newer = text_encoder_newer(p->encoder, report.note);
 	if (!report.tokens)
-		return err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
+		return err_set(e, ERR_USAGE,
+			       "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix,
+			       n);
 	if (data_token_writer_commit(p->writer, e))
 		return -1;
 	*out = report;
 	return 0;
 }
 
-int tool_pack_tokens(const char *prefix, char *const *files, int64_t n, const struct document_options *read, const struct pack_tokens_options *opt,
-		struct pack_report *out, enum token_type *type, struct err *e)
+int tool_pack_tokens(const char *prefix, char *const *files, int64_t n,
+		     const struct document_options *read, const struct pack_tokens_options *opt,
+		     struct pack_report *out, enum token_type *type, struct err *e)
 {
 	struct packer p = { 0 };
-	int rc = packer_open(&p, prefix, opt, e) || pack_all(&p, prefix, files, n, read, out, e) ? -1 : 0;
+	int rc = packer_open(&p, prefix, opt, e) || pack_all(&p, prefix, files, n, read, out, e)
+			 ? -1
+			 : 0;
 	if (!rc)
 		*type = p.type;
 	packer_close(&p);

@@ -84,7 +84,8 @@ int tool_print_json(const struct tool *t, json_t *value)
 	json_decref(value);
 	if (rc || putchar('\n') == EOF || fflush(stdout)) {
 		char command[64];
-		fprintf(stderr, "muster %s: cannot print: %s\n", command_of(t, command), value ? strerror(errno) : "no memory");
+		fprintf(stderr, "muster %s: cannot print: %s\n", command_of(t, command),
+			value ? strerror(errno) : "no memory");
 		return TOOL_FAILED;
 	}
 	return TOOL_OK;
@@ -99,11 +100,14 @@ int tool_option(const struct tool *t, int c, char **argv)
 	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is no option", argv[optind - 1]);
 }
 
-/* Takes the options of a tool that has --json alone; -1: the words are at optind, else the exit status. */
+/* Takes the options of a tool that has --json alone; -1: the words are at optind, else the exit
+ * status. */
 static int json_alone(const struct tool *t, int argc, char **argv, bool *json)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
 	};
 	*json = false;
 	opterr = 0;
@@ -115,7 +119,8 @@ static int json_alone(const struct tool *t, int argc, char **argv, bool *json)
 	return -1;
 }
 
-int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json))
+int tool_one_word(const struct tool *t, int argc, char **argv, const char *what,
+		  int (*body)(const char *word, bool json))
 {
 	bool json;
 	int status = json_alone(t, argc, argv, &json);
@@ -126,7 +131,8 @@ int tool_one_word(const struct tool *t, int argc, char **argv, const char *what,
 	return body(argv[optind], json);
 }
 
-int tool_words(const struct tool *t, int argc, char **argv, const char *none, int (*body)(char **words, int n, bool json))
+int tool_words(const struct tool *t, int argc, char **argv, const char *none,
+	       int (*body)(char **words, int n, bool json))
 {
 	bool json;
 	int status = json_alone(t, argc, argv, &json);
@@ -141,7 +147,8 @@ void tool_print_layout(const json_t *layout)
 {
 	const char *key, *between = "";
 	json_t *degree;
-	json_object_foreach((json_t *)layout, key, degree) {
+	json_object_foreach((json_t *)layout, key, degree)
+	{
 		printf("%s%s %" JSON_INTEGER_FORMAT, between, key, json_integer_value(degree));
 		between = " × ";
 	}

@@ -17,17 +17,23 @@ static const char page[] =
 	"  muster trace RUN|DIR|FILE … [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Every rank records its last operations of each group of ranks, and writes them to a file when one fails, or when the\n"
-	"  launcher asks for it because nothing goes on. This command reads the files of all ranks and says in one sentence what\n"
-	"  they disagree on: ranks that called different operations as the same one (another one, another size, type or\n"
-	"  root), a send and a recv of different sizes, ranks that wait for each other in a circle, or the rank that never\n"
+	"  Every rank records its last operations of each group of ranks, and writes them to a "
+	"file when one fails, or when the\n"
+	"  launcher asks for it because nothing goes on. This command reads the files of all ranks "
+	"and says in one sentence what\n"
+	"  they disagree on: ranks that called different operations as the same one (another one, "
+	"another size, type or\n"
+	"  root), a send and a recv of different sizes, ranks that wait for each other in a "
+	"circle, or the rank that never\n"
 	"  came. A rank that was killed leaves no file; it is named where others wait for it.\n"
 	"\n"
-	"  RUN is a run's folder: the newest files under RUN/trace are read. DIR holds the files comm-RANK.json of one world,\n"
+	"  RUN is a run's folder: the newest files under RUN/trace are read. DIR holds the files "
+	"comm-RANK.json of one world,\n"
 	"  FILE is one of them.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text, group, op, number, ranks: who is to\n"
+	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text, "
+	"group, op, number, ranks: who is to\n"
 	"                blame, world, missing: ranks without a file}\n"
 	"\n"
 	"EXAMPLES\n"
@@ -64,7 +70,8 @@ static long numbered(const char *name, const char *before, const char *after)
 	size_t n = strlen(before);
 	const char *digits = name + n;
 	size_t wide = strncmp(name, before, n) ? 0 : strspn(digits, "0123456789");
-	return wide >= 1 && wide <= 9 && !strcmp(digits + wide, after) ? strtol(digits, NULL, 10) : -1;
+	return wide >= 1 && wide <= 9 && !strcmp(digits + wide, after) ? strtol(digits, NULL, 10)
+								       : -1;
 }
 
 /* All files of the folder; *found: how many. */
@@ -126,8 +133,12 @@ static int add_word(struct trace *t, const char *word, struct err *e)
 		return -1;
 	if (!found && newest_in(word, newest) && add_folder(t, newest, &found, e))
 		return -1;
-	return found ? 0 : err_set(e, ERR_NOTFOUND, "%s: neither the folder nor its trace/gen-N holds files comm-RANK.json: no "
-				   "operation of a run there has failed", word);
+	return found ? 0
+		     : err_set(e, ERR_NOTFOUND,
+			       "%s: neither the folder nor its trace/gen-N holds files "
+			       "comm-RANK.json: no "
+			       "operation of a run there has failed",
+			       word);
 }
 
 /* --- Printing ------------------------------------------------------------------------ */
@@ -140,9 +151,12 @@ static json_t *as_json(const struct trace *t, struct diagnosis *d)
 	for (int r = 0; r < t->size; r++)
 		if (!t->ranks[r].there)
 			json_array_append_new(missing, json_integer(r));
-	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o}", "finding", comm_finding_word(d->finding), "text", buf_str(&d->text),
-			 "group", d->group ? d->group->name : NULL, "op", d->op ? comm_op_word(d->op->kind) : NULL, "number",
-			 (json_int_t)(d->op ? d->op->seq : 0), "ranks", ranks, "world", t->size, "missing", missing);
+	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o}", "finding",
+			 comm_finding_word(d->finding), "text", buf_str(&d->text), "group",
+			 d->group ? d->group->name : NULL, "op",
+			 d->op ? comm_op_word(d->op->kind) : NULL, "number",
+			 (json_int_t)(d->op ? d->op->seq : 0), "ranks", ranks, "world", t->size,
+			 "missing", missing);
 }
 
 static int print(const struct trace *t, struct diagnosis *d, bool json)

@@ -44,7 +44,8 @@ static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int
 		swiglu_row(y + i * f, gu + i * 2 * f, gu + i * 2 * f + f, f);
 }
 
-static void swiglu_row_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t f)
+static void swiglu_row_bwd(float *dgate, float *dup, const float *dy, const float *gate,
+			   const float *up, int64_t f)
 {
 	#pragma omp simd
 	for (int64_t j = 0; j < f; j++) {
@@ -55,7 +56,8 @@ static void swiglu_row_bwd(float *dgate, float *dup, const float *dy, const floa
 	}
 }
 
-static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n, int64_t f)
+static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+		       int64_t f)
 {
 	float *dgu = dguv;
 	const float *dy = dyv, *gu = guv;

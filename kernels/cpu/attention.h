@@ -1,9 +1,9 @@
 /*
- * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): where a head lies, which
- * keys a query sees, what dropout multiplies a row of weights with.
+ * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): where a
+ * head lies, which keys a query sees, what dropout multiplies a row of weights with.
  *
- * A tile is TILE queries by TILE keys of one head; its scores live in the thread's scratch, its products are done
- * by the BLAS, tiles of which no query sees anything are left out.
+ * A tile is TILE queries by TILE keys of one head; its scores live in the thread's scratch, its
+ * products are done by the BLAS, tiles of which no query sees anything are left out.
  */
 #ifndef MUSTER_KERNELS_CPU_ATTENTION_H
 #define MUSTER_KERNELS_CPU_ATTENTION_H
@@ -19,16 +19,17 @@ enum { TILE = 64 };
 /* One head of one sequence: where it lies. */
 struct head {
 	const struct attn_shape *s;
-	int64_t q, kv, o, lse;    /* offsets of its first query and key */
-	int64_t orow;             /* between the rows of o */
-	const int32_t *starts;    /* of its queries; NULL: all 0 */
-	uint64_t number;          /* dropout's, of the weight of query 0 and key 0 */
+	int64_t q, kv, o, lse; /* offsets of its first query and key */
+	int64_t orow;          /* between the rows of o */
+	const int32_t *starts; /* of its queries; NULL: all 0 */
+	uint64_t number;       /* dropout's, of the weight of query 0 and key 0 */
 	float scale;
 };
 
 static inline struct head head_at(const struct attn_shape *s, int64_t b, int h)
 {
-	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all + (uint64_t)(s->head_first + h);
+	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all +
+			(uint64_t)(s->head_first + h);
 	return (struct head){
 		.s = s,
 		.q = b * s->q_batch + (int64_t)h * s->dim,
@@ -37,7 +38,8 @@ static inline struct head head_at(const struct attn_shape *s, int64_t b, int h)
 		.lse = (b * s->heads + h) * s->q_len,
 		.orow = (int64_t)s->heads * s->dim,
 		.starts = s->starts ? s->starts + b * s->starts_batch : NULL,
-		.number = (head * (uint64_t)s->seq + (uint64_t)s->q_first) * (uint64_t)s->seq + (uint64_t)s->k_first,
+		.number = (head * (uint64_t)s->seq + (uint64_t)s->q_first) * (uint64_t)s->seq +
+			  (uint64_t)s->k_first,
 		.scale = (float)(1 / sqrt(s->dim)),
 	};
 }
@@ -60,7 +62,8 @@ static inline struct span seen(const struct head *a, int64_t t, int64_t k0, int6
 	return (struct span){ lo, clamp(a->s->q_first + t - first + 1, lo, kn) };
 }
 
-/* Which keys some query of q0 … q0 + qn - 1 sees lie in here; the first rounded down to a tile's. */
+/* Which keys some query of q0 … q0 + qn - 1 sees lie in here; the first rounded down to a
+ * tile's. */
 static inline struct span seen_by_tile(const struct head *a, int64_t q0, int64_t qn)
 {
 	struct span all = { 0, 0 };
@@ -76,9 +79,11 @@ static inline struct span seen_by_tile(const struct head *a, int64_t q0, int64_t
 }
 
 /* keep[j]: what dropout multiplies the weight of query t and key k0 + j with. */
-static inline void keep_row(float keep[TILE], const struct head *a, int64_t t, int64_t k0, int64_t kn)
+static inline void keep_row(float keep[TILE], const struct head *a, int64_t t, int64_t k0,
+			    int64_t kn)
 {
-	dropout_keep(keep, &a->s->drop, a->number + (uint64_t)t * (uint64_t)a->s->seq + (uint64_t)k0, kn);
+	dropout_keep(keep, &a->s->drop,
+		     a->number + (uint64_t)t * (uint64_t)a->s->seq + (uint64_t)k0, kn);
 }
 
 /*
@@ -116,8 +121,9 @@ static inline void drop_row(float *x, const float *keep, int n)
 		x[i] *= keep[i];
 }
 
-/* attention_fwd of one query a sequence, with the keys cut into pieces; false when its scratch does not suffice. */
-bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key, const float *v,
-			const struct attn_shape *s);
+/* attention_fwd of one query a sequence, with the keys cut into pieces; false when its scratch
+ * does not suffice. */
+bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key,
+			const float *v, const struct attn_shape *s);
 
 #endif

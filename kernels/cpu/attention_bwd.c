@@ -1,10 +1,11 @@
 /*
- * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the same dk and dv, and
- * those of one query tile to the same dq. So an item of work is a k/v head; where there are too few of them for the
- * threads, it is a tile of a diagonal, on which no two tiles share a query or a key.
+ * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the
+ * same dk and dv, and those of one query tile to the same dq. So an item of work is a k/v head;
+ * where there are too few of them for the threads, it is a tile of a diagonal, on which no two
+ * tiles share a query or a key.
  *
- * Both ways sum dk and dv head by head and over the queries in their order, dq over the keys in falling order: they
- * give the same bits.
+ * Both ways sum dk and dv head by head and over the queries in their order, dq over the keys in
+ * falling order: they give the same bits.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
@@ -29,7 +30,8 @@ static float row_dot(const float *a, const float *b, int n)
 }
 
 /* p = exp(score - lse), and ds = p (dp - dot) scale over dp; both 0 where masked. */
-static void harden(float *p, float *ds, float lse, float dot, float scale, int lo, int hi, int width)
+static void harden(float *p, float *ds, float lse, float dot, float scale, int lo, int hi,
+		   int width)
 {
 	#pragma omp simd
 	for (int j = 0; j < width; j++) {
@@ -40,8 +42,8 @@ static void harden(float *p, float *ds, float lse, float dot, float scale, int l
 }
 
 /* The same when dropout multiplies the weights with keep. */
-static void harden_dropped(float *p, float *ds, const float *keep, float lse, float dot, float scale,
-			   int lo, int hi, int width)
+static void harden_dropped(float *p, float *ds, const float *keep, float lse, float dot,
+			   float scale, int lo, int hi, int width)
 {
 	#pragma omp simd
 	for (int j = 0; j < width; j++) {
@@ -51,15 +53,16 @@ static void harden_dropped(float *p, float *ds, const float *keep, float lse, fl
 	}
 }
 
-/* A tile: queries q0 … against keys k0 …, dout · o of these queries, and whether it sets dq, or dk and dv, or adds. */
+/* A tile: queries q0 … against keys k0 …, dout · o of these queries, and whether it sets dq, or
+ * dk and dv, or adds. */
 struct tile {
 	int64_t q0, k0;
 	const float *dots;
 	bool sets_q, sets_kv;
 };
 
-static void harden_tile(float *p, float *ds, const struct head *a, const struct arrays *x, const struct tile *t,
-			int64_t qn, int64_t kn)
+static void harden_tile(float *p, float *ds, const struct head *a, const struct arrays *x,
+			const struct tile *t, int64_t qn, int64_t kn)
 {
 	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
@@ -69,7 +72,8 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 		if (a->s->drop.p > 0) {
 			float keep[TILE] = { 0 };
 			keep_row(keep, a, t->q0 + i, t->k0, kn);
-			harden_dropped(pr, dr, keep, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
+			harden_dropped(pr, dr, keep, lse, dot, a->scale, (int)s.lo, (int)s.hi,
+				       width);
 		} else {
 			harden(pr, dr, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
 		}
@@ -77,19 +81,24 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 }
 
 /* What one tile of a head adds to the gradients. */
-static void tile_bwd(const struct head *a, const struct arrays *x, const struct tile *t, float *scratch)
+static void tile_bwd(const struct head *a, const struct arrays *x, const struct tile *t,
+		     float *scratch)
 {
 	const struct attn_shape *s = a->s;
 	int64_t qn = cpu_min(TILE, s->q_len - t->q0), kn = cpu_min(TILE, s->k_len - t->k0);
 	int64_t q = a->q + t->q0 * s->q_row, kv = a->kv + t->k0 * s->kv_row;
 	const float *dout = x->dout + a->o + t->q0 * a->orow;
 	float *p = scratch, *ds = p + TILE * TILE;
-	blas_gemm(false, true, qn, kn, s->dim, a->scale, x->q + q, s->q_row, x->k + kv, s->kv_row, 0, p, TILE);
+	blas_gemm(false, true, qn, kn, s->dim, a->scale, x->q + q, s->q_row, x->k + kv, s->kv_row,
+		  0, p, TILE);
 	blas_gemm(false, true, qn, kn, s->dim, 1, dout, a->orow, x->v + kv, s->kv_row, 0, ds, TILE);
 	harden_tile(p, ds, a, x, t, qn, kn);
-	blas_gemm(true, false, kn, s->dim, qn, 1, p, TILE, dout, a->orow, !t->sets_kv, x->dv + kv, s->kv_row);
-	blas_gemm(true, false, kn, s->dim, qn, 1, ds, TILE, x->q + q, s->q_row, !t->sets_kv, x->dk + kv, s->kv_row);
-	blas_gemm(false, false, qn, s->dim, kn, 1, ds, TILE, x->k + kv, s->kv_row, !t->sets_q, x->dq + q, s->q_row);
+	blas_gemm(true, false, kn, s->dim, qn, 1, p, TILE, dout, a->orow, !t->sets_kv, x->dv + kv,
+		  s->kv_row);
+	blas_gemm(true, false, kn, s->dim, qn, 1, ds, TILE, x->q + q, s->q_row, !t->sets_kv,
+		  x->dk + kv, s->kv_row);
+	blas_gemm(false, false, qn, s->dim, kn, 1, ds, TILE, x->k + kv, s->kv_row, !t->sets_q,
+		  x->dq + q, s->q_row);
 }
 
 /* Which keys some of the query tile's queries see lie in here. */
@@ -99,7 +108,8 @@ static struct span keys_of(const struct head *a, int64_t q0)
 }
 
 /* dots[i] = dout · o of query q0 + i, for i of n. */
-static void dots_of(float *dots, const struct head *a, const struct arrays *x, int64_t q0, int64_t n)
+static void dots_of(float *dots, const struct head *a, const struct arrays *x, int64_t q0,
+		    int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		int64_t at = a->o + (q0 + i) * a->orow;
@@ -125,23 +135,26 @@ static void clear_keys(const struct head *a, const struct arrays *x, int64_t k0,
 }
 
 /* All query tiles against the key tile k0; dk and dv are set by the first of them when sets_kv. */
-static void keys_bwd(const struct head *a, const struct arrays *x, int64_t k0, const float *dots, bool sets_q, bool sets_kv,
-		     float *scratch)
+static void keys_bwd(const struct head *a, const struct arrays *x, int64_t k0, const float *dots,
+		     bool sets_q, bool sets_kv, float *scratch)
 {
-	int64_t q0 = a->s->k_first + k0 - a->s->q_first; /* the first query that may see this tile */
+	/* the first query that may see this tile */
+	int64_t q0 = a->s->k_first + k0 - a->s->q_first;
 	for (q0 = q0 > 0 ? q0 / TILE * TILE : 0; q0 < a->s->q_len; q0 += TILE) {
 		struct span keys = keys_of(a, q0);
 		if (k0 < keys.lo || k0 >= keys.hi)
 			continue;
 		bool last = keys.hi - k0 <= TILE; /* no later tile was seen before this one */
-		tile_bwd(a, x, &(struct tile){ q0, k0, dots + q0, sets_q && last, sets_kv }, scratch);
+		tile_bwd(a, x, &(struct tile){ q0, k0, dots + q0, sets_q && last, sets_kv },
+			 scratch);
 		sets_kv = false;
 	}
 	if (sets_kv)
 		clear_keys(a, x, k0, cpu_min(TILE, a->s->k_len - k0));
 }
 
-static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, bool sets_kv, float *scratch)
+static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, bool sets_kv,
+		     float *scratch)
 {
 	const struct attn_shape *s = a->s;
 	float *dots = scratch + 2 * TILE * TILE;
@@ -153,19 +166,23 @@ static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, 
 		keys_bwd(a, x, k0, dots, sets_q, sets_kv, scratch);
 }
 
-static void by_heads(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add, int threads)
+static void by_heads(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add,
+		     int threads)
 {
 	int group = s->heads / s->kv_heads;
 	int64_t items = s->batch * s->kv_heads;
 	#pragma omp parallel for schedule(dynamic) num_threads(threads)
 	for (int64_t item = 0; item < items; item++)
 		for (int i = 0; i < group; i++) {
-			struct head a = head_at(s, item / s->kv_heads, (int)(item % s->kv_heads) * group + i);
-			head_bwd(&a, x, !add, !add && i == 0, kern_scratch(k, omp_get_thread_num()));
+			struct head a = head_at(s, item / s->kv_heads,
+						(int)(item % s->kv_heads) * group + i);
+			head_bwd(&a, x, !add, !add && i == 0,
+				 kern_scratch(k, omp_get_thread_num()));
 		}
 }
 
-/* Query tile t meets key tile t + last - d on diagonal d: last is how far ahead of it the last key tile lies that it sees. */
+/* Query tile t meets key tile t + last - d on diagonal d: last is how far ahead of it the last
+ * key tile lies that it sees. */
 struct diagonals {
 	int64_t q_tiles, k_tiles, last;
 	int64_t first, end; /* diagonals that may hold something */
@@ -173,7 +190,8 @@ struct diagonals {
 
 static struct diagonals diagonals_of(const struct attn_shape *s)
 {
-	struct diagonals d = { .q_tiles = (s->q_len + TILE - 1) / TILE, .k_tiles = (s->k_len + TILE - 1) / TILE };
+	struct diagonals d = { .q_tiles = (s->q_len + TILE - 1) / TILE,
+			       .k_tiles = (s->k_len + TILE - 1) / TILE };
 	int64_t ahead = s->q_first + TILE - 1 - s->k_first;
 	d.last = (ahead < 0 ? ahead - TILE + 1 : ahead) / TILE;
 	d.first = d.last >= d.k_tiles ? d.last - d.k_tiles + 1 : 0;
@@ -182,11 +200,12 @@ static struct diagonals diagonals_of(const struct attn_shape *s)
 }
 
 /* Diagonal n of the i-th query head of every k/v head; all threads of a team come here together. */
-static void diagonal_bwd(struct kern *k, const struct arrays *x, const struct attn_shape *s, const struct diagonals *d,
-			 int64_t n, int i)
+static void diagonal_bwd(struct kern *k, const struct arrays *x, const struct attn_shape *s,
+			 const struct diagonals *d, int64_t n, int i)
 {
 	int64_t q_lo = n > d->last ? n - d->last : 0;
-	int64_t q_hi = cpu_min(d->q_tiles, d->k_tiles + n - d->last), tiles = q_hi > q_lo ? q_hi - q_lo : 0;
+	int64_t q_hi = cpu_min(d->q_tiles, d->k_tiles + n - d->last),
+		tiles = q_hi > q_lo ? q_hi - q_lo : 0;
 	#pragma omp for schedule(dynamic)
 	for (int64_t at = 0; at < s->batch * s->kv_heads * tiles; at++) {
 		int64_t item = at / tiles, tile = q_lo + at % tiles;
@@ -214,7 +233,8 @@ static void clear_all(const struct arrays *x, const struct attn_shape *s, int th
 	}
 }
 
-static void by_diagonals(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add, int threads)
+static void by_diagonals(struct kern *k, const struct arrays *x, const struct attn_shape *s,
+			 bool add, int threads)
 {
 	struct diagonals d = diagonals_of(s);
 	if (!add)
@@ -225,8 +245,9 @@ static void by_diagonals(struct kern *k, const struct arrays *x, const struct at
 			diagonal_bwd(k, x, s, &d, n, i);
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
-			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
+static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+			  const void *o, const float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s, bool add)
 {
 	struct arrays x = { dq, dk, dv, dout, o, lse, q, key, v };
 	int64_t items = s->batch * s->kv_heads;

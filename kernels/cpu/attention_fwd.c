@@ -23,11 +23,12 @@ static float max_row(float *x, int lo, int hi, int width, float max)
 struct queries {
 	const struct head *a;
 	int64_t q0, qn;
-	float *o;                /* of the first */
+	float *o; /* of the first */
 	float max[TILE], sum[TILE];
 };
 
-/* Row i of the scores against keys k0 … becomes weights; where a larger score came, o is rescaled. */
+/* Row i of the scores against keys k0 … becomes weights; where a larger score came, o is
+ * rescaled. */
 static void soften(float *x, struct queries *t, int64_t i, int64_t k0, int64_t kn)
 {
 	struct span s = seen(t->a, t->q0 + i, k0, kn);
@@ -53,7 +54,8 @@ static void soften(float *x, struct queries *t, int64_t i, int64_t k0, int64_t k
 	}
 }
 
-static void queries_fwd(struct queries *t, float *lse, const float *q, const float *k, const float *v, float *scores)
+static void queries_fwd(struct queries *t, float *lse, const float *q, const float *k,
+			const float *v, float *scores)
 {
 	const struct head *a = t->a;
 	const struct attn_shape *s = a->s;
@@ -70,8 +72,8 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 			  k + k0 * s->kv_row, s->kv_row, 0, scores, TILE);
 		for (int64_t i = 0; i < t->qn; i++)
 			soften(scores + i * TILE, t, i, k0, kn);
-		blas_gemm(false, false, t->qn, s->dim, kn, 1, scores, TILE, v + k0 * s->kv_row, s->kv_row,
-			  k0 > keys.lo ? 1 : 0, t->o, a->orow);
+		blas_gemm(false, false, t->qn, s->dim, kn, 1, scores, TILE, v + k0 * s->kv_row,
+			  s->kv_row, k0 > keys.lo ? 1 : 0, t->o, a->orow);
 	}
 	for (int64_t i = 0; i < t->qn; i++) {
 		if (t->sum[i] != 0)
@@ -80,21 +82,25 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 	}
 }
 
-static void attention_fwd(struct kern *k, void *ov, float *lse, const void *qv, const void *keyv, const void *vv,
-			  const struct attn_shape *s)
+static void attention_fwd(struct kern *k, void *ov, float *lse, const void *qv, const void *keyv,
+			  const void *vv, const struct attn_shape *s)
 {
 	float *o = ov;
 	const float *q = qv, *key = keyv, *v = vv;
 	if (s->q_len == 1 && CPU(attention_one)(k, o, lse, q, key, v, s))
 		return;
-	int64_t heads = s->batch * s->heads, tiles = (s->q_len + TILE - 1) / TILE, items = heads * tiles;
+	int64_t heads = s->batch * s->heads, tiles = (s->q_len + TILE - 1) / TILE,
+		items = heads * tiles;
 	#pragma omp parallel for schedule(dynamic) num_threads(cpu_team(k, heads * s->q_len * s->k_len * s->dim / TILE))
 	for (int64_t item = 0; item < items; item++) {
 		int64_t tile = tiles - 1 - item / heads; /* the longest first */
 		struct head a = head_at(s, item % heads / s->heads, (int)(item % s->heads));
-		struct queries t = { .a = &a, .q0 = tile * TILE, .qn = cpu_min(TILE, s->q_len - tile * TILE) };
+		struct queries t = { .a = &a,
+				     .q0 = tile * TILE,
+				     .qn = cpu_min(TILE, s->q_len - tile * TILE) };
 		t.o = o + a.o + t.q0 * a.orow;
-		queries_fwd(&t, lse + a.lse, q + a.q, key + a.kv, v + a.kv, kern_scratch(k, omp_get_thread_num()));
+		queries_fwd(&t, lse + a.lse, q + a.q, key + a.kv, v + a.kv,
+			    kern_scratch(k, omp_get_thread_num()));
 	}
 }
 
@@ -116,8 +122,8 @@ static void merge_query(float *o, float *lse, const float *o2, float l2, int dim
 	*lse = max + logf(sum);
 }
 
-static void attention_merge(struct kern *k, void *ov, float *lse, const void *o2v, const float *lse2,
-			    const struct attn_shape *s)
+static void attention_merge(struct kern *k, void *ov, float *lse, const void *o2v,
+			    const float *lse2, const struct attn_shape *s)
 {
 	float *o = ov;
 	const float *o2 = o2v;
@@ -125,7 +131,8 @@ static void attention_merge(struct kern *k, void *ov, float *lse, const void *o2
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, rows * s->heads * s->dim))
 	for (int64_t row = 0; row < rows; row++) {
 		int64_t b = row / s->q_len, t = row % s->q_len;
-		int64_t at = b * s->o_batch + t * s->heads * s->dim, l = b * s->heads * s->q_len + t;
+		int64_t at = b * s->o_batch + t * s->heads * s->dim,
+			l = b * s->heads * s->q_len + t;
 		for (int h = 0; h < s->heads; h++, at += s->dim, l += s->q_len)
 			merge_query(o + at, lse + l, o2 + at, lse2[l], s->dim);
 	}

@@ -1,8 +1,9 @@
 /*
- * Attention of one query a sequence, as when a text is written token by token: bound by the memory that keys and
- * values take. They are cut into pieces, so that one long sequence has work for every thread; all heads go through
- * a piece block by block, so that memory is read in its order. A piece leaves the largest score, the sum of the weights and the weighted sum of
- * its values, which are then put together in the order of the pieces: the same bits for any number of threads.
+ * Attention of one query a sequence, as when a text is written token by token: bound by the memory
+ * that keys and values take. They are cut into pieces, so that one long sequence has work for every
+ * thread; all heads go through a piece block by block, so that memory is read in its order. A piece
+ * leaves the largest score, the sum of the weights and the weighted sum of its values, which are
+ * then put together in the order of the pieces: the same bits for any number of threads.
  */
 #include "kernels/cpu/attention.h"
 
@@ -31,7 +32,8 @@ static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
 /* Cut as finely as the scratch of one thread has room for. */
 static struct parts cut(struct kern *k, const struct attn_shape *s)
 {
-	struct parts p = { .at = kern_scratch(k, 0), .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
+	struct parts p = { .at = kern_scratch(k, 0),
+			   .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
 	int64_t heads = s->batch * s->heads, least = (s->k_len + PIECE - 1) / PIECE;
 	int64_t room = heads ? (int64_t)(KERN_SCRATCH / p.bytes) / heads : 0;
 	if (room < 1 || least < 1)
@@ -41,13 +43,16 @@ static struct parts cut(struct kern *k, const struct attn_shape *s)
 	return p;
 }
 
-/* w[j] = scale q · k_j for j of n; returns the largest. Four keys at a time, whose sums do not wait for each other. */
-static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim, float scale)
+/* w[j] = scale q · k_j for j of n; returns the largest. Four keys at a time, whose sums do not
+ * wait for each other. */
+static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim,
+		    float scale)
 {
 	float max = -INFINITY;
 	for (int64_t j = 0; j < n; j += 4) {
 		const float *k0 = k + j * row, *k1 = k + cpu_min(j + 1, n - 1) * row;
-		const float *k2 = k + cpu_min(j + 2, n - 1) * row, *k3 = k + cpu_min(j + 3, n - 1) * row;
+		const float *k2 = k + cpu_min(j + 2, n - 1) * row,
+			    *k3 = k + cpu_min(j + 3, n - 1) * row;
 		float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 		#pragma omp simd reduction(+ : s0, s1, s2, s3)
 		for (int i = 0; i < dim; i++) {
@@ -67,14 +72,16 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 }
 
 /* o += sum of w[j] v_j over j of n */
-static void weigh(float *restrict o, const float *restrict w, const float *restrict v, int64_t row, int64_t n, int dim)
+static void weigh(float *restrict o, const float *restrict w, const float *restrict v, int64_t row,
+		  int64_t n, int dim)
 {
 	int64_t j = 0;
 	for (; j + 4 <= n; j += 4) {
 		const float *v0 = v + j * row, *v1 = v0 + row, *v2 = v1 + row, *v3 = v2 + row;
 		#pragma omp simd
 		for (int i = 0; i < dim; i++)
-			o[i] += w[j] * v0[i] + w[j + 1] * v1[i] + (w[j + 2] * v2[i] + w[j + 3] * v3[i]);
+			o[i] += w[j] * v0[i] + w[j + 1] * v1[i] +
+				(w[j + 2] * v2[i] + w[j + 3] * v3[i]);
 	}
 	for (; j < n; j++)
 		for (int i = 0; i < dim; i++)
@@ -82,7 +89,8 @@ static void weigh(float *restrict o, const float *restrict w, const float *restr
 }
 
 /* Keys j0 … j0 + n - 1, all of which the query sees. */
-static void add_block(struct part *p, const float *q, const float *k, const float *v, const struct head *a, int64_t j0, int64_t n)
+static void add_block(struct part *p, const float *q, const float *k, const float *v,
+		      const struct head *a, int64_t j0, int64_t n)
 {
 	const struct attn_shape *s = a->s;
 	float w[BLOCK], max = scores(w, q, k + j0 * s->kv_row, s->kv_row, n, s->dim, a->scale);
@@ -106,18 +114,20 @@ struct given {
 	const float *q, *k, *v;
 };
 
-static void block_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s, int64_t b, int64_t j0, int64_t n)
+static void block_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s,
+		      int64_t b, int64_t j0, int64_t n)
 {
 	for (int h = 0; h < s->heads; h++) {
 		struct head a = head_at(s, b, h);
 		struct span keys = seen(&a, 0, j0, n);
 		if (keys.lo < keys.hi)
-			add_block(part_at(p, b * s->heads + h, j0 / p->len), in->q + a.q, in->k + a.kv, in->v + a.kv, &a,
-				  j0 + keys.lo, keys.hi - keys.lo);
+			add_block(part_at(p, b * s->heads + h, j0 / p->len), in->q + a.q,
+				  in->k + a.kv, in->v + a.kv, &a, j0 + keys.lo, keys.hi - keys.lo);
 	}
 }
 
-static void piece_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s, int64_t b, int64_t piece)
+static void piece_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s,
+		      int64_t b, int64_t piece)
 {
 	for (int h = 0; h < s->heads; h++) {
 		struct part *one = part_at(p, b * s->heads + h, piece);
@@ -151,8 +161,8 @@ static void join(float *o, float *lse, const struct parts *p, int64_t head, int 
 	*lse = max + logf(sum);
 }
 
-bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key, const float *v,
-			const struct attn_shape *s)
+bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key,
+			const float *v, const struct attn_shape *s)
 {
 	struct parts p = cut(k, s);
 	if (!p.pieces)

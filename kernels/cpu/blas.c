@@ -11,7 +11,10 @@ blas_sgemm_fn *cpu_blas_sgemm;
 
 /* In order of preference; all export cblas_sgemm with 32-bit sizes. */
 static const char *const libraries[] = {
-	"libopenblas.so.0", "libopenblas.so", "libblis.so.4", "libblas.so.3",
+	"libopenblas.so.0",
+	"libopenblas.so",
+	"libblis.so.4",
+	"libblas.so.3",
 };
 enum { LIBRARIES = sizeof libraries / sizeof libraries[0] };
 
@@ -20,7 +23,8 @@ static char name[80];
 static char failure[400];
 static void *library;
 
-enum { RESERVE_MOST = 64 }; /* OpenBLAS has room for twice its largest number of threads, 64 or more */
+/* OpenBLAS has room for twice its largest number of threads, 64 or more */
+enum { RESERVE_MOST = 64 };
 
 /* Runs before main, when no thread can be reading the environment. */
 __attribute__((constructor)) static void blas_environment(void)
@@ -57,7 +61,8 @@ static void blas_load(void)
 	}
 }
 
-/* OpenBLAS keeps the buffers that it has once taken. Another BLAS has no such functions, and needs none. */
+/* OpenBLAS keeps the buffers that it has once taken. Another BLAS has no such functions, and
+ * needs none. */
 static void blas_reserve(int threads)
 {
 	void *(*take)(int) = (void *(*)(int))dlsym(library, "blas_memory_alloc");
@@ -93,7 +98,8 @@ int cpu_blas_open(int threads, struct err *e)
 		return -1;
 	pthread_once(&once, blas_load);
 	if (!cpu_blas_sgemm)
-		return err_set(e, ERR_NOTFOUND, "BLAS: %s; install libopenblas0", failure[0] ? failure : "no library has cblas_sgemm");
+		return err_set(e, ERR_NOTFOUND, "BLAS: %s; install libopenblas0",
+			       failure[0] ? failure : "no library has cblas_sgemm");
 	return 0;
 }
 

@@ -7,24 +7,24 @@
 
 /* Enters the ops built for `isa` when the processor can run them. */
 #define CPU_CALL(isa, family) cpu_##isa##_##family(o);
-#define CPU_ENTER(isa, runs)                      \
-	CPU_FAMILIES(CPU_DECLARE, isa)            \
-	static bool enter_##isa(struct ops *o)    \
-	{                                         \
-		if (!(runs))                      \
-			return false;             \
-		CPU_FAMILIES(CPU_CALL, isa)       \
-		return true;                      \
+#define CPU_ENTER(isa, runs) \
+	CPU_FAMILIES(CPU_DECLARE, isa) \
+	static bool enter_##isa(struct ops *o) \
+	{ \
+		if (!(runs)) \
+			return false; \
+		CPU_FAMILIES(CPU_CALL, isa) \
+		return true; \
 	}
 
 #ifdef CPU_HAVE_v4
 CPU_ENTER(v4, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-	      __builtin_cpu_supports("avx512cd"))
+		      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+		      __builtin_cpu_supports("avx512cd"))
 #endif
 #ifdef CPU_HAVE_v3
 CPU_ENTER(v3, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	      __builtin_cpu_supports("bmi2"))
+		      __builtin_cpu_supports("bmi2"))
 #endif
 #ifdef CPU_HAVE_v2
 CPU_ENTER(v2, __builtin_cpu_supports("sse4.2"))
@@ -65,6 +65,7 @@ int cpu_fill(struct kern *k, const char *variant, struct err *e)
 			k->isa = isas[i].name;
 			return 0;
 		}
-	return err_set(e, ERR_UNSUPPORTED, "backend cpu%s%s: this processor lacks the instructions; use the backend %s",
+	return err_set(e, ERR_UNSUPPORTED,
+		       "backend cpu%s%s: this processor lacks the instructions; use the backend %s",
 		       variant ? "-" : "", variant ? variant : "", variant ? "cpu" : "plain");
 }

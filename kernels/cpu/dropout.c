@@ -15,8 +15,8 @@ static void drop_run(float *y, const float *x, const struct dropout *d, uint64_t
 		y[i] = keep[i] > 0 ? x[i] * keep[i] : 0;
 }
 
-static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n, int64_t c,
-		    const struct dropout *d)
+static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
+		    int64_t c, const struct dropout *d)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -29,7 +29,8 @@ static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *row
 		}
 		uint64_t first = (uint64_t)rows[i] * (uint64_t)c;
 		for (int64_t j = 0; j < c; j += RUN)
-			drop_run(y + i * c + j, x + i * c + j, d, first + (uint64_t)j, cpu_min(RUN, c - j));
+			drop_run(y + i * c + j, x + i * c + j, d, first + (uint64_t)j,
+				 cpu_min(RUN, c - j));
 	}
 }
 

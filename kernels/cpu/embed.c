@@ -1,4 +1,5 @@
-/* Embeddings: forward by rows; backward by strips of columns, tokens in order, so that no two threads meet. */
+/* Embeddings: forward by rows; backward by strips of columns, tokens in order, so that no two
+ * threads meet. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -17,7 +18,8 @@ static void embed_row(float *y, const float *token, const float *place, int64_t 
 }
 
 static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
-		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
+		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
+		      int32_t hi)
 {
 	float *y = yv;
 	const float *wte = wtev, *wpe = wpev;
@@ -35,8 +37,9 @@ static void add_strip(float *restrict to, const float *restrict from, int64_t w)
 		to[l] += from[l];
 }
 
-static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv, const int32_t *tokens,
-		      const int32_t *positions, int64_t n, int64_t c, int32_t lo, int32_t hi)
+static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv,
+		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
+		      int32_t lo, int32_t hi)
 {
 	const float *dy = dyv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
@@ -44,7 +47,8 @@ static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv,
 		int64_t w = cpu_min(CPU_STRIP, c - j);
 		for (int64_t i = 0; i < n; i++) {
 			if (dwte && tokens[i] >= lo && tokens[i] < hi)
-				add_strip(dwte + (int64_t)(tokens[i] - lo) * c + j, dy + i * c + j, w);
+				add_strip(dwte + (int64_t)(tokens[i] - lo) * c + j, dy + i * c + j,
+					  w);
 			if (dwpe)
 				add_strip(dwpe + positions[i] * c + j, dy + i * c + j, w);
 		}

@@ -42,9 +42,9 @@ struct product {
 	int64_t m, n, k;
 	const float *a, *b;
 	int64_t lda, ldb;
-	float *c;            /* [m, n], dense */
-	bool add;            /* to c, else sets it */
-	const float *bias;   /* [n] or NULL */
+	float *c;          /* [m, n], dense */
+	bool add;          /* to c, else sets it */
+	const float *bias; /* [n] or NULL */
 };
 
 static void bias_rows(float *c, int64_t ldc, const float *bias, int64_t m, int64_t n)
@@ -61,10 +61,9 @@ static void product_piece(const struct product *p, int64_t m0, int64_t m1, int64
 	float *c = p->c + m0 * p->n + n0;
 	if (p->bias)
 		bias_rows(c, p->n, p->bias + n0, m1 - m0, n1 - n0);
-	blas_gemm(p->ta, p->tb, m1 - m0, n1 - n0, p->k, 1,
-		  p->a + (p->ta ? m0 : m0 * p->lda), p->lda,
-		  p->b + (p->tb ? n0 * p->ldb : n0), p->ldb,
-		  p->add || p->bias ? 1 : 0, c, p->n);
+	blas_gemm(p->ta, p->tb, m1 - m0, n1 - n0, p->k, 1, p->a + (p->ta ? m0 : m0 * p->lda),
+		  p->lda, p->b + (p->tb ? n0 * p->ldb : n0), p->ldb, p->add || p->bias ? 1 : 0, c,
+		  p->n);
 }
 
 static void product(struct kern *k, const struct product *p)
@@ -90,20 +89,35 @@ static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, co
 		CPU(linear_one)(k, y, x, w, bias, in, out);
 		return;
 	}
-	product(k, &(struct product){ .tb = true, .m = n, .n = out, .k = in, .a = x, .lda = in, .b = w, .ldb = in,
-				      .c = y, .bias = bias });
+	product(k, &(struct product){ .tb = true,
+				      .m = n,
+				      .n = out,
+				      .k = in,
+				      .a = x,
+				      .lda = in,
+				      .b = w,
+				      .ldb = in,
+				      .c = y,
+				      .bias = bias });
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
-			     int64_t n, int64_t in, int64_t out)
+static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+			     int64_t in, int64_t out)
 {
 	if (dx)
-		product(k, &(struct product){ .m = n, .n = in, .k = out, .a = dy, .lda = out, .b = w, .ldb = in,
+		product(k, &(struct product){ .m = n,
+					      .n = in,
+					      .k = out,
+					      .a = dy,
+					      .lda = out,
+					      .b = w,
+					      .ldb = in,
 					      .c = dx });
 }
 
 /* Adds the sums over rows of columns j … j + w of x to out. */
-static void sum_strip(float *restrict out, const float *restrict x, int64_t n, int64_t c, int64_t j, int64_t w)
+static void sum_strip(float *restrict out, const float *restrict x, int64_t n, int64_t c, int64_t j,
+		      int64_t w)
 {
 	double total[CPU_STRIP] = { 0 };
 	for (int64_t i0 = 0; i0 < n; i0 += CPU_RUN) {
@@ -125,11 +139,19 @@ static void sum_rows(struct kern *k, float *out, const void *x, int64_t n, int64
 		sum_strip(out, x, n, c, j, cpu_min(CPU_STRIP, c - j));
 }
 
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy, const void *x,
-			      int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
 {
-	product(k, &(struct product){ .ta = true, .m = out, .n = in, .k = n, .a = dy, .lda = out, .b = x, .ldb = in,
-				      .c = dw, .add = true });
+	product(k, &(struct product){ .ta = true,
+				      .m = out,
+				      .n = in,
+				      .k = n,
+				      .a = dy,
+				      .lda = out,
+				      .b = x,
+				      .ldb = in,
+				      .c = dw,
+				      .add = true });
 	if (dbias)
 		sum_rows(k, dbias, dy, n, out);
 }

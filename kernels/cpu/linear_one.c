@@ -1,14 +1,16 @@
 /*
- * The product of one row, as when a text is written token by token: bound by the memory that the weights take, which a
- * BLAS made for larger products reads and writes again to pack it. Each output is one sum in an order of its own: the same
- * bits for any number of threads.
+ * The product of one row, as when a text is written token by token: bound by the memory that the
+ * weights take, which a BLAS made for larger products reads and writes again to pack it. Each
+ * output is one sum in an order of its own: the same bits for any number of threads.
  */
 #include "kernels/cpu/linear.h"
 
-/* Rows of weights that are read side by side: enough streams to keep the memory busy, few enough for the registers. */
+/* Rows of weights that are read side by side: enough streams to keep the memory busy, few enough
+ * for the registers. */
 enum { SIDE = 4 };
 
-static void dot_rows(float *restrict y, const float *restrict x, const float *restrict w, int64_t in)
+static void dot_rows(float *restrict y, const float *restrict x, const float *restrict w,
+		     int64_t in)
 {
 	const float *w1 = w + in, *w2 = w1 + in, *w3 = w2 + in;
 	float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -34,7 +36,8 @@ static float dot_row(const float *restrict x, const float *restrict w, int64_t i
 	return s;
 }
 
-void CPU(linear_one)(struct kern *k, float *y, const float *x, const float *w, const float *bias, int64_t in, int64_t out)
+void CPU(linear_one)(struct kern *k, float *y, const float *x, const float *w, const float *bias,
+		     int64_t in, int64_t out)
 {
 	int64_t groups = (out + SIDE - 1) / SIDE;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, in * out))

@@ -44,7 +44,8 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *mean, flo
 	const float *x = xv, *r = rv, *w = wv, *bias = biasv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t i = 0; i < n; i++) {
-		const float *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
+		const float *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL,
+					    c);
 		float m = row_mean(in, c);
 		float s = 1.0f / sqrtf(row_spread(in, m, c) + eps);
 		float *row = y + i * c;
@@ -56,14 +57,15 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *mean, flo
 	}
 }
 
-static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstd,
-			const void *xv, const void *rv, const void *wv, int64_t n, int64_t c, float eps)
+static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstd, const void *xv,
+			const void *rv, const void *wv, int64_t n, int64_t c, float eps)
 {
 	float *y = yv, *sum = sumv;
 	const float *x = xv, *r = rv, *w = wv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t i = 0; i < n; i++) {
-		const float *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
+		const float *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL,
+					    c);
 		float s = 1.0f / sqrtf(row_spread(in, 0, c) + eps);
 		float *row = y + i * c;
 		#pragma omp simd
@@ -73,9 +75,10 @@ static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstd,
 	}
 }
 
-/* dx = rstd * (g - mean(g) - h * mean(g h)) + dres with g = dy w, h = (x - mean) rstd; RMSNorm leaves mean(g) out. */
-static void row_bwd(float *dx, const float *dy, const float *dres, const float *x, float mean, float rstd,
-		    const float *w, int64_t c, bool centred)
+/* dx = rstd * (g - mean(g) - h * mean(g h)) + dres with g = dy w, h = (x - mean) rstd; RMSNorm
+ * leaves mean(g) out. */
+static void row_bwd(float *dx, const float *dy, const float *dres, const float *x, float mean,
+		    float rstd, const float *w, int64_t c, bool centred)
 {
 	float g_sum = 0, gh_sum = 0;
 	#pragma omp simd reduction(+ : g_sum, gh_sum)
@@ -88,7 +91,8 @@ static void row_bwd(float *dx, const float *dy, const float *dres, const float *
 	if (dres) {
 		#pragma omp simd
 		for (int64_t j = 0; j < c; j++)
-			dx[j] = rstd * (dy[j] * w[j] - g_mean - (x[j] - mean) * rstd * gh_mean) + dres[j];
+			dx[j] = rstd * (dy[j] * w[j] - g_mean - (x[j] - mean) * rstd * gh_mean) +
+				dres[j];
 		return;
 	}
 	#pragma omp simd
@@ -104,8 +108,8 @@ struct sums {
 };
 
 /* Rows i0 … i1 of a strip, in float. */
-static void strip_run(float *restrict dw, float *restrict db, const struct sums *s,
-		      int64_t i0, int64_t i1, int64_t j, int64_t w)
+static void strip_run(float *restrict dw, float *restrict db, const struct sums *s, int64_t i0,
+		      int64_t i1, int64_t j, int64_t w)
 {
 	for (int64_t i = i0; i < i1; i++) {
 		const float *dy = s->dy + i * s->c + j, *x = s->x + i * s->c + j;
@@ -136,7 +140,8 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 }
 
 /* dres may be dx; dy and x may not. */
-static void norm_bwd(struct kern *k, float *dx, const float *dres, const float *w, const struct sums *s)
+static void norm_bwd(struct kern *k, float *dx, const float *dres, const float *w,
+		     const struct sums *s)
 {
 	int64_t n = s->n, c = s->c;
 	#pragma omp parallel num_threads(cpu_team(k, n * c))
@@ -151,9 +156,9 @@ static void norm_bwd(struct kern *k, float *dx, const float *dres, const float *
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy, const void *dres,
-			  const void *x, const float *mean, const float *rstd, const void *w,
-			  int64_t n, int64_t c)
+static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+			  const void *dres, const void *x, const float *mean, const float *rstd,
+			  const void *w, int64_t n, int64_t c)
 {
 	norm_bwd(k, dx, dres, w, &(struct sums){ dw, dbias, dy, x, mean, rstd, n, c });
 }

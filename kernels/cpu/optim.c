@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* Elements of a block of sqnorm: few enough blocks that their sums fit the scratch of one thread. */
+/* Elements of a block of sqnorm: few enough blocks that their sums fit the scratch of one
+ * thread. */
 enum { BLOCK = 1 << 16 };
 
 static double block_sum(const float *x, int64_t n)
@@ -69,7 +70,8 @@ static void sgd_one(struct kern *k, const struct update *u, const struct sgd_arg
 {
 	float *p = u->p, *m = u->m;
 	const float *g = u->g;
-	const float scale = a->grad_scale, decay = u->weight_decay, lr = a->lr, momentum = a->momentum;
+	const float scale = a->grad_scale, decay = u->weight_decay, lr = a->lr,
+		    momentum = a->momentum;
 	const bool first = a->step <= 1; /* what m holds does not count then, were it NaN */
 	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
 	for (int64_t i = 0; i < u->count; i++) {

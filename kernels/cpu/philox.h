@@ -10,7 +10,8 @@
 enum { PHILOX_BLOCKS = 32, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
 /* Words 4 block … 4 block + PHILOX_WORDS - 1 of a stream. */
-static inline void philox_words(struct philox_key key, uint64_t block, uint32_t out[restrict PHILOX_WORDS])
+static inline void philox_words(struct philox_key key, uint64_t block,
+				uint32_t out[restrict PHILOX_WORDS])
 {
 	uint32_t c[4][PHILOX_BLOCKS];
 	for (int i = 0; i < PHILOX_BLOCKS; i++) {
@@ -22,7 +23,8 @@ static inline void philox_words(struct philox_key key, uint64_t block, uint32_t 
 	for (int round = 0; round < 10; round++) {
 		#pragma omp simd
 		for (int i = 0; i < PHILOX_BLOCKS; i++) {
-			uint64_t a = (uint64_t)0xD2511F53u * c[0][i], b = (uint64_t)0xCD9E8D57u * c[2][i];
+			uint64_t a = (uint64_t)0xD2511F53u * c[0][i],
+				 b = (uint64_t)0xCD9E8D57u * c[2][i];
 			c[0][i] = (uint32_t)(b >> 32) ^ c[1][i] ^ k0;
 			c[2][i] = (uint32_t)(a >> 32) ^ c[3][i] ^ k1;
 			c[1][i] = (uint32_t)b;

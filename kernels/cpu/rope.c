@@ -1,7 +1,8 @@
 /* Rotary position embedding, token by token. */
 #include "kernels/cpu/cpu.h"
 
-static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine, float sign, int half)
+static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine,
+		   float sign, int half)
 {
 	#pragma omp simd
 	for (int i = 0; i < half; i++) {
@@ -11,23 +12,27 @@ static void rotate(float *restrict x, const float *restrict cosine, const float 
 	}
 }
 
-static void rotate_all(struct kern *k, float *x, const struct rope_shape *s, const float *cosine, const float *sine, float sign)
+static void rotate_all(struct kern *k, float *x, const struct rope_shape *s, const float *cosine,
+		       const float *sine, float sign)
 {
 	int half = s->dim / 2;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, s->n * s->heads * s->dim))
 	for (int64_t i = 0; i < s->n; i++) {
 		int64_t at = i % s->seq * half;
 		for (int h = 0; h < s->heads; h++)
-			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + at, sine + at, sign, half);
+			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + at, sine + at, sign,
+			       half);
 	}
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
 	rotate_all(k, x, s, cosine, sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
 	rotate_all(k, dx, s, cosine, sine, -1);
 }

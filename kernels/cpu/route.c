@@ -43,8 +43,8 @@ static int32_t next_largest(const float *logits, int64_t e, const int32_t *chose
 	return (int32_t)best;
 }
 
-static void route_token(int32_t *chosen, float *weights, float *probs, float *lse, const float *logits,
-			int64_t e, int64_t top, bool before)
+static void route_token(int32_t *chosen, float *weights, float *probs, float *lse,
+			const float *logits, int64_t e, int64_t top, bool before)
 {
 	float max = row_max(logits, e), sum = row_exp(probs, logits, max, e), chosen_sum = 0;
 	for (int64_t j = 0; j < top; j++) {
@@ -58,12 +58,13 @@ static void route_token(int32_t *chosen, float *weights, float *probs, float *ls
 	*lse = max + logf(sum);
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits,
-		      int64_t n, int64_t e, int64_t top, bool before)
+static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
 	for (int64_t i = 0; i < n; i++)
-		route_token(chosen + i * top, weights + i * top, probs + i * e, lse + i, logits + i * e, e, top, before);
+		route_token(chosen + i * top, weights + i * top, probs + i * e, lse + i,
+			    logits + i * e, e, top, before);
 }
 
 /* dlogits holds the gradient of probs; it becomes that of the logits. `slope` is that of lse. */
@@ -78,7 +79,8 @@ static void softmax_bwd(float *dlogits, const float *probs, float slope, int64_t
 		dlogits[j] = probs[j] * (dlogits[j] - mean + slope);
 }
 
-static void add_chosen(float *dlogits, const float *dweights, const int32_t *chosen, const float *weights, int64_t top)
+static void add_chosen(float *dlogits, const float *dweights, const int32_t *chosen,
+		       const float *weights, int64_t top)
 {
 	float mean = 0;
 	for (int64_t j = 0; j < top; j++)
@@ -87,9 +89,9 @@ static void add_chosen(float *dlogits, const float *dweights, const int32_t *cho
 		dlogits[chosen[j]] += weights[j] * (dweights[j] - mean);
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
-		      const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top,
-		      bool before)
+static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
+		      const float *weights, const float *probs, const float *lse, const float *aux,
+		      float z, int64_t n, int64_t e, int64_t top, bool before)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
 	for (int64_t i = 0; i < n; i++) {
@@ -100,12 +102,13 @@ static void route_bwd(struct kern *k, float *dlogits, const float *dweights, con
 			row[chosen[j]] += dweights[j];
 		softmax_bwd(row, probs + i * e, 2 * z * lse[i], e);
 		if (!before)
-			add_chosen(row, dweights + i * top, chosen + i * top, weights + i * top, top);
+			add_chosen(row, dweights + i * top, chosen + i * top, weights + i * top,
+				   top);
 	}
 }
 
-static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e,
-		       int64_t seq, double aux, double z)
+static void route_loss(struct kern *k, double *loss, const float *load, const float *probs,
+		       const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	(void)k;
 	double balance = 0, squares = 0;

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n, int64_t c)
+static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n,
+			int64_t c)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -16,7 +17,8 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 	}
 }
 
-static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row, int64_t n, int64_t c)
+static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
+		      int64_t n, int64_t c)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -39,8 +41,8 @@ static void row_add(float *restrict y, const float *restrict x, float w, int64_t
 		y[l] += w * x[l];
 }
 
-static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weights,
-			int64_t n, int64_t top, int64_t c)
+static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+			const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -50,7 +52,8 @@ static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t 
 		for (int64_t j = i * top; j < (i + 1) * top; j++) {
 			if (at[j] < 0)
 				continue;
-			(any ? row_add : row_set)(y + i * c, x + at[j] * c, weights ? weights[j] : 1, c);
+			(any ? row_add : row_set)(y + i * c, x + at[j] * c,
+						  weights ? weights[j] : 1, c);
 			any = true;
 		}
 		if (!any)
@@ -59,7 +62,8 @@ static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t 
 }
 
 /* Sets dx = w dy and returns dy · x: dy is read once for both. */
-static float row_bwd(float *restrict dx, const float *restrict dy, const float *restrict x, float w, int64_t c)
+static float row_bwd(float *restrict dx, const float *restrict dy, const float *restrict x, float w,
+		     int64_t c)
 {
 	float sum = 0;
 	#pragma omp simd reduction(+ : sum)
@@ -70,8 +74,8 @@ static float row_bwd(float *restrict dx, const float *restrict dy, const float *
 	return sum;
 }
 
-static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv, const int64_t *at,
-			const float *weights, int64_t n, int64_t top, int64_t c)
+static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
+			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	float *dx = dxv;
 	const float *dy = dyv, *x = xv;

@@ -6,16 +6,17 @@
 #include <string.h>
 
 /*
- * exp(x) to about 1 ulp. x = k ln 2 + r with |r| <= ln(2)/2; exp(r) is its
- * Taylor sum to r^7/7!, whose rest is below 6e-9 there; 2^k is put together
- * from bits. ln 2 is split in two so that k times the first part is exact. Results below 2^-125 are 0, above
- * the largest float infinity; NaN stays NaN.
+ * exp(x) to about 1 ulp. x = k ln 2 + r with |r| <= ln(2)/2; exp(r) is its Taylor sum to r^7/7!,
+ * whose rest is below 6e-9 there; 2^k is put together from bits. ln 2 is split in two so that k
+ * times the first part is exact. Results below 2^-125 are 0, above the largest float infinity; NaN
+ * stays NaN.
  *
  * Adding 1.5 * 2^23 leaves k, rounded, in the low bits of a float.
  */
 static inline float v_exp(float x)
 {
-	const float log2e = 0x1.715476p+0f, ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f, round = 0x1.8p+23f;
+	const float log2e = 0x1.715476p+0f, ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f,
+		    round = 0x1.8p+23f;
 	float in = x < -88.0f ? -88.0f : x;
 	in = in > 89.0f ? 89.0f : in;
 	float t = in * log2e + round;

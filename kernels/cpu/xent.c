@@ -79,7 +79,8 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sum, const int
 	}
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target, int64_t n)
+static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target,
+		      int64_t n)
 {
 	(void)k;
 	double total = 0;

@@ -1,4 +1,5 @@
-/* Activations: bound by memory, a pack at a time. GELU's tanh formula is x sigmoid(2u), which loses nothing for large -x. */
+/* Activations: bound by memory, a pack at a time. GELU's tanh formula is x sigmoid(2u), which
+ * loses nothing for large -x. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile.cuh"
@@ -39,7 +40,8 @@ template <class T> __device__ inline float gelu_slope(float all)
 	return s + x * s * (1.0f - s) * du;
 }
 
-template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_fwd_kernel(T *y, const T *x, int64_t count)
+template <class T, int V>
+__global__ void __launch_bounds__(FLAT) gelu_fwd_kernel(T *y, const T *x, int64_t count)
 {
 	float a[FLAT_TURNS][V];
 	#pragma unroll
@@ -54,7 +56,9 @@ template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_fwd_kerne
 	}
 }
 
-template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t count)
+template <class T, int V>
+__global__ void __launch_bounds__(FLAT)
+	gelu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t count)
 {
 	float a[FLAT_TURNS][V], d[FLAT_TURNS][V];
 	#pragma unroll
@@ -72,7 +76,8 @@ template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_bwd_kerne
 }
 
 /* Rows of y are f wide, those of gu two of them: gate, then up. */
-template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_fwd_kernel(T *y, const T *gu, struct tile tile)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE) swiglu_fwd_kernel(T *y, const T *gu, struct tile tile)
 {
 	const int64_t row = tile_row(tile), f = tile.packs * V;
 	float gate[TILE_TURNS][V], up[TILE_TURNS][V];
@@ -94,8 +99,9 @@ template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_fwd_ker
 		}
 }
 
-template <class T, int V> __global__ void __launch_bounds__(TILE)
-swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE)
+	swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
 {
 	const int64_t row = tile_row(tile), f = tile.packs * V;
 	float gate[TILE_TURNS][V], up[TILE_TURNS][V], d[TILE_TURNS][V];
@@ -128,42 +134,50 @@ template <class T> static void gelu_fwd(struct kern *k, void *yv, const void *xv
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	if (pack_fits(x, 0) && pack_fits(y, 0))
-		launch(k, "gelu_fwd", gelu_fwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, y, x, count);
+		launch(k, "gelu_fwd", gelu_fwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, y, x,
+		       count);
 	else
-		launch(k, "gelu_fwd", gelu_fwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x, count);
+		launch(k, "gelu_fwd", gelu_fwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x,
+		       count);
 }
 
-template <class T> static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+template <class T>
+static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	if (pack_fits(x, 0) && pack_fits(dy, 0) && pack_fits(dx, 0))
-		launch(k, "gelu_bwd", gelu_bwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, dx, dy, x, count);
+		launch(k, "gelu_bwd", gelu_bwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, dx, dy,
+		       x, count);
 	else
-		launch(k, "gelu_bwd", gelu_bwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, dx, dy, x, count);
+		launch(k, "gelu_bwd", gelu_bwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, dx, dy,
+		       x, count);
 }
 
-template <class T> static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
+template <class T>
+static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
 {
 	T *y = (T *)yv;
 	const T *gu = (const T *)guv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y, gu,
-	       tile);
+	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, y, gu, tile);
 }
 
-template <class T> static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n, int64_t f)
+template <class T>
+static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+		       int64_t f)
 {
 	T *dgu = (T *)dguv;
 	const T *dy = (const T *)dyv, *gu = (const T *)guv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dgu, f) && pack_fits(dy, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, dgu, dy, gu,
-	       tile);
+	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, dgu, dy, gu, tile);
 }
 
 template <class T> static void fill(struct ops *o)

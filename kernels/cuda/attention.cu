@@ -1,11 +1,13 @@
 /*
- * Attention's ops: which kernels take a shape, what the backward pass has of each query, and the merge of two results.
+ * Attention's ops: which kernels take a shape, what the backward pass has of each query, and the
+ * merge of two results.
  *
- * The passes over rows of o (8 threads a row, 16 bytes each where rows allow) are bound by memory: the backward pass's reads o
- * and dout once, the merge reads two rows and writes one. 40 to 64 registers, no shared memory.
+ * The passes over rows of o (8 threads a row, 16 bytes each where rows allow) are bound by memory:
+ * the backward pass's reads o and dout once, the merge reads two rows and writes one. 40 to 64
+ * registers, no shared memory.
  *
- * The backward pass keeps 16 bytes a query and head in the scratch and cuts its heads into pieces that fit there; one group of
- * heads that share a k/v head must (4 Mi queries).
+ * The backward pass keeps 16 bytes a query and head in the scratch and cuts its heads into pieces
+ * that fit there; one group of heads that share a k/v head must (4 Mi queries).
  */
 #include "kernels/cuda/attention_host.cuh"
 
@@ -53,17 +55,21 @@ static __global__ void __launch_bounds__(ROW_THREADS) attention_queries_kernel(s
 	sum = sum_of_row(sum);
 	if (threadIdx.x % PER_ROW || !p.there)
 		return;
-	struct query q = { a.lse[pair * a.s.q_len + p.t] * LOG2E, sum, keys_seen(a, pair / a.s.heads, p.t) };
+	struct query q = { a.lse[pair * a.s.q_len + p.t] * LOG2E, sum,
+			   keys_seen(a, pair / a.s.heads, p.t) };
 	a.queries[p.piece * a.s.q_len + p.t] = q;
 }
 
 template <class T, int V>
-static __global__ void __launch_bounds__(ROW_THREADS) attention_merge_kernel(struct attention a, const void *o2, const float *lse2)
+static __global__ void __launch_bounds__(ROW_THREADS)
+	attention_merge_kernel(struct attention a, const void *o2, const float *lse2)
 {
 	const struct o_place p = o_place_of(a);
 	const int64_t at = (a.first + p.piece) * a.s.q_len + p.t;
-	const float one = p.there ? a.lse[at] : 0, two = p.there ? lse2[at] : 0, max = fmaxf(one, two);
-	const float sum = expf(one - max) + expf(two - max), by = expf(one - max) / sum, by2 = expf(two - max) / sum;
+	const float one = p.there ? a.lse[at] : 0, two = p.there ? lse2[at] : 0,
+		    max = fmaxf(one, two);
+	const float sum = expf(one - max) + expf(two - max), by = expf(one - max) / sum,
+		    by2 = expf(two - max) / sum;
 	__syncwarp(); /* the row's 8 threads have read its lse */
 	if (max == -INFINITY || !p.there)
 		return; /* neither saw a key */
@@ -84,19 +90,23 @@ static bool rows_fit(const struct attention &a, const void *p, int64_t batch, si
 	return cuda_aligned(p, batch, width) && cuda_aligned(NULL, a.s.dim, width);
 }
 
-template <class T>
-static void queue_queries(struct kern *k, const struct attention &a)
+template <class T> static void queue_queries(struct kern *k, const struct attention &a)
 {
-	bool whole = rows_fit(a, a.o, a.s.o_batch, sizeof(T)) && rows_fit(a, a.dout, a.s.o_batch, sizeof(T));
-	launch(k, "attention_bwd", whole ? attention_queries_kernel<T, pack_of<T>> : attention_queries_kernel<T, 1>,
+	bool whole = rows_fit(a, a.o, a.s.o_batch, sizeof(T)) &&
+		     rows_fit(a, a.dout, a.s.o_batch, sizeof(T));
+	launch(k, "attention_bwd",
+	       whole ? attention_queries_kernel<T, pack_of<T>> : attention_queries_kernel<T, 1>,
 	       cuda_blocks(a.pairs * a.s.q_len, ROWS), ROW_THREADS, 0, a);
 }
 
 template <class T>
-static void queue_merge(struct kern *k, const struct attention &a, const void *o2, const float *lse2)
+static void queue_merge(struct kern *k, const struct attention &a, const void *o2,
+			const float *lse2)
 {
-	bool whole = rows_fit(a, a.out, a.s.o_batch, sizeof(T)) && rows_fit(a, o2, a.s.o_batch, sizeof(T));
-	launch(k, "attention_merge", whole ? attention_merge_kernel<T, pack_of<T>> : attention_merge_kernel<T, 1>,
+	bool whole = rows_fit(a, a.out, a.s.o_batch, sizeof(T)) &&
+		     rows_fit(a, o2, a.s.o_batch, sizeof(T));
+	launch(k, "attention_merge",
+	       whole ? attention_merge_kernel<T, pack_of<T>> : attention_merge_kernel<T, 1>,
 	       cuda_blocks(a.pairs * a.s.q_len, ROWS), ROW_THREADS, 0, a, o2, lse2);
 }
 
@@ -116,13 +126,14 @@ static bool tiles_fit(struct kern *k, const struct attention &a, const void *o, 
 {
 	const struct attn_shape *s = &a.s;
 	return cuda_of(k)->storage != STORE_FP32 && s->dim <= 128 &&
-	       rows_fit(a, a.q, s->q_batch, 2) && rows_fit(a, a.key, s->kv_batch, 2) && rows_fit(a, a.v, s->kv_batch, 2) &&
-	       rows_fit(a, o, s->o_batch, 2) && rows_fit(a, dout, s->o_batch, 2) &&
-	       cuda_aligned(NULL, s->q_row, 2) && cuda_aligned(NULL, s->kv_row, 2);
+	       rows_fit(a, a.q, s->q_batch, 2) && rows_fit(a, a.key, s->kv_batch, 2) &&
+	       rows_fit(a, a.v, s->kv_batch, 2) && rows_fit(a, o, s->o_batch, 2) &&
+	       rows_fit(a, dout, s->o_batch, 2) && cuda_aligned(NULL, s->q_row, 2) &&
+	       cuda_aligned(NULL, s->kv_row, 2);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v,
-			  const struct attn_shape *s)
+static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s)
 {
 	struct attention a = attention_of(s);
 	a.out = o;
@@ -140,9 +151,15 @@ static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, co
 static void bwd_piece(struct kern *k, struct attention *a, bool tiles)
 {
 	switch (cuda_of(k)->storage) {
-	case STORE_FP32: queue_queries<float>(k, *a); break;
-	case STORE_BF16: queue_queries<__nv_bfloat16>(k, *a); break;
-	case STORE_FP16: queue_queries<__half>(k, *a); break;
+	case STORE_FP32:
+		queue_queries<float>(k, *a);
+		break;
+	case STORE_BF16:
+		queue_queries<__nv_bfloat16>(k, *a);
+		break;
+	case STORE_FP16:
+		queue_queries<__half>(k, *a);
+		break;
 	}
 	if (!tiles) {
 		attention_bwd_any(k, a);
@@ -152,11 +169,13 @@ static void bwd_piece(struct kern *k, struct attention *a, bool tiles)
 	attention_bwd_kv_tiles(k, a);
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
-			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
+static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+			  const void *o, const float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s, bool add)
 {
 	struct attention a = attention_of(s);
-	int64_t all = a.pairs, group = s->heads / s->kv_heads, each = group * s->q_len * (int64_t)sizeof(struct query);
+	int64_t all = a.pairs, group = s->heads / s->kv_heads,
+		each = group * s->q_len * (int64_t)sizeof(struct query);
 	a.dq = dq;
 	a.dk = dk;
 	a.dv = dv;
@@ -167,25 +186,36 @@ static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const vo
 	a.key = key;
 	a.v = v;
 	a.add = add;
-	bool tiles = tiles_fit(k, a, o, dout) && cuda_aligned(dq, 0, 2) && cuda_aligned(dk, 0, 2) && cuda_aligned(dv, 0, 2);
-	int64_t most = each > 0 && CUDA_SCRATCH / each > 0 ? CUDA_SCRATCH / each * group : each > 0 ? group : all;
+	bool tiles = tiles_fit(k, a, o, dout) && cuda_aligned(dq, 0, 2) && cuda_aligned(dk, 0, 2) &&
+		     cuda_aligned(dv, 0, 2);
+	int64_t most = each > 0 && CUDA_SCRATCH / each > 0 ? CUDA_SCRATCH / each * group
+		       : each > 0                          ? group
+							   : all;
 	for (a.first = 0; a.first < all; a.first += most) {
 		a.pairs = all - a.first < most ? all - a.first : most;
-		a.queries = (struct query *)cuda_scratch(k, (size_t)(a.pairs / group * each), "attention_bwd");
+		a.queries = (struct query *)cuda_scratch(k, (size_t)(a.pairs / group * each),
+							 "attention_bwd");
 		if (a.queries)
 			bwd_piece(k, &a, tiles);
 	}
 }
 
-static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2, const struct attn_shape *s)
+static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2,
+			    const struct attn_shape *s)
 {
 	struct attention a = attention_of(s);
 	a.out = o;
 	a.lse = lse;
 	switch (cuda_of(k)->storage) {
-	case STORE_FP32: queue_merge<float>(k, a, o2, lse2); break;
-	case STORE_BF16: queue_merge<__nv_bfloat16>(k, a, o2, lse2); break;
-	case STORE_FP16: queue_merge<__half>(k, a, o2, lse2); break;
+	case STORE_FP32:
+		queue_merge<float>(k, a, o2, lse2);
+		break;
+	case STORE_BF16:
+		queue_merge<__nv_bfloat16>(k, a, o2, lse2);
+		break;
+	case STORE_FP16:
+		queue_merge<__half>(k, a, o2, lse2);
+		break;
 	}
 }
 

@@ -1,11 +1,13 @@
 /*
- * attention — what the kernels of attention share: their argument, which keys a query sees, which weights dropout keeps.
+ * attention — what the kernels of attention share: their argument, which keys a query sees, which
+ * weights dropout keeps.
  *
- * o = softmax(q·kᵀ / sqrt(dim)) · v is computed tile by tile with a running maximum and sum, and the backward pass computes
- * the scores again (Dao, arXiv 2307.08691, algorithms 1 and 2). kernels/reference/attention.c is the specification.
+ * o = softmax(q·kᵀ / sqrt(dim)) · v is computed tile by tile with a running maximum and sum, and
+ * the backward pass computes the scores again (Dao, arXiv 2307.08691, algorithms 1 and 2).
+ * kernels/reference/attention.c is the specification.
  *
- * A pair is a head of a sequence: number b * heads + h. A launch takes `pairs` of them from `first` on, whole groups of
- * heads that share a k/v head.
+ * A pair is a head of a sequence: number b * heads + h. A launch takes `pairs` of them from `first`
+ * on, whole groups of heads that share a k/v head.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_CUH
@@ -19,10 +21,12 @@ struct span {
 	int lo, hi;
 };
 
-/* What the backward pass has of each query beside its rows, 16 bytes. All 0: a query that sees nothing. */
-struct __align__(16) query {
-	float lse;             /* over log 2: of powers of 2 */
-	float delta;           /* dout · o */
+/* What the backward pass has of each query beside its rows, 16 bytes. All 0: a query that sees
+ * nothing. */
+struct __align__(16) query
+{
+	float lse;   /* over log 2: of powers of 2 */
+	float delta; /* dout · o */
 	struct span seen;
 };
 
@@ -33,11 +37,12 @@ struct attention {
 	float *lse;            /* [batch, heads, q_len] */
 	struct query *queries; /* [pairs, q_len] */
 	int64_t first, pairs;
-	float scale;           /* 1 / sqrt(dim) */
-	float keep;            /* what dropout multiplies a kept weight with */
-	uint32_t threshold;    /* it drops weights whose word is below; 0: nothing is dropped */
+	float scale;        /* 1 / sqrt(dim) */
+	float keep;         /* what dropout multiplies a kept weight with */
+	uint32_t threshold; /* it drops weights whose word is below; 0: nothing is dropped */
 	bool add;
-	int stages;            /* of the pipeline of tiles: 2, or 1 where that lets two blocks share a multiprocessor */
+	/* of the pipeline of tiles: 2, or 1 where that lets two blocks share a multiprocessor */
+	int stages;
 };
 
 static const float LOG2E = 1.4426950408889634f;
@@ -50,7 +55,8 @@ struct head {
 
 static __device__ __forceinline__ struct head head_of(const struct attention &a, int64_t pair)
 {
-	int64_t b = (uint32_t)pair / (uint32_t)a.s.heads, h = (uint32_t)pair % (uint32_t)a.s.heads; /* pairs fit a grid */
+	/* pairs fit a grid */
+	int64_t b = (uint32_t)pair / (uint32_t)a.s.heads, h = (uint32_t)pair % (uint32_t)a.s.heads;
 	struct head at;
 	at.pair = pair;
 	at.b = b;
@@ -71,7 +77,8 @@ static __device__ __forceinline__ int clamp_to(int64_t x, int64_t most)
 }
 
 /* Those that query t of sequence b sees; none behind the last query. */
-static __device__ __forceinline__ struct span keys_seen(const struct attention &a, int64_t b, int64_t t)
+static __device__ __forceinline__ struct span keys_seen(const struct attention &a, int64_t b,
+							int64_t t)
 {
 	struct span none = { 0, 0 }, seen;
 	if (t >= a.s.q_len)
@@ -97,7 +104,8 @@ template <int WARPS>
 static __device__ __forceinline__ struct span block_span(struct span mine, int *room)
 {
 	for (int i = WARP / 2; i > 0; i /= 2) {
-		struct span other = { __shfl_xor_sync(WARP_ALL, mine.lo, i), __shfl_xor_sync(WARP_ALL, mine.hi, i) };
+		struct span other = { __shfl_xor_sync(WARP_ALL, mine.lo, i),
+				      __shfl_xor_sync(WARP_ALL, mine.hi, i) };
 		mine = span_join(mine, other);
 	}
 	if (lane_id() == 0) {
@@ -114,11 +122,13 @@ static __device__ __forceinline__ struct span block_span(struct span mine, int *
 }
 
 /* Dropout's number of the weight of query t and key u of a head. */
-static __device__ __forceinline__ uint64_t weight_number(const struct attention &a, int64_t pair, int64_t t, int64_t u)
+static __device__ __forceinline__ uint64_t weight_number(const struct attention &a, int64_t pair,
+							 int64_t t, int64_t u)
 {
 	uint64_t head = (uint64_t)a.s.samples[pair / a.s.heads] * (uint64_t)a.s.heads_all +
 			(uint64_t)(a.s.head_first + pair % a.s.heads);
-	return (head * (uint64_t)a.s.seq + (uint64_t)(a.s.q_first + t)) * (uint64_t)a.s.seq + (uint64_t)(a.s.k_first + u);
+	return (head * (uint64_t)a.s.seq + (uint64_t)(a.s.q_first + t)) * (uint64_t)a.s.seq +
+	       (uint64_t)(a.s.k_first + u);
 }
 
 /* Bit i: the weight with number first + i is kept, for i of COUNT (at most 32; a multiple of 4). */

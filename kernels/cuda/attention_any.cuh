@@ -1,11 +1,12 @@
 /*
- * attention_any — attention without tensor cores: fp32, heads of any width up to ATTN_DIM_MAX, rows of any alignment. What its
- * passes share.
+ * attention_any — attention without tensor cores: fp32, heads of any width up to ATTN_DIM_MAX, rows
+ * of any alignment. What its passes share.
  *
- * The same loops over tiles as on tensor cores, in fp32: a block of 256 threads has 64 rows by 64 columns, a thread the 16
- * sums of rows 4 (thread / 16) + i and columns thread % 16 + 16 j; a row's 16 threads are half a warp, and warps without
- * rows leave products out. Rows go to shared memory as floats, 32 of their elements at a time (products of rows) or 64 (sums).
- * Shared memory 34 KiB. 16 multiplications for 8 words from shared memory: at most a half of the chip's fp32 rate.
+ * The same loops over tiles as on tensor cores, in fp32: a block of 256 threads has 64 rows by 64
+ * columns, a thread the 16 sums of rows 4 (thread / 16) + i and columns thread % 16 + 16 j; a row's
+ * 16 threads are half a warp, and warps without rows leave products out. Rows go to shared memory
+ * as floats, 32 of their elements at a time (products of rows) or 64 (sums). Shared memory 34 KiB.
+ * 16 multiplications for 8 words from shared memory: at most a half of the chip's fp32 rate.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
@@ -15,9 +16,9 @@
 
 enum { EDGE = 64, PART = 32, SPREAD = 16, EACH = EDGE / SPREAD, ANY_THREADS = SPREAD * SPREAD };
 
-/* Rows of one head: where row 0 begins, how far rows lie apart, how many there are and how wide they are. */
-template <class T>
-struct rows {
+/* Rows of one head: where row 0 begins, how far rows lie apart, how many there are and how wide
+ * they are. */
+template <class T> struct rows {
 	const T *at;
 	int64_t apart, count;
 	int dim;
@@ -25,7 +26,7 @@ struct rows {
 
 /* The block's shared memory. */
 struct any_room {
-	float part[2 * EDGE * (PART + 1)];      /* of rows; EDGE (EDGE + 1) of them fit as well */
+	float part[2 * EDGE * (PART + 1)]; /* of rows; EDGE (EDGE + 1) of them fit as well */
 	float weights[EDGE][EDGE + 1];
 };
 
@@ -53,16 +54,19 @@ static __device__ void any_copy(float *to, const struct rows<T> &from, int64_t f
 	for (int turn = 0; turn < EDGE * WIDE / ANY_THREADS; turn++) {
 		int i = (int)threadIdx.x + turn * ANY_THREADS, r = i / WIDE, c = i % WIDE;
 		bool there = first + r < from.count && d + c < from.dim;
-		to[r * (WIDE + 1) + c] = there ? widened(from.at[(first + r) * from.apart + d + c]) : 0;
+		to[r * (WIDE + 1) + c] = there ? widened(from.at[(first + r) * from.apart + d + c])
+					       : 0;
 	}
 }
 
 /* s = EDGE rows of a from a0 on by EDGE rows of b from b0 on. */
 template <class T>
-static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room, const struct rows<T> &a, int64_t a0,
-				  const struct rows<T> &b, int64_t b0)
+static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room,
+				  const struct rows<T> &a, int64_t a0, const struct rows<T> &b,
+				  int64_t b0)
 {
-	const float *left = room->part + any_row(0) * (PART + 1), *right = room->part + (EDGE + any_column(0)) * (PART + 1);
+	const float *left = room->part + any_row(0) * (PART + 1),
+		    *right = room->part + (EDGE + any_column(0)) * (PART + 1);
 	const bool busy = any_busy(a.count - a0);
 	#pragma unroll
 	for (int i = 0; i < EACH * EACH; i++)
@@ -90,7 +94,8 @@ static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room,
 }
 
 /* The block's weights go to shared memory; the next any_sum waits until they are there. */
-static __device__ __forceinline__ void any_put_weights(struct any_room *room, const float (&w)[EACH][EACH])
+static __device__ __forceinline__ void any_put_weights(struct any_room *room,
+						       const float (&w)[EACH][EACH])
 {
 	__syncthreads();
 	#pragma unroll
@@ -100,10 +105,11 @@ static __device__ __forceinline__ void any_put_weights(struct any_room *room, co
 			room->weights[any_row(i)][any_column(j)] = w[i][j];
 }
 
-/* sum += the weights by EDGE rows of b from b0 on; `left` rows of sum, columns: PIECES times EDGE. */
+/* sum += the weights by EDGE rows of b from b0 on; `left` rows of sum, columns: PIECES times
+ * EDGE. */
 template <int PIECES, class T>
-static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], int64_t left, struct any_room *room, const struct rows<T> &b,
-			       int64_t b0)
+static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], int64_t left,
+			       struct any_room *room, const struct rows<T> &b, int64_t b0)
 {
 	const int terms = !any_busy(left) ? 0 : b.count - b0 < EDGE ? (int)(b.count - b0) : EDGE;
 	#pragma unroll
@@ -140,10 +146,12 @@ static __device__ __forceinline__ void any_clear(float (&sum)[PIECES][EACH][EACH
 			sum[p][i / EACH][i % EACH] = 0;
 }
 
-/* Rows first … of an array of `count` rows that lie `apart` elements apart; row i of the sums is multiplied with by[i]. */
+/* Rows first … of an array of `count` rows that lie `apart` elements apart; row i of the sums is
+ * multiplied with by[i]. */
 template <int PIECES, class T>
-static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t count, int dim, const float (&sum)[PIECES][EACH][EACH],
-			       const float (&by)[EACH], bool add)
+static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t count, int dim,
+			       const float (&sum)[PIECES][EACH][EACH], const float (&by)[EACH],
+			       bool add)
 {
 	#pragma unroll
 	for (int p = 0; p < PIECES; p++)
@@ -161,7 +169,8 @@ static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t coun
 }
 
 /* What dropout multiplies the weight of query t and key u with. */
-static __device__ __forceinline__ float any_keep(const struct attention &a, int64_t pair, int64_t t, int64_t u)
+static __device__ __forceinline__ float any_keep(const struct attention &a, int64_t pair, int64_t t,
+						 int64_t u)
 {
 	uint32_t words[4];
 	if (!a.threshold)
@@ -173,34 +182,47 @@ static __device__ __forceinline__ float any_keep(const struct attention &a, int6
 
 /* The arrays that a head has. */
 template <class T>
-static __device__ __forceinline__ struct rows<T> q_rows(const struct attention &a, const struct head &at)
-{
-	struct rows<T> r = { (const T *)a.q + at.q, a.s.q_row, a.s.q_len, a.s.dim };
+static __device__ __forceinline__ struct rows<T> q_rows(const struct attention &a,
+							const struct head &at) {
+	struct rows<T> r = {
+		(const T *)a.q + at.q, a.s.q_row, a.s.q_len, a.s.dim
+	};
 	return r;
 }
 
 template <class T>
-static __device__ __forceinline__ struct rows<T> dout_rows(const struct attention &a, const struct head &at)
-{
-	struct rows<T> r = { (const T *)a.dout + at.o, o_row(a), a.s.q_len, a.s.dim };
+static __device__ __forceinline__ struct rows<T> dout_rows(const struct attention &a,
+							   const struct head &at) {
+	struct rows<T> r = {
+		(const T *)a.dout + at.o, o_row(a), a.s.q_len, a.s.dim
+	};
 	return r;
 }
 
 template <class T>
-static __device__ __forceinline__ struct rows<T> kv_rows(const struct attention &a, const struct head &at, const void *of)
-{
-	struct rows<T> r = { (const T *)of + at.kv, a.s.kv_row, a.s.k_len, a.s.dim };
+static __device__ __forceinline__ struct rows<T> kv_rows(const struct attention &a,
+							 const struct head &at, const void *of) {
+	struct rows<T> r = {
+		(const T *)of + at.kv, a.s.kv_row, a.s.k_len, a.s.dim
+	};
 	return r;
 }
 
-/* Calls f<T, PIECES>(k, a) for the kern's storage and the heads' width; narrow storage comes here by rare shapes alone. */
+/* Calls f<T, PIECES>(k, a) for the kern's storage and the heads' width; narrow storage comes
+ * here by rare shapes alone. */
 #define ANY_CALL(f, k, a) \
 	switch (cuda_of(k)->storage) { \
 	case STORE_FP32: \
-		(a)->s.dim <= 64 ? f<float, 1>(k, a) : (a)->s.dim <= 128 ? f<float, 2>(k, a) : f<float, 4>(k, a); \
+		(a)->s.dim <= 64    ? f<float, 1>(k, a) \
+		: (a)->s.dim <= 128 ? f<float, 2>(k, a) \
+				    : f<float, 4>(k, a); \
 		break; \
-	case STORE_BF16: f<__nv_bfloat16, 4>(k, a); break; \
-	case STORE_FP16: f<__half, 4>(k, a); break; \
+	case STORE_BF16: \
+		f<__nv_bfloat16, 4>(k, a); \
+		break; \
+	case STORE_FP16: \
+		f<__half, 4>(k, a); \
+		break; \
 	}
 
 #endif

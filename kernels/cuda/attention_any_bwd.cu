@@ -1,18 +1,21 @@
 /*
- * Attention backward in fp32, for what the tensor cores do not take; see attention_any.cuh for the tiles, attention_bwd_q.cu and
- * attention_bwd_kv.cu for the formulas. A block has 64 queries of one head, or 64 keys of one k/v head.
+ * Attention backward in fp32, for what the tensor cores do not take; see attention_any.cuh for the
+ * tiles, attention_bwd_q.cu and attention_bwd_kv.cu for the formulas. A block has 64 queries of one
+ * head, or 64 keys of one k/v head.
  */
 #include "kernels/cuda/attention_any.cuh"
 
 #include <math.h>
 
 /* The weight of a score: exp(s scale - lse) where the query sees the key. */
-static __device__ __forceinline__ float any_weight(float s, float scale, const struct query &of, int64_t key)
+static __device__ __forceinline__ float any_weight(float s, float scale, const struct query &of,
+						   int64_t key)
 {
 	return key >= of.seen.lo && key < of.seen.hi ? exp2f(s * scale - of.lse) : 0;
 }
 
-static __device__ __forceinline__ struct query query_of(const struct attention &a, int64_t pair, int64_t t)
+static __device__ __forceinline__ struct query query_of(const struct attention &a, int64_t pair,
+							int64_t t)
 {
 	const struct query none = { 0, 0, { 0, 0 } };
 	return t < a.s.q_len ? a.queries[(pair - a.first) * a.s.q_len + t] : none;
@@ -48,7 +51,8 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 			for (int j = 0; j < EACH; j++) {
 				int64_t t = t0 + any_row(i), u = key0 + any_column(j);
 				float keep = any_keep(a, at.pair, t, u);
-				s[i][j] = any_weight(s[i][j], a.scale * LOG2E, of[i], u) * (keep * dp[i][j] - of[i].delta);
+				s[i][j] = any_weight(s[i][j], a.scale * LOG2E, of[i], u) *
+					  (keep * dp[i][j] - of[i].delta);
 			}
 		any_put_weights(&room, s);
 		any_sum(dq, a.s.q_len - t0, &room, key, key0);
@@ -58,8 +62,9 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 
 /* One head's part of the sums of a k/v head's keys. */
 template <class T, int PIECES>
-static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIECES][EACH][EACH], struct any_room *room,
-				const struct attention &a, const struct head &at, int key0)
+static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIECES][EACH][EACH],
+				struct any_room *room, const struct attention &a,
+				const struct head &at, int key0)
 {
 	const struct rows<T> q = q_rows<T>(a, at), dout = dout_rows<T>(a, at);
 	const struct rows<T> key = kv_rows<T>(a, at, a.key), v = kv_rows<T>(a, at, a.v);
@@ -82,7 +87,8 @@ static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIE
 			#pragma unroll
 			for (int j = 0; j < EACH; j++) {
 				int64_t t = t0 + any_column(j), u = key0 + any_row(i);
-				float keep = any_keep(a, at.pair, t, u), p = any_weight(s[i][j], a.scale * LOG2E, of[j], u);
+				float keep = any_keep(a, at.pair, t, u),
+				      p = any_weight(s[i][j], a.scale * LOG2E, of[j], u);
 				w[i][j] = p * keep;
 				s[i][j] = p * (keep * dp[i][j] - of[j].delta);
 			}
@@ -94,7 +100,8 @@ static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIE
 }
 
 template <class T, int PIECES>
-static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_kv_any_kernel(struct attention a)
+static __global__ void __launch_bounds__(ANY_THREADS)
+	attention_bwd_kv_any_kernel(struct attention a)
 {
 	__shared__ struct any_room room;
 	const int tiles = (int)((a.s.k_len + EDGE - 1) / EDGE), heads = a.s.heads / a.s.kv_heads;
@@ -106,18 +113,21 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_kv_any_kerne
 	any_clear(dv);
 	for (int h = 0; h < heads; h++)
 		any_head<T, PIECES>(dk, dv, &room, a, head_of(a, pair + h), key0);
-	const float by_k[EACH] = { a.scale, a.scale, a.scale, a.scale }, by_v[EACH] = { 1, 1, 1, 1 };
+	const float by_k[EACH] = { a.scale, a.scale, a.scale, a.scale },
+		    by_v[EACH] = { 1, 1, 1, 1 };
 	any_put((T *)a.dk + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim, dk, by_k, a.add);
 	any_put((T *)a.dv + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim, dv, by_v, a.add);
 }
 
-template <class T, int PIECES>
-static void queue(struct kern *k, struct attention *a)
+template <class T, int PIECES> static void queue(struct kern *k, struct attention *a)
 {
 	unsigned q_blocks = attention_blocks(a->pairs, a->s.q_len, EDGE);
-	unsigned kv_blocks = attention_blocks(a->pairs / (a->s.heads / a->s.kv_heads), a->s.k_len, EDGE);
-	launch(k, "attention_bwd", attention_bwd_q_any_kernel<T, PIECES>, q_blocks, ANY_THREADS, 0, *a);
-	launch(k, "attention_bwd", attention_bwd_kv_any_kernel<T, PIECES>, kv_blocks, ANY_THREADS, 0, *a);
+	unsigned kv_blocks = attention_blocks(a->pairs / (a->s.heads / a->s.kv_heads), a->s.k_len,
+					      EDGE);
+	launch(k, "attention_bwd", attention_bwd_q_any_kernel<T, PIECES>, q_blocks, ANY_THREADS, 0,
+	       *a);
+	launch(k, "attention_bwd", attention_bwd_kv_any_kernel<T, PIECES>, kv_blocks, ANY_THREADS,
+	       0, *a);
 }
 
 void attention_bwd_any(struct kern *k, struct attention *a)

@@ -1,4 +1,5 @@
-/* Attention forward in fp32, for what the tensor cores do not take; see attention_any.cuh. A block has 64 queries of one head. */
+/* Attention forward in fp32, for what the tensor cores do not take; see attention_any.cuh. A
+ * block has 64 queries of one head. */
 #include "kernels/cuda/attention_any.cuh"
 
 #include <math.h>
@@ -22,10 +23,12 @@ static __device__ __forceinline__ float row_sum(float x)
 	return x;
 }
 
-/* s becomes exp((s - max) scale) of the keys that a query sees, 0 of the others; o and sum are scaled to the new maximum. */
+/* s becomes exp((s - max) scale) of the keys that a query sees, 0 of the others; o and sum are
+ * scaled to the new maximum. */
 template <int PIECES>
-static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r, float (&o)[PIECES][EACH][EACH],
-				 const struct span (&seen)[EACH], int key0, float scale)
+static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r,
+				 float (&o)[PIECES][EACH][EACH], const struct span (&seen)[EACH],
+				 int key0, float scale)
 {
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
@@ -33,7 +36,8 @@ static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r, 
 		#pragma unroll
 		for (int j = 0; j < EACH; j++) {
 			int key = key0 + any_column(j);
-			s[i][j] = key >= seen[i].lo && key < seen[i].hi ? s[i][j] * scale : -INFINITY;
+			s[i][j] = key >= seen[i].lo && key < seen[i].hi ? s[i][j] * scale
+									: -INFINITY;
 			max = fmaxf(max, s[i][j]);
 		}
 		max = row_max(max);
@@ -61,7 +65,8 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 	const int tiles = (int)((a.s.q_len + EDGE - 1) / EDGE);
 	const struct head at = head_of(a, a.first + blockIdx.x / tiles);
 	const int64_t t0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * EDGE;
-	const struct rows<T> q = q_rows<T>(a, at), key = kv_rows<T>(a, at, a.key), v = kv_rows<T>(a, at, a.v);
+	const struct rows<T> q = q_rows<T>(a, at), key = kv_rows<T>(a, at, a.key),
+			     v = kv_rows<T>(a, at, a.v);
 	float o[PIECES][EACH][EACH], s[EACH][EACH], by[EACH];
 	struct any_running r;
 	struct span seen[EACH], mine = { 0, 0 };
@@ -81,7 +86,8 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll
 			for (int j = 0; j < EACH; j++)
-				s[i][j] *= any_keep(a, at.pair, t0 + any_row(i), key0 + any_column(j));
+				s[i][j] *= any_keep(a, at.pair, t0 + any_row(i),
+						    key0 + any_column(j));
 		any_put_weights(&room, s);
 		any_sum(o, a.s.q_len - t0, &room, v, key0);
 	}
@@ -91,13 +97,13 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 		bool nothing = r.max[i] == -INFINITY && r.sum[i] == 0;
 		by[i] = nothing ? 0 : 1 / r.sum[i];
 		if (any_column(0) == 0 && t < a.s.q_len)
-			a.lse[at.pair * a.s.q_len + t] = nothing ? -INFINITY : r.max[i] / LOG2E + logf(r.sum[i]);
+			a.lse[at.pair * a.s.q_len + t] =
+				nothing ? -INFINITY : r.max[i] / LOG2E + logf(r.sum[i]);
 	}
 	any_put((T *)a.out + at.o, o_row(a), t0, a.s.q_len, a.s.dim, o, by, false);
 }
 
-template <class T, int PIECES>
-static void queue(struct kern *k, struct attention *a)
+template <class T, int PIECES> static void queue(struct kern *k, struct attention *a)
 {
 	unsigned blocks = attention_blocks(a->pairs, a->s.q_len, EDGE);
 	launch(k, "attention_fwd", attention_fwd_any_kernel<T, PIECES>, blocks, ANY_THREADS, 0, *a);

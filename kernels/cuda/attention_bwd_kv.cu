@@ -1,18 +1,22 @@
 /*
- * Attention's gradients of keys and values on tensor cores; see attention_bwd_q.cu, which has that of the queries.
+ * Attention's gradients of keys and values on tensor cores; see attention_bwd_q.cu, which has that
+ * of the queries.
  *
- * A block has 128 keys of one k/v head and goes over the queries that see any of them, of all heads that share it, one head
- * after the other. Everything is transposed: keys are rows, queries columns, so that a warp keeps its weights in registers:
- *     pᵀ = exp(k·qᵀ scale - lse), dv += (m p)ᵀ·dout, dsᵀ = pᵀ (m v·doutᵀ - delta), dk += dsᵀ·q, in the end times scale.
- * A lane is one query of 32 where masks and dropout are concerned. At D = 64 4 warps have 32 keys each, at D = 128 8
- * warps 16 each, since dk and dv take 2 D rows / 32 registers.
- * Tiles of q and dout, with lse, delta and what each query sees, come in stages of 64 queries (D = 64) or 32 (D = 128).
- * Blocks of early keys, which most queries see, come first within a head.
+ * A block has 128 keys of one k/v head and goes over the queries that see any of them, of all heads
+ * that share it, one head after the other. Everything is transposed: keys are rows, queries
+ * columns, so that a warp keeps its weights in registers:
+ *     pᵀ = exp(k·qᵀ scale - lse), dv += (m p)ᵀ·dout, dsᵀ = pᵀ (m v·doutᵀ - delta), dk += dsᵀ·q, in
+ *     the end times scale.
+ * A lane is one query of 32 where masks and dropout are concerned. At D = 64 4 warps have 32 keys
+ * each, at D = 128 8 warps 16 each, since dk and dv take 2 D rows / 32 registers. Tiles of q and
+ * dout, with lse, delta and what each query sees, come in stages of 64 queries (D = 64) or 32 (D =
+ * 128). Blocks of early keys, which most queries see, come first within a head.
  *
- * Shared memory: k and v 32 KiB (D = 64) or 64, a stage 17: 66 or 97 KiB in all. Registers: dk and dv 128, S and dP 64 (32 at
- * D = 128); 2 blocks of 128 threads a multiprocessor, or 1 of 256. Work: 8 q_len k_len dim heads FLOPs (half when causal);
- * of 128 keys and 32 queries at D = 128 4.2 MFLOP, 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB pass
- * from shared memory (2300 cycles): about 250 to 300 TFLOP/s of an H200's 790 are expected, 350 at D = 64.
+ * Shared memory: k and v 32 KiB (D = 64) or 64, a stage 17: 66 or 97 KiB in all. Registers: dk and
+ * dv 128, S and dP 64 (32 at D = 128); 2 blocks of 128 threads a multiprocessor, or 1 of 256. Work:
+ * 8 q_len k_len dim heads FLOPs (half when causal); of 128 keys and 32 queries at D = 128 4.2
+ * MFLOP, 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB pass from shared
+ * memory (2300 cycles): about 250 to 300 TFLOP/s of an H200's 790 are expected, 350 at D = 64.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -20,18 +24,22 @@
 enum { KEYS = 128, STEP = 32 };
 
 template <int D> constexpr int stage_queries = D == 64 ? 64 : 32;
-template <int D> constexpr int row_tiles = D == 64 ? 2 : 1;                        /* of 16 keys, a warp */
-template <int D> constexpr int block_threads = KEYS / (16 * row_tiles<D>) * WARP;
+/* of 16 keys, a warp */
+template <int D> constexpr int row_tiles = D == 64 ? 2 : 1;
+template <int D> constexpr int block_threads = KEYS / (16 * row_tiles<D>)*WARP;
 
-/* The queries of a block: of heads pair0, pair0 + 1, … those from t0 on, in `each` stages a head, `all` together. */
+/* The queries of a block: of heads pair0, pair0 + 1, … those from t0 on, in `each` stages a
+ * head, `all` together. */
 struct course {
 	int64_t pair0, t0;
 	int each, all;
 };
 
-/* One more than the last query from `from` on that sees any of the block's keys; the same in every thread. */
+/* One more than the last query from `from` on that sees any of the block's keys; the same in
+ * every thread. */
 template <int WARPS>
-static __device__ __forceinline__ int64_t last_query(const struct attention &a, int64_t b, int key0, int64_t from, int *room)
+static __device__ __forceinline__ int64_t last_query(const struct attention &a, int64_t b, int key0,
+						     int64_t from, int *room)
 {
 	if (!a.s.starts)
 		return a.s.q_len;
@@ -45,8 +53,8 @@ static __device__ __forceinline__ int64_t last_query(const struct attention &a, 
 }
 
 template <int WARPS>
-static __device__ __forceinline__ struct course course_of(const struct attention &a, int64_t group, int key0, int queries,
-							  int *room)
+static __device__ __forceinline__ struct course course_of(const struct attention &a, int64_t group,
+							  int key0, int queries, int *room)
 {
 	struct course c;
 	const int heads = a.s.heads / a.s.kv_heads;
@@ -60,19 +68,22 @@ static __device__ __forceinline__ struct course course_of(const struct attention
 }
 
 /* A stage: rows of q, rows of dout, and the queries. */
-template <class T, int D> constexpr int stage_bytes = 2 * stage_queries<D> * D * (int)sizeof(T) +
-						      stage_queries<D> * (int)sizeof(struct query);
+template <class T, int D>
+constexpr int stage_bytes =
+	2 * stage_queries<D> *D *(int)sizeof(T) + stage_queries<D> *(int)sizeof(struct query);
 
 template <class T, int D>
-static __device__ __forceinline__ void copy_queries(unsigned char *stage, const struct attention &a, const struct course &c,
-						    int turn)
+static __device__ __forceinline__ void copy_queries(unsigned char *stage, const struct attention &a,
+						    const struct course &c, int turn)
 {
 	constexpr int QUERIES = stage_queries<D>, THREADS = block_threads<D>;
 	const struct head at = head_of(a, c.pair0 + turn / c.each);
 	const int64_t t0 = c.t0 + (int64_t)(turn % c.each) * QUERIES, t = t0 + (int)threadIdx.x;
 	T *q = (T *)stage, *dout = q + QUERIES * D;
-	tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, t0, a.s.q_len, a.s.dim);
-	tile_copy<T, D, QUERIES, THREADS>(dout, (const T *)a.dout + at.o, o_row(a), t0, a.s.q_len, a.s.dim);
+	tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, t0, a.s.q_len,
+					  a.s.dim);
+	tile_copy<T, D, QUERIES, THREADS>(dout, (const T *)a.dout + at.o, o_row(a), t0, a.s.q_len,
+					  a.s.dim);
 	if (threadIdx.x < QUERIES) {
 		const struct query *from = a.queries + (at.pair - a.first) * a.s.q_len;
 		struct query *to = (struct query *)(dout + QUERIES * D) + threadIdx.x;
@@ -81,10 +92,11 @@ static __device__ __forceinline__ void copy_queries(unsigned char *stage, const 
 	cp_async_commit();
 }
 
-/* s becomes the weights; 0 where a query does not see the key. column: the first of the queries; key0: the warp's first key. */
+/* s becomes the weights; 0 where a query does not see the key. column: the first of the queries;
+ * key0: the warp's first key. */
 template <int M>
-static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const struct query *column, int key0, bool part,
-					     float scale)
+static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const struct query *column,
+					     int key0, bool part, float scale)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -99,34 +111,42 @@ static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const s
 				#pragma unroll
 				for (int i = 0; i < 2; i++) {
 					int key = key0 + lane / 4 + 8 * i + 16 * m;
-					float w = exp2_approx(fmaf(s[m][n][2 * i + e], scale, -lse));
-					s[m][n][2 * i + e] = part && (key < seen.lo || key >= seen.hi) ? 0 : w;
+					float w =
+						exp2_approx(fmaf(s[m][n][2 * i + e], scale, -lse));
+					s[m][n][2 * i + e] =
+						part && (key < seen.lo || key >= seen.hi) ? 0 : w;
 				}
 		}
 }
 
 /* w = s where dropout keeps the weight, else 0. kept: of the query that is this lane's column. */
 template <int M>
-static __device__ __forceinline__ void kept_weights(float (&w)[M][STEP / 8][4], const float (&s)[M][STEP / 8][4], uint32_t kept)
+static __device__ __forceinline__ void kept_weights(float (&w)[M][STEP / 8][4],
+						    const float (&s)[M][STEP / 8][4], uint32_t kept)
 {
 	int lane = lane_id();
 	#pragma unroll
 	for (int n = 0; n < STEP / 8; n++)
 		#pragma unroll
 		for (int e = 0; e < 2; e++) {
-			uint32_t column = __shfl_sync(WARP_ALL, kept, 8 * n + 2 * (lane % 4) + e) >> (lane / 4);
+			uint32_t column = __shfl_sync(WARP_ALL, kept, 8 * n + 2 * (lane % 4) + e) >>
+					  (lane / 4);
 			#pragma unroll
 			for (int m = 0; m < M; m++)
 				#pragma unroll
 				for (int i = 0; i < 2; i++)
-					w[m][n][2 * i + e] = column >> (8 * i + 16 * m) & 1 ? s[m][n][2 * i + e] : 0;
+					w[m][n][2 * i + e] = column >> (8 * i + 16 * m) & 1
+								     ? s[m][n][2 * i + e]
+								     : 0;
 		}
 }
 
 /* s = s (m dp - delta). */
 template <int M>
-static __device__ __forceinline__ void score_gradient(float (&s)[M][STEP / 8][4], const float (&dp)[M][STEP / 8][4],
-						      const struct query *column, uint32_t kept, float keep)
+static __device__ __forceinline__ void score_gradient(float (&s)[M][STEP / 8][4],
+						      const float (&dp)[M][STEP / 8][4],
+						      const struct query *column, uint32_t kept,
+						      float keep)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -134,21 +154,26 @@ static __device__ __forceinline__ void score_gradient(float (&s)[M][STEP / 8][4]
 		#pragma unroll
 		for (int e = 0; e < 2; e++) {
 			float delta = column[8 * n + 2 * (lane % 4) + e].delta;
-			uint32_t bits = __shfl_sync(WARP_ALL, kept, 8 * n + 2 * (lane % 4) + e) >> (lane / 4);
+			uint32_t bits = __shfl_sync(WARP_ALL, kept, 8 * n + 2 * (lane % 4) + e) >>
+					(lane / 4);
 			#pragma unroll
 			for (int m = 0; m < M; m++)
 				#pragma unroll
 				for (int i = 0; i < 2; i++) {
-					float d = bits >> (8 * i + 16 * m) & 1 ? dp[m][n][2 * i + e] * keep : 0;
+					float d = bits >> (8 * i + 16 * m) & 1
+							  ? dp[m][n][2 * i + e] * keep
+							  : 0;
 					s[m][n][2 * i + e] *= d - delta;
 				}
 		}
 }
 
 template <class T, int D>
-static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1) attention_bwd_kv_kernel(struct attention a)
+static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1)
+	attention_bwd_kv_kernel(struct attention a)
 {
-	constexpr int M = row_tiles<D>, THREADS = block_threads<D>, QUERIES = stage_queries<D>, BYTES = stage_bytes<T, D>;
+	constexpr int M = row_tiles<D>, THREADS = block_threads<D>, QUERIES = stage_queries<D>,
+		      BYTES = stage_bytes<T, D>;
 	__shared__ int room[2 * THREADS / WARP];
 	T *key = dynamic_shared<T>(), *v = key + KEYS * D;
 	unsigned char *stages = (unsigned char *)(v + KEYS * D);
@@ -165,20 +190,26 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1) atte
 	clear(dv);
 	if (c.all) {
 		const int64_t kv = head_of(a, c.pair0).kv;
-		tile_copy<T, D, KEYS, THREADS>(key, (const T *)a.key + kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
-		tile_copy<T, D, KEYS, THREADS>(v, (const T *)a.v + kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
+		tile_copy<T, D, KEYS, THREADS>(key, (const T *)a.key + kv, a.s.kv_row, key0,
+					       a.s.k_len, a.s.dim);
+		tile_copy<T, D, KEYS, THREADS>(v, (const T *)a.v + kv, a.s.kv_row, key0, a.s.k_len,
+					       a.s.dim);
 		copy_queries<T, D>(stages, a, c, 0);
 	}
 	for (int turn = 0; turn < c.all; turn++) {
-		const T *q = (const T *)(stages + (turn & (a.stages - 1)) * BYTES), *dout = q + QUERIES * D;
+		const T *q = (const T *)(stages + (turn & (a.stages - 1)) * BYTES),
+			*dout = q + QUERIES * D;
 		cp_async_wait<0>();
-		__syncthreads(); /* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are there, and nobody reads those of the turn before any more */
+		__syncthreads();
 		if (a.stages == 2 && turn + 1 < c.all)
 			copy_queries<T, D>(stages + ((turn & 1) ^ 1) * BYTES, a, c, turn + 1);
 		#pragma unroll 1
 		for (int at0 = 0; at0 < QUERIES; at0 += STEP) {
-			const struct query *column = (const struct query *)(dout + QUERIES * D) + at0;
-			enum view view = warp_sees<16 * M>(column[lane_id()].seen, true, key0 + row0);
+			const struct query *column = (const struct query *)(dout + QUERIES * D) +
+						     at0;
+			enum view view = warp_sees<16 * M>(column[lane_id()].seen, true,
+							   key0 + row0);
 			if (view == SEES_NOTHING)
 				continue;
 			float s[M][STEP / 8][4], other[M][STEP / 8][4];
@@ -186,8 +217,11 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1) atte
 			score_product<T, D, M, STEP / 8>(s, key, row0, q, at0);
 			weigh(s, column, key0 + row0, view == SEES_SOME, a.scale * LOG2E);
 			if (a.threshold) {
-				int64_t t = c.t0 + (int64_t)(turn % c.each) * QUERIES + at0 + lane_id();
-				kept = kept_bits<16 * M>(a, weight_number(a, c.pair0 + turn / c.each, t, key0 + row0));
+				int64_t t = c.t0 + (int64_t)(turn % c.each) * QUERIES + at0 +
+					    lane_id();
+				kept = kept_bits<16 * M>(a,
+							 weight_number(a, c.pair0 + turn / c.each,
+								       t, key0 + row0));
 				kept_weights(other, s, kept);
 				weighted_sum<T, D, M, STEP / 8>(dv, other, dout, at0);
 			} else {
@@ -209,18 +243,19 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1) atte
 		by_k[i / 2][i % 2] = a.scale;
 		by_v[i / 2][i % 2] = a.keep;
 	}
-	put_rows<T, D, M>((T *)a.dk + kv, a.s.kv_row, key0 + row0, a.s.k_len, a.s.dim, dk, by_k, a.add);
-	put_rows<T, D, M>((T *)a.dv + kv, a.s.kv_row, key0 + row0, a.s.k_len, a.s.dim, dv, by_v, a.add);
+	put_rows<T, D, M>((T *)a.dk + kv, a.s.kv_row, key0 + row0, a.s.k_len, a.s.dim, dk, by_k,
+			  a.add);
+	put_rows<T, D, M>((T *)a.dv + kv, a.s.kv_row, key0 + row0, a.s.k_len, a.s.dim, dv, by_v,
+			  a.add);
 }
 
-template <class T, int D>
-static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct kern *k, struct attention *a)
 {
 	const size_t fixed = 2 * KEYS * D * sizeof(T), stage = stage_bytes<T, D>;
 	a->stages = D == 64 ? attention_stages(k, fixed, stage) : 2;
 	launch(k, "attention_bwd", attention_bwd_kv_kernel<T, D>,
-	       attention_blocks(a->pairs / (a->s.heads / a->s.kv_heads), a->s.k_len, KEYS), block_threads<D>,
-	       fixed + (size_t)a->stages * stage, *a);
+	       attention_blocks(a->pairs / (a->s.heads / a->s.kv_heads), a->s.k_len, KEYS),
+	       block_threads<D>, fixed + (size_t)a->stages * stage, *a);
 }
 
 void attention_bwd_kv_tiles(struct kern *k, struct attention *a)

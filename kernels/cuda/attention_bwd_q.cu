@@ -1,18 +1,21 @@
 /*
- * Attention's gradient of the queries on tensor cores; attention_bwd_kv.cu has that of keys and values. Each computes the scores
- * again and sums in an order of its own, so nothing is added to memory by several blocks and the bits are the same every
- * time, for 7 products instead of the 5 of a kernel that adds dq up atomically (Dao, arXiv 2307.08691, algorithm 2).
+ * Attention's gradient of the queries on tensor cores; attention_bwd_kv.cu has that of keys and
+ * values. Each computes the scores again and sums in an order of its own, so nothing is added to
+ * memory by several blocks and the bits are the same every time, for 7 products instead of the 5 of
+ * a kernel that adds dq up atomically (Dao, arXiv 2307.08691, algorithm 2).
  *
- * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned, and goes over the keys that
- * any of them sees, 32 at a time:
+ * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned,
+ * and goes over the keys that any of them sees, 32 at a time:
  *     p = exp(q·kᵀ scale - lse), ds = p (m dout·vᵀ - delta), dq += ds·k, in the end times scale.
- * Tiles of k and v come in stages of 64 keys (D = 64) or 32 (D = 128), copied ahead while the one before is used.
+ * Tiles of k and v come in stages of 64 keys (D = 64) or 32 (D = 128), copied ahead while the one
+ * before is used.
  *
- * Shared memory: q and dout 32 KiB (D = 64) or 64, a stage 16: 64 or 96 KiB in all. Registers: dq D, S and dP 32 each;
- * 128 threads, at most 255 each, two blocks a multiprocessor (D = 128: one with 2 stages where shared memory is less than
- * 196 KiB). Work: 6 q_len k_len dim heads FLOPs (half when causal); of 128 queries and 32 keys at D = 128 3.1 MFLOP, 1240
- * cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles): about 350 TFLOP/s
- * of an H200's 790 are expected.
+ * Shared memory: q and dout 32 KiB (D = 64) or 64, a stage 16: 64 or 96 KiB in all. Registers: dq
+ * D, S and dP 32 each; 128 threads, at most 255 each, two blocks a multiprocessor (D = 128: one
+ * with 2 stages where shared memory is less than 196 KiB). Work: 6 q_len k_len dim heads FLOPs
+ * (half when causal); of 128 queries and 32 keys at D = 128 3.1 MFLOP, 1240 cycles of a Hopper
+ * multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles): about 350
+ * TFLOP/s of an H200's 790 are expected.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -22,7 +25,8 @@ enum { QUERIES = 128, STEP = 32, WARPS = 4, THREADS = WARPS * WARP };
 template <int D> constexpr int stage_keys = D == 64 ? 64 : 32;
 
 /* s becomes the weights; 0 where a query does not see the key. */
-static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const struct query &mine, int key0, bool part, float scale)
+static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const struct query &mine,
+					     int key0, bool part, float scale)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -35,10 +39,12 @@ static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const s
 			for (int n = 0; n < STEP / 8; n++)
 				#pragma unroll
 				for (int e = 0; e < 2; e++)
-					s[m][n][2 * i + e] = exp2_approx(fmaf(s[m][n][2 * i + e], scale, -lse));
+					s[m][n][2 * i + e] =
+						exp2_approx(fmaf(s[m][n][2 * i + e], scale, -lse));
 			if (!part)
 				continue;
-			int lo = __shfl_sync(WARP_ALL, mine.seen.lo, from), hi = __shfl_sync(WARP_ALL, mine.seen.hi, from);
+			int lo = __shfl_sync(WARP_ALL, mine.seen.lo, from),
+			    hi = __shfl_sync(WARP_ALL, mine.seen.hi, from);
 			#pragma unroll
 			for (int n = 0; n < STEP / 8; n++)
 				#pragma unroll
@@ -51,8 +57,10 @@ static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const s
 }
 
 /* s = s (m dp - delta). kept: of this lane's query, the weights that dropout keeps. */
-static __device__ __forceinline__ void score_gradient(float (&s)[2][STEP / 8][4], const float (&dp)[2][STEP / 8][4],
-						      const struct query &mine, uint32_t kept, float keep)
+static __device__ __forceinline__ void score_gradient(float (&s)[2][STEP / 8][4],
+						      const float (&dp)[2][STEP / 8][4],
+						      const struct query &mine, uint32_t kept,
+						      float keep)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -66,18 +74,23 @@ static __device__ __forceinline__ void score_gradient(float (&s)[2][STEP / 8][4]
 			for (int n = 0; n < STEP / 8; n++)
 				#pragma unroll
 				for (int e = 0; e < 2; e++) {
-					float d = row >> (8 * n + e) & 1 ? dp[m][n][2 * i + e] * keep : 0;
+					float d = row >> (8 * n + e) & 1
+							  ? dp[m][n][2 * i + e] * keep
+							  : 0;
 					s[m][n][2 * i + e] *= d - delta;
 				}
 		}
 }
 
 template <class T, int D>
-static __device__ __forceinline__ void copy_keys(T *stage, const struct attention &a, const struct head &at, int key0)
+static __device__ __forceinline__ void copy_keys(T *stage, const struct attention &a,
+						 const struct head &at, int key0)
 {
 	constexpr int KEYS = stage_keys<D>;
-	tile_copy<T, D, KEYS, THREADS>(stage, (const T *)a.key + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
-	tile_copy<T, D, KEYS, THREADS>(stage + KEYS * D, (const T *)a.v + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
+	tile_copy<T, D, KEYS, THREADS>(stage, (const T *)a.key + at.kv, a.s.kv_row, key0, a.s.k_len,
+				       a.s.dim);
+	tile_copy<T, D, KEYS, THREADS>(stage + KEYS * D, (const T *)a.v + at.kv, a.s.kv_row, key0,
+				       a.s.k_len, a.s.dim);
 	cp_async_commit();
 }
 
@@ -89,24 +102,30 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 	__shared__ struct head at; /* not in registers, which are short */
 	T *q = dynamic_shared<T>(), *dout = q + QUERIES * D, *stages = dout + QUERIES * D;
 	const int tiles = (int)((a.s.q_len + QUERIES - 1) / QUERIES);
-	const int64_t pair = a.first + blockIdx.x / tiles, tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
+	const int64_t pair = a.first + blockIdx.x / tiles,
+		      tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
 	const int64_t t = tile0 + (int)threadIdx.x;
-	const struct query none = {}, mine = t < a.s.q_len ? a.queries[(pair - a.first) * a.s.q_len + t] : none;
+	const struct query none = {}, mine = t < a.s.q_len
+						     ? a.queries[(pair - a.first) * a.s.q_len + t]
+						     : none;
 	if (threadIdx.x == 0)
 		at = head_of(a, pair);
 	const struct span all = block_span<WARPS>(mine.seen, room);
 	float dq[2][D / 8][4];
 	clear(dq);
 	if (all.lo < all.hi) {
-		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, tile0, a.s.q_len, a.s.dim);
-		tile_copy<T, D, QUERIES, THREADS>(dout, (const T *)a.dout + at.o, o_row(a), tile0, a.s.q_len, a.s.dim);
+		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, tile0,
+						  a.s.q_len, a.s.dim);
+		tile_copy<T, D, QUERIES, THREADS>(dout, (const T *)a.dout + at.o, o_row(a), tile0,
+						  a.s.q_len, a.s.dim);
 		copy_keys<T, D>(stages, a, at, all.lo);
 	}
 	int turn = 0;
 	for (int key0 = all.lo; key0 < all.hi; key0 += KEYS, turn ^= 1) {
 		const T *stage = stages + (turn & (a.stages - 1)) * 2 * KEYS * D;
 		cp_async_wait<0>();
-		__syncthreads(); /* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are there, and nobody reads those of the turn before any more */
+		__syncthreads();
 		if (a.stages == 2 && key0 + KEYS < all.hi)
 			copy_keys<T, D>(stages + (turn ^ 1) * 2 * KEYS * D, a, at, key0 + KEYS);
 		#pragma unroll 1
@@ -117,7 +136,8 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 			float s[2][STEP / 8][4], dp[2][STEP / 8][4];
 			score_product<T, D, 2, STEP / 8>(s, q, warp_id() * WARP, stage, at0);
 			weigh(s, mine, key0 + at0, view == SEES_SOME, a.scale * LOG2E);
-			score_product<T, D, 2, STEP / 8>(dp, dout, warp_id() * WARP, stage + KEYS * D, at0);
+			score_product<T, D, 2, STEP / 8>(dp, dout, warp_id() * WARP,
+							 stage + KEYS * D, at0);
 			uint32_t kept = ~0u;
 			if (a.threshold)
 				kept = kept_bits<STEP>(a, weight_number(a, pair, t, key0 + at0));
@@ -131,15 +151,16 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 		}
 	}
 	const float by[2][2] = { { a.scale, a.scale }, { a.scale, a.scale } };
-	put_rows<T, D, 2>((T *)a.dq + at.q, a.s.q_row, tile0 + warp_id() * WARP, a.s.q_len, a.s.dim, dq, by, a.add);
+	put_rows<T, D, 2>((T *)a.dq + at.q, a.s.q_row, tile0 + warp_id() * WARP, a.s.q_len, a.s.dim,
+			  dq, by, a.add);
 }
 
-template <class T, int D>
-static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct kern *k, struct attention *a)
 {
 	const size_t fixed = 2 * QUERIES * D * sizeof(T), stage = 2 * stage_keys<D> * D * sizeof(T);
 	a->stages = attention_stages(k, fixed, stage);
-	launch(k, "attention_bwd", attention_bwd_q_kernel<T, D>, attention_blocks(a->pairs, a->s.q_len, QUERIES), THREADS,
+	launch(k, "attention_bwd", attention_bwd_q_kernel<T, D>,
+	       attention_blocks(a->pairs, a->s.q_len, QUERIES), THREADS,
 	       fixed + (size_t)a->stages * stage, *a);
 }
 

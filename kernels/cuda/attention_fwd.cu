@@ -1,30 +1,36 @@
 /*
  * Attention forward on tensor cores: FlashAttention-2's loop (Dao, arXiv 2307.08691, algorithm 1).
  *
- * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned, and goes over the keys
- * that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and sum, o += p·v with p in the storage type. The
- * tiles of k and v are copied ahead while the ones before are used: two stages, one barrier a tile. A warp leaves out tiles
- * of which its queries see nothing, and compares positions only where they see a part. Blocks of late queries, which see
- * most keys, come first within a head, and a head's blocks lie together, so that its k and v stay in the L2 cache.
+ * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned,
+ * and goes over the keys that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and
+ * sum, o += p·v with p in the storage type. The tiles of k and v are copied ahead while the ones
+ * before are used: two stages, one barrier a tile. A warp leaves out tiles of which its queries see
+ * nothing, and compares positions only where they see a part. Blocks of late queries, which see
+ * most keys, come first within a head, and a head's blocks lie together, so that its k and v stay
+ * in the L2 cache.
  *
- * Shared memory: D = 64: 16 KiB of q, 16 a stage; D = 128: 32 and 32. 48 or 96 KiB in all: two blocks a multiprocessor on
- * sm_80 (with one stage at D = 128) and sm_90. Registers: o D, S 64 a thread; 128 threads, at most 255 each.
- * Work: 4 q_len k_len dim heads FLOPs, half of it when causal, so that S and o of 128 queries and 64 keys are 4.2 MFLOP at
- * D = 128, about 1650 cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles) and
- * 32 KiB from L2. At best 60 % of the chip's peak, which wgmma alone reaches; 350 to 400 TFLOP/s of an H200's 790 are expected.
+ * Shared memory: D = 64: 16 KiB of q, 16 a stage; D = 128: 32 and 32. 48 or 96 KiB in all: two
+ * blocks a multiprocessor on sm_80 (with one stage at D = 128) and sm_90. Registers: o D, S 64 a
+ * thread; 128 threads, at most 255 each. Work: 4 q_len k_len dim heads FLOPs, half of it when
+ * causal, so that S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128, about 1650 cycles of
+ * a Hopper multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles) and
+ * 32 KiB from L2. At best 60 % of the chip's peak, which wgmma alone reaches; 350 to 400 TFLOP/s of
+ * an H200's 790 are expected.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
 
 enum { QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP };
 
-/* A query's running maximum of raw scores and sum of weights; this lane has its share of four queries' sums. */
+/* A query's running maximum of raw scores and sum of weights; this lane has its share of four
+ * queries' sums. */
 struct running {
 	float max[2][2], sum[2][2];
 };
 
 /* The scores of keys that a query does not see become -INFINITY. seen: of this lane's query. */
-static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], struct span seen, int key0)
+static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], struct span seen,
+						   int key0)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -46,7 +52,8 @@ static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], s
 
 /* s becomes exp((s - max) scale), max and sum take it in, o is scaled to the new maximum. */
 template <int D>
-static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct running *r, float (&o)[2][D / 8][4], float scale)
+static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct running *r,
+					     float (&o)[2][D / 8][4], float scale)
 {
 	#pragma unroll
 	for (int m = 0; m < 2; m++)
@@ -65,7 +72,8 @@ static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct 
 			for (int n = 0; n < KEYS / 8; n++)
 				#pragma unroll
 				for (int e = 0; e < 2; e++) {
-					s[m][n][2 * i + e] = exp2_approx(fmaf(s[m][n][2 * i + e], scale, -from));
+					s[m][n][2 * i + e] =
+						exp2_approx(fmaf(s[m][n][2 * i + e], scale, -from));
 					sum += s[m][n][2 * i + e];
 				}
 			r->sum[m][i] = r->sum[m][i] * shrink + sum;
@@ -77,8 +85,10 @@ static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct 
 		}
 }
 
-/* Weights that dropout does not keep become 0. number: of this lane's query and the tile's first key. */
-static __device__ __forceinline__ void drop_weights(float (&s)[2][KEYS / 8][4], const struct attention &a, uint64_t number)
+/* Weights that dropout does not keep become 0. number: of this lane's query and the tile's first
+ * key. */
+static __device__ __forceinline__ void drop_weights(float (&s)[2][KEYS / 8][4],
+						    const struct attention &a, uint64_t number)
 {
 	int lane = lane_id();
 	uint32_t bits[2] = { kept_bits<32>(a, number), kept_bits<32>(a, number + 32) };
@@ -88,7 +98,8 @@ static __device__ __forceinline__ void drop_weights(float (&s)[2][KEYS / 8][4], 
 		for (int i = 0; i < 2; i++)
 			#pragma unroll
 			for (int n = 0; n < KEYS / 8; n++) {
-				uint32_t row = __shfl_sync(WARP_ALL, bits[n / 4], lane / 4 + 8 * i + 16 * m);
+				uint32_t row = __shfl_sync(WARP_ALL, bits[n / 4],
+							   lane / 4 + 8 * i + 16 * m);
 				row >>= 8 * (n % 4) + 2 * (lane % 4);
 				s[m][n][2 * i] = row & 1 ? s[m][n][2 * i] : 0;
 				s[m][n][2 * i + 1] = row & 2 ? s[m][n][2 * i + 1] : 0;
@@ -97,8 +108,9 @@ static __device__ __forceinline__ void drop_weights(float (&s)[2][KEYS / 8][4], 
 
 /* Sets the warp's rows of o, from row t0 on, and their log-sum-exps. */
 template <class T, int D>
-static __device__ __forceinline__ void put_result(const struct attention &a, const struct head &at, int64_t t0,
-						  const struct running *r, const float (&o)[2][D / 8][4])
+static __device__ __forceinline__ void put_result(const struct attention &a, const struct head &at,
+						  int64_t t0, const struct running *r,
+						  const float (&o)[2][D / 8][4])
 {
 	float by[2][2];
 	int lane = lane_id();
@@ -113,16 +125,20 @@ static __device__ __forceinline__ void put_result(const struct attention &a, con
 			by[m][i] = nothing ? 0 : a.keep / sum;
 			int64_t t = t0 + 16 * m + 8 * i + lane / 4;
 			if (lane % 4 == 0 && t < a.s.q_len)
-				a.lse[at.pair * a.s.q_len + t] = nothing ? -INFINITY : r->max[m][i] * a.scale + logf(sum);
+				a.lse[at.pair * a.s.q_len + t] =
+					nothing ? -INFINITY : r->max[m][i] * a.scale + logf(sum);
 		}
 	put_rows<T, D, 2>((T *)a.out + at.o, o_row(a), t0, a.s.q_len, a.s.dim, o, by, false);
 }
 
 template <class T, int D>
-static __device__ __forceinline__ void copy_keys(T *stage, const struct attention &a, const struct head &at, int key0)
+static __device__ __forceinline__ void copy_keys(T *stage, const struct attention &a,
+						 const struct head &at, int key0)
 {
-	tile_copy<T, D, KEYS, THREADS>(stage, (const T *)a.key + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
-	tile_copy<T, D, KEYS, THREADS>(stage + KEYS * D, (const T *)a.v + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim);
+	tile_copy<T, D, KEYS, THREADS>(stage, (const T *)a.key + at.kv, a.s.kv_row, key0, a.s.k_len,
+				       a.s.dim);
+	tile_copy<T, D, KEYS, THREADS>(stage + KEYS * D, (const T *)a.v + at.kv, a.s.kv_row, key0,
+				       a.s.k_len, a.s.dim);
 	cp_async_commit();
 }
 
@@ -133,7 +149,8 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 	__shared__ struct head at; /* not in registers, which are short */
 	T *q = dynamic_shared<T>(), *stages = q + QUERIES * D;
 	const int tiles = (int)((a.s.q_len + QUERIES - 1) / QUERIES);
-	const int64_t pair = a.first + blockIdx.x / tiles, tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
+	const int64_t pair = a.first + blockIdx.x / tiles,
+		      tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
 	const int64_t t0 = tile0 + warp_id() * WARP, mine = t0 + lane_id();
 	const struct span seen = keys_seen(a, pair / a.s.heads, mine);
 	if (threadIdx.x == 0)
@@ -147,14 +164,16 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 		r.sum[i / 2][i % 2] = 0;
 	}
 	if (all.lo < all.hi) {
-		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, tile0, a.s.q_len, a.s.dim);
+		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, tile0,
+						  a.s.q_len, a.s.dim);
 		copy_keys<T, D>(stages, a, at, all.lo);
 	}
 	int turn = 0;
 	for (int key0 = all.lo; key0 < all.hi; key0 += KEYS, turn ^= 1) {
 		T *stage = stages + (turn & (a.stages - 1)) * 2 * KEYS * D;
 		cp_async_wait<0>();
-		__syncthreads(); /* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are there, and nobody reads those of the turn before any more */
+		__syncthreads();
 		if (a.stages == 2 && key0 + KEYS < all.hi)
 			copy_keys<T, D>(stages + (turn ^ 1) * 2 * KEYS * D, a, at, key0 + KEYS);
 		enum view view = warp_sees<KEYS>(seen, mine < a.s.q_len, key0);
@@ -176,12 +195,12 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 	put_result<T, D>(a, at, t0, &r, o);
 }
 
-template <class T, int D>
-static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct kern *k, struct attention *a)
 {
 	const size_t fixed = QUERIES * D * sizeof(T), stage = 2 * KEYS * D * sizeof(T);
 	a->stages = attention_stages(k, fixed, stage);
-	launch(k, "attention_fwd", attention_fwd_kernel<T, D>, attention_blocks(a->pairs, a->s.q_len, QUERIES), THREADS,
+	launch(k, "attention_fwd", attention_fwd_kernel<T, D>,
+	       attention_blocks(a->pairs, a->s.q_len, QUERIES), THREADS,
 	       fixed + (size_t)a->stages * stage, *a);
 }
 

@@ -1,11 +1,13 @@
-/* attention_host — the passes of attention as attention.cu queues them, and how their launches are cut. */
+/* attention_host — the passes of attention as attention.cu queues them, and how their launches
+ * are cut. */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/launch.cuh"
 
-/* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes; each sets a->stages. bwd needs a->queries. */
+/* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes; each sets
+ * a->stages. bwd needs a->queries. */
 void attention_fwd_tiles(struct kern *k, struct attention *a);
 void attention_bwd_q_tiles(struct kern *k, struct attention *a);
 void attention_bwd_kv_tiles(struct kern *k, struct attention *a);

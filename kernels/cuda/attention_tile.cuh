@@ -1,14 +1,18 @@
 /*
- * attention_tile — tiles of rows in shared memory, and a warp's products over them, on tensor cores.
+ * attention_tile — tiles of rows in shared memory, and a warp's products over them, on tensor
+ * cores.
  *
- * A tile has rows of D elements of 2 bytes, cut in chunks of 16 bytes; chunk c of row r lies where chunk c ^ (r % 8) would,
- * so that the 8 rows of one chunk that ldmatrix reads at once, and the 8 chunks of one row that a copy writes, are in
- * different banks. Heads that are narrower than D are padded with zeros, which change no product.
+ * A tile has rows of D elements of 2 bytes, cut in chunks of 16 bytes; chunk c of row r lies where
+ * chunk c ^ (r % 8) would, so that the 8 rows of one chunk that ldmatrix reads at once, and the 8
+ * chunks of one row that a copy writes, are in different banks. Heads that are narrower than D are
+ * padded with zeros, which change no product.
  *
- * Tiles are 16-byte aligned and D is a power of two, so the chunk 2 k further on, for even chunks, is at index ^ 16 k.
+ * Tiles are 16-byte aligned and D is a power of two, so the chunk 2 k further on, for even chunks,
+ * is at index ^ 16 k.
  *
- * A warp's sums are acc[m][n][4]: 16 rows by 8 columns each, as mma_16816 leaves them. This lane has rows
- * lane / 4 + 8 i + 16 m (i of 2) and columns 8 n + 2 (lane % 4) + e (e of 2) in acc[m][n][2 i + e].
+ * A warp's sums are acc[m][n][4]: 16 rows by 8 columns each, as mma_16816 leaves them. This lane
+ * has rows lane / 4 + 8 i + 16 m (i of 2) and columns 8 n + 2 (lane % 4) + e (e of 2) in
+ * acc[m][n][2 i + e].
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_TILE_CUH
@@ -19,17 +23,19 @@
 #include <math.h>
 
 /* Where chunk c of row r of a tile begins. */
-template <int D>
-static __device__ __forceinline__ int tile_at(int r, int c)
+template <int D> static __device__ __forceinline__ int tile_at(int r, int c)
 {
 	return r * D + (c ^ (r & 7)) * 8;
 }
 
-/* Begins the copy of rows first … first + ROWS - 1 of the array's `rows`, which lie `row` elements apart. */
+/* Begins the copy of rows first … first + ROWS - 1 of the array's `rows`, which lie `row`
+ * elements apart. */
 template <class T, int D, int ROWS, int THREADS>
-static __device__ __forceinline__ void tile_copy(T *tile, const T *from, int64_t row, int64_t first, int64_t rows, int dim)
+static __device__ __forceinline__ void tile_copy(T *tile, const T *from, int64_t row, int64_t first,
+						 int64_t rows, int dim)
 {
-	constexpr int CHUNKS = D / 8, STEP = THREADS / CHUNKS; /* a thread's rows are STEP apart, a multiple of 8 */
+	/* a thread's rows are STEP apart, a multiple of 8 */
+	constexpr int CHUNKS = D / 8, STEP = THREADS / CHUNKS;
 	int r = (int)threadIdx.x / CHUNKS, c = (int)threadIdx.x % CHUNKS;
 	int64_t left = 8 * c < dim ? rows - first - r : 0;
 	const T *at = from + (first + r) * row + 8 * c;
@@ -42,8 +48,7 @@ static __device__ __forceinline__ void tile_copy(T *tile, const T *from, int64_t
 	}
 }
 
-template <int M, int N>
-static __device__ __forceinline__ void clear(float (&acc)[M][N][4])
+template <int M, int N> static __device__ __forceinline__ void clear(float (&acc)[M][N][4])
 {
 	#pragma unroll
 	for (int m = 0; m < M; m++)
@@ -54,10 +59,12 @@ static __device__ __forceinline__ void clear(float (&acc)[M][N][4])
 
 /* acc = a · bᵀ: 16 M rows of tile a from row0 on, 8 N rows of tile b from column0 on. */
 template <class T, int D, int M, int N>
-static __device__ __forceinline__ void score_product(float (&acc)[M][N][4], const T *a, int row0, const T *b, int column0)
+static __device__ __forceinline__ void score_product(float (&acc)[M][N][4], const T *a, int row0,
+						     const T *b, int column0)
 {
 	int lane = lane_id();
-	int a_at = tile_at<D>(row0 + lane % 16, lane / 16), b_at = tile_at<D>(column0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+	int a_at = tile_at<D>(row0 + lane % 16, lane / 16),
+	    b_at = tile_at<D>(column0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
 	clear(acc);
 	#pragma unroll
 	for (int k = 0; k < D / 16; k++) {
@@ -81,7 +88,8 @@ static __device__ __forceinline__ void score_product(float (&acc)[M][N][4], cons
 
 /* acc += w · b, w [16 M, 8 N] as sums lie, rounded to T; rows of tile b from row0 on. */
 template <class T, int D, int M, int N>
-static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4], const float (&w)[M][N][4], const T *b, int row0)
+static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4],
+						    const float (&w)[M][N][4], const T *b, int row0)
 {
 	int lane = lane_id(), b_at = tile_at<D>(row0 + lane % 16, lane / 16);
 	#pragma unroll
@@ -110,7 +118,8 @@ static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4], c
 
 /* --- masks --- */
 
-/* Whether columns first … first + COUNT - 1 matter to a warp whose lanes are rows that see spans (or the other way round). */
+/* Whether columns first … first + COUNT - 1 matter to a warp whose lanes are rows that see spans
+ * (or the other way round). */
 enum view { SEES_NOTHING, SEES_SOME, SEES_ALL };
 
 template <int COUNT>
@@ -138,10 +147,12 @@ static __device__ __forceinline__ void put_pair(T *p, float first, float second,
 	*reinterpret_cast<uint32_t *>(p) = pack2<T>(first, second);
 }
 
-/* Rows row0 … of an array of `rows` rows from a warp's sums; row r of the sums is multiplied with by[m][i]. */
+/* Rows row0 … of an array of `rows` rows from a warp's sums; row r of the sums is multiplied
+ * with by[m][i]. */
 template <class T, int D, int M>
-static __device__ __forceinline__ void put_rows(T *to, int64_t row, int64_t row0, int64_t rows, int dim,
-						const float (&acc)[M][D / 8][4], const float (&by)[M][2], bool add)
+static __device__ __forceinline__ void put_rows(T *to, int64_t row, int64_t row0, int64_t rows,
+						int dim, const float (&acc)[M][D / 8][4],
+						const float (&by)[M][2], bool add)
 {
 	int lane = lane_id();
 	#pragma unroll

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Errors ------------------------------------------------------------------------------------ */
+/* --- Errors
+ * ------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 static const struct remedy {
 	cudaError_t rc;
 	enum err_code code;
@@ -24,11 +26,14 @@ static const struct remedy {
 	{ cudaErrorECCUncorrectable, ERR_IO, "its memory is broken: drain the node and reset the device" },
 	{ cudaErrorSystemNotReady, ERR_IO, "start nvidia-fabricmanager, or drain the node" },
 };
+/* clang-format on */
 enum { REMEDIES = sizeof remedies / sizeof remedies[0] };
 
 static const struct remedy *remedy_of(cudaError_t rc)
 {
-	static const struct remedy none = { cudaErrorUnknown, ERR_IO, "see nvidia-smi -q and the kernel's log (Xid) of the node" };
+	static const struct remedy none = {
+		cudaErrorUnknown, ERR_IO, "see nvidia-smi -q and the kernel's log (Xid) of the node"
+	};
 	for (int i = 0; i < REMEDIES; i++)
 		if (remedies[i].rc == rc)
 			return &remedies[i];
@@ -41,17 +46,20 @@ static void remedy_tail(const struct cuda_kern *c, const struct remedy *r, char 
 	to[0] = '\0';
 	if (r->rc == cudaErrorInsufficientDriver)
 		snprintf(to, size, "%d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-	else if (r->rc == cudaErrorNoKernelImageForDevice || r->rc == cudaErrorUnsupportedPtxVersion)
+	else if (r->rc == cudaErrorNoKernelImageForDevice ||
+		 r->rc == cudaErrorUnsupportedPtxVersion)
 		snprintf(to, size, "%d", c->cc);
 }
 
-static int error_say(const struct cuda_kern *c, cudaError_t rc, const char *where, const char *more, struct err *e)
+static int error_say(const struct cuda_kern *c, cudaError_t rc, const char *where, const char *more,
+		     struct err *e)
 {
 	const struct remedy *r = remedy_of(rc);
 	char tail[16];
 	remedy_tail(c, r, tail, sizeof tail);
-	return err_set(e, r->code, "CUDA device %d: %s: %s (%s)%s%s; %s%s", c->device, where, cudaGetErrorString(rc), cudaGetErrorName(rc),
-		       more[0] ? ", " : "", more, r->text, tail);
+	return err_set(e, r->code, "CUDA device %d: %s: %s (%s)%s%s; %s%s", c->device, where,
+		       cudaGetErrorString(rc), cudaGetErrorName(rc), more[0] ? ", " : "", more,
+		       r->text, tail);
 }
 
 void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more)
@@ -68,10 +76,13 @@ void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *mo
 int cuda_failed(const struct kern *k, struct err *e)
 {
 	const struct cuda_kern *c = cuda_of(k);
-	return c->first_error == cudaSuccess ? 0 : error_say(c, c->first_error, c->error_where, c->error_more, e);
+	return c->first_error == cudaSuccess
+		       ? 0
+		       : error_say(c, c->first_error, c->error_where, c->error_more, e);
 }
 
-/* --- What kernels ask for ------------------------------------------------------------------------ */
+/* --- What kernels ask for
+ * ------------------------------------------------------------------------ */
 
 void *cuda_scratch(struct kern *k, size_t bytes, const char *op)
 {
@@ -88,7 +99,8 @@ bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const 
 	for (int tries = 0; c->allowed[at].kernel && c->allowed[at].kernel != kernel; tries++) {
 		at = (at + 1) % CUDA_KERNELS_MOST;
 		if (tries == CUDA_KERNELS_MOST) {
-			cuda_fail(k, cudaErrorInvalidValue, op, "more kernels with much shared memory than CUDA_KERNELS_MOST");
+			cuda_fail(k, cudaErrorInvalidValue, op,
+				  "more kernels with much shared memory than CUDA_KERNELS_MOST");
 			return false;
 		}
 	}
@@ -96,19 +108,26 @@ bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const 
 		return true;
 	cuda_choose(k);
 	if (shared > c->shared_most)
-		cuda_fail(k, cudaErrorInvalidValue, op, "it needs more shared memory than this device has");
-	if (shared > c->shared_most || !cuda_ok(k, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), op))
+		cuda_fail(k, cudaErrorInvalidValue, op,
+			  "it needs more shared memory than this device has");
+	if (shared > c->shared_most ||
+	    !cuda_ok(k,
+		     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+					  (int)shared),
+		     op))
 		return false;
 	c->allowed[at] = (struct cuda_allowed){ kernel, shared };
 	return true;
 }
 
-/* --- Opening ------------------------------------------------------------------------------------- */
+/* --- Opening
+ * ------------------------------------------------------------------------------------- */
 
 enum { FIRST_FP8 = 89 }; /* has products of 8 bits */
-enum { OLDEST = 80 }; /* has bf16 and asynchronous copies into shared memory */
+enum { OLDEST = 80 };    /* has bf16 and asynchronous copies into shared memory */
 
-static int attribute(const struct cuda_kern *c, enum cudaDeviceAttr which, int *value, struct err *e)
+static int attribute(const struct cuda_kern *c, enum cudaDeviceAttr which, int *value,
+		     struct err *e)
 {
 	cudaError_t rc = cudaDeviceGetAttribute(value, which, c->device);
 	return rc == cudaSuccess ? 0 : error_say(c, rc, "asking what it has", "", e);
@@ -121,8 +140,11 @@ static int device_find(struct cuda_kern *c, struct err *e)
 	if (rc != cudaSuccess)
 		return error_say(c, rc, "looking for devices", "", e);
 	if (c->device < 0 || c->device >= count)
-		return err_set(e, ERR_NOTFOUND, "CUDA device %d: this process sees %d; give the job more of them (--gres, CUDA_VISIBLE_DEVICES), "
-			       "or start fewer agents", c->device, count);
+		return err_set(e, ERR_NOTFOUND,
+			       "CUDA device %d: this process sees %d; give the job more of them "
+			       "(--gres, CUDA_VISIBLE_DEVICES), "
+			       "or start fewer agents",
+			       c->device, count);
 	rc = cudaSetDevice(c->device);
 	return rc == cudaSuccess ? 0 : error_say(c, rc, "choosing it", "", e);
 }
@@ -138,8 +160,11 @@ static int device_measure(struct cuda_kern *c, struct err *e)
 	c->cc = 10 * major + minor;
 	c->shared_most = (size_t)shared;
 	if (c->cc < OLDEST)
-		return err_set(e, ERR_UNSUPPORTED, "CUDA device %d has compute capability %d.%d, %d.%d is the oldest that muster's kernels run on; "
-			       "use device = cpu or another node", c->device, major, minor, OLDEST / 10, OLDEST % 10);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "CUDA device %d has compute capability %d.%d, %d.%d is the oldest "
+			       "that muster's kernels run on; "
+			       "use device = cpu or another node",
+			       c->device, major, minor, OLDEST / 10, OLDEST % 10);
 	return 0;
 }
 
@@ -204,7 +229,9 @@ __attribute__((visibility("default"))) cuda_open_fn muster_kern_cuda;
 int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int device, struct err *e)
 {
 	if (size != sizeof *k)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: libmuster-cuda.so is of another version than the program; install both of one build");
+		return err_set(e, ERR_UNSUPPORTED,
+			       "backend cuda: libmuster-cuda.so is of another version than the "
+			       "program; install both of one build");
 	struct cuda_kern *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");

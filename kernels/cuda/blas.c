@@ -23,7 +23,8 @@ struct plan {
 	int32_t algo_id; /* -1: none */
 };
 
-/* A row of `pre` must hold a multiple of so many elements (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), which begin at so many bytes. */
+/* A row of `pre` must hold a multiple of so many elements
+ * (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), which begin at so many bytes. */
 enum { PRE_ROW = 8, PRE_ALIGN = 16 };
 
 enum { PLANS = 4096, PLANS_MOST = PLANS * 3 / 4 };
@@ -36,7 +37,8 @@ struct cuda_blas {
 	struct plan table[PLANS];
 };
 
-/* --- Keys ------------------------------------------------------------------------------------------ */
+/* --- Keys
+ * ------------------------------------------------------------------------------------------ */
 
 /* The largest power of 2 that divides an address, at most CUDA_ALIGN; that for NULL. */
 static uint16_t alignment(const void *p)
@@ -75,7 +77,8 @@ static size_t key_hash(const struct key *key)
 	return (size_t)(h ^ h >> 32) % PLANS;
 }
 
-/* --- Plans -------------------------------------------------------------------------------------------- */
+/* --- Plans
+ * -------------------------------------------------------------------------------------------- */
 
 static void plan_end(const struct lt *lt, struct plan *p)
 {
@@ -98,24 +101,31 @@ static cudaDataType storage_type(const struct kern *k)
 
 static cudaDataType operand_type(const struct kern *k, enum blas_type type)
 {
-	return type == BLAS_STORED ? storage_type(k) : type == BLAS_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+	return type == BLAS_STORED ? storage_type(k)
+	       : type == BLAS_E4M3 ? CUDA_R_8F_E4M3
+				   : CUDA_R_8F_E5M2;
 }
 
 static const uint32_t epilogues[] = {
-	[BLAS_STORE] = CUBLASLT_EPILOGUE_DEFAULT,      [BLAS_BIAS] = CUBLASLT_EPILOGUE_BIAS,
-	[BLAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,      [BLAS_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-	[BLAS_GELU_SLOPE] = CUBLASLT_EPILOGUE_DGELU,   [BLAS_SUMS] = CUBLASLT_EPILOGUE_BGRADB,
+	[BLAS_STORE] = CUBLASLT_EPILOGUE_DEFAULT,
+	[BLAS_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+	[BLAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,
+	[BLAS_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+	[BLAS_GELU_SLOPE] = CUBLASLT_EPILOGUE_DGELU,
+	[BLAS_SUMS] = CUBLASLT_EPILOGUE_BGRADB,
 };
 
 /* A row of `value`'s type to a description; the first failure stays in *rc. */
-#define SET(rc, lt, desc, attribute, value)                                                                \
-	do {                                                                                               \
-		if (*(rc) == CUBLAS_STATUS_SUCCESS)                                                        \
-			*(rc) = (lt)->MatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value)); \
+#define SET(rc, lt, desc, attribute, value) \
+	do { \
+		if (*(rc) == CUBLAS_STATUS_SUCCESS) \
+			*(rc) = (lt)->MatmulDescSetAttribute( \
+				desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value)); \
 	} while (0)
 
 /* Where the epilogue reads and writes: of each call. */
-static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc, const struct blas_product *p, cublasStatus_t *rc)
+static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc,
+			 const struct blas_product *p, cublasStatus_t *rc)
 {
 	if (p->bias)
 		SET(rc, lt, desc, BIAS_POINTER, p->bias);
@@ -127,10 +137,13 @@ static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc, const s
 		SET(rc, lt, desc, B_SCALE_POINTER, p->left_scale);
 }
 
-/* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right comes first. */
-static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan *plan, const struct blas_product *p)
+/* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right
+ * comes first. */
+static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan *plan,
+			       const struct blas_product *p)
 {
-	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N,
+			  b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cudaDataType left = operand_type(k, p->left_type), right = operand_type(k, p->right_type);
 	cudaDataType d = p->single ? CUDA_R_32F : storage_type(k);
 	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
@@ -147,10 +160,12 @@ static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan 
 	if (rc == CUBLAS_STATUS_SUCCESS)
 		rc = p->left_flipped ? lt->MatrixLayoutCreate(&plan->b, left, rows, depth, p->m)
 				     : lt->MatrixLayoutCreate(&plan->b, left, depth, rows, p->k);
-	return rc == CUBLAS_STATUS_SUCCESS ? lt->MatrixLayoutCreate(&plan->d, d, cols, rows, p->n) : rc;
+	return rc == CUBLAS_STATUS_SUCCESS ? lt->MatrixLayoutCreate(&plan->d, d, cols, rows, p->n)
+					   : rc;
 }
 
-static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t prefer, const struct key *key)
+static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t prefer,
+			     const struct key *key)
 {
 	/* Parts of a sum that was cut are added in fp32, through the workspace. */
 	const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -170,24 +185,30 @@ static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t pre
 	};
 	cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
 	for (int i = 0; i < (int)(sizeof rows / sizeof rows[0]) && rc == CUBLAS_STATUS_SUCCESS; i++)
-		rc = lt->MatmulPreferenceSetAttribute(prefer, rows[i].which, rows[i].value, rows[i].bytes);
+		rc = lt->MatmulPreferenceSetAttribute(prefer, rows[i].which, rows[i].value,
+						      rows[i].bytes);
 	return rc;
 }
 
-/* The library's own choice. What it has no way for it says by a status of many names, or by choosing nothing. */
+/* The library's own choice. What it has no way for it says by a status of many names, or by
+ * choosing nothing. */
 static bool choose(struct cuda_blas *blas, struct plan *plan)
 {
 	const struct lt *lt = blas->lt;
 	cublasLtMatmulPreference_t p = NULL;
 	cublasLtMatmulHeuristicResult_t best;
 	int found = 0;
-	bool chosen = lt->MatmulPreferenceCreate(&p) == CUBLAS_STATUS_SUCCESS && prefer(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
-		      lt->MatmulAlgoGetHeuristic(blas->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, p, 1, &best, &found) ==
-			      CUBLAS_STATUS_SUCCESS && found && best.state == CUBLAS_STATUS_SUCCESS;
+	bool chosen = lt->MatmulPreferenceCreate(&p) == CUBLAS_STATUS_SUCCESS &&
+		      prefer(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
+		      lt->MatmulAlgoGetHeuristic(blas->handle, plan->desc, plan->a, plan->b,
+						 plan->d, plan->d, p, 1, &best,
+						 &found) == CUBLAS_STATUS_SUCCESS &&
+		      found && best.state == CUBLAS_STATUS_SUCCESS;
 	size_t written;
 	if (chosen)
 		plan->algo = best.algo;
-	if (!chosen || lt->MatmulAlgoConfigGetAttribute(&plan->algo, CUBLASLT_ALGO_CONFIG_ID, &plan->algo_id, sizeof plan->algo_id,
+	if (!chosen || lt->MatmulAlgoConfigGetAttribute(&plan->algo, CUBLASLT_ALGO_CONFIG_ID,
+							&plan->algo_id, sizeof plan->algo_id,
 							&written) != CUBLAS_STATUS_SUCCESS)
 		plan->algo_id = -1;
 	if (p)
@@ -220,7 +241,8 @@ static struct plan *plan_make(struct kern *k, const struct blas_product *p, cons
 	plan->key = *key;
 	plan->used = true;
 	blas->plans++;
-	plan->possible = describe(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS && choose(blas, plan);
+	plan->possible = describe(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS &&
+			 choose(blas, plan);
 	return plan;
 }
 
@@ -242,16 +264,22 @@ static struct plan *plan_of(struct kern *k, const struct blas_product *p)
 	return plan;
 }
 
-/* --- Products ---------------------------------------------------------------------------------------------- */
+/* --- Products
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The library's statuses have no counterpart among CUDA's: its own words are kept beside the nearest. */
+/* The library's statuses have no counterpart among CUDA's: its own words are kept beside the
+ * nearest. */
 static void blas_fail(struct kern *k, cublasStatus_t rc, const char *op)
 {
 	struct cuda_kern *c = cuda_of(k);
 	cudaError_t cuda = cudaGetLastError();
 	char more[96];
 	snprintf(more, sizeof more, "cuBLASLt: %s", c->blas->lt->GetStatusString(rc));
-	cuda_fail(k, cuda != cudaSuccess ? cuda : rc == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation : cudaErrorUnknown, op, more);
+	cuda_fail(k,
+		  cuda != cudaSuccess                ? cuda
+		  : rc == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation
+						     : cudaErrorUnknown,
+		  op, more);
 }
 
 bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
@@ -269,28 +297,33 @@ bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
 	set_pointers(blas->lt, plan->desc, p, &rc);
 	c->last_op = op;
 	if (rc == CUBLAS_STATUS_SUCCESS)
-		rc = blas->lt->Matmul(blas->handle, plan->desc, &one, p->right, plan->a, p->left, plan->b, beta, p->d, plan->d, p->d,
-				      plan->d, &plan->algo, blas->workspace, BLAS_WORKSPACE, c->stream);
+		rc = blas->lt->Matmul(blas->handle, plan->desc, &one, p->right, plan->a, p->left,
+				      plan->b, beta, p->d, plan->d, p->d, plan->d, &plan->algo,
+				      blas->workspace, BLAS_WORKSPACE, c->stream);
 	if (rc != CUBLAS_STATUS_SUCCESS)
 		blas_fail(k, rc, op);
 	return true;
 }
 
-/* --- Opening --------------------------------------------------------------------------------------------------- */
+/* --- Opening
+ * --------------------------------------------------------------------------------------------------- */
 
 int cuda_blas_open(struct kern *k, struct err *e)
 {
 	struct cuda_kern *c = cuda_of(k);
 	c->blas = calloc(1, sizeof *c->blas);
 	if (!c->blas)
-		return err_set(e, ERR_NOMEM, "backend cuda: no memory for a table of products; close other programs");
+		return err_set(
+			e, ERR_NOMEM,
+			"backend cuda: no memory for a table of products; close other programs");
 	if (lt_load(&c->blas->lt, e) < 0)
 		return -1;
 	c->blas->workspace = cuda_memory_alloc(k, BLAS_WORKSPACE);
 	if (!c->blas->workspace)
 		cuda_fail(k, cudaErrorMemoryAllocation, "taking the workspace of products", NULL);
 	else if (c->blas->lt->Create(&c->blas->handle) != CUBLAS_STATUS_SUCCESS)
-		cuda_fail(k, cudaErrorUnknown, "opening cuBLASLt", "is it of the driver's version?");
+		cuda_fail(k, cudaErrorUnknown, "opening cuBLASLt",
+			  "is it of the driver's version?");
 	return cuda_failed(k, e);
 }
 

@@ -1,9 +1,10 @@
 /*
  * blas — matrix products by cuBLASLt, which is loaded when the backend is opened.
  *
- * A product is told in row-major terms; sums are fp32 (never TF32). How cuBLASLt makes it is asked once for each
- * shape, alignment and epilogue, and kept: so the same call gives the same bits, and a step asks nothing. An epilogue that takes
- * another algorithm than the product alone is refused: on Hopper some are only had with Ampere's, which cost more than an op.
+ * A product is told in row-major terms; sums are fp32 (never TF32). How cuBLASLt makes it is asked
+ * once for each shape, alignment and epilogue, and kept: so the same call gives the same bits, and
+ * a step asks nothing. An epilogue that takes another algorithm than the product alone is refused:
+ * on Hopper some are only had with Ampere's, which cost more than an op.
  */
 #ifndef MUSTER_KERNELS_CUDA_BLAS_H
 #define MUSTER_KERNELS_CUDA_BLAS_H
@@ -19,14 +20,15 @@ enum { BLAS_WORKSPACE = 32 << 20 };
 /* What is done to the product before it is stored. */
 enum blas_after {
 	BLAS_STORE,
-	BLAS_BIAS,        /* + bias[n] of every row */
-	BLAS_GELU,        /* pre[m,n] = the product, d = gelu(pre), by the tanh formula */
-	BLAS_GELU_BIAS,   /* the same with + bias[n] in pre */
-	BLAS_GELU_SLOPE,  /* * gelu'(pre[m,n]) */
-	BLAS_SUMS         /* bias[m] = the sums over k of left, fp32 */
+	BLAS_BIAS,       /* + bias[n] of every row */
+	BLAS_GELU,       /* pre[m,n] = the product, d = gelu(pre), by the tanh formula */
+	BLAS_GELU_BIAS,  /* the same with + bias[n] in pre */
+	BLAS_GELU_SLOPE, /* * gelu'(pre[m,n]) */
+	BLAS_SUMS        /* bias[m] = the sums over k of left, fp32 */
 };
 
-/* What left and right are: of the storage type, or of 8 bits, which are multiplied with a scale of the device's memory. */
+/* What left and right are: of the storage type, or of 8 bits, which are multiplied with a scale
+ * of the device's memory. */
 enum blas_type { BLAS_STORED, BLAS_E4M3, BLAS_E5M2 };
 
 /* d[m,n] = left[m,k] · right[k,n], or += when `add`. d has the storage type unless `single`. */
@@ -46,7 +48,8 @@ struct blas_product {
 /* Queues it; false: the library has no way for it, and nothing was queued. m, n, k > 0. */
 bool blas_product(struct kern *k, const struct blas_product *p, const char *op);
 
-/* Any product after BLAS_STORE or BLAS_BIAS by a kernel of ours, for what the library has no way for (linear_plain.cu). */
+/* Any product after BLAS_STORE or BLAS_BIAS by a kernel of ours, for what the library has no way
+ * for (linear_plain.cu). */
 void plain_product(struct kern *k, const struct blas_product *p, const char *op);
 
 #ifdef __cplusplus

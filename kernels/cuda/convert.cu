@@ -2,7 +2,8 @@
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.cuh"
 
-template <class T, int V> __global__ void __launch_bounds__(FLAT) add_kernel(T *y, const T *x, int64_t count)
+template <class T, int V>
+__global__ void __launch_bounds__(FLAT) add_kernel(T *y, const T *x, int64_t count)
 {
 	float a[FLAT_TURNS][V], b[FLAT_TURNS][V];
 	#pragma unroll
@@ -19,7 +20,8 @@ template <class T, int V> __global__ void __launch_bounds__(FLAT) add_kernel(T *
 	}
 }
 
-template <class T> static void add_to(struct kern *k, const char *op, T *y, const T *x, int64_t count)
+template <class T>
+static void add_to(struct kern *k, const char *op, T *y, const T *x, int64_t count)
 {
 	constexpr int v = pack_of<T>;
 	if (pack_fits(y, 0) && pack_fits(x, 0))
@@ -38,7 +40,8 @@ static void accumulate(struct kern *k, float *y, const float *x, int64_t count)
 	add_to<float>(k, "accumulate", y, x, count);
 }
 
-template <class T, int V> __global__ void __launch_bounds__(FLAT) widen_kernel(float *y, const T *x, int64_t count)
+template <class T, int V>
+__global__ void __launch_bounds__(FLAT) widen_kernel(float *y, const T *x, int64_t count)
 {
 	float a[FLAT_TURNS][V];
 	#pragma unroll
@@ -61,8 +64,9 @@ template <class T> static void widen(struct kern *k, float *y, const void *xv, i
 		launch(k, "widen", widen_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x, count);
 }
 
-template <class T, int V, bool RANDOM> __global__ void __launch_bounds__(FLAT)
-narrow_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64_t first)
+template <class T, int V, bool RANDOM>
+__global__ void __launch_bounds__(FLAT)
+	narrow_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64_t first)
 {
 	float a[FLAT_TURNS][V];
 	#pragma unroll
@@ -76,16 +80,18 @@ narrow_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64
 	}
 }
 
-template <class T, int V> static void narrow_by(struct kern *k, T *y, const float *x, int64_t count, const struct philox_key *key,
-						uint64_t first)
+template <class T, int V>
+static void narrow_by(struct kern *k, T *y, const float *x, int64_t count,
+		      const struct philox_key *key, uint64_t first)
 {
 	const struct philox_key none = {};
-	launch(k, "narrow", key ? narrow_kernel<T, V, true> : narrow_kernel<T, V, false>, flat_blocks(count, V), FLAT, 0,
-	       y, x, count, key ? *key : none, first);
+	launch(k, "narrow", key ? narrow_kernel<T, V, true> : narrow_kernel<T, V, false>,
+	       flat_blocks(count, V), FLAT, 0, y, x, count, key ? *key : none, first);
 }
 
-template <class T> static void narrow(struct kern *k, void *yv, const float *x, int64_t count, const struct philox_key *key,
-				      uint64_t first)
+template <class T>
+static void narrow(struct kern *k, void *yv, const float *x, int64_t count,
+		   const struct philox_key *key, uint64_t first)
 {
 	T *y = (T *)yv;
 	if (sizeof(T) == sizeof(float))

@@ -1,7 +1,9 @@
 /*
- * convert — rounding to storage of 2 bytes at random, with the bits of kernels/low_precision/convert.c.
+ * convert — rounding to storage of 2 bytes at random, with the bits of
+ * kernels/low_precision/convert.c.
  *
- * The numbers become what storing them rounds to: exactly representable, so that store() keeps them.
+ * The numbers become what storing them rounds to: exactly representable, so that store() keeps
+ * them.
  */
 #ifndef MUSTER_KERNELS_CUDA_CONVERT_CUH
 #define MUSTER_KERNELS_CUDA_CONVERT_CUH
@@ -13,10 +15,12 @@
 __device__ inline float cut_randomly(float x, uint32_t word, const __nv_bfloat16 *)
 {
 	const uint32_t b = __float_as_uint(x);
-	return (b & 0x7fffffffu) >= 0x7f800000u ? x : __uint_as_float((b + (word >> 16)) & 0xffff0000u);
+	return (b & 0x7fffffffu) >= 0x7f800000u ? x
+						: __uint_as_float((b + (word >> 16)) & 0xffff0000u);
 }
 
-/* Below 2^-14 the quantum is 2^-24; else 13 bits are cut off. The carry may end in 2^16, which is stored as infinity. */
+/* Below 2^-14 the quantum is 2^-24; else 13 bits are cut off. The carry may end in 2^16, which
+ * is stored as infinity. */
 __device__ inline float cut_randomly(float x, uint32_t word, const __half *)
 {
 	const uint32_t b = __float_as_uint(x), a = b & 0x7fffffffu;
@@ -24,7 +28,8 @@ __device__ inline float cut_randomly(float x, uint32_t word, const __half *)
 	if (a >= 0x47800000u)
 		return x;
 	if (a < 0x38800000u) {
-		const float quanta = __uint_as_float(a) * 0x1p24f, whole = floorf(quanta), bound = (quanta - whole) * 0x1p32f;
+		const float quanta = __uint_as_float(a) * 0x1p24f, whole = floorf(quanta),
+			    bound = (quanta - whole) * 0x1p32f;
 		const uint32_t below = (uint32_t)bound;
 		const bool up = word < below || (word == below && bound > (float)below);
 		cut = __float_as_uint((whole + (up ? 1.0f : 0.0f)) * 0x1p-24f);
@@ -38,7 +43,8 @@ __device__ inline float cut_randomly(float x, uint32_t, const float *)
 }
 
 /* x becomes what elements first … first + V - 1 of the key's stream make of it. */
-template <class T, int V> __device__ inline void round_randomly(float (&x)[V], struct philox_key key, uint64_t first)
+template <class T, int V>
+__device__ inline void round_randomly(float (&x)[V], struct philox_key key, uint64_t first)
 {
 	if constexpr (sizeof(T) < sizeof(float)) {
 		uint32_t words[V];

@@ -1,13 +1,14 @@
 /*
  * cuda — the backend for NVIDIA GPUs, in libmuster-cuda.so: what its files share.
  *
- * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one family of ops
- * each. A family exports cuda_fill_<family>, which enters its ops into the table; its line in CUDA_FAMILIES
- * makes the backend call it. An op queues kernels on the kern's stream by launch() of launch.cuh and returns; it neither
- * allocates, nor waits, nor fails: what goes wrong becomes the kern's first error, which backend_get and backend_sync return.
+ * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one
+ * family of ops each. A family exports cuda_fill_<family>, which enters its ops into the table; its
+ * line in CUDA_FAMILIES makes the backend call it. An op queues kernels on the kern's stream by
+ * launch() of launch.cuh and returns; it neither allocates, nor waits, nor fails: what goes wrong
+ * becomes the kern's first error, which backend_get and backend_sync return.
  *
- * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a .cu, which the build finds
- * by itself, and a line in CUDA_FAMILIES.
+ * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a
+ * .cu, which the build finds by itself, and a line in CUDA_FAMILIES.
  */
 #ifndef MUSTER_KERNELS_CUDA_CUDA_H
 #define MUSTER_KERNELS_CUDA_CUDA_H
@@ -25,7 +26,12 @@ extern "C" {
 
 /* The families of ops whose kernels are there. */
 #define CUDA_FAMILIES(X) \
-	X(linear) X(fp8) X(norm) X(act) X(sums) X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
+	X(linear) \
+	X(fp8) \
+	X(norm) \
+	X(act) \
+	X(sums) \
+	X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
 
 #define CUDA_DECLARE(family) void cuda_fill_##family(struct kern *k);
 CUDA_FAMILIES(CUDA_DECLARE)
@@ -33,9 +39,10 @@ CUDA_FAMILIES(CUDA_DECLARE)
 enum storage { STORE_FP32, STORE_BF16, STORE_FP16 };
 
 enum {
-	CUDA_ALIGN = 256,                  /* bytes: of every allocation and of the scratch */
+	CUDA_ALIGN = 256, /* bytes: of every allocation and of the scratch */
 	CUDA_SCRATCH = 64 << 20,
-	CUDA_SHARED_FREE = 32 << 10        /* dynamic shared memory that needs no attribute: 48 KiB less what kernels have besides */
+	/* dynamic shared memory that needs no attribute: 48 KiB less what kernels have besides */
+	CUDA_SHARED_FREE = 32 << 10
 };
 
 /* Kernels that take more shared memory than CUDA_SHARED_FREE, and how much each may have by now. */
@@ -53,20 +60,20 @@ struct cuda_blas;
 struct cuda_kern {
 	enum storage storage;
 	int device;
-	int sms;                 /* multiprocessors */
-	int cc;                  /* compute capability, as 90 */
-	char isa[8];             /* "sm_90" */
-	size_t shared_most;      /* bytes of dynamic shared memory that a block can have */
-	cudaStream_t stream;     /* of the ops */
-	cudaStream_t side;       /* of backend_side_copy */
-	void *scratch;           /* CUDA_SCRATCH bytes, of the op that was queued last */
+	int sms;             /* multiprocessors */
+	int cc;              /* compute capability, as 90 */
+	char isa[8];         /* "sm_90" */
+	size_t shared_most;  /* bytes of dynamic shared memory that a block can have */
+	cudaStream_t stream; /* of the ops */
+	cudaStream_t side;   /* of backend_side_copy */
+	void *scratch;       /* CUDA_SCRATCH bytes, of the op that was queued last */
 
 	cudaError_t first_error; /* of anything queued or asked for; cudaSuccess: none */
 	const char *error_where; /* the op, or what else was done */
 	char error_more[160];    /* what is known besides, or "" */
 	const char *last_op;     /* queued last */
 
-	bool recording;          /* between backend_record and backend_recorded */
+	bool recording; /* between backend_record and backend_recorded */
 	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
 
 	struct cuda_pool *pool;
@@ -86,7 +93,8 @@ static inline void cuda_choose(const struct kern *k)
 	cudaSetDevice(cuda_of(k)->device);
 }
 
-/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what is known besides CUDA's words, or NULL. */
+/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what is known
+ * besides CUDA's words, or NULL. */
 void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more);
 static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
 {
@@ -101,8 +109,8 @@ int cuda_failed(const struct kern *k, struct err *e);
 /* Queues a kernel that does nothing. */
 void cuda_probe(struct kern *k);
 
-/* The parts of an opened kern, a file each. What open made, close takes apart, after the device has done what was queued;
- * close takes what was never opened. */
+/* The parts of an opened kern, a file each. What open made, close takes apart, after the device has
+ * done what was queued; close takes what was never opened. */
 int cuda_memory_open(struct kern *k, struct err *e);
 void cuda_memory_close(struct kern *k);
 int cuda_stream_open(struct kern *k, struct err *e);
@@ -130,15 +138,16 @@ void cuda_tape_free(struct kern *k, struct kern_tape *t);
 /* Makes what is queued from now on come after all side copies so far. */
 void cuda_side_join(struct kern *k);
 
-/* The start of the kern's scratch, valid until the next op; NULL, and an error, for more than CUDA_SCRATCH bytes. Several
- * arrays are carved from one call. */
+/* The start of the kern's scratch, valid until the next op; NULL, and an error, for more than
+ * CUDA_SCRATCH bytes. Several arrays are carved from one call. */
 void *cuda_scratch(struct kern *k, size_t bytes, const char *op);
 
-/* Allows a kernel `shared` bytes of dynamic shared memory; false, and an error, where the device has less. */
+/* Allows a kernel `shared` bytes of dynamic shared memory; false, and an error, where the device
+ * has less. */
 bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const char *op);
 
-/* Blocks for `work` units of which each block takes `per_block`: at least 1 where there is work, at most 2^31 - 1, so
- * kernels over many units step by the grid. */
+/* Blocks for `work` units of which each block takes `per_block`: at least 1 where there is work, at
+ * most 2^31 - 1, so kernels over many units step by the grid. */
 static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 {
 	int64_t blocks = (work + per_block - 1) / per_block;
@@ -146,13 +155,15 @@ static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 }
 
 /* The same, but no more than `each` blocks a multiprocessor: for kernels that step by the grid. */
-static inline unsigned cuda_blocks_most(const struct kern *k, int64_t work, int64_t per_block, int each)
+static inline unsigned cuda_blocks_most(const struct kern *k, int64_t work, int64_t per_block,
+					int each)
 {
 	unsigned blocks = cuda_blocks(work, per_block), most = (unsigned)(cuda_of(k)->sms * each);
 	return blocks < most ? blocks : most;
 }
 
-/* Whether 16-byte accesses fit: the pointer, and rows of `row` elements of `width` bytes behind it. */
+/* Whether 16-byte accesses fit: the pointer, and rows of `row` elements of `width` bytes behind
+ * it. */
 static inline bool cuda_aligned(const void *p, int64_t row, size_t width)
 {
 	return (uintptr_t)p % 16 == 0 && (size_t)row * width % 16 == 0;

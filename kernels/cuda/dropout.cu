@@ -1,4 +1,5 @@
-/* Dropout: the same elements as kernels/plain drops. Numbers come by four, so rows of whole packs draw each once. */
+/* Dropout: the same elements as kernels/plain drops. Numbers come by four, so rows of whole
+ * packs draw each once. */
 #include <math.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -7,8 +8,10 @@
 #include "kernels/cuda/tile.cuh"
 
 /* Words below `threshold` drop their element; the others are multiplied by `by`. y may be x. */
-template <class T, int V> __global__ void __launch_bounds__(TILE)
-dropout_kernel(T *y, const T *x, const int64_t *rows, struct tile tile, struct philox_key key, uint32_t threshold, float by)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE)
+	dropout_kernel(T *y, const T *x, const int64_t *rows, struct tile tile,
+		       struct philox_key key, uint32_t threshold, float by)
 {
 	const int64_t row = tile_row(tile), c = tile.packs * V;
 	float a[TILE_TURNS][V];
@@ -31,8 +34,9 @@ dropout_kernel(T *y, const T *x, const int64_t *rows, struct tile tile, struct p
 		}
 }
 
-template <class T> static void dropout_rows(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n, int64_t c,
-					    const struct dropout *d)
+template <class T>
+static void dropout_rows(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
+			 int64_t c, const struct dropout *d)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;
@@ -46,8 +50,8 @@ template <class T> static void dropout_rows(struct kern *k, void *yv, const void
 	}
 	uint32_t threshold = (uint32_t)ceil((double)d->p * 0x1p32);
 	float by = (float)(1 / (1 - (double)d->p));
-	launch(k, "dropout", packs ? dropout_kernel<T, v> : dropout_kernel<T, 1>, tile_blocks(&tile), TILE, 0,
-	       y, x, rows, tile, d->key, threshold, by);
+	launch(k, "dropout", packs ? dropout_kernel<T, v> : dropout_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, y, x, rows, tile, d->key, threshold, by);
 }
 
 template <class T> static void fill(struct ops *o)

@@ -1,19 +1,20 @@
 /*
  * Token and position embeddings.
  *
- * Backward, rows of dy are added by id, without atomics: the items are ordered by id (order.cuh), cut into pieces of a warp's
- * lanes, and each warp adds the rows of a piece, id after id. Ids that lie within one piece are done with that. One that
- * goes on over pieces leaves a part in each, which the last kernel adds: a token that occurs in every second place is the
- * work of many warps.
+ * Backward, rows of dy are added by id, without atomics: the items are ordered by id (order.cuh),
+ * cut into pieces of a warp's lanes, and each warp adds the rows of a piece, id after id. Ids that
+ * lie within one piece are done with that. One that goes on over pieces leaves a part in each,
+ * which the last kernel adds: a token that occurs in every second place is the work of many warps.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/order.cuh"
 #include "kernels/cuda/tile.cuh"
 
-template <class T, int V> __global__ void __launch_bounds__(TILE)
-embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T *wte, const T *wpe, struct tile tile, int32_t lo,
-		 int32_t hi)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE)
+	embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T *wte,
+			 const T *wpe, struct tile tile, int32_t lo, int32_t hi)
 {
 	const int64_t row = tile_row(tile), c = tile.packs * V;
 	float a[TILE_TURNS][V], b[TILE_TURNS][V];
@@ -41,25 +42,28 @@ embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T 
 		}
 }
 
-template <class T> static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
-					 const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
+template <class T>
+static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
+		      int32_t hi)
 {
 	T *y = (T *)yv;
 	const T *wte = (const T *)wtev, *wpe = (const T *)wpev;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, c) && pack_fits(wte, c) && pack_fits(wpe, c);
 	struct tile tile = tile_over(n, packs ? c / v : c);
-	launch(k, "embed_fwd", packs ? embed_fwd_kernel<T, v> : embed_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0,
-	       y, tokens, positions, wte, wpe, tile, lo, hi);
+	launch(k, "embed_fwd", packs ? embed_fwd_kernel<T, v> : embed_fwd_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, y, tokens, positions, wte, wpe, tile, lo, hi);
 }
 
 /* --- backward --- */
 
-enum { PIECE = WARP, ADD = 256, ADD_TURNS = 4 }; /* items of a piece; threads of a block; rows of dy loaded at once */
+/* items of a piece; threads of a block; rows of dy loaded at once */
+enum { PIECE = WARP, ADD = 256, ADD_TURNS = 4 };
 
 /* Items in the order of their ids. */
 struct sorted {
-	int2 *items;        /* id, and row of dy */
+	int2 *items; /* id, and row of dy */
 	int *total;
 };
 
@@ -72,7 +76,9 @@ struct id_keys {
 	{
 		const int32_t id = ids[i];
 		const int64_t key = id - first;
-		return id < lo || id >= hi || key >= ORDER_KEYS ? (int)ORDER_NOT : key < 0 ? -1 : (int)key;
+		return id < lo || id >= hi || key >= ORDER_KEYS ? (int)ORDER_NOT
+		       : key < 0                                ? -1
+								: (int)key;
 	}
 };
 
@@ -100,11 +106,13 @@ __device__ inline int block_most(const int32_t *x, int64_t n)
 }
 
 /* Each block has ORDER_KEYS ids, then those a grid further. hi -1: up to the largest there is. */
-__global__ void __launch_bounds__(ORDER) order_kernel(struct sorted out, const int32_t *ids, int64_t n, int32_t lo, int32_t hi)
+__global__ void __launch_bounds__(ORDER)
+	order_kernel(struct sorted out, const int32_t *ids, int64_t n, int32_t lo, int32_t hi)
 {
 	__shared__ struct order_room room;
 	const int64_t end = hi < 0 ? (int64_t)block_most(ids, n) + 1 : hi;
-	for (int64_t first = lo + (int64_t)blockIdx.x * ORDER_KEYS; first < end; first += (int64_t)gridDim.x * ORDER_KEYS) {
+	for (int64_t first = lo + (int64_t)blockIdx.x * ORDER_KEYS; first < end;
+	     first += (int64_t)gridDim.x * ORDER_KEYS) {
 		const struct id_keys keys = { ids, lo, (int32_t)end, first };
 		const struct id_put put = { out.items, first };
 		order_begin(room, order_count(room, keys, n));
@@ -131,13 +139,17 @@ struct strip {
 
 template <int V> __device__ inline struct strip strip_of(int64_t c)
 {
-	const int64_t strips = (c + WARP * V - 1) / (WARP * V), warp = (int64_t)blockIdx.x * (ADD / WARP) + warp_id();
+	const int64_t strips = (c + WARP * V - 1) / (WARP * V),
+		      warp = (int64_t)blockIdx.x * (ADD / WARP) + warp_id();
 	return { warp / strips, (warp % strips * WARP + lane_id()) * V };
 }
 
-/* parts [2, pieces, c]: of the id that came from the piece before; of the one that begins here and goes on. */
-template <class T, int V> __global__ void __launch_bounds__(ADD)
-add_kernel(float *dw, float *parts, const T *dy, struct sorted in, int64_t pieces, int64_t c, int32_t lo)
+/* parts [2, pieces, c]: of the id that came from the piece before; of the one that begins here
+ * and goes on. */
+template <class T, int V>
+__global__ void __launch_bounds__(ADD)
+	add_kernel(float *dw, float *parts, const T *dy, struct sorted in, int64_t pieces,
+		   int64_t c, int32_t lo)
 {
 	const struct strip s = strip_of<V>(c);
 	const int total = *in.total;
@@ -183,8 +195,9 @@ add_kernel(float *dw, float *parts, const T *dy, struct sorted in, int64_t piece
 }
 
 /* Adds the parts of the id that begins in this piece and goes on. */
-template <int V> __global__ void __launch_bounds__(ADD)
-join_kernel(float *dw, const float *parts, struct sorted in, int64_t pieces, int64_t c, int32_t lo)
+template <int V>
+__global__ void __launch_bounds__(ADD) join_kernel(float *dw, const float *parts, struct sorted in,
+						   int64_t pieces, int64_t c, int32_t lo)
 {
 	const struct strip s = strip_of<V>(c);
 	const int64_t total = *in.total, first = s.piece * PIECE, behind = first + PIECE;
@@ -216,23 +229,29 @@ join_kernel(float *dw, const float *parts, struct sorted in, int64_t pieces, int
 }
 
 /* Of at most as many tokens as the scratch has room for. */
-template <class T> static void add_ids(struct kern *k, float *dw, const T *dy, const int32_t *ids, int64_t n, int64_t c, int32_t lo,
-				       int32_t hi)
+template <class T>
+static void add_ids(struct kern *k, float *dw, const T *dy, const int32_t *ids, int64_t n,
+		    int64_t c, int32_t lo, int32_t hi)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dy, c) && pack_fits(dw, c);
 	int64_t strips = cuda_blocks(c, WARP * (packs ? v : 1)), pieces = (n + PIECE - 1) / PIECE;
 	unsigned blocks = cuda_blocks(pieces * strips, ADD / WARP);
-	unsigned orders = hi < 0 ? cuda_blocks_most(k, n, ORDER_KEYS, 2) : cuda_blocks((int64_t)hi - lo, ORDER_KEYS);
-	char *room = (char *)cuda_scratch(k, CUDA_ALIGN + (size_t)n * sizeof(int2) + (size_t)(2 * pieces * c + 4) * sizeof(float),
+	unsigned orders = hi < 0 ? cuda_blocks_most(k, n, ORDER_KEYS, 2)
+				 : cuda_blocks((int64_t)hi - lo, ORDER_KEYS);
+	char *room = (char *)cuda_scratch(k,
+					  CUDA_ALIGN + (size_t)n * sizeof(int2) +
+						  (size_t)(2 * pieces * c + 4) * sizeof(float),
 					  "embed_bwd");
 	if (!room)
 		return;
 	struct sorted in = { (int2 *)(room + CUDA_ALIGN), (int *)room };
 	float *parts = (float *)(in.items + (n + 1) / 2 * 2);
 	launch(k, "embed_bwd", order_kernel, orders, ORDER, 0, in, ids, n, lo, hi);
-	launch(k, "embed_bwd", packs ? add_kernel<T, v> : add_kernel<T, 1>, blocks, ADD, 0, dw, parts, dy, in, pieces, c, lo);
-	launch(k, "embed_bwd", packs ? join_kernel<v> : join_kernel<1>, blocks, ADD, 0, dw, parts, in, pieces, c, lo);
+	launch(k, "embed_bwd", packs ? add_kernel<T, v> : add_kernel<T, 1>, blocks, ADD, 0, dw,
+	       parts, dy, in, pieces, c, lo);
+	launch(k, "embed_bwd", packs ? join_kernel<v> : join_kernel<1>, blocks, ADD, 0, dw, parts,
+	       in, pieces, c, lo);
 }
 
 /* Bytes of scratch a token: its item, and its share of a piece's two parts. */
@@ -242,8 +261,10 @@ static int64_t tokens_most(int64_t c)
 	return (CUDA_SCRATCH - 2 * CUDA_ALIGN) / each / PIECE * PIECE;
 }
 
-template <class T> static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv, const int32_t *tokens,
-					 const int32_t *positions, int64_t n, int64_t c, int32_t lo, int32_t hi)
+template <class T>
+static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv,
+		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
+		      int32_t lo, int32_t hi)
 {
 	const T *dy = (const T *)dyv;
 	int64_t most = c > 0 ? tokens_most(c) : 0;

@@ -1,15 +1,23 @@
 /*
- * Numbers of 8 bits: casts with their turned copies, scales, and products that cuBLASLt has no way for.
+ * Numbers of 8 bits: casts with their turned copies, scales, and products that cuBLASLt has no way
+ * for.
  *
- * A cast reads a tile of EDGE × EDGE once, writes it, and turns it through shared memory. The largest |x| is met as an integer:
- * bits of floats that are not negative are ordered as they are, and a maximum has no order.
+ * A cast reads a tile of EDGE × EDGE once, writes it, and turns it through shared memory. The
+ * largest |x| is met as an integer: bits of floats that are not negative are ordered as they are,
+ * and a maximum has no order.
  */
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-enum { EDGE = 64, CAST_THREADS = 256, CHUNK = 8, CHUNKS = EDGE * EDGE / CHUNK, TURN_ROW = EDGE + 4 };
+enum {
+	EDGE = 64,
+	CAST_THREADS = 256,
+	CHUNK = 8,
+	CHUNKS = EDGE * EDGE / CHUNK,
+	TURN_ROW = EDGE + 4
+};
 
 __device__ inline uint8_t to_fp8(float x, __nv_fp8_interpretation_t kind)
 {
@@ -35,7 +43,7 @@ template <class T> struct cast_call {
 	const T *x;
 	__nv_fp8_interpretation_t kind;
 	int64_t n, c;
-	bool whole, turned_whole;   /* chunks of 8 bytes fit y's rows, turned's */
+	bool whole, turned_whole; /* chunks of 8 bytes fit y's rows, turned's */
 };
 
 /* Eight bytes, as one where they fit. */
@@ -54,11 +62,13 @@ __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left,
 			to[i] = from[i];
 }
 
-template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_call<T> a)
+template <class T, bool PACKS>
+static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_call<T> a)
 {
-	__shared__ uint8_t turn[EDGE][TURN_ROW];   /* [column][row] */
+	__shared__ uint8_t turn[EDGE][TURN_ROW]; /* [column][row] */
 	__shared__ uint32_t largest[CAST_THREADS / WARP];
-	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE, j0 = blockIdx.x % across * EDGE;
+	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE,
+		      j0 = blockIdx.x % across * EDGE;
 	const float scale = a.s->scale;
 	uint32_t most = 0;
 	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
@@ -89,8 +99,8 @@ template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THR
 	if (lane_id() == 0)
 		largest[warp_id()] = most;
 	__syncthreads();
-	if (threadIdx.x == 0) {     /* one a block: all go to the same word */
-		#pragma unroll
+	if (threadIdx.x == 0) { /* one a block: all go to the same word */
+				#pragma unroll
 		for (int w = 1; w < CAST_THREADS / WARP; w++)
 			most = max(most, largest[w]);
 		atomicMax((unsigned *)&a.s->largest, most);
@@ -101,15 +111,24 @@ template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THR
 		const int j = q / (EDGE / CHUNK), i = q % (EDGE / CHUNK) * CHUNK;
 		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
 		if (left > 0)
-			put_chunk(a.turned + (j0 + j) * a.n + i0 + i, &turn[j][i], left, a.turned_whole);
+			put_chunk(a.turned + (j0 + j) * a.n + i0 + i, &turn[j][i], left,
+				  a.turned_whole);
 	}
 }
 
-template <class T> static void cast_op(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *xv, enum fp8 format,
-				       int64_t n, int64_t c)
+template <class T>
+static void cast_op(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *xv,
+		    enum fp8 format, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
-	const cast_call<T> a = { y, turned, s, x, kind_of(format), n, c, (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
+	const cast_call<T> a = { y,
+				 turned,
+				 s,
+				 x,
+				 kind_of(format),
+				 n,
+				 c,
+				 (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
 				 (uintptr_t)turned % CHUNK == 0 && n % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
@@ -132,15 +151,18 @@ template <class T> struct product_call {
 	bool add;
 };
 
-template <class T> static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const product_call<T> c)
+template <class T>
+static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const product_call<T> c)
 {
 	const int64_t across = (c.n + SIDE - 1) / SIDE;
-	const int64_t i = blockIdx.x / across * SIDE + threadIdx.x / SIDE, j = blockIdx.x % across * SIDE + threadIdx.x % SIDE;
+	const int64_t i = blockIdx.x / across * SIDE + threadIdx.x / SIDE,
+		      j = blockIdx.x % across * SIDE + threadIdx.x % SIDE;
 	float sum = 0;
 	if (i >= c.m || j >= c.n)
 		return;
 	for (int64_t l = 0; l < c.k; l++)
-		sum = fmaf(of_fp8(c.left[i * c.k + l], c.left_kind), of_fp8(c.right[j * c.k + l], c.right_kind), sum);
+		sum = fmaf(of_fp8(c.left[i * c.k + l], c.left_kind),
+			   of_fp8(c.right[j * c.k + l], c.right_kind), sum);
 	sum *= c.left_scale->inverse;
 	sum *= c.right_scale->inverse;
 	sum += c.bias ? widened(c.bias[j]) : 0;
@@ -148,16 +170,30 @@ template <class T> static __global__ void __launch_bounds__(SIDE *SIDE) product8
 	*d = narrowed<T>(c.add ? widened(*d) + sum : sum);
 }
 
-template <class T> static void product_op(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right,
-					  const void *bias, bool add, int64_t m, int64_t n, int64_t depth)
+template <class T>
+static void product_op(struct kern *k, void *d, const struct tensor8 *left,
+		       const struct tensor8 *right, const void *bias, bool add, int64_t m,
+		       int64_t n, int64_t depth)
 {
-	const product_call<T> c = { (T *)d, left->at, right->at, left->scale, right->scale, kind_of(left->format), kind_of(right->format),
-				    (const T *)bias, m, n, depth, add };
-	launch(k, "product8", product8_kernel<T>, cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
+	const product_call<T> c = { (T *)d,
+				    left->at,
+				    right->at,
+				    left->scale,
+				    right->scale,
+				    kind_of(left->format),
+				    kind_of(right->format),
+				    (const T *)bias,
+				    m,
+				    n,
+				    depth,
+				    add };
+	launch(k, "product8", product8_kernel<T>,
+	       cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
 }
 
-extern "C" void plain_product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias,
-			       bool single, int64_t m, int64_t n, int64_t depth)
+extern "C" void plain_product8(struct kern *k, void *d, const struct tensor8 *left,
+			       const struct tensor8 *right, const void *bias, bool single,
+			       int64_t m, int64_t n, int64_t depth)
 {
 	if (single || cuda_of(k)->storage == STORE_FP32)
 		product_op<float>(k, d, left, right, bias, single, m, n, depth);
@@ -187,7 +223,8 @@ static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int st
 	s->history[s->updates % SCALE8_HISTORY] = s->largest;
 	s->updates++;
 	for (int j = 1; j <= steps && j <= s->updates; j++)
-		most = max(most, __float_as_uint(s->history[(s->updates - j) % SCALE8_HISTORY]) & 0x7fffffffu);
+		most = max(most, __float_as_uint(s->history[(s->updates - j) % SCALE8_HISTORY]) &
+					 0x7fffffffu);
 	s->largest = 0;
 	if (most == 0 || most >= 0x7f800000u)
 		return;
@@ -195,9 +232,11 @@ static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int st
 	s->inverse = 1.0f / s->scale;
 }
 
-static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps, int spare)
+static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps,
+			  int spare)
 {
-	launch(k, "scale8_update", scale8_kernel, cuda_blocks(n, 128), 128, 0, s, n, format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);
+	launch(k, "scale8_update", scale8_kernel, cuda_blocks(n, 128), 128, 0, s, n,
+	       format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);
 }
 
 template <class T> static void fill(struct ops *o)

@@ -1,22 +1,28 @@
 /*
  * Grouped products on tensor cores, all groups in one launch.
  *
- * A block makes a tile of EDGE × EDGE of one group's result, its 8 warps 64 × 32 each, from slices of left and right that
- * are DEPTH deep and come by asynchronous copies, STAGES - 1 ahead. A slice lies in shared memory as it does in global
- * memory, dense along k or along the other side, and ldmatrix turns it where the tensor cores want it turned; rows are padded so
- * that neither meets a bank twice. Sums are fp32, in the order of k.
+ * A block makes a tile of EDGE × EDGE of one group's result, its 8 warps 64 × 32 each, from slices
+ * of left and right that are DEPTH deep and come by asynchronous copies, STAGES - 1 ahead. A slice
+ * lies in shared memory as it does in global memory, dense along k or along the other side, and
+ * ldmatrix turns it where the tensor cores want it turned; rows are padded so that neither meets a
+ * bank twice. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 
 enum {
-	EDGE = 128, DEPTH = 32, STAGES = 3, THREADS = 256,
-	WARPS_ACROSS = 4,                       /* of 8 warps */
-	WARP_M = 64, WARP_N = 32,
-	CHUNK = 8,                              /* elements of 16 bytes */
-	DENSE_ROW = DEPTH + 8, FLAT_ROW = EDGE + 8,
-	SLICE = EDGE * DENSE_ROW,               /* elements; more than DEPTH * FLAT_ROW */
+	EDGE = 128,
+	DEPTH = 32,
+	STAGES = 3,
+	THREADS = 256,
+	WARPS_ACROSS = 4, /* of 8 warps */
+	WARP_M = 64,
+	WARP_N = 32,
+	CHUNK = 8, /* elements of 16 bytes */
+	DENSE_ROW = DEPTH + 8,
+	FLAT_ROW = EDGE + 8,
+	SLICE = EDGE * DENSE_ROW, /* elements; more than DEPTH * FLAT_ROW */
 	CHUNKS = EDGE * DEPTH / CHUNK
 };
 
@@ -28,14 +34,15 @@ struct grouped_call {
 	const void *left, *right;
 	int64_t stride, in, out;
 	int groups;
-	int64_t row[GROUPS_AT_ONCE + 1];         /* where each group's rows begin; the last entry: where they end */
-	int tile[GROUPS_AT_ONCE + 1];            /* the same of its tiles */
+	/* where each group's rows begin; the last entry: where they end */
+	int64_t row[GROUPS_AT_ONCE + 1];
+	int tile[GROUPS_AT_ONCE + 1]; /* the same of its tiles */
 };
 
 /* What a tile is made of: left is [m, k], right [n, k] in some order. */
 template <class T> struct tile_job {
 	const T *left, *right;
-	int64_t left_row, right_row;             /* elements from a row in memory to the next */
+	int64_t left_row, right_row; /* elements from a row in memory to the next */
 	int64_t m, n, k;
 	int64_t i0, j0;
 };
@@ -46,9 +53,11 @@ template <bool DENSE> __device__ inline int slice_at(int e, int k)
 	return DENSE ? e * DENSE_ROW + k : k * FLAT_ROW + e;
 }
 
-/* Begins the copies of the slice e0 …, k0 … of a matrix of e_end × k_end; zeros beyond it. DENSE: k lies together. */
-template <bool DENSE, class T> __device__ inline void slice_copy(T *slice, const T *x, int64_t row, int64_t e0, int64_t e_end, int64_t k0,
-								 int64_t k_end)
+/* Begins the copies of the slice e0 …, k0 … of a matrix of e_end × k_end; zeros beyond it.
+ * DENSE: k lies together. */
+template <bool DENSE, class T>
+__device__ inline void slice_copy(T *slice, const T *x, int64_t row, int64_t e0, int64_t e_end,
+				  int64_t k0, int64_t k_end)
 {
 	#pragma unroll
 	for (int j = threadIdx.x; j < CHUNKS; j += THREADS) {
@@ -61,7 +70,8 @@ template <bool DENSE, class T> __device__ inline void slice_copy(T *slice, const
 }
 
 /* left's fragment of 16 × 16 at (e, k). */
-template <bool DENSE, class T> __device__ inline void left_fragment(uint32_t (&r)[4], const T *slice, int e, int k)
+template <bool DENSE, class T>
+__device__ inline void left_fragment(uint32_t (&r)[4], const T *slice, int e, int k)
 {
 	const int lane = threadIdx.x % 32, matrix = lane / 8, in = lane % 8;
 	e += matrix % 2 * 8;
@@ -73,7 +83,9 @@ template <bool DENSE, class T> __device__ inline void left_fragment(uint32_t (&r
 }
 
 /* right's of 16 × 16: two of 8 columns. */
-template <bool DENSE, class T> __device__ inline void right_fragments(uint32_t (&first)[2], uint32_t (&second)[2], const T *slice, int e, int k)
+template <bool DENSE, class T>
+__device__ inline void right_fragments(uint32_t (&first)[2], uint32_t (&second)[2], const T *slice,
+				       int e, int k)
 {
 	const int lane = threadIdx.x % 32, matrix = lane / 8, in = lane % 8;
 	uint32_t r[4];
@@ -92,9 +104,11 @@ template <bool DENSE, class T> __device__ inline void right_fragments(uint32_t (
 enum { TILES_M = WARP_M / 16, TILES_N = WARP_N / 8 };
 typedef float warp_sums[TILES_M][TILES_N][4];
 
-template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void slice_product(warp_sums &sum, const T *left, const T *right)
+template <bool LEFT_DENSE, bool RIGHT_DENSE, class T>
+__device__ inline void slice_product(warp_sums &sum, const T *left, const T *right)
 {
-	const int warp = threadIdx.x / 32, m0 = warp / WARPS_ACROSS * WARP_M, n0 = warp % WARPS_ACROSS * WARP_N;
+	const int warp = threadIdx.x / 32, m0 = warp / WARPS_ACROSS * WARP_M,
+		  n0 = warp % WARPS_ACROSS * WARP_N;
 	#pragma unroll
 	for (int k = 0; k < DEPTH; k += 16) {
 		uint32_t a[TILES_M][4], b[TILES_N][2];
@@ -112,7 +126,8 @@ template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void sli
 	}
 }
 
-template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void tile_product(warp_sums &sum, const tile_job<T> &t)
+template <bool LEFT_DENSE, bool RIGHT_DENSE, class T>
+__device__ inline void tile_product(warp_sums &sum, const tile_job<T> &t)
 {
 	T *shared = dynamic_shared<T>();
 	const int64_t slices = (t.k + DEPTH - 1) / DEPTH;
@@ -120,7 +135,8 @@ template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void til
 		T *at = shared + s % STAGES * 2 * SLICE;
 		if (s < slices) {
 			slice_copy<LEFT_DENSE>(at, t.left, t.left_row, t.i0, t.m, s * DEPTH, t.k);
-			slice_copy<RIGHT_DENSE>(at + SLICE, t.right, t.right_row, t.j0, t.n, s * DEPTH, t.k);
+			slice_copy<RIGHT_DENSE>(at + SLICE, t.right, t.right_row, t.j0, t.n,
+						s * DEPTH, t.k);
 		}
 		cp_async_commit();
 	};
@@ -128,7 +144,7 @@ template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void til
 		copy(s);
 	for (int64_t s = 0; s < slices; s++) {
 		cp_async_wait<STAGES - 2>();
-		__syncthreads();          /* slice s is there, and s - 1 has been read by all */
+		__syncthreads(); /* slice s is there, and s - 1 has been read by all */
 		copy(s + STAGES - 1);
 		const T *at = shared + s % STAGES * 2 * SLICE;
 		slice_product<LEFT_DENSE, RIGHT_DENSE>(sum, at, at + SLICE);
@@ -148,17 +164,20 @@ __device__ inline void put_pair(float *d, float first, float second)
 	*(float2 *)d = make_float2(before.x + first, before.y + second);
 }
 
-template <class D, class T> __device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> &t)
+template <class D, class T>
+__device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> &t)
 {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	const int64_t i0 = t.i0 + warp / WARPS_ACROSS * WARP_M + lane / 4, j0 = t.j0 + warp % WARPS_ACROSS * WARP_N + lane % 4 * 2;
+	const int64_t i0 = t.i0 + warp / WARPS_ACROSS * WARP_M + lane / 4,
+		      j0 = t.j0 + warp % WARPS_ACROSS * WARP_N + lane % 4 * 2;
 	#pragma unroll
 	for (int i = 0; i < 2 * TILES_M; i++)
 		#pragma unroll
 		for (int j = 0; j < TILES_N; j++) {
 			int64_t row = i0 + 8 * i, col = j0 + 8 * j;
 			if (row < t.m && col < t.n)
-				put_pair(d + row * t.n + col, sum[i / 2][j][i % 2 * 2], sum[i / 2][j][i % 2 * 2 + 1]);
+				put_pair(d + row * t.n + col, sum[i / 2][j][i % 2 * 2],
+					 sum[i / 2][j][i % 2 * 2 + 1]);
 		}
 }
 
@@ -176,12 +195,13 @@ __device__ inline int group_find(const grouped_call &c)
 	return lo;
 }
 
-template <class T, int FORM> static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const grouped_call c)
+template <class T, int FORM>
+static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const grouped_call c)
 {
 	constexpr bool weight = FORM == GROUPED_WEIGHT, fwd = FORM == GROUPED_FWD;
 	const int g = group_find(c);
 	const int64_t first = c.row[g], rows = c.row[g + 1] - first, down = blockIdx.x - c.tile[g];
-	const int64_t x_row = weight || !fwd ? c.out : c.in;       /* of left */
+	const int64_t x_row = weight || !fwd ? c.out : c.in; /* of left */
 	tile_job<T> t;
 	t.left = (const T *)c.left + first * x_row;
 	t.left_row = x_row;
@@ -190,7 +210,8 @@ template <class T, int FORM> static __global__ void __launch_bounds__(THREADS, 2
 	t.m = weight ? c.out : rows;
 	t.n = fwd ? c.out : c.in;
 	t.k = weight ? rows : x_row;
-	const int64_t tiles_m = (t.m + EDGE - 1) / EDGE;           /* tiles that share right follow one another */
+	/* tiles that share right follow one another */
+	const int64_t tiles_m = (t.m + EDGE - 1) / EDGE;
 	t.i0 = down % tiles_m * EDGE;
 	t.j0 = down / tiles_m * EDGE;
 	warp_sums sum = {};
@@ -201,7 +222,8 @@ template <class T, int FORM> static __global__ void __launch_bounds__(THREADS, 2
 		tile_store((T *)c.d + first * t.n, sum, t);
 }
 
-/* --- on the host ---------------------------------------------------------------------------------- */
+/* --- on the host
+ * ---------------------------------------------------------------------------------- */
 
 static int64_t edges(int64_t n)
 {
@@ -213,23 +235,34 @@ static int64_t tiles_of(const struct grouped *g, int64_t rows)
 {
 	if (rows == 0)
 		return 0;
-	return g->form == GROUPED_WEIGHT ? edges(g->out) * edges(g->in)
-					 : edges(rows) * edges(g->form == GROUPED_FWD ? g->out : g->in);
+	return g->form == GROUPED_WEIGHT
+		       ? edges(g->out) * edges(g->in)
+		       : edges(rows) * edges(g->form == GROUPED_FWD ? g->out : g->in);
 }
 
-template <class T> static void launch_form(struct kern *k, enum grouped_form form, const struct grouped_call &c, const char *op)
+template <class T>
+static void launch_form(struct kern *k, enum grouped_form form, const struct grouped_call &c,
+			const char *op)
 {
 	const size_t shared = STAGES * 2 * SLICE * sizeof(T);
 	const dim3 grid((unsigned)c.tile[c.groups]);
 	switch (form) {
-	case GROUPED_FWD: launch(k, op, grouped_kernel<T, GROUPED_FWD>, grid, THREADS, shared, c); break;
-	case GROUPED_INPUT: launch(k, op, grouped_kernel<T, GROUPED_INPUT>, grid, THREADS, shared, c); break;
-	case GROUPED_WEIGHT: launch(k, op, grouped_kernel<T, GROUPED_WEIGHT>, grid, THREADS, shared, c); break;
+	case GROUPED_FWD:
+		launch(k, op, grouped_kernel<T, GROUPED_FWD>, grid, THREADS, shared, c);
+		break;
+	case GROUPED_INPUT:
+		launch(k, op, grouped_kernel<T, GROUPED_INPUT>, grid, THREADS, shared, c);
+		break;
+	case GROUPED_WEIGHT:
+		launch(k, op, grouped_kernel<T, GROUPED_WEIGHT>, grid, THREADS, shared, c);
+		break;
 	}
 }
 
 /* Groups first … of g, at most GROUPS_AT_ONCE, whose rows begin at `row`; how many those were. */
-template <class T> static int launch_some(struct kern *k, const struct grouped *g, int first, int64_t *row, const char *op)
+template <class T>
+static int launch_some(struct kern *k, const struct grouped *g, int first, int64_t *row,
+		       const char *op)
 {
 	const size_t skip = (size_t)first * g->stride;
 	struct grouped_call c = { g->d, g->left, g->right, g->stride, g->in, g->out, 0, {}, {} };
@@ -259,8 +292,9 @@ template <class T> static void launch_all(struct kern *k, const struct grouped *
 extern "C" bool grouped_kernel_product(struct kern *k, const struct grouped *g, const char *op)
 {
 	const bool weight = g->form == GROUPED_WEIGHT;
-	if (cuda_of(k)->storage == STORE_FP32 || g->in % CHUNK || g->out % CHUNK || !cuda_aligned(g->left, 0, 2) ||
-	    !cuda_aligned(g->right, weight ? 0 : g->stride, 2) || !cuda_aligned(g->d, 0, 2) || (weight && g->stride % 2))
+	if (cuda_of(k)->storage == STORE_FP32 || g->in % CHUNK || g->out % CHUNK ||
+	    !cuda_aligned(g->left, 0, 2) || !cuda_aligned(g->right, weight ? 0 : g->stride, 2) ||
+	    !cuda_aligned(g->d, 0, 2) || (weight && g->stride % 2))
 		return false;
 	if (cuda_of(k)->storage == STORE_BF16)
 		launch_all<__nv_bfloat16>(k, g, op);

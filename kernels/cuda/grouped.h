@@ -13,9 +13,10 @@ extern "C" {
 #endif
 
 enum grouped_form {
-	GROUPED_FWD,     /* y[rows,out] = x[rows,in] · w[out,in]ᵀ: d = y, left = x, right = w */
-	GROUPED_INPUT,   /* dx[rows,in] = dy[rows,out] · w[out,in]: d = dx, left = dy, right = w */
-	GROUPED_WEIGHT   /* dw[out,in] += dy[rows,out]ᵀ · x[rows,in], fp32: d = dw, left = dy, right = x */
+	GROUPED_FWD,   /* y[rows,out] = x[rows,in] · w[out,in]ᵀ: d = y, left = x, right = w */
+	GROUPED_INPUT, /* dx[rows,in] = dy[rows,out] · w[out,in]: d = dx, left = dy, right = w */
+	/* dw[out,in] += dy[rows,out]ᵀ · x[rows,in], fp32: d = dw, left = dy, right = x */
+	GROUPED_WEIGHT
 };
 
 struct grouped {
@@ -28,7 +29,8 @@ struct grouped {
 	int64_t in, out;
 };
 
-/* Queues all groups; false: the kernel has no way for this storage, these sizes or addresses, and nothing was queued. */
+/* Queues all groups; false: the kernel has no way for this storage, these sizes or addresses,
+ * and nothing was queued. */
 bool grouped_kernel_product(struct kern *k, const struct grouped *g, const char *op);
 
 #ifdef __cplusplus

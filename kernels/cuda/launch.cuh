@@ -3,8 +3,8 @@
  *
  *     launch(k, "gelu_fwd", gelu_fwd_kernel<T>, cuda_blocks(count, 1024), 256, 0, y, x, count);
  *
- * grid and block are dim3 (a number is as good), `shared` the bytes of dynamic shared memory. A grid without blocks is no
- * work. Arguments are converted to the kernel's parameters.
+ * grid and block are dim3 (a number is as good), `shared` the bytes of dynamic shared memory. A
+ * grid without blocks is no work. Arguments are converted to the kernel's parameters.
  */
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_CUH
 #define MUSTER_KERNELS_CUDA_LAUNCH_CUH
@@ -14,7 +14,8 @@
 #include "kernels/cuda/cuda.h"
 
 template <class... Params, class... Args>
-static void launch(struct kern *k, const char *op, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args)
+static void launch(struct kern *k, const char *op, void (*kernel)(Params...), dim3 grid, dim3 block,
+		   size_t shared, Args... args)
 {
 	struct cuda_kern *c = cuda_of(k);
 	if (grid.x == 0 || grid.y == 0 || grid.z == 0)

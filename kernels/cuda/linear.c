@@ -1,4 +1,5 @@
-/* Linear layers: products by cuBLASLt with what follows them fused in where the library can, else by the ops that do it alone. */
+/* Linear layers: products by cuBLASLt with what follows them fused in where the library can,
+ * else by the ops that do it alone. */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/grouped.h"
@@ -15,21 +16,37 @@ static void product(struct kern *k, const struct blas_product *p, const char *op
 		plain_product(k, p, op);
 }
 
-/* --- alone ------------------------------------------------------------------------------------------ */
+/* --- alone
+ * ------------------------------------------------------------------------------------------ */
 
-static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias, int64_t n, int64_t in, int64_t out)
+static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias,
+		       int64_t n, int64_t in, int64_t out)
 {
-	product(k, &(struct blas_product){ .d = y, .left = x, .right = w, .m = n, .n = out, .k = in, .right_flipped = true,
-					   .after = bias ? BLAS_BIAS : BLAS_STORE, .bias = (void *)bias }, "linear_fwd");
+	product(k,
+		&(struct blas_product){ .d = y,
+					.left = x,
+					.right = w,
+					.m = n,
+					.n = out,
+					.k = in,
+					.right_flipped = true,
+					.after = bias ? BLAS_BIAS : BLAS_STORE,
+					.bias = (void *)bias },
+		"linear_fwd");
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n, int64_t in, int64_t out)
+static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+			     int64_t in, int64_t out)
 {
 	if (dx)
-		product(k, &(struct blas_product){ .d = dx, .left = dy, .right = w, .m = n, .n = in, .k = out }, "linear_bwd_input");
+		product(k,
+			&(struct blas_product){
+				.d = dx, .left = dy, .right = w, .m = n, .n = in, .k = out },
+			"linear_bwd_input");
 }
 
-/* Sums of dy come with the product into scratch, if the library makes them: it can set them only. */
+/* Sums of dy come with the product into scratch, if the library makes them: it can set them
+ * only. */
 static bool weight_and_sums(struct kern *k, struct blas_product *p, float *dbias, int64_t out)
 {
 	struct blas_product both = *p;
@@ -41,9 +58,17 @@ static bool weight_and_sums(struct kern *k, struct blas_product *p, float *dbias
 	return true;
 }
 
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy, const void *x, int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
 {
-	struct blas_product p = { .d = dw, .left = dy, .right = x, .m = out, .n = in, .k = n, .left_flipped = true, .single = true,
+	struct blas_product p = { .d = dw,
+				  .left = dy,
+				  .right = x,
+				  .m = out,
+				  .n = in,
+				  .k = n,
+				  .left_flipped = true,
+				  .single = true,
 				  .add = true };
 	if (n == 0 || (dbias && weight_and_sums(k, &p, dbias, out)))
 		return;
@@ -52,23 +77,38 @@ static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const voi
 		k->ops.sum_rows(k, dbias, dy, n, out);
 }
 
-/* --- with GELU ---------------------------------------------------------------------------------------- */
+/* --- with GELU
+ * ---------------------------------------------------------------------------------------- */
 
-static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w, const void *bias,
-			    int64_t n, int64_t in, int64_t out)
+static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w,
+			    const void *bias, int64_t n, int64_t in, int64_t out)
 {
-	const struct blas_product p = { .d = y, .left = x, .right = w, .m = n, .n = out, .k = in, .right_flipped = true,
-					.after = bias ? BLAS_GELU_BIAS : BLAS_GELU, .bias = (void *)bias, .pre = pre };
+	const struct blas_product p = { .d = y,
+					.left = x,
+					.right = w,
+					.m = n,
+					.n = out,
+					.k = in,
+					.right_flipped = true,
+					.after = bias ? BLAS_GELU_BIAS : BLAS_GELU,
+					.bias = (void *)bias,
+					.pre = pre };
 	if (n == 0 || (gelu_fits(k) && blas_product(k, &p, "linear_gelu_fwd")))
 		return;
 	linear_fwd(k, pre, x, w, bias, n, in, out);
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w, const void *pre,
-			    int64_t n, int64_t in, int64_t out)
+static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w,
+			    const void *pre, int64_t n, int64_t in, int64_t out)
 {
-	const struct blas_product p = { .d = dpre, .left = dy, .right = w, .m = n, .n = in, .k = out, .after = BLAS_GELU_SLOPE,
+	const struct blas_product p = { .d = dpre,
+					.left = dy,
+					.right = w,
+					.m = n,
+					.n = in,
+					.k = out,
+					.after = BLAS_GELU_SLOPE,
 					.pre = (void *)pre };
 	if (n == 0 || (gelu_fits(k) && blas_product(k, &p, "linear_gelu_bwd")))
 		return;
@@ -76,7 +116,8 @@ static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const vo
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
-/* --- in 8 bits ------------------------------------------------------------------------------------------ */
+/* --- in 8 bits
+ * ------------------------------------------------------------------------------------------ */
 
 static enum blas_type type_of(const struct tensor8 *t)
 {
@@ -84,22 +125,37 @@ static enum blas_type type_of(const struct tensor8 *t)
 }
 
 /* Chips before Ada have no such products, and cuBLASLt has no fp32 bias for them. */
-static void product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias, bool single,
-		     int64_t m, int64_t n, int64_t depth)
+static void product8(struct kern *k, void *d, const struct tensor8 *left,
+		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
+		     int64_t n, int64_t depth)
 {
 	const struct blas_product p = {
-		.d = d, .left = left->at, .right = right->at, .m = m, .n = n, .k = depth, .right_flipped = true, .single = single,
-		.add = single, .after = bias ? BLAS_BIAS : BLAS_STORE, .bias = (void *)bias, .left_type = type_of(left),
-		.right_type = type_of(right), .left_scale = &left->scale->inverse, .right_scale = &right->scale->inverse,
+		.d = d,
+		.left = left->at,
+		.right = right->at,
+		.m = m,
+		.n = n,
+		.k = depth,
+		.right_flipped = true,
+		.single = single,
+		.add = single,
+		.after = bias ? BLAS_BIAS : BLAS_STORE,
+		.bias = (void *)bias,
+		.left_type = type_of(left),
+		.right_type = type_of(right),
+		.left_scale = &left->scale->inverse,
+		.right_scale = &right->scale->inverse,
 	};
 	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
 	if (m && n && depth && !(fits && blas_product(k, &p, "product8")))
 		plain_product8(k, d, left, right, bias, single, m, n, depth);
 }
 
-/* --- grouped --------------------------------------------------------------------------------------------- */
+/* --- grouped
+ * --------------------------------------------------------------------------------------------- */
 
-/* Groups of so many rows each fill the device alone, and the library's own kernels are faster than ours. */
+/* Groups of so many rows each fill the device alone, and the library's own kernels are faster
+ * than ours. */
 enum { ROWS_LARGE = 2048 };
 
 static bool groups_large(const struct grouped *g)
@@ -119,18 +175,32 @@ static void group_alone(struct kern *k, const struct grouped *g, int i, int64_t 
 	struct blas_product p = { 0 };
 	switch (g->form) {
 	case GROUPED_FWD:
-		p = (struct blas_product){ .d = d + (size_t)(row * out) * k->element, .left = left + (size_t)(row * in) * k->element,
-					   .right = right + (size_t)(i * g->stride) * k->element, .m = n, .n = out, .k = in,
+		p = (struct blas_product){ .d = d + (size_t)(row * out) * k->element,
+					   .left = left + (size_t)(row * in) * k->element,
+					   .right = right + (size_t)(i * g->stride) * k->element,
+					   .m = n,
+					   .n = out,
+					   .k = in,
 					   .right_flipped = true };
 		break;
 	case GROUPED_INPUT:
-		p = (struct blas_product){ .d = d + (size_t)(row * in) * k->element, .left = left + (size_t)(row * out) * k->element,
-					   .right = right + (size_t)(i * g->stride) * k->element, .m = n, .n = in, .k = out };
+		p = (struct blas_product){ .d = d + (size_t)(row * in) * k->element,
+					   .left = left + (size_t)(row * out) * k->element,
+					   .right = right + (size_t)(i * g->stride) * k->element,
+					   .m = n,
+					   .n = in,
+					   .k = out };
 		break;
 	case GROUPED_WEIGHT:
-		p = (struct blas_product){ .d = (float *)g->d + i * g->stride, .left = left + (size_t)(row * out) * k->element,
-					   .right = right + (size_t)(row * in) * k->element, .m = out, .n = in, .k = n,
-					   .left_flipped = true, .single = true, .add = true };
+		p = (struct blas_product){ .d = (float *)g->d + i * g->stride,
+					   .left = left + (size_t)(row * out) * k->element,
+					   .right = right + (size_t)(row * in) * k->element,
+					   .m = out,
+					   .n = in,
+					   .k = n,
+					   .left_flipped = true,
+					   .single = true,
+					   .add = true };
 		break;
 	}
 	product(k, &p, op);
@@ -145,22 +215,27 @@ static void grouped(struct kern *k, const struct grouped *g, const char *op)
 		group_alone(k, g, i, row, op);
 }
 
-static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride, const int64_t *rows, int groups,
-			int64_t in, int64_t out)
+static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride,
+			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out }, "grouped_fwd");
+	grouped(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out },
+		"grouped_fwd");
 }
 
-static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t stride, const int64_t *rows, int groups,
-			      int64_t in, int64_t out)
+static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
+			      int64_t stride, const int64_t *rows, int groups, int64_t in,
+			      int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out }, "grouped_bwd_input");
+	grouped(k, &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out },
+		"grouped_bwd_input");
 }
 
-static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy, const void *x, const int64_t *rows,
-			       int groups, int64_t in, int64_t out)
+static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy,
+			       const void *x, const int64_t *rows, int groups, int64_t in,
+			       int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out }, "grouped_bwd_weight");
+	grouped(k, &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out },
+		"grouped_bwd_weight");
 }
 
 void cuda_fill_linear(struct kern *k)

@@ -1,8 +1,8 @@
 /*
  * Any matrix product without tensor cores: for sizes and addresses that cuBLASLt has no way for.
  *
- * A block makes a tile of EDGE × EDGE, each of its 256 threads 4 × 4 of it, from slices of left and right, DEPTH deep, in
- * shared memory. Sums are fp32, in the order of k.
+ * A block makes a tile of EDGE × EDGE, each of its 256 threads 4 × 4 of it, from slices of left and
+ * right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/launch.cuh"
@@ -17,16 +17,18 @@ template <class T> struct plain_matrix {
 };
 
 template <class T, class D> struct plain_call {
-	plain_matrix<T> left, right;   /* [m, k], and right turned to [n, k] */
+	plain_matrix<T> left, right; /* [m, k], and right turned to [n, k] */
 	D *d;
 	const T *bias;
 	int64_t m, n, k;
 	bool add;
 };
 
-/* slice[l][i] = element (first + i, k0 + l), 0 beyond the matrix. Neighbouring threads read along the dense side. */
-template <class T> __device__ inline void slice_load(float (&slice)[DEPTH][EDGE + 1], const plain_matrix<T> &x, int64_t first, int64_t rows,
-						     int64_t k0, int64_t k)
+/* slice[l][i] = element (first + i, k0 + l), 0 beyond the matrix. Neighbouring threads read
+ * along the dense side. */
+template <class T>
+__device__ inline void slice_load(float (&slice)[DEPTH][EDGE + 1], const plain_matrix<T> &x,
+				  int64_t first, int64_t rows, int64_t k0, int64_t k)
 {
 	for (int j = threadIdx.x; j < EDGE * DEPTH; j += THREADS) {
 		int i = x.col == 1 ? j / DEPTH : j % EDGE, l = x.col == 1 ? j % DEPTH : j / EDGE;
@@ -35,7 +37,8 @@ template <class T> __device__ inline void slice_load(float (&slice)[DEPTH][EDGE 
 	}
 }
 
-template <class T, class D> __device__ inline void tile_store(const plain_call<T, D> &c, int64_t i, int64_t j, float sum)
+template <class T, class D>
+__device__ inline void tile_store(const plain_call<T, D> &c, int64_t i, int64_t j, float sum)
 {
 	if (i >= c.m || j >= c.n)
 		return;
@@ -44,7 +47,8 @@ template <class T, class D> __device__ inline void tile_store(const plain_call<T
 	*d = narrowed<D>(c.add ? widened(*d) + sum : sum);
 }
 
-template <class T, class D> static __global__ void __launch_bounds__(THREADS) plain_kernel(const plain_call<T, D> c)
+template <class T, class D>
+static __global__ void __launch_bounds__(THREADS) plain_kernel(const plain_call<T, D> c)
 {
 	__shared__ float left[DEPTH][EDGE + 1], right[DEPTH][EDGE + 1];
 	const int64_t across = (c.n + EDGE - 1) / EDGE;
@@ -60,7 +64,8 @@ template <class T, class D> static __global__ void __launch_bounds__(THREADS) pl
 			for (int a = 0; a < EACH; a++)
 				#pragma unroll
 				for (int b = 0; b < EACH; b++)
-					sum[a][b] = fmaf(left[l][i + a * SIDE], right[l][j + b * SIDE], sum[a][b]);
+					sum[a][b] = fmaf(left[l][i + a * SIDE],
+							 right[l][j + b * SIDE], sum[a][b]);
 		__syncthreads();
 	}
 	#pragma unroll
@@ -70,18 +75,25 @@ template <class T, class D> static __global__ void __launch_bounds__(THREADS) pl
 			tile_store(c, i0 + i + a * SIDE, j0 + j + b * SIDE, sum[a][b]);
 }
 
-template <class T, class D> static void product(struct kern *k, const struct blas_product *p, const char *op)
+template <class T, class D>
+static void product(struct kern *k, const struct blas_product *p, const char *op)
 {
 	const plain_call<T, D> c = {
 		{ (const T *)p->left, p->left_flipped ? 1 : p->k, p->left_flipped ? p->m : 1 },
 		{ (const T *)p->right, p->right_flipped ? p->k : 1, p->right_flipped ? 1 : p->n },
-		(D *)p->d, p->after == BLAS_BIAS ? (const T *)p->bias : NULL, p->m, p->n, p->k, p->add,
+		(D *)p->d,
+		p->after == BLAS_BIAS ? (const T *)p->bias : NULL,
+		p->m,
+		p->n,
+		p->k,
+		p->add,
 	};
 	int64_t tiles = (p->m + EDGE - 1) / EDGE * ((p->n + EDGE - 1) / EDGE);
 	launch(k, op, plain_kernel<T, D>, cuda_blocks(tiles, 1), THREADS, 0, c);
 }
 
-template <class T> static void product_of(struct kern *k, const struct blas_product *p, const char *op)
+template <class T>
+static void product_of(struct kern *k, const struct blas_product *p, const char *op)
 {
 	if (p->single)
 		product<T, float>(k, p, op);
@@ -92,8 +104,14 @@ template <class T> static void product_of(struct kern *k, const struct blas_prod
 extern "C" void plain_product(struct kern *k, const struct blas_product *p, const char *op)
 {
 	switch (cuda_of(k)->storage) {
-	case STORE_FP32: product_of<float>(k, p, op); break;
-	case STORE_BF16: product_of<__nv_bfloat16>(k, p, op); break;
-	case STORE_FP16: product_of<__half>(k, p, op); break;
+	case STORE_FP32:
+		product_of<float>(k, p, op);
+		break;
+	case STORE_BF16:
+		product_of<__nv_bfloat16>(k, p, op);
+		break;
+	case STORE_FP16:
+		product_of<__half>(k, p, op);
+		break;
 	}
 }

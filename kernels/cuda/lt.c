@@ -8,12 +8,16 @@ static struct lt lt;
 static struct err load_error; /* of the one try */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-/* The first that there is; the toolkit's own folder is not always among those that the loader knows. why: of the first name, which
- * says what is wrong with a library that is there and cannot be loaded. */
+/* The first that there is; the toolkit's own folder is not always among those that the loader
+ * knows. why: of the first name, which says what is wrong with a library that is there and cannot
+ * be loaded. */
 static void *library_open(char *why, size_t size)
 {
 	static const char *const names[] = {
-		"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12",
+		"libcublasLt.so.13",
+		"libcublasLt.so.12",
+		"/usr/local/cuda/lib64/libcublasLt.so.13",
+		"/usr/local/cuda/lib64/libcublasLt.so.12",
 	};
 	void *lib = NULL;
 	for (int i = 0; i < (int)(sizeof names / sizeof names[0]) && !lib; i++)
@@ -27,13 +31,18 @@ static void load(void)
 	char why[400] = "";
 	void *lib = library_open(why, sizeof why);
 	if (!lib) {
-		err_set(&load_error, ERR_NOTFOUND, "backend cuda: cuBLASLt cannot be loaded: %s; install CUDA's libraries (libcublas), or name "
-			"their folder in LD_LIBRARY_PATH", why);
+		err_set(&load_error, ERR_NOTFOUND,
+			"backend cuda: cuBLASLt cannot be loaded: %s; install CUDA's libraries "
+			"(libcublas), or name "
+			"their folder in LD_LIBRARY_PATH",
+			why);
 		return;
 	}
-#define LT_FIND(f)                                                                                         \
-	if (!(*(void **)(void *)&lt.f = dlsym(lib, "cublasLt" #f)))                                        \
-		err_set(&load_error, ERR_UNSUPPORTED, "backend cuda: cuBLASLt has no cublasLt" #f "; install that of CUDA 12 or newer");
+#define LT_FIND(f) \
+	if (!(*(void **)(void *)&lt.f = dlsym(lib, "cublasLt" #f))) \
+		err_set(&load_error, ERR_UNSUPPORTED, \
+			"backend cuda: cuBLASLt has no cublasLt" #f \
+			"; install that of CUDA 12 or newer");
 	LT_FUNCTIONS(LT_FIND)
 #undef LT_FIND
 }

@@ -6,10 +6,18 @@
 
 #include <cublasLt.h>
 
-#define LT_FUNCTIONS(X)                                                                                    \
-	X(Create) X(Destroy) X(GetStatusString) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulAlgoConfigGetAttribute) \
-	X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute)                                 \
-	X(MatrixLayoutCreate) X(MatrixLayoutDestroy)                                                       \
+#define LT_FUNCTIONS(X) \
+	X(Create) \
+	X(Destroy) \
+	X(GetStatusString) \
+	X(Matmul) \
+	X(MatmulAlgoGetHeuristic) \
+	X(MatmulAlgoConfigGetAttribute) \
+	X(MatmulDescCreate) \
+	X(MatmulDescDestroy) \
+	X(MatmulDescSetAttribute) \
+	X(MatrixLayoutCreate) \
+	X(MatrixLayoutDestroy) \
 	X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
 
 struct lt {

@@ -1,8 +1,10 @@
 /*
- * Memory of the device: large chunks of cudaMalloc, cut into spans. cudaMalloc and cudaFree wait for the device, so a
- * chunk stays until the kern ends, or until there is no room elsewhere; what a step takes and gives back is cut from what is there.
+ * Memory of the device: large chunks of cudaMalloc, cut into spans. cudaMalloc and cudaFree wait
+ * for the device, so a chunk stays until the kern ends, or until there is no room elsewhere; what a
+ * step takes and gives back is cut from what is there.
  *
- * A span that is given back may be handed out at once: whoever uses it next is queued after whoever used it last.
+ * A span that is given back may be handed out at once: whoever uses it next is queued after whoever
+ * used it last.
  */
 #include "kernels/cuda/cuda.h"
 
@@ -34,7 +36,8 @@ static size_t round_up(size_t bytes, size_t to)
 	return (bytes + to - 1) / to * to;
 }
 
-/* --- Chunks ------------------------------------------------------------------------------------ */
+/* --- Chunks
+ * ------------------------------------------------------------------------------------ */
 
 static struct span *span_new(struct span *next, char *at, size_t bytes)
 {
@@ -106,7 +109,8 @@ static bool pool_grow(struct cuda_pool *p, size_t bytes)
 	return true;
 }
 
-/* --- Spans --------------------------------------------------------------------------------------- */
+/* --- Spans
+ * --------------------------------------------------------------------------------------- */
 
 /* The smallest free span that holds so many bytes. */
 static struct span *span_find(const struct cuda_pool *p, size_t bytes)
@@ -122,7 +126,8 @@ static struct span *span_find(const struct cuda_pool *p, size_t bytes)
 /* Without memory for the rest's own entry the span keeps it. */
 static void span_cut(struct span *s, size_t bytes)
 {
-	struct span *rest = s->bytes > bytes ? span_new(s->next, s->at + bytes, s->bytes - bytes) : NULL;
+	struct span *rest = s->bytes > bytes ? span_new(s->next, s->at + bytes, s->bytes - bytes)
+					     : NULL;
 	if (!rest)
 		return;
 	s->next = rest;
@@ -154,7 +159,8 @@ static bool span_give(struct chunk *c, const void *p)
 	return false;
 }
 
-/* --- The kern's memory ------------------------------------------------------------------------------ */
+/* --- The kern's memory
+ * ------------------------------------------------------------------------------ */
 
 void *cuda_memory_alloc(struct kern *k, size_t bytes)
 {
@@ -193,7 +199,9 @@ int cuda_memory_open(struct kern *k, struct err *e)
 	struct cuda_kern *c = cuda_of(k);
 	c->pool = calloc(1, sizeof *c->pool);
 	if (!c->pool)
-		return err_set(e, ERR_NOMEM, "backend cuda: no memory for an account of the device's; close other programs");
+		return err_set(e, ERR_NOMEM,
+			       "backend cuda: no memory for an account of the device's; close "
+			       "other programs");
 	c->scratch = cuda_memory_alloc(k, CUDA_SCRATCH);
 	if (!c->scratch)
 		cuda_fail(k, cudaErrorMemoryAllocation, "taking its scratch", NULL);
@@ -212,7 +220,8 @@ void cuda_memory_close(struct kern *k)
 	c->pool = NULL;
 }
 
-/* --- Memory of the host that the device reaches ------------------------------------------------------- */
+/* --- Memory of the host that the device reaches
+ * ------------------------------------------------------- */
 
 void *cuda_host_alloc(struct kern *k, size_t bytes)
 {

@@ -1,8 +1,10 @@
 /*
- * LayerNorm and RMSNorm with the residual sum in front. A row is read once and held in registers, by one warp where that
- * can hold it, else by a block; rows that no block can hold, or of no whole packs, are in norm_wide.cu.
+ * LayerNorm and RMSNorm with the residual sum in front. A row is read once and held in registers,
+ * by one warp where that can hold it, else by a block; rows that no block can hold, or of no whole
+ * packs, are in norm_wide.cu.
  *
- * Backward, each block walks over rows and keeps its threads' columns of dw and dbias in registers; sums.cuh adds the blocks'.
+ * Backward, each block walks over rows and keeps its threads' columns of dw and dbias in registers;
+ * sums.cuh adds the blocks'.
  */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
@@ -15,14 +17,15 @@ __device__ inline float row_sum(float x, int width)
 	return width == WARP ? warp_sum(x) : block_sum(x);
 }
 
-template <class T, bool CENTRED> __global__ void __launch_bounds__(FWD_MOST) norm_fwd_kernel(struct norm_fwd_args<T> a, int width)
+template <class T, bool CENTRED>
+__global__ void __launch_bounds__(FWD_MOST) norm_fwd_kernel(struct norm_fwd_args<T> a, int width)
 {
 	constexpr int V = pack_of<T>;
 	const int64_t row = (int64_t)blockIdx.x * (blockDim.x / width) + threadIdx.x / width;
 	const int first = threadIdx.x % width, packs = (int)(a.c / V);
 	const int64_t at = row * a.c;
 	float x[FWD_PACKS][V], sum = 0, spread = 0;
-	if (row >= a.n)     /* then its whole warp, of a block without barriers */
+	if (row >= a.n) /* then its whole warp, of a block without barriers */
 		return;
 	#pragma unroll
 	for (int p = 0; p < FWD_PACKS; p++)
@@ -51,7 +54,8 @@ template <class T, bool CENTRED> __global__ void __launch_bounds__(FWD_MOST) nor
 	for (int p = 0; p < FWD_PACKS; p++)
 		#pragma unroll
 		for (int i = 0; i < V; i++)
-			spread += first + p * width < packs ? (x[p][i] - mean) * (x[p][i] - mean) : 0;
+			spread += first + p * width < packs ? (x[p][i] - mean) * (x[p][i] - mean)
+							    : 0;
 	float rstd = 1.0f / sqrtf(row_sum(spread, width) / (float)a.c + a.eps);
 	#pragma unroll
 	for (int p = 0; p < FWD_PACKS; p++)
@@ -74,11 +78,13 @@ template <class T, bool CENTRED> __global__ void __launch_bounds__(FWD_MOST) nor
 
 template <class T, bool CENTRED> static bool fwd_packs(const struct norm_fwd_args<T> *a)
 {
-	return a->c <= (int64_t)FWD_MOST * FWD_PACKS * pack_of<T> && pack_fits(a->y, a->c) && pack_fits(a->sum, a->c) &&
-	       pack_fits(a->x, a->c) && pack_fits(a->r, a->c) && pack_fits(a->w, 0) && pack_fits(a->bias, 0);
+	return a->c <= (int64_t)FWD_MOST * FWD_PACKS * pack_of<T> && pack_fits(a->y, a->c) &&
+	       pack_fits(a->sum, a->c) && pack_fits(a->x, a->c) && pack_fits(a->r, a->c) &&
+	       pack_fits(a->w, 0) && pack_fits(a->bias, 0);
 }
 
-template <class T, bool CENTRED> static void norm_fwd(struct kern *k, const char *op, const struct norm_fwd_args<T> *a)
+template <class T, bool CENTRED>
+static void norm_fwd(struct kern *k, const char *op, const struct norm_fwd_args<T> *a)
 {
 	int width = WARP;
 	if (!fwd_packs<T, CENTRED>(a)) {
@@ -88,15 +94,17 @@ template <class T, bool CENTRED> static void norm_fwd(struct kern *k, const char
 	while ((int64_t)width * FWD_PACKS * pack_of<T> < a->c)
 		width *= 2;
 	int threads = width == WARP ? FWD_SHORT : width;
-	launch(k, op, norm_fwd_kernel<T, CENTRED>, cuda_blocks(a->n, threads / width), threads, 0, *a, width);
+	launch(k, op, norm_fwd_kernel<T, CENTRED>, cuda_blocks(a->n, threads / width), threads, 0,
+	       *a, width);
 }
 
 /* Each thread holds BWD_NUMBERS sums: of dw, and of dbias where there is one. */
 enum { BWD_NUMBERS = 16, BWD_MOST = 512, BWD_ROWS = 4 };
-template <class T, bool CENTRED> constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;
+template <class T, bool CENTRED>
+constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;
 
-template <class T, bool CENTRED> __global__ void __launch_bounds__(BWD_MOST)
-norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
+template <class T, bool CENTRED>
+__global__ void __launch_bounds__(BWD_MOST) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 {
 	constexpr int V = pack_of<T>, P = bwd_packs_of<T, CENTRED>;
 	const int packs = (int)(a.c / V), width = blockDim.x, first = threadIdx.x;
@@ -137,7 +145,8 @@ norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 					load<V>(res, a.dres + at + (first + p * width) * V);
 				#pragma unroll
 				for (int i = 0; i < V; i++)
-					dy[p][i] = rstd * (dy[p][i] - g_mean - x[p][i] * gh_mean) + res[i];
+					dy[p][i] = rstd * (dy[p][i] - g_mean - x[p][i] * gh_mean) +
+						   res[i];
 				store<V>(a.dx + at + (first + p * width) * V, dy[p]);
 			}
 	}
@@ -146,17 +155,21 @@ norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 		if (first + p * width < packs) {
 			store<V>(parts + blockIdx.x * a.c + (first + p * width) * V, dw[p]);
 			if (CENTRED)
-				store<V>(parts + ((int64_t)gridDim.x + blockIdx.x) * a.c + (first + p * width) * V, db[p]);
+				store<V>(parts + ((int64_t)gridDim.x + blockIdx.x) * a.c +
+						 (first + p * width) * V,
+					 db[p]);
 		}
 }
 
 template <class T, bool CENTRED> static bool bwd_packs(const struct norm_bwd_args<T> *a)
 {
-	return a->c <= (int64_t)BWD_MOST * bwd_packs_of<T, CENTRED> * pack_of<T> && pack_fits(a->dx, a->c) &&
-	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) && pack_fits(a->w, 0);
+	return a->c <= (int64_t)BWD_MOST * bwd_packs_of<T, CENTRED> * pack_of<T> &&
+	       pack_fits(a->dx, a->c) && pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) &&
+	       pack_fits(a->x, a->c) && pack_fits(a->w, 0);
 }
 
-template <class T, bool CENTRED> static void norm_bwd(struct kern *k, const char *op, const struct norm_bwd_args<T> *a)
+template <class T, bool CENTRED>
+static void norm_bwd(struct kern *k, const char *op, const struct norm_bwd_args<T> *a)
 {
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
 	int64_t packs = a->c / pack_of<T>;
@@ -166,7 +179,9 @@ template <class T, bool CENTRED> static void norm_bwd(struct kern *k, const char
 		norm_bwd_wide<T>(k, op, a, CENTRED);
 		return;
 	}
-	int threads = (int)((packs + bwd_packs_of<T, CENTRED> - 1) / bwd_packs_of<T, CENTRED> + WARP - 1) / WARP * WARP;
+	int threads = (int)((packs + bwd_packs_of<T, CENTRED> - 1) / bwd_packs_of<T, CENTRED> +
+			    WARP - 1) /
+		      WARP * WARP;
 	int each = 1024 / threads < 1 ? 1 : 1024 / threads > 8 ? 8 : 1024 / threads;
 	unsigned blocks = cuda_blocks_most(k, a->n, BWD_ROWS, each);
 	float *parts = (float *)cuda_scratch(k, 2 * blocks * (size_t)a->c * sizeof *parts, op);
@@ -176,35 +191,49 @@ template <class T, bool CENTRED> static void norm_bwd(struct kern *k, const char
 	cuda_add_columns(k, op, outs, parts, blocks, a->c);
 }
 
-template <class T> static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd, const void *x,
-					     const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps)
+template <class T>
+static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd,
+			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
+			  int64_t c, float eps)
 {
-	struct norm_fwd_args<T> a = { (T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w, (const T *)bias, n, c,
-				     eps };
+	struct norm_fwd_args<T> a = {
+		(T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w,
+			(const T *)bias, n, c, eps
+	};
 	norm_fwd<T, true>(k, "layernorm_fwd", &a);
 }
 
-template <class T> static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x, const void *r,
-					   const void *w, int64_t n, int64_t c, float eps)
+template <class T>
+static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x,
+			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
-	struct norm_fwd_args<T> a = { (T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r, (const T *)w, NULL, n, c, eps };
+	struct norm_fwd_args<T> a = {
+		(T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r,
+			(const T *)w, NULL, n, c, eps
+	};
 	norm_fwd<T, false>(k, "rmsnorm_fwd", &a);
 }
 
-template <class T> static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy, const void *dres,
-					     const void *x, const float *mean, const float *rstd, const void *w, int64_t n,
-					     int64_t c)
+template <class T>
+static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+			  const void *dres, const void *x, const float *mean, const float *rstd,
+			  const void *w, int64_t n, int64_t c)
 {
-	struct norm_bwd_args<T> a = { (T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd, (const T *)w, n,
-				     c };
+	struct norm_bwd_args<T> a = {
+		(T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd,
+			(const T *)w, n, c
+	};
 	norm_bwd<T, true>(k, "layernorm_bwd", &a);
 }
 
-template <class T> static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres, const void *x,
-					   const float *rstd, const void *w, int64_t n, int64_t c)
+template <class T>
+static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres,
+			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
 {
-	struct norm_bwd_args<T> a = { (T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd, (const T *)w, n,
-				     c };
+	struct norm_bwd_args<T> a = {
+		(T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd,
+			(const T *)w, n, c
+	};
 	norm_bwd<T, false>(k, "rmsnorm_bwd", &a);
 }
 

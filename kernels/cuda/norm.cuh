@@ -1,4 +1,5 @@
-/* norm — the arguments of the norms' kernels, and those kernels that take rows of any width. Meaning: kernels/ops.h. */
+/* norm — the arguments of the norms' kernels, and those kernels that take rows of any width.
+ * Meaning: kernels/ops.h. */
 #ifndef MUSTER_KERNELS_CUDA_NORM_CUH
 #define MUSTER_KERNELS_CUDA_NORM_CUH
 
@@ -24,7 +25,9 @@ template <class T> struct norm_bwd_args {
 };
 
 /* centred: LayerNorm; mean, bias, dbias are NULL otherwise. */
-template <class T> void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred);
-template <class T> void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred);
+template <class T>
+void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred);
+template <class T>
+void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred);
 
 #endif

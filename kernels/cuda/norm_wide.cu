@@ -5,7 +5,8 @@
 enum { WIDE = 512 };
 
 /* A thread reads only what it has written itself: `in` may be a.sum. */
-template <class T> __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> a, bool centred)
+template <class T>
+__global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> a, bool centred)
 {
 	const int64_t row = blockIdx.x, at = row * a.c;
 	const T *in = a.r ? a.sum + at : a.x + at;
@@ -20,7 +21,8 @@ template <class T> __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struc
 		spread += (widened(in[j]) - mean) * (widened(in[j]) - mean);
 	const float rstd = 1.0f / sqrtf(block_sum(spread) / (float)a.c + a.eps);
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
-		a.y[at + j] = narrowed<T>((widened(in[j]) - mean) * rstd * widened(a.w[j]) + (centred ? widened(a.bias[j]) : 0));
+		a.y[at + j] = narrowed<T>((widened(in[j]) - mean) * rstd * widened(a.w[j]) +
+					  (centred ? widened(a.bias[j]) : 0));
 	if (threadIdx.x == 0) {
 		a.rstd[row] = rstd;
 		if (centred)
@@ -28,7 +30,8 @@ template <class T> __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struc
 	}
 }
 
-template <class T> __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> a, bool centred)
+template <class T>
+__global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> a, bool centred)
 {
 	const int64_t row = blockIdx.x, at = row * a.c;
 	const float mean = centred ? a.mean[row] : 0, rstd = a.rstd[row];
@@ -40,15 +43,17 @@ template <class T> __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struc
 	}
 	block_sums<2>(sums);
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
-		float g = widened(a.dy[at + j]) * widened(a.w[j]), h = (widened(a.x[at + j]) - mean) * rstd;
+		float g = widened(a.dy[at + j]) * widened(a.w[j]),
+		      h = (widened(a.x[at + j]) - mean) * rstd;
 		float through = rstd * (g - sums[0] / (float)a.c - h * (sums[1] / (float)a.c));
 		a.dx[at + j] = narrowed<T>(through + (a.dres ? widened(a.dres[at + j]) : 0));
 	}
 }
 
 /* Each block: one strip of columns, one part of the rows; the parts of dw, then those of dbias. */
-template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS)
-columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
+template <class T, int V>
+__global__ void __launch_bounds__(SUM_COLUMNS)
+	columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
 	const int64_t end = sum_first(a.n, gridDim.y, blockIdx.y + 1);
@@ -77,29 +82,34 @@ static int wide_threads(int64_t c)
 	return c < WIDE ? (int)(c + WARP - 1) / WARP * WARP : (int)WIDE;
 }
 
-template <class T> void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred)
+template <class T>
+void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred)
 {
 	launch(k, op, fwd_wide_kernel<T>, cuda_blocks(a->n, 1), wide_threads(a->c), 0, *a, centred);
 }
 
-template <class T> void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred)
+template <class T>
+void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(a->dy, a->c) && pack_fits(a->x, a->c);
-	int64_t strips = cuda_blocks(a->c, SUM_COLUMNS * (packs ? v : 1)), rows = sum_parts(k, a->n, strips, 2 * a->c);
+	int64_t strips = cuda_blocks(a->c, SUM_COLUMNS * (packs ? v : 1)),
+		rows = sum_parts(k, a->n, strips, 2 * a->c);
 	float *const outs[2] = { a->dw, a->dbias };
 	float *parts = (float *)cuda_scratch(k, (size_t)(2 * rows * a->c) * sizeof *parts, op);
 	if (!parts)
 		return;
-	launch(k, op, packs ? columns_kernel<T, v> : columns_kernel<T, 1>, dim3((unsigned)strips, (unsigned)rows), SUM_COLUMNS, 0,
-	       *a, parts, centred);
+	launch(k, op, packs ? columns_kernel<T, v> : columns_kernel<T, 1>,
+	       dim3((unsigned)strips, (unsigned)rows), SUM_COLUMNS, 0, *a, parts, centred);
 	cuda_add_columns(k, op, outs, parts, rows, a->c);
 	launch(k, op, bwd_wide_kernel<T>, cuda_blocks(a->n, 1), wide_threads(a->c), 0, *a, centred);
 }
 
 #define WIDE_OF(T) \
-	template void norm_fwd_wide<T>(struct kern *, const char *, const struct norm_fwd_args<T> *, bool); \
-	template void norm_bwd_wide<T>(struct kern *, const char *, const struct norm_bwd_args<T> *, bool);
+	template void norm_fwd_wide<T>(struct kern *, const char *, \
+				       const struct norm_fwd_args<T> *, bool); \
+	template void norm_bwd_wide<T>(struct kern *, const char *, \
+				       const struct norm_bwd_args<T> *, bool);
 WIDE_OF(float)
 WIDE_OF(__nv_bfloat16)
 WIDE_OF(__half)

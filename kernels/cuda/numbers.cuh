@@ -1,9 +1,9 @@
 /*
  * numbers — the storage types as kernels see them: float, __nv_bfloat16, __half.
  *
- * Kernels compute in float. They go over memory by packs of V elements: as many as fit 16 bytes where pointers and sizes
- * allow (every accelerated path), or 1 where they do not. A kernel that can be asked for any size is built for both, and
- * its op chooses on the host (pack_fits).
+ * Kernels compute in float. They go over memory by packs of V elements: as many as fit 16 bytes
+ * where pointers and sizes allow (every accelerated path), or 1 where they do not. A kernel that
+ * can be asked for any size is built for both, and its op chooses on the host (pack_fits).
  */
 #ifndef MUSTER_KERNELS_CUDA_NUMBERS_CUH
 #define MUSTER_KERNELS_CUDA_NUMBERS_CUH
@@ -134,13 +134,15 @@ template <int V, class T> __device__ inline void store(T *p, const float (&x)[V]
 		#pragma unroll
 		for (int i = 0; i < bytes / 16; i++) {
 			const float *at = x + 4 * i * word;
-			((uint4 *)p)[i] = make_uint4(word_close(at, p), word_close(at + word, p), word_close(at + 2 * word, p),
+			((uint4 *)p)[i] = make_uint4(word_close(at, p), word_close(at + word, p),
+						     word_close(at + 2 * word, p),
 						     word_close(at + 3 * word, p));
 		}
 	}
 }
 
-/* The same at the end of an array, where `left` elements are left: what lies behind reads as 0 and is not written. */
+/* The same at the end of an array, where `left` elements are left: what lies behind reads as 0
+ * and is not written. */
 template <int V, class T> __device__ inline void load_some(float (&x)[V], const T *p, int64_t left)
 {
 	if (left >= V) {
@@ -185,14 +187,21 @@ static inline unsigned flat_blocks(int64_t count, int v)
 	return cuda_blocks(count, (int64_t)FLAT * FLAT_TURNS * v);
 }
 
-/* Enters the ops of a family, whose fill<T>(struct ops *) names those of one storage type, into the kern's table. */
+/* Enters the ops of a family, whose fill<T>(struct ops *) names those of one storage type, into
+ * the kern's table. */
 #define CUDA_FILL(family) \
 	extern "C" void cuda_fill_##family(struct kern *k) \
 	{ \
 		switch (cuda_of(k)->storage) { \
-		case STORE_FP32: fill<float>(&k->ops); break; \
-		case STORE_BF16: fill<__nv_bfloat16>(&k->ops); break; \
-		case STORE_FP16: fill<__half>(&k->ops); break; \
+		case STORE_FP32: \
+			fill<float>(&k->ops); \
+			break; \
+		case STORE_BF16: \
+			fill<__nv_bfloat16>(&k->ops); \
+			break; \
+		case STORE_FP16: \
+			fill<__half>(&k->ops); \
+			break; \
 		} \
 	}
 

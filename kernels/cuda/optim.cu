@@ -1,6 +1,7 @@
 /*
- * What runs over parameters: one pass each over memory. A list of updates goes by value in a kernel's parameters, BATCH at a
- * time, so that nothing is copied to the device first; each block finds its stretch by the blocks that the updates before it take.
+ * What runs over parameters: one pass each over memory. A list of updates goes by value in a
+ * kernel's parameters, BATCH at a time, so that nothing is copied to the device first; each block
+ * finds its stretch by the blocks that the updates before it take.
  */
 #include <math.h>
 #include <string.h>
@@ -10,12 +11,13 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/sums.cuh"
 
-enum { UPDATE = 256, UPDATE_EACH = 8, BATCH = 32 }; /* threads of a block, elements of a thread; 4 KiB hold the batch */
+/* threads of a block, elements of a thread; 4 KiB hold the batch */
+enum { UPDATE = 256, UPDATE_EACH = 8, BATCH = 32 };
 
 struct batch {
 	struct update u[BATCH];
-	unsigned first[BATCH + 1];      /* block of each update */
-	uint32_t packs;                 /* bit i: packs of four fit update i */
+	unsigned first[BATCH + 1]; /* block of each update */
+	uint32_t packs;            /* bit i: packs of four fit update i */
 };
 
 /* adamw_args with what the host can compute once. */
@@ -57,14 +59,15 @@ __device__ inline int update_of_block(const struct batch &b)
 }
 
 /* The block's stretch of one update, packs of V. */
-template <class T, int V, class Rule> __device__ inline void update_stretch(const struct update &u, unsigned block,
-									    const Rule &rule)
+template <class T, int V, class Rule>
+__device__ inline void update_stretch(const struct update &u, unsigned block, const Rule &rule)
 {
 	constexpr int turns = UPDATE_EACH / V;
 	float p[turns][V], g[turns][V], m[turns][V], v[turns][V];
 	#pragma unroll
 	for (int t = 0; t < turns; t++) {
-		const int64_t at = (((int64_t)block * turns + t) * UPDATE + threadIdx.x) * V, left = u.count - at;
+		const int64_t at = (((int64_t)block * turns + t) * UPDATE + threadIdx.x) * V,
+			      left = u.count - at;
 		load_some<V>(p[t], u.p + at, left);
 		load_some<V>(g[t], u.g + at, left);
 		load_some<V>(m[t], u.m + at, left);
@@ -73,7 +76,8 @@ template <class T, int V, class Rule> __device__ inline void update_stretch(cons
 	}
 	#pragma unroll
 	for (int t = 0; t < turns; t++) {
-		const int64_t at = (((int64_t)block * turns + t) * UPDATE + threadIdx.x) * V, left = u.count - at;
+		const int64_t at = (((int64_t)block * turns + t) * UPDATE + threadIdx.x) * V,
+			      left = u.count - at;
 		#pragma unroll
 		for (int i = 0; i < V; i++)
 			rule.step(p[t][i], g[t][i], m[t][i], v[t][i], u.weight_decay);
@@ -88,8 +92,9 @@ template <class T, int V, class Rule> __device__ inline void update_stretch(cons
 	}
 }
 
-template <class T, class Rule> __global__ void __launch_bounds__(UPDATE)
-update_kernel(const __grid_constant__ struct batch b, Rule rule)
+template <class T, class Rule>
+__global__ void __launch_bounds__(UPDATE)
+	update_kernel(const __grid_constant__ struct batch b, Rule rule)
 {
 	const int i = update_of_block(b);
 	if (b.packs >> i & 1)
@@ -100,12 +105,13 @@ update_kernel(const __grid_constant__ struct batch b, Rule rule)
 
 template <class T> static bool update_packs(const struct update *u)
 {
-	return pack_fits(u->p, 0) && pack_fits(u->g, 0) && pack_fits(u->m, 0) && pack_fits(u->v, 0) &&
-	       (uintptr_t)u->stored % (4 * sizeof(T)) == 0;
+	return pack_fits(u->p, 0) && pack_fits(u->g, 0) && pack_fits(u->m, 0) &&
+	       pack_fits(u->v, 0) && (uintptr_t)u->stored % (4 * sizeof(T)) == 0;
 }
 
-template <class T, class Rule> static void update_all(struct kern *k, const char *op, const struct update *u, int n,
-						      const Rule &rule)
+template <class T, class Rule>
+static void update_all(struct kern *k, const char *op, const struct update *u, int n,
+		       const Rule &rule)
 {
 	for (int i = 0; i < n; i += BATCH) {
 		struct batch b;
@@ -116,23 +122,35 @@ template <class T, class Rule> static void update_all(struct kern *k, const char
 				b.u[j] = u[i + j];
 			if (there && update_packs<T>(&u[i + j]))
 				b.packs |= 1u << j;
-			b.first[j + 1] = b.first[j] + (there ? cuda_blocks(u[i + j].count, UPDATE * UPDATE_EACH) : 0);
+			b.first[j + 1] = b.first[j] +
+					 (there ? cuda_blocks(u[i + j].count, UPDATE * UPDATE_EACH)
+						: 0);
 		}
 		launch(k, op, update_kernel<T, Rule>, b.first[BATCH], UPDATE, 0, b, rule);
 	}
 }
 
-template <class T> static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
+template <class T>
+static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
 {
-	double bias1 = 1 - pow((double)a->beta1, (double)a->step), bias2 = 1 - pow((double)a->beta2, (double)a->step);
+	double bias1 = 1 - pow((double)a->beta1, (double)a->step),
+	       bias2 = 1 - pow((double)a->beta2, (double)a->step);
 	struct adamw_rule rule = { {
-		a->beta1, a->beta2, (float)(1 - (double)a->beta1), (float)(1 - (double)a->beta2), (float)(1 / sqrt(bias2)),
-		(float)((double)a->lr / bias1), a->lr, a->eps, a->grad_scale,
+		a->beta1,
+		a->beta2,
+		(float)(1 - (double)a->beta1),
+		(float)(1 - (double)a->beta2),
+		(float)(1 / sqrt(bias2)),
+		(float)((double)a->lr / bias1),
+		a->lr,
+		a->eps,
+		a->grad_scale,
 	} };
 	update_all<T, adamw_rule>(k, "adamw", u, n, rule);
 }
 
-template <class T> static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+template <class T>
+static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
 {
 	struct sgd_rule rule = { a->lr, a->momentum, a->grad_scale, a->step <= 1 };
 	update_all<T, sgd_rule>(k, "sgd", u, n, rule);
@@ -143,7 +161,9 @@ template <class T> static void sgd(struct kern *k, const struct update *u, int n
 enum { SQUARES = 256, SQUARES_TURNS = 4, SQUARES_BLOCKS = 1024 };
 
 /* One block adds to `sum` itself, several leave their parts. */
-template <int V> __global__ void __launch_bounds__(SQUARES) sqnorm_kernel(double *sum, double *parts, const float *x, int64_t count)
+template <int V>
+__global__ void __launch_bounds__(SQUARES)
+	sqnorm_kernel(double *sum, double *parts, const float *x, int64_t count)
 {
 	double total = 0;
 	for (int64_t base = (int64_t)blockIdx.x * SQUARES * SQUARES_TURNS * V; base < count;
@@ -173,7 +193,8 @@ static void sqnorm(struct kern *k, double *sum, const float *x, int64_t count)
 	unsigned blocks = cuda_blocks(count, SQUARES * SQUARES_TURNS * (packs ? 4 : 1));
 	blocks = blocks < SQUARES_BLOCKS ? blocks : (unsigned)SQUARES_BLOCKS;
 	double *parts = (double *)cuda_scratch(k, SQUARES_BLOCKS * sizeof *parts, "sqnorm");
-	launch(k, "sqnorm", packs ? sqnorm_kernel<4> : sqnorm_kernel<1>, blocks, SQUARES, 0, sum, parts, x, count);
+	launch(k, "sqnorm", packs ? sqnorm_kernel<4> : sqnorm_kernel<1>, blocks, SQUARES, 0, sum,
+	       parts, x, count);
 	if (blocks > 1)
 		cuda_add_parts(k, "sqnorm", sum, parts, blocks);
 }

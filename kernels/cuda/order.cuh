@@ -1,12 +1,14 @@
 /*
- * order — a block orders items by a small key, and items of equal keys as they stand: where each goes.
+ * order — a block orders items by a small key, and items of equal keys as they stand: where each
+ * goes.
  *
- * Every warp has a stretch of the items. order_count counts the keys of each stretch; order_begin makes of the counts where
- * the first of each stretch and key goes; order_place walks again and gives each item its place. Nothing depends on which
- * warp is first. Each is called by all threads of a block of ORDER.
+ * Every warp has a stretch of the items. order_count counts the keys of each stretch; order_begin
+ * makes of the counts where the first of each stretch and key goes; order_place walks again and
+ * gives each item its place. Nothing depends on which warp is first. Each is called by all threads
+ * of a block of ORDER.
  *
- * A key is given by a function of the item: 0 … ORDER_KEYS - 1 are the block's own; smaller ones stand before them and
- * are only counted; larger ones do not count.
+ * A key is given by a function of the item: 0 … ORDER_KEYS - 1 are the block's own; smaller ones
+ * stand before them and are only counted; larger ones do not count.
  */
 #ifndef MUSTER_KERNELS_CUDA_ORDER_CUH
 #define MUSTER_KERNELS_CUDA_ORDER_CUH
@@ -15,7 +17,14 @@
 
 #include <stdint.h>
 
-enum { ORDER = 1024, ORDER_WARPS = ORDER / WARP, ORDER_KEYS = 256, ORDER_BITS = 8, ORDER_TURNS = 4, ORDER_NOT = 1 << 30 };
+enum {
+	ORDER = 1024,
+	ORDER_WARPS = ORDER / WARP,
+	ORDER_KEYS = 256,
+	ORDER_BITS = 8,
+	ORDER_TURNS = 4,
+	ORDER_NOT = 1 << 30
+};
 
 struct order_room {
 	int next[ORDER_WARPS][ORDER_KEYS]; /* counts first, then places */
@@ -30,7 +39,8 @@ __device__ inline int64_t order_first(int64_t n, int warp)
 	return warp * each < n ? warp * each : n;
 }
 
-template <class Keys> __device__ inline void order_keys(int (&key)[ORDER_TURNS], const Keys &keys, int64_t i, int64_t end)
+template <class Keys>
+__device__ inline void order_keys(int (&key)[ORDER_TURNS], const Keys &keys, int64_t i, int64_t end)
 {
 	#pragma unroll
 	for (int t = 0; t < ORDER_TURNS; t++)
@@ -42,8 +52,10 @@ __device__ inline bool order_own(int key)
 	return key >= 0 && key < ORDER_KEYS;
 }
 
-/* Returns how many items have keys before the block's. A warp's row of `next` is its own until the barriers of this sum. */
-template <class Keys> __device__ inline int order_count(struct order_room &room, const Keys &keys, int64_t n)
+/* Returns how many items have keys before the block's. A warp's row of `next` is its own until
+ * the barriers of this sum. */
+template <class Keys>
+__device__ inline int order_count(struct order_room &room, const Keys &keys, int64_t n)
 {
 	const int warp = warp_id();
 	const int64_t end = order_first(n, warp + 1);
@@ -51,7 +63,8 @@ template <class Keys> __device__ inline int order_count(struct order_room &room,
 	for (int i = lane_id(); i < ORDER_KEYS; i += WARP)
 		room.next[warp][i] = 0;
 	__syncwarp();
-	for (int64_t i = order_first(n, warp) + lane_id(); i - lane_id() < end; i += ORDER_TURNS * WARP) {
+	for (int64_t i = order_first(n, warp) + lane_id(); i - lane_id() < end;
+	     i += ORDER_TURNS * WARP) {
 		int key[ORDER_TURNS];
 		order_keys(key, keys, i, end);
 		#pragma unroll
@@ -64,7 +77,8 @@ template <class Keys> __device__ inline int order_count(struct order_room &room,
 	return block_sum(before);
 }
 
-/* room.count: of each key; room.first: where its first item goes, when `before` items stand before the block's. */
+/* room.count: of each key; room.first: where its first item goes, when `before` items stand
+ * before the block's. */
 __device__ inline void order_begin(struct order_room &room, int before)
 {
 	const int key = threadIdx.x;
@@ -76,8 +90,8 @@ __device__ inline void order_begin(struct order_room &room, int before)
 			room.next[w][key] = sum;
 			sum += count;
 		}
-		upto = sum;     /* becomes the sum of this warp's keys up to this one */
-		#pragma unroll
+		upto = sum; /* becomes the sum of this warp's keys up to this one */
+			    #pragma unroll
 		for (int step = 1; step < WARP; step *= 2) {
 			int other = __shfl_up_sync(WARP_ALL, upto, step);
 			upto += lane_id() >= step ? other : 0;
@@ -110,8 +124,9 @@ __device__ inline unsigned order_peers(int key, unsigned among)
 }
 
 /* Calls put(item, key, place) for each item of the block's keys. */
-template <class Keys, class Put> __device__ inline void order_place(struct order_room &room, const Keys &keys, const Put &put,
-								    int64_t n)
+template <class Keys, class Put>
+__device__ inline void order_place(struct order_room &room, const Keys &keys, const Put &put,
+				   int64_t n)
 {
 	const int warp = warp_id(), lane = lane_id();
 	const int64_t end = order_first(n, warp + 1);

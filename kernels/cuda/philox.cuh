@@ -9,7 +9,8 @@
 /* The four words at counter `index`. */
 __device__ inline void philox_words(uint32_t (&out)[4], struct philox_key key, uint64_t index)
 {
-	uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = 0, c3 = 0, k0 = key.k[0], k1 = key.k[1];
+	uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = 0, c3 = 0, k0 = key.k[0],
+		 k1 = key.k[1];
 	#pragma unroll
 	for (int i = 0; i < 10; i++) {
 		uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
@@ -32,8 +33,10 @@ __device__ inline uint32_t philox_pick(const uint32_t (&words)[4], unsigned i)
 	return i == 0 ? words[0] : i == 1 ? words[1] : i == 2 ? words[2] : words[3];
 }
 
-/* The words of the V elements from `first` on: element i of a stream has word i % 4 of counter i / 4. */
-template <int V> __device__ inline void philox_run(uint32_t (&out)[V], struct philox_key key, uint64_t first)
+/* The words of the V elements from `first` on: element i of a stream has word i % 4 of counter i
+ * / 4. */
+template <int V>
+__device__ inline void philox_run(uint32_t (&out)[V], struct philox_key key, uint64_t first)
 {
 	const unsigned skip = (unsigned)(first % 4);
 	uint32_t words[4];
@@ -47,10 +50,14 @@ template <int V> __device__ inline void philox_run(uint32_t (&out)[V], struct ph
 			uint32_t next[4] = { 0, 0, 0, 0 };
 			if (skip || i + 4 < V)
 				philox_words(next, key, first / 4 + i / 4 + 1);
-			const uint32_t both[8] = { words[0], words[1], words[2], words[3], next[0], next[1], next[2], next[3] };
+			const uint32_t both[8] = { words[0], words[1], words[2], words[3],
+						   next[0],  next[1],  next[2],  next[3] };
 			#pragma unroll
 			for (int j = 0; j < 4; j++)
-				out[i + j] = skip == 0 ? both[j] : skip == 1 ? both[j + 1] : skip == 2 ? both[j + 2] : both[j + 3];
+				out[i + j] = skip == 0   ? both[j]
+					     : skip == 1 ? both[j + 1]
+					     : skip == 2 ? both[j + 2]
+							 : both[j + 3];
 			#pragma unroll
 			for (int j = 0; j < 4; j++)
 				words[j] = next[j];

@@ -1,4 +1,5 @@
-/* A kernel that does nothing: whether the library holds code that the device can run shows when one is launched. */
+/* A kernel that does nothing: whether the library holds code that the device can run shows when
+ * one is launched. */
 #include "kernels/cuda/launch.cuh"
 
 static __global__ void probe_kernel()

@@ -1,9 +1,10 @@
 /*
  * ptx — every instruction that CUDA C++ has no word for, and dynamic shared memory.
  *
- * Kernels use these functions only, so that a double of this file (tests/gpu/emulator) can run them on a processor. All
- * are for sm_80 and later. Meaning and layouts: PTX ISA 8.x, sections "cp.async", "ldmatrix" and "Matrix Fragments for
- * mma.m16n8k16"; l is the lane, l / 4 its group, l % 4 its place in the group.
+ * Kernels use these functions only, so that a double of this file (tests/gpu/emulator) can run them
+ * on a processor. All are for sm_80 and later. Meaning and layouts: PTX ISA 8.x, sections
+ * "cp.async", "ldmatrix" and "Matrix Fragments for mma.m16n8k16"; l is the lane, l / 4 its group, l
+ * % 4 its place in the group.
  */
 #ifndef MUSTER_KERNELS_CUDA_PTX_CUH
 #define MUSTER_KERNELS_CUDA_PTX_CUH
@@ -16,8 +17,7 @@
 #include <stdint.h>
 
 /* The block's dynamic shared memory, 128-byte aligned; every call gives the same start. */
-template <class T>
-__device__ __forceinline__ T *dynamic_shared()
+template <class T> __device__ __forceinline__ T *dynamic_shared()
 {
 	extern __shared__ __align__(128) unsigned char shared_bytes[];
 	return reinterpret_cast<T *>(shared_bytes);
@@ -33,8 +33,9 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 /* 16 bytes, both ends 16-byte aligned; zeros, with nothing read, unless `there`. */
 __device__ __forceinline__ void cp_async16_zfill(void *shared, const void *global, bool there)
 {
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-		     :: "r"(shared_address(shared)), "l"(global), "r"(there ? 16 : 0) : "memory");
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+		     "l"(global), "r"(there ? 16 : 0)
+		     : "memory");
 }
 
 /* Those of this thread since the last commit are one group. */
@@ -43,54 +44,64 @@ __device__ __forceinline__ void cp_async_commit()
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most the LEFT newest groups of this thread are under way. What other threads copied: after a barrier. */
-template <int LEFT>
-__device__ __forceinline__ void cp_async_wait()
+/* Until at most the LEFT newest groups of this thread are under way. What other threads copied:
+ * after a barrier. */
+template <int LEFT> __device__ __forceinline__ void cp_async_wait()
 {
-	asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
 /* --- matrices of 8 rows of 16 bytes, from shared memory into a warp's registers --- */
 
-/* Four of them: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i]: elements 2 (l % 4) and the next of its row l / 4. */
+/* Four of them: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i]: elements 2 (l % 4)
+ * and the next of its row l / 4. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+		     : "r"(shared_address(row))
+		     : "memory");
 }
 
 /* The same of the transposed matrices. r[i]: elements l / 4 of its rows 2 (l % 4) and the next. */
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+		     : "r"(shared_address(row))
+		     : "memory");
 }
 
 /* --- products of a warp --- */
 
 /*
- * d[16,8] += a[16,16] · b[16,8], sums in fp32. Each register of a and b holds two neighbouring elements, the first in its
- * low half; columns and rows k below are the first of two.
+ * d[16,8] += a[16,16] · b[16,8], sums in fp32. Each register of a and b holds two neighbouring
+ * elements, the first in its low half; columns and rows k below are the first of two.
  *     a[0], a[1]: rows l / 4, l / 4 + 8, k = 2 (l % 4);  a[2], a[3]: the same rows, k + 8
  *     b[0], b[1]: column l / 4, k = 2 (l % 4) and k + 8
  *     d[0], d[1]: row l / 4, columns 2 (l % 4) and the next;  d[2], d[3]: row l / 4 + 8
  */
 template <class T>
-__device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+__device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4],
+					  const uint32_t (&b)[2]);
 
 template <>
-__device__ __forceinline__ void mma_16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+__device__ __forceinline__ void mma_16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4],
+							 const uint32_t (&b)[2])
 {
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, "
+		     "%5, %6, %7}, {%8, %9}, "
 		     "{%0, %1, %2, %3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 template <>
-__device__ __forceinline__ void mma_16816<__half>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+__device__ __forceinline__ void mma_16816<__half>(float (&d)[4], const uint32_t (&a)[4],
+						  const uint32_t (&b)[2])
 {
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, "
+		     "%6, %7}, {%8, %9}, "
 		     "{%0, %1, %2, %3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -107,26 +118,24 @@ __device__ __forceinline__ float exp2_approx(float x)
 }
 
 /* Two numbers rounded to the nearest even, `first` in the low half. */
-template <class T>
-__device__ __forceinline__ uint32_t pack2(float first, float second);
+template <class T> __device__ __forceinline__ uint32_t pack2(float first, float second);
 
-template <>
-__device__ __forceinline__ uint32_t pack2<__nv_bfloat16>(float first, float second)
+template <> __device__ __forceinline__ uint32_t pack2<__nv_bfloat16>(float first, float second)
 {
 	uint32_t r;
 	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
 	return r;
 }
 
-template <>
-__device__ __forceinline__ uint32_t pack2<__half>(float first, float second)
+template <> __device__ __forceinline__ uint32_t pack2<__half>(float first, float second)
 {
 	uint32_t r;
 	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
 	return r;
 }
 
-/* Two fp8 numbers, `first` in the low byte, what is too large becomes the largest. In hardware from sm_89 on. */
+/* Two fp8 numbers, `first` in the low byte, what is too large becomes the largest. In hardware
+ * from sm_89 on. */
 __device__ __forceinline__ uint16_t pack2_e4m3(float first, float second)
 {
 	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E4M3);

@@ -1,7 +1,9 @@
 /*
- * reduce — sums and maxima over a warp and over a block, always in the same order, the same bits in every thread.
+ * reduce — sums and maxima over a warp and over a block, always in the same order, the same bits in
+ * every thread.
  *
- * All threads of the warp, or of the block, take part; blocks are whole warps. Those of a block hold two barriers.
+ * All threads of the warp, or of the block, take part; blocks are whole warps. Those of a block
+ * hold two barriers.
  */
 #ifndef MUSTER_KERNELS_CUDA_REDUCE_CUH
 #define MUSTER_KERNELS_CUDA_REDUCE_CUH
@@ -47,8 +49,8 @@ template <int N, class F> __device__ inline void block_sums(F (&x)[N])
 	#pragma unroll
 	for (int i = 0; i < N; i++)
 		x[i] = warp_sum(x[i]);
-	__syncthreads();        /* what the last sums left has been read */
-	#pragma unroll
+	__syncthreads(); /* what the last sums left has been read */
+			 #pragma unroll
 	for (int i = 0; i < N; i++)
 		if (lane == 0)
 			parts[i][warp_id()] = x[i];

@@ -6,10 +6,11 @@
 
 enum { ROUTE = 128 };
 
-/* An expert and its logit. Better ones come first: larger logits, of equals the lower index; what is not a number comes last. */
+/* An expert and its logit. Better ones come first: larger logits, of equals the lower index;
+ * what is not a number comes last. */
 struct candidate {
 	float logit;
-	int index;      /* INT32_MAX: none */
+	int index; /* INT32_MAX: none */
 };
 
 __device__ inline bool better(const struct candidate &a, const struct candidate &b)
@@ -18,7 +19,8 @@ __device__ inline bool better(const struct candidate &a, const struct candidate 
 }
 
 /* The best of those behind `last`. */
-__device__ inline struct candidate next_best(const float *logits, int64_t e, const struct candidate &last)
+__device__ inline struct candidate next_best(const float *logits, int64_t e,
+					     const struct candidate &last)
 {
 	struct candidate best = { -INFINITY, INT32_MAX };
 	for (int j = lane_id(); j < e; j += WARP) {
@@ -29,7 +31,8 @@ __device__ inline struct candidate next_best(const float *logits, int64_t e, con
 	#pragma unroll
 	for (int step = WARP / 2; step; step /= 2) {
 		const struct candidate other = {
-			__shfl_xor_sync(WARP_ALL, best.logit, step), __shfl_xor_sync(WARP_ALL, best.index, step),
+			__shfl_xor_sync(WARP_ALL, best.logit, step),
+			__shfl_xor_sync(WARP_ALL, best.index, step),
 		};
 		if (better(other, best))
 			best = other;
@@ -65,28 +68,29 @@ __global__ void __launch_bounds__(ROUTE) route_fwd_kernel(struct routed r, const
 	struct candidate best = { INFINITY, -1 };
 	for (int64_t i = 0; i < r.top; i++) {
 		best = next_best(logits, r.e, best);
-		const float logit = logits[best.index];         /* as it is, were it NaN */
+		const float logit = logits[best.index]; /* as it is, were it NaN */
 		first = i == 0 ? logit : first;
 		chosen_sum += expf(logit - first);
 		if (lane_id() == 0) {
 			r.chosen[token * r.top + i] = best.index;
-			r.weights[token * r.top + i] = r.before ? expf(logit - max) / sum : expf(logit - first);
+			r.weights[token * r.top + i] = r.before ? expf(logit - max) / sum
+								: expf(logit - first);
 		}
 	}
 	for (int64_t i = 0; i < r.top && lane_id() == 0 && !r.before; i++)
 		r.weights[token * r.top + i] /= chosen_sum;
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits, int64_t n,
-		      int64_t e, int64_t top, bool before)
+static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	struct routed r = { chosen, weights, probs, lse, n, e, top, before };
 	launch(k, "route_fwd", route_fwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, r, logits);
 }
 
 /* The gradient of probs[j] of a token, whose choices are given. */
-__device__ inline float prob_gradient(const struct routed &r, const float *dweights, const int32_t *chosen, const float *aux,
-				      int64_t j)
+__device__ inline float prob_gradient(const struct routed &r, const float *dweights,
+				      const int32_t *chosen, const float *aux, int64_t j)
 {
 	float d = aux ? aux[j] : 0;
 	for (int64_t i = 0; i < r.top && r.before; i++)
@@ -96,12 +100,14 @@ __device__ inline float prob_gradient(const struct routed &r, const float *dweig
 
 /* Of a softmax p with gradient dp: dlogit_j = p_j (dp_j - the sum of dp p). */
 __global__ void __launch_bounds__(ROUTE)
-route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights, const float *aux, float z)
+	route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights,
+			 const float *aux, float z)
 {
 	const int64_t token = (int64_t)blockIdx.x * (ROUTE / WARP) + warp_id();
 	if (token >= r.n)
 		return;
-	const float *dweights = all_dweights + token * r.top, *weights = r.weights + token * r.top, *probs = r.probs + token * r.e;
+	const float *dweights = all_dweights + token * r.top, *weights = r.weights + token * r.top,
+		    *probs = r.probs + token * r.e;
 	const int32_t *chosen = r.chosen + token * r.top;
 	const float slope = 2 * z * r.lse[token];
 	float mean = 0, mean_chosen = 0;
@@ -119,12 +125,15 @@ route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights, con
 	}
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
-		      const float *probs,
-		      const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before)
+static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
+		      const float *weights, const float *probs, const float *lse, const float *aux,
+		      float z, int64_t n, int64_t e, int64_t top, bool before)
 {
-	struct routed r = { (int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before };
-	launch(k, "route_bwd", route_bwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, dlogits, r, dweights, aux, z);
+	struct routed r = {
+		(int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before
+	};
+	launch(k, "route_bwd", route_bwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, dlogits, r,
+	       dweights, aux, z);
 }
 
 /* --- places: blocks by experts (x), ORDER_KEYS each, and by pieces (y) --- */
@@ -152,8 +161,8 @@ __device__ inline struct piece piece_of(int64_t items, int64_t length)
 	return { first, items - first < length ? items - first : length };
 }
 
-__global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const int32_t *chosen, int64_t items, int64_t length,
-						      int64_t e)
+__global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const int32_t *chosen,
+						      int64_t items, int64_t length, int64_t e)
 {
 	__shared__ struct order_room room;
 	const struct piece p = piece_of(items, length);
@@ -177,12 +186,15 @@ struct drop_put {
 };
 
 __global__ void __launch_bounds__(ORDER)
-drop_kernel(int64_t *at, const int32_t *chosen, const int64_t *before, int64_t items, int64_t length, int64_t e, int64_t most)
+	drop_kernel(int64_t *at, const int32_t *chosen, const int64_t *before, int64_t items,
+		    int64_t length, int64_t e, int64_t most)
 {
 	__shared__ struct order_room room;
 	const struct piece p = piece_of(items, length);
 	const struct choice_keys keys = { chosen + p.first, NULL, (int)blockIdx.x * ORDER_KEYS };
-	const struct drop_put put = { at + p.first, before ? before + blockIdx.y * e + keys.first : NULL, room.first, most };
+	const struct drop_put put = { at + p.first,
+				      before ? before + blockIdx.y * e + keys.first : NULL,
+				      room.first, most };
 	order_begin(room, order_count(room, keys, p.items));
 	order_place(room, keys, put, p.items);
 }
@@ -198,7 +210,8 @@ struct row_put {
 
 /* One block: what an expert's choices write others read. */
 __global__ void __launch_bounds__(ORDER)
-place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t items, int64_t e, int64_t top)
+	place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen,
+		     int64_t items, int64_t e, int64_t top)
 {
 	__shared__ struct order_room room;
 	const struct row_put put = { at, from, top };
@@ -216,22 +229,25 @@ static dim3 piece_blocks(int64_t n, int64_t e, int64_t length)
 	return dim3(cuda_blocks(e, ORDER_KEYS), n > 0 ? cuda_blocks(n, length) : 0);
 }
 
-static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length)
+static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n,
+			int64_t e, int64_t top, int64_t length)
 {
-	launch(k, "route_count", count_kernel, piece_blocks(n, e, length), ORDER, 0, choices, chosen, n * top, length * top, e);
+	launch(k, "route_count", count_kernel, piece_blocks(n, e, length), ORDER, 0, choices,
+	       chosen, n * top, length * top, e);
 }
 
-static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
-		       int64_t length, int64_t most)
+static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before,
+		       int64_t n, int64_t e, int64_t top, int64_t length, int64_t most)
 {
-	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen, before, n * top, length * top, e,
-	       most);
+	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen,
+	       before, n * top, length * top, e, most);
 }
 
-static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e,
-			int64_t top)
+static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from,
+			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
-	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e, top);
+	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e,
+	       top);
 }
 
 /* --- the losses that balance --- */
@@ -239,11 +255,12 @@ static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *f
 enum { LOSS = 256, LOSS_TURNS = 8, LOSS_BLOCKS = 1024 };
 
 __global__ void __launch_bounds__(LOSS)
-loss_kernel(double *parts, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq, double aux,
-	    double z)
+	loss_kernel(double *parts, const float *load, const float *probs, const float *lse,
+		    int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	double balance = 0, squares = 0;
-	const int64_t first = (int64_t)blockIdx.x * LOSS + threadIdx.x, step = (int64_t)gridDim.x * LOSS;
+	const int64_t first = (int64_t)blockIdx.x * LOSS + threadIdx.x,
+		      step = (int64_t)gridDim.x * LOSS;
 	for (int64_t i = first; i < n * e; i += step)
 		balance += (double)load[i / e / seq * e + i % e] * (double)probs[i];
 	for (int64_t i = first; i < n; i += step)
@@ -253,13 +270,14 @@ loss_kernel(double *parts, const float *load, const float *probs, const float *l
 		parts[blockIdx.x] = total;
 }
 
-static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e,
-		       int64_t seq, double aux, double z)
+static void route_loss(struct kern *k, double *loss, const float *load, const float *probs,
+		       const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	unsigned blocks = cuda_blocks(n * e, LOSS * LOSS_TURNS);
 	blocks = blocks < LOSS_BLOCKS ? blocks : (unsigned)LOSS_BLOCKS;
 	double *parts = (double *)cuda_scratch(k, LOSS_BLOCKS * sizeof *parts, "route_loss");
-	launch(k, "route_loss", loss_kernel, blocks, LOSS, 0, parts, load, probs, lse, n, e, seq, aux, z);
+	launch(k, "route_loss", loss_kernel, blocks, LOSS, 0, parts, load, probs, lse, n, e, seq,
+	       aux, z);
 	if (blocks)
 		cuda_add_parts(k, "route_loss", loss, parts, blocks);
 }

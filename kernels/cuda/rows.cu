@@ -5,8 +5,9 @@
 #include "kernels/cuda/tile.cuh"
 
 /* y[i] = x[from[i]], zeros where that is below 0; from NULL: x[i]. */
-template <class T, int V> __global__ void __launch_bounds__(TILE)
-move_kernel(T *y, int64_t y_row, const T *x, int64_t x_row, const int64_t *from, struct tile tile)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE) move_kernel(T *y, int64_t y_row, const T *x, int64_t x_row,
+						    const int64_t *from, struct tile tile)
 {
 	const int64_t row = tile_row(tile);
 	float a[TILE_TURNS][V];
@@ -27,21 +28,27 @@ move_kernel(T *y, int64_t y_row, const T *x, int64_t x_row, const int64_t *from,
 			store<V>(y + row * y_row + tile_pack(tile, t) * V, a[t]);
 }
 
-template <class T> static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row,
-				    const int64_t *from, int64_t n, int64_t c)
+template <class T>
+static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row,
+		 const int64_t *from, int64_t n, int64_t c)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, y_row) && pack_fits(x, x_row) && c % v == 0;
 	struct tile tile = tile_over(n, packs ? c / v : c);
-	launch(k, op, packs ? move_kernel<T, v> : move_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y, y_row, x, x_row, from, tile);
+	launch(k, op, packs ? move_kernel<T, v> : move_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y,
+	       y_row, x, x_row, from, tile);
 }
 
-template <class T> static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c)
+template <class T>
+static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n,
+			int64_t c)
 {
 	move<T>(k, "gather_rows", (T *)y, c, (const T *)x, c, from, n, c);
 }
 
-template <class T> static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row, int64_t n, int64_t c)
+template <class T>
+static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row,
+		      int64_t n, int64_t c)
 {
 	bool dense = n == 1 || (y_row == c && x_row == c);
 	if (dense && n * c > 0)
@@ -51,8 +58,10 @@ template <class T> static void copy_rows(struct kern *k, void *y, int64_t y_row,
 }
 
 /* Sums over the choices in their order, all of a pack in registers. */
-template <class T, int V> __global__ void __launch_bounds__(TILE)
-combine_fwd_kernel(T *y, const T *x, const int64_t *at, const float *weights, int64_t top, struct tile tile)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE)
+	combine_fwd_kernel(T *y, const T *x, const int64_t *at, const float *weights, int64_t top,
+			   struct tile tile)
 {
 	const int64_t row = tile_row(tile), c = tile.packs * V;
 	float sum[TILE_TURNS][V] = {};
@@ -78,24 +87,27 @@ combine_fwd_kernel(T *y, const T *x, const int64_t *at, const float *weights, in
 			store<V>(y + row * c + tile_pack(tile, t) * V, sum[t]);
 }
 
-template <class T> static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weights,
-					   int64_t n, int64_t top, int64_t c)
+template <class T>
+static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+			const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, c) && pack_fits(x, c);
 	struct tile tile = tile_over(n, packs ? c / v : c);
-	launch(k, "combine_fwd", packs ? combine_fwd_kernel<T, v> : combine_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0,
-	       y, x, at, weights, top, tile);
+	launch(k, "combine_fwd", packs ? combine_fwd_kernel<T, v> : combine_fwd_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, y, x, at, weights, top, tile);
 }
 
 enum { COMBINE = 256 };
 
 /* A warp a choice: it sets the choice's row of dx while it sums its weight's gradient. */
-template <class T, int V> __global__ void __launch_bounds__(COMBINE)
-combine_bwd_kernel(T *__restrict__ dx, float *dweights, const T *__restrict__ dy, const T *__restrict__ x, const int64_t *at,
-		   const float *weights, int64_t choices, int64_t top, int64_t c)
+template <class T, int V>
+__global__ void __launch_bounds__(COMBINE)
+	combine_bwd_kernel(T *__restrict__ dx, float *dweights, const T *__restrict__ dy,
+			   const T *__restrict__ x, const int64_t *at, const float *weights,
+			   int64_t choices, int64_t top, int64_t c)
 {
 	const int64_t j = (int64_t)blockIdx.x * (COMBINE / WARP) + warp_id();
 	if (j >= choices)
@@ -125,18 +137,21 @@ combine_bwd_kernel(T *__restrict__ dx, float *dweights, const T *__restrict__ dy
 		dweights[j] = sum;
 }
 
-template <class T> static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
-					   const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
+template <class T>
+static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
+			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dx, c) && pack_fits(dy, c) && pack_fits(x, c);
-	launch(k, "combine_bwd", packs ? combine_bwd_kernel<T, v> : combine_bwd_kernel<T, 1>, cuda_blocks(n * top, COMBINE / WARP),
-	       COMBINE, 0, dx, dweights, dy, x, at, weights, n * top, top, c);
+	launch(k, "combine_bwd", packs ? combine_bwd_kernel<T, v> : combine_bwd_kernel<T, 1>,
+	       cuda_blocks(n * top, COMBINE / WARP), COMBINE, 0, dx, dweights, dy, x, at, weights,
+	       n * top, top, c);
 }
 
-template <class T, int V> __global__ void __launch_bounds__(TILE) add_bias_kernel(T *x, const T *bias, struct tile tile)
+template <class T, int V>
+__global__ void __launch_bounds__(TILE) add_bias_kernel(T *x, const T *bias, struct tile tile)
 {
 	const int64_t row = tile_row(tile), c = tile.packs * V;
 	if (row >= tile.n)
@@ -155,14 +170,16 @@ template <class T, int V> __global__ void __launch_bounds__(TILE) add_bias_kerne
 		}
 }
 
-template <class T> static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
+template <class T>
+static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
 {
 	T *x = (T *)xv;
 	const T *bias = (const T *)biasv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(x, c) && pack_fits(bias, 0);
 	struct tile tile = tile_over(n, packs ? c / v : c);
-	launch(k, "add_bias", packs ? add_bias_kernel<T, v> : add_bias_kernel<T, 1>, tile_blocks(&tile), TILE, 0, x, bias, tile);
+	launch(k, "add_bias", packs ? add_bias_kernel<T, v> : add_bias_kernel<T, 1>,
+	       tile_blocks(&tile), TILE, 0, x, bias, tile);
 }
 
 template <class T> static void fill(struct ops *o)

@@ -1,8 +1,10 @@
 /*
- * The kern's two streams: that of the ops with the copies in their order, and that of the copies beside them.
+ * The kern's two streams: that of the ops with the copies in their order, and that of the copies
+ * beside them.
  *
- * What is put goes through a ring of pinned memory, so that the caller's may change at once and nobody waits, unless the
- * device is a whole ring behind. An event marks where the device is done with a stretch of it.
+ * What is put goes through a ring of pinned memory, so that the caller's may change at once and
+ * nobody waits, unless the device is a whole ring behind. An event marks where the device is done
+ * with a stretch of it.
  */
 #include "kernels/cuda/cuda.h"
 
@@ -12,7 +14,7 @@
 
 enum {
 	RING_BYTES = 32 << 20,
-	RING_PIECE = 4 << 20,    /* of a put that is larger */
+	RING_PIECE = 4 << 20, /* of a put that is larger */
 	RING_MARKS = 1024,
 	RING_ALIGN = 64,
 	SIDE_MARKS = 64
@@ -21,19 +23,22 @@ enum {
 /* Stretches of the ring that are in use: from mark `first` on, `marks` of them. */
 struct cuda_ring {
 	char *base;
-	size_t head, used;             /* where the next stretch begins; bytes that are not free */
+	size_t head, used; /* where the next stretch begins; bytes that are not free */
 	int first, marks;
-	size_t bytes[RING_MARKS];      /* of each stretch, with what was left over at the ring's end */
+	/* of each stretch, with what was left over at the ring's end */
+	size_t bytes[RING_MARKS];
 	cudaEvent_t done[RING_MARKS];
 };
 
 struct cuda_side {
-	uint64_t copies;               /* so far; the ticket of copy i is i + 1 */
-	cudaEvent_t before;            /* the ops that a copy waits for */
-	cudaEvent_t done[SIDE_MARKS];  /* of ticket t: t % SIDE_MARKS, or of a later one in its place */
+	uint64_t copies;    /* so far; the ticket of copy i is i + 1 */
+	cudaEvent_t before; /* the ops that a copy waits for */
+	/* of ticket t: t % SIDE_MARKS, or of a later one in its place */
+	cudaEvent_t done[SIDE_MARKS];
 };
 
-/* --- The ring -------------------------------------------------------------------------------------------- */
+/* --- The ring
+ * -------------------------------------------------------------------------------------------- */
 
 static void ring_pop(struct kern *k, struct cuda_ring *r)
 {
@@ -59,7 +64,8 @@ static char *ring_take(struct kern *k, struct cuda_ring *r, size_t bytes)
 /* Marks the stretch that was taken last. */
 static void ring_mark(struct kern *k, struct cuda_ring *r)
 {
-	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream), "kern_put");
+	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream),
+		"kern_put");
 	r->marks++;
 }
 
@@ -68,32 +74,40 @@ static void put_piece(struct kern *k, char *to, const char *from, size_t bytes)
 	struct cuda_ring *r = cuda_of(k)->ring;
 	char *at = ring_take(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
 	memcpy(at, from, bytes);
-	cuda_ok(k, cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, cuda_of(k)->stream), "kern_put");
+	cuda_ok(k, cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, cuda_of(k)->stream),
+		"kern_put");
 	ring_mark(k, r);
 }
 
-/* --- In the order of the ops ---------------------------------------------------------------------------- */
+/* --- In the order of the ops
+ * ---------------------------------------------------------------------------- */
 
 void cuda_put(struct kern *k, void *to, const void *from, size_t bytes)
 {
 	struct cuda_kern *c = cuda_of(k);
 	if (c->recording) {
-		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put", "it came between kern_record and kern_recorded");
+		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put",
+			  "it came between kern_record and kern_recorded");
 		return;
 	}
 	cuda_choose(k);
 	for (size_t at = 0; at < bytes && c->first_error == cudaSuccess; at += RING_PIECE)
-		put_piece(k, (char *)to + at, (const char *)from + at, bytes - at < RING_PIECE ? bytes - at : RING_PIECE);
+		put_piece(k, (char *)to + at, (const char *)from + at,
+			  bytes - at < RING_PIECE ? bytes - at : RING_PIECE);
 }
 
 void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes)
 {
 	cuda_choose(k);
 	if (bytes)
-		cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(k)->stream), "kern_copy");
+		cuda_ok(k,
+			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+					cuda_of(k)->stream),
+			"kern_copy");
 }
 
-/* What failed on the device shows up here; it was queued by the op that was queued last, or before. */
+/* What failed on the device shows up here; it was queued by the op that was queued last, or
+ * before. */
 static bool wait_for(struct kern *k, cudaStream_t stream)
 {
 	struct cuda_kern *c = cuda_of(k);
@@ -110,11 +124,15 @@ int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct er
 {
 	struct cuda_kern *c = cuda_of(k);
 	if (c->recording)
-		return err_set(e, ERR_INTERNAL, "CUDA device %d: kern_get came between kern_record and kern_recorded", c->device);
+		return err_set(
+			e, ERR_INTERNAL,
+			"CUDA device %d: kern_get came between kern_record and kern_recorded",
+			c->device);
 	cuda_choose(k);
 	if (cuda_failed(k, e) < 0)
 		return -1;
-	if (bytes && cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream), "kern_get"))
+	if (bytes && cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
+			     "kern_get"))
 		wait_for(k, c->stream);
 	return cuda_failed(k, e);
 }
@@ -123,14 +141,18 @@ int cuda_sync(struct kern *k, struct err *e)
 {
 	struct cuda_kern *c = cuda_of(k);
 	if (c->recording)
-		return err_set(e, ERR_INTERNAL, "CUDA device %d: kern_sync came between kern_record and kern_recorded", c->device);
+		return err_set(
+			e, ERR_INTERNAL,
+			"CUDA device %d: kern_sync came between kern_record and kern_recorded",
+			c->device);
 	cuda_choose(k);
 	if (wait_for(k, c->stream))
 		wait_for(k, c->side);
 	return cuda_failed(k, e);
 }
 
-/* --- Beside the ops --------------------------------------------------------------------------------------- */
+/* --- Beside the ops
+ * --------------------------------------------------------------------------------------- */
 
 uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
 {
@@ -140,8 +162,10 @@ uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes
 	s->copies++;
 	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "kern_side_copy") &&
 	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "kern_side_copy") &&
-	    (!bytes || cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->side), "kern_side_copy")))
-		cuda_ok(k, cudaEventRecord(s->done[s->copies % SIDE_MARKS], c->side), "kern_side_copy");
+	    (!bytes || cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->side),
+			       "kern_side_copy")))
+		cuda_ok(k, cudaEventRecord(s->done[s->copies % SIDE_MARKS], c->side),
+			"kern_side_copy");
 	return s->copies;
 }
 
@@ -150,7 +174,8 @@ void cuda_side_wait(struct kern *k, uint64_t ticket)
 	struct cuda_kern *c = cuda_of(k);
 	cuda_choose(k);
 	if (ticket)
-		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0), "kern_side_wait");
+		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0),
+			"kern_side_wait");
 }
 
 void cuda_side_join(struct kern *k)
@@ -158,19 +183,24 @@ void cuda_side_join(struct kern *k)
 	cuda_side_wait(k, cuda_of(k)->copies->copies);
 }
 
-/* --- Opening ------------------------------------------------------------------------------------------------ */
+/* --- Opening
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool event_new(struct kern *k, cudaEvent_t *event)
 {
-	return cuda_ok(k, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event");
+	return cuda_ok(k, cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+		       "making an event");
 }
 
 static bool streams_make(struct kern *k)
 {
 	struct cuda_kern *c = cuda_of(k);
-	return cuda_ok(k, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream") &&
-	       cuda_ok(k, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "making a stream") &&
-	       cuda_ok(k, cudaHostAlloc((void **)&c->ring->base, RING_BYTES, cudaHostAllocPortable), "taking pinned memory of the host");
+	return cuda_ok(k, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
+		       "making a stream") &&
+	       cuda_ok(k, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking),
+		       "making a stream") &&
+	       cuda_ok(k, cudaHostAlloc((void **)&c->ring->base, RING_BYTES, cudaHostAllocPortable),
+		       "taking pinned memory of the host");
 }
 
 int cuda_stream_open(struct kern *k, struct err *e)
@@ -179,7 +209,8 @@ int cuda_stream_open(struct kern *k, struct err *e)
 	c->ring = calloc(1, sizeof *c->ring);
 	c->copies = calloc(1, sizeof *c->copies);
 	if (!c->ring || !c->copies)
-		return err_set(e, ERR_NOMEM, "backend cuda: no memory for its streams; close other programs");
+		return err_set(e, ERR_NOMEM,
+			       "backend cuda: no memory for its streams; close other programs");
 	bool made = streams_make(k) && event_new(k, &c->copies->before);
 	for (int i = 0; i < RING_MARKS; i++)
 		made = made && event_new(k, &c->ring->done[i]);

@@ -7,8 +7,8 @@
 enum { SLOTS = 32 }; /* threads that share a column; as many columns a block */
 
 /* Every SLOTS-th part first, then the slots in their order. */
-__global__ void __launch_bounds__(SLOTS * WARP) add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows,
-								   int64_t c)
+__global__ void __launch_bounds__(SLOTS *WARP)
+	add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows, int64_t c)
 {
 	__shared__ float slots[SLOTS][WARP];
 	const int64_t j = (int64_t)blockIdx.x * WARP + lane_id();
@@ -29,13 +29,15 @@ __global__ void __launch_bounds__(SLOTS * WARP) add_columns_kernel(float *out0, 
 	(blockIdx.y ? out1 : out0)[j] += sum;
 }
 
-void cuda_add_columns(struct kern *k, const char *op, float *const out[2], const float *parts, int64_t rows, int64_t c)
+void cuda_add_columns(struct kern *k, const char *op, float *const out[2], const float *parts,
+		      int64_t rows, int64_t c)
 {
-	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP, 0, out[0], out[1], parts, rows,
-	       c);
+	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP,
+	       0, out[0], out[1], parts, rows, c);
 }
 
-__global__ void __launch_bounds__(1024) add_parts_kernel(double *out, const double *parts, int64_t count)
+__global__ void __launch_bounds__(1024)
+	add_parts_kernel(double *out, const double *parts, int64_t count)
 {
 	double sum = 0;
 	for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
@@ -51,8 +53,9 @@ void cuda_add_parts(struct kern *k, const char *op, double *out, const double *p
 }
 
 /* Each block: one strip of columns, one part of the rows. */
-template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS)
-sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)
+template <class T, int V>
+__global__ void __launch_bounds__(SUM_COLUMNS)
+	sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
 	const int64_t end = sum_first(n, gridDim.y, blockIdx.y + 1);
@@ -70,7 +73,8 @@ sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)
 	store<V>(parts + blockIdx.y * c + j, sum);
 }
 
-template <class T> static void sum_rows(struct kern *k, float *out, const void *xv, int64_t n, int64_t c)
+template <class T>
+static void sum_rows(struct kern *k, float *out, const void *xv, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
@@ -83,8 +87,8 @@ template <class T> static void sum_rows(struct kern *k, float *out, const void *
 	float *const outs[2] = { out, NULL };
 	if (!parts)
 		return;
-	launch(k, "sum_rows", packs ? sum_rows_kernel<T, v> : sum_rows_kernel<T, 1>, dim3((unsigned)strips, (unsigned)rows),
-	       SUM_COLUMNS, 0, parts, x, n, c);
+	launch(k, "sum_rows", packs ? sum_rows_kernel<T, v> : sum_rows_kernel<T, 1>,
+	       dim3((unsigned)strips, (unsigned)rows), SUM_COLUMNS, 0, parts, x, n, c);
 	cuda_add_columns(k, "sum_rows", outs, parts, rows, c);
 }
 

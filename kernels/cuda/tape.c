@@ -1,4 +1,5 @@
-/* Tapes: the kern's stream is captured into a CUDA graph. Nothing that is queued meanwhile is carried out. */
+/* Tapes: the kern's stream is captured into a CUDA graph. Nothing that is queued meanwhile is
+ * carried out. */
 #include "kernels/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -12,7 +13,8 @@ bool cuda_record(struct kern *k)
 {
 	struct cuda_kern *c = cuda_of(k);
 	cuda_choose(k);
-	if (c->first_error != cudaSuccess || cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+	if (c->first_error != cudaSuccess ||
+	    cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
 		cudaGetLastError();
 		return false;
 	}
@@ -20,7 +22,8 @@ bool cuda_record(struct kern *k)
 	return true;
 }
 
-/* A failure while recording is the tape's alone: nothing was carried out, and the caller may go on without it. */
+/* A failure while recording is the tape's alone: nothing was carried out, and the caller may go
+ * on without it. */
 static int record_failed(struct kern *k, struct err *e)
 {
 	cuda_failed(k, e);
@@ -36,7 +39,8 @@ int cuda_recorded(struct kern *k, struct kern_tape **out, struct err *e)
 	c->recording = false;
 	cuda_ok(k, cudaStreamEndCapture(c->stream, &graph), c->last_op);
 	struct kern_tape *t = malloc(sizeof *t);
-	bool made = t && c->first_error == cudaSuccess && cuda_ok(k, cudaGraphInstantiate(&t->exec, graph, 0), "making a tape");
+	bool made = t && c->first_error == cudaSuccess &&
+		    cuda_ok(k, cudaGraphInstantiate(&t->exec, graph, 0), "making a tape");
 	if (graph)
 		cudaGraphDestroy(graph);
 	if (made) {
@@ -44,7 +48,8 @@ int cuda_recorded(struct kern *k, struct kern_tape **out, struct err *e)
 		return 0;
 	}
 	free(t);
-	return t ? record_failed(k, e) : err_set(e, ERR_NOMEM, "recording a tape: no memory; close other programs");
+	return t ? record_failed(k, e)
+		 : err_set(e, ERR_NOMEM, "recording a tape: no memory; close other programs");
 }
 
 void cuda_replay(struct kern *k, struct kern_tape *t)

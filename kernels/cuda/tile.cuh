@@ -1,9 +1,10 @@
 /*
  * tile — how the threads of a block lie over rows of packs.
  *
- * A block of TILE threads covers a tile: 1 << shift threads along a row, each with the packs j and j + (1 << shift), and
- * the others on the rows below. Rows wider than a tile are cut into `across` tiles. So rows of any width, few or many,
- * fill the device, and neighbouring threads read neighbouring packs.
+ * A block of TILE threads covers a tile: 1 << shift threads along a row, each with the packs j and
+ * j + (1 << shift), and the others on the rows below. Rows wider than a tile are cut into `across`
+ * tiles. So rows of any width, few or many, fill the device, and neighbouring threads read
+ * neighbouring packs.
  */
 #ifndef MUSTER_KERNELS_CUDA_TILE_CUH
 #define MUSTER_KERNELS_CUDA_TILE_CUH
@@ -13,7 +14,7 @@
 enum { TILE = 256, TILE_TURNS = 2 };
 
 struct tile {
-	int64_t n, packs;   /* rows, and packs of each */
+	int64_t n, packs; /* rows, and packs of each */
 	int shift;
 	unsigned across;
 };
@@ -41,7 +42,8 @@ __device__ inline int64_t tile_row(const struct tile &t)
 /* Its pack of each turn; `t.packs` and more: it has none. */
 __device__ inline int64_t tile_pack(const struct tile &t, int turn)
 {
-	return ((int64_t)(blockIdx.x % t.across) * TILE_TURNS + turn << t.shift) + (threadIdx.x & ((1 << t.shift) - 1));
+	return ((int64_t)(blockIdx.x % t.across) * TILE_TURNS + turn << t.shift) +
+	       (threadIdx.x & ((1 << t.shift) - 1));
 }
 
 #endif

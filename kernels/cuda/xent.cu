@@ -1,8 +1,8 @@
 /*
  * Vocabulary-parallel cross-entropy: a block a row, in the three steps of kernels/ops.h, or in one.
  *
- * Rows need not begin at a multiple of 16 bytes (a vocabulary of 50257 does not): what lies before the first whole pack and
- * behind the last are the row's edges, single elements.
+ * Rows need not begin at a multiple of 16 bytes (a vocabulary of 50257 does not): what lies before
+ * the first whole pack and behind the last are the row's edges, single elements.
  */
 #include <float.h>
 
@@ -19,7 +19,8 @@ struct row_packs {
 
 template <class T> __device__ inline struct row_packs packs_of(const T *row, int v)
 {
-	const int before = (int)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = before < v ? before : v;
+	const int before = (int)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)),
+		  head = before < v ? before : v;
 	const int packs = (v - head) / pack_of<T>;
 	return { head, packs, v - packs * pack_of<T> };
 }
@@ -47,7 +48,8 @@ template <class T> __device__ inline float exp_for(float x)
 }
 
 /* A NaN is never the maximum. */
-template <class T> __global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logits, int v)
+template <class T>
+__global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logits, int v)
 {
 	constexpr int V = pack_of<T>;
 	const T *row = logits + (int64_t)blockIdx.x * v;
@@ -68,8 +70,10 @@ template <class T> __global__ void __launch_bounds__(ROW_MOST) max_kernel(float 
 		max[blockIdx.x] = most;
 }
 
-template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
-exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets, int v, int32_t lo)
+template <class T>
+__global__ void __launch_bounds__(ROW_MOST, 2)
+	exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets,
+		   int v, int32_t lo)
 {
 	constexpr int V = pack_of<T>;
 	T *row = logits + (int64_t)blockIdx.x * v;
@@ -80,7 +84,7 @@ exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_
 		const int t = target_column(targets[blockIdx.x], lo, v);
 		target[blockIdx.x] = t < 0 ? 0 : widened(row[t]) - most;
 	}
-	__syncthreads();        /* the target's logit has been read */
+	__syncthreads(); /* the target's logit has been read */
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		T *at = row + edge_column<T>(r, e);
 		const float a = exp_for<T>(widened(*at) - most);
@@ -110,8 +114,9 @@ exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_
 }
 
 /* The gradient of a row in place: from exponentials, or, WHOLE, from logits. */
-template <class T, bool WHOLE> __device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by, float scale,
-							       int target)
+template <class T, bool WHOLE>
+__device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by,
+				float scale, int target)
 {
 	constexpr int V = pack_of<T>;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
@@ -131,19 +136,24 @@ template <class T, bool WHOLE> __device__ inline void row_grad(T *row, const str
 				const int j = r.head + (p + t * (int)blockDim.x) * V;
 				#pragma unroll
 				for (int i = 0; i < V; i++) {
-					const float x = WHOLE ? exp_for<T>(a[t][i] - most) : a[t][i];
-					a[t][i] = (x * by - (j + i == target ? 1.0f : 0.0f)) * scale;
+					const float x = WHOLE ? exp_for<T>(a[t][i] - most)
+							      : a[t][i];
+					a[t][i] = (x * by - (j + i == target ? 1.0f : 0.0f)) *
+						  scale;
 				}
 				store<V>(row + j, a[t]);
 			}
 	}
 }
 
-template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
-grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v, int32_t lo)
+template <class T>
+__global__ void __launch_bounds__(ROW_MOST, 2)
+	grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v,
+		    int32_t lo)
 {
 	T *row = logits + (int64_t)blockIdx.x * v;
-	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], scale, target_column(targets[blockIdx.x], lo, v));
+	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], scale,
+			   target_column(targets[blockIdx.x], lo, v));
 }
 
 /* A row's maximum, and the sum of exp(x - it), of what has been seen. */
@@ -165,8 +175,10 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 }
 
 /* All three steps: what is read the second time lies in the second cache. */
-template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
-whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets, float scale, int v)
+template <class T>
+__global__ void __launch_bounds__(ROW_MOST, 2)
+	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
+		     float scale, int v)
 {
 	constexpr int V = pack_of<T>;
 	T *row = logits + (int64_t)blockIdx.x * v;
@@ -188,8 +200,10 @@ whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets
 				online_add<T, V>(o, a[t]);
 	}
 	const int target = target_column(targets[blockIdx.x], 0, v);
-	const float of_target = target < 0 ? 0 : widened(row[target]); /* before the barriers, behind which it changes */
-	const float most = block_max(o.most), sum = block_sum(o.sum * exp_for<T>(o.most - most)), by = 1.0f / sum;
+	/* before the barriers, behind which it changes */
+	const float of_target = target < 0 ? 0 : widened(row[target]);
+	const float most = block_max(o.most), sum = block_sum(o.sum * exp_for<T>(o.most - most)),
+		    by = 1.0f / sum;
 	if (threadIdx.x == 0) {
 		sums[blockIdx.x] = sum;
 		targets_less[blockIdx.x] = target < 0 ? 0 : of_target - most;
@@ -203,33 +217,41 @@ static int row_threads(int64_t v)
 	return v <= 4096 ? 128 : v <= 16384 ? 256 : (int)ROW_MOST;
 }
 
-template <class T> static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
+template <class T>
+static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
 {
-	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max, (const T *)logits, (int)v);
+	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max,
+	       (const T *)logits, (int)v);
 }
 
-template <class T> static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
-					const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+template <class T>
+static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
+		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
-	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, max, targets, (int)v,
-	       lo);
+	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
+	       target, max, targets, (int)v, lo);
 }
 
-template <class T> static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets, float scale,
-					 int64_t n, int64_t v, int32_t lo)
+template <class T>
+static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets,
+		      float scale, int64_t n, int64_t v, int32_t lo)
 {
-	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, targets, scale, (int)v, lo);
+	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits,
+	       sum, targets, scale, (int)v, lo);
 }
 
-template <class T> static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale,
-				    int64_t n, int64_t v)
+template <class T>
+static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets,
+		 float scale, int64_t n, int64_t v)
 {
-	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, targets, scale, (int)v);
+	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
+	       target, targets, scale, (int)v);
 }
 
 enum { LOSS = 1024 };
 
-__global__ void __launch_bounds__(LOSS) loss_kernel(double *loss, const float *sum, const float *target, int64_t n)
+__global__ void __launch_bounds__(LOSS)
+	loss_kernel(double *loss, const float *sum, const float *target, int64_t n)
 {
 	double total = 0;
 	for (int64_t i = threadIdx.x; i < n; i += LOSS)
@@ -239,9 +261,11 @@ __global__ void __launch_bounds__(LOSS) loss_kernel(double *loss, const float *s
 		*loss += total;
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target, int64_t n)
+static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target,
+		      int64_t n)
 {
-	launch(k, "xent_loss", loss_kernel, cuda_blocks(n, INT64_MAX / 2), LOSS, 0, loss, sum, target, n);
+	launch(k, "xent_loss", loss_kernel, cuda_blocks(n, INT64_MAX / 2), LOSS, 0, loss, sum,
+	       target, n);
 }
 
 template <class T> static void fill(struct ops *o)

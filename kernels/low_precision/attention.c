@@ -21,7 +21,8 @@ struct head {
 	int64_t b, g, h;
 };
 
-/* Items in lanes, or, when there are fewer of them than threads, one after the other by all threads. */
+/* Items in lanes, or, when there are fewer of them than threads, one after the other by all
+ * threads. */
 static void items_run(struct kern *k, int64_t items, tile_fn *fn, const void *call)
 {
 	if (items >= k->threads) {
@@ -41,7 +42,8 @@ static int64_t span_of(const struct attn_shape *s)
 }
 
 /* The shape of queries q0 … of head h over keys k0 …, all of them dense. */
-static struct attn_shape piece_of(const struct attn_shape *s, struct head at, int64_t q0, int64_t qn, int64_t k0, int64_t kn)
+static struct attn_shape piece_of(const struct attn_shape *s, struct head at, int64_t q0,
+				  int64_t qn, int64_t k0, int64_t kn)
 {
 	struct attn_shape p = *s;
 	p.batch = p.heads = p.kv_heads = 1;
@@ -84,8 +86,10 @@ static int64_t lse_at(const struct attn_shape *s, struct head at, int64_t t)
 	return (at.b * s->heads + at.h) * s->q_len + t;
 }
 
-/* Queries q0 … of one head. Keys that all fit one span are widened once for all heads that share them: k and v then. */
-static void queries_fwd(struct tile t, const struct attention *a, struct head at, int64_t q0, const float *k, const float *v)
+/* Queries q0 … of one head. Keys that all fit one span are widened once for all heads that share
+ * them: k and v then. */
+static void queries_fwd(struct tile t, const struct attention *a, struct head at, int64_t q0,
+			const float *k, const float *v)
 {
 	const struct attn_shape *s = a->s;
 	int64_t span = span_of(s), qn = narrow_min(span, s->q_len - q0);
@@ -96,8 +100,10 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 		int64_t kn = narrow_min(span, s->k_len - k0);
 		struct attn_shape p = piece_of(s, at, q0, qn, k0, kn);
 		struct tile inner = t;
-		const float *key = k ? k : tile_in_rows(&inner, a->k, kv_at(s, at, k0), s->kv_row, kn, s->dim);
-		const float *value = v ? v : tile_in_rows(&inner, a->v, kv_at(s, at, k0), s->kv_row, kn, s->dim);
+		const float *key =
+			k ? k : tile_in_rows(&inner, a->k, kv_at(s, at, k0), s->kv_row, kn, s->dim);
+		const float *value =
+			v ? v : tile_in_rows(&inner, a->v, kv_at(s, at, k0), s->kv_row, kn, s->dim);
 		t.wide->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
 		if (k0)
 			t.wide->attention_merge(t.k, o, lse, o2, lse2, &p);
@@ -113,14 +119,17 @@ static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t on
 	int group = s->heads / s->kv_heads;
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
 	bool whole = s->k_len <= span_of(s);
-	const float *k = whole ? tile_in_rows(t, a->k, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim) : NULL;
-	const float *v = whole ? tile_in_rows(t, a->v, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim) : NULL;
+	const float *k = whole ? tile_in_rows(t, a->k, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim)
+			       : NULL;
+	const float *v = whole ? tile_in_rows(t, a->v, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim)
+			       : NULL;
 	for (at.h = at.g * group; at.h < (at.g + 1) * group; at.h++)
 		for (int64_t q0 = 0; q0 < s->q_len; q0 += span_of(s))
 			queries_fwd(*t, a, at, q0, k, v);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v, const struct attn_shape *s)
+static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s)
 {
 	items_run(k, s->batch * s->kv_heads, fwd_item,
 		  &(struct attention){ .o = o, .lse = lse, .q = q, .k = key, .v = v, .s = s });
@@ -134,7 +143,8 @@ static float *zeros(struct tile *t, int64_t count)
 }
 
 /* A gradient to add to: what is stored, or nothing yet. */
-static float *gradient(struct tile *t, bool stored, const void *x, int64_t first, int64_t ld, int64_t rows, int64_t dim)
+static float *gradient(struct tile *t, bool stored, const void *x, int64_t first, int64_t ld,
+		       int64_t rows, int64_t dim)
 {
 	return stored ? tile_in_rows(t, x, first, ld, rows, dim) : zeros(t, rows * dim);
 }
@@ -145,7 +155,8 @@ struct keys {
 	float *k, *v, *dk, *dv;
 };
 
-static void queries_bwd(struct tile t, const struct attention *a, struct head at, int64_t q0, const struct keys *ks)
+static void queries_bwd(struct tile t, const struct attention *a, struct head at, int64_t q0,
+			const struct keys *ks)
 {
 	const struct attn_shape *s = a->s;
 	int64_t qn = narrow_min(span_of(s), s->q_len - q0), dim = s->dim, first = q_at(s, at, q0);
@@ -154,7 +165,8 @@ static void queries_bwd(struct tile t, const struct attention *a, struct head at
 	float *dq = gradient(&t, a->add || ks->first, a->dq, first, s->q_row, qn, dim);
 	float *o = tile_in_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, dim);
 	float *dout = tile_in_rows(&t, a->dout, o_at(s, at, q0), o_row(s), qn, dim);
-	t.wide->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q, ks->k, ks->v, &p, true);
+	t.wide->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
+			      ks->k, ks->v, &p, true);
 	tile_out_rows(&t, a->dq, first, s->q_row, qn, dim, dq);
 }
 
@@ -168,7 +180,9 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
 		struct tile t = *whole;
 		int64_t kn = narrow_min(span, s->k_len - k0), first = kv_at(s, at, k0);
-		struct keys ks = { k0, kn, tile_in_rows(&t, a->k, first, s->kv_row, kn, s->dim),
+		struct keys ks = { k0,
+				   kn,
+				   tile_in_rows(&t, a->k, first, s->kv_row, kn, s->dim),
 				   tile_in_rows(&t, a->v, first, s->kv_row, kn, s->dim),
 				   gradient(&t, a->add, a->dk, first, s->kv_row, kn, s->dim),
 				   gradient(&t, a->add, a->dv, first, s->kv_row, kn, s->dim) };
@@ -180,11 +194,13 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	}
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
-			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
+static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+			  const void *o, const float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s, bool add)
 {
 	items_run(k, s->batch * s->kv_heads, bwd_item,
-		  &(struct attention){ (void *)o, dq, dk, dv, (float *)lse, dout, q, key, v, s, add });
+		  &(struct attention){ (void *)o, dq, dk, dv, (float *)lse, dout, q, key, v, s,
+				       add });
 }
 
 /* --- merge: an item is one head of one sequence --- */
@@ -205,7 +221,8 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	struct head at = { item / s->heads, 0, item % s->heads };
 	for (int64_t q0 = 0, most = tile_rows(2 * s->dim); q0 < s->q_len; q0 += most) {
 		struct tile t = *whole;
-		int64_t qn = narrow_min(most, s->q_len - q0), first = o_at(s, at, q0), l = lse_at(s, at, q0);
+		int64_t qn = narrow_min(most, s->q_len - q0), first = o_at(s, at, q0),
+			l = lse_at(s, at, q0);
 		struct attn_shape p = piece_of(s, at, q0, qn, 0, s->k_len);
 		float *o = tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);
 		float *o2 = tile_in_rows(&t, a->o2, first, o_row(s), qn, s->dim);
@@ -214,7 +231,8 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	}
 }
 
-static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2, const struct attn_shape *s)
+static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2,
+			    const struct attn_shape *s)
 {
 	items_run(k, s->batch * s->heads, merge_item, &(struct merge){ o, o2, lse, lse2, s });
 }

@@ -36,7 +36,8 @@ static void bf16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
 		y[i] = float_of((uint32_t)x[i] << 16);
 }
 
-/* What is added below the cut carries into the upper half; a NaN keeps its upper half and stays quiet. */
+/* What is added below the cut carries into the upper half; a NaN keeps its upper half and stays
+ * quiet. */
 static inline uint16_t bf16_cut(uint32_t b, uint32_t add)
 {
 	uint32_t rounded = (b + add) >> 16, nan = b >> 16 | 0x40;
@@ -51,7 +52,8 @@ static void bf16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n
 	}
 }
 
-static void bf16_random(uint16_t *restrict y, const float *restrict x, const uint32_t *restrict words, int64_t n)
+static void bf16_random(uint16_t *restrict y, const float *restrict x,
+			const uint32_t *restrict words, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		y[i] = bf16_cut(bits_of(x[i]), words[i] >> 16);
@@ -62,7 +64,8 @@ static void bf16_random(uint16_t *restrict y, const float *restrict x, const uin
 /* Of floats: the smallest normal fp16, 2^-14, and the first number beyond the range, 2^16. */
 static const uint32_t fp16_normal = 0x38800000, fp16_beyond = 0x47800000;
 
-/* The magnitude a, a normal fp16 in its range, cut after `add` below the cut; the carry may end in infinity. */
+/* The magnitude a, a normal fp16 in its range, cut after `add` below the cut; the carry may end
+ * in infinity. */
 static inline uint32_t fp16_cut(uint32_t a, uint32_t add)
 {
 	return (a + add - ((uint32_t)(127 - 15) << 23)) >> 13;
@@ -123,16 +126,19 @@ static void fp16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n
 	int64_t i = 0;
 #if defined __AVX512F__
 	for (; i + 16 <= n; i += 16)
-		_mm256_storeu_si256((void *)(y + i), _mm512_cvtps_ph(_mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+		_mm256_storeu_si256((void *)(y + i), _mm512_cvtps_ph(_mm512_loadu_ps(x + i),
+								     _MM_FROUND_TO_NEAREST_INT));
 #elif defined __F16C__
 	for (; i + 8 <= n; i += 8)
-		_mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+		_mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i),
+								  _MM_FROUND_TO_NEAREST_INT));
 #endif
 	for (; i < n; i++)
 		y[i] = fp16_nearest(x[i]);
 }
 
-static void fp16_random(uint16_t *restrict y, const float *restrict x, const uint32_t *restrict words, int64_t n)
+static void fp16_random(uint16_t *restrict y, const float *restrict x,
+			const uint32_t *restrict words, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		y[i] = fp16_cut_random(x[i], words[i]);
@@ -140,9 +146,11 @@ static void fp16_random(uint16_t *restrict y, const float *restrict x, const uin
 
 /* --- random rounding: the stream's words, a batch at a time --- */
 
-typedef void random_fn(uint16_t *restrict y, const float *restrict x, const uint32_t *restrict words, int64_t n);
+typedef void random_fn(uint16_t *restrict y, const float *restrict x,
+		       const uint32_t *restrict words, int64_t n);
 
-static inline void narrow_random(random_fn *round, uint16_t *y, const float *x, struct philox_key key, uint64_t first, int64_t n)
+static inline void narrow_random(random_fn *round, uint16_t *y, const float *x,
+				 struct philox_key key, uint64_t first, int64_t n)
 {
 	for (int64_t at = -(int64_t)(first % 4); at < n; at += PHILOX_WORDS) {
 		uint32_t words[PHILOX_WORDS];
@@ -152,12 +160,14 @@ static inline void narrow_random(random_fn *round, uint16_t *y, const float *x, 
 	}
 }
 
-static void bf16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first, int64_t n)
+static void bf16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
+			       int64_t n)
 {
 	narrow_random(bf16_random, y, x, key, first, n);
 }
 
-static void fp16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first, int64_t n)
+static void fp16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
+			       int64_t n)
 {
 	narrow_random(fp16_random, y, x, key, first, n);
 }

@@ -35,7 +35,8 @@ static void gelu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t
 
 static void gelu_bwd(struct kern *k, void *dx, const void *dy, const void *x, int64_t count)
 {
-	tiles_run(k, count, tile_rows(2), gelu_bwd_tile, &(struct call){ .y = dx, .x = x, .x2 = dy });
+	tiles_run(k, count, tile_rows(2), gelu_bwd_tile,
+		  &(struct call){ .y = dx, .x = x, .x2 = dy });
 }
 
 static void add_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -63,21 +64,25 @@ static void swiglu_fwd_tile(struct tile *t, const void *callv, int64_t lo, int64
 
 static void swiglu_fwd(struct kern *k, void *y, const void *gu, int64_t n, int64_t f)
 {
-	tiles_run(k, n, tile_rows(3 * f), swiglu_fwd_tile, &(struct call){ .y = y, .x = gu, .c = f });
+	tiles_run(k, n, tile_rows(3 * f), swiglu_fwd_tile,
+		  &(struct call){ .y = y, .x = gu, .c = f });
 }
 
 static void swiglu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *gu = tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c), *dy = tile_in(t, a->x2, lo * a->c, n * a->c);
+	float *gu = tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
+	      *dy = tile_in(t, a->x2, lo * a->c, n * a->c);
 	float *dgu = tile_room(t, n * 2 * a->c);
 	t->wide->swiglu_bwd(t->k, dgu, dy, gu, n, a->c);
 	tile_out(t, a->y, lo * 2 * a->c, n * 2 * a->c, dgu);
 }
 
-static void swiglu_bwd(struct kern *k, void *dgu, const void *dy, const void *gu, int64_t n, int64_t f)
+static void swiglu_bwd(struct kern *k, void *dgu, const void *dy, const void *gu, int64_t n,
+		       int64_t f)
 {
-	tiles_run(k, n, tile_rows(5 * f), swiglu_bwd_tile, &(struct call){ .y = dgu, .x = gu, .x2 = dy, .c = f });
+	tiles_run(k, n, tile_rows(5 * f), swiglu_bwd_tile,
+		  &(struct call){ .y = dgu, .x = gu, .x2 = dy, .c = f });
 }
 
 static void add_bias_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -101,9 +106,11 @@ static void dropout_tile(struct tile *t, const void *callv, int64_t lo, int64_t 
 	tile_out(t, a->y, lo * a->c, n * a->c, x);
 }
 
-static void dropout(struct kern *k, void *y, const void *x, const int64_t *rows, int64_t n, int64_t c, const struct dropout *d)
+static void dropout(struct kern *k, void *y, const void *x, const int64_t *rows, int64_t n,
+		    int64_t c, const struct dropout *d)
 {
-	tiles_run(k, n, tile_rows(c), dropout_tile, &(struct call){ .y = y, .x = x, .c = c, .rows = rows, .drop = d });
+	tiles_run(k, n, tile_rows(c), dropout_tile,
+		  &(struct call){ .y = y, .x = x, .c = c, .rows = rows, .drop = d });
 }
 
 /* --- sums over rows: by all threads, block after block --- */
@@ -132,7 +139,8 @@ static void widen(struct kern *k, float *y, const void *x, int64_t count)
 		type->widen(y + i, (const uint16_t *)x + i, narrow_min(TURN, count - i));
 }
 
-static void narrow(struct kern *k, void *yv, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+static void narrow(struct kern *k, void *yv, const float *x, int64_t count,
+		   const struct philox_key *key, uint64_t first)
 {
 	const struct narrow_type *type = k->narrow->type;
 	uint16_t *y = yv;

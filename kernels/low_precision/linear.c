@@ -7,9 +7,9 @@
 #include "kernels/low_precision/low_precision.h"
 
 enum {
-	DEPTH = 4096,    /* of a product that is made at once */
-	COLUMNS = 512,   /* of a weight gradient's block */
-	SLACK = 1024     /* floats that alignment may cost */
+	DEPTH = 4096,  /* of a product that is made at once */
+	COLUMNS = 512, /* of a weight gradient's block */
+	SLACK = 1024   /* floats that alignment may cost */
 };
 
 /* c[m, p] = a[m, q] · w, where w is [p, q] (forward: c = a wᵀ + bias) or [q, p] (backward). */
@@ -34,13 +34,15 @@ static struct cut cut_of(const struct product *f, int64_t room)
 	return s;
 }
 
-static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_t q, int64_t p0, int64_t p)
+static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_t q, int64_t p0,
+		     int64_t p)
 {
 	return f->backward ? tile_in_rows(t, f->w, q0 * f->p + p0, f->p, q, p)
 			   : tile_in_rows(t, f->w, p0 * f->q + q0, f->q, p, q);
 }
 
-/* Rows m0 … m0 + m, columns p0 … p0 + p of c. `a` holds the rows of a when they fit whole, else NULL. */
+/* Rows m0 … m0 + m, columns p0 … p0 + p of c. `a` holds the rows of a when they fit whole, else
+ * NULL. */
 static void block(struct tile t, const struct product *f, const struct cut *s, const float *a,
 		  int64_t m0, int64_t m, int64_t p0, int64_t p)
 {
@@ -81,16 +83,16 @@ static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, co
 	product(k, &(struct product){ false, y, x, w, bias, n, in, out });
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
-			     int64_t n, int64_t in, int64_t out)
+static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+			     int64_t in, int64_t out)
 {
 	if (dx)
 		product(k, &(struct product){ true, dx, dy, w, NULL, n, out, in });
 }
 
 /* Rows of dw lie one after the other, so that a block of them is a weight gradient of its own. */
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy, const void *x,
-			      int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	struct tile whole = tile_team(k);
 	int64_t columns = narrow_min(out, COLUMNS);
@@ -103,7 +105,8 @@ static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const voi
 			struct tile inner = t;
 			int64_t cols = narrow_min(columns, out - o0);
 			const float *dys = tile_in_rows(&inner, dy, n0 * out + o0, out, rows, cols);
-			t.wide->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys, xs, rows, in, cols);
+			t.wide->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
+						  xs, rows, in, cols);
 		}
 	}
 }

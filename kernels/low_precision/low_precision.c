@@ -31,11 +31,14 @@ static const struct narrow_type *type_find(const struct narrow_type *types, cons
 static void lanes_fill(struct kern *k, struct kern *lanes)
 {
 	for (int i = 0; i < k->threads; i++)
-		lanes[i] = (struct kern){ .ops = k->ops, .threads = 1, .element = sizeof(float), .scratch = kern_scratch(k, i) };
+		lanes[i] = (struct kern){ .ops = k->ops,
+					  .threads = 1,
+					  .element = sizeof(float),
+					  .scratch = kern_scratch(k, i) };
 }
 
-/* What is fp32 in every storage is the backend's own. Everything else is entered by a family, so that an op which none
- * knows is missing, not wrong. */
+/* What is fp32 in every storage is the backend's own. Everything else is entered by a family, so
+ * that an op which none knows is missing, not wrong. */
 static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 {
 	*o = (struct ops){
@@ -62,9 +65,13 @@ static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 
 int narrow_open(struct kern *k, const char *storage, struct err *e)
 {
-	const struct narrow_type *type = k->element == sizeof(float) ? type_find(types_of(k->isa), storage) : NULL;
+	const struct narrow_type *type = k->element == sizeof(float)
+						 ? type_find(types_of(k->isa), storage)
+						 : NULL;
 	if (!type)
-		return err_set(e, ERR_USAGE, "backend %s:%s: no such storage type of this backend; use bf16 or fp16 of cpu or plain",
+		return err_set(e, ERR_USAGE,
+			       "backend %s:%s: no such storage type of this backend; use bf16 or "
+			       "fp16 of cpu or plain",
 			       k->ops.name, storage);
 	struct narrow *n = calloc(1, sizeof *n);
 	struct kern *lanes = calloc((size_t)k->threads, sizeof *lanes);
@@ -72,7 +79,8 @@ int narrow_open(struct kern *k, const char *storage, struct err *e)
 	if (!n || !lanes || !arena) {
 		free(n);
 		free(lanes);
-		return err_set(e, ERR_NOMEM, "backend %s:%s: no memory for %d lanes of %d MiB; use fewer threads",
+		return err_set(e, ERR_NOMEM,
+			       "backend %s:%s: no memory for %d lanes of %d MiB; use fewer threads",
 			       k->ops.name, storage, k->threads, KERN_NARROW_LANE >> 20);
 	}
 	lanes_fill(k, lanes);

@@ -6,14 +6,15 @@
  * every sum is made in fp32 by code that is tested on its own, and a number is rounded
  * once, where it is stored.
  *
- * Scratch is fixed at backend_open: a lane of KERN_NARROW_LANE bytes a thread,
- * counted by backend_peak; no op needs more than that, or than one row takes, which plan/spec/job/check_model.c holds to fit.
- * There are two ways to use it:
+ * Scratch is fixed at backend_open: a lane of KERN_NARROW_LANE bytes a thread, counted by
+ * backend_peak; no op needs more than that, or than one row takes, which
+ * plan/spec/job/check_model.c holds to fit. There are two ways to use it:
  *
  *   lanes   a call is cut into tiles (rows, heads) that share nothing. Each
  *           thread takes tiles, keeps one in its caches from widening to
  *           narrowing, and runs the op with one thread.
- *   team    products, and ops that sum over rows: blocks follow one another, all threads work on each.
+ *   team    products, and ops that sum over rows: blocks follow one another, all threads work on
+ *           each.
  *
  * Where tiles begin depends on shapes alone, but for products, whose blocks
  * grow with the number of lanes: the same bits for the same number of threads.
@@ -29,16 +30,18 @@ struct narrow_type {
 	void (*widen)(float *y, const uint16_t *x, int64_t n);
 	/* Nearest even; too large becomes infinity, NaN stays NaN. */
 	void (*narrow)(uint16_t *y, const float *x, int64_t n);
-	/* Up with the probability of the part that is cut off: word first + i of the key's stream decides on x[i]. */
-	void (*narrow_random)(uint16_t *y, const float *x, struct philox_key key, uint64_t first, int64_t n);
+	/* Up with the probability of the part that is cut off: word first + i of the key's
+	 * stream decides on x[i]. */
+	void (*narrow_random)(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
+			      int64_t n);
 };
 
 enum { NARROW_TYPES = 2 };
 
 /* The tables of the instruction sets, from convert.c. */
-#define NARROW_PASTE(isa, name) narrow_##isa##_##name
+#define NARROW_PASTE(isa, name)  narrow_##isa##_##name
 #define NARROW_EXPAND(isa, name) NARROW_PASTE(isa, name)
-#define NARROW_DECLARE(isa) extern const struct narrow_type narrow_##isa##_types[NARROW_TYPES];
+#define NARROW_DECLARE(isa)      extern const struct narrow_type narrow_##isa##_types[NARROW_TYPES];
 NARROW_DECLARE(base)
 NARROW_DECLARE(v2)
 NARROW_DECLARE(v3)
@@ -46,15 +49,16 @@ NARROW_DECLARE(v4)
 
 struct narrow {
 	const struct narrow_type *type;
-	struct ops wide;       /* of the fp32 backend */
-	float *arena;          /* one lane a thread; of backend_alloc */
-	struct kern *lanes;    /* for the fp32 ops inside a lane: one thread, its part of the kern's scratch */
+	struct ops wide; /* of the fp32 backend */
+	float *arena;    /* one lane a thread; of backend_alloc */
+	/* for the fp32 ops inside a lane: one thread, its part of the kern's scratch */
+	struct kern *lanes;
 	char name[32];
 };
 
 /* Scratch from which a call carves its operands: a lane, or all of them. */
 struct tile {
-	struct kern *k;              /* what the fp32 ops get */
+	struct kern *k; /* what the fp32 ops get */
 	const struct ops *wide;
 	const struct narrow_type *type;
 	float *at, *end;
@@ -62,7 +66,8 @@ struct tile {
 
 enum {
 	NARROW_LANE = KERN_NARROW_LANE / sizeof(float),
-	NARROW_TILE = 32 << 10,       /* floats that a tile of rows takes together: they stay in the second cache */
+	/* floats that a tile of rows takes together: they stay in the second cache */
+	NARROW_TILE = 32 << 10,
 	NARROW_TEAM_TILE = 256 << 10 /* and of a block of rows that all threads share */
 };
 
@@ -73,10 +78,12 @@ float *tile_room(struct tile *t, int64_t count);
 /* Room with x[first … first + count) in it; NULL for NULL. */
 float *tile_in(struct tile *t, const void *x, int64_t first, int64_t count);
 /* The same of `cols` elements from each of `rows` rows that are `ld` apart; dense. */
-float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols);
+float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows,
+		    int64_t cols);
 /* Back into storage; nothing when y is NULL. */
 void tile_out(struct tile *t, void *y, int64_t first, int64_t count, const float *from);
-void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols, const float *from);
+void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols,
+		   const float *from);
 
 /* One tile of a call: rows lo … lo + n. */
 typedef void tile_fn(struct tile *t, const void *call, int64_t lo, int64_t n);

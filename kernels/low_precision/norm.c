@@ -7,7 +7,7 @@
 
 struct fwd {
 	void *y, *sum;
-	float *mean, *rstd;       /* mean: NULL for RMSNorm */
+	float *mean, *rstd; /* mean: NULL for RMSNorm */
 	const void *x, *r, *w, *bias;
 	int64_t c;
 	float eps;
@@ -31,30 +31,33 @@ static void fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 	const float *w = tile_in(t, a->w, 0, c), *bias = tile_in(t, a->bias, 0, c);
 	float *x = input(t, a, at, count), *y = tile_room(t, count);
 	if (a->mean)
-		t->wide->layernorm_fwd(t->k, y, NULL, a->mean + lo, a->rstd + lo, x, NULL, w, bias, n, c, a->eps);
+		t->wide->layernorm_fwd(t->k, y, NULL, a->mean + lo, a->rstd + lo, x, NULL, w, bias,
+				       n, c, a->eps);
 	else
 		t->wide->rmsnorm_fwd(t->k, y, NULL, a->rstd + lo, x, NULL, w, n, c, a->eps);
 	tile_out(t, a->y, at, count, y);
 }
 
 static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd,
-			  const void *x, const void *r, const void *w, const void *bias,
-			  int64_t n, int64_t c, float eps)
+			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
+			  int64_t c, float eps)
 {
-	tiles_run(k, n, tile_rows(4 * c), fwd_tile, &(struct fwd){ y, sum, mean, rstd, x, r, w, bias, c, eps });
+	tiles_run(k, n, tile_rows(4 * c), fwd_tile,
+		  &(struct fwd){ y, sum, mean, rstd, x, r, w, bias, c, eps });
 }
 
-static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd,
-			const void *x, const void *r, const void *w, int64_t n, int64_t c, float eps)
+static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x,
+			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
-	tiles_run(k, n, tile_rows(4 * c), fwd_tile, &(struct fwd){ y, sum, NULL, rstd, x, r, w, NULL, c, eps });
+	tiles_run(k, n, tile_rows(4 * c), fwd_tile,
+		  &(struct fwd){ y, sum, NULL, rstd, x, r, w, NULL, c, eps });
 }
 
 struct bwd {
 	void *dx;
 	float *dw, *dbias;
 	const void *dy, *dres, *x;
-	const float *mean, *rstd;  /* mean: NULL for RMSNorm */
+	const float *mean, *rstd; /* mean: NULL for RMSNorm */
 	const void *w;
 	int64_t n, c;
 };
@@ -62,10 +65,12 @@ struct bwd {
 static void bwd_block(struct tile *t, const struct bwd *a, const float *w, int64_t lo, int64_t n)
 {
 	int64_t c = a->c, at = lo * c, count = n * c;
-	float *dy = tile_in(t, a->dy, at, count), *dres = tile_in(t, a->dres, at, count), *x = tile_in(t, a->x, at, count);
+	float *dy = tile_in(t, a->dy, at, count), *dres = tile_in(t, a->dres, at, count),
+	      *x = tile_in(t, a->x, at, count);
 	float *dx = dres ? dres : tile_room(t, count);
 	if (a->mean)
-		t->wide->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo, a->rstd + lo, w, n, c);
+		t->wide->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo,
+				       a->rstd + lo, w, n, c);
 	else
 		t->wide->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c);
 	tile_out(t, a->dx, at, count, dx);
@@ -82,9 +87,9 @@ static void bwd(struct kern *k, const struct bwd *a)
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy, const void *dres,
-			  const void *x, const float *mean, const float *rstd, const void *w,
-			  int64_t n, int64_t c)
+static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+			  const void *dres, const void *x, const float *mean, const float *rstd,
+			  const void *w, int64_t n, int64_t c)
 {
 	bwd(k, &(struct bwd){ dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c });
 }

@@ -1,4 +1,5 @@
-/* Ops that choose rows: embeddings, experts; and rope, whose rows know their place. What is only copied is not widened. */
+/* Ops that choose rows: embeddings, experts; and rope, whose rows know their place. What is only
+ * copied is not widened. */
 #include "kernels/low_precision/low_precision.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ static void gather_tile(struct tile *t, const void *callv, int64_t lo, int64_t n
 		copy_row(a->y + i * a->c, a->from[i] < 0 ? NULL : a->x + a->from[i] * a->c, a->c);
 }
 
-static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c)
+static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n,
+			int64_t c)
 {
 	tiles_run(k, n, tile_rows(c), gather_tile, &(struct gather){ y, x, from, c });
 }
@@ -47,7 +49,8 @@ static void copy_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 		copy_row(a->y + i * a->y_row, a->x + i * a->x_row, a->c);
 }
 
-static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row, int64_t n, int64_t c)
+static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row,
+		      int64_t n, int64_t c)
 {
 	tiles_run(k, n, tile_rows(c), copy_tile, &(struct copy){ y, x, y_row, x_row, c });
 }
@@ -80,14 +83,17 @@ static void embed_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 	}
 }
 
-static void embed_fwd(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions, const void *wte, const void *wpe,
-		      int64_t n, int64_t c, int32_t lo, int32_t hi)
+static void embed_fwd(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions,
+		      const void *wte, const void *wpe, int64_t n, int64_t c, int32_t lo,
+		      int32_t hi)
 {
-	tiles_run(k, n, tile_rows(2 * c), embed_tile, &(struct embed){ y, wte, wpe, tokens, positions, c, lo, hi });
+	tiles_run(k, n, tile_rows(2 * c), embed_tile,
+		  &(struct embed){ y, wte, wpe, tokens, positions, c, lo, hi });
 }
 
-static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dy, const int32_t *tokens, const int32_t *positions,
-		      int64_t n, int64_t c, int32_t lo, int32_t hi)
+static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dy,
+		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
+		      int32_t lo, int32_t hi)
 {
 	int64_t most = team_rows(c);
 	for (int64_t i = 0; i < n; i += most) {
@@ -101,7 +107,7 @@ static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dy, 
 /* --- experts: the rows that a tile's tokens meet, one behind the other --- */
 
 struct combine {
-	void *y;                 /* of the tokens: y, or dy; in the backward pass only read */
+	void *y; /* of the tokens: y, or dy; in the backward pass only read */
 	void *dx;
 	const void *x;
 	float *dweights;
@@ -134,14 +140,17 @@ static void combine_fwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 	int64_t first = lo * a->top, met = n * a->top;
 	int64_t *local = places(t, a->at + first, met);
 	float *x = met_in(t, a->x, a->at + first, met, a->c), *y = tile_room(t, n * a->c);
-	t->wide->combine_fwd(t->k, y, x, local, a->weights ? a->weights + first : NULL, n, a->top, a->c);
+	t->wide->combine_fwd(t->k, y, x, local, a->weights ? a->weights + first : NULL, n, a->top,
+			     a->c);
 	tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
-static void combine_fwd(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
+static void combine_fwd(struct kern *k, void *y, const void *x, const int64_t *at,
+			const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	tiles_run(k, n, tile_rows((top + 1) * c + 2 * top), combine_fwd_tile,
-		  &(struct combine){ .y = y, .x = x, .at = at, .weights = weights, .top = top, .c = c });
+		  &(struct combine){
+			  .y = y, .x = x, .at = at, .weights = weights, .top = top, .c = c });
 }
 
 static void combine_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -158,8 +167,8 @@ static void combine_bwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 			tile_out(t, a->dx, a->at[first + j] * c, c, dx + j * c);
 }
 
-static void combine_bwd(struct kern *k, void *dx, float *dweights, const void *dy, const void *x, const int64_t *at,
-			const float *weights, int64_t n, int64_t top, int64_t c)
+static void combine_bwd(struct kern *k, void *dx, float *dweights, const void *dy, const void *x,
+			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	tiles_run(k, n, tile_rows((2 * top + 1) * c + 2 * top), combine_bwd_tile,
 		  &(struct combine){ (void *)dy, dx, x, dweights, at, weights, top, c });
@@ -178,7 +187,9 @@ static void rope_run(struct tile t, const struct rope *a, int64_t lo, int64_t n)
 {
 	const struct rope_shape *s = a->s;
 	int64_t width = (int64_t)s->heads * s->dim, place = lo % s->seq, at = place * (s->dim / 2);
-	struct rope_shape piece = { .n = n, .row = width, .heads = s->heads, .dim = s->dim, .seq = s->seq - place };
+	struct rope_shape piece = {
+		.n = n, .row = width, .heads = s->heads, .dim = s->dim, .seq = s->seq - place
+	};
 	float *x = tile_in_rows(&t, a->x, lo * s->row, s->row, n, width);
 	(a->back ? t.wide->rope_bwd : t.wide->rope_fwd)(t.k, x, &piece, a->cos + at, a->sin + at);
 	tile_out_rows(&t, a->x, lo * s->row, s->row, n, width, x);
@@ -193,14 +204,18 @@ static void rope_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 	}
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
-	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile, &(struct rope){ x, s, cosine, sine, false });
+	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile,
+		  &(struct rope){ x, s, cosine, sine, false });
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
-	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile, &(struct rope){ dx, s, cosine, sine, true });
+	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile,
+		  &(struct rope){ dx, s, cosine, sine, true });
 }
 
 void narrow_rows(struct ops *o)

@@ -9,7 +9,8 @@ enum { PIECE = 16384, ALIGN = 16 };
 struct tile tile_team(struct kern *k)
 {
 	struct narrow *n = k->narrow;
-	return (struct tile){ k, &n->wide, n->type, n->arena, n->arena + (int64_t)k->threads * NARROW_LANE };
+	return (struct tile){ k, &n->wide, n->type, n->arena,
+			      n->arena + (int64_t)k->threads * NARROW_LANE };
 }
 
 static struct tile tile_lane(struct kern *k, int lane)
@@ -47,7 +48,8 @@ struct rows {
 
 static void convert_piece(const struct rows *r, int64_t i)
 {
-	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE, n = narrow_min(PIECE, r->cols - lo);
+	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE,
+		n = narrow_min(PIECE, r->cols - lo);
 	uint16_t *stored = r->stored + row * r->ld + lo;
 	float *scratch = r->scratch + row * r->cols + lo;
 	if (r->out)
@@ -56,7 +58,8 @@ static void convert_piece(const struct rows *r, int64_t i)
 		r->type->widen(scratch, stored, n);
 }
 
-/* Without a team there is no parallel region at all: inside a lane it would cost more than the conversion. */
+/* Without a team there is no parallel region at all: inside a lane it would cost more than the
+ * conversion. */
 static void convert(const struct tile *t, const struct rows *r)
 {
 	int64_t pieces = r->rows * r->pieces;
@@ -70,20 +73,23 @@ static void convert(const struct tile *t, const struct rows *r)
 		convert_piece(r, i);
 }
 
-float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols)
+float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows,
+		    int64_t cols)
 {
 	if (!x)
 		return NULL;
 	float *y = tile_room(t, rows * cols);
-	convert(t, &(struct rows){ t->type, (uint16_t *)x + first, y, ld, rows, cols, (cols + PIECE - 1) / PIECE, false });
+	convert(t, &(struct rows){ t->type, (uint16_t *)x + first, y, ld, rows, cols,
+				   (cols + PIECE - 1) / PIECE, false });
 	return y;
 }
 
-void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols, const float *from)
+void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols,
+		   const float *from)
 {
 	if (y)
-		convert(t, &(struct rows){ t->type, (uint16_t *)y + first, (float *)from, ld, rows, cols,
-					   (cols + PIECE - 1) / PIECE, true });
+		convert(t, &(struct rows){ t->type, (uint16_t *)y + first, (float *)from, ld, rows,
+					   cols, (cols + PIECE - 1) / PIECE, true });
 }
 
 int64_t tile_rows(int64_t floats)
@@ -96,7 +102,8 @@ int64_t team_rows(int64_t floats)
 	return narrow_max(1, NARROW_TEAM_TILE / floats);
 }
 
-static void run_one(struct kern *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn, const void *call)
+static void run_one(struct kern *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn,
+		    const void *call)
 {
 	struct tile t = tile_lane(k, lane);
 	fn(&t, call, i * most, narrow_min(most, n - i * most));

@@ -20,7 +20,8 @@ static void exp_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
 	float *x = tile_in(t, a->logits, lo * a->v, n * a->v);
-	t->wide->xent_exp(t->k, x, a->sum + lo, a->target + lo, a->max + lo, a->targets + lo, n, a->v, a->lo);
+	t->wide->xent_exp(t->k, x, a->sum + lo, a->target + lo, a->max + lo, a->targets + lo, n,
+			  a->v, a->lo);
 	tile_out(t, a->logits, lo * a->v, n * a->v, x);
 }
 
@@ -34,19 +35,22 @@ static void grad_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 
 static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
 {
-	tiles_run(k, n, tile_rows(v), max_tile, &(struct call){ .logits = (void *)logits, .max = max, .v = v });
+	tiles_run(k, n, tile_rows(v), max_tile,
+		  &(struct call){ .logits = (void *)logits, .max = max, .v = v });
 }
 
 static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
 		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
-	tiles_run(k, n, tile_rows(v), exp_tile, &(struct call){ logits, (float *)max, sum, target, targets, v, lo, 0 });
+	tiles_run(k, n, tile_rows(v), exp_tile,
+		  &(struct call){ logits, (float *)max, sum, target, targets, v, lo, 0 });
 }
 
 static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets,
 		      float scale, int64_t n, int64_t v, int32_t lo)
 {
-	tiles_run(k, n, tile_rows(v), grad_tile, &(struct call){ logits, NULL, (float *)sum, NULL, targets, v, lo, scale });
+	tiles_run(k, n, tile_rows(v), grad_tile,
+		  &(struct call){ logits, NULL, (float *)sum, NULL, targets, v, lo, scale });
 }
 
 void narrow_xent(struct ops *o)

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* GELU(x) = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x³): Hendrycks and Gimpel, arXiv 1606.08415. */
+/* GELU(x) = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x³): Hendrycks and Gimpel, arXiv
+ * 1606.08415. */
 static const double sqrt_2_pi = 0.79788456080286535588;
 static const double cubic = 0.044715;
 
@@ -48,7 +49,8 @@ static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int
 		}
 }
 
-static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n, int64_t f)
+static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+		       int64_t f)
 {
 	(void)k;
 	real *dgu = dguv;

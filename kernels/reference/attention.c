@@ -1,5 +1,6 @@
 /*
- * Causal attention, one query at a time; p_j = exp(q·k_j / sqrt(dim) - lse), m_j what dropout multiplies it with.
+ * Causal attention, one query at a time; p_j = exp(q·k_j / sqrt(dim) - lse), m_j what dropout
+ * multiplies it with.
  *     o = sum of p_j m_j v_j over the keys j that the query sees.
  * Backward, with do the gradient of o and D = do·o:
  *     ds_j = p_j (m_j do·v_j - D) / sqrt(dim),  dq = sum of ds_j k_j over j,
@@ -18,10 +19,10 @@ struct given {
 
 /* One query: where its parts lie, and the keys lo … hi - 1 that it sees. */
 struct query {
-	int64_t q, kv;      /* offsets: its own, and that of its k/v head's key 0 */
+	int64_t q, kv; /* offsets: its own, and that of its k/v head's key 0 */
 	int64_t o, lse;
 	int64_t lo, hi;
-	uint64_t number;    /* dropout's, of its weight for key 0 */
+	uint64_t number; /* dropout's, of its weight for key 0 */
 };
 
 static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
@@ -32,15 +33,18 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 static struct query query_at(const struct attn_shape *s, int64_t b, int h, int64_t t)
 {
 	int64_t pos = s->q_first + t, start = s->starts ? s->starts[b * s->starts_batch + t] : 0;
-	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all + (uint64_t)(s->head_first + h);
+	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all +
+			(uint64_t)(s->head_first + h);
 	int64_t lo = clamp(start - s->k_first, 0, s->k_len);
 	return (struct query){
 		.q = b * s->q_batch + t * s->q_row + (int64_t)h * s->dim,
 		.kv = b * s->kv_batch + (int64_t)(h / (s->heads / s->kv_heads)) * s->dim,
 		.o = b * s->o_batch + (t * s->heads + h) * s->dim,
 		.lse = (b * s->heads + h) * s->q_len + t,
-		.lo = lo, .hi = clamp(pos - s->k_first + 1, lo, s->k_len),
-		.number = (head * (uint64_t)s->seq + (uint64_t)pos) * (uint64_t)s->seq + (uint64_t)s->k_first,
+		.lo = lo,
+		.hi = clamp(pos - s->k_first + 1, lo, s->k_len),
+		.number = (head * (uint64_t)s->seq + (uint64_t)pos) * (uint64_t)s->seq +
+			  (uint64_t)s->k_first,
 	};
 }
 
@@ -71,7 +75,8 @@ static void query_fwd(real *o, real *lse, const struct given *in, const struct q
 {
 	double l = log_sum_exp(in, a), sum[ATTN_DIM_MAX] = { 0 };
 	for (int64_t j = a->lo; j < a->hi; j++) {
-		double p = exp(score(in, a, j) - l) * PLAIN(keep)(&in->s->drop, a->number + (uint64_t)j);
+		double p = exp(score(in, a, j) - l) *
+			   PLAIN(keep)(&in->s->drop, a->number + (uint64_t)j);
 		for (int i = 0; i < in->s->dim; i++)
 			sum[i] += p * (double)in->v[a->kv + j * in->s->kv_row + i];
 	}
@@ -110,7 +115,8 @@ static void query_bwd(real *dq, const struct given *in, const struct query *a, b
 }
 
 /* Key j of k/v head g: all queries that see it, of all heads that share it. */
-static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g, int64_t j, bool add)
+static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g, int64_t j,
+		    bool add)
 {
 	const struct attn_shape *s = in->s;
 	int group = s->heads / s->kv_heads;
@@ -131,8 +137,8 @@ static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g
 	put(dv + at, dv_sum, s->dim, add);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v,
-			  const struct attn_shape *s)
+static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s)
 {
 	(void)k;
 	struct given in = { .s = s, .q = q, .k = key, .v = v };
@@ -144,8 +150,9 @@ static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, co
 			}
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
-			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
+static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+			  const void *o, const float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s, bool add)
 {
 	(void)k;
 	struct given in = { s, q, key, v, dout, o, (const real *)lse };
@@ -173,8 +180,8 @@ static void merge_query(real *o, real *lse, const real *o2, double l2, int dim)
 	*lse = (real)both;
 }
 
-static void attention_merge(struct kern *k, void *ov, float *lsef, const void *o2v, const float *lse2f,
-			    const struct attn_shape *s)
+static void attention_merge(struct kern *k, void *ov, float *lsef, const void *o2v,
+			    const float *lse2f, const struct attn_shape *s)
 {
 	(void)k;
 	real *o = ov, *lse = (real *)lsef;
@@ -183,7 +190,8 @@ static void attention_merge(struct kern *k, void *ov, float *lsef, const void *o
 		for (int h = 0; h < s->heads; h++)
 			for (int64_t t = 0; t < s->q_len; t++) {
 				struct query a = query_at(s, b, h, t);
-				merge_query(o + a.o, lse + a.lse, o2 + a.o, (double)lse2[a.lse], s->dim);
+				merge_query(o + a.o, lse + a.lse, o2 + a.o, (double)lse2[a.lse],
+					    s->dim);
 			}
 }
 

@@ -22,7 +22,8 @@ static void widen(struct kern *k, float *y, const void *x, int64_t count)
 	copy((real *)y, x, count);
 }
 
-static void narrow(struct kern *k, void *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+static void narrow(struct kern *k, void *y, const float *x, int64_t count,
+		   const struct philox_key *key, uint64_t first)
 {
 	(void)k;
 	(void)key;

@@ -1,4 +1,5 @@
-/* Dropout (Srivastava et al., JMLR 2014), its numbers drawn by the element's place in the global tensor. */
+/* Dropout (Srivastava et al., JMLR 2014), its numbers drawn by the element's place in the global
+ * tensor. */
 #include "kernels/reference/reference.h"
 
 double PLAIN(keep)(const struct dropout *d, uint64_t element)
@@ -10,8 +11,8 @@ double PLAIN(keep)(const struct dropout *d, uint64_t element)
 	return (double)words[element % 4] * 0x1p-32 < (double)d->p ? 0 : 1 / (1 - (double)d->p);
 }
 
-static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n, int64_t c,
-		    const struct dropout *d)
+static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
+		    int64_t c, const struct dropout *d)
 {
 	(void)k;
 	real *y = yv;

@@ -2,7 +2,8 @@
 #include "kernels/reference/reference.h"
 
 static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
-		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
+		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
+		      int32_t hi)
 {
 	(void)k;
 	real *y = yv;
@@ -15,8 +16,9 @@ static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int
 	}
 }
 
-static void embed_bwd(struct kern *k, float *dwtef, float *dwpef, const void *dyv, const int32_t *tokens,
-		      const int32_t *positions, int64_t n, int64_t c, int32_t lo, int32_t hi)
+static void embed_bwd(struct kern *k, float *dwtef, float *dwpef, const void *dyv,
+		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
+		      int32_t lo, int32_t hi)
 {
 	(void)k;
 	real *dwte = (real *)dwtef, *dwpe = (real *)dwpef;

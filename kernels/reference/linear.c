@@ -16,8 +16,8 @@ static void linear_fwd(struct kern *k, void *yv, const void *xv, const void *wv,
 		}
 }
 
-static void linear_bwd_input(struct kern *k, void *dxv, const void *dyv, const void *wv,
-			     int64_t n, int64_t in, int64_t out)
+static void linear_bwd_input(struct kern *k, void *dxv, const void *dyv, const void *wv, int64_t n,
+			     int64_t in, int64_t out)
 {
 	(void)k;
 	real *dx = dxv;
@@ -46,8 +46,8 @@ static void sum_rows(struct kern *k, float *outf, const void *xv, int64_t n, int
 	}
 }
 
-static void linear_bwd_weight(struct kern *k, float *dwf, float *dbias, const void *dyv, const void *xv,
-			      int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight(struct kern *k, float *dwf, float *dbias, const void *dyv,
+			      const void *xv, int64_t n, int64_t in, int64_t out)
 {
 	real *dw = (real *)dwf;
 	const real *dy = dyv, *x = xv;

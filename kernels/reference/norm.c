@@ -31,10 +31,12 @@ static double row_spread(const real *x, double about, int64_t c)
 }
 
 /* y = (x - mean) * rstd * w + bias of one row */
-static void norm_row(real *y, const real *x, double mean, double rstd, const real *w, const real *bias, int64_t c)
+static void norm_row(real *y, const real *x, double mean, double rstd, const real *w,
+		     const real *bias, int64_t c)
 {
 	for (int64_t j = 0; j < c; j++)
-		y[j] = (real)(((double)x[j] - mean) * rstd * (double)w[j] + (bias ? (double)bias[j] : 0));
+		y[j] = (real)(((double)x[j] - mean) * rstd * (double)w[j] +
+			      (bias ? (double)bias[j] : 0));
 }
 
 /*
@@ -42,8 +44,8 @@ static void norm_row(real *y, const real *x, double mean, double rstd, const rea
  *     dx = rstd * (g - mean(g) - h * mean(g * h)) + dres, where RMSNorm has no mean(g);
  *     dw += dy * h, dbias += dy.
  */
-static void norm_row_bwd(real *dx, real *dw, real *dbias, const real *dy, const real *dres, const real *x,
-			 double mean, double rstd, const real *w, int64_t c)
+static void norm_row_bwd(real *dx, real *dw, real *dbias, const real *dy, const real *dres,
+			 const real *x, double mean, double rstd, const real *w, int64_t c)
 {
 	double g_mean = 0, gh_mean = 0;
 	for (int64_t j = 0; j < c; j++) {
@@ -71,7 +73,8 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *meanf, fl
 	real *y = yv, *sum = sumv, *mean = (real *)meanf, *rstd = (real *)rstdf;
 	const real *x = xv, *r = rv;
 	for (int64_t i = 0; i < n; i++) {
-		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
+		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL,
+					   c);
 		double m = row_mean(in, c);
 		double s = 1 / sqrt(row_spread(in, m, c) + (double)eps);
 		norm_row(y + i * c, in, m, s, w, bias, c);
@@ -80,26 +83,29 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *meanf, fl
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dxv, float *dw, float *dbias, const void *dyv, const void *dresv,
-			  const void *xv, const float *meanf, const float *rstdf, const void *w,
-			  int64_t n, int64_t c)
+static void layernorm_bwd(struct kern *k, void *dxv, float *dw, float *dbias, const void *dyv,
+			  const void *dresv, const void *xv, const float *meanf, const float *rstdf,
+			  const void *w, int64_t n, int64_t c)
 {
 	(void)k;
 	real *dx = dxv;
-	const real *dy = dyv, *dres = dresv, *x = xv, *mean = (const real *)meanf, *rstd = (const real *)rstdf;
+	const real *dy = dyv, *dres = dresv, *x = xv, *mean = (const real *)meanf,
+		   *rstd = (const real *)rstdf;
 	for (int64_t i = 0; i < n; i++)
-		norm_row_bwd(dx + i * c, (real *)dw, (real *)dbias, dy + i * c, dres ? dres + i * c : NULL,
-			     x + i * c, (double)mean[i], (double)rstd[i], w, c);
+		norm_row_bwd(dx + i * c, (real *)dw, (real *)dbias, dy + i * c,
+			     dres ? dres + i * c : NULL, x + i * c, (double)mean[i],
+			     (double)rstd[i], w, c);
 }
 
-static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstdf,
-			const void *xv, const void *rv, const void *w, int64_t n, int64_t c, float eps)
+static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstdf, const void *xv,
+			const void *rv, const void *w, int64_t n, int64_t c, float eps)
 {
 	(void)k;
 	real *y = yv, *sum = sumv, *rstd = (real *)rstdf;
 	const real *x = xv, *r = rv;
 	for (int64_t i = 0; i < n; i++) {
-		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
+		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL,
+					   c);
 		double s = 1 / sqrt(row_spread(in, 0, c) + (double)eps);
 		norm_row(y + i * c, in, 0, s, w, NULL, c);
 		rstd[i] = (real)s;

@@ -30,7 +30,8 @@ static void adamw_one(const struct update *u, const struct adamw_args *a)
 		double m = (double)ms[i] * (double)a->beta1 + g * (1 - (double)a->beta1);
 		double v = (double)vs[i] * (double)a->beta2 + g * g * (1 - (double)a->beta2);
 		double p = (double)ps[i] * (1 - (double)a->lr * (double)u->weight_decay);
-		ps[i] = (real)(p - (double)a->lr * (m / unbias1) / (sqrt(v / unbias2) + (double)a->eps));
+		ps[i] = (real)(p - (double)a->lr * (m / unbias1) /
+					   (sqrt(v / unbias2) + (double)a->eps));
 		ms[i] = (real)m;
 		vs[i] = (real)v;
 	}

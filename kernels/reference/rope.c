@@ -1,7 +1,8 @@
 /* Rotary position embedding (Su et al., arXiv 2104.09864). */
 #include "kernels/reference/reference.h"
 
-/* Rotates the pairs (i, i + half) of one head by sign times the angles whose cos and sin are given. */
+/* Rotates the pairs (i, i + half) of one head by sign times the angles whose cos and sin are
+ * given. */
 static void rotate(real *x, const real *cosine, const real *sine, int half, double sign)
 {
 	for (int i = 0; i < half; i++) {
@@ -12,22 +13,25 @@ static void rotate(real *x, const real *cosine, const real *sine, int half, doub
 	}
 }
 
-static void rotate_all(real *x, const struct rope_shape *s, const real *cosine, const real *sine, double sign)
+static void rotate_all(real *x, const struct rope_shape *s, const real *cosine, const real *sine,
+		       double sign)
 {
 	int half = s->dim / 2;
 	for (int64_t i = 0; i < s->n; i++)
 		for (int h = 0; h < s->heads; h++)
-			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + i % s->seq * half, sine + i % s->seq * half,
-			       half, sign);
+			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + i % s->seq * half,
+			       sine + i % s->seq * half, half, sign);
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
 	(void)k;
 	rotate_all(x, s, (const real *)cosine, (const real *)sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine, const float *sine)
+static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+		     const float *sine)
 {
 	(void)k;
 	rotate_all(dx, s, (const real *)cosine, (const real *)sine, -1);

@@ -47,17 +47,19 @@ static void route_token(int32_t *chosen, real *weights, real *probs, real *lse, 
 	for (int64_t j = 0; j < top; j++)
 		sum += exp((double)logits[chosen[j]] - (double)logits[chosen[0]]);
 	for (int64_t j = 0; j < top; j++)
-		weights[j] = before ? probs[chosen[j]]
-				    : (real)(exp((double)logits[chosen[j]] - (double)logits[chosen[0]]) / sum);
+		weights[j] =
+			before ? probs[chosen[j]]
+			       : (real)(exp((double)logits[chosen[j]] - (double)logits[chosen[0]]) /
+					sum);
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits,
-		      int64_t n, int64_t e, int64_t top, bool before)
+static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	(void)k;
 	for (int64_t i = 0; i < n; i++)
-		route_token(chosen + i * top, (real *)weights + i * top, (real *)probs + i * e, (real *)lse + i,
-			    (const real *)logits + i * e, e, top, before);
+		route_token(chosen + i * top, (real *)weights + i * top, (real *)probs + i * e,
+			    (real *)lse + i, (const real *)logits + i * e, e, top, before);
 }
 
 /* What the backward pass of one token reads. */
@@ -93,25 +95,33 @@ static void route_token_bwd(real *dlogits, const struct routed *r, double z_slop
 	}
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
-		      const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top,
-		      bool before)
+static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
+		      const float *weights, const float *probs, const float *lse, const float *aux,
+		      float z, int64_t n, int64_t e, int64_t top, bool before)
 {
 	(void)k;
 	for (int64_t i = 0; i < n; i++) {
 		struct routed r = {
-			(const real *)dweights + i * top, (const real *)weights + i * top, (const real *)probs + i * e,
-			(const real *)aux, chosen + i * top, e, top, before,
+			(const real *)dweights + i * top,
+			(const real *)weights + i * top,
+			(const real *)probs + i * e,
+			(const real *)aux,
+			chosen + i * top,
+			e,
+			top,
+			before,
 		};
-		route_token_bwd((real *)dlogits + i * e, &r, 2 * (double)z * (double)((const real *)lse)[i]);
+		route_token_bwd((real *)dlogits + i * e, &r,
+				2 * (double)z * (double)((const real *)lse)[i]);
 	}
 }
 
-static void route_loss(struct kern *k, double *loss, const float *loadf, const float *probsf, const float *lsef, int64_t n, int64_t e,
-		       int64_t seq, double aux, double z)
+static void route_loss(struct kern *k, double *loss, const float *loadf, const float *probsf,
+		       const float *lsef, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	(void)k;
-	const real *load = (const real *)loadf, *probs = (const real *)probsf, *lse = (const real *)lsef;
+	const real *load = (const real *)loadf, *probs = (const real *)probsf,
+		   *lse = (const real *)lsef;
 	double balance = 0, squares = 0;
 	for (int64_t t = 0; t < n; t++) {
 		for (int64_t x = 0; x < e; x++)
@@ -121,7 +131,8 @@ static void route_loss(struct kern *k, double *loss, const float *loadf, const f
 	*loss += aux * balance + z * squares;
 }
 
-static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n, int64_t c)
+static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n,
+			int64_t c)
 {
 	(void)k;
 	real *y = yv;
@@ -131,7 +142,8 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 			y[i * c + l] = from[i] < 0 ? 0 : x[from[i] * c + l];
 }
 
-static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row, int64_t n, int64_t c)
+static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
+		      int64_t n, int64_t c)
 {
 	(void)k;
 	real *y = yv;
@@ -141,8 +153,8 @@ static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, i
 			y[i * y_row + l] = x[i * x_row + l];
 }
 
-static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weightsf,
-			int64_t n, int64_t top, int64_t c)
+static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+			const float *weightsf, int64_t n, int64_t top, int64_t c)
 {
 	(void)k;
 	real *y = yv;
@@ -152,13 +164,15 @@ static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t 
 			double sum = 0;
 			for (int64_t j = i * top; j < (i + 1) * top; j++)
 				if (at[j] >= 0)
-					sum += (weights ? (double)weights[j] : 1) * (double)x[at[j] * c + l];
+					sum += (weights ? (double)weights[j] : 1) *
+					       (double)x[at[j] * c + l];
 			y[i * c + l] = (real)sum;
 		}
 }
 
-static void combine_bwd(struct kern *k, void *dxv, float *dweightsf, const void *dyv, const void *xv, const int64_t *at,
-			const float *weightsf, int64_t n, int64_t top, int64_t c)
+static void combine_bwd(struct kern *k, void *dxv, float *dweightsf, const void *dyv,
+			const void *xv, const int64_t *at, const float *weightsf, int64_t n,
+			int64_t top, int64_t c)
 {
 	(void)k;
 	real *dx = dxv, *dweights = (real *)dweightsf;

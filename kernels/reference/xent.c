@@ -58,7 +58,8 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sumf, const in
 	}
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sumf, const float *targetf, int64_t n)
+static void xent_loss(struct kern *k, double *loss, const float *sumf, const float *targetf,
+		      int64_t n)
 {
 	(void)k;
 	const real *sum = (const real *)sumf, *target = (const real *)targetf;

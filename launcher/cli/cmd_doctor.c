@@ -17,15 +17,20 @@ static const char help_head[] =
 	"  muster doctor [--quiet] [--json] [JOB.ini [section.key=value …]]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Looks at this host, or at every node of the allocation that this runs in, for what muster needs: a line for each\n"
-	"  thing, ok, warn or fail, what was found, and what mends it. With a job file also for what that job needs: enough\n"
-	"  sound GPUs with room for its ranks, memory, data, folders. Starts and changes nothing. Where something hangs it takes\n"
+	"  Looks at this host, or at every node of the allocation that this runs in, for what "
+	"muster needs: a line for each\n"
+	"  thing, ok, warn or fail, what was found, and what mends it. With a job file also for "
+	"what that job needs: enough\n"
+	"  sound GPUs with room for its ranks, memory, data, folders. Starts and changes nothing. "
+	"Where something hangs it takes\n"
 	"  a minute at most, in an allocation three.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --quiet          only what is not ok\n"
-	"  --json           for programs: the nodes, of each the findings, {level, check, object, found, remedy}, and facts: of\n"
-	"                   each GPU memory, errors, clocks, links, programs, in bytes, watts and degrees; null is not told\n"
+	"  --json           for programs: the nodes, of each the findings, {level, check, object, "
+	"found, remedy}, and facts: of\n"
+	"                   each GPU memory, errors, clocks, links, programs, in bytes, watts and "
+	"degrees; null is not told\n"
 	"  --report NEEDS   this node's lines in the step that asks an allocation\n"
 	"\n"
 	"EXAMPLES\n"
@@ -34,7 +39,8 @@ static const char help_head[] =
 	"  salloc -N4 --exclusive muster doctor job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 nothing fails, there may be warnings; 1 cannot write the answer; 2 usage or job file; 3 something fails\n"
+	"  0 nothing fails, there may be warnings; 1 cannot write the answer; 2 usage or job file; "
+	"3 something fails\n"
 	"\n"
 	"CHECKS\n";
 
@@ -53,7 +59,8 @@ static int report(const char *needs)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	int status = doctor_report(needs, &text, &e) ? command_fail(&e) : command_help(buf_str(&text));
+	int status = doctor_report(needs, &text, &e) ? command_fail(&e)
+						     : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
@@ -70,15 +77,16 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 		json_decref(doc);
 	} else {
 		supervise_terminal_detect(STDOUT_FILENO, &t);
-		doctor_page(nodes, n, t.colour, quiet, supervise_terminal_columns(STDOUT_FILENO), &text);
+		doctor_page(nodes, n, t.colour, quiet, supervise_terminal_columns(STDOUT_FILENO),
+			    &text);
 	}
 	int status = buf_failed(&text) ? STATUS_FAILED : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
 
-/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them stands with the first. Returns how
- * many were looked at. */
+/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them
+ * stands with the first. Returns how many were looked at. */
 static int look(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes)
 {
 	struct err e = ERR_INIT;
@@ -87,8 +95,9 @@ static int look(const struct needs *n, const struct hostlist *names, struct doct
 		topo_nodes_self(nodes[0].name);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
-		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation",
-			  "could not be asked: %s", e.text);
+		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes",
+				 "srun hostname must work in this allocation",
+				 "could not be asked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
 	return asked ? names->n : 1;
@@ -139,7 +148,9 @@ static const char *job_file(int argc, char **argv)
 int cmd_doctor(int argc, char **argv)
 {
 	bool json = false, quiet = false;
-	const struct command_option options[] = { { "--json", &json, NULL }, { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
+	const struct command_option options[] = { { "--json", &json, NULL },
+						  { "--quiet", &quiet, NULL },
+						  { NULL, NULL, NULL } };
 	struct needs n = { .slurm = getenv("SLURM_JOB_ID") != NULL };
 	struct job job;
 	if (command_wants_help(argc, argv))

@@ -15,11 +15,14 @@ struct plan_schedule_options {
 };
 
 /* Draws the plan's schedule; the exit status. */
-int cmd_plan_schedule(const struct job *job, const struct plan *plan, const struct plan_schedule_options *o);
+int cmd_plan_schedule(const struct job *job, const struct plan *plan,
+		      const struct plan_schedule_options *o);
 
 /* Searches what the job leaves open, and prints what was found; the exit status. */
 int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool json);
-/* The same on other sizes of the cluster that spec names: range "64..4096" counts devices, doubling. svg: file to draw into, or NULL. */
-int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg, bool json);
+/* The same on other sizes of the cluster that spec names: range "64..4096" counts devices,
+ * doubling. svg: file to draw into, or NULL. */
+int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg,
+		     bool json);
 
 #endif

@@ -1,4 +1,5 @@
-/* `muster plan --auto` and `--gpus`: the best layout of what a job leaves open, on one cluster or on several sizes of it. */
+/* `muster plan --auto` and `--gpus`: the best layout of what a job leaves open, on one cluster
+ * or on several sizes of it. */
 #include "launcher/cli/cmd_plan.h"
 
 #include "base/file.h"
@@ -32,8 +33,12 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	struct search *s = calloc(1, sizeof *s);
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
-	int status = 0, rc = s ? search_run(job, cluster, &(struct search_ask){ .finalists = SEARCH_FINALISTS, .front = true }, s, &e)
-			       : err_set(&e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	int status = 0,
+	    rc = s ? search_run(job, cluster,
+				&(struct search_ask){ .finalists = SEARCH_FINALISTS,
+						      .front = true },
+				s, &e)
+		   : err_set(&e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (rc)
 		status = command_fail(&e);
 	else if (json)
@@ -46,7 +51,8 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	return status;
 }
 
-/* --- Other sizes --------------------------------------------------------------------------------------- */
+/* --- Other sizes
+ * --------------------------------------------------------------------------------------- */
 
 static int read_range(const char *range, int *from, int *to, struct err *e)
 {
@@ -58,13 +64,17 @@ static int read_range(const char *range, int *from, int *to, struct err *e)
 		end = end == start ? (char *)range : end;
 	}
 	if (end == range || *end || a < 1 || b < a || b > DEVICES_MOST)
-		return err_set(e, ERR_USAGE, "--gpus %.40s: write numbers of devices such as 64..4096, from 1 to %d", range, DEVICES_MOST);
+		return err_set(
+			e, ERR_USAGE,
+			"--gpus %.40s: write numbers of devices such as 64..4096, from 1 to %d",
+			range, DEVICES_MOST);
 	*from = (int)a;
 	*to = (int)b;
 	return 0;
 }
 
-/* The cluster of so many devices or a few more: whole nodes of what spec names before its number of them. */
+/* The cluster of so many devices or a few more: whole nodes of what spec names before its number
+ * of them. */
 static int open_size(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	char name[512];
@@ -74,9 +84,15 @@ static int open_size(const char *spec, int devices, struct cluster *out, struct 
 	struct cluster one;
 	for (size_t i = 0; i < sizeof here / sizeof *here; i++)
 		if (!strcmp(spec, here[i]))
-			return err_set(e, ERR_USAGE, "--gpus: %s is a machine of one size; name a kind of node by --cluster, such as dgx-h100", spec);
+			return err_set(e, ERR_USAGE,
+				       "--gpus: %s is a machine of one size; name a kind of node "
+				       "by --cluster, such as dgx-h100",
+				       spec);
 	if (strchr(spec, '+'))
-		return err_set(e, ERR_USAGE, "--gpus: %.200s is a mixture; name one kind of node, such as dgx-h100", spec);
+		return err_set(
+			e, ERR_USAGE,
+			"--gpus: %.200s is a mixture; name one kind of node, such as dgx-h100",
+			spec);
 	snprintf(name, sizeof name, "%.*s:1", n, spec);
 	if (topo_cluster_open(name, 0, &one, e))
 		return -1;
@@ -86,7 +102,8 @@ static int open_size(const char *spec, int devices, struct cluster *out, struct 
 	return topo_cluster_open(name, 0, out, e);
 }
 
-static int fill_point(const struct job *job, const char *spec, int devices, struct scaling_point *point, struct err *e)
+static int fill_point(const struct job *job, const char *spec, int devices,
+		      struct scaling_point *point, struct err *e)
 {
 	struct search *s = calloc(1, sizeof *s);
 	struct cluster c;
@@ -95,28 +112,37 @@ static int fill_point(const struct job *job, const char *spec, int devices, stru
 		return -1;
 	}
 	int rc = search_run(job, &c, &(struct search_ask){ .finalists = 8 }, s, e);
-	*point = (struct scaling_point){ .devices = topo_cluster_devices(&c), .fits = !rc, .best = s->found[0], .flops = topo_cluster_kind(&c, 0)->device_flops };
+	*point = (struct scaling_point){ .devices = topo_cluster_devices(&c),
+					 .fits = !rc,
+					 .best = s->found[0],
+					 .flops = topo_cluster_kind(&c, 0)->device_flops };
 	topo_cluster_free(&c);
 	free(s);
 	return rc && e->code != ERR_NOFIT ? -1 : 0;
 }
 
-static int write_svg(const struct job *job, const char *spec, const struct scaling_point *points, int n, const char *path, struct err *e)
+static int write_svg(const struct job *job, const char *spec, const struct scaling_point *points,
+		     int n, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	show_scaling_svg(job, spec, points, n, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path)
-				   : file_replace(path, text.data, text.len, e);
+	int rc = buf_failed(&text)
+			 ? err_set(e, ERR_NOMEM,
+				   "%s: no memory for the drawing; close other programs", path)
+			 : file_replace(path, text.data, text.len, e);
 	buf_fini(&text);
 	return rc;
 }
 
-int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg, bool json)
+int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg,
+		     bool json)
 {
 	struct scaling_point *points = calloc(POINTS_MOST, sizeof *points);
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
-	int from = 1, to = 0, n = 0, rc = points ? read_range(range, &from, &to, &e) : err_set(&e, ERR_NOMEM, "no memory; close other programs");
+	int from = 1, to = 0, n = 0,
+	    rc = points ? read_range(range, &from, &to, &e)
+			: err_set(&e, ERR_NOMEM, "no memory; close other programs");
 	for (int64_t devices = from; !rc && devices <= to && n < POINTS_MOST; devices *= 2)
 		rc = fill_point(job, spec, (int)devices, &points[n++], &e);
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));

@@ -1,4 +1,5 @@
-/* `muster plan --schedule`: the pipeline's table as the simulator walks it, and beside it what a run measured. */
+/* `muster plan --schedule`: the pipeline's table as the simulator walks it, and beside it what a
+ * run measured. */
 #include "launcher/cli/cmd_plan.h"
 
 #include "base/file.h"
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 struct picture {
-	struct schedule schedule; /* the first replica's: others may have other numbers of micro-batches */
+	/* the first replica's: others may have other numbers of micro-batches */
+	struct schedule schedule;
 	struct timeline simulated, measured;
 	struct drawing drawing;
 	struct buf title;
@@ -36,48 +38,66 @@ static int simulate_as_measured(const struct plan *plan, struct picture *p, stru
 	int stages = layout_n_stages(&plan->layout);
 	double *seconds = calloc(3 * (size_t)stages, sizeof *seconds);
 	if (!seconds)
-		return err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages);
-	timeline_means(&p->measured, &plan->layout, seconds, seconds + stages, seconds + 2 * stages);
-	struct sched_costs costs = { .forward = seconds, .input = seconds + stages, .weight = seconds + 2 * stages, .hop = 0 };
+		return err_set(e, ERR_NOMEM,
+			       "no memory to simulate %d stages; close other programs", stages);
+	timeline_means(&p->measured, &plan->layout, seconds, seconds + stages,
+		       seconds + 2 * stages);
+	struct sched_costs costs = { .forward = seconds,
+				     .input = seconds + stages,
+				     .weight = seconds + 2 * stages,
+				     .hop = 0 };
 	double end = schedule_simulate(&p->schedule, &costs, &p->simulated, NULL);
 	free(seconds);
-	return end < 0 ? err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages) : 0;
+	return end < 0 ? err_set(e, ERR_NOMEM,
+				 "no memory to simulate %d stages; close other programs", stages)
+		       : 0;
 }
 
 static int simulate(const struct plan *plan, struct picture *p, struct err *e)
 {
 	if (schedule_simulate(&p->schedule, &plan->costs, &p->simulated, NULL) < 0)
-		return err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", layout_n_stages(&plan->layout));
+		return err_set(e, ERR_NOMEM,
+			       "no memory to simulate %d stages; close other programs",
+			       layout_n_stages(&plan->layout));
 	return 0;
 }
 
-static int build(const struct job *job, const struct plan *plan, const char *run, struct picture *p, struct err *e)
+static int build(const struct job *job, const struct plan *plan, const char *run, struct picture *p,
+		 struct err *e)
 {
 	const struct layout *l = &plan->layout;
 	int micros = plan->shares[0].micros;
 	if (schedule_build(job->parallel.schedule, l, micros, &p->schedule, e))
 		return -1;
-	if (run ? rundir_timelines_load(run, l, micros, &p->measured, e) || simulate_as_measured(plan, p, e) : simulate(plan, p, e))
+	if (run ? rundir_timelines_load(run, l, micros, &p->measured, e) ||
+			    simulate_as_measured(plan, p, e)
+		: simulate(plan, p, e))
 		return -1;
-	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s", job_word(job, offsetof(struct job, parallel.schedule)),
-		   l->pp, human_s(l->pp), l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es");
+	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s",
+		   job_word(job, offsetof(struct job, parallel.schedule)), l->pp, human_s(l->pp),
+		   l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es");
 	p->drawing = (struct drawing){
-		.title = buf_str(&p->title), .n_parts = run ? 2 : 1,
-		.parts = { { run ? "simulated with the measured passes" : "simulated", &p->simulated }, { "measured", &p->measured } },
+		.title = buf_str(&p->title),
+		.n_parts = run ? 2 : 1,
+		.parts = { { run ? "simulated with the measured passes" : "simulated",
+			     &p->simulated },
+			   { "measured", &p->measured } },
 	};
 	return 0;
 }
 
 static json_t *part_json(const struct timeline *t)
 {
-	return json_pack("{s:f, s:f, s:o}", "seconds", timeline_end(t), "bubble", timeline_bubble(t), "timeline", timeline_json(t));
+	return json_pack("{s:f, s:f, s:o}", "seconds", timeline_end(t), "bubble",
+			 timeline_bubble(t), "timeline", timeline_json(t));
 }
 
 static int print_json(const struct job *job, const struct plan *plan, const struct picture *p)
 {
-	json_t *doc = json_pack("{s:s, s:i, s:i, s:i, s:o}", "schedule", job_word(job, offsetof(struct job, parallel.schedule)),
-				"ranks", plan->layout.pp, "chunks", plan->layout.chunks, "micros", p->schedule.micros,
-				"simulated", part_json(&p->simulated));
+	json_t *doc = json_pack("{s:s, s:i, s:i, s:i, s:o}", "schedule",
+				job_word(job, offsetof(struct job, parallel.schedule)), "ranks",
+				plan->layout.pp, "chunks", plan->layout.chunks, "micros",
+				p->schedule.micros, "simulated", part_json(&p->simulated));
 	if (p->drawing.n_parts > 1)
 		json_object_set_new(doc, "measured", part_json(&p->measured));
 	int bad = !doc || json_dumpf(doc, stdout, JSON_PRESERVE_ORDER);
@@ -110,7 +130,8 @@ static int print_text(const struct picture *p)
 	return status;
 }
 
-int cmd_plan_schedule(const struct job *job, const struct plan *plan, const struct plan_schedule_options *o)
+int cmd_plan_schedule(const struct job *job, const struct plan *plan,
+		      const struct plan_schedule_options *o)
 {
 	struct picture p = { .title = BUF_INIT };
 	struct err e = ERR_INIT;

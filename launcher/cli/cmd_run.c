@@ -23,15 +23,21 @@ static const char help_head[] =
 	"  muster run [--quiet] JOB.ini [section.key=value …]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Plans the job, prints the plan, starts one agent a device, and stays until the last step is done. Inside a Slurm\n"
-	"  allocation the agents are started on its nodes with srun, else on this host. When an agent dies, the others are\n"
+	"  Plans the job, prints the plan, starts one agent a device, and stays until the last "
+	"step is done. Inside a Slurm\n"
+	"  allocation the agents are started on its nodes with srun, else on this host. When an "
+	"agent dies, the others are\n"
 	"  stopped and all go on from the newest checkpoint, [restart] says how often.\n"
 	"\n"
-	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json, events.jsonl, metrics.jsonl, logs/, ckpt/.\n"
-	"  The same command again goes on from the newest good checkpoint, in any layout; another [job] name begins anew.\n"
+	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json, "
+	"events.jsonl, metrics.jsonl, logs/, ckpt/.\n"
+	"  The same command again goes on from the newest good checkpoint, in any layout; another "
+	"[job] name begins anew.\n"
 	"\n"
-	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C again: at once.\n"
-	"  Under nohup a hang-up is ignored; no other signal that the parent ignores or blocks stays so.\n"
+	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C "
+	"again: at once.\n"
+	"  Under nohup a hang-up is ignored; no other signal that the parent ignores or blocks "
+	"stays so.\n"
 	"  Into a pipe or a file go plain lines; a reader that leaves does not end the run.\n"
 	"\n"
 	"OPTIONS\n"
@@ -42,11 +48,13 @@ static const char help_head[] =
 	"  muster run demo.ini job.name=wide parallel.dp=4 batch.global=64\n"
 	"\n"
 	"ENVIRONMENT\n"
-	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials, where no munged can be reached\n"
+	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials, "
+	"where no munged can be reached\n"
 	"  MUSTER_AGENT=PATH   the muster-agent to start\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after restarts;\n"
+	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after "
+	"restarts;\n"
 	"  75 stopped on purpose, the same command goes on\n"
 	"\n"
 	"JOB FILE\n"
@@ -143,7 +151,8 @@ static int run_open(struct run *r, struct err *e)
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
-	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) || launcher_descriptors_allow(r->plan.world, e) ||
+	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
+	    launcher_descriptors_allow(r->plan.world, e) ||
 	    launcher_address_space_allows(&r->job, &r->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
 	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
@@ -164,14 +173,26 @@ static int run_loop(struct run *r)
 	uv_loop_t loop;
 	if (uv_loop_init(&loop)) {
 		struct err e;
-		err_set(&e, ERR_NOMEM, "cannot make an event loop; ulimit -n tells the limit of descriptors");
+		err_set(&e, ERR_NOMEM,
+			"cannot make an event loop; ulimit -n tells the limit of descriptors");
 		close(r->listener);
 		return command_fail(&e);
 	}
 	const struct supervise_options o = {
-		.loop = &loop, .job = &r->job, .cluster = &r->cluster, .plan = &r->plan, .job_text = buf_str(&r->job_text),
-		.plan_doc = r->plan_doc, .ops = r->ops, .agent = r->agent, .run = r->dir, .term = r->term,
-		.listener = r->listener, .address = r->address, .limits = SUPERVISE_LIMITS, .now = clock_s,
+		.loop = &loop,
+		.job = &r->job,
+		.cluster = &r->cluster,
+		.plan = &r->plan,
+		.job_text = buf_str(&r->job_text),
+		.plan_doc = r->plan_doc,
+		.ops = r->ops,
+		.agent = r->agent,
+		.run = r->dir,
+		.term = r->term,
+		.listener = r->listener,
+		.address = r->address,
+		.limits = SUPERVISE_LIMITS,
+		.now = clock_s,
 	};
 	int status = supervise_run(&o);
 	uv_loop_close(&loop);
@@ -181,7 +202,8 @@ static int run_loop(struct run *r)
 int cmd_run(int argc, char **argv)
 {
 	bool quiet = false;
-	const struct command_option options[] = { { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
+	const struct command_option options[] = { { "--quiet", &quiet, NULL },
+						  { NULL, NULL, NULL } };
 	static struct run r = { .job_text = BUF_INIT }; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))

@@ -15,46 +15,55 @@
 
 #define SBATCH_TIMEOUT 60.0
 
-static const char help[] =
-	"muster submit — hand a job to Slurm's queue\n"
-	"\n"
-	"SYNOPSIS\n"
-	"  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
-	"\n"
-	"DESCRIPTION\n"
-	"  Checks the job, writes it, resolved, into its run folder, and gives sbatch a script made from\n"
-	"  templates/sbatch.in; in the allocation the script runs `muster run` on that job. Prints the job id.\n"
-	"  While a muster runs in that folder, nothing is submitted.\n"
-	"\n"
-	"  [slurm] says what to ask for: nodes, gpus_per_node, cpus_per_task, time, partition, account, qos,\n"
-	"  constraint, reservation, signal_before, requeue (`muster run --help` explains each key). Without gpus_per_node a\n"
-	"  node gets as many agents as the degrees need, whole tensor-parallel groups where they fit.\n"
-	"  When [launch] cluster names a machine, such as dgx-h100:16, the plan is checked against it first.\n"
-	"\n"
-	"  scancel, and Slurm signal_before seconds before the time limit, make the run write a checkpoint and stop;\n"
-	"  the same submission goes on from it.\n"
-	"\n"
-	"OPTIONS\n"
-	"  --dry-run    print the script; write and submit nothing\n"
-	"\n"
-	"FILES\n"
-	"  RUN/submit-N.ini        the job as it was submitted, and so as it will run; N counts the submissions\n"
-	"  RUN/logs/slurm-ID.out   what `muster run` prints\n"
-	"  sbatch.in               the template: in $MUSTER_TEMPLATES, or PREFIX/share/muster/templates\n"
-	"\n"
-	"EXAMPLES\n"
-	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
-	"  muster submit --dry-run job.ini\n"
-	"\n"
-	"EXIT STATUS\n"
-	"  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's own exit status is that of `muster run`.\n";
+static const char help[] = "muster submit — hand a job to Slurm's queue\n"
+			   "\n"
+			   "SYNOPSIS\n"
+			   "  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
+			   "\n"
+			   "DESCRIPTION\n"
+			   "  Checks the job, writes it, resolved, into its run folder, and gives "
+			   "sbatch a script made from\n"
+			   "  templates/sbatch.in; in the allocation the script runs `muster run` "
+			   "on that job. Prints the job id.\n"
+			   "  While a muster runs in that folder, nothing is submitted.\n"
+			   "\n"
+			   "  [slurm] says what to ask for: nodes, gpus_per_node, cpus_per_task, "
+			   "time, partition, account, qos,\n"
+			   "  constraint, reservation, signal_before, requeue (`muster run --help` "
+			   "explains each key). Without gpus_per_node a\n"
+			   "  node gets as many agents as the degrees need, whole tensor-parallel "
+			   "groups where they fit.\n"
+			   "  When [launch] cluster names a machine, such as dgx-h100:16, the plan "
+			   "is checked against it first.\n"
+			   "\n"
+			   "  scancel, and Slurm signal_before seconds before the time limit, make "
+			   "the run write a checkpoint and stop;\n"
+			   "  the same submission goes on from it.\n"
+			   "\n"
+			   "OPTIONS\n"
+			   "  --dry-run    print the script; write and submit nothing\n"
+			   "\n"
+			   "FILES\n"
+			   "  RUN/submit-N.ini        the job as it was submitted, and so as it "
+			   "will run; N counts the submissions\n"
+			   "  RUN/logs/slurm-ID.out   what `muster run` prints\n"
+			   "  sbatch.in               the template: in $MUSTER_TEMPLATES, or "
+			   "PREFIX/share/muster/templates\n"
+			   "\n"
+			   "EXAMPLES\n"
+			   "  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
+			   "  muster submit --dry-run job.ini\n"
+			   "\n"
+			   "EXIT STATUS\n"
+			   "  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's "
+			   "own exit status is that of `muster run`.\n";
 
 struct submission {
 	struct job job;
-	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
-	uint32_t number;        /* of the submissions of this run */
+	char run_dir[PATH_MAX + JOB_TEXT];   /* absolute */
+	uint32_t number;                     /* of the submissions of this run */
 	char file[PATH_MAX + JOB_TEXT + 32]; /* the job as submitted */
-	char muster[PATH_MAX];  /* this program */
+	char muster[PATH_MAX];               /* this program */
 };
 
 /* An absolute path for one that may not exist yet. */
@@ -64,10 +73,13 @@ static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 	if (*path != '/' && !getcwd(here, sizeof here))
 		return err_errno(e, ERR_IO, "cannot tell the current folder");
 	int n = snprintf(out, PATH_MAX, "%s%s%s", here, *here ? "/" : "", path);
-	return n < PATH_MAX ? 0 : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
+	return n < PATH_MAX
+		       ? 0
+		       : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
-/* A machine that the job names is one to check the plan against, and to decide on what the job leaves to muster; what the allocation will be is not known yet. */
+/* A machine that the job names is one to check the plan against, and to decide on what the job
+ * leaves to muster; what the allocation will be is not known yet. */
 static int check_plan(struct job *job, struct err *e)
 {
 	static const char *const unknown[] = { "", "auto", "local", "slurm" };
@@ -91,13 +103,18 @@ static int open_submission(struct submission *s, struct err *e)
 	if (check_plan(&s->job, e))
 		return -1;
 	if (s->job.open && (s->job.slurm.nodes <= 0 || s->job.slurm.gpus_per_node <= 0))
-		return err_set(e, ERR_USAGE, "the job leaves keys to muster ([parallel] auto): how many agents to ask Slurm for? Set slurm.nodes and "
-			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, such as dgx-h100:16");
+		return err_set(e, ERR_USAGE,
+			       "the job leaves keys to muster ([parallel] auto): how many agents "
+			       "to ask Slurm for? Set slurm.nodes and "
+			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, "
+			       "such as dgx-h100:16");
 	s->job.launch.launcher = LAUNCHER_SLURM;
 	if (absolute(s->job.job.run_dir, parent, e))
 		return -1;
 	if (strlen(parent) >= sizeof s->job.job.run_dir)
-		return err_set(e, ERR_USAGE, "[job] run_dir: %.200s… is too long a path; choose a shorter one", parent);
+		return err_set(e, ERR_USAGE,
+			       "[job] run_dir: %.200s… is too long a path; choose a shorter one",
+			       parent);
 	strcpy(s->job.job.run_dir, parent);
 	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
 	s->number = rundir_next_submission(s->run_dir);
@@ -123,7 +140,9 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 		buf_puts(&command, " run ");
 		slurm_script_quote(s->file, &command);
 		const struct script_value values[] = {
-			{ "options", buf_str(&options) }, { "command", buf_str(&command) }, { NULL, NULL },
+			{ "options", buf_str(&options) },
+			{ "command", buf_str(&command) },
+			{ NULL, NULL },
 		};
 		rc = slurm_script_render(buf_str(&text), values, out, e);
 	}
@@ -139,7 +158,8 @@ static int prepare_run(const struct submission *s, struct err *e)
 	struct buf text = BUF_INIT;
 	job_write(&s->job, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job")
-				   : rundir_save_submission(s->job.job.run_dir, s->job.job.name, s->number, buf_str(&text), e);
+				   : rundir_save_submission(s->job.job.run_dir, s->job.job.name,
+							    s->number, buf_str(&text), e);
 	buf_fini(&text);
 	return rc;
 }
@@ -148,7 +168,10 @@ static int prepare_run(const struct submission *s, struct err *e)
 static int sbatch(const char *script, char *id, size_t size, struct err *e)
 {
 	char *argv[] = { "sbatch", "--parsable", NULL };
-	const struct child_command c = { .argv = argv, .input = script, .out = -1, .absent = SLURM_ABSENT,
+	const struct child_command c = { .argv = argv,
+					 .input = script,
+					 .out = -1,
+					 .absent = SLURM_ABSENT,
 					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
 	int rc = launcher_child_run(&c, SBATCH_TIMEOUT, &output, e);
@@ -159,7 +182,9 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 			text = nl + 1;
 		size_t n = strspn(text, "0123456789");
 		if (n == 0 || n >= size)
-			rc = err_set(e, ERR_PROTO, "sbatch: answered \"%.200s\", which is no job id", buf_str(&output));
+			rc = err_set(e, ERR_PROTO,
+				     "sbatch: answered \"%.200s\", which is no job id",
+				     buf_str(&output));
 		else
 			snprintf(id, size, "%.*s", (int)n, text);
 	}
@@ -185,7 +210,8 @@ static int submit(const struct submission *s, const char *script, struct err *e)
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
-	const struct command_option options[] = { { "--dry-run", &dry, NULL }, { NULL, NULL, NULL } };
+	const struct command_option options[] = { { "--dry-run", &dry, NULL },
+						  { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
 	static struct submission s; /* too large for a small stack */
 	struct buf script = BUF_INIT;

@@ -1,6 +1,7 @@
 /*
- * ckpt, data, bench, generate, trace — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
- * allocation `bench comm` runs on all of its devices, unless its words are about this host's ranks.
+ * ckpt, data, bench, generate, trace — run by the agent's program, which has the checkpoint, data
+ * and kernel code. Inside a Slurm allocation `bench comm` runs on all of its devices, unless its
+ * words are about this host's ranks.
  */
 #include "launcher/agent_path.h"
 #include "launcher/cli/command.h"
@@ -23,10 +24,12 @@ static bool begins(const char *word, const char *with)
 static bool over_allocation(int argc, char **argv)
 {
 	const char *job = getenv("SLURM_JOB_ID");
-	if (!job || !*job || argc < 2 || strcmp(argv[0], "bench") || strcmp(argv[1], "comm") || command_wants_help(argc, argv))
+	if (!job || !*job || argc < 2 || strcmp(argv[0], "bench") || strcmp(argv[1], "comm") ||
+	    command_wants_help(argc, argv))
 		return false;
 	for (int i = 2; i < argc; i++)
-		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts") || begins(argv[i], "--calibrate"))
+		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts") ||
+		    begins(argv[i], "--calibrate"))
 			return false;
 	return true;
 }

@@ -68,7 +68,8 @@ int command_options(int argc, char **argv, const struct command_option *options)
 	return rc;
 }
 
-int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job)
+int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
+		struct job *job)
 {
 	const char *file = NULL;
 	const char **words = calloc((size_t)argc + JOB_OPEN_MOST + 1, sizeof *words);
@@ -87,9 +88,11 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 	if (!rc && !file)
 		rc = command_misuse(argv[0], "which job file?");
 	struct err e = ERR_INIT;
-	if (!rc && (job_load(file, words, n, job, &e) || (use == TO_RUN && job_check_run(job, file, &e)))) {
+	if (!rc && (job_load(file, words, n, job, &e) ||
+		    (use == TO_RUN && job_check_run(job, file, &e)))) {
 		command_fail(&e);
-		rc = STATUS_USAGE; /* whatever is wrong with it: no such file, no permission, a bad key */
+		/* whatever is wrong with it: no such file, no permission, a bad key */
+		rc = STATUS_USAGE;
 	}
 	free(words);
 	return rc;

@@ -2,12 +2,12 @@
  * command — the subcommands of `muster`.
  *
  * To add one, do four things:
- *   1. a file launcher/cmd_NAME.c with `int cmd_NAME(int argc, char **argv)`; argv[0] is the subcommand's
- *      name, the result is the exit status (launcher/status.h);
+ *   1. a file launcher/cmd_NAME.c with `int cmd_NAME(int argc, char **argv)`; argv[0] is the
+ *      subcommand's name, the result is the exit status (launcher/status.h);
  *   2. its prototype below;
  *   3. its row in main.c's table: name, function, summary;
- *   4. its help: a man page's text that it prints for --help (command_help), with SYNOPSIS, DESCRIPTION, OPTIONS,
- *      EXAMPLES and EXIT STATUS.
+ *   4. its help: a man page's text that it prints for --help (command_help), with SYNOPSIS,
+ *      DESCRIPTION, OPTIONS, EXAMPLES and EXIT STATUS.
  */
 #ifndef MUSTER_LAUNCHER_CLI_COMMAND_H
 #define MUSTER_LAUNCHER_CLI_COMMAND_H
@@ -22,7 +22,7 @@ int cmd_submit(int argc, char **argv); /* launcher/slurm */
 int cmd_plan(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_tool(int argc, char **argv);   /* ckpt, data, bench, generate, trace: the agent's tools */
+int cmd_tool(int argc, char **argv); /* ckpt, data, bench, generate, trace: the agent's tools */
 
 /* True when --help or -h is among the words before "--". */
 bool command_wants_help(int argc, char **argv);
@@ -41,10 +41,13 @@ struct command_option {
 };
 
 struct job;
-enum command_use { TO_PLAN, TO_RUN }; /* what the job is read for: a run needs more of it than a plan */
-/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options --auto and --gpus leave to
- * muster what the words do not give, whatever the file gives (job_open_words). 0, or the exit status, said already. */
-int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job);
+/* what the job is read for: a run needs more of it than a plan */
+enum command_use { TO_PLAN, TO_RUN };
+/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options
+ * --auto and --gpus leave to muster what the words do not give, whatever the file gives
+ * (job_open_words). 0, or the exit status, said already. */
+int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
+		struct job *job);
 
 /* The same without a job: sets the options; any other word is misuse. */
 int command_options(int argc, char **argv, const struct command_option *options);

@@ -1,4 +1,5 @@
-/* command_launcher — the table of launch backends. launcher/launch.h has the recipe for a new one. */
+/* command_launcher — the table of launch backends. launcher/launch.h has the recipe for a new
+ * one. */
 #ifndef MUSTER_LAUNCHER_CLI_LAUNCH_CHOOSE_H
 #define MUSTER_LAUNCHER_CLI_LAUNCH_CHOOSE_H
 

@@ -54,7 +54,8 @@ static int unknown(const char *name)
 
 static int overview(void)
 {
-	printf("muster — places the ranks of a parallel Transformer training job and keeps them going\n"
+	printf("muster — places the ranks of a parallel Transformer training job and keeps them "
+	       "going\n"
 	       "\n"
 	       "SYNOPSIS\n"
 	       "  muster COMMAND [ARGUMENT …]\n"
@@ -73,7 +74,8 @@ static int overview(void)
 	       "  muster submit job.ini slurm.nodes=4\n"
 	       "\n"
 	       "EXIT STATUS\n"
-	       "  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after restarts;\n"
+	       "  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up "
+	       "after restarts;\n"
 	       "  75 stopped on purpose, the same command goes on\n");
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }

@@ -1,6 +1,7 @@
 #include "launcher/doctor/doctor.h"
 
 /* Bounds are longer than those of the commands that a check runs. */
+/* clang-format off */
 const struct check doctor_checks[] = {
 	{ "agent", 12, false, "muster-agent is there and starts", doctor_check_agent },
 	{ "pmix", 10, false, "the version of PMIx", doctor_check_pmix },
@@ -25,3 +26,4 @@ const struct check doctor_checks[] = {
 	{ "job", 10, true, "the job can be planned on this machine", doctor_check_job },
 	{ NULL, 0, false, NULL, NULL },
 };
+/* clang-format on */

@@ -27,27 +27,34 @@ static void nearest(const char *path, char out[JOB_PATH])
 }
 
 /* level: what it means when nothing can be written there. */
-static void check_folder(const char *what, const char *path, double need, enum finding_level level, struct findings *f)
+static void check_folder(const char *what, const char *path, double need, enum finding_level level,
+			 struct findings *f)
 {
 	char there[JOB_PATH], text[HUMAN], more[HUMAN];
 	struct stat kind;
 	struct statvfs s;
 	nearest(path, there);
 	if (!stat(there, &kind) && !S_ISDIR(kind.st_mode)) {
-		doctor_found_bad(f, level, what, "name another folder (job.run_dir, checkpoint.dir)", "%s: there, and no folder", there);
+		doctor_found_bad(f, level, what,
+				 "name another folder (job.run_dir, checkpoint.dir)",
+				 "%s: there, and no folder", there);
 		return;
 	}
 	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
-		doctor_found_bad(f, level, what, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
-			  strerror(errno));
+		doctor_found_bad(
+			f, level, what,
+			"make it yours, or name another folder (job.run_dir, checkpoint.dir)",
+			"%s: %s", there, strerror(errno));
 		return;
 	}
 	double room = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(room, text);
 	if (need > room)
-		doctor_found_bad(f, FINDING_FAIL, what, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
-			  "%s: %s free, and the checkpoints that are kept take %s", there, text,
-			  human_bytes(need, more));
+		doctor_found_bad(f, FINDING_FAIL, what,
+				 "make room, lower checkpoint.keep, or name another folder in "
+				 "checkpoint.dir",
+				 "%s: %s free, and the checkpoints that are kept take %s", there,
+				 text, human_bytes(need, more));
 	else if (room < ROOM_LEAST)
 		doctor_found_bad(f, FINDING_WARN, what, "make room", "%s: %s free", there, text);
 	else

@@ -28,7 +28,9 @@ static struct finding *add(struct findings *f)
 {
 	if (f->n == f->cap) {
 		int cap = f->cap ? 2 * f->cap : 32;
-		struct finding *more = cap <= FINDINGS_MOST ? realloc(f->rows, (size_t)cap * sizeof *more) : NULL;
+		struct finding *more = cap <= FINDINGS_MOST
+					       ? realloc(f->rows, (size_t)cap * sizeof *more)
+					       : NULL;
 		if (!more) {
 			f->lost = true;
 			return NULL;
@@ -41,7 +43,8 @@ static struct finding *add(struct findings *f)
 	return x;
 }
 
-/* Not in the middle of a character; '?' for bytes that are no text, as paths may have, which JSON does not take. */
+/* Not in the middle of a character; '?' for bytes that are no text, as paths may have, which
+ * JSON does not take. */
 static void cut(char *to, size_t size, const char *text)
 {
 	const char *bad;
@@ -56,8 +59,9 @@ static void cut(char *to, size_t size, const char *text)
 		to[bad - to] = '?';
 }
 
-static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum finding_level level, const char *object,
-						      const char *remedy, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 5, 0)))
+put(struct findings *f, enum finding_level level, const char *object, const char *remedy,
+    const char *fmt, va_list ap)
 {
 	char text[1024];
 	struct finding *x = add(f);
@@ -79,7 +83,8 @@ void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ..
 	va_end(ap);
 }
 
-void doctor_found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
+void doctor_found_bad(struct findings *f, enum finding_level level, const char *object,
+		      const char *remedy, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -115,7 +120,8 @@ json_t *doctor_findings_json(const struct findings *f)
 		json_object_set_new(o, "remedy", *x->remedy ? json_string(x->remedy) : json_null());
 		json_array_append_new(list, o);
 	}
-	return json_pack("{s:o, s:o}", "findings", list, "facts", f->facts ? json_incref(f->facts) : json_object());
+	return json_pack("{s:o, s:o}", "findings", list, "facts",
+			 f->facts ? json_incref(f->facts) : json_object());
 }
 
 static int level_of(const char *word)
@@ -151,7 +157,8 @@ int doctor_findings_take(struct findings *f, const json_t *doc)
 	json_t *o;
 	if (!json_is_array(list))
 		return -1;
-	json_array_foreach((json_t *)list, i, o) {
+	json_array_foreach((json_t *)list, i, o)
+	{
 		int level = level_of(json_string_value(json_object_get(o, "level")));
 		struct finding *x = level < 0 ? NULL : add(f);
 		if (!x) {

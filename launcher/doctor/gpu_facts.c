@@ -7,7 +7,11 @@
 
 enum kind { TEXT, COUNT /* -1 unknown */, POSITIVE /* 0 unknown */, WIDE, REAL, SWITCH };
 
-#define ROW(member, kind) { #member, kind, offsetof(struct gpu_state, member) }
+#define ROW(member, kind) \
+	{ \
+#member, kind, offsetof(struct gpu_state, member) \
+	}
+/* clang-format off */
 static const struct row {
 	const char *key;
 	enum kind kind;
@@ -22,6 +26,7 @@ static const struct row {
 	ROW(temperature, COUNT), ROW(temperature_slow, COUNT), ROW(power, REAL), ROW(power_limit, REAL), ROW(power_default, REAL),
 	ROW(persistence, SWITCH), ROW(compute, COUNT), ROW(mig, SWITCH), ROW(mig_next, SWITCH), ROW(instances, COUNT),
 };
+/* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows, ROWS_OF_LOST = 5 /* to its address */ };
 
 static json_t *value_of(const struct row *r, const struct gpu_state *g)
@@ -31,15 +36,25 @@ static json_t *value_of(const struct row *r, const struct gpu_state *g)
 	case TEXT:
 		return *at ? json_string(at) : json_null();
 	case COUNT:
-		return *(const int *)(const void *)at >= 0 ? json_integer(*(const int *)(const void *)at) : json_null();
+		return *(const int *)(const void *)at >= 0
+			       ? json_integer(*(const int *)(const void *)at)
+			       : json_null();
 	case POSITIVE:
-		return *(const int *)(const void *)at > 0 ? json_integer(*(const int *)(const void *)at) : json_null();
+		return *(const int *)(const void *)at > 0
+			       ? json_integer(*(const int *)(const void *)at)
+			       : json_null();
 	case WIDE:
-		return *(const int64_t *)(const void *)at >= 0 ? json_integer(*(const int64_t *)(const void *)at) : json_null();
+		return *(const int64_t *)(const void *)at >= 0
+			       ? json_integer(*(const int64_t *)(const void *)at)
+			       : json_null();
 	case REAL:
-		return *(const double *)(const void *)at >= 0 ? json_real(*(const double *)(const void *)at) : json_null();
+		return *(const double *)(const void *)at >= 0
+			       ? json_real(*(const double *)(const void *)at)
+			       : json_null();
 	case SWITCH:
-		return *(const int *)(const void *)at >= 0 ? json_boolean(*(const int *)(const void *)at) : json_null();
+		return *(const int *)(const void *)at >= 0
+			       ? json_boolean(*(const int *)(const void *)at)
+			       : json_null();
 	}
 	return NULL;
 }
@@ -49,7 +64,9 @@ static json_t *slow_of(const struct gpu_state *g)
 	static const struct {
 		unsigned bit;
 		const char *word;
-	} words[] = { { GPU_SLOW_POWER_CAP, "power-cap" }, { GPU_SLOW_THERMAL, "thermal" }, { GPU_SLOW_POWER_BRAKE, "power-brake" },
+	} words[] = { { GPU_SLOW_POWER_CAP, "power-cap" },
+		      { GPU_SLOW_THERMAL, "thermal" },
+		      { GPU_SLOW_POWER_BRAKE, "power-brake" },
 		      { GPU_SLOW_HARDWARE, "hardware" } };
 	if (!g->slow_told)
 		return json_null();
@@ -67,8 +84,9 @@ static json_t *processes_of(const struct gpu_state *g)
 	json_t *list = json_array();
 	for (int i = 0; i < g->n_processes; i++) {
 		const struct gpu_process *p = &g->processes[i];
-		json_array_append_new(list, json_pack("{s:i, s:s, s:o}", "pid", p->pid, "name", p->name, "bytes",
-						      p->bytes >= 0 ? json_real(p->bytes) : json_null()));
+		json_array_append_new(
+			list, json_pack("{s:i, s:s, s:o}", "pid", p->pid, "name", p->name, "bytes",
+					p->bytes >= 0 ? json_real(p->bytes) : json_null()));
 	}
 	return list;
 }
@@ -76,7 +94,8 @@ static json_t *processes_of(const struct gpu_state *g)
 static json_t *facts_of(const struct gpu_state *g)
 {
 	json_t *o = json_object();
-	int n = *g->trouble ? ROWS_OF_LOST : ROWS; /* of a GPU that does not answer the rest is not known */
+	/* of a GPU that does not answer the rest is not known */
+	int n = *g->trouble ? ROWS_OF_LOST : ROWS;
 	for (int i = 0; i < n; i++)
 		json_object_set_new(o, rows[i].key, value_of(&rows[i], g));
 	if (*g->trouble)
@@ -91,6 +110,6 @@ json_t *doctor_gpu_facts(const struct gpu_states *s)
 	json_t *list = json_array();
 	for (int i = 0; i < s->n; i++)
 		json_array_append_new(list, facts_of(&s->gpus[i]));
-	return json_pack("{s:s, s:o, s:o}", "driver", s->driver, "cuda", s->cuda > 0 ? json_integer(s->cuda) : json_null(), "gpus",
-			 list);
+	return json_pack("{s:s, s:o, s:o}", "driver", s->driver, "cuda",
+			 s->cuda > 0 ? json_integer(s->cuda) : json_null(), "gpus", list);
 }

@@ -21,7 +21,8 @@ static void say(void *arg, enum gpu_level level, const char *found, const char *
 	struct patient *p = arg;
 	p->warnings += level != GPU_BAD;
 	p->bad += level == GPU_BAD;
-	doctor_found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy, "%s", found);
+	doctor_found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy,
+			 "%s", found);
 }
 
 /* The most NVLinks that one of the same model has up. */
@@ -29,7 +30,8 @@ static int links_of_siblings(const struct gpu_states *s, const struct gpu_state 
 {
 	int most = 0;
 	for (int i = 0; i < s->n; i++)
-		if (!*s->gpus[i].trouble && !strcmp(s->gpus[i].name, g->name) && s->gpus[i].links_up > most)
+		if (!*s->gpus[i].trouble && !strcmp(s->gpus[i].name, g->name) &&
+		    s->gpus[i].links_up > most)
 			most = s->gpus[i].links_up;
 	return most;
 }
@@ -44,9 +46,13 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 		return;
 	/* One that is switched off for good is not told of at all. */
 	if (down)
-		snprintf(which, sizeof which, ": link%s %s %s down", human_s(down), g->links_down, down == 1 ? "is" : "are");
-	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d%s", g->links_up, g->links, usual, which);
-	snprintf(remedy, sizeof remedy, "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or reseat it",
+		snprintf(which, sizeof which, ": link%s %s %s down", human_s(down), g->links_down,
+			 down == 1 ? "is" : "are");
+	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d%s",
+		 g->links_up, g->links, usual, which);
+	snprintf(remedy, sizeof remedy,
+		 "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or "
+		 "reseat it",
 		 g->index);
 	say(p, GPU_WARN, text, remedy);
 }
@@ -58,24 +64,31 @@ static void judge_use(const struct needs *n, struct patient *p)
 	if (g->n_processes > 0) {
 		const struct gpu_process *first = &g->processes[0];
 		snprintf(text, sizeof text, "%d program%s on it: pid %d%s%s%s, %s", g->n_processes,
-			 g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "", first->name,
-			 *first->name ? ")" : "", first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
-		say(p, GPU_WARN, text, "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole nodes "
+			 g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "",
+			 first->name, *first->name ? ")" : "",
+			 first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
+		say(p, GPU_WARN, text,
+		    "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole "
+		    "nodes "
 		    "(--exclusive)");
 	}
 	if (n->memory > 0 && g->memory_free >= 0 && g->memory_free < n->memory) {
 		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s",
 			 human_bytes(g->memory_free, there), human_bytes(g->memory, all),
 			 human_bytes(n->memory, need));
-		say(p, GPU_BAD, text, "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or use "
+		say(p, GPU_BAD, text,
+		    "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or "
+		    "use "
 		    "recompute.mode = full");
 	}
 }
 
-static int examine(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n, struct findings *f, int *usable)
+static int examine(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n,
+		   struct findings *f, int *usable)
 {
 	struct patient p = { .g = g, .f = f };
-	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
+	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus,
+		 *g->bus ? ")" : "");
 	topo_gpu_judge(g, say, &p);
 	if (!*g->trouble) {
 		judge_links(s, &p);
@@ -86,19 +99,21 @@ static int examine(const struct gpu_states *s, const struct gpu_state *g, const 
 }
 
 /* The sound ones in a line. */
-static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first, struct findings *f)
+static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first,
+		       struct findings *f)
 {
 	char least[HUMAN], object[24], links[48] = "";
 	double there = -1;
 	for (int i = 0; i < s->n; i++)
-		if (!*s->gpus[i].trouble && s->gpus[i].memory_free >= 0 && (there < 0 || s->gpus[i].memory_free < there))
+		if (!*s->gpus[i].trouble && s->gpus[i].memory_free >= 0 &&
+		    (there < 0 || s->gpus[i].memory_free < there))
 			there = s->gpus[i].memory_free;
 	if (first->links_up)
 		snprintf(links, sizeof links, ", %d NVLinks each", first->links_up);
 	snprintf(object, sizeof object, "%d GPU%s", sound, human_s(sound));
 	doctor_found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "",
-		 there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
-		 *s->driver ? ", driver " : "", s->driver);
+			there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
+			*s->driver ? ", driver " : "", s->driver);
 }
 
 /* SXM modules reach each other over NVLink alone; cards do without. */
@@ -108,20 +123,25 @@ static void judge_fabric(const struct gpu_states *s, struct findings *f)
 		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
 			return;
 	if (s->n > 1 && !strstr(s->gpus[0].name, "PCIe"))
-		doctor_found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
-			  "without bridges have none, then this is as it should be",
-			  "none of the %d links that each GPU has is up", s->gpus[0].links);
+		doctor_found_bad(
+			f, FINDING_WARN, "NVLink",
+			"systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
+			"without bridges have none, then this is as it should be",
+			"none of the %d links that each GPU has is up", s->gpus[0].links);
 }
 
-static void judge_count(const struct gpu_states *s, int usable, const struct needs *n, struct findings *f)
+static void judge_count(const struct gpu_states *s, int usable, const struct needs *n,
+			struct findings *f)
 {
 	char hidden[64] = "";
 	if (s->hidden)
 		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES leaves out %d", s->hidden);
 	if (n->cuda && usable < n->ranks)
-		doctor_found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes",
-			  "%d of %d can be trained on, and the job puts %d rank%s on this node%s",
-			  usable, s->n, n->ranks, human_s(n->ranks), hidden);
+		doctor_found_bad(
+			f, FINDING_FAIL, "GPUs",
+			"repair those above, plan for fewer ranks a node, or ask for other nodes",
+			"%d of %d can be trained on, and the job puts %d rank%s on this node%s",
+			usable, s->n, n->ranks, human_s(n->ranks), hidden);
 	else if (s->hidden)
 		doctor_found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
 }
@@ -137,8 +157,9 @@ void doctor_check_gpus(const struct needs *n, struct findings *f)
 			doctor_found_ok(f, "GPUs", "none of NVIDIA's here");
 		else
 			doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs",
-				  "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s",
-				  e.text);
+					 "see what nvidia-smi says; in a container, start it with "
+					 "the GPUs (--gpus all, --nv)",
+					 "%s", e.text);
 		return;
 	}
 	doctor_found_facts(f, doctor_gpu_facts(&s));
@@ -160,8 +181,11 @@ void doctor_check_gpus(const struct needs *n, struct findings *f)
 /* --- How near adapters are. --- */
 
 static const char *const nearness[LINK_KINDS] = {
-	[LINK_PIX] = "on one PCIe switch", [LINK_PXB] = "over several PCIe switches", [LINK_PHB] = "over the CPU's PCIe bridge",
-	[LINK_NODE] = "on the same NUMA domain", [LINK_SYS] = "across sockets",
+	[LINK_PIX] = "on one PCIe switch",
+	[LINK_PXB] = "over several PCIe switches",
+	[LINK_PHB] = "over the CPU's PCIe bridge",
+	[LINK_NODE] = "on the same NUMA domain",
+	[LINK_SYS] = "across sockets",
 };
 
 void doctor_check_near(const struct needs *n, struct findings *f)
@@ -170,7 +194,8 @@ void doctor_check_near(const struct needs *n, struct findings *f)
 	struct err e = ERR_INIT;
 	(void)n;
 	if (topo_cluster_probe("local", true, &c, &e)) {
-		doctor_found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s", e.text);
+		doctor_found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s",
+				 e.text);
 		return;
 	}
 	const struct node_kind *k = &c.kinds[0];
@@ -182,18 +207,24 @@ void doctor_check_near(const struct needs *n, struct findings *f)
 			continue;
 		counts[d->nic_link]++;
 		if (d->nic_link == LINK_SYS)
-			doctor_found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole",
-				  "its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
+			doctor_found_bad(
+				f, FINDING_WARN, d->name,
+				"a slot near it for an adapter; muster topo shows the whole",
+				"its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
 	}
 	if (unseen)
-		doctor_found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
-			  "hwloc shows no place for %d of %d GPUs", unseen, k->devices);
+		doctor_found_bad(
+			f, FINDING_WARN, "PCI devices",
+			"apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
+			"hwloc shows no place for %d of %d GPUs", unseen, k->devices);
 	for (int kind = LINK_SYS + 1; kind < LINK_KINDS; kind++)
 		if (counts[kind] && nearness[kind])
-			doctor_found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]),
-				 nearness[kind], topo_link_word((enum link_kind)kind));
+			doctor_found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)",
+					counts[kind], human_s(counts[kind]), nearness[kind],
+					topo_link_word((enum link_kind)kind));
 	if (!k->parts)
-		doctor_found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices, k->device);
+		doctor_found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices,
+				k->device);
 	else if (!unseen && !f->n)
 		doctor_found_ok(f, "GPU to adapter", "no adapter that hwloc shows");
 	topo_cluster_free(&c);

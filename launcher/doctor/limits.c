@@ -14,7 +14,7 @@
 
 enum { FILES_LEAST = 4096 };
 #define ADDRESS_LEAST (600.0 * (1 << 20)) /* libraries, one thread, its buffer of the BLAS */
-#define SHM_LEAST (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
+#define SHM_LEAST     (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
 
 static const char *limit_text(rlim_t limit, bool bytes, char out[HUMAN])
 {
@@ -43,12 +43,18 @@ static void check_address_space(const struct needs *n, struct findings *f)
 		return;
 	human_bytes(limit, text);
 	if (n->cuda || rank + ADDRESS_LEAST > limit)
-		doctor_found_bad(f, FINDING_FAIL, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
-			  "limited to %s by ulimit -v: an agent takes %s%s", text,
-			  n->cuda ? "more for CUDA alone" : human_bytes(rank + ADDRESS_LEAST, need), n->cuda ? "" : " or more");
+		doctor_found_bad(f, FINDING_FAIL, "address space",
+				 "ulimit -v unlimited (/etc/security/limits.conf: as)",
+				 "limited to %s by ulimit -v: an agent takes %s%s", text,
+				 n->cuda ? "more for CUDA alone"
+					 : human_bytes(rank + ADDRESS_LEAST, need),
+				 n->cuda ? "" : " or more");
 	else
-		doctor_found_bad(f, FINDING_WARN, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
-			  "limited to %s by ulimit -v: memory that is reserved counts there too", text);
+		doctor_found_bad(
+			f, FINDING_WARN, "address space",
+			"ulimit -v unlimited (/etc/security/limits.conf: as)",
+			"limited to %s by ulimit -v: memory that is reserved counts there too",
+			text);
 }
 
 static void check_file_sizes(struct findings *f)
@@ -56,9 +62,11 @@ static void check_file_sizes(struct findings *f)
 	struct rlimit sizes = { 0, 0 };
 	char text[HUMAN];
 	if (!getrlimit(RLIMIT_FSIZE, &sizes) && sizes.rlim_cur != RLIM_INFINITY)
-		doctor_found_bad(f, FINDING_WARN, "file sizes", "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
-			  "limited to %s by ulimit -f: larger shards of a checkpoint and longer logs cannot be written",
-			  limit_text(sizes.rlim_cur, true, text));
+		doctor_found_bad(f, FINDING_WARN, "file sizes",
+				 "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
+				 "limited to %s by ulimit -f: larger shards of a checkpoint and "
+				 "longer logs cannot be written",
+				 limit_text(sizes.rlim_cur, true, text));
 }
 
 void doctor_check_limits(const struct needs *n, struct findings *f)
@@ -69,18 +77,24 @@ void doctor_check_limits(const struct needs *n, struct findings *f)
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if (files.rlim_max < FILES_LEAST)
-		doctor_found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
-			  "Slurm: PropagateResourceLimitsExcept=NOFILE)",
-			  "at most %s; large jobs and data of many files need more", limit_text(files.rlim_max, false, text));
+		doctor_found_bad(
+			f, FINDING_WARN, "open files",
+			"raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
+			"Slurm: PropagateResourceLimitsExcept=NOFILE)",
+			"at most %s; large jobs and data of many files need more",
+			limit_text(files.rlim_max, false, text));
 	else
-		doctor_found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text),
-			 limit_text(files.rlim_max, false, most));
+		doctor_found_ok(f, "open files", "%s, up to %s",
+				limit_text(files.rlim_cur, false, text),
+				limit_text(files.rlim_max, false, most));
 	check_address_space(n, f);
 	check_file_sizes(f);
 	if (locked.rlim_cur != RLIM_INFINITY && has_infiniband())
-		doctor_found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
-			  "LimitMEMLOCK=infinity in slurmd's unit)",
-			  "%s: NCCL's memory for InfiniBand may not fit", limit_text(locked.rlim_cur, true, text));
+		doctor_found_bad(f, FINDING_WARN, "locked memory",
+				 "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
+				 "LimitMEMLOCK=infinity in slurmd's unit)",
+				 "%s: NCCL's memory for InfiniBand may not fit",
+				 limit_text(locked.rlim_cur, true, text));
 	else
 		doctor_found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
 }
@@ -100,13 +114,16 @@ void doctor_check_memory(const struct needs *n, struct findings *f)
 	human_bytes(there, free_text);
 	human_bytes(h->memory, all_text);
 	if (n->host_memory > there)
-		doctor_found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the "
-			  "ranks over more nodes",
-			  "the job's %d rank%s here take %s, and %s of %s are available", n->ranks, human_s(n->ranks),
-			  human_bytes(n->host_memory, need), free_text, all_text);
+		doctor_found_bad(
+			f, FINDING_FAIL, "memory",
+			"end other programs, ask for more memory (Slurm: --mem=0), or spread the "
+			"ranks over more nodes",
+			"the job's %d rank%s here take %s, and %s of %s are available", n->ranks,
+			human_s(n->ranks), human_bytes(n->host_memory, need), free_text, all_text);
 	else if (cut)
-		doctor_found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text,
-			 human_bytes(total, total_text));
+		doctor_found_ok(f, "memory",
+				"%s available; the control group grants %s of the node's %s",
+				free_text, all_text, human_bytes(total, total_text));
 	else
 		doctor_found_ok(f, "memory", "%s of %s available", free_text, all_text);
 }
@@ -118,7 +135,8 @@ void doctor_check_shm(const struct needs *n, struct findings *f)
 	bool matters = n->cuda || doctor_has_driver();
 	if (statvfs("/dev/shm", &s)) {
 		if (matters)
-			doctor_found_bad(f, FINDING_WARN, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
+			doctor_found_bad(f, FINDING_WARN, "/dev/shm",
+					 "mount a tmpfs there: NCCL needs it", "not there");
 		else
 			doctor_found_ok(f, "/dev/shm", "not there, and only GPUs need it");
 		return;
@@ -127,13 +145,17 @@ void doctor_check_shm(const struct needs *n, struct findings *f)
 	human_bytes(there, text);
 	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
 	if (matters && there < SHM_LEAST)
-		doctor_found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
-			  "it", "%s of %s free: too little for NCCL", text, all);
+		doctor_found_bad(
+			f, FINDING_WARN, "/dev/shm",
+			"docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
+			"it",
+			"%s of %s free: too little for NCCL", text, all);
 	else
 		doctor_found_ok(f, "/dev/shm", "%s of %s free", text, all);
 }
 
-/* CPUs of time that the control group grants; 0: no limit. Inside a container its own group is the mount's root. */
+/* CPUs of time that the control group grants; 0: no limit. Inside a container its own group is
+ * the mount's root. */
 static double cpu_quota(void)
 {
 	double quota = 0, period = 0;
@@ -168,15 +190,22 @@ void doctor_check_cpu(const struct needs *n, struct findings *f)
 		return;
 	}
 	if (quota > 0 && quota < h->n_cores)
-		doctor_found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower",
-			  "%d, and the control group grants the time of %.1f", h->n_cores, quota);
+		doctor_found_bad(
+			f, FINDING_WARN, "cores",
+			"ask for as many CPUs as there are threads, or set launch.threads lower",
+			"%d, and the control group grants the time of %.1f", h->n_cores, quota);
 	else
-		doctor_found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
-	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
-	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
+		doctor_found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa,
+				human_s(h->n_numa));
+	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor,
+			  sizeof governor);
+	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver,
+			  sizeof driver);
 	/* intel_pstate and amd-pstate raise clocks by themselves under that name too. */
 	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
-		doctor_found_bad(f, FINDING_WARN, "governor", "cpupower frequency-set -g performance", "powersave: clocks stay low");
+		doctor_found_bad(f, FINDING_WARN, "governor",
+				 "cpupower frequency-set -g performance",
+				 "powersave: clocks stay low");
 	else if (*governor)
 		doctor_found_ok(f, "governor", "%s", governor);
 }

@@ -1,14 +1,16 @@
-/* A job's needs as other processes are told them: in an answer, or as a word on a node's command line. */
+/* A job's needs as other processes are told them: in an answer, or as a word on a node's command
+ * line. */
 #include "launcher/doctor/doctor.h"
 
 #include <string.h>
 
 json_t *doctor_needs_json(const struct needs *n)
 {
-	return json_pack("{s:b, s:b, s:b, s:i, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:s}", "job", n->job, "cuda", n->cuda, "slurm",
-			 n->slurm, "ranks", n->ranks, "memory", n->memory, "host_memory", n->host_memory, "checkpoint",
-			 n->checkpoint, "run_dir", n->run_dir, "ckpt_dir", n->ckpt_dir, "data", n->data, "interface",
-			 n->interface, "trouble", n->trouble);
+	return json_pack("{s:b, s:b, s:b, s:i, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:s}", "job",
+			 n->job, "cuda", n->cuda, "slurm", n->slurm, "ranks", n->ranks, "memory",
+			 n->memory, "host_memory", n->host_memory, "checkpoint", n->checkpoint,
+			 "run_dir", n->run_dir, "ckpt_dir", n->ckpt_dir, "data", n->data,
+			 "interface", n->interface, "trouble", n->trouble);
 }
 
 static int take_text(char *to, size_t size, const char *text)
@@ -25,13 +27,17 @@ int doctor_needs_take(const json_t *doc, struct needs *out)
 	struct needs n = { .job = false };
 	const char *run_dir, *ckpt_dir, *data, *interface, *trouble;
 	int job, cuda, slurm;
-	if (json_unpack((json_t *)doc, "{s:b, s:b, s:b, s:i, s:F, s:F, s:F, s:s, s:s, s:s, s:s, s:s}", "job", &job, "cuda", &cuda,
-			"slurm", &slurm, "ranks", &n.ranks, "memory", &n.memory, "host_memory", &n.host_memory, "checkpoint",
-			&n.checkpoint, "run_dir", &run_dir, "ckpt_dir", &ckpt_dir, "data", &data, "interface", &interface,
+	if (json_unpack((json_t *)doc,
+			"{s:b, s:b, s:b, s:i, s:F, s:F, s:F, s:s, s:s, s:s, s:s, s:s}", "job", &job,
+			"cuda", &cuda, "slurm", &slurm, "ranks", &n.ranks, "memory", &n.memory,
+			"host_memory", &n.host_memory, "checkpoint", &n.checkpoint, "run_dir",
+			&run_dir, "ckpt_dir", &ckpt_dir, "data", &data, "interface", &interface,
 			"trouble", &trouble))
 		return -1;
-	if (take_text(n.run_dir, sizeof n.run_dir, run_dir) || take_text(n.ckpt_dir, sizeof n.ckpt_dir, ckpt_dir) ||
-	    take_text(n.data, sizeof n.data, data) || take_text(n.interface, sizeof n.interface, interface) ||
+	if (take_text(n.run_dir, sizeof n.run_dir, run_dir) ||
+	    take_text(n.ckpt_dir, sizeof n.ckpt_dir, ckpt_dir) ||
+	    take_text(n.data, sizeof n.data, data) ||
+	    take_text(n.interface, sizeof n.interface, interface) ||
 	    take_text(n.trouble, sizeof n.trouble, trouble))
 		return -1;
 	n.job = job;
@@ -46,6 +52,9 @@ int doctor_needs_read(const char *text, struct needs *out, struct err *e)
 	json_t *doc = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	int rc = doc ? doctor_needs_take(doc, out) : -1;
 	json_decref(doc);
-	return rc ? err_set(e, ERR_USAGE, "--report: what follows it is no needs of a job; muster doctor itself gives it to the "
-			    "nodes") : 0;
+	return rc ? err_set(e, ERR_USAGE,
+			    "--report: what follows it is no needs of a job; muster doctor itself "
+			    "gives it to the "
+			    "nodes")
+		  : 0;
 }

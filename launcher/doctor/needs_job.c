@@ -13,11 +13,12 @@
 #define SAVED_BYTES 12.0
 
 /* That planning may take; in an allocation its nodes may be asked first, in a step. */
-#define SECONDS 20.0
+#define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 
 /* The fullest node's figures. */
-static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out, struct err *e)
+static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out,
+		   struct err *e)
 {
 	double *memory = calloc((size_t)nodes + 1, sizeof *memory);
 	if (!memory)
@@ -29,10 +30,12 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 			out->memory = r->total > out->memory ? r->total : out->memory;
 		else
 			memory[r->node] += r->total;
-		out->host_memory = memory[r->node] > out->host_memory ? memory[r->node] : out->host_memory;
+		out->host_memory = memory[r->node] > out->host_memory ? memory[r->node]
+								      : out->host_memory;
 	}
 	free(memory);
-	out->checkpoint = SAVED_BYTES * (double)shape_params(&p->shape) * (double)(job->checkpoint.keep + 1);
+	out->checkpoint = SAVED_BYTES * (double)shape_params(&p->shape) *
+			  (double)(job->checkpoint.keep + 1);
 	return 0;
 }
 
@@ -44,9 +47,10 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* The plan needs devices, which a job's own machine may lack: that is what is told then. Not inlined: a frame
- * would hold the job besides what is needed. */
-__attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out, struct err *e)
+/* The plan needs devices, which a job's own machine may lack: that is what is told then. Not
+ * inlined: a frame would hold the job besides what is needed. */
+__attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
+					     struct err *e)
 {
 	struct job job = *given;
 	struct cluster c;
@@ -55,7 +59,9 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		topo_cluster_free(&c);
-		return err_set(e, ERR_NOTFOUND, "[job] device is cuda, and there is no GPU here; ask where it shall run: salloc … "
+		return err_set(e, ERR_NOTFOUND,
+			       "[job] device is cuda, and there is no GPU here; ask where it shall "
+			       "run: salloc … "
 			       "muster doctor JOB.ini");
 	}
 	int rc = job.open ? search_resolve(&job, &c, e) : 0;
@@ -69,19 +75,22 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	return rc;
 }
 
-/* As a check does, in a process of its own: a driver that hangs or crashes does not take the doctor with it. */
+/* As a check does, in a process of its own: a driver that hangs or crashes does not take the
+ * doctor with it. */
 static void plan_here(const struct needs *n, struct findings *f)
 {
 	struct needs out = *n;
 	struct err e = ERR_INIT;
 	if (plan_of(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
-		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1, e.text);
+		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1,
+			 e.text);
 	doctor_found_facts(f, doctor_needs_json(&out));
 }
 
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out)
 {
-	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false, NULL, plan_here },
+	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false,
+					NULL, plan_here },
 				      { NULL, 0, false, NULL, NULL } };
 	struct findings f = { .rows = NULL };
 	out->job = true;
@@ -94,7 +103,8 @@ void doctor_needs_of_job(const struct job *job, const char *file, struct needs *
 	out->file = file;
 	doctor_run(plan, out, DOCTOR_ALL, &f);
 	if (doctor_needs_take(json_object_get(f.facts, plan->name), out))
-		snprintf(out->trouble, sizeof out->trouble, "planning it failed: %s; see what is said of the driver, or of Slurm",
+		snprintf(out->trouble, sizeof out->trouble,
+			 "planning it failed: %s; see what is said of the driver, or of Slurm",
 			 f.n ? f.rows[0].found : "no answer");
 	doctor_findings_fini(&f);
 }

@@ -47,8 +47,11 @@ static int infiniband(struct findings *f, int *all)
 		port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
-			doctor_found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA "
-				  "leaves it out", "%s", *state ? state : "its state cannot be read");
+			doctor_found_bad(f, FINDING_WARN, name,
+					 "look at cable, switch port and subnet manager (ibstat); "
+					 "NCCL_IB_HCA "
+					 "leaves it out",
+					 "%s", *state ? state : "its state cannot be read");
 	}
 	globfree(&g);
 	return up;
@@ -64,7 +67,8 @@ static int ethernet(int *all)
 		return 0;
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		char folder[256], state[32];
-		snprintf(folder, sizeof folder, "%.*s", (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
+		snprintf(folder, sizeof folder, "%.*s",
+			 (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
 		line_in(folder, "operstate", state, sizeof state);
 		++*all;
 		up += strcmp(state, "down") != 0;
@@ -79,11 +83,14 @@ static void check_interface(const char *name, struct findings *f)
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
 	line_in(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
-		doctor_found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out",
-			  "network.interface names it, and it is not on this node");
+		doctor_found_bad(f, FINDING_FAIL, name,
+				 "ip link lists those that are here; set network.interface to one, "
+				 "or leave it out",
+				 "network.interface names it, and it is not on this node");
 	else if (!strcmp(state, "down"))
-		doctor_found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface",
-			  "network.interface names it, and it is down");
+		doctor_found_bad(f, FINDING_FAIL, name,
+				 "ip link set it up, or name another in network.interface",
+				 "network.interface names it, and it is down");
 	else
 		doctor_found_ok(f, name, "%s", *state ? state : "there");
 }
@@ -94,13 +101,16 @@ void doctor_check_adapters(const struct needs *n, struct findings *f)
 	if (*n->interface)
 		check_interface(n->interface, f);
 	if (ports && !active)
-		doctor_found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch",
-			  "no InfiniBand port of %d is active", ports);
+		doctor_found_bad(f, FINDING_WARN, "adapters",
+				 "start the subnet manager (opensm), or look at the switch",
+				 "no InfiniBand port of %d is active", ports);
 	else if (ports)
-		doctor_found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up,
-			 cards);
+		doctor_found_ok(f, "adapters",
+				"%d of %d InfiniBand port%s active, %d of %d Ethernet", active,
+				ports, human_s(ports), up, cards);
 	else if (cards && !up && n->slurm)
-		doctor_found_bad(f, FINDING_WARN, "adapters", "look at cable and switch", "none of %d is up", cards);
+		doctor_found_bad(f, FINDING_WARN, "adapters", "look at cable and switch",
+				 "none of %d is up", cards);
 	else
 		doctor_found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
 }
@@ -110,13 +120,15 @@ static bool is_loopback(const struct addrinfo *a)
 	const void *at = a->ai_addr;
 	if (a->ai_family == AF_INET)
 		return (ntohl(((const struct sockaddr_in *)at)->sin_addr.s_addr) >> 24) == 127;
-	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
+	return a->ai_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
 }
 
 void doctor_check_name(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface "
-		"that the ranks shall use";
+	static const char remedy[] = "put its address and name into /etc/hosts or DNS; "
+				     "network.interface names the interface "
+				     "that the ranks shall use";
 	char name[256] = "", text[NI_MAXHOST];
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
@@ -126,13 +138,17 @@ void doctor_check_name(const struct needs *n, struct findings *f)
 	}
 	int rc = getaddrinfo(name, NULL, &hints, &list);
 	if (rc) {
-		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc),
-			  level ? "" : "; ranks on this host do without");
+		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name,
+				 gai_strerror(rc), level ? "" : "; ranks on this host do without");
 		return;
 	}
-	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST))
+	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0,
+			NI_NUMERICHOST))
 		snprintf(text, sizeof text, "?");
-	doctor_found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) &&
-		 n->slurm ? ", the loopback address: ranks use the interface towards the supervisor" : "");
+	doctor_found_ok(
+		f, "host name", "%s is %s%s", name, text,
+		is_loopback(list) && n->slurm
+			? ", the loopback address: ranks use the interface towards the supervisor"
+			: "");
 	freeaddrinfo(list);
 }

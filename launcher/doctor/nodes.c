@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG "muster-doctor"
-#define SECONDS 60.0         /* for the step to start, and for the slowest check */
-#define CLOCKS_APART 5.0     /* seconds, with what the step itself takes to start everywhere */
+#define TAG          "muster-doctor"
+#define SECONDS      60.0 /* for the step to start, and for the slowest check */
+#define CLOCKS_APART 5.0  /* seconds, with what the step itself takes to start everywhere */
 
 static json_t *report_of(const struct needs *n)
 {
 	struct findings f = { .rows = NULL };
 	doctor_run(doctor_checks, n, DOCTOR_OF_NODE, &f);
-	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "found", doctor_findings_json(&f));
+	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "found",
+			      doctor_findings_json(&f));
 	doctor_findings_fini(&f);
 	return o;
 }
@@ -39,8 +40,10 @@ int doctor_report(const char *needs, struct buf *out, struct err *e)
 static void silent(struct findings *f, const char *why)
 {
 	f->check = "node";
-	doctor_found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees",
-		  "%s", why);
+	doctor_found_bad(f, FINDING_FAIL, "node",
+			 "scontrol show node tells its state; muster must lie in a folder that "
+			 "this node sees",
+			 "%s", why);
 }
 
 /* time: -1 where the node told none. */
@@ -76,13 +79,16 @@ static void compare_clocks(struct doctor_node *nodes, const double *times, int n
 		double off = times[i] - sorted[told / 2];
 		nodes[i].found.check = "clock";
 		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
-			doctor_found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it",
-				  "%.0f s %s the other nodes'", fabs(off), off > 0 ? "ahead of" : "behind");
+			doctor_found_bad(&nodes[i].found, FINDING_WARN, "clock",
+					 "start chronyd or ntpd on it",
+					 "%.0f s %s the other nodes'", fabs(off),
+					 off > 0 ? "ahead of" : "behind");
 	}
 	free(sorted);
 }
 
-int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes, struct err *e)
+int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes,
+	       struct err *e)
 {
 	json_t *doc = doctor_needs_json(n);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;

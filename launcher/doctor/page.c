@@ -19,8 +19,10 @@ static const char *const inks[FINDING_LEVELS] = { "\033[32m", "\033[33m", "\033[
 /* What is well is the same whatever its figures; what is not, by its words. */
 static bool same(const struct finding *a, const struct finding *b)
 {
-	return a->level == b->level && !strcmp(a->check, b->check) && !strcmp(a->object, b->object) &&
-	       (a->level == FINDING_OK || (!strcmp(a->found, b->found) && !strcmp(a->remedy, b->remedy)));
+	return a->level == b->level && !strcmp(a->check, b->check) &&
+	       !strcmp(a->object, b->object) &&
+	       (a->level == FINDING_OK ||
+		(!strcmp(a->found, b->found) && !strcmp(a->remedy, b->remedy)));
 }
 
 static const struct finding *find(const struct findings *f, const struct finding *x)
@@ -49,7 +51,8 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 	while (*text) {
 		char word[512];
 		size_t len = strcspn(text, " ");
-		snprintf(word, sizeof word, "%.*s", (int)(len < sizeof word ? len : sizeof word - 1), text);
+		snprintf(word, sizeof word, "%.*s",
+			 (int)(len < sizeof word ? len : sizeof word - 1), text);
 		if (used && used + 1 + width(word) > room) {
 			buf_printf(p->out, "\n%*s", INDENT, "");
 			used = 0;
@@ -61,7 +64,8 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 	buf_puts(p->out, "\n");
 }
 
-/* "n1, n2 and 6 more: "; nothing of a single node, of what concerns none, or where all is well on all. */
+/* "n1, n2 and 6 more: "; nothing of a single node, of what concerns none, or where all is well
+ * on all. */
 static void put_names(struct page *p, const struct finding *x, char *out, size_t size)
 {
 	int count = 0, at = 0;
@@ -72,10 +76,12 @@ static void put_names(struct page *p, const struct finding *x, char *out, size_t
 		if (!find(&p->nodes[i].found, x))
 			continue;
 		if (count++ < NAMED)
-			at += snprintf(out + at, size - (size_t)at, "%s%s", count > 1 ? ", " : "", p->nodes[i].name);
+			at += snprintf(out + at, size - (size_t)at, "%s%s", count > 1 ? ", " : "",
+				       p->nodes[i].name);
 	}
 	if (p->n == 1 || count == p->n)
-		snprintf(out, size, "%s", p->n == 1 || x->level == FINDING_OK ? "" : "every node: ");
+		snprintf(out, size, "%s",
+			 p->n == 1 || x->level == FINDING_OK ? "" : "every node: ");
 	else if (count > NAMED)
 		snprintf(out + at, size - (size_t)at, " and %d more: ", count - NAMED);
 	else
@@ -87,8 +93,8 @@ static void put_finding(struct page *p, const struct finding *x)
 	char names[4 * HOSTLIST_NAME + 32], text[sizeof names + sizeof x->found];
 	put_names(p, x, names, sizeof names);
 	snprintf(text, sizeof text, "%s%s", names, x->found);
-	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "", doctor_finding_word(x->level), p->colour ? "\033[0m" : "",
-		   x->object);
+	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "",
+		   doctor_finding_word(x->level), p->colour ? "\033[0m" : "", x->object);
 	int over = width(x->object) - OBJECT_WIDTH;
 	if (over > 0)
 		buf_printf(p->out, "\n%*s", INDENT, "");
@@ -119,17 +125,23 @@ static void put_sum(struct page *p, bool apart)
 			counts[p->nodes[i].found.rows[r].level]++;
 		sick += doctor_findings_worst(&p->nodes[i].found) == FINDING_FAIL;
 	}
-	buf_printf(p->out, "%s%d ok, %d warning%s, %d failure%s", apart ? "\n" : "", counts[FINDING_OK], counts[FINDING_WARN],
-		   human_s(counts[FINDING_WARN]), counts[FINDING_FAIL],
-		   human_s(counts[FINDING_FAIL]));
+	buf_printf(p->out, "%s%d ok, %d warning%s, %d failure%s", apart ? "\n" : "",
+		   counts[FINDING_OK], counts[FINDING_WARN], human_s(counts[FINDING_WARN]),
+		   counts[FINDING_FAIL], human_s(counts[FINDING_FAIL]));
 	if (p->n > 1)
 		buf_printf(p->out, "; %d of %d nodes can be used", p->n - sick, p->n);
 	buf_puts(p->out, "\n");
 }
 
-void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns, struct buf *out)
+void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
+		 struct buf *out)
 {
-	struct page p = { .nodes = nodes, .n = n, .colour = colour, .quiet = quiet, .columns = columns, .out = out };
+	struct page p = { .nodes = nodes,
+			  .n = n,
+			  .colour = colour,
+			  .quiet = quiet,
+			  .columns = columns,
+			  .out = out };
 	buf_printf(out, "muster doctor: %s", nodes[0].name);
 	if (n > 1)
 		buf_printf(out, " and %d other node%s", n - 1, human_s(n - 1));
@@ -151,11 +163,13 @@ json_t *doctor_json(const struct doctor_node *nodes, int n)
 	for (int i = 0; i < n; i++) {
 		enum finding_level level = doctor_findings_worst(&nodes[i].found);
 		worst = level > worst ? level : worst;
-		json_t *node = json_pack("{s:s, s:s}", "name", nodes[i].name, "level", doctor_finding_word(level)),
-			*found = doctor_findings_json(&nodes[i].found);
+		json_t *node = json_pack("{s:s, s:s}", "name", nodes[i].name, "level",
+					 doctor_finding_word(level)),
+		       *found = doctor_findings_json(&nodes[i].found);
 		json_object_update(node, found);
 		json_decref(found);
 		json_array_append_new(list, node);
 	}
-	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level", doctor_finding_word(worst), "nodes", list);
+	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level",
+			 doctor_finding_word(worst), "nodes", list);
 }

@@ -20,18 +20,23 @@ void doctor_check_agent(const struct needs *n, struct findings *f)
 	struct buf out = BUF_INIT;
 	(void)n;
 	if (launcher_agent_path(path, sizeof path, &e)) {
-		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s",
-			  e.text);
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent",
+				 "make builds it beside muster; MUSTER_AGENT names another place",
+				 "%s", e.text);
 		return;
 	}
 	char *const argv[] = { path, "ckpt", "--help", NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	if (launcher_child_run(&c, AGENT_SECONDS, &out, &e))
-		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
-			  "a node like this one", "%s", e.text);
+		doctor_found_bad(
+			f, FINDING_FAIL, "muster-agent",
+			"install the packages that make setup names, on this node too; build on "
+			"a node like this one",
+			"%s", e.text);
 	else if (!strstr(buf_str(&out), "muster ckpt"))
-		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "MUSTER_AGENT must name muster's agent, or nothing",
-			  "%s: another program", path);
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent",
+				 "MUSTER_AGENT must name muster's agent, or nothing",
+				 "%s: another program", path);
 	else
 		doctor_found_ok(f, "muster-agent", "%s", path);
 	buf_fini(&out);
@@ -40,10 +45,12 @@ void doctor_check_agent(const struct needs *n, struct findings *f)
 /* muster is linked with it; a node may have another version in its place. */
 void doctor_check_pmix(const struct needs *n, struct findings *f)
 {
-	const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "PMIx_Get_version");
+	const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT,
+								    "PMIx_Get_version");
 	char text[64];
 	(void)n;
-	snprintf(text, sizeof text, "%s", version ? version() : "of a version that it does not tell");
+	snprintf(text, sizeof text, "%s",
+		 version ? version() : "of a version that it does not tell");
 	text[strcspn(text, ",(\n")] = '\0';
 	for (size_t len = strlen(text); len && text[len - 1] == ' ';)
 		text[--len] = '\0';
@@ -53,7 +60,8 @@ void doctor_check_pmix(const struct needs *n, struct findings *f)
 /* Of those that kernels/cpu/blas.c takes, the first that is here. */
 void doctor_check_blas(const struct needs *n, struct findings *f)
 {
-	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4", "libblas.so.3" };
+	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4",
+					     "libblas.so.3" };
 	(void)n;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -61,14 +69,16 @@ void doctor_check_blas(const struct needs *n, struct findings *f)
 			continue;
 		char *(*core)(void) = (char *(*)(void))dlsym(lib, "openblas_get_corename");
 		if (i < 3)
-			doctor_found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "", core ? core() : "");
+			doctor_found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "",
+					core ? core() : "");
 		else
 			doctor_found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0",
-				  "%s, the reference: many times slower than OpenBLAS", names[i]);
+					 "%s, the reference: many times slower than OpenBLAS",
+					 names[i]);
 		return;
 	}
-	doctor_found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0",
-		  "none: agents cannot compute on the CPU");
+	doctor_found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS",
+			 "apt install libopenblas0", "none: agents cannot compute on the CPU");
 }
 
 bool doctor_has_driver(void)
@@ -77,10 +87,12 @@ bool doctor_has_driver(void)
 }
 
 /* What is missing for GPUs matters where a job asks for them, or there are some. */
-static void missing(const struct needs *n, struct findings *f, const char *object, const char *remedy, const char *why)
+static void missing(const struct needs *n, struct findings *f, const char *object,
+		    const char *remedy, const char *why)
 {
 	if (n->cuda || doctor_has_driver())
-		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s", why);
+		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s",
+				 why);
 	else
 		doctor_found_ok(f, object, "not here, and only device = cuda needs it");
 }
@@ -121,8 +133,9 @@ static int built_with(void *lib)
 
 void doctor_check_cuda(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built (CUDA_HOME names its folder) and "
-		"run make again";
+	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built "
+				     "(CUDA_HOME names its folder) and "
+				     "run make again";
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	void *lib = cuda_agent(path, &e);
@@ -130,18 +143,21 @@ void doctor_check_cuda(const struct needs *n, struct findings *f)
 	if (!lib && e.code == ERR_NOTFOUND)
 		missing(n, f, "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
-		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s",
-			  e.text);
+		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so",
+				 "build it on a node like this one", "%s", e.text);
 	else if (cuda)
-		doctor_found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+		doctor_found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000,
+				cuda % 1000 / 10);
 	else
 		doctor_found_ok(f, "libmuster-cuda.so", "loads");
 }
 
-/* Within a major version of CUDA every driver of it does (CUDA Compatibility, "minor version compatibility"). */
+/* Within a major version of CUDA every driver of it does (CUDA Compatibility, "minor version
+ * compatibility"). */
 void doctor_check_driver(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "install NVIDIA's driver; in a container, start it with the GPUs (--gpus all, --nv)";
+	static const char remedy[] = "install NVIDIA's driver; in a container, start it with the "
+				     "GPUs (--gpus all, --nv)";
 	char path[PATH_MAX], update[160];
 	int driver = 0;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -151,32 +167,48 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 	}
 	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
 	if (!version || version(&driver) || driver <= 0) {
-		doctor_found_bad(f, FINDING_WARN, "CUDA driver", remedy, "libcuda.so.1 does not tell its version");
+		doctor_found_bad(f, FINDING_WARN, "CUDA driver", remedy,
+				 "libcuda.so.1 does not tell its version");
 		return;
 	}
 	int cuda = built_with(cuda_agent(path, NULL));
-	snprintf(update, sizeof update, "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
+	snprintf(update, sizeof update,
+		 "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
-			  "for CUDA %d.%d, and muster was built with %d.%d: too old", driver / 1000,
-			  driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
+				 "for CUDA %d.%d, and muster was built with %d.%d: too old",
+				 driver / 1000, driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
 	else
-		doctor_found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+		doctor_found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000,
+				driver % 1000 / 10);
 }
 
-/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 +
- * patch in both (cublas_api.h; nccl.h from 2.9 on, before it major × 1000 + minor × 100 + patch). */
+/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are
+ * major × 10000 + minor × 100 + patch in both (cublas_api.h; nccl.h from 2.9 on, before it major ×
+ * 1000 + minor × 100 + patch). */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
-	bool returned;         /* the version is the result, else what the argument points at */
+	bool returned; /* the version is the result, else what the argument points at */
 	int least;
 	bool optional;
 } libraries[] = {
-	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
-	  "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder "
-	  "in LD_LIBRARY_PATH", true, 120000, false },
-	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
-	  "without it ranks go through host memory, slowly", false, 21800, true },
+	{ "cublasLt",
+	  { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
+	    "/usr/local/cuda/lib64/libcublasLt.so.12", NULL },
+	  "cublasLtGetVersion",
+	  "install CUDA's libcublas, or name its folder "
+	  "in LD_LIBRARY_PATH",
+	  true,
+	  120000,
+	  false },
+	{ "NCCL",
+	  { "libnccl.so.2" },
+	  "ncclGetVersion",
+	  "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
+	  "without it ranks go through host memory, slowly",
+	  false,
+	  21800,
+	  true },
 };
 
 static int version_of(void *lib, const struct library *l)
@@ -204,11 +236,13 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	else if (!lib)
 		missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
-		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy,
-			  "%s is version %d.%d, and %d.%d is the least", *name, version / 10000,
-			  version / 100 % 100, l->least / 10000, l->least / 100 % 100);
+		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label,
+				 l->remedy, "%s is version %d.%d, and %d.%d is the least", *name,
+				 version / 10000, version / 100 % 100, l->least / 10000,
+				 l->least / 100 % 100);
 	else
-		doctor_found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100, version % 100, *name);
+		doctor_found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100,
+				version % 100, *name);
 }
 
 void doctor_check_libraries(const struct needs *n, struct findings *f)

@@ -17,12 +17,15 @@
 
 enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 
-#define GRACE 0.5 /* seconds for a killed process to be gone; one that a driver holds stays, and is not waited for */
+#define GRACE \
+/* seconds for a killed process to be gone; one that a driver holds stays, and is not
+	 * waited for */
+0.5
 
-struct running {
+	struct running {
 	const struct check *check;
 	pid_t pid;
-	int fd;             /* -1: its answer is whole, or it has none */
+	int fd; /* -1: its answer is whole, or it has none */
 	double until;
 	bool late;
 	struct buf answer;
@@ -46,12 +49,14 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	_exit(0); /* not exit: a library's own ending may hang */
 }
 
-static void start(struct running *r, const struct check *c, const struct needs *n, struct findings *f)
+static void start(struct running *r, const struct check *c, const struct needs *n,
+		  struct findings *f)
 {
 	int ends[2];
 	*r = (struct running){ .check = c, .pid = -1, .fd = -1, .until = clock_s() + c->seconds };
 	if (pipe2(ends, O_CLOEXEC)) {
-		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n", "could not be started: %s", strerror(errno));
+		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n",
+				 "could not be started: %s", strerror(errno));
 		return;
 	}
 	r->pid = launcher_fork_deaf();
@@ -64,8 +69,8 @@ static void start(struct running *r, const struct check *c, const struct needs *
 	if (r->pid < 0) {
 		close(r->fd);
 		r->fd = -1;
-		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s",
-			  strerror(errno));
+		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs",
+				 "could not be started: %s", strerror(errno));
 	}
 }
 
@@ -85,7 +90,8 @@ static void hear(struct running *r)
 static void hear_all(struct running *all, int n)
 {
 	for (;;) {
-		struct pollfd fds[CHECKS_MOST]; /* of open ones alone: poll takes no more than there may be files */
+		/* of open ones alone: poll takes no more than there may be files */
+		struct pollfd fds[CHECKS_MOST];
 		struct running *of[CHECKS_MOST];
 		double now = clock_s(), next = -1;
 		int open = 0;
@@ -135,20 +141,26 @@ static void take(struct running *r, struct findings *f)
 	int status = r->pid > 0 ? end(r) : 0;
 	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
 	if (r->pid > 0 && r->late)
-		doctor_found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the "
-			  "node if it stays",
-			  "no answer within %g s", r->check->seconds);
+		doctor_found_bad(
+			f, FINDING_FAIL, r->check->name,
+			"a driver or a file system that hangs looks so: see dmesg; reboot the "
+			"node if it stays",
+			"no answer within %g s", r->check->seconds);
 	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
-		doctor_found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, "
-			  "or the driver", "ended by signal %d (%s)",
-			  WTERMSIG(status), strsignal(WTERMSIG(status)));
+		doctor_found_bad(
+			f, FINDING_FAIL, r->check->name,
+			"a library that does not belong to this machine looks so: reinstall it, "
+			"or the driver",
+			"ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else if (r->pid > 0 && doctor_findings_take(f, list))
-		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run it again", "its answer cannot be read");
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run it again",
+				 "its answer cannot be read");
 	json_decref(list);
 	buf_fini(&r->answer);
 }
 
-void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which, struct findings *f)
+void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which,
+		struct findings *f)
 {
 	struct running all[CHECKS_MOST];
 	int count = 0;

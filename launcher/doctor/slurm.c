@@ -16,7 +16,8 @@ static int run(const char *const *words, struct buf *out, struct err *e)
 	return launcher_child_run(&c, SECONDS, out, e);
 }
 
-static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name this cluster's slurm.conf";
+static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name "
+			   "this cluster's slurm.conf";
 
 /* A line each, "Slurmctld(primary) at c1 is UP": one of them is enough. */
 static void check_controller(struct findings *f)
@@ -25,9 +26,11 @@ static void check_controller(struct findings *f)
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
 	int rc = run(ping, &out, &e);
-	const char *text = buf_str(&out), *up = strstr(text, " is UP"), *down = strstr(text, " is DOWN");
+	const char *text = buf_str(&out), *up = strstr(text, " is UP"),
+		   *down = strstr(text, " is DOWN");
 	if (rc || down)
-		doctor_found_bad(f, !rc && up ? FINDING_WARN : FINDING_FAIL, "slurmctld", conf, "%s", rc ? e.text : text);
+		doctor_found_bad(f, !rc && up ? FINDING_WARN : FINDING_FAIL, "slurmctld", conf,
+				 "%s", rc ? e.text : text);
 	else
 		doctor_found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
 	buf_fini(&out);
@@ -52,9 +55,12 @@ static void check_plugin(struct findings *f)
 		doctor_found_ok(f, "srun --mpi=pmix", "there");
 	else
 		doctor_found_bad(f, FINDING_FAIL, "srun --mpi=pmix",
-			  "install Slurm's PMIx plugin on every node (Debian: slurm-wlm-mpi-plugins, with libpmix2) and restart "
-			  "slurmd", "%s",
-			  rc ? e.text : "srun --mpi=list does not name it: agents cannot be started");
+				 "install Slurm's PMIx plugin on every node (Debian: "
+				 "slurm-wlm-mpi-plugins, with libpmix2) and restart "
+				 "slurmd",
+				 "%s",
+				 rc ? e.text
+				    : "srun --mpi=list does not name it: agents cannot be started");
 	buf_fini(&out);
 }
 
@@ -68,13 +74,18 @@ void doctor_check_slurm(const struct needs *n, struct findings *f)
 	if (rc && e.code == ERR_NOTFOUND && !n->slurm) {
 		doctor_found_ok(f, "Slurm", "its commands are not here; runs stay on this host");
 	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
-		doctor_found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
+		doctor_found_ok(f, "Slurm",
+				"installed, and this host belongs to no cluster; runs stay on it");
 	} else if (rc) {
-		doctor_found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", e.code == ERR_NOTFOUND ?
-			  "install Slurm's commands (slurm-client) where muster runs, of the cluster's version" : conf, "%s",
-			  e.text);
+		doctor_found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm",
+				 e.code == ERR_NOTFOUND
+					 ? "install Slurm's commands (slurm-client) where muster "
+					   "runs, of the cluster's version"
+					 : conf,
+				 "%s", e.text);
 	} else {
-		doctor_found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
+		doctor_found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text,
+				n->slurm ? "" : "; this is no allocation");
 		check_controller(f);
 		check_plugin(f);
 	}
@@ -92,9 +103,14 @@ void doctor_check_munge(const struct needs *n, struct findings *f)
 	}
 	slurm_auth(word, &warning);
 	if (warning.code != ERR_NONE)
-		doctor_found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
-			  "without it", "%s", warning.text);
+		doctor_found_bad(
+			f, FINDING_WARN, "MUNGE",
+			"start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
+			"without it",
+			"%s", warning.text);
 	else
-		doctor_found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each "
-			 "launch is enough");
+		doctor_found_ok(f, "MUNGE", "%s",
+				strcmp(word, "secret") ? "credentials can be made"
+						       : "not used here: the secret of each "
+							 "launch is enough");
 }

@@ -19,8 +19,8 @@
 
 #include <stdbool.h>
 
-/* From here on accept() in this process returns connections of our own user alone. False: this kernel cannot tell, and
- * nothing has changed. */
+/* From here on accept() in this process returns connections of our own user alone. False: this
+ * kernel cannot tell, and nothing has changed. */
 bool local_gate_close_to_others(void);
 
 #endif

@@ -79,7 +79,8 @@ static void local_close(struct launch *l)
 
 /* What an agent of the generation is told; the values live in `text`. */
 struct env_text {
-	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64], blas[64];
+	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64],
+		blas[64];
 	char *own[5], *soft[4];
 };
 
@@ -89,9 +90,11 @@ static void env_fill(struct env_text *t, const struct launch_request *r)
 	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
 	snprintf(t->generation, sizeof t->generation, AGENT_ENV_GENERATION "=%u", r->generation);
 	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
-	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL }, sizeof t->own);
+	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL },
+	       sizeof t->own);
 	/* Ranks may outnumber the cores: a thread that waits must sleep. */
-	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL }, sizeof t->soft);
+	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL },
+	       sizeof t->soft);
 }
 
 static void env_threads(struct env_text *t, int threads)
@@ -100,20 +103,25 @@ static void env_threads(struct env_text *t, int threads)
 	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", threads);
 }
 
-static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int size, struct err *e)
+static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int size,
+		       struct err *e)
 {
 	enum job_bind how = r->job->launch.bind;
 	cpus[0] = '\0';
 	if (how == BIND_NONE)
 		return 0;
-	topo_bind_near(topo_cluster_kind(r->cluster, r->plan->ranks[rank].node), r->plan->ranks[rank].slot, cpus, (size_t)size);
+	topo_bind_near(topo_cluster_kind(r->cluster, r->plan->ranks[rank].node),
+		       r->plan->ranks[rank].slot, cpus, (size_t)size);
 	if (*cpus)
 		return 0;
 	if (topo_bind_cpus(r->plan->world, rank, r->plan->threads, cpus, size, e))
 		return -1;
 	if (how == BIND_CORE && !*cpus)
-		return err_set(e, ERR_NOFIT, "[launch] bind = core: %d agents of %d threads need more cores than this host has; "
-					     "use bind = auto", r->plan->world, r->plan->threads);
+		return err_set(e, ERR_NOFIT,
+			       "[launch] bind = core: %d agents of %d threads need more cores than "
+			       "this host has; "
+			       "use bind = auto",
+			       r->plan->world, r->plan->threads);
 	return 0;
 }
 
@@ -136,7 +144,11 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 		return -1;
 	env_threads(t, r->plan->ranks[a->rank].threads);
 	struct spawn s = {
-		.path = r->agent, .cpus = cpus, .pmix_env = local_server_env(l->server, a->rank), .own_env = t->own, .soft_env = t->soft,
+		.path = r->agent,
+		.cpus = cpus,
+		.pmix_env = local_server_env(l->server, a->rank),
+		.own_env = t->own,
+		.soft_env = t->soft,
 		.log_fd = log_fd,
 	};
 	if (local_spawn_start(&s, &a->pid, &a->pidfd, e))
@@ -144,7 +156,8 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 	if (uv_poll_init(loop, &a->poll, a->pidfd)) {
 		end_agent(a);
 		close(a->pidfd);
-		return err_set(e, ERR_NOMEM, "%s: cannot watch process %ld", r->agent, (long)a->pid);
+		return err_set(e, ERR_NOMEM, "%s: cannot watch process %ld", r->agent,
+			       (long)a->pid);
 	}
 	l->n++;
 	l->running++;
@@ -183,8 +196,8 @@ static void name_space(char out[NAMESPACE_MAX], uint32_t generation)
 	snprintf(out, NAMESPACE_MAX, "muster-%u-%.32s", generation, hex); /* 128 random bits */
 }
 
-static int local_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
-		       struct launch **out, struct err *e)
+static int local_start(uv_loop_t *loop, const struct launch_request *r,
+		       const struct launch_events *ev, struct launch **out, struct err *e)
 {
 	int world = r->plan->world, log_fd;
 	char nspace[NAMESPACE_MAX];

@@ -13,7 +13,8 @@
 /* Nothing is asked of the host: wire-up, fences and gets inside one host are libpmix's own. */
 static pmix_server_module_t module;
 
-/* The one node, in PMIx's words. Not the host's own name: libpmix 4.2.2 overruns its stack with one of 57 letters or more. */
+/* The one node, in PMIx's words. Not the host's own name: libpmix 4.2.2 overruns its stack with
+ * one of 57 letters or more. */
 static const char host_name[] = "localhost";
 
 static int fail(struct err *e, const char *what, pmix_status_t rc)
@@ -32,7 +33,8 @@ static int start(const char *dir, struct err *e)
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
 	if (!local_gate_close_to_others())
-		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server (no sock_diag): processes of other "
+		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server "
+				"(no sock_diag): processes of other "
 				"users of this host can hold up the start of agents\n");
 	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
 	const char *const values[] = { dir, dir, host_name };
@@ -87,7 +89,8 @@ static pmix_status_t load_map(pmix_info_t *slot, const char *key, const char *pl
 
 static int register_job(const char *nspace, int world, struct err *e)
 {
-	static const char *const sizes[] = { PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_LOCAL_SIZE, PMIX_NODE_SIZE, PMIX_MAX_PROCS };
+	static const char *const sizes[] = { PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_LOCAL_SIZE,
+					     PMIX_NODE_SIZE, PMIX_MAX_PROCS };
 	enum { SIZES = sizeof sizes / sizeof *sizes, FIXED = SIZES + 5 };
 	struct buf ranks = BUF_INIT;
 	rank_list(world, &ranks);
@@ -135,7 +138,8 @@ static int register_rank(const char *nspace, int rank, struct buf *env, struct e
 	return 0;
 }
 
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env, struct err *e)
+int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
+			 struct err *e)
 {
 	pmix_nspace_t name = "";
 	snprintf(name, sizeof name, "%s", nspace);
@@ -144,5 +148,7 @@ int local_register_ranks(const char *nspace, int world, const char *dir, struct 
 	for (int r = 0; r < world; r++)
 		if (register_rank(name, r, env, e))
 			return -1;
-	return buf_failed(env) ? err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks", world) : 0;
+	return buf_failed(env)
+		       ? err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks", world)
+		       : 0;
 }

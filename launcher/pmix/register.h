@@ -10,8 +10,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Starts the server with its files in `dir`, makes `world` ranks known, and appends the environment of each:
- * its words, each ended by a NUL, and an empty word. */
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env, struct err *e);
+/* Starts the server with its files in `dir`, makes `world` ranks known, and appends the environment
+ * of each: its words, each ended by a NUL, and an empty word. */
+int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
+			 struct err *e);
 
 #endif

@@ -23,7 +23,8 @@
 /* What the process answers first; then come the environments, or the error's text. */
 enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
-/* A hidden name: what lies there is removed unseen, and a person may keep a folder "pmix" of their own. */
+/* A hidden name: what lies there is removed unseen, and a person may keep a folder "pmix" of
+ * their own. */
 #define SERVER_FOLDER ".pmix"
 
 static const double answer_s = 20; /* starting takes about 10 ms */
@@ -33,8 +34,8 @@ struct server {
 	int world;
 	char dir[PATH_MAX];
 	struct buf answer;
-	char **words;  /* all ranks' words, each rank's ended by NULL, into answer */
-	char ***env;   /* world */
+	char **words; /* all ranks' words, each rank's ended by NULL, into answer */
+	char ***env;  /* world */
 };
 
 /* Removes what the folder at `parent`/`name` holds, and itself; follows no link. */
@@ -58,7 +59,9 @@ static void remove_tree(int parent, const char *name)
 static int make_dir(struct server *s, const char *run_dir, struct err *e)
 {
 	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
-		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir or name", run_dir);
+		return err_set(e, ERR_USAGE,
+			       "%s: the path is too long; choose a shorter run_dir or name",
+			       run_dir);
 	remove_tree(AT_FDCWD, s->dir); /* of a launcher that was killed */
 	return file_make_own_dir(s->dir, e);
 }
@@ -66,7 +69,8 @@ static int make_dir(struct server *s, const char *run_dir, struct err *e)
 /* The forked process: it answers, then waits to be killed. */
 static void serve(const struct server *s, const char *nspace, int out, int log_fd, pid_t launcher)
 {
-	static const int unwanted[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 }; /* the launcher's business */
+	/* the launcher's business */
+	static const int unwanted[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 	struct buf answer = BUF_INIT;
 	struct err e = ERR_INIT;
 	sigset_t none;
@@ -104,7 +108,10 @@ static int read_answer(struct server *s, int fd, struct err *e)
 		if (ready < 0 && errno == EINTR)
 			continue;
 		if (ready <= 0)
-			return err_set(e, ERR_TIMEOUT, "the PMIx server did not start within %g s; its words are in the run's logs", answer_s);
+			return err_set(e, ERR_TIMEOUT,
+				       "the PMIx server did not start within %g s; its words are "
+				       "in the run's logs",
+				       answer_s);
 		char *to = buf_room(&s->answer, 65536);
 		ssize_t n = to ? read(fd, to, 65536) : -1;
 		if (n < 0 && errno == EINTR)
@@ -124,8 +131,11 @@ static int parse_answer(struct server *s, struct err *e)
 	if (s->answer.len && *text == ANSWER_FAILED)
 		return err_set(e, ERR_INTERNAL, "%.*s", (int)s->answer.len - 1, text + 1);
 	if (!s->answer.len || *text != ANSWER_READY)
-		return err_set(e, ERR_PEER, "the PMIx server's process ended while it started; its words are in the run's logs");
-	s->words = calloc(s->answer.len + 1, sizeof *s->words); /* no word is shorter than its NUL */
+		return err_set(e, ERR_PEER,
+			       "the PMIx server's process ended while it started; its words are in "
+			       "the run's logs");
+	/* no word is shorter than its NUL */
+	s->words = calloc(s->answer.len + 1, sizeof *s->words);
 	s->env = calloc((size_t)s->world, sizeof *s->env);
 	if (!s->words || !s->env)
 		return err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks", s->world);
@@ -135,7 +145,8 @@ static int parse_answer(struct server *s, struct err *e)
 		for (; at < end && *at; at += strlen(at) + 1)
 			*word++ = at;
 		if (at++ >= end)
-			return err_set(e, ERR_PEER, "the PMIx server's process ended while it answered");
+			return err_set(e, ERR_PEER,
+				       "the PMIx server's process ended while it answered");
 		*word++ = NULL;
 	}
 	return 0;
@@ -153,13 +164,16 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 	close(ends[1]);
 	if (s->pid < 0) {
 		close(ends[0]);
-		return err_errno(e, ERR_NOMEM, "cannot start the PMIx server's process; ulimit -u tells the limit");
+		return err_errno(
+			e, ERR_NOMEM,
+			"cannot start the PMIx server's process; ulimit -u tells the limit");
 	}
 	*answer = ends[0];
 	return 0;
 }
 
-int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd, struct server **out, struct err *e)
+int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
+		      struct server **out, struct err *e)
 {
 	struct server *s = calloc(1, sizeof *s);
 	int answer = -1;

@@ -16,9 +16,10 @@
 
 struct server;
 
-/* Returns once `world` ranks of `nspace` may connect. What the library prints goes to log_fd. ERR_PEER when the process
- * was killed or crashed before that: another one may be tried. */
-int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd, struct server **out, struct err *e);
+/* Returns once `world` ranks of `nspace` may connect. What the library prints goes to log_fd.
+ * ERR_PEER when the process was killed or crashed before that: another one may be tried. */
+int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
+		      struct server **out, struct err *e);
 void local_server_close(struct server *s);
 /* What a rank needs in its environment to find the server: NULL-terminated, owned by the server. */
 char *const *local_server_env(const struct server *s, int rank);

@@ -52,7 +52,8 @@ static bool foreign(const char *word)
 /* An array of borrowed words; free() it alone. */
 static char **merge_env(const struct spawn *s)
 {
-	size_t most = count(environ) + count(s->pmix_env) + count(s->own_env) + count(s->soft_env) + 1;
+	size_t most = count(environ) + count(s->pmix_env) + count(s->own_env) + count(s->soft_env) +
+		      1;
 	char **out = malloc(most * sizeof *out);
 	size_t n = 0;
 	if (!out)
@@ -102,7 +103,9 @@ int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err 
 		become_agent(s, launcher, env);
 	free(env);
 	if (child < 0)
-		return err_errno(e, ERR_NOMEM, "%s: cannot start another process; ulimit -u tells the limit", s->path);
+		return err_errno(e, ERR_NOMEM,
+				 "%s: cannot start another process; ulimit -u tells the limit",
+				 s->path);
 	int fd = pidfd_open(child, 0);
 	if (fd < 0) {
 		err_errno(e, ERR_NOMEM, "%s: cannot watch process %ld", s->path, (long)child);

@@ -25,10 +25,11 @@ struct spawn {
 
 /* *pid and *pidfd (close-on-exec, readable once the process has ended) are the caller's. */
 int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e);
-/* SIGKILLs the process and whatever it started in its group. Only before local_spawn_reap has returned 1. */
+/* SIGKILLs the process and whatever it started in its group. Only before local_spawn_reap has
+ * returned 1. */
 void local_spawn_kill(pid_t pid);
-/* 1 and *status (as of waitpid) when the process has ended, which also ends its group; 0 when it still runs. Status 255 of a
- * process that is gone and that somebody else has waited for. */
+/* 1 and *status (as of waitpid) when the process has ended, which also ends its group; 0 when it
+ * still runs. Status 255 of a process that is gone and that somebody else has waited for. */
 int local_spawn_reap(pid_t pid, int *status);
 
 #endif

@@ -42,10 +42,14 @@ static int check_private(const char *path, struct err *e)
 	if (stat(path, &st))
 		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
 	if (st.st_uid != geteuid())
-		return err_set(e, ERR_AUTH, "%s: the folder belongs to another user (uid %u); choose another [job] run_dir or name",
+		return err_set(e, ERR_AUTH,
+			       "%s: the folder belongs to another user (uid %u); choose another "
+			       "[job] run_dir or name",
 			       path, (unsigned)st.st_uid);
 	if (st.st_mode & 022)
-		return err_set(e, ERR_AUTH, "%s: others may write to the folder; see that what is in it is yours, then: chmod go-w '%s'",
+		return err_set(e, ERR_AUTH,
+			       "%s: others may write to the folder; see that what is in it is "
+			       "yours, then: chmod go-w '%s'",
 			       path, path);
 	if (st.st_mode & 077 && chmod(path, 0700))
 		return err_errno(e, ERR_IO, "%s: cannot make the folder private (chmod 700)", path);
@@ -59,7 +63,9 @@ static int make_inside(const char *run, struct err *e)
 		const char *name;
 		int (*make)(const char *path, struct err *e);
 		bool later;
-	} inside[] = { { "logs", file_make_own_dir, false }, { "trace", file_make_own_dir, true }, { "ckpt", file_make_dirs, false } };
+	} inside[] = { { "logs", file_make_own_dir, false },
+		       { "trace", file_make_own_dir, true },
+		       { "ckpt", file_make_dirs, false } };
 	char below[PATH_MAX + 8];
 	struct stat st;
 	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
@@ -75,7 +81,9 @@ static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], s
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
-		return err_set(e, ERR_USAGE, "%s/%s: the path is too long; choose a shorter run_dir or name", parent, name);
+		return err_set(e, ERR_USAGE,
+			       "%s/%s: the path is too long; choose a shorter run_dir or name",
+			       parent, name);
 	if (file_make_dirs(path, e))
 		return -1;
 	if (!realpath(path, out))
@@ -95,8 +103,11 @@ static int take_lock(struct rundir *r, struct err *e)
 			return err_errno(e, ERR_IO, "%s/lock: cannot lock", r->path);
 		ssize_t n = pread(r->lock, pid, sizeof pid - 1, 0);
 		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
-		return err_set(e, ERR_ABORTED, "%s: another muster (process %s) runs here; wait for it, stop it with "
-					       "kill %s, or choose another [job] name", r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
+		return err_set(
+			e, ERR_ABORTED,
+			"%s: another muster (process %s) runs here; wait for it, stop it with "
+			"kill %s, or choose another [job] name",
+			r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
 	}
 	int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
 	if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
@@ -193,7 +204,9 @@ void rundir_prune_traces(const struct rundir *r, uint32_t generation)
 	DIR *d = opendir(trace);
 	for (struct dirent *at; d && (at = readdir(d));) {
 		char *end;
-		unsigned long n = strncmp(at->d_name, "gen-", 4) ? 0 : strtoul(at->d_name + 4, &end, 10);
+		unsigned long n = strncmp(at->d_name, "gen-", 4)
+					  ? 0
+					  : strtoul(at->d_name + 4, &end, 10);
 		if (!n || *end || n + RUNDIR_TRACES > generation)
 			continue;
 		snprintf(path, sizeof path, "%s/%s", trace, at->d_name);
@@ -221,8 +234,11 @@ int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 	char path[PATH_MAX + 32];
 	snprintf(path, sizeof path, "%s/job.ini", r->path);
 	if (!may_replace(path))
-		return err_set(e, ERR_IO, "%s: muster did not write this file and would replace it; move it elsewhere, or choose "
-			       "another [job] run_dir or name", path);
+		return err_set(e, ERR_IO,
+			       "%s: muster did not write this file and would replace it; move it "
+			       "elsewhere, or choose "
+			       "another [job] run_dir or name",
+			       path);
 	struct buf marked = BUF_INIT;
 	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
 	int rc = buf_failed(&marked) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
@@ -231,7 +247,8 @@ int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 	return rc;
 }
 
-int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e)
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
+			   struct err *e)
 {
 	char run[PATH_MAX], path[PATH_MAX + 32];
 	if (make_dirs(parent, name, run, e))
@@ -239,10 +256,13 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
 	snprintf(path, sizeof path, "%s/submit-%u.ini", run, number);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EEXIST)
-		return err_set(e, ERR_ABORTED, "%s: another submission came in between; submit again", path);
+		return err_set(e, ERR_ABORTED,
+			       "%s: another submission came in between; submit again", path);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", path);
-	int rc = file_write_full(fd, text, strlen(text)) || fsync(fd) ? err_errno(e, ERR_IO, "%s: cannot write", path) : 0;
+	int rc = file_write_full(fd, text, strlen(text)) || fsync(fd)
+			 ? err_errno(e, ERR_IO, "%s: cannot write", path)
+			 : 0;
 	close(fd);
 	if (rc)
 		unlink(path);
@@ -261,7 +281,8 @@ int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct
 	return rc;
 }
 
-/* One write(2) a line: a reader sees half of one only where the disk was full, and the next line begins anew. */
+/* One write(2) a line: a reader sees half of one only where the disk was full, and the next line
+ * begins anew. */
 static void put_line(struct rundir *r, struct lines *to, const char *text)
 {
 	struct buf line = BUF_INIT;
@@ -274,7 +295,8 @@ static void put_line(struct rundir *r, struct lines *to, const char *text)
 	buf_fini(&line);
 }
 
-static void append(struct rundir *r, struct lines *to, uint32_t generation, const char *event, json_t *fields)
+static void append(struct rundir *r, struct lines *to, uint32_t generation, const char *event,
+		   json_t *fields)
 {
 	json_t *line = json_object();
 	if (event)

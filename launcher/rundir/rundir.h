@@ -3,24 +3,31 @@
  * is there already and belongs to another user, or that others may write to, is
  * refused; one that others may read is made private.
  *
- *     job.ini                 the resolved job, every default written out. Its first line says that muster wrote it; a
- *                             file of that name without the line is a person's own and is never replaced
- *     submit-<n>.ini          the resolved job of each submission: a queued job runs what was submitted
+ *     job.ini                 the resolved job, every default written out. Its first line says that
+ *                             muster wrote it; a file of that name without the line is a person's
+ *                             own and is never replaced
+ *     submit-<n>.ini          the resolved job of each submission: a queued job runs what was
+ *                             submitted
  *     plan-<generation>.json  what each generation was started with
  *     events.jsonl            what happened (below), appended to
- *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and generation; after a
- *                             restart steps come again: the later line counts
- *     ledger.jsonl            what the agents consumed, up to each checkpoint: theirs, as are the checkpoints
- *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
- *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where an operation failed
- *                             or nothing went on; timeline-<rank>.json: when the pipeline's ranks did what in the last
- *                             step of a generation that ended well (plan/spec/schedule/timeline.h). Of the last RUNDIR_TRACES generations
+ *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and
+ *                             generation; after a restart steps come again: the later line counts
+ *     ledger.jsonl            what the agents consumed, up to each checkpoint: theirs, as are the
+ *                             checkpoints
+ *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they
+ *                             print outside it
+ *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where
+ *                             an operation failed or nothing went on; timeline-<rank>.json: when
+ *                             the pipeline's ranks did what in the last step of a generation that
+ *                             ended well (plan/spec/schedule/timeline.h). Of the last RUNDIR_TRACES
+ *                             generations
  *     ckpt/                   checkpoints, unless the job says another folder
  *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside
  *
- * What muster opens here are regular files (base/file.h, FILE_OWN), and logs/ and trace/ are folders: a symbolic link, a
- * FIFO or a device of such a name is refused. The run folder and ckpt/ may be reached through symbolic links to folders.
+ * What muster opens here are regular files (base/file.h, FILE_OWN), and logs/ and trace/ are
+ * folders: a symbolic link, a FIFO or a device of such a name is refused. The run folder and ckpt/
+ * may be reached through symbolic links to folders.
  *
  * A run that is started again goes on in its folder: files are appended to and
  * generations are counted on.
@@ -41,8 +48,10 @@
  *     ckpt              {step, path, bytes, seconds, stall_s}
  *     eval              {step, loss}
  *     log               {rank, node, level, text}
- *     rank-lost         {rank, node, how: closed|exited|failed|protocol|silent|hung, status, code, text, step, phase}
- *     verdict           {finding, text, group, op, number, ranks, world, missing} of `muster trace --json`, or {error}
+ *     rank-lost         {rank, node, how: closed|exited|failed|protocol|silent|hung, status, code,
+ *                       text, step, phase}
+ *     verdict           {finding, text, group, op, number, ranks, world, missing} of `muster trace
+ *                       --json`, or {error}
  *     exit              {rank, status | signal}          of a rank that was lost or ended badly
  *     restart           {generation, delay_s, futile}
  *     stop              {reason, checkpoint}
@@ -74,11 +83,13 @@ uint32_t rundir_next_generation(const struct rundir *r);
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
 /* The same for submissions; the folder need not be there. */
 uint32_t rundir_next_submission(const char *path);
-/* Makes the run folder where it is missing, and takes no lock: jobs are queued behind the one that runs there. Fails
- * when the number is taken by now. */
-int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e);
+/* Makes the run folder where it is missing, and takes no lock: jobs are queued behind the one that
+ * runs there. Fails when the number is taken by now. */
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
+			   struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
-/* Before a generation starts: removes the flight recorders and timelines of those that are too old. */
+/* Before a generation starts: removes the flight recorders and timelines of those that are too
+ * old. */
 void rundir_prune_traces(const struct rundir *r, uint32_t generation);
 /* Appends a line; adds time, mono and generation. Steal the reference to
  * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and

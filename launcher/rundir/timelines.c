@@ -51,7 +51,10 @@ static int newest(const char *run, char *folder, size_t size, struct err *e)
 	if (dir)
 		closedir(dir);
 	if (best < 0)
-		return err_set(e, ERR_NOTFOUND, "%s: no rank has written a timeline there; ranks write theirs at the end of a run with parallel.pp above 1", run);
+		return err_set(e, ERR_NOTFOUND,
+			       "%s: no rank has written a timeline there; ranks write theirs at "
+			       "the end of a run with parallel.pp above 1",
+			       run);
 	return 0;
 }
 
@@ -62,7 +65,8 @@ static int load_one(const char *path, struct timeline *out, struct err *e)
 	int rc = file_slurp_own(path, FILE_MOST, &text, e);
 	json_t *doc = rc ? NULL : json_loadb(text.data ? text.data : "", text.len, 0, &why);
 	if (!rc && !doc)
-		rc = err_set(e, ERR_PROTO, "%s: line %d: %s; let the run write it again", path, why.line, why.text);
+		rc = err_set(e, ERR_PROTO, "%s: line %d: %s; let the run write it again", path,
+			     why.line, why.text);
 	if (!rc)
 		rc = timeline_read(doc, path, out, e);
 	json_decref(doc);
@@ -70,7 +74,8 @@ static int load_one(const char *path, struct timeline *out, struct err *e)
 	return rc;
 }
 
-static int check(const char *run, const struct layout *l, int micros, const struct timeline *t, struct err *e)
+static int check(const char *run, const struct layout *l, int micros, const struct timeline *t,
+		 struct err *e)
 {
 	int last = -1, seen = 0;
 	for (int r = 0; r < t->ranks; r++)
@@ -82,20 +87,29 @@ static int check(const char *run, const struct layout *l, int micros, const stru
 	for (int i = 0; i < t->n; i++)
 		last = t->events[i].micro > last ? t->events[i].micro : last;
 	if (t->ranks != l->pp || t->chunks != l->chunks || last != micros - 1)
-		return err_set(e, ERR_USAGE, "%s: ran %d ranks × %d chunks with %lld micro-batches, and the job has %d × %d with %d; plan the run's own job.ini",
-			       run, t->ranks, t->chunks, (long long)last + 1, l->pp, l->chunks, micros);
+		return err_set(e, ERR_USAGE,
+			       "%s: ran %d ranks × %d chunks with %lld micro-batches, and the job "
+			       "has %d × %d with %d; plan the run's own job.ini",
+			       run, t->ranks, t->chunks, (long long)last + 1, l->pp, l->chunks,
+			       micros);
 	if (seen < t->ranks)
-		return err_set(e, ERR_NOTFOUND, "%s: only %d of %d ranks have written their timelines; let the run end", run, seen, t->ranks);
+		return err_set(
+			e, ERR_NOTFOUND,
+			"%s: only %d of %d ranks have written their timelines; let the run end",
+			run, seen, t->ranks);
 	return 0;
 }
 
-int rundir_timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out, struct err *e)
+int rundir_timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out,
+			  struct err *e)
 {
 	char folder[PATH_MAX + 300], path[PATH_MAX + 600];
 	if (newest(run, folder, sizeof folder, e))
 		return -1;
 	DIR *dir = opendir(folder);
-	int rc = dir ? 0 : err_set(e, ERR_NOTFOUND, "%s: cannot be opened; look at its permissions", folder);
+	int rc = dir ? 0
+		     : err_set(e, ERR_NOTFOUND, "%s: cannot be opened; look at its permissions",
+			       folder);
 	for (struct dirent *d; !rc && (d = readdir(dir));) {
 		snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
 		if (number_of(d->d_name, "timeline-", ".json") >= 0)

@@ -41,11 +41,15 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e)
 {
 	char hint[256];
 	const char *node = getenv("SLURMD_NODENAME"), *launch = getenv("SLURM_LAUNCH_NODE_IPADDR");
-	if (node && *node && node_addr(node, hint, sizeof hint) && !net_local_address(NULL, hint, out, NULL))
+	if (node && *node && node_addr(node, hint, sizeof hint) &&
+	    !net_local_address(NULL, hint, out, NULL))
 		return 0;
 	if (launch && *launch && !net_local_address(NULL, launch, out, NULL))
 		return 0;
 	if (gethostname(hint, sizeof hint - 1))
-		return err_errno(e, ERR_NET, "cannot read this host's name; give [network] interface");
-	return net_local_address(NULL, hint, out, e) ? err_prefix(e, "the address for the nodes; give [network] interface") : 0;
+		return err_errno(e, ERR_NET,
+				 "cannot read this host's name; give [network] interface");
+	return net_local_address(NULL, hint, out, e)
+		       ? err_prefix(e, "the address for the nodes; give [network] interface")
+		       : 0;
 }

@@ -34,12 +34,14 @@ static void socket_of(const char *info, char *out, size_t size)
 	out[0] = '\0';
 	for (const char *at = info; *at; at += strcspn(at, ","), at += *at == ',')
 		if (!strncmp(at, name, sizeof name - 1))
-			snprintf(out, size, "%.*s", (int)strcspn(at + sizeof name - 1, ","), at + sizeof name - 1);
+			snprintf(out, size, "%.*s", (int)strcspn(at + sizeof name - 1, ","),
+				 at + sizeof name - 1);
 }
 
 void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 {
-	char *argv[] = { "scontrol", "show", "config", NULL }, type[64] = "", info[512] = "", socket[AUTH_SOCKET] = "";
+	char *argv[] = { "scontrol", "show", "config", NULL }, type[64] = "", info[512] = "",
+	     socket[AUTH_SOCKET] = "";
 	const struct child_command c = { .argv = argv, .out = -1 };
 	const char *wish = getenv(AGENT_ENV_AUTH);
 	struct buf config = BUF_INIT;

@@ -19,7 +19,8 @@ static int read_template(const char *folder, const char *name, struct buf *out, 
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-		return err_set(e, ERR_NOTFOUND, "%s: the path of the templates is too long", folder);
+		return err_set(e, ERR_NOTFOUND, "%s: the path of the templates is too long",
+			       folder);
 	return file_slurp(path, TEMPLATE_MOST, out, e);
 }
 
@@ -44,7 +45,9 @@ int slurm_script_template(const char *name, struct buf *out, struct err *e)
 		if (why.code != ERR_NOTFOUND)
 			return err_set(e, why.code, "%s", why.text);
 	}
-	return err_set(e, ERR_NOTFOUND, "the template %s is neither in %s/%s nor in %s/%s; set MUSTER_TEMPLATES to its folder",
+	return err_set(e, ERR_NOTFOUND,
+		       "the template %s is neither in %s/%s nor in %s/%s; set MUSTER_TEMPLATES to "
+		       "its folder",
 		       name, self, places[0], self, places[1]);
 }
 
@@ -56,7 +59,8 @@ static const char *value_of(const struct script_value *values, const char *name,
 	return NULL;
 }
 
-int slurm_script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e)
+int slurm_script_render(const char *text, const struct script_value *values, struct buf *out,
+			struct err *e)
 {
 	while (*text) {
 		size_t plain = strcspn(text, "@");
@@ -71,8 +75,10 @@ int slurm_script_render(const char *text, const struct script_value *values, str
 		}
 		const char *value = value_of(values, text + 1, len);
 		if (!value)
-			return err_set(e, ERR_USAGE, "the template's @%.*s@ stands for nothing that is known; remove it",
-				       (int)len, text + 1);
+			return err_set(
+				e, ERR_USAGE,
+				"the template's @%.*s@ stands for nothing that is known; remove it",
+				(int)len, text + 1);
 		buf_puts(out, value);
 		text += len + 2;
 	}
@@ -93,8 +99,10 @@ void slurm_script_quote(const char *word, struct buf *out)
 
 int slurm_script_size(const struct job *job, struct script_size *out, struct err *e)
 {
-	struct layout l = layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
-	int64_t tp = l.tp, world = layout_world(&l), nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
+	struct layout l =
+		layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
+	int64_t tp = l.tp, world = layout_world(&l),
+		nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
 	int64_t agents = job->slurm.gpus_per_node;
 	if (agents <= 0) {
 		agents = (world + nodes - 1) / nodes;
@@ -102,10 +110,14 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 			agents = (agents + tp - 1) / tp * tp;
 	}
 	if (nodes * agents < world)
-		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each cannot hold the %lld ranks of tp × cp × pp × dp; "
-			       "ask for more or lower a degree", (long long)nodes, (long long)agents, (long long)world);
+		return err_set(e, ERR_NOFIT,
+			       "[slurm] %lld nodes with %lld agents each cannot hold the %lld "
+			       "ranks of tp × cp × pp × dp; "
+			       "ask for more or lower a degree",
+			       (long long)nodes, (long long)agents, (long long)world);
 	if (nodes > INT_MAX / agents)
-		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each are too many",
+		return err_set(e, ERR_NOFIT,
+			       "[slurm] %lld nodes with %lld agents each are too many",
 			       (long long)nodes, (long long)agents);
 	int64_t cpus = job->slurm.cpus_per_task;
 	for (int rank = 0; rank < SPEEDS_MOST && rank < world; rank++)
@@ -114,7 +126,8 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 		.nodes = (int)nodes,
 		.agents = (int)agents,
 		.cpus = cpus > 0 ? (int)cpus : 1,
-		.gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA ? (int)agents : 0,
+		.gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA ? (int)agents
+										       : 0,
 	};
 	return 0;
 }
@@ -124,8 +137,12 @@ static int check_value(const char *what, const char *text, struct err *e)
 {
 	for (const char *at = text; *at; at++)
 		if ((unsigned char)*at < ' ' || *at == 127 || strchr("\"\\'`$", *at))
-			return err_set(e, ERR_USAGE, "%s = \"%.100s\": holds a quote, a backslash, a dollar sign or a control "
-				       "character, which a batch script cannot take; choose another", what, text);
+			return err_set(
+				e, ERR_USAGE,
+				"%s = \"%.100s\": holds a quote, a backslash, a dollar sign or a "
+				"control "
+				"character, which a batch script cannot take; choose another",
+				what, text);
 	return 0;
 }
 
@@ -141,7 +158,8 @@ static int add_log(const char *run_dir, struct buf *out, struct err *e)
 	return 0;
 }
 
-int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e)
+int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir,
+			 struct buf *out, struct err *e)
 {
 	static const struct {
 		const char *option;
@@ -155,7 +173,8 @@ int slurm_script_options(const struct job *job, const struct script_size *size, 
 		{ "constraint", offsetof(struct job, slurm.constraint) },
 		{ "reservation", offsetof(struct job, slurm.reservation) },
 	};
-	buf_printf(out, "#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d",
+	buf_printf(out,
+		   "#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d",
 		   size->nodes, size->agents, size->cpus);
 	if (size->gpus)
 		buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
@@ -167,7 +186,8 @@ int slurm_script_options(const struct job *job, const struct script_size *size, 
 			buf_printf(out, "\n#SBATCH --%s=\"%s\"", texts[i].option, value);
 	}
 	if (job->slurm.signal_before > 0)
-		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld", (long long)job->slurm.signal_before);
+		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
+			   (long long)job->slurm.signal_before);
 	/* A lost node leaves the others to the supervisor. */
 	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
 	buf_puts(out, "\n#SBATCH --no-kill");

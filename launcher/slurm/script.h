@@ -17,12 +17,13 @@ struct script_value {
 	const char *name, *text;
 };
 
-/* The whole template, from $MUSTER_TEMPLATES, PREFIX/share/muster/templates, or the source tree that this
- * program was built in. */
+/* The whole template, from $MUSTER_TEMPLATES, PREFIX/share/muster/templates, or the source tree
+ * that this program was built in. */
 int slurm_script_template(const char *name, struct buf *out, struct err *e);
 
 /* `values` ends with a NULL name. */
-int slurm_script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e);
+int slurm_script_render(const char *text, const struct script_value *values, struct buf *out,
+			struct err *e);
 
 /* What is asked of Slurm; decided from [slurm] and the degrees. */
 struct script_size {
@@ -36,7 +37,8 @@ struct script_size {
 int slurm_script_size(const struct job *job, struct script_size *out, struct err *e);
 
 /* The #SBATCH lines, without the last newline; run_dir is where the log goes. */
-int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e);
+int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir,
+			 struct buf *out, struct err *e);
 
 /* Appends the word in single quotes, so that the shell reads it back as it is. */
 void slurm_script_quote(const char *word, struct buf *out);

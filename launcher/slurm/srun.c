@@ -19,7 +19,8 @@ static int ranks_on(const struct plan *p, int node)
 	return n;
 }
 
-/* Nodes in use, and the CPUs that Slurm can give each rank on the tightest of them; 0: fewer CPUs than ranks. */
+/* Nodes in use, and the CPUs that Slurm can give each rank on the tightest of them; 0: fewer
+ * CPUs than ranks. */
 static void count_nodes(const struct launch_request *r, int *nodes, int *cpus_a_rank)
 {
 	const struct cluster *c = r->cluster;
@@ -51,13 +52,39 @@ static int write_hosts(const struct launch_request *r, const char *path, struct 
 bool slurm_srun_removes(const char *word)
 {
 	static const char *const names[] = {
-		"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU",
-		"SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_GPUS=", "SLURM_DISTRIBUTION", "SLURM_CPU_BIND",
-		"SLURM_NNODES=", "SLURM_JOB_NUM_NODES=", "SLURM_HOSTFILE=", "SLURM_EXACT=", "SLURM_EXCLUSIVE=",
-		"SLURM_OVERCOMMIT=", "SLURM_THREADS_PER_CORE=", "SLURM_HINT=", "SLURM_STEP", "SLURM_LABELIO=",
-		"SLURM_THREADS=", "SLURM_WAIT=", "SLURM_KILL_BAD_EXIT=", "SLURM_NO_KILL=", "SLURM_TIMELIMIT=",
-		"SLURM_WORKING_DIR=", "SLURM_MULTI_PROG=", "PMIX_", "PMI_", AGENT_ENV_ADDRESS "=", AGENT_ENV_SECRET "=",
-		AGENT_ENV_GENERATION "=", AGENT_ENV_AUTH "=",
+		"SLURM_NTASKS",
+		"SLURM_NPROCS",
+		"SLURM_TASKS_PER_NODE",
+		"SLURM_CPUS_PER_TASK",
+		"SLURM_CPUS_PER_GPU",
+		"SLURM_GPUS_PER_TASK",
+		"SLURM_GPU_BIND",
+		"SLURM_GPUS=",
+		"SLURM_DISTRIBUTION",
+		"SLURM_CPU_BIND",
+		"SLURM_NNODES=",
+		"SLURM_JOB_NUM_NODES=",
+		"SLURM_HOSTFILE=",
+		"SLURM_EXACT=",
+		"SLURM_EXCLUSIVE=",
+		"SLURM_OVERCOMMIT=",
+		"SLURM_THREADS_PER_CORE=",
+		"SLURM_HINT=",
+		"SLURM_STEP",
+		"SLURM_LABELIO=",
+		"SLURM_THREADS=",
+		"SLURM_WAIT=",
+		"SLURM_KILL_BAD_EXIT=",
+		"SLURM_NO_KILL=",
+		"SLURM_TIMELIMIT=",
+		"SLURM_WORKING_DIR=",
+		"SLURM_MULTI_PROG=",
+		"PMIX_",
+		"PMI_",
+		AGENT_ENV_ADDRESS "=",
+		AGENT_ENV_SECRET "=",
+		AGENT_ENV_GENERATION "=",
+		AGENT_ENV_AUTH "=",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strncmp(word, names[i], strlen(names[i])))
@@ -73,8 +100,8 @@ static bool in_environment(const char *word)
 }
 
 /* Adds a variable that the step is given; a soft one only where the person has not set it. */
-__attribute__((format(printf, 3, 4)))
-static void give(struct srun *s, bool soft, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void give(struct srun *s, bool soft, const char *fmt,
+						       ...)
 {
 	char *word = NULL;
 	va_list ap;
@@ -89,7 +116,8 @@ static void give(struct srun *s, bool soft, const char *fmt, ...)
 	s->own[s->n_own++] = word;
 }
 
-static int fill_env(const struct launch_request *r, const char *hosts, struct srun *s, struct err *e)
+static int fill_env(const struct launch_request *r, const char *hosts, struct srun *s,
+		    struct err *e)
 {
 	give(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
 	give(s, false, AGENT_ENV_SECRET "=%s", r->secret);
@@ -122,8 +150,9 @@ static int fill_env(const struct launch_request *r, const char *hosts, struct sr
 static void fill_argv(const struct launch_request *r, struct srun *s)
 {
 	static const char *const fixed[] = {
-		"srun", "-K0", "--no-kill", "--wait=0", "--mpi=pmix", "--overlap", "--export=ALL", "--label",
-		"--distribution=arbitrary",
+		"srun",         "-K0",        "--no-kill",
+		"--wait=0",     "--mpi=pmix", "--overlap",
+		"--export=ALL", "--label",    "--distribution=arbitrary",
 	};
 	int n = 0, nodes, cpus, texts = 0;
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
@@ -136,7 +165,8 @@ static void fill_argv(const struct launch_request *r, struct srun *s)
 	snprintf(s->text[texts], SRUN_OPTION, "--nodes=%d", nodes);
 	s->argv[n++] = s->text[texts++];
 	if (cpus > 0) {
-		/* Exactly its share, so that the site's own binding gives each rank cores of its own. */
+		/* Exactly its share, so that the site's own binding gives each rank cores of its
+		 * own. */
 		snprintf(s->text[texts], SRUN_OPTION, "--cpus-per-task=%d", cpus);
 		s->argv[n++] = s->text[texts++];
 	} else {

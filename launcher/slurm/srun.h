@@ -18,7 +18,7 @@
 enum { SRUN_WORDS = 32, SRUN_NAME = 48, SRUN_OPTION = 96, SRUN_OPTIONS = 4 };
 
 struct srun {
-	char name[SRUN_NAME];    /* of the step: by it the step is found again */
+	char name[SRUN_NAME]; /* of the step: by it the step is found again */
 	char *argv[SRUN_WORDS];
 	char **env;
 	/* what argv and env point into */
@@ -27,8 +27,8 @@ struct srun {
 	int n_own;
 };
 
-/* Whether a word of the environment stays away from a step: what srun reads as options about tasks, and what belongs to
- * another PMIx job or launch. */
+/* Whether a word of the environment stays away from a step: what srun reads as options about tasks,
+ * and what belongs to another PMIx job or launch. */
 bool slurm_srun_removes(const char *word);
 
 /* Writes the host file, logs/hosts-<generation> of the run folder. */

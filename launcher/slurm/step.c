@@ -11,8 +11,8 @@
  * squeue and scancel have HELPER_MS each; one that hangs is killed, and the controller
  * counts as silent: srun is killed itself, and looked for again.
  *
- * A step that stays listed, or of which nothing is heard, SETTLE_S seconds after srun's end is taken for gone: its
- * node is lost, and its agents, whose connection is closed, have left.
+ * A step that stays listed, or of which nothing is heard, SETTLE_S seconds after srun's end is
+ * taken for gone: its node is lost, and its agents, whose connection is closed, have left.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -40,7 +40,7 @@ struct launch {
 	struct child *srun;   /* NULL once it has ended */
 	struct child *helper; /* squeue or scancel, when one runs */
 	uv_timer_t timer;
-	double ended;         /* when srun did */
+	double ended; /* when srun did */
 	bool gone;
 };
 
@@ -122,7 +122,8 @@ static void on_looked(void *arg, int status, const char *output)
 	if (!l->srun && ((!status && !l->step[0]) || late)) {
 		finish(l);
 	} else if (l->step[0]) {
-		help(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL }, on_cancelled);
+		help(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL },
+		     on_cancelled);
 	} else {
 		/* Not listed yet, or the controller is silent: srun alone can be ended. */
 		if (l->srun)
@@ -136,7 +137,9 @@ static void look(struct launch *l)
 	const char *job = getenv("SLURM_JOB_ID");
 	if (l->helper || l->gone)
 		return;
-	help(l, (char *[]){ "squeue", "--noheader", "--steps", "--jobs", (char *)(job ? job : ""), "--format=%i|%j", NULL },
+	help(l,
+	     (char *[]){ "squeue", "--noheader", "--steps", "--jobs", (char *)(job ? job : ""),
+			 "--format=%i|%j", NULL },
 	     on_looked);
 }
 
@@ -157,11 +160,12 @@ static int open_log(const struct launch_request *r, struct err *e)
 	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
-static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
-		       struct launch **out, struct err *e)
+static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
+		       const struct launch_events *ev, struct launch **out, struct err *e)
 {
 	if (!getenv("SLURM_JOB_ID"))
-		return err_set(e, ERR_NOTFOUND, "[launch] launcher = slurm: this is no Slurm allocation; "
+		return err_set(e, ERR_NOTFOUND,
+			       "[launch] launcher = slurm: this is no Slurm allocation; "
 			       "use `muster submit`, or salloc first");
 	struct srun s;
 	int log = open_log(r, e), rc = -1;
@@ -175,7 +179,9 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const st
 		l->ev = *ev;
 		l->timer.data = l;
 		snprintf(l->name, sizeof l->name, "%s", s.name);
-		const struct child_command c = { .argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT };
+		const struct child_command c = {
+			.argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT
+		};
 		rc = launcher_child_watch(loop, &c, on_srun_end, l, &l->srun, e);
 		slurm_srun_fini(&s);
 	}

@@ -24,7 +24,8 @@ static int devices_on(const struct cluster *c, int node)
 	return c->kinds[c->nodes[node].kind].devices;
 }
 
-/* One task a device, nodes in order: as many on each, or by a list that names a node once a task. */
+/* One task a device, nodes in order: as many on each, or by a list that names a node once a
+ * task. */
 static int place(const struct cluster *c, struct buf *tasks, struct buf *where, struct err *e)
 {
 	bool even = true;
@@ -35,12 +36,16 @@ static int place(const struct cluster *c, struct buf *tasks, struct buf *where, 
 		buf_printf(where, "--ntasks-per-node=%d", devices_on(c, 0));
 	for (int i = 0; i < c->n_nodes && !even; i++)
 		for (int k = 0; k < devices_on(c, i); k++)
-			buf_printf(where, "%s%s", where->len ? "," : "--distribution=arbitrary\n--nodelist=", c->nodes[i].name);
+			buf_printf(where, "%s%s",
+				   where->len ? "," : "--distribution=arbitrary\n--nodelist=",
+				   c->nodes[i].name);
 	if (buf_failed(tasks) || buf_failed(where))
 		return err_set(e, ERR_NOMEM, "srun: no memory for the list of nodes");
 	if (where->len > LIST_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "srun: the nodes have unequal numbers of tasks and their list is too long; "
-			       "ask for as many tasks on each node");
+		return err_set(
+			e, ERR_UNSUPPORTED,
+			"srun: the nodes have unequal numbers of tasks and their list is too long; "
+			"ask for as many tasks on each node");
 	return 0;
 }
 
@@ -54,7 +59,8 @@ static char **step_environment(char *secret)
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
-		if (!slurm_srun_removes(environ[i]) && strncmp(environ[i], AGENT_ENV_SECRET "=", sizeof AGENT_ENV_SECRET))
+		if (!slurm_srun_removes(environ[i]) &&
+		    strncmp(environ[i], AGENT_ENV_SECRET "=", sizeof AGENT_ENV_SECRET))
 			env[k++] = environ[i];
 	env[k++] = secret;
 	return env;
@@ -72,14 +78,22 @@ static void make_secret(char out[sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX])
 	explicit_bzero(hex, sizeof hex);
 }
 
-static int become_srun(const char *agent, int argc, char **argv, const char *tasks, char *where, struct err *e)
+static int become_srun(const char *agent, int argc, char **argv, const char *tasks, char *where,
+		       struct err *e)
 {
-	static const char *const fixed[] = { "srun", "--kill-on-bad-exit=1", "--quit-on-interrupt", "--mpi=pmix", "--overlap",
-					     "--overcommit", "--export=ALL", "--job-name=muster-bench" };
+	static const char *const fixed[] = { "srun",
+					     "--kill-on-bad-exit=1",
+					     "--quit-on-interrupt",
+					     "--mpi=pmix",
+					     "--overlap",
+					     "--overcommit",
+					     "--export=ALL",
+					     "--job-name=muster-bench" };
 	enum { FIXED = sizeof fixed / sizeof *fixed };
 	char secret[sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX];
 	make_secret(secret);
-	char **words = calloc((size_t)argc + OWN_WORDS, sizeof *words), **env = step_environment(secret);
+	char **words = calloc((size_t)argc + OWN_WORDS, sizeof *words),
+	     **env = step_environment(secret);
 	int n = FIXED;
 	if (words && env) {
 		memcpy(words, fixed, sizeof fixed);

@@ -176,7 +176,9 @@ static void work_done(uv_work_t *work, int status)
 	struct err e = ERR_INIT;
 	(void)status; /* a cancelled one's link is closed */
 	l->working = false;
-	int rc = l->open ? channel_vouched(l->channel, &l->vouch, l->failed ? &l->refusal : NULL, &e) : 0;
+	int rc = l->open ? channel_vouched(l->channel, &l->vouch, l->failed ? &l->refusal : NULL,
+					   &e)
+			 : 0;
 	vouch_fini(&l->vouch);
 	if (!l->open) {
 		release(l);
@@ -345,7 +347,8 @@ static struct link *oldest_stranger(const struct links *ls)
 static struct link *one_too_many(const struct links *ls, const struct in6_addr *from)
 {
 	int from_there, all;
-	struct link *there = oldest_silent(ls, from, &from_there), *any = oldest_silent(ls, NULL, &all);
+	struct link *there = oldest_silent(ls, from, &from_there),
+		    *any = oldest_silent(ls, NULL, &all);
 	if (from_there > ls->o.most_per_address)
 		return there;
 	if (all > ls->o.most)
@@ -387,7 +390,8 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 		int fd = -1;
 		struct err e = ERR_INIT;
 		if (status < 0)
-			err_set(&e, ERR_NET, "cannot watch the control socket: %s", uv_strerror(status));
+			err_set(&e, ERR_NET, "cannot watch the control socket: %s",
+				uv_strerror(status));
 		if (status < 0 || net_accept(ls->o.listener, &fd, &e)) {
 			uv_poll_stop(poll); /* the next tick tries again */
 			ls->listening = false;
@@ -445,7 +449,8 @@ void supervise_links_close(struct links *ls)
 	free_when_done(ls);
 }
 
-void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now)
+void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES],
+			   uint32_t generation, double now)
 {
 	drop_all(ls);
 	memcpy(ls->secret, secret, AUTH_SECRET_BYTES);

@@ -34,14 +34,17 @@ struct link;
 
 struct links_options {
 	uv_loop_t *loop;
-	int listener;     /* non-blocking; -1: only supervise_links_adopt. Closed by supervise_links_close. */
-	int most;         /* silent strangers at a time, */
+	/* non-blocking; -1: only supervise_links_adopt. Closed by supervise_links_close. */
+	int listener;
+	int most;             /* silent strangers at a time, */
 	int most_per_address; /* and from one address */
-	double patience;  /* seconds */
-	const struct voucher *voucher; /* agents must have a MUNGE credential, too; NULL: the secret is enough. Borrowed */
+	double patience;      /* seconds */
+	/* agents must have a MUNGE credential, too; NULL: the secret is enough. Borrowed */
+	const struct voucher *voucher;
 	/* A whole message; it is the callee's only during the call. */
 	void (*message)(void *arg, struct link *l, const struct msg *m);
-	/* The other side ended the link, or broke the rules; never called for supervise_link_drop. rank: as claimed, or -1. */
+	/* The other side ended the link, or broke the rules; never called for
+	 * supervise_link_drop. rank: as claimed, or -1. */
 	void (*closed)(void *arg, int rank, const struct err *why);
 	/* Visitors cannot be let in; the first time of a generation. */
 	void (*trouble)(void *arg, const struct err *why);
@@ -52,7 +55,8 @@ int supervise_links_open(const struct links_options *o, struct links **out, stru
 /* Frees everything once the loop has run its closing callbacks. */
 void supervise_links_close(struct links *ls);
 
-void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now);
+void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES],
+			   uint32_t generation, double now);
 /* Takes over a connected socket. */
 int supervise_links_adopt(struct links *ls, int fd, struct err *e);
 /* Drops strangers whose time is over; now in seconds of any clock that goes forward. */
@@ -64,7 +68,8 @@ void supervise_link_claim(struct link *l, int rank);
 int supervise_link_rank(const struct link *l); /* -1: not claimed */
 /* Borrows body. What cannot be written now is kept and written later. */
 int supervise_link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);
-/* Delivers what has arrived already: the last words of a process that has ended. The callbacks may drop the link. */
+/* Delivers what has arrived already: the last words of a process that has ended. The callbacks
+ * may drop the link. */
 void supervise_link_read_out(struct link *l);
 void supervise_link_drop(struct link *l);
 

@@ -37,7 +37,8 @@ static void watch_signals(struct run *run, uv_loop_t *loop)
 	static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 	for (int i = 0; i < SIGNALS; i++) {
 		struct sigaction old;
-		if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &old) && old.sa_handler == SIG_IGN)
+		if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &old) &&
+		    old.sa_handler == SIG_IGN)
 			continue;
 		uv_signal_t *handle = &run->signals[run->watched];
 		if (uv_signal_init(loop, handle))

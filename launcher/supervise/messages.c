@@ -31,10 +31,14 @@ static void refuse(struct supervisor *s, struct link *l, const char *why)
 	supervise_link_drop(l);
 }
 
-/* A rank that breaks the rules is lost; the handler's caller has checked that the link is claimed. */
+/* A rank that breaks the rules is lost; the handler's caller has checked that the link is
+ * claimed. */
 static void break_off(struct supervisor *s, struct link *l, const struct msg *m)
 {
-	struct loss loss = { .rank = supervise_link_rank(l), .how = LOSS_PROTOCOL, .code = ERR_PROTO, .at = supervisor_now(s) };
+	struct loss loss = { .rank = supervise_link_rank(l),
+			     .how = LOSS_PROTOCOL,
+			     .code = ERR_PROTO,
+			     .at = supervisor_now(s) };
 	snprintf(loss.text, sizeof loss.text, "sent a malformed %s message", msg_word(m->type));
 	s->ranks[loss.rank].link = NULL;
 	supervise_link_drop(l);
@@ -70,9 +74,11 @@ static void add_place(const struct supervisor *s, int rank, json_t *body)
 static int send_welcome(struct supervisor *s, struct link *l, int rank, struct err *e)
 {
 	const struct coords *at = &s->o.plan->ranks[rank].at;
-	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}", "job", s->o.job_text, "threads",
-				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", supervisor_resume(s), "coords",
-				 "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp, "node", supervisor_node(s, rank), "node_index",
+	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}",
+				 "job", s->o.job_text, "threads", s->o.plan->ranks[rank].threads,
+				 "run", rundir_path(s->o.run), "resume", supervisor_resume(s),
+				 "coords", "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp,
+				 "node", supervisor_node(s, rank), "node_index",
 				 s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
 	if (!body)
 		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
@@ -93,7 +99,8 @@ static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 		return true;
 	}
 	if (!get_int(body, "world", 1, INT32_MAX, &world) || world != s->world ||
-	    !get_int(body, "rank", 0, s->world - 1, &rank) || !get_int(body, "pid", 1, INT32_MAX, &pid)) {
+	    !get_int(body, "rank", 0, s->world - 1, &rank) ||
+	    !get_int(body, "pid", 1, INT32_MAX, &pid)) {
 		refuse(s, l, "a hello for a rank that the plan does not have");
 		return true;
 	}
@@ -103,12 +110,21 @@ static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 		return true;
 	}
 	supervise_link_claim(l, (int)rank);
-	*k = (struct rank_state){ .link = l, .hello = true, .beat = supervisor_now(s), .moved = supervisor_now(s), .step = -1, .exited = k->exited };
-	supervise_report_event(s, "hello", json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node", get_text(body, "node", ""), "pid",
-					   (json_int_t)pid));
+	*k = (struct rank_state){ .link = l,
+				  .hello = true,
+				  .beat = supervisor_now(s),
+				  .moved = supervisor_now(s),
+				  .step = -1,
+				  .exited = k->exited };
+	supervise_report_event(s, "hello",
+			       json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node",
+					 get_text(body, "node", ""), "pid", (json_int_t)pid));
 	struct err e = ERR_INIT;
 	if (send_welcome(s, l, (int)rank, &e)) {
-		struct loss loss = { .rank = (int)rank, .how = LOSS_PROTOCOL, .code = e.code, .at = supervisor_now(s) };
+		struct loss loss = { .rank = (int)rank,
+				     .how = LOSS_PROTOCOL,
+				     .code = e.code,
+				     .at = supervisor_now(s) };
 		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.900s", e.text);
 		supervisor_handle(s, EV_LOST, &loss, NULL);
 		return true;
@@ -174,11 +190,14 @@ static bool on_log(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int rank = supervise_link_rank(l);
 	const char *level = get_text(body, "level", "warn"), *text = get_text(body, "text", "");
-	supervise_report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", supervisor_node(s, rank), "level", level, "text", text));
+	supervise_report_event(s, "log",
+			       json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node",
+					 supervisor_node(s, rank), "level", level, "text", text));
 	/* What the ranks say while the generation is being ended is in their logs. */
 	if (s->state != SUP_DRAINING && !s->settle_at)
-		supervise_terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD, strcmp(level, "error") ? "warn" : "error",
-			       "%s:%d: %s", supervisor_node(s, rank), rank, text);
+		supervise_terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD,
+					 strcmp(level, "error") ? "warn" : "error", "%s:%d: %s",
+					 supervisor_node(s, rank), rank, text);
 	return true;
 }
 
@@ -195,8 +214,9 @@ static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
 	return true;
 }
 
-/* The lines before it came over the same connection in order, so they are in the run folder, but for those that it had no room
- * for: these are counted and told (rundir_lost), and hold no checkpoint up. */
+/* The lines before it came over the same connection in order, so they are in the run folder, but
+ * for those that it had no room for: these are counted and told (rundir_lost), and hold no
+ * checkpoint up. */
 static bool on_series(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int64_t step;
@@ -216,7 +236,8 @@ static bool on_signal(struct supervisor *s, struct link *l, const json_t *body)
 	char reason[128];
 	if (!get_int(body, "number", 1, 128, &number))
 		return false;
-	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_link_rank(l), (int)number, strsignal((int)number));
+	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_link_rank(l),
+		 (int)number, strsignal((int)number));
 	supervisor_handle(s, EV_STOP, NULL, reason);
 	return true;
 }
@@ -231,9 +252,12 @@ static enum err_code code_of(const char *word)
 
 static bool on_failed(struct supervisor *s, struct link *l, const json_t *body)
 {
-	struct loss loss = { .rank = supervise_link_rank(l), .how = LOSS_FAILED, .at = supervisor_now(s) };
+	struct loss loss = { .rank = supervise_link_rank(l),
+			     .how = LOSS_FAILED,
+			     .at = supervisor_now(s) };
 	loss.code = code_of(get_text(body, "code", "internal"));
-	snprintf(loss.text, sizeof loss.text, "%s", get_text(body, "text", "failed without saying why"));
+	snprintf(loss.text, sizeof loss.text, "%s",
+		 get_text(body, "text", "failed without saying why"));
 	supervisor_handle(s, EV_LOST, &loss, NULL);
 	return true;
 }
@@ -245,7 +269,8 @@ static bool on_finished(struct supervisor *s, struct link *l, const json_t *body
 	if (!get_step(body, &step) || k->finished)
 		return false;
 	k->finished = true;
-	supervise_contract_memory(&s->contract, s->o.plan, supervise_link_rank(l), json_number_value(json_object_get(body, "peak_bytes")));
+	supervise_contract_memory(&s->contract, s->o.plan, supervise_link_rank(l),
+				  json_number_value(json_object_get(body, "peak_bytes")));
 	touch(s, k, step, "finished");
 	if (++s->finishes == s->world)
 		supervisor_handle(s, EV_FINISHED, NULL, NULL);
@@ -258,7 +283,10 @@ static bool on_dumped(struct supervisor *s, struct link *l, const json_t *body)
 	const char *error = get_text(body, "error", NULL);
 	s->ranks[rank].dumped = true;
 	if (error)
-		supervise_report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", supervisor_node(s, rank), "level", "warn", "text", error));
+		supervise_report_event(s, "log",
+				       json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node",
+						 supervisor_node(s, rank), "level", "warn", "text",
+						 error));
 	supervisor_handle(s, EV_DUMPED, NULL, NULL);
 	return true;
 }
@@ -268,18 +296,12 @@ static const struct {
 	bool (*fn)(struct supervisor *, struct link *, const json_t *body);
 	bool stranger; /* may come before hello */
 } handlers[MSG_COUNT] = {
-	[MSG_HELLO] = { on_hello, true },
-	[MSG_READY] = { on_ready, false },
-	[MSG_METRICS] = { on_metrics, false },
-	[MSG_EVAL] = { on_eval, false },
-	[MSG_PROGRESS] = { on_progress, false },
-	[MSG_LOG] = { on_log, false },
-	[MSG_CKPT] = { on_ckpt, false },
-	[MSG_SERIES] = { on_series, false },
-	[MSG_SIGNAL] = { on_signal, false },
-	[MSG_FAILED] = { on_failed, false },
-	[MSG_FINISHED] = { on_finished, false },
-	[MSG_DUMPED] = { on_dumped, false },
+	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false }, [MSG_LOG] = { on_log, false },
+	[MSG_CKPT] = { on_ckpt, false },         [MSG_SERIES] = { on_series, false },
+	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 };
 
 void supervisor_message(void *supervisor, struct link *l, const struct msg *m)

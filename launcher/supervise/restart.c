@@ -3,10 +3,15 @@
 #include <math.h>
 #include <stddef.h>
 
-void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff)
+void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
+			    double backoff)
 {
 	*r = (struct restart){
-		.max_restarts = max_restarts, .max_futile = max_futile, .backoff = backoff, .best_step = -1, .best_ckpt = -1,
+		.max_restarts = max_restarts,
+		.max_futile = max_futile,
+		.backoff = backoff,
+		.best_step = -1,
+		.best_ckpt = -1,
 	};
 }
 
@@ -29,8 +34,8 @@ void supervise_restart_ckpt(struct restart *r, int64_t step)
 	reach(r, &r->best_ckpt, step);
 }
 
-/* Whether the same cause is there again after a restart, before anybody has mended it. A code that is not listed is
- * temporary: a disk or a network recovers, memory is freed, a peer is replaced. */
+/* Whether the same cause is there again after a restart, before anybody has mended it. A code that
+ * is not listed is temporary: a disk or a network recovers, memory is freed, a peer is replaced. */
 static const bool lasts[] = {
 	[ERR_USAGE] = true,       /* the job is wrong */
 	[ERR_CORRUPT] = true,     /* damaged data, or a FIFO or link in place of a file */
@@ -58,16 +63,21 @@ bool supervise_restart_decide(struct restart *r, enum err_code code, double *wai
 	r->progress = r->stepped = false;
 
 	if (hopeless) {
-		err_set(e, code, "it failed %sbefore the first step, for a reason that starting again does not mend",
+		err_set(e, code,
+			"it failed %sbefore the first step, for a reason that starting again does "
+			"not mend",
 			r->restarts ? "twice in a row " : "");
 		return false;
 	}
 	if (r->restarts >= r->max_restarts) {
-		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld allows no other restart", (long long)r->max_restarts);
+		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld allows no other restart",
+			(long long)r->max_restarts);
 		return false;
 	}
 	if (r->futile && r->futile >= r->max_futile) {
-		err_set(e, ERR_ABORTED, "%lld restart%s in a row went no step further, as many as [restart] max_futile allows",
+		err_set(e, ERR_ABORTED,
+			"%lld restart%s in a row went no step further, as many as [restart] "
+			"max_futile allows",
 			(long long)r->futile, r->futile == 1 ? "" : "s");
 		return false;
 	}

@@ -30,17 +30,20 @@ struct restart {
 	int64_t best_step, best_ckpt; /* highest seen; -1: none */
 	bool progress;                /* of the generation under way */
 	bool stepped;                 /* it finished a step */
-	enum err_code early;          /* why the last generation failed before its first step; ERR_NONE */
+	/* why the last generation failed before its first step; ERR_NONE */
+	enum err_code early;
 };
 
-void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff);
+void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
+			    double backoff);
 /* Whether starting again may mend a failure with this code; the table is in restart.c. */
 bool supervise_restart_mends(enum err_code code);
 /* Steps done, of the generation under way. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
-/* The generation is lost because of `code`: true and *wait when another one may start (it is counted),
- * else false and why in `e`: ERR_ABORTED when tried enough, the code itself when trying is no use. */
+/* The generation is lost because of `code`: true and *wait when another one may start (it is
+ * counted), else false and why in `e`: ERR_ABORTED when tried enough, the code itself when trying
+ * is no use. */
 bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e);
 
 #endif

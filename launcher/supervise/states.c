@@ -30,18 +30,20 @@ static void drain(struct supervisor *s, enum verdict verdict)
 	s->verdict = verdict;
 	s->settle_at = 0;
 	enter(s, SUP_DRAINING, s->o.limits.drain);
-	supervisor_broadcast(s, MSG_ABORT, json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
+	supervisor_broadcast(s, MSG_ABORT,
+			     json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
 	s->o.ops->kill(s->launch);
 }
 
-/* The first start ends muster when it fails, and so is tried again when a helper process of it died. The generation keeps its
- * number: nobody has heard of it. */
+/* The first start ends muster when it fails, and so is tried again when a helper process of it
+ * died. The generation keeps its number: nobody has heard of it. */
 static int launch_first(struct supervisor *s, struct err *e)
 {
 	int rc = supervisor_launch(s, e);
 	for (int again = 0; rc && e->code == ERR_PEER && again < START_AGAIN; again++) {
 		supervise_report_event(s, "start-again", json_pack("{s:s}", "text", e->text));
-		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again", e->text);
+		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
+					 e->text);
 		s->generation = 0;
 		rc = supervisor_launch(s, e);
 	}
@@ -60,7 +62,9 @@ static void launch_next(struct supervisor *s)
 		return;
 	}
 	s->lost = true;
-	s->loss = (struct loss){ .rank = -1, .how = LOSS_START, .code = e.code, .at = supervisor_now(s) };
+	s->loss = (struct loss){
+		.rank = -1, .how = LOSS_START, .code = e.code, .at = supervisor_now(s)
+	};
 	snprintf(s->loss.text, sizeof s->loss.text, "%s", e.text);
 	supervise_report_loss(s);
 	s->verdict = VERDICT_RETRY;
@@ -78,10 +82,13 @@ static void retry(struct supervisor *s)
 		end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED, tried ? "gave-up" : "failed");
 		return;
 	}
-	supervise_report_event(s, "restart", json_pack("{s:I, s:f, s:I}", "generation", (json_int_t)s->generation + 1, "delay_s", wait,
-					     "futile", (json_int_t)s->restart.futile));
+	supervise_report_event(s, "restart",
+			       json_pack("{s:I, s:f, s:I}", "generation",
+					 (json_int_t)s->generation + 1, "delay_s", wait, "futile",
+					 (json_int_t)s->restart.futile));
 	if (wait > 0) {
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "in %g s, as the last one went no step further", wait);
+		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
+					 "in %g s, as the last one went no step further", wait);
 		enter(s, SUP_BACKOFF, wait);
 	} else {
 		launch_next(s);
@@ -121,8 +128,8 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 
 static void lose(struct supervisor *s);
 
-/* The processes left: those who complained are believed. Nobody may have been seen to be lost (a backend that cannot tell
- * ranks apart). */
+/* The processes left: those who complained are believed. Nobody may have been seen to be lost (a
+ * backend that cannot tell ranks apart). */
 static void do_vanished(struct supervisor *s, const struct cause *c)
 {
 	if (s->settle_at) {
@@ -132,7 +139,9 @@ static void do_vanished(struct supervisor *s, const struct cause *c)
 	}
 	if (!s->lost) {
 		s->lost = true;
-		s->loss = (struct loss){ .rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervisor_now(s) };
+		s->loss = (struct loss){
+			.rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervisor_now(s)
+		};
 		snprintf(s->loss.text, sizeof s->loss.text, "every agent ended without a word");
 		supervise_report_loss(s);
 	}
@@ -161,22 +170,25 @@ static void do_leave(struct supervisor *s, const struct cause *c)
 	s->lost = false;
 	s->settle_at = 0;
 	enter(s, SUP_LEAVING, s->o.limits.drain);
-	supervise_report_event(s, "finished", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+	supervise_report_event(s, "finished",
+			       json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
 }
 
 /* A rank that blames a peer is seldom the culprit: the one that is shows itself within moments. */
 static bool blames_another(const struct loss *l)
 {
-	return l->how == LOSS_FAILED &&
-	       (l->code == ERR_PEER || l->code == ERR_ABORTED || l->code == ERR_NET || l->code == ERR_TIMEOUT);
+	return l->how == LOSS_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
+					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
 }
 
-/* The flight recorders say more of a wait than of a death. A generation that has not met has none. */
+/* The flight recorders say more of a wait than of a death. A generation that has not met has
+ * none. */
 static bool worth_a_trace(const struct supervisor *s)
 {
 	const struct loss *l = &s->loss;
-	return s->state != SUP_STARTING && (l->how == LOSS_HUNG || l->how == LOSS_SILENT ||
-	       (l->how == LOSS_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
+	return s->state != SUP_STARTING &&
+	       (l->how == LOSS_HUNG || l->how == LOSS_SILENT ||
+		(l->how == LOSS_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
 }
 
 /* The generation is lost because of s->loss. */
@@ -219,7 +231,8 @@ static void do_count(struct supervisor *s, const struct cause *c)
 		do_judge(s, c);
 }
 
-/* Every process is gone: nobody is left to be asked or killed, but what they wrote is still there. */
+/* Every process is gone: nobody is left to be asked or killed, but what they wrote is still
+ * there. */
 static void do_note_gone(struct supervisor *s, const struct cause *c)
 {
 	s->gone = true;
@@ -238,7 +251,8 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 		return;
 	}
 	/* A rank that has complained leaves after it: no new culprit. */
-	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained && c->loss->how != LOSS_HUNG)
+	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained &&
+	    c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
 	lose(s);
@@ -247,36 +261,45 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 static void do_late(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	struct loss l = { .rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervisor_now(s) };
+	struct loss l = {
+		.rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervisor_now(s)
+	};
 	for (int r = 0; r < s->world && l.rank < 0; r++)
 		if (!s->ranks[r].hello)
 			l.rank = r;
-	snprintf(l.text, sizeof l.text, "%d of %d agents did not report within %g s", s->world - s->hellos, s->world,
-		 s->o.limits.start);
+	snprintf(l.text, sizeof l.text, "%d of %d agents did not report within %g s",
+		 s->world - s->hellos, s->world, s->o.limits.start);
 	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
-/* A checkpoint may take as long as a step may, or as Slurm was asked to leave: one that is under way is not lost. */
+/* A checkpoint may take as long as a step may, or as Slurm was asked to leave: one that is under
+ * way is not lost. */
 static double stop_seconds(const struct supervisor *s)
 {
 	const struct job *job = s->o.job;
-	return fmax(s->o.limits.stop, fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
+	return fmax(s->o.limits.stop,
+		    fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }
 
 static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	supervise_report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
-	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
-		       c->reason);
+	supervise_report_event(s, "stop",
+			       json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	supervise_terminal_event(
+		s->o.term, TONE_WARN, "stop",
+		"%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
+		c->reason);
 	enter(s, SUP_STOPPING, stop_seconds(s));
-	supervisor_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	supervisor_broadcast(s, MSG_STOP,
+			     json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
 }
 
 static void do_quit(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	supervise_report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
+	supervise_report_event(s, "stop",
+			       json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
 	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: at once", c->reason);
 	drain(s, VERDICT_STOPPED);
 }
@@ -285,7 +308,8 @@ static void do_overdue(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	char why[128];
-	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed", stop_seconds(s));
+	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed",
+		 stop_seconds(s));
 	do_quit(s, &(struct cause){ .reason = why });
 }
 
@@ -317,7 +341,8 @@ static void do_again(struct supervisor *s, const struct cause *c)
 static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	if (!c->reason)
-		supervise_terminal_event(s->o.term, TONE_WARN, "kill", "processes are still there after %g s", s->o.limits.drain);
+		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
+					 "processes are still there after %g s", s->o.limits.drain);
 	enter(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch);
 }
@@ -359,7 +384,8 @@ static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *
 	},
 };
 
-void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason)
+void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
+		       const char *reason)
 {
 	if (ev == EV_TIMEOUT && s->settle_at && supervisor_now(s) >= s->settle_at) {
 		lose(s);

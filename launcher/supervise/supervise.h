@@ -30,16 +30,25 @@ struct supervise_limits { /* seconds, but for strangers */
 	double heartbeat; /* asked of the agents */
 	double silent;    /* without a message: a rank is taken for dead */
 	double start;     /* until every rank has said hello */
-	double stop;      /* for the agents to stop on request, at least; as long as [restart] hang_timeout and [slurm] signal_before */
-	double settle;    /* a rank that blames another one is believed after this, unless the culprit shows itself first */
-	double trace;     /* for the agents to write their flight recorders, and again for these to be read */
-	double drain;     /* for killed or finished processes to be gone, then they are killed again */
+	/* for the agents to stop on request, at least; as long as [restart] hang_timeout and
+	 * [slurm] signal_before */
+	double stop;
+	/* a rank that blames another one is believed after this, unless the culprit shows itself
+	 * first */
+	double settle;
+	/* for the agents to write their flight recorders, and again for these to be read */
+	double trace;
+	/* for killed or finished processes to be gone, then they are killed again */
+	double drain;
 	double handshake; /* for a connection to say who it is */
 	int strangers;    /* unclaimed connections at a time, above one for each rank */
 };
 
-#define SUPERVISE_LIMITS { \
-	.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, .trace = 1, .drain = 10, .handshake = 10, .strangers = 32 }
+#define SUPERVISE_LIMITS \
+	{ \
+		.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, \
+		.trace = 1, .drain = 10, .handshake = 10, .strangers = 32 \
+	}
 
 /* Everything is borrowed until supervisor_close, but for the listener, which is taken over. */
 struct supervise_options {
@@ -50,19 +59,21 @@ struct supervise_options {
 	const char *job_text; /* the resolved job */
 	json_t *plan_doc;     /* plan_json */
 	const struct launch_ops *ops;
-	const char *agent;    /* path of muster-agent */
+	const char *agent; /* path of muster-agent */
 	struct rundir *run;
 	struct terminal *term;
-	int listener;         /* of the control channel; -1: none, connections come by supervisor_adopt */
-	const char *address;  /* where it listens */
+	/* of the control channel; -1: none, connections come by supervisor_adopt */
+	int listener;
+	const char *address; /* where it listens */
 	struct supervise_limits limits;
-	double (*now)(void);  /* a clock that goes forward, in seconds */
+	double (*now)(void); /* a clock that goes forward, in seconds */
 };
 
 /* Runs it all: signals, ticks, generations. Returns the exit status. */
 int supervise_run(const struct supervise_options *o);
 
-/* The parts, for tests: the caller runs the loop and calls supervisor_tick whenever time has gone by. */
+/* The parts, for tests: the caller runs the loop and calls supervisor_tick whenever time has
+ * gone by. */
 struct supervisor;
 
 int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e);

@@ -21,11 +21,13 @@ void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].link)
-			supervise_link_send(s->ranks[r].link, type, body, NULL); /* one that is gone is noticed by its closing */
+			/* one that is gone is noticed by its closing */
+			supervise_link_send(s->ranks[r].link, type, body, NULL);
 	json_decref(body);
 }
 
-static void say_lost(struct supervisor *s, int rank, enum loss_how how, enum err_code code, const char *text)
+static void say_lost(struct supervisor *s, int rank, enum loss_how how, enum err_code code,
+		     const char *text)
 {
 	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervisor_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
@@ -42,8 +44,8 @@ static void on_closed(void *arg, int rank, const struct err *why)
 	struct rank_state *k = &s->ranks[rank];
 	k->link = NULL;
 	if (!k->finished)
-		say_lost(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL, why->code == ERR_NET ? ERR_PEER : why->code,
-			 why->text);
+		say_lost(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL,
+			 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
 static void on_trouble(void *arg, const struct err *why)
@@ -54,7 +56,8 @@ static void on_trouble(void *arg, const struct err *why)
 static void describe_status(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
-		snprintf(out, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+		snprintf(out, size, "killed by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
 	else
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
 }
@@ -62,7 +65,8 @@ static void describe_status(int status, char *out, size_t size)
 /* 126 and 127, and no hello: the program or a library of it is missing, which no restart mends. */
 static enum err_code exit_code(const struct rank_state *k)
 {
-	bool unable = !k->hello && WIFEXITED(k->status) && (WEXITSTATUS(k->status) == 126 || WEXITSTATUS(k->status) == 127);
+	bool unable = !k->hello && WIFEXITED(k->status) &&
+		      (WEXITSTATUS(k->status) == 126 || WEXITSTATUS(k->status) == 127);
 	return unable ? ERR_NOTFOUND : ERR_PEER;
 }
 
@@ -129,8 +133,15 @@ int supervisor_launch(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, hex);
 	supervise_links_renew(s->links, secret, s->generation, s->started);
 	struct launch_request request = {
-		.job = s->o.job, .cluster = s->o.cluster, .plan = s->o.plan, .generation = s->generation,
-		.address = s->o.address, .secret = hex, .run_dir = rundir_path(s->o.run), .agent = s->o.agent, .auth = s->auth,
+		.job = s->o.job,
+		.cluster = s->o.cluster,
+		.plan = s->o.plan,
+		.generation = s->generation,
+		.address = s->o.address,
+		.secret = hex,
+		.run_dir = rundir_path(s->o.run),
+		.agent = s->o.agent,
+		.auth = s->auth,
 	};
 	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
 	int rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
@@ -139,14 +150,16 @@ int supervisor_launch(struct supervisor *s, struct err *e)
 	if (rc)
 		return -1;
 	supervise_report_event(s, "started", NULL);
-	/* Written while the processes come up; a folder that cannot hold it is no reason to stop them. */
+	/* Written while the processes come up; a folder that cannot hold it is no reason to stop
+	 * them. */
 	struct err lost = ERR_INIT;
 	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
 }
 
-/* For all generations: once credentials were asked for, no trouble with munged makes the next one do without. */
+/* For all generations: once credentials were asked for, no trouble with munged makes the next
+ * one do without. */
 static const struct voucher *choose_auth(struct supervisor *s)
 {
 	struct err warning = ERR_INIT;
@@ -179,11 +192,19 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	s->world = o->plan->world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
+	supervise_restart_init(&s->restart, o->job->restart.max_restarts,
+			       o->job->restart.max_futile, o->job->restart.backoff);
 	struct links_options lo = {
-		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + most_ranks_of_a_node(o->plan), .patience = o->limits.handshake,
-		.voucher = choose_auth(s), .message = supervisor_message, .closed = on_closed, .trouble = on_trouble, .arg = s,
+		.loop = o->loop,
+		.listener = o->listener,
+		.most = o->limits.strangers + s->world,
+		.most_per_address = o->limits.strangers + most_ranks_of_a_node(o->plan),
+		.patience = o->limits.handshake,
+		.voucher = choose_auth(s),
+		.message = supervisor_message,
+		.closed = on_closed,
+		.trouble = on_trouble,
+		.arg = s,
 	};
 	if (supervise_links_open(&lo, &s->links, e))
 		goto free_all;

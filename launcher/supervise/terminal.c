@@ -18,9 +18,9 @@ static const double redraw_s = 0.1;
 
 struct terminal {
 	struct terminal_options o;
-	struct buf line;  /* what the live line shows; empty: nothing */
-	double drawn_at;  /* of the last step line */
-	int64_t shown;    /* step of the last plain line */
+	struct buf line; /* what the live line shows; empty: nothing */
+	double drawn_at; /* of the last step line */
+	int64_t shown;   /* step of the last plain line */
 };
 
 static bool utf8_locale(void)
@@ -139,7 +139,8 @@ void supervise_terminal_text(struct terminal *t, const char *text)
 	buf_fini(&b);
 }
 
-void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
+void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word,
+			      const char *fmt, ...)
 {
 	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
 	char text[1500];
@@ -150,7 +151,8 @@ void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const
 	human_plain(text);
 	bool coloured = t->o.colour && tone != TONE_PLAIN;
 	struct buf b = BUF_INIT;
-	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word, coloured ? "\033[0m" : "", text);
+	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word,
+		   coloured ? "\033[0m" : "", text);
 	put_above(t, &b);
 	buf_fini(&b);
 }
@@ -187,9 +189,11 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 	buf_printf(b, "step %*lld/%s  loss %.4f", wide, (long long)s->step, digits, s->loss);
 	if (s->cross_entropy > 0)
 		buf_printf(b, " (cross-entropy %.4f)", s->cross_entropy);
-	buf_printf(b, "  %s tok/s  grad %.3g  lr %.2e", human_count(s->tokens_s, "", speed), s->grad_norm, s->lr);
+	buf_printf(b, "  %s tok/s  grad %.3g  lr %.2e", human_count(s->tokens_s, "", speed),
+		   s->grad_norm, s->lr);
 	if (s->loss_scale > 0)
-		buf_printf(b, "  scale %.0f%s", s->loss_scale, s->skipped ? " overflows: skipped" : "");
+		buf_printf(b, "  scale %.0f%s", s->loss_scale,
+			   s->skipped ? " overflows: skipped" : "");
 	if (s->left_s >= 0)
 		buf_printf(b, "  eta %s", supervise_terminal_span(s->left_s, left, sizeof left));
 }
@@ -204,7 +208,8 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 		buf_clear(&t->line);
 		struct buf text = BUF_INIT;
 		add_step(t, s, &text);
-		add_bar(t, t->o.steps ? (double)s->step / (double)t->o.steps : 0, buf_str(&text), &t->line);
+		add_bar(t, t->o.steps ? (double)s->step / (double)t->o.steps : 0, buf_str(&text),
+			&t->line);
 		buf_puts(&t->line, buf_str(&text));
 		buf_fini(&text);
 		redraw(t);

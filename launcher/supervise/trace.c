@@ -51,7 +51,9 @@ static void on_judged(void *arg, int status, const char *output)
 	if (*get_text(o, "text"))
 		supervise_report_verdict(s, o);
 	else
-		report_failure(s, *output ? output : "the program that reads the flight recorders ended without a word");
+		report_failure(s, *output ? output
+					  : "the program that reads the flight recorders ended "
+					    "without a word");
 	json_decref(o);
 	supervisor_handle(s, EV_VERDICT, NULL, NULL);
 }
@@ -63,7 +65,8 @@ bool supervise_trace_judge(struct supervisor *s)
 	snprintf(dir, sizeof dir, "%s/trace/gen-%u", rundir_path(s->o.run), s->generation);
 	if (access(dir, R_OK))
 		return false; /* they had no communicators yet */
-	char *argv[] = { (char *)(uintptr_t)s->o.agent, (char[]){ "trace" }, (char[]){ "--json" }, dir, NULL };
+	char *argv[] = { (char *)(uintptr_t)s->o.agent, (char[]){ "trace" }, (char[]){ "--json" },
+			 dir, NULL };
 	struct child_command c = { .argv = argv, .out = -1 };
 	if (!launcher_child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
 		return true;
@@ -77,8 +80,9 @@ void supervise_trace_stop(struct supervisor *s)
 	char why[PATH_MAX + 100];
 	if (!s->tracer)
 		return;
-	snprintf(why, sizeof why, "the flight recorders were not read within %g s; muster trace %s reads them", s->o.limits.trace,
-		 rundir_path(s->o.run));
+	snprintf(why, sizeof why,
+		 "the flight recorders were not read within %g s; muster trace %s reads them",
+		 s->o.limits.trace, rundir_path(s->o.run));
 	report_failure(s, why);
 	launcher_child_signal(s->tracer, SIGKILL);
 	launcher_child_forget(s->tracer);

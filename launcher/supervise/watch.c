@@ -29,7 +29,8 @@ static bool watch_silence(struct supervisor *s, double now)
 	return false;
 }
 
-/* The rank that the others wait for: the lowest step, and of those the one that has been where it is for longest. */
+/* The rank that the others wait for: the lowest step, and of those the one that has been where
+ * it is for longest. */
 static int furthest_behind(const struct supervisor *s)
 {
 	int worst = -1;
@@ -51,8 +52,12 @@ static void watch_progress(struct supervisor *s, double now)
 			latest = s->ranks[r].moved;
 	if (limit <= 0 || now - latest <= limit)
 		return;
-	struct loss l = { .rank = furthest_behind(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now };
-	snprintf(l.text, sizeof l.text, "no rank got any further for %.3g s; this one is the furthest behind", now - latest);
+	struct loss l = {
+		.rank = furthest_behind(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now
+	};
+	snprintf(l.text, sizeof l.text,
+		 "no rank got any further for %.3g s; this one is the furthest behind",
+		 now - latest);
 	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
@@ -61,7 +66,8 @@ void supervisor_watch(struct supervisor *s)
 	double now = supervisor_now(s), gap = now - s->last_tick;
 	if (gap > asleep_s)
 		forgive(s, gap);
-	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING || s->state == SUP_TRAINING || s->state == SUP_STOPPING;
+	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING ||
+		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
 	if (!alive || watch_silence(s, now))
 		return;
 	if (s->state == SUP_WIRING || s->state == SUP_TRAINING)

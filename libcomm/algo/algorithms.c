@@ -14,10 +14,11 @@ static const size_t ALL = (size_t)-1;
 struct algorithm {
 	enum op_kind kind;
 	enum algorithm_name name;
-	unsigned backends;                             /* what it needs, */
+	unsigned backends;                                /* what it needs, */
 	bool (*fits)(const struct comm *c, size_t bytes); /* beyond that; NULL: nothing */
-	int ranks;                                     /* and up to where it is chosen; 0: any number */
-	size_t bytes;                                  /* of the whole vector */
+	/* and up to where it is chosen; 0: any number */
+	int ranks;
+	size_t bytes; /* of the whole vector */
 	algorithm_fn *run;
 };
 
@@ -38,9 +39,10 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
 	return comm_crew_fits(c);
 }
 
-/* Of an all_reduce over messages the busiest host, l of n ranks, sends and receives 2l(n - l)/n Vβ. By crews it is
- * Vβ up and then Vβ down, which overlap only once there are several rounds. So in vectors of one round messages, which
- * need no steps, are no worse when l(n - l) < n: a host of one rank beside one other. */
+/* Of an all_reduce over messages the busiest host, l of n ranks, sends and receives 2l(n - l)/n Vβ.
+ * By crews it is Vβ up and then Vβ down, which overlap only once there are several rounds. So in
+ * vectors of one round messages, which need no steps, are no worse when l(n - l) < n: a host of one
+ * rank beside one other. */
 static bool flat_costs_less(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
@@ -57,19 +59,21 @@ static bool flat_halving_costs_less(const struct comm *c, size_t bytes)
 	return comm_halving_fits(c, bytes) && flat_costs_less(c, bytes);
 }
 
-#define SLOTS ALG_SLOTS, GROUP_SHM, slots_fit
-#define READERS ALG_READERS, GROUP_SHM, slots_fit
-#define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
+#define SLOTS      ALG_SLOTS, GROUP_SHM, slots_fit
+#define READERS    ALG_READERS, GROUP_SHM, slots_fit
+#define BY_CREWS   ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
 #define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, comm_leaders_fit, 0
 
 /*
- * Over messages a way costs α for each message on its longest chain and β for each byte that a rank sends, V being
- * the vector: all_reduce by doubling log n (α + Vβ), by halving 2 log n α + 2Vβ, by tree 2 log n (α + Vβ), direct
- * α + (n - 1)Vβ, by shares 2α + 2Vβ but 2(n - 1) messages, whose own cost decides where cores are few. Over
- * H hosts leaders cost α + (H - 1)Vβ, or the tree's once there are more than a few, and crews 2α + 2(H - 1)/H Vβ,
- * the least that is possible. The limits were measured with 4, 8 and 16 ranks over TCP on the loopback of two
- * cores, which is no network: α is a wake-up there and β a copy.
+ * Over messages a way costs α for each message on its longest chain and β for each byte that a rank
+ * sends, V being the vector: all_reduce by doubling log n (α + Vβ), by halving 2 log n α + 2Vβ, by
+ * tree 2 log n (α + Vβ), direct α + (n - 1)Vβ, by shares 2α + 2Vβ but 2(n - 1) messages, whose own
+ * cost decides where cores are few. Over H hosts leaders cost α + (H - 1)Vβ, or the tree's once
+ * there are more than a few, and crews 2α + 2(H - 1)/H Vβ, the least that is possible. The limits
+ * were measured with 4, 8 and 16 ranks over TCP on the loopback of two cores, which is no network:
+ * α is a wake-up there and β a copy.
  */
+/* clang-format off */
 static const struct algorithm table[] = {
 	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, comm_spread_p2p },
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, comm_slots_all_reduce_once },
@@ -137,6 +141,7 @@ static const struct algorithm table[] = {
 	{ OP_BARRIER, BY_LEADERS, ALL, comm_leaders_barrier },
 	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, comm_spread_barrier },
 };
+/* clang-format on */
 
 enum { ROWS = sizeof table / sizeof *table };
 
@@ -144,7 +149,7 @@ static const char *const names[] = {
 #define ALG_WORD(name, word) word,
 	ALGORITHMS(ALG_WORD)
 #undef ALG_WORD
-	NULL,
+		NULL,
 };
 
 const char *const *comm_algorithms(void)
@@ -180,14 +185,16 @@ static bool is_choice(const struct algorithm *a, const struct comm *c, size_t by
 	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
 }
 
-/* Buffers in windows are worth reading in place from few bytes on. Whether they are in windows is heard too late
- * for the choice, but those of the last operation of the kind were the same on all ranks. */
+/* Buffers in windows are worth reading in place from few bytes on. Whether they are in windows is
+ * heard too late for the choice, but those of the last operation of the kind were the same on all
+ * ranks. */
 static bool windows_suit(const struct comm *c, enum op_kind kind, size_t bytes)
 {
 	return (c->in_windows >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
 }
 
-static const struct algorithm *lookup(const struct comm *c, enum op_kind kind, size_t bytes, int wanted)
+static const struct algorithm *lookup(const struct comm *c, enum op_kind kind, size_t bytes,
+				      int wanted)
 {
 	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
 		if ((int)table[i].name == wanted && can(&table[i], c, kind, bytes))
@@ -259,11 +266,12 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 		return 0;
 	}
 	comm_verdict_settle(c, &why);
-	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
+	/* Once the world has failed, its sockets are shut: what the operation saw is only the
+	 * echo. */
 	if (world_failed(c->world))
 		comm_world_error(c->world, &why);
-	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", comm_op_word(op->kind), number, c->name, c->rank,
-		   c->size);
+	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", comm_op_word(op->kind), number,
+		   c->name, c->rank, c->size);
 	comm_world_fail(c->world, &why);
 	return comm_world_tell(c->world, &why, e);
 }

@@ -1,38 +1,41 @@
 /*
  * algorithms — the ways to carry out each operation.
  *
- * To add one: write `int name(struct comm *, const struct op *, struct err *)`,
- * declare it here, give it a name in ALGORITHMS, and add a row to the table in algorithms.c: the first
- * row that fits the operation, the group and the size is taken, unless comm_options.algorithm names another
- * that can do it. The choice may only depend on what all ranks know. Reductions must keep the order of comm.h:
- * have the raw contributions meet in comm_reduce_tree, or pass partial results up that same tree.
+ * To add one: write `int name(struct comm *, const struct op *, struct err *)`, declare it here,
+ * give it a name in ALGORITHMS, and add a row to the table in algorithms.c: the first row that fits
+ * the operation, the group and the size is taken, unless comm_options.algorithm names another that
+ * can do it. The choice may only depend on what all ranks know. Reductions must keep the order of
+ * comm.h: have the raw contributions meet in comm_reduce_tree, or pass partial results up that same
+ * tree.
  */
 #ifndef MUSTER_LIBCOMM_ALGO_ALGORITHMS_H
 #define MUSTER_LIBCOMM_ALGO_ALGORITHMS_H
 
 #include "libcomm/group.h"
 
-/* The names that comm_options.algorithm knows. One name may stand for a way through several operations. */
-#define ALGORITHMS(X)                                                                            \
-	X(ALG_ONCE, "once")     /* shared memory, one step: everybody reads everything */        \
-	X(ALG_SLOTS, "slots")   /* shared memory, a step a chunk */                              \
-	X(ALG_READERS, "readers") /* one host, out of each other's buffers */                     \
-	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
-	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
-	X(ALG_SHARES, "shares") /* a share a rank, then all gather */                            \
-	X(ALG_DOUBLING, "doubling") /* 2^k ranks: k messages, whole vectors */                   \
-	X(ALG_HALVING, "halving") /* 2^k ranks: 2 k messages, of half a vector and less */        \
-	X(ALG_RING, "ring")     /* from rank to rank; no reductions: it has another order than comm.h */ \
-	X(ALG_PAIRWISE, "pairwise") /* a few partners at a time */                               \
-	X(ALG_LEADERS, "leaders") /* several hosts: one rank of each speaks for it */            \
-	X(ALG_HYBRID, "hybrid") /* several hosts: once a host, all its ranks carry a part */
+/* The names that comm_options.algorithm knows. One name may stand for a way through several
+ * operations. */
+#define ALGORITHMS(X) \
+	X(ALG_ONCE, "once")         /* shared memory, one step: everybody reads everything */ \
+	X(ALG_SLOTS, "slots")       /* shared memory, a step a chunk */ \
+	X(ALG_READERS, "readers")   /* one host, out of each other's buffers */ \
+	X(ALG_DIRECT, "direct")     /* everybody to whom it concerns, at once */ \
+	X(ALG_TREE, "tree")         /* log n messages on the longest way, whole vectors */ \
+	X(ALG_SHARES, "shares")     /* a share a rank, then all gather */ \
+	X(ALG_DOUBLING, "doubling") /* 2^k ranks: k messages, whole vectors */ \
+	X(ALG_HALVING, "halving")   /* 2^k ranks: 2 k messages, of half a vector and less */ \
+	X(ALG_RING, \
+	  "ring") /* from rank to rank; no reductions: it has another order than comm.h */ \
+	X(ALG_PAIRWISE, "pairwise") /* a few partners at a time */ \
+	X(ALG_LEADERS, "leaders")   /* several hosts: one rank of each speaks for it */ \
+	X(ALG_HYBRID, "hybrid")     /* several hosts: once a host, all its ranks carry a part */
 
 enum algorithm_name {
 	ALG_BY_TABLE = -1,
 #define ALG_ENUM(name, word) name,
 	ALGORITHMS(ALG_ENUM)
 #undef ALG_ENUM
-	ALG_COUNT
+		ALG_COUNT
 };
 
 /* NULL and "" are ALG_BY_TABLE; an unknown word is ERR_USAGE, which lists the known ones. */
@@ -41,20 +44,24 @@ int comm_algorithm_named(const char *word, int *out, struct err *e);
 typedef int algorithm_fn(struct comm *c, const struct op *op, struct err *e);
 
 /* slots.c: all ranks on one host, over shared slots, a step a chunk. */
-enum { SLOTS_RANKS = 256 }; /* at most: a slot is cut into a piece a rank, at each step a rank looks at every other */
+/* at most: a slot is cut into a piece a rank, at each step a rank looks at every other */
+enum { SLOTS_RANKS = 256 };
 algorithm_fn comm_slots_all_reduce_once; /* one step: everybody sums everything */
 algorithm_fn comm_slots_reduce;          /* all_reduce and reduce: everybody sums a share */
-algorithm_fn comm_slots_reduce_scatter, comm_slots_all_gather, comm_slots_gather, comm_slots_scatter, comm_slots_broadcast,
-	comm_slots_all_to_all, comm_slots_barrier;
-int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e); /* of an all_to_all's block */
+algorithm_fn comm_slots_reduce_scatter, comm_slots_all_gather, comm_slots_gather,
+	comm_slots_scatter, comm_slots_broadcast, comm_slots_all_to_all, comm_slots_barrier;
+/* of an all_to_all's block */
+int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e);
 
 /* readers.c: all ranks on one host, out of each other's buffers. */
-algorithm_fn comm_readers_all_reduce, comm_readers_reduce, comm_readers_reduce_scatter, comm_readers_all_gather, comm_readers_gather,
-	comm_readers_scatter, comm_readers_broadcast, comm_readers_all_to_all;
+algorithm_fn comm_readers_all_reduce, comm_readers_reduce, comm_readers_reduce_scatter,
+	comm_readers_all_gather, comm_readers_gather, comm_readers_scatter, comm_readers_broadcast,
+	comm_readers_all_to_all;
 
 /* spread.c: over messages; data that is not reduced. */
-algorithm_fn comm_spread_broadcast_tree, comm_spread_broadcast_shares, comm_spread_all_gather, comm_spread_all_to_all,
-	comm_spread_gather, comm_spread_scatter, comm_spread_barrier, comm_spread_p2p;
+algorithm_fn comm_spread_broadcast_tree, comm_spread_broadcast_shares, comm_spread_all_gather,
+	comm_spread_all_to_all, comm_spread_gather, comm_spread_scatter, comm_spread_barrier,
+	comm_spread_p2p;
 
 /* combine.c: reductions over messages. */
 algorithm_fn comm_combine_all_reduce_direct; /* everybody gets everything and sums it */
@@ -84,14 +91,16 @@ algorithm_fn comm_leaders_broadcast, comm_leaders_barrier;
 /* Cuts count elements into one share a rank; off[0..size] in bytes. */
 void comm_even_shares(const struct comm *c, size_t count, size_t element, size_t *off);
 /* data[off[size]]: rank's block goes to everybody. */
-int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e);
+int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off,
+		       struct err *e);
 /* After an operation's blocks are in c->off: this rank's own from in to out. */
 void comm_spread_keep_own(const struct comm *c, const struct op *op);
-/* Among ranks[0..n), of which this is number `me`; NULL: all of the group. data[bytes] goes from number
- * root to all, binomially. */
-int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
-		size_t bytes, struct err *e);
+/* Among ranks[0..n), of which this is number `me`; NULL: all of the group. data[bytes] goes from
+ * number root to all, binomially. */
+int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me,
+		     void *data, size_t bytes, struct err *e);
 /* Likewise; returns when all have come. */
-int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e);
+int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me,
+		       struct err *e);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * Data that is not reduced, over messages, with few of them at a time: for large vectors in large groups, where all
- * messages at once would be too many. Each rank hands on what it has to the next one.
+ * Data that is not reduced, over messages, with few of them at a time: for large vectors in large
+ * groups, where all messages at once would be too many. Each rank hands on what it has to the next
+ * one.
  *
- * There is no reduction here: a ring adds the ranks' contributions up in a row, each share from another rank on,
- * and that is not the tree of comm.h.
+ * There is no reduction here: a ring adds the ranks' contributions up in a row, each share from
+ * another rank on, and that is not the tree of comm.h.
  */
 #include "libcomm/algo/algorithms.h"
 #include "libcomm/link/exchange.h"
@@ -20,14 +21,15 @@ static int rank_before(const struct comm *c, int i)
 	return (c->rank + c->size - i) % c->size;
 }
 
-static int give(struct comm *c, const struct op *op, int to, const char *data, const size_t *off, int block,
-		struct err *e)
+static int give(struct comm *c, const struct op *op, int to, const char *data, const size_t *off,
+		int block, struct err *e)
 {
 	size_t bytes = off[block + 1] - off[block];
 	return bytes ? comm_exchange_send(c, op, to, data + off[block], bytes, e) : 0;
 }
 
-static int take(struct comm *c, const struct op *op, int from, char *data, const size_t *off, int block, struct err *e)
+static int take(struct comm *c, const struct op *op, int from, char *data, const size_t *off,
+		int block, struct err *e)
 {
 	size_t bytes = off[block + 1] - off[block];
 	return bytes ? comm_exchange_recv(c, op, from, data + off[block], bytes, e) : 0;
@@ -59,8 +61,10 @@ int comm_chain_broadcast(struct comm *c, const struct op *op, struct err *e)
 		size_t len = bytes - at < CHUNK ? bytes - at : CHUNK;
 		size_t gone = k == chunks ? bytes - before : CHUNK;
 		comm_exchange_begin(c);
-		if ((k < chunks && !first && comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
-		    (k > 0 && !last && comm_exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
+		if ((k < chunks && !first &&
+		     comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
+		    (k > 0 && !last &&
+		     comm_exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
 		    comm_exchange_run(c, e) < 0)
 			return -1;
 	}

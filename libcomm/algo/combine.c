@@ -39,18 +39,21 @@ static int table_open(struct comm *c, size_t each, struct table *t, struct err *
 }
 
 /* Receives `bytes` of every other rank; own is where this rank's are. */
-static int expect(struct comm *c, const struct op *op, struct table *t, const void *own, size_t bytes, struct err *e)
+static int expect(struct comm *c, const struct op *op, struct table *t, const void *own,
+		  size_t bytes, struct err *e)
 {
 	for (int r = 0; bytes && r < c->size; r++) {
 		t->src[r] = r == c->rank ? own : t->room + (size_t)r * t->each;
-		if (r != c->rank && comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
+		if (r != c->rank &&
+		    comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* out = the sum of everyone's block `rank` of in, whose blocks lie at off. */
-static int sum_blocks(struct comm *c, const struct op *op, const char *in, const size_t *off, char *out, struct err *e)
+static int sum_blocks(struct comm *c, const struct op *op, const char *in, const size_t *off,
+		      char *out, struct err *e)
 {
 	struct table t;
 	size_t most = 0, size = comm_type_size(op->type);
@@ -63,14 +66,17 @@ static int sum_blocks(struct comm *c, const struct op *op, const char *in, const
 		for (int i = 1; i < c->size; i++) {
 			int r = (c->rank + i) % c->size;
 			size_t len = piece(off, r, k, t.each);
-			if (len && comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
+			if (len &&
+			    comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
 				return -1;
 		}
 		size_t mine = piece(off, c->rank, k, t.each);
-		if (expect(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 || comm_exchange_run(c, e) < 0)
+		if (expect(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 ||
+		    comm_exchange_run(c, e) < 0)
 			return -1;
 		if (mine)
-			comm_reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each, mine / size);
+			comm_reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each,
+					 mine / size);
 	}
 	return 0;
 }
@@ -105,7 +111,8 @@ int comm_combine_reduce_shares(struct comm *c, const struct op *op, struct err *
 		rc = comm_exchange_send(c, op, op->root, share, mine, e);
 	for (int r = 0; rc == 0 && root && r < c->size; r++)
 		if (r != c->rank && c->off[r + 1] > c->off[r])
-			rc = comm_exchange_recv(c, op, r, (char *)op->out + c->off[r], c->off[r + 1] - c->off[r], e);
+			rc = comm_exchange_recv(c, op, r, (char *)op->out + c->off[r],
+						c->off[r + 1] - c->off[r], e);
 	if (rc == 0)
 		rc = comm_exchange_run(c, e);
 	free(own);
@@ -134,7 +141,8 @@ int comm_combine_all_reduce_direct(struct comm *c, const struct op *op, struct e
  * sum of all, as an accumulator; *acc points to it, *spare to as much room. */
 static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **spare, struct err *e)
 {
-	size_t bytes = op->count * comm_reduce_acc_size(op->type), room = (bytes + 63) & ~(size_t)63;
+	size_t bytes = op->count * comm_reduce_acc_size(op->type),
+	       room = (bytes + 63) & ~(size_t)63;
 	char *mine = comm_group_scratch(c, 2 * room + 64, e);
 	if (!mine)
 		return -1;
@@ -149,7 +157,8 @@ static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **s
 		}
 		if (c->rank + d >= c->size)
 			continue;
-		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 || comm_exchange_run(c, e) < 0)
+		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 ||
+		    comm_exchange_run(c, e) < 0)
 			return -1;
 		comm_reduce_fold(op->type, op->redop, mine, right, op->count);
 	}

@@ -1,11 +1,11 @@
 /*
  * Reductions over messages in groups of 2^k ranks, with k messages: partners at distance 1, 2, 4 …
  *
- * Before the message at distance d a rank holds what the d ranks of its aligned group came to, which is a node of
- * the tree of comm.h; with what its partner's group came to it makes the next one, the lower ranks to the left.
- * Doubling exchanges whole vectors. Halving keeps, at each distance, the half that the rank's bit says and gives the
- * other away; so rank r is left with the share whose number is r's bits from the last to the first. The results
- * go back the same way.
+ * Before the message at distance d a rank holds what the d ranks of its aligned group came to,
+ * which is a node of the tree of comm.h; with what its partner's group came to it makes the next
+ * one, the lower ranks to the left. Doubling exchanges whole vectors. Halving keeps, at each
+ * distance, the half that the rank's bit says and gives the other away; so rank r is left with the
+ * share whose number is r's bits from the last to the first. The results go back the same way.
  */
 #include "libcomm/algo/algorithms.h"
 #include "libcomm/link/exchange.h"
@@ -25,8 +25,8 @@ static size_t round_line(size_t n)
 }
 
 /* Nothing is sent where both sides know that there is nothing. */
-static int swap(struct comm *c, const struct op *op, int peer, const void *give, size_t given, void *take, size_t taken,
-		struct err *e)
+static int swap(struct comm *c, const struct op *op, int peer, const void *give, size_t given,
+		void *take, size_t taken, struct err *e)
 {
 	comm_exchange_begin(c);
 	if ((given && comm_exchange_send(c, op, peer, give, given, e) < 0) ||
@@ -67,8 +67,8 @@ int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 	comm_spread_keep_own(c, op);
 	for (int d = 1; d < c->size; d *= 2) {
 		int have = c->rank & ~(d - 1), want = have ^ d;
-		if (swap(c, op, c->rank ^ d, out + off[have], off[have + d] - off[have], out + off[want],
-			 off[want + d] - off[want], e) < 0)
+		if (swap(c, op, c->rank ^ d, out + off[have], off[have + d] - off[have],
+			 out + off[want], off[want + d] - off[want], e) < 0)
 			return -1;
 	}
 	return 0;
@@ -109,12 +109,14 @@ static int halve(struct comm *c, const struct op *op, const char *in, char *out,
 	for (int d = 1; d < c->size; d *= 2) {
 		struct half now = half_at(c, c->rank, d), keep = half_at(c, c->rank, 2 * d),
 			    give = half_at(c, c->rank ^ d, 2 * d);
-		size_t kept = (off[keep.end] - off[keep.begin]) / size, given = (off[give.end] - off[give.begin]) / size;
+		size_t kept = (off[keep.end] - off[keep.begin]) / size,
+		       given = (off[give.end] - off[give.begin]) / size;
 		bool lower = !(c->rank & d), raw = d == 1;
 		size_t each = raw ? size : acc;
 		const char *base = raw ? in + off[now.begin] : mine;
 		const char *own = base + (off[keep.begin] - off[now.begin]) / size * each;
-		if (swap(c, op, c->rank ^ d, base + (off[give.begin] - off[now.begin]) / size * each, given * each,
+		if (swap(c, op, c->rank ^ d,
+			 base + (off[give.begin] - off[now.begin]) / size * each, given * each,
 			 theirs, kept * each, e) < 0)
 			return -1;
 		if (raw) {
@@ -133,7 +135,8 @@ static int halve(struct comm *c, const struct op *op, const char *in, char *out,
 		}
 	}
 	struct half last = half_at(c, c->rank, c->size);
-	comm_reduce_store(op->type, op->redop, out, mine, (off[last.end] - off[last.begin]) / size, c->size);
+	comm_reduce_store(op->type, op->redop, out, mine, (off[last.end] - off[last.begin]) / size,
+			  c->size);
 	return 0;
 }
 
@@ -146,7 +149,8 @@ int comm_halving_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	if (halve(c, op, op->in, out + off[own.begin], e) < 0)
 		return -1;
 	for (int d = c->size / 2; d > 0; d /= 2) {
-		struct half have = half_at(c, c->rank, 2 * d), want = half_at(c, c->rank ^ d, 2 * d);
+		struct half have = half_at(c, c->rank, 2 * d),
+			    want = half_at(c, c->rank ^ d, 2 * d);
 		if (swap(c, op, c->rank ^ d, out + off[have.begin], off[have.end] - off[have.begin],
 			 out + off[want.begin], off[want.end] - off[want.begin], e) < 0)
 			return -1;

@@ -14,7 +14,8 @@ static int allocate(struct hosts *h, int size, struct err *e)
 	h->parts = calloc(n, sizeof *h->parts);
 	h->part = calloc(n, sizeof *h->part);
 	h->part_begin = calloc(n, sizeof *h->part_begin);
-	bool all = h->of && h->begin && h->ranks && h->leader && h->number && h->parts && h->part && h->part_begin;
+	bool all = h->of && h->begin && h->ranks && h->leader && h->number && h->parts && h->part &&
+		   h->part_begin;
 	for (int i = 0; i < 2; i++) {
 		h->share[i] = calloc(n, sizeof *h->share[i]);
 		h->owned[i] = calloc(n, sizeof *h->owned[i]);
@@ -47,7 +48,8 @@ static int number_hosts(struct hosts *h, const int *host, int size, struct err *
 	for (int i = 0, first = 0; i < size; i++) {
 		if (sorted[i].host != sorted[first].host)
 			first = i;
-		h->of[sorted[i].rank] = sorted[first].rank; /* its first rank; the number comes below */
+		/* its first rank; the number comes below */
+		h->of[sorted[i].rank] = sorted[first].rank;
 	}
 	free(sorted);
 	for (int r = 0; r < size; r++)
@@ -84,17 +86,21 @@ static int count_carried(const struct hosts *h)
 /* --- Shares ------------------------------------------------------------------------ */
 
 /* What host a sends and receives, the larger of the two, when its ranks sum up `units` of all
- * `unit`s of the vector. weight: of the host's parts, in elements; all: of all hosts' parts. It sends its parts
- * of what others sum up, and every other host a copy of its sums; and receives the like. */
-static long traffic(const struct hosts *h, const long *weight, long all, int a, long units, long unit)
+ * `unit`s of the vector. weight: of the host's parts, in elements; all: of all hosts' parts. It
+ * sends its parts of what others sum up, and every other host a copy of its sums; and receives the
+ * like. */
+static long traffic(const struct hosts *h, const long *weight, long all, int a, long units,
+		    long unit)
 {
 	long out = weight[a] * (unit - units) + (h->n - 1) * units;
 	long in = (all - weight[a]) * units + (unit - units);
 	return out > in ? out : in;
 }
 
-/* The host that gets the next unit so that the busiest one has least to do; among such the one with least itself. */
-static int next_host(const struct hosts *h, const long *weight, long all, const int *units, long unit)
+/* The host that gets the next unit so that the busiest one has least to do; among such the one
+ * with least itself. */
+static int next_host(const struct hosts *h, const long *weight, long all, const int *units,
+		     long unit)
 {
 	long worst = 0, second = 0, least = -1;
 	int busiest = 0, best = 0;
@@ -110,7 +116,8 @@ static int next_host(const struct hosts *h, const long *weight, long all, const 
 	}
 	long best_worst = 0;
 	for (int a = 0; a < h->n; a++) {
-		long then = traffic(h, weight, all, a, units[a] + 1, unit), others = a == busiest ? second : worst;
+		long then = traffic(h, weight, all, a, units[a] + 1, unit),
+		     others = a == busiest ? second : worst;
 		long max = then > others ? then : others;
 		if (least < 0 || max < best_worst || (max == best_worst && then < least)) {
 			best = a;
@@ -121,7 +128,8 @@ static int next_host(const struct hosts *h, const long *weight, long all, const 
 	return best;
 }
 
-/* Equal shares where the hosts' ranks have as many parts everywhere; else the busiest host's traffic decides. */
+/* Equal shares where the hosts' ranks have as many parts everywhere; else the busiest host's
+ * traffic decides. */
 static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
 {
 	long *weight = calloc((size_t)h->n, sizeof *weight), all = 0;
@@ -174,7 +182,8 @@ static int arrange(struct hosts *h, const int *host, int size, int rank, struct 
 		on[i] = h->of[h->parts[i].first];
 	sort_by_host(h->n, h->part_count, on, h->part_begin, h->part);
 	free(on);
-	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1 : 0;
+	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1
+											    : 0;
 }
 
 int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)

@@ -9,23 +9,25 @@
 #include "base/err.h"
 #include "libcomm/algo/tree.h"
 
-struct owned { /* what a rank sums up in one round of an operation, in bytes */
+struct owned {                    /* what a rank sums up in one round of an operation, in bytes */
 	size_t slot, vector, len; /* where in the slots, where in the vector */
 };
 
 struct hosts {
-	int n, here;       /* hosts, numbered by their first ranks; this rank's */
-	int most;          /* ranks on the largest one */
-	int *of;           /* by rank: its host */
-	int *begin, *ranks; /* host h has the ranks ranks[begin[h]] to ranks[begin[h + 1] - 1], in rank order */
-	int *leader;       /* by host: its first rank, which speaks for it */
-	int *number;       /* by rank: where it stands among those of its host */
+	int n, here; /* hosts, numbered by their first ranks; this rank's */
+	int most;    /* ranks on the largest one */
+	int *of;     /* by rank: its host */
+	/* host h has the ranks ranks[begin[h]] to ranks[begin[h + 1] - 1], in rank order */
+	int *begin, *ranks;
+	int *leader;             /* by host: its first rank, which speaks for it */
+	int *number;             /* by rank: where it stands among those of its host */
 	struct tree_part *parts; /* of all hosts, in rank order */
 	int part_count;
 	int *part_begin, *part; /* parts of host h: parts[part[part_begin[h]]] to … */
-	int carried;       /* blocks of other hosts' ranks that one rank carries in an all_gather, at most */
-	/* How much of a vector each host's ranks sum up: host h from share[ratio - 1][h] to [h + 1], in
-	 * share[…][n]ths. ratio: bytes of an accumulator by those of an element. */
+	/* blocks of other hosts' ranks that one rank carries in an all_gather, at most */
+	int carried;
+	/* How much of a vector each host's ranks sum up: host h from share[ratio - 1][h] to [h +
+	 * 1], in share[…][n]ths. ratio: bytes of an accumulator by those of an element. */
 	int *share[2];
 	struct owned *owned[2]; /* room for two rounds, by rank */
 };
@@ -42,7 +44,8 @@ static inline int hosts_size(const struct hosts *h, int host)
 /* Where the i-th of n slices of `bytes` begins, in whole cache lines; i = n: the end. */
 static inline size_t hosts_slice(size_t bytes, int n, int i)
 {
-	size_t lines = (bytes + 63) / 64, each = (lines + (size_t)n - 1) / (size_t)n * 64, at = each * (size_t)i;
+	size_t lines = (bytes + 63) / 64, each = (lines + (size_t)n - 1) / (size_t)n * 64,
+	       at = each * (size_t)i;
 	return at < bytes ? at : bytes;
 }
 

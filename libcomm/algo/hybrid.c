@@ -1,15 +1,17 @@
 /*
- * Operations over several hosts of several ranks, for vectors that are worth cutting up: over the network once a
- * host and not once a rank, and all of a host's ranks carry a part of it.
+ * Operations over several hosts of several ranks, for vectors that are worth cutting up: over the
+ * network once a host and not once a rank, and all of a host's ranks carry a part of it.
  *
- * A vector goes in chunks of a slot (comm_crew_room). Of each chunk every rank owns a piece (hosts.h says how large a host's share
- * is). Up: every host sends a piece's owner what its own ranks come to, one partial result for each of the
- * host's parts of the tree (tree.h), raw elements for a part of one rank; the owner folds them along the tree.
- * Down: the owner sends the piece's result once to each other host, where all ranks copy it out of shared
- * memory. What a host sends and receives is cut into a slice for each of its ranks.
+ * A vector goes in chunks of a slot (comm_crew_room). Of each chunk every rank owns a piece
+ * (hosts.h says how large a host's share is). Up: every host sends a piece's owner what its own
+ * ranks come to, one partial result for each of the host's parts of the tree (tree.h), raw elements
+ * for a part of one rank; the owner folds them along the tree. Down: the owner sends the piece's
+ * result once to each other host, where all ranks copy it out of shared memory. What a host sends
+ * and receives is cut into a slice for each of its ranks.
  *
- * Round k takes chunk k up, while chunk k - 1 goes down and chunk k - 2 is copied out. A broadcast goes the same
- * way, with the root's elements in place of sums and with the pieces owned by the other hosts.
+ * Round k takes chunk k up, while chunk k - 1 goes down and chunk k - 2 is copied out. A broadcast
+ * goes the same way, with the root's elements in place of sums and with the pieces owned by the
+ * other hosts.
  */
 #include "libcomm/algo/algorithms.h"
 #include "libcomm/algo/inner.h"
@@ -19,20 +21,23 @@
 
 #include <string.h>
 
-enum { NOBODY = -1, SPARE = 128 /* bytes by which a later round's piece may be larger than the first's */ };
+enum {
+	NOBODY = -1,
+	SPARE = 128 /* bytes by which a later round's piece may be larger than the first's */
+};
 
 struct flow {
 	struct crew w;
-	size_t acc;           /* bytes of an accumulator */
-	size_t room;          /* of a chunk */
-	int source, sink;     /* hosts: of a broadcast's root; of a reduce's root */
+	size_t acc;       /* bytes of an accumulator */
+	size_t room;      /* of a chunk */
+	int source, sink; /* hosts: of a broadcast's root; of a reduce's root */
 	const struct owned *own;
 	/* Working space. */
 	const void **src;
 	struct tree_leaf *leaves; /* by part */
 	size_t leaf_room;
 	char *leaf, *sums;
-	char *piece[2];       /* this rank's result, by round */
+	char *piece[2]; /* this rank's result, by round */
 };
 
 static size_t round_line(size_t n)
@@ -48,7 +53,8 @@ static size_t acc_bytes(const struct flow *f, size_t bytes)
 static struct flow flow_of(struct comm *c, const struct op *op)
 {
 	const struct hosts *h = c->hosts;
-	return (struct flow){ .w = comm_crew_begin(c, op), .acc = comm_reduce_acc_size(op->type),
+	return (struct flow){ .w = comm_crew_begin(c, op),
+			      .acc = comm_reduce_acc_size(op->type),
 			      .room = comm_crew_room(c),
 			      .source = op->kind == OP_BROADCAST ? h->of[op->root] : NOBODY,
 			      .sink = op->kind == OP_REDUCE ? h->of[op->root] : NOBODY };
@@ -63,11 +69,13 @@ static int make_room(struct flow *f, struct err *e)
 	int parts = h->part_begin[h->here + 1] - h->part_begin[h->here];
 	for (int o = 0; o < c->size; o++)
 		if (h->of[o] != h->here)
-			sums += (size_t)parts * acc_bytes(f, hosts_slice(f->own[o].len + SPARE, f->w.size, 1));
+			sums += (size_t)parts *
+				acc_bytes(f, hosts_slice(f->own[o].len + SPARE, f->w.size, 1));
 	f->leaf_room = acc_bytes(f, piece);
 	size_t src = round_line((size_t)h->most * sizeof *f->src);
 	size_t leaves = round_line((size_t)h->part_count * sizeof *f->leaves);
-	char *at = comm_group_scratch(c, src + leaves + 2 * piece + (size_t)h->part_count * f->leaf_room + sums, e);
+	char *at = comm_group_scratch(
+		c, src + leaves + 2 * piece + (size_t)h->part_count * f->leaf_room + sums, e);
 	if (!at)
 		return -1;
 	f->src = (const void **)(void *)at;
@@ -87,15 +95,18 @@ static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned 
 	const struct hosts *h = f->w.h;
 	int ratio = (int)(f->acc / f->w.element);
 	for (int a = 0; a < h->n; a++) {
-		size_t begin = comm_hosts_share(h, ratio, len, a), end = comm_hosts_share(h, ratio, len, a + 1);
-		if (f->source != NOBODY) { /* the root's host owns nothing, the others as much each */
+		size_t begin = comm_hosts_share(h, ratio, len, a),
+		       end = comm_hosts_share(h, ratio, len, a + 1);
+		/* the root's host owns nothing, the others as much each */
+		if (f->source != NOBODY) {
 			int place = a < f->source ? a : a - 1;
 			begin = a == f->source ? len : hosts_slice(len, h->n - 1, place);
 			end = a == f->source ? len : hosts_slice(len, h->n - 1, place + 1);
 		}
 		int n = hosts_size(h, a);
 		for (int i = 0; i < n; i++) {
-			size_t b = begin + hosts_slice(end - begin, n, i), e = begin + hosts_slice(end - begin, n, i + 1);
+			size_t b = begin + hosts_slice(end - begin, n, i),
+			       e = begin + hosts_slice(end - begin, n, i + 1);
 			own[h->ranks[h->begin[a] + i]] = (struct owned){ b, at + b, e - b };
 		}
 	}
@@ -112,15 +123,17 @@ static const char *given(const struct flow *f, int rank, int owner)
 
 /* --- Up -------------------------------------------------------------------------------- */
 
-/* What a part of this host comes to, of len bytes of owner's piece from byte `at` on; made in room unless it is
- * one rank's elements. */
-static const char *part_sum(struct flow *f, struct tree_part part, int owner, size_t at, size_t len, char *room)
+/* What a part of this host comes to, of len bytes of owner's piece from byte `at` on; made in room
+ * unless it is one rank's elements. */
+static const char *part_sum(struct flow *f, struct tree_part part, int owner, size_t at, size_t len,
+			    char *room)
 {
 	if (part.count == 1)
 		return given(f, part.first, owner) + at;
 	for (int i = 0; i < part.count; i++)
 		f->src[i] = given(f, part.first + i, owner) + at;
-	comm_reduce_partial(f->w.op->type, f->w.op->redop, f->src, part.count, room, len / f->w.element);
+	comm_reduce_partial(f->w.op->type, f->w.op->redop, f->src, part.count, room,
+			    len / f->w.element);
 	return room;
 }
 
@@ -138,7 +151,8 @@ static int send_sums(struct flow *f, int owner, char **room, struct err *e)
 	for (int i = h->part_begin[h->here]; len && i < h->part_begin[h->here + 1]; i++) {
 		struct tree_part part = h->parts[h->part[i]];
 		const char *sum = part_sum(f, part, owner, at, len, *room);
-		if (comm_exchange_send(f->w.c, f->w.op, owner, sum, part_bytes(f, part, len), e) < 0)
+		if (comm_exchange_send(f->w.c, f->w.op, owner, sum, part_bytes(f, part, len), e) <
+		    0)
 			return -1;
 		*room += sum == *room ? acc_bytes(f, len) : 0;
 	}
@@ -157,8 +171,8 @@ static int expect_sums(struct flow *f, int host, struct err *e)
 		for (int i = h->part_begin[host]; len && i < h->part_begin[host + 1]; i++) {
 			struct tree_part part = h->parts[h->part[i]];
 			if (comm_exchange_recv(c, f->w.op, h->ranks[h->begin[host] + j],
-					  f->leaves[h->part[i]].data + part_bytes(f, part, at),
-					  part_bytes(f, part, len), e) < 0)
+					       f->leaves[h->part[i]].data + part_bytes(f, part, at),
+					       part_bytes(f, part, len), e) < 0)
 				return -1;
 		}
 	}
@@ -195,7 +209,8 @@ static void fold_piece(struct flow *f, char *out)
 		leaf->data = (char *)(uintptr_t)part_sum(f, leaf->part, rank, 0, len, leaf->data);
 	}
 	if (len)
-		comm_tree_fold(f->w.op->type, f->w.op->redop, f->leaves, f->w.c->size, out, len / f->w.element);
+		comm_tree_fold(f->w.op->type, f->w.op->redop, f->leaves, f->w.c->size, out,
+			       len / f->w.element);
 }
 
 /* A broadcast's way up: the root's elements to their owners. */
@@ -207,13 +222,15 @@ static int list_elements(struct flow *f, char *piece, struct err *e)
 	for (int o = 0; h->here == f->source && o < c->size; o++) {
 		size_t at = hosts_slice(f->own[o].len, n, f->w.me);
 		size_t len = hosts_slice(f->own[o].len, n, f->w.me + 1) - at;
-		if (len && comm_exchange_send(c, f->w.op, o, given(f, f->w.op->root, o) + at, len, e) < 0)
+		if (len &&
+		    comm_exchange_send(c, f->w.op, o, given(f, f->w.op->root, o) + at, len, e) < 0)
 			return -1;
 	}
 	for (int j = 0; h->here != f->source && j < n; j++) {
 		size_t at = hosts_slice(f->own[c->rank].len, n, j);
 		size_t len = hosts_slice(f->own[c->rank].len, n, j + 1) - at;
-		if (len && comm_exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j], piece + at, len, e) < 0)
+		if (len && comm_exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j],
+					      piece + at, len, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -255,9 +272,10 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 	for (int i = 1; mine->len && i < h->n; i++) {
 		int a = (h->here + i) % h->n, n = wanted(f, a) ? hosts_size(h, a) : 0;
 		for (int j = 0; j < n; j++) {
-			size_t at = hosts_slice(mine->len, n, j), len = hosts_slice(mine->len, n, j + 1) - at;
-			if (len && comm_exchange_send(c, f->w.op, h->ranks[h->begin[a] + j], own_piece(f, mine, k) + at,
-						 len, e) < 0)
+			size_t at = hosts_slice(mine->len, n, j),
+			       len = hosts_slice(mine->len, n, j + 1) - at;
+			if (len && comm_exchange_send(c, f->w.op, h->ranks[h->begin[a] + j],
+						      own_piece(f, mine, k) + at, len, e) < 0)
 				return -1;
 		}
 	}
@@ -265,7 +283,8 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 		int o = (c->rank + c->size - i) % c->size;
 		size_t at = hosts_slice(own[o].len, f->w.size, f->w.me);
 		size_t len = hosts_slice(own[o].len, f->w.size, f->w.me + 1) - at;
-		if (h->of[o] != h->here && len && comm_exchange_recv(c, f->w.op, o, place(f, &own[o], k) + at, len, e) < 0)
+		if (h->of[o] != h->here && len &&
+		    comm_exchange_recv(c, f->w.op, o, place(f, &own[o], k) + at, len, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -284,10 +303,12 @@ static void give_chunk(const struct flow *f, size_t k, size_t len)
 {
 	bool gives = f->w.op->kind != OP_BROADCAST || f->w.op->root == f->w.c->rank;
 	if (f->w.inner && gives && len)
-		memcpy(step_my_room(f->w.inner, f->room), (const char *)f->w.op->in + k * f->room, len);
+		memcpy(step_my_room(f->w.inner, f->room), (const char *)f->w.op->in + k * f->room,
+		       len);
 }
 
-/* After the step of round k: what is complete is copied out, and this rank's result of round k - 1 is shown. */
+/* After the step of round k: what is complete is copied out, and this rank's result of round k -
+ * 1 is shown. */
 static void take_chunks(const struct flow *f, const struct owned *before, size_t bytes, size_t k)
 {
 	const struct crew *w = &f->w;
@@ -296,15 +317,16 @@ static void take_chunks(const struct flow *f, const struct owned *before, size_t
 	if (!w->inner)
 		return;
 	if (h->here == f->source && w->op->root != w->c->rank && chunk_bytes(f, bytes, k))
-		memcpy(out + k * f->room, step_room(w->inner, h->number[w->op->root], f->room), chunk_bytes(f, bytes, k));
+		memcpy(out + k * f->room, step_room(w->inner, h->number[w->op->root], f->room),
+		       chunk_bytes(f, bytes, k));
 	if (!wanted(f, h->here))
 		return;
 	if (k >= 2 && takes(f))
 		memcpy(out + (k - 2) * f->room, segment_result(&w->inner->segment, (unsigned)k),
 		       chunk_bytes(f, bytes, k - 2));
 	if (k >= 1 && before[w->c->rank].len)
-		memcpy(place(f, &before[w->c->rank], k - 1), own_piece(f, &before[w->c->rank], k - 1),
-		       before[w->c->rank].len);
+		memcpy(place(f, &before[w->c->rank], k - 1),
+		       own_piece(f, &before[w->c->rank], k - 1), before[w->c->rank].len);
 }
 
 static int move_round(struct flow *f, const struct owned *before, size_t k, struct err *e)
@@ -375,8 +397,8 @@ int comm_hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *
 			return -1;
 		for (int o = 0; f.w.inner && o < c->size; o++)
 			if (own[o].len)
-				memcpy(step_my_room(f.w.inner, f.room) + own[o].slot, (const char *)op->in + own[o].vector,
-				       own[o].len);
+				memcpy(step_my_room(f.w.inner, f.room) + own[o].slot,
+				       (const char *)op->in + own[o].vector, own[o].len);
 		if (comm_crew_step(&f.w, e) < 0)
 			return -1;
 		comm_exchange_begin(c);

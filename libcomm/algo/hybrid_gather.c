@@ -1,7 +1,7 @@
 /*
- * all_gather over several hosts of several ranks: each block goes once to every other host. A rank carries the
- * blocks of those ranks elsewhere whose number on their host is its own, modulo its crew; they arrive in its slot,
- * from where all of its host copy them.
+ * all_gather over several hosts of several ranks: each block goes once to every other host. A rank
+ * carries the blocks of those ranks elsewhere whose number on their host is its own, modulo its
+ * crew; they arrive in its slot, from where all of its host copy them.
  */
 #include "libcomm/algo/algorithms.h"
 #include "libcomm/algo/inner.h"
@@ -27,7 +27,8 @@ static int carrier(const struct crew *w, int rank)
 	return w->h->number[rank] % w->size;
 }
 
-/* Where in its carrier's slot each rank's piece lies: one of this host first, the others after it in rank order. */
+/* Where in its carrier's slot each rank's piece lies: one of this host first, the others after
+ * it in rank order. */
 static void assign_slots(const struct crew *w, size_t each, struct owned *own)
 {
 	struct comm *c = w->c;
@@ -58,13 +59,16 @@ static int carry_pieces(const struct crew *w, const struct owned *own, struct er
 	comm_exchange_begin(c);
 	for (int i = 1; own[c->rank].len && i < h->n; i++) {
 		int host = (h->here + i) % h->n, to = h->begin[host] + w->me % hosts_size(h, host);
-		if (comm_exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector, own[c->rank].len, e) < 0)
+		if (comm_exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector,
+				       own[c->rank].len, e) < 0)
 			return -1;
 	}
 	for (int i = 1; i < c->size; i++) {
 		int r = (c->rank + c->size - i) % c->size;
 		bool mine = h->of[r] != h->here && carrier(w, r) == w->me && own[r].len;
-		if (mine && comm_exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector, own[r].len, e) < 0)
+		if (mine &&
+		    comm_exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector,
+				       own[r].len, e) < 0)
 			return -1;
 	}
 	if (slot && own[c->rank].len)
@@ -86,7 +90,9 @@ int comm_hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 		for (int r = 0; w.inner && r < c->size; r++)
 			if (r != c->rank && own[r].len)
-				memcpy(out + own[r].vector, step_room(w.inner, carrier(&w, r), comm_crew_room(c)) + own[r].slot,
+				memcpy(out + own[r].vector,
+				       step_room(w.inner, carrier(&w, r), comm_crew_room(c)) +
+					       own[r].slot,
 				       own[r].len);
 	}
 	return 0;

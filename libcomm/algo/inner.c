@@ -9,13 +9,19 @@ enum { ROOMS_TOGETHER = 16 << 20 };
 
 struct crew comm_crew_begin(struct comm *c, const struct op *op)
 {
-	double grace = c->world->timeout_s / 16 < MOST_GRACE_S ? c->world->timeout_s / 16 : MOST_GRACE_S;
+	double grace = c->world->timeout_s / 16 < MOST_GRACE_S ? c->world->timeout_s / 16
+							       : MOST_GRACE_S;
 	const struct hosts *h = c->hosts;
 	c->grace = (int64_t)(grace * 1e9);
 	if (c->inner)
 		c->inner->seq = c->seq;
-	return (struct crew){ .c = c, .inner = c->inner, .op = op, .h = h, .size = hosts_size(h, h->here),
-			      .me = h->number[c->rank], .element = comm_type_size(op->type) };
+	return (struct crew){ .c = c,
+			      .inner = c->inner,
+			      .op = op,
+			      .h = h,
+			      .size = hosts_size(h, h->here),
+			      .me = h->number[c->rank],
+			      .element = comm_type_size(op->type) };
 }
 
 /* The operation as the inner group may see it: its lists are by the ranks of the outer one. */

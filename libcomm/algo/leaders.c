@@ -1,6 +1,7 @@
 /*
- * Operations over several hosts of several ranks, for few bytes: latency is all that counts. The first rank of each
- * host speaks for it over the network; its host's ranks meet in the slots before, and find the result there after.
+ * Operations over several hosts of several ranks, for few bytes: latency is all that counts. The
+ * first rank of each host speaks for it over the network; its host's ranks meet in the slots
+ * before, and find the result there after.
  */
 #include "libcomm/algo/algorithms.h"
 #include "libcomm/algo/inner.h"
@@ -10,7 +11,8 @@
 
 #include <string.h>
 
-enum { FEW_HOSTS = 4 }; /* that many leaders tell each other everything; more pass sums up the tree */
+/* that many leaders tell each other everything; more pass sums up the tree */
+enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)
 {
@@ -20,11 +22,12 @@ bool comm_leaders_fit(const struct comm *c, size_t bytes)
 struct council { /* of the leaders, on one reduction */
 	struct crew w;
 	size_t bytes, acc_bytes;
-	size_t stride;            /* of what follows, in scratch */
+	size_t stride; /* of what follows, in scratch */
 	const void **src;
 	struct tree_leaf *leaves; /* by part */
 	char *room;               /* a stride a part, and one to spare */
-	char *result;             /* where this host's ranks expect it; NULL: it is not wanted here */
+	/* where this host's ranks expect it; NULL: it is not wanted here */
+	char *result;
 	const struct tree_part *next;
 };
 
@@ -52,7 +55,8 @@ static int convene(struct council *m, struct err *e)
 static const char *given(const struct council *m, int rank)
 {
 	const struct crew *w = &m->w;
-	return w->inner ? step_room(w->inner, w->h->number[rank], m->bytes) : (const char *)w->op->in;
+	return w->inner ? step_room(w->inner, w->h->number[rank], m->bytes)
+			: (const char *)w->op->in;
 }
 
 static void sum_part(const struct council *m, struct tree_part part, void *acc)
@@ -76,10 +80,12 @@ static int list_parts(struct council *m, struct err *e)
 	for (int i = 0; i < h->part_count; i++) {
 		struct tree_leaf *leaf = &m->leaves[i];
 		int host = h->of[h->parts[i].first];
-		*leaf = (struct tree_leaf){ h->parts[i], h->parts[i].count == 1, m->room + (size_t)i * m->stride };
+		*leaf = (struct tree_leaf){ h->parts[i], h->parts[i].count == 1,
+					    m->room + (size_t)i * m->stride };
 		size_t len = leaf->raw ? m->bytes : m->acc_bytes;
 		if (host != h->here) {
-			if (m->result && comm_exchange_recv(w->c, w->op, h->leader[host], leaf->data, len, e) < 0)
+			if (m->result && comm_exchange_recv(w->c, w->op, h->leader[host],
+							    leaf->data, len, e) < 0)
 				return -1;
 			continue;
 		}
@@ -89,7 +95,8 @@ static int list_parts(struct council *m, struct err *e)
 			sum_part(m, leaf->part, leaf->data);
 		for (int k = 1; k < h->n; k++) {
 			int to = (h->here + k) % h->n;
-			if (wanted(w, to) && comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
+			if (wanted(w, to) &&
+			    comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
 				return -1;
 		}
 	}
@@ -103,19 +110,22 @@ static int tell_all(struct council *m, struct err *e)
 	if (list_parts(m, e) < 0 || comm_exchange_run(w->c, e) < 0)
 		return -1;
 	if (m->result)
-		comm_tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result, w->op->count);
+		comm_tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result,
+			       w->op->count);
 	return 0;
 }
 
 /* --- Many hosts: sums up the tree, the result down ---------------------------------------- */
 
-static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes, struct err *e)
+static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes,
+		    struct err *e)
 {
 	comm_exchange_begin(c);
 	return comm_exchange_send(c, op, to, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
 }
 
-static int recv_now(struct comm *c, const struct op *op, int from, void *data, size_t bytes, struct err *e)
+static int recv_now(struct comm *c, const struct op *op, int from, void *data, size_t bytes,
+		    struct err *e)
 {
 	comm_exchange_begin(c);
 	return comm_exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
@@ -127,7 +137,8 @@ static int climb(struct council *m, int first, int width, char **acc, struct err
 	const struct crew *w = &m->w;
 	const struct hosts *h = w->h;
 	*acc = NULL;
-	if (m->next->first == first && m->next->count == (width < w->c->size - first ? width : w->c->size - first)) {
+	if (m->next->first == first &&
+	    m->next->count == (width < w->c->size - first ? width : w->c->size - first)) {
 		if (h->of[first] == h->here) {
 			*acc = m->room + (m->next - h->parts) * (ptrdiff_t)m->stride;
 			sum_part(m, *m->next, *acc);
@@ -137,7 +148,8 @@ static int climb(struct council *m, int first, int width, char **acc, struct err
 	}
 	int middle = first + width / 2;
 	char *right = NULL;
-	if (climb(m, first, width / 2, acc, e) < 0 || (middle < w->c->size && climb(m, middle, width / 2, &right, e) < 0))
+	if (climb(m, first, width / 2, acc, e) < 0 ||
+	    (middle < w->c->size && climb(m, middle, width / 2, &right, e) < 0))
 		return -1;
 	if (middle >= w->c->size || (!*acc && !right))
 		return 0;
@@ -171,13 +183,15 @@ static int up_and_down(struct council *m, struct err *e)
 	int to = h->of[op->root];
 	if (h->here == top && to != top)
 		return send_now(w->c, op, h->leader[to], sum, m->bytes, e);
-	return h->here == to && to != top ? recv_now(w->c, op, h->leader[top], sum, m->bytes, e) : 0;
+	return h->here == to && to != top ? recv_now(w->c, op, h->leader[top], sum, m->bytes, e)
+					  : 0;
 }
 
 /* all_reduce and reduce. */
 int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 {
-	struct council m = { .w = comm_crew_begin(c, op), .bytes = op->count * comm_type_size(op->type),
+	struct council m = { .w = comm_crew_begin(c, op),
+			     .bytes = op->count * comm_type_size(op->type),
 			     .acc_bytes = op->count * comm_reduce_acc_size(op->type) };
 	struct crew *w = &m.w;
 	bool here = wanted(w, w->h->here), takes = op->kind != OP_REDUCE || op->root == c->rank;
@@ -188,7 +202,8 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 	char *shared = w->inner ? segment_result(&w->inner->segment, w->inner->step) : op->out;
 	m.result = here ? shared : NULL;
 	if (w->me == 0 && m.bytes &&
-	    (convene(&m, e) < 0 || (w->h->n <= FEW_HOSTS ? tell_all(&m, e) : up_and_down(&m, e)) < 0))
+	    (convene(&m, e) < 0 ||
+	     (w->h->n <= FEW_HOSTS ? tell_all(&m, e) : up_and_down(&m, e)) < 0))
 		return -1;
 	if (!w->inner || !here)
 		return 0;
@@ -201,7 +216,8 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 
 /* --- Without sums ----------------------------------------------------------------------- */
 
-/* The root's host has the data first; on the others the leader, which hands it on, then shows it. */
+/* The root's host has the data first; on the others the leader, which hands it on, then shows
+ * it. */
 int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	struct crew w = comm_crew_begin(c, op);
@@ -215,7 +231,8 @@ int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 		return -1;
 	if (w.inner && near && op->root != c->rank && bytes)
 		memcpy(op->out, step_room(w.inner, giver, bytes), bytes);
-	if (w.me == 0 && bytes && comm_spread_down(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
+	if (w.me == 0 && bytes &&
+	    comm_spread_down(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
 		return -1;
 	if (near || !w.inner)
 		return 0;

@@ -10,14 +10,14 @@ static size_t block(const size_t *off, int r)
 }
 
 /* Both sides know that a block is empty: no message then. */
-static int send_block(struct comm *c, const struct op *op, int peer, const char *data, const size_t *off, int r,
-		      struct err *e)
+static int send_block(struct comm *c, const struct op *op, int peer, const char *data,
+		      const size_t *off, int r, struct err *e)
 {
 	return block(off, r) ? comm_exchange_send(c, op, peer, data + off[r], block(off, r), e) : 0;
 }
 
-static int recv_block(struct comm *c, const struct op *op, int peer, char *data, const size_t *off, int r,
-		      struct err *e)
+static int recv_block(struct comm *c, const struct op *op, int peer, char *data, const size_t *off,
+		      int r, struct err *e)
 {
 	return block(off, r) ? comm_exchange_recv(c, op, peer, data + off[r], block(off, r), e) : 0;
 }
@@ -33,12 +33,14 @@ static int member(const int *ranks, int i)
 	return ranks ? ranks[i] : i;
 }
 
-int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e)
+int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me,
+		       struct err *e)
 {
 	for (int d = 1; d < n; d *= 2) {
 		comm_exchange_begin(c);
 		if (comm_exchange_send(c, op, member(ranks, (me + d) % n), NULL, 0, e) < 0 ||
-		    comm_exchange_recv(c, op, member(ranks, (me - d + n) % n), NULL, 0, e) < 0 || comm_exchange_run(c, e) < 0)
+		    comm_exchange_recv(c, op, member(ranks, (me - d + n) % n), NULL, 0, e) < 0 ||
+		    comm_exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -50,29 +52,33 @@ int comm_spread_barrier(struct comm *c, const struct op *op, struct err *e)
 }
 
 /* After round k the first 2^k from the root on have the data. */
-int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
-		size_t bytes, struct err *e)
+int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me,
+		     void *data, size_t bytes, struct err *e)
 {
 	int place = (me - root + n) % n, have = 1;
 	while (have <= place)
 		have *= 2;
 	comm_exchange_begin(c);
-	if (place > 0 && (comm_exchange_recv(c, op, member(ranks, (place - have / 2 + root) % n), data, bytes, e) < 0 ||
+	if (place > 0 && (comm_exchange_recv(c, op, member(ranks, (place - have / 2 + root) % n),
+					     data, bytes, e) < 0 ||
 			  comm_exchange_run(c, e) < 0))
 		return -1;
 	comm_exchange_begin(c);
 	for (int d = have; place + d < n; d *= 2)
-		if (comm_exchange_send(c, op, member(ranks, (place + d + root) % n), data, bytes, e) < 0)
+		if (comm_exchange_send(c, op, member(ranks, (place + d + root) % n), data, bytes,
+				       e) < 0)
 			return -1;
 	return comm_exchange_run(c, e);
 }
 
 int comm_spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
 {
-	return comm_spread_down(c, op, NULL, c->size, op->root, c->rank, op->out, op->count * comm_type_size(op->type), e);
+	return comm_spread_down(c, op, NULL, c->size, op->root, c->rank, op->out,
+				op->count * comm_type_size(op->type), e);
 }
 
-int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e)
+int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off,
+		       struct err *e)
 {
 	comm_exchange_begin(c);
 	for (int i = 1; i < c->size; i++) {

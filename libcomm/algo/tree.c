@@ -52,8 +52,8 @@ struct walk {
 	size_t at, count, size, acc_size;
 };
 
-/* The node's sum of elements [at, at + count): in place of its left-most accumulator, or in room. Not inlined: a frame
- * would hold several of the rooms. */
+/* The node's sum of elements [at, at + count): in place of its left-most accumulator, or in room.
+ * Not inlined: a frame would hold several of the rooms. */
 __attribute__((noinline)) static void *sum_node(struct walk *w, int first, int width, double *room)
 {
 	const struct tree_leaf *leaf = w->next;
@@ -69,13 +69,18 @@ __attribute__((noinline)) static void *sum_node(struct walk *w, int first, int w
 	if (middle >= w->n)
 		return left;
 	double right_room[BLOCK]; /* the widest accumulator */
-	comm_reduce_fold(w->type, w->op, left, sum_node(w, middle, width / 2, right_room), w->count);
+	comm_reduce_fold(w->type, w->op, left, sum_node(w, middle, width / 2, right_room),
+			 w->count);
 	return left;
 }
 
-void comm_tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n, void *out, size_t count)
+void comm_tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n,
+		    void *out, size_t count)
 {
-	struct walk w = { .type = type, .op = op, .n = n, .size = comm_type_size(type),
+	struct walk w = { .type = type,
+			  .op = op,
+			  .n = n,
+			  .size = comm_type_size(type),
 			  .acc_size = comm_reduce_acc_size(type) };
 	double room[BLOCK];
 	for (; w.at < count; w.at += BLOCK) {

@@ -1,11 +1,12 @@
 /*
- * Operations by the device's own library (NCCL): the caller queues, and a thread of the group watches.
+ * Operations by the device's own library (NCCL): the caller queues, and a thread of the group
+ * watches.
  *
- * The library can neither tell which rank did not come nor, everywhere, that one has died. So each rank says in its line of
- * the segment which operation it has come to, and the watcher looks there, at the processes of its host,
- * at the library's own errors and at the clock. What it finds ends the world; then it ends the
- * communicator, which frees the device from kernels that would wait for a peer for ever. The clock of an operation
- * runs from when its inputs are ready.
+ * The library can neither tell which rank did not come nor, everywhere, that one has died. So each
+ * rank says in its line of the segment which operation it has come to, and the watcher looks there,
+ * at the processes of its host, at the library's own errors and at the clock. What it finds ends
+ * the world; then it ends the communicator, which frees the device from kernels that would wait for
+ * a peer for ever. The clock of an operation runs from when its inputs are ready.
  */
 #include "libcomm/device/ondevice.h"
 
@@ -28,7 +29,7 @@ struct flight { /* an operation that is not known to be done */
 	bool *with;    /* whom it needs, by rank */
 };
 
-struct native { /* under the group's lock */
+struct native {                 /* under the group's lock */
 	struct device_comm *dc; /* NULL: ended */
 	void *stream;
 	uint32_t collectives, messages; /* called so far */
@@ -70,8 +71,11 @@ static struct flight *flight_push(struct comm *c, const struct op *op, struct ma
 	int i = (n->first + n->count++) % FLIGHTS;
 	struct flight *f = &n->flight[i];
 	bool message = op->kind == OP_P2P;
-	*f = (struct flight){ .kind = op->kind, .number = message ? ++n->messages : ++n->collectives, .mark = m,
-			      .since = clock_ns(), .with = n->with + (size_t)i * (size_t)c->size };
+	*f = (struct flight){ .kind = op->kind,
+			      .number = message ? ++n->messages : ++n->collectives,
+			      .mark = m,
+			      .since = clock_ns(),
+			      .with = n->with + (size_t)i * (size_t)c->size };
 	m->users++;
 	for (int r = 0; r < c->size; r++)
 		f->with[r] = !message && r != c->rank;
@@ -94,7 +98,8 @@ static void flight_pop(struct comm *c)
 	n->count--;
 }
 
-/* Lets go of what the device has done. Once the library has been ended, what is in flight ends without being done. */
+/* Lets go of what the device has done. Once the library has been ended, what is in flight ends
+ * without being done. */
 static int reap(struct comm *c, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
@@ -145,8 +150,11 @@ static int late(struct comm *c, const struct flight *f, struct err *e)
 	if (behind)
 		return err_set(e, ERR_TIMEOUT, "%s did not come within %g s", list, limit);
 	if (unknown)
-		return err_set(e, ERR_TIMEOUT, "it did not end within %g s; who did not come is among %s", limit, far);
-	return err_set(e, ERR_TIMEOUT, "all ranks came, but %s did not end it within %g s", library(c)->name, limit);
+		return err_set(e, ERR_TIMEOUT,
+			       "it did not end within %g s; who did not come is among %s", limit,
+			       far);
+	return err_set(e, ERR_TIMEOUT, "all ranks came, but %s did not end it within %g s",
+		       library(c)->name, limit);
 }
 
 /* Whether a rank of this host can no longer do its part of the flight. */
@@ -192,8 +200,8 @@ static void report(struct comm *c, struct err *why)
 	struct native *n = c->ondevice->native;
 	const struct flight *f = n->count ? &n->flight[n->first] : NULL;
 	if (f)
-		err_prefix(why, "%s number %u of group %s (rank %d of %d)", comm_op_word(f->kind), f->number, c->name,
-			   c->rank, c->size);
+		err_prefix(why, "%s number %u of group %s (rank %d of %d)", comm_op_word(f->kind),
+			   f->number, c->name, c->rank, c->size);
 	else
 		err_prefix(why, "group %s (rank %d of %d)", c->name, c->rank, c->size);
 	unlock(c);
@@ -252,12 +260,14 @@ static int start_watcher(struct comm *c, struct err *e)
 	int rc = pthread_create(&n->thread, NULL, watch, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc)
-		return err_set(e, ERR_NOMEM, "cannot start the thread that watches group %s: %s", c->name, strerror(rc));
+		return err_set(e, ERR_NOMEM, "cannot start the thread that watches group %s: %s",
+			       c->name, strerror(rc));
 	n->watched = true;
 	return 0;
 }
 
-/* Without the lock, see ondevice.h: a wake-up that is lost costs a look's time, or nothing where nothing is in flight. */
+/* Without the lock, see ondevice.h: a wake-up that is lost costs a look's time, or nothing where
+ * nothing is in flight. */
 void comm_native_cut(struct comm *c)
 {
 	if (c->ondevice->native)
@@ -414,7 +424,8 @@ int comm_native_split(struct comm *parent, int color, int key, struct comm *c, s
 		return -1;
 	lock(parent);
 	struct native *from = parent->ondevice->native;
-	int rc = from->dc ? library(parent)->split(from->dc, color, key, &dc, e) : comm_world_error(parent->world, e);
+	int rc = from->dc ? library(parent)->split(from->dc, color, key, &dc, e)
+			  : comm_world_error(parent->world, e);
 	unlock(parent);
 	if (rc == 0)
 		rc = await_start(c ? c : parent, parent, dc, e);
@@ -456,8 +467,8 @@ static int part_further(struct comm *c, enum parting *at, struct err *e)
 	return rc;
 }
 
-/* An operation that is done here may still be under way at a peer, out of this rank's memory or not yet sent: all leave
- * together, or after a moment. */
+/* An operation that is done here may still be under way at a peer, out of this rank's memory or not
+ * yet sent: all leave together, or after a moment. */
 static void part(struct comm *c)
 {
 	struct native *n = c->ondevice->native;
@@ -473,7 +484,8 @@ static void part(struct comm *c)
 	}
 	if (at != UNDER_WAY || world_failed(c->world))
 		return;
-	err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name, n->count);
+	err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way",
+		c->name, n->count);
 	comm_world_fail(c->world, &why);
 }
 

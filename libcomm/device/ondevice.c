@@ -23,7 +23,8 @@ int comm_patience_look(struct comm *c, struct patience *p, const char *what, str
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
 	if (p->deadline && clock_ns() >= p->deadline)
-		return err_set(e, ERR_TIMEOUT, "%s did not end within %g s", what, c->world->timeout_s);
+		return err_set(e, ERR_TIMEOUT, "%s did not end within %g s", what,
+			       c->world->timeout_s);
 	if (p->looks++ < LOOKS_AWAKE) {
 		sched_yield();
 		return 0;
@@ -134,7 +135,9 @@ struct profile {
 
 static int host_broadcast(struct comm *c, void *data, size_t bytes, struct err *e)
 {
-	struct op op = { .kind = OP_BROADCAST, .in = data, .out = data, .count = bytes, .type = COMM_U8 };
+	struct op op = {
+		.kind = OP_BROADCAST, .in = data, .out = data, .count = bytes, .type = COMM_U8
+	};
 	return comm_group_run_host(c, &op, e);
 }
 
@@ -157,19 +160,22 @@ static int by_device(const void *a, const void *b)
 }
 
 /* Whether all can use the device's own library; else why not, from here. Sorts all. */
-static bool library_fits(struct comm *c, struct profile *all, const struct err *mine, struct err *why)
+static bool library_fits(struct comm *c, struct profile *all, const struct err *mine,
+			 struct err *why)
 {
 	char who[160];
 	for (int r = 0; r < c->size; r++)
 		if (!all[r].usable) {
-			err_set(why, ERR_UNSUPPORTED, "%s cannot use it%s%s", comm_group_rank_text(c, r, who),
-				r == c->rank ? ": " : "", r == c->rank ? mine->text : "");
+			err_set(why, ERR_UNSUPPORTED, "%s cannot use it%s%s",
+				comm_group_rank_text(c, r, who), r == c->rank ? ": " : "",
+				r == c->rank ? mine->text : "");
 			return false;
 		}
 	qsort(all, (size_t)c->size, sizeof *all, by_device);
 	for (int r = 1; r < c->size; r++)
 		if (!by_device(&all[r - 1], &all[r])) {
-			err_set(why, ERR_UNSUPPORTED, "two ranks share the device %s; it takes one rank a device",
+			err_set(why, ERR_UNSUPPORTED,
+				"two ranks share the device %s; it takes one rank a device",
 				all[r].device);
 			return false;
 		}
@@ -185,7 +191,8 @@ static int choose(struct comm *c, struct profile *all, const struct err *mine, s
 		all[r].device[DEVICE_ID - 1] = all[r].wish[sizeof all[r].wish - 1] = '\0';
 		if (strcmp(all[r].wish, c->ondevice->backend))
 			return err_set(e, ERR_PROTO, "%s asks for the backend %s, this rank for %s",
-				       comm_group_rank_text(c, r, who), all[r].wish, c->ondevice->backend);
+				       comm_group_rank_text(c, r, who), all[r].wish,
+				       c->ondevice->backend);
 	}
 	if (!strcmp(c->ondevice->backend, "staged"))
 		return 0;
@@ -193,7 +200,8 @@ static int choose(struct comm *c, struct profile *all, const struct err *mine, s
 		return 1;
 	if (!strcmp(c->ondevice->backend, "auto"))
 		return 0;
-	return err_set(e, ERR_UNSUPPORTED, "backend %s: %s; \"staged\" works", c->ondevice->backend, why.text);
+	return err_set(e, ERR_UNSUPPORTED, "backend %s: %s; \"staged\" works", c->ondevice->backend,
+		       why.text);
 }
 
 static int open_native(struct comm *c, struct err *e)
@@ -208,7 +216,8 @@ static int open_native(struct comm *c, struct err *e)
 static int open_backend(struct comm *c, struct err *e)
 {
 	struct err mine = ERR_INIT;
-	struct profile me = describe(c->ondevice, &mine), *all = calloc((size_t)c->size, sizeof *all);
+	struct profile me = describe(c->ondevice, &mine),
+		       *all = calloc((size_t)c->size, sizeof *all);
 	if (!all)
 		return err_set(e, ERR_NOMEM, "no memory for the devices of %d ranks", c->size);
 	int rc = comm_group_tell(c, &me, all, sizeof me, e);
@@ -227,7 +236,8 @@ static struct ondevice *ondevice_new(const struct comm_device_options *opt, stru
 	}
 	d->api = opt->device;
 	d->index = opt->index;
-	snprintf(d->backend, sizeof d->backend, "%s", opt->backend && *opt->backend ? opt->backend : "auto");
+	snprintf(d->backend, sizeof d->backend, "%s",
+		 opt->backend && *opt->backend ? opt->backend : "auto");
 	pthread_mutex_init(&d->lock, NULL);
 	if (d->api->open(d->index, &d->device, e) == 0)
 		return d;
@@ -256,7 +266,9 @@ static int ondevice_open(struct comm *c, const struct comm_device_options *opt, 
 int comm_ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
 {
 	struct ondevice *from = parent->ondevice;
-	struct comm_device_options opt = { .device = from->api, .index = from->index, .backend = from->backend };
+	struct comm_device_options opt = { .device = from->api,
+					   .index = from->index,
+					   .backend = from->backend };
 	if (c) {
 		struct ondevice *d = ondevice_new(&opt, e);
 		if (!d)
@@ -341,8 +353,8 @@ int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e)
 
 /* --- API ------------------------------------------------------------------------------------ */
 
-int comm_on_device(struct comm *c, const struct comm_device_options *opt, const char *name, struct comm **out,
-		   struct err *e)
+int comm_on_device(struct comm *c, const struct comm_device_options *opt, const char *name,
+		   struct comm **out, struct err *e)
 {
 	struct err why = ERR_INIT;
 	struct comm *new;
@@ -350,9 +362,10 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	const char *wish = opt->backend && *opt->backend ? opt->backend : "auto";
 	if (c->ondevice)
 		return err_set(e, ERR_USAGE, "group %s is on a device already; split it", c->name);
-	if (strcmp(wish, "auto") && strcmp(wish, "staged") && (!library || strcmp(wish, library->name)))
-		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, staged%s%s", wish, library ? ", " : "",
-			       library ? library->name : "");
+	if (strcmp(wish, "auto") && strcmp(wish, "staged") &&
+	    (!library || strcmp(wish, library->name)))
+		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, staged%s%s", wish,
+			       library ? ", " : "", library ? library->name : "");
 	if (comm_split(c, 0, c->rank, name, &new, e) < 0)
 		return -1;
 	if (ondevice_open(new, opt, &why) < 0) {
@@ -375,7 +388,8 @@ int comm_sync(struct comm *c, struct err *e)
 	struct err why = ERR_INIT;
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
-	if (!c->ondevice || (c->ondevice->native ? comm_native_sync(c, &why) : comm_staged_sync(c, &why)) == 0)
+	if (!c->ondevice ||
+	    (c->ondevice->native ? comm_native_sync(c, &why) : comm_staged_sync(c, &why)) == 0)
 		return 0;
 	return fail(c, "waiting for the operations", &why, e);
 }

@@ -1,17 +1,21 @@
 /*
  * ondevice — the device's half of a group that comm_on_device made.
  *
- * Such a group is a group like any other, with its segment and links, and has besides a struct ondevice: the device,
- * the stream of the caller's work, and one of two ways to run an operation whose buffers are the device's:
+ * Such a group is a group like any other, with its segment and links, and has besides a struct
+ * ondevice: the device, the stream of the caller's work, and one of two ways to run an operation
+ * whose buffers are the device's:
  *
- *     native   the device's own library (NCCL), one rank a device, on a stream of the group's own; a
+ *     native   the device's own library (NCCL), one rank a device, on a stream of the group's own;
+ *              a
  *              thread watches what is queued                                              native.c
  *     staged   chunks through pinned memory of the host and this group's host operations   staged.c
  *
- * The way is chosen when the group opens, from what all ranks tell each other, so that all choose alike.
+ * The way is chosen when the group opens, from what all ranks tell each other, so that all choose
+ * alike.
  *
- * A mark is one operation's place in the caller's stream: `begin` is what it waits for, `end` what waits for it. The
- * caller takes it when it calls, hands it over in op->mark, and joins its stream to it in the end.
+ * A mark is one operation's place in the caller's stream: `begin` is what it waits for, `end` what
+ * waits for it. The caller takes it when it calls, hands it over in op->mark, and joins its stream
+ * to it in the end.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_ONDEVICE_H
 #define MUSTER_LIBCOMM_DEVICE_ONDEVICE_H
@@ -32,9 +36,9 @@ struct ondevice {
 	const struct comm_device *api;
 	struct device *device; /* each group opens it anew, so that groups may close in any order */
 	int index;
-	char backend[16];      /* what was asked for */
-	void *stream;          /* the caller's */
-	pthread_mutex_t lock;  /* of the marks, and of what native.c says */
+	char backend[16];     /* what was asked for */
+	void *stream;         /* the caller's */
+	pthread_mutex_t lock; /* of the marks, and of what native.c says */
 	struct mark *free_marks, *marks;
 	struct native *native; /* one of the two */
 	struct staged *staged;
@@ -46,18 +50,21 @@ void comm_ondevice_close(struct comm *c);
 /* Has the group's waits look at the world. Under the world's lock. */
 void comm_ondevice_cut(struct comm *c);
 
-/* One operation; without a mark it is the caller's own thread, whose stream is joined before it returns. */
+/* One operation; without a mark it is the caller's own thread, whose stream is joined before it
+ * returns. */
 int comm_ondevice_run(struct comm *c, const struct op *op, struct err *e);
 const char *comm_ondevice_backend(const struct comm *c);
 
-/* Sets op->mark to what the caller's stream holds so far, before the operation is handed to another thread. */
+/* Sets op->mark to what the caller's stream holds so far, before the operation is handed to
+ * another thread. */
 int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e);
 /* The caller's stream goes on after the operation; ends the mark. */
 int comm_ondevice_join(struct comm *c, struct mark *m, struct err *e);
 
 /* --- For the two ways ----------------------------------------------------------------- */
 
-/* A wait on the device: sleeps longer and longer, and ends with the world's first error or after its time-out. */
+/* A wait on the device: sleeps longer and longer, and ends with the world's first error or after
+ * its time-out. */
 struct patience {
 	int64_t deadline;
 	int looks;

@@ -1,12 +1,12 @@
 /*
- * Operations on device memory through the host: each block of the operation is cut into slices, and the
- * k-th slices of all blocks are a chunk: copied into pinned memory, given to the group's host operation, and the
- * result copied back. Two slots take turns, so that the copies of the next chunk and of the one before go on
- * while the host computes. Since an element's reduction depends on nothing but the ranks, the result is
- * that of the same operation on host memory, bit for bit.
+ * Operations on device memory through the host: each block of the operation is cut into slices, and
+ * the k-th slices of all blocks are a chunk: copied into pinned memory, given to the group's host
+ * operation, and the result copied back. Two slots take turns, so that the copies of the next chunk
+ * and of the one before go on while the host computes. Since an element's reduction depends on
+ * nothing but the ranks, the result is that of the same operation on host memory, bit for bit.
  *
- * An all_to_all travels as messages, because only the two ranks concerned know how many slices there are; a slice of
- * a message has the same size on both sides.
+ * An all_to_all travels as messages, because only the two ranks concerned know how many slices
+ * there are; a slice of a message has the same size on both sides.
  */
 #include "libcomm/device/ondevice.h"
 
@@ -33,10 +33,10 @@ struct slot {
 
 struct staged {
 	struct slot slot[2];
-	void *load, *store;   /* streams */
+	void *load, *store; /* streams */
 	struct block *ins, *outs;
 	int in_count, out_count, block_room;
-	size_t *counts;       /* of a chunk's host operation, by rank */
+	size_t *counts; /* of a chunk's host operation, by rank */
 	struct comm_p2p *messages;
 };
 
@@ -174,7 +174,8 @@ static struct cut cut_up(struct comm *c, const struct op *op)
 		for (int i = 0; i < s->out_count; i++)
 			longest = s->outs[i].bytes > longest ? s->outs[i].bytes : longest;
 	} else {
-		bool one = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE || op->kind == OP_BROADCAST;
+		bool one = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE ||
+			   op->kind == OP_BROADCAST;
 		cut.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
 		cut.slice = cut.slice ? cut.slice : ALIGN;
 		for (int r = 0; r < c->size; r++) {
@@ -183,7 +184,8 @@ static struct cut cut_up(struct comm *c, const struct op *op)
 		}
 	}
 	cut.chunks = (longest + cut.slice - 1) / cut.slice;
-	cut.chunks = cut.chunks ? cut.chunks : 1; /* even nothing is something all have to come to */
+	/* even nothing is something all have to come to */
+	cut.chunks = cut.chunks ? cut.chunks : 1;
 	return cut;
 }
 
@@ -239,10 +241,12 @@ static size_t chunk_bytes(const struct cut *cut, const struct block *b, int n)
 static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
 {
 	struct staged *s = c->ondevice->staged;
-	size_t in = chunk_bytes(cut, s->ins, s->in_count), out = chunk_bytes(cut, s->outs, s->out_count);
+	size_t in = chunk_bytes(cut, s->ins, s->in_count),
+	       out = chunk_bytes(cut, s->outs, s->out_count);
 	for (size_t i = 0; i < 2 && i < cut->chunks; i++) {
 		struct slot *slot = &s->slot[i];
-		if (out > slot->out.size && comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
+		if (out > slot->out.size &&
+		    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
 			return -1;
 		if (buffer_room(c, &slot->in, in, e) < 0 || buffer_room(c, &slot->out, out, e) < 0)
 			return -1;
@@ -260,7 +264,8 @@ static int load(struct comm *c, const struct cut *cut, size_t k, struct err *e)
 	char *at = slot->in.memory;
 	for (int i = 0; i < s->in_count; i++) {
 		size_t bytes = slice_of(cut, s->ins[i].bytes, k);
-		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * cut->slice, bytes, s->load, e) < 0)
+		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * cut->slice, bytes,
+					  s->load, e) < 0)
 			return -1;
 		at += bytes;
 	}
@@ -275,15 +280,16 @@ static int store(struct comm *c, const struct cut *cut, size_t k, struct err *e)
 	const char *at = slot->out.memory;
 	for (int i = 0; i < s->out_count; i++) {
 		size_t bytes = slice_of(cut, s->outs[i].bytes, k);
-		if (bytes && d->api->copy(d->device, s->outs[i].data + k * cut->slice, at, bytes, s->store, e) < 0)
+		if (bytes && d->api->copy(d->device, s->outs[i].data + k * cut->slice, at, bytes,
+					  s->store, e) < 0)
 			return -1;
 		at += bytes;
 	}
 	return d->api->event_record(d->device, slot->stored, s->store, e);
 }
 
-static int add_messages(const struct cut *cut, size_t k, const struct block *b, int count, bool send, char *at,
-			struct comm_p2p *out)
+static int add_messages(const struct cut *cut, size_t k, const struct block *b, int count,
+			bool send, char *at, struct comm_p2p *out)
 {
 	int n = 0;
 	for (int i = 0; i < count; i++) {
@@ -302,7 +308,9 @@ static int exchange_chunk(struct comm *c, const struct cut *cut, size_t k, struc
 	struct slot *slot = &s->slot[k % 2];
 	int n = add_messages(cut, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
 	n += add_messages(cut, k, s->outs, s->out_count, false, slot->out.memory, s->messages + n);
-	struct op op = { .kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : cut->op->record };
+	struct op op = {
+		.kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : cut->op->record
+	};
 	return comm_group_run_host(c, &op, e);
 }
 
@@ -334,8 +342,11 @@ static int turn(struct comm *c, const struct cut *cut, size_t k, struct err *e)
 	struct slot *slot = &c->ondevice->staged->slot[k % 2];
 	if (k + 1 < cut->chunks && load(c, cut, k + 1, e) < 0)
 		return -1;
-	if (comm_ondevice_await(c, slot->loaded, "the device's work before it, or the copy from the device", e) < 0 ||
-	    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0 || host_chunk(c, cut, k, e) < 0)
+	if (comm_ondevice_await(c, slot->loaded,
+				"the device's work before it, or the copy from the device",
+				e) < 0 ||
+	    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0 ||
+	    host_chunk(c, cut, k, e) < 0)
 		return -1;
 	return store(c, cut, k, e);
 }
@@ -348,7 +359,8 @@ int comm_staged_run(struct comm *c, const struct op *op, struct mark *m, struct 
 		return -1;
 	list_blocks(c, op);
 	struct cut cut = cut_up(c, op);
-	if (slots_room(c, &cut, e) < 0 || d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
+	if (slots_room(c, &cut, e) < 0 ||
+	    d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
 	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 || load(c, &cut, 0, e) < 0)
 		return -1;
 	for (size_t k = 0; k < cut.chunks; k++)
@@ -376,7 +388,8 @@ int comm_staged_open(struct comm *c, struct err *e)
 		s->counts = calloc((size_t)c->size, sizeof *s->counts);
 	if (!s || !s->counts)
 		return err_set(e, ERR_NOMEM, "no memory for copies of device memory");
-	if (d->api->stream_open(d->device, &s->load, e) < 0 || d->api->stream_open(d->device, &s->store, e) < 0)
+	if (d->api->stream_open(d->device, &s->load, e) < 0 ||
+	    d->api->stream_open(d->device, &s->store, e) < 0)
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (d->api->event_open(d->device, &s->slot[i].loaded, e) < 0 ||

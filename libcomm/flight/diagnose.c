@@ -19,25 +19,30 @@ void comm_diagnosis_fini(struct diagnosis *d)
 /* --- Messages of different sizes -------------------------------------------------------- */
 
 static int say_message(const struct trace *t, const struct trace_part *p, const struct trace_op *op,
-		       const struct trace_message *m, const struct meeting *met, struct diagnosis *d, struct err *e)
+		       const struct trace_message *m, const struct meeting *met,
+		       struct diagnosis *d, struct err *e)
 {
 	int from = p->group->members[p->rank], to = p->group->members[m->peer];
 	d->finding = FINDING_MESSAGE;
 	d->group = p->group;
 	d->op = op;
 	comm_say_group(&d->text, t, p->group);
-	buf_printf(&d->text, ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64 " where rank %d receives %"
-		   PRId64 " bytes in its number %" PRId64, from, m->bytes, to, comm_op_word(op->kind), op->seq, to,
-		   met->message->bytes, met->op->seq);
+	buf_printf(&d->text,
+		   ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64
+		   " where rank %d receives %" PRId64 " bytes in its number %" PRId64,
+		   from, m->bytes, to, comm_op_word(op->kind), op->seq, to, met->message->bytes,
+		   met->op->seq);
 	return comm_diagnosis_blame(d, from, e) || comm_diagnosis_blame(d, to, e) ? -1 : 0;
 }
 
-static int look_in_sends(const struct trace *t, const struct trace_part *p, struct diagnosis *d, struct err *e)
+static int look_in_sends(const struct trace *t, const struct trace_part *p, struct diagnosis *d,
+			 struct err *e)
 {
 	for (int i = 0; i < p->n && d->finding == FINDING_NONE; i++)
 		for (int k = 0; op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
 			const struct trace_message *m = &p->ops[i].message[k];
-			struct meeting met = m->send ? comm_message_meets(p, m) : (struct meeting){ .how = NOT_THERE };
+			struct meeting met = m->send ? comm_message_meets(p, m)
+						     : (struct meeting){ .how = NOT_THERE };
 			if (met.how == MET && met.message->bytes != m->bytes)
 				return say_message(t, p, &p->ops[i], m, &met, d, e);
 		}
@@ -62,7 +67,8 @@ static void put_wait(struct buf *b, const struct trace *t, const struct wait *w)
 	buf_printf(b, " for rank %d", w->whom);
 }
 
-static int say_circle(const struct trace *t, const struct wait *path, int n, struct diagnosis *d, struct err *e)
+static int say_circle(const struct trace *t, const struct wait *path, int n, struct diagnosis *d,
+		      struct err *e)
 {
 	d->finding = FINDING_CIRCLE;
 	d->group = path[0].in->group;
@@ -80,7 +86,8 @@ static int say_circle(const struct trace *t, const struct wait *path, int n, str
 enum { UNSEEN, ON_PATH, LEFT };
 
 /* Follows the waits from a rank; the path from where it met itself again is the circle. */
-static int follow(const struct trace *t, int from, struct wait *path, char *seen, struct diagnosis *d, struct err *e)
+static int follow(const struct trace *t, int from, struct wait *path, char *seen,
+		  struct diagnosis *d, struct err *e)
 {
 	int n = 0;
 	path[n++] = (struct wait){ .rank = from };
@@ -149,7 +156,8 @@ static int find_waiting(const struct trace *t, const struct wait *w, int *waitin
 	for (int r = 0; r < g->size; r++)
 		for (int i = 0; g->part[r] && i < g->part[r]->n; i++) {
 			const struct trace_op *op = &g->part[r]->ops[i];
-			bool same = w->message ? op == w->what : op->kind != OP_P2P && op->seq == w->what->seq;
+			bool same = w->message ? op == w->what
+					       : op->kind != OP_P2P && op->seq == w->what->seq;
 			if (!same || !op_waits(op))
 				continue;
 			double s = comm_waited_s(t, g->part[r], op);
@@ -160,8 +168,10 @@ static int find_waiting(const struct trace *t, const struct wait *w, int *waitin
 	return n;
 }
 
-/* "ranks 0-2 wait since 12.3 s in all_reduce number 40 of group world for rank 3, of which there is no dump" */
-static void put_undumped(struct buf *b, const struct trace *t, const struct wait *w, struct diagnosis *d, int *waiting)
+/* "ranks 0-2 wait since 12.3 s in all_reduce number 40 of group world for rank 3, of which there
+ * is no dump" */
+static void put_undumped(struct buf *b, const struct trace *t, const struct wait *w,
+			 struct diagnosis *d, int *waiting)
 {
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
@@ -173,8 +183,10 @@ static void put_undumped(struct buf *b, const struct trace *t, const struct wait
 	buf_puts(b, ", of which there is no dump");
 }
 
-/* "rank 5 (b) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since 12.3 s" */
-static void put_missing(struct buf *b, const struct trace *t, const struct wait *w, struct diagnosis *d, int *waiting)
+/* "rank 5 (b) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since
+ * 12.3 s" */
+static void put_missing(struct buf *b, const struct trace *t, const struct wait *w,
+			struct diagnosis *d, int *waiting)
 {
 	const struct trace_message *m = w->message;
 	double s;
@@ -185,7 +197,8 @@ static void put_missing(struct buf *b, const struct trace *t, const struct wait 
 		comm_say_ranks(b, d->ranks, d->n);
 	buf_puts(b, " never came to ");
 	if (m)
-		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ", m->send ? "receive" : "send", m->bytes, w->rank,
+		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ",
+			   m->send ? "receive" : "send", m->bytes, w->rank,
 			   m->send ? "sends" : "waits for");
 	comm_say_op(b, t, w->in->group, w->what);
 	if (!m) {
@@ -206,7 +219,8 @@ static void put_missing(struct buf *b, const struct trace *t, const struct wait 
 	}
 }
 
-static int say_missing(const struct trace *t, const struct wait *w, const bool *waits, struct diagnosis *d, struct err *e)
+static int say_missing(const struct trace *t, const struct wait *w, const bool *waits,
+		       struct diagnosis *d, struct err *e)
 {
 	int *waiting = calloc((size_t)w->in->group->size, sizeof *waiting);
 	if (!waiting)
@@ -214,7 +228,8 @@ static int say_missing(const struct trace *t, const struct wait *w, const bool *
 	int rc = 0;
 	bool dumped = false;
 	for (struct wait next = { .rank = w->rank }; rc == 0 && comm_wait_next(t, &next);) {
-		if (next.what != w->what || (w->message && next.whom != w->whom) || waits[next.whom])
+		if (next.what != w->what || (w->message && next.whom != w->whom) ||
+		    waits[next.whom])
 			continue;
 		dumped |= t->ranks[next.whom].there;
 		rc = comm_diagnosis_blame(d, next.whom, e);
@@ -238,7 +253,8 @@ static int look_for_missing(const struct trace *t, struct diagnosis *d, struct e
 		waits[r] = comm_rank_waits(t, r);
 	for (int r = 0; r < t->size; r++)
 		for (struct wait w = { .rank = r }; waits[r] && comm_wait_next(t, &w);)
-			if ((!first.what || w.what->start_us < first.what->start_us) && !waits[w.whom])
+			if ((!first.what || w.what->start_us < first.what->start_us) &&
+			    !waits[w.whom])
 				first = w;
 	int rc = first.what ? say_missing(t, &first, waits, d, e) : 0;
 	free(waits);
@@ -277,11 +293,15 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	static int (*const looks[])(const struct trace *, struct diagnosis *, struct err *) = {
-		comm_look_for_mismatch, look_for_message, look_for_circle, look_for_missing,
+		comm_look_for_mismatch,
+		look_for_message,
+		look_for_circle,
+		look_for_missing,
 	};
 	*d = (struct diagnosis){ .text = BUF_INIT };
 	int rc = 0;
-	for (size_t i = 0; i < sizeof looks / sizeof *looks && rc == 0 && d->finding == FINDING_NONE; i++)
+	for (size_t i = 0;
+	     i < sizeof looks / sizeof *looks && rc == 0 && d->finding == FINDING_NONE; i++)
 		rc = looks[i](t, d, e);
 	if (rc == 0 && d->finding == FINDING_NONE)
 		say_nothing(t, d);

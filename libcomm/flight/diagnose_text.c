@@ -57,7 +57,8 @@ void comm_say_rank(struct buf *b, const struct trace *t, int rank)
 		buf_printf(b, " (%.64s)", r->host);
 }
 
-void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op)
+void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g,
+		 const struct trace_op *op)
 {
 	buf_printf(b, "%s", comm_op_word(op->kind));
 	if (op->seq)

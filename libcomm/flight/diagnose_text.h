@@ -14,7 +14,8 @@ void comm_say_rank(struct buf *b, const struct trace *t, int rank);
 /* "group tp", and who is in it where several have that name. */
 void comm_say_group(struct buf *b, const struct trace *t, const struct trace_group *g);
 /* "all_reduce number 40 of group tp1" */
-void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op);
+void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g,
+		 const struct trace_op *op);
 /* How long an operation has waited when it ended or was dumped. */
 double comm_waited_s(const struct trace *t, const struct trace_part *p, const struct trace_op *op);
 

@@ -22,18 +22,23 @@
 /* Bytes of the UTF-8 character at s, 0: it is none. */
 static int character(const unsigned char *s)
 {
-	int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+	int n = *s < 0x80                 ? 1
+		: *s >= 0xc2 && *s < 0xe0 ? 2
+		: (*s & 0xf0) == 0xe0     ? 3
+		: *s >= 0xf0 && *s < 0xf5 ? 4
+					  : 0;
 	for (int i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
 	/* Overlong forms and halves of UTF-16. */
-	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) || (*s == 0xf0 && s[1] < 0x90) ||
-	    (*s == 0xf4 && s[1] >= 0x90))
+	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) ||
+	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] >= 0x90))
 		return 0;
 	return n;
 }
 
-/* What is no UTF-8, such as a host's odd name or a text cut off within a character, becomes question marks. */
+/* What is no UTF-8, such as a host's odd name or a text cut off within a character, becomes
+ * question marks. */
 static void put_text(struct buf *b, const char *text)
 {
 	buf_puts(b, "\"");
@@ -66,19 +71,21 @@ static void put_messages(struct buf *b, const struct record *r)
 {
 	buf_printf(b, ", \"messages\": %d, \"peers\": [", r->messages);
 	for (int i = 0; i < r->listed; i++)
-		buf_printf(b, "%s{\"%s\": %d, \"nth\": %" PRIu32 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
-			   r->message[i].send ? "to" : "from", r->message[i].peer, r->message[i].nth, r->message[i].bytes);
+		buf_printf(b, "%s{\"%s\": %d, \"nth\": %" PRIu32 ", \"bytes\": %" PRIu64 "}",
+			   i ? ", " : "", r->message[i].send ? "to" : "from", r->message[i].peer,
+			   r->message[i].nth, r->message[i].bytes);
 	buf_puts(b, "]");
 }
 
 static void put_record(struct buf *b, const struct moment *now, const struct record *r)
 {
 	static const char *const states[] = {
-		[RECORD_NONE] = "none", [RECORD_QUEUED] = "queued", [RECORD_RUNNING] = "running", [RECORD_DONE] = "done",
-		[RECORD_FAILED] = "failed",
+		[RECORD_NONE] = "none", [RECORD_QUEUED] = "queued", [RECORD_RUNNING] = "running",
+		[RECORD_DONE] = "done", [RECORD_FAILED] = "failed",
 	};
 	bool begun = r->state != RECORD_QUEUED;
-	buf_printf(b, "{\"number\": %" PRIu64 ", \"op\": \"%s\", \"state\": \"%s\"", r->number, comm_op_word(r->kind), states[r->state]);
+	buf_printf(b, "{\"number\": %" PRIu64 ", \"op\": \"%s\", \"state\": \"%s\"", r->number,
+		   comm_op_word(r->kind), states[r->state]);
 	if (begun)
 		buf_printf(b, ", \"seq\": %" PRIu32 ", \"bytes\": %" PRIu64, r->seq, r->bytes);
 	if (r->kind != OP_P2P && r->kind != OP_BARRIER)
@@ -97,18 +104,22 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 	buf_puts(b, "}");
 }
 
-static void put_group(struct buf *b, const struct moment *now, const struct comm *c, struct record *room)
+static void put_group(struct buf *b, const struct moment *now, const struct comm *c,
+		      struct record *room)
 {
 	uint32_t seq, messages;
 	comm_recorder_counts(c->recorder, &seq, &messages);
 	int n = comm_recorder_read(c->recorder, room);
 	buf_puts(b, "{\"name\": ");
 	put_text(b, c->name);
-	buf_printf(b, ", \"id\": \"%016" PRIx64 "\", \"backend\": \"%s\", \"rank\": %d, \"members\": [", c->id,
-		   comm_backend(c), c->rank);
+	buf_printf(b,
+		   ", \"id\": \"%016" PRIx64
+		   "\", \"backend\": \"%s\", \"rank\": %d, \"members\": [",
+		   c->id, comm_backend(c), c->rank);
 	for (int r = 0; r < c->size; r++)
 		buf_printf(b, "%s%d", r ? ", " : "", c->members[r]);
-	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32 ", \"ops\": [", seq, messages);
+	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32 ", \"ops\": [", seq,
+		   messages);
 	for (int i = 0; i < n; i++) {
 		buf_puts(b, i ? ",\n" : "\n");
 		put_record(b, now, &room[i]);
@@ -134,7 +145,8 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 	if (!room)
 		return err_set(e, ERR_NOMEM, "no memory for the flight recorder's text");
 	struct moment now = { .mono = clock_ns(), .wall_us = (int64_t)(clock_wall_s() * 1e6) };
-	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": ", w->rank, w->size);
+	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": ", w->rank,
+		   w->size);
 	put_text(b, w->peers[w->rank].host);
 	buf_printf(b, ", \"pid\": %d, \"time_us\": %" PRId64 ",\n", (int)getpid(), now.wall_us);
 	put_error(b, w);
@@ -147,7 +159,8 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 	pthread_mutex_unlock(&w->lock);
 	buf_puts(b, "]}\n");
 	free(room);
-	return buf_failed(b) ? err_set(e, ERR_NOMEM, "no memory for the flight recorder's text") : 0;
+	return buf_failed(b) ? err_set(e, ERR_NOMEM, "no memory for the flight recorder's text")
+			     : 0;
 }
 
 /* --- The file ------------------------------------------------------------------------ */
@@ -157,11 +170,13 @@ static int write_file(const char *path, const struct buf *text, struct err *e)
 {
 	static _Atomic unsigned count;
 	char temporary[PATH_MAX];
-	if (snprintf(temporary, sizeof temporary, "%s.%d-%u", path, (int)getpid(), count++) >= (int)sizeof temporary)
+	if (snprintf(temporary, sizeof temporary, "%s.%d-%u", path, (int)getpid(), count++) >=
+	    (int)sizeof temporary)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", path);
 	int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot create the flight recorder's file", temporary);
+		return err_errno(e, ERR_IO, "%s: cannot create the flight recorder's file",
+				 temporary);
 	int rc = file_write_full(fd, text->data, text->len);
 	int cause = errno;
 	close(fd);
@@ -279,10 +294,12 @@ int comm_dump_open(struct world *w, const char *dir, struct err *e)
 		return err_set(e, ERR_USAGE, "dump_dir: the path is too long");
 	w->dump_dir = strdup(dir);
 	if (!w->dump_dir)
-		return err_set(e, ERR_NOMEM, "no memory for the name of the flight recorder's folder");
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the name of the flight recorder's folder");
 	snprintf(path, sizeof path, "%s/comm-%d.json", dir, w->rank);
 	if (unlink(path) < 0 && errno != ENOENT && errno != ENOTDIR)
-		return err_errno(e, ERR_IO, "%s: cannot remove an earlier world's flight recorder", path);
+		return err_errno(e, ERR_IO, "%s: cannot remove an earlier world's flight recorder",
+				 path);
 	return 0;
 }
 

@@ -20,12 +20,13 @@ static int by_seq(const void *a, const void *b)
 
 static bool same_call(const struct trace_op *a, const struct trace_op *b)
 {
-	return a->kind == b->kind && a->type == b->type && a->redop == b->redop && a->root == b->root &&
-	       (a->bytes == b->bytes || a->kind == OP_ALL_TO_ALL);
+	return a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
+	       a->root == b->root && (a->bytes == b->bytes || a->kind == OP_ALL_TO_ALL);
 }
 
 /* All collectives of a group that dumps know, by number. */
-static int collect_calls(const struct trace_group *g, struct call **out, size_t *count, struct err *e)
+static int collect_calls(const struct trace_group *g, struct call **out, size_t *count,
+			 struct err *e)
 {
 	size_t n = 0, room = 0;
 	for (int r = 0; r < g->size; r++)
@@ -91,14 +92,16 @@ static int what_differs(const struct mismatch *m)
 		const struct trace_op *b = m->calls[i].op, *a = first[b->kind];
 		if (!a)
 			first[b->kind] = a = b;
-		what |= (a->type != b->type ? TYPES_DIFFER : 0) | (a->redop != b->redop ? REDOPS_DIFFER : 0) |
+		what |= (a->type != b->type ? TYPES_DIFFER : 0) |
+			(a->redop != b->redop ? REDOPS_DIFFER : 0) |
 			(a->root != b->root ? ROOTS_DIFFER : 0);
 	}
 	return what;
 }
 
 /* "reduce of 4096 bytes, f32, sum, root rank 5" */
-static void put_call(struct buf *b, const struct trace_group *g, const struct trace_op *op, int what)
+static void put_call(struct buf *b, const struct trace_group *g, const struct trace_op *op,
+		     int what)
 {
 	buf_puts(b, comm_op_word(op->kind));
 	if (op->kind != OP_BARRIER)
@@ -152,12 +155,15 @@ static const struct trace_op *what_most_called(const struct mismatch *m)
 	return best;
 }
 
-/* "group dp0: rank 3 called all_gather of 4096 bytes as number 17 where ranks 0-2 called all_reduce of 8192 bytes" */
-static int say_mismatch(const struct trace *t, const struct mismatch *m, struct diagnosis *d, struct err *e)
+/* "group dp0: rank 3 called all_gather of 4096 bytes as number 17 where ranks 0-2 called
+ * all_reduce of 8192 bytes" */
+static int say_mismatch(const struct trace *t, const struct mismatch *m, struct diagnosis *d,
+			struct err *e)
 {
 	const struct trace_op *usual = what_most_called(m);
 	int what = what_differs(m), left = m->n, n, told = 0;
-	int *ranks = calloc((size_t)m->n, sizeof *ranks), *agree = calloc((size_t)m->n, sizeof *agree), agreeing = 0;
+	int *ranks = calloc((size_t)m->n, sizeof *ranks),
+	    *agree = calloc((size_t)m->n, sizeof *agree), agreeing = 0;
 	if (!ranks || !agree) {
 		free(ranks);
 		free(agree);

@@ -11,11 +11,11 @@
 
 enum { STATE_BITS = 3, TRIES = 1000 };
 
-struct slot { /* a cache line */
+struct slot {                                /* a cache line */
 	_Alignas(64) _Atomic uint64_t guard; /* number and state; 0: being written */
 	_Atomic uint64_t what;               /* kind, type, redop, root */
 	_Atomic uint64_t bytes;
-	_Atomic uint64_t seq;                /* and how many messages */
+	_Atomic uint64_t seq; /* and how many messages */
 	_Atomic uintptr_t algorithm;
 	_Atomic uint64_t queued, start, end; /* ticks; 0: not yet */
 };
@@ -34,8 +34,8 @@ struct recorder {
 	struct slot slots[RECORDER_OPS];
 	_Atomic(struct messages *) messages;
 	int ranks;
-	bool counter;     /* ticks are the processor's, else clock_ns */
-	uint64_t ticks0;  /* two readings of the same moment */
+	bool counter;    /* ticks are the processor's, else clock_ns */
+	uint64_t ticks0; /* two readings of the same moment */
 	int64_t ns0;
 	uint64_t last;    /* number given */
 	uint64_t current; /* number of the operation that has begun */
@@ -44,7 +44,8 @@ struct recorder {
 
 /* --- Time ------------------------------------------------------------------------- */
 
-/* Whether the processor's counter runs evenly, whatever the core's speed and sleep. It takes half of what the clock does. */
+/* Whether the processor's counter runs evenly, whatever the core's speed and sleep. It takes
+ * half of what the clock does. */
 static bool counter_is_even(void)
 {
 #if defined(__x86_64__)
@@ -118,7 +119,8 @@ static inline uint64_t guard_of(uint64_t number, enum record_state state)
 
 static void put_what(struct slot *s, const struct op *op, uint64_t bytes, uint32_t seq)
 {
-	put(&s->what, (uint64_t)(uint32_t)op->root << 32 | (uint64_t)op->kind << 16 | (uint64_t)op->type << 8 | op->redop);
+	put(&s->what, (uint64_t)(uint32_t)op->root << 32 | (uint64_t)op->kind << 16 |
+			      (uint64_t)op->type << 8 | op->redop);
 	put(&s->bytes, bytes);
 	put(&s->seq, (uint64_t)seq << 32 | (uint32_t)op->n);
 }
@@ -129,7 +131,8 @@ uint64_t comm_recorder_queue(struct recorder *r, const struct op *op)
 	struct slot *s = &r->slots[number % RECORDER_OPS];
 	uint64_t guard = atomic_load_explicit(&s->guard, memory_order_acquire);
 	uint64_t before = number > RECORDER_OPS ? number - RECORDER_OPS : 0;
-	if (guard && guard != guard_of(before, RECORD_DONE) && guard != guard_of(before, RECORD_FAILED))
+	if (guard && guard != guard_of(before, RECORD_DONE) &&
+	    guard != guard_of(before, RECORD_FAILED))
 		return number;
 	put(&s->guard, 0);
 	put_what(s, op, 0, 0);
@@ -146,7 +149,8 @@ static struct messages *messages_of(struct recorder *r)
 	struct messages *m = atomic_load_explicit(&r->messages, memory_order_relaxed);
 	if (m)
 		return m;
-	m = calloc(1, sizeof *m + (size_t)r->ranks * 2 * sizeof m->nth[0]); /* without memory: no peers */
+	/* without memory: no peers */
+	m = calloc(1, sizeof *m + (size_t)r->ranks * 2 * sizeof m->nth[0]);
 	atomic_store_explicit(&r->messages, m, memory_order_release);
 	return m;
 }
@@ -172,23 +176,27 @@ static uint64_t put_messages(struct recorder *r, uint64_t number, const struct o
 	return all;
 }
 
-void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm)
+void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign,
+			 const char *algorithm)
 {
 	if (!r)
 		return;
 	uint64_t number = op->record ? op->record : ++r->last;
 	struct slot *s = &r->slots[number % RECORDER_OPS];
-	bool queued = atomic_load_explicit(&s->guard, memory_order_relaxed) == guard_of(number, RECORD_QUEUED);
+	bool queued = atomic_load_explicit(&s->guard, memory_order_relaxed) ==
+		      guard_of(number, RECORD_QUEUED);
 	bool messages = op->kind == OP_P2P;
 	r->current = number;
 	put(&s->guard, 0);
-	put_what(s, op, messages ? put_messages(r, number, op) : comm_op_bytes(op, r->ranks), sign->seq);
+	put_what(s, op, messages ? put_messages(r, number, op) : comm_op_bytes(op, r->ranks),
+		 sign->seq);
 	atomic_store_explicit(&s->algorithm, (uintptr_t)algorithm, memory_order_release);
 	if (!queued)
 		put(&s->queued, 0);
 	put(&s->start, ticks(r));
 	put(&s->end, 0);
-	atomic_store_explicit(messages ? &r->messages_begun : &r->collectives, sign->seq, memory_order_relaxed);
+	atomic_store_explicit(messages ? &r->messages_begun : &r->collectives, sign->seq,
+			      memory_order_relaxed);
 	put(&s->guard, guard_of(number, RECORD_RUNNING));
 }
 
@@ -217,25 +225,37 @@ static void take_messages(const struct recorder *r, int slot, struct record *out
 	for (int i = 0; i < out->listed; i++) {
 		uint64_t peer = take(&m->of[slot][i].peer);
 		out->message[i] = (struct record_message){
-			.send = peer & 1, .peer = (int)((uint32_t)peer >> 1), .nth = (uint32_t)(peer >> 32),
+			.send = peer & 1,
+			.peer = (int)((uint32_t)peer >> 1),
+			.nth = (uint32_t)(peer >> 32),
 			.bytes = take(&m->of[slot][i].bytes),
 		};
 	}
 }
 
 /* False: it was being written. */
-static bool take_slot(const struct recorder *r, int slot, const struct timeline *t, struct record *out)
+static bool take_slot(const struct recorder *r, int slot, const struct timeline *t,
+		      struct record *out)
 {
 	const struct slot *s = &r->slots[slot];
 	uint64_t guard = take(&s->guard), what = take(&s->what), seq = take(&s->seq);
 	if (!guard)
 		return false;
 	*out = (struct record){
-		.number = guard >> STATE_BITS, .state = guard & ((1 << STATE_BITS) - 1),
-		.kind = what >> 16 & 0xff, .type = what >> 8 & 0xff, .redop = what & 0xff, .root = (int)(what >> 32),
-		.seq = (uint32_t)(seq >> 32), .messages = (int)(uint32_t)seq, .bytes = take(&s->bytes),
-		.algorithm = (const char *)atomic_load_explicit(&s->algorithm, memory_order_acquire),
-		.queued = when(t, take(&s->queued)), .start = when(t, take(&s->start)), .end = when(t, take(&s->end)),
+		.number = guard >> STATE_BITS,
+		.state = guard & ((1 << STATE_BITS) - 1),
+		.kind = what >> 16 & 0xff,
+		.type = what >> 8 & 0xff,
+		.redop = what & 0xff,
+		.root = (int)(what >> 32),
+		.seq = (uint32_t)(seq >> 32),
+		.messages = (int)(uint32_t)seq,
+		.bytes = take(&s->bytes),
+		.algorithm = (const char *)atomic_load_explicit(&s->algorithm,
+								memory_order_acquire),
+		.queued = when(t, take(&s->queued)),
+		.start = when(t, take(&s->start)),
+		.end = when(t, take(&s->end)),
 	};
 	if (out->kind == OP_P2P && out->state != RECORD_QUEUED)
 		take_messages(r, slot, out);

@@ -1,16 +1,18 @@
 /*
  * recorder — a group's flight recorder: what its last operations were and how far they came.
  *
- * It holds the last RECORDER_OPS operations. Writing takes two looks at a counter and some plain stores, no
- * lock, and no system call; reading is possible from any thread at any time.
+ * It holds the last RECORDER_OPS operations. Writing takes two looks at a counter and some plain
+ * stores, no lock, and no system call; reading is possible from any thread at any time.
  *
- * A slot has one writer at a time. Operations are numbered by whoever calls into the group: one thread at a
- * time. A blocking operation is written by its caller. An asynchronous one is written as
- * queued before the group's thread can see it, and by that thread from then on; when the slot still belongs to an
- * operation that has not ended, because more than RECORDER_OPS are open, it is first written when it begins.
- * A reader takes the guard, the fields and the guard again, and tries anew when the guard has changed.
+ * A slot has one writer at a time. Operations are numbered by whoever calls into the group: one
+ * thread at a time. A blocking operation is written by its caller. An asynchronous one is written
+ * as queued before the group's thread can see it, and by that thread from then on; when the slot
+ * still belongs to an operation that has not ended, because more than RECORDER_OPS are open, it is
+ * first written when it begins. A reader takes the guard, the fields and the guard again, and tries
+ * anew when the guard has changed.
  *
- * A dump (dump.c; diagnose.h reads it) is one JSON object, texts in UTF-8, times in microseconds since 1970:
+ * A dump (dump.c; diagnose.h reads it) is one JSON object, texts in UTF-8, times in microseconds
+ * since 1970:
  *
  *     {"muster_comm_dump": 1, "rank", "size", "host", "pid", "time_us",
  *      "error": null | {"code": err_word, "text"},
@@ -46,7 +48,8 @@ void comm_recorder_close(struct recorder *r);
 /* The next operation, to be run later: its number, for op->record. */
 uint64_t comm_recorder_queue(struct recorder *r, const struct op *op);
 /* It begins; ops without a number get the next one. */
-void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm);
+void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign,
+			 const char *algorithm);
 /* The one that began last has ended. */
 void comm_recorder_end(struct recorder *r, bool failed);
 
@@ -66,7 +69,7 @@ struct record { /* an operation, as read */
 	int root, messages, listed;
 	uint32_t seq;
 	uint64_t bytes;
-	const char *algorithm; /* NULL: not chosen yet */
+	const char *algorithm;      /* NULL: not chosen yet */
 	int64_t queued, start, end; /* as of clock_ns; 0: not yet */
 	struct record_message message[RECORDER_MESSAGES];
 };

@@ -8,14 +8,17 @@
 #include <string.h>
 
 /* Fields are what a stranger wrote: each is checked before it is used. */
-static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out, struct err *e)
+static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out,
+		   struct err *e)
 {
 	const json_t *v = json_object_get(o, key);
 	if (!json_is_integer(v))
 		return err_set(e, ERR_CORRUPT, "no number \"%s\"", key);
 	if (json_integer_value(v) < least || json_integer_value(v) > most)
-		return err_set(e, ERR_CORRUPT, "\"%s\" is %" JSON_INTEGER_FORMAT "; %" PRId64 " to %" PRId64 " are possible", key,
-			       json_integer_value(v), least, most);
+		return err_set(e, ERR_CORRUPT,
+			       "\"%s\" is %" JSON_INTEGER_FORMAT "; %" PRId64 " to %" PRId64
+			       " are possible",
+			       key, json_integer_value(v), least, most);
 	*out = json_integer_value(v);
 	return 0;
 }
@@ -36,7 +39,8 @@ static int get_small(const json_t *o, const char *key, int least, int most, int 
 }
 
 /* The number of the word that o[key] is. */
-static int get_word(const json_t *o, const char *key, const char *(*word)(int), int count, int *out, struct err *e)
+static int get_word(const json_t *o, const char *key, const char *(*word)(int), int count, int *out,
+		    struct err *e)
 {
 	const char *text = json_string_value(json_object_get(o, key));
 	for (int i = 0; text && i < count; i++)
@@ -44,7 +48,8 @@ static int get_word(const json_t *o, const char *key, const char *(*word)(int), 
 			*out = i;
 			return 0;
 		}
-	return err_set(e, ERR_CORRUPT, "\"%s\" is %s%.40s", key, text ? "the unknown word " : "no text", text ? text : "");
+	return err_set(e, ERR_CORRUPT, "\"%s\" is %s%.40s", key,
+		       text ? "the unknown word " : "no text", text ? text : "");
 }
 
 static const char *kind_word(int i)
@@ -73,8 +78,11 @@ static const char *state_word(int i)
 static int read_message(const json_t *o, int ranks, struct trace_message *m, struct err *e)
 {
 	m->send = json_object_get(o, "to") != NULL;
-	return get_small(o, m->send ? "to" : "from", 0, ranks - 1, &m->peer, e) || get_int(o, "nth", 0, UINT32_MAX, &m->nth, e) ||
-	       get_int(o, "bytes", 0, INT64_MAX, &m->bytes, e) ? -1 : 0;
+	return get_small(o, m->send ? "to" : "from", 0, ranks - 1, &m->peer, e) ||
+			       get_int(o, "nth", 0, UINT32_MAX, &m->nth, e) ||
+			       get_int(o, "bytes", 0, INT64_MAX, &m->bytes, e)
+		       ? -1
+		       : 0;
 }
 
 static int read_messages(const json_t *o, int ranks, struct trace_op *op, struct err *e)
@@ -84,7 +92,8 @@ static int read_messages(const json_t *o, int ranks, struct trace_op *op, struct
 	if (get_small(o, "messages", 0, INT32_MAX, &op->messages, e))
 		return -1;
 	if (!json_is_array(peers) || n > RECORDER_MESSAGES || n > (size_t)op->messages)
-		return err_set(e, ERR_CORRUPT, "a send/recv of %d messages lists %zu", op->messages, n);
+		return err_set(e, ERR_CORRUPT, "a send/recv of %d messages lists %zu", op->messages,
+			       n);
 	op->listed = (int)n;
 	for (size_t i = 0; i < n; i++)
 		if (read_message(json_array_get(peers, i), ranks, &op->message[i], e))
@@ -96,14 +105,17 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 {
 	int kind = 0, state = 0, type = 0, redop = 0;
 	*op = (struct trace_op){ .root = -1 };
-	if (get_word(o, "op", kind_word, OP_KIND_COUNT, &kind, e) || get_word(o, "state", state_word, RECORD_FAILED + 1, &state, e) ||
+	if (get_word(o, "op", kind_word, OP_KIND_COUNT, &kind, e) ||
+	    get_word(o, "state", state_word, RECORD_FAILED + 1, &state, e) ||
 	    get_int(o, "number", 1, INT64_MAX, &op->number, e) ||
-	    get_optional(o, "start_us", INT64_MAX, &op->start_us, e) || get_optional(o, "end_us", INT64_MAX, &op->end_us, e))
+	    get_optional(o, "start_us", INT64_MAX, &op->start_us, e) ||
+	    get_optional(o, "end_us", INT64_MAX, &op->end_us, e))
 		return -1;
 	op->kind = (enum op_kind)kind;
 	op->state = (enum record_state)state;
 	bool begun = state != RECORD_QUEUED;
-	if (kind != OP_P2P && kind != OP_BARRIER && get_word(o, "type", type_word, COMM_U8 + 1, &type, e))
+	if (kind != OP_P2P && kind != OP_BARRIER &&
+	    get_word(o, "type", type_word, COMM_U8 + 1, &type, e))
 		return -1;
 	if (comm_op_reduces(op->kind) && get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
 		return -1;
@@ -111,7 +123,8 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 		return -1;
 	op->type = (enum comm_type)type;
 	op->redop = (enum comm_op)redop;
-	if (begun && (get_int(o, "seq", 1, UINT32_MAX, &op->seq, e) || get_int(o, "bytes", 0, INT64_MAX, &op->bytes, e)))
+	if (begun && (get_int(o, "seq", 1, UINT32_MAX, &op->seq, e) ||
+		      get_int(o, "bytes", 0, INT64_MAX, &op->bytes, e)))
 		return -1;
 	return begun && kind == OP_P2P ? read_messages(o, ranks, op, e) : 0;
 }
@@ -120,7 +133,8 @@ static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 {
 	size_t n = json_array_size(list);
 	if (!json_is_array(list) || n > RECORDER_OPS)
-		return err_set(e, ERR_CORRUPT, "\"ops\" is no list of at most %d operations", RECORDER_OPS);
+		return err_set(e, ERR_CORRUPT, "\"ops\" is no list of at most %d operations",
+			       RECORDER_OPS);
 	p->ops = calloc(n + 1, sizeof *p->ops);
 	if (!p->ops)
 		return err_set(e, ERR_NOMEM, "no memory for %zu operations", n);
@@ -129,7 +143,10 @@ static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 		if (read_op(json_array_get(list, (size_t)p->n), p->group->size, op, e))
 			return err_prefix(e, "operation %d", p->n);
 		if (p->n && op->number <= op[-1].number)
-			return err_set(e, ERR_CORRUPT, "operation %d: its number is not larger than the one before it", p->n);
+			return err_set(
+				e, ERR_CORRUPT,
+				"operation %d: its number is not larger than the one before it",
+				p->n);
 		if (op->kind != OP_P2P && op->seq > p->seq)
 			p->seq = op->seq;
 	}
@@ -170,7 +187,8 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 {
 	for (int i = 0; i < n; i++) {
 		const json_t *v = json_array_get(list, (size_t)i);
-		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= world)
+		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		    json_integer_value(v) >= world)
 			return err_set(e, ERR_CORRUPT, "member %d is no rank of the world", i);
 		members[i] = (int)json_integer_value(v);
 	}
@@ -186,7 +204,8 @@ static void comm_group_free(struct trace_group *g)
 	free(g);
 }
 
-static struct trace_group *new_group(struct trace *t, uint64_t id, const char *name, const int *members, int n)
+static struct trace_group *new_group(struct trace *t, uint64_t id, const char *name,
+				     const int *members, int n)
 {
 	struct trace_group **more = realloc(t->groups, ((size_t)t->n + 1) * sizeof *more);
 	struct trace_group *g = calloc(1, sizeof *g);
@@ -211,7 +230,8 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 }
 
 /* The group that has this id in all dumps; it must be the same one. */
-static struct trace_group *join_group(struct trace *t, uint64_t id, const char *name, const int *members, int n, struct err *e)
+static struct trace_group *join_group(struct trace *t, uint64_t id, const char *name,
+				      const int *members, int n, struct err *e)
 {
 	struct trace_group *g = find_group(t, id);
 	if (!g && check_distinct(members, n, e))
@@ -219,7 +239,9 @@ static struct trace_group *join_group(struct trace *t, uint64_t id, const char *
 	if (!g && !(g = new_group(t, id, name, members, n)))
 		err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", n);
 	else if (g->size != n || memcmp(g->members, members, (size_t)n * sizeof *members)) {
-		err_set(e, ERR_CORRUPT, "it has other members than in another dump: these are dumps of different worlds");
+		err_set(e, ERR_CORRUPT,
+			"it has other members than in another dump: these are dumps of different "
+			"worlds");
 		return NULL;
 	}
 	return g;
@@ -234,7 +256,8 @@ static int get_id(const json_t *o, uint64_t *id, struct err *e)
 	return 0;
 }
 
-static int read_part(struct trace *t, const json_t *o, int world_rank, struct trace_part *p, struct err *e)
+static int read_part(struct trace *t, const json_t *o, int world_rank, struct trace_part *p,
+		     struct err *e)
 {
 	const char *name = json_string_value(json_object_get(o, "name"));
 	const json_t *list = json_object_get(o, "members");
@@ -253,11 +276,15 @@ static int read_part(struct trace *t, const json_t *o, int world_rank, struct tr
 	if (!p->group)
 		return -1;
 	if (p->group->members[p->rank] != world_rank)
-		return err_set(e, ERR_CORRUPT, "member %d is rank %d, not this one", p->rank, p->group->members[p->rank]);
+		return err_set(e, ERR_CORRUPT, "member %d is rank %d, not this one", p->rank,
+			       p->group->members[p->rank]);
 	if (p->group->part[p->rank])
 		return err_set(e, ERR_CORRUPT, "the group is there twice");
 	p->group->part[p->rank] = p;
-	return get_int(o, "seq", 0, UINT32_MAX, &p->seq, e) || read_ops(json_object_get(o, "ops"), p, e) ? -1 : 0;
+	return get_int(o, "seq", 0, UINT32_MAX, &p->seq, e) ||
+			       read_ops(json_object_get(o, "ops"), p, e)
+		       ? -1
+		       : 0;
 }
 
 /* --- A rank -------------------------------------------------------------------------- */
@@ -267,7 +294,8 @@ static int read_groups(struct trace *t, const json_t *list, int rank, struct err
 	struct trace_rank *r = &t->ranks[rank];
 	size_t n = json_array_size(list);
 	if (!json_is_array(list) || n > TRACE_GROUPS)
-		return err_set(e, ERR_CORRUPT, "\"groups\" is no list of at most %d groups", TRACE_GROUPS);
+		return err_set(e, ERR_CORRUPT, "\"groups\" is no list of at most %d groups",
+			       TRACE_GROUPS);
 	r->parts = calloc(n + 1, sizeof *r->parts);
 	if (!r->parts)
 		return err_set(e, ERR_NOMEM, "no memory for %zu groups", n);
@@ -284,7 +312,8 @@ static int read_groups(struct trace *t, const json_t *list, int rank, struct err
 static int read_world(struct trace *t, int size, struct err *e)
 {
 	if (t->size && t->size != size)
-		return err_set(e, ERR_CORRUPT, "its world has %d ranks, another dump's %d", size, t->size);
+		return err_set(e, ERR_CORRUPT, "its world has %d ranks, another dump's %d", size,
+			       t->size);
 	if (t->size)
 		return 0;
 	t->ranks = calloc((size_t)size, sizeof *t->ranks);
@@ -298,7 +327,8 @@ static int read_dump(struct trace *t, const json_t *o, struct err *e)
 {
 	int version, size, rank;
 	const char *host = json_string_value(json_object_get(o, "host"));
-	if (get_small(o, "muster_comm_dump", 1, 1, &version, e) || get_small(o, "size", 1, TRACE_RANKS, &size, e) ||
+	if (get_small(o, "muster_comm_dump", 1, 1, &version, e) ||
+	    get_small(o, "size", 1, TRACE_RANKS, &size, e) ||
 	    get_small(o, "rank", 0, size - 1, &rank, e) || read_world(t, size, e))
 		return -1;
 	struct trace_rank *r = &t->ranks[rank];

@@ -1,29 +1,30 @@
 /*
  * trace — what the dumps of a world's ranks say, read from their files (recorder.h has the format).
  *
- * The files may be anything: lengths, numbers, words and what must fit together are checked, and who reads a trace may rely on
- * that: ranks lie in the world, a group has the same members in every dump, each of them once, ops are in the order of
- * their numbers.
+ * The files may be anything: lengths, numbers, words and what must fit together are checked, and
+ * who reads a trace may rely on that: ranks lie in the world, a group has the same members in every
+ * dump, each of them once, ops are in the order of their numbers.
  */
 #ifndef MUSTER_LIBCOMM_FLIGHT_TRACE_H
 #define MUSTER_LIBCOMM_FLIGHT_TRACE_H
 
 #include "libcomm/flight/recorder.h"
 
-enum { TRACE_RANKS = 1 << 17, TRACE_GROUPS = 4096 /* of a rank */, TRACE_FILE = 256 << 20 /* bytes */ }; /* at most */
+/* of a rank */, TRACE_FILE = 256 << 20 /* bytes */
+}
+; /* at most */
+enum {
+	TRACE_RANKS = 1 << 17, TRACE_GROUPS = 4096
 
-struct trace_message {
-	bool send;
-	int peer; /* in the group */
-	int64_t nth, bytes;
-};
+			       struct trace_message{ bool send; int peer; /* in the group */
+						     int64_t nth, bytes; };
 
 struct trace_op {
 	enum op_kind kind;
 	enum record_state state;
 	enum comm_type type;
 	enum comm_op redop;
-	int root; /* -1: it has none */
+	int root;                                     /* -1: it has none */
 	int64_t number, seq, bytes, start_us, end_us; /* 0: not there */
 	int messages, listed;
 	struct trace_message message[RECORDER_MESSAGES];
@@ -54,14 +55,16 @@ struct trace_rank {
 };
 
 struct trace {
-	int size;                 /* of the world; 0: no dump yet */
+	int size; /* of the world; 0: no dump yet */
 	struct trace_rank *ranks;
 	struct trace_group **groups;
 	int n;
 };
 
-/* Adds a rank's dump; name: of the file, for errors. After an error the trace can only be closed. */
-int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e);
+/* Adds a rank's dump; name: of the file, for errors. After an error the trace can only be
+ * closed. */
+int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name,
+		   struct err *e);
 void comm_trace_fini(struct trace *t);
 
 #endif

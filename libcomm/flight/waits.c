@@ -21,7 +21,8 @@ struct meeting comm_message_meets(const struct trace_part *p, const struct trace
 			const struct trace_message *o = &op->message[k];
 			if (o->send == m->send || o->peer != p->rank || o->nth < m->nth)
 				continue;
-			return (struct meeting){ o->nth == m->nth && op_waits(op) ? MET : OVER, op, o };
+			return (struct meeting){ o->nth == m->nth && op_waits(op) ? MET : OVER, op,
+						 o };
 		}
 		if (op_waits(op) && op->messages > op->listed)
 			return (struct meeting){ .how = UNKNOWN };
@@ -48,7 +49,8 @@ static bool next_peer(struct wait *w)
 	}
 	for (; w->peer < w->what->listed; w->peer++) {
 		w->message = &w->what->message[w->peer];
-		if (w->message->peer == w->in->rank || comm_message_meets(w->in, w->message).how != NOT_THERE)
+		if (w->message->peer == w->in->rank ||
+		    comm_message_meets(w->in, w->message).how != NOT_THERE)
 			continue;
 		w->whom = g->members[w->message->peer];
 		w->peer++;

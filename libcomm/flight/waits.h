@@ -12,12 +12,12 @@ static inline bool op_waits(const struct trace_op *op)
 }
 
 struct wait { /* a place in the list of all waits of a rank; { .rank = … } is before the first */
-	int rank;                   /* who waits */
-	int part, op, peer;         /* where the search stands */
+	int rank;           /* who waits */
+	int part, op, peer; /* where the search stands */
 	const struct trace_part *in;
 	const struct trace_op *what;
 	const struct trace_message *message; /* of a send/recv: which one nobody meets */
-	int whom;                   /* rank of the world */
+	int whom;                            /* rank of the world */
 };
 
 /* The next one; false: there is none. */
@@ -27,7 +27,7 @@ bool comm_rank_waits(const struct trace *t, int rank);
 
 struct meeting {
 	enum { NOT_THERE, MET, OVER, UNKNOWN } how; /* OVER: it ended long ago */
-	const struct trace_op *op; /* of the peer, when MET */
+	const struct trace_op *op;                  /* of the peer, when MET */
 	const struct trace_message *message;
 };
 

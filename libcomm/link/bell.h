@@ -17,7 +17,10 @@ struct bell {
 	int rx, tx; /* -1: no bell */
 };
 
-#define BELL_NONE { -1, -1 }
+#define BELL_NONE \
+	{ \
+		-1, -1 \
+	}
 
 int comm_bell_open(struct bell *b, struct err *e);
 void comm_bell_close(struct bell *b);

@@ -14,14 +14,18 @@ void comm_exchange_begin(struct comm *c)
 	c->transfer_count = 0;
 }
 
-/* Ranks that differ in it would hand each other wrong numbers without a word. Messages have types of their own. */
+/* Ranks that differ in it would hand each other wrong numbers without a word. Messages have
+ * types of their own. */
 static uint16_t call_of(const struct comm *c, const struct op *op)
 {
 	const struct op_signature *s = &c->sign;
-	return op->kind == OP_P2P ? 0 : (uint16_t)((uint32_t)s->root * 0x9e3779b1u >> 16 ^ s->type ^ s->redop << 4);
+	return op->kind == OP_P2P ? 0
+				  : (uint16_t)((uint32_t)s->root * 0x9e3779b1u >> 16 ^ s->type ^
+					       s->redop << 4);
 }
 
-static int add(struct comm *c, const struct op *op, bool send, int peer, void *data, size_t bytes, struct err *e)
+static int add(struct comm *c, const struct op *op, bool send, int peer, void *data, size_t bytes,
+	       struct err *e)
 {
 	if (c->transfer_count == c->transfer_room) {
 		int room = c->transfer_room ? 2 * c->transfer_room : 16;
@@ -32,18 +36,25 @@ static int add(struct comm *c, const struct op *op, bool send, int peer, void *d
 		c->transfer_room = room;
 	}
 	c->transfers[c->transfer_count++] = (struct transfer){
-		.send = send, .peer = peer, .next = -1, .data = data, .bytes = bytes,
-		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM, op->kind == OP_P2P ? 0 : c->seq, bytes, call_of(c, op) },
+		.send = send,
+		.peer = peer,
+		.next = -1,
+		.data = data,
+		.bytes = bytes,
+		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM,
+			   op->kind == OP_P2P ? 0 : c->seq, bytes, call_of(c, op) },
 	};
 	return 0;
 }
 
-int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e)
+int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data,
+		       size_t bytes, struct err *e)
 {
 	return add(c, op, true, peer, (void *)(uintptr_t)data, bytes, e);
 }
 
-int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e)
+int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes,
+		       struct err *e)
 {
 	return add(c, op, false, peer, data, bytes, e);
 }
@@ -112,19 +123,24 @@ static size_t frame_on(int lane)
 /* Bytes of a message on a lane, as far as they are known. */
 static size_t share(const struct transfer *t, const struct link *l, int lane)
 {
-	size_t data = t->way == WAY_ASK ? 0 : t->way == WAY_SPAN ? sizeof t->span : comm_lane_share(t->bytes, l->lanes, lane);
+	size_t data = t->way == WAY_ASK    ? 0
+		      : t->way == WAY_SPAN ? sizeof t->span
+					   : comm_lane_share(t->bytes, l->lanes, lane);
 	return frame_on(lane) + data;
 }
 
 /* What is left of them: of the frame, then of the rest. */
-static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec *v, int most)
+static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec *v,
+		  int most)
 {
 	int n = 0;
 	size_t head = frame_on(lane), rest = done < head ? 0 : done - head;
 	if (done < head)
-		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
+		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done,
+					 head - done };
 	if (t->way == WAY_STREAM)
-		return n + comm_lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
+		return n +
+		       comm_lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
 	if (t->way == WAY_SPAN)
 		v[n++] = (struct iovec){ (char *)&t->span + rest, sizeof t->span - rest };
 	return n;
@@ -140,12 +156,16 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 	if (known && due && got->way <= (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
 		return 0;
 	if (!known || due)
-		return err_set(e, ERR_PROTO, "%s sent what is no message", comm_group_rank_text(c, t->peer, who));
-	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u%s were due; "
-		       "all ranks of a group must call the same operations in the same order",
-		       comm_group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, comm_op_word(got->kind), got->seq,
-		       (unsigned long long)want->bytes, comm_op_word(want->kind), want->seq,
-		       got->call != want->call ? ", with another type, reduction or root," : "");
+		return err_set(e, ERR_PROTO, "%s sent what is no message",
+			       comm_group_rank_text(c, t->peer, who));
+	return err_set(
+		e, ERR_PROTO,
+		"%s sent %llu bytes of %s number %u where %llu bytes of %s number %u%s were due; "
+		"all ranks of a group must call the same operations in the same order",
+		comm_group_rank_text(c, t->peer, who), (unsigned long long)got->bytes,
+		comm_op_word(got->kind), got->seq, (unsigned long long)want->bytes,
+		comm_op_word(want->kind), want->seq,
+		got->call != want->call ? ", with another type, reduction or root," : "");
 }
 
 /* The frame is through. */
@@ -179,7 +199,8 @@ static int advance(struct link *l, int lane, struct cursor *k, size_t got, struc
 {
 	while (k->at >= 0) {
 		struct transfer *t = &l->c->transfers[k->at];
-		size_t head = frame_on(lane), left = share(t, l, lane) - k->done, part = got < left ? got : left;
+		size_t head = frame_on(lane), left = share(t, l, lane) - k->done,
+		       part = got < left ? got : left;
 		bool before = k->done < head;
 		k->done += part;
 		got -= part;
@@ -193,7 +214,8 @@ static int advance(struct link *l, int lane, struct cursor *k, size_t got, struc
 }
 
 /* Moves one direction of a lane as far as it goes; *moved when at all. */
-static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k, bool *moved, struct err *e)
+static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k, bool *moved,
+		     struct err *e)
 {
 	while (k->at >= 0) {
 		struct transfer *t = &c->transfers[k->at];
@@ -222,7 +244,8 @@ static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k,
 static int move_link(struct comm *c, struct link *l, bool *moved, struct err *e)
 {
 	for (int k = 0; k < l->lanes; k++)
-		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 || move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 ||
+		    move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
 			return -1;
 	if (l->handoff.oldest >= 0)
 		comm_handoff_settle(l);
@@ -273,7 +296,8 @@ static bool sleep_in_poll(struct comm *c, int active)
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		const struct link *l = &c->links[r];
 		for (int k = 0; k < l->lanes; k++)
-			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) && l->ops->poll(l, k, &p[n]))
+			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) &&
+			    l->ops->poll(l, k, &p[n]))
 				n++;
 	}
 	int64_t ms = comm_group_nap(c) / 1000000;
@@ -314,7 +338,8 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 	return left;
 }
 
-/* Nothing of its own to move: whose messages it could help to receive. But first it lets others have the core. */
+/* Nothing of its own to move: whose messages it could help to receive. But first it lets others
+ * have the core. */
 static bool help_others(struct comm *c, int active, const struct wait *idle)
 {
 	bool moved = false;
@@ -330,7 +355,8 @@ static int run_links(struct comm *c, int active, struct err *e)
 	int left = 1;
 	while (left > 0) {
 		bool moved = false;
-		left = world_failed(c->world) ? comm_world_error(c->world, e) : move_all(c, active, &moved, e);
+		left = world_failed(c->world) ? comm_world_error(c->world, e)
+					      : move_all(c, active, &moved, e);
 		if (moved || (left > 0 && help_others(c, active, &idle)))
 			idle = (struct wait){ 0 };
 		else if (left > 0 && !wait_looks(&idle, c->world))

@@ -7,9 +7,9 @@
  * order in which they were listed. Each carries a frame; one that does not fit
  * what the receiver expects is an error that tells both sides.
  *
- * A link is the way to one peer, over one lane or more: see lanes.h. Every lane goes
- * through the link's messages on its own, and they are done when all lanes are through. To add
- * a transport: write its struct link_ops and its state in struct link, and choose it in comm_links_open.
+ * A link is the way to one peer, over one lane or more: see lanes.h. Every lane goes through the
+ * link's messages on its own, and they are done when all lanes are through. To add a transport:
+ * write its struct link_ops and its state in struct link, and choose it in comm_links_open.
  */
 #ifndef MUSTER_LIBCOMM_LINK_EXCHANGE_H
 #define MUSTER_LIBCOMM_LINK_EXCHANGE_H
@@ -33,19 +33,20 @@ struct frame {
 	uint16_t magic;
 	uint8_t kind, way;
 	uint32_t seq;
-	uint64_t bytes : 48, call : 16; /* call: what else the ranks must agree on, type, reduction and root, in short */
+	/* call: what else the ranks must agree on, type, reduction and root, in short */
+	uint64_t bytes : 48, call : 16;
 };
 
 struct transfer {
 	bool send;
 	bool begun, fetched; /* handoff.c: it has a number; its data is here */
 	enum way way;
-	int peer, next;      /* next of the same peer and direction, -1: the last */
+	int peer, next; /* next of the same peer and direction, -1: the last */
 	char *data;
 	size_t bytes;
 	struct frame frame, got;
 	struct span span;
-	uint32_t number;     /* among the messages of its link and direction that are handed over */
+	uint32_t number; /* among the messages of its link and direction that are handed over */
 };
 
 /* How far a lane has come in one direction. */
@@ -104,8 +105,10 @@ void comm_links_close(struct comm *c);
 
 /* The list, for one operation. Buffers stay the caller's until comm_exchange_run returns. */
 void comm_exchange_begin(struct comm *c);
-int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e);
-int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e);
+int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data,
+		       size_t bytes, struct err *e);
+int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes,
+		       struct err *e);
 int comm_exchange_run(struct comm *c, struct err *e);
 
 #endif

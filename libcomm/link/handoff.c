@@ -8,7 +8,12 @@
 #include <string.h>
 
 /* The system call's price is that of copying some KiB; two at work pay from some hundred on. */
-enum { HANDOFF_FROM = 8 << 10, CHUNK_LEAST = 256 << 10, CHUNK_MOST = 512 << 10, GRACE_NS = 1000000000 };
+enum {
+	HANDOFF_FROM = 8 << 10,
+	CHUNK_LEAST = 256 << 10,
+	CHUNK_MOST = 512 << 10,
+	GRACE_NS = 1000000000
+};
 
 static const uint64_t CLOSED = UINT32_MAX; /* no such chunk */
 
@@ -101,7 +106,8 @@ static bool write_part(struct link *l, const struct span *to, const char *data, 
 /* Whether the process is there still: its number could come to serve another. */
 static bool peer_lives(const struct link *l)
 {
-	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd, .events = POLLIN };
+	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd,
+			    .events = POLLIN };
 	return poll(&p, 1, 0) == 0;
 }
 
@@ -112,7 +118,8 @@ void comm_handoff_help(struct link *l, bool *moved)
 		return;
 	const struct transfer *t = &l->c->transfers[o->oldest];
 	uint64_t chunk, now = atomic_load(&o->tx->claim);
-	if (o->mute || now >> 32 != t->number || (uint32_t)now >= chunk_count(t->bytes) || !peer_lives(l))
+	if (o->mute || now >> 32 != t->number || (uint32_t)now >= chunk_count(t->bytes) ||
+	    !peer_lives(l))
 		return;
 	atomic_store(&o->tx->writing, 1);
 	if (claim_chunk(o->tx, t->number, t->bytes, &chunk)) {
@@ -165,7 +172,8 @@ static int fetch_chunk(struct link *l, struct transfer *t, bool *moved, struct e
 	if (atomic_load(&h->writing))
 		return 0;
 	left = atomic_exchange(&h->left, 0);
-	if (left && left <= chunk_count(t->bytes) && fetch_part(l, t, chunk_part(t->bytes, left - 1), moved, e) < 0)
+	if (left && left <= chunk_count(t->bytes) &&
+	    fetch_part(l, t, chunk_part(t->bytes, left - 1), moved, e) < 0)
 		return -1;
 	l->handoff.open = false;
 	return 1;
@@ -184,7 +192,8 @@ int comm_handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct e
 			return rc;
 		t->fetched = true;
 	}
-	/* In this order: if the sender was there after the last byte, that byte was right. If not, it is absent. */
+	/* In this order: if the sender was there after the last byte, that byte was right. If
+	 * not, it is absent. */
 	close_chunks(l);
 	if (atomic_load(&l->ring.line->state) != SEG_HERE)
 		return 0;
@@ -200,7 +209,8 @@ void comm_handoff_abandon(struct link *l)
 	if (!o->rx || !o->open)
 		return;
 	close_chunks(l);
-	for (int64_t until = clock_ns() + GRACE_NS; atomic_load(&o->rx->writing) && clock_ns() < until;) {
+	for (int64_t until = clock_ns() + GRACE_NS;
+	     atomic_load(&o->rx->writing) && clock_ns() < until;) {
 		if (!peer_lives(l))
 			break;
 		sched_yield();

@@ -1,20 +1,20 @@
 /*
  * handoff — a long message between two ranks of one host, copied once.
  *
- * The frame in the ring does not carry the data but says where it lies (reach.h), and the receiver fetches
- * it from there, chunk by chunk. Meanwhile it tells the sender where it wants the data, and a sender that has
- * nothing better to do takes chunks too and writes them: two cores move a message twice as fast as one,
- * and a busy sender is no obstacle. A word in the segment deals the chunks out. The sender may not
- * leave before the receiver has counted the message as taken.
+ * The frame in the ring does not carry the data but says where it lies (reach.h), and the receiver
+ * fetches it from there, chunk by chunk. Meanwhile it tells the sender where it wants the data, and
+ * a sender that has nothing better to do takes chunks too and writes them: two cores move a message
+ * twice as fast as one, and a busy sender is no obstacle. A word in the segment deals the chunks
+ * out. The sender may not leave before the receiver has counted the message as taken.
  *
- * When it fails. The receiver counts no message of a sender that has given up: its buffer may have had
- * another use by then. A receiver that gives up closes the message and then waits for the chunk that the
- * sender may be writing, until that is done, the sender is dead, or GRACE_NS are over; only a sender
- * stopped for so long between its claim and its write, with no signal between them, could
- * write later.
+ * When it fails. The receiver counts no message of a sender that has given up: its buffer may have
+ * had another use by then. A receiver that gives up closes the message and then waits for the chunk
+ * that the sender may be writing, until that is done, the sender is dead, or GRACE_NS are over;
+ * only a sender stopped for so long between its claim and its write, with no signal between them,
+ * could write later.
  *
- * Where the kernel forbids all this (comm_reach_works) long messages go through the ring like others,
- * but those in windows. A sender that may not write leaves its chunk to the receiver.
+ * Where the kernel forbids all this (comm_reach_works) long messages go through the ring like
+ * others, but those in windows. A sender that may not write leaves its chunk to the receiver.
  */
 #ifndef MUSTER_LIBCOMM_LINK_HANDOFF_H
 #define MUSTER_LIBCOMM_LINK_HANDOFF_H
@@ -38,7 +38,8 @@ struct handoff_end {
 /* Whether a message of that length may be handed over: then its frame says whether it is. */
 bool comm_handoff_fits(const struct link *l, size_t bytes);
 
-/* The sender's, in the order of the messages: true when the message is handed over, with its span set. */
+/* The sender's, in the order of the messages: true when the message is handed over, with its
+ * span set. */
 bool comm_handoff_offer(struct link *l, int transfer);
 /* Sees what has been taken. */
 void comm_handoff_settle(struct link *l);
@@ -46,10 +47,12 @@ void comm_handoff_settle(struct link *l);
  * lets it, *moved then. */
 void comm_handoff_help(struct link *l, bool *moved);
 
-/* The receiver's, once the span has come: fetches a chunk. 1 the message is complete, 0 not yet, -1. */
+/* The receiver's, once the span has come: fetches a chunk. 1 the message is complete, 0 not yet,
+ * -1. */
 int comm_handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e);
 
-/* At an exchange's end, which may be an early one: from now on nobody writes into this rank's buffers. */
+/* At an exchange's end, which may be an early one: from now on nobody writes into this rank's
+ * buffers. */
 void comm_handoff_abandon(struct link *l);
 
 #endif

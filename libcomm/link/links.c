@@ -15,8 +15,8 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 		.bell = -1,
 	};
 	char who[160];
-	if (c->backend == GROUP_HYBRID &&
-	    comm_bell_reach(c->world->peers[c->members[l->peer]].pid, card->bell, &l->ring.bell, e) < 0)
+	if (c->backend == GROUP_HYBRID && comm_bell_reach(c->world->peers[c->members[l->peer]].pid,
+							  card->bell, &l->ring.bell, e) < 0)
 		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
 	l->handoff.tx = &l->ring.tx->handoff;
 	l->handoff.rx = &l->ring.rx->handoff;
@@ -28,7 +28,11 @@ static int agent_link_open(struct comm *c, int peer, const struct card *card, st
 {
 	struct link *l = &c->links[peer];
 	bool far = c->local[peer] < 0;
-	*l = (struct link){ .c = c, .peer = peer, .lanes = far ? c->world->sockets : 1, .out_tail = -1, .in_tail = -1,
+	*l = (struct link){ .c = c,
+			    .peer = peer,
+			    .lanes = far ? c->world->sockets : 1,
+			    .out_tail = -1,
+			    .in_tail = -1,
 			    .handoff.oldest = -1 };
 	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
 	if (!l->lane)

@@ -7,8 +7,9 @@
 /* One call moves no more, so that the other side can begin. */
 enum { PIECE = 16 << 10 };
 
-/* The peer says that it sleeps, looks once more, then sleeps; this rank changes something, then asks
- * whether it sleeps. All four in one order (seq_cst): so either this one sees it sleep or its last look sees the change. */
+/* The peer says that it sleeps, looks once more, then sleeps; this rank changes something, then
+ * asks whether it sleeps. All four in one order (seq_cst): so either this one sees it sleep or its
+ * last look sees the change. */
 void comm_ring_wake(const struct link *l)
 {
 	struct seg_line *line = l->ring.line;
@@ -59,14 +60,17 @@ static void put_last(struct ring *r, uint64_t head, const struct iovec *v, size_
 }
 
 /* The bytes from tail to head, if they are there; NULL: they are not. */
-static const char *get_last(struct ring *r, uint64_t head, uint64_t bytes, uint64_t words[RING_LAST / 8])
+static const char *get_last(struct ring *r, uint64_t head, uint64_t bytes,
+			    uint64_t words[RING_LAST / 8])
 {
 	uint64_t end = atomic_load_explicit(&r->last_end, memory_order_relaxed), len = end & 0xff;
 	if (end >> 8 != head << 8 >> 8 || bytes > len || len > RING_LAST)
 		return NULL;
 	for (size_t i = 0; i * 8 < len; i++)
 		words[i] = atomic_load_explicit(&r->last[i], memory_order_acquire);
-	return atomic_load_explicit(&r->last_end, memory_order_relaxed) == end ? (char *)words + len - bytes : NULL;
+	return atomic_load_explicit(&r->last_end, memory_order_relaxed) == end
+		       ? (char *)words + len - bytes
+		       : NULL;
 }
 
 static ssize_t ring_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
@@ -104,7 +108,8 @@ static ssize_t ring_get(struct link *l, int lane, const struct iovec *v, int n, 
 	if (tail == l->ring.head)
 		l->ring.head = atomic_load(&r->head);
 	uint64_t here = least(l->ring.head - tail, PIECE), words[RING_LAST / 8];
-	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, words) : NULL;
+	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, words)
+						     : NULL;
 	for (int i = 0; i < n && here; i++) {
 		size_t len = least(v[i].iov_len, here);
 		if (last)

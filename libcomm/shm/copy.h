@@ -10,7 +10,8 @@
 
 #include <stddef.h>
 
-/* to[bytes] = from[bytes], which do not overlap; `all`: how many bytes the operation writes on this rank. */
+/* to[bytes] = from[bytes], which do not overlap; `all`: how many bytes the operation writes on
+ * this rank. */
 void comm_copy_part(void *to, const void *from, size_t bytes, size_t all);
 
 #endif

@@ -31,7 +31,8 @@ void comm_reach_open(struct comm *c)
 	for (int r = 0; r < c->size; r++)
 		if (r != c->rank && c->local[r] >= 0 && !c->world->peers[c->members[r]].readable)
 			mine = FORBIDDEN;
-	atomic_store_explicit(&c->segment.line[c->local[c->rank]].reach, mine, memory_order_release);
+	atomic_store_explicit(&c->segment.line[c->local[c->rank]].reach, mine,
+			      memory_order_release);
 }
 
 void comm_reach_close(struct comm *c)
@@ -49,7 +50,8 @@ bool comm_reach_works(struct comm *c)
 	if (c->reach == UNSAID) {
 		uint32_t all = c->segment.head ? WORKS : FORBIDDEN;
 		for (int i = 0; i < c->segment.n; i++) {
-			uint32_t one = atomic_load_explicit(&c->segment.line[i].reach, memory_order_acquire);
+			uint32_t one = atomic_load_explicit(&c->segment.line[i].reach,
+							    memory_order_acquire);
 			if (one == UNSAID)
 				return false; /* the group is still opening */
 			if (one == FORBIDDEN)
@@ -63,7 +65,8 @@ bool comm_reach_works(struct comm *c)
 struct reach_parts comm_reach_parts(const struct comm *c, const struct op *op)
 {
 	size_t size = comm_type_size(op->type), n = (size_t)c->size, whole = op->count * size;
-	size_t mine = (op->counts ? op->counts[c->rank] : op->count) * size, all = op->counts ? 0 : n * whole;
+	size_t mine = (op->counts ? op->counts[c->rank] : op->count) * size,
+	       all = op->counts ? 0 : n * whole;
 	bool root = op->root == c->rank;
 	for (int r = 0; op->counts && r < c->size; r++)
 		all += op->counts[r] * size;
@@ -101,7 +104,7 @@ bool comm_reach_in_windows(const struct comm *c, const struct op *op)
 /* Takes the freed ones of rank out. */
 static void sweep(struct comm *c, int rank)
 {
-	for (struct view **p = &c->views; *p; ) {
+	for (struct view **p = &c->views; *p;) {
 		struct view *v = *p;
 		if (v->rank != rank || !comm_window_freed(v->base, v->size)) {
 			p = &v->next;
@@ -144,7 +147,8 @@ int comm_reach_no_map(struct comm *c, int rank, struct err *e)
 	/* Its descriptors are closed before the kernel says that it has ended. */
 	if (cause == ENOENT || cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
-	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: %s", who, strerror(cause));
+	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: %s", who,
+		       strerror(cause));
 }
 
 /* --- Private memory ----------------------------------------------------------------- */
@@ -159,11 +163,14 @@ static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 	if (cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
 	return err_set(e, ERR_PEER, "the memory of %s cannot be read: %s%s", who, strerror(cause),
-		       cause == EPERM ? " (it could when the world was opened; a rank may not change its "
-					"user or forbid its inspection)" : "");
+		       cause == EPERM
+			       ? " (it could when the world was opened; a rank may not change its "
+				 "user or forbid its inspection)"
+			       : "");
 }
 
-int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e)
+int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to,
+		   size_t bytes, struct err *e)
 {
 	const char *base = comm_reach_map(c, rank, s, at + bytes);
 	if (base) {
@@ -172,7 +179,7 @@ int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, vo
 		return 0;
 	}
 	pid_t pid = c->world->peers[c->members[rank]].pid;
-	for (size_t done = 0; done < bytes; ) {
+	for (size_t done = 0; done < bytes;) {
 		struct iovec here = { (char *)to + done, bytes - done };
 		struct iovec there = { (void *)(uintptr_t)(s->address + at + done), bytes - done };
 		ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);

@@ -1,19 +1,21 @@
 /*
  * reach — reading the memory of a rank of this host.
  *
- * A rank tells its peers a buffer as a struct span. They then read it in place when it lies in a window
- * of comm_alloc (comm_reach_map), else by process_vm_readv, a single copy without the owner's help. The kernel may
- * forbid the second (Yama, a container's seccomp profile, another user): each rank tries it when it opens the
- * world and says the outcome in its line of the segment, so that all ranks of a group take the same way.
+ * A rank tells its peers a buffer as a struct span. They then read it in place when it lies in a
+ * window of comm_alloc (comm_reach_map), else by process_vm_readv, a single copy without the
+ * owner's help. The kernel may forbid the second (Yama, a container's seccomp profile, another
+ * user): each rank tries it when it opens the world and says the outcome in its line of the
+ * segment, so that all ranks of a group take the same way.
  *
- * When a span may be read: from its owner's word (a step, a message) until the reader has told it, by
- * a step or a message, that it is done. Such an exchange ends with all having come, or the operation fails;
- * a rank that leaves a failed operation may free its buffers while a peer still reads them. That
- * peer gets an error of the kernel or stale bytes, and its own operation cannot succeed either, because it still
- * has a step to wait for that the first one never comes to. For the same reason nobody writes
- * into a peer's private memory (after a failed operation that memory may already serve another
- * purpose), but for handoff.h, where the owner waits for the writer. Windows may be written to; what a
- * failed operation was about to write there is undefined until the world is closed.
+ * When a span may be read: from its owner's word (a step, a message) until the reader has told it,
+ * by a step or a message, that it is done. Such an exchange ends with all having come, or the
+ * operation fails; a rank that leaves a failed operation may free its buffers while a peer still
+ * reads them. That peer gets an error of the kernel or stale bytes, and its own operation cannot
+ * succeed either, because it still has a step to wait for that the first one never comes to. For
+ * the same reason nobody writes into a peer's private memory (after a failed operation that memory
+ * may already serve another purpose), but for handoff.h, where the owner waits for the writer.
+ * Windows may be written to; what a failed operation was about to write there is undefined until
+ * the world is closed.
  *
  * For a group's one thread, like its other operations.
  */
@@ -30,8 +32,8 @@ bool comm_reach_probe(pid_t pid);
 void comm_reach_open(struct comm *c);
 void comm_reach_close(struct comm *c);
 
-/* Whether all the group's ranks of this host can read each other's private memory. The same answer on all of them, once
- * the group is open on all. */
+/* Whether all the group's ranks of this host can read each other's private memory. The same answer
+ * on all of them, once the group is open on all. */
 bool comm_reach_works(struct comm *c);
 
 /* What the others look at, and may write to, on this rank in an operation. No bytes: nothing. */
@@ -49,13 +51,14 @@ static inline struct span reach_span(const struct comm *c, const void *data, siz
 	return comm_window_span(c->world, data, bytes);
 }
 
-/* Where a peer's span lies in this process, at least `bytes` long; NULL: it lies in no window, or that cannot be
- * mapped. */
+/* Where a peer's span lies in this process, at least `bytes` long; NULL: it lies in no window, or
+ * that cannot be mapped. */
 char *comm_reach_map(struct comm *c, int rank, const struct span *s, size_t bytes);
 /* The error for a window that had to be mapped; returns -1. */
 int comm_reach_no_map(struct comm *c, int rank, struct err *e);
 
 /* to[bytes] = rank's span from byte `at` on. */
-int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e);
+int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to,
+		   size_t bytes, struct err *e);
 
 #endif

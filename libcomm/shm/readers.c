@@ -1,7 +1,7 @@
 /*
- * Collectives of ranks on one host that read each other's buffers where they are: one copy, or none but the
- * result. At the first step everyone tells its buffers; the last step says that they
- * have been read. When all of them lie in windows, reductions also write the results where they belong.
+ * Collectives of ranks on one host that read each other's buffers where they are: one copy, or none
+ * but the result. At the first step everyone tells its buffers; the last step says that they have
+ * been read. When all of them lie in windows, reductions also write the results where they belong.
  * Where memory can be reached neither way the slots do it all.
  */
 #include "libcomm/algo/algorithms.h"
@@ -16,17 +16,20 @@ enum { IN, OUT };
 
 enum way {
 	FAILED = -1,
-	OVER_SLOTS,  /* some memory cannot be reached: all ranks know it and go the other way */
+	OVER_SLOTS, /* some memory cannot be reached: all ranks know it and go the other way */
 	BY_READING,
-	IN_WINDOWS,  /* all of it is mapped: it can be written to as well */
+	IN_WINDOWS, /* all of it is mapped: it can be written to as well */
 };
 
 enum {
-	CACHE_BYTES = 512 << 10, /* of pieces read for one reduction: they stay in the second-level cache */
-	PIECE_LEAST = 16 << 10, PIECE_MOST = 128 << 10,
-	WRITE_PIECE = 16 << 10,  /* summed, then written to all while it is in the first-level cache */
+	/* of pieces read for one reduction: they stay in the second-level cache */
+	CACHE_BYTES = 512 << 10,
+	PIECE_LEAST = 16 << 10,
+	PIECE_MOST = 128 << 10,
+	/* summed, then written to all while it is in the first-level cache */
+	WRITE_PIECE = 16 << 10,
 	FAR_BYTES = 32 << 20,
-	HALF_BYTES = 1 << 20,    /* of a share that waits for its root to read it */
+	HALF_BYTES = 1 << 20, /* of a share that waits for its root to read it */
 };
 
 static size_t least(size_t a, size_t b)
@@ -78,10 +81,10 @@ static int after(const struct comm *c, int i)
 struct fold {
 	const struct op *op;
 	uint32_t first;
-	size_t at;      /* of the share in the whole vector */
+	size_t at; /* of the share in the whole vector */
 	size_t piece;
 	const char *own;
-	char *room;     /* for pieces of the ranks whose memory is not mapped, and for a sum */
+	char *room; /* for pieces of the ranks whose memory is not mapped, and for a sum */
 	const char *mapped[SLOTS_RANKS];
 };
 
@@ -93,11 +96,13 @@ static size_t piece_size(const struct comm *c)
 }
 
 /* In scratch from byte `skip` on. */
-static int fold_begin(struct comm *c, struct fold *f, const struct op *op, size_t at, size_t bytes, size_t skip,
-		      struct err *e)
+static int fold_begin(struct comm *c, struct fold *f, const struct op *op, size_t at, size_t bytes,
+		      size_t skip, struct err *e)
 {
 	int unmapped = 0;
-	*f = (struct fold){ .op = op, .first = c->step, .at = at, .own = op->in, .piece = piece_size(c) };
+	*f = (struct fold){
+		.op = op, .first = c->step, .at = at, .own = op->in, .piece = piece_size(c)
+	};
 	for (int r = 0; r < c->size; r++) {
 		const struct span *s = told(c, f->first, r, IN);
 		f->mapped[r] = r == c->rank ? f->own : comm_reach_map(c, r, s, at + bytes);
@@ -112,23 +117,26 @@ static int fold_begin(struct comm *c, struct fold *f, const struct op *op, size_
 }
 
 /* out[bytes] = the reduction of everyone's bytes from `done` on in the share; at most a piece. */
-static int fold_piece(struct comm *c, const struct fold *f, size_t done, size_t bytes, void *out, struct err *e)
+static int fold_piece(struct comm *c, const struct fold *f, size_t done, size_t bytes, void *out,
+		      struct err *e)
 {
 	const void *src[SLOTS_RANKS];
 	for (int i = 0; i < c->size; i++) {
 		int r = after(c, i);
 		char *room = f->room + (size_t)r * f->piece;
 		src[r] = f->mapped[r] ? f->mapped[r] + f->at + done : room;
-		if (!f->mapped[r] &&
-		    comm_reach_get(c, r, told(c, f->first, r, IN), f->at + done, room, bytes, e) < 0)
+		if (!f->mapped[r] && comm_reach_get(c, r, told(c, f->first, r, IN), f->at + done,
+						    room, bytes, e) < 0)
 			return -1;
 	}
-	comm_reduce_tree(f->op->type, f->op->redop, src, c->size, out, bytes / comm_type_size(f->op->type));
+	comm_reduce_tree(f->op->type, f->op->redop, src, c->size, out,
+			 bytes / comm_type_size(f->op->type));
 	return 0;
 }
 
 /* out[bytes] = the reduction of everyone's bytes from `from` on in the share. */
-static int fold_run(struct comm *c, const struct fold *f, size_t from, size_t bytes, char *out, struct err *e)
+static int fold_run(struct comm *c, const struct fold *f, size_t from, size_t bytes, char *out,
+		    struct err *e)
 {
 	for (size_t done = 0; done < bytes; done += f->piece)
 		if (fold_piece(c, f, from + done, least(bytes - done, f->piece), out + done, e) < 0)
@@ -144,19 +152,21 @@ int comm_readers_reduce_scatter(struct comm *c, const struct op *op, struct err 
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : comm_slots_reduce_scatter(c, op, e);
-	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, op->out, e) < 0))
+	if (mine &&
+	    (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, op->out, e) < 0))
 		return -1;
 	return comm_step_pass(c, e);
 }
 
 /* This rank's share, summed and written to everyone who wants it; all is mapped. */
-static int fold_into_all(struct comm *c, const struct op *op, const bool *wants, size_t at, size_t bytes,
-			 struct err *e)
+static int fold_into_all(struct comm *c, const struct op *op, const bool *wants, size_t at,
+			 size_t bytes, struct err *e)
 {
 	struct fold f;
 	char *out[SLOTS_RANKS];
 	size_t all = bytes * (size_t)c->size;
-	bool far = all >= FAR_BYTES; /* even the sum would leave the cache before the others are served */
+	/* even the sum would leave the cache before the others are served */
+	bool far = all >= FAR_BYTES;
 	int home = -1;
 	if (fold_begin(c, &f, op, at, bytes, 0, e) < 0)
 		return -1;
@@ -165,7 +175,8 @@ static int fold_into_all(struct comm *c, const struct op *op, const bool *wants,
 		out[r] = NULL;
 		if (!wants[r])
 			continue;
-		out[r] = r == c->rank ? op->out : comm_reach_map(c, r, told(c, f.first, r, OUT), at + bytes);
+		out[r] = r == c->rank ? op->out
+				      : comm_reach_map(c, r, told(c, f.first, r, OUT), at + bytes);
 		if (!out[r])
 			return comm_reach_no_map(c, r, e);
 		home = r;
@@ -200,7 +211,8 @@ int comm_readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 		return comm_step_pass(c, e);
 	}
-	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, out + at, e) < 0))
+	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 ||
+		     fold_run(c, &f, 0, mine, out + at, e) < 0))
 		return -1;
 	if (comm_step_pass(c, e) < 0)
 		return -1;
@@ -214,13 +226,16 @@ int comm_readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
 }
 
 /* The root reads what the others came to in the round before: rounds of HALF_BYTES a share. */
-static int read_halves(struct comm *c, const struct op *op, uint32_t first, size_t round, struct err *e)
+static int read_halves(struct comm *c, const struct op *op, uint32_t first, size_t round,
+		       struct err *e)
 {
 	for (int i = 1; i < c->size; i++) {
 		int r = after(c, i);
 		size_t share = c->off[r + 1] - c->off[r], done = round * HALF_BYTES;
-		if (done < share && comm_reach_get(c, r, told(c, first, r, OUT), round % 2 * HALF_BYTES,
-					      (char *)op->out + c->off[r] + done, least(share - done, HALF_BYTES), e) < 0)
+		if (done < share &&
+		    comm_reach_get(c, r, told(c, first, r, OUT), round % 2 * HALF_BYTES,
+				   (char *)op->out + c->off[r] + done,
+				   least(share - done, HALF_BYTES), e) < 0)
 			return -1;
 	}
 	return 0;
@@ -237,7 +252,8 @@ static int reduce_in_rounds(struct comm *c, const struct op *op, char *halves, s
 	if (fold_begin(c, &f, op, at, mine, 2 * HALF_BYTES, e) < 0)
 		return -1;
 	for (size_t k = 0; k <= rounds; k++) {
-		size_t done = k * HALF_BYTES, len = done < mine ? least(mine - done, HALF_BYTES) : 0;
+		size_t done = k * HALF_BYTES,
+		       len = done < mine ? least(mine - done, HALF_BYTES) : 0;
 		char *to = root ? (char *)op->out + at + done : halves + k % 2 * HALF_BYTES;
 		if (len && fold_run(c, &f, done, len, to, e) < 0)
 			return -1;
@@ -278,8 +294,8 @@ int comm_readers_reduce(struct comm *c, const struct op *op, struct err *e)
 /* --- Data that is not reduced ----------------------------------------------------------- */
 
 /* to[bytes] = what rank told as its input, from byte `at` on; of `all` that this rank takes. */
-static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, size_t bytes, size_t all,
-		 struct err *e)
+static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, size_t bytes,
+		 size_t all, struct err *e)
 {
 	const struct span *s = told(c, first, rank, IN);
 	const char *base = comm_reach_map(c, rank, s, at + bytes);
@@ -297,7 +313,8 @@ static void keep(void *to, const void *from, size_t bytes, size_t all)
 }
 
 /* all_gather and gather: everybody tells its block, `wanted` says who takes them. */
-static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_fn *over_slots, struct err *e)
+static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_fn *over_slots,
+		   struct err *e)
 {
 	char *out = op->out;
 	comm_op_blocks(op, op->counts, c->size, c->off);
@@ -308,7 +325,8 @@ static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_f
 	uint32_t first = c->step;
 	for (int i = 1; wanted && i < c->size; i++) {
 		int r = after(c, i);
-		if (fetch(c, first, r, 0, out + c->off[r], c->off[r + 1] - c->off[r], c->off[c->size], e) < 0)
+		if (fetch(c, first, r, 0, out + c->off[r], c->off[r + 1] - c->off[r],
+			  c->off[c->size], e) < 0)
 			return -1;
 	}
 	if (wanted)
@@ -355,27 +373,32 @@ int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 
 /* --- all_to_all: only the two ranks of a block know its size ----------------------------- */
 
-/* A rank with few bytes gives them at the first step, the sizes of its blocks before them; one with many
- * tells where they are and gives the sizes alone. Bytes in a window are many sooner. For each peer: */
+/* A rank with few bytes gives them at the first step, the sizes of its blocks before them; one with
+ * many tells where they are and gives the sizes alone. Bytes in a window are many sooner. For each
+ * peer: */
 enum { FEW_BYTES = 16 << 10, FEW_IN_WINDOWS = 2 << 10 };
 enum { GIVEN, IN_PLACE, IN_WINDOW }; /* in need */
 
-/* A rank's offer: the sizes of its blocks, then the blocks, as far as it goes in the cell, else in the slot. */
+/* A rank's offer: the sizes of its blocks, then the blocks, as far as it goes in the cell, else
+ * in the slot. */
 struct offer {
 	char *sizes, *blocks;
 };
 
-static struct offer place_offer(const struct comm *c, struct seg_cell *cell, char *slot, size_t bytes)
+static struct offer place_offer(const struct comm *c, struct seg_cell *cell, char *slot,
+				size_t bytes)
 {
 	size_t table = (size_t)c->size * sizeof(uint64_t);
 	if (table > SEG_INLINE)
 		return (struct offer){ slot, slot + ((table + 63) & ~(size_t)63) };
-	return (struct offer){ cell->data, bytes <= SEG_INLINE - table ? cell->data + table : slot };
+	return (struct offer){ cell->data,
+			       bytes <= SEG_INLINE - table ? cell->data + table : slot };
 }
 
 static void offer_blocks(struct comm *c, const struct op *op)
 {
-	size_t all = c->off[c->size], peers = (size_t)c->size - 1, most = least(peers * FEW_BYTES, SEG_SLOT - 1024);
+	size_t all = c->off[c->size], peers = (size_t)c->size - 1,
+	       most = least(peers * FEW_BYTES, SEG_SLOT - 1024);
 	struct seg_cell *me = step_mine(c);
 	struct offer o = place_offer(c, me, segment_slot(&c->segment, c->step + 1, c->rank), all);
 	bool open = all > peers * FEW_IN_WINDOWS && comm_reach_in_windows(c, op);
@@ -398,7 +421,8 @@ static void offer_blocks(struct comm *c, const struct op *op)
 }
 
 /* Of what a rank gives: where the block for this one begins, and how much it is in all. */
-static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all, struct err *e)
+static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all,
+		      struct err *e)
 {
 	uint64_t bytes, here = 0;
 	bool over = false;
@@ -413,7 +437,8 @@ static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, s
 		over |= __builtin_add_overflow(*all, bytes, all);
 	}
 	if (over)
-		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be", comm_group_rank_text(c, rank, who));
+		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be",
+			       comm_group_rank_text(c, rank, who));
 	return comm_slots_check_size(c, rank, here, e);
 }
 
@@ -422,7 +447,8 @@ static int take_blocks(struct comm *c, const struct op *op, uint32_t first, stru
 	for (int i = 1; i < c->size; i++) {
 		int r = after(c, i);
 		struct seg_cell *cell = segment_cell(&c->segment, first, r);
-		char *slot = segment_slot(&c->segment, first, r), *to = (char *)op->out + c->off2[r];
+		char *slot = segment_slot(&c->segment, first, r),
+		     *to = (char *)op->out + c->off2[r];
 		size_t at, all, bytes = c->off2[r + 1] - c->off2[r];
 		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e) < 0)
 			return -1;
@@ -452,6 +478,7 @@ int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 		return comm_slots_all_to_all(c, op, e);
 	if (comm_slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
 		return -1;
-	keep((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine, c->off2[c->size]);
+	keep((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine,
+	     c->off2[c->size]);
 	return wait ? comm_step_pass(c, e) : 0;
 }

@@ -63,18 +63,26 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
 	int m = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (m < 0 && errno == ENOENT)
-		return err_set(e, ERR_PEER, "the shared memory %s is no more: process %d has died, or is another one "
-			       "(ranks of one host must share their process numbers; [network] backend = tcp does without)",
-			       path, (int)pid);
+		return err_set(
+			e, ERR_PEER,
+			"the shared memory %s is no more: process %d has died, or is another one "
+			"(ranks of one host must share their process numbers; [network] backend = "
+			"tcp does without)",
+			path, (int)pid);
 	if (m < 0)
-		return err_errno(e, ERR_UNSUPPORTED, "cannot open the shared memory %s (ranks of one host must see each "
-				 "other's processes; [network] backend = tcp does without)", path);
-	if (pread(m, &p, sizeof p, 0) == (ssize_t)sizeof p && !memcmp(p.magic, magic, sizeof magic) &&
-	    !sodium_memcmp(p.nonce, nonce, SEG_NONCE))
+		return err_errno(
+			e, ERR_UNSUPPORTED,
+			"cannot open the shared memory %s (ranks of one host must see each "
+			"other's processes; [network] backend = tcp does without)",
+			path);
+	if (pread(m, &p, sizeof p, 0) == (ssize_t)sizeof p &&
+	    !memcmp(p.magic, magic, sizeof magic) && !sodium_memcmp(p.nonce, nonce, SEG_NONCE))
 		return m;
 	close(m);
-	return err_set(e, ERR_PEER, "%s is not the shared memory that was offered: process %d is another one "
-		       "(ranks of one host must share their process numbers; [network] backend = tcp does without)",
+	return err_set(e, ERR_PEER,
+		       "%s is not the shared memory that was offered: process %d is another one "
+		       "(ranks of one host must share their process numbers; [network] backend = "
+		       "tcp does without)",
 		       path, (int)pid);
 }
 
@@ -84,10 +92,12 @@ static void cannot_map(size_t size, struct err *e)
 	const char *remedy = process_full(errno);
 	char text[128];
 	enum err_code code = errno == EFBIG ? ERR_UNSUPPORTED : ERR_NOMEM;
-	err_set(e, code, "cannot map %zu MiB of shared memory: %s%s", size >> 20, strerror_r(errno, text, sizeof text), remedy);
+	err_set(e, code, "cannot map %zu MiB of shared memory: %s%s", size >> 20,
+		strerror_r(errno, text, sizeof text), remedy);
 }
 
-int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e)
+int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE],
+			int n, struct err *e)
 {
 	size_t at[6];
 	struct segment new = { 0 };
@@ -97,7 +107,7 @@ int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned cha
 		return -1;
 	/* Whoever comes first makes it that long. */
 	char *base = MAP_FAILED;
-	if (ftruncate(m, (off_t)new.size) == 0)
+	if (ftruncate(m, (off_t) new.size) == 0)
 		base = mmap(NULL, new.size, PROT_READ | PROT_WRITE, MAP_SHARED, m, 0);
 	if (base == MAP_FAILED) {
 		cannot_map(new.size, e);

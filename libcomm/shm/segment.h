@@ -28,37 +28,48 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_ROOM = 1 << 20, SEG_INLINE = 32, SEG_REASON = 300 };
+enum {
+	SEG_NONCE = 32,
+	SEG_SLOT = 256 << 10,
+	SEG_ROOM = 1 << 20,
+	SEG_INLINE = 32,
+	SEG_REASON = 300
+};
 
 enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
-struct seg_line { /* written by its rank alone, but for the doorbell */
+struct seg_line {                             /* written by its rank alone, but for the doorbell */
 	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
 	_Atomic uint32_t reach;               /* reach.c: what this rank can read */
-	_Atomic uint32_t device_called, device_done, device_leaves; /* native.c: how far with its collectives */
-	char reason[SEG_REASON];              /* once SEG_FAILED */
-	_Alignas(128) _Atomic uint32_t doorbell; /* peers add to it when they moved bytes in a ring */
+	/* native.c: how far with its collectives */
+	_Atomic uint32_t device_called, device_done, device_leaves;
+	char reason[SEG_REASON]; /* once SEG_FAILED */
+	/* peers add to it when they moved bytes in a ring */
+	_Alignas(128) _Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;
 };
 
 /* A buffer, as its owner tells it to the ranks of its host; see reach.h. */
 struct span {
 	uint64_t address;
-	uint64_t offset;      /* in the window */
-	uint64_t size, inode; /* of the window: how much to map, and the proof that it is the right file */
-	uint32_t window;      /* its number, 0: the buffer lies in none */
+	uint64_t offset; /* in the window */
+	/* of the window: how much to map, and the proof that it is the right file */
+	uint64_t size, inode;
+	uint32_t window; /* its number, 0: the buffer lies in none */
 	int32_t fd;
 };
 
 /* Written by its rank alone; what goes with a step before the step itself. The others look at the
- * first line until the step comes, so that nothing else may lie in it or in the one beside it, which
- * their caches take along. */
+ * first line until the step comes, so that nothing else may lie in it or in the one beside it,
+ * which their caches take along. */
 struct seg_cell {
 	_Alignas(128) _Atomic uint32_t step; /* it has come to this one */
 	uint32_t open : 1;                   /* with sign: its buffers lie in windows */
-	uint32_t need : 31;                  /* steps that its part of an all_to_all takes, or where it is */
-	struct op_signature sign;            /* of an operation's first step */
-	char data[SEG_INLINE];               /* the line's rest: what few bytes a rank has to give */
+	/* steps that its part of an all_to_all takes, or where it is */
+	uint32_t need : 31;
+	struct op_signature sign; /* of an operation's first step */
+	/* the line's rest: what few bytes a rank has to give */
+	char data[SEG_INLINE];
 	_Alignas(128) struct span span[2];
 };
 
@@ -71,20 +82,24 @@ struct seg_head {
 
 /* Of the long messages from a rank to another: see handoff.h. */
 struct handoff {
-	_Alignas(128) _Atomic uint64_t claim;   /* number of the message << 32 | the chunk to be taken next */
-	struct span to;                         /* where the receiver wants it; set before claim */
-	_Atomic uint32_t taken;                 /* how many messages the receiver is through with */
-	_Alignas(128) _Atomic uint32_t writing; /* 1: the sender has claimed a chunk, or is about to */
-	_Atomic uint32_t left;                  /* the chunk that it could not write, + 1; set before writing is 0 */
+	/* number of the message << 32 | the chunk to be taken next */
+	_Alignas(128) _Atomic uint64_t claim;
+	struct span to;         /* where the receiver wants it; set before claim */
+	_Atomic uint32_t taken; /* how many messages the receiver is through with */
+	/* 1: the sender has claimed a chunk, or is about to */
+	_Alignas(128) _Atomic uint32_t writing;
+	/* the chunk that it could not write, + 1; set before writing is 0 */
+	_Atomic uint32_t left;
 };
 
 enum { RING_LAST = 112 }; /* with the two words before it, the line of the head and the next */
 
-struct ring { /* bytes written and read so far; the data follows */
+struct ring {                                /* bytes written and read so far; the data follows */
 	_Alignas(128) _Atomic uint64_t head; /* the writer's */
-	_Atomic uint64_t last_end;           /* head << 8 | how many of the last bytes are also here: a short */
+	/* head << 8 | how many of the last bytes are also here: a short */
+	_Atomic uint64_t last_end;
 	_Atomic uint64_t last[RING_LAST / 8]; /* message comes with the news of it */
-	_Alignas(128) _Atomic uint64_t tail; /* the reader's */
+	_Alignas(128) _Atomic uint64_t tail;  /* the reader's */
 	struct handoff handoff;
 	_Alignas(128) char data[];
 };
@@ -101,7 +116,8 @@ struct segment {
 /* A memfd that carries a fresh nonce. */
 int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
 /* Maps what process pid offered as its descriptor fd, for n ranks. */
-int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
+int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE],
+			int n, struct err *e);
 void comm_segment_detach(struct segment *s);
 
 /* Wakes all that sleep on the head, to look again. */
@@ -125,7 +141,8 @@ static inline char *segment_result(const struct segment *s, unsigned parity)
 static inline struct ring *segment_ring(const struct segment *s, int from, int to)
 {
 	size_t each = sizeof(struct ring) + s->ring_bytes;
-	return (struct ring *)(void *)(s->rings + ((size_t)from * (size_t)s->n + (size_t)to) * each);
+	return (struct ring *)(void *)(s->rings +
+				       ((size_t)from * (size_t)s->n + (size_t)to) * each);
 }
 
 #endif

@@ -50,8 +50,8 @@ static int step(struct comm *c, const struct op *op, size_t k, struct err *e)
 }
 
 /* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
-static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room, size_t at,
-		      size_t bytes, void *out)
+static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room,
+		      size_t at, size_t bytes, void *out)
 {
 	const void *src[SLOTS_RANKS];
 	for (int r = 0; r < c->size; r++)
@@ -78,7 +78,8 @@ int comm_slots_all_reduce_once(struct comm *c, const struct op *op, struct err *
  * k - 1 is summed and is copied out. */
 int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 {
-	size_t size = comm_type_size(op->type), bytes = op->count * size, chunks = pieces(bytes, SEG_SLOT);
+	size_t size = comm_type_size(op->type), bytes = op->count * size,
+	       chunks = pieces(bytes, SEG_SLOT);
 	bool wanted = op->kind == OP_ALL_REDUCE || op->root == c->rank;
 	for (size_t k = 0; k <= chunks; k++) {
 		size_t len = piece(bytes, k, SEG_SLOT);
@@ -89,15 +90,18 @@ int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 		comm_even_shares(c, len / size, size, c->off);
 		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
 		if (share)
-			sum_rooms(c, op, in + at, SEG_SLOT, at, share, segment_result(&c->segment, c->step) + at);
+			sum_rooms(c, op, in + at, SEG_SLOT, at, share,
+				  segment_result(&c->segment, c->step) + at);
 		if (wanted && k > 0)
-			memcpy((char *)op->out + (k - 1) * SEG_SLOT, segment_result(&c->segment, c->step - 1),
+			memcpy((char *)op->out + (k - 1) * SEG_SLOT,
+			       segment_result(&c->segment, c->step - 1),
 			       piece(bytes, k - 1, SEG_SLOT));
 	}
 	return 0;
 }
 
-/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at once. */
+/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at
+ * once. */
 struct layout {
 	size_t room, each; /* bytes in all, and of a rank's piece */
 	size_t steps;
@@ -138,8 +142,8 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 			return -1;
 		size_t mine = piece(c->off[c->rank + 1] - c->off[c->rank], k, l.each);
 		if (mine)
-			sum_rooms(c, op, in + c->off[c->rank] + k * l.each, l.room, place(c, &l, c->rank), mine,
-				  (char *)op->out + k * l.each);
+			sum_rooms(c, op, in + c->off[c->rank] + k * l.each, l.room,
+				  place(c, &l, c->rank), mine, (char *)op->out + k * l.each);
 	}
 	return 0;
 }
@@ -148,12 +152,14 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 static int collect(struct comm *c, const struct op *op, bool wanted, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
-	size_t mine = c->off[c->rank + 1] - c->off[c->rank], steps = pieces(largest_block(c), SEG_SLOT);
+	size_t mine = c->off[c->rank + 1] - c->off[c->rank],
+	       steps = pieces(largest_block(c), SEG_SLOT);
 	char *out = op->out;
 	if (wanted && mine && op->in != out + c->off[c->rank])
 		memmove(out + c->off[c->rank], op->in, mine);
 	for (size_t k = 0; k < steps || k == 0; k++) {
-		give(c, step_my_room(c, mine), (const char *)op->in + k * SEG_SLOT, piece(mine, k, SEG_SLOT));
+		give(c, step_my_room(c, mine), (const char *)op->in + k * SEG_SLOT,
+		     piece(mine, k, SEG_SLOT));
 		if (step(c, op, k, e) < 0)
 			return -1;
 		for (int r = 0; wanted && r < c->size; r++) {
@@ -235,7 +241,8 @@ int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *
 	if (given == bytes)
 		return 0;
 	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
-		       comm_group_rank_text(c, rank, who), (unsigned long long)given, (unsigned long long)bytes);
+		       comm_group_rank_text(c, rank, who), (unsigned long long)given,
+		       (unsigned long long)bytes);
 }
 
 static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t each, struct err *e)
@@ -258,7 +265,8 @@ int comm_slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
 	comm_op_blocks(op, op->out_counts, c->size, c->off2);
-	size_t each = piece_size(c, table_size(c)), steps = 1, mine = c->off[c->rank + 1] - c->off[c->rank];
+	size_t each = piece_size(c, table_size(c)), steps = 1,
+	       mine = c->off[c->rank + 1] - c->off[c->rank];
 	step_mine(c)->need = (uint32_t)pieces(largest_block(c), each);
 	for (size_t k = 0; k < steps; k++) {
 		char *slot = step_my_room(c, SEG_SLOT);
@@ -278,6 +286,7 @@ int comm_slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 	}
 	if (mine)
-		memcpy((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine);
+		memcpy((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank],
+		       mine);
 	return 0;
 }

@@ -61,8 +61,8 @@ int comm_step_pass(struct comm *c, struct err *e)
 
 static bool same_signature(const struct op_signature *a, const struct op_signature *b)
 {
-	return a->seq == b->seq && a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
-	       a->root == b->root && a->bytes == b->bytes;
+	return a->seq == b->seq && a->kind == b->kind && a->type == b->type &&
+	       a->redop == b->redop && a->root == b->root && a->bytes == b->bytes;
 }
 
 int comm_step_first(struct comm *c, const struct op *op, struct err *e)
@@ -80,14 +80,20 @@ int comm_step_first(struct comm *c, const struct op *op, struct err *e)
 		if (same_signature(&c->sign, theirs) && c->sign.lists == theirs->lists)
 			continue;
 		if (same_signature(&c->sign, theirs))
-			return err_set(e, ERR_PROTO, "%s has other counts for the ranks than this one; the list must be "
-				       "the same on all", comm_group_rank_text(c, r, who));
+			return err_set(
+				e, ERR_PROTO,
+				"%s has other counts for the ranks than this one; the list must be "
+				"the same on all",
+				comm_group_rank_text(c, r, who));
 		comm_op_signature_text(&c->sign, here);
 		comm_op_signature_text(theirs, there);
-		return err_set(e, ERR_PROTO, "%s calls another operation: %s, here %s; all ranks of a group "
-			       "must call the same ones in the same order", comm_group_rank_text(c, r, who), there, here);
+		return err_set(e, ERR_PROTO,
+			       "%s calls another operation: %s, here %s; all ranks of a group "
+			       "must call the same ones in the same order",
+			       comm_group_rank_text(c, r, who), there, here);
 	}
 	if (large)
-		c->in_windows = open ? c->in_windows | 1u << op->kind : c->in_windows & ~(1u << op->kind);
+		c->in_windows = open ? c->in_windows | 1u << op->kind
+				     : c->in_windows & ~(1u << op->kind);
 	return 0;
 }

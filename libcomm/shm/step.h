@@ -7,7 +7,8 @@
  * parities are enough and one step a chunk is all that a pipeline needs.
  *
  * A rank says in its cell which step it has come to, and looks at the cells of the others: what is
- * said with a step, and up to SEG_INLINE bytes of data, travels in the line that it looks at anyway.
+ * said with a step, and up to SEG_INLINE bytes of data, travels in the line that it looks at
+ * anyway.
  */
 #ifndef MUSTER_LIBCOMM_SHM_STEP_H
 #define MUSTER_LIBCOMM_SHM_STEP_H
@@ -35,12 +36,14 @@ static inline const struct seg_cell *step_of(const struct comm *c, int rank)
 /* Likewise, where `bytes` of data lie: in the cell when they fit, else in the slot. */
 static inline char *step_my_room(const struct comm *c, size_t bytes)
 {
-	return bytes <= SEG_INLINE ? step_mine(c)->data : segment_slot(&c->segment, c->step + 1, c->rank);
+	return bytes <= SEG_INLINE ? step_mine(c)->data
+				   : segment_slot(&c->segment, c->step + 1, c->rank);
 }
 
 static inline const char *step_room(const struct comm *c, int rank, size_t bytes)
 {
-	return bytes <= SEG_INLINE ? step_of(c, rank)->data : segment_slot(&c->segment, c->step, rank);
+	return bytes <= SEG_INLINE ? step_of(c, rank)->data
+				   : segment_slot(&c->segment, c->step, rank);
 }
 
 #endif

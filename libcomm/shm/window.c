@@ -39,11 +39,13 @@ static struct tail *tail_of(const char *base, size_t size)
 static char *map_file(int fd, size_t size)
 {
 	size_t room = size + PAGE + HUGE;
-	char *hole = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *hole = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			  0);
 	if (hole == MAP_FAILED)
 		return NULL;
 	char *at = (char *)(((uintptr_t)hole + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
-	if (mmap(at, size + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+	if (mmap(at, size + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	    MAP_FAILED) {
 		munmap(hole, room);
 		return NULL;
 	}
@@ -76,8 +78,9 @@ char *comm_window_map(pid_t pid, const struct span *s)
 		return NULL;
 	char *base = NULL;
 	errno = ENOENT; /* unless the mapping fails */
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == s->inode && s->size % PAGE == 0 &&
-	    s->offset <= s->size && st.st_size >= 0 && (uint64_t)st.st_size == s->size + PAGE)
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == s->inode &&
+	    s->size % PAGE == 0 && s->offset <= s->size && st.st_size >= 0 &&
+	    (uint64_t)st.st_size == s->size + PAGE)
 		base = map_file(fd, s->size);
 	int why = errno;
 	close(fd);
@@ -96,7 +99,8 @@ static size_t memory_free(void)
 
 static int no_memory(size_t size, struct err *e)
 {
-	return err_set(e, ERR_NOMEM, "no memory for a shared buffer of %zu MiB (the kernel has %zu MiB left)",
+	return err_set(e, ERR_NOMEM,
+		       "no memory for a shared buffer of %zu MiB (the kernel has %zu MiB left)",
 		       (size + (1 << 20) - 1) >> 20, memory_free() >> 20);
 }
 
@@ -129,7 +133,8 @@ static int make_shared(struct window *w, struct err *e)
 static int make_plain(struct window *w, struct err *e)
 {
 	w->fd = -1;
-	w->base = mmap(NULL, w->size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w->base = mmap(NULL, w->size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
 	return w->base == MAP_FAILED ? no_memory(w->size, e) : 0;
 }
 
@@ -182,7 +187,7 @@ void comm_free(struct comm *c, void *memory)
 	struct world *w = c->world;
 	struct window *x = NULL;
 	pthread_mutex_lock(&w->lock);
-	for (struct window **p = &w->windows; *p && !x; )
+	for (struct window **p = &w->windows; *p && !x;)
 		if ((*p)->base == memory) {
 			x = *p;
 			*p = x->next;
@@ -212,10 +217,15 @@ struct span comm_window_span(struct world *w, const void *data, size_t bytes)
 		return s;
 	pthread_mutex_lock(&w->lock);
 	for (const struct window *x = w->windows; x; x = x->next) {
-		if (x->fd < 0 || at < x->base || at > x->base + x->size || bytes > (size_t)(x->base + x->size - at))
+		if (x->fd < 0 || at < x->base || at > x->base + x->size ||
+		    bytes > (size_t)(x->base + x->size - at))
 			continue;
-		s = (struct span){ .address = s.address, .offset = (uint64_t)(at - x->base), .size = x->size,
-				   .inode = x->inode, .window = x->number, .fd = x->fd };
+		s = (struct span){ .address = s.address,
+				   .offset = (uint64_t)(at - x->base),
+				   .size = x->size,
+				   .inode = x->inode,
+				   .window = x->number,
+				   .fd = x->fd };
 		break;
 	}
 	pthread_mutex_unlock(&w->lock);

@@ -1,16 +1,17 @@
 /*
  * window — memory of comm_alloc: what a rank shares with the ranks of its host.
  *
- * Each is a memfd of its own, in whole huge pages where it is that large, with one more page behind the
- * data whose first word says that the window has been freed. The owner keeps the descriptor open; a peer
- * that reads a span of the window opens it through /proc/<pid>/fd. So it has no name, and the kernel frees
- * it with its last user.
+ * Each is a memfd of its own, in whole huge pages where it is that large, with one more page behind
+ * the data whose first word says that the window has been freed. The owner keeps the descriptor
+ * open; a peer that reads a span of the window opens it through /proc/<pid>/fd. So it has no name,
+ * and the kernel frees it with its last user.
  *
- * A freed window gives its pages back by punching them out of the file, which stays as long: a peer that
- * still looks, in an operation that is failing, reads zeros instead of dying of SIGBUS. Numbers are never
- * used twice, so that nobody takes a new window for an old one.
+ * A freed window gives its pages back by punching them out of the file, which stays as long: a peer
+ * that still looks, in an operation that is failing, reads zeros instead of dying of SIGBUS.
+ * Numbers are never used twice, so that nobody takes a new window for an old one.
  *
- * In a world without peers on this host a window is plain memory. comm_alloc and comm_free are here.
+ * In a world without peers on this host a window is plain memory. comm_alloc and comm_free are
+ * here.
  */
 #ifndef MUSTER_LIBCOMM_SHM_WINDOW_H
 #define MUSTER_LIBCOMM_SHM_WINDOW_H
@@ -26,8 +27,8 @@ static inline bool windows_live(struct world *w)
 /* What to tell of a buffer. From any thread. */
 struct span comm_window_span(struct world *w, const void *data, size_t bytes);
 
-/* A peer's window in this process: size bytes; NULL when it cannot be had, with errno: ENOENT says that the peer
- * has ended. Not for windows without peers. */
+/* A peer's window in this process: size bytes; NULL when it cannot be had, with errno: ENOENT says
+ * that the peer has ended. Not for windows without peers. */
 char *comm_window_map(pid_t pid, const struct span *s);
 void comm_window_unmap(char *base, size_t size);
 bool comm_window_freed(const char *base, size_t size);

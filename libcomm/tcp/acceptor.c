@@ -48,8 +48,9 @@ static struct arrival *arrival_expect(struct world *w, const struct hello *hello
 	struct arrival *new = malloc(sizeof *new);
 	if (!new)
 		return NULL;
-	*new = (struct arrival){ .group = hello->group, .from = (int)hello->from,
-				 .lane = hello->lane, .fd = -1 };
+	*new = (struct arrival){
+		.group = hello->group, .from = (int)hello->from, .lane = hello->lane, .fd = -1
+	};
 	pthread_mutex_lock(&w->lock);
 	new->next = w->arrivals;
 	w->arrivals = new;
@@ -106,8 +107,8 @@ static bool make_room(struct acceptor *a)
 	return true;
 }
 
-/* Of those that have not even said who they are, if there are any: whoever has been answered may have sent its proof
- * and taken the connection into use. */
+/* Of those that have not even said who they are, if there are any: whoever has been answered may
+ * have sent its proof and taken the connection into use. */
 static void drop_oldest(struct acceptor *a)
 {
 	int i = 0;
@@ -123,7 +124,8 @@ static int heard_at_a_time(const struct world *w)
 	return STRANGERS + (1 + w->sockets) * w->size;
 }
 
-/* Only some at once: between them those that are there are heard, and sides, however fast others knock. */
+/* Only some at once: between them those that are there are heard, and sides, however fast others
+ * knock. */
 static void welcome(struct acceptor *a)
 {
 	int fd;
@@ -187,7 +189,8 @@ static int set_polls(struct acceptor *a)
 		a->poll_room = 2 * need;
 	}
 	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
-	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener, .events = POLLIN };
+	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener,
+					 .events = POLLIN };
 	for (int i = 0; i < a->count; i++)
 		comm_handshake_poll(a->guests[i].greeting, &a->polls[n++]);
 	comm_side_polls(a->sides, &a->polls[n]);
@@ -225,7 +228,8 @@ static void *acceptor_main(void *arg)
 	}
 	/* Who is about to be reached by the last words shall hear them. */
 	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
-	while (world_failed(a->w) && (a->count || comm_side_calling(a->sides)) && (left = until - clock_ns()) > 0) {
+	while (world_failed(a->w) && (a->count || comm_side_calling(a->sides)) &&
+	       (left = until - clock_ns()) > 0) {
 		doze(a, (int)(left / 1000000) + 1);
 		work(a);
 	}
@@ -252,7 +256,8 @@ static int start(struct acceptor *a, struct err *e)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc)) : 0;
+	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc))
+		  : 0;
 }
 
 int comm_acceptor_open(struct world *w, struct err *e)
@@ -294,7 +299,8 @@ void comm_acceptor_close(struct world *w)
 	}
 }
 
-int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records)
+int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming,
+		       struct records **records)
 {
 	int fd = -1;
 	*coming = false;

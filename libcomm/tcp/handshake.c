@@ -20,22 +20,24 @@ struct reply {
 	unsigned char tag[TAG]; /* of all before it: the proof of the acceptor */
 };
 _Static_assert(sizeof(struct reply) == NONCE + 8 + TAG, "a reply has no padding");
-_Static_assert(NONCE == crypto_scalarmult_BYTES && (int)TAG == (int)RECORD_KEY, "nonces are public keys, tags are keys");
+_Static_assert(NONCE == crypto_scalarmult_BYTES && (int)TAG == (int)RECORD_KEY,
+	       "nonces are public keys, tags are keys");
 _Static_assert(sizeof(struct hello) == 72, "a hello has no padding");
 _Static_assert(crypto_auth_KEYBYTES == SECRET_BYTES, "a secret is a key");
 
 struct handshake {
 	const struct world *w;
-	const char *address;            /* connector: whom it calls */
-	const unsigned char *secret;    /* the acceptor's */
+	const char *address;         /* connector: whom it calls */
+	const unsigned char *secret; /* the acceptor's */
 	int fd, phase, error;
 	const struct phase *phases;
 	struct hello hello;
 	struct reply reply;
-	unsigned char own[crypto_scalarmult_SCALARBYTES]; /* seal: the private half of this end's nonce */
-	struct records *records;        /* once both have proved themselves */
-	unsigned char proof[TAG];       /* of the connector */
-	size_t done;                    /* bytes of this phase */
+	/* seal: the private half of this end's nonce */
+	unsigned char own[crypto_scalarmult_SCALARBYTES];
+	struct records *records;  /* once both have proved themselves */
+	unsigned char proof[TAG]; /* of the connector */
+	size_t done;              /* bytes of this phase */
 };
 
 /* One message of the handshake, or the wait for the connection (size 0). */
@@ -45,13 +47,15 @@ struct phase {
 	int (*finish)(struct handshake *h, struct err *e);
 };
 
-static void make_tag_with(const struct handshake *h, char side, const unsigned char *shared, unsigned char tag[TAG])
+static void make_tag_with(const struct handshake *h, char side, const unsigned char *shared,
+			  unsigned char tag[TAG])
 {
 	crypto_auth_hmacsha512256_state s;
 	crypto_auth_hmacsha512256_init(&s, h->secret, SECRET_BYTES);
 	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&side, 1);
 	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&h->hello, sizeof h->hello);
-	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&h->reply, offsetof(struct reply, tag));
+	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&h->reply,
+					 offsetof(struct reply, tag));
 	if (shared)
 		crypto_auth_hmacsha512256_update(&s, shared, crypto_scalarmult_BYTES);
 	crypto_auth_hmacsha512256_final(&s, tag);
@@ -85,7 +89,8 @@ static int make_records(struct handshake *h, bool connects, struct err *e)
 		return err_set(e, ERR_PROTO, "the other end's nonce is no public key");
 	make_tag_with(h, '>', seal ? shared : NULL, to);
 	make_tag_with(h, '<', seal ? shared : NULL, back);
-	int rc = comm_records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back, connects ? back : to, &h->records, e);
+	int rc = comm_records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back,
+				  connects ? back : to, &h->records, e);
 	sodium_memzero(shared, sizeof shared);
 	sodium_memzero(h->own, sizeof h->own);
 	sodium_memzero(to, sizeof to);
@@ -95,9 +100,12 @@ static int make_records(struct handshake *h, bool connects, struct err *e)
 
 static int other_integrity(const struct handshake *h, int rank, uint32_t its, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "rank %d on host %s has [network] integrity = %s, this one %s; it must be the same on all ranks",
+	return err_set(e, ERR_USAGE,
+		       "rank %d on host %s has [network] integrity = %s, this one %s; it must be "
+		       "the same on all ranks",
 		       rank, h->w->peers[rank].host ? h->w->peers[rank].host : "?",
-		       its < COMM_INTEGRITY_COUNT ? comm_integrity_word(its) : "?", comm_integrity_word(h->w->integrity));
+		       its < COMM_INTEGRITY_COUNT ? comm_integrity_word(its) : "?",
+		       comm_integrity_word(h->w->integrity));
 }
 
 static int check_tag(const struct handshake *h, char side, const unsigned char *got, struct err *e)
@@ -129,15 +137,17 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0; /* comm_world_meet has seen to it that all ranks have as many */
+	/* comm_world_meet has seen to it that all ranks have as many */
+	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0;
 	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_SIDE || l->lanes != lanes ||
-	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size ||
-	    l->from == l->to)
+	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank ||
+	    l->from >= (uint32_t)h->w->size || l->from == l->to)
 		return err_set(e, ERR_PROTO, "not a hello to this rank");
 	make_nonce(h, h->reply.nonce);
 	h->reply.integrity = h->w->integrity;
 	h->reply.aes = comm_records_have_aes();
-	make_tag(h, 'A', h->reply.tag); /* another integrity is refused once the other end is known to be of this job */
+	/* another integrity is refused once the other end is known to be of this job */
+	make_tag(h, 'A', h->reply.tag);
 	return 0;
 }
 
@@ -172,7 +182,8 @@ static bool over(const struct handshake *h)
 	return !h->phases[h->phase].size && !h->phases[h->phase].finish;
 }
 
-static struct handshake *handshake_new(const struct world *w, const struct phase *phases, struct err *e)
+static struct handshake *handshake_new(const struct world *w, const struct phase *phases,
+				       struct err *e)
 {
 	struct handshake *h = calloc(1, sizeof *h);
 	if (!h) {
@@ -185,7 +196,8 @@ static struct handshake *handshake_new(const struct world *w, const struct phase
 	return h;
 }
 
-int comm_handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e)
+int comm_handshake_connect(const struct world *w, const struct hello *what, struct handshake **out,
+			   struct err *e)
 {
 	struct handshake *h = handshake_new(w, connector, e);
 	if (!h)
@@ -237,7 +249,8 @@ static int move(struct handshake *h, const struct phase *p, struct err *e)
 		if (n < 0)
 			return err_errno(e, ERR_NET, "the connection ended in its handshake");
 		if (n == 0)
-			return err_set(e, ERR_NET, "the other end closed the connection in its handshake");
+			return err_set(e, ERR_NET,
+				       "the other end closed the connection in its handshake");
 		h->done += (size_t)n;
 	}
 	return 1;

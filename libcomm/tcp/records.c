@@ -8,8 +8,11 @@
 #include <xxhash.h>
 
 enum { TAG = 16 };
-_Static_assert(TAG == (int)crypto_aead_aes256gcm_ABYTES && TAG == (int)crypto_aead_chacha20poly1305_ietf_ABYTES, "the tag");
-_Static_assert(RECORD_KEY == (int)crypto_aead_aes256gcm_KEYBYTES && RECORD_KEY == (int)crypto_aead_chacha20poly1305_ietf_KEYBYTES,
+_Static_assert(TAG == (int)crypto_aead_aes256gcm_ABYTES &&
+		       TAG == (int)crypto_aead_chacha20poly1305_ietf_ABYTES,
+	       "the tag");
+_Static_assert(RECORD_KEY == (int)crypto_aead_aes256gcm_KEYBYTES &&
+		       RECORD_KEY == (int)crypto_aead_chacha20poly1305_ietf_KEYBYTES,
 	       "the key");
 
 struct head {
@@ -18,7 +21,8 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 24, "a head has no padding");
 
-/* One direction. The record under way has a head, of which `head_done` bytes have gone through, and head.bytes of data, of which `done` have. */
+/* One direction. The record under way has a head, of which `head_done` bytes have gone through,
+ * and head.bytes of data, of which `done` have. */
 struct direction {
 	unsigned char key[RECORD_KEY];
 	crypto_aead_aes256gcm_state *aes; /* the key made ready; NULL: the other cipher */
@@ -26,8 +30,11 @@ struct direction {
 	uint64_t number;
 	struct head head;
 	size_t head_done, done;
-	unsigned char *held; /* sending: what was encrypted; receiving: a record that does not go to where it is asked for */
-	size_t given;        /* receiving: of a good record in `held`, how many bytes were given out */
+	/* sending: what was encrypted; receiving: a record that does not go to where it is asked
+	 * for */
+	unsigned char *held;
+	/* receiving: of a good record in `held`, how many bytes were given out */
+	size_t given;
 	bool staged, good, broken;
 	XXH3_state_t *hash;
 };
@@ -69,7 +76,7 @@ static void direction_close(struct direction *d)
 }
 
 int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
-		const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
+		     const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
 {
 	struct records *r = calloc(1, sizeof *r);
 	if (r)
@@ -137,7 +144,8 @@ static void copy_in(unsigned char *to, const struct iovec *v, int n)
 		memcpy(to, v[i].iov_base, v[i].iov_len);
 }
 
-/* --- Checks ------------------------------------------------------------------------------------ */
+/* --- Checks
+ * ------------------------------------------------------------------------------------ */
 
 static uint32_t head_check(const struct direction *d)
 {
@@ -157,9 +165,12 @@ static void hash(struct direction *d, const struct iovec *v, int n, unsigned cha
 }
 
 /* Each number comes once in a direction, and each key in one direction of one connection. */
-static void nonce_of(const struct direction *d, unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES])
+static void nonce_of(const struct direction *d,
+		     unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES])
 {
-	_Static_assert((int)crypto_aead_aes256gcm_NPUBBYTES == (int)crypto_aead_chacha20poly1305_ietf_NPUBBYTES, "one nonce");
+	_Static_assert((int)crypto_aead_aes256gcm_NPUBBYTES ==
+			       (int)crypto_aead_chacha20poly1305_ietf_NPUBBYTES,
+		       "one nonce");
 	memset(nonce, 0, crypto_aead_aes256gcm_NPUBBYTES);
 	for (int i = 0; i < 8; i++)
 		nonce[i] = (unsigned char)(d->number >> 8 * i);
@@ -171,11 +182,15 @@ static void encrypt(struct direction *d, const unsigned char *from)
 	const unsigned char *about = (const unsigned char *)&d->head.bytes;
 	nonce_of(d, nonce);
 	if (d->aes)
-		crypto_aead_aes256gcm_encrypt_detached_afternm(d->held, tag, NULL, from, d->head.bytes, about, sizeof d->head.bytes,
-							       NULL, nonce, d->aes);
+		crypto_aead_aes256gcm_encrypt_detached_afternm(d->held, tag, NULL, from,
+							       d->head.bytes, about,
+							       sizeof d->head.bytes, NULL, nonce,
+							       d->aes);
 	else
-		crypto_aead_chacha20poly1305_ietf_encrypt_detached(d->held, tag, NULL, from, d->head.bytes, about,
-								   sizeof d->head.bytes, NULL, nonce, d->key);
+		crypto_aead_chacha20poly1305_ietf_encrypt_detached(d->held, tag, NULL, from,
+								   d->head.bytes, about,
+								   sizeof d->head.bytes, NULL,
+								   nonce, d->key);
 }
 
 /* In place; -1: it is not what was sealed. */
@@ -185,13 +200,18 @@ static int decrypt(struct direction *d, unsigned char *at)
 	const unsigned char *about = (const unsigned char *)&d->head.bytes;
 	nonce_of(d, nonce);
 	if (d->aes)
-		return crypto_aead_aes256gcm_decrypt_detached_afternm(at, NULL, at, d->head.bytes, d->head.check, about,
-								      sizeof d->head.bytes, nonce, d->aes);
-	return crypto_aead_chacha20poly1305_ietf_decrypt_detached(at, NULL, at, d->head.bytes, d->head.check, about,
-								  sizeof d->head.bytes, nonce, d->key);
+		return crypto_aead_aes256gcm_decrypt_detached_afternm(at, NULL, at, d->head.bytes,
+								      d->head.check, about,
+								      sizeof d->head.bytes, nonce,
+								      d->aes);
+	return crypto_aead_chacha20poly1305_ietf_decrypt_detached(at, NULL, at, d->head.bytes,
+								  d->head.check, about,
+								  sizeof d->head.bytes, nonce,
+								  d->key);
 }
 
-/* --- Sending ------------------------------------------------------------------------------------- */
+/* --- Sending
+ * ------------------------------------------------------------------------------------- */
 
 static void begin_record(struct records *r, const struct iovec *v, int n)
 {
@@ -231,7 +251,8 @@ ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n
 	struct iovec part[1 + RECORD_PIECES];
 	int pieces = 0;
 	if (d->head_done < sizeof d->head)
-		part[pieces++] = (struct iovec){ (char *)&d->head + d->head_done, sizeof d->head - d->head_done };
+		part[pieces++] = (struct iovec){ (char *)&d->head + d->head_done,
+						 sizeof d->head - d->head_done };
 	if (r->mode == COMM_INTEGRITY_CHECKSUM)
 		pieces += cut(v, 0, d->head.bytes - d->done, part + pieces);
 	else
@@ -248,7 +269,8 @@ ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n
 	return (ssize_t)moved;
 }
 
-/* --- Receiving ------------------------------------------------------------------------------------- */
+/* --- Receiving
+ * ------------------------------------------------------------------------------------- */
 
 static ssize_t broken(struct direction *d)
 {
@@ -260,7 +282,8 @@ static ssize_t broken(struct direction *d)
 static ssize_t give(struct direction *d, const struct iovec *v, int n)
 {
 	struct iovec part[RECORD_PIECES];
-	size_t room = total(v, n < RECORD_PIECES ? n : RECORD_PIECES), left = d->head.bytes - d->given;
+	size_t room = total(v, n < RECORD_PIECES ? n : RECORD_PIECES),
+	       left = d->head.bytes - d->given;
 	size_t bytes = left < room ? left : room;
 	copy_out(part, cut(v, 0, bytes, part), d->held + d->given);
 	d->given += bytes;
@@ -289,7 +312,8 @@ static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 	int pieces = d->staged ? 1 : cut(v, 0, d->head.bytes, part);
 	if (r->mode == COMM_INTEGRITY_CHECKSUM)
 		hash(d, part, pieces, sum);
-	if (r->mode == COMM_INTEGRITY_CHECKSUM ? memcmp(sum, d->head.check, TAG) : decrypt(d, part[0].iov_base))
+	if (r->mode == COMM_INTEGRITY_CHECKSUM ? memcmp(sum, d->head.check, TAG)
+					       : decrypt(d, part[0].iov_base))
 		return broken(d);
 	d->number++;
 	d->head_done = d->done = d->given = 0;
@@ -301,7 +325,8 @@ static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 static int wanted(struct direction *d, const struct iovec *v, struct iovec part[RECORD_PIECES])
 {
 	if (d->head_done < sizeof d->head) {
-		part[0] = (struct iovec){ (char *)&d->head + d->head_done, sizeof d->head - d->head_done };
+		part[0] = (struct iovec){ (char *)&d->head + d->head_done,
+					  sizeof d->head - d->head_done };
 		return 1;
 	}
 	if (!d->staged)

@@ -19,8 +19,8 @@ enum note_kind { NOTE_ASK = 1, NOTE_ANSWER, NOTE_HEARD, NOTE_FAILED, NOTE_LEFT }
 struct note {
 	uint32_t magic, kind;
 	uint64_t group;
-	uint32_t turn;  /* of a question, and of its answer */
-	int32_t rank;   /* answer: whom it waits for; heard, failed: whose words these are */
+	uint32_t turn; /* of a question, and of its answer */
+	int32_t rank;  /* answer: whom it waits for; heard, failed: whose words these are */
 	char text[NOTE_TEXT];
 };
 _Static_assert(sizeof(struct note) == 24 + NOTE_TEXT, "a note has no padding");
@@ -31,11 +31,11 @@ struct line { /* a connection */
 	struct handshake *greeting; /* of a call; NULL: both have proved themselves */
 	int shut_out;               /* how often the other end had no time to hear it */
 	struct note in, out;
-	size_t got, put;            /* bytes of them; put == sizeof out: nothing to be sent */
-	bool answer;                /* owes one, to this question: */
+	size_t got, put; /* bytes of them; put == sizeof out: nothing to be sent */
+	bool answer;     /* owes one, to this question: */
 	uint32_t turn;
 	uint64_t group;
-	bool last;                  /* has begun its last note */
+	bool last; /* has begun its last note */
 };
 
 struct side_lines {
@@ -227,8 +227,8 @@ static void make_calls(struct side_lines *s)
 
 enum call { CALL_ON, CALL_REFUSED, CALL_FAILED };
 
-/* An acceptor hears only so many at a time, and strangers may have crowded this call out; whoever has ended
- * refuses connections, so another try tells. */
+/* An acceptor hears only so many at a time, and strangers may have crowded this call out; whoever
+ * has ended refuses connections, so another try tells. */
 static enum call call_step(struct side_lines *s, struct line *l, int *error)
 {
 	struct err e = ERR_INIT;
@@ -427,9 +427,13 @@ static void fail_broken(struct side_lines *s, const struct line *l)
 {
 	struct world *w = s->w;
 	struct err why = ERR_INIT;
-	err_set(&why, ERR_NET, "a note from world rank %d on host %s at %s came to world rank %d on host %s broken: it was changed, dropped, "
-		"repeated or moved on the way ([network] integrity = %s). If it comes again, test both hosts' memory and network "
-		"adapters, and the switch and cables between them", l->peer, w->peers[l->peer].host, w->peers[l->peer].address, w->rank,
+	err_set(&why, ERR_NET,
+		"a note from world rank %d on host %s at %s came to world rank %d on host %s "
+		"broken: it was changed, dropped, "
+		"repeated or moved on the way ([network] integrity = %s). If it comes again, test "
+		"both hosts' memory and network "
+		"adapters, and the switch and cables between them",
+		l->peer, w->peers[l->peer].host, w->peers[l->peer].address, w->rank,
 		w->peers[w->rank].host, comm_integrity_word(w->integrity));
 	comm_world_fail(w, &why);
 }
@@ -482,8 +486,10 @@ void comm_side_polls(const struct side_lines *s, struct pollfd *p)
 		if (l->greeting)
 			comm_handshake_poll(l->greeting, &p[i]);
 		else
-			p[i] = (struct pollfd){ .fd = l->fd,
-						.events = (short)(POLLIN | (l->put < sizeof l->out ? POLLOUT : 0)) };
+			p[i] = (struct pollfd){
+				.fd = l->fd,
+				.events = (short)(POLLIN | (l->put < sizeof l->out ? POLLOUT : 0))
+			};
 	}
 }
 

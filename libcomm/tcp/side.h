@@ -4,19 +4,21 @@
  * Two ranks that have a TCP link, or one that waits for another, have one more
  * connection, whatever the number of their groups. It carries notes:
  *
- *     ask     what do you wait for? Answered by the other's acceptor thread, whatever its program does
+ *     ask     what do you wait for? Answered by the other's acceptor thread, whatever its program
+ *             does
  *     answer  with a rank, or
  *     heard   with the words of a rank whose world has failed
  *     failed  last words: the first error of the sender's world
  *     left    last words: the sender has closed its world in good order
  *
- * So every rank that is reached over any number of others names what happened
- * first. A connection that ends without a last note is a process that died. Notes are in order: what
- * a rank said before it was asked has come when its answer comes. The kernel
- * asks the other end for life (net_guard), so that a cut line is seen as well; the
- * data's own connections cannot be watched so, as a receiver may rightly leave data waiting for as long as it likes.
+ * So every rank that is reached over any number of others names what happened first. A connection
+ * that ends without a last note is a process that died. Notes are in order: what a rank said before
+ * it was asked has come when its answer comes. The kernel asks the other end for life (net_guard),
+ * so that a cut line is seen as well; the data's own connections cannot be watched so, as a
+ * receiver may rightly leave data waiting for as long as it likes.
  *
- * With [network] integrity the notes are checked or sealed as the data is; a broken one ends its connection.
+ * With [network] integrity the notes are checked or sealed as the data is; a broken one ends its
+ * connection.
  *
  * The connections belong to the acceptor's thread; w->sides, what it knows of
  * each rank, is under the world's lock. Nothing is connected before it is
@@ -33,26 +35,26 @@ enum side_state {
 	SIDE_NONE,   /* nobody has called */
 	SIDE_CALLED, /* this rank is calling */
 	SIDE_UP,
-	SIDE_GONE,   /* ended, or refused: the rank is no more */
+	SIDE_GONE, /* ended, or refused: the rank is no more */
 };
 
 struct side {
 	enum side_state state;
-	bool met;                     /* a connection was up once */
-	int lines;                    /* connections that are up: each of the two may have called */
-	bool failed, left;            /* its last words */
-	_Atomic bool silent;          /* it no longer answers the kernel */
+	bool met;            /* a connection was up once */
+	int lines;           /* connections that are up: each of the two may have called */
+	bool failed, left;   /* its last words */
+	_Atomic bool silent; /* it no longer answers the kernel */
 	uint32_t asked, sent, answered; /* questions so far */
-	uint64_t group;               /* of the last question */
-	int waits_for;                /* the last answer: a world rank, -1: for nobody */
+	uint64_t group;                 /* of the last question */
+	int waits_for;                  /* the last answer: a world rank, -1: for nobody */
 };
 
 /* --- Any thread, under the world's lock ------------------------------------------- */
 
 /* Wants a connection to it, unless one is there, has been called for or has ended. */
 void comm_side_call(struct world *w, int rank);
-/* Asks whom it waits for, in `group` if it is there; the answer has come when `answered` reaches the returned number.
- * w->news tells of every change. */
+/* Asks whom it waits for, in `group` if it is there; the answer has come when `answered` reaches
+ * the returned number. w->news tells of every change. */
 uint32_t comm_side_ask(struct world *w, int rank, uint64_t group);
 
 /* --- The acceptor's thread ----------------------------------------------------------- */

@@ -47,8 +47,11 @@ static int lost_silently(const struct link *l, struct err *e)
 	char who[160];
 	const struct world *w = l->c->world;
 	l->c->accused = world_rank(l);
-	return err_set(e, ERR_PEER, "%s at %s has not answered for %g s: its host is off or the network to it is cut",
-		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->silence_s);
+	return err_set(
+		e, ERR_PEER,
+		"%s at %s has not answered for %g s: its host is off or the network to it is cut",
+		comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address,
+		w->silence_s);
 }
 
 /* The end of a handshake that did not work out. */
@@ -64,7 +67,8 @@ static int not_met(const struct link *l, struct err *e)
 
 static bool is_silent(const struct link *l)
 {
-	return atomic_load_explicit(&l->c->world->sides[world_rank(l)].silent, memory_order_relaxed);
+	return atomic_load_explicit(&l->c->world->sides[world_rank(l)].silent,
+				    memory_order_relaxed);
 }
 
 static void call_side(const struct link *l)
@@ -91,7 +95,8 @@ static bool is_gone(const struct link *l)
  * has ended refuses connections, so another try tells. */
 static bool greet_again(struct tcp_lane *t, const struct err *e)
 {
-	if (e->code != ERR_NET || !comm_handshake_connected(t->greeting) || t->shut_out++ == SHUT_OUT_MOST)
+	if (e->code != ERR_NET || !comm_handshake_connected(t->greeting) ||
+	    t->shut_out++ == SHUT_OUT_MOST)
 		return false;
 	comm_handshake_free(t->greeting);
 	t->greeting = NULL;
@@ -111,9 +116,14 @@ static int become_ready(struct link *l, struct tcp_lane *t, int fd)
 
 static int begin_greeting(struct link *l, int lane, struct err *e)
 {
-	struct hello what = { .kind = HELLO_LINK, .to = (uint32_t)world_rank(l), .group = l->c->id,
-			      .lane = (uint16_t)lane, .lanes = (uint16_t)l->lanes };
-	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].greeting, e) < 0 ? not_met(l, e) : 0;
+	struct hello what = { .kind = HELLO_LINK,
+			      .to = (uint32_t)world_rank(l),
+			      .group = l->c->id,
+			      .lane = (uint16_t)lane,
+			      .lanes = (uint16_t)l->lanes };
+	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].greeting, e) < 0
+		       ? not_met(l, e)
+		       : 0;
 }
 
 static int step_greeting(struct link *l, int lane, struct err *e)
@@ -149,12 +159,14 @@ static int step_awaiting(struct link *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
 	struct world *w = l->c->world;
-	bool coming, heard = t->gone && comm_acceptor_rounds(w) - t->round >= 2; /* before one looks who has come */
+	/* before one looks who has come */
+	bool coming, heard = t->gone && comm_acceptor_rounds(w) - t->round >= 2;
 	int fd = comm_acceptor_take(w, l->c->id, world_rank(l), lane, &coming, &t->records);
 	if (fd >= 0)
 		return become_ready(l, t, fd);
 	if (heard && !coming)
-		return is_silent(l) ? lost_silently(l, e) : lost(l, "has gone before it connected", 0, e);
+		return is_silent(l) ? lost_silently(l, e)
+				    : lost(l, "has gone before it connected", 0, e);
 	if (!coming)
 		look_after_peer(l, t);
 	return 0;
@@ -189,11 +201,16 @@ static int broken(const struct link *l, int lane, struct err *e)
 	char who[160];
 	const struct world *w = l->c->world;
 	const struct tcp_lane *t = &l->tcp.lane[lane];
-	return err_set(e, ERR_NET, "data from %s at %s came to world rank %d on host %s broken: record %llu of connection %d of %d was "
-		       "changed, dropped, repeated or moved on the way ([network] integrity = %s); nothing of it was used. If it comes "
-		       "again, test both hosts' memory and network adapters, and the switch and cables between them",
-		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->rank, w->peers[w->rank].host,
-		       comm_records_number(t->records), lane + 1, l->lanes, comm_integrity_word(w->integrity));
+	return err_set(e, ERR_NET,
+		       "data from %s at %s came to world rank %d on host %s broken: record %llu of "
+		       "connection %d of %d was "
+		       "changed, dropped, repeated or moved on the way ([network] integrity = %s); "
+		       "nothing of it was used. If it comes "
+		       "again, test both hosts' memory and network adapters, and the switch and "
+		       "cables between them",
+		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address,
+		       w->rank, w->peers[w->rank].host, comm_records_number(t->records), lane + 1,
+		       l->lanes, comm_integrity_word(w->integrity));
 }
 
 static int no_records(const struct link *l, int lane, ssize_t rc, struct err *e)
@@ -237,8 +254,9 @@ static bool tcp_poll(const struct link *l, int lane, struct pollfd *p)
 {
 	const struct tcp_lane *t = &l->tcp.lane[lane];
 	if (t->state == TCP_READY) {
-		*p = (struct pollfd){ .fd = t->fd, .events = (short)((l->lane[lane].out.at >= 0 ? POLLOUT : 0) |
-								      (l->lane[lane].in.at >= 0 ? POLLIN : 0)) };
+		*p = (struct pollfd){ .fd = t->fd,
+				      .events = (short)((l->lane[lane].out.at >= 0 ? POLLOUT : 0) |
+							(l->lane[lane].in.at >= 0 ? POLLIN : 0)) };
 		return true;
 	}
 	if (t->greeting)

@@ -1,10 +1,10 @@
 /*
  * tcp — links over the network, made when they are first used.
  *
- * A link has as many lanes as the world has sockets a pair, each a connection of its own. Of two ranks the
- * lower one connects, the higher one finds the connections among its world's arrivals.
- * Beside the first of them the lower rank makes a side connection (side.h), which tells both what became
- * of the other; a higher rank that waits for long makes one itself: when it ends, or is
+ * A link has as many lanes as the world has sockets a pair, each a connection of its own. Of two
+ * ranks the lower one connects, the higher one finds the connections among its world's arrivals.
+ * Beside the first of them the lower rank makes a side connection (side.h), which tells both what
+ * became of the other; a higher rank that waits for long makes one itself: when it ends, or is
  * refused, the lower one has died before it could connect.
  */
 #ifndef MUSTER_LIBCOMM_TCP_TCP_H

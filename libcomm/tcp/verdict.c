@@ -49,11 +49,13 @@ static const char *name(const struct comm *c, int world_rank, char out[160])
 	for (int r = 0; r < c->size; r++)
 		if (c->members[r] == world_rank)
 			return comm_group_rank_text(c, r, out);
-	snprintf(out, 160, "world rank %d, host %.80s, of another group", world_rank, c->world->peers[world_rank].host);
+	snprintf(out, 160, "world rank %d, host %.80s, of another group", world_rank,
+		 c->world->peers[world_rank].host);
 	return out;
 }
 
-/* The rank that the accused waits for, or the one that that one waits for…; under the world's lock. */
+/* The rank that the accused waits for, or the one that that one waits for…; under the world's
+ * lock. */
 static int follow(struct comm *c, int64_t until, enum answer *last)
 {
 	int who = c->accused, next = -1;
@@ -72,7 +74,8 @@ void comm_verdict_settle(struct comm *c, struct err *why)
 	struct world *w = c->world;
 	if (!w->sides || c->accused < 0 || world_failed(w))
 		return;
-	double patience = w->timeout_s > 0 && w->timeout_s / 4 < LONGEST_S ? w->timeout_s / 4 : LONGEST_S;
+	double patience = w->timeout_s > 0 && w->timeout_s / 4 < LONGEST_S ? w->timeout_s / 4
+									   : LONGEST_S;
 	int64_t until = clock_ns() + (int64_t)(patience * 1e9);
 	enum answer last = ANSWER_NONE;
 	int unused, who = c->accused;
@@ -87,8 +90,9 @@ void comm_verdict_settle(struct comm *c, struct err *why)
 	if (world_over(w))
 		return;
 	if (who != c->accused)
-		err_set(why, why->code, "%s did not come within %g s; %s waits for it, or for one that does", name(c, who, blamed),
-			w->timeout_s, name(c, c->accused, between));
+		err_set(why, why->code,
+			"%s did not come within %g s; %s waits for it, or for one that does",
+			name(c, who, blamed), w->timeout_s, name(c, c->accused, between));
 	if (last == ANSWER_GONE && left)
 		err_set(why, ERR_PEER, "%s has closed the world", name(c, who, blamed));
 	else if (last == ANSWER_GONE && met && !atomic_load(&w->sides[who].silent))

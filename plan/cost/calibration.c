@@ -17,20 +17,23 @@
 
 enum { VERSION = 2, FILE_MOST = 1024 * 1024, CORES_MOST = 65536 };
 
-/* --- The fit ------------------------------------------------------------------------------------------ */
+/* --- The fit
+ * ------------------------------------------------------------------------------------------ */
 
 double calibration_predict(const struct calibration_link *link, int ranks, double bytes)
 {
 	return 2 * (ranks - 1) * (link->alpha + link->beta * bytes / ranks);
 }
 
-/* Minimizes the sum of ((a x + b y) - 1)², x and y being what a second of alpha and of beta add, over the time. */
+/* Minimizes the sum of ((a x + b y) - 1)², x and y being what a second of alpha and of beta add,
+ * over the time. */
 bool calibration_fit(const struct calibration_sample *samples, int n, struct calibration_link *out)
 {
 	double xx = 0, xy = 0, yy = 0, x1 = 0, y1 = 0, error = 0;
 	for (int i = 0; i < n; i++) {
 		const struct calibration_sample *s = &samples[i];
-		double steps = 2 * (s->ranks - 1), x = steps / s->seconds, y = steps * s->bytes / s->ranks / s->seconds;
+		double steps = 2 * (s->ranks - 1), x = steps / s->seconds,
+		       y = steps * s->bytes / s->ranks / s->seconds;
 		xx += x * x;
 		xy += x * y;
 		yy += y * y;
@@ -51,13 +54,16 @@ bool calibration_fit(const struct calibration_sample *samples, int n, struct cal
 		link.alpha = x1 / xx;
 	}
 	for (int i = 0; i < n; i++)
-		error += fabs(calibration_predict(&link, samples[i].ranks, samples[i].bytes) / samples[i].seconds - 1);
+		error += fabs(calibration_predict(&link, samples[i].ranks, samples[i].bytes) /
+				      samples[i].seconds -
+			      1);
 	link.error = error / n;
 	*out = link;
 	return true;
 }
 
-/* --- This machine -------------------------------------------------------------------------------------- */
+/* --- This machine
+ * -------------------------------------------------------------------------------------- */
 
 static void cpu_model(char *out, size_t size)
 {
@@ -88,7 +94,8 @@ int calibration_here(struct calibration *c, struct err *e)
 	return 0;
 }
 
-/* --- The file -------------------------------------------------------------------------------------------- */
+/* --- The file
+ * -------------------------------------------------------------------------------------------- */
 
 void calibration_write(const struct calibration *c, struct buf *out)
 {
@@ -96,12 +103,16 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
 		const struct calibration_link *l = &c->links[i];
 		if (l->known)
-			json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport", measured_transport_word(i), "pattern",
-							       "all_reduce", "alpha_s", l->alpha, "beta_s_per_byte", l->beta, "error",
-							       l->error, "points", l->points));
+			json_array_append_new(links,
+					      json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}",
+							"transport", measured_transport_word(i),
+							"pattern", "all_reduce", "alpha_s",
+							l->alpha, "beta_s_per_byte", l->beta,
+							"error", l->error, "points", l->points));
 	}
-	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", VERSION, "kind", KIND, "host", c->host, "cpu", c->cpu,
-				"cores", c->cores, "ranks", c->ranks, "date", c->date, "links", links);
+	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", VERSION,
+				"kind", KIND, "host", c->host, "cpu", c->cpu, "cores", c->cores,
+				"ranks", c->ranks, "date", c->date, "links", links);
 	if (all && c->flops > 0)
 		json_object_set_new(all, "gemm", json_pack("{s:f}", "flops", c->flops));
 	if (all && c->measured.n_machines)
@@ -120,7 +131,8 @@ void calibration_write(const struct calibration *c, struct buf *out)
 
 static int damaged(const char *name, const char *what, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name, what);
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name,
+		       what);
 }
 
 /* The text is shown to people: no control characters, no more than fits. */
@@ -140,11 +152,14 @@ static int read_link(json_t *o, const char *name, struct calibration *c, struct 
 {
 	const char *transport, *pattern;
 	struct calibration_link l = { .known = true };
-	if (json_unpack(o, "{s:s, s:s, s:F, s:F, s:F, s:i !}", "transport", &transport, "pattern", &pattern, "alpha_s", &l.alpha,
-			"beta_s_per_byte", &l.beta, "error", &l.error, "points", &l.points))
-		return damaged(name, "an entry of links is not complete, or has more than it should", e);
-	if (strcmp(pattern, "all_reduce") || !(l.alpha >= 0 && l.alpha <= 10) || !(l.beta >= 0 && l.beta <= 1) ||
-	    !(l.error >= 0 && l.error <= 1e6) || l.points < 2 || l.alpha + l.beta <= 0)
+	if (json_unpack(o, "{s:s, s:s, s:F, s:F, s:F, s:i !}", "transport", &transport, "pattern",
+			&pattern, "alpha_s", &l.alpha, "beta_s_per_byte", &l.beta, "error",
+			&l.error, "points", &l.points))
+		return damaged(name,
+			       "an entry of links is not complete, or has more than it should", e);
+	if (strcmp(pattern, "all_reduce") || !(l.alpha >= 0 && l.alpha <= 10) ||
+	    !(l.beta >= 0 && l.beta <= 1) || !(l.error >= 0 && l.error <= 1e6) || l.points < 2 ||
+	    l.alpha + l.beta <= 0)
 		return damaged(name, "an entry of links is out of range", e);
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
 		if (strcmp(transport, measured_transport_word(i)))
@@ -165,15 +180,18 @@ static int read_gemm(json_t *o, const char *name, struct calibration *c, struct 
 }
 
 /* Each may lack, but not all. */
-static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exchanges, const char *name, struct calibration *c, struct err *e)
+static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exchanges,
+		      const char *name, struct calibration *c, struct err *e)
 {
 	bool linked = json_array_size(links) > 0;
-	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) || (!linked && (c->ranks || (!gemm && !machines && !exchanges))))
+	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) ||
+	    (!linked && (c->ranks || (!gemm && !machines && !exchanges))))
 		return damaged(name, "ranks does not go with links, or nothing was measured", e);
 	for (size_t i = 0; i < json_array_size(links); i++)
 		if (read_link(json_array_get(links, i), name, c, e))
 			return -1;
-	if ((gemm && read_gemm(gemm, name, c, e)) || (machines && measured_read_machines(machines, name, &c->measured, e)) ||
+	if ((gemm && read_gemm(gemm, name, c, e)) ||
+	    (machines && measured_read_machines(machines, name, &c->measured, e)) ||
 	    (exchanges && measured_read_exchanges(exchanges, name, &c->measured, e)))
 		return -1;
 	c->measured.cores = c->cores;
@@ -185,22 +203,26 @@ static int read_all(json_t *root, const char *name, struct calibration *c, struc
 	const char *kind, *host, *cpu, *date;
 	json_t *links, *gemm = NULL, *machines = NULL, *exchanges = NULL;
 	int version;
-	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o, s?o, s?o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
-			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm", &gemm, "machines", &machines,
-			"exchanges", &exchanges))
+	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o, s?o, s?o !}",
+			"version", &version, "kind", &kind, "host", &host, "cpu", &cpu, "cores",
+			&c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm",
+			&gemm, "machines", &machines, "exchanges", &exchanges))
 		return damaged(name, "a field lacks, is of another type, or is unknown", e);
 	if (version != VERSION || strcmp(kind, KIND))
 		return damaged(name, "no calibration of version 2", e);
 	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
-	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || !json_is_array(links))
+	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST ||
+	    !json_is_array(links))
 		return damaged(name, "a field is out of range", e);
 	return read_parts(links, gemm, machines, exchanges, name, c, e);
 }
 
-int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out, struct err *e)
+int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out,
+		      struct err *e)
 {
 	json_error_t why;
-	struct calibration *c = calloc(1, sizeof *c); /* as everywhere here, too large for a small stack */
+	/* as everywhere here, too large for a small stack */
+	struct calibration *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
 	json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
@@ -223,7 +245,8 @@ static void calibration_default(char *path, size_t size)
 		snprintf(path, size, "%s/.config/muster/calibration.json", home);
 }
 
-/* --- For the tools that measure --------------------------------------------------------------------------- */
+/* --- For the tools that measure
+ * --------------------------------------------------------------------------- */
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
@@ -232,23 +255,33 @@ static int load_ours(const char *path, struct calibration *out, struct err *e)
 	int rc = here ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
 	if (!rc)
 		rc = file_slurp(path, FILE_MOST, &text, e) ||
-		     calibration_parse(text.data ? text.data : "", text.len, path, out, e) || calibration_here(here, e) ? -1 : 0;
+				     calibration_parse(text.data ? text.data : "", text.len, path,
+						       out, e) ||
+				     calibration_here(here, e)
+			     ? -1
+			     : 0;
 	if (!rc && (strcmp(out->cpu, here->cpu) || out->cores != here->cores))
-		rc = err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench "
-			     "calibrate here", path, out->cpu, out->cores, out->host, here->cpu, here->cores);
+		rc = err_set(e, ERR_USAGE,
+			     "%s was measured on %s, %d cores (%s), and this machine is %s, %d "
+			     "cores; run muster bench "
+			     "calibrate here",
+			     path, out->cpu, out->cores, out->host, here->cpu, here->cores);
 	buf_fini(&text);
 	free(here);
 	return rc;
 }
 
-int calibration_begin(const char *word, char *path, size_t size, struct calibration *out, struct err *e)
+int calibration_begin(const char *word, char *path, size_t size, struct calibration *out,
+		      struct err *e)
 {
 	char folder[PATH_MAX];
 	snprintf(path, size, "%s", word ? word : "");
 	if (!word)
 		calibration_default(path, size);
 	if (!*path)
-		return err_set(e, ERR_USAGE, "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, as --calibrate=FILE");
+		return err_set(e, ERR_USAGE,
+			       "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, "
+			       "as --calibrate=FILE");
 	snprintf(folder, sizeof folder, "%s", path);
 	if (file_make_dirs(dirname(folder), e))
 		return -1;
@@ -267,7 +300,8 @@ int calibration_save(const struct calibration *c, const char *path, struct err *
 	return rc;
 }
 
-/* --- For a plan ------------------------------------------------------------------------------------------- */
+/* --- For a plan
+ * ------------------------------------------------------------------------------------------- */
 
 /* Discovered nodes are this host, or taken to be like it. */
 static bool is_like_here(const struct node_kind *k)
@@ -275,8 +309,8 @@ static bool is_like_here(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
-static int use_kind(const struct calibration *c, const struct calibration_link *link, enum measured_transport transport, struct node_kind *k,
-		    struct err *e)
+static int use_kind(const struct calibration *c, const struct calibration_link *link,
+		    enum measured_transport transport, struct node_kind *k, struct err *e)
 {
 	if (link->known) {
 		k->link_latency = fmax(link->alpha, 1e-12);
@@ -296,25 +330,32 @@ static int use_kind(const struct calibration *c, const struct calibration_link *
 	return 0;
 }
 
-static int use(const struct calibration *c, enum measured_transport transport, struct cluster *cluster, struct err *e)
+static int use(const struct calibration *c, enum measured_transport transport,
+	       struct cluster *cluster, struct err *e)
 {
 	const struct calibration_link *link = &c->links[transport];
 	bool products = c->flops > 0 || c->measured.n_machines;
 	char ranks[32] = "";
 	for (int i = 0; i < cluster->n_kinds; i++)
-		if (is_like_here(&cluster->kinds[i]) && use_kind(c, link, transport, &cluster->kinds[i], e))
+		if (is_like_here(&cluster->kinds[i]) &&
+		    use_kind(c, link, transport, &cluster->kinds[i], e))
 			return -1;
 	if (!link->known && !products && !c->measured.n_exchanges)
 		return 0;
 	if (link->known)
 		snprintf(ranks, sizeof ranks, " with %d ranks", c->ranks);
-	snprintf(cluster->figures, sizeof cluster->figures, "%s%s%s%s as measured on %s, %s", link->known ? "links inside a node" : "",
-		 ranks, link->known && products ? " and " : "",
-		 c->measured.n_machines ? "every operation" : c->flops > 0 ? "matrix products" : "", c->host, c->date);
+	snprintf(cluster->figures, sizeof cluster->figures, "%s%s%s%s as measured on %s, %s",
+		 link->known ? "links inside a node" : "", ranks,
+		 link->known && products ? " and " : "",
+		 c->measured.n_machines ? "every operation"
+		 : c->flops > 0         ? "matrix products"
+					: "",
+		 c->host, c->date);
 	return 0;
 }
 
-int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e)
+int calibration_apply(const char *word, const char *transport, struct cluster *cluster,
+		      struct err *e)
 {
 	char path[1024];
 	struct err why = ERR_INIT;
@@ -329,13 +370,17 @@ int calibration_apply(const char *word, const char *transport, struct cluster *c
 	if (found && access(path, R_OK))
 		return 0;
 	struct calibration *c = malloc(sizeof *c);
-	int rc = c ? load_ours(path, c, &why) : err_set(&why, ERR_NOMEM, "%s: no memory to read it", path);
+	int rc = c ? load_ours(path, c, &why)
+		   : err_set(&why, ERR_NOMEM, "%s: no memory to read it", path);
 	if (!rc)
 		rc = use(c, strcmp(transport, "tcp") ? MEASURED_SHM : MEASURED_TCP, cluster, e);
 	else if (!found)
 		err_set(e, ERR_USAGE, "[launch] calibration: %s", why.text);
 	else
-		rc = snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text) < 0 ? -1 : 0;
+		rc = snprintf(cluster->figures, sizeof cluster->figures,
+			      "estimates, not measured: %.250s", why.text) < 0
+			     ? -1
+			     : 0;
 	free(c);
 	return rc;
 }

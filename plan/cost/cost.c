@@ -11,8 +11,12 @@ static int alloc_costs(struct plan *p, struct err *e)
 	size_t n = (size_t)layout_n_stages(&p->layout);
 	p->seconds = calloc(3 * n, sizeof *p->seconds);
 	if (!p->seconds)
-		return err_set(e, ERR_NOMEM, "no memory to predict %zu stages; close other programs", n);
-	p->costs = (struct sched_costs){ .forward = p->seconds, .input = p->seconds + n, .weight = p->seconds + 2 * n, .hop = 0 };
+		return err_set(e, ERR_NOMEM,
+			       "no memory to predict %zu stages; close other programs", n);
+	p->costs = (struct sched_costs){ .forward = p->seconds,
+					 .input = p->seconds + n,
+					 .weight = p->seconds + 2 * n,
+					 .hop = 0 };
 	return 0;
 }
 
@@ -26,11 +30,13 @@ static void set_scales(const struct job *job, const struct plan *p, double *scal
 		scale[pp] = fastest / speeds_holder(job, &p->layout, p->pace, pp);
 }
 
-/* The passes of all stages, and of each pipeline rank's together; transfers belong to the half that waits for them. */
+/* The passes of all stages, and of each pipeline rank's together; transfers belong to the half
+ * that waits for them. */
 static void set_costs(const struct cost_case *c, struct plan *p, struct cost_rank *ranks)
 {
 	int stages = layout_n_stages(&p->layout);
-	double *forward = p->seconds, *input = forward + stages, *weight = input + stages, wait = cost_wait(c);
+	double *forward = p->seconds, *input = forward + stages, *weight = input + stages,
+	       wait = cost_wait(c);
 	bool splits = schedule_splits(c->job->parallel.schedule);
 	for (int s = 0; s < stages; s++) {
 		int pp, chunk;
@@ -55,13 +61,17 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 }
 
 /* ranks and scale have room for every pipeline rank. */
-static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *ranks, struct err *e)
+static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *ranks,
+		   struct err *e)
 {
 	struct cost_sum sum = { 0 };
 	set_costs(c, p, ranks);
 	double whole = schedule_simulate(&p->schedule, &p->costs, NULL, NULL);
 	if (whole < 0)
-		return err_set(e, ERR_NOMEM, "no memory to simulate a schedule of %d stages; close other programs", layout_n_stages(&p->layout));
+		return err_set(
+			e, ERR_NOMEM,
+			"no memory to simulate a schedule of %d stages; close other programs",
+			layout_n_stages(&p->layout));
 	for (int pp = 0; pp < p->layout.pp; pp++)
 		cost_sum_add(c, &ranks[pp], &sum);
 	cost_sum_parts(c, &sum, whole, &p->time);
@@ -76,11 +86,22 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
 	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
 	struct cost_case c = {
-		.job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans, .scale = scale,
-		.machine = &machine, .engine = &cost_engine_muster, .micros = p->shares[p->pace].micros,
+		.job = job,
+		.shape = &p->shape,
+		.layout = &p->layout,
+		.stages = p->stages,
+		.units = &units,
+		.spans = spans,
+		.scale = scale,
+		.machine = &machine,
+		.engine = &cost_engine_muster,
+		.micros = p->shares[p->pace].micros,
 		.mates = p->ranks[0].mates,
 	};
-	int rc = ranks && scale ? 0 : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
+	int rc = ranks && scale ? 0
+				: err_set(e, ERR_NOMEM,
+					  "no memory to predict %d stages; close other programs",
+					  p->layout.pp);
 	if (!rc && !(rc = alloc_costs(p, e))) {
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			spans[kind] = p->place.links[kind].span;

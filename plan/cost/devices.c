@@ -6,32 +6,35 @@
 #include <math.h>
 #include <string.h>
 
-#define UNKNOWN_FLOPS 20e9
+#define UNKNOWN_FLOPS     20e9
 #define UNKNOWN_BANDWIDTH 5e9
 
 /*
- * GPUs. `best` is the share of the data sheet's dense bf16 rate that the best of large square-ish products reach: measured, the
- * "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
- * compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X
- * 51.4 %, MI325X 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish power budget
- * throttle more. `lasting` is what is left of it in the course of a step, as clocks are lower under hours of load than in a benchmark's 100
- * products: found on A100s by Korthikanti's and Narayanan's steps, on Hopper by llm.c's and Megatron-Core's (test_cost.c), where
- * 700 W throttle more than 400; newer ones are taken as Hopper. units: streaming multiprocessors (compute units), from the
- * architectures' white papers. host: PCIe ×16 by its specification less a fifth for its packets; NVLink-C2C ("GH200" data sheet:
- * 900 GB/s both ways) by what host memory gives.
+ * GPUs. `best` is the share of the data sheet's dense bf16 rate that the best of large square-ish
+ * products reach: measured, the "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine
+ * Learning Engineering" (github.com/stas00/ml-engineering, compute/accelerator): A100 SXM 86.9 %,
+ * PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X 51.4 %, MI325X
+ * 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish
+ * power budget throttle more. `lasting` is what is left of it in the course of a step, as clocks
+ * are lower under hours of load than in a benchmark's 100 products: found on A100s by Korthikanti's
+ * and Narayanan's steps, on Hopper by llm.c's and Megatron-Core's (test_cost.c), where 700 W
+ * throttle more than 400; newer ones are taken as Hopper. units: streaming multiprocessors (compute
+ * units), from the architectures' white papers. host: PCIe ×16 by its specification less a fifth
+ * for its packets; NVLink-C2C ("GH200" data sheet: 900 GB/s both ways) by what host memory gives.
  */
 #define AMPERE 0.98
 #define HOPPER 0.92
-#define PCIE3 12.5e9
-#define PCIE4 25e9
-#define PCIE5 50e9
-#define C2C 300e9
-/* Products in fp32: NVIDIA's since Ampere as TF32. Data sheets: 15.7 of the V100's 125 TFLOPS, 8.1 of the T4's 65; 46.1 of the MI100's 184.6,
- * 95.7 of the MI250X's 383. */
-#define HALF 0.5
-#define EIGHTH 0.125
+#define PCIE3  12.5e9
+#define PCIE4  25e9
+#define PCIE5  50e9
+#define C2C    300e9
+/* Products in fp32: NVIDIA's since Ampere as TF32. Data sheets: 15.7 of the V100's 125 TFLOPS, 8.1
+ * of the T4's 65; 46.1 of the MI100's 184.6, 95.7 of the MI250X's 383. */
+#define HALF    0.5
+#define EIGHTH  0.125
 #define QUARTER 0.25
 
+/* clang-format off */
 static const struct gpu {
 	const char *name; /* how the device's begins; the first row that fits counts */
 	int units;
@@ -59,38 +62,46 @@ static const struct gpu {
 	{ "MI60", 64, 0.75, AMPERE, PCIE4, HALF },              { "MI50", 60, 0.75, AMPERE, PCIE4, HALF },
 	{ "", 0, 0.75, HOPPER, PCIE3, HALF },
 };
+/* clang-format on */
 
 /*
- * What holds for all GPUs, found on A100s (tests/unit/plan/test_cost.c holds them to the published steps):
- *   MEMORY     of the data sheet's bandwidth, by kernels that pass over tensors. Copies reach 0.85 to 0.9 of it; softmax, dropout and norms,
- *              with their sums and random numbers, less. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
- *   FUSED_FWD, FUSED_BWD   of the products' rate, by fused attention: Dao, "FlashAttention-2", arXiv 2307.08691, figures 5
+ * What holds for all GPUs, found on A100s (tests/unit/plan/test_cost.c holds them to the published
+ * steps):
+ *   MEMORY     of the data sheet's bandwidth, by kernels that pass over tensors. Copies reach 0.85
+ *              to 0.9 of it; softmax, dropout and norms, with their sums and random numbers, less.
+ *              Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
+ *   FUSED_FWD, FUSED_BWD   of the products' rate, by fused attention: Dao, "FlashAttention-2",
+ *                          arXiv 2307.08691, figures 5
  *              and 6: causal, head of 128, 2k to 4k keys on A100: 170 and 130 TFLOPS of 265
- *   WAVE       fetching a tile's first operands and writing 64 KiB of results at the units' share of the L2 cache: 3 to 4 µs
+ *   WAVE       fetching a tile's first operands and writing 64 KiB of results at the units' share
+ *              of the L2 cache: 3 to 4 µs
  *   OP         from one kernel's end to the next one's start in a full queue, with its ramp
- *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests' issues 100 and 149), 20 to 23
- *              of 25 a GPU over HDR InfiniBand (issue 119: 85 to 96 of 100 a node)
- *   HIDES      but for the units that NCCL's channels take from the products beside them: 16 to 20 of 108 (Calculon,
- *              systems/a100_80g.json: 15 %)
+ *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests'
+ *              issues 100 and 149), 20 to 23 of 25 a GPU over HDR InfiniBand (issue 119: 85 to 96
+ *              of 100 a node)
+ *   HIDES      but for the units that NCCL's channels take from the products beside them: 16 to 20
+ *              of 108 (Calculon, systems/a100_80g.json: 15 %)
  *   SYNC       cudaStreamSynchronize, then the host's launches before the device is busy again
- *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight replicas, of which their
- *              all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are Created Equal", SC22: a few percent between A100s
+ *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight
+ *              replicas, of which their all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are
+ *              Created Equal", SC22: a few percent between A100s
  */
-#define MEMORY 0.70
+#define MEMORY    0.70
 #define FUSED_FWD 0.60
 #define FUSED_BWD 0.45
-#define WAVE 3.5e-6
-#define OP 4e-6
-#define LINK 0.77
-#define NET 0.80
-#define HIDES 0.85
-#define SYNC 100e-6
-#define SPREAD 0.012
+#define WAVE      3.5e-6
+#define OP        4e-6
+#define LINK      0.77
+#define NET       0.80
+#define HIDES     0.85
+#define SYNC      100e-6
+#define SPREAD    0.012
 
-/* CPUs that were not measured: an ordinary BLAS's share of the cores' peak, STREAM's of the memory's, a parallel region's start. */
+/* CPUs that were not measured: an ordinary BLAS's share of the cores' peak, STREAM's of the
+ * memory's, a parallel region's start. */
 #define CPU_PRODUCTS 0.70
-#define CPU_MEMORY 0.80
-#define CPU_OP 5e-6
+#define CPU_MEMORY   0.80
+#define CPU_OP       5e-6
 
 static double known(double x, double otherwise)
 {
@@ -112,7 +123,8 @@ static const struct gpu *gpu_of(const char *device)
 
 void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
 {
-	double flops = part * known(k->device_flops, UNKNOWN_FLOPS), bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
+	double flops = part * known(k->device_flops, UNKNOWN_FLOPS),
+	       bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
 	*out = (struct machine){ .op = CPU_OP };
 	out->rates[COST_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
 	out->rates[COST_MOVED] = flat(CPU_MEMORY * bandwidth);
@@ -120,31 +132,43 @@ void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct
 		return;
 	const struct gpu *g = gpu_of(k->device);
 	double products = g->best * g->lasting * flops * (narrow ? 1 : g->wide);
-	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES, .host = g->host,
-				 .sync = SYNC, .spread = SPREAD };
+	*out = (struct machine){ .op = OP,
+				 .units = g->units,
+				 .wave = WAVE,
+				 .link_share = LINK,
+				 .net_share = NET,
+				 .hides = HIDES,
+				 .host = g->host,
+				 .sync = SYNC,
+				 .spread = SPREAD };
 	out->rates[COST_PRODUCT_FWD] = flat(products);
 	out->rates[COST_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[COST_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[COST_MOVED] = flat(MEMORY * bandwidth);
-	out->rates[COST_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8); /* the gradients' norm reads an eighth word */
+	/* the gradients' norm reads an eighth word */
+	out->rates[COST_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
 }
 
-void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads, struct machine *out)
+void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads,
+			    struct machine *out)
 {
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
 		cost_machine_of(k, narrow, 1, out);
 		return;
 	}
-	/* What no measurement tells, half as wide a storage type does not either: products and sums are done in fp32. */
-	if (!k->measured || (!measured_machine(k->measured, agents, threads, narrow, out) && !measured_machine(k->measured, agents, threads, false, out)))
+	/* What no measurement tells, half as wide a storage type does not either: products and
+	 * sums are done in fp32. */
+	if (!k->measured || (!measured_machine(k->measured, agents, threads, narrow, out) &&
+			     !measured_machine(k->measured, agents, threads, false, out)))
 		cost_machine_of(k, narrow, fmin(1, threads / cores) * k->devices, out);
 	out->agents = agents;
 	out->crowd = agents * threads / cores;
 	out->measured = k->measured;
 }
 
-void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
+void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
+			  struct machine *out)
 {
 	double slowest = 0;
 	for (int i = 0; i < p->world; i++) {
@@ -152,7 +176,8 @@ void cost_machine_of_plan(const struct job *job, const struct cluster *c, const 
 		struct machine m;
 		if (i && p->ranks[i].node == p->ranks[i - 1].node)
 			continue;
-		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew, p->threads, &m);
+		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew,
+				       p->threads, &m);
 		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -1,10 +1,14 @@
 #include "plan/cost/engine.h"
 
-#define END { .times = 0 }
+#define END \
+	{ \
+		.times = 0 \
+	}
 
 /* --- muster ------------------------------------------------------------------------
- * agent/engine/model/: norms take the residual sum along (reads x, r; writes sum, y), their backward the stream's gradient (reads dy,
- * dres, x; writes dx); biases come with the products, their gradients read dy again. */
+ * agent/engine/model/: norms take the residual sum along (reads x, r; writes sum, y), their
+ * backward the stream's gradient (reads dy, dres, x; writes dx); biases come with the products,
+ * their gradients read dy again. */
 
 static const struct engine_pass muster[] = {
 	{ PHASE_FORWARD, COST_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 4 } },
@@ -29,17 +33,29 @@ static const struct engine_pass muster[] = {
 };
 
 const struct engine cost_engine_muster = {
-	.name = "muster", .passes = muster, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .stops_short = true,
-	.hides_dp = true, .gathers_ahead = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 4,
+	.name = "muster",
+	.passes = muster,
+	.fused_attention = true,
+	.hides_tp = true,
+	.own_rows_first = true,
+	.stops_short = true,
+	.hides_dp = true,
+	.gathers_ahead = true,
+	.embed_fwd = 2,
+	.embed_bwd = 3,
+	.grad_width = 4,
 };
 
 /* --- Megatron-LM -------------------------------------------------------------------
- * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021 (8cfef1bf) and May 2022
- * (32132c6e). Scores, softmax and dropped weights of the whole square are stored (scale, mask and softmax fused; dropout apart, with
- * a byte of mask each); bias, dropout and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of
- * its own; heads are copied into the order of the projection. Backward, besides the mirror of these: each bias's gradient reads
- * what it sums, the residual's gradient is added in a pass of its own, LayerNorm's weights' gradients read both inputs again. */
+ * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021
+ * (8cfef1bf) and May 2022 (32132c6e). Scores, softmax and dropped weights of the whole square are
+ * stored (scale, mask and softmax fused; dropout apart, with a byte of mask each); bias, dropout
+ * and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of its
+ * own; heads are copied into the order of the projection. Backward, besides the mirror of these:
+ * each bias's gradient reads what it sums, the residual's gradient is added in a pass of its own,
+ * LayerNorm's weights' gradients read both inputs again. */
 
+/* clang-format off */
 static const struct engine_pass megatron[] = {
 	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },           /* LayerNorm */
 	{ PHASE_FORWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 3.5 } },         /* bias, dropout, residual */
@@ -65,23 +81,31 @@ static const struct engine_pass megatron[] = {
 	{ PHASE_AGAIN, COST_MOVED, NEED_ATTN_DROPOUT, 1, { [TENSOR_SCORES] = 2.5 } },
 	END
 };
+/* clang-format on */
 
-/* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes) and summed so over replicas:
- * after the step (--DDP-impl local), but with torch's DDP, beside the backward pass, where there is no pipeline
- * (examples/sc21/run_table_1.sh). Loss: fp16 logits become fp32, then maximum, difference, exp, sum, quotient, gradient and
- * its rounding, each a pass: 52 bytes. Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and check 8, norm 4,
- * Adam 28, copy to fp16 6. Between stages: batch_isend_irecv, then torch.cuda.synchronize (p2p_communication.py). */
-#define MEGATRON .passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, .embed_bwd = 4, .loss = 52, \
-	.grad_width = 2, .update = 56
+/* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes) and
+ * summed so over replicas: after the step (--DDP-impl local), but with torch's DDP, beside the
+ * backward pass, where there is no pipeline (examples/sc21/run_table_1.sh). Loss: fp16 logits
+ * become fp32, then maximum, difference, exp, sum, quotient, gradient and its rounding, each a
+ * pass: 52 bytes. Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and
+ * check 8, norm 4, Adam 28, copy to fp16 6. Between stages: batch_isend_irecv, then
+ * torch.cuda.synchronize (p2p_communication.py). */
+#define MEGATRON \
+	.passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, \
+	.embed_bwd = 4, .loss = 52, .grad_width = 2, .update = 56
 
 const struct engine cost_engine_megatron_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
-/* The backward pass's sums over tp ranks go on beside the weights' gradients since September 2021 (b462d254). */
-const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022", .hides_tp = true, MEGATRON };
+/* The backward pass's sums over tp ranks go on beside the weights' gradients since September
+ * 2021 (b462d254). */
+const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022",
+						  .hides_tp = true,
+						  MEGATRON };
 
-/* --- Megatron-Core -----------------------------------------------------------------
- * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its README), Transformer Engine's layers:
- * fused attention, biases in the products, one kernel for a norm's backward pass; bf16 with fp32 gradients that the products add up;
- * messages between stages beside the passes. The loss as above, without the rounding of its gradient's fp32. */
+/* --- Megatron-Core ----------------------------------------------------------------- Release 0.8
+ * on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its README),
+ * Transformer Engine's layers: fused attention, biases in the products, one kernel for a norm's
+ * backward pass; bf16 with fp32 gradients that the products add up; messages between stages beside
+ * the passes. The loss as above, without the rounding of its gradient's fp32. */
 
 static const struct engine_pass core[] = {
 	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
@@ -101,6 +125,16 @@ static const struct engine_pass core[] = {
 };
 
 const struct engine cost_engine_megatron_CORE = {
-	.name = "Megatron-Core 0.8", .passes = core, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .hides_dp = true,
-	.gathers_ahead = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 4, .update = 38,
+	.name = "Megatron-Core 0.8",
+	.passes = core,
+	.fused_attention = true,
+	.hides_tp = true,
+	.own_rows_first = true,
+	.hides_dp = true,
+	.gathers_ahead = true,
+	.embed_fwd = 4,
+	.embed_bwd = 4,
+	.loss = 46,
+	.grad_width = 4,
+	.update = 38,
 };

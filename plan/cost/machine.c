@@ -4,11 +4,22 @@
 #include <stddef.h>
 
 static const char *const words[] = {
-	[COST_PRODUCT_FWD] = "product_fwd", [COST_PRODUCT_INPUT] = "product_input", [COST_PRODUCT_WEIGHT] = "product_weight",
-	[COST_ATTENTION_FWD] = "attention_fwd", [COST_ATTENTION_BWD] = "attention_bwd",
-	[COST_NORM_FWD] = "norm_fwd", [COST_NORM_BWD] = "norm_bwd", [COST_GELU_FWD] = "gelu_fwd", [COST_GELU_BWD] = "gelu_bwd",
-	[COST_SWIGLU_FWD] = "swiglu_fwd", [COST_SWIGLU_BWD] = "swiglu_bwd", [COST_ROPE] = "rope", [COST_XENT] = "xent",
-	[COST_SUM_ROWS] = "sum_rows", [COST_MOVED] = "moved", [COST_OPTIMIZER] = "optimizer",
+	[COST_PRODUCT_FWD] = "product_fwd",
+	[COST_PRODUCT_INPUT] = "product_input",
+	[COST_PRODUCT_WEIGHT] = "product_weight",
+	[COST_ATTENTION_FWD] = "attention_fwd",
+	[COST_ATTENTION_BWD] = "attention_bwd",
+	[COST_NORM_FWD] = "norm_fwd",
+	[COST_NORM_BWD] = "norm_bwd",
+	[COST_GELU_FWD] = "gelu_fwd",
+	[COST_GELU_BWD] = "gelu_bwd",
+	[COST_SWIGLU_FWD] = "swiglu_fwd",
+	[COST_SWIGLU_BWD] = "swiglu_bwd",
+	[COST_ROPE] = "rope",
+	[COST_XENT] = "xent",
+	[COST_SUM_ROWS] = "sum_rows",
+	[COST_MOVED] = "moved",
+	[COST_OPTIMIZER] = "optimizer",
 };
 
 const char *cost_class_word(enum cost_class class)
@@ -33,10 +44,13 @@ double cost_curve_at(const struct cost_curve *c, double x)
 
 static const struct cost_curve *curve_of(const struct machine *m, enum cost_class class)
 {
-	enum cost_class kind = class <= COST_PRODUCT_WEIGHT ? COST_PRODUCT_FWD : class <= COST_ATTENTION_BWD ? COST_ATTENTION_FWD : COST_MOVED;
+	enum cost_class kind = class <= COST_PRODUCT_WEIGHT  ? COST_PRODUCT_FWD
+			       : class <= COST_ATTENTION_BWD ? COST_ATTENTION_FWD
+							     : COST_MOVED;
 	if (m->rates[class].n)
 		return &m->rates[class];
-	return kind == COST_ATTENTION_FWD && !m->rates[kind].n ? &m->rates[COST_PRODUCT_FWD] : &m->rates[kind];
+	return kind == COST_ATTENTION_FWD && !m->rates[kind].n ? &m->rates[COST_PRODUCT_FWD]
+							       : &m->rates[kind];
 }
 
 double cost_machine_seconds(const struct machine *m, enum cost_class class, double work)
@@ -44,51 +58,63 @@ double cost_machine_seconds(const struct machine *m, enum cost_class class, doub
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
-double cost_machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim)
+double cost_machine_attention(const struct machine *m, enum cost_class form, double flops,
+			      double keys, double dim)
 {
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
 }
 
 /* --- Products in tiles --------------------------------------------------------- */
 
-/* The shapes that matrix libraries choose from, and the share of the largest one's rate that they reach: a smaller tile reads its
- * operands more often (CUTLASS's profiles of Ampere GEMMs; cuBLAS has the same shapes). */
+/* The shapes that matrix libraries choose from, and the share of the largest one's rate that they
+ * reach: a smaller tile reads its operands more often (CUTLASS's profiles of Ampere GEMMs; cuBLAS
+ * has the same shapes). */
 static const struct tile {
 	double m, n, share;
 } tiles[] = { { 256, 128, 1 }, { 128, 128, 0.92 }, { 128, 64, 0.75 }, { 64, 64, 0.55 } };
 
 #define SPLIT_DEPTH 1024 /* of a part that is worth a unit of its own */
 
-static double in_tiles(const struct machine *m, const struct tile *t, double batch, double rows, double columns, double depth, double rate)
+static double in_tiles(const struct machine *m, const struct tile *t, double batch, double rows,
+		       double columns, double depth, double rate)
 {
-	double upright = ceil(rows / t->m) * ceil(columns / t->n), across = ceil(rows / t->n) * ceil(columns / t->m);
+	double upright = ceil(rows / t->m) * ceil(columns / t->n),
+	       across = ceil(rows / t->n) * ceil(columns / t->m);
 	double count = batch * fmin(upright, across), split = 1;
 	if (count < m->units)
 		split = fmax(1, floor(fmin(m->units / count, depth / SPLIT_DEPTH)));
 	double waves = ceil(count * split / m->units), size = t->m * t->n;
-	return waves * (2 * size * depth / split / (t->share * rate / m->units) + m->wave * size / (tiles[0].m * tiles[0].n));
+	return waves * (2 * size * depth / split / (t->share * rate / m->units) +
+			m->wave * size / (tiles[0].m * tiles[0].n));
 }
 
-double cost_machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width)
+double cost_machine_products(const struct machine *m, enum cost_class form, double batch,
+			     double rows, double columns, double depth, double width)
 {
-	double flops = 2 * batch * rows * columns * depth, bytes = width * batch * (rows * depth + depth * columns + rows * columns);
+	double flops = 2 * batch * rows * columns * depth,
+	       bytes = width * batch * (rows * depth + depth * columns + rows * columns);
 	if (flops <= 0)
 		return 0;
 	if (m->units < 1) {
-		double weights = width * batch * columns * (form == COST_PRODUCT_WEIGHT ? rows : depth);
-		return cost_machine_seconds(m, form, flops) + (m->packing[form] > 0 ? weights / m->packing[form] : 0);
+		double weights = width * batch * columns *
+				 (form == COST_PRODUCT_WEIGHT ? rows : depth);
+		return cost_machine_seconds(m, form, flops) +
+		       (m->packing[form] > 0 ? weights / m->packing[form] : 0);
 	}
-	double rate = cost_curve_at(curve_of(m, form), flops), best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
+	double rate = cost_curve_at(curve_of(m, form), flops),
+	       best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
 	return fmax(best, bytes / cost_curve_at(curve_of(m, COST_MOVED), bytes)) + m->op;
 }
 
-double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)
+double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in,
+			    double out, double width)
 {
 	if (form == COST_PRODUCT_WEIGHT)
 		return cost_machine_products(m, form, 1, out, in, n, width);
-	return form == COST_PRODUCT_INPUT ? cost_machine_products(m, form, 1, n, in, out, width) : cost_machine_products(m, form, 1, n, out, in, width);
+	return form == COST_PRODUCT_INPUT ? cost_machine_products(m, form, 1, n, in, out, width)
+					  : cost_machine_products(m, form, 1, n, out, in, width);
 }
 
 /* --- Transfers ----------------------------------------------------------------- */

@@ -1,20 +1,26 @@
 /*
  * machine — how fast a device does what training asks of it.
  *
- * Each class of operations has a curve: the rate that is reached over the size of one operation, since a small one
- * pays for its launch, its edges and its packing, and a large one leaves the caches. An operation takes
+ * Each class of operations has a curve: the rate that is reached over the size of one operation,
+ * since a small one pays for its launch, its edges and its packing, and a large one leaves the
+ * caches. An operation takes
  *
  *     seconds = work / rate(work) + op
  *
- * and a product besides the bytes of its weights at `packing`, as a library that lays them out anew reads and writes them first. GPUs' curves are constants with their sources (devices.h); CPUs'
- * are measured (calibration.h). Work and rate are FLOPs and FLOP/s, or bytes and bytes/s, read and written together.
+ * and a product besides the bytes of its weights at `packing`, as a library that lays them out anew
+ * reads and writes them first. GPUs' curves are constants with their sources (devices.h); CPUs' are
+ * measured (calibration.h). Work and rate are FLOPs and FLOP/s, or bytes and bytes/s, read and
+ * written together.
  *
- * A GPU computes a product in tiles of the result, one on each of its `units` at a time. The last wave of tiles is
- * rarely full, and each wave begins by fetching operands and ends by writing results, which takes `wave` whatever the depth:
+ * A GPU computes a product in tiles of the result, one on each of its `units` at a time. The last
+ * wave of tiles is rarely full, and each wave begins by fetching operands and ends by writing
+ * results, which takes `wave` whatever the depth:
  *
- *     seconds = least over the shapes of tiles of  waves × (2 m n depth / (share × rate / units) + wave × m n / (256 × 128))
+ *     seconds = least over the shapes of tiles of  waves × (2 m n depth / (share × rate / units) +
+ *                                                  wave × m n / (256 × 128))
  *
- * and no less than its matrices take through memory. Where there are fewer tiles than units, the depth is split over the idle ones.
+ * and no less than its matrices take through memory. Where there are fewer tiles than units, the
+ * depth is split over the idle ones.
  */
 #ifndef MUSTER_PLAN_COST_MACHINE_H
 #define MUSTER_PLAN_COST_MACHINE_H
@@ -31,39 +37,56 @@ struct cost_curve {
 
 enum cost_class {
 	/* FLOPs: 2 n in out. */
-	COST_PRODUCT_FWD, COST_PRODUCT_INPUT, COST_PRODUCT_WEIGHT,
-	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim, backward 2.5 times that. The curve is
-	 * over the elements of a head's keys: their number × dim. */
-	COST_ATTENTION_FWD, COST_ATTENTION_BWD,
+	COST_PRODUCT_FWD,
+	COST_PRODUCT_INPUT,
+	COST_PRODUCT_WEIGHT,
+	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim,
+	 * backward 2.5 times that. The curve is over the elements of a head's keys: their number ×
+	 * dim. */
+	COST_ATTENTION_FWD,
+	COST_ATTENTION_BWD,
 	/* Bytes. */
-	COST_NORM_FWD, COST_NORM_BWD,
-	COST_GELU_FWD, COST_GELU_BWD,
-	COST_SWIGLU_FWD, COST_SWIGLU_BWD,
+	COST_NORM_FWD,
+	COST_NORM_BWD,
+	COST_GELU_FWD,
+	COST_GELU_BWD,
+	COST_SWIGLU_FWD,
+	COST_SWIGLU_BWD,
 	COST_ROPE,
-	COST_XENT,      /* its three passes together: read, read and written, read and written */
-	COST_SUM_ROWS,  /* gradients of biases */
-	COST_MOVED,     /* copies, sums, embedding, rows of experts */
-	COST_OPTIMIZER, /* AdamW's seven words a parameter; what else a step does to each (zeroing, the norm, rounding) is in the rate */
+	COST_XENT,     /* its three passes together: read, read and written, read and written */
+	COST_SUM_ROWS, /* gradients of biases */
+	COST_MOVED,    /* copies, sums, embedding, rows of experts */
+	/* AdamW's seven words a parameter; what else a step does to each (zeroing, the norm,
+	 * rounding) is in the rate */
+	COST_OPTIMIZER,
 	COST_CLASSES
 };
 
 struct machine {
-	/* A class without a curve takes that of its kind: PRODUCT_FWD's, ATTENTION_FWD's (else PRODUCT_FWD's), MOVED's. */
+	/* A class without a curve takes that of its kind: PRODUCT_FWD's, ATTENTION_FWD's (else
+	 * PRODUCT_FWD's), MOVED's. */
 	struct cost_curve rates[COST_CLASSES];
-	double packing[COST_PRODUCT_WEIGHT + 1]; /* bytes/s, of each form of a product; 0: in its rate */
-	double op;      /* seconds an operation costs besides */
-	int units;      /* that tiles are dealt to; 0: products are not cut into such */
-	double wave;    /* seconds */
-	double link_share, net_share; /* of a link's data sheet figure that transfers reach, inside a node and across; 0: all */
-	double hides;   /* share of a transfer's time that is gained when products go on beside it; the rest they lose, as it takes units,
+	/* bytes/s, of each form of a product; 0: in its rate */
+	double packing[COST_PRODUCT_WEIGHT + 1];
+	double op;   /* seconds an operation costs besides */
+	int units;   /* that tiles are dealt to; 0: products are not cut into such */
+	double wave; /* seconds */
+	/* of a link's data sheet figure that transfers reach, inside a node and across; 0: all */
+	double link_share, net_share;
+	double hides; /* share of a transfer's time that is gained when products go on beside it; the rest they lose, as it takes units,
 	                 * memory and cores from them */
-	double host;    /* bytes/s between the device's memory and its host's; 0: they are the same, and a copy is COST_MOVED */
-	double sync;    /* seconds that a device idles after its host has waited for it */
-	double spread;  /* of the replicas' times for a step, relative: standard deviation over mean */
-	/* Of processors, whose agents share a node: so many do, and their threads ask for `crowd` times its cores; 0: a device each. */
+	/* bytes/s between the device's memory and its host's; 0: they are the same, and a copy
+	 * is COST_MOVED */
+	double host;
+	double sync; /* seconds that a device idles after its host has waited for it */
+	/* of the replicas' times for a step, relative: standard deviation over mean */
+	double spread;
+	/* Of processors, whose agents share a node: so many do, and their threads ask for
+	 * `crowd` times its cores; 0: a device each. */
 	int agents;
 	double crowd;
-	const struct measured *measured; /* exchanges among them; borrowed from the kind of node; NULL: by the links */
+	/* exchanges among them; borrowed from the kind of node; NULL: by the links */
+	const struct measured *measured;
 };
 
 /* "product_fwd", "norm_bwd", … */
@@ -74,11 +97,14 @@ double cost_curve_at(const struct cost_curve *c, double x);
 /* One operation. 0 for no work. */
 double cost_machine_seconds(const struct machine *m, enum cost_class class, double work);
 /* flops: of the forward or backward pass; keys × dim: of a head. */
-double cost_machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim);
+double cost_machine_attention(const struct machine *m, enum cost_class form, double flops,
+			      double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
-double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
+double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in,
+			    double out, double width);
 /* So many equal ones in one operation: y[b] [rows, columns] of the given depth. */
-double cost_machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width);
+double cost_machine_products(const struct machine *m, enum cost_class form, double batch,
+			     double rows, double columns, double depth, double width);
 
 /* Brings the spans' bandwidths down to what transfers reach. */
 void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS]);

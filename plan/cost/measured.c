@@ -2,12 +2,14 @@
 
 #include <math.h>
 
-/* --- Keeping -------------------------------------------------------------------------------------------- */
+/* --- Keeping
+ * -------------------------------------------------------------------------------------------- */
 
 void measured_add_machine(struct measured *m, const struct measured_machine *machine)
 {
 	int i = 0;
-	while (i < m->n_machines && (m->machines[i].agents != machine->agents || m->machines[i].threads != machine->threads ||
+	while (i < m->n_machines && (m->machines[i].agents != machine->agents ||
+				     m->machines[i].threads != machine->threads ||
 				     m->machines[i].narrow != machine->narrow))
 		i++;
 	if (i == MEASURED_MACHINES)
@@ -18,7 +20,8 @@ void measured_add_machine(struct measured *m, const struct measured_machine *mac
 
 static bool is_alike(const struct measured_exchange *a, const struct measured_exchange *b)
 {
-	return a->transport == b->transport && a->op == b->op && a->group == b->group && a->crowd == b->crowd;
+	return a->transport == b->transport && a->op == b->op && a->group == b->group &&
+	       a->crowd == b->crowd;
 }
 
 void measured_add_exchange(struct measured *m, const struct measured_exchange *exchange)
@@ -32,7 +35,8 @@ void measured_add_exchange(struct measured *m, const struct measured_exchange *e
 	m->n_exchanges += i == m->n_exchanges;
 }
 
-/* --- Asking ----------------------------------------------------------------------------------------------- */
+/* --- Asking
+ * ----------------------------------------------------------------------------------------------- */
 
 double measured_share(const struct measured *m, double busy)
 {
@@ -46,7 +50,8 @@ static double apart(double a, double b)
 }
 
 /* Agents that do not all fit were not measured: those that fill the cores stand for them. */
-bool measured_machine(const struct measured *m, int agents, int threads, bool narrow, struct machine *out)
+bool measured_machine(const struct measured *m, int agents, int threads, bool narrow,
+		      struct machine *out)
 {
 	const struct measured_machine *best = NULL;
 	double least = 0, fit = fmax(1, fmin(agents, floor((double)m->cores / threads)));
@@ -64,14 +69,16 @@ bool measured_machine(const struct measured *m, int agents, int threads, bool na
 	return best != NULL;
 }
 
-/* Straight in the logarithms between points; below them the time of the least, above them the rate of the most. */
+/* Straight in the logarithms between points; below them the time of the least, above them the
+ * rate of the most. */
 static double seconds_at(const struct measured_exchange *x, double bytes)
 {
 	int i = 1, last = x->n - 1;
 	if (bytes <= x->bytes[0])
 		return x->seconds[0];
 	if (bytes >= x->bytes[last])
-		return x->op == MEASURED_MEETING ? x->seconds[last] : x->seconds[last] * bytes / x->bytes[last];
+		return x->op == MEASURED_MEETING ? x->seconds[last]
+						 : x->seconds[last] * bytes / x->bytes[last];
 	while (bytes > x->bytes[i])
 		i++;
 	double share = log(bytes / x->bytes[i - 1]) / log(x->bytes[i] / x->bytes[i - 1]);
@@ -79,7 +86,8 @@ static double seconds_at(const struct measured_exchange *x, double bytes)
 }
 
 /* Of those with this group the one whose crowd is nearest. */
-static const struct measured_exchange *find(const struct measured *m, enum measured_op op, int group, int crowd)
+static const struct measured_exchange *find(const struct measured *m, enum measured_op op,
+					    int group, int crowd)
 {
 	const struct measured_exchange *best = NULL;
 	for (int i = 0; i < m->n_exchanges; i++) {
@@ -106,13 +114,15 @@ static void around(const struct measured *m, enum measured_op op, int group, int
 	}
 }
 
-static double alone_seconds(const struct measured *m, enum measured_op op, int group, int crowd, double bytes)
+static double alone_seconds(const struct measured *m, enum measured_op op, int group, int crowd,
+			    double bytes)
 {
 	const struct measured_exchange *x = find(m, op, group, crowd);
 	return seconds_at(x, bytes) / measured_share(m, x->crowd);
 }
 
-double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd, double bytes)
+double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd,
+			 double bytes)
 {
 	int below, above;
 	if (group < 2 || !(bytes > 0))
@@ -122,7 +132,8 @@ double measured_exchange(const struct measured *m, enum measured_op op, int grou
 		return 0;
 	if (!below || !above || below == above)
 		return alone_seconds(m, op, below ? below : above, crowd, bytes);
-	double least = alone_seconds(m, op, below, crowd, bytes), most = alone_seconds(m, op, above, crowd, bytes);
+	double least = alone_seconds(m, op, below, crowd, bytes),
+	       most = alone_seconds(m, op, above, crowd, bytes);
 	return least + (most - least) * (group - below) / (above - below);
 }
 

@@ -1,10 +1,14 @@
 /*
- * measured — how fast this host's processors compute and its agents exchange, as `muster bench calibrate` found it.
+ * measured — how fast this host's processors compute and its agents exchange, as `muster bench
+ * calibrate` found it.
  *
- * Agents that run at once share caches, memory and cores, so all is measured with as many at once as will train:
- *   machines   the curves of machine.h, of `agents` side by side with `threads` each, in one storage type
- *   exchanges  seconds of a collective over its bytes, in groups of `group` ranks, all groups at once of `crowd` ranks on the host;
- *              with more ranks than cores waking the others is most of a small one's time, and is in it
+ * Agents that run at once share caches, memory and cores, so all is measured with as many at once
+ * as will train:
+ *   machines   the curves of machine.h, of `agents` side by side with `threads` each, in one
+ *              storage type
+ *   exchanges  seconds of a collective over its bytes, in groups of `group` ranks, all groups at
+ *              once of `crowd` ranks on the host; with more ranks than cores waking the others is
+ *              most of a small one's time, and is in it
  *
  * Flat: copied by =, freed by free(). In the calibration file (calibration.h) as
  *
@@ -25,12 +29,20 @@ enum { MEASURED_MACHINES = 32, MEASURED_EXCHANGES = 256, MEASURED_AGENTS = 65536
 
 enum measured_transport { MEASURED_SHM, MEASURED_TCP, MEASURED_TRANSPORTS };
 
-/* Bytes: of the tensor that is reduced, of what is gathered or scattered in all, of what a rank sends in all, of the message
- * that each rank sends to the next while it receives. A meeting is what equal work of all costs more when the ranks wait for one another after
- * it than when they do not, besides the exchange itself: the system disturbs one or the other, and of those that share a core one is always late.
- * In place of bytes it has the microseconds of work; no longer work makes it cost more than the longest that was measured. */
+/* Bytes: of the tensor that is reduced, of what is gathered or scattered in all, of what a rank
+ * sends in all, of the message that each rank sends to the next while it receives. A meeting is
+ * what equal work of all costs more when the ranks wait for one another after it than when they do
+ * not, besides the exchange itself: the system disturbs one or the other, and of those that share a
+ * core one is always late. In place of bytes it has the microseconds of work; no longer work makes
+ * it cost more than the longest that was measured. */
 enum measured_op {
-	MEASURED_ALL_REDUCE, MEASURED_ALL_GATHER, MEASURED_REDUCE_SCATTER, MEASURED_ALL_TO_ALL, MEASURED_MESSAGE, MEASURED_MEETING, MEASURED_OPS
+	MEASURED_ALL_REDUCE,
+	MEASURED_ALL_GATHER,
+	MEASURED_REDUCE_SCATTER,
+	MEASURED_ALL_TO_ALL,
+	MEASURED_MESSAGE,
+	MEASURED_MEETING,
+	MEASURED_OPS
 };
 
 struct measured_machine {
@@ -61,13 +73,17 @@ const char *measured_transport_word(enum measured_transport transport);
 void measured_add_machine(struct measured *m, const struct measured_machine *machine);
 void measured_add_exchange(struct measured *m, const struct measured_exchange *exchange);
 
-/* An agent of so many threads, one of `agents` on the host, as fast as it is while it has its cores: where agents × threads is more than
- * cores, all take so much longer. False when nothing of that storage is known. */
-bool measured_machine(const struct measured *m, int agents, int threads, bool narrow, struct machine *out);
+/* An agent of so many threads, one of `agents` on the host, as fast as it is while it has its
+ * cores: where agents × threads is more than cores, all take so much longer. False when nothing of
+ * that storage is known. */
+bool measured_machine(const struct measured *m, int agents, int threads, bool narrow,
+		      struct machine *out);
 
-/* Seconds of one exchange over m->transport with `crowd` ranks on the host; as if the ranks had a core each where they have not: times what
- * measured_share says it is what a clock shows. Group sizes in between are interpolated. 0: not known. */
-double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd, double bytes);
+/* Seconds of one exchange over m->transport with `crowd` ranks on the host; as if the ranks had a
+ * core each where they have not: times what measured_share says it is what a clock shows. Group
+ * sizes in between are interpolated. 0: not known. */
+double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd,
+			 double bytes);
 /* Seconds of a meeting after so many seconds of work, likewise. */
 double measured_meeting(const struct measured *m, int group, int crowd, double work);
 /* How much longer everything takes when `busy` threads are: busy / cores, 1 at least. */
@@ -76,15 +92,16 @@ double measured_share(const struct measured *m, double busy);
 /* One operation's time, from which curves are made. */
 struct measured_point {
 	enum cost_class class;
-	double x;              /* on the class's curve */
+	double x; /* on the class's curve */
 	double work, seconds;
-	double weights;        /* bytes of a product's, else 0 */
+	double weights; /* bytes of a product's, else 0 */
 };
-/* The machine's curves through the points: of products, whose sizes come in many shapes, the mean of those that are alike. False when a class that all need
- * lacks. */
+/* The machine's curves through the points: of products, whose sizes come in many shapes, the mean
+ * of those that are alike. False when a class that all need lacks. */
 bool measured_fit(const struct measured_point *points, int n, struct machine *out);
 
-/* New references, NULL without memory; and what they hold, in range, added to *m. name: of the file. ERR_USAGE. */
+/* New references, NULL without memory; and what they hold, in range, added to *m. name: of the
+ * file. ERR_USAGE. */
 json_t *measured_machines_json(const struct measured *m);
 json_t *measured_exchanges_json(const struct measured *m);
 int measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e);

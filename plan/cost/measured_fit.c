@@ -9,7 +9,8 @@
 /* Points of a product's curve are so far apart at least. */
 #define BIN 3.0
 
-/* Seconds a byte of packing the weights: least squares of FLOPs / rate + bytes × packing = seconds on the relative error, neither negative. */
+/* Seconds a byte of packing the weights: least squares of FLOPs / rate + bytes × packing =
+ * seconds on the relative error, neither negative. */
 static double packing_of(const struct measured_point *points, int n, enum cost_class form)
 {
 	double ff = 0, fw = 0, ww = 0, f1 = 0, w1 = 0;
@@ -24,7 +25,8 @@ static double packing_of(const struct measured_point *points, int n, enum cost_c
 		f1 += f;
 		w1 += w;
 	}
-	double det = ff * ww - fw * fw, packing = (w1 * ff - f1 * fw) / det, flop = (f1 * ww - w1 * fw) / det;
+	double det = ff * ww - fw * fw, packing = (w1 * ff - f1 * fw) / det,
+	       flop = (f1 * ww - w1 * fw) / det;
 	return det > 1e-9 * ff * ww && packing > 0 && flop > 0 ? packing : 0;
 }
 
@@ -35,7 +37,8 @@ static int by_x(const void *a, const void *b)
 }
 
 /* points: of one class, sorted. apart: of two points of the curve. */
-static void curve_through(const struct measured_point *points, int n, double packing, double apart, struct cost_curve *c)
+static void curve_through(const struct measured_point *points, int n, double packing, double apart,
+			  struct cost_curve *c)
 {
 	*c = (struct cost_curve){ 0 };
 	for (int i = 0, in; i < n && c->n < COST_POINTS; i += in) {
@@ -55,12 +58,13 @@ bool measured_fit(const struct measured_point *points, int n, struct machine *ou
 {
 	struct measured_point *mine = malloc((size_t)(n > 0 ? n : 1) * sizeof *mine);
 	memset(out, 0, sizeof *out);
-	for (int class = 0; mine && class < COST_CLASSES; class++) {
+	for (int class = 0; mine && class < COST_CLASSES; class ++) {
 		bool product = class <= COST_PRODUCT_WEIGHT;
-		double packing = product ? packing_of(points, n, (enum cost_class)class) : 0;
+		double packing = product ? packing_of(points, n, (enum cost_class) class) : 0;
 		int found = 0;
 		for (int i = 0; i < n; i++)
-			if ((int)points[i].class == class && points[i].seconds > 0 && points[i].x >= 1)
+			if ((int)points[i].class == class && points[i].seconds > 0 &&
+			    points[i].x >= 1)
 				mine[found++] = points[i];
 		qsort(mine, (size_t)found, sizeof *mine, by_x);
 		curve_through(mine, found, packing, product ? BIN : 1, &out->rates[class]);

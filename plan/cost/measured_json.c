@@ -5,8 +5,11 @@
 #include <string.h>
 
 static const char *const ops[] = {
-	[MEASURED_ALL_REDUCE] = "all_reduce", [MEASURED_ALL_GATHER] = "all_gather", [MEASURED_REDUCE_SCATTER] = "reduce_scatter",
-	[MEASURED_ALL_TO_ALL] = "all_to_all", [MEASURED_MESSAGE] = "message",
+	[MEASURED_ALL_REDUCE] = "all_reduce",
+	[MEASURED_ALL_GATHER] = "all_gather",
+	[MEASURED_REDUCE_SCATTER] = "reduce_scatter",
+	[MEASURED_ALL_TO_ALL] = "all_to_all",
+	[MEASURED_MESSAGE] = "message",
 	[MEASURED_MEETING] = "meeting",
 };
 static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
@@ -17,7 +20,8 @@ const char *measured_transport_word(enum measured_transport transport)
 	return transports[transport];
 }
 
-/* --- To --------------------------------------------------------------------------------------------------- */
+/* --- To
+ * --------------------------------------------------------------------------------------------------- */
 
 static json_t *points_json(int n, const double *x, const double *y)
 {
@@ -33,10 +37,12 @@ static json_t *machine_json(const struct measured_machine *m)
 	for (int i = 0; i < COST_CLASSES; i++) {
 		const struct cost_curve *c = &m->machine.rates[i];
 		if (c->n)
-			json_object_set_new(rates, cost_class_word((enum cost_class)i), points_json(c->n, c->x, c->rate));
+			json_object_set_new(rates, cost_class_word((enum cost_class)i),
+					    points_json(c->n, c->x, c->rate));
 	}
-	return json_pack("{s:i, s:i, s:s, s:f, s:[f, f, f], s:o}", "agents", m->agents, "threads", m->threads, "storage", storages[m->narrow],
-			 "op_s", m->machine.op, "packing", m->machine.packing[0], m->machine.packing[1],
+	return json_pack("{s:i, s:i, s:s, s:f, s:[f, f, f], s:o}", "agents", m->agents, "threads",
+			 m->threads, "storage", storages[m->narrow], "op_s", m->machine.op,
+			 "packing", m->machine.packing[0], m->machine.packing[1],
 			 m->machine.packing[2], "rates", rates);
 }
 
@@ -53,17 +59,22 @@ json_t *measured_exchanges_json(const struct measured *m)
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_exchanges; i++) {
 		const struct measured_exchange *x = &m->exchanges[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "transport", transports[x->transport], "op", ops[x->op],
-						      "group", x->group, "crowd", x->crowd, "seconds", points_json(x->n, x->bytes, x->seconds)));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "transport",
+						transports[x->transport], "op", ops[x->op], "group",
+						x->group, "crowd", x->crowd, "seconds",
+						points_json(x->n, x->bytes, x->seconds)));
 	}
 	return list;
 }
 
-/* --- From --------------------------------------------------------------------------------------------------- */
+/* --- From
+ * --------------------------------------------------------------------------------------------------- */
 
 static int damaged(const char *name, const char *what, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name, what);
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name,
+		       what);
 }
 
 static int index_of(const char *word, const char *const *words, int n)
@@ -81,7 +92,8 @@ static int read_points(json_t *list, double least, double most, double *x, doubl
 	if (n < 1 || n > COST_POINTS)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (json_unpack(json_array_get(list, i), "[F, F!]", &x[i], &y[i]) || !(x[i] >= 1 && x[i] <= 1e18) || (i && !(x[i] > x[i - 1])) ||
+		if (json_unpack(json_array_get(list, i), "[F, F!]", &x[i], &y[i]) ||
+		    !(x[i] >= 1 && x[i] <= 1e18) || (i && !(x[i] > x[i - 1])) ||
 		    !(y[i] >= least && y[i] <= most))
 			return -1;
 	}
@@ -93,10 +105,12 @@ static int read_rates(json_t *rates, struct machine *m)
 	const char *word;
 	json_t *list;
 	int known = 0;
-	json_object_foreach(rates, word, list) {
+	json_object_foreach(rates, word, list)
+	{
 		int class = 0;
-		while (class < COST_CLASSES && strcmp(word, cost_class_word((enum cost_class)class)))
-			class++;
+		while (class < COST_CLASSES &&
+		       strcmp(word, cost_class_word((enum cost_class) class)))
+			class ++;
 		if (class == COST_CLASSES)
 			return -1;
 		struct cost_curve *c = &m->rates[class];
@@ -111,8 +125,8 @@ static int read_rates(json_t *rates, struct machine *m)
 
 static bool in_range(const struct measured_machine *x)
 {
-	bool good = x->agents >= 1 && x->agents <= MEASURED_AGENTS && x->threads >= 1 && x->threads <= MEASURED_AGENTS &&
-		    x->machine.op >= 0 && x->machine.op <= 1;
+	bool good = x->agents >= 1 && x->agents <= MEASURED_AGENTS && x->threads >= 1 &&
+		    x->threads <= MEASURED_AGENTS && x->machine.op >= 0 && x->machine.op <= 1;
 	for (int i = 0; i <= COST_PRODUCT_WEIGHT; i++)
 		good &= x->machine.packing[i] >= 0 && x->machine.packing[i] <= 1e18;
 	return good;
@@ -124,16 +138,22 @@ static int read_machine(json_t *o, const char *name, struct measured *m, struct 
 	const char *storage;
 	json_t *rates;
 	double *packing = x.machine.packing;
-	if (json_unpack(o, "{s:i, s:i, s:s, s:F, s:[F, F, F!], s:o !}", "agents", &x.agents, "threads", &x.threads, "storage", &storage, "op_s",
-			&x.machine.op, "packing", &packing[0], &packing[1], &packing[2], "rates", &rates) || !json_is_object(rates))
-		return damaged(name, "an entry of machines is not complete, or has more than it should", e);
+	if (json_unpack(o, "{s:i, s:i, s:s, s:F, s:[F, F, F!], s:o !}", "agents", &x.agents,
+			"threads", &x.threads, "storage", &storage, "op_s", &x.machine.op,
+			"packing", &packing[0], &packing[1], &packing[2], "rates", &rates) ||
+	    !json_is_object(rates))
+		return damaged(name,
+			       "an entry of machines is not complete, or has more than it should",
+			       e);
 	int narrow = index_of(storage, storages, 2);
 	x.narrow = narrow > 0;
 	if (narrow < 0 || !in_range(&x) || read_rates(rates, &x.machine))
 		return damaged(name, "an entry of machines is out of range", e);
 	int before = m->n_machines;
 	measured_add_machine(m, &x);
-	return m->n_machines > before ? 0 : damaged(name, "a machine is there twice, or there are too many", e);
+	return m->n_machines > before
+		       ? 0
+		       : damaged(name, "a machine is there twice, or there are too many", e);
 }
 
 static int read_exchange(json_t *o, const char *name, struct measured *m, struct err *e)
@@ -141,22 +161,29 @@ static int read_exchange(json_t *o, const char *name, struct measured *m, struct
 	struct measured_exchange x = { 0 };
 	const char *transport, *op;
 	json_t *seconds;
-	if (json_unpack(o, "{s:s, s:s, s:i, s:i, s:o !}", "transport", &transport, "op", &op, "group", &x.group, "crowd", &x.crowd, "seconds",
-			&seconds))
-		return damaged(name, "an entry of exchanges is not complete, or has more than it should", e);
-	int t = index_of(transport, transports, MEASURED_TRANSPORTS), which = index_of(op, ops, MEASURED_OPS);
+	if (json_unpack(o, "{s:s, s:s, s:i, s:i, s:o !}", "transport", &transport, "op", &op,
+			"group", &x.group, "crowd", &x.crowd, "seconds", &seconds))
+		return damaged(name,
+			       "an entry of exchanges is not complete, or has more than it should",
+			       e);
+	int t = index_of(transport, transports, MEASURED_TRANSPORTS),
+	    which = index_of(op, ops, MEASURED_OPS);
 	x.n = read_points(seconds, 1e-9, 1e4, x.bytes, x.seconds);
-	if (t < 0 || which < 0 || x.n < 1 || x.group < 2 || x.crowd < x.group || x.crowd > MEASURED_AGENTS)
+	if (t < 0 || which < 0 || x.n < 1 || x.group < 2 || x.crowd < x.group ||
+	    x.crowd > MEASURED_AGENTS)
 		return damaged(name, "an entry of exchanges is out of range", e);
 	x.transport = (enum measured_transport)t;
 	x.op = (enum measured_op)which;
 	int before = m->n_exchanges;
 	measured_add_exchange(m, &x);
-	return m->n_exchanges > before ? 0 : damaged(name, "an exchange is there twice, or there are too many", e);
+	return m->n_exchanges > before
+		       ? 0
+		       : damaged(name, "an exchange is there twice, or there are too many", e);
 }
 
-static int read_list(json_t *list, int (*read)(json_t *, const char *, struct measured *, struct err *), const char *name, struct measured *m,
-		     struct err *e)
+static int read_list(json_t *list,
+		     int (*read)(json_t *, const char *, struct measured *, struct err *),
+		     const char *name, struct measured *m, struct err *e)
 {
 	if (!json_is_array(list))
 		return damaged(name, "machines or exchanges is no list", e);

@@ -9,15 +9,18 @@ enum { F32 = 4 };
 
 /* The mean shard of a micro-batch; uneven cuts differ by less than the model errs. */
 struct shard {
-	double n, s, c, width; /* tokens, rows of the residual stream, hidden, bytes of an element */
+	/* tokens, rows of the residual stream, hidden, bytes of an element */
+	double n, s, c, width;
 	double q, kv, f, up, vocab;
-	double heads;          /* of all sequences */
-	double rows;           /* that go through a feed-forward part: of a mixture top × n */
-	double experts;        /* here; 1 of a dense layer */
-	double sum, half;      /* seconds of an all-reduce of [n, c] over tp; of a gather or a reduce-scatter */
+	double heads;   /* of all sequences */
+	double rows;    /* that go through a feed-forward part: of a mixture top × n */
+	double experts; /* here; 1 of a dense layer */
+	/* seconds of an all-reduce of [n, c] over tp; of a gather or a reduce-scatter */
+	double sum, half;
 	struct traffic_sizes size;
-	bool sp, hides;        /* transfers behind the backward products */
-	bool dense;            /* no mixture, whose rows are gathered and summed whole, beside nothing */
+	bool sp, hides; /* transfers behind the backward products */
+	/* no mixture, whose rows are gathered and summed whole, beside nothing */
+	bool dense;
 };
 
 static struct shard shard_of(const struct cost_case *c)
@@ -25,18 +28,31 @@ static struct shard shard_of(const struct cost_case *c)
 	const struct job *job = c->job;
 	const struct model_shape *m = c->shape;
 	const struct layout *l = c->layout;
-	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp, width = cost_width(c);
-	double kv = fmax(1, (double)m->kv_heads / l->tp); /* ranks that share a head hold a copy each */
+	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp,
+	       width = cost_width(c);
+	/* ranks that share a head hold a copy each */
+	double kv = fmax(1, (double)m->kv_heads / l->tp);
 	bool sp = job->parallel.sp && l->tp > 1;
 	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
 	return (struct shard){
-		.n = n, .s = sp ? n / l->tp : n, .c = (double)m->hidden, .width = width,
-		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = kv * (double)m->head_dim,
-		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
+		.n = n,
+		.s = sp ? n / l->tp : n,
+		.c = (double)m->hidden,
+		.width = width,
+		.q = (double)(m->heads * m->head_dim) / l->tp,
+		.kv = kv * (double)m->head_dim,
+		.f = f,
+		.up = m->gated ? 2 * f : f,
+		.vocab = (double)m->vocab / l->tp,
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
-		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
-		.sum = place_span_all_reduce(&c->spans[GROUP_TP], size.stream), .half = place_span_gather(&c->spans[GROUP_TP], size.stream), .size = size,
-		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1, .dense = !m->experts,
+		.rows = m->experts ? n * (double)m->top : n,
+		.experts = m->experts ? (double)m->experts / l->ep : 1,
+		.sum = place_span_all_reduce(&c->spans[GROUP_TP], size.stream),
+		.half = place_span_gather(&c->spans[GROUP_TP], size.stream),
+		.size = size,
+		.sp = sp,
+		.hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1,
+		.dense = !m->experts,
 	};
 }
 
@@ -66,12 +82,19 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 
 static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
 {
-	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows; /* selective recomputation leaves a mixture alone */
+	/* selective recomputation leaves a mixture alone */
+	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows;
 	const double elements[TENSORS] = {
-		[TENSOR_STREAM] = h->s * h->c, [TENSOR_ROWS] = h->n * h->c, [TENSOR_QKV] = h->n * (h->q + 2 * h->kv), [TENSOR_ROTATED] = h->n * (h->q + h->kv),
-		[TENSOR_HEADS] = h->n * h->q, [TENSOR_UP] = feeds * h->up, [TENSOR_ACT] = feeds * h->f,
+		[TENSOR_STREAM] = h->s * h->c,
+		[TENSOR_ROWS] = h->n * h->c,
+		[TENSOR_QKV] = h->n * (h->q + 2 * h->kv),
+		[TENSOR_ROTATED] = h->n * (h->q + h->kv),
+		[TENSOR_HEADS] = h->n * h->q,
+		[TENSOR_UP] = feeds * h->up,
+		[TENSOR_ACT] = feeds * h->f,
 		[TENSOR_ROUTED] = c->shape->experts ? h->rows * h->c : 0,
-		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq / c->layout->cp,
+		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq /
+				  c->layout->cp,
 	};
 	double seconds = 0;
 	for (const struct engine_pass *p = c->engine->passes; p->times; p++) {
@@ -113,9 +136,12 @@ static double products(const struct layer *y, enum cost_class form)
 /* Scores and weights of the whole square, stored: two products forward, four backward. */
 static void stored_attention(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
-	double keys = (double)c->shape->seq, queries = keys / c->layout->cp, dim = (double)c->shape->head_dim;
-	double score = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys, dim, h->width);
-	double weighted = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, dim, keys, h->width);
+	double keys = (double)c->shape->seq, queries = keys / c->layout->cp,
+	       dim = (double)c->shape->head_dim;
+	double score = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys,
+					     dim, h->width);
+	double weighted = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries,
+						dim, keys, h->width);
 	y->attention = score + weighted;
 	y->gradient = score + 3 * weighted;
 }
@@ -123,14 +149,23 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
 	const struct machine *m = c->machine;
-	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim, flops = 2 * h->n * h->q * keys; /* two products, half masked */
+	/* two products, half masked */
+	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim,
+	       flops = 2 * h->n * h->q * keys;
 	for (int form = 0; form < FORMS; form++) {
 		double each = h->rows / h->experts;
-		y->linear[LINEAR_QKV][form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
-		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum cost_class)form, h->n, h->q, h->c, h->width);
-		y->linear[LINEAR_UP][form] = h->experts * cost_machine_product(m, (enum cost_class)form, each, h->c, h->up, h->width);
-		y->linear[LINEAR_DOWN][form] = h->experts * cost_machine_product(m, (enum cost_class)form, each, h->f, h->c, h->width);
-		y->router[form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c, (double)c->shape->experts, h->width);
+		y->linear[LINEAR_QKV][form] = cost_machine_product(
+			m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
+		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum cost_class)form, h->n,
+								   h->q, h->c, h->width);
+		y->linear[LINEAR_UP][form] = h->experts *
+					     cost_machine_product(m, (enum cost_class)form, each,
+								  h->c, h->up, h->width);
+		y->linear[LINEAR_DOWN][form] = h->experts *
+					       cost_machine_product(m, (enum cost_class)form, each,
+								    h->f, h->c, h->width);
+		y->router[form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c,
+						       (double)c->shape->experts, h->width);
 	}
 	y->attention = cost_machine_attention(m, COST_ATTENTION_FWD, flops, keys, dim);
 	y->gradient = cost_machine_attention(m, COST_ATTENTION_BWD, 2.5 * flops, keys, dim);
@@ -140,8 +175,10 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 
 /* --- A layer's transfers ------------------------------------------------------------- */
 
-/* Keys and values round the ring, beside attention's time. factor: how much more goes round in the backward pass. */
-static double ring_left(const struct cost_case *c, const struct shard *h, double attention, double factor)
+/* Keys and values round the ring, beside attention's time. factor: how much more goes round in
+ * the backward pass. */
+static double ring_left(const struct cost_case *c, const struct shard *h, double attention,
+			double factor)
 {
 	int cp = c->layout->cp;
 	double all = (cp - 1) * place_span_hop(&c->spans[GROUP_CP], factor * h->size.keys);
@@ -149,26 +186,32 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 }
 
 /* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
-static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides, double product)
+static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides,
+			    double product)
 {
-	return hides && c->engine->own_rows_first ? cost_machine_exposed(c->machine, h->half, product / c->layout->tp) : h->half;
+	return hides && c->engine->own_rows_first
+		       ? cost_machine_exposed(c->machine, h->half, product / c->layout->tp)
+		       : h->half;
 }
 
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	return 2 * h->half + gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
+	return 2 * h->half +
+	       gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
 	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
 }
 
-/* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp its input is gathered again, beside the
- * input's product. */
-static double model_column_backward(const struct cost_case *c, const struct shard *h, bool hides, const double linear[FORMS])
+/* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp
+ * its input is gathered again, beside the input's product. */
+static double model_column_backward(const struct cost_case *c, const struct shard *h, bool hides,
+				    const double linear[FORMS])
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
-		return cost_machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
+		return cost_machine_exposed(c->machine, h->sum,
+					    shade * linear[COST_PRODUCT_WEIGHT]);
 	return cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_INPUT]) +
 	       cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_WEIGHT]);
 }
@@ -176,24 +219,32 @@ static double model_column_backward(const struct cost_case *c, const struct shar
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	bool hides = h->hides && h->dense;
-	double seconds = model_column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) + model_column_backward(c, h, hides, y->linear[LINEAR_UP]);
+	double seconds = model_column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) +
+			 model_column_backward(c, h, hides, y->linear[LINEAR_UP]);
 	if (h->sp)
-		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) +
+		seconds += gather_beside(c, h, h->hides,
+					 y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) +
 			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
 	return seconds;
 }
 
 /* --- A stage ------------------------------------------------------------------------- */
 
-/* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture, whose gates need its result, the product before. */
-static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y, double cp, double ep)
+/* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture,
+ * whose gates need its result, the product before. */
+static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y,
+		       double cp, double ep)
 {
-	double last = c->engine->stops_short ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) + (h->sp ? h->half : h->sum) : 0;
+	double last = c->engine->stops_short
+			      ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) +
+					(h->sp ? h->half : h->sum)
+			      : 0;
 	if (c->job->recompute.mode == RECOMPUTE_NONE)
 		return 0;
 	if (c->job->recompute.mode == RECOMPUTE_SELECTIVE)
 		return y->attention + passes_of(c, h, PHASE_AGAIN) + cp;
-	return products(y, COST_PRODUCT_FWD) + y->attention + passes_of(c, h, PHASE_FORWARD) + tp_forward(c, h, y) + cp + 2 * ep - last;
+	return products(y, COST_PRODUCT_FWD) + y->attention + passes_of(c, h, PHASE_FORWARD) +
+	       tp_forward(c, h, y) + cp + 2 * ep - last;
 }
 
 static double accumulated(const struct cost_case *c, const struct shard *h)
@@ -208,7 +259,8 @@ static double meetings(const struct cost_case *c, enum group_kind kind, double t
 	return times > 0 ? times * place_span_meeting(&c->spans[kind], work / times) : 0;
 }
 
-static void add_meetings(const struct cost_case *c, const struct layer *y, double layers, struct cost_pass *t)
+static void add_meetings(const struct cost_case *c, const struct layer *y, double layers,
+			 struct cost_pass *t)
 {
 	int hops = c->layout->cp - 1;
 	t->tp_fwd += layers * meetings(c, GROUP_TP, 2, t->fwd / layers);
@@ -219,17 +271,22 @@ static void add_meetings(const struct cost_case *c, const struct layer *y, doubl
 	t->cp_bwd += layers * meetings(c, GROUP_CP, 2 * hops, y->gradient);
 }
 
-static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage, struct cost_pass *t)
+static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage,
+		       struct cost_pass *t)
 {
 	double layers = stage->layer_hi - stage->layer_lo;
 	int every = (int)c->job->recompute.every;
-	double redone = (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
+	double redone = (stage->layer_hi + every - 1) / every -
+			(stage->layer_lo + every - 1) / every;
 	struct layer y;
 	set_layer(c, h, &y);
-	double cp = ring_left(c, h, y.attention, 1), ep = place_span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
+	double cp = ring_left(c, h, y.attention, 1),
+	       ep = place_span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
 	double weight = products(&y, COST_PRODUCT_WEIGHT) + accumulated(c, h);
-	t->fwd = layers * (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
-	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient + passes_of(c, h, PHASE_BACKWARD));
+	t->fwd = layers *
+		 (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
+	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient +
+			   passes_of(c, h, PHASE_BACKWARD));
 	t->weight = layers * weight;
 	t->tp_fwd = layers * tp_forward(c, h, &y);
 	t->tp_bwd = layers * tp_backward(c, h, &y);
@@ -241,8 +298,9 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->again = redone * again_of(c, h, &y, cp, ep);
 }
 
-/* Layers' activations go to the host behind each layer's forward pass and come back before its backward's; one whose backward pass has
- * two halves goes and comes once more (agent/engine/model/offload.c). Nothing is computed meanwhile. */
+/* Layers' activations go to the host behind each layer's forward pass and come back before its
+ * backward's; one whose backward pass has two halves goes and comes once more
+ * (agent/engine/model/offload.c). Nothing is computed meanwhile. */
 static void add_offload(const struct cost_case *c, const struct stage *stage, struct cost_pass *t)
 {
 	struct memory_sizes sizes;
@@ -259,7 +317,8 @@ static void add_offload(const struct cost_case *c, const struct stage *stage, st
 static void add_embedding(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	t->fwd += moved(c, c->engine->embed_fwd * h->width * h->n * h->c);
-	t->bwd += moved(c, c->engine->embed_bwd * h->width * h->n * h->c) + moved(c, c->engine->accumulate * h->vocab * h->c);
+	t->bwd += moved(c, c->engine->embed_bwd * h->width * h->n * h->c) +
+		  moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->tp_fwd += h->sp ? h->half : h->sum;
 	t->tp_bwd += h->sp ? h->half : 0;
 }
@@ -271,14 +330,17 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	const struct span *tp = &c->spans[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)
-		t->fwd += cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab, h->width);
+		t->fwd += cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab,
+					       h->width);
 	if (c->engine->loss > 0)
 		t->fwd += moved(c, c->engine->loss * logits);
 	else
 		t->fwd += cost_machine_seconds(m, COST_XENT, 5 * h->width * logits);
-	t->fwd += cost_machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
+	t->fwd += cost_machine_seconds(m, COST_NORM_FWD, 4 * stream) +
+		  moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += cost_machine_seconds(m, COST_NORM_BWD, 4 * stream);
-	t->tp_fwd += (h->sp ? h->half : 0) + place_span_all_reduce(tp, F32 * h->n) + place_span_all_reduce(tp, F32 * 2 * h->n);
+	t->tp_fwd += (h->sp ? h->half : 0) + place_span_all_reduce(tp, F32 * h->n) +
+		     place_span_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->half : h->sum;
 }
 

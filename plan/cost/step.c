@@ -55,33 +55,40 @@ double cost_wait(const struct cost_case *c)
 	bool whole = !c->job->parallel.sp && c->engine->scatters;
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
-	return place_span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) + c->machine->sync +
-	       (whole ? place_span_gather(&c->spans[GROUP_TP], message(c)) : 0);
+	return place_span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) +
+	       c->machine->sync + (whole ? place_span_gather(&c->spans[GROUP_TP], message(c)) : 0);
 }
 
 double cost_meeting(const struct cost_case *c, double pass)
 {
-	return c->layout->pp > 1 && c->machine->crowd > 1 ? place_span_meeting(&c->spans[GROUP_PP], pass) : 0;
+	return c->layout->pp > 1 && c->machine->crowd > 1
+		       ? place_span_meeting(&c->spans[GROUP_PP], pass)
+		       : 0;
 }
 
 /* --- The replicas' transfers, the optimizer ------------------------------------------- */
 
-void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp, struct cost_units *out)
+void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
+		   struct cost_units *out)
 {
 	struct stage other = { 0, 1, false, true }; /* not the first: a tied head is a copy */
-	struct share share = { .tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1 };
+	struct share share = {
+		.tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1
+	};
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		out->elements[kind] = catalogue_unit_elements(m, &share, kind);
 }
 
 /* Elements of a pipeline rank's parameters, of experts or of the rest. */
-static double elements_of(const struct cost_case *c, const struct cost_rank *r, enum zero_class class)
+static double elements_of(const struct cost_case *c, const struct cost_rank *r,
+			  enum zero_class class)
 {
 	const int64_t *unit = c->units->elements;
 	if (class == ZERO_EXPERTS)
 		return (double)unit[UNIT_EXPERTS] * r->layers;
 	bool shared = c->shape->tied && r->first; /* the head is the embedding that is here */
-	return (double)unit[UNIT_LAYER] * r->layers + (r->first ? (double)(unit[UNIT_TOKENS] + unit[UNIT_POSITIONS]) : 0) +
+	return (double)unit[UNIT_LAYER] * r->layers +
+	       (r->first ? (double)(unit[UNIT_TOKENS] + unit[UNIT_POSITIONS]) : 0) +
 	       (r->last ? (double)unit[UNIT_NORM] + (shared ? 0 : (double)unit[UNIT_HEAD]) : 0);
 }
 
@@ -108,37 +115,49 @@ static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 	return cut;
 }
 
-/* What a rank's replicas exchange, seconds: of gradients after each micro-batch and once a step, of parameters each time that all are
- * gathered, of the last bucket of gradients. */
+/* What a rank's replicas exchange, seconds: of gradients after each micro-batch and once a step, of
+ * parameters each time that all are gathered, of the last bucket of gradients. */
 struct exchange {
 	double micro, once, params, last;
 };
 
-static void add_exchange(const struct cost_case *c, const struct cost_rank *r, enum zero_class class, struct exchange *x)
+static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
+			 enum zero_class class, struct exchange *x)
 {
 	struct cut cut = cut_of(c, class);
-	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
-	double scatter = place_span_gather(&cut.shards, grads), sum = place_span_all_reduce(&cut.copies, grads / cut.each);
+	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements,
+	       bucket = fmin(grads, BUCKET_BYTES);
+	double scatter = place_span_gather(&cut.shards, grads),
+	       sum = place_span_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
 	x->params += place_span_gather(&cut.shards, cost_width(c) * elements);
-	x->last = fmax(x->last, place_span_gather(&cut.shards, bucket) + place_span_all_reduce(&cut.copies, bucket / cut.each));
+	x->last = fmax(x->last, place_span_gather(&cut.shards, bucket) +
+					place_span_all_reduce(&cut.copies, bucket / cut.each));
 }
 
-/* What the step shows of it. All that goes on beside a backward pass hides behind the same seconds. */
+/* What the step shows of it. All that goes on beside a backward pass hides behind the same
+ * seconds. */
 static double exposed(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct machine *m = c->machine;
 	struct exchange x = { 0 };
-	for (int class = 0; class < ZERO_CLASSES; class++)
+	for (int class = 0; class < ZERO_CLASSES; class ++)
 		add_exchange(c, r, class, &x);
-	bool hides = c->job->parallel.overlap, sums = hides && (c->engine->hides_dp || c->layout->pp == 1);
-	double forward = hides ? r->scale * r->pass.fwd : 0, backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
-	double around = c->job->parallel.zero == 3 ? x.params : 0, each = cost_machine_exposed(m, around, forward);
-	double after = c->job->parallel.zero == 3 ? 0 : cost_machine_exposed(m, x.params, c->engine->gathers_ahead ? forward : 0);
-	double most = cost_machine_exposed(m, x.micro + around, backward), last = cost_machine_exposed(m, x.micro + around + x.once, backward);
+	bool hides = c->job->parallel.overlap,
+	     sums = hides && (c->engine->hides_dp || c->layout->pp == 1);
+	double forward = hides ? r->scale * r->pass.fwd : 0,
+	       backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
+	double around = c->job->parallel.zero == 3 ? x.params : 0,
+	       each = cost_machine_exposed(m, around, forward);
+	double after = c->job->parallel.zero == 3
+			       ? 0
+			       : cost_machine_exposed(m, x.params,
+						      c->engine->gathers_ahead ? forward : 0);
+	double most = cost_machine_exposed(m, x.micro + around, backward),
+	       last = cost_machine_exposed(m, x.micro + around + x.once, backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 
@@ -147,7 +166,10 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 {
 	if (!c->shape->tied || r->first == r->last)
 		return 0;
-	return place_span_all_reduce(&c->spans[GROUP_TIE], c->engine->grad_width * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
+	return place_span_all_reduce(&c->spans[GROUP_TIE],
+				     c->engine->grad_width *
+					     (double)(c->shape->vocab * c->shape->hidden) /
+					     c->layout->tp);
 }
 
 /* Elements of the parameters that the rank updates. */
@@ -156,8 +178,9 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->mates : 0, cuts);
-	for (int class = 0; class < ZERO_CLASSES; class++)
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->mates : 0,
+		  cuts);
+	for (int class = 0; class < ZERO_CLASSES; class ++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
 	return owned;
 }
@@ -172,11 +195,14 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
-		return crowded(c) * r->scale * cost_machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
-	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2); /* moments, and masters where they are not the parameters: there and back */
+		return crowded(c) * r->scale *
+		       cost_machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+	/* moments, and masters where they are not the parameters: there and back */
+	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
-	return crowded(c) * r->scale * (cost_machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
-					cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
+	return crowded(c) * r->scale *
+	       (cost_machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
+		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */
@@ -199,14 +225,16 @@ struct cost_sharing cost_sharing(const struct cost_case *c)
 
 double cost_shared(const struct cost_case *c, double busy, double alone)
 {
-	return fmax(alone * fmax(1, cost_sharing(c).load), c->micros * busy / c->layout->pp * c->machine->crowd);
+	return fmax(alone * fmax(1, cost_sharing(c).load),
+		    c->micros * busy / c->layout->pp * c->machine->crowd);
 }
 
 /* --- The parts ------------------------------------------------------------------------- */
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
-	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r) + exposed(c, r);
+	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)),
+	       dp = tied_sum(c, r) + exposed(c, r);
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;
@@ -215,18 +243,23 @@ void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct c
 	sum->optimizer = fmax(sum->optimizer, cost_update(c, r));
 }
 
-void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *t)
+void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole,
+		    struct plan_time *t)
 {
 	const struct cost_pass *s = &sum->slow.pass;
-	double busy = c->micros * sum->busy, stretch = c->layout->pp > 1 && busy > 0 ? fmax(1, fmin(crowded(c), whole / busy)) : crowded(c);
-	double times = stretch * c->micros * sum->slow.scale, dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
+	double busy = c->micros * sum->busy,
+	       stretch = c->layout->pp > 1 && busy > 0 ? fmax(1, fmin(crowded(c), whole / busy))
+						       : crowded(c);
+	double times = stretch * c->micros * sum->slow.scale,
+	       dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
 	*t = (struct plan_time){
 		.compute = times * (s->fwd + s->bwd),
 		.recompute = times * s->again,
 		.tp = times * (s->tp_fwd + s->tp_bwd),
 		.cp = times * (s->cp_fwd + s->cp_bwd),
 		.ep = times * (s->ep_fwd + s->ep_bwd),
-		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0, /* below, and of one stage, it is rounding */
+		/* below, and of one stage, it is rounding */
+		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
 		.dp = dp,
 		.optimizer = sum->optimizer,
 		.total = whole + dp + sum->optimizer,
@@ -237,7 +270,10 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 
 /* Few kinds of stage come again and again. */
 struct passes {
-	struct stage_kind { int layers, again; bool first, last; } kinds[8];
+	struct stage_kind {
+		int layers, again;
+		bool first, last;
+	} kinds[8];
 	struct cost_pass pass[8];
 	int n;
 };
@@ -245,15 +281,20 @@ struct passes {
 static struct stage_kind kind_of(const struct cost_case *c, const struct stage *s)
 {
 	int every = (int)c->job->recompute.every;
-	return (struct stage_kind){ s->layer_hi - s->layer_lo, (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every, s->first, s->last };
+	return (struct stage_kind){ s->layer_hi - s->layer_lo,
+				    (s->layer_hi + every - 1) / every -
+					    (s->layer_lo + every - 1) / every,
+				    s->first, s->last };
 }
 
-static const struct cost_pass *pass_of(const struct cost_case *c, const struct stage *s, struct passes *known)
+static const struct cost_pass *pass_of(const struct cost_case *c, const struct stage *s,
+				       struct passes *known)
 {
 	struct stage_kind k = kind_of(c, s);
 	int most = (int)(sizeof known->kinds / sizeof *known->kinds), i = 0;
-	while (i < known->n && (known->kinds[i].layers != k.layers || known->kinds[i].again != k.again || known->kinds[i].first != k.first ||
-				known->kinds[i].last != k.last))
+	while (i < known->n &&
+	       (known->kinds[i].layers != k.layers || known->kinds[i].again != k.again ||
+		known->kinds[i].first != k.first || known->kinds[i].last != k.last))
 		i++;
 	if (i == known->n) {
 		i = known->n < most ? known->n++ : most - 1;
@@ -263,7 +304,8 @@ static const struct cost_pass *pass_of(const struct cost_case *c, const struct s
 	return &known->pass[i];
 }
 
-static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r, struct pipe_rank *times)
+static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r,
+		      struct pipe_rank *times)
 {
 	double wait = cost_wait(c), down = 0, up = 0;
 	bool splits = schedule_splits(c->job->parallel.schedule);
@@ -272,7 +314,8 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
 		const struct cost_pass *t = pass_of(c, s, known);
 		double forward = r->scale * cost_forward(t), backward = r->scale * cost_backward(t);
-		double first = cost_meeting(c, forward), second = cost_meeting(c, backward - (splits ? r->scale * t->weight : 0));
+		double first = cost_meeting(c, forward),
+		       second = cost_meeting(c, backward - (splits ? r->scale * t->weight : 0));
 		double both = r->scale * (cost_forward(t) + cost_backward(t)) + first + second;
 		down += first;
 		up += second;
@@ -288,7 +331,8 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 	times->last += 2 * wait;
 	times->forward = r->scale * cost_forward(&r->pass) + c->layout->chunks * wait + down;
 	times->weight = r->scale * r->pass.weight;
-	times->input = r->scale * cost_backward(&r->pass) - times->weight + c->layout->chunks * wait + up;
+	times->input = r->scale * cost_backward(&r->pass) - times->weight +
+		       c->layout->chunks * wait + up;
 }
 
 void cost_step(const struct cost_case *c, struct plan_time *out)
@@ -303,6 +347,9 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 		cost_pipe_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
 	}
-	double alone = cost_pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
-	cost_sum_parts(c, &sum, cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone), out);
+	double alone = cost_pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks,
+				      c->micros, cost_hop(c));
+	cost_sum_parts(c, &sum,
+		       cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone),
+		       out);
 }

@@ -23,23 +23,29 @@ int64_t cost_train_interval(const struct train_costs *c, int64_t steps)
 	return best >= (double)steps ? steps : best < 1 ? 1 : (int64_t)(best + 0.5);
 }
 
-void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out)
+void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every,
+		       struct train_time *out)
 {
 	double work = (double)steps * c->step;
 	int64_t between = every > 0 && every < steps ? every : steps;
-	double saved = ceil((double)steps / (double)between), interval = work / saved; /* as if they were evenly spread */
-	*out = (struct train_time){ .every = between, .work = work, .saving = saved * c->snapshot, .total = work + saved * c->snapshot };
+	/* as if they were evenly spread */
+	double saved = ceil((double)steps / (double)between), interval = work / saved;
+	*out = (struct train_time){ .every = between,
+				    .work = work,
+				    .saving = saved * c->snapshot,
+				    .total = work + saved * c->snapshot };
 	if (c->mtbf <= 0 || steps < 1)
 		return;
 	double again = c->restart + fmin(c->write, interval);
-	out->total = c->mtbf * exp(again / c->mtbf) * expm1((interval + c->snapshot) / c->mtbf) * saved;
+	out->total = c->mtbf * exp(again / c->mtbf) * expm1((interval + c->snapshot) / c->mtbf) *
+		     saved;
 	out->lost = out->total - out->work - out->saving;
 	out->failures = out->total / c->mtbf;
 }
 
 /* --- Of a plan ------------------------------------------------------------------------- */
 
-#define GB 1e9
+#define GB   1e9
 #define HOUR 3600.0
 
 /* A node with `crew` ranks is counted by each of them. */
@@ -56,15 +62,21 @@ static double held(const struct job *job, const struct plan *p)
 {
 	const struct model_shape *m = &p->shape;
 	struct zero_cut cuts[ZERO_CLASSES];
-	double experts = (double)(m->layers * m->experts) * (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
-	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero, job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].mates : 0, cuts);
-	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies + experts * cuts[ZERO_EXPERTS].copies;
+	double experts = (double)(m->layers * m->experts) *
+			 (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
+	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero,
+		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].mates : 0, cuts);
+	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies +
+	       experts * cuts[ZERO_EXPERTS].copies;
 }
 
-void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out)
+void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p,
+			 struct train_costs *out)
 {
-	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float), saved = element * (double)shape_params(&p->shape);
-	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth);
+	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float),
+	       saved = element * (double)shape_params(&p->shape);
+	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth,
+							  nodes * job->checkpoint.node_bandwidth);
 	struct machine m;
 	cost_machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){

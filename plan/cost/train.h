@@ -1,17 +1,19 @@
 /*
  * train — the time to train: steps, the checkpoints between them, and what failures cost.
  *
- * Failures come at random, `mtbf` seconds apart in the mean (exponentially distributed). One costs what was done since the newest
- * committed checkpoint, then `restart`. Checkpoints too often cost their saving, too rarely what is done again:
+ * Failures come at random, `mtbf` seconds apart in the mean (exponentially distributed). One costs
+ * what was done since the newest committed checkpoint, then `restart`. Checkpoints too often cost
+ * their saving, too rarely what is done again:
  *
  *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:   √(2 d M)
  *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation (37):
  *                               √(2 d M) (1 + √(d / 2M) / 3 + d / 2M / 9) - d, and M where d ≥ 2M
  *     expected time, Daly's equation (20):   M e^{R / M} (e^{(t + d) / M} - 1) W / t
  *
- * with M the mtbf, d what a checkpoint holds training up, t the work between two, R what a failure costs besides the lost
- * work, W all work. muster writes in the background: training waits for the snapshot alone (d), and until `write` seconds later the
- * checkpoint before it is the newest that counts, so `write` is lost work that adds to R, and no interval is shorter than it.
+ * with M the mtbf, d what a checkpoint holds training up, t the work between two, R what a failure
+ * costs besides the lost work, W all work. muster writes in the background: training waits for the
+ * snapshot alone (d), and until `write` seconds later the checkpoint before it is the newest that
+ * counts, so `write` is lost work that adds to R, and no interval is shorter than it.
  */
 #ifndef MUSTER_PLAN_COST_TRAIN_H
 #define MUSTER_PLAN_COST_TRAIN_H
@@ -20,38 +22,47 @@
 
 /* Seconds. */
 struct train_costs {
-	double step;           /* a step without checkpoint or failure */
-	double snapshot;       /* that training waits at a checkpoint */
-	double write;          /* from the snapshot to its commit */
-	double restart;        /* from a failure to the first step again: detected, re-planned, respawned, loaded */
-	double mtbf;           /* of all devices together; 0: nothing ever fails */
+	double step;     /* a step without checkpoint or failure */
+	double snapshot; /* that training waits at a checkpoint */
+	double write;    /* from the snapshot to its commit */
+	/* from a failure to the first step again: detected, re-planned, respawned, loaded */
+	double restart;
+	double mtbf; /* of all devices together; 0: nothing ever fails */
 };
 
 struct train_time {
-	int64_t every;         /* steps between checkpoints */
-	double failures;       /* expected number */
-	double work, saving, lost, total; /* lost: done again, and restarts. total is their sum, INFINITY when training would never end */
+	int64_t every;   /* steps between checkpoints */
+	double failures; /* expected number */
+	/* lost: done again, and restarts. total is their sum, INFINITY when training would never
+	 * end */
+	double work, saving, lost, total;
 };
 
-/* Steps between checkpoints that cost least: at least 1, at most `steps` (and that where nothing fails). */
+/* Steps between checkpoints that cost least: at least 1, at most `steps` (and that where nothing
+ * fails). */
 int64_t cost_train_interval(const struct train_costs *c, int64_t steps);
 /* every: 0, none before the end. */
-void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out);
+void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every,
+		       struct train_time *out);
 
 struct job;
 struct cluster;
 struct plan;
 /*
- * A plan's, from the job's own figures of its cluster: restart.node_mtbf and respawn, checkpoint.node_bandwidth and bandwidth. Every rank
- * saves an equal part of the parameters in fp32 and of the optimizer's moments, whatever the ZeRO stage (plan/spec/model/zero.h); after a
- * failure each reads what it holds of them.
+ * A plan's, from the job's own figures of its cluster: restart.node_mtbf and respawn,
+ * checkpoint.node_bandwidth and bandwidth. Every rank saves an equal part of the parameters in fp32
+ * and of the optimizer's moments, whatever the ZeRO stage (plan/spec/model/zero.h); after a failure
+ * each reads what it holds of them.
  *
- * The defaults: Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783. Section 3.3.4: 419 unexpected interruptions in 54
- * days of 16,384 GPUs on 2,048 nodes, one in 6,300 hours a node (Kokolis et al., "Revisiting Reliability in Large-Scale Machine
- * Learning Research Clusters", arXiv 2410.21680: 6.5 in a thousand node-days, one in 3,700 hours, on A100s; 2.3, or 10,400 hours, on
- * another cluster). Section 3.3.1: storage that sustains 2 TB/s, 1 GB/s for each of those nodes. Jiang et al., "MegaScale", arXiv
- * 2402.15627, section 3.5: communicators of 10,000 GPUs in less than 30 s.
+ * The defaults: Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783. Section 3.3.4:
+ * 419 unexpected interruptions in 54 days of 16,384 GPUs on 2,048 nodes, one in 6,300 hours a node
+ * (Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters",
+ * arXiv 2410.21680: 6.5 in a thousand node-days, one in 3,700 hours, on A100s; 2.3, or 10,400
+ * hours, on another cluster). Section 3.3.1: storage that sustains 2 TB/s, 1 GB/s for each of those
+ * nodes. Jiang et al., "MegaScale", arXiv 2402.15627, section 3.5: communicators of 10,000 GPUs in
+ * less than 30 s.
  */
-void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out);
+void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p,
+			 struct train_costs *out);
 
 #endif

@@ -10,7 +10,8 @@ bool place_better(const struct place_cost *a, const struct place_cost *b)
 	return a->mean < b->mean * (1 - alike);
 }
 
-void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t, struct place_cost *out)
+void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t,
+		 struct place_cost *out)
 {
 	struct span span;
 	struct weigh_sum sum;
@@ -25,8 +26,8 @@ void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct
 	}
 }
 
-int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, const struct traffic *t,
-		  struct place_cost *out, struct err *e)
+int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
+		  const struct traffic *t, struct place_cost *out, struct err *e)
 {
 	struct weigh *w;
 	if (place_weigh_open(c, l, &w, e))

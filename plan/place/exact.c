@@ -35,10 +35,15 @@ static bool same_link(const struct topo_link *a, const struct topo_link *b)
 static bool alike(const struct cluster *c, int node, int a, int b)
 {
 	const struct node_kind *k = topo_cluster_kind(c, node);
-	if (!same_adapter(c, k, a, b) || (k->parts && k->links && k->parts[a].numa != k->parts[b].numa))
+	if (!same_adapter(c, k, a, b) ||
+	    (k->parts && k->links && k->parts[a].numa != k->parts[b].numa))
 		return false;
 	for (int i = 0; k->links && i < k->devices; i++) {
-		const struct topo_link *row = &k->links[i * k->devices], *other = &k->links[(i == a ? b : i == b ? a : i) * k->devices];
+		const struct topo_link *row = &k->links[i * k->devices],
+				       *other = &k->links[(i == a   ? b
+							   : i == b ? a
+								    : i) *
+							  k->devices];
 		for (int j = 0; j < k->devices; j++)
 			if (i != j && !same_link(&row[j], &other[j == a ? b : j == b ? a : j]))
 				return false;
@@ -55,12 +60,13 @@ struct search {
 	struct weigh *w;
 	struct device *devices;
 	int n, world;
-	struct place_cost best, least; /* least: nothing is faster */
+	struct place_cost best, least;           /* least: nothing is faster */
 	int whole[PLACE_EXACT + 1][GROUP_KINDS]; /* groups that the first so many ranks complete */
 	struct cluster_slot *now, *found;
 };
 
-/* Whether an earlier free device would do as well: alike on its node, or on a whole node that is alike. */
+/* Whether an earlier free device would do as well: alike on its node, or on a whole node that is
+ * alike. */
 static bool repeats(const struct search *s, int i)
 {
 	const struct cluster *c = s->c;
@@ -69,17 +75,20 @@ static bool repeats(const struct search *s, int i)
 	for (int k = 0; k < s->n; k++)
 		empty &= s->devices[k].slot.node != node || !s->devices[k].used;
 	for (int k = 0; k < i; k++) {
-		const struct cluster_node *mine = &c->nodes[node], *other = &c->nodes[s->devices[k].slot.node];
+		const struct cluster_node *mine = &c->nodes[node],
+					  *other = &c->nodes[s->devices[k].slot.node];
 		if (s->devices[k].used)
 			continue;
 		if (s->devices[k].slot.node == node) {
 			if (alike(c, node, s->devices[k].slot.device, s->devices[i].slot.device))
 				return true;
-		} else if (empty && other->kind == mine->kind && other->leaf == mine->leaf && other->domain == mine->domain &&
+		} else if (empty && other->kind == mine->kind && other->leaf == mine->leaf &&
+			   other->domain == mine->domain &&
 			   s->devices[k].slot.device == s->devices[i].slot.device) {
 			bool free = true;
 			for (int d = 0; d < s->n; d++)
-				free &= s->devices[d].slot.node != s->devices[k].slot.node || !s->devices[d].used;
+				free &= s->devices[d].slot.node != s->devices[k].slot.node ||
+					!s->devices[d].used;
 			if (free)
 				return true;
 		}
@@ -105,7 +114,8 @@ static void bound(struct search *s, int placed, const struct bound *before, stru
 		if (least > 0 && whole > s->whole[placed - 1][kind]) {
 			place_weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
 			out->cost.seconds[kind] = fmax(least, sum.worst);
-			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) / all;
+			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) /
+					  all;
 		}
 		out->cost.total += (1 - s->t->hidden[kind]) * out->cost.seconds[kind];
 		out->cost.mean += (1 - s->t->hidden[kind]) * out->mean[kind];
@@ -163,7 +173,8 @@ static void set_least(struct search *s)
 	for (int i = 0; i < s->c->n_kinds; i++) {
 		const struct node_kind *k = &s->c->kinds[i];
 		link = fmax(link, k->link_bandwidth);
-		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9)); /* what load.h takes for the unknown */
+		/* what load.h takes for the unknown */
+		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9));
 		for (int n = 0; n < k->n_nics; n++)
 			adapter = fmax(adapter, k->nics[n].bandwidth);
 		for (int l = 0; k->links && l < k->devices * k->devices; l++)
@@ -172,7 +183,10 @@ static void set_least(struct search *s)
 	}
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(&s->layout, kind);
-		struct span span = { .ranks = n, .nodes = 1, .per_node = n, .inside = { n * fmax(link, adapter), 0 } };
+		struct span span = { .ranks = n,
+				     .nodes = 1,
+				     .per_node = n,
+				     .inside = { n * fmax(link, adapter), 0 } };
 		s->least.seconds[kind] = n > 1 ? place_traffic_seconds(s->t, kind, &span) : 0;
 	}
 }
@@ -187,14 +201,23 @@ static int list_devices(const struct cluster *c, struct device **out)
 	return n;
 }
 
-int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
-	       struct place_cost *cost, struct err *e)
+int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		     struct weigh *w, struct cluster_slot *slots, struct place_cost *cost,
+		     struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];
-	struct search s = { .c = c, .layout = *l, .t = t, .w = w, .world = layout_world(l), .best = *cost, .now = now, .found = slots };
+	struct search s = { .c = c,
+			    .layout = *l,
+			    .t = t,
+			    .w = w,
+			    .world = layout_world(l),
+			    .best = *cost,
+			    .now = now,
+			    .found = slots };
 	s.n = list_devices(c, &s.devices);
 	if (!s.devices)
-		return err_set(e, ERR_NOMEM, "no memory for the devices of %s; close other programs", c->name);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the devices of %s; close other programs", c->name);
 	for (int i = 0; i < s.world; i++)
 		now[i] = (struct cluster_slot){ -1, 0 };
 	mark_ends(&s);

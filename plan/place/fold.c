@@ -34,7 +34,8 @@ static void keep(struct walk *w)
 	if (w->n == w->most && w->now.seconds >= w->out[w->n - 1].seconds)
 		return;
 	w->n += w->n < w->most;
-	for (at = at < w->n ? at : w->n - 1; at > 0 && w->now.seconds < w->out[at - 1].seconds * (1 - 1e-9); at--)
+	for (at = at < w->n ? at : w->n - 1;
+	     at > 0 && w->now.seconds < w->out[at - 1].seconds * (1 - 1e-9); at--)
 		w->out[at] = w->out[at - 1];
 	w->out[at] = w->now;
 }
@@ -46,7 +47,8 @@ static void weigh(struct walk *w)
 	w->now.seconds = 0;
 	w->tried++;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		w->now.seconds += (1 - w->t->hidden[kind]) * place_traffic_seconds(w->t, kind, &spans[kind]);
+		w->now.seconds += (1 - w->t->hidden[kind]) *
+				  place_traffic_seconds(w->t, kind, &spans[kind]);
 	keep(w);
 }
 
@@ -58,7 +60,8 @@ static int least_prime(int n)
 	return n;
 }
 
-/* Whether it fits and no degree could have more of it here. fits: NULL where the room is all that counts. */
+/* Whether it fits and no degree could have more of it here. fits: NULL where the room is all
+ * that counts. */
 static bool full(const int rest[AXES], const int part[AXES], int room, const bool *fits)
 {
 	int64_t all = (int64_t)part[0] * part[1] * part[2] * part[3];
@@ -74,7 +77,8 @@ static void level(struct walk *w, int at);
 
 static void take(struct walk *w, int at, const int have[AXES], const int part[AXES])
 {
-	struct span_fold f = { have[0] * part[0], have[1] * part[1], have[2] * part[2], have[3] * part[3] };
+	struct span_fold f = { have[0] * part[0], have[1] * part[1], have[2] * part[2],
+			       have[3] * part[3] };
 	if (at < 0)
 		w->now.node = f;
 	else
@@ -83,7 +87,8 @@ static void take(struct walk *w, int at, const int have[AXES], const int part[AX
 }
 
 /* All full boxes of `rest` in `room`, tp's largest first: block order is the first. */
-static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES], int part[AXES], int room)
+static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES],
+		  int part[AXES], int room)
 {
 	if (axis == AXES) {
 		if (full(rest, part, room, at < 0 ? w->fits : NULL))
@@ -136,7 +141,8 @@ static void level(struct walk *w, int at)
 	for (int i = 0; i < AXES; i++)
 		rest[i] = degrees[i] / have[i];
 	if (at >= 0) { /* boxes of nodes, then of the level before */
-		int each = w->devices / place_fold_box(&w->now.node), before = at ? w->y->level[at - 1].units * each : 1;
+		int each = w->devices / place_fold_box(&w->now.node),
+		    before = at ? w->y->level[at - 1].units * each : 1;
 		room = w->y->level[at].units * each / before;
 	}
 	room = room > 0 ? room : 1;
@@ -146,10 +152,18 @@ static void level(struct walk *w, int at)
 		boxes(w, at, 0, have, rest, part, room);
 }
 
-int place_fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, const bool *fits, int most,
-	      struct fold *out, int n)
+int place_fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t,
+		    int devices, const bool *fits, int most, struct fold *out, int n)
 {
-	struct walk w = { .y = y, .l = l, .t = t, .fits = fits, .out = out, .n = n, .most = most, .devices = devices, .now.levels = y->levels };
+	struct walk w = { .y = y,
+			  .l = l,
+			  .t = t,
+			  .fits = fits,
+			  .out = out,
+			  .n = n,
+			  .most = most,
+			  .devices = devices,
+			  .now.levels = y->levels };
 	level(&w, -1);
 	return w.n;
 }
@@ -157,7 +171,10 @@ int place_fold_best(const struct span_yard *y, const struct layout *l, const str
 /* Boxes of the i-th level from within: single ranks, a node's, those below switches. */
 static void inner_of(const struct fold *f, int i, int at[AXES])
 {
-	axes_of(i == 0 ? &(struct span_fold){ 1, 1, 1, 1 } : i == 1 ? &f->node : &f->below[i - 2], at);
+	axes_of(i == 0   ? &(struct span_fold){ 1, 1, 1, 1 }
+		: i == 1 ? &f->node
+			 : &f->below[i - 2],
+		at);
 }
 
 /* A number of mixed radix: levels from the top, in each pp before dp before cp before tp. */
@@ -170,7 +187,8 @@ int place_fold_place(const struct layout *l, const struct fold *f, int rank)
 		int inner[AXES];
 		inner_of(f, i, inner);
 		for (int axis = AXES - 1; axis >= 0; axis--)
-			place = place * (outer[axis] / inner[axis]) + x[axis] % outer[axis] / inner[axis];
+			place = place * (outer[axis] / inner[axis]) +
+				x[axis] % outer[axis] / inner[axis];
 		for (int axis = 0; axis < AXES; axis++)
 			outer[axis] = inner[axis];
 	}

@@ -3,28 +3,42 @@
 const char *place_group_word(enum group_kind kind)
 {
 	static const char *const words[GROUP_KINDS] = {
-		[GROUP_TP] = "tp", [GROUP_CP] = "cp", [GROUP_EP] = "ep", [GROUP_DP] = "dp", [GROUP_EDP] = "expert dp",
-		[GROUP_PP] = "pp", [GROUP_TIE] = "tied embedding",
+		[GROUP_TP] = "tp",
+		[GROUP_CP] = "cp",
+		[GROUP_EP] = "ep",
+		[GROUP_DP] = "dp",
+		[GROUP_EDP] = "expert dp",
+		[GROUP_PP] = "pp",
+		[GROUP_TIE] = "tied embedding",
 	};
 	return words[kind];
 }
 
-/* A group's ranks: outer × inner of them, `step` ranks apart within, `stride` from one run to the next. */
+/* A group's ranks: outer × inner of them, `step` ranks apart within, `stride` from one run to
+ * the next. */
 struct walk {
 	int inner, step, outer, stride;
 };
 
 static struct walk walk_of(const struct layout *l, enum group_kind kind)
 {
-	int cp = l->tp, dp = cp * l->cp, pp = dp * l->dp; /* ranks between neighbours of each kind */
+	/* ranks between neighbours of each kind */
+	int cp = l->tp, dp = cp * l->cp, pp = dp * l->dp;
 	switch (kind) {
-	case GROUP_TP: return (struct walk){ l->tp, 1, 1, 0 };
-	case GROUP_CP: return (struct walk){ l->cp, cp, 1, 0 };
-	case GROUP_EP: return (struct walk){ l->ep, dp, 1, 0 };
-	case GROUP_DP: return (struct walk){ l->cp, cp, l->dp, dp };
-	case GROUP_EDP: return (struct walk){ l->cp, cp, l->dp / l->ep, dp * l->ep };
-	case GROUP_PP: return (struct walk){ l->pp, pp, 1, 0 };
-	default: return (struct walk){ l->pp > 1 ? 2 : 1, (l->pp - 1) * pp, 1, 0 };
+	case GROUP_TP:
+		return (struct walk){ l->tp, 1, 1, 0 };
+	case GROUP_CP:
+		return (struct walk){ l->cp, cp, 1, 0 };
+	case GROUP_EP:
+		return (struct walk){ l->ep, dp, 1, 0 };
+	case GROUP_DP:
+		return (struct walk){ l->cp, cp, l->dp, dp };
+	case GROUP_EDP:
+		return (struct walk){ l->cp, cp, l->dp / l->ep, dp * l->ep };
+	case GROUP_PP:
+		return (struct walk){ l->pp, pp, 1, 0 };
+	default:
+		return (struct walk){ l->pp > 1 ? 2 : 1, (l->pp - 1) * pp, 1, 0 };
 	}
 }
 
@@ -38,12 +52,18 @@ bool place_group_leads(const struct layout *l, enum group_kind kind, int rank)
 {
 	struct coords at = layout_coords(l, rank);
 	switch (kind) {
-	case GROUP_TP: return at.tp == 0;
-	case GROUP_CP: return at.cp == 0;
-	case GROUP_EP: return at.dp % l->ep == 0;
-	case GROUP_DP: return at.cp == 0 && at.dp == 0;
-	case GROUP_EDP: return at.cp == 0 && at.dp < l->ep;
-	default: return at.pp == 0;
+	case GROUP_TP:
+		return at.tp == 0;
+	case GROUP_CP:
+		return at.cp == 0;
+	case GROUP_EP:
+		return at.dp % l->ep == 0;
+	case GROUP_DP:
+		return at.cp == 0 && at.dp == 0;
+	case GROUP_EDP:
+		return at.cp == 0 && at.dp < l->ep;
+	default:
+		return at.pp == 0;
 	}
 }
 

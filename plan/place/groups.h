@@ -1,8 +1,8 @@
 /*
  * groups — who talks to whom: the communicators of a layout, as lists of ranks.
  *
- * A group's ranks come in the order of its collectives' ring. Every rank is in one group of each kind (of one rank, where the
- * degree is 1); GROUP_TIE has only the first and last pipeline ranks'.
+ * A group's ranks come in the order of its collectives' ring. Every rank is in one group of each
+ * kind (of one rank, where the degree is 1); GROUP_TIE has only the first and last pipeline ranks'.
  */
 #ifndef MUSTER_PLAN_PLACE_GROUPS_H
 #define MUSTER_PLAN_PLACE_GROUPS_H
@@ -15,10 +15,10 @@ enum group_kind {
 	GROUP_TP,
 	GROUP_CP,
 	GROUP_EP,
-	GROUP_DP,   /* the replicas of what is not an expert: cp × dp */
-	GROUP_EDP,  /* the replicas of an expert: cp × dp / ep */
-	GROUP_PP,   /* a chain; its ends talk too where a rank has several chunks */
-	GROUP_TIE,  /* a tied embedding's two holders */
+	GROUP_DP,  /* the replicas of what is not an expert: cp × dp */
+	GROUP_EDP, /* the replicas of an expert: cp × dp / ep */
+	GROUP_PP,  /* a chain; its ends talk too where a rank has several chunks */
+	GROUP_TIE, /* a tied embedding's two holders */
 	GROUP_KINDS
 };
 /* "tp", "cp", …; of the replicas "dp" and "expert dp". */

@@ -7,20 +7,20 @@
 struct unit {
 	int first, nodes; /* of h->nodes */
 	int devices, leaf, index;
-	double links;     /* of all pairs together */
+	double links; /* of all pairs together */
 };
 
 struct leaf {
 	int leaf, room; /* boxes */
 	double links;
-	int first;      /* its first unit in the cluster's order */
+	int first; /* its first unit in the cluster's order */
 };
 
 struct homes {
 	const struct cluster *c;
-	int *nodes;          /* [n_nodes] unit by unit */
+	int *nodes;                 /* [n_nodes] unit by unit */
 	struct unit *units, *order; /* in the cluster's order; as they are filled */
-	struct leaf *leaves; /* [n_switches + 1]; the last: of none */
+	struct leaf *leaves;        /* [n_switches + 1]; the last: of none */
 	int n;
 };
 
@@ -67,7 +67,8 @@ int place_homes_open(const struct cluster *c, struct homes **out, struct err *e)
 	if (!h || !seen || !h->nodes || !h->units || !h->order || !h->leaves) {
 		free(seen);
 		place_homes_close(h);
-		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", c->n_nodes);
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
+			       c->n_nodes);
 	}
 	for (int i = 0, at = 0; i < c->n_nodes; i++) {
 		int domain = c->nodes[i].domain;
@@ -180,7 +181,8 @@ static void choose_last(struct homes *h, int n, int boxes)
 	int best = i;
 	for (int k = i + 1; k < n; k++)
 		if (h->leaves[k].room >= boxes && (h->leaves[k].room < h->leaves[best].room ||
-						   (h->leaves[k].room == h->leaves[best].room && h->leaves[k].links > h->leaves[best].links)))
+						   (h->leaves[k].room == h->leaves[best].room &&
+						    h->leaves[k].links > h->leaves[best].links)))
 			best = k;
 	struct leaf keep = h->leaves[best];
 	memmove(&h->leaves[i + 1], &h->leaves[i], (size_t)(best - i) * sizeof keep);
@@ -195,13 +197,17 @@ static int by_given(const void *a, const void *b)
 
 /* --- The boxes ------------------------------------------------------------------------ */
 
-static struct cluster_slot device_of(const struct homes *h, const struct unit *u, int i, int *const *order)
+static struct cluster_slot device_of(const struct homes *h, const struct unit *u, int i,
+				     int *const *order)
 {
 	const struct cluster *c = h->c;
 	for (int n = 0; n < u->nodes; n++) {
-		int node = h->nodes[u->first + n], kind = c->nodes[node].kind, devices = c->kinds[kind].devices;
+		int node = h->nodes[u->first + n], kind = c->nodes[node].kind,
+		    devices = c->kinds[kind].devices;
 		if (i < devices)
-			return (struct cluster_slot){ node, u->nodes == 1 && order && order[kind] ? order[kind][i] : i };
+			return (struct cluster_slot){ node, u->nodes == 1 && order && order[kind]
+								    ? order[kind][i]
+								    : i };
 		i -= devices;
 	}
 	return (struct cluster_slot){ -1, 0 };
@@ -221,17 +227,21 @@ static int find_leaf(const struct homes *h, int leaf)
 	return lo;
 }
 
-static int fill_leaf(const struct homes *h, const struct leaf *leaf, int box, int boxes, int *const *order, struct cluster_slot *out)
+static int fill_leaf(const struct homes *h, const struct leaf *leaf, int box, int boxes,
+		     int *const *order, struct cluster_slot *out)
 {
 	int done = 0, room = leaf->room < boxes ? leaf->room : boxes;
-	for (int u = find_leaf(h, leaf->leaf); u < h->n && h->order[u].leaf == leaf->leaf && done < room; u++)
+	for (int u = find_leaf(h, leaf->leaf);
+	     u < h->n && h->order[u].leaf == leaf->leaf && done < room; u++)
 		for (int k = 0; k < h->order[u].devices / box && done < room; k++, done++)
 			for (int i = 0; i < box; i++)
-				out[done * box + i] = device_of(h, &h->order[u], k * box + i, order);
+				out[done * box + i] = device_of(h, &h->order[u], k * box + i,
+								order);
 	return done;
 }
 
-bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out)
+bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together,
+		      int *const *order, struct cluster_slot *out)
 {
 	int room = 0, done = 0, n;
 	memcpy(h->order, h->units, (size_t)h->n * sizeof *h->order);
@@ -247,6 +257,7 @@ bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes,
 	if (how == HOMES_ODD_LAST)
 		choose_last(h, n, boxes);
 	for (int i = 0; i < n && done < boxes; i++)
-		done += fill_leaf(h, &h->leaves[i], box, boxes - done, order, &out[(size_t)done * (size_t)box]);
+		done += fill_leaf(h, &h->leaves[i], box, boxes - done, order,
+				  &out[(size_t)done * (size_t)box]);
 	return true;
 }

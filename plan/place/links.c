@@ -16,7 +16,9 @@ static void see(void *with, struct cluster_slot from, struct cluster_slot to)
 	const struct seen *s = with;
 	struct place_links *l = s->links;
 	if (from.node == to.node) {
-		enum link_kind kind = topo_cluster_link(topo_cluster_kind(s->c, from.node), from.device, to.device).kind;
+		enum link_kind kind = topo_cluster_link(topo_cluster_kind(s->c, from.node),
+							from.device, to.device)
+					      .kind;
 		l->inside = kind < l->inside ? kind : l->inside;
 	} else if (topo_cluster_joined(s->c, from.node, to.node)) {
 		l->fabric = true;
@@ -27,13 +29,16 @@ static void see(void *with, struct cluster_slot from, struct cluster_slot to)
 	}
 }
 
-void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
-	      struct place_links out[GROUP_KINDS])
+void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		    struct weigh *w, const struct cluster_slot *slots,
+		    struct place_links out[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		struct seen s = { c, &out[kind] };
 		struct weigh_sum sum;
-		out[kind] = (struct place_links){ .inside = LINK_SELF, .rails = c->rails, .bytes = place_traffic_bytes(t, kind) };
+		out[kind] = (struct place_links){ .inside = LINK_SELF,
+						  .rails = c->rails,
+						  .bytes = place_traffic_bytes(t, kind) };
 		place_weigh_kind(w, slots, kind, t, &out[kind].span, &sum);
 		out[kind].seconds = sum.worst;
 		out[kind].waited = (1 - t->hidden[kind]) * sum.worst;

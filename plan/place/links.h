@@ -1,5 +1,6 @@
 /*
- * links — what each kind of group runs over, in words that people know: struct place_links of a map. For plan/place/.
+ * links — what each kind of group runs over, in words that people know: struct place_links of a
+ * map. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LINKS_H
 #define MUSTER_PLAN_PLACE_LINKS_H
@@ -7,7 +8,8 @@
 #include "plan/place/place.h"
 #include "plan/place/weigh.h"
 
-void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
-	      struct place_links out[GROUP_KINDS]);
+void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		    struct weigh *w, const struct cluster_slot *slots,
+		    struct place_links out[GROUP_KINDS]);
 
 #endif

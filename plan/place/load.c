@@ -4,23 +4,23 @@
 #include <stdlib.h>
 
 #define UNKNOWN_BANDWIDTH 1e9
-#define UNKNOWN_LATENCY 20e-6
+#define UNKNOWN_LATENCY   20e-6
 
 enum { OUT, IN };
 
 /* Of a kind: where its links lie among a node's. */
 struct shape {
-	int nics;       /* adapters; devices where no parts tell */
+	int nics;          /* adapters; devices where no parts tell */
 	int bridges, numa; /* 0: no way inside goes through the CPU */
-	int *bridge;    /* [devices] PCIe switch: the least device on it */
+	int *bridge;       /* [devices] PCIe switch: the least device on it */
 };
 
 struct load {
 	const struct cluster *c;
-	struct shape *shapes; /* [n_kinds] */
-	int *base;            /* [n_nodes] the node's first link */
-	int *unit, n_units;   /* [n_nodes] */
-	int first_uplink;     /* of switches: two each */
+	struct shape *shapes;    /* [n_kinds] */
+	int *base;               /* [n_nodes] the node's first link */
+	int *unit, n_units;      /* [n_nodes] */
+	int first_uplink;        /* of switches: two each */
 	double *capacity, *flow; /* [links]; capacity INFINITY: no bound */
 	int *touched, n_touched, n_links;
 };
@@ -113,7 +113,9 @@ static void set_node(struct load *l, int node)
 	const struct shape *s = &l->shapes[l->c->nodes[node].kind];
 	for (int a = 0; a < k->devices; a++) {
 		struct cluster_slot at = { node, a };
-		double nic = has_nic(k, a) && k->nics[k->parts[a].nic].bandwidth > 0 ? k->nics[k->parts[a].nic].bandwidth : k->net_bandwidth;
+		double nic = has_nic(k, a) && k->nics[k->parts[a].nic].bandwidth > 0
+				     ? k->nics[k->parts[a].nic].bandwidth
+				     : k->net_bandwidth;
 		for (int direction = OUT; direction <= IN; direction++)
 			l->capacity[nic_link(l, at, direction)] = known(nic, UNKNOWN_BANDWIDTH);
 		for (int b = 0; s->bridges && b < k->devices; b++) {
@@ -124,7 +126,9 @@ static void set_node(struct load *l, int node)
 			for (int direction = OUT; direction <= IN; direction++)
 				most(&l->capacity[bridge_link(l, at, direction)], bandwidth);
 			if (link->kind == LINK_SYS)
-				most(&l->capacity[socket_link(l, node, numa_of(k, a), numa_of(k, b))], bandwidth);
+				most(&l->capacity[socket_link(l, node, numa_of(k, a),
+							      numa_of(k, b))],
+				     bandwidth);
 		}
 	}
 }
@@ -165,7 +169,8 @@ static int fill(struct load *l)
 	for (int i = 0; i < c->n_switches; i++)
 		for (int direction = OUT; direction <= IN; direction++)
 			if (c->switches[i].up > 0)
-				l->capacity[l->first_uplink + 2 * i + direction] = c->switches[i].up;
+				l->capacity[l->first_uplink + 2 * i + direction] =
+					c->switches[i].up;
 	number_units(l);
 	return 0;
 }
@@ -181,7 +186,9 @@ int place_load_open(const struct cluster *c, struct load **out, struct err *e)
 	}
 	if (!l || !l->shapes || !l->base || !l->unit || fill(l)) {
 		place_load_close(l);
-		return err_set(e, ERR_NOMEM, "no memory for the links of %d nodes; close other programs", c->n_nodes);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the links of %d nodes; close other programs",
+			       c->n_nodes);
 	}
 	*out = l;
 	return 0;
@@ -240,16 +247,20 @@ static int depth_of(const struct cluster *c, int at)
 	return depth;
 }
 
-static void take_uplinks(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *w)
+static void take_uplinks(const struct load *l, struct cluster_slot from, struct cluster_slot to,
+			 struct load_way *w)
 {
 	const struct cluster *c = l->c;
 	int x = c->nodes[from.node].leaf, y = c->nodes[to.node].leaf;
 	if (x < 0 || y < 0)
 		return;
-	bool other_rail = c->rails && x == y && (nic_link(l, from, OUT) - l->base[from.node] != nic_link(l, to, OUT) - l->base[to.node]);
+	bool other_rail = c->rails && x == y &&
+			  (nic_link(l, from, OUT) - l->base[from.node] !=
+			   nic_link(l, to, OUT) - l->base[to.node]);
 	if (x == y && !other_rail)
 		return;
-	for (int dx = depth_of(c, x), dy = depth_of(c, y); x != y || other_rail; other_rail = false) {
+	for (int dx = depth_of(c, x), dy = depth_of(c, y); x != y || other_rail;
+	     other_rail = false) {
 		bool up_x = dx >= dy, up_y = dy >= dx;
 		if (up_x && x >= 0)
 			take(w, l->first_uplink + 2 * x + OUT), x = c->switches[x].parent, dx--;
@@ -258,7 +269,8 @@ static void take_uplinks(const struct load *l, struct cluster_slot from, struct 
 	}
 }
 
-static void way_inside(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *w)
+static void way_inside(const struct load *l, struct cluster_slot from, struct cluster_slot to,
+		       struct load_way *w)
 {
 	const struct node_kind *k = topo_cluster_kind(l->c, from.node);
 	struct topo_link link = topo_cluster_link(k, from.device, to.device);
@@ -273,7 +285,8 @@ static void way_inside(const struct load *l, struct cluster_slot from, struct cl
 		take(w, socket_link(l, from.node, numa_of(k, from.device), numa_of(k, to.device)));
 }
 
-void place_load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *out)
+void place_load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to,
+		    struct load_way *out)
 {
 	const struct node_kind *k = topo_cluster_kind(l->c, from.node);
 	out->n = 0;
@@ -286,7 +299,9 @@ void place_load_way(const struct load *l, struct cluster_slot from, struct clust
 		out->latency = known(k->link_latency, UNKNOWN_LATENCY);
 	} else {
 		out->bandwidth = INFINITY; /* its adapters bound it */
-		out->latency = fmax(known(k->net_latency, UNKNOWN_LATENCY), known(topo_cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));
+		out->latency =
+			fmax(known(k->net_latency, UNKNOWN_LATENCY),
+			     known(topo_cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));
 		take(out, nic_link(l, from, OUT));
 		take(out, nic_link(l, to, IN));
 		take_uplinks(l, from, to, out);

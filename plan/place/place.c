@@ -30,14 +30,15 @@ struct yard {
 	const struct traffic *t;
 	struct weigh *w;
 	struct homes *homes;
-	struct cluster_slot *slots, *boxes; /* [world] the map at hand; devices in the order of boxes */
-	struct cluster_slot *best;          /* [world] the best map; the caller's */
-	struct dealt *dealt;                /* for each box that was met */
+	/* [world] the map at hand; devices in the order of boxes */
+	struct cluster_slot *slots, *boxes;
+	struct cluster_slot *best; /* [world] the best map; the caller's */
+	struct dealt *dealt;       /* for each box that was met */
 	int n_dealt;
 	int world, devices;
-	bool *used;                         /* [nodes] scratch */
-	int *leaf;                          /* [switches] scratch */
-	int broken;                         /* leaves that the best map uses in part */
+	bool *used; /* [nodes] scratch */
+	int *leaf;  /* [switches] scratch */
+	int broken; /* leaves that the best map uses in part */
 	struct placement *out;
 };
 
@@ -73,7 +74,8 @@ static void consider(struct yard *y)
 		p->worst = cost;
 	if (!p->weighed)
 		p->block = cost;
-	if (!p->weighed || place_better(&cost, &p->cost) || (broken < y->broken && !place_better(&p->cost, &cost))) {
+	if (!p->weighed || place_better(&cost, &p->cost) ||
+	    (broken < y->broken && !place_better(&p->cost, &cost))) {
 		p->cost = cost;
 		y->broken = broken;
 		memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
@@ -91,12 +93,15 @@ static void fill_block(struct yard *y)
 	}
 }
 
-/* The same, but groups of tp stay inside nodes, whose last devices stay free, as long as there is room; those that find none share what is free. */
+/* The same, but groups of tp stay inside nodes, whose last devices stay free, as long as there
+ * is room; those that find none share what is free. */
 static void fill_whole(struct yard *y)
 {
 	int tp = y->l->tp, r = 0;
 	for (int node = 0; node < y->c->n_nodes; node++)
-		for (int device = 0; device + tp <= topo_cluster_kind(y->c, node)->devices && r < y->world; device += tp)
+		for (int device = 0;
+		     device + tp <= topo_cluster_kind(y->c, node)->devices && r < y->world;
+		     device += tp)
 			for (int i = 0; i < tp; i++)
 				y->slots[r++] = (struct cluster_slot){ node, device + i };
 	for (int node = 0; node < y->c->n_nodes && r < y->world; node++) {
@@ -117,11 +122,19 @@ static void fill_cyclic(struct yard *y)
 
 /* --- Inside a node ------------------------------------------------------------------------ */
 
-/* A node's box as a job of its own on that node: several boxes beside each other are stages that say nothing to each other. */
-static bool inner_layout(const struct layout *l, const struct fold *f, int boxes, const struct traffic *t, struct layout *in, struct traffic *said)
+/* A node's box as a job of its own on that node: several boxes beside each other are stages that
+ * say nothing to each other. */
+static bool inner_layout(const struct layout *l, const struct fold *f, int boxes,
+			 const struct traffic *t, struct layout *in, struct traffic *said)
 {
 	const struct span_fold *b = &f->node;
-	*in = (struct layout){ .tp = b->tp, .cp = b->cp, .dp = b->dp, .pp = b->pp, .ep = 1, .chunks = b->pp == l->pp ? l->chunks : 1, .vee = l->vee };
+	*in = (struct layout){ .tp = b->tp,
+			       .cp = b->cp,
+			       .dp = b->dp,
+			       .pp = b->pp,
+			       .ep = 1,
+			       .chunks = b->pp == l->pp ? l->chunks : 1,
+			       .vee = l->vee };
 	*said = *t;
 	if (b->dp > 1)
 		in->ep = b->dp < l->ep ? b->dp : l->ep;
@@ -149,23 +162,28 @@ static void take_order(int devices, const struct cluster_slot *slots, int n, int
 	}
 }
 
-/* The devices of a node of this kind in the order in which a box's ranks go to them; the rest after them. */
-static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order, struct err *e)
+/* The devices of a node of this kind in the order in which a box's ranks go to them; the rest
+ * after them. */
+static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order,
+			 struct err *e)
 {
 	struct node_kind *k = &y->c->kinds[kind];
 	struct cluster_node node = { .kind = 0, .leaf = -1, .domain = -1 };
 	const struct cluster one = { .kinds = k, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
-	int box = place_fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n, rc = 0;
+	int box = place_fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n,
+	    rc = 0;
 	struct layout in;
 	struct traffic said;
 	struct placement p;
 	for (int i = 0; i < k->devices; i++)
 		order[i] = i;
-	if (y->c->n_nodes == 1 || !k->links || k->switched || !boxes || !inner_layout(y->l, f, boxes, y->t, &in, &said) || (n = layout_world(&in)) < 2)
+	if (y->c->n_nodes == 1 || !k->links || k->switched || !boxes ||
+	    !inner_layout(y->l, f, boxes, y->t, &in, &said) || (n = layout_world(&in)) < 2)
 		return 0;
 	struct cluster_slot *slots = calloc((size_t)n, sizeof *slots);
 	if (!slots)
-		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", n);
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
+			       n);
 	rc = place_ranks(&one, &in, &said, false, slots, &p, e);
 	if (!rc) {
 		take_order(k->devices, slots, n, order);
@@ -196,7 +214,8 @@ static int **order_of(struct yard *y, const struct fold *f, struct err *e)
 	y->n_dealt++;
 	for (int k = 0; k < y->c->n_kinds; k++) {
 		if (!y->dealt[i].order || !y->dealt[i].order[k]) {
-			err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+			err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
+				y->world);
 			return NULL;
 		}
 		if (order_devices(y, k, f, y->dealt[i].order[k], e))
@@ -207,12 +226,14 @@ static int **order_of(struct yard *y, const struct fold *f, struct err *e)
 
 static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 {
-	int box = place_fold_box(&f->node), together = f->levels ? place_fold_box(&f->below[0]) / box : 1;
+	int box = place_fold_box(&f->node),
+	    together = f->levels ? place_fold_box(&f->below[0]) / box : 1;
 	int **order = order_of(y, f, e);
 	if (!order)
 		return -1;
 	for (enum homes_order how = HOMES_GIVEN; how < HOMES_ORDERS; how++) {
-		if (!place_homes_fill(y->homes, how, box, y->world / box, together, order, y->boxes))
+		if (!place_homes_fill(y->homes, how, box, y->world / box, together, order,
+				      y->boxes))
 			continue;
 		for (int r = 0; r < y->world; r++)
 			y->slots[r] = y->boxes[place_fold_place(y->l, f, r)];
@@ -222,7 +243,8 @@ static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 }
 
 /* The folds for nodes of so many devices, added to out[n]. -1 without memory. */
-static int list_folds(const struct yard *y, const struct span_yard *spans, int devices, int most, struct fold *out, int n)
+static int list_folds(const struct yard *y, const struct span_yard *spans, int devices, int most,
+		      struct fold *out, int n)
 {
 	bool *fits = calloc((size_t)devices + 1, sizeof *fits);
 	if (!fits)
@@ -242,13 +264,15 @@ static int consider_folds(struct yard *y, struct err *e)
 	int each = RANKS_WEIGHED / y->world;
 	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
 	if (!spans)
-		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
+			       y->world);
 	rc = place_span_yard_of(y->c, spans, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
 		int most = n + each / n_sizes + 1;
 		n = list_folds(y, spans, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, n);
 		if (n < 0)
-			rc = err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+			rc = err_set(e, ERR_NOMEM,
+				     "no memory to place %d ranks; close other programs", y->world);
 	}
 	for (int i = 0; !rc && i < n; i++)
 		rc = consider_fold(y, &folds[i], e);
@@ -274,7 +298,8 @@ static int refine(struct yard *y, struct err *e)
 	}
 	if (y->world > REFINED_MOST || !irregular(y))
 		return 0;
-	int weighed = place_refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
+	int weighed = place_refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best,
+				       &p->cost, e);
 	p->weighed += weighed > 0 ? weighed : 0;
 	return weighed < 0 ? -1 : 0;
 }
@@ -305,14 +330,16 @@ static void place_fixed(struct yard *y)
 	y->out->fixed = true;
 }
 
-/* --- What stays free --------------------------------------------------------------------------- */
+/* --- What stays free
+ * --------------------------------------------------------------------------- */
 
 static int list_spares(struct yard *y, struct err *e)
 {
 	struct placement *p = y->out;
 	p->spares = calloc((size_t)y->c->n_nodes + 1, sizeof *p->spares);
 	if (!p->spares)
-		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", y->c->n_nodes);
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
+			       y->c->n_nodes);
 	memset(y->used, 0, (size_t)y->c->n_nodes * sizeof *y->used);
 	for (int r = 0; r < y->world; r++)
 		y->used[y->best[r].node] = true;
@@ -329,7 +356,8 @@ static int list_spares(struct yard *y, struct err *e)
 	return 0;
 }
 
-/* --- All ---------------------------------------------------------------------------------------- */
+/* --- All
+ * ---------------------------------------------------------------------------------------- */
 
 static int yard_open(struct yard *y, struct err *e)
 {
@@ -340,8 +368,10 @@ static int yard_open(struct yard *y, struct err *e)
 	y->used = calloc((size_t)y->c->n_nodes + 1, sizeof *y->used);
 	y->leaf = calloc((size_t)y->c->n_switches + 1, sizeof *y->leaf);
 	if (!y->slots || !y->boxes || !y->dealt || !y->used || !y->leaf)
-		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
-	return place_weigh_open(y->c, y->l, &y->w, e) || place_homes_open(y->c, &y->homes, e) ? -1 : 0;
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
+			       y->world);
+	return place_weigh_open(y->c, y->l, &y->w, e) || place_homes_open(y->c, &y->homes, e) ? -1
+											      : 0;
 }
 
 static void yard_close(struct yard *y)
@@ -360,11 +390,17 @@ static void yard_close(struct yard *y)
 	place_homes_close(y->homes);
 }
 
-int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
-		struct placement *out, struct err *e)
+int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		bool fixed, struct cluster_slot *slots, struct placement *out, struct err *e)
 {
 	struct placement p = { 0 };
-	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = topo_cluster_devices(c), .best = slots, .out = &p };
+	struct yard y = { .c = c,
+			  .l = l,
+			  .t = t,
+			  .world = layout_world(l),
+			  .devices = topo_cluster_devices(c),
+			  .best = slots,
+			  .out = &p };
 	int rc = yard_open(&y, e);
 	if (!rc && fixed)
 		place_fixed(&y);

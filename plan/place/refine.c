@@ -11,7 +11,8 @@ static void exchange(struct cluster_slot *a, struct cluster_slot *b)
 }
 
 /* Free devices of nodes that hold ranks. */
-static int list_free(const struct cluster *c, const struct cluster_slot *slots, int world, struct cluster_slot *out, bool *used, const int *base)
+static int list_free(const struct cluster *c, const struct cluster_slot *slots, int world,
+		     struct cluster_slot *out, bool *used, const int *base)
 {
 	int n = 0;
 	for (int r = 0; r < world; r++)
@@ -27,8 +28,10 @@ static int list_free(const struct cluster *c, const struct cluster_slot *slots, 
 	return n;
 }
 
-/* One round over all pairs; whether something has changed. all: the ranks' slots, then the free ones. */
-static bool round_of(struct weigh *w, const struct traffic *t, int world, int n, int budget, struct cluster_slot *all, struct place_cost *cost, int *weighed)
+/* One round over all pairs; whether something has changed. all: the ranks' slots, then the free
+ * ones. */
+static bool round_of(struct weigh *w, const struct traffic *t, int world, int n, int budget,
+		     struct cluster_slot *all, struct place_cost *cost, int *weighed)
 {
 	bool changed = false;
 	for (int a = 0; a < world; a++)
@@ -47,15 +50,17 @@ static bool round_of(struct weigh *w, const struct traffic *t, int world, int n,
 	return changed;
 }
 
-int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
-	       struct place_cost *cost, struct err *e)
+int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		     struct weigh *w, int budget, struct cluster_slot *slots,
+		     struct place_cost *cost, struct err *e)
 {
 	int world = layout_world(l), devices = topo_cluster_devices(c), weighed = 0;
 	struct cluster_slot *all = calloc((size_t)devices + 1, sizeof *all);
 	bool *used = calloc((size_t)devices + 1, sizeof *used);
 	int *base = calloc((size_t)c->n_nodes + 1, sizeof *base);
 	if (!all || !used || !base) {
-		weighed = err_set(e, ERR_NOMEM, "no memory for the devices of %s; close other programs", c->name);
+		weighed = err_set(e, ERR_NOMEM,
+				  "no memory for the devices of %s; close other programs", c->name);
 	} else {
 		for (int i = 0; i < c->n_nodes; i++)
 			base[i + 1] = base[i] + topo_cluster_kind(c, i)->devices;

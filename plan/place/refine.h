@@ -6,8 +6,10 @@
 
 #include "plan/place/cost.h"
 
-/* Exchanges ranks with each other and with free devices as long as that helps, weighing at most `budget` maps; how many it has. */
-int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
-	       struct place_cost *cost, struct err *e);
+/* Exchanges ranks with each other and with free devices as long as that helps, weighing at most
+ * `budget` maps; how many it has. */
+int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t,
+		     struct weigh *w, int budget, struct cluster_slot *slots,
+		     struct place_cost *cost, struct err *e);
 
 #endif

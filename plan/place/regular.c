@@ -1,4 +1,5 @@
-/* regular — place_spans_regular: the closed form of place_spans_of, where every node has the same box of ranks. */
+/* regular — place_spans_regular: the closed form of place_spans_of, where every node has the
+ * same box of ranks. */
 #include "plan/place/load.h"
 #include "plan/place/span.h"
 
@@ -27,13 +28,18 @@ static void add_node(const struct load *l, int node, struct span_yard *y)
 	for (int d = 0; d < k->devices; d++) {
 		int sharers = 0;
 		for (int b = 0; b < k->devices; b++)
-			sharers += b == d || (k->parts && k->nics && k->parts[d].nic >= 0 && k->parts[d].nic == k->parts[b].nic);
+			sharers += b == d || (k->parts && k->nics && k->parts[d].nic >= 0 &&
+					      k->parts[d].nic == k->parts[b].nic);
 		y->sharers = sharers > y->sharers ? sharers : y->sharers;
-		least_link(&y->adapter, place_load_share_adapter(l, (struct cluster_slot){ node, d }), known(k->net_latency, 20e-6));
+		least_link(&y->adapter,
+			   place_load_share_adapter(l, (struct cluster_slot){ node, d }),
+			   known(k->net_latency, 20e-6));
 	}
 	if (k->devices > 1) {
-		place_load_way(l, (struct cluster_slot){ node, 0 }, (struct cluster_slot){ node, 1 }, &way);
-		least_link(&y->port, k->link_bandwidth > 0 ? k->link_bandwidth : way.bandwidth, known(k->link_latency, way.latency));
+		place_load_way(l, (struct cluster_slot){ node, 0 },
+			       (struct cluster_slot){ node, 1 }, &way);
+		least_link(&y->port, k->link_bandwidth > 0 ? k->link_bandwidth : way.bandwidth,
+			   known(k->link_latency, way.latency));
 	}
 }
 
@@ -76,7 +82,9 @@ static int count_units(const struct load *l, int *below, struct span_yard *y, st
 	const struct cluster *c = place_load_cluster(l);
 	int *devices = calloc((size_t)place_load_units(l), sizeof *devices);
 	if (!devices)
-		return err_set(e, ERR_NOMEM, "no memory for the links of %d nodes; close other programs", c->n_nodes);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the links of %d nodes; close other programs",
+			       c->n_nodes);
 	for (int i = 0; i < c->n_nodes; i++) {
 		int unit = place_load_unit(l, i);
 		if (!devices[unit]) {
@@ -88,13 +96,15 @@ static int count_units(const struct load *l, int *below, struct span_yard *y, st
 	}
 	for (int u = 0; u < place_load_units(l); u++)
 		if (devices[u])
-			y->devices = y->devices && y->devices < devices[u] ? y->devices : devices[u];
+			y->devices = y->devices && y->devices < devices[u] ? y->devices
+									   : devices[u];
 	free(devices);
 	return 0;
 }
 
 /* Of the layout on this node alone, by place_spans_of itself. */
-static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind, struct span_link *entry, struct err *e)
+static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind,
+		      struct span_link *entry, struct err *e)
 {
 	struct cluster_slot slots[SPAN_DEVICES];
 	struct span spans[GROUP_KINDS];
@@ -106,16 +116,20 @@ static int fill_entry(const struct cluster *one, const struct layout *l, enum gr
 	return 0;
 }
 
-/* n ranks a group, so many devices apart, as many groups side by side as there is room for; stages come last in the order of ranks. */
-static int fill_entries(const struct cluster *one, int devices, int n, int apart, bool round, struct span_yard *y, struct err *e)
+/* n ranks a group, so many devices apart, as many groups side by side as there is room for;
+ * stages come last in the order of ranks. */
+static int fill_entries(const struct cluster *one, int devices, int n, int apart, bool round,
+			struct span_yard *y, struct err *e)
 {
 	int more = devices / (n * apart), chunks = round ? 2 : 1;
+	/* clang-format off */
 	const struct layout rows[GROUP_KINDS] = {
 		[GROUP_TP] = { .tp = n, .dp = 1, .cp = apart, .pp = more, .ep = 1 }, [GROUP_CP] = { .tp = apart, .cp = n, .dp = more, .pp = 1, .ep = 1 },
 		[GROUP_EP] = { .tp = apart, .cp = 1, .dp = n * more, .pp = 1, .ep = n }, [GROUP_DP] = { .tp = apart, .cp = 1, .dp = n, .pp = more, .ep = 1 },
 		[GROUP_EDP] = { .tp = apart, .cp = 1, .dp = n, .pp = more, .ep = 1 }, [GROUP_PP] = { .tp = apart, .cp = 1, .dp = 1, .pp = n, .ep = 1 },
 		[GROUP_TIE] = { .tp = apart, .cp = 1, .dp = 1, .pp = n, .ep = 1 },
 	};
+	/* clang-format on */
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		struct layout l = rows[kind];
 		l.chunks = chunks;
@@ -127,11 +141,14 @@ static int fill_entries(const struct cluster *one, int devices, int n, int apart
 
 static int fill_table(const struct cluster *c, int node, struct span_yard *y, struct err *e)
 {
-	struct cluster one = { .kinds = c->kinds, .n_kinds = c->n_kinds, .nodes = &c->nodes[node], .n_nodes = 1 };
+	struct cluster one = {
+		.kinds = c->kinds, .n_kinds = c->n_kinds, .nodes = &c->nodes[node], .n_nodes = 1
+	};
 	int devices = topo_cluster_kind(c, node)->devices;
 	for (int n = 2; n <= devices; n++)
 		for (int apart = 1; n * apart <= devices; apart++)
-			if (fill_entries(&one, devices, n, apart, false, y, e) || fill_entries(&one, devices, n, apart, true, y, e))
+			if (fill_entries(&one, devices, n, apart, false, y, e) ||
+			    fill_entries(&one, devices, n, apart, true, y, e))
 				return -1;
 	return 0;
 }
@@ -141,9 +158,11 @@ static int fill_tables(const struct cluster *c, struct span_yard *y, struct err 
 {
 	for (int k = 0; k < c->n_kinds; k++) {
 		int node = 0;
-		while (node < c->n_nodes && (c->nodes[node].kind != k || c->nodes[node].domain >= 0))
+		while (node < c->n_nodes &&
+		       (c->nodes[node].kind != k || c->nodes[node].domain >= 0))
 			node++;
-		if (node == c->n_nodes || !c->kinds[k].links || c->kinds[k].switched || c->kinds[k].devices > SPAN_DEVICES)
+		if (node == c->n_nodes || !c->kinds[k].links || c->kinds[k].switched ||
+		    c->kinds[k].devices > SPAN_DEVICES)
 			continue;
 		y->table = true;
 		if (fill_table(c, node, y, e))
@@ -157,7 +176,8 @@ int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct er
 	struct load *l;
 	int *below = calloc(2 * (size_t)c->n_switches + 1, sizeof *below), rc;
 	if (!below)
-		return err_set(e, ERR_NOMEM, "no memory for %d switches; close other programs", c->n_switches);
+		return err_set(e, ERR_NOMEM, "no memory for %d switches; close other programs",
+			       c->n_switches);
 	*out = (struct span_yard){ 0 };
 	rc = place_load_open(c, &l, e);
 	if (!rc) {
@@ -182,7 +202,8 @@ struct span_fold place_span_fold_block(const struct span_yard *y, const struct l
 	const int degrees[] = { l->tp, l->cp, l->dp, l->pp };
 	int room = y->devices, at[4];
 	for (int i = 0; i < 4; i++) {
-		/* The largest part that divides the degree; what follows stays outside where a degree is cut. */
+		/* The largest part that divides the degree; what follows stays outside where a
+		 * degree is cut. */
 		at[i] = degrees[i] < room ? degrees[i] : room;
 		while (degrees[i] % at[i])
 			at[i]--;
@@ -217,13 +238,20 @@ static int box(const struct span_fold *f)
 static int ranks_in(const struct layout *l, const struct span_fold *f, enum group_kind kind)
 {
 	switch (kind) {
-	case GROUP_TP: return f->tp;
-	case GROUP_CP: return f->cp;
-	case GROUP_EP: return least_of(f->dp, l->ep);
-	case GROUP_DP: return f->cp * f->dp;
-	case GROUP_EDP: return f->cp * (f->dp > l->ep ? f->dp / l->ep : 1);
-	case GROUP_PP: return f->pp;
-	default: return f->pp == l->pp && l->pp > 1 ? 2 : 1;
+	case GROUP_TP:
+		return f->tp;
+	case GROUP_CP:
+		return f->cp;
+	case GROUP_EP:
+		return least_of(f->dp, l->ep);
+	case GROUP_DP:
+		return f->cp * f->dp;
+	case GROUP_EDP:
+		return f->cp * (f->dp > l->ep ? f->dp / l->ep : 1);
+	case GROUP_PP:
+		return f->pp;
+	default:
+		return f->pp == l->pp && l->pp > 1 ? 2 : 1;
 	}
 }
 
@@ -232,25 +260,35 @@ static int apart_in(const struct layout *l, const struct span_fold *f, enum grou
 {
 	int dp = f->tp * f->cp;
 	switch (kind) {
-	case GROUP_TP: return 1;
-	case GROUP_CP: return f->tp;
-	case GROUP_EP: return dp;
-	case GROUP_DP: return f->cp > 1 ? f->tp : dp;
-	case GROUP_EDP: return f->cp > 1 ? f->tp : dp * l->ep;
-	case GROUP_PP: return dp * f->dp;
-	default: return dp * f->dp; /* between stages */
+	case GROUP_TP:
+		return 1;
+	case GROUP_CP:
+		return f->tp;
+	case GROUP_EP:
+		return dp;
+	case GROUP_DP:
+		return f->cp > 1 ? f->tp : dp;
+	case GROUP_EDP:
+		return f->cp > 1 ? f->tp : dp * l->ep;
+	case GROUP_PP:
+		return dp * f->dp;
+	default:
+		return dp * f->dp; /* between stages */
 	}
 }
 
-static struct span_link inside_of(const struct span_yard *y, const struct layout *l, const struct span_fold *f, enum group_kind kind, int n)
+static struct span_link inside_of(const struct span_yard *y, const struct layout *l,
+				  const struct span_fold *f, enum group_kind kind, int n)
 {
 	int apart = apart_in(l, f, kind), entry = kind == GROUP_TIE ? l->pp : n;
-	if (!y->table || entry * apart > SPAN_DEVICES || !(y->inside[0][kind][entry][apart].bandwidth > 0))
+	if (!y->table || entry * apart > SPAN_DEVICES ||
+	    !(y->inside[0][kind][entry][apart].bandwidth > 0))
 		return y->port;
 	return y->inside[l->chunks > 1 && !l->vee && n == l->pp][kind][entry][apart];
 }
 
-/* Neighbouring devices of a node that send to others: all of its ranks; of hops and chains the last of each group. */
+/* Neighbouring devices of a node that send to others: all of its ranks; of hops and chains the
+ * last of each group. */
 static int senders(const struct span_fold *f, enum group_kind kind)
 {
 	if (kind == GROUP_CP && f->cp > 1)
@@ -258,24 +296,30 @@ static int senders(const struct span_fold *f, enum group_kind kind)
 	return kind == GROUP_PP || kind == GROUP_TIE ? f->tp * f->cp * f->dp : box(f);
 }
 
-/* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave it. */
-static double uplink_share(const struct span_yard *y, const struct layout *l, const struct span_fold *below, enum group_kind kind, int level,
+/* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave
+ * it. */
+static double uplink_share(const struct span_yard *y, const struct layout *l,
+			   const struct span_fold *below, enum group_kind kind, int level,
 			   const struct span *s)
 {
 	int mine = ranks_in(l, below, kind), all = box(below);
 	if (mine >= s->ranks || isinf(y->level[level].up))
 		return INFINITY;
 	if (kind == GROUP_EP)
-		return y->level[level].up * (s->ranks - s->per_node) / ((double)all * (s->ranks - mine));
-	/* Each of the groups crosses once, side by side with as many ranks as it has on a node; of chains and hops one rank does. */
-	double groups = (double)all / mine, side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
+		return y->level[level].up * (s->ranks - s->per_node) /
+		       ((double)all * (s->ranks - mine));
+	/* Each of the groups crosses once, side by side with as many ranks as it has on a node;
+	 * of chains and hops one rank does. */
+	double groups = (double)all / mine,
+	       side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
 	if (kind == GROUP_TIE)
 		groups = (double)all / below->pp; /* of one end, as the other is elsewhere */
 	return y->level[level].up / (groups * side);
 }
 
-void place_spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
-		  struct span spans[GROUP_KINDS])
+void place_spans_nested(const struct span_yard *y, const struct layout *l,
+			const struct span_fold *f, const struct span_fold *below,
+			struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(l, kind), mine = ranks_in(l, f, kind);
@@ -290,13 +334,17 @@ void place_spans_nested(const struct span_yard *y, const struct layout *l, const
 		s->across = y->adapter;
 		s->across.bandwidth *= (double)y->sharers / least_of(senders(f, kind), y->sharers);
 		for (int level = 0; level < y->levels; level++)
-			s->across.bandwidth = fmin(s->across.bandwidth, uplink_share(y, l, &below[level], kind, level, s));
+			s->across.bandwidth =
+				fmin(s->across.bandwidth,
+				     uplink_share(y, l, &below[level], kind, level, s));
 		if (kind == GROUP_EP && mine > 1) /* both go on at once */
-			s->across.bandwidth = fmin(s->across.bandwidth, s->inside.bandwidth * (n - mine) / (mine - 1));
+			s->across.bandwidth = fmin(s->across.bandwidth,
+						   s->inside.bandwidth * (n - mine) / (mine - 1));
 	}
 }
 
-void place_spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
+void place_spans_regular(const struct span_yard *y, const struct layout *l,
+			 const struct span_fold *f, struct span spans[GROUP_KINDS])
 {
 	struct span_fold below[SPAN_LEVELS];
 	for (int level = 0; level < y->levels; level++)

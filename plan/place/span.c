@@ -8,7 +8,8 @@
 /* Slow enough that bandwidth decides which group is the slowest. */
 #define SAMPLE_BYTES (64.0 * 1024 * 1024)
 
-int place_spans_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e)
+int place_spans_of(const struct cluster *c, const struct layout *l,
+		   const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e)
 {
 	struct weigh *w;
 	struct weigh_sum sum;
@@ -25,15 +26,18 @@ int place_spans_of(const struct cluster *c, const struct layout *l, const struct
 /* NCCL's shares and latencies of its algorithms: github.com/NVIDIA/nccl, src/graph/tuning.cc. */
 #define TREE 0.92 /* of the ring's bandwidth */
 
-/* What a ring's rounds go at: the bandwidth of the slowest link; of latencies each link's, as a piece passes them one after the other. */
+/* What a ring's rounds go at: the bandwidth of the slowest link; of latencies each link's, as a
+ * piece passes them one after the other. */
 static struct span_link ring_link(const struct span *s)
 {
 	struct span_link in = s->inside, out = s->across;
 	if (s->nodes < 2)
 		return in;
 	double side_by_side = s->per_node * out.bandwidth;
-	return (struct span_link){ s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth,
-				   (s->nodes * out.latency + (s->ranks - s->nodes) * in.latency) / s->ranks };
+	return (struct span_link){
+		s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth,
+		(s->nodes * out.latency + (s->ranks - s->nodes) * in.latency) / s->ranks
+	};
 }
 
 /* 0: the links tell. */
@@ -41,13 +45,16 @@ static double measured(const struct span *s, enum measured_op op, double bytes)
 {
 	if (!s->measured || s->nodes > 1 || s->ranks < 2)
 		return 0;
-	return measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) * measured_share(s->measured, s->crowd) / fmax(1, s->busy);
+	return measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) *
+	       measured_share(s->measured, s->crowd) / fmax(1, s->busy);
 }
 
-/* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few latencies. */
+/* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few
+ * latencies. */
 static double tree(const struct span *s, double bytes)
 {
-	double steps = (s->per_node - 1) * s->inside.latency + ceil(log2(s->nodes)) * s->across.latency;
+	double steps = (s->per_node - 1) * s->inside.latency +
+		       ceil(log2(s->nodes)) * s->across.latency;
 	return s->nodes < 2 ? INFINITY : 2 * (bytes / (TREE * ring_link(s).bandwidth) + steps);
 }
 
@@ -71,7 +78,8 @@ double place_span_all_to_all(const struct span *s, double bytes)
 	if (s->ranks < 2 || known > 0)
 		return known;
 	struct span_link l = s->nodes < 2 ? s->inside : s->across;
-	double share = s->nodes < 2 ? (double)(s->ranks - 1) / s->ranks : (double)(s->ranks - s->per_node) / s->ranks;
+	double share = s->nodes < 2 ? (double)(s->ranks - 1) / s->ranks
+				    : (double)(s->ranks - s->per_node) / s->ranks;
 	return bytes * share / l.bandwidth + (s->ranks - 1) * l.latency;
 }
 

@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* Replicas' sums and gathers go on beside the passes, and little of them shows where links are not far too slow (plan/cost/step.h). */
+/* Replicas' sums and gathers go on beside the passes, and little of them shows where links are
+ * not far too slow (plan/cost/step.h). */
 #define REPLICAS_HIDDEN 0.75
 
 enum { F32 = 4 };
@@ -15,24 +16,28 @@ static void put(struct traffic *t, enum group_kind kind, int i, double bytes, do
 }
 
 /* Elements of a pipeline rank's parameters, of experts or of the rest. */
-static double elements_of(const struct model_shape *m, const struct layout *l, bool sp, const struct stage *stages, int pp, enum zero_class class)
+static double elements_of(const struct model_shape *m, const struct layout *l, bool sp,
+			  const struct stage *stages, int pp, enum zero_class class)
 {
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct share share = layout_share(l, (struct coords){ .pp = pp }, sp, stages, chunks);
 	double sum = 0;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		if (zero_class(kind) == class)
-			sum += (double)catalogue_unit_elements(m, &share, kind) * catalogue_unit_count(m, &share, kind);
+			sum += (double)catalogue_unit_elements(m, &share, kind) *
+			       catalogue_unit_count(m, &share, kind);
 	return sum;
 }
 
-/* Of a pipeline rank: its layers, those of them that recompute, and whether it holds the embedding and the head. */
+/* Of a pipeline rank: its layers, those of them that recompute, and whether it holds the
+ * embedding and the head. */
 struct work {
 	int layers, redone, ends;
 };
 
 /* Of the rank with most. */
-static struct work most_work(const struct job *job, const struct layout *l, const struct stage *stages)
+static struct work most_work(const struct job *job, const struct layout *l,
+			     const struct stage *stages)
 {
 	struct work most = { 0, 0, 0 };
 	int every = (int)job->recompute.every;
@@ -41,7 +46,8 @@ static struct work most_work(const struct job *job, const struct layout *l, cons
 		for (int c = 0; c < l->chunks; c++) {
 			const struct stage *s = &stages[layout_stage(l, pp, c)];
 			w.layers += s->layer_hi - s->layer_lo;
-			w.redone += (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every;
+			w.redone += (s->layer_hi + every - 1) / every -
+				    (s->layer_lo + every - 1) / every;
 			w.ends += s->first + s->last;
 		}
 		if (w.layers > most.layers || (w.layers == most.layers && w.ends > most.ends))
@@ -52,32 +58,40 @@ static struct work most_work(const struct job *job, const struct layout *l, cons
 	return most;
 }
 
-struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l)
+struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct model_shape *m,
+					    const struct layout *l)
 {
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
-	double tokens = (double)job->batch.micro * (double)m->seq / l->cp, stream = width * tokens * (double)m->hidden;
+	double tokens = (double)job->batch.micro * (double)m->seq / l->cp,
+	       stream = width * tokens * (double)m->hidden;
 	double heads = fmax(1, (double)m->kv_heads / l->tp);
 	return (struct traffic_sizes){
-		.stream = stream, .keys = 2 * heads * (double)m->head_dim * tokens * width, .rows = m->experts ? stream * (double)m->top : 0,
+		.stream = stream,
+		.keys = 2 * heads * (double)m->head_dim * tokens * width,
+		.rows = m->experts ? stream * (double)m->top : 0,
 		.message = stream / (job->parallel.sp ? l->tp : 1),
 	};
 }
 
-static void passes(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros, struct traffic *t)
+static void passes(const struct job *job, const struct model_shape *m, const struct layout *l,
+		   const struct stage *stages, int micros, struct traffic *t)
 {
 	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
 	struct work w = most_work(job, l, stages);
 	bool sp = job->parallel.sp;
-	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0; /* layers of which all is recomputed */
-	put(t, GROUP_TP, 0, size.stream, micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
+	/* layers of which all is recomputed */
+	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0;
+	put(t, GROUP_TP, 0, size.stream,
+	    micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
 	put(t, GROUP_CP, 0, size.keys, (double)micros * (l->cp - 1) * (w.layers + w.redone));
 	put(t, GROUP_CP, 1, 2 * size.keys, (double)micros * (l->cp - 1) * w.layers);
 	put(t, GROUP_EP, 0, size.rows, m->experts ? micros * (4 * w.layers + 2 * whole) : 0);
 	put(t, GROUP_PP, 0, size.message, 2.0 * micros * l->chunks);
 }
 
-static void replicas(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
-		     enum zero_class class, struct traffic *t)
+static void replicas(const struct job *job, const struct model_shape *m, const struct layout *l,
+		     const struct stage *stages, int micros, enum zero_class class,
+		     struct traffic *t)
 {
 	enum group_kind kind = class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP;
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2, elements = 0;
@@ -85,11 +99,12 @@ static void replicas(const struct job *job, const struct model_shape *m, const s
 	for (int pp = 0; pp < l->pp; pp++)
 		elements = fmax(elements, elements_of(m, l, job->parallel.sp, stages, pp, class));
 	put(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
-	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros); /* forward and backward, half an all-reduce each */
+	/* forward and backward, half an all-reduce each */
+	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros);
 }
 
-void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
-		struct traffic *out)
+void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l,
+		      const struct stage *stages, int micros, struct traffic *out)
 {
 	*out = (struct traffic){ 0 };
 	passes(job, m, l, stages, micros, out);
@@ -111,8 +126,10 @@ void place_traffic_even(double bytes, struct traffic *out)
 double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s)
 {
 	static double (*const of[GROUP_KINDS])(const struct span *, double) = {
-		[GROUP_TP] = place_span_all_reduce, [GROUP_CP] = place_span_hop, [GROUP_EP] = place_span_all_to_all, [GROUP_DP] = place_span_all_reduce,
-		[GROUP_EDP] = place_span_all_reduce, [GROUP_PP] = place_span_hop, [GROUP_TIE] = place_span_all_reduce,
+		[GROUP_TP] = place_span_all_reduce,  [GROUP_CP] = place_span_hop,
+		[GROUP_EP] = place_span_all_to_all,  [GROUP_DP] = place_span_all_reduce,
+		[GROUP_EDP] = place_span_all_reduce, [GROUP_PP] = place_span_hop,
+		[GROUP_TIE] = place_span_all_reduce,
 	};
 	double sum = 0;
 	for (int i = 0; i < TRAFFIC_OPS; i++)

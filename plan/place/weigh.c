@@ -10,10 +10,14 @@ struct weigh {
 	struct load *load;
 	struct layout layout;
 	int world;
-	int *ranks;          /* [world] the groups' ranks, group after group, in the order of their rings */
-	int *place, *count;  /* [world] scratch of one group: each rank's unit in it, ranks of each unit */
-	int *seen, *number;  /* [units] the group that was seen there last, and which of its units this is */
-	int *below, *met;    /* [switches] ranks of a group below; [world × depth] switches that it has met */
+	/* [world] the groups' ranks, group after group, in the order of their rings */
+	int *ranks;
+	/* [world] scratch of one group: each rank's unit in it, ranks of each unit */
+	int *place, *count;
+	/* [units] the group that was seen there last, and which of its units this is */
+	int *seen, *number;
+	/* [switches] ranks of a group below; [world × depth] switches that it has met */
+	int *below, *met;
 	int serial;
 };
 
@@ -22,11 +26,13 @@ static void *numbers(int n)
 	return calloc((size_t)n + 1, sizeof(int));
 }
 
-int place_weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e)
+int place_weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out,
+		     struct err *e)
 {
 	struct weigh *w = calloc(1, sizeof *w);
 	if (!w)
-		return err_set(e, ERR_NOMEM, "no memory to weigh a map of ranks; close other programs");
+		return err_set(e, ERR_NOMEM,
+			       "no memory to weigh a map of ranks; close other programs");
 	w->layout = *l;
 	w->world = layout_world(l);
 	if (place_load_open(c, &w->load, e)) {
@@ -42,7 +48,9 @@ int place_weigh_open(const struct cluster *c, const struct layout *l, struct wei
 	w->met = numbers(c->n_switches);
 	if (!w->ranks || !w->place || !w->count || !w->seen || !w->number || !w->below || !w->met) {
 		place_weigh_close(w);
-		return err_set(e, ERR_NOMEM, "no memory for the groups of %d ranks; close other programs", layout_world(l));
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the groups of %d ranks; close other programs",
+			       layout_world(l));
 	}
 	*out = w;
 	return 0;
@@ -65,7 +73,8 @@ void place_weigh_close(struct weigh *w)
 
 /* --- One group ------------------------------------------------------------------------ */
 
-/* A group in the order of its ring, and what passes over its flows: they are shown, or added, or their shares are taken. */
+/* A group in the order of its ring, and what passes over its flows: they are shown, or added, or
+ * their shares are taken. */
 struct group {
 	struct weigh *w;
 	const struct cluster_slot *slots;
@@ -100,7 +109,8 @@ static void flow(struct group *g, int from, int to, double weight)
 	if (g->adding)
 		place_load_add(g->w->load, &way, weight);
 	else
-		worst(way.across ? &g->span->across : &g->span->inside, place_load_share(g->w->load, &way), way.latency);
+		worst(way.across ? &g->span->across : &g->span->inside,
+		      place_load_share(g->w->load, &way), way.latency);
 }
 
 /* The end of the run of ranks on one unit that begins at i. */
@@ -155,7 +165,8 @@ static void hops(struct group *g, bool closed)
 		flow(g, i, (i + 1) % g->n, 1);
 }
 
-/* Of what a rank sends inside its unit, [lo, hi), seconds a byte of all that it sends; in the second pass. */
+/* Of what a rank sends inside its unit, [lo, hi), seconds a byte of all that it sends; in the
+ * second pass. */
 static double inside_time(struct group *g, int i, int lo, int hi)
 {
 	double port = 0, slowest = 0, part = 1.0 / g->n, latency = 0;
@@ -189,7 +200,8 @@ static double uplinks(struct group *g)
 	int met = 0, *below = g->w->below;
 	double slowest = 0;
 	for (int i = 0; i < g->n; i++)
-		for (int s = c->nodes[g->slots[g->ranks[i]].node].leaf; c->switches && s >= 0; s = c->switches[s].parent)
+		for (int s = c->nodes[g->slots[g->ranks[i]].node].leaf; c->switches && s >= 0;
+		     s = c->switches[s].parent)
 			if (!below[s]++)
 				g->w->met[met++] = s;
 	for (int k = 0; k < met; k++) {
@@ -209,7 +221,8 @@ static double net_latency(const struct group *g, int i)
 	struct load_way way = { .latency = 0 };
 	for (int b = 0; b < g->n; b++)
 		if (unit_of(g, b) != unit_of(g, i)) {
-			place_load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
+			place_load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]],
+				       &way);
 			break;
 		}
 	return way.latency;
@@ -228,13 +241,17 @@ static void all_to_all(struct group *g)
 			if (leaving > 0 && g->adding)
 				place_load_add_adapter(g->w->load, g->slots[g->ranks[a]], leaving);
 			else if (leaving > 0)
-				across = fmax(across, 1 / place_load_share_adapter(g->w->load, g->slots[g->ranks[a]]));
+				across = fmax(across,
+					      1 / place_load_share_adapter(g->w->load,
+									   g->slots[g->ranks[a]]));
 		}
 	}
 	if (g->adding)
 		return;
 	if (s->nodes > 1)
-		s->across = (struct span_link){ (double)(g->n - s->per_node) / g->n / fmax(across, inside), net_latency(g, 0) };
+		s->across = (struct span_link){ (double)(g->n - s->per_node) / g->n /
+							fmax(across, inside),
+						net_latency(g, 0) };
 }
 
 static void show_all_to_all(struct group *g)
@@ -255,10 +272,17 @@ static void flows(struct group *g, enum group_kind kind)
 {
 	const struct layout *l = &g->w->layout;
 	switch (kind) {
-	case GROUP_CP: hops(g, true); break;
-	case GROUP_PP: hops(g, l->chunks > 1 && !l->vee); break;
-	case GROUP_EP: g->see ? show_all_to_all(g) : all_to_all(g); break;
-	default: ring(g);
+	case GROUP_CP:
+		hops(g, true);
+		break;
+	case GROUP_PP:
+		hops(g, l->chunks > 1 && !l->vee);
+		break;
+	case GROUP_EP:
+		g->see ? show_all_to_all(g) : all_to_all(g);
+		break;
+	default:
+		ring(g);
 	}
 }
 
@@ -289,7 +313,8 @@ static void gather(struct weigh *w, const struct cluster_slot *slots, int *ranks
 	}
 	if (!apart)
 		return;
-	/* By counting: place[] becomes each rank's position, and the ranks walk the cycles to theirs. */
+	/* By counting: place[] becomes each rank's position, and the ranks walk the cycles to
+	 * theirs. */
 	for (int u = 0, at = 0; u < units; u++) {
 		int here = w->count[u];
 		w->count[u] = at;
@@ -316,7 +341,8 @@ static bool nowhere(const struct cluster_slot *slots, const int *ranks, int n)
 }
 
 /* Fills w->ranks with the groups that are somewhere; how many. */
-static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, int size)
+static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
+		       int size)
 {
 	int groups = 0;
 	for (int lead = 0; lead < w->world; lead++) {
@@ -333,8 +359,8 @@ static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum g
 	return groups;
 }
 
-void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
-		struct weigh_sum *sum)
+void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
+		      const struct traffic *t, struct span *span, struct weigh_sum *sum)
 {
 	int size = place_group_size(&w->layout, kind);
 	*span = (struct span){ .ranks = size, .nodes = 1, .per_node = size };
@@ -363,11 +389,14 @@ void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum gr
 	}
 }
 
-void place_weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with)
+void place_weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
+		       weigh_see *see, void *with)
 {
 	int size = place_group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
 	struct span span = { 0 };
-	struct group g = { .w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span };
+	struct group g = {
+		.w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span
+	};
 	for (int i = 0; i < groups; i++) {
 		g.ranks = &w->ranks[i * size];
 		flows(&g, kind);

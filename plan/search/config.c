@@ -11,10 +11,21 @@ struct search_config search_config_of(const struct job *job, int dp)
 {
 	struct layout l = layout_of(job, dp);
 	return (struct search_config){
-		.tp = l.tp, .cp = l.cp, .ep = l.ep, .dp = l.dp, .pp = l.pp, .chunks = l.chunks, .micro = (int)job->batch.micro,
-		.every = (int)job->recompute.every, .zero = (int)job->parallel.zero, .schedule = job->parallel.schedule,
-		.shard = job->parallel.zero_shard, .mode = job->recompute.mode, .sp = job->parallel.sp,
-		.activations = job->offload.activations, .optimizer = job->offload.optimizer,
+		.tp = l.tp,
+		.cp = l.cp,
+		.ep = l.ep,
+		.dp = l.dp,
+		.pp = l.pp,
+		.chunks = l.chunks,
+		.micro = (int)job->batch.micro,
+		.every = (int)job->recompute.every,
+		.zero = (int)job->parallel.zero,
+		.schedule = job->parallel.schedule,
+		.shard = job->parallel.zero_shard,
+		.mode = job->recompute.mode,
+		.sp = job->parallel.sp,
+		.activations = job->offload.activations,
+		.optimizer = job->offload.optimizer,
 	};
 }
 
@@ -44,25 +55,41 @@ void search_config_apply(const struct search_config *c, struct job *job)
 
 struct layout search_config_layout(const struct search_config *c)
 {
-	return (struct layout){ .tp = c->tp, .cp = c->cp, .dp = c->dp, .pp = c->pp, .ep = c->ep, .chunks = c->chunks,
+	return (struct layout){ .tp = c->tp,
+				.cp = c->cp,
+				.dp = c->dp,
+				.pp = c->pp,
+				.ep = c->ep,
+				.chunks = c->chunks,
 				.vee = c->schedule == SCHEDULE_ZB_V };
 }
 
 int search_config_weight(const struct search_config *c)
 {
-	static const int schedules[] = { [SCHEDULE_1F1B] = 0, [SCHEDULE_GPIPE] = 1, [SCHEDULE_NAIVE] = 2, [SCHEDULE_INTERLEAVED] = 2,
-					 [SCHEDULE_ZB_H1] = 3, [SCHEDULE_ZB_V] = 3 };
+	static const int schedules[] = {
+		[SCHEDULE_1F1B] = 0,        [SCHEDULE_GPIPE] = 1, [SCHEDULE_NAIVE] = 2,
+		[SCHEDULE_INTERLEAVED] = 2, [SCHEDULE_ZB_H1] = 3, [SCHEDULE_ZB_V] = 3
+	};
 	int degrees = (c->tp > 1) + (c->cp > 1) + (c->ep > 1) + (c->pp > 1);
-	int ways = c->zero + (c->shard != ZERO_SHARD_ALL) + 2 * (c->mode != RECOMPUTE_NONE) + (c->every > 1) + c->sp;
-	return 64 * degrees + 4 * (schedules[c->schedule] + ways + 3 * c->activations + 3 * c->optimizer) + (c->chunks > 2);
+	int ways = c->zero + (c->shard != ZERO_SHARD_ALL) + 2 * (c->mode != RECOMPUTE_NONE) +
+		   (c->every > 1) + c->sp;
+	return 64 * degrees +
+	       4 * (schedules[c->schedule] + ways + 3 * c->activations + 3 * c->optimizer) +
+	       (c->chunks > 2);
 }
 
 int search_config_order(const struct search_config *a, const struct search_config *b)
 {
-	const int left[] = { a->tp, a->cp, a->ep, a->dp, a->pp, a->chunks, a->micro, a->every, a->zero, (int)a->schedule, (int)a->shard, (int)a->mode,
-			     a->sp, a->activations, a->optimizer };
-	const int right[] = { b->tp, b->cp, b->ep, b->dp, b->pp, b->chunks, b->micro, b->every, b->zero, (int)b->schedule, (int)b->shard, (int)b->mode,
-			      b->sp, b->activations, b->optimizer };
+	const int left[] = {
+		a->tp,         a->cp,        a->ep,    a->dp,          a->pp,
+		a->chunks,     a->micro,     a->every, a->zero,        (int)a->schedule,
+		(int)a->shard, (int)a->mode, a->sp,    a->activations, a->optimizer
+	};
+	const int right[] = {
+		b->tp,         b->cp,        b->ep,    b->dp,          b->pp,
+		b->chunks,     b->micro,     b->every, b->zero,        (int)b->schedule,
+		(int)b->shard, (int)b->mode, b->sp,    b->activations, b->optimizer
+	};
 	int i = 0, n = (int)(sizeof left / sizeof *left);
 	while (i + 1 < n && left[i] == right[i])
 		i++;
@@ -90,22 +117,27 @@ void search_config_print(const struct search_config *c, struct buf *out)
 	if (c->sp)
 		buf_puts(out, ", sp");
 	if (c->zero)
-		buf_printf(out, ", ZeRO %d%s", c->zero, c->shard == ZERO_SHARD_NODE ? " inside nodes" : "");
+		buf_printf(out, ", ZeRO %d%s", c->zero,
+			   c->shard == ZERO_SHARD_NODE ? " inside nodes" : "");
 	if (c->mode != RECOMPUTE_NONE)
-		buf_printf(out, ", %s recomputation", job_enum_word(AT(recompute, mode), (int)c->mode));
+		buf_printf(out, ", %s recomputation",
+			   job_enum_word(AT(recompute, mode), (int)c->mode));
 	if (c->mode != RECOMPUTE_NONE && c->every > 1)
 		buf_printf(out, " of 1 layer in %d", c->every);
 	if (c->activations || c->optimizer)
-		buf_printf(out, ", offloaded %s%s%s", c->activations ? "activations" : "", c->activations && c->optimizer ? " and " : "",
+		buf_printf(out, ", offloaded %s%s%s", c->activations ? "activations" : "",
+			   c->activations && c->optimizer ? " and " : "",
 			   c->optimizer ? "optimizer" : "");
 }
 
 /* The keys that it decides, but for stages, in the order of the table. */
+/* clang-format off */
 static const size_t decided[] = {
 	AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, dp), AT(parallel, ep), AT(parallel, chunks), AT(parallel, schedule),
 	AT(parallel, sp), AT(parallel, zero), AT(parallel, zero_shard), AT(recompute, mode), AT(recompute, every), AT(offload, activations),
 	AT(offload, optimizer), AT(batch, micro),
 };
+/* clang-format on */
 enum { DECIDED = sizeof decided / sizeof *decided };
 
 static void value_of(const struct search_config *c, const struct job_key *key, struct buf *out)
@@ -117,9 +149,11 @@ static void value_of(const struct search_config *c, const struct job_key *key, s
 }
 
 /* Degrees and the batch are always said, ways only where they are not the default. */
-static bool said(const struct search_config *c, size_t offset, const struct job_key *key, const char *value)
+static bool said(const struct search_config *c, size_t offset, const struct job_key *key,
+		 const char *value)
 {
-	return offset == AT(parallel, tp) || offset == AT(parallel, pp) || offset == AT(parallel, dp) || offset == AT(batch, micro) ||
+	return offset == AT(parallel, tp) || offset == AT(parallel, pp) ||
+	       offset == AT(parallel, dp) || offset == AT(batch, micro) ||
 	       (offset == AT(parallel, schedule) && c->pp > 1) || strcmp(value, key->def);
 }
 
@@ -140,7 +174,8 @@ void search_config_lines(const struct search_config *c, struct buf *out)
 	}
 }
 
-void search_config_changes(const struct search_config *from, const struct search_config *to, struct buf *out)
+void search_config_changes(const struct search_config *from, const struct search_config *to,
+			   struct buf *out)
 {
 	bool any = false;
 	for (int i = 0; i < DECIDED; i++) {
@@ -149,7 +184,8 @@ void search_config_changes(const struct search_config *from, const struct search
 		value_of(from, key, &was);
 		value_of(to, key, &is);
 		if (strcmp(buf_str(&was), buf_str(&is))) {
-			buf_printf(out, "%s%s.%s = %s", any ? ", " : "", key->section, key->name, buf_str(&is));
+			buf_printf(out, "%s%s.%s = %s", any ? ", " : "", key->section, key->name,
+				   buf_str(&is));
 			any = true;
 		}
 		buf_fini(&was);

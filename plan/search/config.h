@@ -12,7 +12,7 @@
 
 struct search_config {
 	int tp, cp, ep, dp, pp;
-	int chunks;              /* as a layout has them: 1 where the schedule has no choice */
+	int chunks; /* as a layout has them: 1 where the schedule has no choice */
 	int micro, every, zero;
 	enum job_schedule schedule;
 	enum job_zero_shard shard;
@@ -22,7 +22,8 @@ struct search_config {
 
 /* The job's own, with so many replicas. */
 struct search_config search_config_of(const struct job *job, int dp);
-/* Writes it into the job and closes its open keys. Stages are left as they are, or where they are open to be balanced. */
+/* Writes it into the job and closes its open keys. Stages are left as they are, or where they
+ * are open to be balanced. */
 void search_config_apply(const struct search_config *c, struct job *job);
 struct layout search_config_layout(const struct search_config *c);
 
@@ -32,11 +33,13 @@ int search_config_weight(const struct search_config *c);
 int search_config_order(const struct search_config *a, const struct search_config *b);
 bool search_config_same(const struct search_config *a, const struct search_config *b);
 
-/* "tp 8 × dp 8 × pp 16" and, with a comma before each, the ways: "interleaved 3, micro 2, ZeRO 1, full recomputation". */
+/* "tp 8 × dp 8 × pp 16" and, with a comma before each, the ways: "interleaved 3, micro 2, ZeRO
+ * 1, full recomputation". */
 void search_config_print(const struct search_config *c, struct buf *out);
 /* Sections and keys that make a job this one, as its file would have them. */
 void search_config_lines(const struct search_config *c, struct buf *out);
 /* What `to` has that `from` has not, as "recompute.mode = full, parallel.zero = 1". */
-void search_config_changes(const struct search_config *from, const struct search_config *to, struct buf *out);
+void search_config_changes(const struct search_config *from, const struct search_config *to,
+			   struct buf *out);
 
 #endif

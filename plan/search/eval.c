@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- What is found once ----------------------------------------------------------------------------- */
+/* --- What is found once
+ * ----------------------------------------------------------------------------- */
 
 static int largest_box(const struct cluster *c)
 {
@@ -23,7 +24,8 @@ static int largest_box(const struct cluster *c)
 struct eval *search_eval_open(const struct space *s, struct err *e)
 {
 	struct eval *v = calloc(1, sizeof *v);
-	size_t layers = (size_t)s->shape.layers + 1, most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
+	size_t layers = (size_t)s->shape.layers + 1,
+	       most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
 	if (v && place_span_yard_of(s->cluster, &v->yard, e)) {
 		free(v);
 		return NULL;
@@ -45,10 +47,12 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->kind_of = calloc(most, sizeof *v->kind_of);
 		v->live = search_live_open();
 	}
-	if (!v || !v->machines || !v->machine_set || !v->limits || !v->stages || !v->uncut || !v->own || !v->shares || !v->scale || !v->streams ||
-	    !v->kinds || !v->kind_of || !v->live) {
+	if (!v || !v->machines || !v->machine_set || !v->limits || !v->stages || !v->uncut ||
+	    !v->own || !v->shares || !v->scale || !v->streams || !v->kinds || !v->kind_of ||
+	    !v->live) {
 		search_eval_close(v);
-		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs", s->cluster->name);
+		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs",
+			s->cluster->name);
 		return NULL;
 	}
 	for (int i = 0; i < s->cluster->n_kinds; i++)
@@ -56,7 +60,11 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 	v->job.open = 0;
 	if (s->job->open & OPEN_STAGES)
 		memset(v->job.parallel.stages, 0, sizeof v->job.parallel.stages);
-	v->cost = (struct cost_case){ .job = &v->job, .shape = &s->shape, .layout = &v->layout, .units = &v->units[0], .spans = v->spans,
+	v->cost = (struct cost_case){ .job = &v->job,
+				      .shape = &s->shape,
+				      .layout = &v->layout,
+				      .units = &v->units[0],
+				      .spans = v->spans,
 				      .engine = &cost_engine_muster };
 	return v;
 }
@@ -83,7 +91,8 @@ void search_eval_close(struct eval *v)
 	free(v);
 }
 
-/* --- Grid ------------------------------------------------------------------------------------------- */
+/* --- Grid
+ * ------------------------------------------------------------------------------------------- */
 
 /* On the fullest node. */
 int search_eval_agents(const struct eval *v)
@@ -99,10 +108,16 @@ static void set_machine(struct eval *v, int agents)
 	double limit = 0, slowest = 0;
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
-		int here = agents < k->devices ? agents : k->devices, asked = speeds_threads(&v->job, 0), share = k->cores / here;
+		int here = agents < k->devices ? agents : k->devices,
+		    asked = speeds_threads(&v->job, 0), share = k->cores / here;
 		struct machine m;
-		cost_machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here, asked ? asked : share > 0 ? share : 1, &m);
-		double has = search_fit_limit(k, here), rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+		cost_machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here,
+				       asked       ? asked
+				       : share > 0 ? share
+						   : 1,
+				       &m);
+		double has = search_fit_limit(k, here),
+		       rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
 		if (i == 0 || rate < slowest) {
 			slowest = rate;
@@ -120,7 +135,11 @@ static void set_units(struct eval *v)
 	if (v->units_tp == v->layout.tp && v->units_ep == v->layout.ep)
 		return;
 	for (int end = 0; end < ENDS; end++) {
-		struct share share = { .tp = v->layout.tp, .tp_rank = end ? v->layout.tp - 1 : 0, .ep = v->layout.ep, .chunks = &other, .n_chunks = 1 };
+		struct share share = { .tp = v->layout.tp,
+				       .tp_rank = end ? v->layout.tp - 1 : 0,
+				       .ep = v->layout.ep,
+				       .chunks = &other,
+				       .n_chunks = 1 };
 		for (int kind = 0; kind < UNIT_KINDS; kind++)
 			v->units[end].elements[kind] = catalogue_unit_elements(m, &share, kind);
 	}
@@ -133,14 +152,22 @@ static bool even(const struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
 	int tp = v->layout.tp;
-	return tp == 1 || (!memcmp(&v->units[0], &v->units[1], sizeof v->units[0]) && m->kv_heads % tp == 0 && m->ffn % tp == 0 && m->vocab % tp == 0 &&
-			   !v->on_cpu);
+	return tp == 1 ||
+	       (!memcmp(&v->units[0], &v->units[1], sizeof v->units[0]) && m->kv_heads % tp == 0 &&
+		m->ffn % tp == 0 && m->vocab % tp == 0 && !v->on_cpu);
 }
 
 bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 {
 	struct search_config *c = &v->config;
-	*c = (struct search_config){ .tp = tp, .cp = cp, .ep = ep, .pp = pp, .dp = dp, .every = 1, .chunks = 1, .micro = 1 };
+	*c = (struct search_config){ .tp = tp,
+				     .cp = cp,
+				     .ep = ep,
+				     .pp = pp,
+				     .dp = dp,
+				     .every = 1,
+				     .chunks = 1,
+				     .micro = 1 };
 	search_config_apply(c, &v->job);
 	v->layout = search_config_layout(c);
 	if ((int64_t)tp * cp * dp * pp > v->space->devices)
@@ -159,7 +186,8 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	return true;
 }
 
-/* --- Stream ----------------------------------------------------------------------------------------- */
+/* --- Stream
+ * ----------------------------------------------------------------------------------------- */
 
 static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 {
@@ -179,7 +207,8 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 /* Layers are alike, so that a stage's pass is the sum of theirs and of its ends. */
 static void set_passes(struct eval *v, struct eval_stream *s)
 {
-	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false }, first = { 0, 1, true, false }, last = { 0, 1, false, true };
+	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false },
+		     first = { 0, 1, true, false }, last = { 0, 1, false, true };
 	v->job.offload.activations = false; /* the line adds them */
 	s->redone = cost_pass_of(&v->cost, &redone);
 	s->plain = v->config.every > 1 ? cost_pass_of(&v->cost, &plain) : s->redone;
@@ -193,8 +222,10 @@ static void set_passes(struct eval *v, struct eval_stream *s)
 
 static bool same_links(const struct eval *v, const struct eval_stream *s)
 {
-	return s->machine == v->cost.machine && !memcmp(&s->links[0], &v->spans[GROUP_TP], sizeof s->links[0]) &&
-	       !memcmp(&s->links[1], &v->spans[GROUP_CP], sizeof s->links[0]) && !memcmp(&s->links[2], &v->spans[GROUP_EP], sizeof s->links[0]);
+	return s->machine == v->cost.machine &&
+	       !memcmp(&s->links[0], &v->spans[GROUP_TP], sizeof s->links[0]) &&
+	       !memcmp(&s->links[1], &v->spans[GROUP_CP], sizeof s->links[0]) &&
+	       !memcmp(&s->links[2], &v->spans[GROUP_EP], sizeof s->links[0]);
 }
 
 static unsigned mix(unsigned h, int x)
@@ -205,7 +236,9 @@ static unsigned mix(unsigned h, int x)
 bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again)
 {
 	struct search_config *c = &v->config;
-	unsigned h = mix(mix(mix(mix(mix(mix(mix(7, c->tp), c->cp), c->ep), micro), sp), (int)again->mode), again->every);
+	unsigned h = mix(mix(mix(mix(mix(mix(mix(7, c->tp), c->cp), c->ep), micro), sp),
+			     (int)again->mode),
+			 again->every);
 	struct eval_stream *s = &v->streams[(h >> 12) % STREAMS];
 	c->micro = micro;
 	c->sp = sp;
@@ -217,10 +250,17 @@ bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_a
 	v->job.recompute.every = again->every;
 	v->stream = s;
 	v->cost.micros = (int)(v->job.batch.global / micro / c->dp);
-	bool known = s->set && s->tp == c->tp && s->cp == c->cp && s->ep == c->ep && s->micro == micro && s->sp == sp &&
-		     s->again.mode == again->mode && s->again.every == again->every;
+	bool known = s->set && s->tp == c->tp && s->cp == c->cp && s->ep == c->ep &&
+		     s->micro == micro && s->sp == sp && s->again.mode == again->mode &&
+		     s->again.every == again->every;
 	if (!known) {
-		*s = (struct eval_stream){ .set = true, .tp = c->tp, .cp = c->cp, .ep = c->ep, .micro = micro, .sp = sp, .again = *again };
+		*s = (struct eval_stream){ .set = true,
+					   .tp = c->tp,
+					   .cp = c->cp,
+					   .ep = c->ep,
+					   .micro = micro,
+					   .sp = sp,
+					   .again = *again };
 		set_passes(v, s);
 	} else if (!same_links(v, s)) {
 		set_passes(v, s);
@@ -237,12 +277,17 @@ static double busy_of(const struct cost_pass *t)
 double search_eval_stream_bound(const struct eval *v)
 {
 	const struct eval_stream *s = v->stream;
-	double layers = (double)v->space->shape.layers, again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every) : layers;
-	double work = again * busy_of(&s->redone) + (layers - again) * busy_of(&s->plain) + busy_of(&s->first) + busy_of(&s->last);
-	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work * (1 - 1e-9);
+	double layers = (double)v->space->shape.layers,
+	       again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every)
+					   : layers;
+	double work = again * busy_of(&s->redone) + (layers - again) * busy_of(&s->plain) +
+		      busy_of(&s->first) + busy_of(&s->last);
+	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work *
+	       (1 - 1e-9);
 }
 
-/* --- Leaf ------------------------------------------------------------------------------------------- */
+/* --- Leaf
+ * ------------------------------------------------------------------------------------------- */
 
 bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 {
@@ -254,16 +299,19 @@ bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 	for (int d = 1; z->stage >= 2 && v->space->named && d < v->layout.dp; d++)
 		if (v->shares[d].micros != v->shares[0].micros)
 			return false;
-	return z->shard == ZERO_SHARD_ALL || (mates > 1 && mates < replicas && (mates % ep == 0 || ep % mates == 0));
+	return z->shard == ZERO_SHARD_ALL ||
+	       (mates > 1 && mates < replicas && (mates % ep == 0 || ep % mates == 0));
 }
 
-/* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ from the leaf before. */
+/* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ
+ * from the leaf before. */
 static void set_sum(struct eval *v, const struct space_zero *z)
 {
 	if (v->has_sum && v->summed.stage == z->stage && v->summed.shard == z->shard) {
 		v->sum.optimizer = 0;
 		for (int k = 0; k < v->n_kinds; k++)
-			v->sum.optimizer = fmax(v->sum.optimizer, cost_update(&v->cost, &v->kinds[k].cost));
+			v->sum.optimizer = fmax(v->sum.optimizer,
+						cost_update(&v->cost, &v->kinds[k].cost));
 		return;
 	}
 	v->sum = (struct cost_sum){ 0 };
@@ -273,7 +321,8 @@ static void set_sum(struct eval *v, const struct space_zero *z)
 	v->has_sum = true;
 }
 
-void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out)
+void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer,
+		      struct eval_leaf *out)
 {
 	struct search_config *c = &v->config;
 	c->zero = z->stage;
@@ -299,8 +348,10 @@ bool search_eval_config(struct eval *v, const struct search_config *c, struct ev
 	struct space_zero zero = { c->zero, c->shard };
 	int64_t share = (int64_t)c->micro * c->dp;
 	bool batch = v->space->named || v->job.batch.global % share == 0;
-	if (!batch || !search_eval_grid(v, c->tp, c->cp, c->ep, c->pp, c->dp) || !search_eval_stream(v, c->micro, c->sp, &again) ||
-	    !search_eval_line(v, c->schedule, c->chunks, c->activations) || !search_eval_zero(v, &zero))
+	if (!batch || !search_eval_grid(v, c->tp, c->cp, c->ep, c->pp, c->dp) ||
+	    !search_eval_stream(v, c->micro, c->sp, &again) ||
+	    !search_eval_line(v, c->schedule, c->chunks, c->activations) ||
+	    !search_eval_zero(v, &zero))
 		return false;
 	search_eval_leaf(v, &zero, c->optimizer, out);
 	return true;

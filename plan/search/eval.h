@@ -1,8 +1,10 @@
 /*
- * eval — a configuration's predicted step time and the memory of its largest rank, in a microsecond or less.
+ * eval — a configuration's predicted step time and the memory of its largest rank, in a microsecond
+ * or less.
  *
- * The time is cost_step's closed form (plan/cost/step.h), the memory plan_memory_rank's (plan/memory.h), to the last byte. Both are
- * computed in the order of the walk through a space, outermost first, and each level keeps what the ones below it share:
+ * The time is cost_step's closed form (plan/cost/step.h), the memory plan_memory_rank's
+ * (plan/memory.h), to the last byte. Both are computed in the order of the walk through a space,
+ * outermost first, and each level keeps what the ones below it share:
  *
  *     grid      tp, cp, ep, pp, dp          links of each group, devices
  *     stream    micro, sp, recomputation    a layer's passes, its bytes
@@ -42,7 +44,8 @@ struct eval_leaf {
 	double limit;          /* bytes that a rank may use; 0: unknown */
 	bool fits;
 };
-void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out);
+void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer,
+		      struct eval_leaf *out);
 
 /* All levels at once, of one configuration; false where there is none such. */
 bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out);

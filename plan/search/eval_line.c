@@ -18,7 +18,8 @@ static const struct stage *cut(struct eval *v, int n)
 		return NULL;
 	if (!v->stages[n]) {
 		v->stages[n] = calloc((size_t)n, sizeof *v->stages[n]);
-		if (!v->stages[n] || layout_stages(m, n, v->job.parallel.stages, NULL, v->stages[n], NULL)) {
+		if (!v->stages[n] ||
+		    layout_stages(m, n, v->job.parallel.stages, NULL, v->stages[n], NULL)) {
 			v->uncut[n] = true;
 			return NULL;
 		}
@@ -26,13 +27,16 @@ static const struct stage *cut(struct eval *v, int n)
 	return v->stages[n];
 }
 
-/* Unequal devices: stages, shares of the batch and the slowest replica's devices, as the plan has them. */
+/* Unequal devices: stages, shares of the batch and the slowest replica's devices, as the plan
+ * has them. */
 static bool cut_unequal(struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
 	double fastest = 0;
-	if (layout_n_stages(&v->layout) > m->layers || layout_world(&v->layout) != v->space->named ||
-	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) || batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
+	if (layout_n_stages(&v->layout) > m->layers ||
+	    layout_world(&v->layout) != v->space->named ||
+	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) ||
+	    batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
 		return false;
 	int pace = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
 	for (int i = 0; i < v->space->named; i++)
@@ -47,9 +51,11 @@ static bool cut_unequal(struct eval *v)
 
 static bool same_kind(const struct eval_key *a, const struct eval_key *b)
 {
-	return a->layers == b->layers && a->again == b->again && a->first == b->first && a->last == b->last && a->ends[0] == b->ends[0] &&
-	       a->ends[1] == b->ends[1] && a->scale <= b->scale && a->scale >= b->scale &&
-	       a->copies <= b->copies && a->copies >= b->copies && a->head <= b->head && a->head >= b->head && a->tail <= b->tail && a->tail >= b->tail;
+	return a->layers == b->layers && a->again == b->again && a->first == b->first &&
+	       a->last == b->last && a->ends[0] == b->ends[0] && a->ends[1] == b->ends[1] &&
+	       a->scale <= b->scale && a->scale >= b->scale && a->copies <= b->copies &&
+	       a->copies >= b->copies && a->head <= b->head && a->head >= b->head &&
+	       a->tail <= b->tail && a->tail >= b->tail;
 }
 
 static void times(struct cost_pass *sum, const struct cost_pass *t, double n)
@@ -66,7 +72,8 @@ static void times(struct cost_pass *sum, const struct cost_pass *t, double n)
 	sum->ep_bwd += n * t->ep_bwd;
 }
 
-static struct cost_pass pass_of(const struct eval_stream *s, int layers, int again, bool first, bool last)
+static struct cost_pass pass_of(const struct eval_stream *s, int layers, int again, bool first,
+				bool last)
 {
 	struct cost_pass sum = { 0 };
 	times(&sum, &s->plain, layers - again);
@@ -86,7 +93,8 @@ static double both(const struct cost_pass *t)
 static int state_of(struct eval *v, int layers, bool first, bool last)
 {
 	int i = 0;
-	while (i < v->n_states && (v->states[i].layers != layers || v->states[i].first != first || v->states[i].last != last))
+	while (i < v->n_states && (v->states[i].layers != layers || v->states[i].first != first ||
+				   v->states[i].last != last))
 		i++;
 	if (i < v->n_states)
 		return i;
@@ -116,10 +124,13 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 	const struct eval_key *k = &kind->key;
 	const struct eval_stream *s = v->stream;
 	int chunks = v->layout.chunks;
-	const struct stage *head = &v->cost.stages[layout_stage(&v->layout, pp, 0)], *tail = &v->cost.stages[layout_stage(&v->layout, pp, chunks - 1)];
+	const struct stage *head = &v->cost.stages[layout_stage(&v->layout, pp, 0)],
+			   *tail = &v->cost.stages[layout_stage(&v->layout, pp, chunks - 1)];
 	struct cost_pass all = pass_of(s, k->layers, k->again, k->first, k->last);
-	struct cost_pass one = pass_of(s, k->ends[0] >> 16, k->ends[0] & 0xffff, head->first, head->last);
-	struct cost_pass end = pass_of(s, k->ends[1] >> 16, k->ends[1] & 0xffff, tail->first, tail->last);
+	struct cost_pass one = pass_of(s, k->ends[0] >> 16, k->ends[0] & 0xffff, head->first,
+				       head->last);
+	struct cost_pass end = pass_of(s, k->ends[1] >> 16, k->ends[1] & 0xffff, tail->first,
+				       tail->last);
 	bool splits = schedule_splits(v->config.schedule);
 	add_copies(&all, k->copies, splits);
 	add_copies(&one, k->head, splits);
@@ -127,13 +138,20 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 	double weight = k->scale * all.weight;
 	/* Of its chunks each as their mean. */
 	double down = cost_meeting(&v->cost, k->scale * cost_forward(&all) / chunks);
-	double up = cost_meeting(&v->cost, (k->scale * cost_backward(&all) - (splits ? weight : 0)) / chunks);
+	double up = cost_meeting(&v->cost,
+				 (k->scale * cost_backward(&all) - (splits ? weight : 0)) / chunks);
 	kind->example = pp;
-	kind->cost = (struct cost_rank){ .layers = k->layers, .first = k->first, .last = k->last, .scale = k->scale, .pass = all };
+	kind->cost = (struct cost_rank){ .layers = k->layers,
+					 .first = k->first,
+					 .last = k->last,
+					 .scale = k->scale,
+					 .pass = all };
 	kind->pipe = (struct pipe_rank){
-		.forward = k->scale * cost_forward(&all) + chunks * wait + chunks * down, .weight = weight,
+		.forward = k->scale * cost_forward(&all) + chunks * wait + chunks * down,
+		.weight = weight,
 		.input = k->scale * cost_backward(&all) - weight + chunks * wait + chunks * up,
-		.first = k->scale * both(&one) + 2 * wait + down + up, .last = k->scale * both(&end) + 2 * wait + down + up,
+		.first = k->scale * both(&one) + 2 * wait + down + up,
+		.last = k->scale * both(&end) + 2 * wait + down + up,
 	};
 	kind->state = state_of(v, k->layers, k->first, k->last);
 	return kind->state >= 0;
@@ -147,7 +165,8 @@ static struct eval_key key_at(struct eval *v, int pp)
 		const struct stage *s = &v->cost.stages[layout_stage(&v->layout, pp, c)];
 		int layers = s->layer_hi - s->layer_lo, again = layers;
 		if (every > 1)
-			again = (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every;
+			again = (s->layer_hi + every - 1) / every -
+				(s->layer_lo + every - 1) / every;
 		k.layers += layers;
 		k.again += again;
 		k.first |= s->first;
@@ -157,7 +176,8 @@ static struct eval_key key_at(struct eval *v, int pp)
 		k.ends[1] = layers << 16 | again;
 		if (!v->config.activations)
 			continue;
-		k.tail = cost_machine_offload(v->cost.machine, plan_memory_offloaded(&search_eval_sizes(v)[0], s));
+		k.tail = cost_machine_offload(v->cost.machine,
+					      plan_memory_offloaded(&search_eval_sizes(v)[0], s));
 		k.copies += k.tail;
 		k.head = c ? k.head : k.tail;
 	}
@@ -173,11 +193,14 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	v->layout.chunks = chunks;
 	v->layout.vee = schedule == SCHEDULE_ZB_V;
 	v->job.parallel.schedule = schedule;
-	v->job.parallel.chunks = schedule == SCHEDULE_INTERLEAVED || schedule == SCHEDULE_ZB_V ? chunks : 0;
+	v->job.parallel.chunks = schedule == SCHEDULE_INTERLEAVED || schedule == SCHEDULE_ZB_V
+					 ? chunks
+					 : 0;
 	v->cost.scale = NULL;
 	if ((int64_t)v->layout.pp * chunks > v->space->shape.layers)
 		return false;
-	if (v->space->named ? !cut_unequal(v) : !(v->cost.stages = cut(v, layout_n_stages(&v->layout))))
+	if (v->space->named ? !cut_unequal(v)
+			    : !(v->cost.stages = cut(v, layout_n_stages(&v->layout))))
 		return false;
 	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MOST)
 		return false;
@@ -200,8 +223,9 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 		v->kind_of[pp] = k;
 		cost_pipe_add(&v->pipe, &v->kinds[k].pipe);
 	}
-	v->whole = cost_shared(&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
-			       cost_pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
+	v->whole = cost_shared(
+		&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
+		cost_pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }

@@ -1,4 +1,5 @@
-/* The rank that needs most memory: over the pipeline's ranks and both ends of a tensor-parallel group, of the first replica. */
+/* The rank that needs most memory: over the pipeline's ranks and both ends of a tensor-parallel
+ * group, of the first replica. */
 #include "plan/search/eval_in.h"
 
 #include "plan/spec/speeds.h"
@@ -11,7 +12,9 @@ const struct memory_sizes *search_eval_sizes(struct eval *v)
 	bool splits = schedule_splits(v->config.schedule), offloaded = v->config.activations;
 	if (!s->sized[splits][offloaded]) {
 		for (int end = 0; end < ENDS; end++)
-			plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout, end ? v->layout.tp - 1 : 0, splits, &s->sizes[splits][offloaded][end]);
+			plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout,
+					     end ? v->layout.tp - 1 : 0, splits,
+					     &s->sizes[splits][offloaded][end]);
 		s->sized[splits][offloaded] = true;
 	}
 	return s->sizes[splits][offloaded];
@@ -25,7 +28,8 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
 	for (int end = 0; end < v->ends; end++) {
-		double sum = sizes[end].immense, shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
+		double sum = sizes[end].immense,
+		       shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
 		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++)
 			sum += live[c] * plan_memory_slot(&sizes[end], &mine[c]);
 		if (sum + shared > k->activations[end] + k->shared[end]) {
@@ -57,19 +61,31 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	struct eval_state *s = &v->states[k->state];
 	if (s->set[zero])
 		return &s->bytes[zero][end];
-	int counts[UNIT_KINDS] = { [UNIT_LAYER] = s->layers, [UNIT_EXPERTS] = s->layers, [UNIT_TOKENS] = s->first, [UNIT_POSITIONS] = s->first,
-				   [UNIT_NORM] = s->last, [UNIT_HEAD] = s->last && !(s->first && v->space->shape.tied) };
+	int counts[UNIT_KINDS] = { [UNIT_LAYER] = s->layers,
+				   [UNIT_EXPERTS] = s->layers,
+				   [UNIT_TOKENS] = s->first,
+				   [UNIT_POSITIONS] = s->first,
+				   [UNIT_NORM] = s->last,
+				   [UNIT_HEAD] = s->last && !(s->first && v->space->shape.tied) };
 	int moments = v->job.optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_cut cuts[ZERO_CLASSES];
 	bool offloaded = v->job.offload.optimizer;
 	v->job.offload.optimizer = false; /* the leaf takes it off */
-	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero, v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.mates : 0, cuts);
+	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
+		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.mates : 0, cuts);
 	for (int e = 0; e < v->ends; e++) {
 		struct stage chunks[LAYOUT_CHUNKS_MOST];
-		struct share share = layout_share(&v->layout, (struct coords){ .tp = e ? v->layout.tp - 1 : 0, .pp = k->example }, v->config.sp,
-						  v->cost.stages, chunks);
+		struct share share = layout_share(&v->layout,
+						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
+								   .pp = k->example },
+						  v->config.sp, v->cost.stages, chunks);
 		plan_memory_state(&v->job, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
-		s->bytes[zero][e].snapshot = v->on_cpu ? (1 + moments) * 4 * zero_saved(&v->space->shape, &share, (int)v->job.parallel.zero, cuts) : 0;
+		s->bytes[zero][e].snapshot = v->on_cpu
+						     ? (1 + moments) * 4 *
+							       zero_saved(&v->space->shape, &share,
+									  (int)v->job.parallel.zero,
+									  cuts)
+						     : 0;
 	}
 	v->job.offload.optimizer = offloaded;
 	s->set[zero] = true;
@@ -78,7 +94,8 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 
 void search_eval_largest(struct eval *v, struct plan_rank *out)
 {
-	int cores = topo_cluster_kind(v->space->cluster, 0)->cores / search_eval_agents(v), asked = speeds_threads(&v->job, 0);
+	int cores = topo_cluster_kind(v->space->cluster, 0)->cores / search_eval_agents(v),
+	    asked = speeds_threads(&v->job, 0);
 	double rest = plan_memory_rest(&v->job, v->cost.micros, asked ? asked : cores);
 	*out = (struct plan_rank){ .total = -1 };
 	for (int i = 0; i < v->n_kinds; i++)
@@ -88,8 +105,10 @@ void search_eval_largest(struct eval *v, struct plan_rank *out)
 			r.optimizer = v->job.offload.optimizer ? 0 : r.optimizer;
 			r.activations = k->activations[end];
 			r.buffers += k->shared[end] + rest + plan_memory_staged(&v->job);
-			r.total = r.params + r.grads + r.optimizer + r.activations + r.buffers + r.snapshot;
-			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0, .pp = k->most[end] };
+			r.total = r.params + r.grads + r.optimizer + r.activations + r.buffers +
+				  r.snapshot;
+			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0,
+						.pp = k->most[end] };
 			if (r.total > out->total)
 				*out = r;
 		}

@@ -12,8 +12,9 @@ bool search_fit_on_cpu(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
-/* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries' workspaces, about half a GiB; NCCL's
- * buffers, some MiB for each of its channels and peers; and a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
+/* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries'
+ * workspaces, about half a GiB; NCCL's buffers, some MiB for each of its channels and peers; and a
+ * card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
 #define GPU_RUNTIME (2.0 * 1024 * 1024 * 1024)
 
 double search_fit_limit(const struct node_kind *k, int agents)
@@ -21,10 +22,15 @@ double search_fit_limit(const struct node_kind *k, int agents)
 	/* CPU agents share what their node has, however many of its slots are used. */
 	if (search_fit_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
-	return k->device_memory > 0 && !search_fit_on_cpu(k) ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2) : k->device_memory;
+	return k->device_memory > 0 && !search_fit_on_cpu(k)
+		       ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2)
+		       : k->device_memory;
 }
 
-static const struct { const char *name; size_t offset; } parts[FIT_PARTS] = {
+static const struct {
+	const char *name;
+	size_t offset;
+} parts[FIT_PARTS] = {
 	{ "parameters", offsetof(struct plan_rank, params) },
 	{ "gradients", offsetof(struct plan_rank, grads) },
 	{ "optimizer state", offsetof(struct plan_rank, optimizer) },
@@ -52,21 +58,25 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 		char text[HUMAN];
 		int largest = -1;
 		for (int i = 0; i < FIT_PARTS; i++)
-			if (!done[i] && (largest < 0 || search_fit_part(r, i) > search_fit_part(r, largest)))
+			if (!done[i] &&
+			    (largest < 0 || search_fit_part(r, i) > search_fit_part(r, largest)))
 				largest = i;
 		done[largest] = true;
 		said += search_fit_part(r, largest);
-		buf_printf(out, "%s%s %s", n ? ", " : "", parts[largest].name, human_bytes(search_fit_part(r, largest), text));
+		buf_printf(out, "%s%s %s", n ? ", " : "", parts[largest].name,
+			   human_bytes(search_fit_part(r, largest), text));
 	}
 }
 
-void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out)
+void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked,
+		     struct buf *out)
 {
 	struct eval_leaf near[NEAR_MOST];
 	struct search_config from = search_config_of(job, asked->dp);
 	int n = search_nearest(job, c, asked, near);
 	if (!n) {
-		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
+		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, "
+			      "batch.micro or model.seq");
 		return;
 	}
 	buf_printf(out, "nearest that fit%s:", n > 1 ? "" : "s");
@@ -88,8 +98,11 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	search_fit_hint(job, c, &p->layout, &hint);
 	plan_print_at(&p->layout, &r->at, &at);
 	print_parts(r, &made);
-	err_set(e, ERR_NOFIT, "rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s", layout_rank(&p->layout, r->at), buf_str(&at),
-		human_bytes(r->total, need), human_bytes(r->total - limit, over), human_bytes(limit, has), c->name, buf_str(&made), buf_str(&hint));
+	err_set(e, ERR_NOFIT,
+		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s",
+		layout_rank(&p->layout, r->at), buf_str(&at), human_bytes(r->total, need),
+		human_bytes(r->total - limit, over), human_bytes(limit, has), c->name,
+		buf_str(&made), buf_str(&hint));
 	buf_fini(&made);
 	buf_fini(&at);
 	buf_fini(&hint);
@@ -105,7 +118,8 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->crew);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
-		if (limit > 0 && r->total > limit && (!worst || r->total - limit > worst->total - over)) {
+		if (limit > 0 && r->total > limit &&
+		    (!worst || r->total - limit > worst->total - over)) {
 			worst = r;
 			over = limit;
 		}

@@ -14,22 +14,27 @@
 /* plan.c: devices of the cluster; tp groups that fit inside its nodes. */
 int plan_devices(const struct cluster *c);
 int plan_groups(const struct cluster *c, int tp);
-/* plan.c: the largest dp for l's other degrees that the devices hold, the global batch divides by and ep divides; ep at least. */
+/* plan.c: the largest dp for l's other degrees that the devices hold, the global batch divides
+ * by and ep divides; ep at least. */
 int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l);
 
 /* Whether the agents of such a node compute in its own memory. */
 bool search_fit_on_cpu(const struct node_kind *k);
-/* Bytes a rank may use when a node holds `agents` of them: of a GPU, less what its runtime takes; 0: unknown. */
+/* Bytes a rank may use when a node holds `agents` of them: of a GPU, less what its runtime
+ * takes; 0: unknown. */
 double search_fit_limit(const struct node_kind *k, int agents);
 /* A rank's bytes by part, and what a part is called. */
 enum { FIT_PARTS = 6 };
 double search_fit_part(const struct plan_rank *r, int part);
 const char *search_fit_part_name(int part);
 
-/* Sets p->memory; ERR_NOFIT names the rank, by how much it is too large and because of what, and search_fit_hint's words. */
-int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
-/* "nearest that fit: recompute.mode = full (12.3 s a step); or …": the changes to the job, with the layout's replicas, that lead to the three
- * nearest ones that fit; or that none does. */
-void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out);
+/* Sets p->memory; ERR_NOFIT names the rank, by how much it is too large and because of what, and
+ * search_fit_hint's words. */
+int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p,
+		      struct err *e);
+/* "nearest that fit: recompute.mode = full (12.3 s a step); or …": the changes to the job, with the
+ * layout's replicas, that lead to the three nearest ones that fit; or that none does. */
+void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked,
+		     struct buf *out);
 
 #endif

@@ -36,8 +36,8 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as good as many, and so are three larger
- * ones before them. */
+/* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as
+ * good as many, and so are three larger ones before them. */
 int search_live_enough(enum job_schedule kind, int pp, int micros)
 {
 	int groups = micros / pp, larger = micros % pp;
@@ -72,11 +72,13 @@ static void count(struct entry *e, const struct layout *layout)
 			slots.live[0] = e->micros;
 		else
 			schedule_slots(e->kind, layout, e->micros, r, &slots);
-		memcpy(e->counts + r * e->chunks, slots.live, (size_t)e->chunks * sizeof *slots.live);
+		memcpy(e->counts + r * e->chunks, slots.live,
+		       (size_t)e->chunks * sizeof *slots.live);
 	}
 }
 
-const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros)
+const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout,
+			  int micros)
 {
 	int pp = layout->pp, chunks = layout->chunks;
 	micros = search_live_enough(kind, pp, micros);
@@ -88,7 +90,9 @@ const int *search_live_of(struct live *l, enum job_schedule kind, const struct l
 	e = malloc(sizeof *e + (size_t)pp * (size_t)chunks * sizeof *e->counts);
 	if (!e)
 		return NULL;
-	*e = (struct entry){ .next = *at, .kind = kind, .pp = pp, .chunks = chunks, .micros = micros };
+	*e = (struct entry){
+		.next = *at, .kind = kind, .pp = pp, .chunks = chunks, .micros = micros
+	};
 	count(e, layout);
 	*at = e;
 	return e->counts;

@@ -1,8 +1,9 @@
 /*
- * live — how many micro-batches of each chunk a pipeline rank keeps alive (schedule_slots), remembered, since a search asks for the same
- * tables again and again.
+ * live — how many micro-batches of each chunk a pipeline rank keeps alive (schedule_slots),
+ * remembered, since a search asks for the same tables again and again.
  *
- * Long runs keep no more alive than short ones that begin and end alike, so that a table is counted for a few micro-batches only.
+ * Long runs keep no more alive than short ones that begin and end alike, so that a table is counted
+ * for a few micro-batches only.
  */
 #ifndef MUSTER_PLAN_SEARCH_LIVE_H
 #define MUSTER_PLAN_SEARCH_LIVE_H
@@ -14,8 +15,10 @@ struct live;
 
 struct live *search_live_open(void);
 void search_live_close(struct live *l);
-/* Of each pipeline rank's chunks, [pp][chunks]; owned by l, good until it is closed. NULL: no memory. */
-const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros);
+/* Of each pipeline rank's chunks, [pp][chunks]; owned by l, good until it is closed. NULL: no
+ * memory. */
+const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout,
+			  int micros);
 /* So many micro-batches keep as many alive. */
 int search_live_enough(enum job_schedule kind, int pp, int micros);
 

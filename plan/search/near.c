@@ -5,8 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WAYS = OPEN_ZERO | OPEN_ZERO_SHARD | OPEN_MODE | OPEN_EVERY | OPEN_ACTIVATIONS | OPEN_OPTIMIZER | OPEN_SP | OPEN_MICRO,
-       DEGREES = OPEN_TP | OPEN_PP | OPEN_DP | OPEN_CP };
+enum {
+	WAYS = OPEN_ZERO | OPEN_ZERO_SHARD | OPEN_MODE | OPEN_EVERY | OPEN_ACTIVATIONS |
+	       OPEN_OPTIMIZER | OPEN_SP | OPEN_MICRO,
+	DEGREES = OPEN_TP | OPEN_PP | OPEN_DP | OPEN_CP
+};
 
 struct ranking {
 	struct search_config asked;
@@ -23,20 +26,30 @@ static double doublings(int a, int b)
 
 static double distance(const struct search_config *a, const struct search_config *b)
 {
-	static const double modes[] = { [RECOMPUTE_NONE] = 0, [RECOMPUTE_SELECTIVE] = 0.4, [RECOMPUTE_FULL] = 1.2 };
-	double again = fabs(modes[a->mode] - modes[b->mode]) + (a->mode == b->mode || b->every > 1 ? 0.3 * doublings(a->every, b->every) : 0);
-	double ways = 0.6 * abs(a->zero - b->zero) + 0.3 * (a->shard != b->shard) + 0.3 * (a->sp != b->sp) + again +
-		      2.5 * (a->activations != b->activations) + 2 * (a->optimizer != b->optimizer) + 0.7 * doublings(a->micro, b->micro);
+	static const double modes[] = {
+		[RECOMPUTE_NONE] = 0, [RECOMPUTE_SELECTIVE] = 0.4, [RECOMPUTE_FULL] = 1.2
+	};
+	double again = fabs(modes[a->mode] - modes[b->mode]) +
+		       (a->mode == b->mode || b->every > 1 ? 0.3 * doublings(a->every, b->every)
+							   : 0);
+	double ways = 0.6 * abs(a->zero - b->zero) + 0.3 * (a->shard != b->shard) +
+		      0.3 * (a->sp != b->sp) + again + 2.5 * (a->activations != b->activations) +
+		      2 * (a->optimizer != b->optimizer) + 0.7 * doublings(a->micro, b->micro);
 	bool odd = b->pp != a->pp && (b->pp & (b->pp - 1)); /* people like powers of two */
-	return 0.6 * odd + doublings(a->tp, b->tp) + doublings(a->pp, b->pp) + 2 * doublings(a->cp, b->cp) + 0.5 * doublings(a->dp, b->dp) + ways;
+	return 0.6 * odd + doublings(a->tp, b->tp) + doublings(a->pp, b->pp) +
+	       2 * doublings(a->cp, b->cp) + 0.5 * doublings(a->dp, b->dp) + ways;
 }
 
 /* A bit for each sort of key that differs. */
 static unsigned changed(const struct search_config *a, const struct search_config *b)
 {
-	return (unsigned)(a->tp != b->tp) | (unsigned)(a->pp != b->pp) << 7 | (unsigned)(a->dp != b->dp) << 8 | (unsigned)(a->cp != b->cp) << 9 | (unsigned)(a->zero != b->zero || a->shard != b->shard) << 1 |
-	       (unsigned)(a->mode != b->mode || a->every != b->every) << 2 | (unsigned)(a->activations != b->activations) << 3 |
-	       (unsigned)(a->optimizer != b->optimizer) << 4 | (unsigned)(a->sp != b->sp) << 5 | (unsigned)(a->micro != b->micro) << 6;
+	return (unsigned)(a->tp != b->tp) | (unsigned)(a->pp != b->pp) << 7 |
+	       (unsigned)(a->dp != b->dp) << 8 | (unsigned)(a->cp != b->cp) << 9 |
+	       (unsigned)(a->zero != b->zero || a->shard != b->shard) << 1 |
+	       (unsigned)(a->mode != b->mode || a->every != b->every) << 2 |
+	       (unsigned)(a->activations != b->activations) << 3 |
+	       (unsigned)(a->optimizer != b->optimizer) << 4 | (unsigned)(a->sp != b->sp) << 5 |
+	       (unsigned)(a->micro != b->micro) << 6;
 }
 
 /* Nearer, or as near and faster. */
@@ -84,7 +97,8 @@ static void look(void *arg, const struct eval_leaf *leaf)
 }
 
 /* With these keys open and the degrees of the layout. */
-static void walk(const struct job *job, const struct cluster *c, const struct layout *asked, uint32_t open, struct ranking *r)
+static void walk(const struct job *job, const struct cluster *c, const struct layout *asked,
+		 uint32_t open, struct ranking *r)
 {
 	struct job *mine = malloc(sizeof *mine);
 	struct space *s = calloc(1, sizeof *s);
@@ -92,16 +106,19 @@ static void walk(const struct job *job, const struct cluster *c, const struct la
 		*mine = *job;
 		mine->parallel.dp = asked->dp;
 		mine->open = open;
-		struct eval *v = search_space_open(mine, c, s, NULL) ? NULL : search_eval_open(s, NULL);
+		struct eval *v = search_space_open(mine, c, s, NULL) ? NULL
+								     : search_eval_open(s, NULL);
 		if (v)
-			search_walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look }, NULL);
+			search_walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look },
+					  NULL);
 		search_eval_close(v);
 	}
 	free(s);
 	free(mine);
 }
 
-int search_nearest(const struct job *job, const struct cluster *c, const struct layout *asked, struct eval_leaf out[NEAR_MOST])
+int search_nearest(const struct job *job, const struct cluster *c, const struct layout *asked,
+		   struct eval_leaf out[NEAR_MOST])
 {
 	struct ranking r = { .asked = search_config_of(job, asked->dp), .leaves = out };
 	if (job->parallel.sync == SYNC_SERVER)

@@ -16,7 +16,8 @@
 /* A misfit of so many times the room is no surprise to anybody. */
 #define NEARLY 1.5
 enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
-/* Placing many ranks takes its time: finalists of so many ranks together, and a few at the least. */
+/* Placing many ranks takes its time: finalists of so many ranks together, and a few at the
+ * least. */
 enum { RANKS_MOST = 40 * 1024, FINALISTS_LEAST = 2 };
 
 /* The best of each layout so far, in order. */
@@ -30,7 +31,7 @@ struct hunt {
 	struct eval_leaf front[STEPS]; /* by memory */
 	bool on_front[STEPS];
 	const struct search_ask *ask;
-	struct eval_leaf least;        /* of those that do not fit, the one that lacks least */
+	struct eval_leaf least; /* of those that do not fit, the one that lacks least */
 	int64_t considered, fitting;
 };
 
@@ -44,7 +45,8 @@ static int by_time(double a, double b)
 /* A total order, so that it does not matter who came first. */
 static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 {
-	int time = by_time(a->time.total, b->time.total), weight = search_config_weight(&a->config) - search_config_weight(&b->config);
+	int time = by_time(a->time.total, b->time.total),
+	    weight = search_config_weight(&a->config) - search_config_weight(&b->config);
 	if (time || weight)
 		return time ? time < 0 : weight < 0;
 	if (a->rank.total < b->rank.total || a->rank.total > b->rank.total)
@@ -54,7 +56,8 @@ static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 
 static bool same_layout(const struct search_config *a, const struct search_config *b)
 {
-	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp && a->pp == b->pp && a->schedule == b->schedule;
+	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
+	       a->pp == b->pp && a->schedule == b->schedule;
 }
 
 static void post(struct board *b, const struct eval_leaf *leaf)
@@ -83,7 +86,8 @@ static double best_time(const struct hunt *h)
 static bool worth(void *arg, double seconds)
 {
 	const struct hunt *h = arg;
-	double last = h->best.n == h->best.most ? h->best.leaves[h->best.n - 1].time.total : INFINITY;
+	double last = h->best.n == h->best.most ? h->best.leaves[h->best.n - 1].time.total
+						: INFINITY;
 	double slowest = h->ask->front ? SEARCH_SLOWEST * best_time(h) : 0;
 	return seconds <= fmax(last, slowest) * (1 + EQUAL);
 }
@@ -105,7 +109,8 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	if (!leaf->fits) {
 		if (leaf->time.total < best_time(h) && leaf->rank.total <= NEARLY * leaf->limit)
 			post(&h->misfits, leaf);
-		if (!(h->least.rank.total > 0) || leaf->rank.total - leaf->limit < h->least.rank.total - h->least.limit)
+		if (!(h->least.rank.total > 0) ||
+		    leaf->rank.total - leaf->limit < h->least.rank.total - h->least.limit)
 			h->least = *leaf;
 		return;
 	}
@@ -115,10 +120,12 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	post(&h->best, leaf);
 }
 
-/* --- The finalists ---------------------------------------------------------------------------------- */
+/* --- The finalists
+ * ---------------------------------------------------------------------------------- */
 
 /* `mine` is the job with the finalist's configuration. */
-static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f, bool *built)
+static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f,
+		      bool *built)
 {
 	struct machine machine;
 	struct plan p;
@@ -137,7 +144,8 @@ static void build_job(const struct job *mine, const struct cluster *c, struct se
 	plan_free(&p);
 }
 
-static void build(const struct job *job, const struct cluster *c, struct search_found *f, bool *built)
+static void build(const struct job *job, const struct cluster *c, struct search_found *f,
+		  bool *built)
 {
 	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
 	f->time = f->leaf.time;
@@ -153,7 +161,8 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 
 static bool ahead(const struct search_found *a, const struct search_found *b)
 {
-	int time = by_time(a->time.total, b->time.total), weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
+	int time = by_time(a->time.total, b->time.total),
+	    weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
 	if (time || weight)
 		return time ? time < 0 : weight < 0;
 	return search_config_order(&a->leaf.config, &b->leaf.config) < 0;
@@ -182,8 +191,10 @@ static void prefer_surer(struct search *s)
 	}
 }
 
-/* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms take them, fall out. */
-static void finish(const struct job *job, const struct cluster *c, const struct board *best, int most, struct search *out)
+/* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms
+ * take them, fall out. */
+static void finish(const struct job *job, const struct cluster *c, const struct board *best,
+		   int most, struct search *out)
 {
 	for (int i = 0; i < best->n && out->n < most; i++) {
 		struct search_found f = { .leaf = best->leaves[i] };
@@ -206,7 +217,8 @@ static void collect_front(const struct hunt *h, struct search *out)
 	double slowest = SEARCH_SLOWEST * best_time(h), fastest = INFINITY;
 	int n = 0;
 	for (int s = 0; s < STEPS; s++)
-		if (h->on_front[s] && h->front[s].time.total <= slowest && h->front[s].time.total < fastest * (1 - 1e-3)) {
+		if (h->on_front[s] && h->front[s].time.total <= slowest &&
+		    h->front[s].time.total < fastest * (1 - 1e-3)) {
 			fastest = h->front[s].time.total;
 			points[n++] = &h->front[s];
 		}
@@ -220,33 +232,44 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 	struct buf words = BUF_INIT;
 	char needs[HUMAN], has[HUMAN];
 	if (!(h->least.rank.total > 0))
-		return err_set(e, ERR_NOFIT, "no layout of the job's model and batch goes with what is fixed and the %d devices of %s; leave more keys to muster "
-			       "(parallel.auto, or --auto), or change batch.global", plan_devices(c), c->name);
+		return err_set(e, ERR_NOFIT,
+			       "no layout of the job's model and batch goes with what is fixed and "
+			       "the %d devices of %s; leave more keys to muster "
+			       "(parallel.auto, or --auto), or change batch.global",
+			       plan_devices(c), c->name);
 	search_config_print(&h->least.config, &words);
-	err_set(e, ERR_NOFIT, "nothing fits %s: even %s needs %s, and a device leaves a rank %s; use more or larger devices, or a smaller model or model.seq",
-		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs), human_bytes(h->least.limit, has));
+	err_set(e, ERR_NOFIT,
+		"nothing fits %s: even %s needs %s, and a device leaves a rank %s; use more or "
+		"larger devices, or a smaller model or model.seq",
+		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs),
+		human_bytes(h->least.limit, has));
 	buf_fini(&words);
 	return -1;
 }
 
 static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 {
-	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look, !h->ask->exhaustive };
+	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
+					!h->ask->exhaustive };
 	struct eval *v = search_eval_open(s, e);
 	int rc = v ? search_walk_space(s, v, &visitor, e) : -1;
 	search_eval_close(v);
 	return rc;
 }
 
-int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask, struct search *out, struct err *e)
+int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask,
+	       struct search *out, struct err *e)
 {
 	struct space *s = calloc(1, sizeof *s);
 	struct hunt *h = calloc(1, sizeof *h);
 	struct eval_leaf *room = calloc(ROOM, sizeof *room);
-	int rc = s && h && room ? search_space_open(job, c, s, e) : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	int rc = s && h && room ? search_space_open(job, c, s, e)
+				: err_set(e, ERR_NOMEM,
+					  "no memory to search layouts; close other programs");
 	memset(out, 0, sizeof *out);
 	if (!rc) {
-		int some = s->devices * FINALISTS_LEAST < RANKS_MOST ? RANKS_MOST / s->devices : FINALISTS_LEAST;
+		int some = s->devices * FINALISTS_LEAST < RANKS_MOST ? RANKS_MOST / s->devices
+								     : FINALISTS_LEAST;
 		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
 		most = some < most ? some : most;
 		h->ask = ask;
@@ -258,7 +281,10 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 		if (!rc)
 			finish(job, c, &h->best, most, out);
 		if (!rc && !out->n)
-			rc = err_set(e, ERR_NOFIT, "none of the %d best layouts can be placed on %s, whose nodes differ; fix more of the job's keys", h->best.n, c->name);
+			rc = err_set(e, ERR_NOFIT,
+				     "none of the %d best layouts can be placed on %s, whose nodes "
+				     "differ; fix more of the job's keys",
+				     h->best.n, c->name);
 	}
 	if (!rc) {
 		for (int i = 0; i < h->misfits.n; i++)
@@ -280,7 +306,8 @@ int search_resolve(struct job *job, const struct cluster *c, struct err *e)
 	if (!job->open)
 		return 0;
 	found = calloc(1, sizeof *found);
-	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, found, e)
+	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS },
+				    found, e)
 		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (!rc)
 		search_config_apply(&found->found[0].leaf.config, job);

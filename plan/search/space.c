@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Tokens of a sequence on a cp rank, where a quarter of it is not less: fewer do not keep a device busy. */
+/* Tokens of a sequence on a cp rank, where a quarter of it is not less: fewer do not keep a
+ * device busy. */
 enum { CP_MOST = 64, MICRO_MOST = 16, TOKENS_LEAST = 256 };
 
 static void add(struct space_list *l, int value)
@@ -26,13 +27,15 @@ static int devices_apart(const struct job *job, const struct cluster *c)
 	int sum = 0, threads = speeds_threads(job, 0) > 0 ? speeds_threads(job, 0) : 1;
 	for (int i = 0; i < c->n_nodes; i++) {
 		const struct node_kind *k = topo_cluster_kind(c, i);
-		int own = k->cores > 0 && k->cores / threads < k->devices ? k->cores / threads : k->devices;
+		int own = k->cores > 0 && k->cores / threads < k->devices ? k->cores / threads
+									  : k->devices;
 		sum += !search_fit_on_cpu(k) ? k->devices : own > 1 ? own : 1;
 	}
 	return sum;
 }
 
-/* --- Degrees -------------------------------------------------------------------------------------- */
+/* --- Degrees
+ * -------------------------------------------------------------------------------------- */
 
 static bool cuts_tp(const struct model_shape *m, int tp)
 {
@@ -55,7 +58,8 @@ static void list_tp(struct space *s)
 		return;
 	}
 	for (int tp = 1; tp <= most; tp++)
-		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) && 4 * (int64_t)tp * groups_of(s, tp) >= 3 * (int64_t)s->devices)
+		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) &&
+		    4 * (int64_t)tp * groups_of(s, tp) >= 3 * (int64_t)s->devices)
 			add(&s->tp, tp);
 }
 
@@ -75,7 +79,8 @@ static void list_cp(struct space *s)
 	}
 	int64_t least = s->shape.seq / 4 < TOKENS_LEAST ? s->shape.seq / 4 : TOKENS_LEAST;
 	for (int cp = 1; cp <= CP_MOST && cp <= s->devices; cp++)
-		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 && s->shape.seq / cp >= least))
+		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 &&
+				s->shape.seq / cp >= least))
 			add(&s->cp, cp);
 }
 
@@ -112,7 +117,8 @@ static void list_micro(struct space *s)
 			add(&s->micro, micro);
 }
 
-/* --- Ways ----------------------------------------------------------------------------------------- */
+/* --- Ways
+ * ----------------------------------------------------------------------------------------- */
 
 static void add_again(struct space *s, enum job_recompute mode)
 {
@@ -135,7 +141,8 @@ static void list_again(struct space *s)
 	/* Where `every` is given there must be something that it belongs to. */
 	bool none = open_to(s, OPEN_EVERY) || s->job->recompute.every == 1;
 	for (int mode = RECOMPUTE_NONE; mode <= RECOMPUTE_FULL; mode++)
-		if ((open || (int)s->job->recompute.mode == mode) && (mode != RECOMPUTE_NONE || none))
+		if ((open || (int)s->job->recompute.mode == mode) &&
+		    (mode != RECOMPUTE_NONE || none))
 			add_again(s, (enum job_recompute)mode);
 }
 
@@ -144,9 +151,11 @@ static void list_zero(struct space *s)
 	bool stages = open_to(s, OPEN_ZERO), shards = open_to(s, OPEN_ZERO_SHARD);
 	for (int stage = 0; stage <= 3; stage++)
 		for (int shard = ZERO_SHARD_ALL; shard <= ZERO_SHARD_NODE; shard++) {
-			bool asked = (stages || stage == s->job->parallel.zero) && (shards || shard == (int)s->job->parallel.zero_shard);
+			bool asked = (stages || stage == s->job->parallel.zero) &&
+				     (shards || shard == (int)s->job->parallel.zero_shard);
 			if (asked && (stage || shard == ZERO_SHARD_ALL))
-				s->zero[s->n_zero++] = (struct space_zero){ stage, (enum job_zero_shard)shard };
+				s->zero[s->n_zero++] =
+					(struct space_zero){ stage, (enum job_zero_shard)shard };
 		}
 }
 
@@ -156,7 +165,8 @@ static void choose(bool open, bool given, bool tried[2])
 	tried[1] = open || given;
 }
 
-int search_space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e)
+int search_space_open(const struct job *job, const struct cluster *c, struct space *out,
+		      struct err *e)
 {
 	struct space *s = out;
 	memset(s, 0, sizeof *s);
@@ -167,7 +177,9 @@ int search_space_open(const struct job *job, const struct cluster *c, struct spa
 	s->named = speeds_devices(job);
 	s->box = s->devices;
 	for (int i = 0; i < c->n_nodes; i++) {
-		s->box = topo_cluster_kind(c, i)->devices < s->box ? topo_cluster_kind(c, i)->devices : s->box;
+		s->box = topo_cluster_kind(c, i)->devices < s->box
+				 ? topo_cluster_kind(c, i)->devices
+				 : s->box;
 		s->domain += topo_cluster_joined(c, 0, i) ? topo_cluster_kind(c, i)->devices : 0;
 	}
 	shape_of_job(job, &s->shape);
@@ -184,12 +196,16 @@ int search_space_open(const struct job *job, const struct cluster *c, struct spa
 	choose(open_to(s, OPEN_ACTIVATIONS), job->offload.activations, s->activations);
 	choose(open_to(s, OPEN_OPTIMIZER), job->offload.optimizer, s->optimizer);
 	if (!s->tp.n || !s->n_again)
-		return err_set(e, ERR_USAGE, "%s = %lld goes with none of the values that muster may choose; leave it to muster too",
-			       s->tp.n ? "recompute.every" : "parallel.tp", (long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
+		return err_set(e, ERR_USAGE,
+			       "%s = %lld goes with none of the values that muster may choose; "
+			       "leave it to muster too",
+			       s->tp.n ? "recompute.every" : "parallel.tp",
+			       (long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
 	return 0;
 }
 
-void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out)
+void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro,
+		     struct space_list *out)
 {
 	int64_t shares = s->job->batch.global / micro, given = s->job->parallel.dp;
 	int t = 0;
@@ -206,7 +222,8 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 	else if (open_to(s, OPEN_DP))
 		given = 0;
 	if (given) {
-		bool whole = s->named ? shares % ep == 0 && shares >= given : given > 0 && shares % given == 0;
+		bool whole = s->named ? shares % ep == 0 && shares >= given
+				      : given > 0 && shares % given == 0;
 		if (given > 0 && given <= most && given % ep == 0 && whole)
 			add(out, (int)given);
 		return;
@@ -216,18 +233,23 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 		largest -= ep;
 	bool sharing = s->apart < s->devices;
 	for (int dp = ep; dp <= largest; dp += ep)
-		if (shares % dp == 0 && (4 * dp >= 3 * most || dp == largest || (sharing && 4 * (int64_t)dp * tp * cp * pp >= 3 * (int64_t)s->apart)))
+		if (shares % dp == 0 &&
+		    (4 * dp >= 3 * most || dp == largest ||
+		     (sharing && 4 * (int64_t)dp * tp * cp * pp >= 3 * (int64_t)s->apart)))
 			add(out, dp);
 }
 
-void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out)
+void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp,
+			 struct space_list *out)
 {
 	int least, most, given = (int)s->job->parallel.chunks;
 	out->n = 0;
 	schedule_chunks(schedule, &least, &most);
 	if (!open_to(s, OPEN_SCHEDULE) && schedule != s->job->parallel.schedule)
 		return;
-	if (open_to(s, OPEN_SCHEDULE) && (schedule == SCHEDULE_NAIVE || schedule == SCHEDULE_GPIPE || (pp == 1 && schedule != SCHEDULE_1F1B)))
+	if (open_to(s, OPEN_SCHEDULE) &&
+	    (schedule == SCHEDULE_NAIVE || schedule == SCHEDULE_GPIPE ||
+	     (pp == 1 && schedule != SCHEDULE_1F1B)))
 		return;
 	if (pp == 1 && schedule == SCHEDULE_INTERLEAVED)
 		return;

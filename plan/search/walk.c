@@ -21,7 +21,8 @@ static bool worth(const struct walk *w, double seconds)
 	return !w->visitor->worth || w->visitor->worth(w->visitor->arg, seconds);
 }
 
-/* --- The grids ------------------------------------------------------------------------------------- */
+/* --- The grids
+ * ------------------------------------------------------------------------------------- */
 
 static bool add(struct walk *w, struct grid g)
 {
@@ -64,7 +65,8 @@ static bool list_grids(struct walk *w)
 		for (int c = 0; c < s->cp.n; c++)
 			for (int x = 0; x < s->ep.n; x++)
 				for (int p = 0; p < s->pp.n; p++)
-					if (!add_dps(w, s->tp.at[t], s->cp.at[c], s->ep.at[x], s->pp.at[p]))
+					if (!add_dps(w, s->tp.at[t], s->cp.at[c], s->ep.at[x],
+						     s->pp.at[p]))
 						return false;
 	return true;
 }
@@ -73,7 +75,8 @@ static bool list_grids(struct walk *w)
 static bool cuts(const struct walk *w, const struct grid *g, int micro)
 {
 	int64_t global = w->space->job->batch.global;
-	return global % micro == 0 && (w->space->named ? global / micro >= g->dp : global / micro % g->dp == 0);
+	return global % micro == 0 &&
+	       (w->space->named ? global / micro >= g->dp : global / micro % g->dp == 0);
 }
 
 /* Of the lightest mode the rarest: all others take as long or longer. */
@@ -81,7 +84,8 @@ static const struct space_again *lightest(const struct space *s)
 {
 	const struct space_again *best = s->again;
 	for (int i = 1; i < s->n_again; i++)
-		if (s->again[i].mode < best->mode || (s->again[i].mode == best->mode && s->again[i].every > best->every))
+		if (s->again[i].mode < best->mode ||
+		    (s->again[i].mode == best->mode && s->again[i].every > best->every))
 			best = &s->again[i];
 	return best;
 }
@@ -95,7 +99,8 @@ static double bound_of(struct walk *w, const struct grid *g)
 		return INFINITY;
 	for (int m = 0; m < s->micro.n; m++)
 		for (int sp = 0; sp < 2; sp++)
-			if (cuts(w, g, s->micro.at[m]) && search_space_sp(s, sp, g->tp, g->cp, s->micro.at[m]) &&
+			if (cuts(w, g, s->micro.at[m]) &&
+			    search_space_sp(s, sp, g->tp, g->cp, s->micro.at[m]) &&
 			    search_eval_stream(w->eval, s->micro.at[m], sp, lightest(s)))
 				least = fmin(least, search_eval_stream_bound(w->eval));
 	return least;
@@ -106,14 +111,16 @@ static int by_bound(const void *a, const void *b)
 	const struct grid *x = a, *y = b;
 	if (x->bound < y->bound || x->bound > y->bound)
 		return x->bound < y->bound ? -1 : 1;
-	const int left[] = { x->tp, x->cp, x->ep, x->pp, x->dp }, right[] = { y->tp, y->cp, y->ep, y->pp, y->dp };
+	const int left[] = { x->tp, x->cp, x->ep, x->pp, x->dp },
+		  right[] = { y->tp, y->cp, y->ep, y->pp, y->dp };
 	for (int i = 0; i < 5; i++)
 		if (left[i] != right[i])
 			return left[i] < right[i] ? -1 : 1;
 	return 0;
 }
 
-/* --- Below a grid ---------------------------------------------------------------------------------- */
+/* --- Below a grid
+ * ---------------------------------------------------------------------------------- */
 
 static void walk_leaves(struct walk *w)
 {
@@ -138,7 +145,9 @@ static void walk_lines(struct walk *w, const struct grid *g)
 		search_space_chunks(s, (enum job_schedule)schedule, g->pp, &chunks);
 		for (int c = 0; c < chunks.n; c++)
 			for (int activations = 0; activations < 2; activations++)
-				if (s->activations[activations] && search_eval_line(w->eval, (enum job_schedule)schedule, chunks.at[c], activations) &&
+				if (s->activations[activations] &&
+				    search_eval_line(w->eval, (enum job_schedule)schedule,
+						     chunks.at[c], activations) &&
 				    worth(w, search_eval_line_bound(w->eval)))
 					walk_leaves(w);
 	}
@@ -154,18 +163,23 @@ static void walk_grid(struct walk *w, const struct grid *g)
 		if (!cuts(w, g, micro))
 			continue;
 		for (int sp = 0; sp < 2; sp++)
-			for (int a = 0; a < s->n_again && search_space_sp(s, sp, g->tp, g->cp, micro); a++)
-				if (search_eval_stream(w->eval, micro, sp, &s->again[a]) && worth(w, search_eval_stream_bound(w->eval)))
+			for (int a = 0;
+			     a < s->n_again && search_space_sp(s, sp, g->tp, g->cp, micro); a++)
+				if (search_eval_stream(w->eval, micro, sp, &s->again[a]) &&
+				    worth(w, search_eval_stream_bound(w->eval)))
 					walk_lines(w, g);
 	}
 }
 
-int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e)
+int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor,
+		      struct err *e)
 {
 	struct walk w = { .space = s, .eval = v, .visitor = visitor };
 	if (!list_grids(&w)) {
 		free(w.grids);
-		return err_set(e, ERR_NOMEM, "no memory for the layouts of %s; close other programs", s->cluster->name);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the layouts of %s; close other programs",
+			       s->cluster->name);
 	}
 	for (int i = 0; i < w.n && visitor->best_first; i++)
 		w.grids[i].bound = bound_of(&w, &w.grids[i]);

@@ -1,8 +1,9 @@
 /*
  * walk — every configuration of a space, one after the other, with what it takes (eval.h).
  *
- * The order is the space's own, so that the same job on the same cluster is walked alike each time. With `best_first`, grids (degrees)
- * come by the least time that any configuration of them can take, and the walk ends at the first that is not worth it.
+ * The order is the space's own, so that the same job on the same cluster is walked alike each time.
+ * With `best_first`, grids (degrees) come by the least time that any configuration of them can
+ * take, and the walk ends at the first that is not worth it.
  */
 #ifndef MUSTER_PLAN_SEARCH_WALK_H
 #define MUSTER_PLAN_SEARCH_WALK_H
@@ -11,12 +12,14 @@
 
 struct walk_visitor {
 	void *arg;
-	/* Whether configurations that take `seconds` at the least are worth a look; NULL: all are. */
+	/* Whether configurations that take `seconds` at the least are worth a look; NULL: all
+	 * are. */
 	bool (*worth)(void *arg, double seconds);
 	void (*leaf)(void *arg, const struct eval_leaf *leaf);
 	bool best_first;
 };
 
-int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e);
+int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor,
+		      struct err *e);
 
 #endif

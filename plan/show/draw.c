@@ -3,6 +3,7 @@
 
 #include "base/human.h"
 
+/* clang-format off */
 static const struct draw_look looks[SCHED_OPS] = {
 	[SCHED_FORWARD] = { 'F', "forward", { { 25, "#1f5fa8" }, { 110, "#8ab8e6" } } },
 	[SCHED_BACKWARD] = { 'B', "backward", { { 28, "#2a7d3f" }, { 114, "#93cfa0" } } },
@@ -10,6 +11,7 @@ static const struct draw_look looks[SCHED_OPS] = {
 	[SCHED_BACKWARD_WEIGHT] = { 'W', "backward, weights", { { 130, "#b0641a" }, { 180, "#e6bd8c" } } },
 	[SCHED_REDUCE] = { 'R', "reduction", { { 240, "#777777" }, { 240, "#777777" } } },
 };
+/* clang-format on */
 
 const struct draw_look *show_draw_look(enum sched_op op)
 {
@@ -38,6 +40,7 @@ double show_draw_end(const struct drawing *d)
 void show_draw_caption(const struct draw_part *part, struct buf *out)
 {
 	char text[HUMAN];
-	buf_printf(out, "%s: %s, bubble %.1f %%", part->name, human_seconds(timeline_end(part->timeline), text),
+	buf_printf(out, "%s: %s, bubble %.1f %%", part->name,
+		   human_seconds(timeline_end(part->timeline), text),
 		   100 * timeline_bubble(part->timeline));
 }

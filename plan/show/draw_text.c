@@ -17,9 +17,9 @@ struct page {
 	const struct drawing *d;
 	struct buf *out;
 	bool colour;
-	int label, columns;   /* of the ranks' names, of time */
-	double scale;         /* columns a second */
-	int *cell;            /* [columns]: the event there, -1: none */
+	int label, columns; /* of the ranks' names, of time */
+	double scale;       /* columns a second */
+	int *cell;          /* [columns]: the event there, -1: none */
 };
 
 static int digits(int n)
@@ -33,7 +33,8 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median pass: the first stage's and the last's may be much longer. 0: there are none, or no memory. */
+/* The median pass: the first stage's and the last's may be much longer. 0: there are none, or no
+ * memory. */
 static double typical_pass(const struct drawing *d)
 {
 	int n = 0, most = 1;
@@ -59,7 +60,9 @@ static int last_micro(const struct drawing *d)
 	int last = 0;
 	for (int p = 0; p < d->n_parts; p++)
 		for (int i = 0; i < d->parts[p].timeline->n; i++)
-			last = d->parts[p].timeline->events[i].micro > last ? d->parts[p].timeline->events[i].micro : last;
+			last = d->parts[p].timeline->events[i].micro > last
+				       ? d->parts[p].timeline->events[i].micro
+				       : last;
 	return last;
 }
 
@@ -68,13 +71,15 @@ static void set_scale(struct page *g)
 {
 	double end = show_draw_end(g->d), typical = typical_pass(g->d);
 	double whole = end > 0 ? g->columns / end : 1;
-	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical : 0;
+	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical
+				      : 0;
 	g->scale = readable < ALMOST * whole ? whole : fmin(readable, LONGEST_CUT * whole);
 }
 
 static int column_of(const struct page *g, double seconds)
 {
-	double at = seconds * g->scale + 0.5; /* simulated times are sums: the same column for the same time */
+	/* simulated times are sums: the same column for the same time */
+	double at = seconds * g->scale + 0.5;
 	return at < g->columns ? (int)at : g->columns;
 }
 
@@ -84,7 +89,8 @@ static void paint(struct page *g, const struct timeline *t, int rank)
 		g->cell[c] = -1;
 	for (int i = 0; i < t->n; i++)
 		if (t->events[i].rank == rank && show_draw_look(t->events[i].op))
-			for (int c = column_of(g, t->events[i].begin); c < column_of(g, t->events[i].end); c++)
+			for (int c = column_of(g, t->events[i].begin);
+			     c < column_of(g, t->events[i].end); c++)
 				g->cell[c] = i;
 }
 
@@ -95,13 +101,15 @@ static void print_cell(const struct page *g, const struct timeline_event *v, int
 	bool odd = v->chunk > 0 && v->chunk % 2;
 	char text[32] = "";
 	if (!g->colour)
-		snprintf(text, sizeof text, "%c", odd ? tolower((unsigned char)look->letter) : look->letter);
+		snprintf(text, sizeof text, "%c",
+			 odd ? tolower((unsigned char)look->letter) : look->letter);
 	if (v->micro >= 0)
 		snprintf(text + strlen(text), sizeof text - strlen(text), "%d", v->micro);
 	/* A number that does not fit would be another number. */
 	int fits = (int)strlen(text) <= room ? (int)strlen(text) : g->colour ? 0 : 1;
 	if (g->colour)
-		buf_printf(g->out, "\033[48;5;%dm\033[38;5;%dm", look->shade[odd].terminal, odd ? 16 : 231);
+		buf_printf(g->out, "\033[48;5;%dm\033[38;5;%dm", look->shade[odd].terminal,
+			   odd ? 16 : 231);
 	buf_printf(g->out, "%.*s", fits, text);
 	for (int c = fits; c < room; c++)
 		buf_puts(g->out, g->colour ? " " : "-");
@@ -115,7 +123,8 @@ static void print_row(struct page *g, const struct timeline *t, int rank)
 	paint(g, t, rank);
 	for (int c = 0; c < g->columns; c++)
 		busy = g->cell[c] >= 0 ? c + 1 : busy;
-	int end = column_of(g, timeline_end(t)); /* waiting after a rank's last pass is part of the bubble */
+	/* waiting after a rank's last pass is part of the bubble */
+	int end = column_of(g, timeline_end(t));
 	busy = end > busy ? end : busy;
 	buf_printf(g->out, "%*d ", g->label - 1, rank);
 	for (int c = 0, to; c < busy; c = to) {
@@ -137,7 +146,8 @@ static void print_part(struct page *g, const struct draw_part *part)
 	for (int r = 0; r < ranks; r++) {
 		print_row(g, part->timeline, r);
 		if (ranks > ROWS && r == ROWS - ROWS_LAST - 1) {
-			buf_printf(g->out, "%*s %d ranks between\n", g->label - 1, "…", ranks - ROWS);
+			buf_printf(g->out, "%*s %d ranks between\n", g->label - 1, "…",
+				   ranks - ROWS);
 			r = ranks - ROWS_LAST - 1;
 		}
 	}
@@ -145,23 +155,27 @@ static void print_part(struct page *g, const struct draw_part *part)
 
 static void print_legend(struct page *g)
 {
-	static const enum sched_op order[] = { SCHED_FORWARD, SCHED_BACKWARD, SCHED_BACKWARD_INPUT, SCHED_BACKWARD_WEIGHT, SCHED_REDUCE };
+	static const enum sched_op order[] = { SCHED_FORWARD, SCHED_BACKWARD, SCHED_BACKWARD_INPUT,
+					       SCHED_BACKWARD_WEIGHT, SCHED_REDUCE };
 	int chunks = 1;
 	for (int p = 0; p < g->d->n_parts; p++)
-		chunks = g->d->parts[p].timeline->chunks > chunks ? g->d->parts[p].timeline->chunks : chunks;
+		chunks = g->d->parts[p].timeline->chunks > chunks ? g->d->parts[p].timeline->chunks
+								  : chunks;
 	buf_printf(g->out, "%*s", g->label, "");
 	for (int i = 0; i < (int)(sizeof order / sizeof *order); i++) {
 		const struct draw_look *look = show_draw_look(order[i]);
 		if (!show_draw_has(g->d, order[i]))
 			continue;
 		if (g->colour)
-			buf_printf(g->out, "\033[48;5;%dm  \033[0m %s   ", look->shade[0].terminal, look->meaning);
+			buf_printf(g->out, "\033[48;5;%dm  \033[0m %s   ", look->shade[0].terminal,
+				   look->meaning);
 		else
 			buf_printf(g->out, "%c %s   ", look->letter, look->meaning);
 	}
 	buf_puts(g->out, "· waiting\n");
 	if (chunks > 1)
-		buf_printf(g->out, "%*s%s: even chunks; %s: odd ones\n", g->label, "", g->colour ? "dark" : "upper case", g->colour ? "light" : "lower case");
+		buf_printf(g->out, "%*s%s: even chunks; %s: odd ones\n", g->label, "",
+			   g->colour ? "dark" : "upper case", g->colour ? "light" : "lower case");
 }
 
 void show_draw_text(const struct drawing *d, int width, bool colour, struct buf *out)
@@ -186,8 +200,9 @@ void show_draw_text(const struct drawing *d, int width, bool colour, struct buf 
 		print_part(&g, &d->parts[p]);
 	}
 	if (end * g.scale > g.columns + 0.5)
-		buf_printf(out, "%*scut at %s of %s: a wider terminal shows more, --svg FILE all\n", g.label, "",
-			   human_seconds(g.columns / g.scale, from), human_seconds(end, to));
+		buf_printf(out, "%*scut at %s of %s: a wider terminal shows more, --svg FILE all\n",
+			   g.label, "", human_seconds(g.columns / g.scale, from),
+			   human_seconds(end, to));
 	print_legend(&g);
 	free(g.cell);
 }

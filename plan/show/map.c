@@ -5,7 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WIDTH = 80, INDENT = 4, NODES_DRAWN = 8, BOXES_DRAWN = 64, ROWS_MOST = 10, ROWS_FIRST = 6, ROWS_LAST = 2 };
+enum {
+	WIDTH = 80,
+	INDENT = 4,
+	NODES_DRAWN = 8,
+	BOXES_DRAWN = 64,
+	ROWS_MOST = 10,
+	ROWS_FIRST = 6,
+	ROWS_LAST = 2
+};
 
 /* The ranks node by node (seats.h). */
 struct chart {
@@ -65,7 +73,8 @@ static struct pen pen_of(const struct plan *p)
 }
 
 /* One line of the boxes: the frame's ends, or the text that `fill` puts into each. */
-static void frame(const struct pen *pen, int n, const char *left, const char *mid, const char *right, struct buf *out)
+static void frame(const struct pen *pen, int n, const char *left, const char *mid,
+		  const char *right, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
@@ -75,7 +84,8 @@ static void frame(const struct pen *pen, int n, const char *left, const char *mi
 	buf_printf(out, "%s\n", right);
 }
 
-static void title_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n, struct buf *out)
+static void title_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n,
+		       struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
@@ -90,13 +100,15 @@ static void title_line(const struct chart *h, const struct pen *pen, const struc
 }
 
 /* The ranks, or their devices. */
-static void number_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n, bool devices, struct buf *out)
+static void number_line(const struct chart *h, const struct pen *pen, const struct box *boxes,
+			int n, bool devices, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
 		buf_puts(out, "│");
 		for (int k = boxes[i].lo; k < boxes[i].hi; k++)
-			buf_printf(out, " %*d", pen->number, devices ? rank_at(h, k)->slot : h->order[k]);
+			buf_printf(out, " %*d", pen->number,
+				   devices ? rank_at(h, k)->slot : h->order[k]);
 		repeat(" ", pen->cell - (boxes[i].hi - boxes[i].lo) * (pen->number + 1), out);
 	}
 	buf_puts(out, "│\n");
@@ -106,14 +118,17 @@ static void number_line(const struct chart *h, const struct pen *pen, const stru
 static bool mixed_devices(const struct chart *h)
 {
 	for (int i = 1; i < h->p->world; i++)
-		if (rank_at(h, i)->node == rank_at(h, i - 1)->node && rank_at(h, i)->slot < rank_at(h, i - 1)->slot)
+		if (rank_at(h, i)->node == rank_at(h, i - 1)->node &&
+		    rank_at(h, i)->slot < rank_at(h, i - 1)->slot)
 			return true;
 	return false;
 }
 
-static void draw_node(const struct chart *h, const struct pen *pen, int node, bool devices, struct buf *out)
+static void draw_node(const struct chart *h, const struct pen *pen, int node, bool devices,
+		      struct buf *out)
 {
-	int per_row = (WIDTH - INDENT - 1) / (pen->cell + 1), at = h->first[node], end = h->first[node + 1];
+	int per_row = (WIDTH - INDENT - 1) / (pen->cell + 1), at = h->first[node],
+	    end = h->first[node + 1];
 	buf_printf(out, "  %s\n", h->c->nodes[node].name);
 	if (per_row < 1)
 		per_row = 1;
@@ -135,7 +150,8 @@ static void draw_nodes(const struct chart *h, struct buf *out)
 {
 	bool devices = mixed_devices(h);
 	struct pen pen = pen_of(h->p);
-	buf_printf(out, "\nRanks (a box is a tensor-parallel group%s)\n", devices ? "; below its ranks their devices" : "");
+	buf_printf(out, "\nRanks (a box is a tensor-parallel group%s)\n",
+		   devices ? "; below its ranks their devices" : "");
 	for (int n = 0; n < h->c->n_nodes; n++)
 		if (h->first[n] < h->first[n + 1])
 			draw_node(h, &pen, n, devices, out);
@@ -145,7 +161,8 @@ static void draw_nodes(const struct chart *h, struct buf *out)
 
 enum { TP, CP, DP, PP, AXES };
 
-/* Nodes that follow on each other: the least and the greatest coordinate of their ranks on each axis. */
+/* Nodes that follow on each other: the least and the greatest coordinate of their ranks on each
+ * axis. */
 struct row {
 	int from, to, ranks, low, high; /* nodes; ranks, their least and greatest */
 	int lo[AXES], hi[AXES];
@@ -180,7 +197,8 @@ static struct row row_of(const struct chart *h, int node)
 static bool join(struct row *r, const struct row *next)
 {
 	struct row both = *r;
-	if (next->from != r->to + 1 || next->lo[PP] != r->lo[PP] || next->hi[PP] != r->hi[PP] || next->lo[TP] != r->lo[TP] || next->hi[TP] != r->hi[TP])
+	if (next->from != r->to + 1 || next->lo[PP] != r->lo[PP] || next->hi[PP] != r->hi[PP] ||
+	    next->lo[TP] != r->lo[TP] || next->hi[TP] != r->hi[TP])
 		return false;
 	for (int i = 0; i < AXES; i++) {
 		both.lo[i] = r->lo[i] < next->lo[i] ? r->lo[i] : next->lo[i];
@@ -205,7 +223,8 @@ static const char *range(int lo, int hi, char out[32])
 static void table_line(const struct chart *h, const struct row *r, struct buf *out)
 {
 	char nodes[140], text[32];
-	snprintf(nodes, sizeof nodes, r->from == r->to ? "%s" : "%s … %s", h->c->nodes[r->from].name, h->c->nodes[r->to].name);
+	snprintf(nodes, sizeof nodes, r->from == r->to ? "%s" : "%s … %s",
+		 h->c->nodes[r->from].name, h->c->nodes[r->to].name);
 	int wide = 34 + (r->from != r->to) * 2; /* '…' is three bytes and one column */
 	buf_printf(out, "  %-*s %5s", wide, nodes, range(r->lo[PP], r->hi[PP], text));
 	buf_printf(out, "  %-9s ", range(r->lo[DP], r->hi[DP], text));
@@ -218,13 +237,15 @@ static void table_line(const struct chart *h, const struct row *r, struct buf *o
 }
 
 /* Of more than ROWS_MOST rows the first and the last are shown. */
-static void row_line(const struct chart *h, const struct row *r, int number, int rows, struct buf *out)
+static void row_line(const struct chart *h, const struct row *r, int number, int rows,
+		     struct buf *out)
 {
 	bool shown = rows <= ROWS_MOST || number < ROWS_FIRST || number >= rows - ROWS_LAST;
 	if (out && shown)
 		table_line(h, r, out);
 	else if (out && number == ROWS_FIRST)
-		buf_printf(out, "  … %d more rows; --json has every rank\n", rows - ROWS_FIRST - ROWS_LAST);
+		buf_printf(out, "  … %d more rows; --json has every rank\n",
+			   rows - ROWS_FIRST - ROWS_LAST);
 }
 
 /* How many rows there are, which are written where there is an `out`. */
@@ -248,7 +269,8 @@ static int table_rows(const struct chart *h, int rows, struct buf *out)
 
 static void table(const struct chart *h, struct buf *out)
 {
-	buf_printf(out, "\nRanks\n  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", h->p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
+	buf_printf(out, "\nRanks\n  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp",
+		   h->p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
 	table_rows(h, table_rows(h, 0, NULL), out);
 }
 
@@ -262,7 +284,8 @@ static int nodes_used(const struct chart *h)
 
 void show_map_print(const struct cluster *c, const struct plan *p, struct buf *out)
 {
-	struct chart h = { c, p, calloc((size_t)c->n_nodes + 2, sizeof *h.first), calloc((size_t)p->world, sizeof *h.order) };
+	struct chart h = { c, p, calloc((size_t)c->n_nodes + 2, sizeof *h.first),
+			   calloc((size_t)p->world, sizeof *h.order) };
 	if (h.first && h.order) {
 		plan_seats_by_node(c, p, h.first, h.order);
 		if (nodes_used(&h) > NODES_DRAWN || p->world / p->layout.tp > BOXES_DRAWN)

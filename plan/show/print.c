@@ -19,8 +19,13 @@ enum { BAR = 20, FULL_BAR = 60, LAYERS_LEAST = 9, STAGES_FIRST = 8, STAGES_LAST 
 /* Nine columns. */
 static const char *seconds(double s, char out[HUMAN])
 {
-	static const struct { double least, scale; const char *unit; } forms[] = {
-		{ 1, 1, " s" }, { 1e-3, 1e3, "ms" }, { 0, 1e6, "µs" },
+	static const struct {
+		double least, scale;
+		const char *unit;
+	} forms[] = {
+		{ 1, 1, " s" },
+		{ 1e-3, 1e3, "ms" },
+		{ 0, 1e6, "µs" },
 	};
 	int f = 0;
 	while (s < forms[f].least)
@@ -76,13 +81,16 @@ static void print_ways(const struct job *job, struct buf *out)
 {
 	struct buf ways = BUF_INIT;
 	if (job->parallel.zero)
-		buf_printf(&ways, ", ZeRO %" PRId64 "%s", job->parallel.zero, job->parallel.zero_shard == ZERO_SHARD_NODE ? " inside nodes" : "");
+		buf_printf(&ways, ", ZeRO %" PRId64 "%s", job->parallel.zero,
+			   job->parallel.zero_shard == ZERO_SHARD_NODE ? " inside nodes" : "");
 	if (job->parallel.sp)
 		buf_puts(&ways, ", sequence parallel");
 	if (job->parallel.sync == SYNC_SERVER)
-		buf_printf(&ways, ", parameter server (staleness %" PRId64 ")", job->parallel.staleness);
+		buf_printf(&ways, ", parameter server (staleness %" PRId64 ")",
+			   job->parallel.staleness);
 	if (job->recompute.mode != RECOMPUTE_NONE)
-		buf_printf(&ways, ", %s recomputation", job_word(job, offsetof(struct job, recompute.mode)));
+		buf_printf(&ways, ", %s recomputation",
+			   job_word(job, offsetof(struct job, recompute.mode)));
 	if (job->recompute.mode != RECOMPUTE_NONE && job->recompute.every > 1)
 		buf_printf(&ways, " of one layer in %" PRId64, job->recompute.every);
 	if (job->precision.dtype != DTYPE_FP32)
@@ -90,14 +98,17 @@ static void print_ways(const struct job *job, struct buf *out)
 	if (job->precision.fp8 != FP8_OFF)
 		buf_printf(&ways, ", fp8 %s", job_word(job, offsetof(struct job, precision.fp8)));
 	if (job->offload.activations || job->offload.optimizer)
-		buf_printf(&ways, ", offloaded%s%s%s", job->offload.activations ? " activations" : "",
-			   job->offload.activations && job->offload.optimizer ? " and" : "", job->offload.optimizer ? " optimizer state" : "");
+		buf_printf(&ways, ", offloaded%s%s%s",
+			   job->offload.activations ? " activations" : "",
+			   job->offload.activations && job->offload.optimizer ? " and" : "",
+			   job->offload.optimizer ? " optimizer state" : "");
 	if (*buf_str(&ways))
 		buf_printf(out, "  with      %s\n", buf_str(&ways) + 2);
 	buf_fini(&ways);
 }
 
-static void print_head(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
+static void print_head(const struct job *job, const struct cluster *c, const struct plan *p,
+		       struct buf *out)
 {
 	const struct model_shape *m = &p->shape;
 	const struct layout *l = &p->layout;
@@ -107,12 +118,17 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	if (m->kv_heads != m->heads)
 		snprintf(kv, sizeof kv, " (%" PRId64 " key/value)", m->kv_heads);
 	if (m->experts)
-		snprintf(experts, sizeof experts, " of %" PRId64 " experts (%" PRId64 " a token)", m->experts, m->top);
+		snprintf(experts, sizeof experts, " of %" PRId64 " experts (%" PRId64 " a token)",
+			 m->experts, m->top);
 	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
-	buf_printf(out, "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64 ", %" PRId64 " heads of %" PRId64 "%s,\n"
-			"            ffn %" PRId64 "%s, vocab %" PRId64 ", seq %" PRId64 "%s\n",
-		   job_word(job, offsetof(struct job, model.family)), human_count((double)shape_params(m), "", text), m->layers,
-		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, experts, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
+	buf_printf(out,
+		   "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64
+		   ", %" PRId64 " heads of %" PRId64 "%s,\n"
+		   "            ffn %" PRId64 "%s, vocab %" PRId64 ", seq %" PRId64 "%s\n",
+		   job_word(job, offsetof(struct job, model.family)),
+		   human_count((double)shape_params(m), "", text), m->layers, human_s(m->layers),
+		   m->hidden, m->heads, m->head_dim, kv, m->ffn, experts, m->vocab, m->seq,
+		   m->tied ? ", head tied to the embedding" : "");
 	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
 	plan_print_degrees(l, " × ", out);
 	if (l->ep > 1)
@@ -122,11 +138,14 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, ", %d to %d threads each\n", threads, p->threads);
 	else
 		buf_printf(out, ", %d thread%s each\n", threads, human_s(threads));
-	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in ", job->batch.global, human_count(tokens, "", text));
+	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in ",
+		   job->batch.global, human_count(tokens, "", text));
 	print_micros(p, out);
-	buf_printf(out, "%d micro-batch%s of %" PRId64 " a replica\n", p->micros, p->micros == 1 ? "" : "es", job->batch.micro);
+	buf_printf(out, "%d micro-batch%s of %" PRId64 " a replica\n", p->micros,
+		   p->micros == 1 ? "" : "es", job->batch.micro);
 	if (l->pp > 1)
-		buf_printf(out, "  schedule  %s", job_word(job, offsetof(struct job, parallel.schedule)));
+		buf_printf(out, "  schedule  %s",
+			   job_word(job, offsetof(struct job, parallel.schedule)));
 	if (l->pp > 1 && l->chunks > 1)
 		buf_printf(out, ", %d chunks a rank", l->chunks);
 	buf_puts(out, l->pp > 1 ? "\n" : "");
@@ -136,19 +155,24 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 static bool same_stage(const struct plan *p, int a, int b)
 {
 	for (int c = 0; c < p->layout.chunks; c++) {
-		const struct stage *x = &p->stages[layout_stage(&p->layout, a, c)], *y = &p->stages[layout_stage(&p->layout, b, c)];
-		if (x->layer_hi - x->layer_lo != y->layer_hi - y->layer_lo || x->first != y->first || x->last != y->last)
+		const struct stage *x = &p->stages[layout_stage(&p->layout, a, c)],
+				   *y = &p->stages[layout_stage(&p->layout, b, c)];
+		if (x->layer_hi - x->layer_lo != y->layer_hi - y->layer_lo ||
+		    x->first != y->first || x->last != y->last)
 			return false;
 	}
-	return !memcmp(&p->schedule.rows[a].slots, &p->schedule.rows[b].slots, sizeof p->schedule.rows[a].slots);
+	return !memcmp(&p->schedule.rows[a].slots, &p->schedule.rows[b].slots,
+		       sizeof p->schedule.rows[a].slots);
 }
 
 /* "0-3", of several chunks "0-3 8-11": the layers of pipeline ranks [from, to]. */
 static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 {
 	for (int c = 0; c < p->layout.chunks; c++) {
-		const struct stage *a = &p->stages[layout_stage(&p->layout, from, c)], *b = &p->stages[layout_stage(&p->layout, to, c)];
-		int lo = a->layer_lo < b->layer_lo ? a->layer_lo : b->layer_lo, hi = a->layer_hi > b->layer_hi ? a->layer_hi : b->layer_hi;
+		const struct stage *a = &p->stages[layout_stage(&p->layout, from, c)],
+				   *b = &p->stages[layout_stage(&p->layout, to, c)];
+		int lo = a->layer_lo < b->layer_lo ? a->layer_lo : b->layer_lo,
+		    hi = a->layer_hi > b->layer_hi ? a->layer_hi : b->layer_hi;
 		if (hi - lo == 1)
 			buf_printf(out, "%s%d", c ? " " : "", lo);
 		else
@@ -179,7 +203,10 @@ static void print_stage(const struct plan *p, int from, int to, int wide, struct
 	layers_of(p, from, to, &layers);
 	buf_printf(out, "  %-7s %-*s", name, wide, buf_str(&layers));
 	buf_fini(&layers);
-	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers + r->snapshot, r->total };
+	const double parts[] = {
+		r->params, r->grads, r->optimizer, r->activations, r->buffers + r->snapshot,
+		r->total
+	};
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++)
 		buf_printf(out, " %9s", human_bytes(parts[i], cell));
 	if (p->memory > 0)
@@ -208,7 +235,8 @@ static void print_fullest(const struct plan *p, struct buf *out)
 	buf_puts(out, "\n                ");
 	for (int i = 0, said = 0; i < FIT_PARTS; i++)
 		if (search_fit_part(r, i) > 0.05 * r->total)
-			buf_printf(out, "%s%s %s", said++ ? ", " : "", search_fit_part_name(i), human_bytes(search_fit_part(r, i), part));
+			buf_printf(out, "%s%s %s", said++ ? ", " : "", search_fit_part_name(i),
+				   human_bytes(search_fit_part(r, i), part));
 	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
 }
 
@@ -221,10 +249,10 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	if (p->ranks[0].snapshot > 0)
 		buf_puts(out, "; buffers with the snapshot");
 	int wide = layers_width(p);
-	buf_printf(out, "\n  %-7s %-*s %9s %9s %9s %9s %9s %9s\n", "stage", wide, "layers", "params", "grads", "optimizer", "activat.",
-		   "buffers", "total");
+	buf_printf(out, "\n  %-7s %-*s %9s %9s %9s %9s %9s %9s\n", "stage", wide, "layers",
+		   "params", "grads", "optimizer", "activat.", "buffers", "total");
 	for (int s = 0, to; s < p->layout.pp; s = to + 1) {
-		for (to = s; to + 1 < p->layout.pp && same_stage(p, s, to + 1); )
+		for (to = s; to + 1 < p->layout.pp && same_stage(p, s, to + 1);)
 			to++;
 		print_stage(p, s, to, wide, out);
 		if (to + 1 == STAGES_FIRST && p->layout.pp > STAGES_FIRST + STAGES_LAST + 4) {
@@ -236,19 +264,26 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 		print_fullest(p, out);
 	/* How many rows come to a rank is the router's choice (agent/engine/model/moe.h). */
 	if (p->shape.experts && job->model.capacity > 0)
-		buf_printf(out, "  for equal loads of the experts; those of unequal ones are at most %g times as much\n", job->model.capacity);
+		buf_printf(out,
+			   "  for equal loads of the experts; those of unequal ones are at most %g "
+			   "times as much\n",
+			   job->model.capacity);
 	else if (p->shape.experts)
-		buf_puts(out, "  for equal loads of the experts; more where they are unequal, which model.capacity would bound\n");
+		buf_puts(out, "  for equal loads of the experts; more where they are unequal, "
+			      "which model.capacity would bound\n");
 }
 
-static void print_time(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
+static void print_time(const struct job *job, const struct cluster *c, const struct plan *p,
+		       struct buf *out)
 {
 	const struct plan_time *t = &p->time;
+	/* clang-format off */
 	const struct { const char *name; double s; } parts[] = {
 		{ "compute", t->compute }, { "recomputation", t->recompute }, { "tensor parallel", t->tp }, { "context parallel", t->cp },
 		{ "expert parallel", t->ep }, { "pipeline bubble", t->bubble },
 		{ "data parallel", t->dp }, { "optimizer", t->optimizer },
 	};
+	/* clang-format on */
 	char text[HUMAN], rate[HUMAN], flops[HUMAN];
 	double tokens = (double)job->batch.global * (double)p->shape.seq;
 	double done = tokens * shape_flops_token(&p->shape) / t->total / p->world;
@@ -270,7 +305,8 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, "  %s\n", c->figures);
 }
 
-void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p, struct buf *out)
+void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p,
+		struct buf *out)
 {
 	print_head(job, cluster, p, out);
 	show_map_print(cluster, p, out);

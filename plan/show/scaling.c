@@ -10,23 +10,29 @@ enum { WIDTH = 1200, HEIGHT = 720, LEFT = 130, RIGHT = 60, TOP = 90, BOTTOM = 90
 
 static double rate_of(const struct job *job, const struct scaling_point *p)
 {
-	return p->fits ? (double)job->batch.global * (double)job->model.seq / p->best.time.total : 0;
+	return p->fits ? (double)job->batch.global * (double)job->model.seq / p->best.time.total
+		       : 0;
 }
 
 /* Of the rate, over the first size's that fits times the devices. */
-static double efficiency_of(const struct job *job, const struct scaling_point *points, int n, int at)
+static double efficiency_of(const struct job *job, const struct scaling_point *points, int n,
+			    int at)
 {
 	int first = 0;
 	while (first < n && !points[first].fits)
 		first++;
 	if (first == n || !points[at].fits)
 		return 0;
-	return rate_of(job, &points[at]) / points[at].devices / (rate_of(job, &points[first]) / points[first].devices);
+	return rate_of(job, &points[at]) / points[at].devices /
+	       (rate_of(job, &points[first]) / points[first].devices);
 }
 
-void show_scaling_print(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
+void show_scaling_print(const struct job *job, const char *cluster,
+			const struct scaling_point *points, int n, struct buf *out)
 {
-	buf_printf(out, "Scaling of %s on %s: %lld sequences a step, whatever the size\n\n  devices       step   tokens/s  efficiency  of the rate  layout\n",
+	buf_printf(out,
+		   "Scaling of %s on %s: %lld sequences a step, whatever the size\n\n  devices     "
+		   "  step   tokens/s  efficiency  of the rate  layout\n",
 		   job->job.name, cluster, (long long)job->batch.global);
 	struct model_shape m;
 	shape_of_job(job, &m);
@@ -37,33 +43,44 @@ void show_scaling_print(const struct job *job, const char *cluster, const struct
 			buf_printf(out, "  %7d  nothing fits\n", p->devices);
 			continue;
 		}
-		double tokens = rate_of(job, p), share = p->flops > 0 ? tokens * shape_flops_token(&m) / p->devices / p->flops : 0;
-		buf_printf(out, "  %7d  %9s  %9s  %8.0f %%  %9.0f %%  ", p->devices, human_seconds(p->best.time.total, time), human_count(tokens, "", rate),
+		double tokens = rate_of(job, p),
+		       share = p->flops > 0 ? tokens * shape_flops_token(&m) / p->devices / p->flops
+					    : 0;
+		buf_printf(out, "  %7d  %9s  %9s  %8.0f %%  %9.0f %%  ", p->devices,
+			   human_seconds(p->best.time.total, time), human_count(tokens, "", rate),
 			   100 * efficiency_of(job, points, n, i), 100 * share);
 		search_config_print(&p->best.leaf.config, out);
 		buf_puts(out, "\n");
 	}
-	buf_puts(out, "\n  efficiency: tokens/s a device over those of the first size that fits; of the rate: FLOPs over the devices' data sheet\n");
+	buf_puts(out, "\n  efficiency: tokens/s a device over those of the first size that fits; "
+		      "of the rate: FLOPs over the devices' data sheet\n");
 }
 
-json_t *show_scaling_json(const struct job *job, const char *cluster, const struct scaling_point *points, int n)
+json_t *show_scaling_json(const struct job *job, const char *cluster,
+			  const struct scaling_point *points, int n)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < n; i++) {
 		const struct scaling_point *p = &points[i];
 		if (p->fits)
-			json_array_append_new(list, json_pack("{s:i, s:b, s:f, s:f, s:f, s:f, s:o}", "devices", p->devices, "fits", 1, "seconds",
-							      p->best.time.total, "tokens_per_second", rate_of(job, p), "efficiency",
-							      efficiency_of(job, points, n, i), "bytes", p->best.memory, "layout",
-							      show_search_json_config(&p->best.leaf.config)));
+			json_array_append_new(
+				list,
+				json_pack("{s:i, s:b, s:f, s:f, s:f, s:f, s:o}", "devices",
+					  p->devices, "fits", 1, "seconds", p->best.time.total,
+					  "tokens_per_second", rate_of(job, p), "efficiency",
+					  efficiency_of(job, points, n, i), "bytes", p->best.memory,
+					  "layout", show_search_json_config(&p->best.leaf.config)));
 		else
-			json_array_append_new(list, json_pack("{s:i, s:b}", "devices", p->devices, "fits", 0));
+			json_array_append_new(list, json_pack("{s:i, s:b}", "devices", p->devices,
+							      "fits", 0));
 	}
-	return json_pack("{s:i, s:s, s:s, s:I, s:o}", "version", 1, "name", job->job.name, "cluster", cluster, "batch_global",
-			 (json_int_t)job->batch.global, "points", list);
+	return json_pack("{s:i, s:s, s:s, s:I, s:o}", "version", 1, "name", job->job.name,
+			 "cluster", cluster, "batch_global", (json_int_t)job->batch.global,
+			 "points", list);
 }
 
-/* --- The picture ---------------------------------------------------------------------------------------- */
+/* --- The picture
+ * ---------------------------------------------------------------------------------------- */
 
 /* Powers of two on both axes. */
 struct chart {
@@ -89,66 +106,90 @@ static void put_text(struct buf *out, const char *text)
 			buf_add(out, text, 1);
 }
 
-static void put_grid(const struct chart *c, const struct scaling_point *points, int n, struct buf *out)
+static void put_grid(const struct chart *c, const struct scaling_point *points, int n,
+		     struct buf *out)
 {
 	for (int i = 0; i < n; i++) {
 		double x = at_x(c, points[i].devices);
-		buf_printf(out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" class=\"grid\"/>\n<text x=\"%.1f\" y=\"%d\" class=\"tick\">%d</text>\n", x, TOP, x,
-			   HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 28, points[i].devices);
+		buf_printf(out,
+			   "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" "
+			   "class=\"grid\"/>\n<text x=\"%.1f\" y=\"%d\" class=\"tick\">%d</text>\n",
+			   x, TOP, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 28, points[i].devices);
 	}
 	for (double y = ceil(c->y0); y <= c->y1; y++) {
 		char rate[HUMAN];
 		double at = at_y(c, exp2(y));
-		buf_printf(out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"grid\"/>\n<text x=\"%d\" y=\"%.1f\" class=\"side\">%s</text>\n", LEFT, at,
-			   WIDTH - RIGHT, at, LEFT - 12, at + 6, human_count(exp2(y), "", rate));
+		buf_printf(out,
+			   "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" "
+			   "class=\"grid\"/>\n<text x=\"%d\" y=\"%.1f\" class=\"side\">%s</text>\n",
+			   LEFT, at, WIDTH - RIGHT, at, LEFT - 12, at + 6,
+			   human_count(exp2(y), "", rate));
 	}
 }
 
-static void put_points(const struct job *job, const struct chart *c, const struct scaling_point *points, int n, struct buf *out)
+static void put_points(const struct job *job, const struct chart *c,
+		       const struct scaling_point *points, int n, struct buf *out)
 {
 	buf_puts(out, "<polyline class=\"line\" points=\"");
 	for (int i = 0; i < n; i++)
 		if (points[i].fits)
-			buf_printf(out, "%.1f,%.1f ", at_x(c, points[i].devices), at_y(c, rate_of(job, &points[i])));
+			buf_printf(out, "%.1f,%.1f ", at_x(c, points[i].devices),
+				   at_y(c, rate_of(job, &points[i])));
 	buf_puts(out, "\"/>\n");
 	for (int i = 0; i < n; i++) {
 		const struct scaling_point *p = &points[i];
 		if (!p->fits)
 			continue;
 		double x = at_x(c, p->devices), y = at_y(c, rate_of(job, p));
-		buf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" class=\"dot\"><title>", x, y, DOT);
+		buf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" class=\"dot\"><title>", x,
+			   y, DOT);
 		search_config_print(&p->best.leaf.config, out);
-		buf_printf(out, "</title></circle>\n<text x=\"%.1f\" y=\"%.1f\" class=\"share\">%.0f %%</text>\n", x + 10, y + 22,
-			   100 * efficiency_of(job, points, n, i));
+		buf_printf(out,
+			   "</title></circle>\n<text x=\"%.1f\" y=\"%.1f\" class=\"share\">%.0f "
+			   "%%</text>\n",
+			   x + 10, y + 22, 100 * efficiency_of(job, points, n, i));
 	}
 }
 
-void show_scaling_svg(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
+void show_scaling_svg(const struct job *job, const char *cluster,
+		      const struct scaling_point *points, int n, struct buf *out)
 {
 	int first = 0, last = n - 1;
 	while (first < n && !points[first].fits)
 		first++;
-	buf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n"
-			"<style>.grid{stroke:#ddd}.tick{font-size:18px;text-anchor:middle;fill:#444}.side{font-size:18px;text-anchor:end;fill:#444}"
-			".line{fill:none;stroke:#1f5fa8;stroke-width:3}.ideal{stroke:#999;stroke-width:2;stroke-dasharray:8 6}.dot{fill:#1f5fa8}"
-			".share{font-size:16px;fill:#1f5fa8}.title{font-size:26px;fill:#222}</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n"
-			"<text x=\"%d\" y=\"48\" class=\"title\">", WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT);
+	buf_printf(out,
+		   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+		   "font-family=\"sans-serif\">\n"
+		   "<style>.grid{stroke:#ddd}.tick{font-size:18px;text-anchor:middle;fill:#444}."
+		   "side{font-size:18px;text-anchor:end;fill:#444}"
+		   ".line{fill:none;stroke:#1f5fa8;stroke-width:3}.ideal{stroke:#999;stroke-width:"
+		   "2;stroke-dasharray:8 6}.dot{fill:#1f5fa8}"
+		   ".share{font-size:16px;fill:#1f5fa8}.title{font-size:26px;fill:#222}</"
+		   "style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n"
+		   "<text x=\"%d\" y=\"48\" class=\"title\">",
+		   WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT);
 	put_text(out, job->job.name);
 	buf_puts(out, " on ");
 	put_text(out, cluster);
 	buf_puts(out, first < n ? ": tokens a second over devices" : ": nothing fits");
 	buf_puts(out, "</text>\n");
 	if (first < n) {
-		double base = rate_of(job, &points[first]), ideal = base / points[first].devices * points[last].devices;
+		double base = rate_of(job, &points[first]),
+		       ideal = base / points[first].devices * points[last].devices;
 		double low = base, high = ideal;
 		for (int i = first; i < n; i++) {
 			low = points[i].fits ? fmin(low, rate_of(job, &points[i])) : low;
 			high = points[i].fits ? fmax(high, rate_of(job, &points[i])) : high;
 		}
-		struct chart c = { log2(points[0].devices) - 0.25, log2(points[last].devices) + 0.25, log2(low) - 0.5, log2(high) + 0.5 };
+		struct chart c = { log2(points[0].devices) - 0.25,
+				   log2(points[last].devices) + 0.25, log2(low) - 0.5,
+				   log2(high) + 0.5 };
 		put_grid(&c, points, n, out);
-		buf_printf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"ideal\"/>\n", at_x(&c, points[first].devices), at_y(&c, base),
-			   at_x(&c, points[last].devices), at_y(&c, ideal));
+		buf_printf(
+			out,
+			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"ideal\"/>\n",
+			at_x(&c, points[first].devices), at_y(&c, base),
+			at_x(&c, points[last].devices), at_y(&c, ideal));
 		put_points(job, &c, points, n, out);
 	}
 	buf_puts(out, "</svg>\n");

@@ -28,7 +28,8 @@ static void print_room(double bytes, double limit, struct buf *out)
 		buf_printf(out, " of %s", human_bytes(limit, has));
 }
 
-static void print_best(const struct job *job, const struct cluster *c, const struct search_found *f, struct buf *out)
+static void print_best(const struct job *job, const struct cluster *c, const struct search_found *f,
+		       struct buf *out)
 {
 	struct model_shape m;
 	char text[HUMAN], rate[HUMAN];
@@ -38,7 +39,8 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	double done = tokens_of(job) * shape_flops_token(&m) / f->time.total / world;
 	buf_puts(out, "  ");
 	search_config_print(&f->leaf.config, out);
-	buf_printf(out, "\n  %s a step, %s tokens/s", human_seconds(f->time.total, text), human_count(tokens_of(job) / f->time.total, "", rate));
+	buf_printf(out, "\n  %s a step, %s tokens/s", human_seconds(f->time.total, text),
+		   human_count(tokens_of(job) / f->time.total, "", rate));
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, ", %.0f %% of %s", 100 * done / k->device_flops, k->device);
 	buf_puts(out, "; ");
@@ -46,16 +48,22 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	buf_puts(out, " on the fullest device\n");
 	double days = f->time.total * (double)job->job.steps / 86400;
 	if (days >= 0.1)
-		buf_printf(out, "  %lld steps take %.1f days, without failures and checkpoints: the plan of these lines has them\n", (long long)job->job.steps, days);
+		buf_printf(out,
+			   "  %lld steps take %.1f days, without failures and checkpoints: the "
+			   "plan of these lines has them\n",
+			   (long long)job->job.steps, days);
 	if (world < all)
-		buf_printf(out, "  It leaves %d of the %d devices unused: no layout that uses more of them is %s.\n", all - world, all,
-			   strcmp(k->device, "cpu") ? "faster" : "surely faster");
+		buf_printf(out,
+			   "  It leaves %d of the %d devices unused: no layout that uses more of "
+			   "them is %s.\n",
+			   all - world, all, strcmp(k->device, "cpu") ? "faster" : "surely faster");
 }
 
 static void print_row(const struct search_found *f, double best, struct buf *out)
 {
 	char time[HUMAN], memory[HUMAN];
-	buf_printf(out, "  %9s  %+6.1f %%  %9s  ", human_seconds(f->time.total, time), 100 * (f->time.total / best - 1), human_bytes(f->memory, memory));
+	buf_printf(out, "  %9s  %+6.1f %%  %9s  ", human_seconds(f->time.total, time),
+		   100 * (f->time.total / best - 1), human_bytes(f->memory, memory));
 	search_config_print(&f->leaf.config, out);
 	buf_puts(out, "\n");
 }
@@ -64,7 +72,8 @@ static void print_runners_up(const struct search *s, struct buf *out)
 {
 	if (s->n < 2)
 		return;
-	buf_puts(out, "\nRunners-up, what they would lose\n  step          lost     memory  layout\n");
+	buf_puts(out,
+		 "\nRunners-up, what they would lose\n  step          lost     memory  layout\n");
 	for (int i = 1; i < s->n && i <= RUNNERS_UP; i++)
 		print_row(&s->found[i], s->found[0].time.total, out);
 }
@@ -77,7 +86,8 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 		double bytes = search_fit_part(r, i);
 		if (bytes < 0.005 * r->total)
 			continue;
-		buf_printf(out, "%s%s %s", any ? ", " : "", search_fit_part_name(i), human_bytes(bytes, text));
+		buf_printf(out, "%s%s %s", any ? ", " : "", search_fit_part_name(i),
+			   human_bytes(bytes, text));
 		any = true;
 	}
 }
@@ -92,7 +102,8 @@ static void print_misfits(const struct search *s, struct buf *out)
 		char time[HUMAN], over[HUMAN];
 		buf_printf(out, "  %9s  ", human_seconds(l->time.total, time));
 		search_config_print(&l->config, out);
-		buf_printf(out, "\n             %s too much at pp %d: ", human_bytes(l->rank.total - l->limit, over), l->rank.at.pp);
+		buf_printf(out, "\n             %s too much at pp %d: ",
+			   human_bytes(l->rank.total - l->limit, over), l->rank.at.pp);
 		print_parts(&l->rank, out);
 		buf_puts(out, "\n");
 	}
@@ -103,12 +114,14 @@ static void print_front(const struct search *s, struct buf *out)
 	if (s->n_front < 2)
 		return;
 	double best = s->front[s->n_front - 1].time.total;
-	buf_puts(out, "\nMemory against time, by closed forms: nothing smaller is as fast\n     memory       step\n");
+	buf_puts(out, "\nMemory against time, by closed forms: nothing smaller is as fast\n     "
+		      "memory       step\n");
 	for (int i = 0; i < s->n_front; i++) {
 		const struct eval_leaf *l = &s->front[i];
 		char time[HUMAN], memory[HUMAN];
 		int full = (int)lround(BAR * best / l->time.total);
-		buf_printf(out, "  %9s  %9s  ", human_bytes(l->rank.total, memory), human_seconds(l->time.total, time));
+		buf_printf(out, "  %9s  %9s  ", human_bytes(l->rank.total, memory),
+			   human_seconds(l->time.total, time));
 		for (int k = 0; k < BAR; k++)
 			buf_puts(out, k < full ? "█" : "·");
 		buf_puts(out, "  ");
@@ -117,10 +130,12 @@ static void print_front(const struct search *s, struct buf *out)
 	}
 }
 
-void show_search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out)
+void show_search_print(const struct job *job, const struct cluster *c, const struct search *s,
+		       struct buf *out)
 {
 	char count[HUMAN];
-	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name, plan_devices(c), human_s(plan_devices(c)));
+	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name,
+		   plan_devices(c), human_s(plan_devices(c)));
 	print_best(job, c, &s->found[0], out);
 	char guesses[PLAN_GUESSES];
 	if (plan_guesses(c, guesses))
@@ -128,7 +143,8 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 	print_runners_up(s, out);
 	print_misfits(s, out);
 	print_front(s, out);
-	buf_printf(out, "\nLooked at %s configurations; all others are proven slower.\n", human_count((double)s->considered, "", count));
+	buf_printf(out, "\nLooked at %s configurations; all others are proven slower.\n",
+		   human_count((double)s->considered, "", count));
 	buf_puts(out, "\nThe best as a job's lines\n\n");
 	search_config_lines(&s->found[0].leaf.config, out);
 }

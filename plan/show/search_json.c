@@ -6,33 +6,43 @@
 
 json_t *show_search_json_config(const struct search_config *c)
 {
-	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:i, s:s, s:s, s:i, s:b, s:b, s:i}",
-			 "tp", c->tp, "cp", c->cp, "ep", c->ep, "dp", c->dp, "pp", c->pp, "chunks", c->chunks,
-			 "schedule", job_enum_word(offsetof(struct job, parallel.schedule), (int)c->schedule), "sp", (int)c->sp, "zero", c->zero,
-			 "zero_shard", job_enum_word(offsetof(struct job, parallel.zero_shard), (int)c->shard),
-			 "recompute", job_enum_word(offsetof(struct job, recompute.mode), (int)c->mode), "every", c->every,
-			 "offload_activations", (int)c->activations, "offload_optimizer", (int)c->optimizer, "micro", c->micro);
+	return json_pack(
+		"{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:i, s:s, s:s, s:i, s:b, s:b, s:i}", "tp",
+		c->tp, "cp", c->cp, "ep", c->ep, "dp", c->dp, "pp", c->pp, "chunks", c->chunks,
+		"schedule",
+		job_enum_word(offsetof(struct job, parallel.schedule), (int)c->schedule), "sp",
+		(int)c->sp, "zero", c->zero, "zero_shard",
+		job_enum_word(offsetof(struct job, parallel.zero_shard), (int)c->shard),
+		"recompute", job_enum_word(offsetof(struct job, recompute.mode), (int)c->mode),
+		"every", c->every, "offload_activations", (int)c->activations, "offload_optimizer",
+		(int)c->optimizer, "micro", c->micro);
 }
 
 static json_t *json_of_time(const struct plan_time *t)
 {
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "recompute", t->recompute, "tp", t->tp,
-			 "cp", t->cp, "ep", t->ep, "bubble", t->bubble, "dp", t->dp, "optimizer", t->optimizer, "total", t->total);
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute,
+			 "recompute", t->recompute, "tp", t->tp, "cp", t->cp, "ep", t->ep, "bubble",
+			 t->bubble, "dp", t->dp, "optimizer", t->optimizer, "total", t->total);
 }
 
 static json_t *json_of_found(const struct search_found *f, double best)
 {
-	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout", show_search_json_config(&f->leaf.config), "step_seconds", json_of_time(&f->time),
-			 "lost", f->time.total / best - 1, "bytes", f->memory, "device_bytes", f->leaf.limit);
+	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout",
+			 show_search_json_config(&f->leaf.config), "step_seconds",
+			 json_of_time(&f->time), "lost", f->time.total / best - 1, "bytes",
+			 f->memory, "device_bytes", f->leaf.limit);
 }
 
 static json_t *json_of_leaf(const struct eval_leaf *l)
 {
 	json_t *parts = json_object();
 	for (int i = 0; i < FIT_PARTS; i++)
-		json_object_set_new(parts, search_fit_part_name(i), json_real(search_fit_part(&l->rank, i)));
-	return json_pack("{s:o, s:f, s:f, s:f, s:i, s:o}", "layout", show_search_json_config(&l->config), "seconds", l->time.total, "bytes", l->rank.total,
-			 "device_bytes", l->limit, "pp", l->rank.at.pp, "parts", parts);
+		json_object_set_new(parts, search_fit_part_name(i),
+				    json_real(search_fit_part(&l->rank, i)));
+	return json_pack("{s:o, s:f, s:f, s:f, s:i, s:o}", "layout",
+			 show_search_json_config(&l->config), "seconds", l->time.total, "bytes",
+			 l->rank.total, "device_bytes", l->limit, "pp", l->rank.at.pp, "parts",
+			 parts);
 }
 
 json_t *show_search_json(const struct job *job, const struct cluster *c, const struct search *s)
@@ -44,7 +54,9 @@ json_t *show_search_json(const struct job *job, const struct cluster *c, const s
 		json_array_append_new(misfits, json_of_leaf(&s->misfits[i]));
 	for (int i = 0; i < s->n_front; i++)
 		json_array_append_new(front, json_of_leaf(&s->front[i]));
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o}", "version", 1, "name", job->job.name, "cluster", c->name,
-			 "devices", plan_devices(c), "considered", (json_int_t)s->considered, "fitting", (json_int_t)s->fitting,
-			 "best", json_of_found(&s->found[0], s->found[0].time.total), "runners_up", found, "too_large", misfits, "front", front);
+	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o}", "version", 1, "name",
+			 job->job.name, "cluster", c->name, "devices", plan_devices(c),
+			 "considered", (json_int_t)s->considered, "fitting", (json_int_t)s->fitting,
+			 "best", json_of_found(&s->found[0], s->found[0].time.total), "runners_up",
+			 found, "too_large", misfits, "front", front);
 }

@@ -9,8 +9,15 @@ enum { SPARES_NAMED = 4 };
 
 /* Of the worst link between neighbours on a node. */
 static const char *const link_names[LINK_KINDS] = {
-	[LINK_UNKNOWN] = "node", [LINK_SYS] = "PCIe between sockets", [LINK_NODE] = "PCIe over the CPU", [LINK_PHB] = "PCIe over the CPU",
-	[LINK_PXB] = "PCIe switches", [LINK_PIX] = "PCIe switch", [LINK_XGMI] = "XGMI", [LINK_NVLINK] = "NVLink", [LINK_NVSWITCH] = "NVSwitch",
+	[LINK_UNKNOWN] = "node",
+	[LINK_SYS] = "PCIe between sockets",
+	[LINK_NODE] = "PCIe over the CPU",
+	[LINK_PHB] = "PCIe over the CPU",
+	[LINK_PXB] = "PCIe switches",
+	[LINK_PIX] = "PCIe switch",
+	[LINK_XGMI] = "XGMI",
+	[LINK_NVLINK] = "NVLink",
+	[LINK_NVSWITCH] = "NVSwitch",
 };
 
 static bool moves(const struct place_links *l)
@@ -38,7 +45,11 @@ static void name_links(const struct cluster *c, const struct place_links *l, cha
 	if (l->rails)
 		add(out, size, "rails");
 	snprintf(levels, sizeof levels, "%d levels of switches", l->hops);
-	add(out, size, !c->switches ? "network" : l->hops == 1 ? "leaf" : l->hops == 2 ? "spine" : levels);
+	add(out, size,
+	    !c->switches   ? "network"
+	    : l->hops == 1 ? "leaf"
+	    : l->hops == 2 ? "spine"
+			   : levels);
 }
 
 static double bandwidth_of(const struct place_links *l)
@@ -50,34 +61,46 @@ static double bandwidth_of(const struct place_links *l)
 static void print_note(const struct placement *s, struct buf *out)
 {
 	if (s->fixed)
-		buf_printf(out, "Slurm's block order%s, as the job's settings ask\n", s->is_block ? "" : " of whole tp groups");
+		buf_printf(out, "Slurm's block order%s, as the job's settings ask\n",
+			   s->is_block ? "" : " of whole tp groups");
 	else if (s->proven)
-		buf_printf(out, "%sno map costs less\n", s->is_block ? "Slurm's block order: " : "");
+		buf_printf(out, "%sno map costs less\n",
+			   s->is_block ? "Slurm's block order: " : "");
 	else
-		buf_printf(out, s->is_block ? "Slurm's block order: none of %d tried costs less\n" : "the best of %d tried\n", s->weighed);
+		buf_printf(out,
+			   s->is_block ? "Slurm's block order: none of %d tried costs less\n"
+				       : "the best of %d tried\n",
+			   s->weighed);
 }
 
 static void print_costs(const struct placement *s, struct buf *out)
 {
 	char time[HUMAN];
-	buf_printf(out, "\nPlacement: about how long transfers keep ranks waiting in a step\n  this map             %9s  ", human_seconds(s->cost.total, time));
+	buf_printf(out,
+		   "\nPlacement: about how long transfers keep ranks waiting in a step\n  this map "
+		   "            %9s  ",
+		   human_seconds(s->cost.total, time));
 	print_note(s, out);
 	if (!s->is_block)
-		buf_printf(out, "  Slurm's block order  %9s\n", human_seconds(s->block.total, time));
+		buf_printf(out, "  Slurm's block order  %9s\n",
+			   human_seconds(s->block.total, time));
 	buf_printf(out, "  the worst tried      %9s\n", human_seconds(s->worst.total, time));
 }
 
 static void print_groups(const struct cluster *c, const struct placement *s, struct buf *out)
 {
-	buf_printf(out, "  %-14s %5s %5s  %-22s %9s %8s %8s\n", "group of", "ranks", "nodes", "over", "bandwidth", "a step", "waited");
+	buf_printf(out, "  %-14s %5s %5s  %-22s %9s %8s %8s\n", "group of", "ranks", "nodes",
+		   "over", "bandwidth", "a step", "waited");
 	for (int k = 0; k < GROUP_KINDS; k++) {
 		const struct place_links *l = &s->links[k];
 		char over[96], rate[HUMAN], time[HUMAN], waited[HUMAN];
 		if (!moves(l))
 			continue;
 		name_links(c, l, over, sizeof over);
-		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n", place_group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
-			   human_count(bandwidth_of(l), "B/s", rate), human_seconds(l->seconds, time), human_seconds(l->waited, waited));
+		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n",
+			   place_group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
+			   human_count(bandwidth_of(l), "B/s", rate),
+			   human_seconds(l->seconds, time), human_seconds(l->waited, waited));
 	}
 }
 
@@ -92,7 +115,8 @@ static void print_spares(const struct cluster *c, const struct placement *s, str
 		buf_puts(out, "\n");
 	}
 	if (s->idle)
-		buf_printf(out, "  %d device%s free on nodes that hold ranks\n", s->idle, s->idle == 1 ? " stays" : "s stay");
+		buf_printf(out, "  %d device%s free on nodes that hold ranks\n", s->idle,
+			   s->idle == 1 ? " stays" : "s stay");
 }
 
 void show_seating_print(const struct cluster *c, const struct plan *p, struct buf *out)
@@ -114,14 +138,24 @@ json_t *show_seating_json(const struct cluster *c, const struct plan *p)
 	for (int k = 0; k < GROUP_KINDS; k++) {
 		const struct place_links *l = &s->links[k];
 		if (moves(l))
-			json_array_append_new(groups, json_pack(
-				"{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "kind", place_group_word((enum group_kind)k), "ranks", l->span.ranks,
-				"nodes", l->span.nodes, "per_node", l->span.per_node, "inside", l->inside == LINK_SELF ? "" : topo_link_word(l->inside),
-				"hops", l->hops, "rails", (int)l->rails, "fabric", (int)l->fabric, "bandwidth", bandwidth_of(l), "latency",
-				l->hops ? l->span.across.latency : l->span.inside.latency, "bytes", l->bytes, "seconds", l->seconds, "waited", l->waited));
+			json_array_append_new(
+				groups,
+				json_pack("{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, "
+					  "s:f, s:f}",
+					  "kind", place_group_word((enum group_kind)k), "ranks",
+					  l->span.ranks, "nodes", l->span.nodes, "per_node",
+					  l->span.per_node, "inside",
+					  l->inside == LINK_SELF ? "" : topo_link_word(l->inside),
+					  "hops", l->hops, "rails", (int)l->rails, "fabric",
+					  (int)l->fabric, "bandwidth", bandwidth_of(l), "latency",
+					  l->hops ? l->span.across.latency : l->span.inside.latency,
+					  "bytes", l->bytes, "seconds", l->seconds, "waited",
+					  l->waited));
 	}
 	for (int i = 0; i < s->n_spares; i++)
 		json_array_append_new(spares, json_string(c->nodes[s->spares[i]].name));
-	return json_pack("{s:s, s:f, s:f, s:f, s:o, s:o}", "order", s->is_block ? "block" : "placed", "seconds", s->cost.total, "block_seconds",
-			 s->block.total, "worst_seconds", s->worst.total, "spares", spares, "groups", groups);
+	return json_pack("{s:s, s:f, s:f, s:f, s:o, s:o}", "order",
+			 s->is_block ? "block" : "placed", "seconds", s->cost.total,
+			 "block_seconds", s->block.total, "worst_seconds", s->worst.total, "spares",
+			 spares, "groups", groups);
 }

@@ -7,11 +7,13 @@
 
 static double stage_cost(const struct model_shape *m, const struct stage *s)
 {
-	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) + (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
+	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) +
+	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
 /* Time of a micro-batch on replica dp, in units of cost. */
-static double replica_time(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int dp)
+static double replica_time(const struct job *job, const struct model_shape *m,
+			   const struct layout *l, const struct stage *stages, int dp)
 {
 	double slowest = 0;
 	for (int pp = 0; pp < l->pp; pp++) {
@@ -23,8 +25,9 @@ static double replica_time(const struct job *job, const struct model_shape *m, c
 	return slowest;
 }
 
-/* Shares n rounds over groups that take time[g] a round, each at least one: first what every one can surely have,
- * then each next to the one that would end first; of two, to the slower one, which leaves the faster less idle. */
+/* Shares n rounds over groups that take time[g] a round, each at least one: first what every one
+ * can surely have, then each next to the one that would end first; of two, to the slower one, which
+ * leaves the faster less idle. */
 static void share_rounds(int64_t n, int groups, const double *time, int64_t *rounds)
 {
 	double rate = 0;
@@ -32,7 +35,8 @@ static void share_rounds(int64_t n, int groups, const double *time, int64_t *rou
 	for (int g = 0; g < groups; g++)
 		rate += 1 / time[g];
 	for (int g = 0; g < groups; g++) {
-		/* A hair less than the exact share, which rounding could lift over a whole number. */
+		/* A hair less than the exact share, which rounding could lift over a whole
+		 * number. */
 		int64_t sure = (int64_t)floor((double)(n - groups) / time[g] / rate * (1 - 1e-12));
 		rounds[g] = sure > 1 ? sure : 1;
 		left -= rounds[g];
@@ -40,7 +44,8 @@ static void share_rounds(int64_t n, int groups, const double *time, int64_t *rou
 	for (; left > 0; left--) {
 		int best = 0;
 		for (int g = 1; g < groups; g++) {
-			double mine = (double)(rounds[g] + 1) * time[g], least = (double)(rounds[best] + 1) * time[best];
+			double mine = (double)(rounds[g] + 1) * time[g],
+			       least = (double)(rounds[best] + 1) * time[best];
 			if (mine < least || (mine == least && time[g] > time[best]))
 				best = g;
 		}
@@ -50,19 +55,23 @@ static void share_rounds(int64_t n, int groups, const double *time, int64_t *rou
 
 static int refuse_unequal(const struct job *job, int a, int64_t x, int b, int64_t y, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "zero = %lld reduces each micro-batch's gradients over all replicas, and the devices' speeds give replica %d "
-		       "%lld micro-batches and replica %d %lld; use zero = 1", (long long)job->parallel.zero, a, (long long)x, b, (long long)y);
+	return err_set(e, ERR_USAGE,
+		       "zero = %lld reduces each micro-batch's gradients over all replicas, and "
+		       "the devices' speeds give replica %d "
+		       "%lld micro-batches and replica %d %lld; use zero = 1",
+		       (long long)job->parallel.zero, a, (long long)x, b, (long long)y);
 }
 
-static int split_unequal(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages,
-			 struct batch_share *out, struct err *e)
+static int split_unequal(const struct job *job, const struct model_shape *m, const struct layout *l,
+			 const struct stage *stages, struct batch_share *out, struct err *e)
 {
 	int groups = l->dp / l->ep, rc = -1;
 	int64_t n = job->batch.global / job->batch.micro / l->ep, first = 0;
 	double *time = calloc((size_t)groups, sizeof *time);
 	int64_t *rounds = calloc((size_t)groups, sizeof *rounds);
 	if (!time || !rounds) {
-		err_set(e, ERR_NOMEM, "no memory to share a batch over %d replicas; close other programs", l->dp);
+		err_set(e, ERR_NOMEM,
+			"no memory to share a batch over %d replicas; close other programs", l->dp);
 		goto out;
 	}
 	for (int dp = 0; dp < l->dp; dp++)
@@ -84,23 +93,28 @@ out:
 	return rc;
 }
 
-int batch_split(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages,
-		struct batch_share *out, struct err *e)
+int batch_split(const struct job *job, const struct model_shape *m, const struct layout *l,
+		const struct stage *stages, struct batch_share *out, struct err *e)
 {
 	bool unequal = speeds_devices(job) > 0;
-	int64_t share = job->batch.micro * (unequal ? l->ep : l->dp), n = job->batch.global / job->batch.micro;
+	int64_t share = job->batch.micro * (unequal ? l->ep : l->dp),
+		n = job->batch.global / job->batch.micro;
 	if (job->batch.global % share || n < l->dp)
-		return err_set(e, ERR_USAGE, "global = %lld does not give each of %d replicas a whole number of micro-batches of %lld; make it a multiple of %lld",
-			       (long long)job->batch.global, l->dp, (long long)job->batch.micro, (long long)(job->batch.micro * l->dp));
+		return err_set(e, ERR_USAGE,
+			       "global = %lld does not give each of %d replicas a whole number of "
+			       "micro-batches of %lld; make it a multiple of %lld",
+			       (long long)job->batch.global, l->dp, (long long)job->batch.micro,
+			       (long long)(job->batch.micro * l->dp));
 	if (unequal)
 		return split_unequal(job, m, l, stages, out, e);
 	for (int dp = 0; dp < l->dp; dp++)
-		out[dp] = (struct batch_share){ .micros = (int)(n / l->dp), .first = job->batch.micro * (n / l->dp) * dp };
+		out[dp] = (struct batch_share){ .micros = (int)(n / l->dp),
+						.first = job->batch.micro * (n / l->dp) * dp };
 	return 0;
 }
 
-int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages,
-		  const struct batch_share *shares)
+int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l,
+		  const struct stage *stages, const struct batch_share *shares)
 {
 	int slowest = 0;
 	double most = 0;
@@ -114,7 +128,8 @@ int batch_slowest(const struct job *job, const struct model_shape *m, const stru
 	return slowest;
 }
 
-int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out, struct err *e)
+int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out,
+		   struct err *e)
 {
 	struct model_shape m;
 	shape_of_job(job, &m);
@@ -122,8 +137,10 @@ int batch_share_of(const struct job *job, const struct layout *l, int dp, struct
 	struct batch_share *shares = calloc((size_t)l->dp, sizeof *shares);
 	int rc = -1;
 	if (!stages || !shares)
-		err_set(e, ERR_NOMEM, "no memory to share a batch over %d replicas; close other programs", l->dp);
-	else if (!speeds_stages(job, &m, l, stages, e) && !batch_split(job, &m, l, stages, shares, e)) {
+		err_set(e, ERR_NOMEM,
+			"no memory to share a batch over %d replicas; close other programs", l->dp);
+	else if (!speeds_stages(job, &m, l, stages, e) &&
+		 !batch_split(job, &m, l, stages, shares, e)) {
 		*out = shares[dp];
 		rc = 0;
 	}

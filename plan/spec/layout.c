@@ -10,8 +10,12 @@ struct layout layout_of(const struct job *job, int dp)
 	int least, most;
 	schedule_chunks(job->parallel.schedule, &least, &most);
 	return (struct layout){
-		.tp = (int)job->parallel.tp, .cp = (int)job->parallel.cp, .dp = dp, .pp = (int)job->parallel.pp,
-		.ep = (int)job->parallel.ep, .chunks = job->parallel.chunks ? (int)job->parallel.chunks : least,
+		.tp = (int)job->parallel.tp,
+		.cp = (int)job->parallel.cp,
+		.dp = dp,
+		.pp = (int)job->parallel.pp,
+		.ep = (int)job->parallel.ep,
+		.chunks = job->parallel.chunks ? (int)job->parallel.chunks : least,
 		.vee = job->parallel.schedule == SCHEDULE_ZB_V,
 	};
 }
@@ -52,13 +56,19 @@ void layout_holder(const struct layout *l, int stage, int *pp, int *chunk)
 	*pp = l->vee && *chunk == 1 ? 2 * l->pp - 1 - stage : stage % l->pp;
 }
 
-struct share layout_share(const struct layout *l, struct coords at, bool sp, const struct stage *stages,
-			  struct stage chunks[LAYOUT_CHUNKS_MOST])
+struct share layout_share(const struct layout *l, struct coords at, bool sp,
+			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MOST])
 {
 	for (int c = 0; c < l->chunks; c++)
 		chunks[c] = stages[layout_stage(l, at.pp, c)];
 	return (struct share){
-		.tp = l->tp, .tp_rank = at.tp, .ep = l->ep, .ep_rank = at.dp % l->ep, .sp = sp, .chunks = chunks, .n_chunks = l->chunks,
+		.tp = l->tp,
+		.tp_rank = at.tp,
+		.ep = l->ep,
+		.ep_rank = at.dp % l->ep,
+		.sp = sp,
+		.chunks = chunks,
+		.n_chunks = l->chunks,
 	};
 }
 
@@ -87,16 +97,19 @@ static double speed_of(const double *speed, int stage)
 
 /* All layers cost the same, so giving each next layer to the stage that would end first is
  * optimal. Ties go to the later stage, which keeps fewer micro-batches alive. */
-static void share_layers(const struct model_shape *m, int n, const double *speed, int *count, double *cost)
+static void share_layers(const struct model_shape *m, int n, const double *speed, int *count,
+			 double *cost)
 {
 	for (int s = 0; s < n; s++) {
 		count[s] = 1;
-		cost[s] = shape_cost_layer(m) + (s == 0 ? shape_cost_embed(m) : 0) + (s == n - 1 ? shape_cost_head(m) : 0);
+		cost[s] = shape_cost_layer(m) + (s == 0 ? shape_cost_embed(m) : 0) +
+			  (s == n - 1 ? shape_cost_head(m) : 0);
 	}
 	for (int64_t left = m->layers - n; left > 0; left--) {
 		int least = 0;
 		for (int s = 1; s < n; s++)
-			if ((cost[s] + shape_cost_layer(m)) / speed_of(speed, s) <= (cost[least] + shape_cost_layer(m)) / speed_of(speed, least))
+			if ((cost[s] + shape_cost_layer(m)) / speed_of(speed, s) <=
+			    (cost[least] + shape_cost_layer(m)) / speed_of(speed, least))
 				least = s;
 		count[least]++;
 		cost[least] += shape_cost_layer(m);
@@ -104,7 +117,8 @@ static void share_layers(const struct model_shape *m, int n, const double *speed
 }
 
 /* "3,5,4" of n numbers whose sum is the model's layers. */
-static int read_layers(const struct model_shape *m, int n, const char *text, int *count, struct err *e)
+static int read_layers(const struct model_shape *m, int n, const char *text, int *count,
+		       struct err *e)
 {
 	const char *at = text;
 	int64_t sum = 0;
@@ -113,8 +127,11 @@ static int read_layers(const struct model_shape *m, int n, const char *text, int
 		char *end;
 		long layers = strtol(at, &end, 10);
 		if (end == at || layers < 1 || layers > m->layers || (*end && *end != ','))
-			return err_set(e, ERR_USAGE, "stages = %s: \"%s\" is no list of layers; write %d whole numbers from 1 on with commas between, "
-				       "whose sum is layers = %lld", text, at, n, (long long)m->layers);
+			return err_set(e, ERR_USAGE,
+				       "stages = %s: \"%s\" is no list of layers; write %d whole "
+				       "numbers from 1 on with commas between, "
+				       "whose sum is layers = %lld",
+				       text, at, n, (long long)m->layers);
 		if (found < n)
 			count[found] = (int)layers;
 		found++;
@@ -124,15 +141,21 @@ static int read_layers(const struct model_shape *m, int n, const char *text, int
 			break;
 	}
 	if (found != n || sum != m->layers)
-		return err_set(e, ERR_USAGE, "stages = %s: %d stages with %lld layers, and there are %d (pp × chunks) and layers = %lld; "
-			       "make them agree", text, found, (long long)sum, n, (long long)m->layers);
+		return err_set(e, ERR_USAGE,
+			       "stages = %s: %d stages with %lld layers, and there are %d (pp × "
+			       "chunks) and layers = %lld; "
+			       "make them agree",
+			       text, found, (long long)sum, n, (long long)m->layers);
 	return 0;
 }
 
-int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed, struct stage *stages, struct err *e)
+int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed,
+		  struct stage *stages, struct err *e)
 {
 	if (n < 1 || n > m->layers)
-		return err_set(e, ERR_USAGE, "%d stages (pp × chunks): each needs a layer, and the model has %lld; use at most that many",
+		return err_set(e, ERR_USAGE,
+			       "%d stages (pp × chunks): each needs a layer, and the model has "
+			       "%lld; use at most that many",
 			       n, (long long)m->layers);
 	int *count = calloc((size_t)n, sizeof *count);
 	double *cost = calloc((size_t)n, sizeof *cost);

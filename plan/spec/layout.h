@@ -51,7 +51,8 @@ void layout_partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, i
 /* The grain, halved until every one of `parts` pieces of n gets something (1 at least). */
 int64_t layout_partition_grain(int64_t n, int parts, int64_t grain);
 
-/* One pipeline stage: layers [layer_lo, layer_hi), with the embedding when first, final norm and head when last. */
+/* One pipeline stage: layers [layer_lo, layer_hi), with the embedding when first, final norm and
+ * head when last. */
 struct stage {
 	int layer_lo, layer_hi;
 	bool first, last;
@@ -60,19 +61,22 @@ struct stage {
 /* What a rank asks of the model: its part of each cut, and its stages. */
 struct share {
 	int tp, tp_rank, ep, ep_rank;
-	bool sp;                    /* tp ranks share the sequence too: their norms' gradients are parts */
+	/* tp ranks share the sequence too: their norms' gradients are parts */
+	bool sp;
 	const struct stage *chunks; /* [n_chunks]; borrowed */
 	int n_chunks;
 };
 
 /* The share of the rank at `at`; stages are the whole model's, chunks is borrowed by it. */
-struct share layout_share(const struct layout *l, struct coords at, bool sp, const struct stage *stages,
-			  struct stage chunks[LAYOUT_CHUNKS_MOST]);
+struct share layout_share(const struct layout *l, struct coords at, bool sp,
+			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MOST]);
 
-/* The n stages of the model. by_hand: layers of each, "3,5,4"; "": balanced by cost (model.h, model_cost_*): the head and the
- * embedding count as the layers that they cost, and a stage may have as much to do as its holder is fast. speed: of
- * each stage's holder, NULL: all alike. ERR_USAGE with the nearest n or the sum that would do. */
+/* The n stages of the model. by_hand: layers of each, "3,5,4"; "": balanced by cost (model.h,
+ * model_cost_*): the head and the embedding count as the layers that they cost, and a stage may
+ * have as much to do as its holder is fast. speed: of each stage's holder, NULL: all alike.
+ * ERR_USAGE with the nearest n or the sum that would do. */
 struct model_shape;
-int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed, struct stage *stages, struct err *e);
+int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed,
+		  struct stage *stages, struct err *e);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MOST], const char **bad)
+int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MOST],
+		const char **bad)
 {
 	int n = 0;
 	if (!*list)
@@ -14,9 +15,11 @@ int speeds_read(const char *list, double least, double most, bool whole, double 
 		double x = strtod(at, &end);
 		*bad = at;
 		/* strtod takes more than a person writes: blanks, "nan", hexadecimal. */
-		if (end == at || ((*at < '0' || *at > '9') && *at != '.') || at[1] == 'x' || at[1] == 'X' || (*end && *end != ','))
+		if (end == at || ((*at < '0' || *at > '9') && *at != '.') || at[1] == 'x' ||
+		    at[1] == 'X' || (*end && *end != ','))
 			return -1;
-		if (!(x >= least && x <= most) || (whole && x != (double)(int)x) || n == SPEEDS_MOST)
+		if (!(x >= least && x <= most) || (whole && x != (double)(int)x) ||
+		    n == SPEEDS_MOST)
 			return -1;
 		out[n++] = x;
 		at = end;
@@ -65,18 +68,24 @@ double speeds_holder(const struct job *job, const struct layout *l, int dp, int 
 		return 1;
 	for (int d = dp < 0 ? 0 : dp; d < (dp < 0 ? l->dp : dp + 1); d++)
 		for (int i = 0; i < l->tp * l->cp; i++) {
-			double speed = speeds_rank(job, layout_rank(l, (struct coords){ .tp = i % l->tp, .cp = i / l->tp, .dp = d, .pp = pp }));
+			double speed = speeds_rank(job,
+						   layout_rank(l, (struct coords){ .tp = i % l->tp,
+										   .cp = i / l->tp,
+										   .dp = d,
+										   .pp = pp }));
 			slowest = slowest > 0 && slowest < speed ? slowest : speed;
 		}
 	return slowest;
 }
 
-int speeds_stages(const struct job *job, const struct model_shape *m, const struct layout *l, struct stage *stages, struct err *e)
+int speeds_stages(const struct job *job, const struct model_shape *m, const struct layout *l,
+		  struct stage *stages, struct err *e)
 {
 	int n = layout_n_stages(l), rc;
 	double *speed = calloc((size_t)n, sizeof *speed);
 	if (!speed)
-		return err_set(e, ERR_NOMEM, "no memory for the speeds of %d stages; close other programs", n);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the speeds of %d stages; close other programs", n);
 	for (int s = 0; s < n; s++) {
 		int pp, chunk;
 		layout_holder(l, s, &pp, &chunk);

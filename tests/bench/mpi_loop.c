@@ -1,7 +1,7 @@
 /*
- * The loop of `muster bench comm` over MPI, for comparison: the same operations, sizes and way of timing. Prints
- * a line `OP BYTES SECONDS` each, the best of its blocks; first `memcpy 0 BYTES_PER_SECOND`, of all ranks copying
- * memory of their own at once.
+ * The loop of `muster bench comm` over MPI, for comparison: the same operations, sizes and way of
+ * timing. Prints a line `OP BYTES SECONDS` each, the best of its blocks; first `memcpy 0
+ * BYTES_PER_SECOND`, of all ranks copying memory of their own at once.
  *
  * usage: mpirun -n N mpi_loop SECONDS LEAST MOST FACTOR
  */
@@ -52,8 +52,9 @@ static const struct {
 	int shared; /* the size is that of all ranks' blocks */
 	int messages;
 } ops[] = {
-	{ "all_reduce", all_reduce, 0, 1 }, { "all_gather", all_gather, 1, 1 }, { "reduce_scatter", reduce_scatter, 1, 1 },
-	{ "all_to_all", all_to_all, 1, 1 }, { "ping_pong", ping_pong, 0, 2 },
+	{ "all_reduce", all_reduce, 0, 1 },         { "all_gather", all_gather, 1, 1 },
+	{ "reduce_scatter", reduce_scatter, 1, 1 }, { "all_to_all", all_to_all, 1, 1 },
+	{ "ping_pong", ping_pong, 0, 2 },
 };
 
 static double slowest(double x)
@@ -118,7 +119,8 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	double seconds = argc == 5 ? atof(argv[1]) : 0;
-	size_t least = argc == 5 ? strtoul(argv[2], NULL, 10) : 0, most = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
+	size_t least = argc == 5 ? strtoul(argv[2], NULL, 10) : 0,
+	       most = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
 	size_t factor = argc == 5 ? strtoul(argv[4], NULL, 10) : 0;
 	in = malloc(most + sizeof *in);
 	out = malloc(most + sizeof *out);
@@ -133,7 +135,8 @@ int main(int argc, char **argv)
 		printf("memcpy 0 %g\n", copy);
 	for (int op = 0; op < (int)(sizeof ops / sizeof *ops); op++)
 		for (size_t bytes = least; bytes <= most; bytes *= factor) {
-			size_t parts = ops[op].shared ? (size_t)ranks : 1, n = bytes / sizeof *in / parts;
+			size_t parts = ops[op].shared ? (size_t)ranks : 1,
+			       n = bytes / sizeof *in / parts;
 			double t = n ? best(op, (int)n, seconds) : 0;
 			if (rank == 0 && n)
 				printf("%s %zu %.9g\n", ops[op].name, n * sizeof *in * parts, t);

@@ -1,5 +1,6 @@
 /*
- * network — libcomm between two hosts beside a plain loop of send(2) and recv(2), in turn in one run.
+ * network — libcomm between two hosts beside a plain loop of send(2) and recv(2), in turn in one
+ * run.
  *
  * The hosts are network namespaces on one machine. usage: network [SOCKETS]
  * Prints the rates of each round and the median of their ratios; fails when that is below 0.85.
@@ -39,14 +40,17 @@ static int stream(int fd, char *out, size_t to_send, char *in, size_t to_get)
 	size_t put = 0, got = 0;
 	while (put < to_send || got < to_get) {
 		size_t at = put % BLOCK, to = got % BLOCK;
-		ssize_t n = put < to_send ? send(fd, out + at, BLOCK - at, MSG_DONTWAIT | MSG_NOSIGNAL) : -1;
+		ssize_t n = put < to_send
+				    ? send(fd, out + at, BLOCK - at, MSG_DONTWAIT | MSG_NOSIGNAL)
+				    : -1;
 		ssize_t m = got < to_get ? recv(fd, in + to, BLOCK - to, MSG_DONTWAIT) : -1;
 		if (m == 0)
 			return -1;
 		put += n > 0 ? (size_t)n : 0;
 		got += m > 0 ? (size_t)m : 0;
-		struct pollfd p = { .fd = fd, .events = (short)((put < to_send ? POLLOUT : 0) |
-								(got < to_get ? POLLIN : 0)) };
+		struct pollfd p = { .fd = fd,
+				    .events = (short)((put < to_send ? POLLOUT : 0) |
+						      (got < to_get ? POLLIN : 0)) };
 		if (n < 0 && m < 0 && p.events)
 			poll(&p, 1, -1);
 	}
@@ -63,7 +67,8 @@ static int meet(int end)
 	if (net_listen("10.77.0.1", &listener, shared->address, NULL) < 0)
 		return -1;
 	atomic_store(&shared->ready, 1);
-	for (struct pollfd p = { .fd = listener, .events = POLLIN }; fd < 0 && poll(&p, 1, 10000) > 0;)
+	for (struct pollfd p = { .fd = listener, .events = POLLIN };
+	     fd < 0 && poll(&p, 1, 10000) > 0;)
 		net_accept(listener, &fd, NULL);
 	return fd;
 }
@@ -95,7 +100,8 @@ static double plain(bool both)
 			alarm(PATIENCE_S);
 			_exit(plain_end(end, both));
 		}
-		while (end == 0 && !atomic_load(&shared->ready) && waitpid(pid[0], &status, WNOHANG) == 0)
+		while (end == 0 && !atomic_load(&shared->ready) &&
+		       waitpid(pid[0], &status, WNOHANG) == 0)
 			usleep(1000);
 	}
 	for (int end = 0; end < 2; end++)
@@ -108,8 +114,10 @@ static double plain(bool both)
 static int turn(struct comm *w, bool both, char *data, struct err *e)
 {
 	if (both)
-		return comm_all_gather(w, data + (size_t)comm_rank(w) * BLOCK, data, BLOCK, COMM_U8, e);
-	return comm_rank(w) == 0 ? comm_send(w, data, BLOCK, COMM_U8, 1, e) : comm_recv(w, data, BLOCK, COMM_U8, 0, e);
+		return comm_all_gather(w, data + (size_t)comm_rank(w) * BLOCK, data, BLOCK, COMM_U8,
+				       e);
+	return comm_rank(w) == 0 ? comm_send(w, data, BLOCK, COMM_U8, 1, e)
+				 : comm_recv(w, data, BLOCK, COMM_U8, 0, e);
 }
 
 static int rank_main(struct comm *w, void *arg)
@@ -131,8 +139,14 @@ static int rank_main(struct comm *w, void *arg)
 
 static double ours(bool both, int sockets)
 {
-	struct ranks r = { .n = 2, .hosts = "ab", .interface = "net0", .timeout_s = PATIENT_WAIT_S, .sockets = sockets,
-			   .fn = rank_main, .arg = &both, .enter = enter_host };
+	struct ranks r = { .n = 2,
+			   .hosts = "ab",
+			   .interface = "net0",
+			   .timeout_s = PATIENT_WAIT_S,
+			   .sockets = sockets,
+			   .fn = rank_main,
+			   .arg = &both,
+			   .enter = enter_host };
 	return ranks_run(&r) ? 0 : shared->rate;
 }
 
@@ -152,7 +166,8 @@ static int compare(const char *what, bool both, int sockets)
 		if (theirs <= 0 || mine <= 0)
 			return 1;
 		ratio[i] = mine / theirs;
-		printf("%-10s  plain %5.2f GB/s  libcomm %5.2f GB/s  ratio %.2f\n", what, theirs * 1e-9, mine * 1e-9, ratio[i]);
+		printf("%-10s  plain %5.2f GB/s  libcomm %5.2f GB/s  ratio %.2f\n", what,
+		       theirs * 1e-9, mine * 1e-9, ratio[i]);
 	}
 	qsort(ratio, ROUNDS, sizeof *ratio, by_value);
 	printf("%-10s  median ratio %.2f, at least %.2f is due\n", what, ratio[ROUNDS / 2], LEAST);

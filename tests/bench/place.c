@@ -1,8 +1,8 @@
 /*
  * place — how long placement takes, on one core.
  *
- * usage: place
- * Prints a line a case: the machine, the ranks, maps weighed, seconds of a core, and what the map costs beside Slurm's block order.
+ * usage: place Prints a line a case: the machine, the ranks, maps weighed, seconds of a core, and
+ * what the map costs beside Slurm's block order.
  */
 #include "plan/place/place.h"
 
@@ -33,8 +33,11 @@ static const struct {
 int main(void)
 {
 	struct traffic t = { 0 };
-	for (int kind = 0; kind < GROUP_KINDS; kind++) /* tp and ep move most, replicas once, stages least */
-		t.ops[kind][0] = (struct traffic_op){ kind == GROUP_DP ? 1e9 : 64e6, kind == GROUP_TP || kind == GROUP_EP ? 200 : 1 };
+	/* tp and ep move most, replicas once, stages least */
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		t.ops[kind][0] = (struct traffic_op){ kind == GROUP_DP ? 1e9 : 64e6,
+						      kind == GROUP_TP || kind == GROUP_EP ? 200
+											   : 1 };
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct cluster c;
 		struct placement p;
@@ -50,7 +53,8 @@ int main(void)
 			fprintf(stderr, "%s: %s\n", cases[i].machine, e.text);
 			return 1;
 		}
-		printf("%-18s %6d ranks  %5d maps  %7.3f s  cost %.3g of block's\n", cases[i].machine, world, p.weighed, core_s() - since,
+		printf("%-18s %6d ranks  %5d maps  %7.3f s  cost %.3g of block's\n",
+		       cases[i].machine, world, p.weighed, core_s() - since,
 		       p.cost.total / p.block.total);
 		place_placement_free(&p);
 		topo_cluster_free(&c);

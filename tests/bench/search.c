@@ -1,9 +1,10 @@
 /*
- * search — how long a search takes, on one core: every configuration, branch and bound, and that with the finalists built as whole plans.
+ * search — how long a search takes, on one core: every configuration, branch and bound, and that
+ * with the finalists built as whole plans.
  *
- * usage: search [bounded]
- * Prints a line a case and mode: job, machine, mode, configurations looked at, how many fit, seconds of a core, the best step. "bounded": without
- * the exhaustive mode. The two modes must agree, else it exits with 1.
+ * usage: search [bounded] Prints a line a case and mode: job, machine, mode, configurations looked
+ * at, how many fit, seconds of a core, the best step. "bounded": without the exhaustive mode. The
+ * two modes must agree, else it exits with 1.
  */
 #include "plan/search/search.h"
 #include "plan/search/walk.h"
@@ -58,12 +59,15 @@ static double walk(const struct space *s, bool bounded, const char *name)
 	struct err e = ERR_INIT;
 	double start = core_s();
 	struct eval *v = search_eval_open(s, &e);
-	if (!v || search_walk_space(s, v, &(struct walk_visitor){ &h, bounded ? worth : NULL, look, bounded }, &e)) {
+	if (!v || search_walk_space(
+			  s, v, &(struct walk_visitor){ &h, bounded ? worth : NULL, look, bounded },
+			  &e)) {
 		fprintf(stderr, "search: %s\n", e.text);
 		exit(1);
 	}
 	search_eval_close(v);
-	printf("%-32s %-15s %-11s %9ld looked at %9ld fit %7.2f s  best %.6g s\n", name, s->cluster->name, bounded ? "bounded" : "exhaustive", h.looked, h.fit,
+	printf("%-32s %-15s %-11s %9ld looked at %9ld fit %7.2f s  best %.6g s\n", name,
+	       s->cluster->name, bounded ? "bounded" : "exhaustive", h.looked, h.fit,
 	       core_s() - start, h.best.time.total);
 	fflush(stdout);
 	return h.best.time.total;
@@ -79,17 +83,20 @@ static bool run(int i, bool bounded_only)
 	struct space *s = calloc(1, sizeof *s);
 	struct search *found = calloc(1, sizeof *found);
 	words[n++] = cases[i].word;
-	if (!s || !found || job_load(cases[i].file, words, n, &job, &e) || topo_cluster_open(cases[i].machine, 0, &c, &e) || search_space_open(&job, &c, s, &e)) {
+	if (!s || !found || job_load(cases[i].file, words, n, &job, &e) ||
+	    topo_cluster_open(cases[i].machine, 0, &c, &e) || search_space_open(&job, &c, s, &e)) {
 		fprintf(stderr, "search: %s\n", e.text);
 		exit(1);
 	}
 	double best = walk(s, true, cases[i].file), start = core_s();
-	bool same = bounded_only || !cases[i].exhaustive || fabs(walk(s, false, cases[i].file) - best) <= 1e-12 * best;
+	bool same = bounded_only || !cases[i].exhaustive ||
+		    fabs(walk(s, false, cases[i].file) - best) <= 1e-12 * best;
 	start = core_s();
 	if (search_run(&job, &c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, found, &e))
 		fprintf(stderr, "search: %s\n", e.text);
-	printf("%-32s %-15s %-11s %9lld looked at %9d built %5.2f s  best %.6g s\n", cases[i].file, c.name, "finalists", (long long)found->considered,
-	       found->n, core_s() - start, found->found[0].time.total);
+	printf("%-32s %-15s %-11s %9lld looked at %9d built %5.2f s  best %.6g s\n", cases[i].file,
+	       c.name, "finalists", (long long)found->considered, found->n, core_s() - start,
+	       found->found[0].time.total);
 	topo_cluster_free(&c);
 	free(found);
 	free(s);

@@ -16,10 +16,11 @@ static struct piece reduced(int block, size_t count)
 }
 
 /* The blocking call or the one that starts it. */
-#define EITHER(op, ...)                                                       \
+#define EITHER(op, ...) \
 	(t->start ? comm_##op##_start(t->c, __VA_ARGS__, req, e) : comm_##op(t->c, __VA_ARGS__, e))
 
-#define FORM(name) static int name##_call(const struct cell *t, struct comm_request **req, struct err *e)
+#define FORM(name) \
+	static int name##_call(const struct cell *t, struct comm_request **req, struct err *e)
 #define SHAPE(name) static void name##_shape(const struct cell *t, struct shape *s)
 
 /* Where rank's block begins among uneven ones. */
@@ -39,7 +40,10 @@ SHAPE(all_reduce)
 	s->out[s->outs++] = reduced(0, t->count);
 }
 
-FORM(all_reduce) { return EITHER(all_reduce, t->in, t->out, t->count, t->type, t->op); }
+FORM(all_reduce)
+{
+	return EITHER(all_reduce, t->in, t->out, t->count, t->type, t->op);
+}
 
 SHAPE(reduce)
 {
@@ -64,7 +68,10 @@ SHAPE(reduce_scatter)
 	s->at = (size_t)t->rank * t->count;
 }
 
-FORM(reduce_scatter) { return EITHER(reduce_scatter, t->in, t->out, t->count, t->type, t->op); }
+FORM(reduce_scatter)
+{
+	return EITHER(reduce_scatter, t->in, t->out, t->count, t->type, t->op);
+}
 
 SHAPE(reduce_scatterv)
 {
@@ -74,7 +81,10 @@ SHAPE(reduce_scatterv)
 	s->at = begins(t->counts, t->rank);
 }
 
-FORM(reduce_scatterv) { return EITHER(reduce_scatterv, t->in, t->out, t->counts, t->type, t->op); }
+FORM(reduce_scatterv)
+{
+	return EITHER(reduce_scatterv, t->in, t->out, t->counts, t->type, t->op);
+}
 
 /* --- Movements ----------------------------------------------------------------------------- */
 
@@ -85,7 +95,10 @@ SHAPE(broadcast)
 	s->out[s->outs++] = given(t->root, 5, t->count);
 }
 
-FORM(broadcast) { return EITHER(broadcast, t->out, t->count, t->type, t->root); }
+FORM(broadcast)
+{
+	return EITHER(broadcast, t->out, t->count, t->type, t->root);
+}
 
 SHAPE(all_gather)
 {
@@ -95,7 +108,10 @@ SHAPE(all_gather)
 	s->at = (size_t)t->rank * t->count;
 }
 
-FORM(all_gather) { return EITHER(all_gather, t->in, t->out, t->count, t->type); }
+FORM(all_gather)
+{
+	return EITHER(all_gather, t->in, t->out, t->count, t->type);
+}
 
 SHAPE(all_gatherv)
 {
@@ -105,7 +121,10 @@ SHAPE(all_gatherv)
 	s->at = begins(t->counts, t->rank);
 }
 
-FORM(all_gatherv) { return EITHER(all_gatherv, t->in, t->out, t->counts, t->type); }
+FORM(all_gatherv)
+{
+	return EITHER(all_gatherv, t->in, t->out, t->counts, t->type);
+}
 
 SHAPE(gather)
 {
@@ -117,7 +136,10 @@ SHAPE(gather)
 	s->at = (size_t)t->rank * t->count;
 }
 
-FORM(gather) { return EITHER(gather, t->in, t->out, t->count, t->type, t->root); }
+FORM(gather)
+{
+	return EITHER(gather, t->in, t->out, t->count, t->type, t->root);
+}
 
 SHAPE(gatherv)
 {
@@ -127,7 +149,10 @@ SHAPE(gatherv)
 	s->at = begins(t->counts, t->rank);
 }
 
-FORM(gatherv) { return EITHER(gatherv, t->in, t->out, t->counts, t->type, t->root); }
+FORM(gatherv)
+{
+	return EITHER(gatherv, t->in, t->out, t->counts, t->type, t->root);
+}
 
 SHAPE(scatter)
 {
@@ -137,7 +162,10 @@ SHAPE(scatter)
 	s->at = (size_t)t->rank * t->count;
 }
 
-FORM(scatter) { return EITHER(scatter, t->in, t->out, t->count, t->type, t->root); }
+FORM(scatter)
+{
+	return EITHER(scatter, t->in, t->out, t->count, t->type, t->root);
+}
 
 SHAPE(scatterv)
 {
@@ -147,7 +175,10 @@ SHAPE(scatterv)
 	s->at = begins(t->counts, t->rank);
 }
 
-FORM(scatterv) { return EITHER(scatterv, t->in, t->out, t->counts, t->type, t->root); }
+FORM(scatterv)
+{
+	return EITHER(scatterv, t->in, t->out, t->counts, t->type, t->root);
+}
 
 SHAPE(all_to_all)
 {
@@ -157,7 +188,10 @@ SHAPE(all_to_all)
 	}
 }
 
-FORM(all_to_all) { return EITHER(all_to_all, t->in, t->out, t->count, t->type); }
+FORM(all_to_all)
+{
+	return EITHER(all_to_all, t->in, t->out, t->count, t->type);
+}
 
 SHAPE(all_to_allv)
 {
@@ -167,7 +201,10 @@ SHAPE(all_to_allv)
 	}
 }
 
-FORM(all_to_allv) { return EITHER(all_to_allv, t->in, t->counts, t->out, t->takes, t->type); }
+FORM(all_to_allv)
+{
+	return EITHER(all_to_allv, t->in, t->counts, t->out, t->takes, t->type);
+}
 
 SHAPE(barrier)
 {
@@ -175,17 +212,25 @@ SHAPE(barrier)
 	(void)s;
 }
 
-FORM(barrier) { return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e); }
+FORM(barrier)
+{
+	return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e);
+}
 
-/* --- Messages ---------------------------------------------------------------------------------- */
+/* --- Messages
+ * ---------------------------------------------------------------------------------- */
 
-/* The i-th of n messages, in one of the orders: sends first, receives first, by pairs, backwards. */
+/* The i-th of n messages, in one of the orders: sends first, receives first, by pairs,
+ * backwards. */
 static int place_of(const struct cell *t, bool send, int i, int n)
 {
 	switch (t->choice / 3 % 4) {
-	case 0: return send ? i : n + i;
-	case 1: return send ? n + i : i;
-	case 2: return 2 * i + send;
+	case 0:
+		return send ? i : n + i;
+	case 1:
+		return send ? n + i : i;
+	case 2:
+		return 2 * i + send;
 	}
 	return send ? 2 * n - 1 - i : n - 1 - i;
 }
@@ -197,8 +242,11 @@ FORM(grouped)
 	size_t block = t->count * comm_type_size(t->type);
 	for (int r = 0; r < t->n; r++) {
 		size_t at = (size_t)r * block;
-		ops[place_of(t, true, r, t->n)] = (struct comm_p2p){ true, block ? t->in + at : NULL, t->count, t->type, r };
-		ops[place_of(t, false, r, t->n)] = (struct comm_p2p){ false, block ? t->out + at : NULL, t->count, t->type, r };
+		ops[place_of(t, true, r, t->n)] =
+			(struct comm_p2p){ true, block ? t->in + at : NULL, t->count, t->type, r };
+		ops[place_of(t, false, r, t->n)] = (struct comm_p2p){ false,
+								      block ? t->out + at : NULL,
+								      t->count, t->type, r };
 	}
 	return EITHER(group, ops, 2 * t->n);
 }
@@ -213,7 +261,8 @@ SHAPE(send_recv)
 FORM(send_recv)
 {
 	int next = (t->rank + 1) % t->n, before = (t->rank + t->n - 1) % t->n;
-	struct comm_p2p both[] = { { true, t->in, t->count, t->type, next }, { false, t->out, t->count, t->type, before } };
+	struct comm_p2p both[] = { { true, t->in, t->count, t->type, next },
+				   { false, t->out, t->count, t->type, before } };
 	if (t->start || t->n == 1)
 		return EITHER(group, both, 2);
 	if (t->rank == 0 && comm_send(t->c, t->in, t->count, t->type, next, e) < 0)
@@ -246,16 +295,20 @@ FORM(in_order)
 	bool sends_first = t->choice & 1;
 	for (int i = 0; i < MESSAGES; at += message_count(t, i++) * size) {
 		size_t count = message_count(t, i);
-		ops[sends_first ? i : 2 * i] = (struct comm_p2p){ true, count ? t->in + at : NULL, count, t->type,
+		ops[sends_first ? i : 2 * i] = (struct comm_p2p){ true, count ? t->in + at : NULL,
+								  count, t->type,
 								  (t->rank + 1) % t->n };
-		ops[sends_first ? MESSAGES + i : 2 * i + 1] = (struct comm_p2p){ false, count ? t->out + at : NULL, count,
-										 t->type, (t->rank + t->n - 1) % t->n };
+		ops[sends_first ? MESSAGES + i : 2 * i + 1] =
+			(struct comm_p2p){ false, count ? t->out + at : NULL, count, t->type,
+					   (t->rank + t->n - 1) % t->n };
 	}
 	return EITHER(group, ops, 2 * MESSAGES);
 }
 
-/* --- The table ------------------------------------------------------------------------------------ */
+/* --- The table
+ * ------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 const struct form comm_forms[] = {
 	{ "all_reduce", FORM_REDUCES | FORM_IN_PLACE, all_reduce_shape, all_reduce_call },
 	{ "reduce", FORM_REDUCES | FORM_IN_PLACE, reduce_shape, reduce_call },
@@ -275,18 +328,24 @@ const struct form comm_forms[] = {
 	{ "send and recv", 0, send_recv_shape, send_recv_call },
 	{ "messages in order", 0, in_order_shape, in_order_call },
 };
+/* clang-format on */
 
 const int comm_form_count = sizeof comm_forms / sizeof *comm_forms;
 
-/* --- Cells ------------------------------------------------------------------------------------------ */
+/* --- Cells
+ * ------------------------------------------------------------------------------------------ */
 
-/* What rank a gives to rank b where blocks are uneven: empty ones among others; one alone; all a little different. */
+/* What rank a gives to rank b where blocks are uneven: empty ones among others; one alone; all a
+ * little different. */
 static size_t uneven(const struct cell *t, int a, int b)
 {
 	unsigned spin = t->choice / 3;
 	switch (t->choice % 3) {
-	case 0: return ((unsigned)(a + 2 * b) + spin) % 3 * t->count;
-	case 1: return (unsigned)(a + b) % (unsigned)t->n == spin % (unsigned)t->n ? 2 * t->count : 0;
+	case 0:
+		return ((unsigned)(a + 2 * b) + spin) % 3 * t->count;
+	case 1:
+		return (unsigned)(a + b) % (unsigned)t->n == spin % (unsigned)t->n ? 2 * t->count
+										   : 0;
 	}
 	return t->count + (size_t)(3 * a + b) % 5;
 }
@@ -326,7 +385,8 @@ static char *box_open(struct cell *t, const struct cell_memory *memory, int whic
 static void place_buffers(struct cell *t, const struct cell_memory *memory)
 {
 	size_t size = comm_type_size(t->type), at = t->shape.at * size;
-	size_t ins = bytes_of(t->shape.in, t->shape.ins, size), outs = bytes_of(t->shape.out, t->shape.outs, size);
+	size_t ins = bytes_of(t->shape.in, t->shape.ins, size),
+	       outs = bytes_of(t->shape.out, t->shape.outs, size);
 	t->box[1].base = NULL;
 	if (joined(t)) {
 		char *base = box_open(t, memory, 0, ins > outs ? ins : outs);
@@ -345,8 +405,9 @@ static void place_buffers(struct cell *t, const struct cell_memory *memory)
 static const char *expected(const struct cell *t, const struct piece *p)
 {
 	bool factors = t->form->traits & FORM_REDUCES && t->op == COMM_PROD;
-	return p->source == PIECE_REDUCED ? reference_reduced(t->ref, t->type, t->op, p->block)
-					  : reference_given(t->ref, t->type, factors, p->rank, p->block);
+	return p->source == PIECE_REDUCED
+		       ? reference_reduced(t->ref, t->type, t->op, p->block)
+		       : reference_given(t->ref, t->type, factors, p->rank, p->block);
 }
 
 void cell_prepare(struct cell *t, const struct cell_memory *memory)
@@ -378,18 +439,22 @@ int cell_call(const struct cell *t, struct comm_request **req, struct err *e)
 const char *cell_text(const struct cell *t, char out[256])
 {
 	bool reduces = t->form->traits & FORM_REDUCES;
-	snprintf(out, 256, "%s of %zu %s%s%s%s%s, in %s, out %s%s, choice %u, rank %d of %d of group %s (%s)",
+	snprintf(out, 256,
+		 "%s of %zu %s%s%s%s%s, in %s, out %s%s, choice %u, rank %d of %d of group %s (%s)",
 		 t->form->name, t->count, reference_type_name(t->type), reduces ? " " : "",
 		 reduces ? reference_redop_name(t->op) : "", t->in_place ? ", in place" : "",
-		 t->start ? ", started" : "", t->shared[0] ? "shared" : "plain", t->shared[1] ? "shared" : "plain",
-		 t->shifted ? ", shifted" : "", t->choice, t->rank, t->n, comm_name(t->c), comm_backend(t->c));
+		 t->start ? ", started" : "", t->shared[0] ? "shared" : "plain",
+		 t->shared[1] ? "shared" : "plain", t->shifted ? ", shifted" : "", t->choice,
+		 t->rank, t->n, comm_name(t->c), comm_backend(t->c));
 	return out;
 }
 
-static int complain(const struct cell *t, const char *what, size_t at, unsigned char got, unsigned char want)
+static int complain(const struct cell *t, const char *what, size_t at, unsigned char got,
+		    unsigned char want)
 {
 	char text[256];
-	fprintf(stderr, "%s: byte %zu of %s is 0x%02x, not 0x%02x\n", cell_text(t, text), at, what, got, want);
+	fprintf(stderr, "%s: byte %zu of %s is 0x%02x, not 0x%02x\n", cell_text(t, text), at, what,
+		got, want);
 	return 1;
 }
 
@@ -401,17 +466,20 @@ static int check_poison(const struct cell *t, const char *what, const char *data
 	return 0;
 }
 
-static int check_piece(const struct cell *t, const struct piece *p, const char *data, const char *what, size_t at)
+static int check_piece(const struct cell *t, const struct piece *p, const char *data,
+		       const char *what, size_t at)
 {
 	size_t bytes = p->count * comm_type_size(t->type);
 	if (p->source == PIECE_UNTOUCHED)
-		return check_poison(t, "a buffer that is not this rank's to write", data + at, bytes);
+		return check_poison(t, "a buffer that is not this rank's to write", data + at,
+				    bytes);
 	const char *want = expected(t, p);
 	size_t wrong = reference_differs(want, t->type, data + at, bytes);
 	if (wrong == bytes)
 		return 0;
 	size_t period = REF_PERIOD * comm_type_size(t->type);
-	return complain(t, what, at + wrong, (unsigned char)data[at + wrong], (unsigned char)want[wrong % period]);
+	return complain(t, what, at + wrong, (unsigned char)data[at + wrong],
+			(unsigned char)want[wrong % period]);
 }
 
 /* Inputs are as they were, but where the result lies on them. */
@@ -423,7 +491,8 @@ static int check_inputs(const struct cell *t)
 	for (int i = 0; i < t->shape.ins; i++, at += bytes) {
 		bytes = t->shape.in[i].count * size;
 		bool overwritten = out && t->in + at + bytes > out && t->in + at < out + out_bytes;
-		if (!overwritten && bytes && check_piece(t, &t->shape.in[i], t->in, "the input", at))
+		if (!overwritten && bytes &&
+		    check_piece(t, &t->shape.in[i], t->in, "the input", at))
 			return 1;
 	}
 	return 0;
@@ -433,11 +502,14 @@ int cell_check(const struct cell *t)
 {
 	size_t at = 0;
 	for (int i = 0; i < t->shape.outs; at += t->shape.out[i++].count * comm_type_size(t->type))
-		if (t->shape.out[i].count && check_piece(t, &t->shape.out[i], t->out, "the result", at))
+		if (t->shape.out[i].count &&
+		    check_piece(t, &t->shape.out[i], t->out, "the result", at))
 			return 1;
 	for (int b = 0; b < 2 && t->box[b].base; b++)
-		if (check_poison(t, "the guard before a buffer", t->box[b].base - CELL_GUARD, CELL_GUARD) ||
-		    check_poison(t, "the guard behind a buffer", t->box[b].base + t->box[b].bytes, CELL_GUARD))
+		if (check_poison(t, "the guard before a buffer", t->box[b].base - CELL_GUARD,
+				 CELL_GUARD) ||
+		    check_poison(t, "the guard behind a buffer", t->box[b].base + t->box[b].bytes,
+				 CELL_GUARD))
 			return 1;
 	return check_inputs(t);
 }

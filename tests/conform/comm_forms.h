@@ -1,13 +1,14 @@
 /*
  * comm_forms — every operation of comm.h as a row, and one call of it as a value.
  *
- * A form says by its shape what a rank gives and what it must get, as pieces of comm_reference's blocks, and how
- * it is called. A cell is one call: a form with a type, a count, a root, buffers of some kind. cell_prepare
- * fills what the call reads and poisons what it writes and all around it; cell_call calls; cell_check compares
- * every byte: results, inputs that must be as they were, buffers that are not this rank's to write, guards.
+ * A form says by its shape what a rank gives and what it must get, as pieces of comm_reference's
+ * blocks, and how it is called. A cell is one call: a form with a type, a count, a root, buffers of
+ * some kind. cell_prepare fills what the call reads and poisons what it writes and all around it;
+ * cell_call calls; cell_check compares every byte: results, inputs that must be as they were,
+ * buffers that are not this rank's to write, guards.
  *
- * There are two things to do to add an operation: write its shape and its call in comm_forms.c, and add its
- * row to the table there.
+ * There are two things to do to add an operation: write its shape and its call in comm_forms.c, and
+ * add its row to the table there.
  */
 #ifndef MUSTER_TESTS_COMM_FORMS_H
 #define MUSTER_TESTS_COMM_FORMS_H
@@ -61,19 +62,23 @@ struct cell {
 	enum comm_type type;
 	enum comm_op op;
 	size_t count;
-	uint32_t choice;    /* the root, the pattern of uneven counts, the order of messages follow from it */
+	/* the root, the pattern of uneven counts, the order of messages follow from it */
+	uint32_t choice;
 	bool in_place, start;
 	/* and may differ in these: */
-	bool shared[2];     /* in, out: comm_alloc's memory */
-	bool shifted;       /* one element off the alignment of the memory */
-	bool null;          /* NULL for what is empty */
+	bool shared[2]; /* in, out: comm_alloc's memory */
+	bool shifted;   /* one element off the alignment of the memory */
+	bool null;      /* NULL for what is empty */
 
 	/* What cell_prepare makes of it. */
 	int rank, n, root;
 	size_t counts[REF_RANKS], takes[REF_RANKS];
 	struct shape shape;
 	char *in, *out;
-	struct { char *base; size_t bytes; } box[2]; /* between guards; box[1] is unused in place */
+	struct {
+		char *base;
+		size_t bytes;
+	} box[2]; /* between guards; box[1] is unused in place */
 };
 
 /* An upper bound for a buffer of a cell of so many elements, guards and shift included. */

@@ -46,7 +46,8 @@ static float f16_number(uint16_t h)
 {
 	int exponent = h >> 10 & 31, mantissa = h & 1023;
 	double m = exponent == 31 ? (mantissa ? NAN : INFINITY)
-		 : exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+		   : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+				  : ldexp(mantissa, -24);
 	return (float)(h & 0x8000 ? -m : m);
 }
 
@@ -79,7 +80,8 @@ static uint16_t f16_of(float x)
 	if (r < 0x1p-14)
 		return (uint16_t)(sign | (int)(r * 0x1p24));
 	int exponent = ilogb(r);
-	return (uint16_t)(sign | (exponent + 15) << 10 | (int)((r / ldexp(1, exponent) - 1) * 1024));
+	return (uint16_t)(sign | (exponent + 15) << 10 |
+			  (int)((r / ldexp(1, exponent) - 1) * 1024));
 }
 
 double reference_number(enum comm_type type, const void *at)
@@ -87,13 +89,20 @@ double reference_number(enum comm_type type, const void *at)
 	union element x = { 0 };
 	memcpy(&x, at, comm_type_size(type));
 	switch (type) {
-	case COMM_F32: return (double)x.f32;
-	case COMM_F64: return x.f64;
-	case COMM_BF16: return (double)bf16_number(x.half);
-	case COMM_F16: return (double)f16_number(x.half);
-	case COMM_I32: return x.i32;
-	case COMM_I64: return (double)x.i64;
-	case COMM_U8: return x.u8;
+	case COMM_F32:
+		return (double)x.f32;
+	case COMM_F64:
+		return x.f64;
+	case COMM_BF16:
+		return (double)bf16_number(x.half);
+	case COMM_F16:
+		return (double)f16_number(x.half);
+	case COMM_I32:
+		return x.i32;
+	case COMM_I64:
+		return (double)x.i64;
+	case COMM_U8:
+		return x.u8;
 	}
 	return NAN;
 }
@@ -117,13 +126,20 @@ static union partial load(enum comm_type type, const char *at)
 	union element x = { 0 };
 	memcpy(&x, at, comm_type_size(type));
 	switch (type) {
-	case COMM_F32: return (union partial){ .f = x.f32 };
-	case COMM_F64: return (union partial){ .d = x.f64 };
-	case COMM_BF16: return (union partial){ .f = bf16_number(x.half) };
-	case COMM_F16: return (union partial){ .f = f16_number(x.half) };
-	case COMM_I32: return (union partial){ .i = (uint64_t)(int64_t)x.i32 };
-	case COMM_I64: return (union partial){ .i = (uint64_t)x.i64 };
-	case COMM_U8: return (union partial){ .i = x.u8 };
+	case COMM_F32:
+		return (union partial){ .f = x.f32 };
+	case COMM_F64:
+		return (union partial){ .d = x.f64 };
+	case COMM_BF16:
+		return (union partial){ .f = bf16_number(x.half) };
+	case COMM_F16:
+		return (union partial){ .f = f16_number(x.half) };
+	case COMM_I32:
+		return (union partial){ .i = (uint64_t)(int64_t)x.i32 };
+	case COMM_I64:
+		return (union partial){ .i = (uint64_t)x.i64 };
+	case COMM_U8:
+		return (union partial){ .i = x.u8 };
 	}
 	return (union partial){ .i = 0 };
 }
@@ -132,20 +148,36 @@ static void store(enum comm_type type, union partial p, char *at)
 {
 	union element x = { 0 };
 	switch (type) {
-	case COMM_F32: x.f32 = p.f; break;
-	case COMM_F64: x.f64 = p.d; break;
-	case COMM_BF16: x.half = bf16_of(p.f); break;
-	case COMM_F16: x.half = f16_of(p.f); break;
-	case COMM_I32: x.i32 = (int32_t)p.i; break;
-	case COMM_I64: x.i64 = (int64_t)p.i; break;
-	case COMM_U8: x.u8 = (uint8_t)p.i; break;
+	case COMM_F32:
+		x.f32 = p.f;
+		break;
+	case COMM_F64:
+		x.f64 = p.d;
+		break;
+	case COMM_BF16:
+		x.half = bf16_of(p.f);
+		break;
+	case COMM_F16:
+		x.half = f16_of(p.f);
+		break;
+	case COMM_I32:
+		x.i32 = (int32_t)p.i;
+		break;
+	case COMM_I64:
+		x.i64 = (int64_t)p.i;
+		break;
+	case COMM_U8:
+		x.u8 = (uint8_t)p.i;
+		break;
 	}
 	memcpy(at, &x, comm_type_size(type));
 }
 
-#define PAIR(op, a, b)                                                                        \
-	((op) == COMM_MAX ? ((b) > (a) ? (b) : (a)) : (op) == COMM_MIN ? ((b) < (a) ? (b) : (a)) \
-	 : (op) == COMM_PROD ? (a) * (b) : (a) + (b))
+#define PAIR(op, a, b) \
+	((op) == COMM_MAX    ? ((b) > (a) ? (b) : (a)) \
+	 : (op) == COMM_MIN  ? ((b) < (a) ? (b) : (a)) \
+	 : (op) == COMM_PROD ? (a) * (b) \
+			     : (a) + (b))
 
 static union partial pair(enum comm_type type, enum comm_op op, union partial a, union partial b)
 {
@@ -158,14 +190,16 @@ static union partial pair(enum comm_type type, enum comm_op op, union partial a,
 	return (union partial){ .i = PAIR(op, a.i, b.i) };
 }
 
-static union partial tree(enum comm_type type, enum comm_op op, const void *const *src, int n, size_t at)
+static union partial tree(enum comm_type type, enum comm_op op, const void *const *src, int n,
+			  size_t at)
 {
 	if (n == 1)
 		return load(type, (const char *)src[0] + at);
 	int left = 1;
 	while (2 * left < n)
 		left *= 2;
-	return pair(type, op, tree(type, op, src, left, at), tree(type, op, src + left, n - left, at));
+	return pair(type, op, tree(type, op, src, left, at),
+		    tree(type, op, src + left, n - left, at));
 }
 
 static union partial mean(enum comm_type type, union partial sum, int n)
@@ -177,7 +211,8 @@ static union partial mean(enum comm_type type, union partial sum, int n)
 	return (union partial){ .i = (uint64_t)((int64_t)sum.i / n) };
 }
 
-void reference_reduce(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count)
+void reference_reduce(enum comm_type type, enum comm_op op, const void *const *src, int n,
+		      void *out, size_t count)
 {
 	size_t size = comm_type_size(type);
 	for (size_t i = 0; i < count; i++) {
@@ -193,7 +228,8 @@ static const double rounding[] = { 0, 0, 0x1p-8, 0x1p-11, 0, 0, 0 };
 static const double adding[] = { 0x1p-21, 0x1p-50, 0x1p-21, 0x1p-21, 0, 0, 0 };
 static const double smallest[] = { 0, 0, 0, 0x1p-24, 0, 0, 0 };
 
-static bool near_float64(enum comm_type type, enum comm_op op, const void *const *src, int n, const char *out, size_t at)
+static bool near_float64(enum comm_type type, enum comm_op op, const void *const *src, int n,
+			 const char *out, size_t at)
 {
 	double want = reference_number(type, (const char *)src[0] + at), scale = fabs(want);
 	for (int r = 1; r < n; r++) {
@@ -222,8 +258,8 @@ static uint32_t mix(uint32_t rank, uint32_t block, uint32_t i)
 	return x ^ x >> 15;
 }
 
-/* Of 1 + fraction, times a power of two whose exponent is within `spread` of 0; either sign. No zero: a maximum
- * of two zeros has either sign. */
+/* Of 1 + fraction, times a power of two whose exponent is within `spread` of 0; either sign. No
+ * zero: a maximum of two zeros has either sign. */
 static double some_number(uint32_t x, int bits, int spread)
 {
 	double fraction = ldexp((double)(x >> 8) + 1, -24);
@@ -237,30 +273,49 @@ static void set_element(enum comm_type type, bool factor, uint32_t x, char *at)
 	union element v = { 0 };
 	int spread = factor ? 2 : 10;
 	switch (type) {
-	case COMM_F32: v.f32 = (float)some_number(x, 23, spread); break;
-	case COMM_F64: v.f64 = some_number(x, 52, spread) * (1 + ldexp(x % 8191, -50)); break;
-	case COMM_BF16: v.half = bf16_of((float)some_number(x, 7, spread)); break;
-	case COMM_F16: v.half = f16_of((float)some_number(x, 10, factor ? 1 : 16) * (factor ? 1.0f : 0x1p-6f)); break;
-	case COMM_I32: v.i32 = (int32_t)(x % (factor ? 13 : 1u << 27)) - (factor ? 6 : 1 << 26); break;
-	case COMM_I64: v.i64 = (int64_t)(factor ? x % 15 : (uint64_t)x << 12) - (factor ? 7 : INT64_C(1) << 43); break;
-	case COMM_U8: v.u8 = (uint8_t)(factor ? x % 2 + (x >> 8) % 2 : x % 32); break;
+	case COMM_F32:
+		v.f32 = (float)some_number(x, 23, spread);
+		break;
+	case COMM_F64:
+		v.f64 = some_number(x, 52, spread) * (1 + ldexp(x % 8191, -50));
+		break;
+	case COMM_BF16:
+		v.half = bf16_of((float)some_number(x, 7, spread));
+		break;
+	case COMM_F16:
+		v.half = f16_of((float)some_number(x, 10, factor ? 1 : 16) *
+				(factor ? 1.0f : 0x1p-6f));
+		break;
+	case COMM_I32:
+		v.i32 = (int32_t)(x % (factor ? 13 : 1u << 27)) - (factor ? 6 : 1 << 26);
+		break;
+	case COMM_I64:
+		v.i64 = (int64_t)(factor ? x % 15 : (uint64_t)x << 12) -
+			(factor ? 7 : INT64_C(1) << 43);
+		break;
+	case COMM_U8:
+		v.u8 = (uint8_t)(factor ? x % 2 + (x >> 8) % 2 : x % 32);
+		break;
 	}
 	memcpy(at, &v, comm_type_size(type));
 }
 
-/* --- The tables --------------------------------------------------------------------------------- */
+/* --- The tables
+ * --------------------------------------------------------------------------------- */
 
 static size_t period_bytes(enum comm_type type)
 {
 	return REF_PERIOD * comm_type_size(type);
 }
 
-const char *reference_given(const struct reference *ref, enum comm_type type, bool factors, int rank, int block)
+const char *reference_given(const struct reference *ref, enum comm_type type, bool factors,
+			    int rank, int block)
 {
 	return ref->given[type][factors] + (size_t)(rank * REF_RANKS + block) * period_bytes(type);
 }
 
-const char *reference_reduced(const struct reference *ref, enum comm_type type, enum comm_op op, int block)
+const char *reference_reduced(const struct reference *ref, enum comm_type type, enum comm_op op,
+			      int block)
 {
 	return ref->reduced[type][op] + (size_t)block * period_bytes(type);
 }
@@ -291,8 +346,11 @@ static int make_reduced(struct reference *ref, enum comm_type type, enum comm_op
 		reference_reduce(type, op, src, ref->n, at, REF_PERIOD);
 		for (size_t i = 0; i < REF_PERIOD; i++)
 			if (!near_float64(type, op, src, ref->n, at, i * comm_type_size(type))) {
-				fprintf(stderr, "the reference's %s of %s over %d ranks is wrong at element %zu\n",
-					reference_redop_name(op), reference_type_name(type), ref->n, i);
+				fprintf(stderr,
+					"the reference's %s of %s over %d ranks is wrong at "
+					"element %zu\n",
+					reference_redop_name(op), reference_type_name(type), ref->n,
+					i);
 				return -1;
 			}
 	}
@@ -309,7 +367,8 @@ struct reference *reference_open(int ranks)
 	for (int i = 0; rc == 0 && i < 2 * REF_TYPES; i++)
 		rc = make_given(ref, (enum comm_type)(i / 2), i % 2);
 	for (int i = 0; rc == 0 && i < REF_TYPES * REF_REDOPS; i++)
-		rc = make_reduced(ref, (enum comm_type)(i / REF_REDOPS), (enum comm_op)(i % REF_REDOPS));
+		rc = make_reduced(ref, (enum comm_type)(i / REF_REDOPS),
+				  (enum comm_op)(i % REF_REDOPS));
 	if (rc == 0)
 		return ref;
 	reference_close(ref);

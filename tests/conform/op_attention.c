@@ -1,8 +1,9 @@
 /*
  * Attention: o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv starts samples.
  *
- * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one behind the other with gaps between
- * rows and between sequences, which must stay as they were; c: how wide the gaps are, 0 for odd ones.
+ * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one behind the other
+ * with gaps between rows and between sequences, which must stay as they were; c: how wide the gaps
+ * are, 0 for odd ones.
  */
 #include "tests/conform/op_test.h"
 
@@ -25,7 +26,8 @@ static struct attn_shape shape_of(const struct dims *d)
 	s.drop = (struct dropout){ philox_key(5, PHILOX_DROPOUT, 6), d->p };
 	s.heads_all = 3 * s.heads;
 	s.head_first = s.heads;
-	s.seq = s.q_first + s.q_len > s.k_first + s.k_len ? s.q_first + s.q_len : s.k_first + s.k_len;
+	s.seq = s.q_first + s.q_len > s.k_first + s.k_len ? s.q_first + s.q_len
+							  : s.k_first + s.k_len;
 	return s;
 }
 
@@ -63,7 +65,8 @@ static void make_starts(const struct dims *d, int32_t *starts)
 	struct attn_shape s = shape_of(d);
 	for (int64_t b = 0; b < s.batch; b++)
 		for (int64_t t = 0; t < s.starts_batch; t++)
-			starts[b * s.starts_batch + t] = (int32_t)((s.q_first + t) / (37 + 11 * b) * (37 + 11 * b));
+			starts[b * s.starts_batch + t] =
+				(int32_t)((s.q_first + t) / (37 + 11 * b) * (37 + 11 * b));
 }
 
 /* starts and samples, from argument `at` on. */
@@ -82,7 +85,8 @@ static void attention_fwd_args(const struct dims *d, struct arg *a)
 	place_args(d, a, 3);
 }
 
-static void attention_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+				  void **p)
 {
 	(void)o;
 	(void)k;
@@ -107,7 +111,8 @@ static void attention_bwd_args(const struct dims *d, struct arg *a)
 	place_args(d, a, 5);
 }
 
-static void attention_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+				  void **p)
 {
 	make_starts(d, p[5]);
 	struct attn_shape s = shape_with(d, p[5], p[6]);
@@ -119,8 +124,8 @@ static void attention_bwd_run(const struct ops *o, struct kern *k, const struct 
 {
 	struct attn_shape s = shape_with(d, p[5], p[6]);
 	struct extent e = extent_of(d);
-	o->attention_bwd(k, p[0], part(k, p[0], e.k), part(k, p[0], e.v), p[1], p[2], p[3],
-			 p[4], part(k, p[4], e.k), part(k, p[4], e.v), &s, d->with);
+	o->attention_bwd(k, p[0], part(k, p[0], e.k), part(k, p[0], e.v), p[1], p[2], p[3], p[4],
+			 part(k, p[4], e.k), part(k, p[4], e.v), &s, d->with);
 }
 
 /* --- merge: o lse o2 lse2; here and there one side, or both, saw no key --- */
@@ -134,7 +139,8 @@ static void attention_merge_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 3, SINGLE };
 }
 
-static void attention_merge_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_merge_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+				    void **p)
 {
 	(void)o;
 	(void)k;
@@ -152,32 +158,59 @@ static void attention_merge_run(const struct ops *o, struct kern *k, const struc
 }
 
 #define SHAPE(b, q, qf, kl, kf, h, g, w) \
-	.s = { .batch = b, .q_len = q, .k_len = kl, .q_first = qf, .k_first = kf, .heads = h, .kv_heads = g, .dim = w }
+	.s = { .batch = b, \
+	       .q_len = q, \
+	       .k_len = kl, \
+	       .q_first = qf, \
+	       .k_first = kf, \
+	       .heads = h, \
+	       .kv_heads = g, \
+	       .dim = w }
 #define WHOLE(b, t, h, g, w) SHAPE(b, t, 0, t, 0, h, g, w), .fused = true
 
 #define WHOLE_DIMS \
-	{ WHOLE(1, 1, 1, 1, 2) }, { WHOLE(2, 5, 2, 1, 10) }, { WHOLE(3, 64, 4, 4, 8) }, { WHOLE(1, 130, 6, 2, 64) }, \
-	{ WHOLE(2, 67, 2, 1, 128), .with = true }, { WHOLE(1, 65, 1, 1, 256) }, { WHOLE(1, 193, 2, 2, 16) }, \
-	{ WHOLE(2, 150, 4, 2, 16), .documents = true }, { WHOLE(2, 100, 3, 1, 16), .p = 0.3f, .with = true }
+	{ WHOLE(1, 1, 1, 1, 2) }, { WHOLE(2, 5, 2, 1, 10) }, { WHOLE(3, 64, 4, 4, 8) }, \
+		{ WHOLE(1, 130, 6, 2, 64) }, { WHOLE(2, 67, 2, 1, 128), .with = true }, \
+		{ WHOLE(1, 65, 1, 1, 256) }, { WHOLE(1, 193, 2, 2, 16) }, \
+		{ WHOLE(2, 150, 4, 2, 16), .documents = true }, \
+	{ \
+		WHOLE(2, 100, 3, 1, 16), .p = 0.3f, .with = true \
+	}
 /* Queries behind the keys, among them, before them; one query; more keys than queries and fewer. */
 #define PIECE_DIMS \
-	{ SHAPE(2, 70, 200, 130, 3, 4, 2, 16), .with = true }, { SHAPE(1, 65, 40, 90, 7, 2, 1, 32) }, \
-	{ SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, { SHAPE(3, 130, 0, 140, 70, 2, 1, 16) }, { SHAPE(2, 1, 300, 301, 0, 8, 2, 64) }, \
-	{ SHAPE(3, 1, 1500, 1400, 90, 3, 1, 48), .documents = true }, { SHAPE(1, 1, 2000, 1900, 90, 4, 1, 16), .p = 0.2f }, \
-	{ SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true }
+	{ SHAPE(2, 70, 200, 130, 3, 4, 2, 16), .with = true }, \
+		{ SHAPE(1, 65, 40, 90, 7, 2, 1, 32) }, { SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, \
+		{ SHAPE(3, 130, 0, 140, 70, 2, 1, 16) }, { SHAPE(2, 1, 300, 301, 0, 8, 2, 64) }, \
+		{ SHAPE(3, 1, 1500, 1400, 90, 3, 1, 48), .documents = true }, \
+		{ SHAPE(1, 1, 2000, 1900, 90, 4, 1, 16), .p = 0.2f }, \
+	{ \
+		SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true \
+	}
 /* More keys, and more queries, than the 2-byte storage widens at once. */
 #define LONG_DIMS \
-	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, { SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true }
-/* Several tiles of the tensor cores' kernels, with aligned rows: ragged ends, documents across tiles, queries that see nothing. */
+	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, \
+	{ \
+		SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true \
+	}
+/* Several tiles of the tensor cores' kernels, with aligned rows: ragged ends, documents across
+ * tiles, queries that see nothing. */
 #define TILE_DIMS \
 	{ SHAPE(1, 200, 150, 330, 20, 4, 2, 64), .c = 8, .documents = true, .with = true }, \
-	{ SHAPE(1, 170, 0, 200, 100, 2, 2, 128), .c = 8, .p = 0.2f }, { WHOLE(1, 290, 3, 1, 128), .documents = true, .p = 0.1f }, \
-	{ SHAPE(2, 135, 70, 205, 0, 2, 1, 40), .c = 24, .p = 0.3f, .with = true }
-#define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS, LONG_DIMS, TILE_DIMS }
+		{ SHAPE(1, 170, 0, 200, 100, 2, 2, 128), .c = 8, .p = 0.2f }, \
+		{ WHOLE(1, 290, 3, 1, 128), .documents = true, .p = 0.1f }, \
+	{ \
+		SHAPE(2, 135, 70, 205, 0, 2, 1, 40), .c = 24, .p = 0.3f, .with = true \
+	}
+#define ATTENTION_DIMS \
+	{ \
+		WHOLE_DIMS, PIECE_DIMS, LONG_DIMS, TILE_DIMS \
+	}
 
+/* clang-format off */
 const struct op_test attention_ops[] = {
 	{ "attention_fwd", true, attention_fwd_args, attention_fwd_prepare, attention_fwd_run, ATTENTION_DIMS },
 	{ "attention_merge", true, attention_merge_args, attention_merge_prepare, attention_merge_run, ATTENTION_DIMS },
 	{ "attention_bwd", true, attention_bwd_args, attention_bwd_prepare, attention_bwd_run, ATTENTION_DIMS },
 	{ 0 }
 };
+/* clang-format on */

@@ -57,7 +57,8 @@ static size_t block_bytes(const struct op_call *c, int i)
 	return (c->lead[i] + op_call_bytes(c, i) + GUARD + 63) / 64 * 64;
 }
 
-void op_call_init(struct op_call *c, const struct op_test *t, const struct dims *d, const struct storage *storage, int shift)
+void op_call_init(struct op_call *c, const struct op_test *t, const struct dims *d,
+		  const struct storage *storage, int shift)
 {
 	memset(c, 0, sizeof *c);
 	c->storage = storage;
@@ -115,7 +116,8 @@ static void random_whole(const struct arg *a, void *p, struct philox_key key)
 		else if (a->kind == PLACES)
 			((int64_t *)p)[j] = -1;
 		else
-			((int32_t *)p)[j] = a->kind == TOKENS ? (int32_t)random_below(a, key, j) : -1;
+			((int32_t *)p)[j] = a->kind == TOKENS ? (int32_t)random_below(a, key, j)
+							      : -1;
 }
 
 void op_call_random(struct op_call *c, uint64_t seed)
@@ -132,8 +134,10 @@ void op_call_random(struct op_call *c, uint64_t seed)
 void op_call_round(struct op_call *c, const struct op_call *like)
 {
 	for (int i = 0; i < ARGS; i++)
-		for (int64_t j = 0; c->args[i].kind && !arg_whole(&c->args[i]) && j < c->args[i].count; j++)
-			((double *)c->p[i])[j] = storage_round(op_call_storage(like, i), ((double *)c->p[i])[j]);
+		for (int64_t j = 0;
+		     c->args[i].kind && !arg_whole(&c->args[i]) && j < c->args[i].count; j++)
+			((double *)c->p[i])[j] = storage_round(op_call_storage(like, i),
+							       ((double *)c->p[i])[j]);
 }
 
 void op_call_copy(struct op_call *to, const struct op_call *from)
@@ -157,7 +161,8 @@ void op_call_keep(struct op_call *to, const struct op_call *from)
 			memcpy(to->p[i], from->p[i], op_call_bytes(from, i));
 }
 
-int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS], struct err *e)
+int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS],
+		 struct err *e)
 {
 	memset(base, 0, ARGS * sizeof *base);
 	memset(p, 0, ARGS * sizeof *p);

@@ -1,6 +1,6 @@
 /*
- * op_call — the arrays of one call of an op: of doubles for the specification, or as a backend stores them, with guards around
- * each. For comm_op_check.c.
+ * op_call — the arrays of one call of an op: of doubles for the specification, or as a backend
+ * stores them, with guards around each. For comm_op_check.c.
  */
 #ifndef MUSTER_TESTS_OP_CALL_H
 #define MUSTER_TESTS_OP_CALL_H
@@ -14,17 +14,20 @@
 
 struct op_call {
 	struct arg args[ARGS];
-	void *p[ARGS];             /* where each array begins */
+	void *p[ARGS];              /* where each array begins */
 	unsigned char *block[ARGS]; /* guard, array, guard */
-	size_t lead[ARGS];         /* bytes of the block before the array */
+	size_t lead[ARGS];          /* bytes of the block before the array */
 	const struct storage *storage;
 };
 
-/* Memory is the host's; there being none ends the program. shift: elements that arrays begin off their alignment. */
-void op_call_init(struct op_call *c, const struct op_test *t, const struct dims *d, const struct storage *storage, int shift);
+/* Memory is the host's; there being none ends the program. shift: elements that arrays begin off
+ * their alignment. */
+void op_call_init(struct op_call *c, const struct op_test *t, const struct dims *d,
+		  const struct storage *storage, int shift);
 void op_call_fini(struct op_call *c);
 
-/* Of argument i: how its numbers are stored, how far they may be off, its bytes; whether nothing was written around it. */
+/* Of argument i: how its numbers are stored, how far they may be off, its bytes; whether nothing
+ * was written around it. */
 const struct storage *op_call_storage(const struct op_call *c, int i);
 double op_call_tolerance(const struct op_call *c, int i);
 size_t op_call_bytes(const struct op_call *c, int i);
@@ -39,8 +42,10 @@ void op_call_copy(struct op_call *to, const struct op_call *from);
 /* The same arrays. */
 void op_call_keep(struct op_call *to, const struct op_call *from);
 
-/* Blocks of the kern's memory that hold c's: base[i] (NULL: no argument) the block, p[i] the array in it. */
-int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS], struct err *e);
+/* Blocks of the kern's memory that hold c's: base[i] (NULL: no argument) the block, p[i] the
+ * array in it. */
+int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS],
+		 struct err *e);
 /* What they hold now. The first error of what was queued. */
 int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], struct err *e);
 void op_call_return(struct kern *k, void *const base[ARGS]);

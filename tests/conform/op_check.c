@@ -9,15 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct op_test *const op_families[] = { layer_ops, element_ops, token_ops, attention_ops, expert_ops, fp8_ops, NULL };
+const struct op_test *const op_families[] = { layer_ops,  element_ops, token_ops, attention_ops,
+					      expert_ops, fp8_ops,     NULL };
 
 enum { THREADS_MOST = 3 };
 
 struct op_checker {
 	const char *backend;
 	const struct storage *storage;
-	struct kern *spec;                /* plain64 */
-	struct kern *k[THREADS_MOST];     /* with i + 1 threads */
+	struct kern *spec;            /* plain64 */
+	struct kern *k[THREADS_MOST]; /* with i + 1 threads */
 	int n;
 };
 
@@ -28,8 +29,9 @@ struct trial {
 	const struct dims *d;
 	const struct op_draw *draw;
 	int threads;
-	struct op_call master, ref;       /* numbers drawn, and what the specification makes of them */
-	struct op_call first;             /* what one thread makes of them */
+	/* numbers drawn, and what the specification makes of them */
+	struct op_call master, ref;
+	struct op_call first; /* what one thread makes of them */
 	char *why;
 };
 
@@ -75,8 +77,8 @@ int op_checker_open(const char *backend, struct op_checker **out, struct err *e)
 
 /* --- What went wrong ---------------------------------------------------------------------- */
 
-__attribute__((format(printf, 3, 4)))
-static bool wrong(const struct trial *t, int arg, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static bool wrong(const struct trial *t, int arg,
+							const char *fmt, ...)
 {
 	const struct dims *d = t->d;
 	char what[OP_CHECK_WHY / 2];
@@ -84,9 +86,12 @@ static bool wrong(const struct trial *t, int arg, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	snprintf(t->why, OP_CHECK_WHY, "%s %s, %d threads, argument %d (n %ld, c %ld, d %ld, lo %d, %ldx%ld over %ld, %d/%d heads of %d, shift %d): %s",
-		 t->c->backend, t->t->name, t->threads, arg, (long)d->n, (long)d->c, (long)d->d, (int)d->lo, (long)d->s.batch,
-		 (long)d->s.q_len, (long)d->s.k_len, d->s.heads, d->s.kv_heads, d->s.dim, t->draw->shift, what);
+	snprintf(t->why, OP_CHECK_WHY,
+		 "%s %s, %d threads, argument %d (n %ld, c %ld, d %ld, lo %d, %ldx%ld over %ld, "
+		 "%d/%d heads of %d, shift %d): %s",
+		 t->c->backend, t->t->name, t->threads, arg, (long)d->n, (long)d->c, (long)d->d,
+		 (int)d->lo, (long)d->s.batch, (long)d->s.q_len, (long)d->s.k_len, d->s.heads,
+		 d->s.kv_heads, d->s.dim, t->draw->shift, what);
 	return false;
 }
 
@@ -104,7 +109,8 @@ static double relative_error(const struct storage *s, const void *out, const dou
 	return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
 }
 
-static bool check_arg(const struct trial *t, const struct op_call *out, const struct op_call *in, int i)
+static bool check_arg(const struct trial *t, const struct op_call *out, const struct op_call *in,
+		      int i)
 {
 	const struct arg *a = &out->args[i];
 	size_t bytes = op_call_bytes(out, i);
@@ -127,7 +133,8 @@ static bool check(const struct trial *t, const struct op_call *out, const struct
 	return true;
 }
 
-static bool check_same(const struct trial *t, const struct op_call *a, const struct op_call *b, const char *whose)
+static bool check_same(const struct trial *t, const struct op_call *a, const struct op_call *b,
+		       const char *whose)
 {
 	for (int i = 0; i < ARGS; i++)
 		if (a->args[i].kind != NONE && memcmp(a->p[i], b->p[i], op_call_bytes(a, i)))
@@ -138,7 +145,8 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 /* --- Running it ---------------------------------------------------------------------------- */
 
 /* The op on arrays of the kern's memory that begin as `in`; `out` is what they hold after it. */
-static bool run_in(const struct trial *t, struct kern *k, const struct op_call *in, bool taped, struct op_call *out)
+static bool run_in(const struct trial *t, struct kern *k, const struct op_call *in, bool taped,
+		   struct op_call *out)
 {
 	struct err e = ERR_INIT;
 	struct kern_tape *tape = NULL;
@@ -166,10 +174,11 @@ static bool run_kern(struct trial *t, struct kern *k)
 	op_call_init(&one, t->t, t->d, t->c->storage, t->draw->shift);
 	op_call_init(&two, t->t, t->d, t->c->storage, t->draw->shift);
 	op_call_copy(&in, &t->master);
-	bool ok = run_in(t, k, &in, false, &one) && check(t, &one, &in) && run_in(t, k, &in, false, &two) &&
-		  check_same(t, &one, &two, "two runs");
+	bool ok = run_in(t, k, &in, false, &one) && check(t, &one, &in) &&
+		  run_in(t, k, &in, false, &two) && check_same(t, &one, &two, "two runs");
 	if (ok && !backend_on_host(k))
-		ok = run_in(t, k, &in, true, &two) && check_same(t, &one, &two, "the op and its tape");
+		ok = run_in(t, k, &in, true, &two) &&
+		     check_same(t, &one, &two, "the op and its tape");
 	if (ok && t->threads == 1)
 		op_call_keep(&t->first, &one);
 	else if (ok && t->t->any_threads)
@@ -180,7 +189,8 @@ static bool run_kern(struct trial *t, struct kern *k)
 	return ok;
 }
 
-bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY])
+bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d,
+		 const struct op_draw *draw, char why[OP_CHECK_WHY])
 {
 	struct trial r = { .c = c, .t = t, .d = d, .draw = draw, .why = why };
 	bool ok = true;

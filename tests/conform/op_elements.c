@@ -48,8 +48,21 @@ static void swiglu_bwd_run(const struct ops *o, struct kern *k, const struct dim
 	o->swiglu_bwd(k, p[0], p[1], p[2], d->n, d->c);
 }
 
-#define COUNT_DIMS { { .n = 1 }, { .n = 15 }, { .n = 17 }, { .n = 70001 } }
-#define ROWS_DIMS { { .n = 1, .c = 1 }, { .n = 3, .c = 33 }, { .n = 130, .c = 344 }, { .n = 2, .c = 30011 }, { .n = 2, .c = 9216 } }
+#define COUNT_DIMS \
+	{ \
+		{ .n = 1 }, { .n = 15 }, { .n = 17 }, \
+		{ \
+			.n = 70001 \
+		} \
+	}
+#define ROWS_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 3, .c = 33 }, { .n = 130, .c = 344 }, \
+			{ .n = 2, .c = 30011 }, \
+		{ \
+			.n = 2, .c = 9216 \
+		} \
+	}
 
 /* --- sums and the optimizer --- */
 
@@ -119,17 +132,25 @@ static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims
 enum { UPDATES = 4, UPDATES_MOST = 100 };
 
 /* Elements [at, at + count) of p; `single` and `stored` are the bytes of an element. */
-static struct update part(const struct dims *d, void **p, int64_t at, int64_t count, size_t single, size_t stored)
+static struct update part(const struct dims *d, void **p, int64_t at, int64_t count, size_t single,
+			  size_t stored)
 {
 	return (struct update){
-		.p = (void *)((char *)p[0] + (size_t)at * single), .g = (void *)((char *)p[1] + (size_t)at * single),
-		.m = (void *)((char *)p[2] + (size_t)at * single), .v = (void *)((char *)p[3] + (size_t)at * single),
-		.count = count, .weight_decay = 0.05f + 0.1f * (float)(at > 0), .stored = d->with ? (char *)p[4] + (size_t)at * stored : NULL,
-		.random = d->fused, .key = philox_key(5, PHILOX_ROUND, (uint64_t)at), .first = (uint64_t)at + 3,
+		.p = (void *)((char *)p[0] + (size_t)at * single),
+		.g = (void *)((char *)p[1] + (size_t)at * single),
+		.m = (void *)((char *)p[2] + (size_t)at * single),
+		.v = (void *)((char *)p[3] + (size_t)at * single),
+		.count = count,
+		.weight_decay = 0.05f + 0.1f * (float)(at > 0),
+		.stored = d->with ? (char *)p[4] + (size_t)at * stored : NULL,
+		.random = d->fused,
+		.key = philox_key(5, PHILOX_ROUND, (uint64_t)at),
+		.first = (uint64_t)at + 3,
 	};
 }
 
-/* Cuts the parameters into updates, of which one is empty; into c of them where c is given. Returns how many. */
+/* Cuts the parameters into updates, of which one is empty; into c of them where c is given.
+ * Returns how many. */
 static int parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES_MOST])
 {
 	size_t stored = backend_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
@@ -137,7 +158,8 @@ static int parts(const struct dims *d, struct kern *k, void **p, struct update u
 	for (int i = 0; i < UPDATES && !d->c; i++)
 		u[i] = part(d, p, ends[i], ends[i + 1] - ends[i], single, stored);
 	for (int64_t i = 0; i < d->c; i++)
-		u[i] = part(d, p, d->n * i / d->c, d->n * (i + 1) / d->c - d->n * i / d->c, single, stored);
+		u[i] = part(d, p, d->n * i / d->c, d->n * (i + 1) / d->c - d->n * i / d->c, single,
+			    stored);
 	return d->c ? (int)d->c : UPDATES;
 }
 
@@ -168,9 +190,15 @@ static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, v
 	o->sgd(k, u, n, &a);
 }
 
-#define UPDATE_DIMS { \
-	{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, { .n = 70001, .lo = 1, .with = true, .fused = true }, { .n = 20000, .with = true }, \
-	{ .n = 5000, .c = 70, .lo = 1, .with = true } }
+#define UPDATE_DIMS \
+	{ \
+		{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, \
+			{ .n = 70001, .lo = 1, .with = true, .fused = true }, \
+			{ .n = 20000, .with = true }, \
+		{ \
+			.n = 5000, .c = 70, .lo = 1, .with = true \
+		} \
+	}
 
 static void accumulate_args(const struct dims *d, struct arg *a)
 {
@@ -221,10 +249,17 @@ static void dropout_run(const struct ops *o, struct kern *k, const struct dims *
 	o->dropout(k, p[0], p[1], p[2], d->n, d->c, &drop);
 }
 
-#define DROP_DIMS { \
-	{ .n = 1, .c = 1, .p = 0.5f }, { .n = 5, .c = 7, .p = 0.1f }, { .n = 40, .c = 768, .p = 0.1f }, { .n = 3, .c = 768 }, \
-	{ .n = 9, .c = 515, .p = 0.9f }, { .n = 2, .c = 30011, .p = 0.25f } }
+#define DROP_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .p = 0.5f }, { .n = 5, .c = 7, .p = 0.1f }, \
+			{ .n = 40, .c = 768, .p = 0.1f }, { .n = 3, .c = 768 }, \
+			{ .n = 9, .c = 515, .p = 0.9f }, \
+		{ \
+			.n = 2, .c = 30011, .p = 0.25f \
+		} \
+	}
 
+/* clang-format off */
 const struct op_test element_ops[] = {
 	{ "gelu_fwd", true, map_fwd_args, NULL, gelu_fwd_run, COUNT_DIMS },
 	{ "gelu_bwd", true, gelu_bwd_args, NULL, gelu_bwd_run, COUNT_DIMS },
@@ -242,3 +277,4 @@ const struct op_test element_ops[] = {
 	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
 	{ 0 }
 };
+/* clang-format on */

@@ -1,7 +1,9 @@
-/* A mixture of experts: the router and the rows that go to the experts; n tokens, c wide, d experts, lo chosen. */
+/* A mixture of experts: the router and the rows that go to the experts; n tokens, c wide, d
+ * experts, lo chosen. */
 #include "tests/conform/op_test.h"
 
-/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits; with: weights before choosing --- */
+/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits;
+ * with: weights before choosing --- */
 
 static void route_fwd_args(const struct dims *d, struct arg *a)
 {
@@ -37,15 +39,22 @@ static void route_bwd_prepare(const struct ops *o, struct kern *k, const struct 
 /* fused: with the losses that balance. */
 static void route_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL, d->fused ? 0.25f : 0,
-		     d->n, d->d, d->lo, d->with);
+	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL,
+		     d->fused ? 0.25f : 0, d->n, d->d, d->lo, d->with);
 }
 
-#define ROUTE_DIMS { \
-	{ .n = 1, .d = 1, .lo = 1 }, { .n = 7, .d = 4, .lo = 2, .with = true }, { .n = 300, .d = 8, .lo = 2, .fused = true }, \
-	{ .n = 65, .d = 129, .lo = 7, .with = true, .fused = true }, { .n = 70, .d = 64, .lo = 64 } }
+#define ROUTE_DIMS \
+	{ \
+		{ .n = 1, .d = 1, .lo = 1 }, { .n = 7, .d = 4, .lo = 2, .with = true }, \
+			{ .n = 300, .d = 8, .lo = 2, .fused = true }, \
+			{ .n = 65, .d = 129, .lo = 7, .with = true, .fused = true }, \
+		{ \
+			.n = 70, .d = 64, .lo = 64 \
+		} \
+	}
 
-/* --- places: choices chosen / at chosen before / counts at from chosen; pieces of c tokens, with: limits --- */
+/* --- places: choices chosen / at chosen before / counts at from chosen; pieces of c tokens,
+ * with: limits --- */
 
 static int64_t pieces(const struct dims *d)
 {
@@ -91,7 +100,8 @@ static void place_args(const struct dims *d, struct arg *a)
 
 static void place_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->route_drop(k, p[1], p[3], NULL, d->n, d->d, d->lo, d->c, d->with ? limit(d) : d->n * d->lo);
+	o->route_drop(k, p[1], p[3], NULL, d->n, d->d, d->lo, d->c,
+		      d->with ? limit(d) : d->n * d->lo);
 }
 
 static void place_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -99,10 +109,17 @@ static void place_run(const struct ops *o, struct kern *k, const struct dims *d,
 	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo);
 }
 
-#define PLACE_DIMS { \
-	{ .n = 1, .d = 1, .lo = 1, .c = 1 }, { .n = 12, .d = 4, .lo = 2, .c = 6, .with = true }, { .n = 300, .d = 8, .lo = 2, .c = 300, .with = true }, \
-	{ .n = 2050, .d = 129, .lo = 7, .c = 205 }, { .n = 4000, .d = 64, .lo = 6, .c = 1000, .with = true }, \
-	{ .n = 600, .d = 700, .lo = 3, .c = 300, .with = true } }
+#define PLACE_DIMS \
+	{ \
+		{ .n = 1, .d = 1, .lo = 1, .c = 1 }, \
+			{ .n = 12, .d = 4, .lo = 2, .c = 6, .with = true }, \
+			{ .n = 300, .d = 8, .lo = 2, .c = 300, .with = true }, \
+			{ .n = 2050, .d = 129, .lo = 7, .c = 205 }, \
+			{ .n = 4000, .d = 64, .lo = 6, .c = 1000, .with = true }, \
+		{ \
+			.n = 600, .d = 700, .lo = 3, .c = 300, .with = true \
+		} \
+	}
 
 /* --- loss load probs lse; sequences of c tokens --- */
 
@@ -142,7 +159,13 @@ static void gather_run(const struct ops *o, struct kern *k, const struct dims *d
 	o->gather_rows(k, p[0], p[1], p[2], d->n, d->c);
 }
 
-#define GATHER_DIMS { { .n = 1, .c = 1, .d = 1 }, { .n = 40, .c = 33, .d = 13 }, { .n = 200, .c = 128, .d = 300 } }
+#define GATHER_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .d = 1 }, { .n = 40, .c = 33, .d = 13 }, \
+		{ \
+			.n = 200, .c = 128, .d = 300 \
+		} \
+	}
 
 /* --- copy_rows: y x; rows of c + d into rows of c + lo --- */
 
@@ -157,7 +180,14 @@ static void copy_run(const struct ops *o, struct kern *k, const struct dims *d, 
 	o->copy_rows(k, p[0], d->c + d->lo, p[1], d->c + d->d, d->n, d->c);
 }
 
-#define COPY_DIMS { { .n = 1, .c = 1 }, { .n = 40, .c = 33, .d = 7, .lo = 5 }, { .n = 300, .c = 128, .d = 64 }, { .n = 9, .c = 31, .lo = 3 }, { .n = 7, .c = 24 } }
+#define COPY_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 40, .c = 33, .d = 7, .lo = 5 }, \
+			{ .n = 300, .c = 128, .d = 64 }, { .n = 9, .c = 31, .lo = 3 }, \
+		{ \
+			.n = 7, .c = 24 \
+		} \
+	}
 
 /* --- combine: y x at weights / dx dweights dy x at weights; x has 2 rows more than are met --- */
 
@@ -166,7 +196,8 @@ static int64_t places(const struct dims *d)
 	return d->n * d->lo + 2;
 }
 
-/* Each row of x once, in an order that jumps; the first, and each ninth after it, is dropped where there are several. */
+/* Each row of x once, in an order that jumps; the first, and each ninth after it, is dropped
+ * where there are several. */
 static void scatter(const struct dims *d, int64_t *at)
 {
 	for (int64_t j = 0; j < d->n * d->lo; j++)
@@ -212,13 +243,20 @@ static void combine_bwd_prepare(const struct ops *o, struct kern *k, const struc
 
 static void combine_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->combine_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL, d->n, d->lo, d->c);
+	o->combine_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL,
+		       d->n, d->lo, d->c);
 }
 
-#define COMBINE_DIMS { \
-	{ .n = 1, .lo = 1, .c = 1, .with = true }, { .n = 13, .lo = 2, .c = 33 }, { .n = 100, .lo = 2, .c = 257, .with = true }, \
-	{ .n = 50, .lo = 3, .c = 128, .with = true } }
+#define COMBINE_DIMS \
+	{ \
+		{ .n = 1, .lo = 1, .c = 1, .with = true }, { .n = 13, .lo = 2, .c = 33 }, \
+			{ .n = 100, .lo = 2, .c = 257, .with = true }, \
+		{ \
+			.n = 50, .lo = 3, .c = 128, .with = true \
+		} \
+	}
 
+/* clang-format off */
 const struct op_test expert_ops[] = {
 	{ "route_fwd", true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
 	{ "route_bwd", true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
@@ -232,3 +270,4 @@ const struct op_test expert_ops[] = {
 	{ "combine_bwd", true, combine_bwd_args, combine_bwd_prepare, combine_bwd_run, COMBINE_DIMS },
 	{ 0 }
 };
+/* clang-format on */

@@ -1,4 +1,5 @@
-/* Linear layers in 8 bits; bytes and scales are compared as words of 4 bytes: n rows, c columns, d the depth of products; with: e5m2. */
+/* Linear layers in 8 bits; bytes and scales are compared as words of 4 bytes: n rows, c columns,
+ * d the depth of products; with: e5m2. */
 #include "tests/conform/op_test.h"
 
 #include <string.h>
@@ -39,12 +40,19 @@ static void cast_prepare(const struct ops *o, struct kern *k, const struct dims 
 
 static void cast_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->cast8(k, d->fused ? NULL : p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d), d->n, d->c);
+	o->cast8(k, d->fused ? NULL : p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d), d->n,
+		 d->c);
 }
 
-#define CAST_DIMS { \
-	{ .n = 1, .c = 1 }, { .n = 3, .c = 33, .with = true }, { .n = 64, .c = 128 }, { .n = 130, .c = 344, .with = true }, \
-	{ .n = 8, .c = 1000, .fused = true }, { .n = 2, .c = 30011 } }
+#define CAST_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 3, .c = 33, .with = true }, { .n = 64, .c = 128 }, \
+			{ .n = 130, .c = 344, .with = true }, \
+			{ .n = 8, .c = 1000, .fused = true }, \
+		{ \
+			.n = 2, .c = 30011 \
+		} \
+	}
 
 /* --- d left right scales bias numbers --- */
 
@@ -75,11 +83,14 @@ static void product_prepare(const struct ops *o, struct kern *k, const struct di
 	o->cast8(k, p[2], NULL, &s[1], p[6], FP8_E4M3, d->c, d->d);
 }
 
-static void product(const struct ops *o, struct kern *k, const struct dims *d, void **p, bool single)
+static void product(const struct ops *o, struct kern *k, const struct dims *d, void **p,
+		    bool single)
 {
 	const struct scale8 *s = p[3];
-	const struct tensor8 left = { p[1], &s[0], format_of(d) }, right = { p[2], &s[1], FP8_E4M3 };
-	o->product8(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n, d->c, d->d);
+	const struct tensor8 left = { p[1], &s[0], format_of(d) },
+			     right = { p[2], &s[1], FP8_E4M3 };
+	o->product8(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n, d->c,
+		    d->d);
 }
 
 static void product_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -92,9 +103,15 @@ static void product_single_run(const struct ops *o, struct kern *k, const struct
 	product(o, k, d, p, true);
 }
 
-#define PRODUCT8_DIMS { \
-	{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 33, .d = 17, .fused = true }, { .n = 64, .c = 128, .d = 96, .fused = true }, \
-	{ .n = 48, .c = 64, .d = 256, .with = true }, { .n = 70, .c = 31, .d = 130, .with = true } }
+#define PRODUCT8_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 33, .d = 17, .fused = true }, \
+			{ .n = 64, .c = 128, .d = 96, .fused = true }, \
+			{ .n = 48, .c = 64, .d = 256, .with = true }, \
+		{ \
+			.n = 70, .c = 31, .d = 130, .with = true \
+		} \
+	}
 
 /* --- scales; n of them, over lo steps --- */
 
@@ -122,8 +139,15 @@ static void update_run(const struct ops *o, struct kern *k, const struct dims *d
 	o->scale8_update(k, p[0], d->n, format_of(d), d->lo, 1);
 }
 
-#define UPDATE8_DIMS { { .n = 1, .lo = 1 }, { .n = 40, .lo = 16, .with = true }, { .n = 300, .lo = 4 } }
+#define UPDATE8_DIMS \
+	{ \
+		{ .n = 1, .lo = 1 }, { .n = 40, .lo = 16, .with = true }, \
+		{ \
+			.n = 300, .lo = 4 \
+		} \
+	}
 
+/* clang-format off */
 const struct op_test fp8_ops[] = {
 	{ "cast8", true, cast_args, cast_prepare, cast_run, CAST_DIMS },
 	{ "product8", true, product_args, product_prepare, product_run, PRODUCT8_DIMS },
@@ -131,3 +155,4 @@ const struct op_test fp8_ops[] = {
 	{ "scale8_update", true, update_args, update_prepare, update_run, UPDATE8_DIMS },
 	{ 0 }
 };
+/* clang-format on */

@@ -23,7 +23,8 @@ static void linear_bwd_input_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
 }
 
-static void linear_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void linear_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d,
+				 void **p)
 {
 	o->linear_bwd_input(k, NULL, p[1], p[2], d->n, d->c, d->d);
 	o->linear_bwd_input(k, p[0], p[1], p[2], d->n, d->c, d->d);
@@ -37,7 +38,8 @@ static void linear_bwd_weight_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d,
+				  void **p)
 {
 	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
 }
@@ -69,7 +71,8 @@ static void linear_gelu_bwd_run(const struct ops *o, struct kern *k, const struc
 	o->linear_gelu_bwd(k, p[0], p[1], p[2], p[3], d->n, d->c, d->d);
 }
 
-/* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, of which each third is empty; with: room between weights --- */
+/* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, of which each third is empty;
+ * with: room between weights --- */
 
 enum { GROUPS_MOST = 16 };
 
@@ -99,7 +102,8 @@ static void grouped_fwd_args(const struct dims *d, struct arg *a)
 static void grouped_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
 	int64_t rows[GROUPS_MOST];
-	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c, d->d);
+	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
+		       d->d);
 }
 
 static void grouped_bwd_input_args(const struct dims *d, struct arg *a)
@@ -109,10 +113,12 @@ static void grouped_bwd_input_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->lo * group_stride(d), 0.1, STORED };
 }
 
-static void grouped_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void grouped_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d,
+				  void **p)
 {
 	int64_t rows[GROUPS_MOST];
-	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c, d->d);
+	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
+			     d->d);
 }
 
 static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
@@ -122,20 +128,37 @@ static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void grouped_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void grouped_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d,
+				   void **p)
 {
 	int64_t rows[GROUPS_MOST];
-	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo, d->c, d->d);
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
+			      d->c, d->d);
 }
 
-#define GROUPED_DIMS { \
-	{ .n = 1, .c = 1, .d = 1, .lo = 1 }, { .n = 37, .c = 65, .d = 3, .lo = 4, .with = true }, { .n = 200, .c = 64, .d = 96, .lo = 8 }, \
-	{ .n = 300, .c = 40, .d = 130, .lo = 16 }, { .n = 130, .c = 128, .d = 64, .lo = 2 } }
+#define GROUPED_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .d = 1, .lo = 1 }, \
+			{ .n = 37, .c = 65, .d = 3, .lo = 4, .with = true }, \
+			{ .n = 200, .c = 64, .d = 96, .lo = 8 }, \
+			{ .n = 300, .c = 40, .d = 130, .lo = 16 }, \
+		{ \
+			.n = 130, .c = 128, .d = 64, .lo = 2 \
+		} \
+	}
 
-#define LINEAR_DIMS { \
-	{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, { .n = 1, .c = 131, .d = 515, .with = true }, { .n = 37, .c = 65, .d = 3, .with = true }, \
-	{ .n = 128, .c = 128, .d = 128, .with = true }, { .n = 200, .c = 120, .d = 384 }, { .n = 250, .c = 7, .d = 1023, .with = true }, \
-	{ .n = 5, .c = 64, .d = 25129 } }
+#define LINEAR_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, \
+			{ .n = 1, .c = 131, .d = 515, .with = true }, \
+			{ .n = 37, .c = 65, .d = 3, .with = true }, \
+			{ .n = 128, .c = 128, .d = 128, .with = true }, \
+			{ .n = 200, .c = 120, .d = 384 }, \
+			{ .n = 250, .c = 7, .d = 1023, .with = true }, \
+		{ \
+			.n = 5, .c = 64, .d = 25129 \
+		} \
+	}
 
 /* --- norms: y sum mean rstd x r w bias / dx dw dbias dy dres x mean rstd w --- */
 
@@ -153,7 +176,8 @@ static void norm_fwd_args(const struct dims *d, struct arg *a)
 
 static void layernorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->layernorm_fwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL, p[6], p[7], d->n, d->c, 1e-5f);
+	o->layernorm_fwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL,
+			 p[6], p[7], d->n, d->c, 1e-5f);
 }
 
 static void rmsnorm_fwd_args(const struct dims *d, struct arg *a)
@@ -164,7 +188,8 @@ static void rmsnorm_fwd_args(const struct dims *d, struct arg *a)
 
 static void rmsnorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->rmsnorm_fwd(k, p[0], d->with ? p[1] : NULL, p[3], p[4], d->with ? p[5] : NULL, p[6], d->n, d->c, 1e-5f);
+	o->rmsnorm_fwd(k, p[0], d->with ? p[1] : NULL, p[3], p[4], d->with ? p[5] : NULL, p[6],
+		       d->n, d->c, 1e-5f);
 }
 
 static void norm_bwd_args(const struct dims *d, struct arg *a)
@@ -181,14 +206,16 @@ static void norm_bwd_args(const struct dims *d, struct arg *a)
 	a[9] = (struct arg){ IN, d->n * d->c, 1, STORED }; /* y, while preparing */
 }
 
-static void layernorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void layernorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+				  void **p)
 {
 	o->layernorm_fwd(k, p[9], NULL, p[6], p[7], p[5], NULL, p[8], p[8], d->n, d->c, 1e-5f);
 }
 
 static void layernorm_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8], d->n, d->c);
+	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8],
+			 d->n, d->c);
 }
 
 static void rmsnorm_bwd_args(const struct dims *d, struct arg *a)
@@ -207,10 +234,17 @@ static void rmsnorm_bwd_run(const struct ops *o, struct kern *k, const struct di
 	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c);
 }
 
-#define NORM_DIMS { \
-	{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, { .n = 150, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
-	{ .n = 2, .c = 5001, .with = true }, { .n = 40, .c = 2048, .with = true }, { .n = 3, .c = 8200 } }
+#define NORM_DIMS \
+	{ \
+		{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, \
+			{ .n = 150, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
+			{ .n = 2, .c = 5001, .with = true }, { .n = 40, .c = 2048, .with = true }, \
+		{ \
+			.n = 3, .c = 8200 \
+		} \
+	}
 
+/* clang-format off */
 const struct op_test layer_ops[] = {
 	{ "linear_fwd", false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
 	{ "linear_bwd_input", false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
@@ -226,3 +260,4 @@ const struct op_test layer_ops[] = {
 	{ "rmsnorm_bwd", true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
 	{ 0 }
 };
+/* clang-format on */

@@ -5,7 +5,9 @@
 
 static struct rope_shape rope_of(const struct dims *d)
 {
-	return (struct rope_shape){ .n = d->n, .row = d->c, .heads = d->s.heads, .dim = d->s.dim, .seq = d->d };
+	return (struct rope_shape){
+		.n = d->n, .row = d->c, .heads = d->s.heads, .dim = d->s.dim, .seq = d->d
+	};
 }
 
 static void rope_args(const struct dims *d, struct arg *a)
@@ -27,10 +29,18 @@ static void rope_bwd_run(const struct ops *o, struct kern *k, const struct dims 
 	o->rope_bwd(k, p[0], &s, p[1], p[2]);
 }
 
-#define ROPE(n_, row, heads_, dim_, seq_) { .n = n_, .c = row, .d = seq_, .s = { .heads = heads_, .dim = dim_ } }
-#define ROPE_DIMS { ROPE(1, 2, 1, 2, 1), ROPE(10, 40, 3, 10, 5), ROPE(7, 61, 2, 26, 9), ROPE(300, 640, 8, 64, 100) }
+#define ROPE(n_, row, heads_, dim_, seq_) \
+	{ \
+		.n = n_, .c = row, .d = seq_, .s = {.heads = heads_, .dim = dim_ } \
+	}
+#define ROPE_DIMS \
+	{ \
+		ROPE(1, 2, 1, 2, 1), ROPE(10, 40, 3, 10, 5), ROPE(7, 61, 2, 26, 9), \
+			ROPE(300, 640, 8, 64, 100) \
+	}
 
-/* --- embeddings: y tokens wte wpe positions / dwte dwpe dy tokens positions; d positions; the shard holds [lo, lo + 40) of 100 --- */
+/* --- embeddings: y tokens wte wpe positions / dwte dwpe dy tokens positions; d positions; the
+ * shard holds [lo, lo + 40) of 100 --- */
 
 enum { VOCAB = 100, SHARD = 40 };
 
@@ -45,7 +55,8 @@ static void embed_fwd_args(const struct dims *d, struct arg *a)
 
 static void embed_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->embed_fwd(k, p[0], p[1], d->with ? p[4] : NULL, p[2], d->with ? p[3] : NULL, d->n, d->c, d->lo, d->lo + SHARD);
+	o->embed_fwd(k, p[0], p[1], d->with ? p[4] : NULL, p[2], d->with ? p[3] : NULL, d->n, d->c,
+		     d->lo, d->lo + SHARD);
 }
 
 static void embed_bwd_args(const struct dims *d, struct arg *a)
@@ -59,15 +70,24 @@ static void embed_bwd_args(const struct dims *d, struct arg *a)
 
 static void embed_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	o->embed_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->with ? p[4] : NULL, d->n, d->c, d->lo, d->lo + SHARD);
+	o->embed_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->with ? p[4] : NULL, d->n, d->c,
+		     d->lo, d->lo + SHARD);
 }
 
-#define EMBED_DIMS { \
-	{ .n = 1, .d = 1, .c = 1 }, { .n = 62, .d = 31, .c = 129, .lo = 20, .with = true }, \
-	{ .n = 256, .d = 64, .c = 128, .lo = 60 }, { .n = 150, .d = 50, .c = 300, .with = true }, \
-	{ .n = 2501, .d = 2, .c = 24, .with = true }, { .n = 100, .d = 700, .c = 8, .with = true } }
+#define EMBED_DIMS \
+	{ \
+		{ .n = 1, .d = 1, .c = 1 }, \
+			{ .n = 62, .d = 31, .c = 129, .lo = 20, .with = true }, \
+			{ .n = 256, .d = 64, .c = 128, .lo = 60 }, \
+			{ .n = 150, .d = 50, .c = 300, .with = true }, \
+			{ .n = 2501, .d = 2, .c = 24, .with = true }, \
+		{ \
+			.n = 100, .d = 700, .c = 8, .with = true \
+		} \
+	}
 
-/* --- cross-entropy: max logits / logits sum target max targets / logits sum targets; d = whole vocabulary --- */
+/* --- cross-entropy: max logits / logits sum target max targets / logits sum targets; d = whole
+ * vocabulary --- */
 
 static void xent_max_args(const struct dims *d, struct arg *a)
 {
@@ -151,10 +171,18 @@ static void xent_loss_run(const struct ops *o, struct kern *k, const struct dims
 	o->xent_loss(k, p[0], p[1], p[2], d->n);
 }
 
-#define XENT_DIMS { \
-	{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, { .n = 70, .c = 300, .d = 900, .lo = 301 }, \
-	{ .n = 7, .c = 25129, .d = 50257 }, { .n = 7, .c = 25128, .d = 50257, .lo = 25129 }, { .n = 3, .c = 50257, .d = 50257 } }
+#define XENT_DIMS \
+	{ \
+		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, \
+			{ .n = 70, .c = 300, .d = 900, .lo = 301 }, \
+			{ .n = 7, .c = 25129, .d = 50257 }, \
+			{ .n = 7, .c = 25128, .d = 50257, .lo = 25129 }, \
+		{ \
+			.n = 3, .c = 50257, .d = 50257 \
+		} \
+	}
 
+/* clang-format off */
 const struct op_test token_ops[] = {
 	{ "rope_fwd", true, rope_args, NULL, rope_fwd_run, ROPE_DIMS },
 	{ "rope_bwd", true, rope_args, NULL, rope_bwd_run, ROPE_DIMS },
@@ -168,3 +196,4 @@ const struct op_test token_ops[] = {
 	{ "xent_loss", true, xent_loss_args, xent_loss_prepare, xent_loss_run, { { .n = 1 }, { .n = 33 }, { .n = 9001 } } },
 	{ 0 }
 };
+/* clang-format on */

@@ -30,10 +30,13 @@ static bool flip(struct dice *d)
 
 static void vary_products(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 300), .c = roll(r, 1, 300), .d = roll(r, 1, 300), .with = flip(r) };
+	*d = (struct dims){
+		.n = roll(r, 1, 300), .c = roll(r, 1, 300), .d = roll(r, 1, 300), .with = flip(r)
+	};
 }
 
-/* Of a few rows means can cancel, and of a few columns gradients, to less than what rounding takes. */
+/* Of a few rows means can cancel, and of a few columns gradients, to less than what rounding
+ * takes. */
 static void vary_norms(struct dice *r, struct dims *d)
 {
 	*d = (struct dims){ .n = roll(r, 16, 130), .c = roll(r, 7, 3000), .with = flip(r) };
@@ -41,7 +44,10 @@ static void vary_norms(struct dice *r, struct dims *d)
 
 static void vary_counts(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 90000), .lo = (int32_t)roll(r, 0, 3), .with = flip(r), .fused = flip(r) };
+	*d = (struct dims){ .n = roll(r, 1, 90000),
+			    .lo = (int32_t)roll(r, 0, 3),
+			    .with = flip(r),
+			    .fused = flip(r) };
 }
 
 static void vary_rows(struct dice *r, struct dims *d)
@@ -52,19 +58,26 @@ static void vary_rows(struct dice *r, struct dims *d)
 
 static void vary_rope(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 200), .s = { .heads = (int)roll(r, 1, 8), .dim = 2 * (int)roll(r, 1, 64) } };
+	*d = (struct dims){ .n = roll(r, 1, 200),
+			    .s = { .heads = (int)roll(r, 1, 8), .dim = 2 * (int)roll(r, 1, 64) } };
 	d->c = d->s.heads * d->s.dim + roll(r, 0, 40);
 	d->d = roll(r, 1, d->n);
 }
 
 static void vary_embed(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 400), .d = roll(r, 1, 64), .c = roll(r, 1, 400), .lo = (int32_t)roll(r, 0, 60), .with = flip(r) };
+	*d = (struct dims){ .n = roll(r, 1, 400),
+			    .d = roll(r, 1, 64),
+			    .c = roll(r, 1, 400),
+			    .lo = (int32_t)roll(r, 0, 60),
+			    .with = flip(r) };
 }
 
 static void vary_xent(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 60), .c = roll(r, 1, 6000), .lo = (int32_t)roll(r, 0, 300) };
+	*d = (struct dims){ .n = roll(r, 1, 60),
+			    .c = roll(r, 1, 6000),
+			    .lo = (int32_t)roll(r, 0, 300) };
 	d->d = d->lo + d->c + roll(r, 0, 300);
 }
 
@@ -73,15 +86,28 @@ static void vary_attention(struct dice *r, struct dims *d)
 	static const int dims[] = { 64, 128, 64, 128, 2, 8, 16, 40, 80, 96, 256 };
 	int64_t q = roll(r, 1, 200), kv = roll(r, 1, 3), group = roll(r, 1, 4);
 	bool whole = flip(r);
-	*d = (struct dims){ .fused = whole, .c = 8 * roll(r, 0, 1), .with = flip(r), .documents = flip(r), .p = roll(r, 0, 3) ? 0 : 0.2f, .s = {
-		.batch = roll(r, 1, 3), .q_len = q, .k_len = whole ? q : roll(r, 1, 260), .q_first = whole ? 0 : roll(r, 0, 200),
-		.k_first = whole ? 0 : roll(r, 0, 200), .heads = (int)(kv * group), .kv_heads = (int)kv,
-		.dim = dims[roll(r, 0, (int64_t)(sizeof dims / sizeof *dims) - 1)] } };
+	*d = (struct dims){
+		.fused = whole,
+		.c = 8 * roll(r, 0, 1),
+		.with = flip(r),
+		.documents = flip(r),
+		.p = roll(r, 0, 3) ? 0 : 0.2f,
+		.s = { .batch = roll(r, 1, 3),
+		       .q_len = q,
+		       .k_len = whole ? q : roll(r, 1, 260),
+		       .q_first = whole ? 0 : roll(r, 0, 200),
+		       .k_first = whole ? 0 : roll(r, 0, 200),
+		       .heads = (int)(kv * group),
+		       .kv_heads = (int)kv,
+		       .dim = dims[roll(r, 0, (int64_t)(sizeof dims / sizeof *dims) - 1)] }
+	};
 }
 
 static void vary_experts(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 300), .d = roll(r, 1, 64), .with = flip(r), .fused = flip(r) };
+	*d = (struct dims){
+		.n = roll(r, 1, 300), .d = roll(r, 1, 64), .with = flip(r), .fused = flip(r)
+	};
 	d->lo = (int32_t)roll(r, 1, d->d < 8 ? d->d : 8);
 }
 
@@ -101,14 +127,21 @@ static void vary_groups(struct dice *r, struct dims *d)
 
 static void vary_gather(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 200), .c = roll(r, 1, 500), .d = roll(r, 1, 200), .lo = (int32_t)roll(r, 0, 30) };
+	*d = (struct dims){ .n = roll(r, 1, 200),
+			    .c = roll(r, 1, 500),
+			    .d = roll(r, 1, 200),
+			    .lo = (int32_t)roll(r, 0, 30) };
 }
 
 static void vary_combine(struct dice *r, struct dims *d)
 {
-	*d = (struct dims){ .n = roll(r, 1, 150), .c = roll(r, 1, 500), .lo = (int32_t)roll(r, 1, 4), .with = flip(r) };
+	*d = (struct dims){ .n = roll(r, 1, 150),
+			    .c = roll(r, 1, 500),
+			    .lo = (int32_t)roll(r, 1, 4),
+			    .with = flip(r) };
 }
 
+/* clang-format off */
 static const struct {
 	const char *names; /* blanks around each */
 	void (*vary)(struct dice *r, struct dims *d);
@@ -127,6 +160,7 @@ static const struct {
 	{ " gather_rows copy_rows ", vary_gather },
 	{ " combine_fwd combine_bwd ", vary_combine },
 };
+/* clang-format on */
 
 bool op_vary(const struct op_test *t, uint64_t number, struct dims *out)
 {

@@ -1,5 +1,6 @@
 /*
- * op_vary — sizes of an op at random, ragged ones above all, within what its row in a family's table can be.
+ * op_vary — sizes of an op at random, ragged ones above all, within what its row in a family's
+ * table can be.
  */
 #ifndef MUSTER_TESTS_OP_VARY_H
 #define MUSTER_TESTS_OP_VARY_H

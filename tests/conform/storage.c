@@ -42,7 +42,8 @@ double storage_round(const struct storage *s, double x)
 static double decode(const struct storage *s, uint16_t bits)
 {
 	int e = bits >> s->fraction & ((1 << s->exponent) - 1), f = bits & ((1 << s->fraction) - 1);
-	double y = e ? ldexp((1 << s->fraction) + f, e - bias(s) - s->fraction) : ldexp(f, 1 - bias(s) - s->fraction);
+	double y = e ? ldexp((1 << s->fraction) + f, e - bias(s) - s->fraction)
+		     : ldexp(f, 1 - bias(s) - s->fraction);
 	if (e == (1 << s->exponent) - 1)
 		y = f ? (double)NAN : (double)INFINITY;
 	return bits & 0x8000 ? -y : y;
@@ -52,7 +53,8 @@ static uint16_t encode(const struct storage *s, double x)
 {
 	unsigned all = (1u << s->exponent) - 1, sign = signbit(x) ? 0x8000 : 0;
 	if (isnan(x) || isinf(x))
-		return (uint16_t)(sign | all << s->fraction | (isnan(x) ? 1u << (s->fraction - 1) : 0));
+		return (uint16_t)(sign | all << s->fraction |
+				  (isnan(x) ? 1u << (s->fraction - 1) : 0));
 	int q = quantum(s, x);
 	unsigned f = (unsigned)ldexp(fabs(x), -q), one = 1u << s->fraction;
 	unsigned e = f < one ? 0 : (unsigned)(q + s->fraction + bias(s));
@@ -63,7 +65,8 @@ double storage_get(const struct storage *s, const void *array, int64_t i)
 {
 	if (s->width == sizeof(uint16_t))
 		return decode(s, ((const uint16_t *)array)[i]);
-	return s->width == sizeof(float) ? (double)((const float *)array)[i] : ((const double *)array)[i];
+	return s->width == sizeof(float) ? (double)((const float *)array)[i]
+					 : ((const double *)array)[i];
 }
 
 void storage_put(const struct storage *s, void *array, int64_t i, double x)

@@ -1,5 +1,6 @@
 /*
- * storage — what a storage type can hold, said in doubles and independently of the conversions under test.
+ * storage — what a storage type can hold, said in doubles and independently of the conversions
+ * under test.
  */
 #ifndef MUSTER_TESTS_STORAGE_H
 #define MUSTER_TESTS_STORAGE_H
@@ -9,10 +10,10 @@
 
 struct storage {
 	const char *name;
-	size_t width;        /* bytes */
-	int fraction;        /* bits behind the point */
-	int exponent;        /* bits */
-	double tolerance;    /* of an op whose results are stored: |out - ref| / |ref| */
+	size_t width;     /* bytes */
+	int fraction;     /* bits behind the point */
+	int exponent;     /* bits */
+	double tolerance; /* of an op whose results are stored: |out - ref| / |ref| */
 };
 
 /* fp32, bf16, fp16, and float64, in which the reference computes. */
@@ -21,7 +22,8 @@ extern const struct storage storage_fp32, storage_bf16, storage_fp16, storage_fp
 /* The storage of a backend by its name: what stands behind the colon, or fp32. */
 const struct storage *storage_of(const char *backend);
 
-/* The nearest number that it can hold, of two the one with the even fraction; too large ones are infinite. */
+/* The nearest number that it can hold, of two the one with the even fraction; too large ones are
+ * infinite. */
 double storage_round(const struct storage *s, double x);
 
 /* Element i of an array. storage_put wants numbers that it can hold (or NaN). */

@@ -1,14 +1,16 @@
 /*
- * Every operation of comm.h, type and reduction, in place and not, over every backend and split of the ranks over
- * hosts, from no byte to 64 MiB: each byte of every result, input and guard is compared with comm_reference.
+ * Every operation of comm.h, type and reduction, in place and not, over every backend and split of
+ * the ranks over hosts, from no byte to 64 MiB: each byte of every result, input and guard is
+ * compared with comm_reference.
  *
- * A cell is one call (comm_forms.h). All cells of the small sizes are run. Of the larger ones each `share`-th is:
- * cells are numbered through all worlds, and since the shares are primes, every form, type, world and size meets in
- * time. Roots, uneven counts, alignment, the kind of memory of each buffer and whether the operation is
- * started or called follow from the cell's number alone, so that a run can be repeated.
+ * A cell is one call (comm_forms.h). All cells of the small sizes are run. Of the larger ones each
+ * `share`-th is: cells are numbered through all worlds, and since the shares are primes, every
+ * form, type, world and size meets in time. Roots, uneven counts, alignment, the kind of memory of
+ * each buffer and whether the operation is started or called follow from the cell's number alone,
+ * so that a run can be repeated.
  *
- * MUSTER_COMM_SWEEP=N runs N times as many of the dealt cells; with N as large as the largest share, all of them
- * (hours: make check-comm).
+ * MUSTER_COMM_SWEEP=N runs N times as many of the dealt cells; with N as large as the largest
+ * share, all of them (hours: make check-comm).
  */
 #include "tests/conform/comm_forms.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -29,7 +31,9 @@ enum { THIN = 1 };
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* In elements; or in bytes of the whole vector, and a few elements more, so that nothing is a round number. */
+/* In elements; or in bytes of the whole vector, and a few elements more, so that nothing is a
+ * round number. */
+/* clang-format off */
 static const struct size {
 	size_t count, bytes;
 	int share;
@@ -40,7 +44,9 @@ static const struct size {
 	{ .bytes = 96 << 10, .share = 11 },  { .bytes = 1 << 20, .share = 53 },
 	{ .bytes = 9 << 20, .share = 211 },  { .bytes = 64 << 20, .share = 997 },
 };
+/* clang-format on */
 
+/* clang-format off */
 static const struct world {
 	int n;
 	const char *backend, *hosts;
@@ -56,20 +62,24 @@ static const struct world {
 	{ 8, NULL, "aaaabbbb", 0, 0 }, { 8, NULL, "aabbccdd", 0, 0 },
 	{ 2, "tcp", NULL, 3, 0 }, { 3, "tcp", NULL, 2, 0 }, { 4, NULL, "aabb", 4, 0 }, { 7, NULL, "abcabca", COMM_SOCKETS_MOST, 0 },
 };
+/* clang-format on */
 
 /* Where each algorithm is forced once; of the cells of one rank's world each eleventh. */
 static const struct world forced[] = {
-	{ 2, "shm", NULL, 0, 0 }, { 3, NULL, "aab", 0, 0 }, { 4, "tcp", NULL, 0, 0 }, { 7, "shm", NULL, 0, 0 },
-	{ 7, NULL, "abbcccc", 0, 0 }, { 8, "tcp", NULL, 0, 0 }, { 8, NULL, "aaaabbbb", 0, 0 },
+	{ 2, "shm", NULL, 0, 0 },      { 3, NULL, "aab", 0, 0 },     { 4, "tcp", NULL, 0, 0 },
+	{ 7, "shm", NULL, 0, 0 },      { 7, NULL, "abbcccc", 0, 0 }, { 8, "tcp", NULL, 0, 0 },
+	{ 8, NULL, "aaaabbbb", 0, 0 },
 };
 enum { FORCED_SHARE = 11 };
 
 /* What goes over TCP is checked, or sealed; of the cells each seventh. */
+/* clang-format off */
 static const struct world protected[] = {
 	{ 2, "tcp", NULL, 0, COMM_INTEGRITY_CHECKSUM }, { 2, "tcp", NULL, 0, COMM_INTEGRITY_SEAL },
 	{ 3, "tcp", NULL, 2, COMM_INTEGRITY_SEAL }, { 4, NULL, "aabb", 4, COMM_INTEGRITY_CHECKSUM },
 	{ 7, NULL, "abcabca", 0, COMM_INTEGRITY_SEAL }, { 8, "tcp", NULL, 0, COMM_INTEGRITY_CHECKSUM },
 };
+/* clang-format on */
 enum { PROTECTED_SHARE = 7 };
 
 struct tally { /* shared by the test and its ranks */
@@ -114,7 +124,8 @@ static size_t count_of(const struct size *size, const struct form *form, enum co
 {
 	if (!size->bytes)
 		return size->count;
-	return size->bytes / comm_type_size(type) / (size_t)(form->traits & FORM_BLOCKS ? n : 1) + 3;
+	return size->bytes / comm_type_size(type) / (size_t)(form->traits & FORM_BLOCKS ? n : 1) +
+	       3;
 }
 
 /* --- One cell ------------------------------------------------------------------------------- */
@@ -151,7 +162,8 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	t->shared[1] = t->choice >> 13 & 1 ? mine >> 1 & 1 : t->choice >> 14 & 1;
 	t->shifted = mine >> 2 & 1;
 	t->null = mine >> 3 & 1;
-	if (make_room(run, cell_room(t->form, comm_size(run->c), t->count, comm_type_size(t->type))))
+	if (make_room(run,
+		      cell_room(t->form, comm_size(run->c), t->count, comm_type_size(t->type))))
 		return 1;
 	cell_prepare(t, &run->memory);
 	int rc = cell_call(t, &req, &e);
@@ -165,7 +177,8 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	return cell_check(t);
 }
 
-/* --- A world's cells ----------------------------------------------------------------------------- */
+/* --- A world's cells
+ * ----------------------------------------------------------------------------- */
 
 static int redops_of(const struct form *form)
 {
@@ -178,7 +191,8 @@ static int places_of(const struct form *form)
 }
 
 /* All of one form and size, of which some are dealt. */
-static int run_form(struct run *run, const struct form *form, const struct size *size, uint32_t *number)
+static int run_form(struct run *run, const struct form *form, const struct size *size,
+		    uint32_t *number)
 {
 	struct cell t = { .c = run->c, .ref = run->ref, .form = form };
 	for (int type = 0; type < REF_TYPES; type++)
@@ -214,7 +228,8 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- Worlds ------------------------------------------------------------------------------------------ */
+/* --- Worlds
+ * ------------------------------------------------------------------------------------------ */
 
 static void run_world(const struct world *w, const char *algorithm, int share)
 {
@@ -223,11 +238,19 @@ static void run_world(const struct world *w, const char *algorithm, int share)
 		references[w->n] = reference_open(w->n);
 	assert_non_null(references[w->n]);
 	run.ref = references[w->n];
-	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .sockets = w->sockets, .integrity = w->integrity,
-			   .algorithm = algorithm, .timeout_s = PATIENT_WAIT_S, .fn = conform, .arg = &run };
+	struct ranks r = { .n = w->n,
+			   .backend = w->backend,
+			   .hosts = w->hosts,
+			   .sockets = w->sockets,
+			   .integrity = w->integrity,
+			   .algorithm = algorithm,
+			   .timeout_s = PATIENT_WAIT_S,
+			   .fn = conform,
+			   .arg = &run };
 	if (ranks_run(&r))
-		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", w->n, w->backend ? w->backend : "auto",
-			 w->hosts ? w->hosts : "one", algorithm ? algorithm : "by the table");
+		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", w->n,
+			 w->backend ? w->backend : "auto", w->hosts ? w->hosts : "one",
+			 algorithm ? algorithm : "by the table");
 }
 
 static void worlds_of(int n)
@@ -237,12 +260,36 @@ static void worlds_of(int n)
 			run_world(&worlds[i], NULL, 1);
 }
 
-static void one_rank(void **state) { (void)state; worlds_of(1); }
-static void two_ranks(void **state) { (void)state; worlds_of(2); }
-static void three_ranks(void **state) { (void)state; worlds_of(3); }
-static void four_ranks(void **state) { (void)state; worlds_of(4); }
-static void seven_ranks(void **state) { (void)state; worlds_of(7); }
-static void eight_ranks(void **state) { (void)state; worlds_of(8); }
+static void one_rank(void **state)
+{
+	(void)state;
+	worlds_of(1);
+}
+static void two_ranks(void **state)
+{
+	(void)state;
+	worlds_of(2);
+}
+static void three_ranks(void **state)
+{
+	(void)state;
+	worlds_of(3);
+}
+static void four_ranks(void **state)
+{
+	(void)state;
+	worlds_of(4);
+}
+static void seven_ranks(void **state)
+{
+	(void)state;
+	worlds_of(7);
+}
+static void eight_ranks(void **state)
+{
+	(void)state;
+	worlds_of(8);
+}
 
 static void every_algorithm_where_it_is_forced(void **state)
 {
@@ -262,8 +309,8 @@ static void checked_and_sealed_connections(void **state)
 static int report(void **state)
 {
 	(void)state;
-	printf("# figure: %d cells in %d worlds, %d of them of 1 MiB and more a buffer\n", atomic_load(&tally->cells),
-	       atomic_load(&tally->worlds), atomic_load(&tally->large));
+	printf("# figure: %d cells in %d worlds, %d of them of 1 MiB and more a buffer\n",
+	       atomic_load(&tally->cells), atomic_load(&tally->worlds), atomic_load(&tally->large));
 	for (int n = 0; n <= REF_RANKS; n++)
 		reference_close(references[n]);
 	return munmap(tally, sizeof *tally);
@@ -279,8 +326,12 @@ static int prepare(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_rank),   cmocka_unit_test(two_ranks),   cmocka_unit_test(three_ranks),
-		cmocka_unit_test(four_ranks), cmocka_unit_test(seven_ranks), cmocka_unit_test(eight_ranks),
+		cmocka_unit_test(one_rank),
+		cmocka_unit_test(two_ranks),
+		cmocka_unit_test(three_ranks),
+		cmocka_unit_test(four_ranks),
+		cmocka_unit_test(seven_ranks),
+		cmocka_unit_test(eight_ranks),
 		cmocka_unit_test(every_algorithm_where_it_is_forced),
 		cmocka_unit_test(checked_and_sealed_connections),
 	};

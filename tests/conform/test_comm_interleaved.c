@@ -1,7 +1,7 @@
 /*
- * Operations of overlapping groups under way at once, in orders that no two ranks share: each group's operations
- * are the same on all its ranks, as comm.h asks, but when a rank starts, tests and waits for which is thrown by
- * dice of its own. Every byte is checked as in test_comm.c.
+ * Operations of overlapping groups under way at once, in orders that no two ranks share: each
+ * group's operations are the same on all its ranks, as comm.h asks, but when a rank starts, tests
+ * and waits for which is thrown by dice of its own. Every byte is checked as in test_comm.c.
  *
  * MUSTER_COMM_SEED=N throws other dice.
  */
@@ -32,12 +32,18 @@ enum parts { WORLD, BACKWARDS, ROWS, COLUMNS, PAIRS, NEIGHBOURS, ALL_BUT_ONE, PA
 static int color_of(enum parts part, int rank)
 {
 	switch (part) {
-	case ROWS: return rank / 4;
-	case COLUMNS: return rank % 3;
-	case PAIRS: return rank / 2;
-	case NEIGHBOURS: return (rank + 1) / 2;
-	case ALL_BUT_ONE: return rank == 1 ? -1 : 0;
-	default: return 0;
+	case ROWS:
+		return rank / 4;
+	case COLUMNS:
+		return rank % 3;
+	case PAIRS:
+		return rank / 2;
+	case NEIGHBOURS:
+		return (rank + 1) / 2;
+	case ALL_BUT_ONE:
+		return rank == 1 ? -1 : 0;
+	default:
+		return 0;
 	}
 }
 
@@ -50,7 +56,7 @@ struct slot { /* one operation under way */
 struct part {
 	struct comm *c; /* NULL: not in it */
 	struct slot slot[OPEN];
-	uint32_t lead;  /* what its operations follow from: the same on its ranks */
+	uint32_t lead; /* what its operations follow from: the same on its ranks */
 	int started, open;
 };
 
@@ -68,7 +74,7 @@ static uint32_t mix(uint32_t a, uint32_t b)
 	return x ^ x >> 13;
 }
 
-static uint32_t throw(uint32_t *dice)
+static uint32_t throw(uint32_t * dice)
 {
 	*dice += 0x9e3779b9u;
 	return mix(*dice, 77);
@@ -111,7 +117,8 @@ static int start_next(struct part *p, uint32_t *dice)
 		s++;
 	choose(p, p->started, dice, &s->cell);
 	cell_prepare(&s->cell, &s->memory);
-	RANK_CHECK(cell_call(&s->cell, &s->req, &e) == 0, "%s: %s", cell_text(&s->cell, text), e.text);
+	RANK_CHECK(cell_call(&s->cell, &s->req, &e) == 0, "%s: %s", cell_text(&s->cell, text),
+		   e.text);
 	RANK_CHECK(s->req, "%s: no request", cell_text(&s->cell, text));
 	p->started++;
 	p->open++;
@@ -138,15 +145,19 @@ static int finish_one(struct part *p, bool patient, uint32_t *dice)
 	return cell_check(&s->cell);
 }
 
-/* --- A rank ------------------------------------------------------------------------------------------ */
+/* --- A rank
+ * ------------------------------------------------------------------------------------------ */
 
 static int part_open(struct part *p, enum parts part, struct comm *world, uint32_t seed)
 {
-	static const char *const names[] = { "world", "backwards", "rows", "columns", "pairs", "neighbours", "but one" };
+	static const char *const names[] = { "world", "backwards",  "rows",   "columns",
+					     "pairs", "neighbours", "but one" };
 	struct err e = ERR_INIT;
 	int rank = comm_rank(world), color = color_of(part, rank);
 	*p = (struct part){ .lead = mix(mix(seed, part), (uint32_t)color) };
-	RANK_CHECK(comm_split(world, color, part == BACKWARDS ? -rank : 0, names[part], &p->c, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_split(world, color, part == BACKWARDS ? -rank : 0, names[part], &p->c,
+			      &e) == 0,
+		   "%s", e.text);
 	for (int i = 0; p->c && i < 2 * OPEN; i++) {
 		size_t room = cell_room(&comm_forms[2], comm_size(p->c), LARGEST, 8);
 		void *shared;
@@ -191,8 +202,9 @@ static int open_operations(const struct part *parts)
 	return open;
 }
 
-/* Waiting for one operation before another rank's thread has started it, while that thread waits for one that
- * this thread has not started, would be this test's fault: so within a round nobody waits until all are started. */
+/* Waiting for one operation before another rank's thread has started it, while that thread waits
+ * for one that this thread has not started, would be this test's fault: so within a round nobody
+ * waits until all are started. */
 static int one_round(struct part *parts, int until, uint32_t *dice)
 {
 	int left = 0;
@@ -242,7 +254,8 @@ static int call_all(struct part *p, uint32_t *dice)
 		choose(p, p->started, dice, &s->cell);
 		s->cell.start = false;
 		cell_prepare(&s->cell, &s->memory);
-		RANK_CHECK(cell_call(&s->cell, NULL, &e) == 0, "%s: %s", cell_text(&s->cell, text), e.text);
+		RANK_CHECK(cell_call(&s->cell, NULL, &e) == 0, "%s: %s", cell_text(&s->cell, text),
+			   e.text);
 		if (cell_check(&s->cell))
 			return 1;
 	}
@@ -278,9 +291,12 @@ static int many_threads(struct comm *world, void *arg)
 	if (parts_open(parts, world, seed))
 		return 1;
 	for (int i = 0; i < PARTS; i++) {
-		threads[i] = (struct thread){ .part = &parts[i], .blocking = mix(seed, (uint32_t)i) & 1,
-					      .dice = mix(seed, (uint32_t)(100 * comm_rank(world) + i)) };
-		RANK_CHECK(!pthread_create(&threads[i].id, NULL, thread_main, &threads[i]), "no thread");
+		threads[i] = (struct thread){ .part = &parts[i],
+					      .blocking = mix(seed, (uint32_t)i) & 1,
+					      .dice = mix(seed,
+							  (uint32_t)(100 * comm_rank(world) + i)) };
+		RANK_CHECK(!pthread_create(&threads[i].id, NULL, thread_main, &threads[i]),
+			   "no thread");
 	}
 	int bad = 0;
 	for (int i = 0; i < PARTS; i++) {
@@ -293,10 +309,11 @@ static int many_threads(struct comm *world, void *arg)
 	return bad;
 }
 
-/* --- Worlds ---------------------------------------------------------------------------------------------- */
+/* --- Worlds
+ * ---------------------------------------------------------------------------------------------- */
 
 static const struct ranks worlds[] = {
-	{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" },   { .n = 5, .hosts = "abbba" },
+	{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" },    { .n = 5, .hosts = "abbba" },
 	{ .n = 8, .backend = "shm" }, { .n = 8, .hosts = "aaaabbbb" },
 };
 
@@ -310,8 +327,8 @@ static void run_worlds(int (*fn)(struct comm *world, void *arg))
 		r.fn = fn;
 		r.arg = &seed;
 		if (ranks_run(&r))
-			fail_msg("%d ranks, backend %s, hosts %s, seed %u", r.n, r.backend ? r.backend : "auto",
-				 r.hosts ? r.hosts : "one", seed);
+			fail_msg("%d ranks, backend %s, hosts %s, seed %u", r.n,
+				 r.backend ? r.backend : "auto", r.hosts ? r.hosts : "one", seed);
 	}
 }
 

@@ -1,8 +1,9 @@
 /*
- * The same bits, whatever carries them: reductions of the same group and inputs over every split of the ranks over
- * hosts, every backend and every algorithm, bit for bit against the order that comm.h documents, computed here
- * from that definition (comm_reference). Sizes lie around the borders of what algorithms cut vectors into.
- * Reductions and types meet in full by the table; a forced algorithm sees each of both at some size.
+ * The same bits, whatever carries them: reductions of the same group and inputs over every split of
+ * the ranks over hosts, every backend and every algorithm, bit for bit against the order that
+ * comm.h documents, computed here from that definition (comm_reference). Sizes lie around the
+ * borders of what algorithms cut vectors into. Reductions and types meet in full by the table; a
+ * forced algorithm sees each of both at some size.
  */
 #include "tests/conform/comm_reference.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -16,7 +17,9 @@
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* Ranks that are neighbours, and ranks that are not, so that a host's ranks come to one part of the tree or to many. */
+/* Ranks that are neighbours, and ranks that are not, so that a host's ranks come to one part of
+ * the tree or to many. */
+/* clang-format off */
 static const struct split {
 	int n;
 	const char *backend, *hosts;
@@ -30,10 +33,12 @@ static const struct split {
 	{ 7, NULL, "abcabca", false },   { 5, NULL, "abcde", false },   { 5, NULL, "aaaab", false },
 	{ 3, NULL, "aba", false },
 };
+/* clang-format on */
 
 enum { SLOT = 256 << 10, ROUND = 1 << 20, ROOM = 2 * ROUND + 4096 };
 
-/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots; around the rounds of operations over several hosts. */
+/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots;
+ * around the rounds of operations over several hosts. */
 static const size_t small[] = { 8, 56, 64, 72, 1000, 4096, 4104, 16384 };
 static const size_t large[] = { 16392, 65536, SLOT - 64, SLOT, SLOT + 8, 2 * SLOT + 72 };
 static const size_t larger[] = { ROUND + 8, 2 * ROUND + 72 };
@@ -53,17 +58,21 @@ struct trial {
 	char *in, *out;
 };
 
-static int compare(const struct trial *t, const char *what, const char *out, int block, size_t bytes)
+static int compare(const struct trial *t, const char *what, const char *out, int block,
+		   size_t bytes)
 {
-	size_t at = reference_differs(reference_reduced(t->ref, t->type, t->op, block), t->type, out, bytes);
-	RANK_CHECK(at == bytes, "%s of %zu bytes, type %d, operation %d, rank %d of %d: byte %zu differs", what, bytes,
-		   t->type, t->op, t->rank, t->n, at);
+	size_t at = reference_differs(reference_reduced(t->ref, t->type, t->op, block), t->type,
+				      out, bytes);
+	RANK_CHECK(at == bytes,
+		   "%s of %zu bytes, type %d, operation %d, rank %d of %d: byte %zu differs", what,
+		   bytes, t->type, t->op, t->rank, t->n, at);
 	return 0;
 }
 
 static void give(const struct trial *t, char *at, int block, size_t bytes)
 {
-	reference_spread(reference_given(t->ref, t->type, t->op == COMM_PROD, t->rank, block), t->type, at, bytes);
+	reference_spread(reference_given(t->ref, t->type, t->op == COMM_PROD, t->rank, block),
+			 t->type, at, bytes);
 }
 
 static int whole_vectors(struct trial *t, size_t bytes)
@@ -72,11 +81,13 @@ static int whole_vectors(struct trial *t, size_t bytes)
 	size_t count = bytes / comm_type_size(t->type);
 	int root = (int)(count % (size_t)t->n);
 	give(t, t->in, 0, bytes);
-	RANK_CHECK(comm_all_reduce(t->c, t->in, t->out, count, t->type, t->op, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_all_reduce(t->c, t->in, t->out, count, t->type, t->op, &e) == 0, "%s",
+		   e.text);
 	if (compare(t, "all_reduce", t->out, 0, bytes))
 		return 1;
 	char *out = t->rank == root ? t->in : NULL; /* in place */
-	RANK_CHECK(comm_reduce(t->c, t->in, out, count, t->type, t->op, root, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_reduce(t->c, t->in, out, count, t->type, t->op, root, &e) == 0, "%s",
+		   e.text);
 	return out ? compare(t, "reduce", out, 0, bytes) : 0;
 }
 
@@ -84,13 +95,15 @@ static int whole_vectors(struct trial *t, size_t bytes)
 static int blocks(struct trial *t, size_t bytes)
 {
 	struct err e = ERR_INIT;
-	size_t counts[REF_RANKS], size = comm_type_size(t->type), each = bytes / size / (size_t)t->n + 1;
+	size_t counts[REF_RANKS], size = comm_type_size(t->type),
+				  each = bytes / size / (size_t)t->n + 1;
 	char *at = t->in;
 	for (int r = 0; r < t->n; at += counts[r++] * size) {
 		counts[r] = each * (size_t)(r % 3 + 1) / 2;
 		give(t, at, r, counts[r] * size);
 	}
-	RANK_CHECK(comm_reduce_scatterv(t->c, t->in, t->out, counts, t->type, t->op, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_reduce_scatterv(t->c, t->in, t->out, counts, t->type, t->op, &e) == 0, "%s",
+		   e.text);
 	return compare(t, "reduce_scatter", t->out, t->rank, counts[t->rank] * size);
 }
 
@@ -98,14 +111,20 @@ static int all_sizes(struct comm *world, void *arg)
 {
 	const struct plan *p = arg;
 	const int few = COUNT(small), most = few + COUNT(large) + (p->larger ? COUNT(larger) : 0);
-	struct trial t = { .ref = p->ref, .c = world, .rank = comm_rank(world), .n = comm_size(world),
-			   .in = malloc(ROOM), .out = malloc(ROOM) };
+	struct trial t = { .ref = p->ref,
+			   .c = world,
+			   .rank = comm_rank(world),
+			   .n = comm_size(world),
+			   .in = malloc(ROOM),
+			   .out = malloc(ROOM) };
 	RANK_CHECK(t.in && t.out, "no memory");
 	for (int type = 0; type < REF_TYPES; type++)
 		for (int i = 0; i < REF_REDOPS * most; i++) {
 			int size = i / REF_REDOPS, op = i % REF_REDOPS;
-			size_t bytes = size < few ? small[size] : size < few + COUNT(large) ? large[size - few]
-									: larger[size - few - COUNT(large)];
+			size_t bytes = size < few ? small[size]
+				       : size < few + COUNT(large)
+					       ? large[size - few]
+					       : larger[size - few - COUNT(large)];
 			t.type = (enum comm_type)type;
 			t.op = (enum comm_op)op;
 			/* Else one reduction for each size, another one for each type. */
@@ -128,11 +147,17 @@ static void run_split(const struct split *s, const char *algorithm)
 		references[s->n] = reference_open(s->n);
 	assert_non_null(references[s->n]);
 	struct plan p = { references[s->n], .every = !algorithm, .larger = !algorithm && s->hosts };
-	struct ranks r = { .n = s->n, .backend = s->backend, .hosts = s->hosts, .algorithm = algorithm,
-			   .timeout_s = PATIENT_WAIT_S, .fn = all_sizes, .arg = &p };
+	struct ranks r = { .n = s->n,
+			   .backend = s->backend,
+			   .hosts = s->hosts,
+			   .algorithm = algorithm,
+			   .timeout_s = PATIENT_WAIT_S,
+			   .fn = all_sizes,
+			   .arg = &p };
 	if (ranks_run(&r))
-		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", s->n, s->backend ? s->backend : "auto",
-			 s->hosts ? s->hosts : "one", algorithm ? algorithm : "by the table");
+		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", s->n,
+			 s->backend ? s->backend : "auto", s->hosts ? s->hosts : "one",
+			 algorithm ? algorithm : "by the table");
 }
 
 static void every_split_gives_the_documented_bits(void **state)
@@ -172,8 +197,11 @@ static int many_ranks(struct comm *world, void *arg)
 	}
 	reference_reduce(COMM_F32, COMM_AVG, src, n, want, FEW);
 	for (int count = FEW; count > 0; count /= 50) {
-		RANK_CHECK(comm_all_reduce(world, in[rank], out, (size_t)count, COMM_F32, COMM_AVG, &e) == 0, "%s", e.text);
-		RANK_CHECK(!memcmp(out, want, (size_t)count * sizeof *out), "%d elements on %d ranks", count, n);
+		RANK_CHECK(comm_all_reduce(world, in[rank], out, (size_t)count, COMM_F32, COMM_AVG,
+					   &e) == 0,
+			   "%s", e.text);
+		RANK_CHECK(!memcmp(out, want, (size_t)count * sizeof *out),
+			   "%d elements on %d ranks", count, n);
 	}
 	return 0;
 }
@@ -184,13 +212,17 @@ static void many_ranks_give_the_documented_bits(void **state)
 	static const struct {
 		int n, hosts;
 		const char *algorithm;
-	} rows[] = { { MANY, 1, NULL }, { MANY, 1, "tree" }, { MANY, 2, NULL }, { MANY, 9, NULL }, { MANY, 9, "hybrid" },
-		     { 64, 1, "halving" }, { 64, 1, "doubling" } };
+	} rows[] = { { MANY, 1, NULL },    { MANY, 1, "tree" },   { MANY, 2, NULL },
+		     { MANY, 9, NULL },    { MANY, 9, "hybrid" }, { 64, 1, "halving" },
+		     { 64, 1, "doubling" } };
 	for (int i = 0; i < COUNT(rows); i++) {
 		char hosts[MANY + 1] = "";
 		for (int r = 0; r < rows[i].n; r++)
 			hosts[r] = (char)('a' + r * rows[i].hosts / rows[i].n);
-		struct ranks r = { .n = rows[i].n, .hosts = hosts, .algorithm = rows[i].algorithm, .timeout_s = PATIENT_WAIT_S,
+		struct ranks r = { .n = rows[i].n,
+				   .hosts = hosts,
+				   .algorithm = rows[i].algorithm,
+				   .timeout_s = PATIENT_WAIT_S,
 				   .fn = many_ranks };
 		assert_int_equal(ranks_run(&r), 0);
 	}
@@ -224,5 +256,6 @@ int main(void)
 		cmocka_unit_test(many_ranks_give_the_documented_bits),
 		cmocka_unit_test(an_unknown_algorithm_is_refused_with_the_known_ones),
 	};
-	return cmocka_run_group_tests_name("the order of reductions", tests, NULL, close_references);
+	return cmocka_run_group_tests_name("the order of reductions", tests, NULL,
+					   close_references);
 }

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 static const char *const backends[] = {
-	"plain:bf16", "plain:fp16", "cpu:bf16", "cpu:fp16", "cpu-v2:bf16", "cpu-v2:fp16", "cpu-v3:bf16", "cpu-v3:fp16",
-	"cpu-v4:bf16", "cpu-v4:fp16",
+	"plain:bf16",  "plain:fp16",  "cpu:bf16",    "cpu:fp16",    "cpu-v2:bf16",
+	"cpu-v2:fp16", "cpu-v3:bf16", "cpu-v3:fp16", "cpu-v4:bf16", "cpu-v4:fp16",
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
@@ -60,10 +60,13 @@ static void check_widened(const char *backend)
 	backend_ops(k)->narrow(k, again, y, ALL, NULL, 0);
 	for (int i = 0; i < ALL; i++) {
 		double want = storage_get(storage_of(backend), x, i);
-		if (isnan(want) ? !isnan(y[i]) : !((double)y[i] == want && !signbit(y[i]) == !signbit(want)))
-			fail_msg("%s: 0x%04x widens to %g, not to %g", backend, (unsigned)i, (double)y[i], want);
+		if (isnan(want) ? !isnan(y[i])
+				: !((double)y[i] == want && !signbit(y[i]) == !signbit(want)))
+			fail_msg("%s: 0x%04x widens to %g, not to %g", backend, (unsigned)i,
+				 (double)y[i], want);
 		if (!isnan(want) && again[i] != x[i])
-			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend, (unsigned)i, again[i]);
+			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend, (unsigned)i,
+				 again[i]);
 	}
 	backend_close(k);
 }
@@ -75,7 +78,8 @@ static void every_number_widens_and_comes_back(void **state)
 		check_widened(backends[i]);
 }
 
-/* One float in about a thousand, and the surroundings of every number of 2 bytes and of every middle between two. */
+/* One float in about a thousand, and the surroundings of every number of 2 bytes and of every
+ * middle between two. */
 static int64_t trials(const struct storage *s, float *x)
 {
 	int64_t n = 0;
@@ -111,7 +115,8 @@ static void check_nearest(const char *backend)
 	for (int64_t i = 0; i < n; i++) {
 		double want = storage_round(s, (double)x[i]), got = storage_get(s, y, i);
 		if (isnan(want) ? !isnan(got) : !(got == want && !signbit(got) == !signbit(want)))
-			fail_msg("%s: %.9g narrows to %.9g, not to %.9g", backend, (double)x[i], got, want);
+			fail_msg("%s: %.9g narrows to %.9g, not to %.9g", backend, (double)x[i],
+				 got, want);
 	}
 	free(x);
 	free(y);
@@ -155,7 +160,8 @@ static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **s
 
 /* --- random rounding --- */
 
-/* The mean of many roundings of x is x, to five standard deviations of such a mean; each is one of x's neighbours. */
+/* The mean of many roundings of x is x, to five standard deviations of such a mean; each is one
+ * of x's neighbours. */
 static void check_unbiased(const char *backend, float x)
 {
 	enum { N = 200000 };
@@ -177,7 +183,8 @@ static void check_unbiased(const char *backend, float x)
 	}
 	double bound = 5 * sqrt(((double)x - lo) * (hi - (double)x) / N);
 	if (!(lo <= (double)x && (double)x <= hi && fabs(sum / N) <= bound))
-		fail_msg("%s: %.9g rounds to %.9g on the average, between %.9g and %.9g", backend, (double)x, (double)x + sum / N, lo, hi);
+		fail_msg("%s: %.9g rounds to %.9g on the average, between %.9g and %.9g", backend,
+			 (double)x, (double)x + sum / N, lo, hi);
 	double near = storage_round(s, (double)x);
 	assert_true(near == lo || near == hi);
 	free(xs);
@@ -188,14 +195,16 @@ static void check_unbiased(const char *backend, float x)
 static void random_rounding_is_right_on_the_average(void **state)
 {
 	(void)state;
-	const float xs[] = { 1.001f, -1.003f, 0.1f, 3.14159f, 1, 1e-3f, 3e-5f, 1e-6f, -2.3e-7f, 60001.5f };
+	const float xs[] = { 1.001f, -1.003f, 0.1f,  3.14159f, 1,
+			     1e-3f,  3e-5f,   1e-6f, -2.3e-7f, 60001.5f };
 	for (size_t i = 0; i < sizeof xs / sizeof *xs; i++) {
 		check_unbiased("cpu:bf16", xs[i]);
 		check_unbiased("cpu:fp16", xs[i]);
 	}
 }
 
-/* Whatever part an op sees, however many threads and whichever instructions: element first + i decides. */
+/* Whatever part an op sees, however many threads and whichever instructions: element first + i
+ * decides. */
 static void check_random(const char *backend, const float *x, const uint16_t *want, int64_t n)
 {
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
@@ -203,7 +212,8 @@ static void check_random(const char *backend, const float *x, const uint16_t *wa
 	uint16_t *y = malloc((size_t)n * sizeof *y);
 	assert_non_null(y);
 	for (int64_t at = 0, part = 1; k && at < n; at += part, part = part * 3 + 1)
-		backend_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key, 1000003 + (uint64_t)at);
+		backend_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key,
+				       1000003 + (uint64_t)at);
 	if (k && memcmp(y, want, (size_t)n * sizeof *y))
 		fail_msg("%s: rounds otherwise than plain", backend);
 	free(y);
@@ -241,7 +251,8 @@ static void random_rounding_keeps_what_is_not_finite(void **state)
 		struct kern *k = opened(backends[i], 1);
 		uint16_t y[4];
 		backend_ops(k)->narrow(k, y, x, 4, &key, 0);
-		assert_true(storage_get(s, y, 0) == (double)INFINITY && storage_get(s, y, 1) == -(double)INFINITY);
+		assert_true(storage_get(s, y, 0) == (double)INFINITY &&
+			    storage_get(s, y, 1) == -(double)INFINITY);
 		assert_true(isnan(storage_get(s, y, 2)));
 		assert_true(s == &storage_bf16 || storage_get(s, y, 3) == (double)INFINITY);
 		backend_close(k);
@@ -263,7 +274,8 @@ struct pair {
 
 static struct pair pair_random(struct kern *k, int64_t count, uint64_t stream)
 {
-	struct pair p = { malloc((size_t)count * sizeof(uint16_t)), malloc((size_t)count * sizeof(float)), count };
+	struct pair p = { malloc((size_t)count * sizeof(uint16_t)),
+			  malloc((size_t)count * sizeof(float)), count };
 	assert_true(p.narrow && p.wide);
 	philox_normal(philox_key(3, PHILOX_TEST, stream), 0, (size_t)count, p.wide);
 	backend_ops(k)->narrow(k, p.narrow, p.wide, count, NULL, 0);
@@ -277,7 +289,8 @@ static void pair_free(struct pair p)
 	free(p.wide);
 }
 
-static void doctor_check_near(const float *a, const float *b, int64_t n, double tolerance, const char *what, const struct sizes *z)
+static void doctor_check_near(const float *a, const float *b, int64_t n, double tolerance,
+			      const char *what, const struct sizes *z)
 {
 	double diff = 0, norm = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -285,7 +298,8 @@ static void doctor_check_near(const float *a, const float *b, int64_t n, double 
 		norm += (double)b[i] * (double)b[i];
 	}
 	if (!(sqrt(diff / norm) <= tolerance))
-		fail_msg("%s (n %ld, in %ld, out %ld): error %.3g", what, (long)z->n, (long)z->in, (long)z->out, sqrt(diff / norm));
+		fail_msg("%s (n %ld, in %ld, out %ld): error %.3g", what, (long)z->n, (long)z->in,
+			 (long)z->out, sqrt(diff / norm));
 }
 
 static void check_products(struct kern *nk, struct kern *wk, const struct sizes *z)
@@ -293,7 +307,8 @@ static void check_products(struct kern *nk, struct kern *wk, const struct sizes 
 	const struct ops *no = backend_ops(nk), *wo = backend_ops(wk);
 	struct pair x = pair_random(nk, z->n * z->in, 1), w = pair_random(nk, z->out * z->in, 2);
 	struct pair y = pair_random(nk, z->n * z->out, 3), bias = pair_random(nk, z->out, 4);
-	struct pair got = pair_random(nk, (z->n > z->out ? z->n : z->out) * (z->in > z->out ? z->in : z->out), 5);
+	struct pair got = pair_random(
+		nk, (z->n > z->out ? z->n : z->out) * (z->in > z->out ? z->in : z->out), 5);
 	float *want = malloc((size_t)got.count * sizeof *want);
 	assert_non_null(want);
 	no->linear_fwd(nk, got.narrow, x.narrow, w.narrow, bias.narrow, z->n, z->in, z->out);
@@ -303,7 +318,8 @@ static void check_products(struct kern *nk, struct kern *wk, const struct sizes 
 	no->linear_bwd_input(nk, got.narrow, y.narrow, w.narrow, z->n, z->in, z->out);
 	wo->linear_bwd_input(wk, want, y.wide, w.wide, z->n, z->in, z->out);
 	no->widen(nk, got.wide, got.narrow, z->n * z->in);
-	doctor_check_near(got.wide, want, z->n * z->in, storage_bf16.tolerance, "linear_bwd_input", z);
+	doctor_check_near(got.wide, want, z->n * z->in, storage_bf16.tolerance, "linear_bwd_input",
+			  z);
 	memcpy(got.wide, w.wide, (size_t)w.count * sizeof *want);
 	memcpy(want, w.wide, (size_t)w.count * sizeof *want);
 	float *dbias = calloc((size_t)z->out * 2, sizeof *dbias);
@@ -323,7 +339,11 @@ static void check_products(struct kern *nk, struct kern *wk, const struct sizes 
 static void products_of_any_size_are_made_of_blocks(void **state)
 {
 	(void)state;
-	const struct sizes all[] = { { 520, 4100, 70 }, { 520, 70, 4100 }, { 3, 4096, 1100 }, { 3, 1100, 4096 }, { 75, 60000, 8 } };
+	const struct sizes all[] = { { 520, 4100, 70 },
+				     { 520, 70, 4100 },
+				     { 3, 4096, 1100 },
+				     { 3, 1100, 4096 },
+				     { 75, 60000, 8 } };
 	struct kern *nk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		check_products(nk, wk, &all[i]);
@@ -340,9 +360,12 @@ static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state
 	static uint16_t y[2][N * C], sum[N * C];
 	float rstd[2][N], mean[2][N];
 	struct kern *k = opened("cpu:bf16", 1);
-	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2), w = pair_random(k, C, 3);
-	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow, w.narrow, N, C, 1e-5f);
-	backend_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.narrow, w.narrow, N, C, 1e-5f);
+	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2),
+		    w = pair_random(k, C, 3);
+	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow,
+				      w.narrow, N, C, 1e-5f);
+	backend_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.narrow,
+				      w.narrow, N, C, 1e-5f);
 	assert_memory_equal(y[0], y[1], sizeof y[0]);
 	assert_memory_equal(rstd[0], rstd[1], sizeof rstd[0]);
 	pair_free(x);

@@ -28,14 +28,20 @@ static void every_op_agrees_with_the_specification(void **state)
 	op_checker_close(c);
 }
 
-#define BACKEND(name) { name " agrees with the specification", every_op_agrees_with_the_specification, NULL, NULL, name }
+#define BACKEND(name) \
+	{ \
+		name " agrees with the specification", every_op_agrees_with_the_specification, \
+			NULL, NULL, name \
+	}
 
 int main(void)
 {
 	const struct CMUnitTest backends[] = {
-		BACKEND("plain"), BACKEND("cpu"), BACKEND("cpu-v2"), BACKEND("cpu-v3"), BACKEND("cpu-v4"),
-		BACKEND("plain:bf16"), BACKEND("plain:fp16"), BACKEND("cpu:bf16"), BACKEND("cpu:fp16"),
-		/* The levels' 2-byte forms are the same wrapper over ops that are held above; test_narrow has their conversions. */
+		BACKEND("plain"),      BACKEND("cpu"),      BACKEND("cpu-v2"),
+		BACKEND("cpu-v3"),     BACKEND("cpu-v4"),   BACKEND("plain:bf16"),
+		BACKEND("plain:fp16"), BACKEND("cpu:bf16"), BACKEND("cpu:fp16"),
+		/* The levels' 2-byte forms are the same wrapper over ops that are held above;
+		 * test_narrow has their conversions. */
 	};
 	return cmocka_run_group_tests(backends, NULL, NULL);
 }

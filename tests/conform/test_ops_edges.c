@@ -18,7 +18,8 @@ struct fixture {
 };
 
 static struct fixture fixtures[] = {
-	{ "plain", NULL, NULL }, { "cpu", NULL, NULL }, { "cpu-v2", NULL, NULL }, { "cpu-v3", NULL, NULL }, { "cpu-v4", NULL, NULL },
+	{ "plain", NULL, NULL },  { "cpu", NULL, NULL },    { "cpu-v2", NULL, NULL },
+	{ "cpu-v3", NULL, NULL }, { "cpu-v4", NULL, NULL },
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
@@ -51,8 +52,11 @@ static int close_backends(void **state)
 static void logits_of_any_size_give_a_finite_loss(void **state)
 {
 	(void)state;
-	EACH_BACKEND(f) {
-		float x[3][5] = { { 1e4f, -1e4f, 0, 9999, 1e4f }, { -1e4f, -1e4f, -1e4f, -1e4f, -1e4f }, { 1e-30f, 88, -88, 87, 0 } };
+	EACH_BACKEND(f)
+	{
+		float x[3][5] = { { 1e4f, -1e4f, 0, 9999, 1e4f },
+				  { -1e4f, -1e4f, -1e4f, -1e4f, -1e4f },
+				  { 1e-30f, 88, -88, 87, 0 } };
 		float max[3], sum[3], target[3];
 		const int32_t targets[3] = { 0, 1, 4 };
 		f->o->xent_max(f->k, max, x, 3, 5);
@@ -83,13 +87,15 @@ static void take_columns(float *to, const float *from, int lo, int v)
 		memcpy(to + i * v, from + i * V + lo, (size_t)v * sizeof *to);
 }
 
-/* One whole row of logits, and the same cut in two, one piece without any target: all three steps agree. */
+/* One whole row of logits, and the same cut in two, one piece without any target: all three
+ * steps agree. */
 static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 {
 	(void)state;
 	const int32_t targets[ROWS] = { 3, 100, CUT - 1, 0 };
 	static float whole[ROWS * V], piece[2][ROWS * V];
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		float max[3][ROWS], sum[3][ROWS], target[3][ROWS];
 		int lo[2] = { 0, CUT }, v[2] = { CUT, V - CUT };
 		random_logits(whole);
@@ -102,7 +108,8 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 			assert_true(fmaxf(max[0][i], max[1][i]) == max[2][i]);
 		f->o->xent_exp(f->k, whole, sum[2], target[2], max[2], targets, ROWS, V, 0);
 		for (int s = 0; s < 2; s++)
-			f->o->xent_exp(f->k, piece[s], sum[s], target[s], max[2], targets, ROWS, v[s], lo[s]);
+			f->o->xent_exp(f->k, piece[s], sum[s], target[s], max[2], targets, ROWS,
+				       v[s], lo[s]);
 		for (int i = 0; i < ROWS; i++) {
 			assert_float_equal(sum[0][i] + sum[1][i], sum[2][i], 1e-4);
 			assert_true(target[0][i] == target[2][i] && target[1][i] == 0);
@@ -112,7 +119,8 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 			f->o->xent_grad(f->k, piece[s], sum[2], targets, 0.5f, ROWS, v[s], lo[s]);
 			for (int i = 0; i < ROWS; i++)
 				for (int j = 0; j < v[s]; j++)
-					assert_float_equal(piece[s][i * v[s] + j], whole[i * V + lo[s] + j], 1e-7);
+					assert_float_equal(piece[s][i * v[s] + j],
+							   whole[i * V + lo[s] + j], 1e-7);
 		}
 	}
 }
@@ -121,8 +129,16 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 static struct attn_shape fused_shape(int64_t batch, int64_t seq, int heads, int dim)
 {
 	int64_t row = (int64_t)3 * heads * dim;
-	return (struct attn_shape){ .batch = batch, .q_len = seq, .k_len = seq, .heads = heads, .kv_heads = heads, .dim = dim,
-				    .q_row = row, .q_batch = seq * row, .kv_row = row, .kv_batch = seq * row,
+	return (struct attn_shape){ .batch = batch,
+				    .q_len = seq,
+				    .k_len = seq,
+				    .heads = heads,
+				    .kv_heads = heads,
+				    .dim = dim,
+				    .q_row = row,
+				    .q_batch = seq * row,
+				    .kv_row = row,
+				    .kv_batch = seq * row,
 				    .o_batch = seq * heads * dim };
 }
 
@@ -131,8 +147,10 @@ static void a_nan_goes_through(void **state)
 	(void)state;
 	const struct attn_shape s = fused_shape(1, 3, 1, 4);
 	const int32_t target = 0;
-	EACH_BACKEND(f) {
-		float x[36] = { NAN, 1, 2, 3 }, y[36], w[4] = { 1, 1, 1, 1 }, mean, rstd, lse[3], sum, zero = 3, t;
+	EACH_BACKEND(f)
+	{
+		float x[36] = { NAN, 1, 2, 3 }, y[36], w[4] = { 1, 1, 1, 1 }, mean, rstd, lse[3],
+		      sum, zero = 3, t;
 		f->o->gelu_fwd(f->k, y, x, 4);
 		assert_true(isnan(y[0]) && !isnan(y[1]));
 		f->o->layernorm_fwd(f->k, y, NULL, &mean, &rstd, x, NULL, w, w, 1, 4, 1e-5f);
@@ -150,8 +168,10 @@ static void a_nan_goes_through(void **state)
 static void activations_far_out_are_zero_or_the_input(void **state)
 {
 	(void)state;
-	EACH_BACKEND(f) {
-		float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f }, y[7], gu[] = { -1e4f, 1e4f, 3, 3 }, z[2];
+	EACH_BACKEND(f)
+	{
+		float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f }, y[7],
+		      gu[] = { -1e4f, 1e4f, 3, 3 }, z[2];
 		f->o->gelu_fwd(f->k, y, x, 7);
 		assert_true(y[0] == 0 && y[1] == 0 && y[3] == 0 && y[5] == 50 && y[6] == 1e4f);
 		assert_true(fabsf(y[2]) < 1e-6f && y[4] == 12);
@@ -176,9 +196,11 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 		qkv[i][1][0] = i == 0 ? 100 : -100;
 		qkv[i][2][0] = (float)i + 7;
 	}
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		f->o->attention_fwd(f->k, o, lse, qkv[0][0], qkv[0][1], qkv[0][2], &s);
-		f->o->attention_bwd(f->k, dqkv[0][0], dqkv[0][1], dqkv[0][2], o, o, lse, qkv[0][0], qkv[0][1], qkv[0][2], &s, false);
+		f->o->attention_bwd(f->k, dqkv[0][0], dqkv[0][1], dqkv[0][2], o, o, lse, qkv[0][0],
+				    qkv[0][1], qkv[0][2], &s, false);
 		for (int i = 0; i < SEQ; i++) {
 			assert_float_equal(o[i][0], 7, 1e-5);
 			assert_float_equal(lse[i], 1e4, 1e-2);
@@ -188,11 +210,21 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 	}
 }
 
-/* Keys in three pieces, queries in two, as context parallelism has them: joined, forward and backward, they are the whole. */
+/* Keys in three pieces, queries in two, as context parallelism has them: joined, forward and
+ * backward, they are the whole. */
 static void attention_of_pieces_is_that_of_the_whole(void **state)
 {
 	(void)state;
-	enum { BATCH = 2, SEQ = 150, HEADS = 4, KV = 2, DIM = 8, Q = HEADS * DIM, G = KV * DIM, ALL = BATCH * SEQ * Q };
+	enum {
+		BATCH = 2,
+		SEQ = 150,
+		HEADS = 4,
+		KV = 2,
+		DIM = 8,
+		Q = HEADS * DIM,
+		G = KV * DIM,
+		ALL = BATCH * SEQ * Q
+	};
 	static float q[ALL], key[ALL], v[ALL], dout[ALL], o[2][ALL], piece[ALL], grad[2][3][ALL];
 	static float lse[BATCH * HEADS * SEQ], part[3][BATCH * HEADS * SEQ];
 	static int32_t starts[BATCH * SEQ];
@@ -206,13 +238,29 @@ static void attention_of_pieces_is_that_of_the_whole(void **state)
 		starts[i % (BATCH * SEQ)] = i % SEQ < 40 ? 0 : 40;
 	}
 	const struct attn_shape whole = {
-		.batch = BATCH, .q_len = SEQ, .k_len = SEQ, .heads = HEADS, .kv_heads = KV, .dim = DIM, .q_row = Q, .q_batch = SEQ * Q,
-		.kv_row = G, .kv_batch = SEQ * G, .o_batch = SEQ * Q, .starts = starts, .starts_batch = SEQ,
-		.drop = { { { 1, 2 } }, 0.2f }, .samples = samples, .heads_all = HEADS, .seq = SEQ,
+		.batch = BATCH,
+		.q_len = SEQ,
+		.k_len = SEQ,
+		.heads = HEADS,
+		.kv_heads = KV,
+		.dim = DIM,
+		.q_row = Q,
+		.q_batch = SEQ * Q,
+		.kv_row = G,
+		.kv_batch = SEQ * G,
+		.o_batch = SEQ * Q,
+		.starts = starts,
+		.starts_batch = SEQ,
+		.drop = { { { 1, 2 } }, 0.2f },
+		.samples = samples,
+		.heads_all = HEADS,
+		.seq = SEQ,
 	};
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		f->o->attention_fwd(f->k, o[0], lse, q, key, v, &whole);
-		f->o->attention_bwd(f->k, grad[0][0], grad[0][1], grad[0][2], dout, o[0], lse, q, key, v, &whole, false);
+		f->o->attention_bwd(f->k, grad[0][0], grad[0][1], grad[0][2], dout, o[0], lse, q,
+				    key, v, &whole, false);
 		memset(grad[1], 0, sizeof grad[1]);
 		for (int i = 0; i < 2; i++) {
 			int64_t at = queries[i];
@@ -223,17 +271,22 @@ static void attention_of_pieces_is_that_of_the_whole(void **state)
 			for (int j = 0; j < 3; j++) {
 				s.k_first = keys[j];
 				s.k_len = keys[j + 1] - keys[j];
-				f->o->attention_fwd(f->k, j ? piece + at * Q : o[1] + at * Q, part[j], q + at * Q, key + s.k_first * G,
+				f->o->attention_fwd(f->k, j ? piece + at * Q : o[1] + at * Q,
+						    part[j], q + at * Q, key + s.k_first * G,
 						    v + s.k_first * G, &s);
 				if (j)
-					f->o->attention_merge(f->k, o[1] + at * Q, part[0], piece + at * Q, part[j], &s);
+					f->o->attention_merge(f->k, o[1] + at * Q, part[0],
+							      piece + at * Q, part[j], &s);
 			}
 			for (int j = 0; j < 3; j++) {
 				s.k_first = keys[j];
 				s.k_len = keys[j + 1] - keys[j];
-				f->o->attention_bwd(f->k, grad[1][0] + at * Q, grad[1][1] + s.k_first * G, grad[1][2] + s.k_first * G,
-						    dout + at * Q, o[1] + at * Q, part[0], q + at * Q, key + s.k_first * G,
-						    v + s.k_first * G, &s, true);
+				f->o->attention_bwd(f->k, grad[1][0] + at * Q,
+						    grad[1][1] + s.k_first * G,
+						    grad[1][2] + s.k_first * G, dout + at * Q,
+						    o[1] + at * Q, part[0], q + at * Q,
+						    key + s.k_first * G, v + s.k_first * G, &s,
+						    true);
 			}
 			for (int64_t t = 0; t < s.q_len; t++)
 				assert_float_equal(part[0][t], lse[at + t], 1e-5);
@@ -249,7 +302,8 @@ static void attention_of_pieces_is_that_of_the_whole(void **state)
 	}
 }
 
-/* Two documents in one row are two sequences; tokens written one by one over a cache are those of the whole. */
+/* Two documents in one row are two sequences; tokens written one by one over a cache are those
+ * of the whole. */
 static void documents_and_caches_give_what_whole_sequences_give(void **state)
 {
 	(void)state;
@@ -260,10 +314,12 @@ static void documents_and_caches_give_what_whole_sequences_give(void **state)
 		qkv[i] = (float)(i * 37 % 211) / 70 - 1.5f;
 	for (int i = 0; i < SEQ; i++)
 		starts[i] = i < EDGE ? 0 : EDGE;
-	struct attn_shape packed = fused_shape(1, SEQ, 1, DIM), two = fused_shape(2, EDGE, 1, DIM), last = packed;
+	struct attn_shape packed = fused_shape(1, SEQ, 1, DIM), two = fused_shape(2, EDGE, 1, DIM),
+			  last = packed;
 	packed.starts = starts;
 	packed.starts_batch = SEQ;
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		f->o->attention_fwd(f->k, o[0], lse, qkv, qkv + DIM, qkv + 2 * DIM, &packed);
 		f->o->attention_fwd(f->k, o[1], lse, qkv, qkv + DIM, qkv + 2 * DIM, &two);
 		for (int64_t t = 0; t < SEQ; t++) {
@@ -272,7 +328,8 @@ static void documents_and_caches_give_what_whole_sequences_give(void **state)
 			last.k_len = t + 1 - starts[t];
 			last.k_first = starts[t];
 			const float *first = qkv + starts[t] * ROW;
-			f->o->attention_fwd(f->k, o[2] + t * DIM, one, qkv + t * ROW, first + DIM, first + 2 * DIM, &last);
+			f->o->attention_fwd(f->k, o[2] + t * DIM, one, qkv + t * ROW, first + DIM,
+					    first + 2 * DIM, &last);
 		}
 		for (int i = 0; i < SEQ * DIM; i++) {
 			assert_float_equal(o[0][i], o[1][i], 1e-6);
@@ -286,15 +343,18 @@ static void a_query_that_sees_no_key_is_zero(void **state)
 	(void)state;
 	struct attn_shape s = fused_shape(1, 3, 1, 2);
 	s.k_first = 1;
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		float qkv[18] = { 1, 2, 3, 4, 5, 6, 7, 8 }, o[6], lse[3], grad[18];
 		for (int i = 0; i < 18; i++)
 			grad[i] = NAN;
 		f->o->attention_fwd(f->k, o, lse, qkv, qkv + 2, qkv + 4, &s);
 		assert_true(o[0] == 0 && o[1] == 0 && lse[0] == -INFINITY && lse[1] > -INFINITY);
-		f->o->attention_bwd(f->k, grad, grad + 2, grad + 4, o, o, lse, qkv, qkv + 2, qkv + 4, &s, false);
-		assert_true(grad[0] == 0 && grad[1] == 0);          /* the first query's dq */
-		assert_true(grad[14] == 0 && grad[15] == 0 && grad[16] == 0 && grad[17] == 0); /* the key behind all queries */
+		f->o->attention_bwd(f->k, grad, grad + 2, grad + 4, o, o, lse, qkv, qkv + 2,
+				    qkv + 4, &s, false);
+		assert_true(grad[0] == 0 && grad[1] == 0); /* the first query's dq */
+		/* the key behind all queries */
+		assert_true(grad[14] == 0 && grad[15] == 0 && grad[16] == 0 && grad[17] == 0);
 		for (int i = 0; i < 18; i++)
 			assert_true(isfinite(grad[i]));
 		float o2[6] = { 0 }, lse2[3] = { -INFINITY, -INFINITY, -INFINITY }, kept[6];
@@ -320,7 +380,8 @@ static void dropout_goes_by_the_global_element(void **state)
 		x[i] = (float)(i % 7 + 1);
 	for (int i = 0; i < N; i++)
 		rows[i] = (int64_t)(N - i) * 1000003;
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		int kept = 0;
 		f->o->dropout(f->k, y, x, rows, N, C, &d);
 		for (int i = 0; i < N * C; i++) {
@@ -341,25 +402,33 @@ static void dropout_goes_by_the_global_element(void **state)
 	}
 }
 
-/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist, each once. */
+/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist,
+ * each once. */
 static void the_router_always_chooses_some_experts(void **state)
 {
 	(void)state;
 	enum { E = 4, TOP = 2 };
-	EACH_BACKEND(f) {
-		const float logits[4][E] = { { 1, 1, 1, 1 }, { -1e4f, 1e4f, 1e4f, 0 }, { NAN, NAN, NAN, NAN }, { 0, NAN, 5, 1 } };
+	EACH_BACKEND(f)
+	{
+		const float logits[4][E] = { { 1, 1, 1, 1 },
+					     { -1e4f, 1e4f, 1e4f, 0 },
+					     { NAN, NAN, NAN, NAN },
+					     { 0, NAN, 5, 1 } };
 		float weights[4][TOP], probs[4][E], lse[4];
 		int32_t chosen[4][TOP];
 		for (int before = 0; before < 2; before++) {
-			f->o->route_fwd(f->k, chosen[0], weights[0], probs[0], lse, logits[0], 4, E, TOP, before);
-			assert_true(chosen[0][0] == 0 && chosen[0][1] == 1 && chosen[1][0] == 1 && chosen[1][1] == 2);
+			f->o->route_fwd(f->k, chosen[0], weights[0], probs[0], lse, logits[0], 4, E,
+					TOP, before);
+			assert_true(chosen[0][0] == 0 && chosen[0][1] == 1 && chosen[1][0] == 1 &&
+				    chosen[1][1] == 2);
 			assert_float_equal(weights[0][1], before ? 0.25 : 0.5, 1e-6);
 			assert_float_equal(weights[1][0], 0.5, 1e-6);
 			assert_float_equal(probs[1][1], 0.5, 1e-6);
 			assert_true(probs[1][0] == 0 && isnan(lse[2]) && isnan(weights[2][0]));
 			for (int i = 2; i < 4; i++)
-				assert_true(chosen[i][0] != chosen[i][1] && chosen[i][0] >= 0 && chosen[i][0] < E &&
-					    chosen[i][1] >= 0 && chosen[i][1] < E);
+				assert_true(chosen[i][0] != chosen[i][1] && chosen[i][0] >= 0 &&
+					    chosen[i][0] < E && chosen[i][1] >= 0 &&
+					    chosen[i][1] < E);
 		}
 	}
 }
@@ -373,12 +442,14 @@ static void empty_inputs_are_no_work(void **state)
 	const struct dropout d = { { { 1, 2 } }, 0.5f };
 	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
 	no_keys.k_len = 0;
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		const struct ops *o = f->o;
 		float q[2] = { 1, 2 }, out[2] = { NAN, NAN }, lse[1] = { 3 }, dq[2] = { NAN, NAN };
 		o->attention_fwd(f->k, NULL, NULL, NULL, NULL, NULL, &none);
 		o->attention_merge(f->k, NULL, NULL, NULL, NULL, &none);
-		o->attention_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &none, false);
+		o->attention_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &none,
+				 false);
 		o->attention_fwd(f->k, out, lse, q, NULL, NULL, &no_keys);
 		assert_true(out[0] == 0 && out[1] == 0 && lse[0] == -INFINITY);
 		o->attention_bwd(f->k, dq, NULL, NULL, q, out, lse, q, NULL, NULL, &no_keys, false);
@@ -408,14 +479,16 @@ static void outputs_may_be_inputs_where_the_header_says_so(void **state)
 {
 	(void)state;
 	enum { N = 90, C = 257 };
-	static float a[N * C], b[N * C], dy[N * C], y[2][N * C], sum[N * C], dx[2][N * C], w[C], dw[C], mean[N], rstd[N];
+	static float a[N * C], b[N * C], dy[N * C], y[2][N * C], sum[N * C], dx[2][N * C], w[C],
+		dw[C], mean[N], rstd[N];
 	for (int i = 0; i < N * C; i++) {
 		a[i] = (float)(i * 31 % 101) / 50 - 1;
 		b[i] = (float)(i * 17 % 103) / 50 - 1;
 		dy[i] = (float)(i * 13 % 107) / 50 - 1;
 		w[i % C] = 0.5f;
 	}
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		f->o->layernorm_fwd(f->k, y[0], sum, mean, rstd, a, b, w, w, N, C, 1e-5f);
 		memcpy(dx[0], a, sizeof a);
 		f->o->layernorm_fwd(f->k, y[1], dx[0], mean, rstd, dx[0], b, w, w, N, C, 1e-5f);
@@ -442,7 +515,8 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 		x[i] = (float)(i % 1000) * 1e-3f;
 		expected += (double)x[i] * (double)x[i];
 	}
-	EACH_BACKEND(f) {
+	EACH_BACKEND(f)
+	{
 		double sum = 3;
 		f->o->sqnorm(f->k, &sum, x, COUNT);
 		assert_true(fabs(sum - 3 - expected) < 1e-12 * expected);
@@ -465,11 +539,18 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 static void the_first_step_of_adamw_is_lr_long(void **state)
 {
 	(void)state;
-	const struct adamw_args a = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-12f,
-				      .grad_scale = 2, .step = 1 };
-	EACH_BACKEND(f) {
+	const struct adamw_args a = { .lr = 0.01f,
+				      .beta1 = 0.9f,
+				      .beta2 = 0.999f,
+				      .eps = 1e-12f,
+				      .grad_scale = 2,
+				      .step = 1 };
+	EACH_BACKEND(f)
+	{
 		float p[3] = { 1, 1, 1 }, g[3] = { 1e-3f, -5, 0 }, m[3] = { 0 }, v[3] = { 0 };
-		const struct update u = { .p = p, .g = g, .m = m, .v = v, .count = 3, .weight_decay = 0.5f };
+		const struct update u = {
+			.p = p, .g = g, .m = m, .v = v, .count = 3, .weight_decay = 0.5f
+		};
 		f->o->adamw(f->k, &u, 1, &a);
 		assert_float_equal(p[0], 1 - 0.005 - 0.01, 1e-6);
 		assert_float_equal(p[1], 1 - 0.005 + 0.01, 1e-6);

@@ -71,7 +71,8 @@ static void check_slope(loss_fn *loss, double **p, double *x, const double *grad
 		x[i] = kept;
 		double slope = (up - down) / (2 * h), size = fabs(slope) + fabs(grad[i]);
 		if (!(fabs(slope - grad[i]) <= 1e-7 * (1 + size)))
-			fail_msg("element %ld: slope %.10g, gradient %.10g", (long)i, slope, grad[i]);
+			fail_msg("element %ld: slope %.10g, gradient %.10g", (long)i, slope,
+				 grad[i]);
 	}
 }
 
@@ -93,7 +94,8 @@ static double linear_loss(double **p)
 static void linear_has_the_slopes_it_says(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(N * C, 1), numbers(D * C, 2), numbers(D, 3), numbers(N * D, 4), zeros(N * D) };
+	double *p[] = { numbers(N * C, 1), numbers(D * C, 2), numbers(D, 3), numbers(N * D, 4),
+			zeros(N * D) };
 	double *grad[] = { zeros(N * C), zeros(D * C), zeros(D) };
 	o->linear_bwd_input(k, grad[0], p[3], p[1], N, C, D);
 	o->linear_bwd_weight(k, f(grad[1]), f(grad[2]), p[3], p[0], N, C, D);
@@ -121,14 +123,16 @@ static void norms_have_the_slopes_they_say(void **state)
 {
 	bool rms = *state != NULL;
 	loss_fn *loss = rms ? rmsnorm_loss : layernorm_loss;
-	double *p[] = { numbers(N * C, 1), numbers(N * C, 2), numbers(C, 3), numbers(C, 4), numbers(N * C, 5),
-			numbers(N * C, 6), zeros(N * C), zeros(N * C), zeros(N), zeros(N) };
+	double *p[] = { numbers(N * C, 1), numbers(N * C, 2), numbers(C, 3), numbers(C, 4),
+			numbers(N * C, 5), numbers(N * C, 6), zeros(N * C),  zeros(N * C),
+			zeros(N),          zeros(N) };
 	double *grad[] = { zeros(N * C), zeros(C), zeros(C) };
 	loss(p);
 	if (rms)
 		o->rmsnorm_bwd(k, grad[0], f(grad[1]), p[4], p[5], p[7], f(p[9]), p[2], N, C);
 	else
-		o->layernorm_bwd(k, grad[0], f(grad[1]), f(grad[2]), p[4], p[5], p[7], f(p[8]), f(p[9]), p[2], N, C);
+		o->layernorm_bwd(k, grad[0], f(grad[1]), f(grad[2]), p[4], p[5], p[7], f(p[8]),
+				 f(p[9]), p[2], N, C);
 	check_slope(loss, p, p[0], grad[0], N * C);
 	check_slope(loss, p, p[1], grad[0], N * C);
 	check_slope(loss, p, p[2], grad[1], C);
@@ -165,7 +169,9 @@ static void activations_have_the_slopes_they_say(void **state)
 }
 
 enum { TOKENS = 10, SEQ = 5, HEADS = 6, DIM = 6, ROW = 8 * DIM };
-static const struct rope_shape rope = { .n = TOKENS, .row = ROW, .heads = HEADS, .dim = DIM, .seq = SEQ };
+static const struct rope_shape rope = {
+	.n = TOKENS, .row = ROW, .heads = HEADS, .dim = DIM, .seq = SEQ
+};
 
 /* x g rotated cos sin */
 static double rope_loss(double **p)
@@ -192,9 +198,12 @@ static void rope_has_the_slope_it_says(void **state)
 static const int32_t starts[2 * 7] = { 0, 0, 0, 3, 3, 3, 6, 2, 2, 4, 4, 4, 4, 4 };
 static const int64_t samples[2] = { 12345, 7 };
 #define ATTENTION(q, qf, kl, kf) \
-	.batch = 2, .q_len = q, .q_first = qf, .k_len = kl, .k_first = kf, .heads = 4, .kv_heads = 2, .dim = 6, .q_row = 24, \
-	.q_batch = 24 * q, .kv_row = 12, .kv_batch = 12 * kl, .o_batch = 24 * q
-#define DROPPED .drop = { { { 1, 2 } }, 0.4f }, .samples = samples, .heads_all = 8, .head_first = 4, .seq = 10
+	.batch = 2, .q_len = q, .q_first = qf, .k_len = kl, .k_first = kf, .heads = 4, \
+	.kv_heads = 2, .dim = 6, .q_row = 24, .q_batch = 24 * q, .kv_row = 12, \
+	.kv_batch = 12 * kl, .o_batch = 24 * q
+#define DROPPED \
+	.drop = { { { 1, 2 } }, 0.4f }, .samples = samples, .heads_all = 8, .head_first = 4, \
+	.seq = 10
 static const struct attn_shape shapes[] = {
 	{ ATTENTION(5, 0, 5, 0) },
 	{ ATTENTION(5, 3, 6, 0) },
@@ -222,10 +231,12 @@ static void attention_has_the_slope_it_says(void **state)
 	(void)state;
 	for (shape = shapes; shape < shapes + sizeof shapes / sizeof *shapes; shape++) {
 		int64_t q = out_count(), kv = shape->batch * shape->kv_batch;
-		double *p[] = { numbers(q, 1), numbers(kv, 2), numbers(kv, 3), numbers(q, 4), zeros(q), zeros(q) };
+		double *p[] = { numbers(q, 1), numbers(kv, 2), numbers(kv, 3),
+				numbers(q, 4), zeros(q),       zeros(q) };
 		double *grad[] = { numbers(q, 5), numbers(kv, 6), numbers(kv, 7) };
 		attention_loss(p);
-		o->attention_bwd(k, grad[0], grad[1], grad[2], p[3], p[4], f(p[5]), p[0], p[1], p[2], shape, false);
+		o->attention_bwd(k, grad[0], grad[1], grad[2], p[3], p[4], f(p[5]), p[0], p[1],
+				 p[2], shape, false);
 		check_slope(attention_loss, p, p[0], grad[0], q);
 		check_slope(attention_loss, p, p[1], grad[1], kv);
 		check_slope(attention_loss, p, p[2], grad[2], kv);
@@ -234,7 +245,8 @@ static void attention_has_the_slope_it_says(void **state)
 	}
 }
 
-/* The keys of a whole sequence in two pieces: q, k and v of the pieces, g, o and lse, those of the second. */
+/* The keys of a whole sequence in two pieces: q, k and v of the pieces, g, o and lse, those of
+ * the second. */
 enum { FIRST = 3, SECOND = 4, LEN = FIRST + SECOND };
 static const struct attn_shape pieces[2] = {
 	{ ATTENTION(LEN, 0, FIRST, 0), .starts = starts, .starts_batch = 7, DROPPED },
@@ -254,12 +266,15 @@ static void attention_of_pieces_has_the_slope_it_says(void **state)
 {
 	(void)state;
 	enum { Q = 2 * LEN * 24, KV = 2 * FIRST * 12, KV2 = 2 * SECOND * 12 };
-	double *p[] = { numbers(Q, 1), numbers(KV, 2), numbers(KV, 3), numbers(KV2, 4), numbers(KV2, 5), numbers(Q, 6),
-			zeros(Q), zeros(Q), zeros(Q), zeros(Q) };
+	double *p[] = { numbers(Q, 1),   numbers(KV, 2), numbers(KV, 3), numbers(KV2, 4),
+			numbers(KV2, 5), numbers(Q, 6),  zeros(Q),       zeros(Q),
+			zeros(Q),        zeros(Q) };
 	double *grad[] = { zeros(Q), zeros(KV), zeros(KV), zeros(KV2), zeros(KV2) };
 	pieces_loss(p);
-	o->attention_bwd(k, grad[0], grad[1], grad[2], p[5], p[6], f(p[7]), p[0], p[1], p[2], &pieces[0], false);
-	o->attention_bwd(k, grad[0], grad[3], grad[4], p[5], p[6], f(p[7]), p[0], p[3], p[4], &pieces[1], true);
+	o->attention_bwd(k, grad[0], grad[1], grad[2], p[5], p[6], f(p[7]), p[0], p[1], p[2],
+			 &pieces[0], false);
+	o->attention_bwd(k, grad[0], grad[3], grad[4], p[5], p[6], f(p[7]), p[0], p[3], p[4],
+			 &pieces[1], true);
 	const int64_t counts[] = { Q, KV, KV, KV2, KV2 };
 	for (int i = 0; i < 5; i++)
 		check_slope(pieces_loss, p, p[i], grad[i], counts[i]);
@@ -281,7 +296,8 @@ static double embed_loss(double **p)
 static void embeddings_have_the_slopes_they_say(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(ROWS * C, 1), numbers(SEQ * C, 2), numbers(TOKENS * C, 3), zeros(TOKENS * C) };
+	double *p[] = { numbers(ROWS * C, 1), numbers(SEQ * C, 2), numbers(TOKENS * C, 3),
+			zeros(TOKENS * C) };
 	double *grad[] = { zeros(ROWS * C), zeros(SEQ * C) };
 	o->embed_bwd(k, f(grad[0]), f(grad[1]), p[2], tokens, positions, TOKENS, C, LO, LO + ROWS);
 	check_slope(embed_loss, p, p[0], grad[0], ROWS * C);
@@ -330,11 +346,13 @@ static double route_loss(double **p)
 static void the_router_has_the_slope_it_says(void **state)
 {
 	before = *state != NULL;
-	double *p[] = { numbers(N * EXPERTS, 1), numbers(N * TOP, 2), numbers(EXPERTS, 3), zeros(N * TOP), zeros(N * EXPERTS), zeros(N) };
+	double *p[] = { numbers(N * EXPERTS, 1), numbers(N * TOP, 2), numbers(EXPERTS, 3),
+			zeros(N * TOP),          zeros(N * EXPERTS),  zeros(N) };
 	double *grad = zeros(N * EXPERTS);
 	int32_t chosen[N * TOP];
 	o->route_fwd(k, chosen, f(p[3]), f(p[4]), f(p[5]), f(p[0]), N, EXPERTS, TOP, before);
-	o->route_bwd(k, f(grad), f(p[1]), chosen, f(p[3]), f(p[4]), f(p[5]), f(p[2]), z, N, EXPERTS, TOP, before);
+	o->route_bwd(k, f(grad), f(p[1]), chosen, f(p[3]), f(p[4]), f(p[5]), f(p[2]), z, N, EXPERTS,
+		     TOP, before);
 	check_slope(route_loss, p, p[0], grad, N * EXPERTS);
 	release(p, 6);
 	free(grad);
@@ -362,7 +380,8 @@ static double gather_loss(double **p)
 static void rows_have_the_slopes_they_say(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(PLACES * C, 1), numbers(N * TOP2, 2), numbers(PLACES * C, 3), zeros(N * C), zeros(PLACES * C) };
+	double *p[] = { numbers(PLACES * C, 1), numbers(N * TOP2, 2), numbers(PLACES * C, 3),
+			zeros(N * C), zeros(PLACES * C) };
 	double *grad[] = { zeros(PLACES * C), zeros(N * TOP2) };
 	o->combine_bwd(k, grad[0], f(grad[1]), p[2], p[0], at, f(p[1]), N, TOP2, C);
 	check_slope(combine_loss, p, p[0], grad[0], PLACES * C);
@@ -418,6 +437,7 @@ static int close_specification(void **state)
 
 int main(void)
 {
+	/* clang-format off */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(linear_has_the_slopes_it_says),
 		{ "layernorm has the slopes it says", norms_have_the_slopes_they_say, NULL, NULL, NULL },
@@ -433,5 +453,6 @@ int main(void)
 		cmocka_unit_test(rows_have_the_slopes_they_say),
 		cmocka_unit_test(cross_entropy_has_the_slope_it_says),
 	};
+	/* clang-format on */
 	return cmocka_run_group_tests(tests, open_specification, close_specification);
 }

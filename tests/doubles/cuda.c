@@ -1,6 +1,7 @@
 /*
- * A double of all that `muster doctor` asks the versions of: CUDA's driver, cublasLt, NCCL, and libmuster-cuda.so. A test gives it
- * the names of those that shall be there. CUDA_DOUBLE=WORD=NUMBER[,…] has other versions than those below; a driver's of 0 fails.
+ * A double of all that `muster doctor` asks the versions of: CUDA's driver, cublasLt, NCCL, and
+ * libmuster-cuda.so. A test gives it the names of those that shall be there.
+ * CUDA_DOUBLE=WORD=NUMBER[,…] has other versions than those below; a driver's of 0 fails.
  */
 #include <stddef.h>
 #include <stdlib.h>

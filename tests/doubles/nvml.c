@@ -18,8 +18,9 @@
  * and of how a GPU is at the moment:
  *     mute         none of the calls below is supported
  *     hang, crash  the driver's version is asked for and never comes; the process ends by SIGSEGV
- *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I, ecc-next=I
- *     brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I, link-off=I, no-links, prohibited=I, no-persistence
+ *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I,
+ *     ecc-next=I brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I,
+ *     link-off=I, no-links, prohibited=I, no-persistence
  *     busy=I       a program of somebody holds 20 GiB; crowd=I: a hundred programs
  *     full=I       1 GiB is free
  *     mig=I        two instances; mig-empty=I: none
@@ -64,6 +65,7 @@ struct process {
 	unsigned instance, compute_instance;
 };
 
+/* clang-format off */
 static const struct machine {
 	const char *name, *gpu;
 	unsigned n, id;         /* GPUs; PCI device and vendor */
@@ -81,11 +83,12 @@ static const struct machine {
 	{ "pair", "NVIDIA A100 80GB PCIe", 4, 0x20b510de, 8, 0, 80, "0200" "2000" "0002" "0020", 0, 0 },
 	{ "strange", "NVIDIA Quantum 9000", 2, 0xffff10de, 42, 0, 1024, NULL, 0, 0 },
 };
+/* clang-format on */
 #define GIB (1ull << 30)
 enum { MACHINES = sizeof machines / sizeof *machines };
 
-static const unsigned char buses[16] = { 0x34, 0x36, 0x39, 0x3b, 0x57, 0x59, 0x5c, 0x5e, 0xb7, 0xb9, 0xbc, 0xbe, 0xe0, 0xe2, 0xe5,
-					 0xe7 };
+static const unsigned char buses[16] = { 0x34, 0x36, 0x39, 0x3b, 0x57, 0x59, 0x5c, 0x5e,
+					 0xb7, 0xb9, 0xbc, 0xbe, 0xe0, 0xe2, 0xe5, 0xe7 };
 
 struct nvml_device {
 	unsigned index;
@@ -113,7 +116,8 @@ static const struct machine *machine(void)
 	return &machines[2];
 }
 
-/* What stands behind a word of the script, "" for one that stands alone; NULL when it is not there. */
+/* What stands behind a word of the script, "" for one that stands alone; NULL when it is not
+ * there. */
 static const char *word(const char *name)
 {
 	const char *at = script();
@@ -154,7 +158,8 @@ int nvmlDeviceGetCudaComputeCapability(struct nvml_device *d, int *major, int *m
 int nvmlDeviceGetNvLinkState(struct nvml_device *d, unsigned link, unsigned *active);
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *d, unsigned link, struct pci *out);
 int nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *d, unsigned link, unsigned *type);
-int nvmlDeviceGetP2PStatus(struct nvml_device *a, struct nvml_device *b, unsigned what, unsigned *status);
+int nvmlDeviceGetP2PStatus(struct nvml_device *a, struct nvml_device *b, unsigned what,
+			   unsigned *status);
 int nvmlDeviceGetGpuFabricInfoV(struct nvml_device *d, struct fabric *out);
 
 #define SAYS(name, ...) int name(__attribute__((unused)) struct nvml_device *d, __VA_ARGS__)
@@ -169,7 +174,8 @@ SAYS(nvmlDeviceGetEccMode, unsigned *now, unsigned *next);
 SAYS(nvmlDeviceGetTotalEccErrors, unsigned error, unsigned span, unsigned long long *n);
 SAYS(nvmlDeviceGetRetiredPages, unsigned cause, unsigned *n, unsigned long long *addresses);
 SAYS(nvmlDeviceGetRetiredPagesPendingStatus, unsigned *pending);
-SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
+SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+     unsigned *failed);
 SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons);
 SAYS(nvmlDeviceGetTemperature, unsigned sensor, unsigned *celsius);
 SAYS(nvmlDeviceGetTemperatureThreshold, unsigned which, unsigned *celsius);
@@ -309,8 +315,9 @@ int nvmlDeviceGetNvLinkState(struct nvml_device *d, unsigned link, unsigned *act
 		return INVALID;
 	*active = !word("no-links") && !(about("link-down", d) && link == 2);
 	if (*active && to >= 0 && is_first(d->index, link))
-		*active = !(is_pair("weak", d->index, (unsigned)to) ||
-			    (is_pair("one-end", d->index, (unsigned)to) && d->index < (unsigned)to));
+		*active =
+			!(is_pair("weak", d->index, (unsigned)to) ||
+			  (is_pair("one-end", d->index, (unsigned)to) && d->index < (unsigned)to));
 	return SUCCESS;
 }
 
@@ -331,7 +338,8 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *d, unsigned link, un
 	return SUCCESS;
 }
 
-int nvmlDeviceGetP2PStatus(struct nvml_device *a, struct nvml_device *b, unsigned what, unsigned *status)
+int nvmlDeviceGetP2PStatus(struct nvml_device *a, struct nvml_device *b, unsigned what,
+			   unsigned *status)
 {
 	(void)a, (void)b, (void)what;
 	*status = word("wild") ? 77 : word("cut") ? 2 : 0;
@@ -465,7 +473,8 @@ SAYS(nvmlDeviceGetRetiredPagesPendingStatus, unsigned *pending)
 	return machine()->major > 7 ? NOT_SUPPORTED : told();
 }
 
-SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+     unsigned *failed)
 {
 	*corrected = 0;
 	*uncorrected = (unsigned)about("remap-failed", d);
@@ -476,7 +485,10 @@ SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsi
 
 SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons)
 {
-	*reasons = about("brake", d) ? 0x88 : about("hot", d) ? 0x48 : about("slowdown", d) ? 0x8 : 0x1;
+	*reasons = about("brake", d)      ? 0x88
+		   : about("hot", d)      ? 0x48
+		   : about("slowdown", d) ? 0x8
+					  : 0x1;
 	return told();
 }
 
@@ -546,7 +558,9 @@ SAYS(nvmlDeviceGetComputeRunningProcesses_v3, unsigned *n, struct process *out)
 	unsigned room = *n;
 	*n = about("busy", d) ? 1 : about("crowd", d) ? 100 : 0;
 	for (unsigned i = 0; i < *n && *n <= room; i++)
-		out[i] = (struct process){ .pid = 4711 + i, .bytes = 20 * GIB / *n, .instance = 0xffffffffu,
+		out[i] = (struct process){ .pid = 4711 + i,
+					   .bytes = 20 * GIB / *n,
+					   .instance = 0xffffffffu,
 					   .compute_instance = 0xffffffffu };
 	return *n > room ? 7 : told();
 }

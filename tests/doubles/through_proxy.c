@@ -1,10 +1,10 @@
 /*
- * through_proxy — LD_PRELOADed into muster, it leads every TCP connection that a process makes through
- * tests/tools/fault_proxy, which listens at the Unix socket that TEST_PROXY names.
+ * through_proxy — LD_PRELOADed into muster, it leads every TCP connection that a process makes
+ * through tests/tools/fault_proxy, which listens at the Unix socket that TEST_PROXY names.
  *
- * connect() asks the proxy for a port that leads to the wanted address, and connects there. The proxy tries the
- * address first: where nobody listens it answers with port 0, and the original call is made, which then fails as it
- * would have. IPv4 alone, which is what one host uses.
+ * connect() asks the proxy for a port that leads to the wanted address, and connects there. The
+ * proxy tries the address first: where nobody listens it answers with port 0, and the original call
+ * is made, which then fails as it would have. IPv4 alone, which is what one host uses.
  */
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -30,8 +30,8 @@ static in_port_t ask_proxy(const char *path, const struct sockaddr_in *to)
 		return 0;
 	strcpy(proxy.sun_path, path);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || real_connect()(fd, (struct sockaddr *)&proxy, sizeof proxy) || write(fd, to, sizeof *to) != sizeof *to ||
-	    read(fd, &port, sizeof port) != sizeof port)
+	if (fd < 0 || real_connect()(fd, (struct sockaddr *)&proxy, sizeof proxy) ||
+	    write(fd, to, sizeof *to) != sizeof *to || read(fd, &port, sizeof port) != sizeof port)
 		port = 0;
 	if (fd >= 0)
 		close(fd);
@@ -43,12 +43,14 @@ int connect(int fd, const struct sockaddr *to, socklen_t len)
 	const char *path = getenv("TEST_PROXY");
 	int type = 0;
 	socklen_t n = sizeof type;
-	if (path && len >= sizeof(struct sockaddr_in) && to->sa_family == AF_INET && !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) &&
-	    type == SOCK_STREAM) {
+	if (path && len >= sizeof(struct sockaddr_in) && to->sa_family == AF_INET &&
+	    !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_STREAM) {
 		struct sockaddr_in there;
 		memcpy(&there, to, sizeof there);
 		in_port_t port = ask_proxy(path, &there);
-		struct sockaddr_in here = { .sin_family = AF_INET, .sin_port = port, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+		struct sockaddr_in here = { .sin_family = AF_INET,
+					    .sin_port = port,
+					    .sin_addr = { htonl(INADDR_LOOPBACK) } };
 		if (port)
 			return real_connect()(fd, (struct sockaddr *)&here, sizeof here);
 	}

@@ -1,11 +1,12 @@
 /*
  * What a rank's end in the middle of any operation does to the others.
  *
- * A trial is a world whose ranks run one form of comm_forms.h again and again until the victim's fault: it is
- * killed, is stopped, aborts from another thread, leaves, or calls nothing more. The moment is thrown by dice: after
- * some operations and some microseconds of the next. Then each survivor must get an error that says what it was in
- * and whom it missed; what it was given before must be right to the byte; nothing of the world may be left in
- * its process; and with the other survivors it opens a new world at once.
+ * A trial is a world whose ranks run one form of comm_forms.h again and again until the victim's
+ * fault: it is killed, is stopped, aborts from another thread, leaves, or calls nothing more. The
+ * moment is thrown by dice: after some operations and some microseconds of the next. Then each
+ * survivor must get an error that says what it was in and whom it missed; what it was given before
+ * must be right to the byte; nothing of the world may be left in its process; and with the other
+ * survivors it opens a new world at once.
  *
  * MUSTER_COMM_SEED=N throws other dice.
  */
@@ -37,7 +38,7 @@ enum { SPLITS = -1 }; /* in place of a form: groups are split off, used and clos
 
 enum fault { KILLED, STOPPED, ABORTS, LEAVES, CALLS_NOTHING };
 
-struct trial { /* shared by the test and its ranks */
+struct trial {             /* shared by the test and its ranks */
 	int backend, form; /* of comm_forms, or SPLITS */
 	enum fault fault;
 	int victim, before; /* operations that the victim ends before its fault */
@@ -91,7 +92,8 @@ static int shared_mappings(void)
 
 static struct belongings take_stock(void)
 {
-	return (struct belongings){ entries("/proc/self/fd"), entries("/proc/self/task"), shared_mappings() };
+	return (struct belongings){ entries("/proc/self/fd"), entries("/proc/self/task"),
+				    shared_mappings() };
 }
 
 /* A thread that was joined may be listed a moment longer. */
@@ -102,11 +104,12 @@ static int compare_stock(struct belongings before, const char *when)
 		usleep(1000);
 		now = take_stock();
 	}
-	RANK_CHECK(now.descriptors == before.descriptors, "%s: %d descriptors where %d were", when, now.descriptors,
-		   before.descriptors);
-	RANK_CHECK(now.threads == before.threads, "%s: %d threads where %d were", when, now.threads, before.threads);
-	RANK_CHECK(now.mappings == before.mappings, "%s: %d shared mappings where %d were", when, now.mappings,
-		   before.mappings);
+	RANK_CHECK(now.descriptors == before.descriptors, "%s: %d descriptors where %d were", when,
+		   now.descriptors, before.descriptors);
+	RANK_CHECK(now.threads == before.threads, "%s: %d threads where %d were", when, now.threads,
+		   before.threads);
+	RANK_CHECK(now.mappings == before.mappings, "%s: %d shared mappings where %d were", when,
+		   now.mappings, before.mappings);
 	return 0;
 }
 
@@ -179,7 +182,8 @@ static int split_once(struct comm *world, struct err *e)
 }
 
 /* The i-th operation: 0 done, -1 failed as it may, 1 wrong. */
-static int operate(struct comm *world, const struct trial *t, int i, const struct cell_memory *memory, struct err *e)
+static int operate(struct comm *world, const struct trial *t, int i,
+		   const struct cell_memory *memory, struct err *e)
 {
 	struct comm_request *req = NULL;
 	if (t->form == SPLITS)
@@ -187,10 +191,17 @@ static int operate(struct comm *world, const struct trial *t, int i, const struc
 	uint32_t x = mix(t->dice, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
 	const struct form *form = &comm_forms[t->form];
 	struct cell cell = {
-		.c = world, .ref = references[comm_size(world)], .form = form, .type = (enum comm_type)(x % REF_TYPES),
-		.op = (enum comm_op)(x / 8 % REF_REDOPS), .choice = x >> 8, .in_place = x >> 6 & 1, .start = x >> 7 & 1,
+		.c = world,
+		.ref = references[comm_size(world)],
+		.form = form,
+		.type = (enum comm_type)(x % REF_TYPES),
+		.op = (enum comm_op)(x / 8 % REF_REDOPS),
+		.choice = x >> 8,
+		.in_place = x >> 6 & 1,
+		.start = x >> 7 & 1,
 		.count = form->traits & FORM_BLOCKS ? t->count / RANKS : t->count,
-		.shared = { mine & 1, mine >> 1 & 1 }, .shifted = mine >> 2 & 1,
+		.shared = { mine & 1, mine >> 1 & 1 },
+		.shifted = mine >> 2 & 1,
 	};
 	cell_prepare(&cell, memory);
 	if (cell_call(&cell, &req, e) < 0 || (cell.start && comm_wait(req, e) < 0))
@@ -201,8 +212,9 @@ static int operate(struct comm *world, const struct trial *t, int i, const struc
 /* What the errors call the form's operation. */
 static const char *word_of(int form)
 {
-	static const char *const words[] = { "all_reduce", "reduce_scatter", "reduce", "broadcast", "all_gather", "gather",
-					     "scatter", "all_to_all", "barrier" };
+	static const char *const words[] = { "all_reduce", "reduce_scatter", "reduce",
+					     "broadcast",  "all_gather",     "gather",
+					     "scatter",    "all_to_all",     "barrier" };
 	for (int i = 0; form != SPLITS && i < COUNT(words); i++)
 		if (!strncmp(comm_forms[form].name, words[i], strlen(words[i])))
 			return words[i];
@@ -216,18 +228,23 @@ static int check_error(struct comm *world, struct trial *t, const struct err *e)
 	bool victim = comm_rank(world) == t->victim;
 	atomic_store(&t->late_ns[comm_rank(world)], clock_ns() - atomic_load(&t->fault_ns));
 	RANK_CHECK(e->code == ERR_PEER || (e->code == ERR_ABORTED && victim) ||
-		   (e->code == ERR_TIMEOUT && (t->fault == STOPPED || t->fault == CALLS_NOTHING)),
+			   (e->code == ERR_TIMEOUT &&
+			    (t->fault == STOPPED || t->fault == CALLS_NOTHING)),
 		   "%s: %s", err_word(e->code), e->text);
 	/* Of an abort it may have heard between two operations. */
 	bool within = t->fault != ABORTS;
-	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s", e->text);
-	RANK_CHECK(!within || (strstr(e->text, "of group ") && (t->form == SPLITS || strstr(e->text, " number "))),
+	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s",
+		   e->text);
+	RANK_CHECK(!within || (strstr(e->text, "of group ") &&
+			       (t->form == SPLITS || strstr(e->text, " number "))),
 		   "the operation's group and number are not named: %s", e->text);
 	snprintf(who, sizeof who, "(world rank %d,", t->victim);
 	atomic_fetch_add(&t->named, strstr(e->text, who) != NULL);
-	atomic_fetch_add(&t->timed_out, e->code == ERR_TIMEOUT && strstr(e->text, who) && strstr(e->text, "did not come within"));
+	atomic_fetch_add(&t->timed_out, e->code == ERR_TIMEOUT && strstr(e->text, who) &&
+						strstr(e->text, "did not come within"));
 	atomic_fetch_add(&t->aborted, strstr(e->text, reason) != NULL);
-	RANK_CHECK(comm_barrier(world, &again) < 0 && again.code == e->code, "a later call: %s", again.text);
+	RANK_CHECK(comm_barrier(world, &again) < 0 && again.code == e->code, "a later call: %s",
+		   again.text);
 	return 0;
 }
 
@@ -251,7 +268,8 @@ static int until_the_fault(struct comm *world, struct trial *t)
 	return rc > 0 ? 1 : check_error(world, t, &e);
 }
 
-/* --- A rank ---------------------------------------------------------------------------------------- */
+/* --- A rank
+ * ---------------------------------------------------------------------------------------- */
 
 static int start_again(struct trial *t, int rank)
 {
@@ -260,7 +278,8 @@ static int start_again(struct trial *t, int rank)
 	int one = 1, sum = 0, me = rank - (rank > t->victim);
 	int64_t begin = clock_ns();
 	RANK_CHECK(ranks_open(&t->second, me, &world, &e) == 0, "the survivors' world: %s", e.text);
-	RANK_CHECK(comm_all_reduce(world, &one, &sum, 1, COMM_I32, COMM_SUM, &e) == 0, "the survivors: %s", e.text);
+	RANK_CHECK(comm_all_reduce(world, &one, &sum, 1, COMM_I32, COMM_SUM, &e) == 0,
+		   "the survivors: %s", e.text);
 	RANK_CHECK(sum == RANKS - 1, "the survivors' sum is %d", sum);
 	comm_close(world);
 	atomic_store(&t->reopen_ns[rank], clock_ns() - begin);
@@ -303,7 +322,8 @@ static int live(struct trial *t, int rank)
 	return compare_stock(stock, "after the survivors' world");
 }
 
-/* --- A trial ------------------------------------------------------------------------------------------ */
+/* --- A trial
+ * ------------------------------------------------------------------------------------------ */
 
 static const char *const hosts[] = { NULL, NULL, "aabb" };
 static const char *const backends[] = { "shm", "tcp", NULL };
@@ -316,16 +336,26 @@ static uint32_t seed(void)
 	return s ? (uint32_t)strtoul(s, NULL, 0) : 1;
 }
 
-static void choose(struct trial *t, int backend, int form, enum fault fault, uint32_t number, double timeout_s)
+static void choose(struct trial *t, int backend, int form, enum fault fault, uint32_t number,
+		   double timeout_s)
 {
 	static const size_t counts[] = { 5, 3001, 40009, LARGEST };
 	uint32_t x = mix(seed(), number);
 	*t = (struct trial){
-		.backend = backend, .form = form, .fault = fault, .victim = (int)(x % RANKS), .before = (int)(x / 8 % 6), .dice = x,
-		.delay_ns = (int64_t)(mix(x, 3) % (1u << (mix(x, 4) % 22))), /* up to 4 ms, of all magnitudes */
+		.backend = backend,
+		.form = form,
+		.fault = fault,
+		.victim = (int)(x % RANKS),
+		.before = (int)(x / 8 % 6),
+		.dice = x,
+		/* up to 4 ms, of all magnitudes */
+		.delay_ns = (int64_t)(mix(x, 3) % (1u << (mix(x, 4) % 22))),
 		.count = counts[x / 64 % COUNT(counts)],
 	};
-	t->first = (struct ranks){ .n = RANKS, .backend = backends[backend], .hosts = hosts[backend], .timeout_s = timeout_s };
+	t->first = (struct ranks){ .n = RANKS,
+				   .backend = backends[backend],
+				   .hosts = hosts[backend],
+				   .timeout_s = timeout_s };
 	t->second = t->first;
 	t->second.n = RANKS - 1;
 	t->second.timeout_s = LONG_S;
@@ -351,13 +381,16 @@ static void run_trial(struct trial *t)
 	if (t->fault == STOPPED)
 		kill(pid[t->victim], SIGKILL);
 	bool by_signal = t->fault == KILLED || t->fault == STOPPED;
-	bad += waitpid(pid[t->victim], &status, 0) != pid[t->victim] || status != (by_signal ? SIGKILL : 0);
+	bad += waitpid(pid[t->victim], &status, 0) != pid[t->victim] ||
+	       status != (by_signal ? SIGKILL : 0);
 	munmap(t->first.board, sizeof *t->first.board);
 	munmap(t->second.board, sizeof *t->second.board);
 	if (bad)
-		fail_msg("%s over %s, fault %d of rank %d after %d operations and %lld ns, %zu elements, dice %u",
-			 t->form == SPLITS ? "split" : comm_forms[t->form].name, backend_names[t->backend], t->fault,
-			 t->victim, t->before, (long long)t->delay_ns, t->count, t->dice);
+		fail_msg("%s over %s, fault %d of rank %d after %d operations and %lld ns, %zu "
+			 "elements, dice %u",
+			 t->form == SPLITS ? "split" : comm_forms[t->form].name,
+			 backend_names[t->backend], t->fault, t->victim, t->before,
+			 (long long)t->delay_ns, t->count, t->dice);
 }
 
 static struct trial *trial_new(void)
@@ -367,7 +400,8 @@ static struct trial *trial_new(void)
 	return t;
 }
 
-/* --- Kills ------------------------------------------------------------------------------------------------ */
+/* --- Kills
+ * ------------------------------------------------------------------------------------------------ */
 
 struct times {
 	int64_t ns[1024];
@@ -404,25 +438,33 @@ static void a_killed_rank_ends_every_operation(void **state)
 			for (int b = 0; b < BACKENDS; b++, kills++) {
 				choose(t, b, form, KILLED, (uint32_t)kills, LONG_S);
 				run_trial(t);
-				/* On one host everybody knows; else a rank may only know who gave up because of it. */
-				assert_in_range(atomic_load(&t->named), b == 0 ? RANKS - 1 : 1, RANKS);
+				/* On one host everybody knows; else a rank may only know who
+				 * gave up because of it. */
+				assert_in_range(atomic_load(&t->named), b == 0 ? RANKS - 1 : 1,
+						RANKS);
 				times_add(&late[b], t->late_ns, t->victim);
 				times_add(&reopen, t->reopen_ns, t->victim);
 			}
 	for (int b = 0; b < BACKENDS; b++) {
-		printf("# figure: %s: after a kill the others have their error in %.2f ms (median), %.2f (99 of 100), %.2f "
-		       "(worst)\n", backend_names[b], times_ms(&late[b], 0.5), times_ms(&late[b], 0.99), times_ms(&late[b], 1));
+		printf("# figure: %s: after a kill the others have their error in %.2f ms "
+		       "(median), %.2f (99 of 100), %.2f "
+		       "(worst)\n",
+		       backend_names[b], times_ms(&late[b], 0.5), times_ms(&late[b], 0.99),
+		       times_ms(&late[b], 1));
 		assert_true(times_ms(&late[b], 1) < LONG_S * 1e3 / 3); /* told, not timed out */
 	}
-	printf("# figure: %d kills; the survivors' new world opens, sums and closes in %.2f ms (median)\n", kills,
-	       times_ms(&reopen, 0.5));
+	printf("# figure: %d kills; the survivors' new world opens, sums and closes in %.2f ms "
+	       "(median)\n",
+	       kills, times_ms(&reopen, 0.5));
 	munmap(t, sizeof *t);
 }
 
-/* --- Others ---------------------------------------------------------------------------------------------------- */
+/* --- Others
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* Each form once, over the backends in turn; by: how many of the forms are left out. */
-static void each_form(enum fault fault, double timeout_s, int by, void (*check)(const struct trial *t, int backend))
+static void each_form(enum fault fault, double timeout_s, int by,
+		      void (*check)(const struct trial *t, int backend))
 {
 	struct trial *t = trial_new();
 	for (int form = SPLITS, b = 0; form < comm_form_count; form += by, b = (b + 1) % BACKENDS) {
@@ -489,7 +531,8 @@ static int finish(void **state)
 	(void)state;
 	for (int n = 1; n <= RANKS; n++)
 		reference_close(references[n]);
-	return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : -1; /* no process is left */
+	/* no process is left */
+	return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : -1;
 }
 
 int main(void)
@@ -501,5 +544,6 @@ int main(void)
 		cmocka_unit_test(an_abort_from_another_thread_ends_every_operation),
 		cmocka_unit_test(a_rank_that_leaves_is_missed),
 	};
-	return cmocka_run_group_tests_name("comm faults in every operation", tests, prepare, finish);
+	return cmocka_run_group_tests_name("comm faults in every operation", tests, prepare,
+					   finish);
 }

@@ -1,4 +1,5 @@
-/* Any text as data.path: refused, or sources whose samples are dealt one by one, anywhere in the order. */
+/* Any text as data.path: refused, or sources whose samples are dealt one by one, anywhere in the
+ * order. */
 #include "agent/engine/data/blend.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a calibration: refused in one line that begins with the file's name, or figures that are in range and
- * read back the same. */
+/* Any bytes as a calibration: refused in one line that begins with the file's name, or figures that
+ * are in range and read back the same. */
 #include "plan/cost/calibration.h"
 
 #include <stdint.h>
@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
 	if (calibration_parse((const char *)data, size, "fuzz.json", &c, &e)) {
-		if (e.code != ERR_USAGE || strncmp(e.text, "fuzz.json: ", 11) || strchr(e.text, '\n'))
+		if (e.code != ERR_USAGE || strncmp(e.text, "fuzz.json: ", 11) ||
+		    strchr(e.text, '\n'))
 			abort();
 		return 0;
 	}
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (c.links[i].known && !(calibration_predict(&c.links[i], c.ranks, 1e6) > 0))
 			abort();
 	calibration_write(&c, &text);
-	if (buf_failed(&text) || calibration_parse(text.data, text.len, "back.json", &back, &e) || memcmp(&c, &back, sizeof c))
+	if (buf_failed(&text) || calibration_parse(text.data, text.len, "back.json", &back, &e) ||
+	    memcmp(&c, &back, sizeof c))
 		abort();
 	buf_fini(&text);
 	return 0;

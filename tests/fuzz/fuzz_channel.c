@@ -53,8 +53,10 @@ static struct channel *opened(enum auth_side side, bool vouched)
 	return c;
 }
 
-/* The peer knows the secret and goes through with it; nothing but a good credential makes a channel ready. */
-static void show(struct channel *agent, struct channel *supervisor, bool to_agent, const char *shown)
+/* The peer knows the secret and goes through with it; nothing but a good credential makes a
+ * channel ready. */
+static void show(struct channel *agent, struct channel *supervisor, bool to_agent,
+		 const char *shown)
 {
 	struct channel *victim = to_agent ? agent : supervisor;
 	for (int turn = 0; turn < 3; turn++) {
@@ -82,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	bool vouched = *data & 0x80;
-	struct channel *agent = opened(AUTH_AGENT, vouched), *supervisor = opened(AUTH_SUPERVISOR, vouched);
+	struct channel *agent = opened(AUTH_AGENT, vouched),
+		       *supervisor = opened(AUTH_SUPERVISOR, vouched);
 	char *shown = strndup((const char *)data + 1, size - 1);
 	int honest = *data & 3;
 	if (vouched && shown)

@@ -1,4 +1,5 @@
-/* What a node says that it found, and what it is told that a job needs: a first byte chooses the reader. */
+/* What a node says that it found, and what it is told that a job needs: a first byte chooses the
+ * reader. */
 #include "launcher/doctor/doctor.h"
 
 #include <stdint.h>

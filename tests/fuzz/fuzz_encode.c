@@ -1,4 +1,5 @@
-/* Any bytes as a text: a byte-level vocabulary gives them back. Started where the source tree is. */
+/* Any bytes as a text: a byte-level vocabulary gives them back. Started where the source tree
+ * is. */
 #include "agent/engine/text/tokenizer.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const files[] = { "gpt2", "llama3", "sequence", "added", "mixtral", "metaspace", "nfc", "folded", "nfkc", "nfkd" };
+static const char *const files[] = { "gpt2",      "llama3", "sequence", "added", "mixtral",
+				     "metaspace", "nfc",    "folded",   "nfkc",  "nfkd" };
 enum { FILES = sizeof files / sizeof *files, LOSSLESS = 3 };
 
 struct open_file {
@@ -24,7 +26,8 @@ static struct open_file *file_of(int i)
 	if (open[i].t)
 		return &open[i];
 	snprintf(path, sizeof path, "tests/golden/text/%s.json", files[i]);
-	if (tokenizer_open(path, &open[i].t, &e) || text_encoder_open(open[i].t, &open[i].c, &e) || text_decoder_open(open[i].t, &open[i].d, &e)) {
+	if (tokenizer_open(path, &open[i].t, &e) || text_encoder_open(open[i].t, &open[i].c, &e) ||
+	    text_decoder_open(open[i].t, &open[i].d, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
@@ -39,7 +42,8 @@ static int collect(void *arg, const int32_t *ids, size_t n, struct err *e)
 }
 
 /* Special tokens have no text, so a text that holds one does not come back. */
-static void check(struct open_file *f, const char *text, size_t n, const struct buf *ids, bool lossless)
+static void check(struct open_file *f, const char *text, size_t n, const struct buf *ids,
+		  bool lossless)
 {
 	struct err e = ERR_INIT;
 	struct buf back = BUF_INIT;
@@ -48,11 +52,10 @@ static void check(struct open_file *f, const char *text, size_t n, const struct 
 		memcpy(&id, ids->data + i, sizeof id);
 		if (text_decoder_put(f->d, id, &back, &e))
 			abort();
-
 	}
 	text_decoder_end(f->d, &back);
-	if (lossless && !memmem(text, n, "<|endoftext|>", 13) && !memmem(text, n, "<s>", 3) && !memmem(text, n, "</s>", 4) &&
-	    (back.len != n || (n && memcmp(back.data, text, n))))
+	if (lossless && !memmem(text, n, "<|endoftext|>", 13) && !memmem(text, n, "<s>", 3) &&
+	    !memmem(text, n, "</s>", 4) && (back.len != n || (n && memcmp(back.data, text, n))))
 		abort();
 	buf_fini(&back);
 }

@@ -1,4 +1,5 @@
-/* What a stranger may say to a rank's listener: it is shut out or goes unheard, and nothing breaks. */
+/* What a stranger may say to a rank's listener: it is shut out or goes unheard, and nothing
+ * breaks. */
 #include "libcomm/tcp/handshake.h"
 
 #include <sodium.h>
@@ -12,12 +13,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct peer peers[4];
-	static struct world w = { .rank = 2, .size = 4, .peers = peers, .sockets = 2, .listener = -1 };
+	static struct world w = {
+		.rank = 2, .size = 4, .peers = peers, .sockets = 2, .listener = -1
+	};
 	int fd[2];
 	struct handshake *h;
 	if (sodium_init() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
 		abort();
-	if (size > 4096 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size || shutdown(fd[1], SHUT_WR) < 0)
+	if (size > 4096 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size ||
+	    shutdown(fd[1], SHUT_WR) < 0)
 		size = 0;
 	randombytes_buf(peers[2].secret, sizeof peers[2].secret);
 	if (comm_handshake_accept(&w, fd[0], &h, NULL) == 0) {

@@ -1,5 +1,6 @@
-/* Any bytes as a config.json: refused in one line that begins with the file's name, or a model whose [model] section and
- * whose own config.json read back as the same, and whose tensors all have names. */
+/* Any bytes as a config.json: refused in one line that begins with the file's name, or a model
+ * whose [model] section and whose own config.json read back as the same, and whose tensors all have
+ * names. */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/names.h"
 

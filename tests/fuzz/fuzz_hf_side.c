@@ -1,5 +1,6 @@
-/* Any bytes as the config.json and generation_config.json that came with a model: the ends of a text are ids of the vocabulary, an
- * export's configuration gets nothing but the keys of the table, and a refusal is one line with the file's name. */
+/* Any bytes as the config.json and generation_config.json that came with a model: the ends of a
+ * text are ids of the vocabulary, an export's configuration gets nothing but the keys of the table,
+ * and a refusal is one line with the file's name. */
 #include "agent/engine/hf/kind.h"
 #include "agent/engine/hf/side.h"
 
@@ -32,7 +33,9 @@ static void ends_are_ids(const struct carry *c)
 static void keys_are_few(const struct carry *c)
 {
 	json_t *config = json_pack("{s:i}", "vocab_size", 1000);
-	if (hf_side_add_keys(c, config, NULL) || json_integer_value(json_object_get(config, "vocab_size")) != 1000 || json_object_size(config) > 8)
+	if (hf_side_add_keys(c, config, NULL) ||
+	    json_integer_value(json_object_get(config, "vocab_size")) != 1000 ||
+	    json_object_size(config) > 8)
 		abort();
 	char *text = json_dumps(config, 0);
 	if (!text)
@@ -51,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	take(&c, "generation_config.json", data, size);
 	ends_are_ids(&c);
 	if (hf_kind_check_config((const char *)data, size, "fuzz.json", &e) &&
-	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') || strchr(e.text, '\x1b')))
+	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') ||
+	     strchr(e.text, '\x1b')))
 		abort();
 	ckpt_carry_fini(&c);
 	return 0;

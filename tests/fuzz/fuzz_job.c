@@ -1,6 +1,7 @@
 /*
- * Any bytes as a job file and, behind a NUL, as a word of the command line: refused in one line that
- * begins with the place, or a job that reads back the same and can be planned, if it is not too large to wait for.
+ * Any bytes as a job file and, behind a NUL, as a word of the command line: refused in one line
+ * that begins with the place, or a job that reads back the same and can be planned, if it is not
+ * too large to wait for.
  */
 #include "base/buf.h"
 #include "plan/plan.h"
@@ -31,9 +32,13 @@ static void reads_back(const struct job *job)
 /* A machine that has room for it. */
 static struct cluster *machine(void)
 {
-	static struct node_kind kind = { .name = "box", .device = "cpu", .devices = 64, .cores = 64, .numa = 1 };
+	static struct node_kind kind = {
+		.name = "box", .device = "cpu", .devices = 64, .cores = 64, .numa = 1
+	};
 	static struct cluster_node node = { .name = "n0" };
-	static struct cluster c = { .name = "box:1", .kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
+	static struct cluster c = {
+		.name = "box:1", .kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1
+	};
 	return &c;
 }
 
@@ -60,7 +65,8 @@ static void is_on_paper(const struct job *job)
 	if (shape_params(&m) <= 0 || !(shape_flops_token(&m) > 0))
 		abort();
 	struct layout l = layout_of(job, (int)(job->parallel.dp ? job->parallel.dp : 1));
-	if (m.layers > 64 || m.experts > 64 || layout_n_stages(&l) > 64 || layout_world(&l) > 64 || job->batch.global / job->batch.micro > 256)
+	if (m.layers > 64 || m.experts > 64 || layout_n_stages(&l) > 64 || layout_world(&l) > 64 ||
+	    job->batch.global / job->batch.micro > 256)
 		return;
 	if (!plan_build(job, machine(), &p, &e)) {
 		is_drawn(job, &p);

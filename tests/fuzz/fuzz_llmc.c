@@ -1,4 +1,5 @@
-/* Any bytes as a token file of llm.c: refused, or every token can be read, within its type, and every start lies at or before its token. */
+/* Any bytes as a token file of llm.c: refused, or every token can be read, within its type, and
+ * every start lies at or before its token. */
 #include "agent/engine/data/source.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@ static void read_all(const struct source *s)
 {
 	int32_t tokens[16], starts[16];
 	int64_t documents, n = data_source_tokens(s);
-	if (n < 0 || data_source_documents(s, &documents, NULL) || documents > n || (documents == 0) != (n == 0))
+	if (n < 0 || data_source_documents(s, &documents, NULL) || documents > n ||
+	    (documents == 0) != (n == 0))
 		abort();
 	for (int64_t at = 0; at < n; at += 16) {
 		int64_t part = n - at < 16 ? n - at : 16;

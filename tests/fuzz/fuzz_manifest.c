@@ -1,5 +1,5 @@
-/* Any bytes as a manifest: refused, or what is written again reads as the same. The digest in the first
- * line is put right first, or the fuzzer would never come behind it. */
+/* Any bytes as a manifest: refused, or what is written again reads as the same. The digest in the
+ * first line is put right first, or the fuzzer would never come behind it. */
 #include "agent/engine/ckpt/manifest.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static void write_twice(const struct manifest *m)
 	struct manifest again;
 	struct buf one = BUF_INIT, two = BUF_INIT;
 	ckpt_manifest_write(m, &one);
-	if (ckpt_manifest_parse(buf_str(&one), one.len, "again", &again, &e) || ckpt_manifest_prove(&again, &e))
+	if (ckpt_manifest_parse(buf_str(&one), one.len, "again", &again, &e) ||
+	    ckpt_manifest_prove(&again, &e))
 		abort();
 	ckpt_manifest_write(&again, &two);
 	if (one.len != two.len || memcmp(one.data, two.data, one.len))

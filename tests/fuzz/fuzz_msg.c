@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct buf again = BUF_INIT;
 		struct msg copy = { 0 };
 		if (msg_pack(m.type, 1, m.body, &again, NULL) ||
-		    msg_unpack(again.data, again.len, 1, &copy, NULL) || !json_equal(copy.body, m.body))
+		    msg_unpack(again.data, again.len, 1, &copy, NULL) ||
+		    !json_equal(copy.body, m.body))
 			abort();
 		msg_fini(&copy);
 		buf_fini(&again);

@@ -1,4 +1,5 @@
-/* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids: refused or packed, without harm. */
+/* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids: refused or packed,
+ * without harm. */
 #include "agent/engine/data/pack_documents.h"
 #include "agent/engine/data/pack_kind.h"
 
@@ -26,7 +27,8 @@ static int look(void *arg, const char *text, size_t n, bool last, struct err *e)
 		sum += (unsigned char)text[i];
 	s->documents += last;
 	s->bytes += n + (sum == 1);
-	return s->bytes > UNPACKED_MOST ? err_set(e, ERR_IO, "enough") : 0; /* a little file may unpack to a large one */
+	/* a little file may unpack to a large one */
+	return s->bytes > UNPACKED_MOST ? err_set(e, ERR_IO, "enough") : 0;
 }
 
 /* The first byte: how it is read. */
@@ -35,7 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char file[64];
 	if (!size)
 		return 0;
-	struct document_options opt = { .field = data[0] & 1 ? "a.b" : NULL, .skip_bad = data[0] & 2, .whole = data[0] & 4, .raw = data[0] & 8 };
+	struct document_options opt = { .field = data[0] & 1 ? "a.b" : NULL,
+					.skip_bad = data[0] & 2,
+					.whole = data[0] & 4,
+					.raw = data[0] & 8 };
 	struct document_counts counts = { 0 };
 	struct seen seen = { 0 };
 	const struct document_sink sink = { look, &seen };
@@ -44,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fd < 0 || write(fd, data + 1, size - 1) != (ssize_t)(size - 1))
 		abort();
 	snprintf(file, sizeof file, "/proc/self/fd/%d", fd);
-	if (!data_documents_read(file, &opt, &sink, &counts, &e) && (counts.documents != seen.documents || counts.files != 1))
+	if (!data_documents_read(file, &opt, &sink, &counts, &e) &&
+	    (counts.documents != seen.documents || counts.files != 1))
 		abort();
 	data_pack_kind_check(".parquet", (const char *)data, size, "a\"b", &e);
 	data_pack_kind_check_ids("a'b c", (const char *)data, size, &e);

@@ -1,4 +1,5 @@
-/* What may come over a checked or sealed connection: it is good to the last bit or broken, and nothing else breaks. */
+/* What may come over a checked or sealed connection: it is good to the last bit or broken, and
+ * nothing else breaks. */
 #include "libcomm/tcp/records.h"
 
 #include <sodium.h>
@@ -12,8 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { BYTES = 100, HEAD = 24 };
 
-/* The first byte chooses the mode, the second where a good record is changed; the rest is laid over it, and follows it. */
-static size_t make_input(struct records *from, const int fd[2], const uint8_t *data, size_t size, unsigned char out[8192])
+/* The first byte chooses the mode, the second where a good record is changed; the rest is laid
+ * over it, and follows it. */
+static size_t make_input(struct records *from, const int fd[2], const uint8_t *data, size_t size,
+			 unsigned char out[8192])
 {
 	unsigned char good[BYTES];
 	memset(good, 7, sizeof good);
@@ -35,13 +38,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum comm_integrity mode = data[0] & 1 ? COMM_INTEGRITY_SEAL : COMM_INTEGRITY_CHECKSUM;
 	bool aes = data[0] & 2 && comm_records_have_aes();
 	if (sodium_init() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0 ||
-	    comm_records_new(mode, aes, key, key, &from, NULL) || comm_records_new(mode, aes, key, key, &to, NULL))
+	    comm_records_new(mode, aes, key, key, &from, NULL) ||
+	    comm_records_new(mode, aes, key, key, &to, NULL))
 		abort();
 	size_t n = make_input(from, fd, data, 2, want), all = make_input(to, fd, data, size, wire);
 	if (n > all || send(fd[0], wire, all, 0) != (ssize_t)all)
 		abort();
 	for (int i = 0; i < 5; i++)
-		if (comm_records_get(to, fd[1], &(struct iovec){ got, 1 + data[0] % sizeof got }, 1) > 0 && memcmp(wire, want, HEAD + BYTES))
+		if (comm_records_get(to, fd[1], &(struct iovec){ got, 1 + data[0] % sizeof got },
+				     1) > 0 &&
+		    memcmp(wire, want, HEAD + BYTES))
 			abort(); /* a changed record was taken */
 	comm_records_free(from);
 	comm_records_free(to);

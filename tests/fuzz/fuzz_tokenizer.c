@@ -15,7 +15,9 @@ static int collect(void *arg, const int32_t *ids, size_t n, struct err *e)
 
 static void use(const struct tokenizer *t)
 {
-	static const char said[] = "ab  the 12 <s>\xe2\x96\x81x\xff caf\xc3\xa9 \xe4\xb8\xad\n<mask>  it's aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+	static const char said[] =
+		"ab  the 12 <s>\xe2\x96\x81x\xff caf\xc3\xa9 \xe4\xb8\xad\n<mask>  it's "
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 	struct err e = ERR_INIT;
 	struct encoder *c = NULL;
 	struct decoder *d = NULL;
@@ -26,7 +28,8 @@ static void use(const struct tokenizer *t)
 		for (size_t i = 0; i < ids.len; i += sizeof(int32_t)) {
 			int32_t id;
 			memcpy(&id, ids.data + i, sizeof id);
-			if (id < 0 || id >= tokenizer_vocab(t) || text_decoder_put(d, id, &text, &e))
+			if (id < 0 || id >= tokenizer_vocab(t) ||
+			    text_decoder_put(d, id, &text, &e))
 				abort();
 		}
 		text_decoder_end(d, &text);

@@ -43,7 +43,8 @@ static void linear(double *y, const double *x, const double *w, const double *b,
 	}
 }
 
-static void norm(const struct ref64 *m, double *y, const double *x, const double *w, const double *b)
+static void norm(const struct ref64 *m, double *y, const double *x, const double *w,
+		 const double *b)
 {
 	int c = m->hidden;
 	double mean = 0, var = 0;
@@ -57,8 +58,9 @@ static void norm(const struct ref64 *m, double *y, const double *x, const double
 		y[i] = (x[i] - mean) / sqrt(var + m->eps) * w[i] + (b ? b[i] : 0);
 }
 
-/* The angle of one position: theta^(-2i/dim), stretched. Of Llama 3.1's three bands the waves shorter than original/high stay,
- * those longer than original/low are stretched in full, and between them goes a ramp. */
+/* The angle of one position: theta^(-2i/dim), stretched. Of Llama 3.1's three bands the waves
+ * shorter than original/high stay, those longer than original/low are stretched in full, and
+ * between them goes a ramp. */
 static double frequency(const struct ref64 *m, int i)
 {
 	double f = pow(m->theta, -2.0 * i / m->head_dim), turns = m->rope_original * f / (2 * M_PI);
@@ -86,7 +88,8 @@ static void rope(const struct ref64 *m, double *x, int heads, int pos)
 }
 
 /* o[head_dim] of one query against keys and values from … pos of its kv head. */
-static void attend(const struct ref64 *m, double *o, const double *q, const double *k, const double *v, int from, int pos, int stride)
+static void attend(const struct ref64 *m, double *o, const double *q, const double *k,
+		   const double *v, int from, int pos, int stride)
 {
 	int d = m->head_dim;
 	double score[pos + 1], max = -INFINITY, sum = 0;
@@ -108,15 +111,20 @@ static void attend(const struct ref64 *m, double *o, const double *q, const doub
 /* x [seq, hidden] += attention of one sequence */
 static void attention(const struct ref64 *m, int layer, const int32_t *starts, double *x)
 {
-	int c = m->hidden, d = m->head_dim, nq = m->heads * d, nkv = m->kv_heads * d, each = m->heads / m->kv_heads;
+	int c = m->hidden, d = m->head_dim, nq = m->heads * d, nkv = m->kv_heads * d,
+	    each = m->heads / m->kv_heads;
 	double *q = numbers(m->seq * nq), *k = numbers(m->seq * nkv), *v = numbers(m->seq * nkv);
 	double *y = numbers(c), *o = numbers(nq);
 
 	for (int t = 0; t < m->seq; t++) {
-		norm(m, y, x + t * c, in_layer(m, layer, "norm1.weight"), in_layer(m, layer, "norm1.bias"));
-		linear(q + t * nq, y, in_layer(m, layer, "attn.q.weight"), in_layer(m, layer, "attn.q.bias"), c, nq);
-		linear(k + t * nkv, y, in_layer(m, layer, "attn.k.weight"), in_layer(m, layer, "attn.k.bias"), c, nkv);
-		linear(v + t * nkv, y, in_layer(m, layer, "attn.v.weight"), in_layer(m, layer, "attn.v.bias"), c, nkv);
+		norm(m, y, x + t * c, in_layer(m, layer, "norm1.weight"),
+		     in_layer(m, layer, "norm1.bias"));
+		linear(q + t * nq, y, in_layer(m, layer, "attn.q.weight"),
+		       in_layer(m, layer, "attn.q.bias"), c, nq);
+		linear(k + t * nkv, y, in_layer(m, layer, "attn.k.weight"),
+		       in_layer(m, layer, "attn.k.bias"), c, nkv);
+		linear(v + t * nkv, y, in_layer(m, layer, "attn.v.weight"),
+		       in_layer(m, layer, "attn.v.bias"), c, nkv);
 		if (m->llama) {
 			rope(m, q + t * nq, m->heads, t);
 			rope(m, k + t * nkv, m->kv_heads, t);
@@ -124,8 +132,10 @@ static void attention(const struct ref64 *m, int layer, const int32_t *starts, d
 	}
 	for (int t = 0; t < m->seq; t++) {
 		for (int h = 0; h < m->heads; h++)
-			attend(m, o + h * d, q + t * nq + h * d, k + h / each * d, v + h / each * d, starts ? starts[t] : 0, t, nkv);
-		linear(y, o, in_layer(m, layer, "attn.o.weight"), in_layer(m, layer, "attn.o.bias"), nq, c);
+			attend(m, o + h * d, q + t * nq + h * d, k + h / each * d, v + h / each * d,
+			       starts ? starts[t] : 0, t, nkv);
+		linear(y, o, in_layer(m, layer, "attn.o.weight"), in_layer(m, layer, "attn.o.bias"),
+		       nq, c);
 		for (int i = 0; i < c; i++)
 			x[t * c + i] += y[i];
 	}
@@ -143,12 +153,14 @@ static double silu(double x)
 }
 
 /* out[hidden] = one feed-forward part of y; its weights are called prefix + up, gate, down. */
-static void feed_forward(const struct ref64 *m, int layer, const char *prefix, double *out, const double *y)
+static void feed_forward(const struct ref64 *m, int layer, const char *prefix, double *out,
+			 const double *y)
 {
 	int f = m->ffn;
 	double *up = numbers(f), *gate = numbers(f);
 	const double *of[6];
-	static const char *const parts[6] = { "up.weight", "up.bias", "gate.weight", "gate.bias", "down.weight", "down.bias" };
+	static const char *const parts[6] = { "up.weight", "up.bias",     "gate.weight",
+					      "gate.bias", "down.weight", "down.bias" };
 	for (int i = 0; i < 6; i++) {
 		char name[64];
 		snprintf(name, sizeof name, "%s%s", prefix, parts[i]);
@@ -169,7 +181,8 @@ static void mlp(const struct ref64 *m, int layer, double *x)
 	int c = m->hidden;
 	double *y = numbers(c), *out = numbers(c);
 	for (int t = 0; t < m->seq; t++) {
-		norm(m, y, x + t * c, in_layer(m, layer, "norm2.weight"), in_layer(m, layer, "norm2.bias"));
+		norm(m, y, x + t * c, in_layer(m, layer, "norm2.weight"),
+		     in_layer(m, layer, "norm2.bias"));
 		feed_forward(m, layer, "mlp.", out, y);
 		for (int i = 0; i < c; i++)
 			x[t * c + i] += out[i];
@@ -188,7 +201,8 @@ static int choose(const double *logits, const bool *taken, int n)
 }
 
 /* One token's experts and their weights; p: all probabilities. Returns the logits' log-sum-exp. */
-static double route(const struct ref64 *m, const double *logits, int *chosen, double *weights, double *p)
+static double route(const struct ref64 *m, const double *logits, int *chosen, double *weights,
+		    double *p)
 {
 	bool taken[m->experts];
 	double sum = 0, of_chosen = 0;
@@ -208,12 +222,14 @@ static double route(const struct ref64 *m, const double *logits, int *chosen, do
 	return log(sum);
 }
 
-/* x [seq, hidden] += the chosen experts' parts; returns the router's losses, summed over the tokens. */
+/* x [seq, hidden] += the chosen experts' parts; returns the router's losses, summed over the
+ * tokens. */
 static double mixture(const struct ref64 *m, int layer, double *x)
 {
 	int c = m->hidden, e = m->experts, taken[e];
 	int most = m->capacity > 0 ? (int)ceil(m->capacity * m->seq * m->top / e) : m->seq;
-	double *y = numbers(c), *out = numbers(c), *logits = numbers(e), *p = numbers(e), *share = numbers(e), *mean = numbers(e);
+	double *y = numbers(c), *out = numbers(c), *logits = numbers(e), *p = numbers(e),
+	       *share = numbers(e), *mean = numbers(e);
 	double balance = 0, squares = 0;
 	memset(taken, 0, sizeof taken);
 	for (int t = 0; t < m->seq; t++) {
@@ -243,7 +259,8 @@ static double mixture(const struct ref64 *m, int layer, double *x)
 }
 
 /* Sum of one sequence's token losses. */
-static double sequence_loss(const struct ref64 *m, const int32_t *in, const int32_t *want, const int32_t *starts)
+static double sequence_loss(const struct ref64 *m, const int32_t *in, const int32_t *want,
+			    const int32_t *starts)
 {
 	int c = m->hidden;
 	double *x = numbers(m->seq * c), *y = numbers(c), *z = numbers(m->vocab), loss = 0;
@@ -252,7 +269,9 @@ static double sequence_loss(const struct ref64 *m, const int32_t *in, const int3
 
 	for (int t = 0; t < m->seq; t++)
 		for (int i = 0; i < c; i++)
-			x[t * c + i] = table[in[t] * c + i] + (m->llama ? 0 : named(m, "embed.positions.weight")[t * c + i]);
+			x[t * c + i] = table[in[t] * c + i] +
+				       (m->llama ? 0
+						 : named(m, "embed.positions.weight")[t * c + i]);
 	for (int l = 0; l < m->layers; l++) {
 		attention(m, l, starts, x);
 		if (m->experts)
@@ -262,7 +281,8 @@ static double sequence_loss(const struct ref64 *m, const int32_t *in, const int3
 	}
 	for (int t = 0; t < m->seq; t++) {
 		double sum = 0;
-		norm(m, y, x + t * c, named(m, "norm.weight"), m->llama ? NULL : named(m, "norm.bias"));
+		norm(m, y, x + t * c, named(m, "norm.weight"),
+		     m->llama ? NULL : named(m, "norm.bias"));
 		linear(z, y, head, NULL, c, m->vocab);
 		for (int j = 0; j < m->vocab; j++)
 			sum += exp(z[j] - z[want[t]]);
@@ -272,10 +292,12 @@ static double sequence_loss(const struct ref64 *m, const int32_t *in, const int3
 	return loss;
 }
 
-double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets, const int32_t *starts, int batch)
+double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets,
+		  const int32_t *starts, int batch)
 {
 	double sum = 0;
 	for (int b = 0; b < batch; b++)
-		sum += sequence_loss(m, inputs + b * m->seq, targets + b * m->seq, starts ? starts + b * m->seq : NULL);
+		sum += sequence_loss(m, inputs + b * m->seq, targets + b * m->seq,
+				     starts ? starts + b * m->seq : NULL);
 	return sum / ((double)batch * m->seq);
 }

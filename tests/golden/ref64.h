@@ -32,8 +32,9 @@ struct ref64 {
 	int n_tensors;
 };
 
-/* Mean token loss of inputs, targets [batch, seq], the router's losses with it. starts [batch, seq]: the first position that each token
- * attends to; NULL: 0. */
-double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets, const int32_t *starts, int batch);
+/* Mean token loss of inputs, targets [batch, seq], the router's losses with it. starts [batch,
+ * seq]: the first position that each token attends to; NULL: 0. */
+double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets,
+		  const int32_t *starts, int batch);
 
 #endif

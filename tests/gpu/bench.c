@@ -1,11 +1,14 @@
 /*
- * A training step on one device, measured. It does what its standard input says, line by line, and answers each with a
- * line of JSON, so that a script can let two programs take turns (tests/gpu/report):
+ * A training step on one device, measured. It does what its standard input says, line by line, and
+ * answers each with a line of JSON, so that a script can let two programs take turns
+ * (tests/gpu/report):
  *
  *     gemm N SECONDS           {"flops": …}: square products of size N, on random numbers
- *     copy BYTES               {"bytes_s": …}: copies inside the device's memory, read and written bytes
+ *     copy BYTES               {"bytes_s": …}: copies inside the device's memory, read and written
+ *                              bytes
  *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}}; ends the model before it
- *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: steps with their seconds, each until the device has finished
+ *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: steps with their
+ *                              seconds, each until the device has finished
  *     close                    {}
  *
  * A command that fails answers {"error": "…"}.
@@ -15,8 +18,9 @@
  *   --toy           toy models
  *   COMMAND         instead of the standard input's lines
  *
- * A step is forward, backward, the gradient's norm, AdamW and the weights' publication, on batches of random tokens of which
- * low ones come more often; FLOPs are the model's (plan/spec/model/model.h).
+ * A step is forward, backward, the gradient's norm, AdamW and the weights' publication, on batches
+ * of random tokens of which low ones come more often; FLOPs are the model's
+ * (plan/spec/model/model.h).
  */
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/pipeline/engine.h"
@@ -43,7 +47,7 @@ struct bench {
 	struct job job;
 	struct engine *engine;
 	struct optim *optim;
-	int32_t *tokens;     /* [BATCHES][sequences][seq + 1] */
+	int32_t *tokens; /* [BATCHES][sequences][seq + 1] */
 	int32_t *inputs, *targets;
 	int64_t step;
 };
@@ -62,7 +66,8 @@ static void draw_tokens(struct bench *b, int64_t n, uint32_t vocab)
 
 static int make_batches(struct bench *b, struct err *e)
 {
-	int64_t sequences = b->job.batch.global, seq = b->job.model.seq, all = BATCHES * sequences * (seq + 1);
+	int64_t sequences = b->job.batch.global, seq = b->job.model.seq,
+		all = BATCHES * sequences * (seq + 1);
 	b->tokens = calloc((size_t)all, sizeof *b->tokens);
 	b->inputs = calloc((size_t)(sequences * seq), sizeof *b->inputs);
 	b->targets = calloc((size_t)(sequences * seq), sizeof *b->targets);
@@ -94,12 +99,19 @@ static int host_threads(const char *backend)
 static int open_model(struct bench *b, struct err *e)
 {
 	const struct engine_options opt = {
-		.job = &b->job, .layout = layout_of(&b->job, 1), .world = b->world, .backend = b->backend, .threads = host_threads(b->backend),
+		.job = &b->job,
+		.layout = layout_of(&b->job, 1),
+		.world = b->world,
+		.backend = b->backend,
+		.threads = host_threads(b->backend),
 		.spill_dir = ".",
 	};
 	if (pipeline_open(&opt, &b->engine, e) || make_batches(b, e))
 		return -1;
-	const struct optim_options o = { .kern = pipeline_kern(b->engine), .store = pipeline_store(b->engine), .job = &b->job, .spill_dir = "." };
+	const struct optim_options o = { .kern = pipeline_kern(b->engine),
+					 .store = pipeline_store(b->engine),
+					 .job = &b->job,
+					 .spill_dir = "." };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
 	const struct state_view view = { .store = pipeline_store(b->engine), .optim = b->optim };
@@ -123,11 +135,16 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 {
 	double norm, since = clock_s();
 	next_batch(b);
-	const struct engine_batch batch = { .inputs = b->inputs, .targets = b->targets, .sample = b->step * b->job.batch.global, .loss_scale = 1 };
-	if (pipeline_step(b->engine, &batch, loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
+	const struct engine_batch batch = { .inputs = b->inputs,
+					    .targets = b->targets,
+					    .sample = b->step * b->job.batch.global,
+					    .loss_scale = 1 };
+	if (pipeline_step(b->engine, &batch, loss, e) ||
+	    optim_norm(b->optim, b->world, 1, &norm, e))
 		return -1;
 	optim_step(b->optim, norm, 1, b->step);
-	if (param_store_publish(pipeline_store(b->engine), ++b->step, e) || backend_sync(pipeline_kern(b->engine), e))
+	if (param_store_publish(pipeline_store(b->engine), ++b->step, e) ||
+	    backend_sync(pipeline_kern(b->engine), e))
 		return -1;
 	*seconds = clock_s() - since;
 	return 0;
@@ -145,9 +162,12 @@ static int print_plan(struct bench *b, struct err *e)
 	if (speeds_stages(&b->job, &m, &l, &stage, e))
 		return -1;
 	plan_memory_rank(&b->job, &m, &l, 1, &stage, false, &r);
-	printf("{\"parameters\": %lld, \"tokens\": %lld, \"flops_token\": %.17g, \"planned\": {\"params\": %.0f, \"grads\": %.0f, \"optimizer\": %.0f, "
-	       "\"activations\": %.0f, \"buffers\": %.0f, \"total\": %.0f}}\n", (long long)shape_params(&m),
-	       (long long)(b->job.batch.global * m.seq), shape_flops_token(&m), r.params, r.grads, r.optimizer, r.activations, r.buffers, r.total);
+	printf("{\"parameters\": %lld, \"tokens\": %lld, \"flops_token\": %.17g, \"planned\": "
+	       "{\"params\": %.0f, \"grads\": %.0f, \"optimizer\": %.0f, "
+	       "\"activations\": %.0f, \"buffers\": %.0f, \"total\": %.0f}}\n",
+	       (long long)shape_params(&m), (long long)(b->job.batch.global * m.seq),
+	       shape_flops_token(&m), r.params, r.grads, r.optimizer, r.activations, r.buffers,
+	       r.total);
 	return 0;
 }
 
@@ -176,14 +196,17 @@ static int command_turn(struct bench *b, char *words, struct err *e)
 	int steps = atoi(words);
 	double loss = 0, *seconds = calloc(STEPS_MOST, sizeof *seconds);
 	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MOST
-		 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps", STEPS_MOST) : 0;
+			 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps",
+				   STEPS_MOST)
+			 : 0;
 	for (int i = 0; !rc && i < steps; i++)
 		rc = one_step(b, &loss, &seconds[i], e);
 	if (!rc) {
 		printf("{\"seconds\": [");
 		for (int i = 0; i < steps; i++)
 			printf("%s%.9g", i ? ", " : "", seconds[i]);
-		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss, (long long)pipeline_peak_bytes(b->engine));
+		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss,
+		       (long long)pipeline_peak_bytes(b->engine));
 	}
 	free(seconds);
 	return rc;
@@ -217,13 +240,15 @@ static int command_gemm(struct bench *b, char *words, struct err *e)
 	double flops = backend_gemm_flops(k, n, strtod(rest, NULL));
 	backend_close(k);
 	if (!(flops > 0))
-		return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)n, (long long)n);
+		return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)n,
+			       (long long)n);
 	printf("{\"flops\": %.9g}\n", flops);
 	return 0;
 }
 
 /* Eight copies in a row, five times; the best. */
-static int copies(struct kern *k, void *to, const void *from, size_t bytes, double *rate, struct err *e)
+static int copies(struct kern *k, void *to, const void *from, size_t bytes, double *rate,
+		  struct err *e)
 {
 	enum { ROUNDS = 6, COPIES = 8 };
 	for (int r = 0; r < ROUNDS; r++) {
@@ -249,7 +274,8 @@ static int command_copy(struct bench *b, char *words, struct err *e)
 	if (open_kern(b, &k, e))
 		return -1;
 	void *from = backend_alloc(k, bytes), *to = backend_alloc(k, bytes);
-	int rc = from && to ? copies(k, to, from, bytes, &rate, e) : err_set(e, ERR_NOMEM, "no memory for two times %zu bytes", bytes);
+	int rc = from && to ? copies(k, to, from, bytes, &rate, e)
+			    : err_set(e, ERR_NOMEM, "no memory for two times %zu bytes", bytes);
 	backend_close(k);
 	if (!rc)
 		printf("{\"bytes_s\": %.9g}\n", rate);
@@ -260,7 +286,8 @@ static const struct command {
 	const char *name;
 	int (*run)(struct bench *b, char *words, struct err *e);
 } commands[] = {
-	{ "gemm", command_gemm }, { "copy", command_copy }, { "open", command_open }, { "turn", command_turn }, { "close", command_close },
+	{ "gemm", command_gemm }, { "copy", command_copy },   { "open", command_open },
+	{ "turn", command_turn }, { "close", command_close },
 };
 
 static void print_error(const struct err *e)
@@ -294,7 +321,9 @@ static bool obey(struct bench *b, char *line)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "backend", required_argument, NULL, 'b' }, { "toy", no_argument, NULL, 't' }, { 0 } };
+	static const struct option options[] = { { "backend", required_argument, NULL, 'b' },
+						 { "toy", no_argument, NULL, 't' },
+						 { 0 } };
 	struct bench b = { .backend = "cuda" };
 	char line[LINE];
 	bool ok = true;

@@ -1,12 +1,13 @@
 /*
- * Operations on a GPU's memory against the reference of tests/conform: NCCL with one rank a GPU, staged with four
- * ranks on the first GPU. Prints a line a check, and last `N passed, N failed, N skipped`. Without a GPU all is skipped.
+ * Operations on a GPU's memory against the reference of tests/conform: NCCL with one rank a GPU,
+ * staged with four ranks on the first GPU. Prints a line a check, and last `N passed, N failed, N
+ * skipped`. Without a GPU all is skipped.
  *
  * usage: conform LIBMUSTER-CUDA.SO
  *
- * Guards, inputs and results are prepared in the host's memory, mirrored into the device's, and looked at in the host's
- * again, byte by byte. Of NCCL's reductions over more than one rank those are checked that no order changes: of
- * integers, maxima and minima.
+ * Guards, inputs and results are prepared in the host's memory, mirrored into the device's, and
+ * looked at in the host's again, byte by byte. Of NCCL's reductions over more than one rank those
+ * are checked that no order changes: of integers, maxima and minima.
  */
 #include "libcomm/device/device.h"
 #include "tests/conform/comm_forms.h"
@@ -49,8 +50,8 @@ static int copy_boxes(const struct mirror *m, const struct cell *t, bool to_devi
 {
 	for (int b = 0; b < 2 && t->box[b].base; b++) {
 		char *here = t->box[b].base - CELL_GUARD, *there = on_device(m, here);
-		if (cudaMemcpy(to_device ? there : here, to_device ? here : there, t->box[b].bytes + 2 * CELL_GUARD,
-			       cudaMemcpyDefault) != cudaSuccess)
+		if (cudaMemcpy(to_device ? there : here, to_device ? here : there,
+			       t->box[b].bytes + 2 * CELL_GUARD, cudaMemcpyDefault) != cudaSuccess)
 			return 1;
 	}
 	return 0;
@@ -76,20 +77,27 @@ static int run_cell(const struct mirror *m, struct cell *t)
 
 static bool any_order(const struct mirror *m, const struct cell *t)
 {
-	return !(t->form->traits & FORM_REDUCES) || !strcmp(comm_backend(m->c), "staged") || comm_size(m->c) == 1 ||
-	       t->type >= COMM_I32 || t->op == COMM_MAX || t->op == COMM_MIN;
+	return !(t->form->traits & FORM_REDUCES) || !strcmp(comm_backend(m->c), "staged") ||
+	       comm_size(m->c) == 1 || t->type >= COMM_I32 || t->op == COMM_MAX ||
+	       t->op == COMM_MIN;
 }
 
 static int run_form(const struct mirror *m, const struct form *form, _Atomic int *cells)
 {
 	bool reduces = form->traits & FORM_REDUCES;
 	for (int i = 0; i < REF_TYPES * REF_REDOPS * COUNTS * 4; i++) {
-		struct cell t = { .c = m->c, .ref = m->ref, .form = form, .choice = (uint32_t)i,
-				  .in_place = i & 1, .start = i & 2, .shifted = i % 3 == 1,
+		struct cell t = { .c = m->c,
+				  .ref = m->ref,
+				  .form = form,
+				  .choice = (uint32_t)i,
+				  .in_place = i & 1,
+				  .start = i & 2,
+				  .shifted = i % 3 == 1,
 				  .count = counts[i / 4 % COUNTS],
 				  .op = (enum comm_op)(i / (4 * COUNTS) % REF_REDOPS),
 				  .type = (enum comm_type)(i / (4 * COUNTS * REF_REDOPS)) };
-		if ((!reduces && t.op) || (t.in_place && !(form->traits & (FORM_IN_PLACE | FORM_ALWAYS_IN_PLACE))) ||
+		if ((!reduces && t.op) ||
+		    (t.in_place && !(form->traits & (FORM_IN_PLACE | FORM_ALWAYS_IN_PLACE))) ||
 		    (!t.in_place && (form->traits & FORM_ALWAYS_IN_PLACE)) || !any_order(m, &t))
 			continue;
 		if (t.count == counts[COUNTS - 1] && t.op != COMM_SUM)
@@ -109,12 +117,15 @@ static int open_mirror(struct mirror *m, struct comm *c)
 	*m = (struct mirror){ .c = c, .ref = reference_open(comm_size(c)) };
 	RANK_CHECK(m->ref, "no reference");
 	for (int f = 0; f < comm_form_count; f++) {
-		size_t room = cell_room(&comm_forms[f], comm_size(c), counts[COUNTS - 1], sizeof(double));
+		size_t room = cell_room(&comm_forms[f], comm_size(c), counts[COUNTS - 1],
+					sizeof(double));
 		m->room = room > m->room ? room : m->room;
 	}
 	for (int b = 0; b < 2; b++) {
 		m->memory.plain[b] = calloc(1, m->room);
-		RANK_CHECK(m->memory.plain[b] && cudaMalloc((void **)&m->device[b], m->room) == cudaSuccess, "no memory");
+		RANK_CHECK(m->memory.plain[b] &&
+				   cudaMalloc((void **)&m->device[b], m->room) == cudaSuccess,
+			   "no memory");
 	}
 	return 0;
 }
@@ -123,7 +134,8 @@ static int conform(struct comm *world, void *arg)
 {
 	struct run *run = arg;
 	struct err e = ERR_INIT;
-	struct comm_device_options opt = { .device = parallel_device_table(), .backend = run->backend,
+	struct comm_device_options opt = { .device = parallel_device_table(),
+					   .backend = run->backend,
 					   .index = run->one_gpu ? 0 : comm_rank(world) };
 	struct comm *c;
 	struct mirror m;
@@ -143,7 +155,8 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- All of them -------------------------------------------------------------------------------- */
+/* --- All of them
+ * -------------------------------------------------------------------------------- */
 
 struct score {
 	int passed, failed, skipped;
@@ -157,7 +170,8 @@ static void run_world(const char *backend, int n, bool one_gpu, struct score *sc
 	int bad = ranks_run(&r);
 	for (int f = 0; f < comm_form_count; f++) {
 		bool ok = !run->failed[f] && run->cells[f];
-		printf("%-6s %s, %d ranks, %s: %d cells\n", ok ? "ok" : "FAILED", backend, n, comm_forms[f].name, run->cells[f]);
+		printf("%-6s %s, %d ranks, %s: %d cells\n", ok ? "ok" : "FAILED", backend, n,
+		       comm_forms[f].name, run->cells[f]);
 		score->passed += ok;
 		score->failed += !ok;
 	}
@@ -188,7 +202,8 @@ int main(int argc, char **argv)
 	struct score score = { 0 };
 	void *lib = argc == 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
 	if (!lib || !(*(void **)(void *)&parallel_device_table = dlsym(lib, "muster_comm_cuda"))) {
-		fprintf(stderr, "usage: conform LIBMUSTER-CUDA.SO: %s\n", argc == 2 ? dlerror() : "one word is needed");
+		fprintf(stderr, "usage: conform LIBMUSTER-CUDA.SO: %s\n",
+			argc == 2 ? dlerror() : "one word is needed");
 		return 2;
 	}
 	int gpus = count_gpus(), ranks = gpus < REF_RANKS ? gpus : REF_RANKS;
@@ -201,7 +216,8 @@ int main(int argc, char **argv)
 		if (nccl && parallel_device_table()->collectives)
 			run_world("nccl", ranks, false, &score);
 		else
-			skip("nccl, one rank a GPU", "there is no libnccl.so.2, or no nccl.h at the build", &score);
+			skip("nccl, one rank a GPU",
+			     "there is no libnccl.so.2, or no nccl.h at the build", &score);
 	}
 	printf("%d passed, %d failed, %d skipped\n", score.passed, score.failed, score.skipped);
 	return score.failed ? 1 : 0;

@@ -1,4 +1,5 @@
-/* cuda_kern — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only where HAVE_CUDA. */
+/* cuda_kern — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only
+ * where HAVE_CUDA. */
 #ifndef MUSTER_TESTS_GPU_CUDA_KERN_H
 #define MUSTER_TESTS_GPU_CUDA_KERN_H
 

@@ -1,6 +1,7 @@
 /*
- * What random numbers do not meet, on a backend whose memory is a device's, beside plain in the same storage: bits of random
- * rounding and of dropout, what is not finite, nothing at all, outputs that are inputs, the widest rows.
+ * What random numbers do not meet, on a backend whose memory is a device's, beside plain in the
+ * same storage: bits of random rounding and of dropout, what is not finite, nothing at all, outputs
+ * that are inputs, the widest rows.
  *
  * usage: edges BACKEND …
  */
@@ -32,7 +33,8 @@ struct pair {
 /* Array i of both sides gets these bytes; `shift` bytes off its alignment. */
 static void array(struct pair *c, int i, const void *from, size_t bytes, size_t shift)
 {
-	BOTH(c, side, k, o) {
+	BOTH(c, side, k, o)
+	{
 		(void)o;
 		c->p[side][i] = (char *)backend_alloc(k, bytes + shift + 16) + shift;
 		if (bytes)
@@ -102,7 +104,8 @@ static bool alike(struct pair *c, int i, bool in_storage)
 			backend_ops(c->k[0])->widen(c->k[0], x[side], got[side], count);
 	}
 	for (int64_t j = 0; j < count; j++)
-		ok = ok && near((double)x[1][j], (double)x[0][j], width == sizeof(float) ? 2e-6 : 0x1p-7);
+		ok = ok &&
+		     near((double)x[1][j], (double)x[0][j], width == sizeof(float) ? 2e-6 : 0x1p-7);
 	for (int side = 0; side < SIDES; side++) {
 		free(x[side]);
 		free(got[side]);
@@ -115,7 +118,8 @@ static void over(struct pair *c, bool ok, const char *what)
 {
 	for (int side = 0; side < SIDES; side++)
 		for (int i = 0; i < c->arrays; i++)
-			backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+			backend_free(c->k[side],
+				     (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
 	memset(c->p, 0, sizeof c->p);
 	c->arrays = 0;
 	score_check(c->score, ok, "%s: %s", c->backend, what);
@@ -128,7 +132,8 @@ enum { MANY = 20011 };
 /* Numbers of all sizes that the storage has, and of some that it has not. */
 static void all_sizes(float *x)
 {
-	static const float edges[] = { 1e30f, -3.4e38f, 65519, 65520, 0x1p-24f, 0x1p-25f, 0x1p-149f, -0.0f, 0x1.ffcp-15f, 1 };
+	static const float edges[] = { 1e30f,    -3.4e38f,  65519, 65520,        0x1p-24f,
+				       0x1p-25f, 0x1p-149f, -0.0f, 0x1.ffcp-15f, 1 };
 	philox_normal(philox_key(2, PHILOX_TEST, 1), 0, MANY, x);
 	for (int i = 0; i < MANY; i++)
 		x[i] *= i % 7 == 0 ? 0x1p-18f : i % 11 == 0 ? 0x1p15f : i % 13 == 0 ? 0x1p-14f : 1;
@@ -140,7 +145,9 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 {
 	static float x[MANY], zeros[MANY];
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
-	const struct adamw_args still = { .beta1 = 0.9f, .beta2 = 0.9f, .eps = 1, .grad_scale = 1, .step = 1 };
+	const struct adamw_args still = {
+		.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1, .grad_scale = 1, .step = 1
+	};
 	bool ok = true;
 	all_sizes(x);
 	for (uint64_t first = 1000000; first < 1000004; first++) {
@@ -150,10 +157,18 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 			array(c, i, zeros, sizeof zeros, shift * sizeof *x);
 		for (int i = 4; i < 6; i++)
 			array(c, i, zeros, MANY * width, shift * width);
-		BOTH(c, side, k, o) {
+		BOTH(c, side, k, o)
+		{
 			void **p = c->p[side];
-			struct update u = { .p = p[0], .g = p[1], .m = p[2], .v = p[3], .count = MANY, .stored = p[5],
-					   .random = true, .key = key, .first = first };
+			struct update u = { .p = p[0],
+					    .g = p[1],
+					    .m = p[2],
+					    .v = p[3],
+					    .count = MANY,
+					    .stored = p[5],
+					    .random = true,
+					    .key = key,
+					    .first = first };
 			o->narrow(k, p[4], p[0], MANY, &key, first);
 			o->adamw(k, &u, 1, &still);
 		}
@@ -161,7 +176,8 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 		if (first < 1000003)
 			for (int side = 0; side < SIDES; side++)
 				for (int i = 0; i < c->arrays; i++)
-					backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+					backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] &
+									  ~(uintptr_t)63));
 	}
 	over(c, ok, "random rounding has the bits of plain, wherever it begins");
 }
@@ -181,7 +197,7 @@ static void dropout_drops_the_elements_that_plain_drops(struct pair *c)
 		stored(c, 0, x, ROWS * widths[w]);
 		array(c, 1, rows, sizeof rows, 0);
 		BOTH(c, side, k, o)
-			o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
+		o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
 		over(c, alike(c, 0, true), "dropout in place drops the elements that plain drops");
 	}
 }
@@ -190,19 +206,22 @@ static void dropout_drops_the_elements_that_plain_drops(struct pair *c)
 
 static void activations_far_out_are_those_of_plain(struct pair *c)
 {
-	static const float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f, NAN, INFINITY }, ones[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	static const float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f, NAN, INFINITY },
+			   ones[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
 	enum { N = 8 }; /* infinity is where the specification itself gives NaN */
 	stored(c, 0, x, N);
 	stored(c, 1, ones, N);
 	stored(c, 2, ones, N);
 	stored(c, 3, ones, N / 2);
-	BOTH(c, side, k, o) {
+	BOTH(c, side, k, o)
+	{
 		void **p = c->p[side];
 		o->gelu_fwd(k, p[1], p[0], N);
 		o->gelu_bwd(k, p[2], p[2], p[0], N);
 		o->swiglu_fwd(k, p[3], p[0], 1, N / 2);
 	}
-	over(c, alike(c, 1, true) && alike(c, 2, true) && alike(c, 3, true), "activations far out, and a NaN's");
+	over(c, alike(c, 1, true) && alike(c, 2, true) && alike(c, 3, true),
+	     "activations far out, and a NaN's");
 }
 
 static void a_nan_goes_through(struct pair *c)
@@ -219,9 +238,11 @@ static void a_nan_goes_through(struct pair *c)
 	singles(c, 5, x, 4);
 	array(c, 6, &target, sizeof target, 0);
 	bool ok = true;
-	BOTH(c, side, k, o) {
+	BOTH(c, side, k, o)
+	{
 		void **p = c->p[side];
-		o->layernorm_fwd(k, p[2], NULL, p[3], (float *)p[3] + 1, p[0], NULL, p[1], p[1], 1, 4, 1e-5f);
+		o->layernorm_fwd(k, p[2], NULL, p[3], (float *)p[3] + 1, p[0], NULL, p[1], p[1], 1,
+				 4, 1e-5f);
 		o->sqnorm(k, p[4], p[5], 4);
 		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], 1, 1, 4);
 	}
@@ -229,14 +250,17 @@ static void a_nan_goes_through(struct pair *c)
 	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
 	free(got[0]);
 	free(got[1]);
-	over(c, ok && alike(c, 2, true) && alike(c, 3, false) && alike(c, 0, true), "a NaN goes through norms, sums and losses");
+	over(c, ok && alike(c, 2, true) && alike(c, 3, false) && alike(c, 0, true),
+	     "a NaN goes through norms, sums and losses");
 }
 
-/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist, each once. */
+/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist,
+ * each once. */
 static void the_router_always_chooses_some_experts(struct pair *c)
 {
 	enum { N = 4, E = 4, TOP = 2 };
-	static const float logits[N * E] = { 1, 1, 1, 1, -1e4f, 1e4f, 1e4f, 0, NAN, NAN, NAN, NAN, 0, NAN, 5, 1 };
+	static const float logits[N * E] = { 1,   1,   1,   1,   -1e4f, 1e4f, 1e4f, 0,
+					     NAN, NAN, NAN, NAN, 0,     NAN,  5,    1 };
 	static const int32_t none[N * TOP];
 	static const float zeros[N * E];
 	for (int before = 0; before < 2; before++) {
@@ -245,7 +269,8 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 		singles(c, 2, zeros, N * E);
 		singles(c, 3, zeros, N);
 		singles(c, 4, logits, N * E);
-		BOTH(c, side, k, o) {
+		BOTH(c, side, k, o)
+		{
 			void **p = c->p[side];
 			o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], N, E, TOP, before);
 		}
@@ -254,8 +279,8 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 		const int32_t *want = got[0], *chosen = got[1];
 		ok = ok && !memcmp(want, chosen, 2 * TOP * sizeof *want);
 		for (int i = 2 * TOP; i < N * TOP; i += TOP)
-			ok = ok && chosen[i] != chosen[i + 1] && chosen[i] >= 0 && chosen[i] < E && chosen[i + 1] >= 0 &&
-				chosen[i + 1] < E;
+			ok = ok && chosen[i] != chosen[i + 1] && chosen[i] >= 0 && chosen[i] < E &&
+			     chosen[i + 1] >= 0 && chosen[i + 1] < E;
 		free(got[0]);
 		free(got[1]);
 		over(c, ok, "the router chooses experts whatever the logits");
@@ -322,13 +347,16 @@ static void outputs_may_be_inputs(struct pair *c)
 	stored(c, 2, r, N * C);
 	singles(c, 3, stats, 2 * N);
 	singles(c, 4, zeros, 2 * C);
-	BOTH(c, side, k, o) {
+	BOTH(c, side, k, o)
+	{
 		void **p = c->p[side];
 		float *mean = p[3], *dw = p[4];
-		o->layernorm_fwd(k, p[2], p[0], mean, mean + N, p[0], p[1], p[1], p[1], N, C, 1e-5f);
+		o->layernorm_fwd(k, p[2], p[0], mean, mean + N, p[0], p[1], p[1], p[1], N, C,
+				 1e-5f);
 		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
 	}
-	over(c, alike(c, 0, true) && alike(c, 3, false), "outputs may be inputs where ops.h says so");
+	over(c, alike(c, 0, true) && alike(c, 3, false),
+	     "outputs may be inputs where ops.h says so");
 }
 
 static void rows_may_be_512_ki_wide(struct pair *c)
@@ -341,7 +369,8 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 	stored(c, 0, x, V);
 	singles(c, 1, stats, 3);
 	array(c, 2, &target, sizeof target, 0);
-	BOTH(c, side, k, o) {
+	BOTH(c, side, k, o)
+	{
 		float *s = c->p[side][1];
 		o->xent_max(k, s + 2, c->p[side][0], 1, V);
 		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V);
@@ -361,16 +390,22 @@ static struct kern *plain_of(const char *backend, struct err *e)
 
 int main(int argc, char **argv)
 {
-	static void (*const cases[])(struct pair *c) = {
-		random_rounding_has_the_bits_of_plain, dropout_drops_the_elements_that_plain_drops,
-			activations_far_out_are_those_of_plain,
-		a_nan_goes_through, the_router_always_chooses_some_experts, nothing_is_no_work, outputs_may_be_inputs,
-			rows_may_be_512_ki_wide, };
+	static void (*const cases[])(struct pair * c) = {
+		random_rounding_has_the_bits_of_plain,
+		dropout_drops_the_elements_that_plain_drops,
+		activations_far_out_are_those_of_plain,
+		a_nan_goes_through,
+		the_router_always_chooses_some_experts,
+		nothing_is_no_work,
+		outputs_may_be_inputs,
+		rows_may_be_512_ki_wide,
+	};
 	struct score score = { 0, 0, 0 };
 	for (int i = 1; i < argc; i++) {
 		struct pair c = { .score = &score, .backend = argv[i] };
 		struct err e = ERR_INIT;
-		if (!(c.k[0] = plain_of(argv[i], &e)) || backend_open(argv[i], 1, &c.k[1], &e) < 0) {
+		if (!(c.k[0] = plain_of(argv[i], &e)) ||
+		    backend_open(argv[i], 1, &c.k[1], &e) < 0) {
 			score_skip(&score, argv[i], e.text);
 			backend_close(c.k[0]);
 			continue;

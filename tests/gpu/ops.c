@@ -1,15 +1,16 @@
 /*
- * Every op of a backend against the specification (tests/conform/comm_op_check.h): at the sizes of its row, and at others drawn at random,
- * with arrays on and off their alignment.
+ * Every op of a backend against the specification (tests/conform/comm_op_check.h): at the sizes of
+ * its row, and at others drawn at random, with arrays on and off their alignment.
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
  *   --random N   sizes drawn for each op (default 6)
- *   --few        of each op's row the first and the third size alone, and one drawn: for slow machines and checkers
+ *   --few        of each op's row the first and the third size alone, and one drawn: for slow
+ *                machines and checkers
  *   --here       in this process, for tools that watch one
  *   --only WORD  ops with WORD in their names
  *
- * Ops are tried by a process of its own, since one that goes wrong may take the device along: then another one
- * goes on behind it. A backend that cannot be opened is skipped.
+ * Ops are tried by a process of its own, since one that goes wrong may take the device along: then
+ * another one goes on behind it. A backend that cannot be opened is skipped.
  */
 #include "tests/conform/op_check.h"
 #include "tests/conform/op_vary.h"
@@ -27,9 +28,9 @@ enum { OPS_MOST = 200, OP_SECONDS = 120 };
 
 /* What the trying process has found so far. */
 struct findings {
-	bool open;              /* the backend is */
+	bool open; /* the backend is */
 	char refused[OP_CHECK_WHY];
-	int at;                 /* the op under way */
+	int at; /* the op under way */
 	struct finding {
 		bool ok;
 		int sizes;
@@ -54,17 +55,20 @@ static int list_ops(const struct settings *s, const struct op_test *list[OPS_MOS
 	return n;
 }
 
-static bool try_sizes(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, struct finding *f)
+static bool try_sizes(struct op_checker *c, const struct op_test *t, const struct dims *d,
+		      const struct op_draw *draw, struct finding *f)
 {
 	f->sizes++;
 	return op_conforms(c, t, d, draw, f->why);
 }
 
-static bool try_op(struct op_checker *c, const struct op_test *t, const struct settings *s, struct finding *f)
+static bool try_op(struct op_checker *c, const struct op_test *t, const struct settings *s,
+		   struct finding *f)
 {
 	int rows = 0;
 	for (const struct dims *d = t->dims; d->n || d->s.batch; d++, rows++)
-		if ((!s->few || rows == 0 || rows == 2) && !try_sizes(c, t, d, &(struct op_draw){ .seed = s->seed + (uint64_t)rows }, f))
+		if ((!s->few || rows == 0 || rows == 2) &&
+		    !try_sizes(c, t, d, &(struct op_draw){ .seed = s->seed + (uint64_t)rows }, f))
 			return false;
 	for (int i = 0; i < (s->few ? 1 : s->random); i++) {
 		struct dims d;
@@ -118,12 +122,14 @@ static int in_process(const char *backend, const struct settings *s, struct find
 }
 
 /* One process's findings; false: no other one should follow. */
-static bool go_on(const char *backend, const struct settings *s, const char *op, struct findings *found)
+static bool go_on(const char *backend, const struct settings *s, const char *op,
+		  struct findings *found)
 {
 	found->open = false;
 	int signal = in_process(backend, s, found);
 	if (signal) {
-		snprintf(found->ops[found->at++].why, OP_CHECK_WHY, "%s %s: its process ended by signal %d%s", backend, op, signal,
+		snprintf(found->ops[found->at++].why, OP_CHECK_WHY,
+			 "%s %s: its process ended by signal %d%s", backend, op, signal,
 			 signal == SIGALRM ? ", being out of time" : "");
 		return true;
 	}
@@ -133,18 +139,22 @@ static bool go_on(const char *backend, const struct settings *s, const char *op,
 static void try_backend(const char *backend, const struct settings *s, struct score *score)
 {
 	const struct op_test *list[OPS_MOST];
-	struct findings *found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct findings *found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int n = list_ops(s, list), printed = 0;
 	bool more = found != MAP_FAILED && n > 0;
 	while (more) {
 		more = go_on(backend, s, list[found->at]->name, found) && found->at < n;
 		for (; printed < found->at; printed++) {
 			const struct finding *f = &found->ops[printed];
-			score_check(score, f->ok, "%s %s, %d sizes%s%s", backend, list[printed]->name, f->sizes, f->ok ? "" : ": ", f->ok ? "" : f->why);
+			score_check(score, f->ok, "%s %s, %d sizes%s%s", backend,
+				    list[printed]->name, f->sizes, f->ok ? "" : ": ",
+				    f->ok ? "" : f->why);
 		}
 	}
 	if (!printed)
-		score_skip(score, backend, *found->refused ? found->refused : "it cannot be opened");
+		score_skip(score, backend,
+			   *found->refused ? found->refused : "it cannot be opened");
 	else if (printed < n)
 		score_check(score, false, "%s cannot be opened again: %s", backend, found->refused);
 	munmap(found, sizeof *found);
@@ -152,11 +162,13 @@ static void try_backend(const char *backend, const struct settings *s, struct sc
 
 int main(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "random", required_argument, NULL, 'r' }, { "seed", required_argument, NULL, 's' },
 		{ "few", no_argument, NULL, 'f' }, { "here", no_argument, NULL, 'h' },
 		{ "only", required_argument, NULL, 'o' }, { 0 },
 	};
+	/* clang-format on */
 	struct settings s = { .random = 6, .seed = 7 };
 	struct score score = { 0 };
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
@@ -177,7 +189,8 @@ int main(int argc, char **argv)
 			s.only = optarg;
 			break;
 		default:
-			fprintf(stderr, "usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …\n");
+			fprintf(stderr, "usage: ops [--random N] [--seed S] [--few] [--here] "
+					"[--only WORD] BACKEND …\n");
 			return 2;
 		}
 	for (int i = optind; i < argc; i++)

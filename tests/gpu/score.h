@@ -1,5 +1,6 @@
 /*
- * score — what a program of make check-gpu counts and prints: a line a check, and last `N passed, N failed, N skipped`.
+ * score — what a program of make check-gpu counts and prints: a line a check, and last `N passed, N
+ * failed, N skipped`.
  */
 #ifndef MUSTER_TESTS_GPU_SCORE_H
 #define MUSTER_TESTS_GPU_SCORE_H
@@ -12,8 +13,8 @@ struct score {
 	int passed, failed, skipped;
 };
 
-__attribute__((format(printf, 3, 4)))
-static inline void score_check(struct score *s, bool ok, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static inline void score_check(struct score *s, bool ok,
+								     const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);

@@ -1,6 +1,7 @@
 /*
- * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is promised in kernels/ops.h of a
- * kern whose memory is a device's. Copies and ops run late there, in an order of dice but for what streams and events forbid.
+ * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is
+ * promised in kernels/ops.h of a kern whose memory is a device's. Copies and ops run late there, in
+ * an order of dice but for what streams and events forbid.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@
 
 enum { N = 1000 };
 
-/* --- Calls of the runtime that fail when a test says so: the library finds these before the double's own --- */
+/* --- Calls of the runtime that fail when a test says so: the library finds these before the
+ * double's own --- */
 
 static cudaError_t fail_sync, fail_memset, fail_pinned;
 static int things_before, waits;
@@ -81,7 +83,8 @@ static int teardown(void **state)
 	return double_open_things() == things_before ? 0 : -1;
 }
 
-/* --- Opening ---------------------------------------------------------------------------------------- */
+/* --- Opening
+ * ---------------------------------------------------------------------------------------- */
 
 static void it_says_what_it_is(void **state)
 {
@@ -137,13 +140,15 @@ static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 	assert_non_null(strstr(e.text, "pinned"));
 }
 
-/* --- Memory ------------------------------------------------------------------------------------------- */
+/* --- Memory
+ * ------------------------------------------------------------------------------------------- */
 
 static void memory_is_zeroed_aligned_and_counted(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
-	const size_t own = backend_peak(k), sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
+	const size_t own = backend_peak(k),
+		     sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
 	size_t total = 0;
 	char *p[5], byte;
 	for (int round = 0; round < 2; round++) {
@@ -185,11 +190,13 @@ static void memory_that_is_given_back_grows_together(void **state)
 	assert_null(backend_alloc(k, SIZE_MAX / 4));
 	assert_int_equal(backend_sync(k, NULL), 0); /* what was refused is no error of the device */
 	backend_free(k, whole);
-	assert_non_null(backend_alloc(k, (size_t)120 << 20)); /* takes the place of an empty chunk */
+	/* takes the place of an empty chunk */
+	assert_non_null(backend_alloc(k, (size_t)120 << 20));
 	backend_close(k);
 }
 
-/* --- In the order of the ops -------------------------------------------------------------------------- */
+/* --- In the order of the ops
+ * -------------------------------------------------------------------------- */
 
 static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 {
@@ -197,7 +204,7 @@ static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 	enum { TURNS = 3000 };
 	struct kern *k = open_kern("cuda");
 	float *p = backend_alloc(k, N * sizeof *p), *sum = backend_alloc(k, N * sizeof *sum);
-	for (int i = 1; i <= TURNS; i++) {     /* more of them than the ring marks */
+	for (int i = 1; i <= TURNS; i++) { /* more of them than the ring marks */
 		put_all(k, p, (float)(i % 7), N);
 		backend_ops(k)->accumulate(k, sum, p, N);
 	}
@@ -252,15 +259,18 @@ static void waiting_for_the_kern_waits_for_its_ops(void **state)
 	waited_for = NULL;
 }
 
-/* --- Beside the ops --------------------------------------------------------------------------------------- */
+/* --- Beside the ops
+ * --------------------------------------------------------------------------------------- */
 
-/* Offloads an activation, uses its place for others, and brings it back: for more rounds than there are marks. */
+/* Offloads an activation, uses its place for others, and brings it back: for more rounds than
+ * there are marks. */
 static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **state)
 {
 	(void)state;
 	enum { ROUNDS = 100 };
 	struct kern *k = open_kern("cuda");
-	float *p = backend_alloc(k, N * sizeof *p), *one = backend_alloc(k, N * sizeof *one), *host = backend_host_alloc(k, N * sizeof *host);
+	float *p = backend_alloc(k, N * sizeof *p), *one = backend_alloc(k, N * sizeof *one),
+	      *host = backend_host_alloc(k, N * sizeof *host);
 	assert_non_null(host);
 	put_all(k, one, 1, N);
 	for (int i = 0; i < ROUNDS; i++) {
@@ -304,7 +314,8 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	for (int i = 0; i < 20; i++) {
-		float *p = backend_alloc(k, N * sizeof *p), *host = backend_host_alloc(k, N * sizeof *host);
+		float *p = backend_alloc(k, N * sizeof *p),
+		      *host = backend_host_alloc(k, N * sizeof *host);
 		put_all(k, p, 7, N);
 		backend_side_copy(k, host, p, N * sizeof *p);
 		backend_free(k, p);
@@ -318,14 +329,16 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	backend_close(k);
 }
 
-/* --- Tapes --------------------------------------------------------------------------------------------------- */
+/* --- Tapes
+ * --------------------------------------------------------------------------------------------------- */
 
 static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	struct kern_tape *t;
-	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x), *y = backend_alloc(k, N * sizeof *y);
+	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x),
+	      *y = backend_alloc(k, N * sizeof *y);
 	put_all(k, x, 2, N);
 	assert_true(backend_record(k));
 	backend_copy(k, y, x, N * sizeof *x);
@@ -352,8 +365,10 @@ static void products_go_on_tapes(void **state)
 	struct kern *k = open_kern("cuda:bf16");
 	const size_t bytes = EDGE * EDGE * backend_width(k);
 	struct kern_tape *t;
-	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes), *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
-	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones), *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw);
+	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes),
+	     *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
+	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones),
+	      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw);
 	put_all(k, ones, 1, EDGE * EDGE);
 	backend_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
 	backend_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
@@ -397,7 +412,8 @@ static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 	backend_close(k);
 }
 
-/* --- Errors ---------------------------------------------------------------------------------------------------- */
+/* --- Errors
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void what_fails_on_the_device_is_told_and_stays(void **state)
 {

@@ -1,6 +1,7 @@
 /*
- * Every op of the backend "cuda" against the specification without a GPU: make check-gpu's own programs (tests/gpu/ops.c, edges.c), over
- * the emulator, at a few sizes of each (build/tests/gpu/ops without --few takes many, and minutes). The host may not touch device memory
+ * Every op of the backend "cuda" against the specification without a GPU: make check-gpu's own
+ * programs (tests/gpu/ops.c, edges.c), over the emulator, at a few sizes of each
+ * (build/tests/gpu/ops without --few takes many, and minutes). The host may not touch device memory
  * meanwhile. MUSTER_EMULATE_SEED gives other orders of threads.
  */
 #include <setjmp.h>
@@ -38,12 +39,17 @@ static void agrees_with_the_specification(void **state)
 		fail_msg("%s:\n%s", (const char *)*state, said);
 }
 
-#define RUN(program) { program, agrees_with_the_specification, NULL, NULL, program }
+#define RUN(program) \
+	{ \
+		program, agrees_with_the_specification, NULL, NULL, program \
+	}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RUN("ops --few cuda"), RUN("ops --few --seed 8 cuda:bf16"), RUN("ops --few --seed 9 cuda:fp16"),
+		RUN("ops --few cuda"),
+		RUN("ops --few --seed 8 cuda:bf16"),
+		RUN("ops --few --seed 9 cuda:fp16"),
 		RUN("edges cuda cuda:bf16 cuda:fp16"),
 	};
 	return cmocka_run_group_tests_name("the ops of cuda, over an emulator", tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* The CUDA backend's matrix products over a double of cuBLASLt that refuses, or has an epilogue with another algorithm only. */
+/* The CUDA backend's matrix products over a double of cuBLASLt that refuses, or has an epilogue
+ * with another algorithm only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,9 @@ static int teardown(void **state)
 
 static double product_error(struct kern *k, int n, int in, int out, bool grouped)
 {
-	const int64_t sizes[] = { (int64_t)n * in, (int64_t)out * in, out, (int64_t)n * out, (int64_t)n * out }, rows[] = { n / 3, 0, n - n / 3 };
+	const int64_t sizes[] = { (int64_t)n * in, (int64_t)out * in, out, (int64_t)n * out,
+				  (int64_t)n * out },
+		      rows[] = { n / 3, 0, n - n / 3 };
 	float *host[5], worst = 0;
 	void *p[5];
 	struct kern *plain;
@@ -47,12 +50,15 @@ static double product_error(struct kern *k, int n, int in, int out, bool grouped
 	}
 	if (grouped) {
 		backend_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
-		backend_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3, in, out);
+		backend_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3,
+						in, out);
 	} else {
 		backend_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
-		backend_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in, out);
+		backend_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in,
+					       out);
 	}
-	assert_int_equal(backend_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL), 0);
+	assert_int_equal(backend_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL),
+			 0);
 	for (int64_t i = 0; i < sizes[3]; i++)
 		worst = fmaxf(worst, fabsf(host[4][i] - host[3][i]));
 	for (int i = 0; i < 5; i++)
@@ -65,13 +71,17 @@ static double product_error(struct kern *k, int n, int in, int out, bool grouped
 static void products_that_the_library_refuses_are_made_all_the_same(void **state)
 {
 	(void)state;
-	static const int sizes[][3] = { { 1, 1, 1 }, { 3, 70, 5 }, { 130, 33, 65 }, { 64, 64, 128 } };
+	static const int sizes[][3] = {
+		{ 1, 1, 1 }, { 3, 70, 5 }, { 130, 33, 65 }, { 64, 64, 128 }
+	};
 	struct kern *k = open_kern("cuda");
 	for (int refuses = 0; refuses < 2; refuses++)
 		for (int i = 0; i < 4; i++) {
 			double_blas_refuses = refuses;
-			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], false) == 0);
-			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], true) == 0);
+			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1],
+						  sizes[i][2], false) == 0);
+			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1],
+						  sizes[i][2], true) == 0);
 		}
 	backend_close(k);
 }
@@ -85,7 +95,9 @@ static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
 	for (int apart = 0; apart < 2; apart++) {
 		double_blas_apart = apart;
 		struct kern *k = open_kern("cuda");
-		float *x = backend_alloc(k, EDGE * EDGE * sizeof *x), *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw), *sums = backend_alloc(k, sizeof dbias[0]);
+		float *x = backend_alloc(k, EDGE * EDGE * sizeof *x),
+		      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw),
+		      *sums = backend_alloc(k, sizeof dbias[0]);
 		put_all(k, x, 3, EDGE * EDGE);
 		backend_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
 		check_all(k, dw, 9 * EDGE, EDGE * EDGE);

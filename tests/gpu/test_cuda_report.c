@@ -1,6 +1,6 @@
 /*
- * What make check-gpu measures and writes, without a GPU: its own programs and its report, at toy sizes over the emulator; and that it
- * skips by name where there is nothing to check.
+ * What make check-gpu measures and writes, without a GPU: its own programs and its report, at toy
+ * sizes over the emulator; and that it skips by name where there is nothing to check.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,10 @@ static void a_step_is_measured(void **state)
 {
 	char said[8000];
 	(void)state;
-	if (run(said, sizeof said, "'%s/bench' --toy 'gemm 64 0.01' 'copy 100000' 'open gpt2-50257' 'turn 2' 'open llama-1b' 'turn 1' close 2>&1", DOUBLES))
+	if (run(said, sizeof said,
+		"'%s/bench' --toy 'gemm 64 0.01' 'copy 100000' 'open gpt2-50257' 'turn 2' 'open "
+		"llama-1b' 'turn 1' close 2>&1",
+		DOUBLES))
 		fail_msg("bench:\n%s", said);
 	assert_non_null(strstr(said, "\"peak_bytes\""));
 	assert_null(strstr(said, "error"));
@@ -43,7 +46,11 @@ static void wrong_commands_are_answered_with_what_is_wrong(void **state)
 {
 	char said[8000];
 	(void)state;
-	assert_int_not_equal(run(said, sizeof said, "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 parallel.tp=no' jump 2>&1", DOUBLES), 0);
+	assert_int_not_equal(
+		run(said, sizeof said,
+		    "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 parallel.tp=no' jump 2>&1",
+		    DOUBLES),
+		0);
 	int errors = 0;
 	for (const char *at = said; (at = strstr(at, "{\"error\": ")); at++)
 		errors++;
@@ -52,11 +59,17 @@ static void wrong_commands_are_answered_with_what_is_wrong(void **state)
 
 static void a_report_has_all_its_tables(void **state)
 {
-	static const char *const parts[] = { "## Checks", "## Limits", "### gpt2-50304", "### llama-1b", "## Memory", "## Kernels", "| adamw |" };
+	static const char *const parts[] = { "## Checks",    "## Limits", "### gpt2-50304",
+					     "### llama-1b", "## Memory", "## Kernels",
+					     "| adamw |" };
 	static char said[100000];
 	(void)state;
-	if (run(said, sizeof said, "d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/tests/gpu/report' $d --toy --programs '%s' --parts step,kernels 2>&1 && "
-		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf $d; exit $rc", SOURCES, DOUBLES))
+	if (run(said, sizeof said,
+		"d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/tests/gpu/report' $d --toy "
+		"--programs '%s' --parts step,kernels 2>&1 && "
+		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf "
+		"$d; exit $rc",
+		SOURCES, DOUBLES))
 		fail_msg("report:\n%s", said);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (!strstr(said, parts[i]))
@@ -67,9 +80,14 @@ static void without_a_gpu_each_part_is_skipped_by_name(void **state)
 {
 	char said[8000];
 	(void)state;
-	int rc = run(said, sizeof said, "d=$(mktemp -d); printf '#!/bin/sh\\nexit 9\\n' >$d/nvidia-smi; chmod +x $d/nvidia-smi; "
-		     "PATH=$d:$PATH python3 '%s/tests/gpu/report' $d/x 2>&1; rc=$?; rm -rf $d; exit $rc", SOURCES);
-	if (rc || !strstr(said, "\n0 passed, 0 failed, 9 skipped\n") || !strstr(said, "skip   train: "))
+	int rc = run(
+		said, sizeof said,
+		"d=$(mktemp -d); printf '#!/bin/sh\\nexit 9\\n' >$d/nvidia-smi; chmod +x "
+		"$d/nvidia-smi; "
+		"PATH=$d:$PATH python3 '%s/tests/gpu/report' $d/x 2>&1; rc=$?; rm -rf $d; exit $rc",
+		SOURCES);
+	if (rc || !strstr(said, "\n0 passed, 0 failed, 9 skipped\n") ||
+	    !strstr(said, "skip   train: "))
 		fail_msg("report without a GPU: %d\n%s", rc, said);
 }
 

@@ -1,6 +1,7 @@
 /*
- * Training in a device's memory, which the emulator keeps the host from touching: the CPU's losses in each strategy, with
- * several agents on one device, the same bits twice, after a stop, and with passes replayed or not.
+ * Training in a device's memory, which the emulator keeps the host from touching: the CPU's losses
+ * in each strategy, with several agents on one device, the same bits twice, after a stop, and with
+ * passes replayed or not.
  *
  * Few cells, as the emulator is slow; make check-gpu has more of them on a GPU (tests/gpu/train.c).
  */
@@ -39,6 +40,7 @@ struct cell {
 
 #define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
 
+/* clang-format off */
 static const struct cell cells[] = {
 	{ "gpt2", &gpt2, STEPS, 1e-4, { 0 }, { 0 } },
 	{ "llama", &llama, STEPS, 1e-4, { 0 }, { 0 } },
@@ -60,16 +62,18 @@ static const struct cell cells[] = {
 	{ "llama, cp 2", &llama, FEW, 1e-4, { 0 }, { "parallel.cp=2" } },
 	{ "mixtral, ep 2", &mixtral, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.ep=2" } },
 };
+/* clang-format on */
 
-#define FIXED (double)((64 + 32) << 20)
+#define FIXED    (double)((64 + 32) << 20)
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 struct course {
 	const struct tiny *model;
 	struct job job;
 	const char *backend;
-	int from, to;           /* steps */
-	const char *dir;        /* a checkpoint is made there at the end, or gone on from; NULL: neither */
+	int from, to; /* steps */
+	/* a checkpoint is made there at the end, or gone on from; NULL: neither */
+	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
 	double predicted, taken; /* bytes of the device's memory */
 };
@@ -95,7 +99,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct course *c = arg;
 	struct trainee t;
 	double loss, norm, eval;
-	int rc = trainee_resume(c->model, &c->job, world, c->backend, 1, c->from ? c->dir : NULL, &t, e);
+	int rc = trainee_resume(c->model, &c->job, world, c->backend, 1, c->from ? c->dir : NULL,
+				&t, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
 		rc = trainee_step(&t, step, &loss, &norm, e);
 		if (!rc && comm_rank(world) == 0) {
@@ -171,15 +176,19 @@ static void every_strategy_has_the_cpus_losses(void **state)
 	for (int i = 0; i < COUNT(cells); i++) {
 		if (!strstr(cells[i].name, only))
 			continue;
-		struct course *cpu = course_of(&cells[i], "cpu", NULL), *cuda = course_of(&cells[i], "cuda", NULL);
+		struct course *cpu = course_of(&cells[i], "cpu", NULL),
+			      *cuda = course_of(&cells[i], "cuda", NULL);
 		go(cpu);
 		go(cuda);
 		double most = furthest(cuda, cpu);
-		/* What the backend takes for itself, whatever the model, would hide the rest of such small ones. */
+		/* What the backend takes for itself, whatever the model, would hide the rest of
+		 * such small ones. */
 		double rest = off(cuda->predicted - FIXED, cuda->taken - FIXED);
-		printf("    %-50s %8.1e  memory %9.0f predicted, %9.0f taken\n", cells[i].name, most, cuda->predicted - FIXED, cuda->taken - FIXED);
+		printf("    %-50s %8.1e  memory %9.0f predicted, %9.0f taken\n", cells[i].name,
+		       most, cuda->predicted - FIXED, cuda->taken - FIXED);
 		fflush(stdout);
-		wrong += !(most <= cells[i].tolerance) || !(rest <= (cells[i].model == &mixtral ? 0.25 : 0.05));
+		wrong += !(most <= cells[i].tolerance) ||
+			 !(rest <= (cells[i].model == &mixtral ? 0.25 : 0.05));
 		drop(cpu);
 		drop(cuda);
 	}
@@ -189,7 +198,8 @@ static void every_strategy_has_the_cpus_losses(void **state)
 static bool same_bits(const struct course *a, const struct course *b, int from)
 {
 	size_t n = (size_t)(a->to - from) * sizeof a->loss[0];
-	return !memcmp(a->loss + from, b->loss + from, n) && !memcmp(a->norm + from, b->norm + from, n) && a->eval == b->eval;
+	return !memcmp(a->loss + from, b->loss + from, n) &&
+	       !memcmp(a->norm + from, b->norm + from, n) && a->eval == b->eval;
 }
 
 static const struct cell plain = { "plain", &gpt2, FEW, 0, { BF16, "model.dropout=0.1" }, { 0 } };
@@ -197,7 +207,8 @@ static const struct cell plain = { "plain", &gpt2, FEW, 0, { BF16, "model.dropou
 static void twice_gives_the_same_bits(void **state)
 {
 	(void)state;
-	struct course *once = course_of(&plain, "cuda", NULL), *again = course_of(&plain, "cuda", NULL);
+	struct course *once = course_of(&plain, "cuda", NULL),
+		      *again = course_of(&plain, "cuda", NULL);
 	go(once);
 	go(again);
 	assert_true(same_bits(once, again, 0));
@@ -208,7 +219,8 @@ static void twice_gives_the_same_bits(void **state)
 static void passes_that_are_replayed_give_the_bits_of_those_that_are_not(void **state)
 {
 	(void)state;
-	struct course *replayed = course_of(&plain, "cuda", NULL), *carried_out = course_of(&plain, "cuda", "job.graphs=no");
+	struct course *replayed = course_of(&plain, "cuda", NULL),
+		      *carried_out = course_of(&plain, "cuda", "job.graphs=no");
 	go(replayed);
 	go(carried_out);
 	assert_true(same_bits(replayed, carried_out, 0));
@@ -220,7 +232,8 @@ static void a_stop_changes_no_bit(void **state)
 {
 	char dir[] = "/tmp/muster-cuda-train-XXXXXX", clean[64];
 	(void)state;
-	struct course *whole = course_of(&plain, "cuda", NULL), *first = course_of(&plain, "cuda", "offload.optimizer=yes");
+	struct course *whole = course_of(&plain, "cuda", NULL),
+		      *first = course_of(&plain, "cuda", "offload.optimizer=yes");
 	struct course *rest = course_of(&plain, "cuda", NULL);
 	assert_non_null(mkdtemp(dir));
 	first->dir = rest->dir = dir;
@@ -239,7 +252,8 @@ static void a_stop_changes_no_bit(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(every_strategy_has_the_cpus_losses, argc > 1 ? argv[1] : ""),
+		cmocka_unit_test_prestate(every_strategy_has_the_cpus_losses,
+					  argc > 1 ? argv[1] : ""),
 		cmocka_unit_test(twice_gives_the_same_bits),
 		cmocka_unit_test(passes_that_are_replayed_give_the_bits_of_those_that_are_not),
 		cmocka_unit_test(a_stop_changes_no_bit),

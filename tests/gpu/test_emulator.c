@@ -1,7 +1,8 @@
 /*
- * The emulator that stands for a GPU (tests/gpu/emulator) and the doubles under it: what lanes exchange lies where the PTX ISA says, kernels
- * and streams that lack what they need go wrong by some order of dice and never with it, misuse ends with its name, and memory,
- * graphs and cuBLASLt's double do as documented.
+ * The emulator that stands for a GPU (tests/gpu/emulator) and the doubles under it: what lanes
+ * exchange lies where the PTX ISA says, kernels and streams that lack what they need go wrong by
+ * some order of dice and never with it, misuse ends with its name, and memory, graphs and
+ * cuBLASLt's double do as documented.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,8 @@
 
 enum { ORDERS = 200 };
 
-/* --- Fragments: each element is looked for by its place in the matrix ------------------------------- */
+/* --- Fragments: each element is looked for by its place in the matrix
+ * ------------------------------- */
 
 static void matrices_load_as_the_isa_says(void **state)
 {
@@ -38,8 +40,10 @@ static void matrices_load_as_the_isa_says(void **state)
 		for (int m = 0; m < 4; m++)
 			for (int i = 0; i < 8; i++)
 				for (int j = 0; j < 8; j++) {
-					int lane = transposed ? 4 * j + i / 2 : 4 * i + j / 2, half = transposed ? i % 2 : j % 2;
-					assert_int_equal(out[lane][m] >> 16 * half & 0xffff, rows[8 * m + i][j]);
+					int lane = transposed ? 4 * j + i / 2 : 4 * i + j / 2,
+					    half = transposed ? i % 2 : j % 2;
+					assert_int_equal(out[lane][m] >> 16 * half & 0xffff,
+							 rows[8 * m + i][j]);
 				}
 	}
 }
@@ -47,7 +51,8 @@ static void matrices_load_as_the_isa_says(void **state)
 /* Of small whole numbers; 1 is 0x3f80 in bf16, 0x3c00 in fp16. */
 static uint32_t small_number(bool bf16, int x)
 {
-	static const uint16_t bf[] = { 0, 0x3f80, 0x4000, 0x4040, 0x4080 }, fp[] = { 0, 0x3c00, 0x4000, 0x4200, 0x4400 };
+	static const uint16_t bf[] = { 0, 0x3f80, 0x4000, 0x4040, 0x4080 },
+			      fp[] = { 0, 0x3c00, 0x4000, 0x4200, 0x4400 };
 	return (uint32_t)(bf16 ? bf : fp)[abs(x)] | (x < 0 ? 0x8000u : 0);
 }
 
@@ -60,15 +65,18 @@ static void products_are_where_the_isa_says(void **state)
 		float d[32][4];
 		for (int i = 0; i < 16; i++)
 			for (int k = 0; k < 16; k++) {
-				int lane = i % 8 * 4 + k % 8 / 2, element = k % 2 + 2 * (i / 8) + 4 * (k / 8);
+				int lane = i % 8 * 4 + k % 8 / 2,
+				    element = k % 2 + 2 * (i / 8) + 4 * (k / 8);
 				x[i][k] = (i * 7 + k * 3) % 9 - 4;
-				a[lane][element / 2] |= small_number(bf16, x[i][k]) << 16 * (element % 2);
+				a[lane][element / 2] |= small_number(bf16, x[i][k])
+							<< 16 * (element % 2);
 			}
 		for (int k = 0; k < 16; k++)
 			for (int j = 0; j < 8; j++) {
 				int lane = j * 4 + k % 8 / 2, element = k % 2 + 2 * (k / 8);
 				y[k][j] = (k * 5 + j) % 7 - 3;
-				b[lane][element / 2] |= small_number(bf16, y[k][j]) << 16 * (element % 2);
+				b[lane][element / 2] |= small_number(bf16, y[k][j])
+							<< 16 * (element % 2);
 			}
 		for (int l = 0; l < 32; l++)
 			for (int e = 0; e < 4; e++)
@@ -76,7 +84,8 @@ static void products_are_where_the_isa_says(void **state)
 		fragments_mma(bf16, a, b, d);
 		for (int i = 0; i < 16; i++)
 			for (int j = 0; j < 8; j++) {
-				int lane = i % 8 * 4 + j / 2, element = j % 2 + 2 * (i / 8), sum = lane + 100 * element;
+				int lane = i % 8 * 4 + j / 2, element = j % 2 + 2 * (i / 8),
+				    sum = lane + 100 * element;
 				for (int k = 0; k < 16; k++)
 					sum += x[i][k] * y[k][j];
 				assert_int_equal((int)d[lane][element], sum);
@@ -89,10 +98,16 @@ static int shuffled(enum shuffle kind, int lane, int by, int width)
 {
 	int begin = lane / width * width, at = lane % width;
 	switch (kind) {
-	case SHUFFLE: return begin + by % width;
-	case SHUFFLE_UP: return at >= by ? lane - by : lane;
-	case SHUFFLE_DOWN: return at + by < width ? lane + by : lane;
-	default: return (at ^ by) < width ? begin + (at ^ by) : (lane ^ by) < begin ? lane ^ by : lane;
+	case SHUFFLE:
+		return begin + by % width;
+	case SHUFFLE_UP:
+		return at >= by ? lane - by : lane;
+	case SHUFFLE_DOWN:
+		return at + by < width ? lane + by : lane;
+	default:
+		return (at ^ by) < width     ? begin + (at ^ by)
+		       : (lane ^ by) < begin ? lane ^ by
+					     : lane;
 	}
 }
 
@@ -106,11 +121,14 @@ static void shuffles_are_as_documented(void **state)
 				fragments_shuffle((enum shuffle)kind, by, width, out);
 				for (int l = 0; l < 32; l++)
 					if (out[l] != shuffled((enum shuffle)kind, l, by, width))
-						fail_msg("shuffle %d by %d of width %d: lane %d has lane %d's", kind, by, width, l, out[l]);
+						fail_msg("shuffle %d by %d of width %d: lane %d "
+							 "has lane %d's",
+							 kind, by, width, l, out[l]);
 			}
 }
 
-/* --- Dice ------------------------------------------------------------------------------------------ */
+/* --- Dice
+ * ------------------------------------------------------------------------------------------ */
 
 static void what_is_missing_shows(void **state)
 {
@@ -125,12 +143,14 @@ static void what_is_missing_shows(void **state)
 			wrong += !race_scenes[i].run(false);
 		}
 		if (wrong < ORDERS / 20)
-			fail_msg("without %s: wrong in %d of %d orders", race_scenes[i].name, wrong, ORDERS);
+			fail_msg("without %s: wrong in %d of %d orders", race_scenes[i].name, wrong,
+				 ORDERS);
 	}
 	unsetenv("MUSTER_EMULATE_RACES");
 }
 
-/* --- Misuse ------------------------------------------------------------------------------------------- */
+/* --- Misuse
+ * ------------------------------------------------------------------------------------------- */
 
 /* How the process ended that did it; what it said. */
 static int end_of(void (*run)(void), char *said, size_t size)
@@ -160,7 +180,8 @@ static void misuse_ends_with_its_name(void **state)
 	for (int i = 0; i < misuse_scene_count; i++) {
 		char said[1024];
 		int rc = end_of(misuse_scenes[i].run, said, sizeof said);
-		if (rc != -SIGABRT || strncmp(said, "misuse: ", 8) || !strstr(said, misuse_scenes[i].text))
+		if (rc != -SIGABRT || strncmp(said, "misuse: ", 8) ||
+		    !strstr(said, misuse_scenes[i].text))
 			fail_msg("\"%s\": ended with %d: %s", misuse_scenes[i].text, rc, said);
 	}
 }
@@ -179,12 +200,14 @@ static void races_end_with_their_threads(void **state)
 	for (int i = 0; i < race_scene_count; i++) {
 		char said[1024];
 		raced = &race_scenes[i];
-		if (raced->seen && (end_of(race_once, said, sizeof said) != -SIGABRT || !strstr(said, "with nothing in between that orders them")))
+		if (raced->seen && (end_of(race_once, said, sizeof said) != -SIGABRT ||
+				    !strstr(said, "with nothing in between that orders them")))
 			fail_msg("without %s: %s", raced->name, said);
 	}
 }
 
-/* --- Memory ---------------------------------------------------------------------------------------------- */
+/* --- Memory
+ * ---------------------------------------------------------------------------------------------- */
 
 static void memory_ends_where_it_is_said_to(void **state)
 {
@@ -205,7 +228,8 @@ static void memory_ends_where_it_is_said_to(void **state)
 	double_set_memory(0);
 }
 
-/* --- Graphs ------------------------------------------------------------------------------------------------ */
+/* --- Graphs
+ * ------------------------------------------------------------------------------------------------ */
 
 enum { COUNT = 70 };
 
@@ -218,7 +242,8 @@ struct two {
 static void open_two(struct two *t)
 {
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(cudaStreamCreateWithFlags(&t->s[i], cudaStreamNonBlocking), cudaSuccess);
+		assert_int_equal(cudaStreamCreateWithFlags(&t->s[i], cudaStreamNonBlocking),
+				 cudaSuccess);
 	assert_int_equal(cudaEventCreateWithFlags(&t->fork, cudaEventDisableTiming), cudaSuccess);
 	assert_int_equal(cudaEventCreateWithFlags(&t->join, cudaEventDisableTiming), cudaSuccess);
 	assert_int_equal(cudaMalloc((void **)&t->x, COUNT * sizeof *t->x), cudaSuccess);
@@ -236,7 +261,8 @@ static void close_two(struct two *t)
 	assert_int_equal(double_open_things(), 0);
 }
 
-/* x += 1 on the first stream, += 2 on the second, which begins and ends inside the first's capture. */
+/* x += 1 on the first stream, += 2 on the second, which begins and ends inside the first's
+ * capture. */
 static void capture_two(struct two *t, bool joined)
 {
 	scenes_add(t->s[0], t->x, COUNT, 1);
@@ -257,7 +283,8 @@ static void graphs_repeat_what_was_captured(void **state)
 	(void)state;
 	open_two(&t);
 	cudaMemsetAsync(t.x, 0, COUNT * sizeof *t.x, t.s[0]);
-	assert_int_equal(cudaStreamBeginCapture(t.s[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);
+	assert_int_equal(cudaStreamBeginCapture(t.s[0], cudaStreamCaptureModeThreadLocal),
+			 cudaSuccess);
 	capture_two(&t, true);
 	assert_int_equal(cudaStreamEndCapture(t.s[0], &graph), cudaSuccess);
 	assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);

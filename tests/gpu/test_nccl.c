@@ -1,7 +1,8 @@
 /*
- * The CUDA backend's own code, cuda.c and nccl.c, without a GPU: over doubles of CUDA's runtime and of NCCL (tests/gpu/doubles)
- * every operation gives what the reference says on two to four devices, groups split and close in any order, and every
- * fault of NCCL or of a rank ends in an error that names it, with nothing left open. Last, the doubles are shown to see misuse.
+ * The CUDA backend's own code, cuda.c and nccl.c, without a GPU: over doubles of CUDA's runtime and
+ * of NCCL (tests/gpu/doubles) every operation gives what the reference says on two to four devices,
+ * groups split and close in any order, and every fault of NCCL or of a rank ends in an error that
+ * names it, with nothing left open. Last, the doubles are shown to see misuse.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,15 +23,19 @@
 
 static int open_gpu(struct comm *world, struct comm **out, struct err *e)
 {
-	struct comm_device_options opt = { .device = muster_comm_cuda(), .backend = "nccl", .index = comm_rank(world) };
+	struct comm_device_options opt = { .device = muster_comm_cuda(),
+					   .backend = "nccl",
+					   .index = comm_rank(world) };
 	RANK_CHECK(cudaSetDevice(opt.index) == cudaSuccess, "no device");
 	return comm_on_device(world, &opt, "gpu", out, e);
 }
 
 static int nothing_open(void)
 {
-	RANK_CHECK(double_open_comms() == 0, "%d communicators are still open", double_open_comms());
-	RANK_CHECK(double_open_things() == 0, "%d streams, events and buffers are still open", double_open_things());
+	RANK_CHECK(double_open_comms() == 0, "%d communicators are still open",
+		   double_open_comms());
+	RANK_CHECK(double_open_things() == 0, "%d streams, events and buffers are still open",
+		   double_open_things());
 	return 0;
 }
 
@@ -40,7 +45,8 @@ static int nothing_open(void)
 static void check_forms(const char *devices)
 {
 	char command[1024], line[256] = "", last[256] = "";
-	snprintf(command, sizeof command, "CUDA_VISIBLE_DEVICES=%s %s/conform %s/libmuster-cuda.so", devices, DOUBLES, DOUBLES);
+	snprintf(command, sizeof command, "CUDA_VISIBLE_DEVICES=%s %s/conform %s/libmuster-cuda.so",
+		 devices, DOUBLES, DOUBLES);
 	FILE *out = popen(command, "r");
 	assert_non_null(out);
 	while (fgets(line, sizeof line, out)) {
@@ -69,7 +75,8 @@ static int sums(struct comm *const *group, int n, int64_t *const *data)
 	struct err e = ERR_INIT;
 	for (int round = 0; round < ROUNDS; round++)
 		for (int g = 0; g < n; g++)
-			RANK_CHECK(!group[g] || comm_all_reduce(group[g], data[g], data[g], COUNT, COMM_I64, COMM_MAX, &e) == 0,
+			RANK_CHECK(!group[g] || comm_all_reduce(group[g], data[g], data[g], COUNT,
+								COMM_I64, COMM_MAX, &e) == 0,
 				   "%s", e.text);
 	for (int g = 0; g < n; g++)
 		RANK_CHECK(!group[g] || comm_sync(group[g], &e) == 0, "%s", e.text);
@@ -85,11 +92,16 @@ static int split_groups(struct comm *world, void *arg)
 	(void)arg;
 	RANK_CHECK(open_gpu(world, &group[0], &e) == 0, "%s", e.text);
 	RANK_CHECK(comm_split(group[0], me % 2, -me, "half", &group[1], &e) == 0, "%s", e.text);
-	RANK_CHECK(comm_split(group[0], me == 1 ? -1 : 0, 0, "rest", &group[2], &e) == 0, "%s", e.text);
-	RANK_CHECK(comm_split(group[1], me < 2 || me % 2 ? -1 : 5, 0, "one", &group[3], &e) == 0, "%s", e.text);
-	RANK_CHECK(comm_rank(group[1]) == (me < 2) && !group[2] == (me == 1) && !group[3] == (me != 2), "wrong groups");
+	RANK_CHECK(comm_split(group[0], me == 1 ? -1 : 0, 0, "rest", &group[2], &e) == 0, "%s",
+		   e.text);
+	RANK_CHECK(comm_split(group[1], me < 2 || me % 2 ? -1 : 5, 0, "one", &group[3], &e) == 0,
+		   "%s", e.text);
+	RANK_CHECK(comm_rank(group[1]) == (me < 2) && !group[2] == (me == 1) &&
+			   !group[3] == (me != 2),
+		   "wrong groups");
 	for (int g = 0; g < 4; g++) {
-		RANK_CHECK(cudaMalloc((void **)&data[g], COUNT * sizeof *data[g]) == cudaSuccess, "no memory");
+		RANK_CHECK(cudaMalloc((void **)&data[g], COUNT * sizeof *data[g]) == cudaSuccess,
+			   "no memory");
 		for (int i = 0; i < COUNT; i++)
 			data[g][i] = me * 1000 - i;
 	}
@@ -97,7 +109,8 @@ static int split_groups(struct comm *world, void *arg)
 		return 1;
 	for (int g = 0; g < 4; g++) {
 		for (int i = 0; group[g] && i < COUNT; i++)
-			RANK_CHECK(data[g][i] == most[g] * 1000 - i, "group %d: element %d is %lld", g, i, (long long)data[g][i]);
+			RANK_CHECK(data[g][i] == most[g] * 1000 - i, "group %d: element %d is %lld",
+				   g, i, (long long)data[g][i]);
 		cudaFree(data[g]);
 	}
 	comm_close(group[me % 2 ? 0 : 1]);
@@ -140,7 +153,8 @@ static _Atomic int *told; /* how many have seen the error; shared by the ranks *
 
 static bool knows(const struct scene *s, const struct err *e)
 {
-	return strstr(e->text, s->text) && (e->code == s->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));
+	return strstr(e->text, s->text) &&
+	       (e->code == s->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));
 }
 
 static void *abort_when_stuck(void *arg)
@@ -156,14 +170,16 @@ static int suffer(struct comm *world, struct comm *gpu, int64_t *data, const str
 	struct err e = ERR_INIT;
 	pthread_t thread;
 	if (s->sin == ABORTS)
-		RANK_CHECK(pthread_create(&thread, NULL, abort_when_stuck, world) == 0, "no thread");
+		RANK_CHECK(pthread_create(&thread, NULL, abort_when_stuck, world) == 0,
+			   "no thread");
 	int rc = comm_all_reduce(gpu, data, data, COUNT, COMM_I64, COMM_SUM, &e);
 	if (rc == 0)
 		rc = comm_sync(gpu, &e);
 	atomic_fetch_add(told, 1);
 	if (s->sin == ABORTS)
 		pthread_join(thread, NULL);
-	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
+	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code),
+		   e.text);
 	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group goes on");
 	return 0;
 }
@@ -172,7 +188,8 @@ static void sin_now(struct comm *world, const struct scene *s)
 {
 	if (s->sin == DIES)
 		raise(SIGKILL);
-	while ((s->sin == NEVER_COMES || s->sin == ABORTS) && atomic_load(told) < comm_size(world) - 1)
+	while ((s->sin == NEVER_COMES || s->sin == ABORTS) &&
+	       atomic_load(told) < comm_size(world) - 1)
 		usleep(1000);
 	if (s->sin == CABLE)
 		double_set_fault(DOUBLE_ASYNC_ERROR);
@@ -191,12 +208,18 @@ static int play(struct comm *world, void *arg)
 		double_set_fault(s->sin == TOO_OLD ? DOUBLE_TOO_OLD : DOUBLE_NEVER_READY);
 	int rc = open_gpu(world, &gpu, &e);
 	if (s->sin >= NEVER_READY) {
-		RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
-		RANK_CHECK(s->sin != TOO_OLD || !sinner || strstr(e.text, "NCCL's version is 21799"), "%s", e.text);
+		RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world),
+			   err_word(e.code), e.text);
+		RANK_CHECK(s->sin != TOO_OLD || !sinner ||
+				   strstr(e.text, "NCCL's version is 21799"),
+			   "%s", e.text);
 		return nothing_open();
 	}
-	RANK_CHECK(rc == 0 && cudaMalloc(&data, COUNT * sizeof(int64_t)) == cudaSuccess, "%s", e.text);
-	RANK_CHECK(comm_barrier(gpu, &e) == 0 && comm_sync(gpu, &e) == 0 && comm_barrier(world, &e) == 0, "%s", e.text);
+	RANK_CHECK(rc == 0 && cudaMalloc(&data, COUNT * sizeof(int64_t)) == cudaSuccess, "%s",
+		   e.text);
+	RANK_CHECK(comm_barrier(gpu, &e) == 0 && comm_sync(gpu, &e) == 0 &&
+			   comm_barrier(world, &e) == 0,
+		   "%s", e.text);
 	if (sinner)
 		sin_now(world, s);
 	if (suffer(world, gpu, data, s))
@@ -224,7 +247,8 @@ static void every_fault_is_named_and_leaves_nothing(void **state)
 	}
 }
 
-/* --- The doubles see misuse -------------------------------------------------------------------- */
+/* --- The doubles see misuse
+ * -------------------------------------------------------------------- */
 
 /* Two ranks in one process, each with a device. */
 struct pair {
@@ -404,7 +428,8 @@ static void the_doubles_see_misuse(void **state)
 	for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
 		char said[512];
 		int rc = end_of(&misuses[i], said, sizeof said);
-		if (rc != -SIGABRT || strncmp(said, "misuse: ", 8) || !strstr(said, misuses[i].text))
+		if (rc != -SIGABRT || strncmp(said, "misuse: ", 8) ||
+		    !strstr(said, misuses[i].text))
 			fail_msg("\"%s\": ended with %d: %s", misuses[i].text, rc, said);
 	}
 }
@@ -417,13 +442,15 @@ int main(void)
 		cmocka_unit_test(every_fault_is_named_and_leaves_nothing),
 		cmocka_unit_test(the_doubles_see_misuse),
 	};
-	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests,
+					   NULL, NULL);
 }
 
 #else
 
 #include "tests/gpu/without_cuda.h"
 
-SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was", "the CUDA backend over doubles of CUDA and NCCL")
+SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was",
+		"the CUDA backend over doubles of CUDA and NCCL")
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * Twenty steps of tiny models on a device: the specification's losses, the same bits twice and after a stop, and
- * the single agent's losses from several agents on one device.
+ * Twenty steps of tiny models on a device: the specification's losses, the same bits twice and
+ * after a stop, and the single agent's losses from several agents on one device.
  *
  * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
  *   --backend NAME  cuda (default), or another one
  *   --steps N       an even number (default 20)
- *   --few           for slow machines: small batches of two layers; of each row the device beside the specification, twice, and in one layout
+ *   --few           for slow machines: small batches of two layers; of each row the device beside
+ *                   the specification, twice, and in one layout
  *   --only WORD     rows with WORD in their names
  *
  * Each run has processes of its own: CUDA does not outlive a fork.
@@ -24,12 +25,28 @@
 enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 16 << 20 };
 
 /* Sizes that few things divide; and one with heads as real models have them. */
-static const struct tiny
-	gpt2 = { "gpt2", FAMILY_GPT2, 4, 20, 6, 6, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
-	llama = { "llama", FAMILY_LLAMA, 4, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
-	heads64 = { "heads of 64", FAMILY_GPT2, 2, 128, 2, 2, 64, 512, 320, 72, TIE_YES, 2, 4, 0.02 },
-	heads128 = { "heads of 128", FAMILY_LLAMA, 2, 256, 2, 1, 128, 256, 320, 72, TIE_NO, 2, 4, 0.02 };
+static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4,  20,      6, 6, 4,
+				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
+			 llama = { "llama", FAMILY_LLAMA, 4,  24,     8, 2,  4,
+				   45,      103,          16, TIE_NO, 2, 16, 0.1 },
+			 mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4,  2, 4, 24, 61,
+				     16,        TIE_NO,         2, 8,  0.1 },
+			 heads64 = { "heads of 64", FAMILY_GPT2, 2,  128,     2, 2, 64,
+				     512,           320,         72, TIE_YES, 2, 4, 0.02 },
+			 heads128 = { "heads of 128",
+				      FAMILY_LLAMA,
+				      2,
+				      256,
+				      2,
+				      1,
+				      128,
+				      256,
+				      320,
+				      72,
+				      TIE_NO,
+				      2,
+				      4,
+				      0.02 };
 
 /* `tolerance`: of losses beside the specification's fp32. */
 struct row {
@@ -40,6 +57,7 @@ struct row {
 	bool layouts;
 };
 
+/* clang-format off */
 static const struct row rows[] = {
 	{ "gpt2", &gpt2, { 0 }, 1e-4, true },
 	{ "llama", &llama, { 0 }, 1e-4, true },
@@ -53,6 +71,7 @@ static const struct row rows[] = {
 	{ "gpt2, heads of 64, fp8", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.fp8=hybrid" }, 5e-2, false },
 	{ "gpt2, heads of 64, fp16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=fp16", "precision.loss_scale=1024" }, 1e-2, false },
 };
+/* clang-format on */
 
 /* Layouts of several agents on one device. */
 static const struct column {
@@ -73,11 +92,11 @@ struct course {
 	const struct tiny *model;
 	struct job job;
 	const char *backend;
-	int from, to;             /* steps */
-	bool keeps;               /* its state, at the end */
+	int from, to; /* steps */
+	bool keeps;   /* its state, at the end */
 	double loss[STEPS_MOST], norm[STEPS_MOST];
 	int64_t elements;
-	float state[STATE_MOST];  /* masters of the pieces, then the moments: what a stop leaves */
+	float state[STATE_MOST]; /* masters of the pieces, then the moments: what a stop leaves */
 };
 
 struct settings {
@@ -86,7 +105,8 @@ struct settings {
 	bool few;
 };
 
-/* --- The state in the host's memory ------------------------------------------------------------ */
+/* --- The state in the host's memory
+ * ------------------------------------------------------------ */
 
 /* Goes over masters and moments, reading or writing them. */
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
@@ -97,7 +117,8 @@ static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 	for (int i = 0; i < n * train_state_tensors(&t->view); i++) {
 		const struct piece *p = &pieces[i % n];
 		if (at + p->count > c->state + STATE_MOST)
-			return err_set(e, ERR_INTERNAL, "a state of more than %d elements", STATE_MOST);
+			return err_set(e, ERR_INTERNAL, "a state of more than %d elements",
+				       STATE_MOST);
 		if (reads && train_state_read(&t->view, p, i / n, 0, p->count, at, e))
 			return -1;
 		if (!reads)
@@ -114,17 +135,20 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 {
 	(void)dir;
 	at->step = resumed->from;
-	return carry(t, resumed, false, e) || param_store_publish(t->view.store, at->step, e) ? -1 : 0;
+	return carry(t, resumed, false, e) || param_store_publish(t->view.store, at->step, e) ? -1
+											      : 0;
 }
 
-/* --- Runs ---------------------------------------------------------------------------------------- */
+/* --- Runs
+ * ---------------------------------------------------------------------------------------- */
 
 static int attend(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
 	struct trainee t;
 	resumed = c;
-	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend, 1, from_memory, NULL, &t, e)
+	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend, 1, from_memory,
+					   NULL, &t, e)
 			 : trainee_open(c->model, &c->job, world, c->backend, 1, &t, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
 		double loss, norm;
@@ -147,7 +171,8 @@ static void add_words(const char *const *from, const char **to, int *n)
 }
 
 /* A course with the row's words and more; NULL where the job's checks refuse it. */
-static struct course *course_of(const struct settings *s, const struct row *row, const char *backend, const char *const *more)
+static struct course *course_of(const struct settings *s, const struct row *row,
+				const char *backend, const char *const *more)
 {
 	const char *words[4 * WORDS] = { NULL };
 	struct course *c = world_shared(sizeof *c);
@@ -197,50 +222,66 @@ static double off(const struct course *a, const struct course *b)
 	return most;
 }
 
-/* Where two runs part: their first step that differs, else an element of what they leave. Empty: nowhere. */
+/* Where two runs part: their first step that differs, else an element of what they leave. Empty:
+ * nowhere. */
 static const char *parted(const struct course *a, const struct course *b, char out[160])
 {
 	out[0] = '\0';
 	for (int i = 0; i < STEPS_MOST; i++)
-		if (memcmp(&a->loss[i], &b->loss[i], sizeof *a->loss) || memcmp(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
-			snprintf(out, 160, "they part at step %d: loss %.17g, not %.17g, norm %.17g, not %.17g", i + 1,
-				 a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+		if (memcmp(&a->loss[i], &b->loss[i], sizeof *a->loss) ||
+		    memcmp(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
+			snprintf(out, 160,
+				 "they part at step %d: loss %.17g, not %.17g, norm %.17g, not "
+				 "%.17g",
+				 i + 1, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
 			return out;
 		}
 	if (a->elements != b->elements)
-		snprintf(out, 160, "their states have other sizes: %lld, not %lld", (long long)a->elements, (long long)b->elements);
+		snprintf(out, 160, "their states have other sizes: %lld, not %lld",
+			 (long long)a->elements, (long long)b->elements);
 	for (int64_t i = 0; !out[0] && i < a->elements; i++)
 		if (memcmp(&a->state[i], &b->state[i], sizeof *a->state))
-			snprintf(out, 160, "they part in element %lld of %lld of the state: %.9g, not %.9g", (long long)i,
-				 (long long)a->elements, (double)a->state[i], (double)b->state[i]);
+			snprintf(out, 160,
+				 "they part in element %lld of %lld of the state: %.9g, not %.9g",
+				 (long long)i, (long long)a->elements, (double)a->state[i],
+				 (double)b->state[i]);
 	return out;
 }
 
-/* --- Checks ---------------------------------------------------------------------------------------- */
+/* --- Checks
+ * ---------------------------------------------------------------------------------------- */
 
 static const char *const nothing[] = { NULL };
 
-static void check_specification(const struct settings *s, const struct row *row, struct course *one, struct score *score)
+static void check_specification(const struct settings *s, const struct row *row, struct course *one,
+				struct score *score)
 {
-	static const char *const fp32[] = { "precision.dtype=fp32", "precision.stochastic_rounding=no", "precision.fp8=off",
-					    "offload.activations=no", "offload.optimizer=no", "precision.loss_scale=0", NULL };
+	static const char *const fp32[] = { "precision.dtype=fp32",
+					    "precision.stochastic_rounding=no",
+					    "precision.fp8=off",
+					    "offload.activations=no",
+					    "offload.optimizer=no",
+					    "precision.loss_scale=0",
+					    NULL };
 	struct course *spec = course_of(s, row, "plain", fp32);
 	bool ran = spec && course_run(spec);
 	double d = ran ? off(one, spec) : NAN;
-	score_check(score, d <= row->tolerance, "%s: %d losses beside those of plain, off by %.1e (%.0e allowed)", row->name, s->steps, d,
-		    row->tolerance);
+	score_check(score, d <= row->tolerance,
+		    "%s: %d losses beside those of plain, off by %.1e (%.0e allowed)", row->name,
+		    s->steps, d, row->tolerance);
 	course_end(spec);
 }
 
-static void check_same(bool ran, const struct course *c, const struct course *one, const struct row *row, const char *what,
-		       struct score *score)
+static void check_same(bool ran, const struct course *c, const struct course *one,
+		       const struct row *row, const char *what, struct score *score)
 {
 	char text[160];
 	const char *where = ran ? parted(c, one, text) : "it does not run";
 	score_check(score, !*where, "%s: %s%s%s", row->name, what, *where ? ": " : "", where);
 }
 
-static void check_again(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+static void check_again(const struct settings *s, const struct row *row, const struct course *one,
+			struct score *score)
 {
 	struct course *again = course_of(s, row, s->backend, nothing);
 	again->keeps = true;
@@ -249,7 +290,8 @@ static void check_again(const struct settings *s, const struct row *row, const s
 }
 
 /* Passes are replayed from tapes, or carried out each time. */
-static void check_tapes(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+static void check_tapes(const struct settings *s, const struct row *row, const struct course *one,
+			struct score *score)
 {
 	static const char *const off[] = { "job.graphs=no", NULL };
 	struct course *c = course_of(s, row, s->backend, off);
@@ -263,7 +305,8 @@ static void check_tapes(const struct settings *s, const struct row *row, const s
 }
 
 /* Two halves, each in a process of its own. */
-static void check_resume(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+static void check_resume(const struct settings *s, const struct row *row, const struct course *one,
+			 struct score *score)
 {
 	struct course *c = course_of(s, row, s->backend, nothing);
 	c->keeps = true;
@@ -275,7 +318,8 @@ static void check_resume(const struct settings *s, const struct row *row, const 
 	course_end(c);
 }
 
-static void check_layouts(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+static void check_layouts(const struct settings *s, const struct row *row, const struct course *one,
+			  struct score *score)
 {
 	bool fp32 = one->job.precision.dtype == DTYPE_FP32;
 	double allowed = fp32 ? 2e-5 : 1e-2;
@@ -284,8 +328,10 @@ static void check_layouts(const struct settings *s, const struct row *row, const
 			continue;
 		struct course *c = course_of(s, row, s->backend, columns[i].words);
 		double d = c && course_run(c) ? off(c, one) : NAN;
-		score_check(score, d <= allowed, "%s: %s on one device gives one agent's losses, off by %.1e (%.0e allowed)", row->name,
-			    columns[i].name, d, allowed);
+		score_check(
+			score, d <= allowed,
+			"%s: %s on one device gives one agent's losses, off by %.1e (%.0e allowed)",
+			row->name, columns[i].name, d, allowed);
 		course_end(c);
 	}
 }
@@ -336,8 +382,11 @@ static bool opens(const char *backend, char *why, size_t size)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "backend", required_argument, NULL, 'b' }, { "steps", required_argument, NULL, 's' }, { "few", no_argument, NULL, 'f' },
-		{ "only", required_argument, NULL, 'o' }, { 0 },
+		{ "backend", required_argument, NULL, 'b' },
+		{ "steps", required_argument, NULL, 's' },
+		{ "few", no_argument, NULL, 'f' },
+		{ "only", required_argument, NULL, 'o' },
+		{ 0 },
 	};
 	struct settings s = { .backend = "cuda", .only = "", .steps = STEPS_MOST };
 	struct score score = { 0 };

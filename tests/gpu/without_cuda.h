@@ -1,4 +1,5 @@
-/* without_cuda — what a test of the CUDA half is where the headers that it needs were not there at the build: skipped, by name. */
+/* without_cuda — what a test of the CUDA half is where the headers that it needs were not there
+ * at the build: skipped, by name. */
 #ifndef MUSTER_TESTS_GPU_WITHOUT_CUDA_H
 #define MUSTER_TESTS_GPU_WITHOUT_CUDA_H
 

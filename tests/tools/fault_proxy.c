@@ -3,19 +3,22 @@
  *
  *     fault_proxy SOCKET SEED CLASS SPAN FAULTS ACTIONS
  *
- * The processes of the run have tests/doubles/through_proxy.so preloaded, which asks at the Unix socket SOCKET for a
- * way to each address. What a connection is shows in its first bytes: "MUSTER2" begins one of the control channel,
- * "MUSTCOM" one of libcomm (data, and the side connections' notes); any other one passes undisturbed.
+ * The processes of the run have tests/doubles/through_proxy.so preloaded, which asks at the Unix
+ * socket SOCKET for a way to each address. What a connection is shows in its first bytes: "MUSTER2"
+ * begins one of the control channel, "MUSTCOM" one of libcomm (data, and the side connections'
+ * notes); any other one passes undisturbed.
  *
  *     CLASS    control, data or both: the connections that are disturbed
- *     SPAN     each fault strikes one of the first SPAN bytes that all of these connections carry together, both ways
+ *     SPAN     each fault strikes one of the first SPAN bytes that all of these connections carry
+ *              together, both ways
  *     FAULTS   how many
- *     ACTIONS  letters, of which each fault draws one: x drops 1 to 4096 bytes, d doubles as many, f flips a bit,
- *              w waits 5 to 300 ms, s stops: everything after it is kept back until the connection ends
+ *     ACTIONS  letters, of which each fault draws one: x drops 1 to 4096 bytes, d doubles as many,
+ *              f flips a bit, w waits 5 to 300 ms, s stops: everything after it is kept back until
+ *              the connection ends
  *
- * All draws come from SEED. Prints a line for each fault as it strikes, and, when SIGTERM ends it, how many bytes each
- * class has carried. The order in which connections send is the run's own, so a seed gives the same faults, and not
- * always the same byte of the same message.
+ * All draws come from SEED. Prints a line for each fault as it strikes, and, when SIGTERM ends it,
+ * how many bytes each class has carried. The order in which connections send is the run's own, so a
+ * seed gives the same faults, and not always the same byte of the same message.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,10 +49,10 @@ struct fault {
 /* One direction of a connection. */
 struct way {
 	int from, to;
-	char *held;     /* read, not written yet */
+	char *held; /* read, not written yet */
 	size_t len, room;
-	unsigned drop;  /* bytes that are still to be dropped */
-	int64_t until;  /* nothing is written before; milliseconds */
+	unsigned drop; /* bytes that are still to be dropped */
+	int64_t until; /* nothing is written before; milliseconds */
 	bool stopped, ended, shut;
 };
 
@@ -101,7 +104,9 @@ static void draw_faults(uint64_t seed, uint64_t span, int n, const char *actions
 		f->at = draw(&seed) % span;
 		f->action = actions[draw(&seed) % strlen(actions)];
 		uint64_t r = draw(&seed);
-		f->amount = f->action == 'f' ? r % 8 : f->action == 'w' ? 5 + r % 296 : 1u << r % 13;
+		f->amount = f->action == 'f'   ? r % 8
+			    : f->action == 'w' ? 5 + r % 296
+					       : 1u << r % 13;
 	}
 }
 
@@ -128,7 +133,8 @@ static int listen_here(in_port_t *port)
 	struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	socklen_t len = sizeof here;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&here, len) || listen(fd, 1) || getsockname(fd, (struct sockaddr *)&here, &len))
+	if (fd < 0 || bind(fd, (struct sockaddr *)&here, len) || listen(fd, 1) ||
+	    getsockname(fd, (struct sockaddr *)&here, &len))
 		die("fault_proxy: listen");
 	*port = here.sin_port;
 	return fd;
@@ -146,7 +152,9 @@ static void serve_request(int server)
 		int target = connect_to(&to);
 		struct connection *c = target < 0 ? NULL : calloc(1, sizeof *c);
 		if (c) {
-			*c = (struct connection){ .number = made++, .target = target, .listener = listen_here(&port) };
+			*c = (struct connection){ .number = made++,
+						  .target = target,
+						  .listener = listen_here(&port) };
 			connections[count++] = c;
 		}
 	}
@@ -209,11 +217,13 @@ static void flush(struct way *w)
 	}
 }
 
-static void strike(struct connection *c, struct way *w, const struct fault *f, char *at, size_t left)
+static void strike(struct connection *c, struct way *w, const struct fault *f, char *at,
+		   size_t left)
 {
 	size_t n = f->amount < left ? f->amount : left;
-	printf("fault %c amount %u at byte %llu: %s connection %d, %s\n", f->action, f->amount, (unsigned long long)f->at,
-	       class_words[c->class], c->number, w == &c->way[0] ? "from who connected" : "to who connected");
+	printf("fault %c amount %u at byte %llu: %s connection %d, %s\n", f->action, f->amount,
+	       (unsigned long long)f->at, class_words[c->class], c->number,
+	       w == &c->way[0] ? "from who connected" : "to who connected");
 	fflush(stdout);
 	switch (f->action) {
 	case 'f':
@@ -261,8 +271,10 @@ static void learn(struct connection *c, const char *data, size_t n)
 	size_t take = n < MAGIC - c->known ? n : MAGIC - c->known;
 	memcpy(c->magic + c->known, data, take);
 	c->known += take;
-	c->class = c->known < MAGIC ? UNKNOWN : !memcmp(c->magic, "MUSTER2", MAGIC) ? CONTROL
-		   : !memcmp(c->magic, "MUSTCOM", MAGIC) ? DATA : OTHER;
+	c->class = c->known < MAGIC                      ? UNKNOWN
+		   : !memcmp(c->magic, "MUSTER2", MAGIC) ? CONTROL
+		   : !memcmp(c->magic, "MUSTCOM", MAGIC) ? DATA
+							 : OTHER;
 }
 
 static void carry(struct connection *c, int which)
@@ -309,7 +321,8 @@ static void turn(int server)
 			const struct way *w = &c->way[k], *back = &c->way[!k];
 			int fd = c->listener >= 0 ? (k ? -1 : c->listener) : w->from;
 			bool room = w->len < 4 * CHUNK && !w->ended;
-			int events = (c->listener >= 0 || room ? POLLIN : 0) | (back->len && now_ms() >= back->until ? POLLOUT : 0);
+			int events = (c->listener >= 0 || room ? POLLIN : 0) |
+				     (back->len && now_ms() >= back->until ? POLLOUT : 0);
 			p[n++] = (struct pollfd){ .fd = events ? fd : -1, .events = (short)events };
 			int64_t wait = c->listener < 0 && w->len ? w->until - now_ms() : -1;
 			if (wait >= 0 && wait < ms)
@@ -327,7 +340,8 @@ static void turn(int server)
 			continue;
 		}
 		for (int k = 0; k < 2; k++)
-			if (p[1 + 2 * i + k].revents & (POLLIN | POLLHUP | POLLERR) && !c->way[k].ended)
+			if (p[1 + 2 * i + k].revents & (POLLIN | POLLHUP | POLLERR) &&
+			    !c->way[k].ended)
 				carry(c, k);
 		if (finish_ways(c))
 			end_connection(i);
@@ -339,7 +353,8 @@ static void turn(int server)
 int main(int argc, char **argv)
 {
 	if (argc != 7) {
-		fprintf(stderr, "usage: fault_proxy SOCKET SEED control|data|both SPAN FAULTS ACTIONS\n");
+		fprintf(stderr,
+			"usage: fault_proxy SOCKET SEED control|data|both SPAN FAULTS ACTIONS\n");
 		return 2;
 	}
 	struct sockaddr_un here = { .sun_family = AF_UNIX };

@@ -6,10 +6,12 @@
  *         (default: all of A's), printed; exit 1 when above TOLERANCE, or when a step is missing.
  *         TOLERANCE 0 asks for the same bits.
  *     losses final A/metrics.jsonl     the last step and its loss, with every digit
- *     losses repeats A/metrics.jsonl   exit 1 when a step that was done twice (before and after a restart)
- *                                      did not give the same bits; prints how many were
- *     losses list A/metrics.jsonl A/events.jsonl    every step's loss, gradient norm and learning rate, then every
- *                                      evaluation's loss, a line each, with all their bits; the later line of a step counts
+ *     losses repeats A/metrics.jsonl   exit 1 when a step that was done twice (before and after a
+ *                                      restart) did not give the same bits; prints how many were
+ *     losses list A/metrics.jsonl A/events.jsonl    every step's loss, gradient norm and learning
+ *                                                   rate, then every
+ *                                      evaluation's loss, a line each, with all their bits; the
+ *                                      later line of a step counts
  */
 #include <jansson.h>
 #include <math.h>
@@ -66,7 +68,8 @@ static double relative(double a, double b)
 	return a == b ? 0 : fabs(a - b) / fmax(fabs(a), fabs(b));
 }
 
-static int compare(const struct series *a, const struct series *b, double tolerance, int from, int to)
+static int compare(const struct series *a, const struct series *b, double tolerance, int from,
+		   int to)
 {
 	double worst_loss = 0, worst_norm = 0;
 	int steps = 0;
@@ -81,9 +84,11 @@ static int compare(const struct series *a, const struct series *b, double tolera
 		worst_norm = fmax(worst_norm, relative(a->norm[i], b->norm[i]));
 		steps++;
 	}
-	printf("%d steps, largest relative difference: loss %.2e, gradient norm %.2e\n", steps, worst_loss, worst_norm);
+	printf("%d steps, largest relative difference: loss %.2e, gradient norm %.2e\n", steps,
+	       worst_loss, worst_norm);
 	/* The negation also refuses NaN. */
-	return steps == 0 || !(worst_loss <= tolerance) || !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
+	return steps == 0 || !(worst_loss <= tolerance) ||
+	       !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
 }
 
 enum { LIST_MOST = 10000 };
@@ -108,7 +113,8 @@ static int list(const char *path, const char *word, const char *const keys[], in
 		int at = snprintf(row, sizeof row, "%s %lld", word, (long long)step);
 		for (int k = 0; k < n_keys; k++) {
 			have += json_is_number(json_object_get(o, keys[k]));
-			at += snprintf(row + at, sizeof row - (size_t)at, " %a", json_number_value(json_object_get(o, keys[k])));
+			at += snprintf(row + at, sizeof row - (size_t)at, " %a",
+				       json_number_value(json_object_get(o, keys[k])));
 		}
 		bool due = event ? !strcmp(json_string_value(event), word) : !strcmp(word, "step");
 		if (due && have == n_keys && step >= 0 && step < LIST_MOST)

@@ -1,13 +1,15 @@
 /*
  * stranger — what somebody who does not belong to a run tries on it, for the bats files.
  *
- *     stranger [--uid N] pmix           joins the PMIx server that the environment names, and prints what each rank published
- *                                       (one line a rank). Exit status 3: it was not let in.
- *     stranger [--uid N] hold ADDRESS COUNT   keeps COUNT connections open that say nothing, opens those again that are closed,
+ *     stranger [--uid N] pmix           joins the PMIx server that the environment names, and
+ *                                       prints what each rank published (one line a rank). Exit
+ *                                       status 3: it was not let in.
+ *     stranger [--uid N] hold ADDRESS COUNT   keeps COUNT connections open that say nothing, opens
+ *                                             those again that are closed,
  *                                       prints "holding" once each has been opened, and ends when its standard input does.
  *
- * With --uid it becomes that user first (root only), and lies to libpmix, which sends the uid along: it
- * says that it is still root.
+ * With --uid it becomes that user first (root only), and lies to libpmix, which sends the uid
+ * along: it says that it is still root.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -69,7 +71,8 @@ static int join_pmix(void)
 static int connect_to(const struct sockaddr_in *to)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && connect(fd, (const struct sockaddr *)to, sizeof *to) && errno != EINPROGRESS) {
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)to, sizeof *to) &&
+	    errno != EINPROGRESS) {
 		close(fd);
 		return -1;
 	}
@@ -82,7 +85,8 @@ static int parse_address(char *text, struct sockaddr_in *to)
 	if (!port)
 		return -1;
 	*port++ = '\0';
-	*to = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)) };
+	*to = (struct sockaddr_in){ .sin_family = AF_INET,
+				    .sin_port = htons((uint16_t)atoi(port)) };
 	return inet_pton(AF_INET, text, &to->sin_addr) == 1 ? 0 : -1;
 }
 
@@ -133,7 +137,8 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "pmix"))
 		return join_pmix();
 	int count = argc == 4 ? atoi(argv[3]) : 0;
-	if (count < 1 || count > HELD_MOST || strcmp(argv[1], "hold") || parse_address(argv[2], &to))
+	if (count < 1 || count > HELD_MOST || strcmp(argv[1], "hold") ||
+	    parse_address(argv[2], &to))
 		return usage();
 	return hold(&to, count);
 }

@@ -1,12 +1,13 @@
-/* Where a test makes its files: a folder of its own under TMPDIR, which tests/run finds empty afterwards or complains of. */
+/* Where a test makes its files: a folder of its own under TMPDIR, which tests/run finds empty
+ * afterwards or complains of. */
 #ifndef MUSTER_TESTS_UNIT_TMPDIR_H
 #define MUSTER_TESTS_UNIT_TMPDIR_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Makes a new folder and writes its path to `dir`; NULL when it cannot. A TMPDIR too long for `size` is passed over for /tmp:
- * the path of a socket must be short. */
+/* Makes a new folder and writes its path to `dir`; NULL when it cannot. A TMPDIR too long for
+ * `size` is passed over for /tmp: the path of a socket must be short. */
 static inline char *tmpdir_make(char *dir, size_t size)
 {
 	const char *top = getenv("TMPDIR");

@@ -1,6 +1,6 @@
 /*
- * asked — the allocation with every node asked: what it tells of itself, else what Slurm's controller tells of it, else what
- * the environment does. Says which of these it was.
+ * asked — the allocation with every node asked: what it tells of itself, else what Slurm's
+ * controller tells of it, else what the environment does. Says which of these it was.
  */
 #include "topo/discover/command.h"
 #include "topo/discover/internal.h"
@@ -21,13 +21,13 @@ enum { SCONTROL_SECONDS = 10 };
 /* What is found out of the allocation's nodes, by their order in it. */
 struct findings {
 	struct allocation a;
-	struct slurm_node *told;   /* [nodes]; an empty name: the controller does not tell of it */
-	char (*boots)[32];         /* [nodes] */
-	struct report *reports;    /* [nodes] */
-	struct node_kind *kinds;   /* [nodes] */
-	bool *joins;               /* [nodes]: see topo_scontrol_topology */
-	bool booted;               /* every node's boot is known */
-	struct err trouble;        /* why the nodes could not be asked */
+	struct slurm_node *told; /* [nodes]; an empty name: the controller does not tell of it */
+	char (*boots)[32];       /* [nodes] */
+	struct report *reports;  /* [nodes] */
+	struct node_kind *kinds; /* [nodes] */
+	bool *joins;             /* [nodes]: see topo_scontrol_topology */
+	bool booted;             /* every node's boot is known */
+	struct err trouble;      /* why the nodes could not be asked */
 };
 
 static void findings_free(struct findings *f)
@@ -67,7 +67,9 @@ static int findings_init(struct findings *f, struct err *e)
 static int scontrol(const char *what, const char *which, struct buf *text, struct err *e)
 {
 	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
-	struct command c = { .argv = (char *const *)argv, .timeout = SCONTROL_SECONDS, .most = TOPOLOGY_MOST };
+	struct command c = { .argv = (char *const *)argv,
+			     .timeout = SCONTROL_SECONDS,
+			     .most = TOPOLOGY_MOST };
 	return topo_command_run(&c, text, e);
 }
 
@@ -81,14 +83,17 @@ static void ask_controller(struct findings *f)
 	struct buf text = BUF_INIT;
 	struct slurm_node *list = NULL, key;
 	int n = 0;
-	/* The list has been read as names of hosts: it begins with none that srun could take for an option. */
+	/* The list has been read as names of hosts: it begins with none that srun could take for
+	 * an option. */
 	const char *names = getenv("SLURM_JOB_NODELIST");
-	if (names && *names != '-' && !scontrol("node", names, &text, NULL) && !topo_scontrol_nodes(buf_str(&text), &list, &n, NULL))
+	if (names && *names != '-' && !scontrol("node", names, &text, NULL) &&
+	    !topo_scontrol_nodes(buf_str(&text), &list, &n, NULL))
 		qsort(list, (size_t)n, sizeof *list, by_name);
 	f->booted = true;
 	for (int i = 0; i < f->a.nodes.n; i++) {
 		snprintf(key.name, sizeof key.name, "%s", f->a.nodes.names[i]);
-		const struct slurm_node *at = n ? bsearch(&key, list, (size_t)n, sizeof *list, by_name) : NULL;
+		const struct slurm_node *at =
+			n ? bsearch(&key, list, (size_t)n, sizeof *list, by_name) : NULL;
 		if (at) {
 			f->told[i] = *at;
 			memcpy(f->boots[i], at->boot, sizeof f->boots[i]);
@@ -143,9 +148,12 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 		k->devices = t->gpus;
 		k->switched = false;
 		k->link_bandwidth = m->lanes * m->lane;
-		snprintf(k->unsaid, sizeof k->unsaid, "all but what Slurm tells: the node was not asked");
+		snprintf(k->unsaid, sizeof k->unsaid,
+			 "all but what Slurm tells: the node was not asked");
 	} else if (t->gpus) {
-		snprintf(k->unsaid, sizeof k->unsaid, "%d GPU%s that Slurm tells of, type \"%s\": the node was not asked", t->gpus, human_s(t->gpus), t->gpu);
+		snprintf(k->unsaid, sizeof k->unsaid,
+			 "%d GPU%s that Slurm tells of, type \"%s\": the node was not asked",
+			 t->gpus, human_s(t->gpus), t->gpu);
 	}
 	return 0;
 }
@@ -158,14 +166,17 @@ static int kind_of_node(struct findings *f, int i, struct node_kind *k, struct e
 	*k = r->kind;
 	r->kind = (struct node_kind){ .devices = 0 };
 	bool cpu = !strcmp(k->device, "cpu");
-	int threads = f->told[i].threads > 1 ? f->told[i].threads : 1, cores = f->a.cpus[i] / threads, gpus = f->told[i].gpus;
+	int threads = f->told[i].threads > 1 ? f->told[i].threads : 1,
+	    cores = f->a.cpus[i] / threads, gpus = f->told[i].gpus;
 	if (cpu && f->a.devices[i] > 0)
 		share(k, f->a.devices[i]);
 	if (cores > 0 && (cpu || cores < k->cores))
 		k->cores = cores;
 	size_t len = strlen(k->unsaid);
 	if (cpu && gpus)
-		snprintf(k->unsaid + len, sizeof k->unsaid - len, "%s%d GPU%s that Slurm tells of and no driver shows", len ? "; " : "", gpus, human_s(gpus));
+		snprintf(k->unsaid + len, sizeof k->unsaid - len,
+			 "%s%d GPU%s that Slurm tells of and no driver shows", len ? "; " : "",
+			 gpus, human_s(gpus));
 	return 0;
 }
 
@@ -196,10 +207,15 @@ static void say_source(const struct findings *f, struct cluster *c)
 	if (!silent)
 		snprintf(c->figures, sizeof c->figures, "each node asked in one step");
 	else if (silent == c->n_nodes)
-		snprintf(c->figures, sizeof c->figures, "what Slurm tells of its nodes: they could not be asked: %.200s", f->trouble.text);
+		snprintf(c->figures, sizeof c->figures,
+			 "what Slurm tells of its nodes: they could not be asked: %.200s",
+			 f->trouble.text);
 	else
-		snprintf(c->figures, sizeof c->figures, "each node asked in one step; %.60s%s did not answer: what Slurm tells of %s", c->nodes[first].name,
-			 silent > 1 ? " and others" : "", silent > 1 ? "them" : "it");
+		snprintf(c->figures, sizeof c->figures,
+			 "each node asked in one step; %.60s%s did not answer: what Slurm tells of "
+			 "%s",
+			 c->nodes[first].name, silent > 1 ? " and others" : "",
+			 silent > 1 ? "them" : "it");
 }
 
 static int build(struct findings *f, struct cluster *c, struct err *e)
@@ -214,7 +230,8 @@ static int build(struct findings *f, struct cluster *c, struct err *e)
 			topo_cluster_free(c);
 			return -1;
 		}
-		/* A block is one NVLink fabric where its nodes are such as have one, and none of them tells better. */
+		/* A block is one NVLink fabric where its nodes are such as have one, and none of
+		 * them tells better. */
 		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
 	}
 	topo_kinds_join(f->kinds, c->n_nodes, c);
@@ -232,14 +249,15 @@ static const char *env(const char *name)
 	return text ? text : "";
 }
 
-/* CPUs and tasks of each node; where GPUs are not all of the node's, which ones they are is this job's own. As a number: lists
- * may be long. */
+/* CPUs and tasks of each node; where GPUs are not all of the node's, which ones they are is this
+ * job's own. As a number: lists may be long. */
 static void say_share(const struct findings *f, char out[CACHE_SHARE])
 {
 	struct buf text = BUF_INIT;
 	int gpus = topo_scontrol_gpus(env("SLURM_GPUS_ON_NODE"), false, NULL);
 	bool whole = !gpus || gpus == f->told[0].gpus;
-	buf_printf(&text, "%s %s %s %s", env("SLURM_JOB_CPUS_PER_NODE"), env("SLURM_TASKS_PER_NODE"), env("SLURM_GPUS_ON_NODE"),
+	buf_printf(&text, "%s %s %s %s", env("SLURM_JOB_CPUS_PER_NODE"),
+		   env("SLURM_TASKS_PER_NODE"), env("SLURM_GPUS_ON_NODE"),
 		   whole ? "" : env("SLURM_JOB_ID"));
 	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)philox_item(buf_str(&text)));
 	buf_fini(&text);
@@ -264,12 +282,14 @@ int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
 	struct cache_key key = { .nodes = &f.a.nodes, .boots = f.boots };
 	say_share(&f, key.share);
 	if (!fresh && f.booted && !topo_cache_read(&key, &c, &why)) {
-		snprintf(c.figures, sizeof c.figures, "each node asked before, and none has booted since");
+		snprintf(c.figures, sizeof c.figures,
+			 "each node asked before, and none has booted since");
 		findings_free(&f);
 		*out = c;
 		return 0;
 	}
-	bool damaged = !fresh && why.code != ERR_NONE && why.code != ERR_NOTFOUND && why.code != ERR_STALE;
+	bool damaged = !fresh && why.code != ERR_NONE && why.code != ERR_NOTFOUND &&
+		       why.code != ERR_STALE;
 	if (topo_report_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
 		findings_free(&f);
 		return err_set(e, f.trouble.code, "%s", f.trouble.text);
@@ -282,7 +302,8 @@ int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
 	}
 	if (!rc && damaged) {
 		size_t len = strlen(c.figures);
-		snprintf(c.figures + len, sizeof c.figures - len, "; what was kept is damaged and was not used: %.120s", why.text);
+		snprintf(c.figures + len, sizeof c.figures - len,
+			 "; what was kept is damaged and was not used: %.120s", why.text);
 	}
 	findings_free(&f);
 	if (!rc)

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT "muster topo cache 1"
-#define AGE_MOST 86400.0 /* seconds */
+#define FORMAT      "muster topo cache 1"
+#define AGE_MOST    86400.0 /* seconds */
 #define BOOT_NEARLY 15.0
 
 enum { PATH = 4096, ENTRY_MOST = 256 << 20 };
@@ -28,7 +28,8 @@ static int folder(char path[PATH], struct err *e)
 	else if (home && *home == '/')
 		n = snprintf(path, PATH, "%s/.cache/muster", home);
 	if (n < 0 || n >= PATH - 64)
-		return err_set(e, ERR_NOTFOUND, "no folder for a cache: neither XDG_CACHE_HOME nor HOME names one");
+		return err_set(e, ERR_NOTFOUND,
+			       "no folder for a cache: neither XDG_CACHE_HOME nor HOME names one");
 	return 0;
 }
 
@@ -42,7 +43,8 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 	for (int i = 0; i < nodes->n; i++)
 		buf_printf(&names, "%s\n", nodes->names[i]);
 	bool bad = buf_failed(&names);
-	snprintf(path, PATH, "%.4000s/topo-%016llx.json", dir, (unsigned long long)philox_item(buf_str(&names)));
+	snprintf(path, PATH, "%.4000s/topo-%016llx.json", dir,
+		 (unsigned long long)philox_item(buf_str(&names)));
 	buf_fini(&names);
 	return bad ? err_set(e, ERR_NOMEM, "no memory for the names of %d nodes", nodes->n) : 0;
 }
@@ -51,7 +53,8 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 static double seconds_of(const char *boot)
 {
 	struct tm t = { .tm_isdst = 0 };
-	if (sscanf(boot, "%4d-%2d-%2dT%2d:%2d:%2d", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec) != 6)
+	if (sscanf(boot, "%4d-%2d-%2dT%2d:%2d:%2d", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour,
+		   &t.tm_min, &t.tm_sec) != 6)
 		return -1;
 	t.tm_year -= 1900;
 	t.tm_mon--;
@@ -72,14 +75,17 @@ static bool same_nodes(json_t *list, const struct cache_key *key)
 		return false;
 	for (int i = 0; i < nodes->n; i++) {
 		json_t *row = json_array_get(list, (size_t)i);
-		const char *name = json_string_value(json_array_get(row, 0)), *boot = json_string_value(json_array_get(row, 1));
-		if (!name || !boot || strcmp(name, nodes->names[i]) || !same_boot(boot, key->boots[i]))
+		const char *name = json_string_value(json_array_get(row, 0)),
+			   *boot = json_string_value(json_array_get(row, 1));
+		if (!name || !boot || strcmp(name, nodes->names[i]) ||
+		    !same_boot(boot, key->boots[i]))
 			return false;
 	}
 	return true;
 }
 
-static int read_entry(const char *path, json_t *doc, const struct cache_key *key, struct cluster *out, struct err *e)
+static int read_entry(const char *path, json_t *doc, const struct cache_key *key,
+		      struct cluster *out, struct err *e)
 {
 	const char *format = json_string_value(json_object_get(doc, "format"));
 	double age = clock_wall_s() - json_number_value(json_object_get(doc, "asked"));
@@ -93,7 +99,8 @@ static int read_entry(const char *path, json_t *doc, const struct cache_key *key
 	if (!(age >= 0 && age <= AGE_MOST))
 		return err_set(e, ERR_STALE, "%s: older than a day", path);
 	char *text = json_dumps(json_object_get(doc, "cluster"), JSON_COMPACT);
-	int rc = text ? topo_json_read(path, text, strlen(text), out, e) : err_set(e, ERR_CORRUPT, "%s: holds no cluster", path);
+	int rc = text ? topo_json_read(path, text, strlen(text), out, e)
+		      : err_set(e, ERR_CORRUPT, "%s: holds no cluster", path);
 	free(text);
 	if (!rc && out->n_nodes != key->nodes->n) {
 		topo_cluster_free(out);
@@ -114,7 +121,8 @@ int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err
 	json_error_t why;
 	json_t *doc = rc ? NULL : json_loadb(buf_str(&text), text.len, 0, &why);
 	if (!rc)
-		rc = doc ? read_entry(path, doc, key, out, e) : err_set(e, ERR_CORRUPT, "%s:%d: %s", path, why.line, why.text);
+		rc = doc ? read_entry(path, doc, key, out, e)
+			 : err_set(e, ERR_CORRUPT, "%s:%d: %s", path, why.line, why.text);
 	json_decref(doc);
 	buf_fini(&text);
 	return rc;
@@ -131,12 +139,15 @@ int topo_cache_write(const struct cache_key *key, const struct cluster *c, struc
 		return -1;
 	}
 	for (int i = 0; i < key->nodes->n; i++)
-		json_array_append_new(list, json_pack("[s, s]", key->nodes->names[i], key->boots[i]));
-	json_t *doc = json_pack("{s:s, s:f, s:s, s:o, s:o}", "format", FORMAT, "asked", clock_wall_s(), "share", key->share,
-				"nodes", list, "cluster", cluster);
+		json_array_append_new(list,
+				      json_pack("[s, s]", key->nodes->names[i], key->boots[i]));
+	json_t *doc = json_pack("{s:s, s:f, s:s, s:o, s:o}", "format", FORMAT, "asked",
+				clock_wall_s(), "share", key->share, "nodes", list, "cluster",
+				cluster);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
 	json_decref(doc);
-	int rc = text ? file_replace(path, text, strlen(text), e) : err_set(e, ERR_NOMEM, "%s: no memory for it", path);
+	int rc = text ? file_replace(path, text, strlen(text), e)
+		      : err_set(e, ERR_NOMEM, "%s: no memory for it", path);
 	free(text);
 	return rc;
 }

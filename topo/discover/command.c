@@ -69,7 +69,8 @@ static int start(const struct command *c, struct child *ch, struct err *e)
 	close(out[0]);
 	close(bad[0]);
 	errno = rc;
-	return err_errno(e, rc == ENOENT ? ERR_NOTFOUND : ERR_UNSUPPORTED, "%s: cannot be executed", c->argv[0]);
+	return err_errno(e, rc == ENOENT ? ERR_NOTFOUND : ERR_UNSUPPORTED, "%s: cannot be executed",
+			 c->argv[0]);
 }
 
 /* Reads what is there; closes the descriptor at its end. */
@@ -89,7 +90,9 @@ static void take_bad(struct child *ch)
 {
 	char rest[256];
 	bool full = ch->n_bad == sizeof ch->complaint - 1;
-	ssize_t n = full ? read(ch->bad, rest, sizeof rest) : read(ch->bad, ch->complaint + ch->n_bad, sizeof ch->complaint - 1 - ch->n_bad);
+	ssize_t n = full ? read(ch->bad, rest, sizeof rest)
+			 : read(ch->bad, ch->complaint + ch->n_bad,
+				sizeof ch->complaint - 1 - ch->n_bad);
 	if (n > 0 && !full) {
 		ch->n_bad += (size_t)n;
 	} else if (n == 0 || (n < 0 && errno != EINTR)) {
@@ -102,7 +105,8 @@ static void take_bad(struct child *ch)
 static int listen_to(struct child *ch, double until, size_t most, struct buf *out)
 {
 	while (ch->out >= 0 || ch->bad >= 0) {
-		struct pollfd fds[2] = { { .fd = ch->out, .events = POLLIN }, { .fd = ch->bad, .events = POLLIN } };
+		struct pollfd fds[2] = { { .fd = ch->out, .events = POLLIN },
+					 { .fd = ch->bad, .events = POLLIN } };
 		double left = until - clock_s();
 		if (left <= 0 || out->len > most)
 			return -1;
@@ -156,11 +160,13 @@ int topo_command_run(const struct command *c, struct buf *out, struct err *e)
 	if (buf_failed(out))
 		return err_set(e, ERR_NOMEM, "%s: no memory for its answer", c->argv[0]);
 	if (cut && out->len - before > c->most)
-		return err_set(e, ERR_UNSUPPORTED, "%s: more than %zu bytes of answer", c->argv[0], c->most);
+		return err_set(e, ERR_UNSUPPORTED, "%s: more than %zu bytes of answer", c->argv[0],
+			       c->most);
 	if (cut)
 		return err_set(e, ERR_TIMEOUT, "%s: no answer within %g s", c->argv[0], c->timeout);
 	if (!status)
 		return 0;
 	ch.complaint[strcspn(ch.complaint, "\n")] = '\0';
-	return err_set(e, ERR_UNSUPPORTED, "%s failed: %s", c->argv[0], *ch.complaint ? ch.complaint : "without a word");
+	return err_set(e, ERR_UNSUPPORTED, "%s failed: %s", c->argv[0],
+		       *ch.complaint ? ch.complaint : "without a word");
 }

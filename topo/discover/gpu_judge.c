@@ -1,8 +1,8 @@
 /*
  * topo_gpu_judge — what a GPU's state means: one row a thing that can be wrong with it.
  *
- * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be; 60 retired pages are its limit
- * for an exchange) and nvml.h's text on clock event reasons.
+ * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be;
+ * 60 retired pages are its limit for an exchange) and nvml.h's text on clock event reasons.
  */
 #include "topo/discover/gpu_state.h"
 
@@ -36,7 +36,9 @@ static bool is_pending(const struct gpu_state *g)
 
 static bool uncorrected_pending(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "%lld uncorrected memory error%s, and the memory is used until a reset takes it away",
+	snprintf(out, TEXT,
+		 "%lld uncorrected memory error%s, and the memory is used until a reset takes it "
+		 "away",
 		 (long long)g->uncorrected, human_s(g->uncorrected));
 	return is_pending(g) && g->uncorrected > 0;
 }
@@ -61,14 +63,15 @@ static bool pending(const struct gpu_state *g, char out[TEXT])
 
 static bool uncorrected(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "%lld uncorrected memory error%s since the driver was loaded", (long long)g->uncorrected,
-		 human_s(g->uncorrected));
+	snprintf(out, TEXT, "%lld uncorrected memory error%s since the driver was loaded",
+		 (long long)g->uncorrected, human_s(g->uncorrected));
 	return g->uncorrected > 0 && !is_pending(g);
 }
 
 static bool worn(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "%d pages of its memory are given up; %d are the most", g->retired, RETIRED_MOST);
+	snprintf(out, TEXT, "%d pages of its memory are given up; %d are the most", g->retired,
+		 RETIRED_MOST);
 	return g->retired >= RETIRED_MOST;
 }
 
@@ -80,10 +83,12 @@ static bool power_brake(const struct gpu_state *g, char out[TEXT])
 
 static bool thermal(const struct gpu_state *g, char out[TEXT])
 {
-	bool near = g->temperature >= 0 && g->temperature_slow > 0 && g->temperature >= g->temperature_slow - NEARLY_HOT;
+	bool near = g->temperature >= 0 && g->temperature_slow > 0 &&
+		    g->temperature >= g->temperature_slow - NEARLY_HOT;
 	if (g->temperature >= 0 && g->temperature_slow > 0)
 		snprintf(out, TEXT, "%s: %d °C, and it slows down at %d °C",
-			 g->slow & GPU_SLOW_THERMAL ? "clocks are down for heat" : "hot", g->temperature, g->temperature_slow);
+			 g->slow & GPU_SLOW_THERMAL ? "clocks are down for heat" : "hot",
+			 g->temperature, g->temperature_slow);
 	else
 		snprintf(out, TEXT, "clocks are down for heat");
 	return (g->slow & GPU_SLOW_THERMAL) || near;
@@ -97,7 +102,8 @@ static bool slowdown(const struct gpu_state *g, char out[TEXT])
 
 static bool limited(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "limited to %.0f W, and its model has %.0f W", g->power_limit, g->power_default);
+	snprintf(out, TEXT, "limited to %.0f W, and its model has %.0f W", g->power_limit,
+		 g->power_default);
 	return g->power_limit > 0 && g->power_limit < POWER_NEARLY * g->power_default;
 }
 
@@ -109,8 +115,8 @@ static bool narrow(const struct gpu_state *g, char out[TEXT])
 
 static bool unstable(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "its NVLinks had to recover %lld time%s since the driver was loaded", (long long)g->link_recoveries,
-		 human_s(g->link_recoveries));
+	snprintf(out, TEXT, "its NVLinks had to recover %lld time%s since the driver was loaded",
+		 (long long)g->link_recoveries, human_s(g->link_recoveries));
 	return g->link_recoveries > 0;
 }
 
@@ -128,8 +134,9 @@ static bool ecc_waits(const struct gpu_state *g, char out[TEXT])
 
 static bool parted(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "parted (MIG) into %d instance%s; a process sees one of them, without NVLink", g->instances,
-		 human_s(g->instances));
+	snprintf(out, TEXT,
+		 "parted (MIG) into %d instance%s; a process sees one of them, without NVLink",
+		 g->instances, human_s(g->instances));
 	return g->mig == 1 && g->instances;
 }
 
@@ -146,6 +153,7 @@ static bool unloads(const struct gpu_state *g, char out[TEXT])
 }
 
 #define RESET "end what uses it and reset it: nvidia-smi --gpu-reset -i %d (or reboot)"
+/* clang-format off */
 static const struct rule {
 	finds *fn;
 	enum gpu_level level;
@@ -172,6 +180,7 @@ static const struct rule {
 	{ mig_waits, GPU_NOTE, "nvidia-smi --gpu-reset -i %d" },
 	{ unloads, GPU_NOTE, "nvidia-smi -i %d -pm 1, or start nvidia-persistenced" },
 };
+/* clang-format on */
 
 void topo_gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg)
 {

@@ -30,7 +30,8 @@ static double watts(one_figure *call, nvml_device_t d)
 	return n < 0 ? -1 : n / 1000.0;
 }
 
-static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_device_t d, char *out, size_t size)
+static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_device_t d,
+		    char *out, size_t size)
 {
 	char text[128] = "";
 	if (!call || call(d, text, sizeof text - 1) != NVML_OK)
@@ -59,10 +60,13 @@ static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct
 	return code;
 }
 
-static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t error, nvml_span_t span)
+static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t error,
+			 nvml_span_t span)
 {
 	unsigned long long n = 0;
-	return a->ecc_errors && a->ecc_errors(d, error, span, &n) == NVML_OK && n < INT64_MAX ? (int64_t)n : -1;
+	return a->ecc_errors && a->ecc_errors(d, error, span, &n) == NVML_OK && n < INT64_MAX
+		       ? (int64_t)n
+		       : -1;
 }
 
 static int pages(const struct nvml_api *a, nvml_device_t d, nvml_cause_t cause)
@@ -88,18 +92,20 @@ static void read_errors(const struct nvml_api *a, nvml_device_t d, struct gpu_st
 	g->retired = one < 0 && two < 0 ? -1 : some(one) + some(two);
 	g->retire_pending = figure(a->retire_pending, d, 1);
 	g->remapped = g->remap_pending = g->remap_failed = -1;
-	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK && corrected < 1000000 &&
-	    uncorrected < 1000000) {
+	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK &&
+	    corrected < 1000000 && uncorrected < 1000000) {
 		g->remapped = (int)(corrected + uncorrected);
 		g->remap_pending = pending != 0;
 		g->remap_failed = failed != 0;
 	}
 }
 
-static void add(int64_t *sum, const struct nvml_api *a, nvml_device_t d, unsigned link, nvml_counter_t which)
+static void add(int64_t *sum, const struct nvml_api *a, nvml_device_t d, unsigned link,
+		nvml_counter_t which)
 {
 	unsigned long long n = 0;
-	if (a->link_errors && a->link_errors(d, link, which, &n) == NVML_OK && n < INT64_MAX / NVML_LINKS_MOST)
+	if (a->link_errors && a->link_errors(d, link, which, &n) == NVML_OK &&
+	    n < INT64_MAX / NVML_LINKS_MOST)
 		*sum = (*sum < 0 ? 0 : *sum) + (int64_t)n;
 }
 
@@ -114,7 +120,8 @@ static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_sta
 		g->links++;
 		g->links_up += active == NVML_ON;
 		if (active != NVML_ON && len < sizeof g->links_down - 4)
-			snprintf(g->links_down + len, sizeof g->links_down - len, "%s%u", len ? "," : "", link);
+			snprintf(g->links_down + len, sizeof g->links_down - len, "%s%u",
+				 len ? "," : "", link);
 		add(&g->link_replays, a, d, link, NVML_REPLAYS);
 		add(&g->link_recoveries, a, d, link, NVML_RECOVERIES);
 		add(&g->link_crc, a, d, link, NVML_CRC_FLITS);
@@ -125,7 +132,8 @@ static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_sta
 static void read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
 	unsigned long long bits = 0;
-	g->slow_told = (a->slow && a->slow(d, &bits) == NVML_OK) || (a->slow_v1 && a->slow_v1(d, &bits) == NVML_OK);
+	g->slow_told = (a->slow && a->slow(d, &bits) == NVML_OK) ||
+		       (a->slow_v1 && a->slow_v1(d, &bits) == NVML_OK);
 	if (!g->slow_told)
 		return;
 	g->slow |= bits & NVML_SLOW_POWER_CAP ? GPU_SLOW_POWER_CAP : 0;
@@ -141,9 +149,11 @@ static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu
 	unsigned celsius = 0;
 	read_slow(a, d, g);
 	g->temperature = g->temperature_slow = -1;
-	if (a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK && celsius < 1000)
+	if (a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK &&
+	    celsius < 1000)
 		g->temperature = (int)celsius;
-	if (a->temperature_limit && a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000)
+	if (a->temperature_limit &&
+	    a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000)
 		g->temperature_slow = (int)celsius;
 	g->power = watts(a->power, d);
 	g->power_limit = watts(a->power_limit, d);
@@ -169,7 +179,8 @@ static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu
 		struct gpu_process *p = &g->processes[i];
 		p->pid = (int)list[i].pid;
 		p->bytes = list[i].bytes == (unsigned long long)-1 ? -1 : (double)list[i].bytes;
-		if (!a->process_name || a->process_name(list[i].pid, name, sizeof name - 1) != NVML_OK)
+		if (!a->process_name ||
+		    a->process_name(list[i].pid, name, sizeof name - 1) != NVML_OK)
 			name[0] = '\0';
 		name[sizeof name - 1] = '\0';
 		const char *slash = strrchr(name, '/');
@@ -186,7 +197,8 @@ static void in_trouble(const struct nvml_api *a, nvml_code_t code, struct gpu_st
 	snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
 }
 
-static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, struct gpu_state *g)
+static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
+		     struct gpu_state *g)
 {
 	struct nvml_pci pci = { .domain = 0 };
 	g->index = (int)index;
@@ -201,7 +213,8 @@ static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
 	topo_nvml_bus(&pci, g->bus);
 	text_of(a->name, *d, g->name, sizeof g->name);
 	text_of(a->uuid, *d, g->uuid, sizeof g->uuid);
-	/* What is above may be told from memory of a GPU that has fallen off its bus since; this asks it. */
+	/* What is above may be told from memory of a GPU that has fallen off its bus since; this
+	 * asks it. */
 	code = read_memory(a, *d, g);
 	if (code != NVML_OK && code != NVML_NOT_SUPPORTED && code != NVML_NOT_PERMITTED) {
 		in_trouble(a, code, g);
@@ -226,7 +239,8 @@ static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nv
 }
 
 /* Its instances, of which the names are for topo_visible_pick. */
-static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g, struct nvml_instance *parts)
+static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g,
+		      struct nvml_instance *parts)
 {
 	unsigned now = 0, next = 0;
 	nvml_device_t part;
@@ -234,7 +248,8 @@ static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 		return 0;
 	g->mig = now == NVML_ON;
 	g->mig_next = next == NVML_ON;
-	while (g->mig && g->instances < NVML_INSTANCES_MOST && instance_at(a, d, g->instances, &part)) {
+	while (g->mig && g->instances < NVML_INSTANCES_MOST &&
+	       instance_at(a, d, g->instances, &part)) {
 		text_of(a->uuid, part, parts[g->instances].uuid, sizeof parts->uuid);
 		g->instances++;
 	}
@@ -242,8 +257,9 @@ static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 }
 
 /* Those that a process sees; of an instance the memory is its own. */
-static void choose(const struct nvml_api *a, const nvml_device_t *devices, const char *visible, const struct gpu_id *ids,
-		   const struct gpu_state *all, int n, struct gpu_states *s)
+static void choose(const struct nvml_api *a, const nvml_device_t *devices, const char *visible,
+		   const struct gpu_id *ids, const struct gpu_state *all, int n,
+		   struct gpu_states *s)
 {
 	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
 	s->n = topo_visible_pick(visible, ids, n, picked, part);
@@ -256,18 +272,24 @@ static void choose(const struct nvml_api *a, const nvml_device_t *devices, const
 	}
 }
 
-static int read_some(const struct nvml_api *a, const char *visible, int n, struct gpu_states *s, struct err *e)
+static int read_some(const struct nvml_api *a, const char *visible, int n, struct gpu_states *s,
+		     struct err *e)
 {
 	struct gpu_id ids[NVML_GPUS_MOST];
 	nvml_device_t devices[NVML_GPUS_MOST] = { NULL };
-	struct nvml_instance (*parts)[NVML_INSTANCES_MOST] = calloc((size_t)n, sizeof *parts);
+	struct nvml_instance(*parts)[NVML_INSTANCES_MOST] = calloc((size_t)n, sizeof *parts);
 	struct gpu_state *all = calloc((size_t)n, sizeof *all);
 	s->gpus = calloc((size_t)n, sizeof *s->gpus);
-	int rc = parts && all && s->gpus ? 0 : err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %d GPUs", n);
+	int rc = parts && all && s->gpus
+			 ? 0
+			 : err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %d GPUs", n);
 	for (int i = 0; !rc && i < n; i++) {
 		read_gpu(a, (unsigned)i, &devices[i], &all[i]);
-		ids[i] = (struct gpu_id){ .index = i, .uuid = all[i].uuid, .instances = parts[i],
-					  .n_instances = read_parts(a, devices[i], &all[i], parts[i]) };
+		ids[i] = (struct gpu_id){ .index = i,
+					  .uuid = all[i].uuid,
+					  .instances = parts[i],
+					  .n_instances = read_parts(a, devices[i], &all[i],
+								    parts[i]) };
 	}
 	if (!rc)
 		choose(a, devices, visible, ids, all, n, s);
@@ -276,21 +298,25 @@ static int read_some(const struct nvml_api *a, const char *visible, int n, struc
 	return rc;
 }
 
-static int read_all(const struct nvml_api *a, const char *visible, struct gpu_states *s, struct err *e)
+static int read_all(const struct nvml_api *a, const char *visible, struct gpu_states *s,
+		    struct err *e)
 {
 	unsigned n = 0;
 	nvml_code_t code = a->count(&n);
 	if (code != NVML_OK)
 		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
-		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
+		return err_set(e, ERR_NOTFOUND,
+			       "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n,
-			       NVML_GPUS_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "NVIDIA driver: names %u GPUs, more than the %d that muster takes",
+			       n, NVML_GPUS_MOST);
 	return read_some(a, visible, (int)n, s, e);
 }
 
-int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e)
+int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out,
+			 struct err *e)
 {
 	struct nvml_api a;
 	struct gpu_states s = { .n = 0 };

@@ -21,15 +21,20 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 		return false;
 	for (int i = 0; a->parts && i < a->devices; i++) {
 		const struct topo_device *x = &a->parts[i], *y = &b->parts[i];
-		if (strcmp(x->bus, y->bus) || x->numa != y->numa || strcmp(x->cpus, y->cpus) || x->nic != y->nic ||
-		    x->nic_link != y->nic_link || x->pcie != y->pcie || x->pcie_width != y->pcie_width || x->nvlink != y->nvlink || x->mig != y->mig)
+		if (strcmp(x->bus, y->bus) || x->numa != y->numa || strcmp(x->cpus, y->cpus) ||
+		    x->nic != y->nic || x->nic_link != y->nic_link || x->pcie != y->pcie ||
+		    x->pcie_width != y->pcie_width || x->nvlink != y->nvlink || x->mig != y->mig)
 			return false;
 	}
 	for (int i = 0; a->links && i < a->devices * a->devices; i++)
-		if (a->links[i].kind != b->links[i].kind || a->links[i].lanes != b->links[i].lanes || !near(a->links[i].bandwidth, b->links[i].bandwidth))
+		if (a->links[i].kind != b->links[i].kind ||
+		    a->links[i].lanes != b->links[i].lanes ||
+		    !near(a->links[i].bandwidth, b->links[i].bandwidth))
 			return false;
 	for (int i = 0; a->nics && i < a->n_nics; i++)
-		if (strcmp(a->nics[i].name, b->nics[i].name) || a->nics[i].numa != b->nics[i].numa || !near(a->nics[i].bandwidth, b->nics[i].bandwidth))
+		if (strcmp(a->nics[i].name, b->nics[i].name) ||
+		    a->nics[i].numa != b->nics[i].numa ||
+		    !near(a->nics[i].bandwidth, b->nics[i].bandwidth))
 			return false;
 	return true;
 }
@@ -37,9 +42,11 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 /* Rates of cores follow the clock of the moment: equal cores are told by their number. */
 bool topo_kind_same(const struct node_kind *a, const struct node_kind *b)
 {
-	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores && a->numa == b->numa &&
-	       a->packages == b->packages && a->caches == b->caches && a->switched == b->switched && a->n_nics == b->n_nics &&
-	       near(a->memory, b->memory) && near(a->device_memory, b->device_memory) && !strcmp(a->unsaid, b->unsaid) && same_parts(a, b);
+	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores &&
+	       a->numa == b->numa && a->packages == b->packages && a->caches == b->caches &&
+	       a->switched == b->switched && a->n_nics == b->n_nics && near(a->memory, b->memory) &&
+	       near(a->device_memory, b->device_memory) && !strcmp(a->unsaid, b->unsaid) &&
+	       same_parts(a, b);
 }
 
 /* Takes what the other kind owns. */
@@ -65,6 +72,7 @@ int topo_kinds_join(struct node_kind *of, int n, struct cluster *c)
 			topo_kind_free(&of[i]);
 	}
 	for (int i = 0; i < c->n_kinds; i++)
-		snprintf(c->kinds[i].name, sizeof c->kinds[i].name, i ? "slurm-%d" : "slurm", i + 1);
+		snprintf(c->kinds[i].name, sizeof c->kinds[i].name, i ? "slurm-%d" : "slurm",
+			 i + 1);
 	return c->n_kinds;
 }

@@ -5,10 +5,10 @@
  * really takes is held against them while it runs.
  *   - A core's FLOP/s: clock × floats in a vector × 2 (a fused multiply-add) × 2 such units. The
  *     clock is the base frequency where the kernel tells it, so that all cores at once can hold it.
- *   - Memory bandwidth: 12 GB/s a core, which a few cores of any server can draw, and at most 100 GB/s a
- *     NUMA domain (half the channels of today's sockets at DDR4-3200).
- *   - Between agents, through shared memory: a block is copied in and copied out, so half of what one core
- *     copies (5 GB/s); a wake-up of a sleeping peer costs about 10 µs.
+ *   - Memory bandwidth: 12 GB/s a core, which a few cores of any server can draw, and at most 100
+ *     GB/s a NUMA domain (half the channels of today's sockets at DDR4-3200).
+ *   - Between agents, through shared memory: a block is copied in and copied out, so half of what
+ *     one core copies (5 GB/s); a wake-up of a sleeping peer costs about 10 µs.
  */
 #include "topo/host.h"
 #include "topo/internal.h"
@@ -18,11 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CORE_BANDWIDTH 12e9
+#define CORE_BANDWIDTH   12e9
 #define DOMAIN_BANDWIDTH 100e9
-#define SHM_BANDWIDTH 5e9
-#define SHM_LATENCY 10e-6
-#define CLOCK_GUESS 2.5e9 /* when neither sysfs nor cpuinfo says */
+#define SHM_BANDWIDTH    5e9
+#define SHM_LATENCY      10e-6
+#define CLOCK_GUESS      2.5e9 /* when neither sysfs nor cpuinfo says */
 
 /* kHz in a sysfs file, as Hz; 0 when it is not there. */
 static double read_khz(const char *path)
@@ -87,12 +87,17 @@ int topo_kind_of_host(int devices, struct node_kind *out, struct err *e)
 	if (memory_rate > DOMAIN_BANDWIDTH * h->n_numa)
 		memory_rate = DOMAIN_BANDWIDTH * h->n_numa;
 	struct node_kind k = {
-		.name = "local", .device = "cpu", .devices = devices,
-		.cores = h->n_cores, .numa = h->n_numa,
-		.memory = h->memory, .device_memory = h->memory / devices,
+		.name = "local",
+		.device = "cpu",
+		.devices = devices,
+		.cores = h->n_cores,
+		.numa = h->n_numa,
+		.memory = h->memory,
+		.device_memory = h->memory / devices,
 		.device_flops = h->n_cores * core_clock() * flops_a_cycle() / devices,
 		.device_bandwidth = memory_rate / devices,
-		.link_bandwidth = SHM_BANDWIDTH, .link_latency = SHM_LATENCY,
+		.link_bandwidth = SHM_BANDWIDTH,
+		.link_latency = SHM_LATENCY,
 	};
 	/* Agents that outnumber the cores share them in copies too. */
 	if (devices > h->n_cores)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ETHERNET_LATENCY 30e-6  /* TCP, kernel to kernel, one switch */
+#define ETHERNET_LATENCY   30e-6 /* TCP, kernel to kernel, one switch */
 #define INFINIBAND_LATENCY 5e-6
-#define ETHERNET_GUESS 1.25e9   /* 10 Gb/s, where no interface tells its speed */
+#define ETHERNET_GUESS     1.25e9 /* 10 Gb/s, where no interface tells its speed */
 
 /* The first number in a file; 0 when there is none. */
 static double read_number(const char *path)
@@ -47,7 +47,8 @@ static double most(double a, double b)
 
 void topo_net_of_host(double *bandwidth, double *latency)
 {
-	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s, one. */
+	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s,
+	 * one. */
 	double gbits = over_files("/sys/class/infiniband/*/ports/*/rate", sum);
 	double mbits = over_files("/sys/class/net/*/speed", most);
 	*latency = gbits > 0 ? INFINIBAND_LATENCY : ETHERNET_LATENCY;
@@ -59,6 +60,8 @@ double topo_net_of_adapter(const char *name, bool infiniband)
 	char path[160];
 	if (strpbrk(name, "/*?[]\\") || name[0] == '.')
 		return 0;
-	snprintf(path, sizeof path, infiniband ? "/sys/class/infiniband/%s/ports/*/rate" : "/sys/class/net/%s/speed", name);
+	snprintf(path, sizeof path,
+		 infiniband ? "/sys/class/infiniband/%s/ports/*/rate" : "/sys/class/net/%s/speed",
+		 name);
 	return over_files(path, sum) * (infiniband ? 1e9 : 1e6) / 8;
 }

@@ -19,7 +19,9 @@ int topo_nodes_of_allocation(struct hostlist *out, struct err *e)
 {
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	if (!list || !*list)
-		return err_set(e, ERR_NOTFOUND, "SLURM_JOB_NODELIST is not set, so this is no allocation; start through `muster "
+		return err_set(e, ERR_NOTFOUND,
+			       "SLURM_JOB_NODELIST is not set, so this is no allocation; start "
+			       "through `muster "
 			       "submit`, sbatch or salloc");
 	return topo_hostlist_expand(list, out, e) ? err_prefix(e, "SLURM_JOB_NODELIST") : 0;
 }
@@ -40,7 +42,8 @@ void topo_nodes_print(const char *tag, const char *text, size_t len, struct buf 
 	int parts = (int)((len + PART - 1) / PART);
 	topo_nodes_self(node);
 	for (int i = 0; i < parts; i++)
-		buf_printf(out, "%s %s %d %d %.*s\n", tag, node, i, parts, PART, text + (size_t)i * PART);
+		buf_printf(out, "%s %s %d %d %.*s\n", tag, node, i, parts, PART,
+			   text + (size_t)i * PART);
 }
 
 /* --- The step. --- */
@@ -58,10 +61,12 @@ static int find_muster(char path[PATH], struct err *e)
 	return 0;
 }
 
-/* Of Slurm's words only which allocation and which cluster: the others srun would take for its options. */
+/* Of Slurm's words only which allocation and which cluster: the others srun would take for its
+ * options. */
 static bool keeps(const char *word)
 {
-	static const char *const kept[] = { "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CONF", "SLURM_CLUSTER_NAME=" };
+	static const char *const kept[] = { "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CONF",
+					    "SLURM_CLUSTER_NAME=" };
 	static const char *const dropped[] = { "SLURM_", "SRUN_", "PMIX_", "PMI_" };
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
 		if (!strncmp(word, kept[i], strlen(kept[i])))
@@ -84,12 +89,22 @@ static char **step_environment(void)
 	return env;
 }
 
-static int run_step(const char *tag, const char *const *words, double seconds, int n, struct buf *answer, struct err *e)
+static int run_step(const char *tag, const char *const *words, double seconds, int n,
+		    struct buf *answer, struct err *e)
 {
-	/* All that the allocation has on each node is seen; one node's failure is not the others'. */
-	static const char *const fixed[] = { "srun", "--ntasks-per-node=1", "--overlap", "--overcommit", "--mpi=none",
+	/* All that the allocation has on each node is seen; one node's failure is not the
+	 * others'. */
+	static const char *const fixed[] = { "srun",
+					     "--ntasks-per-node=1",
+					     "--overlap",
+					     "--overcommit",
+					     "--mpi=none",
 					     "--cpu-bind=none",
-					     "--kill-on-bad-exit=0", "--wait=0", "--quiet", "--input=none", "--export=ALL" };
+					     "--kill-on-bad-exit=0",
+					     "--wait=0",
+					     "--quiet",
+					     "--input=none",
+					     "--export=ALL" };
 	enum { FIXED = sizeof fixed / sizeof *fixed };
 	char path[PATH], nodes[32], tasks[32], name[64];
 	const char *argv[FIXED + 4 + WORDS_MOST + 1];
@@ -108,7 +123,10 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 	char **env = step_environment();
 	if (!env)
 		return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
-	struct command c = { .argv = (char *const *)argv, .env = env, .timeout = seconds + n * NODE_SECONDS, .most = ANSWER_MOST };
+	struct command c = { .argv = (char *const *)argv,
+			     .env = env,
+			     .timeout = seconds + n * NODE_SECONDS,
+			     .most = ANSWER_MOST };
 	int rc = topo_command_run(&c, answer, e);
 	free(env);
 	return rc;
@@ -132,17 +150,19 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-static void take_line(const char *tag, const char *line, size_t len, const struct entry *index, int n, struct pieces *all)
+static void take_line(const char *tag, const char *line, size_t len, const struct entry *index,
+		      int n, struct pieces *all)
 {
 	char name[HOSTLIST_NAME];
 	size_t skip = strlen(tag);
 	int part, parts, at = 0;
 	char head[HOSTLIST_NAME + 64];
-	snprintf(head, sizeof head, "%.*s", (int)(len < sizeof head - 1 ? len : sizeof head - 1), line);
+	snprintf(head, sizeof head, "%.*s", (int)(len < sizeof head - 1 ? len : sizeof head - 1),
+		 line);
 	if (len <= skip || strncmp(head, tag, skip) || head[skip] != ' ')
 		return;
-	if (sscanf(head + skip, " %63s %6d %6d%n", name, &part, &parts, &at) != 3 || head[skip + (size_t)at] != ' ' || parts < 1 ||
-	    parts > PARTS_MOST)
+	if (sscanf(head + skip, " %63s %6d %6d%n", name, &part, &parts, &at) != 3 ||
+	    head[skip + (size_t)at] != ' ' || parts < 1 || parts > PARTS_MOST)
 		return;
 	struct entry key = { .name = name };
 	const struct entry *found = bsearch(&key, index, (size_t)n, sizeof *index, by_name);
@@ -159,11 +179,14 @@ static void take_line(const char *tag, const char *line, size_t len, const struc
 	buf_add(p->text, line + skip, len - skip);
 }
 
-int topo_nodes_gather(const char *tag, const char *text, const struct hostlist *nodes, struct buf *answers, struct err *e)
+int topo_nodes_gather(const char *tag, const char *text, const struct hostlist *nodes,
+		      struct buf *answers, struct err *e)
 {
 	struct pieces *all = calloc((size_t)nodes->n + 1, sizeof *all);
 	struct entry *index = calloc((size_t)nodes->n + 1, sizeof *index);
-	int rc = all && index ? 0 : err_set(e, ERR_NOMEM, "no memory for the answers of %d nodes", nodes->n);
+	int rc = all && index
+			 ? 0
+			 : err_set(e, ERR_NOMEM, "no memory for the answers of %d nodes", nodes->n);
 	for (int i = 0; !rc && i < nodes->n; i++) {
 		index[i] = (struct entry){ nodes->names[i], i };
 		all[i].text = &answers[i];
@@ -183,8 +206,8 @@ int topo_nodes_gather(const char *tag, const char *text, const struct hostlist *
 	return rc;
 }
 
-int topo_nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers,
-	      struct err *e)
+int topo_nodes_ask(const char *tag, const char *const *words, double seconds,
+		   const struct hostlist *nodes, struct buf *answers, struct err *e)
 {
 	struct buf answer = BUF_INIT;
 	struct err why = ERR_INIT;

@@ -41,7 +41,8 @@ static int figure(nvml_code_t (*call)(nvml_device_t, unsigned *), nvml_device_t 
 	return call && call(d, &n) == NVML_OK && n <= most ? (int)n : 0;
 }
 
-static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, struct nvml_gpu *g, struct err *e)
+static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, struct nvml_gpu *g,
+		    struct err *e)
 {
 	struct nvml_pci pci = { .domain = 0 };
 	struct nvml_memory memory = { 0 };
@@ -66,7 +67,8 @@ static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, 
 	g->uuid[sizeof g->uuid - 1] = '\0';
 	if (a->memory(*d, &memory) == NVML_OK)
 		g->memory = (double)memory.total;
-	if (a->capability && a->capability(*d, &major, &minor) == NVML_OK && major > 0 && major < 1000 && minor >= 0 && minor < 10)
+	if (a->capability && a->capability(*d, &major, &minor) == NVML_OK && major > 0 &&
+	    major < 1000 && minor >= 0 && minor < 10)
 		g->arch = 10 * major + minor;
 	g->pcie = figure(a->pcie_most, *d, PCIE_MOST);
 	g->pcie_width = figure(a->pcie_width_most, *d, PCIE_WIDTH_MOST);
@@ -82,8 +84,10 @@ static int gpu_at_bus(const struct nvml_host *h, const char *bus)
 	return -1;
 }
 
-/* One link of GPU i: into a switch, to another GPU, or, where the type is not told, to whatever its address is. */
-static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, int i, struct nvml_host *h)
+/* One link of GPU i: into a switch, to another GPU, or, where the type is not told, to whatever
+ * its address is. */
+static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, int i,
+		      struct nvml_host *h)
 {
 	unsigned active = 0, type = NVML_PEER_GPU, version = 0;
 	struct nvml_pci remote = { .domain = 0 };
@@ -101,7 +105,8 @@ static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, 
 		h->gpus[i].ports++;
 		return;
 	}
-	if ((typed && type != NVML_PEER_GPU) || !a->link_remote || a->link_remote(d, link, &remote) != NVML_OK)
+	if ((typed && type != NVML_PEER_GPU) || !a->link_remote ||
+	    a->link_remote(d, link, &remote) != NVML_OK)
 		return;
 	topo_nvml_bus(&remote, bus);
 	int j = gpu_at_bus(h, bus);
@@ -126,20 +131,21 @@ static void read_peers(const struct nvml_api *a, const nvml_device_t *d, struct 
 	for (int i = 0; a->p2p && i < h->n; i++)
 		for (int j = i + 1; j < h->n; j++) {
 			unsigned status = NVML_P2P_UNTOLD;
-			h->cut += a->p2p(d[i], d[j], NVML_P2P_READ, &status) == NVML_OK && status != NVML_P2P_FINE &&
-				  status < NVML_P2P_UNTOLD;
+			h->cut += a->p2p(d[i], d[j], NVML_P2P_READ, &status) == NVML_OK &&
+				  status != NVML_P2P_FINE && status < NVML_P2P_UNTOLD;
 		}
 }
 
-/* All GPUs must be of one clique, and the cluster's UUID is not all zero: that is what a host of its own says. */
+/* All GPUs must be of one clique, and the cluster's UUID is not all zero: that is what a host of
+ * its own says. */
 static void read_fabric(const struct nvml_api *a, const nvml_device_t *d, struct nvml_host *h)
 {
 	static const unsigned char none[16];
 	char text[NVML_FABRIC], first[NVML_FABRIC] = "";
 	for (int i = 0; a->fabric && i < h->n; i++) {
 		struct nvml_fabric f = { .version = FABRIC_VERSION };
-		if (a->fabric(d[i], &f) != NVML_OK || f.state != NVML_JOINED || f.status != NVML_OK ||
-		    !memcmp(f.cluster, none, sizeof none))
+		if (a->fabric(d[i], &f) != NVML_OK || f.state != NVML_JOINED ||
+		    f.status != NVML_OK || !memcmp(f.cluster, none, sizeof none))
 			return;
 		for (int b = 0; b < 16; b++)
 			snprintf(text + 2 * b, 3, "%02x", f.cluster[b]);
@@ -159,10 +165,12 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	if (code != NVML_OK)
 		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
-		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
+		return err_set(e, ERR_NOTFOUND,
+			       "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n,
-			       NVML_GPUS_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "NVIDIA driver: names %u GPUs, more than the %d that muster takes",
+			       n, NVML_GPUS_MOST);
 	h->gpus = calloc(n, sizeof *h->gpus);
 	h->lanes = calloc((size_t)n * n, sizeof *h->lanes);
 	if (!h->gpus || !h->lanes)
@@ -172,7 +180,8 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 		if (!read_gpu(a, i, &devices[h->n], &h->gpus[h->n], &why))
 			h->n++;
 		else if (!h->lost++)
-			snprintf(h->trouble, sizeof h->trouble, "%.*s", (int)sizeof h->trouble - 1, why.text);
+			snprintf(h->trouble, sizeof h->trouble, "%.*s", (int)sizeof h->trouble - 1,
+				 why.text);
 	}
 	if (!h->n)
 		return err_set(e, ERR_UNSUPPORTED, "%s", h->trouble);
@@ -190,7 +199,9 @@ int topo_nvml_keep(struct nvml_host *h, const char *visible)
 	struct gpu_id ids[NVML_GPUS_MOST];
 	int old[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
 	for (int i = 0; i < h->n; i++)
-		ids[i] = (struct gpu_id){ .index = h->gpus[i].index, .uuid = h->gpus[i].uuid, .instances = h->gpus[i].instances,
+		ids[i] = (struct gpu_id){ .index = h->gpus[i].index,
+					  .uuid = h->gpus[i].uuid,
+					  .instances = h->gpus[i].instances,
 					  .n_instances = h->gpus[i].n_instances };
 	int kept = topo_visible_pick(visible, ids, h->n, old, part), n = h->n;
 	struct nvml_gpu *gpus = calloc((size_t)n + 1, sizeof *gpus);

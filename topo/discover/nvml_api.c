@@ -11,19 +11,24 @@ static const struct symbol {
 	size_t offset;
 	bool needed;
 } symbols[] = {
-#define NVML_SYMBOL(result, member, symbol, needed, arguments) { #symbol, offsetof(struct nvml_api, member), needed },
+#define NVML_SYMBOL(result, member, symbol, needed, arguments) \
+	{ #symbol, offsetof(struct nvml_api, member), needed },
 	NVML_CALLS(NVML_SYMBOL)
 #undef NVML_SYMBOL
 };
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
-/* Where it is there and broken, as an image may have it that was made without its GPUs, that is no host without a driver. */
+/* Where it is there and broken, as an image may have it that was made without its GPUs, that is
+ * no host without a driver. */
 static int not_loaded(const char *library, const char *why, struct err *e)
 {
 	size_t len = strlen(library);
 	if (!why || (!strncmp(why, library, len) && strstr(why + len, "No such file")))
-		return err_set(e, ERR_NOTFOUND, "%s: not on this host, so there is no driver for NVIDIA GPUs here", library);
-	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: its library cannot be loaded: %.300s", why);
+		return err_set(e, ERR_NOTFOUND,
+			       "%s: not on this host, so there is no driver for NVIDIA GPUs here",
+			       library);
+	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: its library cannot be loaded: %.300s",
+		       why);
 }
 
 static int load(const char *library, struct nvml_api *a, struct err *e)
@@ -37,7 +42,8 @@ static int load(const char *library, struct nvml_api *a, struct err *e)
 		if (f || !symbols[i].needed)
 			continue;
 		dlclose(a->library);
-		return err_set(e, ERR_UNSUPPORTED, "%s: has no %s; the driver is older than 450: update it", library,
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s: has no %s; the driver is older than 450: update it", library,
 			       symbols[i].name);
 	}
 	return 0;
@@ -46,8 +52,9 @@ static int load(const char *library, struct nvml_api *a, struct err *e)
 int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)
 {
 	const char *text = a->error ? a->error(code) : NULL;
-	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what, text ? text : "fails",
-		       (int)code);
+	return err_set(e, ERR_UNSUPPORTED,
+		       "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what,
+		       text ? text : "fails", (int)code);
 }
 
 int topo_nvml_open(const char *library, struct nvml_api *out, struct err *e)

@@ -1,11 +1,13 @@
 /*
  * nvml_api — what muster calls of NVIDIA's management library, and how the library is opened.
  *
- * The interface is nvml.h's of the CUDA toolkit, declared again, as that header is missing where there is no toolkit. Where it is
- * there, tests/unit/topo/test_nvml_abi.c holds every size, offset, value and function type below to it.
- * Only calls that the library has had since driver 450 are needed; newer ones are used where they are, and NULL elsewhere.
+ * The interface is nvml.h's of the CUDA toolkit, declared again, as that header is missing where
+ * there is no toolkit. Where it is there, tests/unit/topo/test_nvml_abi.c holds every size, offset,
+ * value and function type below to it. Only calls that the library has had since driver 450 are
+ * needed; newer ones are used where they are, and NULL elsewhere.
  *
- * To add a call: a line in NVML_CALLS, its types and values here, their lines in the test, its play in tests/doubles/nvml.c.
+ * To add a call: a line in NVML_CALLS, its types and values here, their lines in the test, its play
+ * in tests/doubles/nvml.c.
  */
 #ifndef MUSTER_TOPO_DISCOVER_NVML_API_H
 #define MUSTER_TOPO_DISCOVER_NVML_API_H
@@ -14,24 +16,32 @@
 
 typedef struct nvml_device *nvml_device_t;
 /* Enumerations of nvml.h, which has them without negative values. */
-typedef unsigned nvml_code_t, nvml_state_t, nvml_peer_t, nvml_p2p_index_t, nvml_p2p_t, nvml_error_t, nvml_span_t, nvml_cause_t,
-	nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t;
+typedef unsigned nvml_code_t, nvml_state_t, nvml_peer_t, nvml_p2p_index_t, nvml_p2p_t, nvml_error_t,
+	nvml_span_t, nvml_cause_t, nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t;
 
 enum { NVML_OK = 0, NVML_NOT_SUPPORTED = 3, NVML_NOT_PERMITTED = 4, NVML_NOT_ENOUGH_ROOM = 7 };
 enum { NVML_OFF = 0, NVML_ON = 1 };
 enum { NVML_PEER_GPU = 0, NVML_PEER_SWITCH = 2 };
 enum { NVML_P2P_READ = 0, NVML_P2P_FINE = 0, NVML_P2P_UNTOLD = 6 };
-enum { NVML_JOINED = 3 };                                       /* state of struct nvml_fabric */
-enum { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1 };              /* nvml_error_t */
-enum { NVML_SINCE_LOAD = 0, NVML_EVER = 1 };                    /* nvml_span_t */
-enum { NVML_RETIRED_SINGLE = 0, NVML_RETIRED_DOUBLE = 1 };      /* nvml_cause_t */
-enum { NVML_REPLAYS = 0, NVML_RECOVERIES = 1, NVML_CRC_FLITS = 2, NVML_CRC_DATA = 3 }; /* nvml_counter_t */
-enum { NVML_COMPUTE_PROHIBITED = 2 };                           /* nvml_mode_t */
-enum { NVML_TEMPERATURE = 0, NVML_SLOWDOWN_AT = 1 };            /* nvml_sensor_t, nvml_threshold_t */
+enum { NVML_JOINED = 3 };                                  /* state of struct nvml_fabric */
+enum { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1 };         /* nvml_error_t */
+enum { NVML_SINCE_LOAD = 0, NVML_EVER = 1 };               /* nvml_span_t */
+enum { NVML_RETIRED_SINGLE = 0, NVML_RETIRED_DOUBLE = 1 }; /* nvml_cause_t */
+/* nvml_counter_t */
+enum { NVML_REPLAYS = 0, NVML_RECOVERIES = 1, NVML_CRC_FLITS = 2, NVML_CRC_DATA = 3 };
+enum { NVML_COMPUTE_PROHIBITED = 2 }; /* nvml_mode_t */
+/* nvml_sensor_t, nvml_threshold_t */
+enum { NVML_TEMPERATURE = 0, NVML_SLOWDOWN_AT = 1 };
 /* Bits of the reasons for lower clocks. */
-enum { NVML_SLOW_POWER_CAP = 0x4, NVML_SLOW_HARDWARE = 0x8, NVML_SLOW_SW_THERMAL = 0x20, NVML_SLOW_HW_THERMAL = 0x40,
-       NVML_SLOW_POWER_BRAKE = 0x80 };
-/* Versions of NVLink as nvmlDeviceGetNvLinkVersion numbers them: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0. */
+enum {
+	NVML_SLOW_POWER_CAP = 0x4,
+	NVML_SLOW_HARDWARE = 0x8,
+	NVML_SLOW_SW_THERMAL = 0x20,
+	NVML_SLOW_HW_THERMAL = 0x40,
+	NVML_SLOW_POWER_BRAKE = 0x80
+};
+/* Versions of NVLink as nvmlDeviceGetNvLinkVersion numbers them: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0,
+ * 5.0, 6.0. */
 enum { NVML_NVLINKS = 9 };
 
 struct nvml_memory {
@@ -73,49 +83,78 @@ struct nvml_process {
 	X(const char *, error, nvmlErrorString, false, (nvml_code_t code)) \
 	X(nvml_code_t, driver, nvmlSystemGetDriverVersion, false, (char *text, unsigned size)) \
 	X(nvml_code_t, cuda, nvmlSystemGetCudaDriverVersion_v2, false, (int *version)) \
-	X(nvml_code_t, process_name, nvmlSystemGetProcessName, false, (unsigned pid, char *text, unsigned size)) \
+	X(nvml_code_t, process_name, nvmlSystemGetProcessName, false, \
+	  (unsigned pid, char *text, unsigned size)) \
 	X(nvml_code_t, count, nvmlDeviceGetCount_v2, true, (unsigned *n)) \
-	X(nvml_code_t, handle, nvmlDeviceGetHandleByIndex_v2, true, (unsigned index, nvml_device_t *out)) \
-	X(nvml_code_t, name, nvmlDeviceGetName, true, (nvml_device_t d, char *text, unsigned size)) \
-	X(nvml_code_t, memory, nvmlDeviceGetMemoryInfo, true, (nvml_device_t d, struct nvml_memory *out)) \
-	X(nvml_code_t, memory_v2, nvmlDeviceGetMemoryInfo_v2, false, (nvml_device_t d, struct nvml_memory_v2 *out)) \
-	X(nvml_code_t, pci, nvmlDeviceGetPciInfo_v3, true, (nvml_device_t d, struct nvml_pci *out)) \
-	X(nvml_code_t, uuid, nvmlDeviceGetUUID, false, (nvml_device_t d, char *text, unsigned size)) \
-	X(nvml_code_t, capability, nvmlDeviceGetCudaComputeCapability, false, (nvml_device_t d, int *major, int *minor)) \
-	X(nvml_code_t, pcie, nvmlDeviceGetCurrPcieLinkGeneration, false, (nvml_device_t d, unsigned *generation)) \
-	X(nvml_code_t, pcie_width, nvmlDeviceGetCurrPcieLinkWidth, false, (nvml_device_t d, unsigned *width)) \
-	X(nvml_code_t, pcie_most, nvmlDeviceGetMaxPcieLinkGeneration, false, (nvml_device_t d, unsigned *generation)) \
-	X(nvml_code_t, pcie_width_most, nvmlDeviceGetMaxPcieLinkWidth, false, (nvml_device_t d, unsigned *width)) \
-	X(nvml_code_t, link_state, nvmlDeviceGetNvLinkState, false, (nvml_device_t d, unsigned link, nvml_state_t *active)) \
+	X(nvml_code_t, handle, nvmlDeviceGetHandleByIndex_v2, true, \
+	  (unsigned index, nvml_device_t *out)) \
+	X(nvml_code_t, name, nvmlDeviceGetName, true, \
+	  (nvml_device_t d, char *text, unsigned size)) \
+	X(nvml_code_t, memory, nvmlDeviceGetMemoryInfo, true, \
+	  (nvml_device_t d, struct nvml_memory * out)) \
+	X(nvml_code_t, memory_v2, nvmlDeviceGetMemoryInfo_v2, false, \
+	  (nvml_device_t d, struct nvml_memory_v2 * out)) \
+	X(nvml_code_t, pci, nvmlDeviceGetPciInfo_v3, true, \
+	  (nvml_device_t d, struct nvml_pci * out)) \
+	X(nvml_code_t, uuid, nvmlDeviceGetUUID, false, \
+	  (nvml_device_t d, char *text, unsigned size)) \
+	X(nvml_code_t, capability, nvmlDeviceGetCudaComputeCapability, false, \
+	  (nvml_device_t d, int *major, int *minor)) \
+	X(nvml_code_t, pcie, nvmlDeviceGetCurrPcieLinkGeneration, false, \
+	  (nvml_device_t d, unsigned *generation)) \
+	X(nvml_code_t, pcie_width, nvmlDeviceGetCurrPcieLinkWidth, false, \
+	  (nvml_device_t d, unsigned *width)) \
+	X(nvml_code_t, pcie_most, nvmlDeviceGetMaxPcieLinkGeneration, false, \
+	  (nvml_device_t d, unsigned *generation)) \
+	X(nvml_code_t, pcie_width_most, nvmlDeviceGetMaxPcieLinkWidth, false, \
+	  (nvml_device_t d, unsigned *width)) \
+	X(nvml_code_t, link_state, nvmlDeviceGetNvLinkState, false, \
+	  (nvml_device_t d, unsigned link, nvml_state_t *active)) \
 	X(nvml_code_t, link_remote, nvmlDeviceGetNvLinkRemotePciInfo_v2, false, \
 	  (nvml_device_t d, unsigned link, struct nvml_pci *out)) \
-	X(nvml_code_t, link_type, nvmlDeviceGetNvLinkRemoteDeviceType, false, (nvml_device_t d, unsigned link, nvml_peer_t *type)) \
-	X(nvml_code_t, link_version, nvmlDeviceGetNvLinkVersion, false, (nvml_device_t d, unsigned link, unsigned *version)) \
+	X(nvml_code_t, link_type, nvmlDeviceGetNvLinkRemoteDeviceType, false, \
+	  (nvml_device_t d, unsigned link, nvml_peer_t *type)) \
+	X(nvml_code_t, link_version, nvmlDeviceGetNvLinkVersion, false, \
+	  (nvml_device_t d, unsigned link, unsigned *version)) \
 	X(nvml_code_t, link_errors, nvmlDeviceGetNvLinkErrorCounter, false, \
 	  (nvml_device_t d, unsigned link, nvml_counter_t which, unsigned long long *n)) \
 	X(nvml_code_t, p2p, nvmlDeviceGetP2PStatus, false, \
-	  (nvml_device_t a, nvml_device_t b, nvml_p2p_index_t what, nvml_p2p_t *status)) \
-	X(nvml_code_t, fabric, nvmlDeviceGetGpuFabricInfoV, false, (nvml_device_t d, struct nvml_fabric *out)) \
-	X(nvml_code_t, ecc, nvmlDeviceGetEccMode, false, (nvml_device_t d, nvml_state_t *now, nvml_state_t *next)) \
+	  (nvml_device_t a, nvml_device_t b, nvml_p2p_index_t what, nvml_p2p_t * status)) \
+	X(nvml_code_t, fabric, nvmlDeviceGetGpuFabricInfoV, false, \
+	  (nvml_device_t d, struct nvml_fabric * out)) \
+	X(nvml_code_t, ecc, nvmlDeviceGetEccMode, false, \
+	  (nvml_device_t d, nvml_state_t * now, nvml_state_t * next)) \
 	X(nvml_code_t, ecc_errors, nvmlDeviceGetTotalEccErrors, false, \
 	  (nvml_device_t d, nvml_error_t error, nvml_span_t span, unsigned long long *n)) \
 	X(nvml_code_t, retired, nvmlDeviceGetRetiredPages, false, \
 	  (nvml_device_t d, nvml_cause_t cause, unsigned *n, unsigned long long *addresses)) \
-	X(nvml_code_t, retire_pending, nvmlDeviceGetRetiredPagesPendingStatus, false, (nvml_device_t d, nvml_state_t *pending)) \
+	X(nvml_code_t, retire_pending, nvmlDeviceGetRetiredPagesPendingStatus, false, \
+	  (nvml_device_t d, nvml_state_t * pending)) \
 	X(nvml_code_t, remapped, nvmlDeviceGetRemappedRows, false, \
-	  (nvml_device_t d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)) \
-	X(nvml_code_t, slow_v1, nvmlDeviceGetCurrentClocksThrottleReasons, false, (nvml_device_t d, unsigned long long *reasons)) \
-	X(nvml_code_t, slow, nvmlDeviceGetCurrentClocksEventReasons, false, (nvml_device_t d, unsigned long long *reasons)) \
-	X(nvml_code_t, temperature, nvmlDeviceGetTemperature, false, (nvml_device_t d, nvml_sensor_t sensor, unsigned *celsius)) \
+	  (nvml_device_t d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, \
+	   unsigned *failed)) \
+	X(nvml_code_t, slow_v1, nvmlDeviceGetCurrentClocksThrottleReasons, false, \
+	  (nvml_device_t d, unsigned long long *reasons)) \
+	X(nvml_code_t, slow, nvmlDeviceGetCurrentClocksEventReasons, false, \
+	  (nvml_device_t d, unsigned long long *reasons)) \
+	X(nvml_code_t, temperature, nvmlDeviceGetTemperature, false, \
+	  (nvml_device_t d, nvml_sensor_t sensor, unsigned *celsius)) \
 	X(nvml_code_t, temperature_limit, nvmlDeviceGetTemperatureThreshold, false, \
 	  (nvml_device_t d, nvml_threshold_t which, unsigned *celsius)) \
-	X(nvml_code_t, power, nvmlDeviceGetPowerUsage, false, (nvml_device_t d, unsigned *milliwatts)) \
-	X(nvml_code_t, power_limit, nvmlDeviceGetEnforcedPowerLimit, false, (nvml_device_t d, unsigned *milliwatts)) \
-	X(nvml_code_t, power_default, nvmlDeviceGetPowerManagementDefaultLimit, false, (nvml_device_t d, unsigned *milliwatts)) \
-	X(nvml_code_t, persistence, nvmlDeviceGetPersistenceMode, false, (nvml_device_t d, nvml_state_t *mode)) \
-	X(nvml_code_t, compute_mode, nvmlDeviceGetComputeMode, false, (nvml_device_t d, nvml_mode_t *mode)) \
-	X(nvml_code_t, mig, nvmlDeviceGetMigMode, false, (nvml_device_t d, unsigned *now, unsigned *next)) \
-	X(nvml_code_t, mig_most, nvmlDeviceGetMaxMigDeviceCount, false, (nvml_device_t d, unsigned *n)) \
+	X(nvml_code_t, power, nvmlDeviceGetPowerUsage, false, \
+	  (nvml_device_t d, unsigned *milliwatts)) \
+	X(nvml_code_t, power_limit, nvmlDeviceGetEnforcedPowerLimit, false, \
+	  (nvml_device_t d, unsigned *milliwatts)) \
+	X(nvml_code_t, power_default, nvmlDeviceGetPowerManagementDefaultLimit, false, \
+	  (nvml_device_t d, unsigned *milliwatts)) \
+	X(nvml_code_t, persistence, nvmlDeviceGetPersistenceMode, false, \
+	  (nvml_device_t d, nvml_state_t * mode)) \
+	X(nvml_code_t, compute_mode, nvmlDeviceGetComputeMode, false, \
+	  (nvml_device_t d, nvml_mode_t * mode)) \
+	X(nvml_code_t, mig, nvmlDeviceGetMigMode, false, \
+	  (nvml_device_t d, unsigned *now, unsigned *next)) \
+	X(nvml_code_t, mig_most, nvmlDeviceGetMaxMigDeviceCount, false, \
+	  (nvml_device_t d, unsigned *n)) \
 	X(nvml_code_t, mig_handle, nvmlDeviceGetMigDeviceHandleByIndex, false, \
 	  (nvml_device_t d, unsigned index, nvml_device_t *out)) \
 	X(nvml_code_t, processes, nvmlDeviceGetComputeRunningProcesses_v3, false, \

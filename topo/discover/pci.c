@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates that order plans: the share of a PCIe port's rate that copies between devices reach; a port of PCIe 3.0 × 16 where
- * its rate is not told. */
+/* Estimates that order plans: the share of a PCIe port's rate that copies between devices reach; a
+ * port of PCIe 3.0 × 16 where its rate is not told. */
 #define PCIE_SHARE 0.8
 #define PORT_GUESS 15.75e9
 
 /* Its own GPU components ask drivers, for seconds at times; NVML is asked once, elsewhere. */
 static hwloc_topology_t load(struct err *e)
 {
-	static const char *const slow[] = { "x86", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero" };
+	static const char *const slow[] = { "x86",  "opencl", "gl",       "cuda",
+					    "nvml", "rsmi",   "levelzero" };
 	hwloc_topology_t t;
 	if (hwloc_topology_init(&t)) {
 		err_set(e, ERR_NOMEM, "this host: no memory for its topology");
@@ -22,9 +23,11 @@ static hwloc_topology_t load(struct err *e)
 	}
 	for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
 		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, slow[i]);
-	if (hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) || hwloc_topology_load(t)) {
+	if (hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ||
+	    hwloc_topology_load(t)) {
 		hwloc_topology_destroy(t);
-		err_errno(e, ERR_UNSUPPORTED, "this host: hwloc cannot read its devices (see what lstopo says)");
+		err_errno(e, ERR_UNSUPPORTED,
+			  "this host: hwloc cannot read its devices (see what lstopo says)");
 		return NULL;
 	}
 	return t;
@@ -44,14 +47,16 @@ static int numa_of(hwloc_topology_t t, hwloc_obj_t o)
 	hwloc_obj_t home = hwloc_get_non_io_ancestor_obj(t, o);
 	if (!home || !home->nodeset || hwloc_bitmap_weight(home->nodeset) != 1)
 		return -1;
-	hwloc_obj_t node = hwloc_get_numanode_obj_by_os_index(t, (unsigned)hwloc_bitmap_first(home->nodeset));
+	hwloc_obj_t node =
+		hwloc_get_numanode_obj_by_os_index(t, (unsigned)hwloc_bitmap_first(home->nodeset));
 	return node ? (int)node->logical_index : -1;
 }
 
 static void cpus_of(hwloc_topology_t t, hwloc_obj_t o, char out[TOPO_CPUS])
 {
 	hwloc_obj_t home = hwloc_get_non_io_ancestor_obj(t, o);
-	if (!home || !home->cpuset || hwloc_bitmap_list_snprintf(out, TOPO_CPUS, home->cpuset) >= TOPO_CPUS)
+	if (!home || !home->cpuset ||
+	    hwloc_bitmap_list_snprintf(out, TOPO_CPUS, home->cpuset) >= TOPO_CPUS)
 		out[0] = '\0';
 }
 
@@ -85,39 +90,47 @@ static enum link_kind way(hwloc_obj_t a, hwloc_obj_t b)
 	if (!top)
 		return LINK_UNKNOWN;
 	if (is_bridge(top) || top->type == HWLOC_OBJ_PCI_DEVICE)
-		return bridges_below(a, top) <= 1 && bridges_below(b, top) <= 1 ? LINK_PIX : LINK_PXB;
+		return bridges_below(a, top) <= 1 && bridges_below(b, top) <= 1 ? LINK_PIX
+										: LINK_PXB;
 	if (top->type == HWLOC_OBJ_BRIDGE)
 		return LINK_PHB;
 	return top->nodeset && hwloc_bitmap_weight(top->nodeset) <= 1 ? LINK_NODE : LINK_SYS;
 }
 
-/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third on, doubling; eight bits are sent
- * as ten in the first two, 128 as 130 after them (PCI Express Base Specification 5.0, table 4-1). */
+/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third
+ * on, doubling; eight bits are sent as ten in the first two, 128 as 130 after them (PCI Express
+ * Base Specification 5.0, table 4-1). */
 static double pcie_rate(int generation, int lanes)
 {
 	static const double transfers[] = { 0, 2.5e9, 5e9 };
-	double rate = generation < 3 ? transfers[generation] * 0.8 : 8e9 * (1 << (generation - 3)) * 128 / 130;
+	double rate = generation < 3 ? transfers[generation] * 0.8
+				     : 8e9 * (1 << (generation - 3)) * 128 / 130;
 	return rate * lanes / 8;
 }
 
-/* What hwloc tells is the link's rate now, which falls while a GPU idles: what the port can is the driver's. */
+/* What hwloc tells is the link's rate now, which falls while a GPU idles: what the port can is
+ * the driver's. */
 static double port_rate(const struct topo_device *d, hwloc_obj_t o)
 {
 	if (d->pcie > 0 && d->pcie_width > 0)
 		return pcie_rate(d->pcie, d->pcie_width);
-	double rate = o && o->type == HWLOC_OBJ_PCI_DEVICE ? (double)o->attr->pcidev.linkspeed * 1e9 : 0;
+	double rate = o && o->type == HWLOC_OBJ_PCI_DEVICE ? (double)o->attr->pcidev.linkspeed * 1e9
+							   : 0;
 	return rate > 0 ? rate : PORT_GUESS;
 }
 
 /* Of devices that hwloc does not show (NULL) the worst is taken. */
-static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a, const struct topo_device *y, hwloc_obj_t b)
+static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a,
+				  const struct topo_device *y, hwloc_obj_t b)
 {
 	enum link_kind kind = a && b ? way(a, b) : LINK_UNKNOWN;
 	double rate = port_rate(x, a) < port_rate(y, b) ? port_rate(x, a) : port_rate(y, b);
 	rate *= PCIE_SHARE;
 	if ((kind == LINK_SYS || kind == LINK_UNKNOWN) && rate > SYS_BANDWIDTH)
 		rate = SYS_BANDWIDTH;
-	return (struct topo_link){ .kind = kind, .bandwidth = rate, .latency = topo_link_latency(kind) };
+	return (struct topo_link){ .kind = kind,
+				   .bandwidth = rate,
+				   .latency = topo_link_latency(kind) };
 }
 
 static hwloc_obj_t pci_of(hwloc_obj_t os)
@@ -127,7 +140,8 @@ static hwloc_obj_t pci_of(hwloc_obj_t os)
 	return os && os->type == HWLOC_OBJ_PCI_DEVICE ? os : NULL;
 }
 
-/* Adapters of InfiniBand and its like where there are any, else Ethernet's; `at` gets their PCI devices. */
+/* Adapters of InfiniBand and its like where there are any, else Ethernet's; `at` gets their PCI
+ * devices. */
 static int read_nics(hwloc_topology_t t, struct node_kind *k, hwloc_obj_t **at, struct err *e)
 {
 	int want = HWLOC_OBJ_OSDEV_NETWORK, most = 0;
@@ -144,10 +158,13 @@ static int read_nics(hwloc_topology_t t, struct node_kind *k, hwloc_obj_t **at, 
 			continue;
 		struct topo_nic *nic = &k->nics[k->n_nics];
 		snprintf(nic->name, sizeof nic->name, "%s", o->name);
-		snprintf(nic->bus, sizeof nic->bus, "%04x:%02x:%02x.%x", (unsigned)pci->attr->pcidev.domain & 0xffff, (unsigned)pci->attr->pcidev.bus,
-			 (unsigned)pci->attr->pcidev.dev & 0x1f, (unsigned)pci->attr->pcidev.func & 7);
+		snprintf(nic->bus, sizeof nic->bus, "%04x:%02x:%02x.%x",
+			 (unsigned)pci->attr->pcidev.domain & 0xffff,
+			 (unsigned)pci->attr->pcidev.bus, (unsigned)pci->attr->pcidev.dev & 0x1f,
+			 (unsigned)pci->attr->pcidev.func & 7);
 		nic->numa = numa_of(t, pci);
-		nic->bandwidth = topo_net_of_adapter(nic->name, want == HWLOC_OBJ_OSDEV_OPENFABRICS);
+		nic->bandwidth = topo_net_of_adapter(nic->name,
+						     want == HWLOC_OBJ_OSDEV_OPENFABRICS);
 		(*at)[k->n_nics++] = pci;
 	}
 	return 0;
@@ -202,7 +219,8 @@ int topo_pci_fill(struct node_kind *k, struct err *e)
 	if (!t)
 		return -1;
 	hwloc_obj_t *nics = NULL, *pci = calloc((size_t)k->devices + 1, sizeof *pci);
-	int rc = pci ? read_nics(t, k, &nics, e) : err_set(e, ERR_NOMEM, "this host: no memory for its devices");
+	int rc = pci ? read_nics(t, k, &nics, e)
+		     : err_set(e, ERR_NOMEM, "this host: no memory for its devices");
 	if (!rc)
 		read_host(t, k);
 	for (int i = 0; !rc && k->parts && i < k->devices; i++) {

@@ -60,7 +60,8 @@ static void name_devices(const struct nvml_host *h, struct node_kind *k)
 			k->device_memory = memory;
 		if (!i || !strcmp(h->gpus[i].name, g->name))
 			continue;
-		unsaid(k, "the figures of GPU%d, another model: %s", h->gpus[i].index, h->gpus[i].name);
+		unsaid(k, "the figures of GPU%d, another model: %s", h->gpus[i].index,
+		       h->gpus[i].name);
 		break;
 	}
 	if (!m) {
@@ -76,9 +77,11 @@ static void name_troubles(const struct nvml_host *h, struct node_kind *k)
 	for (int i = 0; i < h->n; i++)
 		down += h->gpus[i].down;
 	if (h->lost)
-		unsaid(k, "%d GPU%s that did not answer: %s", h->lost, human_s(h->lost), h->trouble);
+		unsaid(k, "%d GPU%s that did not answer: %s", h->lost, human_s(h->lost),
+		       h->trouble);
 	if (down)
-		unsaid(k, "%d NVLink%s that %s down", down, human_s(down), down == 1 ? "is" : "are");
+		unsaid(k, "%d NVLink%s that %s down", down, human_s(down),
+		       down == 1 ? "is" : "are");
 	if (h->cut)
 		unsaid(k, "peer access between %d pair%s of GPUs", h->cut, human_s(h->cut));
 }
@@ -86,13 +89,20 @@ static void name_troubles(const struct nvml_host *h, struct node_kind *k)
 static struct topo_link nvlink(const struct nvml_host *h, int i, int j)
 {
 	double lane = lane_rate(&h->gpus[i], model_of(&h->gpus[i]));
-	int ports = h->gpus[i].ports < h->gpus[j].ports ? h->gpus[i].ports : h->gpus[j].ports, direct = h->lanes[i * h->n + j];
+	int ports = h->gpus[i].ports < h->gpus[j].ports ? h->gpus[i].ports : h->gpus[j].ports,
+	    direct = h->lanes[i * h->n + j];
 	if (i == j)
 		return (struct topo_link){ .kind = LINK_SELF };
 	if (ports)
-		return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = ports, .bandwidth = ports * lane, .latency = topo_link_latency(LINK_NVSWITCH) };
+		return (struct topo_link){ .kind = LINK_NVSWITCH,
+					   .lanes = ports,
+					   .bandwidth = ports * lane,
+					   .latency = topo_link_latency(LINK_NVSWITCH) };
 	if (direct)
-		return (struct topo_link){ .kind = LINK_NVLINK, .lanes = direct, .bandwidth = direct * lane, .latency = topo_link_latency(LINK_NVLINK) };
+		return (struct topo_link){ .kind = LINK_NVLINK,
+					   .lanes = direct,
+					   .bandwidth = direct * lane,
+					   .latency = topo_link_latency(LINK_NVLINK) };
 	return (struct topo_link){ .kind = LINK_UNKNOWN };
 }
 
@@ -100,8 +110,12 @@ static void name_instances(const struct nvml_host *h, struct node_kind *k)
 {
 	for (int i = 0; i < h->n; i++)
 		if (h->gpus[i].mig) {
-			unsaid(k, "GPU%d is parted (MIG), %d instance%s: CUDA shows a process one of all of them, so one agent a node "
-			       "computes", h->gpus[i].index, h->gpus[i].n_instances, human_s(h->gpus[i].n_instances));
+			unsaid(k,
+			       "GPU%d is parted (MIG), %d instance%s: CUDA shows a process one of "
+			       "all of them, so one agent a node "
+			       "computes",
+			       h->gpus[i].index, h->gpus[i].n_instances,
+			       human_s(h->gpus[i].n_instances));
 			return;
 		}
 }
@@ -111,8 +125,12 @@ static void fill_parts(const struct nvml_host *h, struct node_kind *k)
 	k->switched = h->n > 1;
 	for (int i = 0; i < h->n; i++) {
 		const struct nvml_gpu *g = &h->gpus[i];
-		k->parts[i] = (struct topo_device){ .numa = -1, .nic = -1, .pcie = g->pcie, .pcie_width = g->pcie_width,
-						    .nvlink = g->nvlink, .mig = g->mig };
+		k->parts[i] = (struct topo_device){ .numa = -1,
+						    .nic = -1,
+						    .pcie = g->pcie,
+						    .pcie_width = g->pcie_width,
+						    .nvlink = g->nvlink,
+						    .mig = g->mig };
 		snprintf(k->parts[i].name, sizeof k->parts[i].name, "GPU%d", h->gpus[i].index);
 		snprintf(k->parts[i].bus, sizeof k->parts[i].bus, "%s", h->gpus[i].bus);
 		k->switched &= h->gpus[i].ports > 0;
@@ -154,13 +172,15 @@ static int gpus_of_host(const struct nvml_host *h, struct node_kind *k, struct e
 	fill_totals(k);
 	for (int i = 0; i < h->n; i++)
 		if (!*k->parts[i].cpus) {
-			unsaid(k, "where GPUs and adapters hang: hwloc shows no such PCI devices (Debian's libhwloc-plugins brings them)");
+			unsaid(k, "where GPUs and adapters hang: hwloc shows no such PCI devices "
+				  "(Debian's libhwloc-plugins brings them)");
 			break;
 		}
 	return 0;
 }
 
-int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC], struct err *e)
+int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC],
+		    struct err *e)
 {
 	struct nvml_host h = { .n = 0 };
 	struct node_kind k = { .devices = 0 };
@@ -170,8 +190,9 @@ int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	if (!topo_nvml_read(library, &h, &why) && topo_nvml_keep(&h, visible)) {
 		topo_nvml_free(&h);
-		err_set(&why, ERR_UNSUPPORTED, visible && *visible ? "CUDA_VISIBLE_DEVICES names none that is here"
-				: "CUDA_VISIBLE_DEVICES is empty, which gives none");
+		err_set(&why, ERR_UNSUPPORTED,
+			visible && *visible ? "CUDA_VISIBLE_DEVICES names none that is here"
+					    : "CUDA_VISIBLE_DEVICES is empty, which gives none");
 	}
 	if (h.n) {
 		rc = gpus_of_host(&h, &k, e);
@@ -190,7 +211,8 @@ int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML
 	return rc;
 }
 
-int topo_cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC], struct err *e)
+int topo_cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC],
+			     struct err *e)
 {
 	struct cluster c;
 	if (topo_cluster_alloc("local", 1, 1, &c, e))
@@ -200,7 +222,9 @@ int topo_cluster_probe_local(const char *library, struct cluster *out, char fabr
 		return -1;
 	}
 	if (c.kinds[0].parts)
-		snprintf(c.figures, sizeof c.figures, "what the driver and hwloc tell of this host; the rates of its device model");
+		snprintf(c.figures, sizeof c.figures,
+			 "what the driver and hwloc tell of this host; the rates of its device "
+			 "model");
 	if (gethostname(c.nodes[0].name, sizeof c.nodes[0].name - 1))
 		snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "localhost");
 	*out = c;

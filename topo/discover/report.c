@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG "muster-topo"
+#define TAG     "muster-topo"
 #define SECONDS 20.0
 
-int topo_report_print(const struct cluster *local, const char *fabric, struct buf *out, struct err *e)
+int topo_report_print(const struct cluster *local, const char *fabric, struct buf *out,
+		      struct err *e)
 {
 	json_t *doc = topo_json(local, e);
 	if (!doc)
@@ -38,7 +39,8 @@ static void take_report(const char *node, struct buf *answer, struct report *r)
 		r->there = true;
 		r->kind = c.kinds[0];
 		c.kinds[0] = (struct node_kind){ .devices = 0 };
-		snprintf(r->fabric, sizeof r->fabric, "%.*s", text[0] == '-' ? 0 : (int)(blank - text), text);
+		snprintf(r->fabric, sizeof r->fabric, "%.*s",
+			 text[0] == '-' ? 0 : (int)(blank - text), text);
 	}
 	topo_cluster_free(&c);
 }
@@ -52,7 +54,8 @@ static void take_reports(const struct hostlist *nodes, struct buf *answers, stru
 	free(answers);
 }
 
-int topo_report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e)
+int topo_report_parse(const char *text, const struct hostlist *nodes, struct report *reports,
+		      struct err *e)
 {
 	struct buf *answers = calloc((size_t)nodes->n + 1, sizeof *answers);
 	if (!answers)
@@ -73,5 +76,7 @@ int topo_report_ask(const struct hostlist *nodes, struct report *reports, struct
 	take_reports(nodes, answers, reports);
 	for (int i = 0; i < nodes->n; i++)
 		told += reports[i].there;
-	return rc || told ? rc : err_set(e, ERR_PROTO, "the step that asks the nodes told nothing that can be read");
+	return rc || told ? rc
+			  : err_set(e, ERR_PROTO,
+				    "the step that asks the nodes told nothing that can be read");
 }

@@ -8,8 +8,8 @@
 
 enum { SWITCHES_MOST = 65536, GPUS_MOST = 1024, LEVELS_MOST = 64 };
 
-/* Of the line at `line`: the text behind the first "KEY=", up to the next blank. False when it is not there. Its own
- * keys come before texts that people write (OS, Reason, Comment). */
+/* Of the line at `line`: the text behind the first "KEY=", up to the next blank. False when it is
+ * not there. Its own keys come before texts that people write (OS, Reason, Comment). */
 static bool field(const char *line, const char *key, const char **at, size_t *len)
 {
 	size_t n = strlen(key);
@@ -68,7 +68,8 @@ int topo_scontrol_gpus(const char *text, bool named, char type[TOPO_NAME])
 {
 	int total = 0;
 	while (text && *text) {
-		size_t len = item_at(text), open = strcspn(text, "("), head = open < len ? open : len;
+		size_t len = item_at(text), open = strcspn(text, "("),
+		       head = open < len ? open : len;
 		const char *last = memrchr(text, ':', head), *name = text;
 		bool gpu = !named;
 		if ((head == 3 || (head > 3 && text[3] == ':')) && !memcmp(text, "gpu", 3)) {
@@ -79,7 +80,8 @@ int topo_scontrol_gpus(const char *text, bool named, char type[TOPO_NAME])
 		int n = count_at(count, len - (size_t)(count - text));
 		if (gpu && n > 0 && n <= GPUS_MOST)
 			total += n;
-		if (gpu && n > 0 && type && !*type && last && last > name && (size_t)(last - name) < TOPO_NAME)
+		if (gpu && n > 0 && type && !*type && last && last > name &&
+		    (size_t)(last - name) < TOPO_NAME)
 			snprintf(type, TOPO_NAME, "%.*s", (int)(last - name), name);
 		text += len + (text[len] == ',');
 	}
@@ -113,7 +115,9 @@ int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, str
 	for (const char *at = text; at && *at; at = next_line(at))
 		most += !strncmp(at, "NodeName=", 9);
 	if (most > NODES_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "scontrol: names %d nodes, more than the %d that muster takes", most, NODES_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "scontrol: names %d nodes, more than the %d that muster takes", most,
+			       NODES_MOST);
 	struct slurm_node *list = calloc((size_t)most + 1, sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "scontrol: no memory for %d nodes", most);
@@ -158,7 +162,8 @@ static int expand(const char *line, const char *key, struct hostlist *out, struc
 	if (!field(line, key, &at, &len) || !len || (len == 6 && !memcmp(at, "(null)", 6)))
 		return 0;
 	char *copy = strndup(at, len);
-	int rc = copy ? topo_hostlist_expand(copy, out, e) : err_set(e, ERR_NOMEM, "scontrol: no memory for a list of nodes");
+	int rc = copy ? topo_hostlist_expand(copy, out, e)
+		      : err_set(e, ERR_NOMEM, "scontrol: no memory for a list of nodes");
 	free(copy);
 	return rc ? err_prefix(e, "scontrol show topology: %s", key) : 0;
 }
@@ -169,7 +174,9 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 	for (const char *at = text; at && *at; at = next_line(at))
 		most += !strncmp(at, "SwitchName=", 11) || !strncmp(at, "BlockName=", 10);
 	if (most > SWITCHES_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "scontrol: names %d switches, more than the %d that muster takes", most, SWITCHES_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "scontrol: names %d switches, more than the %d that muster takes",
+			       most, SWITCHES_MOST);
 	l->at = calloc((size_t)most + 1, sizeof *l->at);
 	if (!l->at)
 		return err_set(e, ERR_NOMEM, "scontrol: no memory for %d switches", most);
@@ -182,7 +189,8 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 		t->s.parent = -1;
 		copy_field(at, block ? "BlockName" : "SwitchName", t->s.name, sizeof t->s.name);
 		t->level = (int)number(at, "Level", LEVELS_MOST);
-		if (expand(at, "Nodes", &t->nodes, e) || (!block && expand(at, "Switches", &t->below, e)))
+		if (expand(at, "Nodes", &t->nodes, e) ||
+		    (!block && expand(at, "Switches", &t->below, e)))
 			return -1;
 	}
 	return 0;
@@ -221,7 +229,8 @@ static void set_parents(struct told_list *l, const struct entry *switches)
 }
 
 /* A node's leaf is the lowest switch that names it: those above name it again. */
-static void set_leaves(struct told_list *l, const struct entry *nodes, const bool *joins, struct cluster *c)
+static void set_leaves(struct told_list *l, const struct entry *nodes, const bool *joins,
+		       struct cluster *c)
 {
 	for (int i = 0; i < l->n; i++)
 		for (int k = 0; k < l->at[i].nodes.n; k++) {
@@ -240,7 +249,8 @@ static void set_leaves(struct told_list *l, const struct entry *nodes, const boo
 static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 {
 	int kept = 0, domains = 0, top = 0;
-	int *number_of = calloc((size_t)l->n + 1, sizeof *number_of), *domain_of = calloc((size_t)l->n + 1, sizeof *domain_of);
+	int *number_of = calloc((size_t)l->n + 1, sizeof *number_of),
+	    *domain_of = calloc((size_t)l->n + 1, sizeof *domain_of);
 	for (int i = 0; number_of && domain_of && i < c->n_nodes; i++)
 		for (int at = c->nodes[i].leaf; at >= 0 && !l->at[at].used; at = l->at[at].s.parent)
 			l->at[at].used = true;
@@ -253,7 +263,8 @@ static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 		for (int i = 0; i < l->n; i++)
 			if (l->at[i].used && l->at[i].level == level)
 				number_of[i] = kept++;
-	c->switches = kept && number_of && domain_of ? calloc((size_t)kept, sizeof *c->switches) : NULL;
+	c->switches = kept && number_of && domain_of ? calloc((size_t)kept, sizeof *c->switches)
+						     : NULL;
 	if (!number_of || !domain_of || (kept && !c->switches)) {
 		free(number_of);
 		free(domain_of);
@@ -283,8 +294,11 @@ static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 
 static int hang(struct told_list *l, const bool *joins, struct cluster *c, struct err *e)
 {
-	struct entry *nodes = calloc((size_t)c->n_nodes + 1, sizeof *nodes), *switches = calloc((size_t)l->n + 1, sizeof *switches);
-	int rc = nodes && switches ? 0 : err_set(e, ERR_NOMEM, "scontrol: no memory for %d nodes", c->n_nodes);
+	struct entry *nodes = calloc((size_t)c->n_nodes + 1, sizeof *nodes),
+		     *switches = calloc((size_t)l->n + 1, sizeof *switches);
+	int rc = nodes && switches
+			 ? 0
+			 : err_set(e, ERR_NOMEM, "scontrol: no memory for %d nodes", c->n_nodes);
 	for (int i = 0; !rc && i < c->n_nodes; i++)
 		nodes[i] = (struct entry){ c->nodes[i].name, i };
 	for (int i = 0; !rc && i < l->n; i++)

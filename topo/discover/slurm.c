@@ -1,7 +1,7 @@
 /*
- * slurm — the allocation that this process runs in, from the environment that
- * Slurm gives it: names, agents a node, cpus a node; switches from its controller. What a node is made of is
- * taken from this one: Slurm tells counts, not rates. asked.c asks the nodes themselves.
+ * slurm — the allocation that this process runs in, from the environment that Slurm gives it:
+ * names, agents a node, cpus a node; switches from its controller. What a node is made of is taken
+ * from this one: Slurm tells counts, not rates. asked.c asks the nodes themselves.
  */
 #include "topo/discover/internal.h"
 #include "topo/discover/command.h"
@@ -44,7 +44,8 @@ static int read_lists(struct allocation *a, struct err *e)
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	const char *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
 	if (!list || !*list)
-		return err_set(e, ERR_NOTFOUND, "slurm: SLURM_JOB_NODELIST is not set, so this is no allocation; "
+		return err_set(e, ERR_NOTFOUND,
+			       "slurm: SLURM_JOB_NODELIST is not set, so this is no allocation; "
 			       "start through `muster submit`, sbatch or salloc");
 	if (topo_hostlist_expand(list, &a->nodes, e))
 		return err_prefix(e, "SLURM_JOB_NODELIST");
@@ -101,11 +102,14 @@ static int fill(const struct allocation *a, struct cluster *c, struct err *e)
 	return 0;
 }
 
-/* How far apart nodes are matters from three on. A controller that does not answer is no reason to wait: all are alike far apart then. */
+/* How far apart nodes are matters from three on. A controller that does not answer is no reason
+ * to wait: all are alike far apart then. */
 static void ask_topology(struct cluster *c)
 {
 	static const char *const argv[] = { "scontrol", "show", "topology", NULL };
-	struct command command = { .argv = (char *const *)argv, .timeout = 3, .most = TOPOLOGY_MOST };
+	struct command command = { .argv = (char *const *)argv,
+				   .timeout = 3,
+				   .most = TOPOLOGY_MOST };
 	struct buf text = BUF_INIT;
 	if (c->n_nodes > 2 && getenv("SLURM_JOB_ID") && !topo_command_run(&command, &text, NULL))
 		topo_scontrol_topology(buf_str(&text), NULL, c, NULL);

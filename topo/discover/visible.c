@@ -43,7 +43,8 @@ static struct spot by_instance(const char *at, size_t len, const struct gpu_id *
 		return (struct spot){ -1, -1 };
 	struct spot found = by_uuid(at + 4, (size_t)(slash - at) - 4, ids, n);
 	if (found.gpu >= 0 && ids[found.gpu].n_instances)
-		found.part = 0; /* which one its numbers are is not told here: the memory of the first */
+		/* which one its numbers are is not told here: the memory of the first */
+		found.part = 0;
 	else
 		found.gpu = -1;
 	return found;

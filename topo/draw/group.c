@@ -5,16 +5,18 @@
 #include <stdlib.h>
 
 enum {
-	APART = 4,      /* so few equal neighbours are drawn each for itself */
-	NAMES = 48,     /* bytes of a group's name before the rest is counted */
-	DEEP = 32,      /* levels of switches; what lies lower hangs from there */
+	APART = 4,  /* so few equal neighbours are drawn each for itself */
+	NAMES = 48, /* bytes of a group's name before the rest is counted */
+	DEEP = 32,  /* levels of switches; what lies lower hangs from there */
 };
 
 /* Who hangs on whom: lists of children by one counting sort each. */
 struct tree {
 	const struct cluster *c;
-	int *switch_at, *switches; /* children of switch s: switches[switch_at[s + 1]] to before switches[switch_at[s + 2]]; s = -1: the tops */
-	int *node_at, *nodes;      /* nodes of leaf s, likewise; s = -1: those on none */
+	/* children of switch s: switches[switch_at[s + 1]] to before switches[switch_at[s + 2]];
+	 * s = -1: the tops */
+	int *switch_at, *switches;
+	int *node_at, *nodes; /* nodes of leaf s, likewise; s = -1: those on none */
 };
 
 typedef int above_of(const struct cluster *c, int index);
@@ -49,7 +51,8 @@ static int sort_below(const struct cluster *c, above_of *above, int n, int **at,
 
 static bool same(const struct group *a, const struct group *b)
 {
-	if (a->what != b->what || a->n_below != b->n_below || (a->what == GROUP_NODES && (a->kind != b->kind)))
+	if (a->what != b->what || a->n_below != b->n_below ||
+	    (a->what == GROUP_NODES && (a->kind != b->kind)))
 		return false;
 	for (int i = 0; i < a->n_below; i++)
 		if (a->below[i]->n != b->below[i]->n || !same(a->below[i], b->below[i]))
@@ -110,7 +113,8 @@ static void push(struct list *l, struct group *g)
 	l->at[l->n++] = g;
 }
 
-/* Makes one of equal neighbours: nodes always, what holds others where there are more than a few. */
+/* Makes one of equal neighbours: nodes always, what holds others where there are more than a
+ * few. */
 static void merge(struct list *l)
 {
 	int kept = 0;
@@ -118,7 +122,9 @@ static void merge(struct list *l)
 		struct group *g = l->at[i];
 		for (end = i + 1; end < l->n && same(g, l->at[end]); end++)
 			;
-		int *members = end - i > (g->what == GROUP_NODES ? 1 : APART) ? malloc((size_t)(end - i) * sizeof *members) : NULL;
+		int *members = end - i > (g->what == GROUP_NODES ? 1 : APART)
+				       ? malloc((size_t)(end - i) * sizeof *members)
+				       : NULL;
 		if (!members) {
 			for (int k = i; k < end; k++)
 				l->at[kept++] = l->at[k];
@@ -155,13 +161,15 @@ static int by_likeness(const void *a, const void *b, void *cluster)
 	return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : (i > j) - (i < j);
 }
 
-/* The nodes of one switch: those of one domain below a group of their own, when they are several. */
+/* The nodes of one switch: those of one domain below a group of their own, when they are
+ * several. */
 static void add_nodes(const struct cluster *c, int *nodes, int n, struct list *l)
 {
 	qsort_r(nodes, (size_t)n, sizeof *nodes, by_likeness, (void *)(uintptr_t)c);
 	for (int i = 0, end; i < n; i = end) {
 		int domain = c->nodes[nodes[i]].domain;
-		for (end = i + 1; end < n && domain >= 0 && c->nodes[nodes[end]].domain == domain; end++)
+		for (end = i + 1; end < n && domain >= 0 && c->nodes[nodes[end]].domain == domain;
+		     end++)
 			;
 		struct list inside = { 0 };
 		for (int k = i; k < end; k++)
@@ -199,7 +207,8 @@ struct group **topo_group_cluster(const struct cluster *c, int *n)
 {
 	struct tree t = { .c = c };
 	struct list top = { 0 };
-	top.failed = sort_below(c, switch_above, c->switches ? c->n_switches : 0, &t.switch_at, &t.switches) ||
+	top.failed = sort_below(c, switch_above, c->switches ? c->n_switches : 0, &t.switch_at,
+				&t.switches) ||
 		     sort_below(c, leaf_of, c->n_nodes, &t.node_at, &t.nodes);
 	if (!top.failed)
 		add_below(&t, -1, 0, &top);
@@ -231,9 +240,11 @@ void topo_group_count(const struct cluster *c, const struct group *g, int *nodes
 void topo_group_name(const struct cluster *c, const struct group *g, struct buf *out)
 {
 	if (g->what != GROUP_DOMAIN)
-		topo_names_fold(c, g->what == GROUP_SWITCH ? topo_switch_name : topo_node_name, g->members, g->n, NAMES, out);
+		topo_names_fold(c, g->what == GROUP_SWITCH ? topo_switch_name : topo_node_name,
+				g->members, g->n, NAMES, out);
 	else if (g->n == 1)
 		buf_printf(out, "NVLink domain %d", c->nodes[g->members[0]].domain);
 	else
-		buf_printf(out, "NVLink domains %d to %d", c->nodes[g->members[0]].domain, c->nodes[g->members[g->n - 1]].domain);
+		buf_printf(out, "NVLink domains %d to %d", c->nodes[g->members[0]].domain,
+			   c->nodes[g->members[g->n - 1]].domain);
 }

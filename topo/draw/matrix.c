@@ -8,8 +8,10 @@
 const char *topo_ink(enum ink i, bool colour)
 {
 	static const char *const codes[] = {
-		[INK_NONE] = "\033[0m", [INK_BOLD] = "\033[1m", [INK_DIM] = "\033[38;5;245m", [INK_DEVICE] = "\033[38;5;68m",
-		[INK_DIRECT] = "\033[38;5;71m", [INK_NEAR] = "\033[38;5;37m", [INK_FAR] = "\033[38;5;245m", [INK_NIC] = "\033[38;5;172m",
+		[INK_NONE] = "\033[0m",          [INK_BOLD] = "\033[1m",
+		[INK_DIM] = "\033[38;5;245m",    [INK_DEVICE] = "\033[38;5;68m",
+		[INK_DIRECT] = "\033[38;5;71m",  [INK_NEAR] = "\033[38;5;37m",
+		[INK_FAR] = "\033[38;5;245m",    [INK_NIC] = "\033[38;5;172m",
 		[INK_WARN] = "\033[1;38;5;172m",
 	};
 	return colour ? codes[i] : "";
@@ -35,14 +37,21 @@ void topo_link_name(const struct topo_link *l, char out[16])
 static void explain(const struct topo_link *l, char out[80])
 {
 	static const char *const meanings[LINK_KINDS] = {
-		[LINK_UNKNOWN] = "not told how", [LINK_SYS] = "over the interconnect of the sockets", [LINK_NODE] = "over host bridges of a NUMA domain",
-		[LINK_PHB] = "over a PCIe host bridge", [LINK_PXB] = "over several PCIe switches", [LINK_PIX] = "over one PCIe switch",
-		[LINK_XGMI] = "xGMI, direct", [LINK_NVLINK] = "NVLink, direct", [LINK_NVSWITCH] = "NVSwitch",
+		[LINK_UNKNOWN] = "not told how",
+		[LINK_SYS] = "over the interconnect of the sockets",
+		[LINK_NODE] = "over host bridges of a NUMA domain",
+		[LINK_PHB] = "over a PCIe host bridge",
+		[LINK_PXB] = "over several PCIe switches",
+		[LINK_PIX] = "over one PCIe switch",
+		[LINK_XGMI] = "xGMI, direct",
+		[LINK_NVLINK] = "NVLink, direct",
+		[LINK_NVSWITCH] = "NVSwitch",
 	};
 	if (l->lanes > 0 && l->kind == LINK_NVSWITCH)
 		snprintf(out, 80, "%d NVLinks into the NVSwitch", l->lanes);
 	else if (l->lanes > 0 && (l->kind == LINK_NVLINK || l->kind == LINK_XGMI))
-		snprintf(out, 80, "%d %s%s, direct", l->lanes, l->kind == LINK_XGMI ? "xGMI link" : "NVLink", human_s(l->lanes));
+		snprintf(out, 80, "%d %s%s, direct", l->lanes,
+			 l->kind == LINK_XGMI ? "xGMI link" : "NVLink", human_s(l->lanes));
 	else
 		snprintf(out, 80, "%s", meanings[l->kind]);
 }
@@ -64,16 +73,20 @@ static int sorts_of(const struct node_kind *k, struct sort sorts[SORTS])
 		for (int j = i + 1; j < k->devices; j++) {
 			struct topo_link l = topo_cluster_link(k, i, j);
 			int at = 0;
-			while (at < n && (sorts[at].link.kind > l.kind || (sorts[at].link.kind == l.kind && sorts[at].link.lanes > l.lanes)))
+			while (at < n &&
+			       (sorts[at].link.kind > l.kind ||
+				(sorts[at].link.kind == l.kind && sorts[at].link.lanes > l.lanes)))
 				at++;
-			if (at < n && sorts[at].link.kind == l.kind && sorts[at].link.lanes == l.lanes) {
+			if (at < n && sorts[at].link.kind == l.kind &&
+			    sorts[at].link.lanes == l.lanes) {
 				sorts[at].pairs++;
 				if (l.bandwidth > sorts[at].link.bandwidth)
 					sorts[at].link.bandwidth = l.bandwidth;
 				if (l.bandwidth < sorts[at].least)
 					sorts[at].least = l.bandwidth;
 			} else if (n < SORTS) {
-				memmove(sorts + at + 1, sorts + at, (size_t)(n - at) * sizeof *sorts);
+				memmove(sorts + at + 1, sorts + at,
+					(size_t)(n - at) * sizeof *sorts);
 				sorts[at] = (struct sort){ l, l.bandwidth, 1 };
 				n++;
 			}
@@ -94,7 +107,8 @@ static void put_rate(struct buf *out, double least, double most)
 	if (!(most > 0))
 		buf_puts(out, "bandwidth not told");
 	else if (least < 0.99 * most && least > 0)
-		buf_printf(out, "%s to %s", human_count(least, "B/s", a), human_count(most, "B/s", b));
+		buf_printf(out, "%s to %s", human_count(least, "B/s", a),
+			   human_count(most, "B/s", b));
 	else
 		buf_puts(out, human_count(most, "B/s", a));
 }
@@ -107,7 +121,9 @@ void topo_links_summary(const struct node_kind *k, struct buf *out)
 	bool untold = n == 1 && sorts[0].link.kind == LINK_UNKNOWN;
 	if (k->devices > 1 && (k->switched || !n || untold)) {
 		buf_puts(out, k->switched ? "a switch joins all: " : "each other device: ");
-		buf_printf(out, "%s", k->link_bandwidth > 0 ? human_count(k->link_bandwidth, "B/s", rate) : "not told");
+		buf_printf(out, "%s",
+			   k->link_bandwidth > 0 ? human_count(k->link_bandwidth, "B/s", rate)
+						 : "not told");
 		put_latency(out, k->link_latency);
 		return;
 	}
@@ -127,7 +143,9 @@ static void put_legend(const struct node_kind *k, bool colour, struct buf *out)
 		char word[16], text[80];
 		topo_link_name(&sorts[i].link, word);
 		explain(&sorts[i].link, text);
-		buf_printf(out, "    %s%-5s%s %s, ", topo_ink(topo_link_ink(sorts[i].link.kind), colour), word, topo_ink(INK_NONE, colour), text);
+		buf_printf(out, "    %s%-5s%s %s, ",
+			   topo_ink(topo_link_ink(sorts[i].link.kind), colour), word,
+			   topo_ink(INK_NONE, colour), text);
 		put_rate(out, sorts[i].least, sorts[i].link.bandwidth);
 		buf_puts(out, " each way\n");
 	}
@@ -136,7 +154,8 @@ static void put_legend(const struct node_kind *k, bool colour, struct buf *out)
 /* A device in the margin: its name, or its number where names are long or the columns narrow. */
 static const char *put_name(const struct node_kind *k, int i, char out[8])
 {
-	bool named = k->parts && *k->parts[i].name && strlen(k->parts[i].name) < 6 && k->devices <= NAMED;
+	bool named = k->parts && *k->parts[i].name && strlen(k->parts[i].name) < 6 &&
+		     k->devices <= NAMED;
 	if (named)
 		snprintf(out, 8, "%s", k->parts[i].name);
 	else
@@ -150,12 +169,15 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 	const struct topo_device *p = k->parts ? &k->parts[i] : NULL;
 	char name[8];
 	int width = k->devices <= NAMED ? 6 : 5;
-	buf_printf(out, "    %s%-5s%s", topo_ink(INK_DEVICE, colour), put_name(k, i, name), topo_ink(INK_NONE, colour));
+	buf_printf(out, "    %s%-5s%s", topo_ink(INK_DEVICE, colour), put_name(k, i, name),
+		   topo_ink(INK_NONE, colour));
 	for (int j = 0; j < k->devices; j++) {
 		struct topo_link l = topo_cluster_link(k, i, j);
 		char word[16];
 		topo_link_name(&l, word);
-		buf_printf(out, "%s%*s%s", topo_ink(i == j ? INK_DIM : topo_link_ink(l.kind), colour), width, i == j ? "X" : word, topo_ink(INK_NONE, colour));
+		buf_printf(out, "%s%*s%s",
+			   topo_ink(i == j ? INK_DIM : topo_link_ink(l.kind), colour), width,
+			   i == j ? "X" : word, topo_ink(INK_NONE, colour));
 	}
 	if (p) {
 		if (p->numa >= 0)
@@ -169,7 +191,8 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 		if (p->nic >= 0 && p->nic < k->n_nics) {
 			buf_printf(out, " %s", topo_ink(INK_NIC, colour));
 			topo_put_plain(out, k->nics[p->nic].name);
-			buf_printf(out, "%s (%s)", topo_ink(INK_NONE, colour), topo_link_word(p->nic_link));
+			buf_printf(out, "%s (%s)", topo_ink(INK_NONE, colour),
+				   topo_link_word(p->nic_link));
 		} else {
 			buf_puts(out, " -");
 		}
@@ -184,7 +207,9 @@ void topo_draw_matrix(const struct node_kind *k, bool colour, struct buf *out)
 	buf_printf(out, "         ");
 	for (int j = 0; j < k->devices; j++) {
 		char name[8];
-		buf_printf(out, "%s%*s%s", topo_ink(INK_DEVICE, colour), k->devices <= NAMED ? 6 : 5, put_name(k, j, name), topo_ink(INK_NONE, colour));
+		buf_printf(out, "%s%*s%s", topo_ink(INK_DEVICE, colour),
+			   k->devices <= NAMED ? 6 : 5, put_name(k, j, name),
+			   topo_ink(INK_NONE, colour));
 	}
 	buf_printf(out, "%s\n", k->parts ? "  NUMA  cores            adapter" : "");
 	for (int i = 0; i < k->devices; i++)

@@ -42,7 +42,8 @@ static size_t stem(const char *name)
 	return at;
 }
 
-/* Whether b is the name after a in a range: same stem, the next number, written as wide or without leading zeros. */
+/* Whether b is the name after a in a range: same stem, the next number, written as wide or
+ * without leading zeros. */
 static bool follows(const char *a, const char *b)
 {
 	size_t s = stem(a);
@@ -67,7 +68,8 @@ static int run_from(const struct cluster *c, name_of *name, const int *indices, 
 	return end - at;
 }
 
-void topo_names_fold(const struct cluster *c, name_of *name, const int *indices, int n, size_t most, struct buf *out)
+void topo_names_fold(const struct cluster *c, name_of *name, const int *indices, int n, size_t most,
+		     struct buf *out)
 {
 	size_t from = out->len;
 	bool open = false;

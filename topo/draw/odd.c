@@ -74,7 +74,8 @@ static void compare_devices(struct pair *p, const char *like)
 		buf_printf(p->out, "no GPU where %s have %d", like, u->devices);
 	} else if (o->devices != u->devices) {
 		begin(p);
-		buf_printf(p->out, "%d %s%s where %s have %d", o->devices, noun(o), human_s(o->devices), like, u->devices);
+		buf_printf(p->out, "%d %s%s where %s have %d", o->devices, noun(o),
+			   human_s(o->devices), like, u->devices);
 		missing_devices(p);
 	}
 }
@@ -101,17 +102,20 @@ static void compare_nics(struct pair *p)
 	const struct node_kind *u = p->usual, *o = p->odd;
 	if (o->n_nics != u->n_nics) {
 		begin(p);
-		buf_printf(p->out, "%d adapter%s where others have %d", o->n_nics, human_s(o->n_nics), u->n_nics);
+		buf_printf(p->out, "%d adapter%s where others have %d", o->n_nics,
+			   human_s(o->n_nics), u->n_nics);
 		missing_nics(p);
 		return;
 	}
 	for (int i = 0; u->nics && o->nics && i < u->n_nics; i++) {
 		char a[HUMAN], b[HUMAN];
-		if (fabs(u->nics[i].bandwidth - o->nics[i].bandwidth) <= 0.01 * u->nics[i].bandwidth)
+		if (fabs(u->nics[i].bandwidth - o->nics[i].bandwidth) <=
+		    0.01 * u->nics[i].bandwidth)
 			continue;
 		begin(p);
 		topo_put_plain(p->out, o->nics[i].name);
-		buf_printf(p->out, " runs at %s where others have %s", human_count(o->nics[i].bandwidth, "B/s", a),
+		buf_printf(p->out, " runs at %s where others have %s",
+			   human_count(o->nics[i].bandwidth, "B/s", a),
 			   human_count(u->nics[i].bandwidth, "B/s", b));
 	}
 }
@@ -126,15 +130,17 @@ static const char *device_name(const struct node_kind *k, int i, char out[24])
 	return out;
 }
 
-static void one_link(struct pair *p, int i, int j, const struct topo_link *mine, const struct topo_link *usual)
+static void one_link(struct pair *p, int i, int j, const struct topo_link *mine,
+		     const struct topo_link *usual)
 {
 	char a[24], b[24], had[16], has[16];
 	begin(p);
 	device_name(p->odd, i, a);
 	device_name(p->odd, j, b);
 	if (mine->kind == usual->kind && mine->lanes && usual->lanes) {
-		buf_printf(p->out, "%s %s-%s has %d lane%s where others have %d", mine->kind == LINK_XGMI ? "xGMI" : "NVLink", a, b,
-			   mine->lanes, human_s(mine->lanes), usual->lanes);
+		buf_printf(p->out, "%s %s-%s has %d lane%s where others have %d",
+			   mine->kind == LINK_XGMI ? "xGMI" : "NVLink", a, b, mine->lanes,
+			   human_s(mine->lanes), usual->lanes);
 		return;
 	}
 	topo_link_name(mine, has);
@@ -152,7 +158,8 @@ static void compare_links(struct pair *p)
 			int x = match(p, i), y = match(p, j);
 			if (x < 0 || y < 0)
 				continue;
-			struct topo_link mine = topo_cluster_link(p->odd, i, j), usual = topo_cluster_link(p->usual, x, y);
+			struct topo_link mine = topo_cluster_link(p->odd, i, j),
+					 usual = topo_cluster_link(p->usual, x, y);
 			if (mine.kind == usual.kind && mine.lanes == usual.lanes)
 				continue;
 			if (differ++ < PAIRS)
@@ -174,9 +181,11 @@ static void compare_ports(struct pair *p)
 {
 	for (int i = 0; p->odd->parts && p->usual->parts && i < p->odd->devices; i++) {
 		int usual = match(p, i);
-		const struct topo_device *a = &p->odd->parts[i], *b = usual < 0 ? a : &p->usual->parts[usual];
+		const struct topo_device *a = &p->odd->parts[i],
+					 *b = usual < 0 ? a : &p->usual->parts[usual];
 		char name[24];
-		if (a->pcie == b->pcie && a->pcie_width == b->pcie_width && a->nvlink == b->nvlink && a->mig == b->mig)
+		if (a->pcie == b->pcie && a->pcie_width == b->pcie_width &&
+		    a->nvlink == b->nvlink && a->mig == b->mig)
 			continue;
 		begin(p);
 		buf_printf(p->out, "%s has ", device_name(p->odd, i, name));
@@ -192,7 +201,8 @@ static void compare_bytes(struct pair *p, const char *what, double odd, double u
 	if (!(fabs(odd - usual) > 0.02 * usual) || !(odd > 0))
 		return;
 	begin(p);
-	buf_printf(p->out, "%s of %s where others have %s", what, human_bytes(odd, a), human_bytes(usual, b));
+	buf_printf(p->out, "%s of %s where others have %s", what, human_bytes(odd, a),
+		   human_bytes(usual, b));
 }
 
 static void compare_counts(struct pair *p, const char *what, int odd, int usual)
@@ -203,7 +213,8 @@ static void compare_counts(struct pair *p, const char *what, int odd, int usual)
 	buf_printf(p->out, "%d %s%s where others have %d", odd, what, human_s(odd), usual);
 }
 
-/* Of `counts` nodes a kind: the kind that more than half of the nodes like this one are of; -1: none, or this one. */
+/* Of `counts` nodes a kind: the kind that more than half of the nodes like this one are of; -1:
+ * none, or this one. */
 static int usual_kind(const struct cluster *c, const int *counts, int kind)
 {
 	const struct node_kind *k = &c->kinds[kind];
@@ -217,7 +228,8 @@ static int usual_kind(const struct cluster *c, const int *counts, int kind)
 	return most == kind || 2 * counts[most] <= total ? -1 : most;
 }
 
-static void draw_one(const struct cluster *c, int kind, int usual, int like, int *members, struct buf *out)
+static void draw_one(const struct cluster *c, int kind, int usual, int like, int *members,
+		     struct buf *out)
 {
 	struct pair p = { .odd = &c->kinds[kind], .usual = &c->kinds[usual], .out = out };
 	char others[48];
@@ -245,7 +257,8 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 
 void topo_draw_odd(const struct cluster *c, struct buf *out)
 {
-	int *counts = calloc((size_t)c->n_kinds + 1, sizeof *counts), *members = malloc(((size_t)c->n_nodes + 1) * sizeof *members);
+	int *counts = calloc((size_t)c->n_kinds + 1, sizeof *counts),
+	    *members = malloc(((size_t)c->n_nodes + 1) * sizeof *members);
 	for (int i = 0; counts && i < c->n_nodes; i++)
 		counts[c->nodes[i].kind]++;
 	for (int k = 0; counts && members && k < c->n_kinds; k++) {

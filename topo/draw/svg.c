@@ -44,28 +44,38 @@ void topo_svg_title(struct svg *s, const char *text)
 	buf_puts(s->out, "</title>");
 }
 
-void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
+void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill,
+		   const char *stroke)
 {
-	buf_printf(s->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\" fill=\"%s\"", b.x, b.y, b.w, b.h, round, fill);
+	buf_printf(s->out,
+		   "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\" "
+		   "fill=\"%s\"",
+		   b.x, b.y, b.w, b.h, round, fill);
 	if (stroke)
 		buf_printf(s->out, " stroke=\"%s\" stroke-width=\"1.5\"", stroke);
 	buf_puts(s->out, "/>\n");
 }
 
-void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
+void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill,
+		    const char *stroke)
 {
 	for (int i = 2; i > 0; i--)
-		topo_svg_rect(s, (struct svg_box){ b.x + 6 * i, b.y - 6 * i, b.w, b.h }, round, fill, stroke);
+		topo_svg_rect(s, (struct svg_box){ b.x + 6 * i, b.y - 6 * i, b.w, b.h }, round,
+			      fill, stroke);
 	topo_svg_rect(s, b, round, fill, stroke);
 }
 
-void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke)
+void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width,
+		   const char *stroke)
 {
-	buf_printf(s->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x1, y1, x2, y2);
-	buf_printf(s->out, "stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\"/>\n", stroke, width);
+	buf_printf(s->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x1, y1, x2,
+		   y2);
+	buf_printf(s->out, "stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\"/>\n",
+		   stroke, width);
 }
 
-static double put_key(struct svg *s, double x, double y, const char *fill, const char *meaning, bool line)
+static double put_key(struct svg *s, double x, double y, const char *fill, const char *meaning,
+		      bool line)
 {
 	if (line)
 		topo_svg_line(s, x, y + 9, x + 24, y + 9, 5, fill);
@@ -81,7 +91,9 @@ static void put_keys(struct svg *s, double y)
 	if (s->hub)
 		x = put_key(s, x, y, SVG_DIRECT, "NVSwitch", false);
 	if (s->nvlink || s->xgmi)
-		x = put_key(s, x, y, SVG_DIRECT, s->xgmi ? "xGMI, wider: more lanes" : "NVLink, wider: more lanes", true);
+		x = put_key(s, x, y, SVG_DIRECT,
+			    s->xgmi ? "xGMI, wider: more lanes" : "NVLink, wider: more lanes",
+			    true);
 	if (s->nic)
 		x = put_key(s, x, y, SVG_NIC, "network adapter", false);
 	if (s->pcie)
@@ -92,10 +104,16 @@ static void put_keys(struct svg *s, double y)
 
 static void put_begin(struct buf *out, double height)
 {
-	buf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\">\n", SVG_WIDTH, height);
-	buf_puts(out, "<style>text{font-size:15px;fill:#222}.title{font-size:30px}.head{font-size:21px}.sub,.key{fill:#555}"
-		      ".mid{text-anchor:middle}.small{font-size:13px;fill:#555;text-anchor:middle}.on{fill:#fff;text-anchor:middle}"
-		      ".onsmall{fill:#fff;font-size:12px;text-anchor:middle}.odd{fill:#b0641a;font-weight:bold}.tag{font-size:12px;fill:#2a7d3f;text-anchor:middle}</style>\n");
+	buf_printf(out,
+		   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
+		   "font-family=\"sans-serif\">\n",
+		   SVG_WIDTH, height);
+	buf_puts(out, "<style>text{font-size:15px;fill:#222}.title{font-size:30px}.head{font-size:"
+		      "21px}.sub,.key{fill:#555}"
+		      ".mid{text-anchor:middle}.small{font-size:13px;fill:#555;text-anchor:middle}."
+		      "on{fill:#fff;text-anchor:middle}"
+		      ".onsmall{fill:#fff;font-size:12px;text-anchor:middle}.odd{fill:#b0641a;font-"
+		      "weight:bold}.tag{font-size:12px;fill:#2a7d3f;text-anchor:middle}</style>\n");
 	buf_printf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", SVG_WIDTH, height);
 }
 
@@ -103,7 +121,8 @@ static void put_title(struct svg *s)
 {
 	int devices = topo_cluster_devices(s->c);
 	topo_svg_text(s, SVG_MARGIN, 52, "title", 80, s->c->name);
-	topo_svg_words(s, SVG_MARGIN, 80, "sub", "%d node%s, %d device%s", s->c->n_nodes, human_s(s->c->n_nodes), devices, human_s(devices));
+	topo_svg_words(s, SVG_MARGIN, 80, "sub", "%d node%s, %d device%s", s->c->n_nodes,
+		       human_s(s->c->n_nodes), devices, human_s(devices));
 }
 
 /* The first of the nodes that differ from their like. */
@@ -140,7 +159,8 @@ void topo_draw_cluster_svg(const struct cluster *c, struct buf *out)
 			y += topo_svg_kind(&s, &c->kinds[i], nodes, y) + GAP;
 	}
 	if (shown > KINDS) {
-		topo_svg_words(&s, SVG_MARGIN, y + 10, "sub", "%d more kind%s of node", shown - KINDS, human_s(shown - KINDS));
+		topo_svg_words(&s, SVG_MARGIN, y + 10, "sub", "%d more kind%s of node",
+			       shown - KINDS, human_s(shown - KINDS));
 		y += GAP;
 	}
 	put_keys(&s, y);

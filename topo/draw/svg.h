@@ -15,17 +15,17 @@
 enum { SVG_WIDTH = 1600, SVG_MARGIN = 50 };
 
 /* The palette of the pipeline's pictures (plan/show/draw.h). */
-#define SVG_DEVICE "#1f5fa8"
+#define SVG_DEVICE       "#1f5fa8"
 #define SVG_DEVICE_LIGHT "#8ab8e6"
-#define SVG_DIRECT "#2a7d3f"
+#define SVG_DIRECT       "#2a7d3f"
 #define SVG_DIRECT_LIGHT "#93cfa0"
-#define SVG_SWITCH "#137a7a"
+#define SVG_SWITCH       "#137a7a"
 #define SVG_SWITCH_LIGHT "#86cccb"
-#define SVG_NIC "#b0641a"
-#define SVG_NIC_LIGHT "#e6bd8c"
-#define SVG_PCIE "#999999"
-#define SVG_PANEL "#f3f5f8"
-#define SVG_EDGE "#cbd3dc"
+#define SVG_NIC          "#b0641a"
+#define SVG_NIC_LIGHT    "#e6bd8c"
+#define SVG_PCIE         "#999999"
+#define SVG_PANEL        "#f3f5f8"
+#define SVG_EDGE         "#cbd3dc"
 
 struct svg {
 	const struct cluster *c;
@@ -38,22 +38,28 @@ struct svg_box {
 };
 
 /* Text that came from outside, at most `most` characters of it. */
-void topo_svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text);
+void topo_svg_text(struct svg *s, double x, double y, const char *class, int most,
+		   const char *text);
 /* Text of ours. */
-void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 /* Text for a tooltip, as a <title>. */
 void topo_svg_title(struct svg *s, const char *text);
 /* A rounded box; stroke may be NULL. */
-void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
+void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill,
+		   const char *stroke);
 /* The same with two more behind it: several that are alike. */
-void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
-void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke);
+void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill,
+		    const char *stroke);
+void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width,
+		   const char *stroke);
 
 /* Each draws at y and returns the height that it took. */
 double topo_svg_fabric(struct svg *s, double y);
 double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
 
-/* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 × i], at[2 × i + 1]. */
+/* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 ×
+ * i], at[2 × i + 1]. */
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
 /* Switches' fabrics as bars with wires to their devices: inside b. */
 bool topo_svg_has_hub(const struct node_kind *k);

@@ -5,8 +5,16 @@
 #include <stdio.h>
 
 enum {
-	LEVEL = 104, SWITCH_H = 50, SWITCH_W = 220, NODES_H = 132, NODES_W = 240, DOTS = 16, TOP = 14,
-	MINI_ROWS = 3, MINI_H = 26, MINI_DOT = 7 /* nodes drawn one by one, four devices abreast */,
+	LEVEL = 104,
+	SWITCH_H = 50,
+	SWITCH_W = 220,
+	NODES_H = 132,
+	NODES_W = 240,
+	DOTS = 16,
+	TOP = 14,
+	MINI_ROWS = 3,
+	MINI_H = 26,
+	MINI_DOT = 7 /* nodes drawn one by one, four devices abreast */,
 	LEAVES = 24 /* groups of nodes side by side */
 };
 
@@ -42,7 +50,8 @@ static void name_of_group(const struct cluster *c, const struct group *g, char *
 	buf_fini(&name);
 }
 
-static void put_box(struct svg *s, const struct group *g, struct svg_box b, double round, const char *fill, const char *stroke)
+static void put_box(struct svg *s, const struct group *g, struct svg_box b, double round,
+		    const char *fill, const char *stroke)
 {
 	if (g->n > 1)
 		topo_svg_stack(s, b, round, fill, stroke);
@@ -57,8 +66,11 @@ static void put_mini(struct svg *s, int devices, double x, double y, double w)
 	double top = y + (MINI_H - 5) / 2.0 - rows * (MINI_DOT + 1) / 2.0;
 	topo_svg_rect(s, (struct svg_box){ x, y, w, MINI_H - 5 }, 3, "#fff", SVG_EDGE);
 	for (int i = 0; i < devices; i++)
-		topo_svg_rect(s, (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2), top + i / columns * (MINI_DOT + 1.5), MINI_DOT, MINI_DOT }, 1.5,
-			 SVG_DEVICE, NULL);
+		topo_svg_rect(s,
+			      (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2),
+						top + i / columns * (MINI_DOT + 1.5), MINI_DOT,
+						MINI_DOT },
+			      1.5, SVG_DEVICE, NULL);
 }
 
 /* Every node of the group, where they fit in `w`: their box, else one of no width. */
@@ -66,7 +78,8 @@ static struct svg_box minis_box(const struct tree *t, const struct group *g, dou
 {
 	int devices = t->s->c->kinds[g->kind].devices, columns = devices < 4 ? devices : 4;
 	double each = columns * (MINI_DOT + 2) + 14, inside = w - 26;
-	int fit = (int)((inside - 8) / each), rows = fit > 0 ? (g->n + fit - 1) / fit : MINI_ROWS + 1;
+	int fit = (int)((inside - 8) / each),
+	    rows = fit > 0 ? (g->n + fit - 1) / fit : MINI_ROWS + 1;
 	if (!devices || devices > 8 || rows > MINI_ROWS)
 		return (struct svg_box){ 0, 0, 0, 0 };
 	int across = (g->n + rows - 1) / rows;
@@ -80,11 +93,14 @@ static void put_minis(struct tree *t, const struct group *g, struct svg_box b)
 {
 	int devices = t->s->c->kinds[g->kind].devices, columns = devices < 4 ? devices : 4;
 	double each = columns * (MINI_DOT + 2) + 14;
-	int fit = (int)((b.w - 8) / each), rows = (g->n + fit - 1) / fit, across = (g->n + rows - 1) / rows;
+	int fit = (int)((b.w - 8) / each), rows = (g->n + fit - 1) / fit,
+	    across = (g->n + rows - 1) / rows;
 	for (int i = 0; i < g->n; i++) {
-		int row = i / across, in_row = g->n - row * across < across ? g->n - row * across : across;
+		int row = i / across,
+		    in_row = g->n - row * across < across ? g->n - row * across : across;
 		double y = b.y + 52 + row * MINI_H + (MINI_ROWS - rows) * MINI_H / 2.0;
-		put_mini(t->s, devices, b.x + b.w / 2 - in_row * each / 2 + i % across * each + 3, y, each - 6);
+		put_mini(t->s, devices, b.x + b.w / 2 - in_row * each / 2 + i % across * each + 3,
+			 y, each - 6);
 	}
 }
 
@@ -96,7 +112,11 @@ static void put_dots(struct tree *t, const struct node_kind *k, struct svg_box b
 	for (int i = 0; i < dots; i++) {
 		int in_row = dots - i / 8 * 8 < row ? dots - i / 8 * 8 : row;
 		double left = b.x + b.w / 2 - in_row * (size + 4) / 2 + 2;
-		topo_svg_rect(t->s, (struct svg_box){ left + i % 8 * (size + 4), b.y + (dots > 8 ? 62 : 74) + i / 8 * (size + 4), size, size }, 3, SVG_DEVICE, NULL);
+		topo_svg_rect(t->s,
+			      (struct svg_box){ left + i % 8 * (size + 4),
+						b.y + (dots > 8 ? 62 : 74) + i / 8 * (size + 4),
+						size, size },
+			      3, SVG_DEVICE, NULL);
 	}
 	if (k->devices > DOTS)
 		topo_svg_words(t->s, b.x + b.w / 2, b.y + 122, "small", "%d devices", k->devices);
@@ -145,8 +165,9 @@ static void put_switch(struct tree *t, const struct group *g, double centre, dou
 	topo_group_count(t->s->c, g, &nodes, &devices);
 	topo_svg_text(t->s, centre, y + 22, "on", (int)(b.w / 8.2), name);
 	if (b.w > 120)
-		topo_svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s", g->n > 1 ? "each " : "", nodes, human_s(nodes), devices,
-			  human_s(devices));
+		topo_svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s",
+			       g->n > 1 ? "each " : "", nodes, human_s(nodes), devices,
+			       human_s(devices));
 }
 
 static void put_domain(struct tree *t, const struct group *g, double x, double w)
@@ -156,17 +177,21 @@ static void put_domain(struct tree *t, const struct group *g, double x, double w
 	double most = 0;
 	int nodes, devices;
 	for (int i = 0; i < g->n_below; i++)
-		if (g->below[i]->what == GROUP_NODES && t->s->c->kinds[g->below[i]->kind].link_bandwidth > most)
+		if (g->below[i]->what == GROUP_NODES &&
+		    t->s->c->kinds[g->below[i]->kind].link_bandwidth > most)
 			most = t->s->c->kinds[g->below[i]->kind].link_bandwidth;
 	topo_group_count(t->s->c, g, &nodes, &devices);
 	name_of_group(t->s->c, g, name, sizeof name);
-	buf_printf(t->s->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"12\" fill=\"#eef7f0\" stroke=\"%s\" stroke-width=\"2.5\">", b.x,
-		   b.y, b.w, b.h, SVG_DIRECT);
+	buf_printf(t->s->out,
+		   "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"12\" "
+		   "fill=\"#eef7f0\" stroke=\"%s\" stroke-width=\"2.5\">",
+		   b.x, b.y, b.w, b.h, SVG_DIRECT);
 	topo_svg_title(t->s, name);
 	buf_puts(t->s->out, "</rect>\n");
 	if (b.w > 300 && most > 0)
-		topo_svg_words(t->s, b.x + b.w / 2, b.y + 17, "tag", "%s: %d devices%s, %s each", name, devices, g->n > 1 ? " each" : "",
-			  human_count(most, "B/s", rate));
+		topo_svg_words(t->s, b.x + b.w / 2, b.y + 17, "tag", "%s: %d devices%s, %s each",
+			       name, devices, g->n > 1 ? " each" : "",
+			       human_count(most, "B/s", rate));
 	else
 		topo_svg_text(t->s, b.x + b.w / 2, b.y + 17, "tag", (int)(b.w / 7), name);
 }
@@ -174,8 +199,10 @@ static void put_domain(struct tree *t, const struct group *g, double x, double w
 static void put_edge(struct svg *s, double x1, double y1, double x2, double y2)
 {
 	double mid = (y1 + y2) / 2;
-	buf_printf(s->out, "<path d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"3\"/>\n", x1, y1, x1, mid, x2,
-		   mid, x2, y2, SVG_SWITCH_LIGHT);
+	buf_printf(s->out,
+		   "<path d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\" fill=\"none\" "
+		   "stroke=\"%s\" stroke-width=\"3\"/>\n",
+		   x1, y1, x1, mid, x2, mid, x2, y2, SVG_SWITCH_LIGHT);
 }
 
 static double top_of(const struct tree *t, const struct group *g, double y)
@@ -196,7 +223,8 @@ static void put_group(struct tree *t, const struct group *g, double x, double w,
 	for (int i = 0; i < g->n_below; i++) {
 		double part = w * leaves_of(g->below[i]) / leaves;
 		if (g->what == GROUP_SWITCH)
-			put_edge(t->s, x + w / 2, y + SWITCH_H, below + part / 2, top_of(t, g->below[i], y + LEVEL));
+			put_edge(t->s, x + w / 2, y + SWITCH_H, below + part / 2,
+				 top_of(t, g->below[i], y + LEVEL));
 		put_group(t, g->below[i], below, part, y + (g->what == GROUP_SWITCH ? LEVEL : 0));
 		below += part;
 	}
@@ -220,7 +248,10 @@ double topo_svg_fabric(struct svg *s, double y)
 	double x = SVG_MARGIN, whole = SVG_WIDTH - 2 * SVG_MARGIN;
 	if (leaves > LEAVES) {
 		topo_group_free(groups, n);
-		topo_svg_words(s, x, y + 30, "sub", "%d switches and %d nodes of too many shapes to draw: muster topo lists them", s->c->n_switches, s->c->n_nodes);
+		topo_svg_words(s, x, y + 30, "sub",
+			       "%d switches and %d nodes of too many shapes to draw: muster topo "
+			       "lists them",
+			       s->c->n_switches, s->c->n_nodes);
 		return 40;
 	}
 	for (int i = 0; groups && i < n; i++) {

@@ -30,9 +30,12 @@ void topo_svg_device(struct svg *s, const struct node_kind *k, int device, struc
 	buf_puts(s->out, "<g>");
 	topo_svg_title(s, k->device);
 	topo_svg_rect(s, b, 6, SVG_DEVICE, NULL);
-	topo_svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + (k->parts && *k->parts[device].bus && b.w >= 84 ? -2 : 5), "on", (int)(b.w / 8.5), name);
+	topo_svg_text(s, b.x + b.w / 2,
+		      b.y + b.h / 2 + (k->parts && *k->parts[device].bus && b.w >= 84 ? -2 : 5),
+		      "on", (int)(b.w / 8.5), name);
 	if (k->parts && *k->parts[device].bus && b.w >= 84)
-		topo_svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + 16, "onsmall", 14, k->parts[device].bus);
+		topo_svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + 16, "onsmall", 14,
+			      k->parts[device].bus);
 	buf_puts(s->out, "</g>\n");
 }
 
@@ -50,15 +53,19 @@ static bool two_sides(const struct node_kind *k, int *left)
 	return *left < k->devices;
 }
 
-/* The first domain's devices down the left half of an ellipse, the others' down the right; a single domain's all around. */
+/* The first domain's devices down the left half of an ellipse, the others' down the right; a
+ * single domain's all around. */
 static void place(const struct node_kind *k, struct svg_box b, double *at)
 {
 	int left, seen[2] = { 0, 0 };
 	bool sides = two_sides(k, &left);
 	for (int i = 0; i < k->devices; i++) {
-		int side = sides && numa_of(k, i) != numa_of(k, 0), n = side ? k->devices - left : left;
-		double turn = sides ? PI * (0.5 + (seen[side]++ + 0.5) / n * 0.86 + 0.07) : 2 * PI * i / k->devices - PI / 2;
-		double x = cos(turn) * b.w / 2, y = sides ? -sin(turn) * b.h / 2 : sin(turn) * b.h / 2;
+		int side = sides && numa_of(k, i) != numa_of(k, 0),
+		    n = side ? k->devices - left : left;
+		double turn = sides ? PI * (0.5 + (seen[side]++ + 0.5) / n * 0.86 + 0.07)
+				    : 2 * PI * i / k->devices - PI / 2;
+		double x = cos(turn) * b.w / 2,
+		       y = sides ? -sin(turn) * b.h / 2 : sin(turn) * b.h / 2;
 		at[2 * i] = b.x + b.w / 2 + (side ? -x : x);
 		at[2 * i + 1] = b.y + b.h / 2 + y;
 	}
@@ -69,10 +76,12 @@ static void put_link(struct svg *s, const struct node_kind *k, int i, int j, con
 	struct topo_link l = topo_cluster_link(k, i, j);
 	char rate[HUMAN], title[96];
 	bool thin = l.lanes <= 1;
-	snprintf(title, sizeof title, "%d - %d: %d lane%s, %s", i, j, l.lanes, human_s(l.lanes), human_count(l.bandwidth, "B/s", rate));
+	snprintf(title, sizeof title, "%d - %d: %d lane%s, %s", i, j, l.lanes, human_s(l.lanes),
+		 human_count(l.bandwidth, "B/s", rate));
 	buf_puts(s->out, "<g>");
 	topo_svg_title(s, title);
-	topo_svg_line(s, at[2 * i], at[2 * i + 1], at[2 * j], at[2 * j + 1], svg_width_of(&l), thin ? SVG_DIRECT_LIGHT : SVG_DIRECT);
+	topo_svg_line(s, at[2 * i], at[2 * i + 1], at[2 * j], at[2 * j + 1], svg_width_of(&l),
+		      thin ? SVG_DIRECT_LIGHT : SVG_DIRECT);
 	buf_puts(s->out, "</g>\n");
 	s->nvlink |= l.kind == LINK_NVLINK;
 	s->xgmi |= l.kind == LINK_XGMI;
@@ -90,7 +99,8 @@ void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, d
 					put_link(s, k, i, j, at);
 			}
 	for (int i = 0; i < k->devices; i++)
-		topo_svg_device(s, k, i, (struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
+		topo_svg_device(s, k, i,
+				(struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
 }
 
 /* The fabric of switches that a device has a port to, by the first device on it; -1: none. */
@@ -133,7 +143,8 @@ static int levels_of(const struct node_kind *k, const double *at)
 		n++;
 		reach(k, at, hub, &left, &right);
 		for (int i = 0; i < k->devices; i++)
-			mixed |= hub_of(k, i) >= 0 && hub_of(k, i) != hub && at[2 * i] > left && at[2 * i] < right;
+			mixed |= hub_of(k, i) >= 0 && hub_of(k, i) != hub && at[2 * i] > left &&
+				 at[2 * i] < right;
 	}
 	return mixed ? n : 1;
 }
@@ -147,10 +158,12 @@ static struct topo_link port_of(const struct node_kind *k, int device)
 	return (struct topo_link){ .lanes = 0 };
 }
 
-static void put_port(struct svg *s, const struct node_kind *k, int device, double from, double tag, const double *at)
+static void put_port(struct svg *s, const struct node_kind *k, int device, double from, double tag,
+		     const double *at)
 {
 	struct topo_link l = port_of(k, device);
-	topo_svg_line(s, at[2 * device], from, at[2 * device], at[2 * device + 1], svg_width_of(&l), SVG_DIRECT);
+	topo_svg_line(s, at[2 * device], from, at[2 * device], at[2 * device + 1], svg_width_of(&l),
+		      SVG_DIRECT);
 	if (l.lanes && k->devices <= 16)
 		topo_svg_words(s, at[2 * device] + 22, tag, "tag", "× %d", l.lanes);
 }
@@ -167,13 +180,16 @@ void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, co
 		reach(k, at, hub, &left, &right);
 		left = k->switched ? b.x : fmax(b.x, left - 66);
 		right = k->switched ? b.x + b.w : fmin(b.x + b.w, right + 66);
-		struct svg_box bar = { left, b.y + level * h, right - left, levels > 1 ? h - 4 : h };
+		struct svg_box bar = { left, b.y + level * h, right - left,
+				       levels > 1 ? h - 4 : h };
 		for (int i = 0; i < k->devices; i++)
 			if (hub_of(k, i) == hub)
 				put_port(s, k, i, bar.y + bar.h, b.y + b.h + 22, at);
 		topo_svg_rect(s, bar, 10, SVG_DIRECT, NULL);
-		topo_svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on", "%s: %s a device, each way",
-			  port_of(k, hub).kind == LINK_NVSWITCH ? "NVSwitch" : "fabric", human_count(k->link_bandwidth, "B/s", rate));
+		topo_svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on",
+			       "%s: %s a device, each way",
+			       port_of(k, hub).kind == LINK_NVSWITCH ? "NVSwitch" : "fabric",
+			       human_count(k->link_bandwidth, "B/s", rate));
 		level += levels > 1;
 	}
 }

@@ -8,20 +8,29 @@
 #include <string.h>
 
 enum {
-	HEAD = 64, PAD = 20,
-	HUB_H = 46, DEVICE_H = 58, NIC_H = 40, CPU_H = 34, WIRE = 46, /* of a row of devices */
-	NIC_W = 150, SIDE_MOST = 64, /* of a ring */
-	GRID = 512 /* slots in a grid */, SLOT = 22, DOMAINS = 16, MOST = 72 /* devices in a row */
+	HEAD = 64,
+	PAD = 20,
+	HUB_H = 46,
+	DEVICE_H = 58,
+	NIC_H = 40,
+	CPU_H = 34,
+	WIRE = 46, /* of a row of devices */
+	NIC_W = 150,
+	SIDE_MOST = 64, /* of a ring */
+	GRID = 512 /* slots in a grid */,
+	SLOT = 22,
+	DOMAINS = 16,
+	MOST = 72 /* devices in a row */
 };
 
 /* A card being drawn: where it is, and where its devices and adapters are. */
 struct card {
 	struct svg *s;
 	const struct node_kind *k;
-	struct svg_box b;    /* inside of it */
-	double *at;          /* centres of devices */
+	struct svg_box b; /* inside of it */
+	double *at;       /* centres of devices */
 	int n_domains;
-	bool wires;          /* from devices to adapters: where each device has its place */
+	bool wires; /* from devices to adapters: where each device has its place */
 };
 
 static int domain_of(const struct card *d, int numa)
@@ -43,7 +52,8 @@ static void put_head(struct card *d, double y, int nodes)
 	char a[HUMAN], b[HUMAN], c[HUMAN], line[256];
 	double x = d->b.x, right_x = d->b.x + d->b.w;
 	topo_svg_text(d->s, x, y + 32, "head", 60, k->name);
-	snprintf(line, sizeof line, "%d node%s of %d x %.60s", nodes, human_s(nodes), k->devices, k->device);
+	snprintf(line, sizeof line, "%d node%s of %d x %.60s", nodes, human_s(nodes), k->devices,
+		 k->device);
 	topo_svg_text(d->s, x, y + 54, "sub", 100, line);
 	struct buf right = BUF_INIT;
 	if (k->device_memory > 0)
@@ -52,15 +62,21 @@ static void put_head(struct card *d, double y, int nodes)
 		buf_printf(&right, " at %s", human_count(k->device_bandwidth, "B/s", b));
 	if (k->device_flops > 0)
 		buf_printf(&right, ", %s a device", human_count(k->device_flops, "FLOP/s", c));
-	buf_printf(d->s->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n", right_x, y + 32, buf_str(&right));
+	buf_printf(d->s->out,
+		   "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n",
+		   right_x, y + 32, buf_str(&right));
 	buf_clear(&right);
 	if (k->net_bandwidth > 0)
 		buf_printf(&right, "network %s a device", human_count(k->net_bandwidth, "B/s", a));
 	if (k->cores)
-		buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores, human_s(k->cores));
+		buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores,
+			   human_s(k->cores));
 	if (k->memory > 0)
-		buf_printf(&right, "%s%s of memory", right.len ? ", " : "", human_bytes(k->memory, b));
-	buf_printf(d->s->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n", right_x, y + 54, buf_str(&right));
+		buf_printf(&right, "%s%s of memory", right.len ? ", " : "",
+			   human_bytes(k->memory, b));
+	buf_printf(d->s->out,
+		   "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n",
+		   right_x, y + 54, buf_str(&right));
 	buf_fini(&right);
 }
 
@@ -70,9 +86,11 @@ static void put_nic(struct card *d, int nic, struct svg_box b)
 	d->s->nic = true;
 	topo_svg_rect(d->s, b, 6, SVG_NIC, NULL);
 	bool told = d->k->nics[nic].bandwidth > 0 && b.w >= 76;
-	topo_svg_text(d->s, b.x + b.w / 2, b.y + (told ? 17 : b.h / 2 + 5), "on", (int)(b.w / 8.5), d->k->nics[nic].name);
+	topo_svg_text(d->s, b.x + b.w / 2, b.y + (told ? 17 : b.h / 2 + 5), "on", (int)(b.w / 8.5),
+		      d->k->nics[nic].name);
 	if (told)
-		topo_svg_words(d->s, b.x + b.w / 2, b.y + 33, "onsmall", "%s", human_count(d->k->nics[nic].bandwidth, "B/s", rate));
+		topo_svg_words(d->s, b.x + b.w / 2, b.y + 33, "onsmall", "%s",
+			       human_count(d->k->nics[nic].bandwidth, "B/s", rate));
 }
 
 /* --- Rows: devices side by side in their domains, a hub above, adapters and cores below --- */
@@ -87,13 +105,15 @@ static void count_in(const struct card *d, int domain, int *devices, int *nics)
 		*nics += domain_of(d, d->k->nics[i].numa) == domain;
 }
 
-/* An adapter stands below the middle of the devices it is nearest to; one that is nearest to none, where there is room. */
+/* An adapter stands below the middle of the devices it is nearest to; one that is nearest to
+ * none, where there is room. */
 static double wanted_x(const struct card *d, int nic, double otherwise)
 {
 	double sum = 0;
 	int n = 0;
 	for (int i = 0; i < d->k->devices; i++)
-		if (d->wires && d->k->parts[i].nic == nic && domain_of(d, d->k->parts[i].numa) == domain_of(d, d->k->nics[nic].numa)) {
+		if (d->wires && d->k->parts[i].nic == nic &&
+		    domain_of(d, d->k->parts[i].numa) == domain_of(d, d->k->nics[nic].numa)) {
 			sum += d->at[2 * i];
 			n++;
 		}
@@ -132,22 +152,26 @@ static void put_row_nics(struct card *d, int domain, struct svg_box panel, doubl
 	for (int i = 0; i < d->k->n_nics; i++) {
 		if (domain_of(d, d->k->nics[i].numa) != domain)
 			continue;
-		double x = wanted_x(d, i, cursor + w / 2) - w / 2, most = panel.x + panel.w - 4 - left * (w + 4);
+		double x = wanted_x(d, i, cursor + w / 2) - w / 2,
+		       most = panel.x + panel.w - 4 - left * (w + 4);
 		x = x > most ? most : x;
 		x = x < cursor ? cursor : x;
 		cursor = x + w + 4;
 		left--;
 		for (int v = 0; d->wires && v < d->k->devices; v++)
 			if (d->k->parts[v].nic == i) {
-				topo_svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0, x + w / 2, y, 3, SVG_PCIE);
+				topo_svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0,
+					      x + w / 2, y, 3, SVG_PCIE);
 				d->s->pcie = true;
 			}
 		put_nic(d, i, (struct svg_box){ x, y, w, NIC_H });
 	}
 }
 
-/* The panels of domains, side by side; those that hold nothing take no room where others hold something. */
-static void lay_panels(const struct card *d, double top, double height, struct svg_box panels[DOMAINS])
+/* The panels of domains, side by side; those that hold nothing take no room where others hold
+ * something. */
+static void lay_panels(const struct card *d, double top, double height,
+		       struct svg_box panels[DOMAINS])
 {
 	double gap = 16, x = d->b.x;
 	int weight[DOMAINS], all = 0, shown = 0;
@@ -169,7 +193,8 @@ static void place_row(struct card *d, int domain, struct svg_box panel, double y
 {
 	int devices, nics, seen = 0;
 	count_in(d, domain, &devices, &nics);
-	double pitch = devices ? (panel.w - 12) / devices : 0, w = pitch - 10 > 130 ? 130 : pitch - 10;
+	double pitch = devices ? (panel.w - 12) / devices : 0,
+	       w = pitch - 10 > 130 ? 130 : pitch - 10;
 	for (int i = 0; i < d->k->devices; i++)
 		if (domain_of(d, d->k->parts[i].numa) == domain) {
 			d->at[2 * i] = panel.x + 6 + (seen++ + 0.5) * pitch;
@@ -196,7 +221,9 @@ static double put_rows(struct card *d)
 	for (int n = 0; n < d->n_domains; n++)
 		if (panels[n].w > 0) {
 			topo_svg_rect(d->s, panels[n], 10, SVG_PANEL, SVG_EDGE);
-			put_cores(d, n, (struct svg_box){ panels[n].x + 6, top + height - CPU_H - 6, panels[n].w - 12, CPU_H });
+			put_cores(d, n,
+				  (struct svg_box){ panels[n].x + 6, top + height - CPU_H - 6,
+						    panels[n].w - 12, CPU_H });
 			place_row(d, n, panels[n], y, width);
 		}
 	for (int n = 0; n < d->n_domains; n++) {
@@ -205,7 +232,9 @@ static double put_rows(struct card *d)
 		put_row_nics(d, n, panels[n], y + DEVICE_H + WIRE, nics);
 	}
 	for (int i = 0; i < d->k->devices; i++)
-		topo_svg_device(d->s, d->k, i, (struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i], DEVICE_H });
+		topo_svg_device(d->s, d->k, i,
+				(struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i],
+						  DEVICE_H });
 	if (hub)
 		put_row_hub(d);
 	return top + height - d->b.y;
@@ -213,7 +242,8 @@ static double put_rows(struct card *d)
 
 /* --- The ring: direct links between devices, adapters at the sides --- */
 
-/* Adapters of one side, by the height of their devices: `at` and `which` have room for SIDE_MOST; how many. */
+/* Adapters of one side, by the height of their devices: `at` and `which` have room for
+ * SIDE_MOST; how many. */
 static int order_side(const struct card *d, int side, double height, double *at, int *which)
 {
 	int n = 0;
@@ -253,7 +283,9 @@ static void put_side(struct card *d, int side, double x, double towards, double 
 		least = top + h + 6;
 		for (int v = 0; v < d->k->devices; v++)
 			if (d->k->parts[v].nic == which[i]) {
-				topo_svg_line(d->s, towards, top + h / 2, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
+				topo_svg_line(d->s, towards, top + h / 2,
+					      d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3,
+					      SVG_PCIE);
 				d->s->pcie = true;
 			}
 		put_nic(d, which[i], (struct svg_box){ x, top, NIC_W, h });
@@ -283,10 +315,13 @@ static double put_ring(struct card *d)
 	double middle = d->b.x + d->b.w / 2, height = many ? 560 : 440, ring_w = many ? 860 : 620;
 	struct svg_box ring = { middle - ring_w / 2, d->b.y + 34, ring_w, height - 108 };
 	for (int n = 0; n < (held == 2 ? 2 : 1); n++) {
-		struct svg_box panel = { n ? middle + 8 : d->b.x, d->b.y, held == 2 ? d->b.w / 2 - 8 : d->b.w, height };
+		struct svg_box panel = { n ? middle + 8 : d->b.x, d->b.y,
+					 held == 2 ? d->b.w / 2 - 8 : d->b.w, height };
 		topo_svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
 		if (held <= 2)
-			put_cores(d, first[n], (struct svg_box){ panel.x + 8, panel.y + height - CPU_H - 6, panel.w - 16, CPU_H });
+			put_cores(d, first[n],
+				  (struct svg_box){ panel.x + 8, panel.y + height - CPU_H - 6,
+						    panel.w - 16, CPU_H });
 	}
 	topo_svg_ring(d->s, d->k, ring, d->at);
 	put_side(d, 0, d->b.x + 60, d->b.x + 60 + NIC_W, height);
@@ -300,20 +335,29 @@ static double put_grid(struct card *d)
 {
 	int each = (d->k->devices + d->n_domains - 1) / d->n_domains;
 	double w = (d->b.w - 16.0 * (d->n_domains - 1)) / d->n_domains;
-	int columns = (int)((w - 24) / (SLOT + 5)), shown = each < GRID / d->n_domains ? each : GRID / d->n_domains;
+	int columns = (int)((w - 24) / (SLOT + 5)),
+	    shown = each < GRID / d->n_domains ? each : GRID / d->n_domains;
 	columns = columns < 1 ? 1 : columns;
-	double height = (shown + columns - 1) / columns * (SLOT + 5) + 24 + CPU_H + (d->k->n_nics ? NIC_H + 14 : 0) + 6;
+	double height = (shown + columns - 1) / columns * (SLOT + 5) + 24 + CPU_H +
+			(d->k->n_nics ? NIC_H + 14 : 0) + 6;
 	for (int n = 0; n < d->n_domains; n++) {
 		struct svg_box panel = { d->b.x + n * (w + 16), d->b.y, w, height };
-		int devices, nics, mine = d->k->devices - n * each < shown ? d->k->devices - n * each : shown;
+		int devices, nics,
+			mine = d->k->devices - n * each < shown ? d->k->devices - n * each : shown;
 		topo_svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
 		for (int i = 0; i < mine; i++)
-			topo_svg_rect(d->s, (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5), panel.y + 12 + i / columns * (SLOT + 5), SLOT, SLOT }, 4,
-				 SVG_DEVICE, NULL);
+			topo_svg_rect(d->s,
+				      (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5),
+							panel.y + 12 + i / columns * (SLOT + 5),
+							SLOT, SLOT },
+				      4, SVG_DEVICE, NULL);
 		count_in(d, n, &devices, &nics);
 		if (d->k->n_nics)
-			put_row_nics(d, n, (struct svg_box){ panel.x + 8, panel.y, w - 16, height }, panel.y + height - CPU_H - NIC_H - 16, nics);
-		put_cores(d, n, (struct svg_box){ panel.x + 6, panel.y + panel.h - CPU_H - 6, w - 12, CPU_H });
+			put_row_nics(d, n, (struct svg_box){ panel.x + 8, panel.y, w - 16, height },
+				     panel.y + height - CPU_H - NIC_H - 16, nics);
+		put_cores(d, n,
+			  (struct svg_box){ panel.x + 6, panel.y + panel.h - CPU_H - 6, w - 12,
+					    CPU_H });
 	}
 	return height;
 }
@@ -330,8 +374,12 @@ double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double
 {
 	struct buf inside = BUF_INIT, *out = s->out;
 	double lift = nodes > 1 ? 12 : 0; /* of the cards behind it */
-	struct card d = { .s = s, .k = k, .n_domains = domains_of(k), .at = calloc(2 * (size_t)k->devices + 2, sizeof *d.at),
-			  .b = { SVG_MARGIN + PAD, y + lift + HEAD + 12, SVG_WIDTH - 2 * (SVG_MARGIN + PAD) - lift, 0 } };
+	struct card d = { .s = s,
+			  .k = k,
+			  .n_domains = domains_of(k),
+			  .at = calloc(2 * (size_t)k->devices + 2, sizeof *d.at),
+			  .b = { SVG_MARGIN + PAD, y + lift + HEAD + 12,
+				 SVG_WIDTH - 2 * (SVG_MARGIN + PAD) - lift, 0 } };
 	if (!d.at) {
 		out->failed = true;
 		return 0;
@@ -339,7 +387,9 @@ double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double
 	s->out = &inside;
 	put_head(&d, y + lift, nodes);
 	d.wires = k->parts && k->devices <= MOST && strcmp(k->device, "cpu");
-	double height = !d.wires ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
+	double height = !d.wires                                            ? put_grid(&d)
+			: !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d)
+									    : put_rows(&d);
 	if (!k->switched && (has_direct(k) || (d.wires && topo_svg_has_hub(k)))) {
 		struct buf links = BUF_INIT;
 		topo_links_summary(k, &links);
@@ -354,7 +404,8 @@ double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double
 		height += 26;
 	}
 	s->out = out;
-	struct svg_box card = { SVG_MARGIN, y + lift, SVG_WIDTH - 2 * SVG_MARGIN - lift, HEAD + 12 + height + PAD };
+	struct svg_box card = { SVG_MARGIN, y + lift, SVG_WIDTH - 2 * SVG_MARGIN - lift,
+				HEAD + 12 + height + PAD };
 	if (nodes > 1)
 		topo_svg_stack(s, card, 14, "#fff", SVG_EDGE);
 	else

@@ -1,6 +1,6 @@
 /*
- * text — the page for a terminal: what there is in a line, switches and nodes as a tree, then a card a kind of node, with
- * its NUMA domains, devices and adapters, and the matrix of links.
+ * text — the page for a terminal: what there is in a line, switches and nodes as a tree, then a
+ * card a kind of node, with its NUMA domains, devices and adapters, and the matrix of links.
  */
 #include "topo/draw/internal.h"
 
@@ -30,9 +30,11 @@ static void put_head(struct page *p)
 	int devices = topo_cluster_devices(c);
 	buf_puts(p->out, on(p, INK_BOLD));
 	topo_put_plain(p->out, c->name);
-	buf_printf(p->out, "%s: %d node%s, %d device%s", on(p, INK_NONE), c->n_nodes, human_s(c->n_nodes), devices, human_s(devices));
+	buf_printf(p->out, "%s: %d node%s, %d device%s", on(p, INK_NONE), c->n_nodes,
+		   human_s(c->n_nodes), devices, human_s(devices));
 	if (c->n_switches)
-		buf_printf(p->out, ", %d switch%s%s", c->n_switches, c->n_switches == 1 ? "" : "es", c->rails ? " with rails" : "");
+		buf_printf(p->out, ", %d switch%s%s", c->n_switches, c->n_switches == 1 ? "" : "es",
+			   c->rails ? " with rails" : "");
 	buf_puts(p->out, "\n");
 	if (*c->figures) {
 		buf_puts(p->out, "figures: ");
@@ -69,14 +71,17 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 	buf_printf(p->out, "%s%s", sample ? ", …" : "", on(p, INK_DIM));
 	if (g->n > 1)
 		buf_printf(p->out, "  %d like this, each", g->n);
-	buf_printf(p->out, "  %d node%s, %d device%s", nodes, human_s(nodes), devices, human_s(devices));
+	buf_printf(p->out, "  %d node%s, %d device%s", nodes, human_s(nodes), devices,
+		   human_s(devices));
 	if (g->what == GROUP_SWITCH && p->c->switches[g->members[0]].up > 0)
-		buf_printf(p->out, ", %s up", human_count(p->c->switches[g->members[0]].up, "B/s", up));
+		buf_printf(p->out, ", %s up",
+			   human_count(p->c->switches[g->members[0]].up, "B/s", up));
 	buf_printf(p->out, "%s\n", on(p, INK_NONE));
 }
 
 /* sample: what hangs above is one of several alike, and so are these. */
-static void put_groups(struct page *p, struct group *const *g, int n, const char *indent, bool sample)
+static void put_groups(struct page *p, struct group *const *g, int n, const char *indent,
+		       bool sample)
 {
 	char deeper[256];
 	for (int i = 0; i < n && p->lines <= LINES; i++) {
@@ -85,7 +90,8 @@ static void put_groups(struct page *p, struct group *const *g, int n, const char
 			buf_printf(p->out, "%s└─ … and so on; --json tells all\n", indent);
 			return;
 		}
-		buf_printf(p->out, "%s%s%s%s ", indent, on(p, INK_DIM), last ? "└─" : "├─", on(p, INK_NONE));
+		buf_printf(p->out, "%s%s%s%s ", indent, on(p, INK_DIM), last ? "└─" : "├─",
+			   on(p, INK_NONE));
 		if (g[i]->what == GROUP_NODES)
 			put_nodes(p, g[i], sample);
 		else
@@ -107,7 +113,8 @@ static void put_label(struct page *p, const char *label)
 static bool ports_alike(const struct node_kind *k)
 {
 	for (int i = 1; k->parts && i < k->devices; i++)
-		if (k->parts[i].pcie != k->parts[0].pcie || k->parts[i].pcie_width != k->parts[0].pcie_width ||
+		if (k->parts[i].pcie != k->parts[0].pcie ||
+		    k->parts[i].pcie_width != k->parts[0].pcie_width ||
 		    k->parts[i].nvlink != k->parts[0].nvlink || k->parts[i].mig != k->parts[0].mig)
 			return false;
 	return k->parts && k->devices;
@@ -140,9 +147,12 @@ static void put_figures(struct page *p, const struct node_kind *k)
 {
 	char a[HUMAN], b[HUMAN], f[HUMAN];
 	put_label(p, "device");
-	buf_printf(p->out, "%s of memory, %s, %s\n", k->device_memory > 0 ? human_bytes(k->device_memory, a) : "unknown size",
-		   k->device_bandwidth > 0 ? human_count(k->device_bandwidth, "B/s", b) : "bandwidth not told",
-		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f) : "compute not told");
+	buf_printf(p->out, "%s of memory, %s, %s\n",
+		   k->device_memory > 0 ? human_bytes(k->device_memory, a) : "unknown size",
+		   k->device_bandwidth > 0 ? human_count(k->device_bandwidth, "B/s", b)
+					   : "bandwidth not told",
+		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f)
+				       : "compute not told");
 	put_ports(p, k);
 	struct buf links = BUF_INIT;
 	topo_links_summary(k, &links);
@@ -175,7 +185,8 @@ static void put_host(struct page *p, const struct node_kind *k)
 		buf_printf(p->out, "%d NUMA domain%s, ", k->numa, human_s(k->numa));
 	buf_printf(p->out, "memory %s", k->memory > 0 ? human_bytes(k->memory, text) : "not told");
 	if (k->caches && k->cache > 0)
-		buf_printf(p->out, ", %d last-level cache%s of %s", k->caches, human_s(k->caches), human_bytes(k->cache, text));
+		buf_printf(p->out, ", %d last-level cache%s of %s", k->caches, human_s(k->caches),
+			   human_bytes(k->cache, text));
 	buf_puts(p->out, "\n");
 	if (*k->unsaid) {
 		buf_printf(p->out, "  %s%-10s%s", on(p, INK_WARN), "missing", on(p, INK_NONE));
@@ -239,7 +250,8 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 		topo_put_plain(p->out, d->cpus);
 	}
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)), topo_link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)),
+			   topo_link_word(d->nic_link), on(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], owns_nic(k, i));
 	}
 	buf_puts(p->out, "\n");
@@ -250,7 +262,8 @@ static int alike_from(const struct node_kind *k, int at)
 {
 	const struct topo_device *d = &k->parts[at];
 	int end = at + 1;
-	while (!strcmp(k->device, "cpu") && !owns_nic(k, at) && end < k->devices && k->parts[end].numa == d->numa && k->parts[end].nic == d->nic &&
+	while (!strcmp(k->device, "cpu") && !owns_nic(k, at) && end < k->devices &&
+	       k->parts[end].numa == d->numa && k->parts[end].nic == d->nic &&
 	       k->parts[end].nic_link == d->nic_link)
 		end++;
 	return end - at;
@@ -266,7 +279,8 @@ static void put_alike(struct page *p, const struct node_kind *k, int first, int 
 	topo_put_plain(p->out, k->parts[first + n - 1].name);
 	buf_puts(p->out, on(p, INK_NONE));
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)), topo_link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)),
+			   topo_link_word(d->nic_link), on(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], false);
 	}
 	buf_puts(p->out, "\n");
@@ -307,9 +321,11 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 	for (int i = 0, n; i < devices + k->n_nics; i += n) {
 		int nic = i - devices;
 		n = nic < 0 ? alike_from(k, i) : 1;
-		if (nic < 0 ? k->parts[i].numa != numa : k->nics[nic].numa != numa || nic_owned(k, nic))
+		if (nic < 0 ? k->parts[i].numa != numa
+			    : k->nics[nic].numa != numa || nic_owned(k, nic))
 			continue;
-		buf_printf(p->out, "    %s%s%s%s ", on(p, INK_DIM), bar, ++at == parts ? "└─" : "├─", on(p, INK_NONE));
+		buf_printf(p->out, "    %s%s%s%s ", on(p, INK_DIM), bar,
+			   ++at == parts ? "└─" : "├─", on(p, INK_NONE));
 		if (nic < 0 && n > 1)
 			put_alike(p, k, i, n);
 		else if (nic < 0)
@@ -400,6 +416,7 @@ void topo_draw_cluster(const struct cluster *c, bool colour, struct buf *out)
 			left += nodes > 0;
 	}
 	if (left)
-		buf_printf(out, "\n%d more kind%s of node; --json tells them all\n", left, human_s(left));
+		buf_printf(out, "\n%d more kind%s of node; --json tells them all\n", left,
+			   human_s(left));
 	put_odd(&p);
 }

@@ -41,7 +41,8 @@ int topo_hwloc_switch(struct hwloc_ids *ids)
 	return ids->switches++;
 }
 
-int topo_hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index, struct err *e)
+int topo_hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index,
+		  struct err *e)
 {
 	const char *gp = topo_xml_get(x, "gp_index");
 	if (!gp)
@@ -68,14 +69,15 @@ static int by_gp(const void *a, const void *b)
 struct matrix {
 	const struct xml *at;
 	int n;
-	struct id *rows;        /* index -1: neither a GPU nor a switch */
-	double *values;         /* [n × n], bytes/s */
+	struct id *rows; /* index -1: neither a GPU nor a switch */
+	double *values;  /* [n × n], bytes/s */
 	enum link_kind kind;
 };
 
 static int broken(const struct hwloc_ids *ids, const struct xml *x, const char *why, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "%s:%d: matrix of distances: %s; export the file again", ids->file, x->line, why);
+	return err_set(e, ERR_USAGE, "%s:%d: matrix of distances: %s; export the file again",
+		       ids->file, x->line, why);
 }
 
 /* The next blank-separated word of the elements `name` from *x on; NULL when there is none. */
@@ -109,11 +111,14 @@ static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *
 		/* "OSDev:332", or the number alone where all are of one type. */
 		const char *colon = w + strcspn(w, ": \t\r\n");
 		struct id key = { .gp = strtoull(*colon == ':' ? colon + 1 : w, NULL, 10) };
-		const struct id *found = ids->n ? bsearch(&key, ids->rows, (size_t)ids->n, sizeof *ids->rows, by_gp) : NULL;
+		const struct id *found = ids->n ? bsearch(&key, ids->rows, (size_t)ids->n,
+							  sizeof *ids->rows, by_gp)
+						: NULL;
 		x->rows[i] = found ? *found : (struct id){ .index = -1 };
 		past_word(&at);
 	}
-	return next_word(&el, &at, "indexes") ? broken(ids, x->at, "more objects than it says", e) : 0;
+	return next_word(&el, &at, "indexes") ? broken(ids, x->at, "more objects than it says", e)
+					      : 0;
 }
 
 static int read_values(const struct hwloc_ids *ids, struct matrix *x, struct err *e)
@@ -127,12 +132,15 @@ static int read_values(const struct hwloc_ids *ids, struct matrix *x, struct err
 			return broken(ids, x->at, "fewer values than objects squared", e);
 		errno = 0;
 		double v = (double)strtoull(w, &end, 10);
-		if (end == w || errno || !isdigit((unsigned char)*w) || (*end && !isspace((unsigned char)*end)))
+		if (end == w || errno || !isdigit((unsigned char)*w) ||
+		    (*end && !isspace((unsigned char)*end)))
 			return broken(ids, x->at, "a value that is no number", e);
 		x->values[i] = v * 1e6;
 		past_word(&at);
 	}
-	return next_word(&el, &at, "u64values") ? broken(ids, x->at, "more values than objects squared", e) : 0;
+	return next_word(&el, &at, "u64values")
+		       ? broken(ids, x->at, "more values than objects squared", e)
+		       : 0;
 }
 
 static int root_of(int *up, int i)
@@ -149,13 +157,16 @@ static int lanes_in(const struct found_gpu *g, double bandwidth)
 	return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
 }
 
-/* hwloc before 2.10 counts NVLinks of the third and fourth generation twice (open-mpi/hwloc#574): then a GPU has more than its
- * model can. */
+/* hwloc before 2.10 counts NVLinks of the third and fourth generation twice (open-mpi/hwloc#574):
+ * then a GPU has more than its model can. */
 static void halve_what_is_counted_twice(struct matrix *x, const struct machine *m)
 {
 	bool twice = false;
 	for (int i = 0; i < x->n; i++) {
-		const struct gpu_model *model = x->rows[i].index >= 0 && x->rows[i].what == HWLOC_GPU ? m->gpus[x->rows[i].index].model : NULL;
+		const struct gpu_model *model = x->rows[i].index >= 0 &&
+								x->rows[i].what == HWLOC_GPU
+							? m->gpus[x->rows[i].index].model
+							: NULL;
 		double sum = 0;
 		for (int j = 0; model && j < x->n; j++)
 			if (i != j && x->rows[j].index >= 0)
@@ -166,8 +177,9 @@ static void halve_what_is_counted_twice(struct matrix *x, const struct machine *
 		x->values[i] /= 2;
 }
 
-/* Ports: what a GPU has to switches, and which switches are joined. Links from switch to switch are seldom told, so fabrics
- * that the file leaves apart are taken for one, as in every machine that has two boards of switches. */
+/* Ports: what a GPU has to switches, and which switches are joined. Links from switch to switch are
+ * seldom told, so fabrics that the file leaves apart are taken for one, as in every machine that
+ * has two boards of switches. */
 static void take_ports(const struct matrix *x, struct machine *m, int *up)
 {
 	int fabric = -1;
@@ -176,18 +188,21 @@ static void take_ports(const struct matrix *x, struct machine *m, int *up)
 	for (int i = 0; i < x->n; i++)
 		for (int j = 0; j < x->n; j++) {
 			const struct id *a = &x->rows[i], *b = &x->rows[j];
-			if (i == j || x->values[(long)i * x->n + j] <= 0 || a->index < 0 || b->index < 0 || b->what != HWLOC_SWITCH)
+			if (i == j || x->values[(long)i * x->n + j] <= 0 || a->index < 0 ||
+			    b->index < 0 || b->what != HWLOC_SWITCH)
 				continue;
 			up[root_of(up, i)] = root_of(up, j);
 			if (a->what == HWLOC_GPU)
 				m->gpus[a->index].port += x->values[(long)i * x->n + j];
 		}
 	for (int i = 0; i < x->n; i++)
-		if (x->rows[i].index >= 0 && x->rows[i].what == HWLOC_GPU && m->gpus[x->rows[i].index].port > 0) {
+		if (x->rows[i].index >= 0 && x->rows[i].what == HWLOC_GPU &&
+		    m->gpus[x->rows[i].index].port > 0) {
 			struct found_gpu *g = &m->gpus[x->rows[i].index];
 			g->port_lanes = lanes_in(g, g->port);
 			if (fabric >= 0 && fabric != root_of(up, i))
-				topo_machine_unsaid(m, "links between its NVSwitches: they are taken to join all GPUs");
+				topo_machine_unsaid(m, "links between its NVSwitches: they are "
+						       "taken to join all GPUs");
 			fabric = root_of(up, i);
 		}
 }
@@ -198,16 +213,19 @@ static int take_pairs(const struct matrix *x, struct machine *m, struct err *e)
 		for (int j = 0; j < x->n; j++) {
 			const struct id *a = &x->rows[i], *b = &x->rows[j];
 			double v = x->values[(long)i * x->n + j];
-			if (i == j || v <= 0 || a->index < 0 || b->index < 0 || a->what != HWLOC_GPU || b->what != HWLOC_GPU || a->index == b->index)
+			if (i == j || v <= 0 || a->index < 0 || b->index < 0 ||
+			    a->what != HWLOC_GPU || b->what != HWLOC_GPU || a->index == b->index)
 				continue;
-			const struct found_link l = { a->index, b->index, x->kind, lanes_in(&m->gpus[a->index], v), v };
+			const struct found_link l = { a->index, b->index, x->kind,
+						      lanes_in(&m->gpus[a->index], v), v };
 			if (topo_machine_link(m, &l, e) < 0)
 				return -1;
 		}
 	return 0;
 }
 
-static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum link_kind kind, struct machine *m, struct err *e)
+static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum link_kind kind,
+		       struct machine *m, struct err *e)
 {
 	const char *n = topo_xml_get(at, "nbobjs");
 	struct matrix x = { .at = at, .n = n ? atoi(n) : 0, .kind = kind };
@@ -230,7 +248,8 @@ static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum l
 	return result;
 }
 
-int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m, struct err *e)
+int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m,
+		     struct err *e)
 {
 	static const struct {
 		const char *name;
@@ -251,6 +270,7 @@ int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machi
 			}
 	}
 	if (m->n_gpus > 1 && !taken[0] && !taken[1])
-		topo_machine_unsaid(m, "NVLink or xGMI links between GPUs: the file has no matrix of their bandwidths");
+		topo_machine_unsaid(m, "NVLink or xGMI links between GPUs: the file has no matrix "
+				       "of their bandwidths");
 	return 0;
 }

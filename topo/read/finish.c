@@ -53,7 +53,8 @@ struct rank {
 static int by_order(const void *a, const void *b)
 {
 	const struct rank *x = a, *y = b;
-	return x->order != y->order ? (x->order > y->order) - (x->order < y->order) : x->gpu - y->gpu;
+	return x->order != y->order ? (x->order > y->order) - (x->order < y->order)
+				    : x->gpu - y->gpu;
 }
 
 /* order[i]: the GPU that is device i; as the file numbers them where it numbers all. */
@@ -94,8 +95,10 @@ static void fill_device(const struct machine *m, const int *order, struct node_k
 		if (!other || !g->model || other == g->model)
 			continue;
 		k->device_flops = other->flops < k->device_flops ? other->flops : k->device_flops;
-		k->device_memory = other->memory < k->device_memory ? other->memory : k->device_memory;
-		k->device_bandwidth = other->bandwidth < k->device_bandwidth ? other->bandwidth : k->device_bandwidth;
+		k->device_memory = other->memory < k->device_memory ? other->memory
+								    : k->device_memory;
+		k->device_bandwidth = other->bandwidth < k->device_bandwidth ? other->bandwidth
+									     : k->device_bandwidth;
 	}
 }
 
@@ -118,12 +121,16 @@ static void fill_devices(const struct machine *m, const int *order, struct node_
 static struct topo_link over_switch(const struct found_gpu *a, const struct found_gpu *b)
 {
 	const struct found_gpu *least = a->port < b->port ? a : b;
-	return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = least->port_lanes, .bandwidth = least->port,
+	return (struct topo_link){ .kind = LINK_NVSWITCH,
+				   .lanes = least->port_lanes,
+				   .bandwidth = least->port,
 				   .latency = topo_link_latency(LINK_NVSWITCH) };
 }
 
-/* PCIe first, then what is better: a switch's fabric, then what the file draws between two devices. */
-static void fill_links(const struct machine *m, const int *order, const int *device, struct node_kind *k)
+/* PCIe first, then what is better: a switch's fabric, then what the file draws between two
+ * devices. */
+static void fill_links(const struct machine *m, const int *order, const int *device,
+		       struct node_kind *k)
 {
 	int n = m->n_gpus;
 	for (int x = 0; x < n; x++)
@@ -139,13 +146,16 @@ static void fill_links(const struct machine *m, const int *order, const int *dev
 		}
 	for (int i = 0; i < m->n_links; i++) {
 		const struct found_link *f = &m->links[i];
-		struct topo_link *l = &k->links[(size_t)device[f->from] * (size_t)n + (size_t)device[f->to]];
+		struct topo_link *l =
+			&k->links[(size_t)device[f->from] * (size_t)n + (size_t)device[f->to]];
 		if (f->from == f->to)
 			continue;
 		/* Lines to the same peer add up. */
 		bool more = l->kind == f->kind;
-		*l = (struct topo_link){ .kind = f->kind, .lanes = f->lanes + (more ? l->lanes : 0),
-					 .bandwidth = f->bandwidth + (more ? l->bandwidth : 0), .latency = topo_link_latency(f->kind) };
+		*l = (struct topo_link){ .kind = f->kind,
+					 .lanes = f->lanes + (more ? l->lanes : 0),
+					 .bandwidth = f->bandwidth + (more ? l->bandwidth : 0),
+					 .latency = topo_link_latency(f->kind) };
 	}
 }
 
@@ -188,7 +198,8 @@ static int finish_gpus(const struct machine *m, struct node_kind *k, struct err 
 	return result;
 }
 
-/* Slots on cores: slot i on the i-th share of them. Slots are close through memory; which adapter is theirs says their domain. */
+/* Slots on cores: slot i on the i-th share of them. Slots are close through memory; which
+ * adapter is theirs says their domain. */
 static int finish_cores(const struct machine *m, int devices, struct node_kind *k, struct err *e)
 {
 	k->devices = devices > 0 ? devices : m->n_cores;
@@ -203,7 +214,9 @@ static int finish_cores(const struct machine *m, int devices, struct node_kind *
 		snprintf(d->name, sizeof d->name, "CPU%d", i);
 		d->nic = -1;
 		for (int n = 0; n < m->n_nics; n++) {
-			enum link_kind kind = m->nics[n].numa >= 0 && m->nics[n].numa == d->numa ? LINK_NODE : LINK_SYS;
+			enum link_kind kind = m->nics[n].numa >= 0 && m->nics[n].numa == d->numa
+						      ? LINK_NODE
+						      : LINK_SYS;
 			if (d->nic < 0 || kind > d->nic_link) {
 				d->nic = n;
 				d->nic_link = kind;
@@ -215,12 +228,18 @@ static int finish_cores(const struct machine *m, int devices, struct node_kind *
 
 int topo_machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e)
 {
-	struct node_kind k = { .cores = m->n_cores, .numa = m->numa > 0 ? m->numa : 1, .memory = m->memory };
+	struct node_kind k = { .cores = m->n_cores,
+			       .numa = m->numa > 0 ? m->numa : 1,
+			       .memory = m->memory };
 	memcpy(k.name, m->name, sizeof k.name);
 	memcpy(k.unsaid, m->unsaid, sizeof k.unsaid);
 	if (!m->n_gpus && !m->n_cores)
-		return err_set(e, ERR_USAGE, "%s: it names neither a GPU nor a core; is it the description of a machine?", m->file);
-	if (fill_nics(m, &k, e) || (m->n_gpus ? finish_gpus(m, &k, e) : finish_cores(m, devices, &k, e))) {
+		return err_set(e, ERR_USAGE,
+			       "%s: it names neither a GPU nor a core; is it the description of a "
+			       "machine?",
+			       m->file);
+	if (fill_nics(m, &k, e) ||
+	    (m->n_gpus ? finish_gpus(m, &k, e) : finish_cores(m, devices, &k, e))) {
 		topo_kind_free(&k);
 		return -1;
 	}

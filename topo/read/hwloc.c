@@ -1,9 +1,11 @@
 /*
- * hwloc — XML as hwloc writes it (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local topology), of versions 1, 2 and 3.
+ * hwloc — XML as hwloc writes it (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local
+ * topology), of versions 1, 2 and 3.
  *
- * It is read here and not by hwloc's own loader: hwloc 2, which Debian 12 has, refuses files of version 3, and its errors name
- * no line. What is taken: cores, NUMA nodes, PCIe bridges and devices, OS devices, and the matrices of direct links
- * (distances.c). The tests hold it beside what hwloc makes of its own synthetic machines.
+ * It is read here and not by hwloc's own loader: hwloc 2, which Debian 12 has, refuses files of
+ * version 3, and its errors name no line. What is taken: cores, NUMA nodes, PCIe bridges and
+ * devices, OS devices, and the matrices of direct links (distances.c). The tests hold it beside
+ * what hwloc makes of its own synthetic machines.
  */
 #include "topo/read/hwloc.h"
 
@@ -25,10 +27,11 @@ static bool sniff(const struct topo_text *in)
 enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
 
 struct numa {
-	int number;             /* ours */
+	int number; /* ours */
 	long os_index;
-	uint64_t cpus;          /* a digest of its cpuset */
-	bool bare;              /* of no cores: version 1's form of a second memory of the same cores */
+	uint64_t cpus; /* a digest of its cpuset */
+	/* of no cores: version 1's form of a second memory of the same cores */
+	bool bare;
 };
 
 struct walk {
@@ -44,7 +47,7 @@ struct walk {
 
 /* What holds at an element and, unless they say otherwise, at those below it. */
 struct where {
-	int numa;               /* -1: not told, or several */
+	int numa; /* -1: not told, or several */
 	char cpus[TOPO_CPUS];
 };
 
@@ -62,7 +65,8 @@ static const char *word(const struct xml *x, const char *name)
 
 static const char *info(const struct xml *x, const char *name)
 {
-	for (const struct xml *i = topo_xml_child(x->first, "info"); i; i = topo_xml_child(i->next, "info"))
+	for (const struct xml *i = topo_xml_child(x->first, "info"); i;
+	     i = topo_xml_child(i->next, "info"))
 		if (!strcmp(word(i, "name"), name))
 			return word(i, "value");
 	return NULL;
@@ -84,11 +88,15 @@ static uint64_t digest(const char *text)
 static int count_numa(struct walk *w, const struct xml *x)
 {
 	if (w->n_numa == MACHINE_NUMA)
-		return err_set(w->e, ERR_USAGE, "%s:%d: more than %d NUMA nodes; this is no description of one machine", w->file, x->line,
-			       MACHINE_NUMA);
+		return err_set(
+			w->e, ERR_USAGE,
+			"%s:%d: more than %d NUMA nodes; this is no description of one machine",
+			w->file, x->line, MACHINE_NUMA);
 	const char *os = topo_xml_get(x, "os_index");
 	struct numa *n = &w->numa[w->n_numa++];
-	*n = (struct numa){ .number = w->n_numa - 1, .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1, .cpus = digest(word(x, "cpuset")) };
+	*n = (struct numa){ .number = w->n_numa - 1,
+			    .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1,
+			    .cpus = digest(word(x, "cpuset")) };
 	struct mask_bits cpus = topo_mask_bits(word(x, "cpuset"));
 	n->bare = topo_mask_next(&cpus) < 0;
 	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
@@ -108,13 +116,15 @@ static int count(struct walk *w, const struct xml *x)
 	double bytes = memory ? strtod(memory, NULL) : 0;
 	if (bytes > 0 && bytes < 1e18)
 		w->m->memory += bytes;
-	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object"))
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
+	     c = topo_xml_child(c->next, "object"))
 		if (count(w, c))
 			return -1;
 	return 0;
 }
 
-/* NUMA nodes are numbered as the kernel does where it counts from 0 without gaps, else in the file's order. */
+/* NUMA nodes are numbered as the kernel does where it counts from 0 without gaps, else in the
+ * file's order. */
 static void number_numa(struct walk *w)
 {
 	for (int i = 0; i < w->n_numa; i++)
@@ -124,14 +134,15 @@ static void number_numa(struct walk *w)
 		w->numa[w->of_os_index[i] - 1].number = i;
 }
 
-/* The domain that a nodeset means: its NUMA nodes when they all have the same cores, the lowest of them; bare ones when
- * there are no others. */
+/* The domain that a nodeset means: its NUMA nodes when they all have the same cores, the lowest of
+ * them; bare ones when there are no others. */
 static int numa_in(const struct walk *w, const char *set)
 {
 	struct mask_bits bits = topo_mask_bits(set);
 	const struct numa *best = NULL;
 	for (long bit; (bit = topo_mask_next(&bits)) >= 0 && bit < OS_INDEX_MOST;) {
-		const struct numa *n = w->of_os_index[bit] ? &w->numa[w->of_os_index[bit] - 1] : NULL;
+		const struct numa *n = w->of_os_index[bit] ? &w->numa[w->of_os_index[bit] - 1]
+							   : NULL;
 		if (!n || (n->bare && best))
 			continue;
 		if (best && !best->bare && n->cpus != best->cpus)
@@ -176,11 +187,17 @@ struct said {
 
 static void listen(const struct xml *pci, struct said *s)
 {
-	static const char *const sizes[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize", "RSMIVRAMSize", "LevelZeroHBMSize" };
-	for (const struct xml *o = topo_xml_child(pci->first, "object"); o; o = topo_xml_child(o->next, "object")) {
+	static const char *const sizes[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize",
+					     "RSMIVRAMSize", "LevelZeroHBMSize" };
+	for (const struct xml *o = topo_xml_child(pci->first, "object"); o;
+	     o = topo_xml_child(o->next, "object")) {
 		const char *name = word(o, "name"), *model = info(o, "GPUModel");
-		bool compute = !strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) || !strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
-			       (!strncmp(name, "opencl", 6) && !strcmp(info(o, "OpenCLDeviceType") ? info(o, "OpenCLDeviceType") : "GPU", "GPU"));
+		bool compute =
+			!strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) ||
+			!strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
+			(!strncmp(name, "opencl", 6) &&
+			 !strcmp(info(o, "OpenCLDeviceType") ? info(o, "OpenCLDeviceType") : "GPU",
+				 "GPU"));
 		if (!is(o, "OSDev") || !compute)
 			continue;
 		s->computes = true;
@@ -190,26 +207,35 @@ static void listen(const struct xml *pci, struct said *s)
 			if (memory_in(info(o, sizes[i])) > s->memory)
 				s->memory = memory_in(info(o, sizes[i]));
 		/* The management libraries count devices as the driver does. */
-		if ((!strncmp(name, "nvml", 4) || !strncmp(name, "rsmi", 4)) && isdigit((unsigned char)name[4]) && strlen(name) < 9)
+		if ((!strncmp(name, "nvml", 4) || !strncmp(name, "rsmi", 4)) &&
+		    isdigit((unsigned char)name[4]) && strlen(name) < 9)
 			s->order = atoi(name + 4);
 	}
 }
 
-/* Display controllers, co-processors and accelerators that compute: NVIDIA's all; AMD's as 3D or "other" display, or where a
- * library for computing sees them; not the small graphics chip of a server's board. */
-static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *model, const struct said *s)
+/* Display controllers, co-processors and accelerators that compute: NVIDIA's all; AMD's as 3D or
+ * "other" display, or where a library for computing sees them; not the small graphics chip of a
+ * server's board. */
+static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *model,
+		   const struct said *s)
 {
 	bool display = class >> 8 == 0x03, accelerator = class == 0x1200;
 	if (!display && !accelerator)
 		return false;
-	return vendor == PCI_NVIDIA || model || s->computes || (vendor == PCI_AMD && class != 0x0300) || (display && class == 0x0380);
+	return vendor == PCI_NVIDIA || model || s->computes ||
+	       (vendor == PCI_AMD && class != 0x0300) || (display && class == 0x0380);
 }
 
-static int add_gpu(struct walk *w, const struct xml *x, int place, const struct where *at, const struct said *s, const struct gpu_model *model)
+static int add_gpu(struct walk *w, const struct xml *x, int place, const struct where *at,
+		   const struct said *s, const struct gpu_model *model)
 {
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
-	struct found_gpu g = { .model = model, .place = place, .numa = at->numa, .order = s->order, .memory = s->memory };
+	struct found_gpu g = { .model = model,
+			       .place = place,
+			       .numa = at->numa,
+			       .order = s->order,
+			       .memory = s->memory };
 	topo_machine_bus(word(x, "pci_busid"), g.bus);
 	memcpy(g.cpus, at->cpus, sizeof g.cpus);
 	if (s->model)
@@ -223,7 +249,8 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 	int gpu = topo_machine_gpu(w->m, &g, w->e);
 	if (gpu < 0 || topo_hwloc_id(w->ids, x, HWLOC_GPU, gpu, w->e))
 		return -1;
-	for (const struct xml *o = topo_xml_child(x->first, "object"); o; o = topo_xml_child(o->next, "object"))
+	for (const struct xml *o = topo_xml_child(x->first, "object"); o;
+	     o = topo_xml_child(o->next, "object"))
 		if (topo_hwloc_id(w->ids, o, HWLOC_GPU, gpu, w->e))
 			return -1;
 	return 0;
@@ -233,7 +260,8 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 static const char *nic_name(const struct xml *x)
 {
 	const char *best = "";
-	for (const struct xml *o = topo_xml_child(x->first, "object"); o; o = topo_xml_child(o->next, "object")) {
+	for (const struct xml *o = topo_xml_child(x->first, "object"); o;
+	     o = topo_xml_child(o->next, "object")) {
 		const char *name = word(o, "name");
 		bool rdma = strchr(name, '_') != NULL;
 		if (is(o, "OSDev") && (!best[0] || (rdma && !strchr(best, '_'))))
@@ -250,7 +278,9 @@ static int add_nic(struct walk *w, const struct xml *x, int place, const struct 
 	topo_machine_bus(word(x, "pci_busid"), n.bus);
 	topo_machine_text(n.name, sizeof n.name, nic_name(x));
 	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	topo_nic_figures(class, vendor, device, speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0, &n.bandwidth, &n.latency);
+	topo_nic_figures(class, vendor, device,
+			 speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0, &n.bandwidth,
+			 &n.latency);
 	if (!n.bandwidth)
 		topo_machine_unsaid(w->m, "speeds of some network adapters");
 	return topo_machine_nic(w->m, &n, w->e) < 0 ? -1 : 0;
@@ -274,7 +304,8 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 	return 0;
 }
 
-/* A bridge's place; a host bridge hangs on its NUMA domain where that is told, on the machine else. */
+/* A bridge's place; a host bridge hangs on its NUMA domain where that is told, on the machine
+ * else. */
 static int add_bridge(struct walk *w, const struct xml *x, int place)
 {
 	bool host = !strncmp(word(x, "bridge_type"), "0-", 2);
@@ -285,10 +316,13 @@ static int add_bridge(struct walk *w, const struct xml *x, int place)
 	return added;
 }
 
-/* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet follows the domain. */
-static int walk(struct walk *w, const struct xml *x, int place, const struct where *above, const int *domains)
+/* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet
+ * follows the domain. */
+static int walk(struct walk *w, const struct xml *x, int place, const struct where *above,
+		const int *domains)
 {
-	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object")) {
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
+	     c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
 		int below = place;
 		if (w->m->places[place].kind <= PLACE_NUMA)
@@ -303,9 +337,11 @@ static int walk(struct walk *w, const struct xml *x, int place, const struct whe
 	return 0;
 }
 
-static void add_cores(struct walk *w, const struct xml *x, const char *type, const struct where *above)
+static void add_cores(struct walk *w, const struct xml *x, const char *type,
+		      const struct where *above)
 {
-	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object")) {
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
+	     c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
 		if (is(c, type)) {
 			struct topo_device *d = &w->m->cores[w->m->n_cores++];
@@ -321,7 +357,9 @@ static int take_cores(struct walk *w, const struct xml *root)
 {
 	int n = w->cores ? w->cores : w->pus;
 	if (n > MACHINE_CORES)
-		return err_set(w->e, ERR_USAGE, "%s: more than %d cores; this is no description of one machine", w->file, MACHINE_CORES);
+		return err_set(w->e, ERR_USAGE,
+			       "%s: more than %d cores; this is no description of one machine",
+			       w->file, MACHINE_CORES);
 	w->m->cores = n ? calloc((size_t)n, sizeof *w->m->cores) : NULL;
 	if (n && !w->m->cores)
 		return err_set(w->e, ERR_NOMEM, "%s: no memory for its cores", w->file);
@@ -341,9 +379,11 @@ static int read_machine(struct walk *w, const struct xml *root)
 	int machine = topo_machine_place(w->m, PLACE_MACHINE, -1, w->e);
 	domains[w->m->numa] = machine;
 	for (int i = 0; i < w->m->numa; i++)
-		if (machine < 0 || (domains[i] = topo_machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
+		if (machine < 0 ||
+		    (domains[i] = topo_machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
 			return -1;
-	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) || topo_hwloc_links(w->ids, root, w->m, w->e))
+	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) ||
+	    topo_hwloc_links(w->ids, root, w->m, w->e))
 		return -1;
 	for (int i = 0; i < w->m->n_gpus; i++)
 		if (w->m->gpus[i].numa < 0)
@@ -368,7 +408,8 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 		*w = (struct walk){ .m = &m, .file = in->file, .ids = ids, .e = e };
 		if (!read_machine(w, topo_xml_root(doc))) {
 			if (!w->pci)
-				topo_machine_unsaid(&m, "GPUs and network adapters: it was written without I/O devices");
+				topo_machine_unsaid(&m, "GPUs and network adapters: it was written "
+							"without I/O devices");
 			else if (!m.n_nics)
 				topo_machine_unsaid(&m, "network adapters");
 			result = topo_machine_finish(&m, in->devices, &kind, e);

@@ -1,4 +1,5 @@
-/* json — the fields of kinds and their parts, once, for the writer and the reader. For this room alone. */
+/* json — the fields of kinds and their parts, once, for the writer and the reader. For this room
+ * alone. */
 #ifndef MUSTER_TOPO_READ_JSON_H
 #define MUSTER_TOPO_READ_JSON_H
 
@@ -7,12 +8,12 @@
 #define JSON_FORMAT "muster cluster 1"
 
 enum field_type {
-	FIELD_TEXT,             /* char[size] */
-	FIELD_COUNT,            /* int, 0 to `most` */
-	FIELD_INDEX,            /* int, -1 to `most` */
-	FIELD_FIGURE,           /* double; 0 is null */
-	FIELD_FLAG,             /* bool */
-	FIELD_LINK,             /* enum link_kind, by its word */
+	FIELD_TEXT,   /* char[size] */
+	FIELD_COUNT,  /* int, 0 to `most` */
+	FIELD_INDEX,  /* int, -1 to `most` */
+	FIELD_FIGURE, /* double; 0 is null */
+	FIELD_FLAG,   /* bool */
+	FIELD_LINK,   /* enum link_kind, by its word */
 };
 
 struct field {
@@ -24,6 +25,7 @@ struct field {
 };
 
 /* Each ends with a key of NULL. */
-extern const struct field topo_fields_kind[], topo_fields_device[], topo_fields_nic[], topo_fields_link[], topo_fields_node[], topo_fields_switch[];
+extern const struct field topo_fields_kind[], topo_fields_device[], topo_fields_nic[],
+	topo_fields_link[], topo_fields_node[], topo_fields_switch[];
 
 #endif

@@ -21,23 +21,28 @@ struct spot {
 
 static int refused(const struct spot *s, const char *key, const char *why)
 {
-	return err_set(s->e, ERR_USAGE, "%s: %s%s\"%s\": %s", s->file, s->path, s->path[0] ? ": " : "", key, why);
+	return err_set(s->e, ERR_USAGE, "%s: %s%s\"%s\": %s", s->file, s->path,
+		       s->path[0] ? ": " : "", key, why);
 }
 
 static struct spot below(const struct spot *s, const char *array, size_t i)
 {
 	struct spot b = *s;
-	snprintf(b.path, sizeof b.path, "%.30s%s%.12s[%zu]", s->path, s->path[0] ? "." : "", array, i);
+	snprintf(b.path, sizeof b.path, "%.30s%s%.12s[%zu]", s->path, s->path[0] ? "." : "", array,
+		 i);
 	return b;
 }
 
-/* Whether UTF-8 holds what a terminal or a picture obeys or chokes on: control characters of ASCII and U+0080 to U+009F, breaks of lines and
- * directions (U+2028 to U+202E, U+2066 to U+2069), U+FFFE and U+FFFF, which XML cannot hold. */
+/* Whether UTF-8 holds what a terminal or a picture obeys or chokes on: control characters of ASCII
+ * and U+0080 to U+009F, breaks of lines and directions (U+2028 to U+202E, U+2066 to U+2069), U+FFFE
+ * and U+FFFF, which XML cannot hold. */
 static bool has_controls(const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-		if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0) || (*c == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
-		    (*c == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9) || (*c == 0xef && c[1] == 0xbf && c[2] >= 0xbe))
+		if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0) ||
+		    (*c == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
+		    (*c == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9) ||
+		    (*c == 0xef && c[1] == 0xbf && c[2] >= 0xbe))
 			return true;
 	return false;
 }
@@ -58,16 +63,25 @@ static int take_text(const struct spot *s, const struct field *f, const json_t *
 static int take_int(const struct spot *s, const struct field *f, const json_t *v, int *to)
 {
 	json_int_t n = json_integer_value(v);
-	if (!json_is_integer(v) || n < (f->type == FIELD_INDEX ? -1 : f->needed ? 1 : 0) || n > f->most) {
+	if (!json_is_integer(v) ||
+	    n < (f->type == FIELD_INDEX ? -1
+		 : f->needed            ? 1
+					: 0) ||
+	    n > f->most) {
 		char why[80];
-		snprintf(why, sizeof why, "it must be a whole number from %d to %ld", f->type == FIELD_INDEX ? -1 : f->needed ? 1 : 0, f->most);
+		snprintf(why, sizeof why, "it must be a whole number from %d to %ld",
+			 f->type == FIELD_INDEX ? -1
+			 : f->needed            ? 1
+						: 0,
+			 f->most);
 		return refused(s, f->key, why);
 	}
 	*to = (int)n;
 	return 0;
 }
 
-static int take_link(const struct spot *s, const struct field *f, const json_t *v, enum link_kind *to)
+static int take_link(const struct spot *s, const struct field *f, const json_t *v,
+		     enum link_kind *to)
 {
 	const char *text = json_string_value(v);
 	for (int k = 0; text && k < LINK_KINDS; k++)
@@ -75,7 +89,8 @@ static int take_link(const struct spot *s, const struct field *f, const json_t *
 			*to = (enum link_kind)k;
 			return 0;
 		}
-	return refused(s, f->key, "it must be one of ?, SYS, NODE, PHB, PXB, PIX, XGMI, NVL, NVS, X");
+	return refused(s, f->key,
+		       "it must be one of ?, SYS, NODE, PHB, PXB, PIX, XGMI, NVL, NVS, X");
 }
 
 static int take_field(const struct spot *s, const struct field *f, const json_t *v, void *to)
@@ -124,17 +139,22 @@ static int take_object(const struct spot *s, const struct field *fields, const j
 	return 0;
 }
 
-/* An array of objects as an array of structs, NULL where there is none; exactly `exact` of them unless that is -1. */
-static int take_array(const struct spot *s, const json_t *o, const char *key, const struct field *fields, size_t size, long exact, long most,
-		      void *to, int *n)
+/* An array of objects as an array of structs, NULL where there is none; exactly `exact` of them
+ * unless that is -1. */
+static int take_array(const struct spot *s, const json_t *o, const char *key,
+		      const struct field *fields, size_t size, long exact, long most, void *to,
+		      int *n)
 {
 	const json_t *a = json_object_get(o, key);
 	if (!a || json_is_null(a))
 		return 0;
 	size_t count = json_array_size(a);
-	if (!json_is_array(a) || !count || count > (size_t)most || (exact >= 0 && count != (size_t)exact))
-		return refused(s, key, exact >= 0 ? "it must be a list with an entry for each device"
-						  : "it must be a list, neither empty nor of more than a machine has");
+	if (!json_is_array(a) || !count || count > (size_t)most ||
+	    (exact >= 0 && count != (size_t)exact))
+		return refused(s, key,
+			       exact >= 0 ? "it must be a list with an entry for each device"
+					  : "it must be a list, neither empty nor of more than a "
+					    "machine has");
 	char *rows = calloc(count, size);
 	if (!rows)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for %s", s->file, key);
@@ -150,11 +170,13 @@ static int take_array(const struct spot *s, const json_t *o, const char *key, co
 	return 0;
 }
 
-static int take_matrix(const struct spot *s, const json_t *rows, const struct topo_link *types, int n_types, struct node_kind *k)
+static int take_matrix(const struct spot *s, const json_t *rows, const struct topo_link *types,
+		       int n_types, struct node_kind *k)
 {
 	size_t n = (size_t)k->devices;
 	if (!json_is_array(rows) || json_array_size(rows) != n || n > MACHINE_DEVICES)
-		return refused(s, "links", "it must be a list with a row for each device, 1024 at most");
+		return refused(s, "links",
+			       "it must be a list with a row for each device, 1024 at most");
 	k->links = calloc(n * n, sizeof *k->links);
 	if (!k->links)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for links", s->file);
@@ -162,14 +184,16 @@ static int take_matrix(const struct spot *s, const json_t *rows, const struct to
 		const json_t *row = json_array_get(rows, i);
 		struct spot at = below(s, "links", i);
 		if (!json_is_array(row) || json_array_size(row) != n)
-			return refused(&at, "links", "a row must have a place in link_types for each device");
+			return refused(&at, "links",
+				       "a row must have a place in link_types for each device");
 		for (size_t j = 0; j < n; j++) {
 			const json_t *v = json_array_get(row, j);
 			json_int_t type = json_is_integer(v) ? json_integer_value(v) : -1;
 			if (type < 0 || type >= n_types)
 				return refused(&at, "links", "an entry is no place in link_types");
 			if ((types[type].kind == LINK_SELF) != (i == j))
-				return refused(&at, "links", "the diagonal, and it alone, must be X");
+				return refused(&at, "links",
+					       "the diagonal, and it alone, must be X");
 			k->links[i * n + j] = types[type];
 		}
 	}
@@ -183,7 +207,8 @@ static int take_links(const struct spot *s, const json_t *o, struct node_kind *k
 	int n = 0;
 	if (!rows || json_is_null(rows))
 		return 0;
-	if (take_array(s, o, "link_types", topo_fields_link, sizeof *types, -1, MACHINE_DEVICES * MACHINE_DEVICES, &types, &n))
+	if (take_array(s, o, "link_types", topo_fields_link, sizeof *types, -1,
+		       MACHINE_DEVICES * MACHINE_DEVICES, &types, &n))
 		return -1;
 	int result = take_matrix(s, rows, types, n, k);
 	for (int i = 0; !result && k->link_bandwidth <= 0 && i < n; i++)
@@ -204,12 +229,16 @@ static int check_parts(const struct spot *s, const struct node_kind *k)
 		if (k->parts[i].nic >= k->n_nics)
 			return refused(&at, "nic", "it is no place in nics; give one, or -1");
 		if (k->parts[i].numa >= (k->numa > 0 ? k->numa : 1))
-			return refused(&at, "numa", "it is no NUMA domain of this kind; give one, counted from 0, or -1");
+			return refused(&at, "numa",
+				       "it is no NUMA domain of this kind; give one, counted from "
+				       "0, or -1");
 	}
 	for (int i = 0; i < k->n_nics; i++) {
 		struct spot at = below(s, "nics", (size_t)i);
 		if (k->nics[i].numa >= (k->numa > 0 ? k->numa : 1))
-			return refused(&at, "numa", "it is no NUMA domain of this kind; give one, counted from 0, or -1");
+			return refused(&at, "numa",
+				       "it is no NUMA domain of this kind; give one, counted from "
+				       "0, or -1");
 	}
 	return 0;
 }
@@ -233,8 +262,11 @@ static int take_kind(const struct spot *s, const json_t *o, struct node_kind *k)
 	if (!k->device[0])
 		snprintf(k->device, sizeof k->device, "device");
 	know_device(k);
-	if (take_array(s, o, "nics", topo_fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics, &k->n_nics) ||
-	    take_array(s, o, "parts", topo_fields_device, sizeof *k->parts, k->devices, MACHINE_CORES, &k->parts, &n) || take_links(s, o, k))
+	if (take_array(s, o, "nics", topo_fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics,
+		       &k->n_nics) ||
+	    take_array(s, o, "parts", topo_fields_device, sizeof *k->parts, k->devices,
+		       MACHINE_CORES, &k->parts, &n) ||
+	    take_links(s, o, k))
 		return -1;
 	return check_parts(s, k);
 }
@@ -260,12 +292,14 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 /* A switch's parent stands before it, so that there are no circles. */
 static int take_switches(const struct spot *s, const json_t *doc, struct cluster *c)
 {
-	if (take_array(s, doc, "switches", topo_fields_switch, sizeof *c->switches, -1, 2 * NODES_MOST, &c->switches, &c->n_switches))
+	if (take_array(s, doc, "switches", topo_fields_switch, sizeof *c->switches, -1,
+		       2 * NODES_MOST, &c->switches, &c->n_switches))
 		return -1;
 	for (int i = 0; i < c->n_switches; i++) {
 		struct spot at = below(s, "switches", (size_t)i);
 		if (c->switches[i].parent >= i)
-			return refused(&at, "parent", "it must be a switch that stands before this one, or -1");
+			return refused(&at, "parent",
+				       "it must be a switch that stands before this one, or -1");
 	}
 	return 0;
 }
@@ -279,7 +313,8 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 	if (take_object(s, topo_fields_node, o, &node))
 		return -1;
 	if (node.kind >= c->n_kinds || node.leaf >= c->n_switches)
-		return refused(s, node.kind >= c->n_kinds ? "kind" : "leaf", "there is none of that number");
+		return refused(s, node.kind >= c->n_kinds ? "kind" : "leaf",
+			       "there is none of that number");
 	if (!text)
 		return refused(s, "names", "it must be a list of names, such as \"node[0-31]\"");
 	if (has_controls(text) || strchr(text, ' '))
@@ -289,7 +324,8 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 	struct cluster_node *more = NULL;
 	*devices += (long)names.n * c->kinds[node.kind].devices;
 	if (c->n_nodes + names.n > NODES_MOST || *devices > DEVICES_MOST)
-		refused(s, "names", "more nodes or devices than a cluster may have, 65536 and 67108864");
+		refused(s, "names",
+			"more nodes or devices than a cluster may have, 65536 and 67108864");
 	else if (!(more = realloc(c->nodes, (size_t)(c->n_nodes + names.n) * sizeof *more)))
 		err_set(s->e, ERR_NOMEM, "%s: no memory for its nodes", s->file);
 	else
@@ -318,15 +354,18 @@ static int take_nodes(const struct spot *s, const json_t *doc, struct cluster *c
 
 static int take_cluster(const struct spot *s, const json_t *doc, struct cluster *c)
 {
+	/* clang-format off */
 	static const struct field fields[] = {
 		{ "name", FIELD_TEXT, offsetof(struct cluster, name), sizeof c->name, 0, false },
 		{ "figures", FIELD_TEXT, offsetof(struct cluster, figures), sizeof c->figures, 0, false },
 		{ "rails", FIELD_FLAG, offsetof(struct cluster, rails), 0, 0, false },
 		{ NULL, FIELD_TEXT, 0, 0, 0, false },
 	};
+	/* clang-format on */
 	const char *format = json_string_value(json_object_get(doc, "format"));
 	if (!format || strcmp(format, JSON_FORMAT))
-		return refused(s, "format", "it must be \"" JSON_FORMAT "\": what muster topo --json writes");
+		return refused(s, "format",
+			       "it must be \"" JSON_FORMAT "\": what muster topo --json writes");
 	if (take_object(s, fields, doc, c))
 		return -1;
 	if (!c->name[0])
@@ -334,15 +373,19 @@ static int take_cluster(const struct spot *s, const json_t *doc, struct cluster 
 	return take_kinds(s, doc, c) || take_switches(s, doc, c) || take_nodes(s, doc, c) ? -1 : 0;
 }
 
-int topo_json_read(const char *file, const char *text, size_t len, struct cluster *out, struct err *e)
+int topo_json_read(const char *file, const char *text, size_t len, struct cluster *out,
+		   struct err *e)
 {
 	json_error_t error;
 	struct cluster c = { .n_kinds = 0 };
 	struct spot s = { .file = file, .e = e };
 	json_t *doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
 	if (!doc)
-		return err_set(e, ERR_USAGE, "%s:%d: %.100s: the JSON is broken or cut short; write it again", file, error.line, error.text);
-	int result = json_is_object(doc) ? take_cluster(&s, doc, &c) : refused(&s, "", "it must be an object");
+		return err_set(e, ERR_USAGE,
+			       "%s:%d: %.100s: the JSON is broken or cut short; write it again",
+			       file, error.line, error.text);
+	int result = json_is_object(doc) ? take_cluster(&s, doc, &c)
+					 : refused(&s, "", "it must be an object");
 	json_decref(doc);
 	if (result)
 		topo_cluster_free(&c);
@@ -361,4 +404,6 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	return topo_json_read(in->file, in->text, in->len, out, e);
 }
 
-const struct topo_format topo_format_json = { .name = "the JSON of muster topo --json", .sniff = sniff, .read = read };
+const struct topo_format topo_format_json = { .name = "the JSON of muster topo --json",
+					      .sniff = sniff,
+					      .read = read };

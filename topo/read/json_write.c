@@ -7,15 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT(type, member) { #member, FIELD_TEXT, offsetof(struct type, member), sizeof((struct type *)0)->member, 0, false }
-#define NEEDED(type, member) { #member, FIELD_TEXT, offsetof(struct type, member), sizeof((struct type *)0)->member, 0, true }
-#define COUNT(type, member, most) { #member, FIELD_COUNT, offsetof(struct type, member), 0, most, false }
-#define INDEX(type, member, most) { #member, FIELD_INDEX, offsetof(struct type, member), 0, most, false }
-#define FIGURE(type, member) { #member, FIELD_FIGURE, offsetof(struct type, member), 0, 0, false }
-#define FLAG(type, member) { #member, FIELD_FLAG, offsetof(struct type, member), 0, 0, false }
-#define LINK(type, member) { #member, FIELD_LINK, offsetof(struct type, member), 0, 0, false }
-#define END { NULL, FIELD_TEXT, 0, 0, 0, false }
+#define TEXT(type, member) \
+	{ \
+#member, FIELD_TEXT, offsetof(struct type, member), \
+			sizeof((struct type *)0)->member, 0, false \
+	}
+#define NEEDED(type, member) \
+	{ \
+#member, FIELD_TEXT, offsetof(struct type, member), \
+			sizeof((struct type *)0)->member, 0, true \
+	}
+#define COUNT(type, member, most) \
+	{ \
+#member, FIELD_COUNT, offsetof(struct type, member), 0, most, false \
+	}
+#define INDEX(type, member, most) \
+	{ \
+#member, FIELD_INDEX, offsetof(struct type, member), 0, most, false \
+	}
+#define FIGURE(type, member) \
+	{ \
+#member, FIELD_FIGURE, offsetof(struct type, member), 0, 0, false \
+	}
+#define FLAG(type, member) \
+	{ \
+#member, FIELD_FLAG, offsetof(struct type, member), 0, 0, false \
+	}
+#define LINK(type, member) \
+	{ \
+#member, FIELD_LINK, offsetof(struct type, member), 0, 0, false \
+	}
+#define END \
+	{ \
+		NULL, FIELD_TEXT, 0, 0, 0, false \
+	}
 
+/* clang-format off */
 const struct field topo_fields_kind[] = {
 	NEEDED(node_kind, name), TEXT(node_kind, device),
 	{ "devices", FIELD_COUNT, offsetof(struct node_kind, devices), 0, MACHINE_CORES, true },
@@ -25,22 +52,45 @@ const struct field topo_fields_kind[] = {
 	FIGURE(node_kind, link_bandwidth), FIGURE(node_kind, link_latency), FIGURE(node_kind, net_bandwidth), FIGURE(node_kind, net_latency),
 	FLAG(node_kind, switched), TEXT(node_kind, unsaid), END,
 };
+/* clang-format on */
 const struct field topo_fields_device[] = {
-	TEXT(topo_device, name), TEXT(topo_device, bus), INDEX(topo_device, numa, MACHINE_NUMA - 1), TEXT(topo_device, cpus),
-	INDEX(topo_device, nic, MACHINE_NICS - 1), LINK(topo_device, nic_link), COUNT(topo_device, pcie, 9),
-	COUNT(topo_device, pcie_width, 64), COUNT(topo_device, nvlink, 99), FLAG(topo_device, mig), END,
+	TEXT(topo_device, name),
+	TEXT(topo_device, bus),
+	INDEX(topo_device, numa, MACHINE_NUMA - 1),
+	TEXT(topo_device, cpus),
+	INDEX(topo_device, nic, MACHINE_NICS - 1),
+	LINK(topo_device, nic_link),
+	COUNT(topo_device, pcie, 9),
+	COUNT(topo_device, pcie_width, 64),
+	COUNT(topo_device, nvlink, 99),
+	FLAG(topo_device, mig),
+	END,
 };
 const struct field topo_fields_nic[] = {
-	TEXT(topo_nic, name), TEXT(topo_nic, bus), INDEX(topo_nic, numa, MACHINE_NUMA - 1), FIGURE(topo_nic, bandwidth), END,
+	TEXT(topo_nic, name),
+	TEXT(topo_nic, bus),
+	INDEX(topo_nic, numa, MACHINE_NUMA - 1),
+	FIGURE(topo_nic, bandwidth),
+	END,
 };
 const struct field topo_fields_link[] = {
-	LINK(topo_link, kind), COUNT(topo_link, lanes, 100000), FIGURE(topo_link, bandwidth), FIGURE(topo_link, latency), END,
+	LINK(topo_link, kind),
+	COUNT(topo_link, lanes, 100000),
+	FIGURE(topo_link, bandwidth),
+	FIGURE(topo_link, latency),
+	END,
 };
 const struct field topo_fields_node[] = {
-	COUNT(cluster_node, kind, NODES_MOST), INDEX(cluster_node, leaf, NODES_MOST), INDEX(cluster_node, domain, NODES_MOST), END,
+	COUNT(cluster_node, kind, NODES_MOST),
+	INDEX(cluster_node, leaf, NODES_MOST),
+	INDEX(cluster_node, domain, NODES_MOST),
+	END,
 };
 const struct field topo_fields_switch[] = {
-	TEXT(cluster_switch, name), INDEX(cluster_switch, parent, NODES_MOST), FIGURE(cluster_switch, up), END,
+	TEXT(cluster_switch, name),
+	INDEX(cluster_switch, parent, NODES_MOST),
+	FIGURE(cluster_switch, up),
+	END,
 };
 
 static json_t *value_of(const struct field *f, const void *from)
@@ -87,7 +137,8 @@ static json_t *array_of(const struct field *fields, const void *rows, size_t n, 
 
 static int by_value(const void *a, const void *b)
 {
-	const struct topo_link *x = *(const struct topo_link *const *)a, *y = *(const struct topo_link *const *)b;
+	const struct topo_link *x = *(const struct topo_link *const *)a,
+			       *y = *(const struct topo_link *const *)b;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? 1 : -1;
 	if (x->lanes != y->lanes)
@@ -133,9 +184,13 @@ static json_t *kind_json(const struct node_kind *k, int nodes)
 	json_t *o = object_of(topo_fields_kind, k);
 	int bad = json_object_set_new(o, "nodes", json_integer(nodes));
 	if (k->parts)
-		bad |= json_object_set_new(o, "parts", array_of(topo_fields_device, k->parts, (size_t)k->devices, sizeof *k->parts));
+		bad |= json_object_set_new(o, "parts",
+					   array_of(topo_fields_device, k->parts,
+						    (size_t)k->devices, sizeof *k->parts));
 	if (k->nics)
-		bad |= json_object_set_new(o, "nics", array_of(topo_fields_nic, k->nics, (size_t)k->n_nics, sizeof *k->nics));
+		bad |= json_object_set_new(o, "nics",
+					   array_of(topo_fields_nic, k->nics, (size_t)k->n_nics,
+						    sizeof *k->nics));
 	if (k->links)
 		bad |= links_json(k, o);
 	if (bad) {
@@ -164,7 +219,8 @@ static bool follows(const char *name, const char *next, int digits)
 	return own && !strcmp(want, next);
 }
 
-/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds ",[]". */
+/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds
+ * ",[]". */
 static int json_names(const struct cluster_node *nodes, int n, struct buf *out)
 {
 	for (int i = 0; i < n;) {
@@ -180,7 +236,8 @@ static int json_names(const struct cluster_node *nodes, int n, struct buf *out)
 			buf_puts(out, name);
 		} else {
 			int wide = digits_of(nodes[end - 1].name, &last);
-			buf_printf(out, "%.*s[%s-%s]", (int)strlen(name) - digits, name, name + strlen(name) - digits,
+			buf_printf(out, "%.*s[%s-%s]", (int)strlen(name) - digits, name,
+				   name + strlen(name) - digits,
 				   nodes[end - 1].name + strlen(nodes[end - 1].name) - wide);
 		}
 		i = end;
@@ -195,7 +252,8 @@ static json_t *nodes_json(const struct cluster *c, struct err *e)
 		const struct cluster_node *first = &c->nodes[i];
 		struct buf names = BUF_INIT;
 		int end = i + 1;
-		while (end < c->n_nodes && c->nodes[end].kind == first->kind && c->nodes[end].leaf == first->leaf && c->nodes[end].domain == first->domain)
+		while (end < c->n_nodes && c->nodes[end].kind == first->kind &&
+		       c->nodes[end].leaf == first->leaf && c->nodes[end].domain == first->domain)
 			end++;
 		int bad = json_names(first, end - i, &names);
 		json_t *run = object_of(topo_fields_node, first);
@@ -204,8 +262,11 @@ static json_t *nodes_json(const struct cluster *c, struct err *e)
 		buf_fini(&names);
 		if (bad) {
 			json_decref(a);
-			err_set(e, ERR_UNSUPPORTED, "cluster %s: the name of a node from \"%.64s\" on is empty or holds one of \",[] \", which no list of names "
-				"can; name nodes otherwise", c->name, first->name);
+			err_set(e, ERR_UNSUPPORTED,
+				"cluster %s: the name of a node from \"%.64s\" on is empty or "
+				"holds one of \",[] \", which no list of names "
+				"can; name nodes otherwise",
+				c->name, first->name);
 			return NULL;
 		}
 		i = end;
@@ -228,13 +289,18 @@ json_t *topo_json(const struct cluster *c, struct err *e)
 	for (int i = 0; count && i < c->n_kinds; i++)
 		bad = json_array_append_new(kinds, kind_json(&c->kinds[i], count[i])) || bad;
 	free(count);
-	json_t *doc = json_pack("{s:s, s:s, s:s, s:b, s:i, s:o, s:o}", "format", JSON_FORMAT, "name", c->name, "figures", c->figures, "rails",
-				c->rails, "devices", topo_cluster_devices(c), "kinds", kinds, "nodes", nodes);
+	json_t *doc = json_pack("{s:s, s:s, s:s, s:b, s:i, s:o, s:o}", "format", JSON_FORMAT,
+				"name", c->name, "figures", c->figures, "rails", c->rails,
+				"devices", topo_cluster_devices(c), "kinds", kinds, "nodes", nodes);
 	if (doc && c->switches)
-		bad = json_object_set_new(doc, "switches", array_of(topo_fields_switch, c->switches, (size_t)c->n_switches, sizeof *c->switches)) || bad;
+		bad = json_object_set_new(doc, "switches",
+					  array_of(topo_fields_switch, c->switches,
+						   (size_t)c->n_switches, sizeof *c->switches)) ||
+		      bad;
 	if (!doc || bad) {
 		json_decref(doc);
-		err_set(e, ERR_NOMEM, "cluster %s: no memory for its JSON, or a name that is no UTF-8", c->name);
+		err_set(e, ERR_NOMEM,
+			"cluster %s: no memory for its JSON, or a name that is no UTF-8", c->name);
 		return NULL;
 	}
 	return doc;
@@ -245,12 +311,15 @@ int topo_json_write(const struct cluster *c, struct buf *out, struct err *e)
 	json_t *doc = topo_json(c, e);
 	if (!doc)
 		return -1;
-	char *text = json_dumps(doc, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17));
+	char *text = json_dumps(doc,
+				JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17));
 	json_decref(doc);
 	if (text) {
 		buf_puts(out, text);
 		buf_puts(out, "\n");
 	}
 	free(text);
-	return !text || buf_failed(out) ? err_set(e, ERR_NOMEM, "cluster %s: no memory for its JSON", c->name) : 0;
+	return !text || buf_failed(out)
+		       ? err_set(e, ERR_NOMEM, "cluster %s: no memory for its JSON", c->name)
+		       : 0;
 }

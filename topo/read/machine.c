@@ -43,11 +43,14 @@ void topo_machine_fini(struct machine *m)
 }
 
 /* Room for one more of `size` bytes in *array. */
-static int grow(const struct machine *m, void *array, int n, int *cap, size_t size, int most, const char *what, struct err *e)
+static int grow(const struct machine *m, void *array, int n, int *cap, size_t size, int most,
+		const char *what, struct err *e)
 {
 	void **at = array;
 	if (n >= most)
-		return err_set(e, ERR_USAGE, "%s: more than %d %s; this is no description of one machine", m->file, most, what);
+		return err_set(e, ERR_USAGE,
+			       "%s: more than %d %s; this is no description of one machine",
+			       m->file, most, what);
 	if (n < *cap)
 		return 0;
 	int room = *cap ? *cap * 2 : 16;
@@ -61,15 +64,20 @@ static int grow(const struct machine *m, void *array, int n, int *cap, size_t si
 
 int topo_machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e)
 {
-	if (grow(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES, "places", e))
+	if (grow(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES,
+		 "places", e))
 		return -1;
-	m->places[m->n_places] = (struct place){ .kind = kind, .parent = parent, .depth = parent < 0 ? 0 : m->places[parent].depth + 1 };
+	m->places[m->n_places] =
+		(struct place){ .kind = kind,
+				.parent = parent,
+				.depth = parent < 0 ? 0 : m->places[parent].depth + 1 };
 	return m->n_places++;
 }
 
 int topo_machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
 {
-	if (grow(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES, "devices", e))
+	if (grow(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES, "devices",
+		 e))
 		return -1;
 	m->gpus[m->n_gpus] = *g;
 	return m->n_gpus++;
@@ -77,7 +85,8 @@ int topo_machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e
 
 int topo_machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
 {
-	if (grow(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS, "network adapters", e))
+	if (grow(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS,
+		 "network adapters", e))
 		return -1;
 	m->nics[m->n_nics] = *n;
 	return m->n_nics++;
@@ -85,7 +94,8 @@ int topo_machine_nic(struct machine *m, const struct found_nic *n, struct err *e
 
 int topo_machine_link(struct machine *m, const struct found_link *l, struct err *e)
 {
-	if (grow(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links, MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
+	if (grow(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links,
+		 MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
 		return -1;
 	m->links[m->n_links] = *l;
 	return m->n_links++;
@@ -95,7 +105,8 @@ void topo_machine_unsaid(struct machine *m, const char *phrase)
 {
 	size_t used = strlen(m->unsaid);
 	if (!strstr(m->unsaid, phrase) && used + strlen(phrase) + 3 < sizeof m->unsaid)
-		snprintf(m->unsaid + used, sizeof m->unsaid - used, "%s%s", used ? "; " : "", phrase);
+		snprintf(m->unsaid + used, sizeof m->unsaid - used, "%s%s", used ? "; " : "",
+			 phrase);
 }
 
 double topo_machine_payload(double bandwidth)
@@ -106,10 +117,12 @@ double topo_machine_payload(double bandwidth)
 static void add_range(struct buf *b, long first, long last)
 {
 	if (first >= 0)
-		buf_printf(b, first == last ? "%s%ld" : "%s%ld-%ld", b->len ? "," : "", first, last);
+		buf_printf(b, first == last ? "%s%ld" : "%s%ld-%ld", b->len ? "," : "", first,
+			   last);
 }
 
-/* The value of the word that ends at `end`, and where the text before it ends (NULL: that was all); -1: no word of 32 bits. */
+/* The value of the word that ends at `end`, and where the text before it ends (NULL: that was
+ * all); -1: no word of 32 bits. */
 static int64_t word_before(const char *mask, const char *end, const char **before)
 {
 	const char *at = end;
@@ -124,7 +137,9 @@ static int64_t word_before(const char *mask, const char *end, const char **befor
 	for (; at < end; at++) {
 		if (!isxdigit((unsigned char)*at))
 			return -1;
-		value = value * 16 + (isdigit((unsigned char)*at) ? *at - '0' : tolower((unsigned char)*at) - 'a' + 10);
+		value = value * 16 + (isdigit((unsigned char)*at)
+					      ? *at - '0'
+					      : tolower((unsigned char)*at) - 'a' + 10);
 	}
 	return value;
 }
@@ -178,7 +193,9 @@ void topo_machine_bus(const char *text, char out[16])
 	int used = 0;
 	out[0] = '\0';
 	/* nvidia-smi and NVML write eight digits of domain. */
-	if (strlen(text) > 16 || sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 || text[used])
+	if (strlen(text) > 16 ||
+	    sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 ||
+	    text[used])
 		return;
 	char full[32];
 	if (snprintf(full, sizeof full, "%04x:%02x:%02x.%x", domain, bus, device, function) < 16)

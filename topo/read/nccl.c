@@ -2,11 +2,13 @@
  * nccl — NCCL's and RCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes and NCCL_TOPO_FILE reads
  * (src/graph/xml.cc of either).
  *
- * <system> holds <cpu> (a NUMA domain: numaid, affinity, host_hash), which holds <pci> (busid, class, link_speed, link_width;
- * class 0x0604: a switch, its ports not told) in each other, which hold <gpu> (dev, sm: compute capability, of AMD gcn) or
- * <nic> with <net> (name, speed in Mb/s). A <gpu> holds <nvlink> or <xgmi> (target, count, tclass: the target's class).
+ * <system> holds <cpu> (a NUMA domain: numaid, affinity, host_hash), which holds <pci> (busid,
+ * class, link_speed, link_width; class 0x0604: a switch, its ports not told) in each other, which
+ * hold <gpu> (dev, sm: compute capability, of AMD gcn) or <nic> with <net> (name, speed in Mb/s). A
+ * <gpu> holds <nvlink> or <xgmi> (target, count, tclass: the target's class).
  *
- * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink to the driver.
+ * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink
+ * to the driver.
  */
 #include "topo/read/nccl.h"
 
@@ -22,10 +24,11 @@ enum { SPEED_MOST = 10000000 }; /* Mb/s of an adapter: what claims more is in an
 struct host_reader {
 	struct machine *m;
 	const char *file, *text, *host;
-	int domains[MACHINE_NUMA];    /* places; -1: none yet */
+	int domains[MACHINE_NUMA];                   /* places; -1: none yet */
 	const struct xml *elements[MACHINE_DEVICES]; /* <gpu> of each GPU, or NULL */
-	bool arm;                     /* the processor is Arm's: NVIDIA's Grace, whose GPUs are of other models */
-	bool any_gpu;                 /* there are such: a dump, which tells the links */
+	/* the processor is Arm's: NVIDIA's Grace, whose GPUs are of other models */
+	bool arm;
+	bool any_gpu; /* there are such: a dump, which tells the links */
 	struct err *e;
 };
 
@@ -46,10 +49,12 @@ static int refused(const struct host_reader *r, const struct xml *x, const char 
 	return err_set(r->e, ERR_USAGE, "%s:%d: <%.20s>: %s", r->file, x->line, x->name, why);
 }
 
-/* "16 GT/s", "32.0 GT/s PCIe" × 16 lanes; generations 1 and 2 lose a fifth to encoding, later ones two bits in 130. */
+/* "16 GT/s", "32.0 GT/s PCIe" × 16 lanes; generations 1 and 2 lose a fifth to encoding, later
+ * ones two bits in 130. */
 static double link_payload(const struct xml *pci)
 {
-	double rate = strtod(word(pci, "link_speed"), NULL), width = strtod(word(pci, "link_width"), NULL);
+	double rate = strtod(word(pci, "link_speed"), NULL),
+	       width = strtod(word(pci, "link_width"), NULL);
 	if (!(rate > 0 && rate < 1000 && width > 0 && width <= 64))
 		return 0;
 	return topo_machine_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
@@ -73,7 +78,8 @@ static int gcn_of(const char *text)
 	return v > 0 && v < 0x10000 ? (int)v : 0;
 }
 
-static const struct gpu_model *model_of(struct host_reader *r, const struct xml *pci, const struct xml *gpu, struct found_gpu *g)
+static const struct gpu_model *model_of(struct host_reader *r, const struct xml *pci,
+					const struct xml *gpu, struct found_gpu *g)
 {
 	unsigned vendor = hex(pci, "vendor"), device = hex(pci, "device");
 	const struct gpu_model *m = topo_gpu_of_pci((int)vendor, (int)device);
@@ -81,10 +87,16 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
 	bool usual = !vendor || vendor == 0xffff || vendor == PCI_NVIDIA || vendor == PCI_AMD;
 	if (!m && arch > 0 && usual) {
-		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : arch == 103 ? "GB300-288GB" : NULL;
-		m = grace ? topo_gpu_named(grace) : topo_gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
+		const char *grace = !r->arm || gcn ? NULL
+				    : arch == 90   ? "GH200-96GB"
+				    : arch == 100  ? "GB200-186GB"
+				    : arch == 103  ? "GB300-288GB"
+						   : NULL;
+		m = grace ? topo_gpu_named(grace)
+			  : topo_gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
 		if (m)
-			topo_machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");
+			topo_machine_unsaid(r->m, "the GPUs' exact model: it is taken for the "
+						  "commonest of its architecture");
 	}
 	if (!m) {
 		if (vendor && device && vendor != 0xffff)
@@ -98,9 +110,12 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 	return m;
 }
 
-static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xml *gpu, int place, int numa, const char *cpus)
+static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xml *gpu, int place,
+		   int numa, const char *cpus)
 {
-	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci) };
+	struct found_gpu g = {
+		.place = place, .numa = numa, .order = -1, .pcie = link_payload(pci)
+	};
 	topo_machine_bus(word(pci, "busid"), g.bus);
 	topo_machine_mask(cpus, g.cpus);
 	g.model = model_of(r, pci, gpu, &g);
@@ -117,11 +132,13 @@ static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xm
 static double latency_of(const struct xml *pci)
 {
 	double unused, latency;
-	topo_nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0, pci ? hex(pci, "device") : 0, 0, &unused, &latency);
+	topo_nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0,
+			 pci ? hex(pci, "device") : 0, 0, &unused, &latency);
 	return latency;
 }
 
-/* Whether a port that is no PCI device here was read before: in a container it stands below every CPU, and is one all the same. */
+/* Whether a port that is no PCI device here was read before: in a container it stands below
+ * every CPU, and is one all the same. */
 static bool stood_before(struct host_reader *r, const char *name)
 {
 	for (int i = 0; i < r->m->n_nics; i++)
@@ -134,7 +151,8 @@ static bool stood_before(struct host_reader *r, const char *name)
 }
 
 /* A port that NCCL sends by. */
-static int add_net(struct host_reader *r, const struct xml *pci, const struct xml *net, int place, int numa)
+static int add_net(struct host_reader *r, const struct xml *pci, const struct xml *net, int place,
+		   int numa)
 {
 	struct found_nic n = { .place = place, .numa = numa, .latency = latency_of(pci) };
 	double mbits = strtod(word(net, "speed"), NULL);
@@ -156,13 +174,16 @@ static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, 
 {
 	struct found_nic n = { .place = place, .numa = numa };
 	topo_machine_bus(word(pci, "busid"), n.bus);
-	topo_nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
-	topo_machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names" : "the network adapters' names and speeds");
+	topo_nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"),
+			 link_payload(pci), &n.bandwidth, &n.latency);
+	topo_machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names"
+						  : "the network adapters' names and speeds");
 	return topo_machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
 /* A <nic> below a PCI device, or NULL, is as many adapters as it names ports. */
-static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place, int numa)
+static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place,
+		   int numa)
 {
 	const struct xml *net = topo_xml_child(nic->first, "net");
 	if (!net && pci)
@@ -173,14 +194,15 @@ static int add_nic(struct host_reader *r, const struct xml *pci, const struct xm
 	return 0;
 }
 
-/* Files that leave the class to the driver, of machines whose slots are known: "g5.48xlarge" in AWS's documentation has its
- * eight GPUs from 00:16 on, its EFA adapter is the other one. */
+/* Files that leave the class to the driver, of machines whose slots are known: "g5.48xlarge" in
+ * AWS's documentation has its eight GPUs from 00:16 on, its EFA adapter is the other one. */
 static const struct platform {
 	const char *name, *gpu;
-	unsigned first, last;         /* PCI device numbers of GPUs */
+	unsigned first, last; /* PCI device numbers of GPUs */
 } platforms[] = { { "g5.48xlarge", "A10G", 0x16, 0x1d } };
 
-static int add_by_platform(struct host_reader *r, const struct xml *pci, int place, int numa, const char *cpus)
+static int add_by_platform(struct host_reader *r, const struct xml *pci, int place, int numa,
+			   const char *cpus)
 {
 	const char *bus = word(pci, "busid");
 	unsigned domain, b, device = 0;
@@ -189,22 +211,31 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 		if (strstr(r->text, platforms[i].name))
 			p = &platforms[i];
 	if (!p || sscanf(bus, "%8x:%2x:%2x", &domain, &b, &device) != 3)
-		return refused(r, pci, "it has no class, so the file does not say whether it is a GPU or a network adapter; write class=\"0x030200\" "
-				       "(GPU) or class=\"0x020000\" (adapter)");
-	topo_machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken for those of the platform it names");
+		return refused(r, pci,
+			       "it has no class, so the file does not say whether it is a GPU or a "
+			       "network adapter; write class=\"0x030200\" "
+			       "(GPU) or class=\"0x020000\" (adapter)");
+	topo_machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken "
+				  "for those of the platform it names");
 	if (device < p->first || device > p->last)
 		return add_unnamed(r, pci, place, numa);
-	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci), .model = topo_gpu_named(p->gpu) };
+	struct found_gpu g = { .place = place,
+			       .numa = numa,
+			       .order = -1,
+			       .pcie = link_payload(pci),
+			       .model = topo_gpu_named(p->gpu) };
 	topo_machine_bus(bus, g.bus);
 	topo_machine_mask(cpus, g.cpus);
 	return topo_machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
 }
 
 /* What a PCI element is itself: a GPU or adapters, by the elements in it or by its class. */
-static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
+static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa,
+		      const char *cpus)
 {
 	unsigned class = hex(pci, "class") >> 8;
-	const struct xml *gpu = topo_xml_child(pci->first, "gpu"), *nic = topo_xml_child(pci->first, "nic");
+	const struct xml *gpu = topo_xml_child(pci->first, "gpu"),
+			 *nic = topo_xml_child(pci->first, "nic");
 	if (gpu && add_gpu(r, pci, gpu, above, numa, cpus))
 		return -1;
 	for (const struct xml *n = nic; n; n = topo_xml_child(n->next, "nic"))
@@ -213,7 +244,9 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 	if (gpu || nic)
 		return 0;
 	if (!topo_xml_get(pci, "class"))
-		return topo_xml_child(pci->first, "pci") ? 0 : add_by_platform(r, pci, above, numa, cpus);
+		return topo_xml_child(pci->first, "pci")
+			       ? 0
+			       : add_by_platform(r, pci, above, numa, cpus);
 	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
 	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
@@ -223,7 +256,8 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 }
 
 /* What holds others is a switch; where it is a device too, that hangs beside them. */
-static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
+static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa,
+		   const char *cpus)
 {
 	const struct xml *inner = topo_xml_child(pci->first, "pci");
 	int place = above;
@@ -250,7 +284,8 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 		return refused(r, cpu, "it has no numaid; NCCL writes one, -1 where there is none");
 	if (numa < -1 || numa >= MACHINE_NUMA)
 		return refused(r, cpu, "its numaid is no number of a NUMA domain");
-	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart, and calls it PHB. */
+	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart,
+	 * and calls it PHB. */
 	int *known = numa >= 0 ? &r->domains[numa] : NULL;
 	int place = known && *known >= 0 ? *known : topo_machine_place(r->m, PLACE_HOST, 0, r->e);
 	if (place < 0)
@@ -261,7 +296,8 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 		r->m->numa = (int)numa + 1;
 	r->arm = !strcmp(word(cpu, "arch"), "arm64");
 	for (const struct xml *c = cpu->first; c; c = c->next) {
-		if (!strcmp(c->name, "pci") && add_pci(r, c, place, (int)numa, word(cpu, "affinity")))
+		if (!strcmp(c->name, "pci") &&
+		    add_pci(r, c, place, (int)numa, word(cpu, "affinity")))
 			return -1;
 		if (!strcmp(c->name, "nic") && add_nic(r, NULL, c, place, (int)numa))
 			return -1;
@@ -282,7 +318,8 @@ static int by_bus(const void *a, const void *b)
 	return c ? c : x->gpu - y->gpu;
 }
 
-static int add_link(struct host_reader *r, const struct bus_row *rows, int from, const struct xml *x, enum link_kind kind)
+static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
+		    const struct xml *x, enum link_kind kind)
 {
 	char bus[16];
 	struct found_gpu *g = &r->m->gpus[from];
@@ -313,7 +350,8 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	if (low == r->m->n_gpus || strcmp(rows[low].bus, bus))
 		return 0;
 	if (rows[low].gpu == from) {
-		topo_machine_unsaid(r->m, "where the direct links lead: it points them at their own GPU");
+		topo_machine_unsaid(r->m,
+				    "where the direct links lead: it points them at their own GPU");
 		return 0;
 	}
 	const struct found_link l = { from, rows[low].gpu, kind, (int)count, (double)count * lane };
@@ -330,8 +368,11 @@ static int add_links(struct host_reader *r)
 		rows[i] = (struct bus_row){ r->m->gpus[i].bus, i };
 	qsort(rows, (size_t)r->m->n_gpus, sizeof *rows, by_bus);
 	for (int i = 0; i < r->m->n_gpus && !result; i++)
-		for (const struct xml *l = r->elements[i] ? r->elements[i]->first : NULL; l && !result; l = l->next) {
-			enum link_kind kind = !strcmp(l->name, "nvlink") ? LINK_NVLINK : !strcmp(l->name, "xgmi") ? LINK_XGMI : LINK_UNKNOWN;
+		for (const struct xml *l = r->elements[i] ? r->elements[i]->first : NULL;
+		     l && !result; l = l->next) {
+			enum link_kind kind = !strcmp(l->name, "nvlink") ? LINK_NVLINK
+					      : !strcmp(l->name, "xgmi") ? LINK_XGMI
+									 : LINK_UNKNOWN;
 			if (kind != LINK_UNKNOWN)
 				result = add_link(r, rows, i, l, kind);
 		}
@@ -339,18 +380,22 @@ static int add_links(struct host_reader *r)
 	return result;
 }
 
-static int read_host(struct host_reader *r, const struct xml *system, int devices, struct node_kind *out)
+static int read_host(struct host_reader *r, const struct xml *system, int devices,
+		     struct node_kind *out)
 {
 	struct machine *m = r->m;
 	for (int i = 0; i < MACHINE_NUMA; i++)
 		r->domains[i] = -1;
 	if (topo_machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
 		return -1;
-	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c; c = topo_xml_child(c->next, "cpu"))
+	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c;
+	     c = topo_xml_child(c->next, "cpu"))
 		if (topo_nccl_of_host(c, r->host) && add_cpu(r, c))
 			return -1;
 	if (!m->n_gpus)
-		return refused(r, system, "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that uses them");
+		return refused(r, system,
+			       "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that "
+			       "uses them");
 	if (add_links(r))
 		return -1;
 	if (!r->any_gpu)
@@ -361,14 +406,17 @@ static int read_host(struct host_reader *r, const struct xml *system, int device
 	return topo_machine_finish(m, devices, out, r->e);
 }
 
-int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
+int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host,
+		   struct node_kind *out, struct err *e)
 {
 	struct machine m;
 	struct host_reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
 	topo_machine_init(&m, in->file);
-	*r = (struct host_reader){ .m = &m, .file = in->file, .text = in->text, .host = host, .e = e };
+	*r = (struct host_reader){
+		.m = &m, .file = in->file, .text = in->text, .host = host, .e = e
+	};
 	int result = read_host(r, system, in->devices, out);
 	topo_machine_fini(&m);
 	free(r);

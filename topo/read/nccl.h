@@ -10,6 +10,7 @@
 bool topo_nccl_of_host(const struct xml *cpu, const char *host);
 
 /* What <system> says of a host; the kind's parts belong to the caller. */
-int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e);
+int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host,
+		   struct node_kind *out, struct err *e);
 
 #endif

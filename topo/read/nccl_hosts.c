@@ -1,6 +1,6 @@
 /*
- * nccl_hosts — the format: which hosts a file of NCCL's is of. GPUs of several hosts in one dump (a multi-node NVLink fabric)
- * are nodes of one domain.
+ * nccl_hosts — the format: which hosts a file of NCCL's is of. GPUs of several hosts in one dump (a
+ * multi-node NVLink fabric) are nodes of one domain.
  */
 #include "topo/internal.h"
 #include "topo/read/nccl.h"
@@ -22,21 +22,28 @@ struct hosts {
 	int n;
 };
 
-static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h, struct err *e)
+static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h,
+		      struct err *e)
 {
 	int cpus = 0;
-	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c; c = topo_xml_child(c->next, "cpu")) {
+	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c;
+	     c = topo_xml_child(c->next, "cpu")) {
 		int i = 0;
 		while (i < h->n && !topo_nccl_of_host(c, h->names[i]))
 			i++;
 		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
-			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer", in->file, c->line, HOSTS_MOST);
+			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer",
+				       in->file, c->line, HOSTS_MOST);
 		if (i == h->n)
-			h->names[h->n++] = topo_xml_get(c, "host_hash") ? topo_xml_get(c, "host_hash") : "";
+			h->names[h->n++] = topo_xml_get(c, "host_hash")
+						   ? topo_xml_get(c, "host_hash")
+						   : "";
 	}
 	if (!h->n)
-		return err_set(e, ERR_USAGE, "%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut", in->file, system->line,
-			       system->name);
+		return err_set(
+			e, ERR_USAGE,
+			"%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut",
+			in->file, system->line, system->name);
 	return 0;
 }
 
@@ -44,20 +51,25 @@ static int find_hosts(const struct topo_text *in, const struct xml *system, stru
 static bool alike(const struct node_kind *a, const struct node_kind *b)
 {
 	size_t n = (size_t)a->devices;
-	if (a->devices != b->devices || a->n_nics != b->n_nics || strcmp(a->device, b->device) || memcmp(a->links, b->links, n * n * sizeof *a->links))
+	if (a->devices != b->devices || a->n_nics != b->n_nics || strcmp(a->device, b->device) ||
+	    memcmp(a->links, b->links, n * n * sizeof *a->links))
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (a->parts[i].nic != b->parts[i].nic || a->parts[i].nic_link != b->parts[i].nic_link || a->parts[i].numa != b->parts[i].numa)
+		if (a->parts[i].nic != b->parts[i].nic ||
+		    a->parts[i].nic_link != b->parts[i].nic_link ||
+		    a->parts[i].numa != b->parts[i].numa)
 			return false;
 	return true;
 }
 
 /* Hosts in one dump are joined by the fabric that their GPUs have ports to. */
-static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h, struct cluster *out, struct err *e)
+static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h,
+		      struct cluster *out, struct err *e)
 {
 	struct node_kind first;
 	struct cluster c;
-	if (topo_nccl_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
+	if (topo_nccl_host(in, system, h->names[0], &first, e) ||
+	    topo_one_node("NCCL topology XML", in, &first, &c, e))
 		return -1;
 	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
 	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);
@@ -101,8 +113,11 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	if (!h)
 		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
 	else if (strcmp(root->name, "system"))
-		err_set(e, ERR_USAGE, "%s:%d: this is NCCL's graph file (NCCL_GRAPH_DUMP_FILE), which says nothing of the machine; give what "
-			"NCCL_TOPO_DUMP_FILE writes", in->file, root->line);
+		err_set(e, ERR_USAGE,
+			"%s:%d: this is NCCL's graph file (NCCL_GRAPH_DUMP_FILE), which says "
+			"nothing of the machine; give what "
+			"NCCL_TOPO_DUMP_FILE writes",
+			in->file, root->line);
 	else if (!find_hosts(in, root, h, e))
 		result = read_hosts(in, root, h, out, e);
 	free(h);
@@ -110,4 +125,6 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	return result;
 }
 
-const struct topo_format topo_format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };
+const struct topo_format topo_format_nccl = { .name = "NCCL topology XML",
+					      .sniff = sniff,
+					      .read = read };

@@ -18,7 +18,8 @@ static int step(const struct machine *m, int at, int *passed, double *bandwidth)
 	return p->parent;
 }
 
-/* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not told). */
+/* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not
+ * told). */
 static enum link_kind near_places(const struct machine *m, int a, int b, double *bandwidth)
 {
 	int from_a = 0, from_b = 0;
@@ -68,11 +69,13 @@ static enum link_kind near_nic(const struct machine *m, int gpu, int nic)
 {
 	double unused;
 	if (m->near)
-		return m->near[(size_t)gpu * (size_t)(m->n_gpus + m->n_nics) + (size_t)(m->n_gpus + nic)];
+		return m->near[(size_t)gpu * (size_t)(m->n_gpus + m->n_nics) +
+			       (size_t)(m->n_gpus + nic)];
 	return near_places(m, m->gpus[gpu].place, m->nics[nic].place, &unused);
 }
 
-int topo_near_assign(const struct machine *m, const int *order, struct topo_device *parts, struct err *e)
+int topo_near_assign(const struct machine *m, const int *order, struct topo_device *parts,
+		     struct err *e)
 {
 	int *users = calloc((size_t)m->n_nics + 1, sizeof *users);
 	double fastest = 0;
@@ -88,7 +91,8 @@ int topo_near_assign(const struct machine *m, const int *order, struct topo_devi
 			if (m->nics[i].bandwidth > 0 && m->nics[i].bandwidth < fastest / 8)
 				continue;
 			enum link_kind kind = near_nic(m, order[d], i);
-			if (best < 0 || kind > nearest || (kind == nearest && users[i] < users[best])) {
+			if (best < 0 || kind > nearest ||
+			    (kind == nearest && users[i] < users[best])) {
 				best = i;
 				nearest = kind;
 			}

@@ -2,7 +2,9 @@
 
 #include <stddef.h>
 
-/* The fastest that the model is sold as; a slower cable or board shows in what is measured. Ids: the PCI ID repository. */
+/* The fastest that the model is sold as; a slower cable or board shows in what is measured. Ids:
+ * the PCI ID repository. */
+/* clang-format off */
 static const struct {
 	unsigned vendor, device;
 	double gbits;
@@ -24,8 +26,10 @@ static const struct {
 	{ 0x14e4, 0x1639, 1 }, { 0x14e4, 0x165f, 1 }, { 0x14e4, 0x1657, 1 },      /* BCM5709, BCM5720, BCM5719 */
 	{ 0x14e4, 0x16d7, 25 }, { 0x14e4, 0x1750, 100 }, { 0x14e4, 0x1760, 400 }, /* BCM57414, BCM57508, BCM57608 */
 };
+/* clang-format on */
 
-void topo_nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie, double *bandwidth, double *latency)
+void topo_nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie,
+		      double *bandwidth, double *latency)
 {
 	*bandwidth = 0;
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++)
@@ -34,7 +38,7 @@ void topo_nic_figures(unsigned class, unsigned vendor, unsigned device, double p
 	if (*bandwidth > 0 && pcie > 0 && pcie < *bandwidth)
 		*bandwidth = pcie;
 	*latency = class == 0x0207 || class == 0x0c06 ? NIC_INFINIBAND_LATENCY
-		   : vendor == 0x1d0f		      ? NIC_EFA_LATENCY
-		   : vendor == 0x15b3		      ? NIC_INFINIBAND_LATENCY /* RoCE */
+		   : vendor == 0x1d0f                 ? NIC_EFA_LATENCY
+		   : vendor == 0x15b3                 ? NIC_INFINIBAND_LATENCY /* RoCE */
 						      : NIC_ETHERNET_LATENCY;
 }

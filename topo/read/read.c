@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct topo_format *const formats[] = { &topo_format_hwloc, &topo_format_nccl, &topo_format_json, &topo_format_smi };
+static const struct topo_format *const formats[] = { &topo_format_hwloc, &topo_format_nccl,
+						     &topo_format_json, &topo_format_smi };
 
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -21,18 +22,24 @@ int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *
 		t.len -= 3;
 	}
 	if (!t.len)
-		return err_set(e, ERR_USAGE, "%s: it is empty; give the description of a machine", in->file);
+		return err_set(e, ERR_USAGE, "%s: it is empty; give the description of a machine",
+			       in->file);
 	for (int i = 0; i < FORMATS; i++)
 		if (formats[i]->sniff(&t))
 			return formats[i]->read(&t, out, e);
 	char names[160] = "";
 	size_t used = 0;
 	for (int i = 0; i < FORMATS; i++)
-		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? i == FORMATS - 1 ? " or " : ", " : "", formats[i]->name);
-	return err_set(e, ERR_USAGE, "%s: it begins like no description of a machine that is known here; give %s", in->file, names);
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+					 i ? i == FORMATS - 1 ? " or " : ", " : "",
+					 formats[i]->name);
+	return err_set(e, ERR_USAGE,
+		       "%s: it begins like no description of a machine that is known here; give %s",
+		       in->file, names);
 }
 
-int topo_one_node(const char *format, const struct topo_text *in, struct node_kind *kind, struct cluster *out, struct err *e)
+int topo_one_node(const char *format, const struct topo_text *in, struct node_kind *kind,
+		  struct cluster *out, struct err *e)
 {
 	struct cluster c;
 	if (topo_cluster_alloc(kind->name, 1, 1, &c, e)) {
@@ -43,7 +50,9 @@ int topo_one_node(const char *format, const struct topo_text *in, struct node_ki
 	snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "node0");
 	char file[128];
 	topo_machine_text(file, sizeof file, in->file);
-	snprintf(c.figures, sizeof c.figures, "what the %s in %s tells; the rates of its device model and adapters", format, file);
+	snprintf(c.figures, sizeof c.figures,
+		 "what the %s in %s tells; the rates of its device model and adapters", format,
+		 file);
 	*out = c;
 	return 0;
 }
@@ -52,8 +61,12 @@ int topo_one_node(const char *format, const struct topo_text *in, struct node_ki
 static int repeat(const char *path, int nodes, struct cluster *c, struct err *e)
 {
 	if (c->n_nodes != 1 || c->n_kinds != 1)
-		return err_set(e, ERR_USAGE, "%s:%d: the file says itself that it is of %d nodes; leave the number away", path, nodes, c->n_nodes);
-	struct cluster_node one = c->nodes[0], *more = realloc(c->nodes, (size_t)nodes * sizeof *more);
+		return err_set(
+			e, ERR_USAGE,
+			"%s:%d: the file says itself that it is of %d nodes; leave the number away",
+			path, nodes, c->n_nodes);
+	struct cluster_node one = c->nodes[0],
+			    *more = realloc(c->nodes, (size_t)nodes * sizeof *more);
 	if (!more)
 		return err_set(e, ERR_NOMEM, "%s: no memory for %d nodes", path, nodes);
 	c->nodes = more;
@@ -71,7 +84,9 @@ int topo_read_file(const char *path, int nodes, int devices, struct cluster *out
 	struct cluster c;
 	int result = file_slurp(path, TOPO_FILE_MOST, &text, e);
 	if (!result) {
-		const struct topo_text in = { .file = path, .text = buf_str(&text), .len = text.len, .devices = devices };
+		const struct topo_text in = {
+			.file = path, .text = buf_str(&text), .len = text.len, .devices = devices
+		};
 		result = topo_read_text(&in, &c, e);
 	}
 	buf_fini(&text);

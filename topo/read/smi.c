@@ -1,13 +1,15 @@
 /*
  * smi — the text of `nvidia-smi topo -m`.
  *
- * A header row names the columns: GPU0…, adapters (mlx5_0…, NIC0…, or any other name), then CPU Affinity, NUMA Affinity,
- * GPU NUMA ID (older drivers lack the last ones). A row a device follows, its name first: X for itself, SYS, NODE, PHB, PXB, PIX,
- * or NV and the number of links side by side. Rows of adapters have no affinities; a legend of NICs (NIC0: mlx5_0) may come
- * at the end. Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between two entries.
+ * A header row names the columns: GPU0…, adapters (mlx5_0…, NIC0…, or any other name), then CPU
+ * Affinity, NUMA Affinity, GPU NUMA ID (older drivers lack the last ones). A row a device follows,
+ * its name first: X for itself, SYS, NODE, PHB, PXB, PIX, or NV and the number of links side by
+ * side. Rows of adapters have no affinities; a legend of NICs (NIC0: mlx5_0) may come at the end.
+ * Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between
+ * two entries.
  *
- * It says nothing of what the GPUs are, unless the lines of `nvidia-smi -L` ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)") stand
- * before or after it in the file.
+ * It says nothing of what the GPUs are, unless the lines of `nvidia-smi -L` ("GPU 0: NVIDIA
+ * A100-SXM4-80GB (UUID: …)") stand before or after it in the file.
  */
 #include "topo/read/smi.h"
 
@@ -54,14 +56,16 @@ static bool is_gpu(const char *word, size_t len)
 	return true;
 }
 
-/* An entry, and how many characters it is; 0: it is none. Between entries that lost their blank the names themselves part. */
+/* An entry, and how many characters it is; 0: it is none. Between entries that lost their blank
+ * the names themselves part. */
 static size_t entry_at(const char *at, enum link_kind *kind, int *lanes)
 {
 	static const struct {
 		const char *word;
 		enum link_kind kind;
-	} words[] = { { "NODE", LINK_NODE }, { "SYS", LINK_SYS }, { "SOC", LINK_SYS }, { "PHB", LINK_PHB }, { "PXB", LINK_PXB },
-		      { "PIX", LINK_PIX }, { "N/A", LINK_UNKNOWN }, { "-", LINK_UNKNOWN }, { "X", LINK_SELF } };
+	} words[] = { { "NODE", LINK_NODE },   { "SYS", LINK_SYS },   { "SOC", LINK_SYS },
+		      { "PHB", LINK_PHB },     { "PXB", LINK_PXB },   { "PIX", LINK_PIX },
+		      { "N/A", LINK_UNKNOWN }, { "-", LINK_UNKNOWN }, { "X", LINK_SELF } };
 	*lanes = 0;
 	if (!strncmp(at, "NV", 2) && isdigit((unsigned char)at[2])) {
 		size_t len = 2;
@@ -117,8 +121,8 @@ static size_t name_at(const char **at)
 {
 	size_t len = word_at(at);
 	for (size_t i = 1; i + 3 < len; i++)
-		if ((!strncmp(*at + i, "GPU", 3) || !strncmp(*at + i, "NIC", 3)) && isdigit((unsigned char)(*at)[i + 3]) &&
-		    isdigit((unsigned char)(*at)[i - 1]))
+		if ((!strncmp(*at + i, "GPU", 3) || !strncmp(*at + i, "NIC", 3)) &&
+		    isdigit((unsigned char)(*at)[i + 3]) && isdigit((unsigned char)(*at)[i - 1]))
 			return i;
 	return len;
 }
@@ -127,12 +131,15 @@ static int read_header(struct smi_table *t, const char *line, int number)
 {
 	const char *at = line;
 	for (size_t len; (len = name_at(&at)) > 0; at += len) {
-		if (!strncmp(at, "CPU Affinity", 12) || !strncmp(at, "NUMA Affinity", 13) || !strncmp(at, "GPU NUMA ID", 11) || !strncmp(at, "CPU", 3))
+		if (!strncmp(at, "CPU Affinity", 12) || !strncmp(at, "NUMA Affinity", 13) ||
+		    !strncmp(at, "GPU NUMA ID", 11) || !strncmp(at, "CPU", 3))
 			break;
-		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) || (!is_gpu(at, len) && t->nics == MACHINE_NICS))
+		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) ||
+		    (!is_gpu(at, len) && t->nics == MACHINE_NICS))
 			return refused(t, number, "more columns than a machine has devices");
 		struct smi_column *c = &t->columns[t->n++];
-		snprintf(c->name, sizeof c->name, "%.*s", (int)(len < TOPO_NAME ? len : TOPO_NAME - 1), at);
+		snprintf(c->name, sizeof c->name, "%.*s",
+			 (int)(len < TOPO_NAME ? len : TOPO_NAME - 1), at);
 		bool gpu = is_gpu(at, len);
 		c->gpu = gpu ? t->gpus++ : -1;
 		c->nic = gpu ? -1 : t->nics++;
@@ -168,7 +175,8 @@ static int read_affinities(struct smi_table *t, int gpu, const char *at, int num
 	struct found_gpu *g = &t->found[gpu];
 	size_t len = word_at(&at), first = len;
 	g->numa = -1;
-	/* Of three columns the first may be blank, for a GPU whose cores this process may not use. */
+	/* Of three columns the first may be blank, for a GPU whose cores this process may not
+	 * use. */
 	if (t->gpu_numa && words_in(at) == 2)
 		first = 0;
 	if (is_list(at, first) && first < sizeof g->cpus)
@@ -178,7 +186,9 @@ static int read_affinities(struct smi_table *t, int gpu, const char *at, int num
 	if (!t->numa || !is_list(at, len) || strcspn(at, "-,") < len)
 		return 0;
 	g->numa = len < 9 ? atoi(at) : MACHINE_NUMA;
-	return g->numa >= MACHINE_NUMA ? refused(t, number, "the NUMA affinity is no number of a NUMA domain") : 0;
+	return g->numa >= MACHINE_NUMA
+		       ? refused(t, number, "the NUMA affinity is no number of a NUMA domain")
+		       : 0;
 }
 
 static int read_row(struct smi_table *t, const char *line, int number)
@@ -189,10 +199,13 @@ static int read_row(struct smi_table *t, const char *line, int number)
 		return 0;
 	int gpu = -1;
 	for (int i = 0; i < t->n && gpu < 0; i++)
-		if (t->columns[i].gpu >= 0 && strlen(t->columns[i].name) == len && !strncmp(t->columns[i].name, at, len))
+		if (t->columns[i].gpu >= 0 && strlen(t->columns[i].name) == len &&
+		    !strncmp(t->columns[i].name, at, len))
 			gpu = t->columns[i].gpu;
 	if (gpu < 0 || t->seen[gpu])
-		return refused(t, number, "a row of a GPU that no column has, or for the second time; give the table as nvidia-smi wrote it");
+		return refused(t, number,
+			       "a row of a GPU that no column has, or for the second time; give "
+			       "the table as nvidia-smi wrote it");
 	t->seen[gpu] = true;
 	at += len;
 	for (int i = 0; i < t->n; i++) {
@@ -202,13 +215,19 @@ static int read_row(struct smi_table *t, const char *line, int number)
 		at += strspn(at, " ");
 		len = entry_at(at, &kind, &lanes);
 		if (!len)
-			return refused(t, number, "fewer entries than columns, or one that is none of X, SYS, NODE, PHB, PXB, PIX, NV1 to NV36; the table is "
-						  "cut or broken");
+			return refused(t, number,
+				       "fewer entries than columns, or one that is none of X, SYS, "
+				       "NODE, PHB, PXB, PIX, NV1 to NV36; the table is "
+				       "cut or broken");
 		if ((kind == LINK_SELF) != (c->gpu == gpu))
-			return refused(t, number, "its X is not below its own column; the table is cut or broken");
+			return refused(
+				t, number,
+				"its X is not below its own column; the table is cut or broken");
 		if (c->gpu >= 0)
 			t->lanes[(size_t)gpu * (size_t)t->gpus + (size_t)c->gpu] = lanes;
-		t->near[(size_t)gpu * (size_t)t->n + (size_t)(c->gpu >= 0 ? c->gpu : t->gpus + c->nic)] = lanes ? LINK_UNKNOWN : kind;
+		t->near[(size_t)gpu * (size_t)t->n +
+			(size_t)(c->gpu >= 0 ? c->gpu : t->gpus + c->nic)] = lanes ? LINK_UNKNOWN
+										   : kind;
 		at += len;
 	}
 	return read_affinities(t, gpu, at, number);
@@ -253,7 +272,8 @@ static int read_lines(struct smi_table *t, char *text)
 		number++;
 		if (!t->n && is_header(line) && read_header(t, line, number))
 			return -1;
-		else if (t->n && line[strspn(line, " ")] == 'G' && !is_header(line) && read_row(t, line, number))
+		else if (t->n && line[strspn(line, " ")] == 'G' && !is_header(line) &&
+			 read_row(t, line, number))
 			return -1;
 		else if (t->n)
 			read_legend(t, line);
@@ -262,13 +282,16 @@ static int read_lines(struct smi_table *t, char *text)
 	}
 	for (int i = 0; i < t->gpus; i++)
 		if (!t->seen[i]) {
-			err_set(t->e, ERR_USAGE, "%s:%d: the row of GPU%d is missing; the table is cut", t->file, number, i);
+			err_set(t->e, ERR_USAGE,
+				"%s:%d: the row of GPU%d is missing; the table is cut", t->file,
+				number, i);
 			return -1;
 		}
 	return 0;
 }
 
-/* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without leaving its own. */
+/* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without
+ * leaving its own. */
 static int numa_of_nic(const struct smi_table *t, const struct machine *m, int nic)
 {
 	enum link_kind nearest = LINK_SYS;
@@ -291,9 +314,13 @@ static void numa_by_cpus(const struct smi_table *t, struct machine *m)
 		int same = 0;
 		while (strcmp(m->gpus[same].cpus, m->gpus[i].cpus))
 			same++;
-		m->gpus[i].numa = !m->gpus[i].cpus[0] ? -1 : same < i ? m->gpus[same].numa : domains++;
+		m->gpus[i].numa = !m->gpus[i].cpus[0] ? -1
+				  : same < i          ? m->gpus[same].numa
+						      : domains++;
 	}
-	topo_machine_unsaid(m, domains ? "NUMA domains: devices next to the same cores are taken to be in one" : "NUMA domains");
+	topo_machine_unsaid(
+		m, domains ? "NUMA domains: devices next to the same cores are taken to be in one"
+			   : "NUMA domains");
 }
 
 static int take(struct smi_table *t, struct machine *m)
@@ -316,7 +343,8 @@ static int take(struct smi_table *t, struct machine *m)
 	for (int i = 0; i < t->n; i++) {
 		if (t->columns[i].nic < 0)
 			continue;
-		struct found_nic nic = { .place = -1, .numa = numa_of_nic(t, m, t->columns[i].nic) };
+		struct found_nic nic = { .place = -1,
+					 .numa = numa_of_nic(t, m, t->columns[i].nic) };
 		topo_machine_text(nic.name, sizeof nic.name, t->columns[i].name);
 		if (topo_machine_nic(m, &nic, t->e) < 0)
 			return -1;
@@ -324,8 +352,12 @@ static int take(struct smi_table *t, struct machine *m)
 	m->near = t->near;
 	t->near = NULL;
 	if (!t->model)
-		topo_machine_unsaid(m, t->label[0] ? "memory and rates of the GPUs, which are of no model known here"
-					      : "which GPUs these are (the lines of nvidia-smi -L would tell), their memory and rates");
+		topo_machine_unsaid(
+			m,
+			t->label[0]
+				? "memory and rates of the GPUs, which are of no model known here"
+				: "which GPUs these are (the lines of nvidia-smi -L would tell), "
+				  "their memory and rates");
 	if (t->pcie)
 		topo_machine_unsaid(m, "NVLinks, which topo -mp leaves out");
 	topo_machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
@@ -338,7 +370,9 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	struct buf text = BUF_INIT;
 	struct machine m;
 	struct node_kind kind;
-	struct smi_table t = { .file = in->file, .e = e, .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
+	struct smi_table t = { .file = in->file,
+			       .e = e,
+			       .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
 	int result = -1;
 	topo_machine_init(&m, in->file);
 	if (!t.columns)
@@ -358,4 +392,6 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	return result ? -1 : topo_one_node("nvidia-smi table", in, &kind, out, e);
 }
 
-const struct topo_format topo_format_smi = { .name = "the text of nvidia-smi topo -m", .sniff = sniff, .read = read };
+const struct topo_format topo_format_smi = { .name = "the text of nvidia-smi topo -m",
+					     .sniff = sniff,
+					     .read = read };

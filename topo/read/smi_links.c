@@ -30,7 +30,8 @@ static void find_fabrics(const struct smi_table *t, struct machine *m)
 		m->gpus[i].fabric = root_of(m, i);
 }
 
-/* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU has. */
+/* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU
+ * has. */
 static bool is_switched(const struct smi_table *t, const struct machine *m, int fabric)
 {
 	long most = 0;
@@ -68,12 +69,14 @@ int topo_smi_links(const struct smi_table *t, struct machine *m)
 	for (int i = 0; i < t->gpus; i++)
 		for (int j = 0; j < t->gpus; j++) {
 			int lanes = lanes_of(t, i, j);
-			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * lane_of(t) };
+			const struct found_link l = { i, j, LINK_NVLINK, lanes,
+						      lanes * lane_of(t) };
 			any = any || lanes;
 			if (lanes && !m->gpus[i].port_lanes && topo_machine_link(m, &l, t->e) < 0)
 				return -1;
 		}
 	if (any && !t->model)
-		topo_machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
+		topo_machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in "
+				       "the second to the fourth");
 	return 0;
 }

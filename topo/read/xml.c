@@ -27,7 +27,7 @@ struct reader {
 	const char *file;
 	XML_Parser parser;
 	struct xml_doc *doc;
-	struct xml *at;               /* the open element */
+	struct xml *at;                  /* the open element */
 	struct xml *last[XML_DEPTH + 1]; /* the youngest child of each open element */
 	int depth, elements;
 	struct buf text;
@@ -82,7 +82,9 @@ static const char **copy_attrs(struct reader *r, const char **attrs)
 	while (attrs[n])
 		n++;
 	if (n > 2 * XML_ATTRS) {
-		refuse(r, ERR_USAGE, "more than 64 attributes in one element; this is no description of a machine");
+		refuse(r, ERR_USAGE,
+		       "more than 64 attributes in one element; this is no description of a "
+		       "machine");
 		return NULL;
 	}
 	const char **copy = take(r->doc, (size_t)(n + 1) * sizeof *copy);
@@ -104,7 +106,9 @@ static void on_start(void *self, const char *name, const char **attrs)
 	if (r->refused)
 		return;
 	if (r->depth >= XML_DEPTH || ++r->elements > XML_ELEMENTS) {
-		refuse(r, ERR_USAGE, "nested deeper than 128 or more than a million elements; this is no description of a machine");
+		refuse(r, ERR_USAGE,
+		       "nested deeper than 128 or more than a million elements; this is no "
+		       "description of a machine");
 		return;
 	}
 	struct xml *x = take(r->doc, sizeof *x);
@@ -114,7 +118,9 @@ static void on_start(void *self, const char *name, const char **attrs)
 		refuse(r, ERR_NOMEM, "no memory for the document");
 		return;
 	}
-	*x = (struct xml){ .name = own, .attrs = copy, .text = "", .line = line_of(r), .parent = r->at };
+	*x = (struct xml){
+		.name = own, .attrs = copy, .text = "", .line = line_of(r), .parent = r->at
+	};
 	if (!r->at)
 		r->doc->root = x;
 	else if (r->last[r->depth])
@@ -153,17 +159,22 @@ static void on_text(void *self, const char *s, int len)
 		buf_add(&r->text, s, (size_t)len);
 }
 
-static void on_entity(void *self, const char *name, int parameter, const char *value, int len, const char *base, const char *system,
-		      const char *public, const char *notation)
+static void on_entity(void *self, const char *name, int parameter, const char *value, int len,
+		      const char *base, const char *system, const char *public,
+		      const char *notation)
 {
-	(void)name, (void)parameter, (void)value, (void)len, (void)base, (void)system, (void)public, (void)notation;
-	refuse(self, ERR_USAGE, "it declares entities, which no description of a machine needs; remove the declarations");
+	(void)name, (void)parameter, (void)value, (void)len, (void)base, (void)system, (void)public,
+		(void)notation;
+	refuse(self, ERR_USAGE,
+	       "it declares entities, which no description of a machine needs; remove the "
+	       "declarations");
 }
 
 static void on_skipped(void *self, const char *name, int parameter)
 {
 	(void)name, (void)parameter;
-	refuse(self, ERR_USAGE, "it uses an entity that is not XML's own; write the character itself");
+	refuse(self, ERR_USAGE,
+	       "it uses an entity that is not XML's own; write the character itself");
 }
 
 static int parse(struct reader *r, const char *text, size_t len)
@@ -180,19 +191,24 @@ static int parse(struct reader *r, const char *text, size_t len)
 		return 0;
 	if (r->refused)
 		return -1;
-	return err_set(r->e, ERR_USAGE, "%s:%d: %s: the XML is broken or cut short; export it again", r->file, line_of(r),
-		       XML_ErrorString(XML_GetErrorCode(r->parser)));
+	return err_set(r->e, ERR_USAGE,
+		       "%s:%d: %s: the XML is broken or cut short; export it again", r->file,
+		       line_of(r), XML_ErrorString(XML_GetErrorCode(r->parser)));
 }
 
-int topo_xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out, struct err *e)
+int topo_xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out,
+		   struct err *e)
 {
 	struct xml_doc *doc = calloc(1, sizeof *doc);
-	struct reader r = { .file = file, .parser = XML_ParserCreate(NULL), .doc = doc, .text = BUF_INIT, .e = e };
+	struct reader r = {
+		.file = file, .parser = XML_ParserCreate(NULL), .doc = doc, .text = BUF_INIT, .e = e
+	};
 	int result = -1;
 	if (!doc || !r.parser)
 		err_set(e, ERR_NOMEM, "%s: no memory for the document", file);
 	else if (len > 1u << 30)
-		err_set(e, ERR_USAGE, "%s: larger than 1 GiB; this is no description of a machine", file);
+		err_set(e, ERR_USAGE, "%s: larger than 1 GiB; this is no description of a machine",
+			file);
 	else
 		result = parse(&r, text, len);
 	buf_fini(&r.text);
@@ -246,7 +262,8 @@ bool topo_xml_begins_with(const char *text, const char *name)
 			if (!at)
 				return false;
 		} else if (at[1] != '?' && at[1] != '!') {
-			return !strncmp(at + 1, name, len) && !isalnum((unsigned char)at[1 + len]) && at[1 + len] != '_';
+			return !strncmp(at + 1, name, len) &&
+			       !isalnum((unsigned char)at[1 + len]) && at[1 + len] != '_';
 		}
 		at++;
 	}

@@ -1,11 +1,14 @@
 /*
- * carry — small files that came with a model and go with it: its tokenizer, the settings of generation, its licence.
+ * carry — small files that came with a model and go with it: its tokenizer, the settings of
+ * generation, its licence.
  *
- * An import puts them into its checkpoint, beside the shards. A run that goes on from a checkpoint reads them on world rank 0, holds them in
- * memory, so that no retired checkpoint takes them away, and writes them into every checkpoint of its own, within the same
- * attempt: they are synced before the manifest is written and are there whole or the checkpoint is not. The manifest lists
- * each with its size and digest, and these are compared whenever a file is read. Which names there are is the importer's to
- * say (agent/engine/hf/side.h); this module takes any that a manifest may hold.
+ * An import puts them into its checkpoint, beside the shards. A run that goes on from a checkpoint
+ * reads them on world rank 0, holds them in memory, so that no retired checkpoint takes them away,
+ * and writes them into every checkpoint of its own, within the same attempt: they are synced before
+ * the manifest is written and are there whole or the checkpoint is not. The manifest lists each
+ * with its size and digest, and these are compared whenever a file is read. Which names there are
+ * is the importer's to say (agent/engine/hf/side.h); this module takes any that a manifest may
+ * hold.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_CARRY_H
 #define MUSTER_AGENT_ENGINE_CKPT_CARRY_H
@@ -25,28 +28,34 @@ struct carry_file {
 struct carry {
 	struct carry_file files[MANIFEST_CARRIED_MOST];
 	int n;
-	char from[MANIFEST_FROM]; /* the model's name where it came from, such as "openai-community/gpt2"; "": not known */
+	/* the model's name where it came from, such as "openai-community/gpt2"; "": not known */
+	char from[MANIFEST_FROM];
 };
 
 void ckpt_carry_fini(struct carry *c);
 
-/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is followed; what is no regular file
- * is refused without being waited for (ERR_UNSUPPORTED), and so is a link that leads nowhere (ERR_CORRUPT). */
-int ckpt_carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e);
+/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is
+ * followed; what is no regular file is refused without being waited for (ERR_UNSUPPORTED), and so
+ * is a link that leads nowhere (ERR_CORRUPT). */
+int ckpt_carry_take(struct carry *c, const char *folder, const char *name, size_t most,
+		    struct err *e);
 
-/* Whether FOLDER/NAME is a symbolic link to a file outside of the folder, and outside of the Hugging Face cache that the folder
- * belongs to, whose files are links into models--NAME/blobs. What is carried gets published with the model, so such a
- * link could publish a private file. */
+/* Whether FOLDER/NAME is a symbolic link to a file outside of the folder, and outside of the
+ * Hugging Face cache that the folder belongs to, whose files are links into models--NAME/blobs.
+ * What is carried gets published with the model, so such a link could publish a private file. */
 bool ckpt_carry_leads_out(const char *folder, const char *name);
 
 /* NULL: there is none. */
 const struct carry_file *ckpt_carry_find(const struct carry *c, const char *name);
 
-/* Reads what the manifest of the checkpoint `path` lists, held against its digests. ERR_CORRUPT: a file is missing or has changed. *out is
- * overwritten, and empty after a failure. Symbolic links are not followed here. */
+/* Reads what the manifest of the checkpoint `path` lists, held against its digests. ERR_CORRUPT: a
+ * file is missing or has changed. *out is overwritten, and empty after a failure. Symbolic links
+ * are not followed here. */
 int ckpt_carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e);
 
-/* Writes the files into the attempt's folder, each new and synced, and lists them in the manifest. The folder is not synced. */
-int ckpt_carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder, struct manifest *m, struct err *e);
+/* Writes the files into the attempt's folder, each new and synced, and lists them in the
+ * manifest. The folder is not synced. */
+int ckpt_carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder,
+		     struct manifest *m, struct err *e);
 
 #endif

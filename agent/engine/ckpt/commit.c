@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { NAME = sizeof ((struct attempt *)0)->name };
+enum { NAME = sizeof((struct attempt *)0)->name };
 
 int ckpt_commit_share(struct comm *group, int rc, struct err *e)
 {
@@ -31,12 +31,14 @@ int ckpt_commit_share(struct comm *group, int rc, struct err *e)
 
 /* --- step 1 ---------------------------------------------------------------------- */
 
-int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e)
+int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation,
+		      struct attempt *a, struct err *e)
 {
 	memset(a, 0, sizeof *a);
 	if (getrandom(&a->nonce, sizeof a->nonce, 0) != sizeof a->nonce)
 		return err_errno(e, ERR_IO, "cannot draw a random number for the attempt's name");
-	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, step, generation, a->nonce);
+	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, step, generation,
+		 a->nonce);
 	if (snprintf(a->path, sizeof a->path, "%s/%s", dir, a->name) >= (int)sizeof a->path) {
 		a->name[0] = '\0';
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
@@ -66,7 +68,8 @@ static int begin(const struct commit *c, struct attempt *a, struct err *made, st
 
 /* --- steps 2 and 3 --------------------------------------------------------------- */
 
-static int write_part(const struct commit *c, const struct attempt *a, struct manifest *part, struct err *e)
+static int write_part(const struct commit *c, const struct attempt *a, struct manifest *part,
+		      struct err *e)
 {
 	if (c->snapshot->err.code != ERR_NONE) {
 		*e = c->snapshot->err;
@@ -81,8 +84,10 @@ static int write_part(const struct commit *c, const struct attempt *a, struct ma
 	return c->snapshot->n ? ckpt_io_sync_dir(c->io, a->path, e) : 0;
 }
 
-/* What a rank reports: one byte, an err_code; then the manifest of its shard, or the error's text. */
-static void report_part(const struct commit *c, const struct attempt *a, const struct err *made, struct buf *out)
+/* What a rank reports: one byte, an err_code; then the manifest of its shard, or the error's
+ * text. */
+static void report_part(const struct commit *c, const struct attempt *a, const struct err *made,
+			struct buf *out)
 {
 	struct err e = *made;
 	struct manifest part;
@@ -111,7 +116,8 @@ static int fail_all(const struct commit *c, struct err *e)
 }
 
 /* Everybody's reports, one behind the other, on rank 0; counts[rank] bytes each. */
-static int gather_reports(const struct commit *c, const struct buf *mine, char **all, size_t **counts, struct err *e)
+static int gather_reports(const struct commit *c, const struct buf *mine, char **all,
+			  size_t **counts, struct err *e)
 {
 	int size = comm_size(c->group), rc = -1;
 	size_t total = 0;
@@ -148,7 +154,8 @@ static int add_report(struct manifest *m, int rank, const char *text, size_t n, 
 	if (n == 0)
 		return err_set(e, ERR_PROTO, "%s sent an empty report of its shard", who);
 	if (text[0])
-		return err_set(e, (enum err_code)text[0], "%s: %.*s", who, n > 1 ? (int)(n - 1) : 9, n > 1 ? text + 1 : "no memory");
+		return err_set(e, (enum err_code)text[0], "%s: %.*s", who, n > 1 ? (int)(n - 1) : 9,
+			       n > 1 ? text + 1 : "no memory");
 	if (ckpt_manifest_parse(text + 1, n - 1, who, &part, e))
 		return -1;
 	int rc = ckpt_manifest_merge(m, &part, e);
@@ -162,17 +169,23 @@ static int check_expected(const struct commit *c, const struct manifest *m, stru
 		const struct ckpt_tensor *want = &c->expect[i];
 		const struct manifest_tensor *have = ckpt_manifest_find(m, want->name);
 		if (!have)
-			return err_set(e, ERR_INTERNAL, "tensor %.95s: no rank gave a part of it", want->name);
+			return err_set(e, ERR_INTERNAL, "tensor %.95s: no rank gave a part of it",
+				       want->name);
 		if (have->dims != want->dims || have->shape[0] != want->shape[0] ||
 		    (want->dims == 2 && have->shape[1] != want->shape[1]))
-			return err_set(e, ERR_INTERNAL, "tensor %.95s: it was given with another shape than the model's", want->name);
+			return err_set(
+				e, ERR_INTERNAL,
+				"tensor %.95s: it was given with another shape than the model's",
+				want->name);
 	}
 	if (c->expect && m->n_tensors != c->n_expect)
-		return err_set(e, ERR_INTERNAL, "%" PRId64 " tensors were given, the model has %d", m->n_tensors, c->n_expect);
+		return err_set(e, ERR_INTERNAL, "%" PRId64 " tensors were given, the model has %d",
+			       m->n_tensors, c->n_expect);
 	return 0;
 }
 
-static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const struct manifest *m, struct err *e)
+static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const struct manifest *m,
+			struct err *e)
 {
 	char path[PATH_MAX], tmp[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -180,8 +193,8 @@ static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const
 	    snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long", a->path);
 	ckpt_manifest_write(m, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path) :
-		ckpt_io_write_file(io, tmp, text.data, text.len, e);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				   : ckpt_io_write_file(io, tmp, text.data, text.len, e);
 	if (!rc && ckpt_io_rename(io, tmp, path))
 		rc = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
 	if (!rc)
@@ -190,7 +203,8 @@ static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const
 	return rc;
 }
 
-static int publish(const struct ckpt_io *io, const char *dir, int64_t step, const struct attempt *a, char path[1024], struct err *e)
+static int publish(const struct ckpt_io *io, const char *dir, int64_t step, const struct attempt *a,
+		   char path[1024], struct err *e)
 {
 	char aside[PATH_MAX];
 	if (snprintf(path, 1024, "%s/step-%08" PRId64, dir, step) >= 1024 ||
@@ -212,14 +226,17 @@ static int publish(const struct ckpt_io *io, const char *dir, int64_t step, cons
 	return ckpt_io_sync_dir(io, dir, e);
 }
 
-int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
-		    struct err *e)
+int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a,
+			 const struct manifest *m, char path[1024], struct err *e)
 {
-	return ckpt_manifest_prove(m, e) || put_manifest(io, a, m, e) || publish(io, dir, m->state.step, a, path, e) ? -1 : 0;
+	return ckpt_manifest_prove(m, e) || put_manifest(io, a, m, e) ||
+			       publish(io, dir, m->state.step, a, path, e)
+		       ? -1
+		       : 0;
 }
 
-static int finish(const struct commit *c, const struct attempt *a, const char *all, const size_t *counts,
-		  struct ckpt_report *report, struct err *e)
+static int finish(const struct commit *c, const struct attempt *a, const char *all,
+		  const size_t *counts, struct ckpt_report *report, struct err *e)
 {
 	struct manifest m;
 	int rc = 0;
@@ -229,7 +246,8 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 		all += counts[r];
 	}
 	if (!rc)
-		rc = check_expected(c, &m, e) || (c->carry && ckpt_carry_write(c->carry, c->io, a->path, &m, e)) ||
+		rc = check_expected(c, &m, e) ||
+		     (c->carry && ckpt_carry_write(c->carry, c->io, a->path, &m, e)) ||
 		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
 		     ckpt_attempt_publish(c->io, c->dir, a, &m, report->path, e);
 	report->bytes = ckpt_manifest_bytes(&m);
@@ -238,7 +256,8 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 	return rc ? -1 : 0;
 }
 
-static void clean_up(const struct commit *c, const struct attempt *a, int rc, struct ckpt_report *report)
+static void clean_up(const struct commit *c, const struct attempt *a, int rc,
+		     struct ckpt_report *report)
 {
 	struct err e = ERR_INIT;
 	if (rc && a->name[0])

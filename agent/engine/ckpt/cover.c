@@ -1,4 +1,5 @@
-/* The proof: boxes that are disjoint, lie inside their tensor and have its volume in sum cover it exactly once. */
+/* The proof: boxes that are disjoint, lie inside their tensor and have its volume in sum cover
+ * it exactly once. */
 #include "agent/engine/ckpt/manifest.h"
 
 #include <inttypes.h>
@@ -21,7 +22,8 @@ static int by_end(const void *a, const void *b)
 	return x->hi[0] < y->hi[0] ? -1 : x->hi[0] > y->hi[0];
 }
 
-/* The boxes that the sweep's row crosses, by their first column; disjoint, so this is also the order of their ends. */
+/* The boxes that the sweep's row crosses, by their first column; disjoint, so this is also the
+ * order of their ends. */
 struct active {
 	slice **boxes;
 	int64_t n;
@@ -63,7 +65,8 @@ static void leave(struct active *a, slice *s)
 }
 
 /* Sweeps over the rows; fails at the first two boxes that overlap. */
-static int check_disjoint(const struct manifest_tensor *t, slice **starts, slice **ends, struct active *a, struct err *e)
+static int check_disjoint(const struct manifest_tensor *t, slice **starts, slice **ends,
+			  struct active *a, struct err *e)
 {
 	int64_t gone = 0;
 	for (int64_t i = 0; i < t->n; i++) {
@@ -71,9 +74,12 @@ static int check_disjoint(const struct manifest_tensor *t, slice **starts, slice
 			leave(a, ends[gone++]);
 		slice *s = starts[i], *other = enter(a, s);
 		if (other)
-			return err_set(e, ERR_CORRUPT, "tensor %s: rows [%" PRId64 ", %" PRId64 ") × columns [%" PRId64 ", %" PRId64
-				       ") are there twice: in files %" PRId64 " and %" PRId64, t->name,
-				       s->lo[0], s->hi[0], s->lo[1], s->hi[1], other->file, s->file);
+			return err_set(e, ERR_CORRUPT,
+				       "tensor %s: rows [%" PRId64 ", %" PRId64
+				       ") × columns [%" PRId64 ", %" PRId64
+				       ") are there twice: in files %" PRId64 " and %" PRId64,
+				       t->name, s->lo[0], s->hi[0], s->lo[1], s->hi[1], other->file,
+				       s->file);
 	}
 	return 0;
 }
@@ -84,8 +90,9 @@ static int check_volume(const struct manifest_tensor *t, struct err *e)
 	for (int64_t i = 0; i < t->n; i++)
 		have += ckpt_slice_bytes(&t->slices[i]) / (int64_t)sizeof(float);
 	if (have != want)
-		return err_set(e, ERR_CORRUPT, "tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard", t->name,
-			       want - have, want);
+		return err_set(e, ERR_CORRUPT,
+			       "tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard",
+			       t->name, want - have, want);
 	return 0;
 }
 
@@ -107,7 +114,8 @@ static int prove_coverage(const struct manifest *m, struct err *e)
 		most = m->tensors[i].n > most ? m->tensors[i].n : most;
 	slice **room = malloc((size_t)most * 3 * sizeof *room);
 	if (!room)
-		return err_set(e, ERR_NOMEM, "no memory to prove the coverage of %" PRId64 " slices", most);
+		return err_set(e, ERR_NOMEM,
+			       "no memory to prove the coverage of %" PRId64 " slices", most);
 	int rc = 0;
 	for (int64_t i = 0; i < m->n_tensors && !rc; i++)
 		rc = prove_tensor(&m->tensors[i], room, e);
@@ -131,13 +139,17 @@ static int check_tiling(const struct manifest *m, slice **all, int64_t n, struct
 		int64_t at = 0;
 		for (; i < n && all[i]->file == f; i++) {
 			if (all[i]->offset != at)
-				return err_set(e, ERR_CORRUPT, "file %s: a slice begins at byte %" PRId64 " of its buffer, not at %" PRId64,
+				return err_set(e, ERR_CORRUPT,
+					       "file %s: a slice begins at byte %" PRId64
+					       " of its buffer, not at %" PRId64,
 					       file->name, all[i]->offset, at);
 			at += ckpt_slice_bytes(all[i]);
 		}
 		if (at != file->size - file->header)
-			return err_set(e, ERR_CORRUPT, "file %s: its slices end at byte %" PRId64 " of a buffer of %" PRId64, file->name,
-				       at, file->size - file->header);
+			return err_set(e, ERR_CORRUPT,
+				       "file %s: its slices end at byte %" PRId64
+				       " of a buffer of %" PRId64,
+				       file->name, at, file->size - file->header);
 	}
 	return 0;
 }
@@ -149,7 +161,8 @@ static int prove_tiling(const struct manifest *m, struct err *e)
 		n += m->tensors[i].n;
 	slice **all = malloc((size_t)(n + 1) * sizeof *all);
 	if (!all)
-		return err_set(e, ERR_NOMEM, "no memory to prove the tiling of %" PRId64 " slices", n);
+		return err_set(e, ERR_NOMEM, "no memory to prove the tiling of %" PRId64 " slices",
+			       n);
 	n = 0;
 	for (int64_t i = 0; i < m->n_tensors; i++)
 		for (int64_t j = 0; j < m->tensors[i].n; j++)

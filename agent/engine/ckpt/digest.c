@@ -41,7 +41,8 @@ bool ckpt_digest_parse(const char *hex, struct digest *out)
 	if (strlen(hex) != 2 * DIGEST_BYTES)
 		return false;
 	for (int i = 0; i < DIGEST_BYTES; i++) {
-		const char *high = strchr(digits, hex[2 * i]), *low = strchr(digits, hex[2 * i + 1]);
+		const char *high = strchr(digits, hex[2 * i]),
+			   *low = strchr(digits, hex[2 * i + 1]);
 		if (!high || !low)
 			return false;
 		d.bytes[i] = (unsigned char)((high - digits) << 4 | (low - digits));

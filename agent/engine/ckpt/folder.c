@@ -42,7 +42,8 @@ int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, str
 	*n = 0;
 	DIR *d = opendir(dir);
 	if (!d)
-		return errno == ENOENT ? 0 : err_errno(e, ERR_IO, "%s: cannot open the folder", dir);
+		return errno == ENOENT ? 0
+				       : err_errno(e, ERR_IO, "%s: cannot open the folder", dir);
 	while ((f = readdir(d))) {
 		if (!parse_name(f->d_name, &entry))
 			continue;
@@ -72,29 +73,41 @@ int ckpt_folder_claim(const char *dir, const char *run, struct err *e)
 	if (snprintf(path, sizeof path, "%s/RUN", dir) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
 	if (file_slurp_own(path, PATH_MAX, &text, &none)) {
-		rc = none.code == ERR_NOTFOUND ? file_replace(path, run, strlen(run), e) : err_set(e, none.code, "%s", none.text);
+		rc = none.code == ERR_NOTFOUND ? file_replace(path, run, strlen(run), e)
+					       : err_set(e, none.code, "%s", none.text);
 	} else if (strcmp(buf_str(&text), run)) {
-		rc = err_set(e, ERR_USAGE, "%s holds the checkpoints of the run %s; give this one a checkpoint.dir of its own (checkpoint.resume "
-			     "may name one of these), or, when that run goes on under this name, remove %s", dir, buf_str(&text), path);
+		rc = err_set(e, ERR_USAGE,
+			     "%s holds the checkpoints of the run %s; give this one a "
+			     "checkpoint.dir of its own (checkpoint.resume "
+			     "may name one of these), or, when that run goes on under this name, "
+			     "remove %s",
+			     dir, buf_str(&text), path);
 	}
 	buf_fini(&text);
 	return rc;
 }
 
-static int check_size(const char *folder, const char *name, int64_t size, const char *what, struct err *e)
+static int check_size(const char *folder, const char *name, int64_t size, const char *what,
+		      struct err *e)
 {
 	char path[PATH_MAX];
 	struct stat st;
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
 	if (lstat(path, &st))
-		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a %s of the checkpoint cannot be found", path, what);
+		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO,
+				 "%s: a %s of the checkpoint cannot be found", path, what);
 	if (!S_ISREG(st.st_mode))
-		return err_set(e, ERR_CORRUPT, "%s: is %s; a checkpoint holds regular files only: copy the %s itself there", path,
-			       S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file", what);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: is %s; a checkpoint holds regular files only: copy the %s "
+			       "itself there",
+			       path, S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file",
+			       what);
 	if (st.st_size != size)
-		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced", path,
-			       (long long)st.st_size, size);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: %lld bytes, the manifest says %" PRId64
+			       ": the file was cut or replaced",
+			       path, (long long)st.st_size, size);
 	return 0;
 }
 
@@ -109,7 +122,8 @@ int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct
 	return 0;
 }
 
-int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e)
+int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out,
+		      struct err *e)
 {
 	char path[PATH_MAX];
 	struct manifest m;
@@ -117,9 +131,12 @@ int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct 
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
 	if (ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = m.state.step == entry->step ? 0 :
-		err_set(e, ERR_CORRUPT, "%s: its manifest is of step %" PRId64 ": the folder was renamed or its manifest replaced",
-			path, m.state.step);
+	int rc = m.state.step == entry->step
+			 ? 0
+			 : err_set(e, ERR_CORRUPT,
+				   "%s: its manifest is of step %" PRId64
+				   ": the folder was renamed or its manifest replaced",
+				   path, m.state.step);
 	if (rc || ckpt_folder_check_sizes(path, &m, e)) {
 		ckpt_manifest_fini(&m);
 		return -1;
@@ -136,17 +153,20 @@ static int remove_in(const struct ckpt_io *io, const char *dir, const char *name
 	return ckpt_io_remove_folder(io, path, e);
 }
 
-/* Whether its writer is of `generation` or an earlier one, and so dead; commit.c makes the names. */
+/* Whether its writer is of `generation` or an earlier one, and so dead; commit.c makes the
+ * names. */
 static bool is_left(const char *name, uint32_t generation)
 {
 	int64_t step;
 	uint32_t of;
 	if (strncmp(name, ATTEMPT_PREFIX, strlen(ATTEMPT_PREFIX)))
 		return false;
-	return sscanf(name + strlen(ATTEMPT_PREFIX), "%" SCNd64 "-%" SCNu32 "-", &step, &of) != 2 || of <= generation;
+	return sscanf(name + strlen(ATTEMPT_PREFIX), "%" SCNd64 "-%" SCNu32 "-", &step, &of) != 2 ||
+	       of <= generation;
 }
 
-int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e)
+int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation,
+				struct err *e)
 {
 	int rc = 0;
 	struct dirent *f;
@@ -170,7 +190,8 @@ static bool is_valid(const char *dir, const struct folder_entry *entry)
 }
 
 /* 1: it stays and counts, 0: it stays but is damaged, -1: it goes. */
-static int judge(const char *dir, const struct folder_entry *entry, int64_t kept, int64_t keep, int64_t committed)
+static int judge(const char *dir, const struct folder_entry *entry, int64_t kept, int64_t keep,
+		 int64_t committed)
 {
 	if (entry->step == committed)
 		return strchr(entry->name, '.') ? -1 : 1;
@@ -179,7 +200,8 @@ static int judge(const char *dir, const struct folder_entry *entry, int64_t kept
 	return keep <= 0 || is_valid(dir, entry);
 }
 
-int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed, struct err *e)
+int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
+		       struct err *e)
 {
 	struct folder_entry *list;
 	int64_t n, kept = 0;

@@ -18,8 +18,14 @@ static int create(const char *path)
 }
 
 const struct ckpt_io ckpt_io_system = {
-	.mkdir = mkdir, .create = create, .write = write, .fsync = fsync,
-	.close = close, .rename = rename, .unlink = unlink, .rmdir = rmdir,
+	.mkdir = mkdir,
+	.create = create,
+	.write = write,
+	.fsync = fsync,
+	.close = close,
+	.rename = rename,
+	.unlink = unlink,
+	.rmdir = rmdir,
 };
 
 /* A full disk, or the limit of file sizes, is the one failure that a person can mend at once. */
@@ -30,12 +36,14 @@ static int fail(struct err *e, const char *path, const char *what)
 	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
 	if (e && *remedy) {
 		size_t used = strlen(e->text);
-		snprintf(e->text + used, sizeof e->text - used, "%s%s", remedy, keep ? ", or lower checkpoint.keep" : "");
+		snprintf(e->text + used, sizeof e->text - used, "%s%s", remedy,
+			 keep ? ", or lower checkpoint.keep" : "");
 	}
 	return -1;
 }
 
-int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
+int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data,
+		       size_t n, struct err *e)
 {
 	const char *at = data;
 	while (n) {
@@ -45,7 +53,8 @@ int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const
 		if (put < 0)
 			return fail(e, path, "write");
 		if (put == 0)
-			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte", path);
+			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte",
+				       path);
 		at += put;
 		n -= (size_t)put;
 	}
@@ -62,7 +71,8 @@ int ckpt_io_finish(const struct ckpt_io *io, int fd, const char *path, struct er
 	return rc;
 }
 
-int ckpt_io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e)
+int ckpt_io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n,
+		       struct err *e)
 {
 	int fd = io->create(path);
 	if (fd < 0)
@@ -109,12 +119,15 @@ int ckpt_io_remove_folder(const struct ckpt_io *io, const char *path, struct err
 	struct dirent *f;
 	struct stat st;
 	if (!lstat(path, &st) && !S_ISDIR(st.st_mode))
-		return io->unlink(path) && errno != ENOENT ? err_errno(e, ERR_IO, "%s: cannot remove", path) : 0;
+		return io->unlink(path) && errno != ENOENT
+			       ? err_errno(e, ERR_IO, "%s: cannot remove", path)
+			       : 0;
 	if (unlink_in(io, path, MANIFEST_NAME, e))
 		return -1;
 	DIR *d = opendir(path);
 	if (!d)
-		return errno == ENOENT ? 0 : err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+		return errno == ENOENT ? 0
+				       : err_errno(e, ERR_IO, "%s: cannot open the folder", path);
 	int rc = 0;
 	while (!rc && (f = readdir(d)))
 		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))

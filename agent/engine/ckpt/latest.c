@@ -44,7 +44,8 @@ static bool fits(struct search *s, const struct folder_entry *entry)
 	return false;
 }
 
-int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e)
+int ckpt_latest(const char *dir, json_t *model, char **path,
+		void (*note)(const char *text, void *arg), void *arg, struct err *e)
 {
 	struct search s = { .dir = dir, .model = model, .note = note, .arg = arg };
 	struct folder_entry *list;
@@ -62,8 +63,11 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 		return -1;
 	}
 	if (!found[0] && n > 0)
-		return err_set(e, ERR_CORRUPT, "%s: holds checkpoints, and none of them is whole; `muster ckpt verify` tells what each lacks: "
-			       "mend one, or move them away to start anew", dir);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: holds checkpoints, and none of them is whole; `muster ckpt "
+			       "verify` tells what each lacks: "
+			       "mend one, or move them away to start anew",
+			       dir);
 	if (found[0] && !(copy = strdup(found)))
 		return err_set(e, ERR_NOMEM, "%s: no memory for a path", dir);
 	*path = copy;

@@ -6,21 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_box(const struct manifest_tensor *have, const struct ckpt_tensor *want, struct err *e)
+static int check_box(const struct manifest_tensor *have, const struct ckpt_tensor *want,
+		     struct err *e)
 {
 	int64_t columns = want->dims == 2 ? want->shape[1] : 1;
-	if (have->dims != want->dims || have->shape[0] != want->shape[0] || have->shape[1] != columns)
-		return err_set(e, ERR_USAGE, "tensor %s: the checkpoint has %d dimensions, %" PRId64 " × %" PRId64 ", this job wants %d, %"
-			       PRId64 " × %" PRId64 "; resume with the same model", have->name, have->dims, have->shape[0],
-			       have->shape[1], want->dims, want->shape[0], columns);
+	if (have->dims != want->dims || have->shape[0] != want->shape[0] ||
+	    have->shape[1] != columns)
+		return err_set(e, ERR_USAGE,
+			       "tensor %s: the checkpoint has %d dimensions, %" PRId64 " × %" PRId64
+			       ", this job wants %d, %" PRId64 " × %" PRId64
+			       "; resume with the same model",
+			       have->name, have->dims, have->shape[0], have->shape[1], want->dims,
+			       want->shape[0], columns);
 	for (int i = 0; i < want->dims; i++)
 		if (want->lo[i] < 0 || want->lo[i] > want->hi[i] || want->hi[i] > want->shape[i])
-			return err_set(e, ERR_INTERNAL, "tensor %s: the box [%" PRId64 ", %" PRId64 ") is outside its %" PRId64,
+			return err_set(e, ERR_INTERNAL,
+				       "tensor %s: the box [%" PRId64 ", %" PRId64
+				       ") is outside its %" PRId64,
 				       have->name, want->lo[i], want->hi[i], want->shape[i]);
 	return 0;
 }
 
-/* Boxes that follow one another in the list and are of one tensor: each slice is read once for all of them. */
+/* Boxes that follow one another in the list and are of one tensor: each slice is read once for
+ * all of them. */
 static int run_of_boxes(const struct ckpt_tensor *t, int n)
 {
 	int run = 1;
@@ -45,16 +53,19 @@ static size_t box_bytes(const struct ckpt_tensor *t)
 	return n;
 }
 
-static int read_slices(struct reader *r, const struct manifest_tensor *have, const struct ckpt_tensor *t, int n, struct err *e)
+static int read_slices(struct reader *r, const struct manifest_tensor *have,
+		       const struct ckpt_tensor *t, int n, struct err *e)
 {
 	for (int64_t i = 0; i < have->n; i++)
-		if (any_touches(&have->slices[i], t, n) && ckpt_reader_slice(r, have, &have->slices[i], t, n, e))
+		if (any_touches(&have->slices[i], t, n) &&
+		    ckpt_reader_slice(r, have, &have->slices[i], t, n, e))
 			return -1;
 	return 0;
 }
 
 /* Through boxes of the host's memory, which are whole when all slices have been read. */
-static int read_there(struct reader *r, const struct manifest_tensor *have, const struct ckpt_tensor *t, int n, struct err *e)
+static int read_there(struct reader *r, const struct manifest_tensor *have,
+		      const struct ckpt_tensor *t, int n, struct err *e)
 {
 	struct ckpt_tensor here[n];
 	int rc = 0;
@@ -62,33 +73,42 @@ static int read_there(struct reader *r, const struct manifest_tensor *have, cons
 	for (int i = 0; i < n; i++) {
 		here[i].data = malloc(box_bytes(&t[i]) + 1);
 		if (!here[i].data)
-			rc = err_set(e, ERR_NOMEM, "tensor %.95s: no memory for %zu bytes of it; close other programs", t->name, box_bytes(&t[i]));
+			rc = err_set(
+				e, ERR_NOMEM,
+				"tensor %.95s: no memory for %zu bytes of it; close other programs",
+				t->name, box_bytes(&t[i]));
 	}
 	if (!rc)
 		rc = read_slices(r, have, here, n, e);
 	for (int i = 0; i < n; i++) {
 		if (!rc)
-			rc = t[i].there->put(t[i].there->arg, t[i].data, here[i].data, box_bytes(&t[i]), e);
+			rc = t[i].there->put(t[i].there->arg, t[i].data, here[i].data,
+					     box_bytes(&t[i]), e);
 		free(here[i].data);
 	}
 	return rc;
 }
 
-static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, int n, struct err *e)
+static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t,
+		       int n, struct err *e)
 {
 	const struct manifest_tensor *have = ckpt_manifest_find(m, t->name);
 	if (!have && t->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
 		return 0;
 	if (!have)
-		return err_set(e, ERR_USAGE, "tensor %.95s: the checkpoint has none of this name; resume with the same model", t->name);
+		return err_set(e, ERR_USAGE,
+			       "tensor %.95s: the checkpoint has none of this name; resume with "
+			       "the same model",
+			       t->name);
 	for (int i = 0; i < n; i++)
 		if (check_box(have, &t[i], e))
 			return -1;
 	return t->there ? read_there(r, have, t, n, e) : read_slices(r, have, t, n, e);
 }
 
-static int load_tensors(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors, int n,
-			const struct ckpt_watch *watch, struct err *e)
+static int load_tensors(const char *path, const struct manifest *m,
+			const struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch,
+			struct err *e)
 {
 	struct reader *r;
 	int rc = 0;
@@ -102,8 +122,8 @@ static int load_tensors(const char *path, const struct manifest *m, const struct
 	return rc;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n,
-	      const struct ckpt_watch *watch, struct err *e)
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
+	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e)
 {
 	struct manifest m;
 	if (ckpt_manifest_load(path, &m, e))

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout)
+void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation,
+			json_t *model, json_t *layout)
 {
-	*m = (struct manifest){ .state = *state, .generation = generation, .model = json_incref(model),
-				.layout = json_incref(layout), .index = json_object() };
+	*m = (struct manifest){ .state = *state,
+				.generation = generation,
+				.model = json_incref(model),
+				.layout = json_incref(layout),
+				.index = json_object() };
 }
 
 void ckpt_manifest_fini(struct manifest *m)
@@ -34,7 +38,8 @@ static void *grow(void *array, int64_t n, size_t size)
 /* Names go into paths, JSON and messages as they are. */
 static bool safe_name(const char *name, size_t most, bool is_file)
 {
-	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+	size_t n = strspn(name,
+			  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
 	return n > 0 && n < most && name[n] == '\0' && !(is_file && name[0] == '.');
 }
 
@@ -72,9 +77,12 @@ bool ckpt_manifest_has_file(const struct manifest *m, const char *name)
 
 static int doctor_check_name(const struct manifest *m, const char *name, struct err *e)
 {
-	return safe_name(name, MANIFEST_FILE_NAME, true) ? 0 :
-		err_set(e, ERR_CORRUPT, "file %lld has a name that is empty, too long or not made of [A-Za-z0-9._-]",
-			(long long)m->n_files + m->n_carried);
+	return safe_name(name, MANIFEST_FILE_NAME, true)
+		       ? 0
+		       : err_set(e, ERR_CORRUPT,
+				 "file %lld has a name that is empty, too long or not made of "
+				 "[A-Za-z0-9._-]",
+				 (long long)m->n_files + m->n_carried);
 }
 
 /* Each name is of one file of the folder, whatever that is for. */
@@ -84,7 +92,10 @@ static int claim_name(struct manifest *m, const char *name, struct err *e)
 	file_key(name, key);
 	if (ckpt_manifest_has_file(m, name) || !strncmp(name, MANIFEST_NAME, strlen(MANIFEST_NAME)))
 		return err_set(e, ERR_CORRUPT, "file %s is listed twice", name);
-	return json_object_set_new(m->index, key, json_true()) ? err_set(e, ERR_NOMEM, "no memory for %lld files", (long long)m->n_files + 1) : 0;
+	return json_object_set_new(m->index, key, json_true())
+		       ? err_set(e, ERR_NOMEM, "no memory for %lld files",
+				 (long long)m->n_files + 1)
+		       : 0;
 }
 
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
@@ -93,9 +104,11 @@ int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file,
 		return -1;
 	if (m->n_files == MANIFEST_FILES_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MOST);
-	if (file->header < 8 || file->size < file->header || file->size > INT64_MAX / MANIFEST_FILES_MOST)
-		return err_set(e, ERR_CORRUPT, "file %s: a header of %" PRId64 " bytes in a file of %" PRId64, file->name,
-			       file->header, file->size);
+	if (file->header < 8 || file->size < file->header ||
+	    file->size > INT64_MAX / MANIFEST_FILES_MOST)
+		return err_set(e, ERR_CORRUPT,
+			       "file %s: a header of %" PRId64 " bytes in a file of %" PRId64,
+			       file->name, file->header, file->size);
 	struct manifest_file *files = grow(m->files, m->n_files, sizeof *files);
 	if (!files)
 		return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " files", m->n_files + 1);
@@ -106,15 +119,18 @@ int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file,
 	return 0;
 }
 
-int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e)
+int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file,
+			      struct err *e)
 {
 	if (doctor_check_name(m, file->name, e))
 		return -1;
 	if (m->n_carried == MANIFEST_CARRIED_MOST)
-		return err_set(e, ERR_CORRUPT, "more than %d files are carried", MANIFEST_CARRIED_MOST);
+		return err_set(e, ERR_CORRUPT, "more than %d files are carried",
+			       MANIFEST_CARRIED_MOST);
 	if (file->size < 0 || file->size > MANIFEST_CARRIED_BYTES)
-		return err_set(e, ERR_CORRUPT, "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name, file->size,
-			       MANIFEST_CARRIED_BYTES);
+		return err_set(e, ERR_CORRUPT,
+			       "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name,
+			       file->size, MANIFEST_CARRIED_BYTES);
 	if (claim_name(m, file->name, e))
 		return -1;
 	m->carried[m->n_carried++] = *file;
@@ -123,10 +139,13 @@ int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried 
 
 bool ckpt_manifest_may_be_from(const char *text)
 {
-	size_t n = text ? strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") : 0;
+	size_t n =
+		text ? strspn(text,
+			      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/")
+		     : 0;
 	const char *slash = n ? strchr(text, '/') : NULL;
-	return n > 0 && n < MANIFEST_FROM && text[n] == '\0' && text[0] != '.' && text[0] != '/' && text[n - 1] != '/' &&
-	       (!slash || (!strchr(slash + 1, '/') && slash[1] != '.'));
+	return n > 0 && n < MANIFEST_FROM && text[n] == '\0' && text[0] != '.' && text[0] != '/' &&
+	       text[n - 1] != '/' && (!slash || (!strchr(slash + 1, '/') && slash[1] != '.'));
 }
 
 static int check_slice(const struct manifest *m, const char *name, int dims, const int64_t *shape,
@@ -134,24 +153,33 @@ static int check_slice(const struct manifest *m, const char *name, int dims, con
 {
 	int64_t bytes = sizeof(float);
 	if (s->file < 0 || s->file >= m->n_files)
-		return err_set(e, ERR_CORRUPT, "tensor %s: a slice lies in file %" PRId64 " of %" PRId64, name, s->file, m->n_files);
+		return err_set(e, ERR_CORRUPT,
+			       "tensor %s: a slice lies in file %" PRId64 " of %" PRId64, name,
+			       s->file, m->n_files);
 	for (int i = 0; i < dims; i++) {
 		if (shape[i] < 1 || s->lo[i] < 0 || s->lo[i] >= s->hi[i] || s->hi[i] > shape[i])
-			return err_set(e, ERR_CORRUPT, "tensor %s: the box [%" PRId64 ", %" PRId64 ") is empty or outside its %" PRId64
-				       " %s", name, s->lo[i], s->hi[i], shape[i], i ? "columns" : "rows");
+			return err_set(e, ERR_CORRUPT,
+				       "tensor %s: the box [%" PRId64 ", %" PRId64
+				       ") is empty or outside its %" PRId64 " %s",
+				       name, s->lo[i], s->hi[i], shape[i], i ? "columns" : "rows");
 		if (__builtin_mul_overflow(bytes, shape[i], &bytes))
-			return err_set(e, ERR_CORRUPT, "tensor %s: the product of its shape overflows", name);
+			return err_set(e, ERR_CORRUPT,
+				       "tensor %s: the product of its shape overflows", name);
 	}
 	const struct manifest_file *f = &m->files[s->file];
 	bytes = ckpt_slice_bytes(s);
-	if (s->offset < 0 || s->offset > f->size - f->header || bytes > f->size - f->header - s->offset)
-		return err_set(e, ERR_CORRUPT, "tensor %s: a slice of %" PRId64 " bytes at %" PRId64 " goes beyond file %s", name,
-			       bytes, s->offset, f->name);
+	if (s->offset < 0 || s->offset > f->size - f->header ||
+	    bytes > f->size - f->header - s->offset)
+		return err_set(e, ERR_CORRUPT,
+			       "tensor %s: a slice of %" PRId64 " bytes at %" PRId64
+			       " goes beyond file %s",
+			       name, bytes, s->offset, f->name);
 	return 0;
 }
 
 /* The tensor of this name, added when it is new. */
-static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, int dims, const int64_t shape[2], struct err *e)
+static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, int dims,
+					 const int64_t shape[2], struct err *e)
 {
 	json_t *at = json_object_get(m->index, name);
 	if (at) {
@@ -175,12 +203,15 @@ static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, i
 }
 
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
-		       const struct manifest_slice *slice, struct err *e)
+			    const struct manifest_slice *slice, struct err *e)
 {
 	if (!safe_name(name, MANIFEST_TENSOR_NAME, false))
-		return err_set(e, ERR_CORRUPT, "a tensor has a name that is empty, too long or not made of [A-Za-z0-9._-]");
+		return err_set(e, ERR_CORRUPT,
+			       "a tensor has a name that is empty, too long or not made of "
+			       "[A-Za-z0-9._-]");
 	if (dims < 1 || dims > 2)
-		return err_set(e, ERR_CORRUPT, "tensor %s has %d dimensions; 1 or 2 are stored", name, dims);
+		return err_set(e, ERR_CORRUPT, "tensor %s has %d dimensions; 1 or 2 are stored",
+			       name, dims);
 	int64_t full[2] = { shape[0], dims == 2 ? shape[1] : 1 };
 	struct manifest_slice s = *slice;
 	if (dims == 1) {
@@ -204,7 +235,8 @@ int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct 
 {
 	int64_t base = m->n_files;
 	if (from->state.step != m->state.step || from->generation != m->generation)
-		return err_set(e, ERR_STALE, "a shard of step %" PRId64 ", generation %u", from->state.step, from->generation);
+		return err_set(e, ERR_STALE, "a shard of step %" PRId64 ", generation %u",
+			       from->state.step, from->generation);
 	for (int64_t i = 0; i < from->n_files; i++)
 		if (ckpt_manifest_add_file(m, &from->files[i], e))
 			return -1;
@@ -225,16 +257,19 @@ static void write_slice(const struct manifest_slice *s, int dims, struct buf *ou
 	char hex[DIGEST_HEX];
 	ckpt_digest_hex(&s->digest, hex);
 	if (dims == 1)
-		buf_printf(out, "[%" PRId64 ", %" PRId64 ", [%" PRId64 "], [%" PRId64 "], \"%s\"]", s->file, s->offset,
-			   s->lo[0], s->hi[0], hex);
+		buf_printf(out, "[%" PRId64 ", %" PRId64 ", [%" PRId64 "], [%" PRId64 "], \"%s\"]",
+			   s->file, s->offset, s->lo[0], s->hi[0], hex);
 	else
-		buf_printf(out, "[%" PRId64 ", %" PRId64 ", [%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64 "], \"%s\"]",
+		buf_printf(out,
+			   "[%" PRId64 ", %" PRId64 ", [%" PRId64 ", %" PRId64 "], [%" PRId64
+			   ", %" PRId64 "], \"%s\"]",
 			   s->file, s->offset, s->lo[0], s->lo[1], s->hi[0], s->hi[1], hex);
 }
 
 static void write_tensor(const struct manifest_tensor *t, struct buf *out)
 {
-	buf_printf(out, "{\"name\": \"%s\", \"dtype\": \"F32\", \"shape\": [%" PRId64, t->name, t->shape[0]);
+	buf_printf(out, "{\"name\": \"%s\", \"dtype\": \"F32\", \"shape\": [%" PRId64, t->name,
+		   t->shape[0]);
 	if (t->dims == 2)
 		buf_printf(out, ", %" PRId64, t->shape[1]);
 	buf_puts(out, "], \"slices\": [");
@@ -256,7 +291,8 @@ static void write_data(const struct ckpt_data *d, struct buf *out)
 {
 	if (d->samples == 0)
 		return;
-	json_t *data = json_pack("{s:s, s:f, s:I}", "path", d->path, "validation", d->validation, "samples", (json_int_t)d->samples);
+	json_t *data = json_pack("{s:s, s:f, s:I}", "path", d->path, "validation", d->validation,
+				 "samples", (json_int_t)d->samples);
 	out->failed |= !data;
 	write_json("data", data, out);
 	json_decref(data);
@@ -270,7 +306,8 @@ static void write_options(const struct ckpt_state *s, struct buf *out)
 	if (s->optimizer[0])
 		buf_printf(out, "\"optimizer\": \"%s\",\n", s->optimizer);
 	for (int i = 0; i < s->n_numbers; i++)
-		out->failed |= json_object_set_new(numbers, s->numbers[i].name, json_real(s->numbers[i].value)) != 0;
+		out->failed |= json_object_set_new(numbers, s->numbers[i].name,
+						   json_real(s->numbers[i].value)) != 0;
 	if (s->n_numbers)
 		write_json("numbers", numbers, out);
 	json_decref(numbers);
@@ -281,8 +318,8 @@ static void write_carried(const struct manifest *m, struct buf *out)
 	for (int i = 0; i < m->n_carried; i++) {
 		char hex[DIGEST_HEX];
 		ckpt_digest_hex(&m->carried[i].digest, hex);
-		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"digest\": \"%s\"}", i ? "," : "\"carried\": [",
-			   m->carried[i].name, m->carried[i].size, hex);
+		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"digest\": \"%s\"}",
+			   i ? "," : "\"carried\": [", m->carried[i].name, m->carried[i].size, hex);
 	}
 	buf_puts(out, m->n_carried ? "],\n" : "");
 	if (m->from[0])
@@ -292,9 +329,12 @@ static void write_carried(const struct manifest *m, struct buf *out)
 static void write_fields(const struct manifest *m, struct buf *out)
 {
 	char hex[DIGEST_HEX];
-	buf_printf(out, "\"format\": \"muster-checkpoint\", \"version\": 1,\n\"step\": %" PRId64 ", \"samples\": %" PRId64
-		   ", \"seed\": \"%" PRIu64 "\", \"total_steps\": %" PRId64 ", \"generation\": %u,\n", m->state.step,
-		   m->state.samples, m->state.seed, m->state.total_steps, m->generation);
+	buf_printf(out,
+		   "\"format\": \"muster-checkpoint\", \"version\": 1,\n\"step\": %" PRId64
+		   ", \"samples\": %" PRId64 ", \"seed\": \"%" PRIu64
+		   "\", \"total_steps\": %" PRId64 ", \"generation\": %u,\n",
+		   m->state.step, m->state.samples, m->state.seed, m->state.total_steps,
+		   m->generation);
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
 	write_options(&m->state, out);
@@ -303,7 +343,9 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
 		ckpt_digest_hex(&f->digest, hex);
-		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"header\": %" PRId64 ", \"digest\": \"%s\"}",
+		buf_printf(out,
+			   "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"header\": %" PRId64
+			   ", \"digest\": \"%s\"}",
 			   i ? "," : "", f->name, f->size, f->header, hex);
 	}
 	buf_puts(out, "],\n\"tensors\": [");

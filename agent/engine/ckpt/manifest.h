@@ -5,8 +5,9 @@
  *
  *     {"digest": "<32 hex digits>",
  *
- * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is either compared
- * or digested. The other fields, all of them required but `data`, `optimizer`, `numbers`, `carried` and `from`:
+ * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is
+ * either compared or digested. The other fields, all of them required but `data`, `optimizer`,
+ * `numbers`, `carried` and `from`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -17,14 +18,17 @@
  *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
  *     optimizer    whose moments the tensors optim.… are: a word; without it AdamW's
  *     numbers      {name: number, …}: a few more of the run (struct ckpt_number)
- *     carried      [{name, size, digest}]: files that came with the model, in the same folder (carry.h)
+ *     carried      [{name, size, digest}]: files that came with the model, in the same folder
+ *                  (carry.h)
  *     from         the name that the model had there, such as "openai-community/gpt2"
- *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer, digest is theirs
- *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
- *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]
+ *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer,
+ *                  digest is theirs
+ *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset,
+ *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor lies, row-major, at
+ *                  `offset` bytes of the buffer of files[file]
  *
- * Proven (ckpt_manifest_prove): the boxes of each tensor cover it exactly once, and the slices of each
- * file tile its buffer. With the digests, no byte of a checkpoint can change unseen.
+ * Proven (ckpt_manifest_prove): the boxes of each tensor cover it exactly once, and the slices of
+ * each file tile its buffer. With the digests, no byte of a checkpoint can change unseen.
  *
  * Each rank describes its own shard as a manifest of one file; world rank 0 merges them.
  */
@@ -38,7 +42,12 @@
 #define MANIFEST_NAME "MANIFEST.json"
 
 enum { MANIFEST_CARRIED_MOST = 32, MANIFEST_CARRIED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
-enum { MANIFEST_FILE_NAME = 64, MANIFEST_TENSOR_NAME = 96, MANIFEST_MOST = 1 << 30, MANIFEST_FILES_MOST = 1 << 20 };
+enum {
+	MANIFEST_FILE_NAME = 64,
+	MANIFEST_TENSOR_NAME = 96,
+	MANIFEST_MOST = 1 << 30,
+	MANIFEST_FILES_MOST = 1 << 20
+};
 
 struct manifest_file {
 	char name[MANIFEST_FILE_NAME];
@@ -82,15 +91,18 @@ struct manifest {
 };
 
 /* Takes references of model and layout. */
-void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout);
+void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation,
+			json_t *model, json_t *layout);
 void ckpt_manifest_fini(struct manifest *m);
 
-/* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes outside their tensor,
- * slices outside their file. Errors name the thing, not the manifest: the caller prefixes it. */
+/* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes
+ * outside their tensor, slices outside their file. Errors name the thing, not the manifest: the
+ * caller prefixes it. */
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
-int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e);
+int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file,
+			      struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
-		       const struct manifest_slice *slice, struct err *e);
+			    const struct manifest_slice *slice, struct err *e);
 /* Adds the files and slices of `from`, which must be of the same step and generation. */
 int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
 
@@ -98,7 +110,8 @@ int ckpt_manifest_prove(const struct manifest *m, struct err *e);
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out);
 /* Reads one; not proven yet. `name` stands for the file in errors. */
-int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e);
+int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
+			struct err *e);
 /* Reads and proves the manifest in a checkpoint's folder. */
 int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e);
 
@@ -106,14 +119,16 @@ int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e);
 const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);
 /* Also those carried. */
 bool ckpt_manifest_has_file(const struct manifest *m, const char *name);
-/* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may not. */
+/* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may
+ * not. */
 bool ckpt_manifest_may_be_from(const char *text);
 /* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
 bool ckpt_word(const char *text);
 int64_t ckpt_slice_bytes(const struct manifest_slice *s);
 int64_t ckpt_manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
 
-/* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this job 1024". want NULL: anything goes. */
+/* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this
+ * job 1024". want NULL: anything goes. */
 int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
 
 #endif

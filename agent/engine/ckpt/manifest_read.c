@@ -16,7 +16,8 @@ static int malformed(struct err *e, const char *what)
 	return err_set(e, ERR_CORRUPT, "%s", what);
 }
 
-/* The first line is compared byte by byte and the rest is digested: nothing is left that could change unseen. */
+/* The first line is compared byte by byte and the rest is digested: nothing is left that could
+ * change unseen. */
 static int check_digest(const char *text, size_t n, struct err *e)
 {
 	char line[FIRST_LINE + 1], hex[DIGEST_HEX];
@@ -26,7 +27,8 @@ static int check_digest(const char *text, size_t n, struct err *e)
 	ckpt_digest_hex(&d, hex);
 	snprintf(line, sizeof line, "{\"digest\": \"%s\",\n", hex);
 	if (memcmp(text, line, FIRST_LINE))
-		return malformed(e, "its digest does not fit its contents: the file was cut or changed");
+		return malformed(
+			e, "its digest does not fit its contents: the file was cut or changed");
 	return 0;
 }
 
@@ -34,7 +36,8 @@ static int get_int(json_t *at, const char *key, int64_t least, int64_t *out, str
 {
 	json_t *v = json_object_get(at, key);
 	if (!json_is_integer(v) || json_integer_value(v) < least)
-		return err_set(e, ERR_CORRUPT, "%s is missing or no whole number from %" PRId64 " on", key, least);
+		return err_set(e, ERR_CORRUPT,
+			       "%s is missing or no whole number from %" PRId64 " on", key, least);
 	*out = json_integer_value(v);
 	return 0;
 }
@@ -44,7 +47,8 @@ static int get_seed(json_t *at, uint64_t *out, struct err *e)
 	char *end;
 	const char *text = json_string_value(json_object_get(at, "seed"));
 	errno = 0;
-	uint64_t seed = text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : (errno = EINVAL, 0);
+	uint64_t seed = text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10)
+								 : (errno = EINVAL, 0);
 	if (errno || *end)
 		return malformed(e, "seed is missing or no number in a string");
 	*out = seed;
@@ -65,7 +69,8 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 	const char *path = json_string_value(json_object_get(v, "path"));
 	if (!v)
 		return 0;
-	if (!path || strlen(path) >= sizeof d->path || !json_is_number(share) || json_object_size(v) != 3)
+	if (!path || strlen(path) >= sizeof d->path || !json_is_number(share) ||
+	    json_object_size(v) != 3)
 		return malformed(e, "data is not {path, validation, samples}");
 	strcpy(d->path, path);
 	d->validation = json_number_value(share);
@@ -75,16 +80,21 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 /* Names and words are held to the same letters: they go into messages as they are. */
 static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 {
-	json_t *word = json_object_get(root, "optimizer"), *numbers = json_object_get(root, "numbers"), *v;
+	json_t *word = json_object_get(root, "optimizer"),
+	       *numbers = json_object_get(root, "numbers"), *v;
 	const char *key;
 	if (word && !ckpt_word(json_string_value(word)))
 		return malformed(e, "optimizer is no word");
 	snprintf(s->optimizer, sizeof s->optimizer, "%s", word ? json_string_value(word) : "");
 	if (numbers && !json_object_size(numbers))
 		return malformed(e, "numbers is no object, or empty");
-	json_object_foreach(numbers, key, v)
-		if (!json_is_number(v) || ckpt_number_set(s, key, json_number_value(v), NULL))
-			return malformed(e, "numbers holds a name or a number that cannot be, or too many of them");
+	json_object_foreach(
+		numbers, key,
+		v) if (!json_is_number(v) ||
+		       ckpt_number_set(
+			       s, key, json_number_value(v),
+			       NULL)) return malformed(e, "numbers holds a name or a number that "
+							  "cannot be, or too many of them");
 	return 0;
 }
 
@@ -92,7 +102,8 @@ static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 static size_t count_options(const struct manifest *m)
 {
 	const struct ckpt_state *s = &m->state;
-	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0) + (m->n_carried > 0) + (m->from[0] != '\0');
+	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0) +
+	       (m->n_carried > 0) + (m->from[0] != '\0');
 }
 
 static int read_state(json_t *root, struct manifest *m, struct err *e)
@@ -105,10 +116,13 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 	if (get_int(root, "version", 1, &version, e))
 		return -1;
 	if (version != VERSION)
-		return err_set(e, ERR_UNSUPPORTED, "version %" PRId64 " of the format, this muster reads %d", version, VERSION);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "version %" PRId64 " of the format, this muster reads %d", version,
+			       VERSION);
 	if (get_int(root, "step", 0, &s.step, e) || get_int(root, "samples", 0, &s.samples, e) ||
-	    get_int(root, "total_steps", 0, &s.total_steps, e) || get_int(root, "generation", 0, &generation, e) ||
-	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e) || read_options(root, &s, e))
+	    get_int(root, "total_steps", 0, &s.total_steps, e) ||
+	    get_int(root, "generation", 0, &generation, e) || get_seed(root, &s.seed, e) ||
+	    read_data(root, &s.data, e) || read_options(root, &s, e))
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
@@ -137,7 +151,8 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a carried file has no name or too long a one");
 	strcpy(f.name, name);
-	if (get_int(v, "size", 0, &f.size, e) || get_digest(json_object_get(v, "digest"), &f.digest, e))
+	if (get_int(v, "size", 0, &f.size, e) ||
+	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return ckpt_manifest_add_carried(m, &f, e);
 }
@@ -149,9 +164,7 @@ static int read_carried(json_t *root, struct manifest *m, struct err *e)
 	size_t i;
 	if (list && json_array_size(list) == 0)
 		return malformed(e, "carried is no list of files, or empty");
-	json_array_foreach(list, i, v)
-		if (read_carried_file(v, m, e))
-			return -1;
+	json_array_foreach(list, i, v) if (read_carried_file(v, m, e)) return -1;
 	if (from && !ckpt_manifest_may_be_from(json_string_value(from)))
 		return malformed(e, "from is no name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
@@ -161,17 +174,20 @@ static int read_carried(json_t *root, struct manifest *m, struct err *e)
 static int read_numbers(json_t *v, int n, int64_t *out, struct err *e)
 {
 	if (!json_is_array(v) || json_array_size(v) != (size_t)n)
-		return malformed(e, "a list of numbers is missing or has another length than the shape");
+		return malformed(
+			e, "a list of numbers is missing or has another length than the shape");
 	for (int i = 0; i < n; i++) {
 		json_t *x = json_array_get(v, (size_t)i);
 		if (!json_is_integer(x))
-			return malformed(e, "a list of numbers holds something else than whole numbers");
+			return malformed(
+				e, "a list of numbers holds something else than whole numbers");
 		out[i] = json_integer_value(x);
 	}
 	return 0;
 }
 
-static int read_slice(json_t *v, const char *name, int dims, const int64_t *shape, struct manifest *m, struct err *e)
+static int read_slice(json_t *v, const char *name, int dims, const int64_t *shape,
+		      struct manifest *m, struct err *e)
 {
 	struct manifest_slice s = { 0 };
 	json_t *file = json_array_get(v, 0), *offset = json_array_get(v, 1);
@@ -179,7 +195,8 @@ static int read_slice(json_t *v, const char *name, int dims, const int64_t *shap
 		return malformed(e, "a slice is not [file, offset, [lo], [hi], digest]");
 	s.file = json_integer_value(file);
 	s.offset = json_integer_value(offset);
-	if (read_numbers(json_array_get(v, 2), dims, s.lo, e) || read_numbers(json_array_get(v, 3), dims, s.hi, e) ||
+	if (read_numbers(json_array_get(v, 2), dims, s.lo, e) ||
+	    read_numbers(json_array_get(v, 3), dims, s.hi, e) ||
 	    get_digest(json_array_get(v, 4), &s.digest, e))
 		return -1;
 	return ckpt_manifest_add_slice(m, name, dims, shape, &s, e);
@@ -197,29 +214,30 @@ static int read_tensor(json_t *v, struct manifest *m, struct err *e)
 	if (ckpt_manifest_find(m, name))
 		return err_set(e, ERR_CORRUPT, "tensor %.100s is listed twice", name);
 	if (!dtype || strcmp(dtype, "F32"))
-		return err_set(e, ERR_UNSUPPORTED, "tensor %.100s: dtype is %.20s, F32 is stored", name, dtype ? dtype : "missing");
+		return err_set(e, ERR_UNSUPPORTED, "tensor %.100s: dtype is %.20s, F32 is stored",
+			       name, dtype ? dtype : "missing");
 	if (json_array_size(dims) < 1 || json_array_size(dims) > 2 || json_array_size(slices) < 1)
-		return err_set(e, ERR_CORRUPT, "tensor %.100s: its shape has not 1 or 2 numbers, or it has no slices", name);
+		return err_set(
+			e, ERR_CORRUPT,
+			"tensor %.100s: its shape has not 1 or 2 numbers, or it has no slices",
+			name);
 	if (read_numbers(dims, (int)json_array_size(dims), shape, e))
 		return err_prefix(e, "tensor %.100s", name);
-	json_array_foreach(slices, i, slice)
-		if (read_slice(slice, name, (int)json_array_size(dims), shape, m, e))
-			return err_prefix(e, "tensor %.100s", name);
+	json_array_foreach(slices, i,
+			   slice) if (read_slice(slice, name, (int)json_array_size(dims), shape, m,
+						 e)) return err_prefix(e, "tensor %.100s", name);
 	return 0;
 }
 
 static int read_lists(json_t *root, struct manifest *m, struct err *e)
 {
-	json_t *files = json_object_get(root, "files"), *tensors = json_object_get(root, "tensors"), *v;
+	json_t *files = json_object_get(root, "files"), *tensors = json_object_get(root, "tensors"),
+	       *v;
 	size_t i;
 	if (!json_is_array(files) || !json_is_array(tensors))
 		return malformed(e, "files or tensors is missing");
-	json_array_foreach(files, i, v)
-		if (read_file(v, m, e))
-			return -1;
-	json_array_foreach(tensors, i, v)
-		if (read_tensor(v, m, e))
-			return -1;
+	json_array_foreach(files, i, v) if (read_file(v, m, e)) return -1;
+	json_array_foreach(tensors, i, v) if (read_tensor(v, m, e)) return -1;
 	if (read_carried(root, m, e))
 		return -1;
 	if (json_object_size(root) != FIELDS + count_options(m))
@@ -227,7 +245,8 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	return 0;
 }
 
-int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e)
+int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
+			struct err *e)
 {
 	struct manifest m = { 0 };
 	json_error_t je;
@@ -259,7 +278,10 @@ int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
 	int rc = file_slurp_own(path, MANIFEST_MOST, &text, e);
 	if (rc && e && e->code == ERR_NOTFOUND)
-		err_set(e, ERR_NOTFOUND, "%s: no such file, so its folder is no checkpoint; name one such as step-00000400", path);
+		err_set(e, ERR_NOTFOUND,
+			"%s: no such file, so its folder is no checkpoint; name one such as "
+			"step-00000400",
+			path);
 	if (!rc)
 		rc = ckpt_manifest_parse(buf_str(&text), text.len, path, &m, e);
 	buf_fini(&text);
@@ -275,7 +297,9 @@ int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
 
 static char *text_of(const json_t *v)
 {
-	return v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS | JSON_REAL_PRECISION(9)) : NULL;
+	return v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS |
+					 JSON_REAL_PRECISION(9))
+		 : NULL;
 }
 
 static int check_field(const char *key, const json_t *have, const json_t *want, struct err *e)
@@ -283,8 +307,11 @@ static int check_field(const char *key, const json_t *have, const json_t *want, 
 	if (have && want && json_equal(have, want))
 		return 0;
 	char *h = text_of(have), *w = text_of(want);
-	err_set(e, ERR_USAGE, "model.%s: the checkpoint has %.200s, this job %.200s; resume with the same model, or "
-		"give the run another checkpoint.dir", key, h ? h : "none", w ? w : "none");
+	err_set(e, ERR_USAGE,
+		"model.%s: the checkpoint has %.200s, this job %.200s; resume with the same model, "
+		"or "
+		"give the run another checkpoint.dir",
+		key, h ? h : "none", w ? w : "none");
 	free(h);
 	free(w);
 	return -1;
@@ -294,11 +321,9 @@ int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, stru
 {
 	const char *key;
 	json_t *v, *all = want ? (json_t *)want : m->model;
-	json_object_foreach(all, key, v)
-		if (check_field(key, json_object_get(m->model, key), v, e))
-			return -1;
-	json_object_foreach(m->model, key, v)
-		if (check_field(key, v, json_object_get(all, key), e))
-			return -1;
+	json_object_foreach(all, key, v) if (check_field(key, json_object_get(m->model, key), v,
+							 e)) return -1;
+	json_object_foreach(m->model, key,
+			    v) if (check_field(key, v, json_object_get(all, key), e)) return -1;
 	return 0;
 }

@@ -24,8 +24,10 @@ int ckpt_number_set(struct ckpt_state *s, const char *name, double value, struct
 	while (at < s->n_numbers && strcmp(s->numbers[at].name, name))
 		at++;
 	if (!ckpt_word(name) || !isfinite(value) || at == CKPT_NUMBERS)
-		return err_set(e, ERR_INTERNAL, "a checkpoint cannot hold %.40s = %g: it has %d numbers at most, finite, with names of [a-z0-9_]", name,
-			       value, CKPT_NUMBERS);
+		return err_set(e, ERR_INTERNAL,
+			       "a checkpoint cannot hold %.40s = %g: it has %d numbers at most, "
+			       "finite, with names of [a-z0-9_]",
+			       name, value, CKPT_NUMBERS);
 	snprintf(s->numbers[at].name, CKPT_WORD, "%s", name);
 	s->numbers[at].value = value;
 	s->n_numbers += at == s->n_numbers;

@@ -19,18 +19,25 @@ struct reader {
 	const char *path;
 	const struct manifest *m;
 	const struct ckpt_watch *watch; /* NULL: nobody */
-	int *fds; /* -1: not open yet */
+	int *fds;                       /* -1: not open yet */
 	struct digester *digester;
 	float *chunk;
 	struct places places; /* built when the first file is opened */
 };
 
-int ckpt_reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e)
+int ckpt_reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch,
+		     struct reader **out, struct err *e)
 {
 	struct reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), ckpt_digester_open(), malloc(CHUNK), { 0 } };
+	*r = (struct reader){ path,
+			      m,
+			      watch,
+			      malloc(((size_t)m->n_files + 1) * sizeof *r->fds),
+			      ckpt_digester_open(),
+			      malloc(CHUNK),
+			      { 0 } };
 	for (int64_t i = 0; r->fds && i < m->n_files; i++)
 		r->fds[i] = -1;
 	if (!r->fds || !r->digester || !r->chunk) {
@@ -67,16 +74,22 @@ int ckpt_reader_file(struct reader *r, int64_t file, struct err *e)
 	struct err why = ERR_INIT;
 	int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
 	if (fd < 0 && why.code == ERR_NOTFOUND)
-		return err_set(e, ERR_CORRUPT, "%s: a shard of the checkpoint cannot be opened: it is not there; use an earlier checkpoint",
+		return err_set(e, ERR_CORRUPT,
+			       "%s: a shard of the checkpoint cannot be opened: it is not there; "
+			       "use an earlier checkpoint",
 			       path);
 	if (fd < 0)
 		return err_set(e, why.code, "a shard of the checkpoint: %s", why.text);
 	if (fstat(fd, &st) || st.st_size != f->size) {
 		close(fd);
-		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced; use an "
-			       "earlier checkpoint", path, (long long)st.st_size, f->size);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: %lld bytes, the manifest says %" PRId64
+			       ": the file was cut or replaced; use an "
+			       "earlier checkpoint",
+			       path, (long long)st.st_size, f->size);
 	}
-	if ((!r->places.list && ckpt_places_build(r->m, &r->places, e)) || ckpt_header_check(r->path, r->m, file, fd, &r->places, e)) {
+	if ((!r->places.list && ckpt_places_build(r->m, &r->places, e)) ||
+	    ckpt_header_check(r->path, r->m, file, fd, &r->places, e)) {
 		close(fd);
 		return -1;
 	}
@@ -115,7 +128,8 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* The elements [first, first + n) of the slice, row by row, to where they lie in the other box. */
-static void copy(const struct box *from, const float *data, int64_t first, int64_t n, const struct box *to, float *out)
+static void copy(const struct box *from, const float *data, int64_t first, int64_t n,
+		 const struct box *to, float *out)
 {
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {
@@ -123,16 +137,17 @@ static void copy(const struct box *from, const float *data, int64_t first, int64
 		int64_t run = least(n, from->hi[1] - column);
 		int64_t lo = most(column, to->lo[1]), hi = least(column + run, to->hi[1]);
 		if (row >= to->lo[0] && row < to->hi[0] && lo < hi)
-			memcpy(out + (row - to->lo[0]) * to_width + (lo - to->lo[1]), data + (lo - column),
-			       (size_t)(hi - lo) * sizeof *out);
+			memcpy(out + (row - to->lo[0]) * to_width + (lo - to->lo[1]),
+			       data + (lo - column), (size_t)(hi - lo) * sizeof *out);
 		data += run;
 		first += run;
 		n -= run;
 	}
 }
 
-static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t, const struct manifest_slice *s,
-		       const struct ckpt_tensor *into, int n_into, struct err *e)
+static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t,
+		       const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
+		       struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[s->file];
 	struct box from = box_of(t->dims, s->lo, s->hi);
@@ -141,20 +156,23 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
 		int64_t n = least(CHUNK, bytes - at);
 		if (file_pread_full(fd, r->chunk, (size_t)n, f->header + s->offset + at))
-			return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %s", r->path, f->name, t->name);
+			return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %s", r->path,
+					 f->name, t->name);
 		ckpt_digester_add(r->digester, r->chunk, (size_t)n);
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
 		for (int i = 0; i < n_into; i++) {
 			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
-			copy(&from, r->chunk, at / (int64_t)sizeof(float), n / (int64_t)sizeof(float), &to, into[i].data);
+			copy(&from, r->chunk, at / (int64_t)sizeof(float),
+			     n / (int64_t)sizeof(float), &to, into[i].data);
 		}
 	}
 	return 0;
 }
 
-int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
-		 const struct ckpt_tensor *into, int n_into, struct err *e)
+int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t,
+		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
+		      struct err *e)
 {
 	int fd = ckpt_reader_file(r, s->file, e);
 	if (fd < 0 || read_pieces(r, fd, t, s, into, n_into, e))
@@ -162,7 +180,10 @@ int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t, const s
 	struct digest d = ckpt_digester_end(r->digester);
 	if (ckpt_digest_equal(&d, &s->digest))
 		return 0;
-	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %s, rows [%" PRId64 ", %" PRId64 ") × columns [%" PRId64 ", %" PRId64
-		       "): the digest differs, its bytes changed after they were written; use an earlier checkpoint", r->path,
-		       r->m->files[s->file].name, t->name, s->lo[0], s->hi[0], s->lo[1], s->hi[1]);
+	return err_set(e, ERR_CORRUPT,
+		       "%s/%s: tensor %s, rows [%" PRId64 ", %" PRId64 ") × columns [%" PRId64
+		       ", %" PRId64 "): the digest differs, its bytes changed after they were "
+		       "written; use an earlier checkpoint",
+		       r->path, r->m->files[s->file].name, t->name, s->lo[0], s->hi[0], s->lo[1],
+		       s->hi[1]);
 }

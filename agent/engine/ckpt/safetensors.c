@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* clang-format off */
 static const struct {
 	const char *name;
 	int64_t size;
@@ -15,6 +16,7 @@ static const struct {
 	{ "I16", 2 },  { "U16", 2 }, { "F16", 2 }, { "BF16", 2 },    { "I32", 4 },
 	{ "U32", 4 },  { "F32", 4 }, { "F64", 8 }, { "I64", 8 },     { "U64", 8 },
 };
+/* clang-format on */
 
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -59,7 +61,8 @@ static int read_shape(json_t *v, const char *file, struct st_tensor *t, struct e
 	for (int i = 0; i < t->dims; i++) {
 		json_t *dim = json_array_get(v, (size_t)i);
 		if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-			return bad(e, file, t->name, "shape holds something else than whole numbers from 0 on");
+			return bad(e, file, t->name,
+				   "shape holds something else than whole numbers from 0 on");
 		t->shape[i] = json_integer_value(dim);
 	}
 	return 0;
@@ -71,7 +74,8 @@ static int read_offsets(json_t *v, const char *file, struct st_tensor *t, struct
 		return bad(e, file, t->name, "data_offsets is missing or not two numbers");
 	json_t *begin = json_array_get(v, 0), *end = json_array_get(v, 1);
 	if (!json_is_integer(begin) || !json_is_integer(end) || json_integer_value(begin) < 0)
-		return bad(e, file, t->name, "data_offsets holds something else than whole numbers from 0 on");
+		return bad(e, file, t->name,
+			   "data_offsets holds something else than whole numbers from 0 on");
 	t->begin = json_integer_value(begin);
 	t->end = json_integer_value(end);
 	if (t->end < t->begin)
@@ -86,12 +90,15 @@ static int check_size(const char *file, const struct st_tensor *t, struct err *e
 		if (__builtin_mul_overflow(size, t->shape[i], &size))
 			return bad(e, file, t->name, "the product of its shape overflows");
 	if (size != t->end - t->begin)
-		return err_set(e, ERR_CORRUPT, "%s: tensor %.100s: its shape needs %lld bytes, its data_offsets hold %lld",
-			       file, t->name, (long long)size, (long long)(t->end - t->begin));
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: tensor %.100s: its shape needs %lld bytes, its data_offsets hold %lld",
+			file, t->name, (long long)size, (long long)(t->end - t->begin));
 	return 0;
 }
 
-static int read_tensor(const char *name, json_t *v, const char *file, struct st_tensor *t, struct err *e)
+static int read_tensor(const char *name, json_t *v, const char *file, struct st_tensor *t,
+		       struct err *e)
 {
 	t->name = name;
 	if (!json_is_object(v))
@@ -111,9 +118,8 @@ static int check_metadata(json_t *v, const char *file, struct err *e)
 	json_t *text;
 	if (!json_is_object(v))
 		return err_set(e, ERR_CORRUPT, "%s: __metadata__ is no object", file);
-	json_object_foreach(v, key, text)
-		if (!json_is_string(text))
-			return err_set(e, ERR_CORRUPT, "%s: __metadata__: %.100s is no string", file, key);
+	json_object_foreach(v, key, text) if (!json_is_string(text)) return err_set(
+		e, ERR_CORRUPT, "%s: __metadata__: %.100s is no string", file, key);
 	return 0;
 }
 
@@ -125,7 +131,8 @@ static int by_place(const void *a, const void *b)
 	return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Sorted by place, each tensor begins where the one before it ends, and the last ends with the file. */
+/* Sorted by place, each tensor begins where the one before it ends, and the last ends with the
+ * file. */
 static int check_tiling(struct st_header *h, int64_t buffer, const char *file, struct err *e)
 {
 	int64_t at = 0;
@@ -133,14 +140,20 @@ static int check_tiling(struct st_header *h, int64_t buffer, const char *file, s
 	for (int64_t i = 0; i < h->n; i++) {
 		const struct st_tensor *t = &h->tensors[i];
 		if (t->begin != at)
-			return err_set(e, ERR_CORRUPT, "%s: tensor %.100s begins at byte %lld, %s %lld", file, t->name,
-				       (long long)t->begin, t->begin < at ? "overlapping the one that ends at" :
-				       "leaving a hole behind", (long long)at);
+			return err_set(e, ERR_CORRUPT,
+				       "%s: tensor %.100s begins at byte %lld, %s %lld", file,
+				       t->name, (long long)t->begin,
+				       t->begin < at ? "overlapping the one that ends at"
+						     : "leaving a hole behind",
+				       (long long)at);
 		at = t->end;
 	}
 	if (at != buffer)
-		return err_set(e, ERR_CORRUPT, "%s: its tensors end at byte %lld, its buffer at %lld: the file was cut or "
-			       "something was added", file, (long long)at, (long long)buffer);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: its tensors end at byte %lld, its buffer at %lld: the file was cut or "
+			"something was added",
+			file, (long long)at, (long long)buffer);
 	return 0;
 }
 
@@ -150,8 +163,10 @@ static int read_tensors(struct st_header *h, const char *file, struct err *e)
 	json_t *v;
 	h->tensors = calloc(json_object_size(h->json) + 1, sizeof *h->tensors);
 	if (!h->tensors)
-		return err_set(e, ERR_NOMEM, "%s: no memory for its %zu tensors", file, json_object_size(h->json));
-	json_object_foreach(h->json, key, v) {
+		return err_set(e, ERR_NOMEM, "%s: no memory for its %zu tensors", file,
+			       json_object_size(h->json));
+	json_object_foreach(h->json, key, v)
+	{
 		if (!strcmp(key, "__metadata__")) {
 			if (check_metadata(v, file, e))
 				return -1;
@@ -164,24 +179,31 @@ static int read_tensors(struct st_header *h, const char *file, struct err *e)
 }
 
 /* The length N, proven to lie inside the file. */
-static int read_length(const void *data, size_t have, int64_t file_size, const char *file, int64_t *n, struct err *e)
+static int read_length(const void *data, size_t have, int64_t file_size, const char *file,
+		       int64_t *n, struct err *e)
 {
 	uint64_t le;
 	if (file_size < 8 || have < 8)
-		return err_set(e, ERR_CORRUPT, "%s: %lld bytes are too few for a safetensors file", file, (long long)file_size);
+		return err_set(e, ERR_CORRUPT, "%s: %lld bytes are too few for a safetensors file",
+			       file, (long long)file_size);
 	memcpy(&le, data, sizeof le);
 	uint64_t length = le64toh(le);
 	if (length > ST_HEADER_MOST)
-		return err_set(e, ERR_CORRUPT, "%s: says that its header has %llu bytes, %d is the most there may be", file,
-			       (unsigned long long)length, ST_HEADER_MOST);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: says that its header has %llu bytes, %d is the most there may be",
+			file, (unsigned long long)length, ST_HEADER_MOST);
 	if ((int64_t)length > file_size - 8)
-		return err_set(e, ERR_CORRUPT, "%s: its header of %llu bytes goes beyond its end at %lld: the file was cut",
+		return err_set(e, ERR_CORRUPT,
+			       "%s: its header of %llu bytes goes beyond its end at %lld: the file "
+			       "was cut",
 			       file, (unsigned long long)length, (long long)file_size);
 	*n = (int64_t)length;
 	return 0;
 }
 
-int ckpt_safetensors_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e)
+int ckpt_safetensors_parse(const void *data, size_t have, int64_t file_size, const char *name,
+			   struct st_header *out, struct err *e)
 {
 	struct st_header h = { 0 };
 	json_error_t je;
@@ -190,12 +212,16 @@ int ckpt_safetensors_parse(const void *data, size_t have, int64_t file_size, con
 		return -1;
 	const char *text = (const char *)data + 8;
 	if (length > (int64_t)have - 8)
-		return err_set(e, ERR_INTERNAL, "%s: read %zu bytes for a header of %lld", name, have, (long long)length);
+		return err_set(e, ERR_INTERNAL, "%s: read %zu bytes for a header of %lld", name,
+			       have, (long long)length);
 	if (length == 0 || text[0] != '{')
-		return err_set(e, ERR_CORRUPT, "%s: its header does not start with {: not a safetensors file", name);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: its header does not start with {: not a safetensors file",
+			       name);
 	h.json = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &je);
 	if (!h.json)
-		return err_set(e, ERR_CORRUPT, "%s: its header is not JSON: %s at byte %d", name, je.text, je.position + 8);
+		return err_set(e, ERR_CORRUPT, "%s: its header is not JSON: %s at byte %d", name,
+			       je.text, je.position + 8);
 	h.data_at = 8 + length;
 	if (read_tensors(&h, name, e) || check_tiling(&h, file_size - h.data_at, name, e)) {
 		ckpt_safetensors_header_fini(&h);
@@ -219,7 +245,8 @@ int ckpt_safetensors_read(int fd, const char *name, struct st_header *out, struc
 		return -1;
 	char *text = malloc((size_t)length + 8);
 	if (!text)
-		return err_set(e, ERR_NOMEM, "%s: no memory for a header of %lld bytes", name, (long long)length);
+		return err_set(e, ERR_NOMEM, "%s: no memory for a header of %lld bytes", name,
+			       (long long)length);
 	int rc;
 	if (file_pread_full(fd, text, (size_t)length + 8, 0))
 		rc = err_errno(e, ERR_IO, "%s: cannot read", name);
@@ -243,11 +270,12 @@ static json_t *tensor_json(const struct st_tensor *t)
 	json_t *shape = json_array();
 	for (int i = 0; i < t->dims; i++)
 		json_array_append_new(shape, json_integer(t->shape[i]));
-	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape,
-			 "data_offsets", (json_int_t)t->begin, (json_int_t)t->end);
+	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets",
+			 (json_int_t)t->begin, (json_int_t)t->end);
 }
 
-int ckpt_safetensors_write_header(const struct st_tensor *tensors, int64_t n, const json_t *metadata, struct buf *out, struct err *e)
+int ckpt_safetensors_write_header(const struct st_tensor *tensors, int64_t n,
+				  const json_t *metadata, struct buf *out, struct err *e)
 {
 	int rc = -1;
 	char *text = NULL;
@@ -262,7 +290,10 @@ int ckpt_safetensors_write_header(const struct st_tensor *tensors, int64_t n, co
 		goto nomem;
 	size_t length = strlen(text), padded = (length + 7) / 8 * 8;
 	if (padded > ST_HEADER_WRITTEN) {
-		err_set(e, ERR_UNSUPPORTED, "a header of %zu bytes is more than readers take; give a shard fewer tensors", padded);
+		err_set(e, ERR_UNSUPPORTED,
+			"a header of %zu bytes is more than readers take; give a shard fewer "
+			"tensors",
+			padded);
 		goto done;
 	}
 	uint64_t le = htole64(padded);

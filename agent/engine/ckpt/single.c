@@ -36,10 +36,12 @@ static int check_new(const struct single_options *opt, struct err *e)
 {
 	char path[PATH_MAX];
 	struct stat st;
-	if (snprintf(path, sizeof path, "%s/step-%08" PRId64, opt->dir, opt->state.step) >= (int)sizeof path)
+	if (snprintf(path, sizeof path, "%s/step-%08" PRId64, opt->dir, opt->state.step) >=
+	    (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", opt->dir);
 	if (!lstat(path, &st))
-		return err_set(e, ERR_USAGE, "%s: is there already; remove it, or name another folder", path);
+		return err_set(e, ERR_USAGE,
+			       "%s: is there already; remove it, or name another folder", path);
 	return file_make_dirs(opt->dir, e);
 }
 
@@ -49,12 +51,20 @@ static int write_header(struct single *s, struct err *e)
 	struct buf text = BUF_INIT;
 	struct manifest_file file = { .name = SHARD };
 	struct st_tensor *list = calloc((size_t)o->n + 1, sizeof *list);
-	json_t *metadata = json_pack("{s:s, s:s}", "format", "pt", "muster.manifest", MANIFEST_NAME);
-	int rc = list && metadata ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for a header of %d tensors", s->path, o->n);
+	json_t *metadata = json_pack("{s:s, s:s}", "format", "pt", "muster.manifest",
+				     MANIFEST_NAME);
+	int rc = list && metadata
+			 ? 0
+			 : err_set(e, ERR_NOMEM, "%s: no memory for a header of %d tensors",
+				   s->path, o->n);
 	for (int i = 0; i < o->n && !rc; i++) {
 		const struct ckpt_tensor *t = &o->tensors[i];
 		int64_t end = file.size + tensor_bytes(t);
-		list[i] = (struct st_tensor){ .name = t->name, .dtype = "F32", .dims = t->dims, .begin = file.size, .end = end,
+		list[i] = (struct st_tensor){ .name = t->name,
+					      .dtype = "F32",
+					      .dims = t->dims,
+					      .begin = file.size,
+					      .end = end,
 					      .shape = { t->shape[0], t->shape[1] } };
 		file.size = end;
 	}
@@ -64,7 +74,8 @@ static int write_header(struct single *s, struct err *e)
 		file.header = (int64_t)text.len;
 		file.size += file.header;
 		file.digest = ckpt_digest_of(text.data, text.len);
-		rc = ckpt_manifest_add_file(&s->manifest, &file, e) || ckpt_io_write_full(s->io, s->fd, s->path, text.data, text.len, e);
+		rc = ckpt_manifest_add_file(&s->manifest, &file, e) ||
+		     ckpt_io_write_full(s->io, s->fd, s->path, text.data, text.len, e);
 	}
 	json_decref(metadata);
 	free(list);
@@ -127,11 +138,14 @@ int ckpt_single_add(struct single *s, const float *data, struct err *e)
 int ckpt_single_commit(struct single *s, char path[1024], struct err *e)
 {
 	if (s->next != s->opt.n)
-		return err_set(e, ERR_INTERNAL, "%s: %d of %d tensors were given", s->path, s->next, s->opt.n);
+		return err_set(e, ERR_INTERNAL, "%s: %d of %d tensors were given", s->path, s->next,
+			       s->opt.n);
 	int fd = s->fd;
 	s->fd = -1;
 	if (ckpt_io_finish(s->io, fd, s->path, e) ||
-	    (s->opt.carry && ckpt_carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) || ckpt_io_sync_dir(s->io, s->attempt.path, e) ||
+	    (s->opt.carry &&
+	     ckpt_carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) ||
+	    ckpt_io_sync_dir(s->io, s->attempt.path, e) ||
 	    ckpt_attempt_publish(s->io, s->opt.dir, &s->attempt, &s->manifest, path, e))
 		return -1;
 	s->committed = true;

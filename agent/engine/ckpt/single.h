@@ -1,7 +1,9 @@
 /*
- * single — a checkpoint that one process writes alone, tensor after tensor: never more of it in memory than one.
+ * single — a checkpoint that one process writes alone, tensor after tensor: never more of it in
+ * memory than one.
  *
- * It has one shard, shard-00000.safetensors. The same steps as in commit.h make it a checkpoint or nothing.
+ * It has one shard, shard-00000.safetensors. The same steps as in commit.h make it a checkpoint or
+ * nothing.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_SINGLE_H
 #define MUSTER_AGENT_ENGINE_CKPT_SINGLE_H
@@ -12,11 +14,12 @@ struct single;
 struct carry;
 
 struct single_options {
-	const char *dir;         /* holds the step- folders; is made */
+	const char *dir; /* holds the step- folders; is made */
 	struct ckpt_state state;
 	const struct carry *carry; /* files that go into it (carry.h); NULL: none */
-	json_t *model, *layout;  /* borrowed until ckpt_single_close, as all here */
-	/* The tensors that will come, in their order: names and shapes; boxes and data are not looked at. */
+	json_t *model, *layout;    /* borrowed until ckpt_single_close, as all here */
+	/* The tensors that will come, in their order: names and shapes; boxes and data are not
+	 * looked at. */
 	const struct ckpt_tensor *tensors;
 	int n;
 };

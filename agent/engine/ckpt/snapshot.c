@@ -16,13 +16,17 @@ static int count_elements(const struct ckpt_tensor *t, int64_t *count, struct er
 {
 	int64_t n = 1, whole = sizeof(float);
 	if (t->dims < 1 || t->dims > 2)
-		return err_set(e, ERR_INTERNAL, "tensor %.95s has %d dimensions; 1 or 2 are stored", t->name, t->dims);
+		return err_set(e, ERR_INTERNAL, "tensor %.95s has %d dimensions; 1 or 2 are stored",
+			       t->name, t->dims);
 	for (int i = 0; i < t->dims; i++) {
 		if (t->lo[i] < 0 || t->lo[i] > t->hi[i] || t->hi[i] > t->shape[i])
-			return err_set(e, ERR_INTERNAL, "tensor %.95s: the box [%" PRId64 ", %" PRId64 ") is outside its %" PRId64,
+			return err_set(e, ERR_INTERNAL,
+				       "tensor %.95s: the box [%" PRId64 ", %" PRId64
+				       ") is outside its %" PRId64,
 				       t->name, t->lo[i], t->hi[i], t->shape[i]);
 		if (__builtin_mul_overflow(whole, t->shape[i], &whole))
-			return err_set(e, ERR_INTERNAL, "tensor %.95s: the product of its shape overflows", t->name);
+			return err_set(e, ERR_INTERNAL,
+				       "tensor %.95s: the product of its shape overflows", t->name);
 		n *= t->hi[i] - t->lo[i];
 	}
 	*count = n;
@@ -57,7 +61,8 @@ static const struct ckpt_memory *memory_of(const struct ckpt_tensor *tensors, in
 	return NULL;
 }
 
-static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n, struct err *e)
+static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n,
+		     struct err *e)
 {
 	struct ckpt_tensor *tensors = realloc(s->tensors, ((size_t)n + 1) * sizeof *tensors);
 	if (!tensors)
@@ -68,8 +73,11 @@ static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor 
 	free_buffer(s);
 	take_buffer(s, bytes, memory_of(from, n));
 	if (!s->buffer)
-		return err_set(e, ERR_NOMEM, "no memory for a snapshot of %zu bytes; give the node more, or save less often on "
-			       "fewer ranks a node", bytes);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for a snapshot of %zu bytes; give the node more, or save "
+			       "less often on "
+			       "fewer ranks a node",
+			       bytes);
 	s->cap = bytes;
 	return 0;
 }
@@ -125,7 +133,8 @@ void ckpt_snapshot_fini(struct snapshot *s)
 
 /* --- the shard ----------------------------------------------------------------- */
 
-void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME])
+void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo,
+		     const int64_t *hi, char out[SLICE_NAME])
 {
 	bool whole = true;
 	for (int i = 0; i < dims; i++)
@@ -135,7 +144,8 @@ void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int
 	else if (dims == 1)
 		snprintf(out, SLICE_NAME, "%.95s[%" PRId64 ":%" PRId64 "]", name, lo[0], hi[0]);
 	else
-		snprintf(out, SLICE_NAME, "%.95s[%" PRId64 ":%" PRId64 ",%" PRId64 ":%" PRId64 "]", name, lo[0], hi[0], lo[1], hi[1]);
+		snprintf(out, SLICE_NAME, "%.95s[%" PRId64 ":%" PRId64 ",%" PRId64 ":%" PRId64 "]",
+			 name, lo[0], hi[0], lo[1], hi[1]);
 }
 
 static int64_t box_bytes(const struct ckpt_tensor *t)
@@ -146,15 +156,17 @@ static int64_t box_bytes(const struct ckpt_tensor *t)
 	return n;
 }
 
-static int write_header(const struct snapshot *s, const struct manifest *part, struct buf *out, struct err *e)
+static int write_header(const struct snapshot *s, const struct manifest *part, struct buf *out,
+			struct err *e)
 {
 	int rc = -1;
 	int64_t at = 0;
 	char step[24];
 	snprintf(step, sizeof step, "%" PRId64, part->state.step);
 	struct st_tensor *list = calloc((size_t)s->n, sizeof *list);
-	char (*names)[SLICE_NAME] = calloc((size_t)s->n, sizeof *names);
-	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", step, "muster.manifest", MANIFEST_NAME);
+	char(*names)[SLICE_NAME] = calloc((size_t)s->n, sizeof *names);
+	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", step,
+				     "muster.manifest", MANIFEST_NAME);
 	if (!list || !names || !metadata) {
 		err_set(e, ERR_NOMEM, "no memory for the header of a shard of %d tensors", s->n);
 		goto done;
@@ -162,7 +174,11 @@ static int write_header(const struct snapshot *s, const struct manifest *part, s
 	for (int i = 0; i < s->n; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
 		ckpt_slice_name(t->name, t->dims, t->shape, t->lo, t->hi, names[i]);
-		list[i] = (struct st_tensor){ .name = names[i], .dtype = "F32", .dims = t->dims, .begin = at, .end = at + box_bytes(t) };
+		list[i] = (struct st_tensor){ .name = names[i],
+					      .dtype = "F32",
+					      .dims = t->dims,
+					      .begin = at,
+					      .end = at + box_bytes(t) };
 		for (int j = 0; j < t->dims; j++)
 			list[i].shape[j] = t->hi[j] - t->lo[j];
 		at = list[i].end;
@@ -176,8 +192,9 @@ done:
 }
 
 /* Each chunk is digested, then written while it is still in the cache. */
-static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch, const struct ckpt_io *io, int fd,
-			const char *path, struct digester *d, struct digest *out, struct err *e)
+static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
+			const struct ckpt_io *io, int fd, const char *path, struct digester *d,
+			struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
 	ckpt_digester_start(d);
@@ -195,8 +212,8 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *wa
 	return 0;
 }
 
-static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int fd, const char *path,
-			 struct manifest *part, struct err *e)
+static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int fd,
+			 const char *path, struct manifest *part, struct err *e)
 {
 	int rc = 0;
 	int64_t at = 0;
@@ -205,7 +222,10 @@ static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int
 		return err_set(e, ERR_NOMEM, "%s: no memory to digest it", path);
 	for (int i = 0; i < s->n && !rc; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
-		struct manifest_slice slice = { .file = 0, .offset = at, .lo = { t->lo[0], t->lo[1] }, .hi = { t->hi[0], t->hi[1] } };
+		struct manifest_slice slice = { .file = 0,
+						.offset = at,
+						.lo = { t->lo[0], t->lo[1] },
+						.hi = { t->hi[0], t->hi[1] } };
 		rc = write_tensor(t, s->watch, io, fd, path, d, &slice.digest, e) ||
 		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
 		at += box_bytes(t);
@@ -214,21 +234,22 @@ static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int
 	return rc ? -1 : 0;
 }
 
-static int write_shard(const struct snapshot *s, const struct ckpt_io *io, const char *path, const struct buf *header,
-		       struct manifest *part, struct err *e)
+static int write_shard(const struct snapshot *s, const struct ckpt_io *io, const char *path,
+		       const struct buf *header, struct manifest *part, struct err *e)
 {
 	int fd = io->create(path);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", path);
-	if (ckpt_io_write_full(io, fd, path, header->data, header->len, e) || write_tensors(s, io, fd, path, part, e)) {
+	if (ckpt_io_write_full(io, fd, path, header->data, header->len, e) ||
+	    write_tensors(s, io, fd, path, part, e)) {
 		io->close(fd);
 		return -1;
 	}
 	return ckpt_io_finish(io, fd, path, e);
 }
 
-int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
-		   struct manifest *part, struct err *e)
+int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder,
+			int rank, struct manifest *part, struct err *e)
 {
 	char path[PATH_MAX];
 	struct manifest_file file = { 0 };

@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* Opening a file checks its header. */
-static int verify_file(const struct place *from, const struct place *to, int64_t file, struct reader *r, struct err *e)
+static int verify_file(const struct place *from, const struct place *to, int64_t file,
+		       struct reader *r, struct err *e)
 {
 	if (ckpt_reader_file(r, file, e) < 0)
 		return -1;
@@ -32,7 +33,8 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 		return -1;
 	}
 	for (int64_t f = 0; f < m->n_files && !rc; f++)
-		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1], f, r, e);
+		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1],
+				 f, r, e);
 	ckpt_reader_close(r);
 	ckpt_places_free(&places);
 	return rc;
@@ -49,7 +51,8 @@ static int verify_carried(const char *path, const struct manifest *m, struct err
 
 static bool is_listed(const struct manifest *m, const char *name)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) || ckpt_manifest_has_file(m, name);
+	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) ||
+	       ckpt_manifest_has_file(m, name);
 }
 
 static int check_strangers(const char *path, const struct manifest *m, struct err *e)
@@ -61,7 +64,10 @@ static int check_strangers(const char *path, const struct manifest *m, struct er
 		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
 	while (!rc && (f = readdir(d)))
 		if (!is_listed(m, f->d_name))
-			rc = err_set(e, ERR_CORRUPT, "%s/%s: the manifest knows no such file; take it out of the checkpoint", path, f->d_name);
+			rc = err_set(e, ERR_CORRUPT,
+				     "%s/%s: the manifest knows no such file; take it out of the "
+				     "checkpoint",
+				     path, f->d_name);
 	closedir(d);
 	return rc;
 }
@@ -71,8 +77,10 @@ int ckpt_verify(const char *path, struct err *e)
 	struct manifest m;
 	if (ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = ckpt_folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) || verify_files(path, &m, e) ||
-		 verify_carried(path, &m, e) ? -1 : 0;
+	int rc = ckpt_folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) ||
+				 verify_files(path, &m, e) || verify_carried(path, &m, e)
+			 ? -1
+			 : 0;
 	ckpt_manifest_fini(&m);
 	return rc;
 }

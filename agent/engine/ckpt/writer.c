@@ -21,21 +21,25 @@ struct ckpt_writer {
 	char *dir;
 	struct snapshot snapshot;
 	pthread_t thread;
-	bool busy;             /* the thread is to be joined */
-	int rc;                /* of the last commit; read after the join */
+	bool busy; /* the thread is to be joined */
+	int rc;    /* of the last commit; read after the join */
 	struct err err;
 	double started, stall_s;
-	pthread_mutex_t lock;  /* reports, stall_s */
+	pthread_mutex_t lock; /* reports, stall_s */
 	struct report_node *reports, **last;
 };
 
-/* What dead writers left is only a waste of room: it does not stop a run. A folder that cannot be written to does, before training starts. */
+/* What dead writers left is only a waste of room: it does not stop a run. A folder that cannot
+ * be written to does, before training starts. */
 static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 {
 	if (file_make_dirs(c->dir, e))
 		return -1;
 	if (access(c->dir, R_OK | W_OK | X_OK))
-		return err_errno(e, ERR_IO, "%s: checkpoints cannot be written here; set checkpoint.dir to a folder of yours", c->dir);
+		return err_errno(e, ERR_IO,
+				 "%s: checkpoints cannot be written here; set checkpoint.dir to a "
+				 "folder of yours",
+				 c->dir);
 	if (owner && ckpt_folder_claim(c->dir, owner, e))
 		return -1;
 	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, NULL);
@@ -57,14 +61,24 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 	w->last = &w->reports;
 	pthread_mutex_init(&w->lock, NULL);
 	w->commit = (struct commit){
-		.group = group, .io = opt->io ? opt->io : &ckpt_io_system, .dir = dir, .keep = opt->keep,
-		.generation = opt->generation, .model = json_incref(opt->model), .layout = json_incref(opt->layout),
-		.expect = opt->expect, .n_expect = opt->n_expect, .carry = opt->carry, .snapshot = &w->snapshot, .gate = opt->gate,
+		.group = group,
+		.io = opt->io ? opt->io : &ckpt_io_system,
+		.dir = dir,
+		.keep = opt->keep,
+		.generation = opt->generation,
+		.model = json_incref(opt->model),
+		.layout = json_incref(opt->layout),
+		.expect = opt->expect,
+		.n_expect = opt->n_expect,
+		.carry = opt->carry,
+		.snapshot = &w->snapshot,
+		.gate = opt->gate,
 	};
 	return w;
 }
 
-int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out, struct err *e)
+int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
+		     struct err *e)
 {
 	struct comm *group;
 	struct err told = ERR_INIT;
@@ -136,7 +150,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads that wait for them. Without a thread the commit is made here: slower, but made. */
+/* Signals are for the threads that wait for them. Without a thread the commit is made here:
+ * slower, but made. */
 static void start(struct ckpt_writer *w)
 {
 	sigset_t all, was;
@@ -148,7 +163,8 @@ static void start(struct ckpt_writer *w)
 		run(w);
 }
 
-int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
+	      const struct ckpt_tensor *tensors, int n, struct err *e)
 {
 	double begun = clock_s();
 	if (ckpt_wait(w, e))

@@ -23,7 +23,8 @@ static int64_t end_of(const struct ledger_line *l)
 	return l->first + (l->to - l->from) * l->global;
 }
 
-/* Samples of lines that do not count; a ledger that claims more than there can be ends at the most. */
+/* Samples of lines that do not count; a ledger that claims more than there can be ends at the
+ * most. */
 static void count_back(struct audit *a, const struct ledger_line *l)
 {
 	if (__builtin_add_overflow(a->undone, (l->to - l->from) * l->global, &a->undone))
@@ -39,7 +40,8 @@ static struct audit_generation *generation_of(struct audit *a, int64_t number)
 	return NULL;
 }
 
-/* A start takes back what goes beyond it, a line that it cuts in two, too: its digests prove nothing of a part. */
+/* A start takes back what goes beyond it, a line that it cuts in two, too: its digests prove
+ * nothing of a part. */
 static void take_back(struct audit *a, int64_t step)
 {
 	while (a->n_steps && a->steps[a->n_steps - 1].to > step) {
@@ -53,14 +55,23 @@ static void take_back(struct audit *a, int64_t step)
 static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t generation)
 {
 	if (samples > a->samples)
-		data_audit_find(a, "samples %lld to %lld are missing: generation %lld goes on after step %lld with sample %lld",
-			   (long long)a->samples, (long long)samples - 1, (long long)generation, (long long)step, (long long)samples);
+		data_audit_find(a,
+				"samples %lld to %lld are missing: generation %lld goes on after "
+				"step %lld with sample %lld",
+				(long long)a->samples, (long long)samples - 1,
+				(long long)generation, (long long)step, (long long)samples);
 	else if (samples < a->samples)
-		data_audit_find(a, "samples %lld to %lld come twice: generation %lld goes on after step %lld with sample %lld",
-			   (long long)samples, (long long)a->samples - 1, (long long)generation, (long long)step, (long long)samples);
+		data_audit_find(a,
+				"samples %lld to %lld come twice: generation %lld goes on after "
+				"step %lld with sample %lld",
+				(long long)samples, (long long)a->samples - 1,
+				(long long)generation, (long long)step, (long long)samples);
 	else if (step != a->step)
-		data_audit_find(a, "generation %lld goes on after step %lld, those before it end with step %lld, both at sample %lld",
-			   (long long)generation, (long long)step, (long long)a->step, (long long)samples);
+		data_audit_find(a,
+				"generation %lld goes on after step %lld, those before it end with "
+				"step %lld, both at sample %lld",
+				(long long)generation, (long long)step, (long long)a->step,
+				(long long)samples);
 	a->step = step;
 	a->samples = samples;
 }
@@ -68,7 +79,9 @@ static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t
 /* The order without paths: files move. */
 static bool same_order(const json_t *a, const json_t *b)
 {
-	static const char *const keys[] = { "seed", "seq", "validation" }, *const inside[] = { "weight", "tokens", "samples" };
+	static const char *const keys[] = { "seed", "seq", "validation" }, *const inside[] = {
+		"weight", "tokens", "samples"
+	};
 	const json_t *x = json_object_get(a, "sources"), *y = json_object_get(b, "sources");
 	bool same = json_array_size(x) == json_array_size(y);
 	for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
@@ -82,14 +95,19 @@ static bool same_order(const json_t *a, const json_t *b)
 
 static int on_start(struct audit *a, struct ledger_line *l, struct err *e)
 {
-	struct audit_generation *list = realloc(a->generations, (size_t)(a->n_generations + 1) * sizeof *list);
+	struct audit_generation *list = realloc(a->generations,
+						(size_t)(a->n_generations + 1) * sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "no memory for %d generations", a->n_generations + 1);
 	a->generations = list;
 	take_back(a, l->step);
 	list[a->n_generations++] = (struct audit_generation){
-		.generation = l->generation, .step = l->step, .samples = l->samples, .reached = l->step,
-		.order = l->order, .layout = l->layout,
+		.generation = l->generation,
+		.step = l->step,
+		.samples = l->samples,
+		.reached = l->step,
+		.order = l->order,
+		.layout = l->layout,
 	};
 	l->order = l->layout = NULL;
 	return 0;
@@ -98,7 +116,8 @@ static int on_start(struct audit *a, struct ledger_line *l, struct err *e)
 static int by_offset(const void *a, const void *b)
 {
 	const struct ledger_replica *x = a, *y = b;
-	return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset) : (x->share > y->share) - (x->share < y->share);
+	return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
+				      : (x->share > y->share) - (x->share < y->share);
 }
 
 /* The shares cover each position of the batch once. */
@@ -111,10 +130,15 @@ static void prove_tiles(struct audit *a, struct ledger_line *l)
 		if (i < l->n && !l->replicas[i].share)
 			continue;
 		if (offset != at)
-			data_audit_find(a, "steps %lld to %lld of generation %lld: %s the samples %lld to %lld of each batch of %lld",
-				   (long long)l->from + 1, (long long)l->to, (long long)l->generation,
-				   offset > at ? "no replica read" : "two replicas read", (long long)(offset > at ? at : offset),
-				   (long long)(offset > at ? offset : at) - 1, (long long)l->global);
+			data_audit_find(a,
+					"steps %lld to %lld of generation %lld: %s the samples "
+					"%lld to %lld of each batch of %lld",
+					(long long)l->from + 1, (long long)l->to,
+					(long long)l->generation,
+					offset > at ? "no replica read" : "two replicas read",
+					(long long)(offset > at ? at : offset),
+					(long long)(offset > at ? offset : at) - 1,
+					(long long)l->global);
 		if (i < l->n && offset + l->replicas[i].share > at)
 			at = offset + l->replicas[i].share;
 	}
@@ -125,15 +149,18 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 	struct audit_generation *g = generation_of(a, l->generation);
 	if (g && l->to > g->reached)
 		g->reached = l->to;
-	/* A generation that should have been dead by then, or has no start: nothing of it counts. */
+	/* A generation that should have been dead by then, or has no start: nothing of it
+	 * counts. */
 	if (!g || g != &a->generations[a->n_generations - 1]) {
 		count_back(a, l);
 		return 0;
 	}
 	if ((a->n_steps & (a->n_steps - 1)) == 0) {
-		struct ledger_line *list = realloc(a->steps, (size_t)(a->n_steps ? 2 * a->n_steps : 1) * sizeof *list);
+		struct ledger_line *list =
+			realloc(a->steps, (size_t)(a->n_steps ? 2 * a->n_steps : 1) * sizeof *list);
 		if (!list)
-			return err_set(e, ERR_NOMEM, "no memory for %lld lines", (long long)a->n_steps);
+			return err_set(e, ERR_NOMEM, "no memory for %lld lines",
+				       (long long)a->n_steps);
 		a->steps = list;
 	}
 	a->steps[a->n_steps++] = *l;
@@ -156,18 +183,24 @@ static int on_line(struct audit *a, const char *text, size_t size, struct err *e
 }
 
 /* Positions of two generations stand for the same samples. */
-static void prove_order(struct audit *a, const struct ledger_line *before, const struct ledger_line *l)
+static void prove_order(struct audit *a, const struct ledger_line *before,
+			const struct ledger_line *l)
 {
-	const struct audit_generation *was = generation_of(a, before->generation), *is = generation_of(a, l->generation);
+	const struct audit_generation *was = generation_of(a, before->generation),
+				      *is = generation_of(a, l->generation);
 	if (was && is && was != is && !same_order(was->order, is->order))
-		data_audit_find(a, "generation %lld has another order of samples than generation %lld (seed, seq, validation or sources): its "
-			   "positions stand for other samples, and which came twice is not known", (long long)is->generation,
-			   (long long)was->generation);
+		data_audit_find(
+			a,
+			"generation %lld has another order of samples than generation %lld (seed, "
+			"seq, validation or sources): its "
+			"positions stand for other samples, and which came twice is not known",
+			(long long)is->generation, (long long)was->generation);
 }
 
 static void prove(struct audit *a)
 {
-	const struct audit_generation *newest = &a->generations[a->n_generations - 1], *lowest = newest;
+	const struct audit_generation *newest = &a->generations[a->n_generations - 1],
+				      *lowest = newest;
 	for (int i = 0; i < a->n_generations; i++)
 		if (a->generations[i].samples < lowest->samples)
 			lowest = &a->generations[i];
@@ -245,8 +278,11 @@ void data_audit_metrics(struct audit *a, const char *text, size_t size)
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t n = end ? (size_t)(end - text) - at : size - at;
 		json_t *o = n ? json_loadb(text + at, n, 0, NULL) : NULL;
-		const json_t *number = json_object_get(o, "generation"), *step = json_object_get(o, "step");
-		struct audit_generation *g = json_is_integer(number) ? generation_of(a, json_integer_value(number)) : NULL;
+		const json_t *number = json_object_get(o, "generation"),
+			     *step = json_object_get(o, "step");
+		struct audit_generation *g = json_is_integer(number)
+						     ? generation_of(a, json_integer_value(number))
+						     : NULL;
 		if (g && json_is_integer(step) && json_integer_value(step) > g->reached)
 			g->reached = json_integer_value(step);
 		json_decref(o);
@@ -258,7 +294,8 @@ void data_audit_metrics(struct audit *a, const char *text, size_t size)
 /* Of what counts last. */
 static const json_t *order_of(struct audit *a)
 {
-	const struct audit_generation *g = a->n_steps ? generation_of(a, a->steps[a->n_steps - 1].generation) : NULL;
+	const struct audit_generation *g =
+		a->n_steps ? generation_of(a, a->steps[a->n_steps - 1].generation) : NULL;
 	return g ? g->order : a->generations[a->n_generations - 1].order;
 }
 
@@ -272,7 +309,8 @@ int data_audit_dataset(struct audit *a, const char *words, struct dataset **out,
 	struct blend_source *list = calloc(LEDGER_SOURCES_MOST, sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "no memory for the sources");
-	int rc = dataset_open_list(list, data_ledger_sources(order, list, NULL, NULL), seq, validation, out, e);
+	int rc = dataset_open_list(list, data_ledger_sources(order, list, NULL, NULL), seq,
+				   validation, out, e);
 	free(list);
 	return rc;
 }
@@ -283,37 +321,51 @@ static bool check_sizes(struct audit *a, const struct dataset *d)
 	const json_t *sources = json_object_get(order_of(a), "sources");
 	int64_t before = a->n_findings;
 	if ((int)json_array_size(sources) != dataset_sources(d))
-		data_audit_find(a, "the data has %d sources, the run had %zu", dataset_sources(d), json_array_size(sources));
+		data_audit_find(a, "the data has %d sources, the run had %zu", dataset_sources(d),
+				json_array_size(sources));
 	for (int i = 0; a->n_findings == before && i < dataset_sources(d); i++) {
 		struct dataset_source is = dataset_source(d, i);
 		const json_t *was = json_array_get(sources, (size_t)i);
-		if (json_integer_value(json_object_get(was, "tokens")) != is.tokens || json_number_value(json_object_get(was, "weight")) != is.weight)
-			data_audit_find(a, "%s has %lld tokens and the weight %g, the run had it with %lld and %g: the data was changed", is.path,
-				   (long long)is.tokens, is.weight, (long long)json_integer_value(json_object_get(was, "tokens")),
-				   json_number_value(json_object_get(was, "weight")));
+		if (json_integer_value(json_object_get(was, "tokens")) != is.tokens ||
+		    json_number_value(json_object_get(was, "weight")) != is.weight)
+			data_audit_find(
+				a,
+				"%s has %lld tokens and the weight %g, the run had it with %lld "
+				"and %g: the data was changed",
+				is.path, (long long)is.tokens, is.weight,
+				(long long)json_integer_value(json_object_get(was, "tokens")),
+				json_number_value(json_object_get(was, "weight")));
 	}
 	return a->n_findings == before;
 }
 
-static int check_line(struct audit *a, const struct ledger_line *l, const struct dataset *d, uint64_t seed, int32_t *room, struct err *e)
+static int check_line(struct audit *a, const struct ledger_line *l, const struct dataset *d,
+		      uint64_t seed, int32_t *room, struct err *e)
 {
 	for (int i = 0; i < l->n; i++) {
 		const struct ledger_replica *r = &l->replicas[i];
 		struct digest chain = { { 0 } }, step;
 		for (int64_t s = 0; s < l->to - l->from; s++) {
-			if (data_feed_digest(d, DATA_TRAIN, seed, INT32_MAX, l->first + s * l->global + r->offset, r->share, room, &step, e))
+			if (data_feed_digest(d, DATA_TRAIN, seed, INT32_MAX,
+					     l->first + s * l->global + r->offset, r->share, room,
+					     &step, e))
 				return -1;
 			data_ledger_chain(&chain, &step);
 		}
 		if (!ckpt_digest_equal(&chain, &r->digest))
-			data_audit_find(a, "steps %lld to %lld of generation %lld: who read the samples %lld to %lld of each batch was fed other "
-				   "tokens than the data has there", (long long)l->from + 1, (long long)l->to, (long long)l->generation,
-				   (long long)r->offset, (long long)(r->offset + r->share) - 1);
+			data_audit_find(a,
+					"steps %lld to %lld of generation %lld: who read the "
+					"samples %lld to %lld of each batch was fed other "
+					"tokens than the data has there",
+					(long long)l->from + 1, (long long)l->to,
+					(long long)l->generation, (long long)r->offset,
+					(long long)(r->offset + r->share) - 1);
 	}
 	return 0;
 }
 
-int data_audit_data(struct audit *a, const struct dataset *d, void (*moved)(int64_t samples, void *arg), void *arg, struct err *e)
+int data_audit_data(struct audit *a, const struct dataset *d,
+		    void (*moved)(int64_t samples, void *arg), void *arg, struct err *e)
 {
 	uint64_t seed = strtoull(json_string_value(json_object_get(order_of(a), "seed")), NULL, 10);
 	if (!check_sizes(a, d))

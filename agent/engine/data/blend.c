@@ -50,14 +50,21 @@ static int add(struct blend *b, double weight, const char *path, size_t len, str
 	while (len && path[len - 1] == ' ')
 		len--;
 	if (!(weight > 0) || !isfinite(weight))
-		return err_set(e, ERR_USAGE, "data.path: the weight %g of %.*s is not above 0; give it one, or leave the source out",
+		return err_set(e, ERR_USAGE,
+			       "data.path: the weight %g of %.*s is not above 0; give it one, or "
+			       "leave the source out",
 			       weight, (int)len, path);
 	if (b->n == BLEND_MOST)
-		return err_set(e, ERR_USAGE, "data.path: more than %d sources; pack some of them together", BLEND_MOST);
+		return err_set(e, ERR_USAGE,
+			       "data.path: more than %d sources; pack some of them together",
+			       BLEND_MOST);
 	for (int i = 0; i < b->n; i++)
 		if (strlen(b->sources[i].path) == len && !memcmp(b->sources[i].path, path, len))
-			return err_set(e, ERR_USAGE, "data.path: %.*s comes twice: its samples would come twice an epoch; name it "
-				       "once, with the sum of the weights", (int)len, path);
+			return err_set(e, ERR_USAGE,
+				       "data.path: %.*s comes twice: its samples would come twice "
+				       "an epoch; name it "
+				       "once, with the sum of the weights",
+				       (int)len, path);
 	struct blend_source *list = realloc(b->sources, (size_t)(b->n + 1) * sizeof *list);
 	if (list)
 		b->sources = list;
@@ -78,7 +85,9 @@ static int read_words(struct blend *b, const char *words, struct err *e)
 		number(at, &weight, &path);
 		const char *next = next_weight(path);
 		if (!*path || number(path, &(double){ 0 }, &(const char *){ NULL }))
-			return err_set(e, ERR_USAGE, "data.path: the weight %g has no path behind it; write WEIGHT PATH WEIGHT PATH …",
+			return err_set(e, ERR_USAGE,
+				       "data.path: the weight %g has no path behind it; write "
+				       "WEIGHT PATH WEIGHT PATH …",
 				       weight);
 		if (add(b, weight, path, next ? (size_t)(next - path) : strlen(path), e))
 			return -1;
@@ -192,7 +201,8 @@ void data_blend_fini(struct blend *b)
 bool data_blend_alike(const char *words, const char *others)
 {
 	struct blend a = { 0 }, b = { 0 };
-	bool same = !data_blend_open(words, &a, NULL) && !data_blend_open(others, &b, NULL) && a.n == b.n;
+	bool same = !data_blend_open(words, &a, NULL) && !data_blend_open(others, &b, NULL) &&
+		    a.n == b.n;
 	for (int i = 0; same && i < a.n; i++)
 		same = whole_weight(&a, i) == whole_weight(&b, i);
 	data_blend_fini(&a);

@@ -23,7 +23,7 @@ struct feed {
 
 	bool threaded;
 	pthread_t thread;
-	pthread_mutex_t lock;  /* filled, freed */
+	pthread_mutex_t lock; /* filled, freed */
 	pthread_cond_t change;
 	int64_t filled, freed; /* steps read, steps whose slot is free again */
 	atomic_bool closing, waiting;
@@ -34,7 +34,8 @@ static int64_t plane(const struct feed *f)
 	return f->o.share * f->seq;
 }
 
-static void digest_sample(struct digester *d, int64_t position, const int32_t *inputs, const int32_t *targets, int64_t seq)
+static void digest_sample(struct digester *d, int64_t position, const int32_t *inputs,
+			  const int32_t *targets, int64_t seq)
 {
 	uint64_t le = htole64((uint64_t)position);
 	ckpt_digester_add(d, &le, sizeof le);
@@ -46,14 +47,16 @@ static void digest_sample(struct digester *d, int64_t position, const int32_t *i
 static void read_step(struct feed *f, int64_t step)
 {
 	struct slot *s = &f->slots[step % f->n];
-	int32_t *inputs = s->tokens, *targets = inputs + plane(f), *starts = f->o.starts ? targets + plane(f) : NULL;
+	int32_t *inputs = s->tokens, *targets = inputs + plane(f),
+		*starts = f->o.starts ? targets + plane(f) : NULL;
 	int64_t first = f->o.position + step * f->o.global + f->o.offset;
 	s->rc = 0;
 	ckpt_digester_start(f->digester);
 	for (int64_t i = 0; i < f->o.share && !s->rc && !atomic_load(&f->closing); i++) {
 		int64_t at = i * f->seq;
-		s->rc = dataset_read(f->o.data, f->o.split, f->o.seed, first + i, 1, f->o.vocab, inputs + at, targets + at,
-				     starts ? starts + at : NULL, &s->err);
+		s->rc = dataset_read(f->o.data, f->o.split, f->o.seed, first + i, 1, f->o.vocab,
+				     inputs + at, targets + at, starts ? starts + at : NULL,
+				     &s->err);
 		if (!s->rc)
 			digest_sample(f->digester, first + i, inputs + at, targets + at, f->seq);
 		if (f->o.moved && atomic_load(&f->waiting))
@@ -90,9 +93,14 @@ static int make_slots(struct feed *f, struct err *e)
 	f->digester = ckpt_digester_open();
 	bool ok = f->slots && f->digester;
 	for (int64_t i = 0; ok && i < f->n; i++)
-		ok = (f->slots[i].tokens = malloc((size_t)(planes * plane(f)) * sizeof *f->slots[i].tokens + 1));
-	return ok ? 0 : err_set(e, ERR_NOMEM, "data: no memory for %lld steps of %lld sequences; use a smaller batch.global or "
-				"data.prefetch, or more dp", (long long)f->n, (long long)f->o.share);
+		ok = (f->slots[i].tokens =
+			      malloc((size_t)(planes * plane(f)) * sizeof *f->slots[i].tokens + 1));
+	return ok ? 0
+		  : err_set(e, ERR_NOMEM,
+			    "data: no memory for %lld steps of %lld sequences; use a smaller "
+			    "batch.global or "
+			    "data.prefetch, or more dp",
+			    (long long)f->n, (long long)f->o.share);
 }
 
 int data_feed_open(const struct feed_options *opt, struct feed **out, struct err *e)
@@ -108,7 +116,9 @@ int data_feed_open(const struct feed_options *opt, struct feed **out, struct err
 	if (make_slots(f, e))
 		goto fail;
 	if (opt->ahead > 0 && pthread_create(&f->thread, NULL, read_ahead, f)) {
-		err_set(e, ERR_NOMEM, "data: cannot start the thread that reads ahead; raise ulimit -u, or set data.prefetch = 0");
+		err_set(e, ERR_NOMEM,
+			"data: cannot start the thread that reads ahead; raise ulimit -u, or set "
+			"data.prefetch = 0");
 		goto fail;
 	}
 	f->threaded = opt->ahead > 0;
@@ -159,7 +169,9 @@ static void await(struct feed *f)
 int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 {
 	if (f->taken == f->o.steps)
-		return err_set(e, ERR_INTERNAL, "data: more than the %lld steps that were asked for", (long long)f->o.steps);
+		return err_set(e, ERR_INTERNAL,
+			       "data: more than the %lld steps that were asked for",
+			       (long long)f->o.steps);
 	await(f);
 	const struct slot *s = &f->slots[f->taken % f->n];
 	if (s->rc) {
@@ -168,15 +180,20 @@ int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 		return -1;
 	}
 	*out = (struct feed_batch){
-		.inputs = s->tokens, .targets = s->tokens + plane(f), .starts = f->o.starts ? s->tokens + 2 * plane(f) : NULL,
-		.position = f->o.position + f->taken * f->o.global + f->o.offset, .count = f->o.share, .digest = s->digest,
+		.inputs = s->tokens,
+		.targets = s->tokens + plane(f),
+		.starts = f->o.starts ? s->tokens + 2 * plane(f) : NULL,
+		.position = f->o.position + f->taken * f->o.global + f->o.offset,
+		.count = f->o.share,
+		.digest = s->digest,
 	};
 	f->taken++;
 	return 0;
 }
 
-int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t seed, int64_t vocab, int64_t position, int64_t count,
-		int32_t *tokens, struct digest *out, struct err *e)
+int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t seed,
+		     int64_t vocab, int64_t position, int64_t count, int32_t *tokens,
+		     struct digest *out, struct err *e)
 {
 	int64_t seq = dataset_seq(data);
 	struct digester *d = ckpt_digester_open();
@@ -185,7 +202,8 @@ int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t
 	int rc = 0;
 	ckpt_digester_start(d);
 	for (int64_t i = 0; i < count && !rc; i++) {
-		rc = dataset_read(data, split, seed, position + i, 1, vocab, tokens, tokens + seq, NULL, e);
+		rc = dataset_read(data, split, seed, position + i, 1, vocab, tokens, tokens + seq,
+				  NULL, e);
 		if (!rc)
 			digest_sample(d, position + i, tokens, tokens + seq, seq);
 	}

@@ -6,7 +6,14 @@
 
 static const char magic[9] = "MMIDIDX";
 
-enum { VERSION = 1, AT_VERSION = 9, AT_TYPE = 17, AT_SEQUENCES = 18, AT_DOCUMENTS = 26, HEADER = 34 };
+enum {
+	VERSION = 1,
+	AT_VERSION = 9,
+	AT_TYPE = 17,
+	AT_SEQUENCES = 18,
+	AT_DOCUMENTS = 26,
+	HEADER = 34
+};
 
 static const struct {
 	size_t size;
@@ -44,23 +51,33 @@ static int parse_header(const unsigned char *p, size_t size, const char *name, s
 			uint64_t *bounds, struct err *e)
 {
 	if (size < HEADER)
-		return err_set(e, ERR_CORRUPT, "%s: %zu bytes are too few for an index; pack the data again", name, size);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: %zu bytes are too few for an index; pack the data again", name,
+			       size);
 	if (memcmp(p, magic, sizeof magic))
-		return err_set(e, ERR_CORRUPT, "%s: not a Megatron index (it does not start with MMIDIDX); "
-			       "make one with `muster data pack`", name);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: not a Megatron index (it does not start with MMIDIDX); "
+			       "make one with `muster data pack`",
+			       name);
 	if (get64(p + AT_VERSION) != VERSION)
 		return err_set(e, ERR_UNSUPPORTED, "%s: index version %llu, only 1 is read", name,
 			       (unsigned long long)get64(p + AT_VERSION));
 	x->type = p[AT_TYPE];
 	if (!data_token_size(x->type))
-		return err_set(e, ERR_UNSUPPORTED, "%s: type code %d does not hold tokens; integers are read: "
-			       "1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16", name, p[AT_TYPE]);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s: type code %d does not hold tokens; integers are read: "
+			       "1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16",
+			       name, p[AT_TYPE]);
 	uint64_t left = size - HEADER, sequences = get64(p + AT_SEQUENCES);
 	*bounds = get64(p + AT_DOCUMENTS);
-	if (sequences > left / 12 || *bounds > (left - sequences * 12) / 8 || sequences * 12 + *bounds * 8 != left)
-		return err_set(e, ERR_CORRUPT, "%s: %zu bytes do not hold its %llu sequences and %llu document boundaries: "
-			       "the file was cut or changed; pack the data again", name, size,
-			       (unsigned long long)sequences, (unsigned long long)*bounds);
+	if (sequences > left / 12 || *bounds > (left - sequences * 12) / 8 ||
+	    sequences * 12 + *bounds * 8 != left)
+		return err_set(e, ERR_CORRUPT,
+			       "%s: %zu bytes do not hold its %llu sequences and %llu document "
+			       "boundaries: "
+			       "the file was cut or changed; pack the data again",
+			       name, size, (unsigned long long)sequences,
+			       (unsigned long long)*bounds);
 	x->sequences = (int64_t)sequences;
 	return 0;
 }
@@ -72,37 +89,51 @@ static int check_sequences(const unsigned char *p, const char *name, struct idx 
 	for (int64_t i = 0; i < x->sequences; i++) {
 		int64_t length = get32(lengths + 4 * i);
 		if (length < 0)
-			return err_set(e, ERR_CORRUPT, "%s: sequence %lld has the length %lld; pack the data again",
+			return err_set(e, ERR_CORRUPT,
+				       "%s: sequence %lld has the length %lld; pack the data again",
 				       name, (long long)i, (long long)length);
 		if (get64(pointers + 8 * i) != (uint64_t)bytes)
-			return err_set(e, ERR_CORRUPT, "%s: sequence %lld starts at byte %lld, but those before it end at %lld; "
-				       "pack the data again", name, (long long)i,
-				       (long long)get64(pointers + 8 * i), (long long)bytes);
+			return err_set(e, ERR_CORRUPT,
+				       "%s: sequence %lld starts at byte %lld, but those before it "
+				       "end at %lld; "
+				       "pack the data again",
+				       name, (long long)i, (long long)get64(pointers + 8 * i),
+				       (long long)bytes);
 		if (length * width > INT64_MAX - bytes)
-			return err_set(e, ERR_CORRUPT, "%s: its lengths add up to more than a file can hold", name);
+			return err_set(e, ERR_CORRUPT,
+				       "%s: its lengths add up to more than a file can hold", name);
 		bytes += length * width;
 	}
 	x->tokens = bytes / width;
 	return 0;
 }
 
-static int check_documents(const unsigned char *p, uint64_t bounds, const char *name, struct idx *x, struct err *e)
+static int check_documents(const unsigned char *p, uint64_t bounds, const char *name, struct idx *x,
+			   struct err *e)
 {
 	const unsigned char *at = p + HEADER + 12 * x->sequences;
 	uint64_t before = 0;
 	if (bounds == 0 || get64(at) != 0)
-		return err_set(e, ERR_CORRUPT, "%s: the first document does not start at sequence 0; pack the data again", name);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: the first document does not start at sequence 0; pack the data again",
+			name);
 	for (uint64_t i = 1; i < bounds; i++) {
 		uint64_t bound = get64(at + 8 * i);
 		if (bound < before || bound > (uint64_t)x->sequences)
-			return err_set(e, ERR_CORRUPT, "%s: document %llu ends at sequence %lld, outside [%llu, %lld]; "
-				       "pack the data again", name, (unsigned long long)i - 1, (long long)bound,
-				       (unsigned long long)before, (long long)x->sequences);
+			return err_set(
+				e, ERR_CORRUPT,
+				"%s: document %llu ends at sequence %lld, outside [%llu, %lld]; "
+				"pack the data again",
+				name, (unsigned long long)i - 1, (long long)bound,
+				(unsigned long long)before, (long long)x->sequences);
 		before = bound;
 	}
 	if (before != (uint64_t)x->sequences)
-		return err_set(e, ERR_CORRUPT, "%s: its documents end at sequence %llu of %lld; pack the data again",
-			       name, (unsigned long long)before, (long long)x->sequences);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: its documents end at sequence %llu of %lld; pack the data again", name,
+			(unsigned long long)before, (long long)x->sequences);
 	x->documents = (int64_t)bounds - 1;
 	return 0;
 }
@@ -134,7 +165,7 @@ static void put64(struct buf *out, int64_t v)
 }
 
 void data_idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
-	       const int64_t *bounds, int64_t documents, struct buf *out)
+		    const int64_t *bounds, int64_t documents, struct buf *out)
 {
 	unsigned char code = (unsigned char)type;
 	int64_t at = 0;

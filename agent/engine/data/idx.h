@@ -1,8 +1,9 @@
 /*
  * idx — Megatron's index file, read and written.
  *
- * PREFIX.idx: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 document boundaries, int32 lengths, int64 byte
- * pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw tokens.
+ * PREFIX.idx: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 document boundaries,
+ * int32 lengths, int64 byte pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw
+ * tokens.
  *
  * What is checked: the magic and version, the type code, that the file's size is exactly what
  * its two counts say (an overflow of the sum included), lengths >= 0, each
@@ -19,7 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum token_type { TOKEN_U8 = 1, TOKEN_I8 = 2, TOKEN_I16 = 3, TOKEN_I32 = 4, TOKEN_I64 = 5, TOKEN_U16 = 8 };
+enum token_type {
+	TOKEN_U8 = 1,
+	TOKEN_I8 = 2,
+	TOKEN_I16 = 3,
+	TOKEN_I32 = 4,
+	TOKEN_I64 = 5,
+	TOKEN_U16 = 8
+};
 
 /* Bytes of a token; 0 for a code that holds no tokens. */
 size_t data_token_size(enum token_type type);
@@ -34,12 +42,13 @@ struct idx {
 /* Reads the bytes of an index; `name` stands for the file in errors. */
 int data_idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
 
-/* The first token of a document, 0 <= document < documents, from the same bytes as data_idx_parse saw: they stay mapped. What a
- * hostile hand has changed since gives another number, and no read outside of the bytes. */
+/* The first token of a document, 0 <= document < documents, from the same bytes as data_idx_parse
+ * saw: they stay mapped. What a hostile hand has changed since gives another number, and no read
+ * outside of the bytes. */
 int64_t data_idx_document(const struct idx *x, const void *data, int64_t document);
 
 /* Appends the index of consecutive sequences. bounds: `documents` + 1 of them. */
 void data_idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
-	       const int64_t *bounds, int64_t documents, struct buf *out);
+		    const int64_t *bounds, int64_t documents, struct buf *out);
 
 #endif

@@ -51,44 +51,57 @@ static json_t *order_json(const struct ledger_options *o)
 	json_t *sources = json_array();
 	for (int i = 0; i < dataset_sources(o->data); i++) {
 		struct dataset_source s = dataset_source(o->data, i);
-		json_array_append_new(sources, json_pack("{s:o, s:f, s:I, s:I}", "path", absolute(s.path), "weight", s.weight, "tokens",
-							 (json_int_t)s.tokens, "samples", (json_int_t)s.samples[DATA_TRAIN]));
+		json_array_append_new(sources,
+				      json_pack("{s:o, s:f, s:I, s:I}", "path", absolute(s.path),
+						"weight", s.weight, "tokens", (json_int_t)s.tokens,
+						"samples", (json_int_t)s.samples[DATA_TRAIN]));
 	}
 	snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
-	return json_pack("{s:s, s:I, s:f, s:o}", "seed", seed, "seq", (json_int_t)dataset_seq(o->data), "validation",
+	return json_pack("{s:s, s:I, s:f, s:o}", "seed", seed, "seq",
+			 (json_int_t)dataset_seq(o->data), "validation",
 			 dataset_validation(o->data), "sources", sources);
 }
 
 static int add_start(struct ledger *l, struct err *e)
 {
-	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o, s:O}", "event", "start", "generation", (json_int_t)l->o.generation, "step",
-				 (json_int_t)l->o.step, "samples", (json_int_t)l->o.samples, "order", order_json(&l->o), "layout",
-				 l->o.layout);
+	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o, s:O}", "event", "start", "generation",
+				 (json_int_t)l->o.generation, "step", (json_int_t)l->o.step,
+				 "samples", (json_int_t)l->o.samples, "order", order_json(&l->o),
+				 "layout", l->o.layout);
 	char *text = line ? json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	if (text)
 		buf_printf(&l->pending, "%s\n", text);
 	json_decref(line);
-	int rc = text && !buf_failed(&l->pending) ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
+	int rc = text && !buf_failed(&l->pending)
+			 ? 0
+			 : err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
 	free(text);
 	return rc;
 }
 
-/* Writes what is pending; what stays pending is written whole the next time, behind the torn line. */
+/* Writes what is pending; what stays pending is written whole the next time, behind the torn
+ * line. */
 static void write_pending(struct ledger *l)
 {
 	struct err e = ERR_INIT;
 	if (l->pending.len && l->torn && file_write_full(l->fd, "\n", 1) == 0)
 		l->torn = false;
-	ssize_t n = !l->pending.len ? 0 : l->torn ? -1 : write(l->fd, l->pending.data, l->pending.len);
+	ssize_t n = !l->pending.len ? 0
+		    : l->torn       ? -1
+				    : write(l->fd, l->pending.data, l->pending.len);
 	if (n == (ssize_t)l->pending.len) {
 		buf_clear(&l->pending);
 	} else {
 		l->torn = l->torn || n > 0;
-		snprintf(l->note, sizeof l->note, "%.100s: cannot write what was consumed: %s%s; it is tried again at the next checkpoint",
-			 l->path, n < 0 ? strerror(errno) : "no room", n < 0 ? process_full(errno) : "");
+		snprintf(l->note, sizeof l->note,
+			 "%.100s: cannot write what was consumed: %s%s; it is tried again at the "
+			 "next checkpoint",
+			 l->path, n < 0 ? strerror(errno) : "no room",
+			 n < 0 ? process_full(errno) : "");
 	}
 	if (fdatasync(l->fd))
-		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path, strerror(errno));
+		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path,
+			 strerror(errno));
 	else if (!l->named && !file_sync_dir(l->o.dir, &e))
 		l->named = true;
 }
@@ -118,7 +131,8 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 	l->first = opt->samples;
 	int rc = 0;
 	if (snprintf(l->path, sizeof l->path, "%s/" LEDGER_NAME, opt->dir) >= (int)sizeof l->path)
-		rc = err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one", opt->dir);
+		rc = err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
+			     opt->dir);
 	if (!rc && comm_rank(opt->world) == 0)
 		rc = open_file(l, e) || add_start(l, e) ? -1 : 0;
 	if (rc) {
@@ -162,8 +176,11 @@ static int join(struct ledger *l, struct entry *all, int n, int *replicas, struc
 		if (at == kept)
 			all[kept++] = all[i];
 		else if (memcmp(&all[at], &all[i], sizeof all[i]))
-			return err_set(e, ERR_CORRUPT, "steps %lld to %lld: rank %d was not fed what another rank of replica %lld was; do "
-				       "their hosts see the same files under data.path?", (long long)l->from + 1, (long long)l->to, i,
+			return err_set(e, ERR_CORRUPT,
+				       "steps %lld to %lld: rank %d was not fed what another rank "
+				       "of replica %lld was; do "
+				       "their hosts see the same files under data.path?",
+				       (long long)l->from + 1, (long long)l->to, i,
 				       (long long)all[i].replica);
 	}
 	*replicas = kept;
@@ -173,12 +190,16 @@ static int join(struct ledger *l, struct entry *all, int n, int *replicas, struc
 static void add_steps(struct ledger *l, const struct entry *replicas, int n)
 {
 	char hex[DIGEST_HEX];
-	buf_printf(&l->pending, "{\"event\":\"steps\",\"generation\":%u,\"from\":%lld,\"to\":%lld,\"first\":%lld,\"global\":%lld,"
-		   "\"replicas\":[", l->o.generation, (long long)l->from, (long long)l->to, (long long)l->first, (long long)l->o.global);
+	buf_printf(&l->pending,
+		   "{\"event\":\"steps\",\"generation\":%u,\"from\":%lld,\"to\":%lld,\"first\":%"
+		   "lld,\"global\":%lld,"
+		   "\"replicas\":[",
+		   l->o.generation, (long long)l->from, (long long)l->to, (long long)l->first,
+		   (long long)l->o.global);
 	for (int i = 0; i < n; i++) {
 		ckpt_digest_hex(&replicas[i].chain, hex);
-		buf_printf(&l->pending, "%s[%lld,%lld,\"%s\"]", i ? "," : "", (long long)replicas[i].offset,
-			   (long long)replicas[i].share, hex);
+		buf_printf(&l->pending, "%s[%lld,%lld,\"%s\"]", i ? "," : "",
+			   (long long)replicas[i].offset, (long long)replicas[i].share, hex);
 	}
 	buf_puts(&l->pending, "]}\n");
 }
@@ -197,7 +218,10 @@ static int write_steps(struct ledger *l, struct entry *all, struct err *e)
 
 int data_ledger_flush(struct ledger *l, struct err *e)
 {
-	struct entry mine = { .replica = l->o.replica, .offset = l->o.offset, .share = l->o.share, .chain = l->chain };
+	struct entry mine = { .replica = l->o.replica,
+			      .offset = l->o.offset,
+			      .share = l->o.share,
+			      .chain = l->chain };
 	bool writes = comm_rank(l->o.world) == 0;
 	if (l->from == l->to)
 		return 0;

@@ -8,11 +8,13 @@
 enum { GLOBAL_MOST = 1 << 30 };
 static const int64_t step_most = 1000000000000;
 
-static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out, struct err *e)
+static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out,
+		   struct err *e)
 {
 	const json_t *v = json_object_get(o, key);
 	if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most)
-		return err_set(e, ERR_CORRUPT, "\"%s\" is no number from %lld to %lld", key, (long long)least, (long long)most);
+		return err_set(e, ERR_CORRUPT, "\"%s\" is no number from %lld to %lld", key,
+			       (long long)least, (long long)most);
 	*out = json_integer_value(v);
 	return 0;
 }
@@ -21,17 +23,22 @@ static int check_source(const json_t *s, struct err *e)
 {
 	int64_t tokens, samples;
 	const json_t *weight = json_object_get(s, "weight");
-	if (!json_is_string(json_object_get(s, "path")) || !json_is_number(weight) || !(json_number_value(weight) > 0))
+	if (!json_is_string(json_object_get(s, "path")) || !json_is_number(weight) ||
+	    !(json_number_value(weight) > 0))
 		return err_set(e, ERR_CORRUPT, "a source without path or weight");
-	return get_int(s, "tokens", 0, INT64_MAX, &tokens, e) || get_int(s, "samples", 1, INT64_MAX, &samples, e) ? -1 : 0;
+	return get_int(s, "tokens", 0, INT64_MAX, &tokens, e) ||
+			       get_int(s, "samples", 1, INT64_MAX, &samples, e)
+		       ? -1
+		       : 0;
 }
 
 static int check_order(const json_t *o, struct err *e)
 {
 	int64_t seq;
-	const json_t *validation = json_object_get(o, "validation"), *sources = json_object_get(o, "sources");
-	if (!json_is_string(json_object_get(o, "seed")) || !json_is_number(validation) || !(json_number_value(validation) >= 0) ||
-	    !(json_number_value(validation) < 1))
+	const json_t *validation = json_object_get(o, "validation"),
+		     *sources = json_object_get(o, "sources");
+	if (!json_is_string(json_object_get(o, "seed")) || !json_is_number(validation) ||
+	    !(json_number_value(validation) >= 0) || !(json_number_value(validation) < 1))
 		return err_set(e, ERR_CORRUPT, "\"order\" without seed or validation");
 	size_t n = json_array_size(sources);
 	if (n < 1 || n > LEDGER_SOURCES_MOST)
@@ -42,7 +49,8 @@ static int check_order(const json_t *o, struct err *e)
 	return get_int(o, "seq", 1, INT32_MAX, &seq, e);
 }
 
-int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples)
+int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens,
+			int64_t *samples)
 {
 	const json_t *sources = json_object_get(order, "sources");
 	int n = (int)json_array_size(sources);
@@ -63,8 +71,8 @@ int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t 
 static int get_start(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	json_t *order = json_object_get(o, "order"), *layout = json_object_get(o, "layout");
-	if (get_int(o, "step", 0, step_most, &l->step, e) || get_int(o, "samples", 0, INT64_MAX / 4, &l->samples, e) ||
-	    check_order(order, e))
+	if (get_int(o, "step", 0, step_most, &l->step, e) ||
+	    get_int(o, "samples", 0, INT64_MAX / 4, &l->samples, e) || check_order(order, e))
 		return -1;
 	if (!json_is_object(layout))
 		return err_set(e, ERR_CORRUPT, "\"layout\" is no object");
@@ -80,9 +88,11 @@ static int get_replica(const json_t *v, int64_t global, struct ledger_replica *r
 	const char *hex = json_string_value(json_array_get(v, 2));
 	r->offset = json_integer_value(offset);
 	r->share = json_integer_value(share);
-	if (!json_is_integer(offset) || !json_is_integer(share) || r->offset < 0 || r->share < 0 || r->offset > global ||
-	    r->share > global - r->offset || !hex || !ckpt_digest_parse(hex, &r->digest))
-		return err_set(e, ERR_CORRUPT, "a replica that is not [offset, share, digest] within the batch");
+	if (!json_is_integer(offset) || !json_is_integer(share) || r->offset < 0 || r->share < 0 ||
+	    r->offset > global || r->share > global - r->offset || !hex ||
+	    !ckpt_digest_parse(hex, &r->digest))
+		return err_set(e, ERR_CORRUPT,
+			       "a replica that is not [offset, share, digest] within the batch");
 	return 0;
 }
 
@@ -90,8 +100,10 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	const json_t *replicas = json_object_get(o, "replicas");
 	size_t n = json_array_size(replicas);
-	if (get_int(o, "from", 0, step_most, &l->from, e) || get_int(o, "to", l->from + 1, step_most, &l->to, e) ||
-	    get_int(o, "first", 0, INT64_MAX / 4, &l->first, e) || get_int(o, "global", 1, GLOBAL_MOST, &l->global, e))
+	if (get_int(o, "from", 0, step_most, &l->from, e) ||
+	    get_int(o, "to", l->from + 1, step_most, &l->to, e) ||
+	    get_int(o, "first", 0, INT64_MAX / 4, &l->first, e) ||
+	    get_int(o, "global", 1, GLOBAL_MOST, &l->global, e))
 		return -1;
 	if (l->to - l->from > INT64_MAX / 4 / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
@@ -101,7 +113,8 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	if (!l->replicas)
 		return err_set(e, ERR_NOMEM, "no memory for %zu replicas", n);
 	for (; l->n < (int)n; l->n++)
-		if (get_replica(json_array_get(replicas, (size_t)l->n), l->global, &l->replicas[l->n], e))
+		if (get_replica(json_array_get(replicas, (size_t)l->n), l->global,
+				&l->replicas[l->n], e))
 			return -1;
 	return 0;
 }

@@ -7,11 +7,12 @@
 static int put_bytes(void *arg, const char *text, size_t n, bool last, struct err *e)
 {
 	struct token_writer *w = arg;
-	return data_token_writer_add(w, text, n, e) || (last && data_token_writer_end(w, e)) ? -1 : 0;
+	return data_token_writer_add(w, text, n, e) || (last && data_token_writer_end(w, e)) ? -1
+											     : 0;
 }
 
-int data_pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
-	       struct err *e)
+int data_pack_files(const char *prefix, char *const *files, int64_t n,
+		    const struct document_options *opt, struct pack_report *out, struct err *e)
 {
 	struct token_writer *w = NULL;
 	struct pack_report report = { 0 };
@@ -23,7 +24,9 @@ int data_pack_files(const char *prefix, char *const *files, int64_t n, const str
 		rc = data_documents_read(files[i], opt, &sink, &report.read, e);
 	report.tokens = data_token_writer_tokens(w);
 	if (!rc && !report.tokens)
-		rc = err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
+		rc = err_set(e, ERR_USAGE,
+			     "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix,
+			     n);
 	if (!rc)
 		rc = data_token_writer_commit(w, e);
 	data_token_writer_close(w);

@@ -14,13 +14,13 @@
 struct pack_report {
 	struct document_counts read;
 	int64_t tokens;
-	int64_t newer;       /* characters that the tokenizer's classes do not know, */
-	char note[320];      /* and what to print of them; "" without any */
+	int64_t newer;  /* characters that the tokenizer's classes do not know, */
+	char note[320]; /* and what to print of them; "" without any */
 };
 
 /* Packs the files into PREFIX.bin and PREFIX.idx. A file that cannot be read, or a folder,
  * fails the whole: neither file is then there or changed. */
-int data_pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
-	       struct err *e);
+int data_pack_files(const char *prefix, char *const *files, int64_t n,
+		    const struct document_options *opt, struct pack_report *out, struct err *e);
 
 #endif

@@ -10,12 +10,14 @@
 
 enum { CHUNK = 1 << 18 };
 
-static int put(const char *file, const struct document_sink *sink, const char *text, size_t n, bool last, struct err *e)
+static int put(const char *file, const struct document_sink *sink, const char *text, size_t n,
+	       bool last, struct err *e)
 {
 	return sink->put(sink->arg, text, n, last, e) ? err_prefix(e, "%s", file) : 0;
 }
 
-static int read_pieces(struct stream *s, const char *file, const struct document_sink *sink, bool *any, struct err *e)
+static int read_pieces(struct stream *s, const char *file, const struct document_sink *sink,
+		       bool *any, struct err *e)
 {
 	char *chunk = malloc(CHUNK);
 	int rc = chunk ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", file);
@@ -29,7 +31,8 @@ static int read_pieces(struct stream *s, const char *file, const struct document
 	return rc || !*any ? rc : put(file, sink, "", 0, true, e);
 }
 
-static int read_mapped(int fd, size_t n, const char *file, const struct document_sink *sink, struct err *e)
+static int read_mapped(int fd, size_t n, const char *file, const struct document_sink *sink,
+		       struct err *e)
 {
 	void *text = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (text == MAP_FAILED)
@@ -40,13 +43,15 @@ static int read_mapped(int fd, size_t n, const char *file, const struct document
 	return rc;
 }
 
-static int read_text(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
-		     struct document_counts *counts, struct err *e)
+static int read_text(struct stream *s, const char *file, const struct document_options *opt,
+		     const struct document_sink *sink, struct document_counts *counts,
+		     struct err *e)
 {
 	int fd;
 	size_t n = data_stream_plain(s, &fd);
 	bool any = n > 0;
-	if (opt->whole && n ? read_mapped(fd, n, file, sink, e) : read_pieces(s, file, sink, &any, e))
+	if (opt->whole && n ? read_mapped(fd, n, file, sink, e)
+			    : read_pieces(s, file, sink, &any, e))
 		return -1;
 	if (any)
 		counts->documents++;
@@ -55,8 +60,9 @@ static int read_text(struct stream *s, const char *file, const struct document_o
 	return 0;
 }
 
-int data_documents_read(const char *file, const struct document_options *opt, const struct document_sink *sink,
-		   struct document_counts *counts, struct err *e)
+int data_documents_read(const char *file, const struct document_options *opt,
+			const struct document_sink *sink, struct document_counts *counts,
+			struct err *e)
 {
 	struct stream *s;
 	size_t n;

@@ -32,7 +32,8 @@ static void gzip_close(void *state)
 	free(g);
 }
 
-/* Zeros that fill a tape's last block follow the last member; another member may. *more: it does. */
+/* Zeros that fill a tape's last block follow the last member; another member may. *more: it
+ * does. */
 static int next_member(struct gzip *g, struct stream *s, bool *more, struct err *e)
 {
 	struct stream_in *in = data_stream_in(s);
@@ -53,7 +54,8 @@ static int next_member(struct gzip *g, struct stream *s, bool *more, struct err 
 	return 0;
 }
 
-static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_t *got, struct err *e)
+static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_t *got,
+		     struct err *e)
 {
 	struct gzip *g = state;
 	struct stream_in *in = data_stream_in(s);
@@ -76,7 +78,8 @@ static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_
 		in->at += in->n - g->z.avail_in;
 		in->n = g->z.avail_in;
 		if (rc == Z_MEM_ERROR)
-			return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", data_stream_file(s));
+			return err_set(e, ERR_NOMEM, "%s: no memory to unpack it",
+				       data_stream_file(s));
 		if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
 			return data_stream_damaged(s, g->z.msg ? g->z.msg : "not readable", e);
 		g->between = rc == Z_STREAM_END;
@@ -85,4 +88,5 @@ static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_
 	return 0;
 }
 
-const struct stream_container data_stream_gzip = { "gzip", gzip_is, gzip_open, gzip_close, gzip_read };
+const struct stream_container data_stream_gzip = { "gzip", gzip_is, gzip_open, gzip_close,
+						   gzip_read };

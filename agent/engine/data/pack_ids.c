@@ -54,7 +54,7 @@ struct job {
 	const struct pack_ids_options *opt;
 	struct token_writer *writer;
 	const char *file;
-	int64_t at;                 /* tokens read of the file */
+	int64_t at; /* tokens read of the file */
 	struct pack_ids_report *report;
 };
 
@@ -70,7 +70,8 @@ static int find_type(const char *word, const struct type **out, struct err *e)
 			*out = &types[i];
 			return 0;
 		}
-	return err_set(e, ERR_USAGE, "--dtype %.40s: no such type of token ids; known: %s", word, data_pack_ids_types());
+	return err_set(e, ERR_USAGE, "--dtype %.40s: no such type of token ids; known: %s", word,
+		       data_pack_ids_types());
 }
 
 static int check_id(const struct job *j, int64_t id, struct err *e)
@@ -78,8 +79,11 @@ static int check_id(const struct job *j, int64_t id, struct err *e)
 	int64_t most = j->opt->vocab ? j->opt->vocab - 1 : INT32_MAX;
 	if (id >= 0 && id <= most)
 		return 0;
-	return err_set(e, ERR_CORRUPT, "%s: token %" PRId64 " is %" PRId64 ", and ids are 0 to %" PRId64 "; is --dtype %s the file's type%s?",
-		       j->file, j->at, id, most, j->type->word, j->opt->vocab ? ", and --vocab its vocabulary" : "");
+	return err_set(e, ERR_CORRUPT,
+		       "%s: token %" PRId64 " is %" PRId64 ", and ids are 0 to %" PRId64
+		       "; is --dtype %s the file's type%s?",
+		       j->file, j->at, id, most, j->type->word,
+		       j->opt->vocab ? ", and --vocab its vocabulary" : "");
 }
 
 /* ids of the writer's type, [n]. */
@@ -88,7 +92,8 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct err *e)
 	uint16_t narrow[n + 1];
 	for (size_t i = 0; i < n; i++)
 		narrow[i] = (uint16_t)ids[i];
-	return data_token_writer_add(j->writer, j->type->becomes == TOKEN_U16 ? (const void *)narrow : ids, n, e);
+	return data_token_writer_add(
+		j->writer, j->type->becomes == TOKEN_U16 ? (const void *)narrow : ids, n, e);
 }
 
 static int put_chunk(struct job *j, const char *bytes, size_t n, struct err *e)
@@ -119,8 +124,11 @@ static int check_size(const struct job *j, long long bytes, struct err *e)
 {
 	if (bytes % (long long)j->type->width == 0)
 		return 0;
-	return err_set(e, ERR_CORRUPT, "%s: %lld bytes are no whole number of ids of %zu bytes (%s): the file was cut, or --dtype is not its "
-		       "type", j->file, bytes, j->type->width, j->type->word);
+	return err_set(e, ERR_CORRUPT,
+		       "%s: %lld bytes are no whole number of ids of %zu bytes (%s): the file was "
+		       "cut, or --dtype is not its "
+		       "type",
+		       j->file, bytes, j->type->width, j->type->word);
 }
 
 static int put_all(struct job *j, struct stream *s, char *chunk, struct err *e)
@@ -170,12 +178,13 @@ static int pack_file(struct job *j, const char *file, struct err *e)
 	return rc;
 }
 
-int data_pack_ids(const char *prefix, char *const *files, int64_t n, const struct pack_ids_options *opt, struct pack_ids_report *out,
-	     struct err *e)
+int data_pack_ids(const char *prefix, char *const *files, int64_t n,
+		  const struct pack_ids_options *opt, struct pack_ids_report *out, struct err *e)
 {
 	struct pack_ids_report report = { 0 };
 	struct job j = { .opt = opt, .report = &report };
-	if (find_type(opt->type, &j.type, e) || data_token_writer_open(prefix, j.type->becomes, &j.writer, e))
+	if (find_type(opt->type, &j.type, e) ||
+	    data_token_writer_open(prefix, j.type->becomes, &j.writer, e))
 		return -1;
 	int rc = 0;
 	for (int64_t i = 0; i < n && !rc; i++)
@@ -184,7 +193,9 @@ int data_pack_ids(const char *prefix, char *const *files, int64_t n, const struc
 	report.tokens = data_token_writer_tokens(j.writer);
 	report.documents = data_token_writer_documents(j.writer);
 	if (!rc && !report.tokens)
-		rc = err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no token; nothing was packed", prefix, n);
+		rc = err_set(e, ERR_USAGE,
+			     "%s: the %" PRId64 " files hold no token; nothing was packed", prefix,
+			     n);
 	if (!rc)
 		rc = data_token_writer_commit(j.writer, e);
 	data_token_writer_close(j.writer);

@@ -1,9 +1,11 @@
 /*
- * data_pack_ids — arrays of token ids without a header, such as nanoGPT's train.bin, to packed tokens.
+ * data_pack_ids — arrays of token ids without a header, such as nanoGPT's train.bin, to packed
+ * tokens.
  *
- * A file is a row of little-endian integers of one type (`data_pack_ids_types`) and nothing else; it may be compressed when its
- * name ends in .gz or .zst. u16 stays u16, the others become i32: no vocabulary is larger. Each file begins a document;
- * a document also ends behind each token of the id `end`.
+ * A file is a row of little-endian integers of one type (`data_pack_ids_types`) and nothing else;
+ * it may be compressed when its name ends in .gz or .zst. u16 stays u16, the others become i32: no
+ * vocabulary is larger. Each file begins a document; a document also ends behind each token of the
+ * id `end`.
  *
  * To add a type: a row of `types` in data_pack_ids.c.
  */
@@ -29,8 +31,9 @@ struct pack_ids_report {
 
 /* "u16, u32, …" */
 const char *data_pack_ids_types(void);
-/* As data_pack_files. ERR_USAGE for a type that is not known; ERR_CORRUPT names the first id that cannot be one. */
-int data_pack_ids(const char *prefix, char *const *files, int64_t n, const struct pack_ids_options *opt, struct pack_ids_report *out,
-	     struct err *e);
+/* As data_pack_files. ERR_USAGE for a type that is not known; ERR_CORRUPT names the first id
+ * that cannot be one. */
+int data_pack_ids(const char *prefix, char *const *files, int64_t n,
+		  const struct pack_ids_options *opt, struct pack_ids_report *out, struct err *e);
 
 #endif

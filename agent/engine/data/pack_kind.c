@@ -7,19 +7,22 @@
 
 struct kind {
 	const char *word;
-	size_t at;                 /* where the magic stands */
+	size_t at; /* where the magic stands */
 	const char *magic;
-	size_t len;                /* 0: known by its name alone */
-	const char *endings;       /* one blank before and behind each */
-	const char *convert;       /* a command, or what to do in words when it ends in a dot */
+	size_t len;          /* 0: known by its name alone */
+	const char *endings; /* one blank before and behind each */
+	const char *convert; /* a command, or what to do in words when it ends in a dot */
 };
 
 #define BYTES(text) text, sizeof(text) - 1
 
-static const char packed_ids[] = "it is packed already: data.path takes it as it is (see `muster data show`).";
+static const char packed_ids[] =
+	"it is packed already: data.path takes it as it is (see `muster data show`).";
 static const char program[] = "write text or .jsonl with the program that made it.";
-static const char weights[] = "it holds weights, not text: `muster ckpt import` reads a model's folder.";
+static const char weights[] =
+	"it holds weights, not text: `muster ckpt import` reads a model's folder.";
 
+/* clang-format off */
 static const struct kind kinds[] = {
 	{ "a Parquet file", 0, BYTES("PAR1"), " .parquet ",
 	  "python3 -c 'import json, pyarrow.parquet as p, sys; [print(json.dumps(r)) for b in p.ParquetFile(sys.argv[1])"
@@ -70,6 +73,7 @@ static const struct kind kinds[] = {
 	{ "binary", 0, NULL, 0, " .bin ", "if it holds token ids, as nanoGPT's train.bin does, name their type with --dtype u16." },
 	{ "tokens of llm.c", 0, BYTES("\xa1\xd9\x34\x01"), "", packed_ids },
 };
+/* clang-format on */
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const char *const containers[] = { ".gz", ".zst" };
@@ -132,7 +136,8 @@ static const struct kind *by_name(const char *file)
 
 void data_pack_kind_put_word(struct buf *out, const char *word)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+,/:@%=";
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+,/:@%=";
 	if (!word[strspn(word, plain)]) {
 		buf_puts(out, word);
 		return;
@@ -150,14 +155,16 @@ void data_pack_kind_put_word(struct buf *out, const char *word)
 /* A kind that bytes alone do not tell goes by the name, as .npz among the zip archives does. */
 static const struct kind *kind_of(const char *file, const char *head, size_t n, bool text)
 {
-	const struct kind *seen = by_magic(head, n, 1), *named = text && !seen ? NULL : by_name(file);
+	const struct kind *seen = by_magic(head, n, 1),
+			  *named = text && !seen ? NULL : by_name(file);
 	return named && (!named->len || !seen) ? named : seen;
 }
 
 /* The field stands between quotes of two languages. */
 static const char *safe_field(const char *field)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 	return field && *field && !field[strspn(field, plain)] ? field : "text";
 }
 
@@ -176,7 +183,9 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 			buf_add(&command, at++, 1);
 		}
 	}
-	err_set(e, ERR_UNSUPPORTED, words ? "%s: is %s, which data pack does not read; %.*s" : "%s: is %s, which data pack does not read; convert it: %.*s",
+	err_set(e, ERR_UNSUPPORTED,
+		words ? "%s: is %s, which data pack does not read; %.*s"
+		      : "%s: is %s, which data pack does not read; convert it: %.*s",
 		file, k->word, (int)(command.len - words), buf_str(&command));
 	buf_fini(&command);
 	return -1;
@@ -185,12 +194,14 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 size_t data_pack_kind_nuls(const char *head, size_t n)
 {
 	size_t nuls = 0;
-	for (const char *at = head, *end = head + n; (at = memchr(at, '\0', (size_t)(end - at))); at++)
+	for (const char *at = head, *end = head + n; (at = memchr(at, '\0', (size_t)(end - at)));
+	     at++)
 		nuls++;
 	return nuls;
 }
 
-int data_pack_kind_check(const char *file, const char *head, size_t n, const char *field, struct err *e)
+int data_pack_kind_check(const char *file, const char *head, size_t n, const char *field,
+			 struct err *e)
 {
 	size_t nuls = data_pack_kind_nuls(head, n);
 	size_t run = text_utf8_run(head, n);
@@ -199,15 +210,19 @@ int data_pack_kind_check(const char *file, const char *head, size_t n, const cha
 	if (k)
 		return refuse(k, file, field, e);
 	if (nuls >= KIND_NULS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "%s: is no text (%zu NULs in its first %zu bytes); convert it to text, or pack its bytes as "
-			       "they are with --raw", file, nuls, n);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s: is no text (%zu NULs in its first %zu bytes); convert it to "
+			       "text, or pack its bytes as "
+			       "they are with --raw",
+			       file, nuls, n);
 	return 0;
 }
 
 int data_pack_kind_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
 	const struct kind *k = by_magic(head, n, KIND_MAGIC_LEAST);
-	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so, too. */
+	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so,
+	 * too. */
 	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);
 	return k && !ids ? refuse(k, file, NULL, e) : 0;
 }

@@ -17,8 +17,8 @@ struct lines {
 	const struct document_options *opt;
 	const struct document_sink *sink;
 	struct document_counts *counts;
-	int64_t number;    /* of the line under way, from 1 */
-	struct buf line;   /* its start, when it came in several pieces */
+	int64_t number;  /* of the line under way, from 1 */
+	struct buf line; /* its start, when it came in several pieces */
 };
 
 /* The member of that name, else what the path of names leads to. */
@@ -34,19 +34,27 @@ static const json_t *find_field(const json_t *o, const char *field)
 
 static int refuse_field(const json_t *o, const json_t *v, const char *field, struct err *e)
 {
-	static const char *const words[] = { "an object", "a list", "a string", "a number", "a number", "true", "false", "null" };
+	static const char *const words[] = { "an object", "a list", "a string", "a number",
+					     "a number",  "true",   "false",    "null" };
 	struct buf names = BUF_INIT;
 	const char *key;
 	const json_t *member;
 	if (v)
-		return err_set(e, ERR_CORRUPT, "the field \"%s\" is %s, not a string; name another with --field, or leave such lines out with "
-			       "--skip-bad", field, words[json_typeof(v)]);
-	json_object_foreach((json_t *)(uintptr_t)o, key, member) {
+		return err_set(e, ERR_CORRUPT,
+			       "the field \"%s\" is %s, not a string; name another with --field, "
+			       "or leave such lines out with "
+			       "--skip-bad",
+			       field, words[json_typeof(v)]);
+	json_object_foreach((json_t *)(uintptr_t)o, key, member)
+	{
 		if (names.len < NAMES_MOST)
 			buf_printf(&names, "%s\"%.60s\"", names.len ? ", " : "", key);
 	}
-	err_set(e, ERR_CORRUPT, "there is no field \"%s\"; the object has %s: name the one to pack with --field, or leave such lines out with "
-		"--skip-bad", field, names.len ? buf_str(&names) : "none");
+	err_set(e, ERR_CORRUPT,
+		"there is no field \"%s\"; the object has %s: name the one to pack with --field, "
+		"or leave such lines out with "
+		"--skip-bad",
+		field, names.len ? buf_str(&names) : "none");
 	buf_fini(&names);
 	return -1;
 }
@@ -55,13 +63,16 @@ static int refuse_list(const struct lines *l, struct err *e)
 {
 	struct buf file = BUF_INIT;
 	data_pack_kind_put_word(&file, l->file);
-	err_set(e, ERR_UNSUPPORTED, "a list of JSON begins here, and each line must be one object; convert it: "
-		"jq -c '.[]' %s >%s.jsonl", buf_str(&file), buf_str(&file));
+	err_set(e, ERR_UNSUPPORTED,
+		"a list of JSON begins here, and each line must be one object; convert it: "
+		"jq -c '.[]' %s >%s.jsonl",
+		buf_str(&file), buf_str(&file));
 	buf_fini(&file);
 	return -1;
 }
 
-static int refuse_line(const struct lines *l, const char *text, size_t n, const json_error_t *where, struct err *e)
+static int refuse_line(const struct lines *l, const char *text, size_t n, const json_error_t *where,
+		       struct err *e)
 {
 	while (n && (*text == ' ' || *text == '\t' || *text == '\r')) {
 		text++;
@@ -70,18 +81,25 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 	if (l->number == 1 && n && *text == '[')
 		return refuse_list(l, e);
 	if (strstr(where->text, "Unicode"))
-		return err_set(e, ERR_CORRUPT, "%s: half of a surrogate pair is no character; write the line again without it, or leave such "
-			       "lines out with --skip-bad", where->text);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: half of a surrogate pair is no character; write the line again "
+			       "without it, or leave such "
+			       "lines out with --skip-bad",
+			       where->text);
 	struct buf file = BUF_INIT;
 	data_pack_kind_put_word(&file, l->file);
-	err_set(e, ERR_CORRUPT, "%s (column %d): each line must be one JSON object; `jq -c . %s` writes them so, --raw packs "
-		"the file as plain text, --skip-bad leaves such lines out", where->text, where->column, buf_str(&file));
+	err_set(e, ERR_CORRUPT,
+		"%s (column %d): each line must be one JSON object; `jq -c . %s` writes them so, "
+		"--raw packs "
+		"the file as plain text, --skip-bad leaves such lines out",
+		where->text, where->column, buf_str(&file));
 	buf_fini(&file);
 	return -1;
 }
 
 /* *text is part of *root, which is to be dropped. */
-static int parse_line(const struct lines *l, const char *line, size_t n, json_t **root, const json_t **text, struct err *e)
+static int parse_line(const struct lines *l, const char *line, size_t n, json_t **root,
+		      const json_t **text, struct err *e)
 {
 	json_error_t where;
 	json_t *o = json_loadb(line, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &where);
@@ -108,7 +126,8 @@ static int skip(struct lines *l, const struct err *why)
 {
 	struct document_counts *c = l->counts;
 	if (!c->skipped++)
-		snprintf(c->first_skipped, sizeof c->first_skipped, "%s:%" PRId64 ": %s", l->file, l->number, why->text);
+		snprintf(c->first_skipped, sizeof c->first_skipped, "%s:%" PRId64 ": %s", l->file,
+			 l->number, why->text);
 	human_plain(c->first_skipped);
 	return 0;
 }
@@ -134,8 +153,10 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 	if (blank(line, n))
 		return 0;
 	if (parse_line(l, line, n, &root, &text, &why))
-		return l->opt->skip_bad && why.code == ERR_CORRUPT ? skip(l, &why) :
-		       err_set(e, why.code, "%s:%" PRId64 ": %s", l->file, l->number, why.text);
+		return l->opt->skip_bad && why.code == ERR_CORRUPT
+			       ? skip(l, &why)
+			       : err_set(e, why.code, "%s:%" PRId64 ": %s", l->file, l->number,
+					 why.text);
 	size_t len = json_string_length(text);
 	int rc = len ? l->sink->put(l->sink->arg, json_string_value(text), len, true, e) : 0;
 	if (rc)
@@ -152,7 +173,8 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 static int take_piece(struct lines *l, const char *piece, size_t n, struct err *e)
 {
 	const char *newline;
-	for (; (newline = memchr(piece, '\n', n)); n -= (size_t)(newline + 1 - piece), piece = newline + 1) {
+	for (; (newline = memchr(piece, '\n', n));
+	     n -= (size_t)(newline + 1 - piece), piece = newline + 1) {
 		size_t len = (size_t)(newline - piece);
 		if (!l->line.len) {
 			if (take_line(l, piece, len, e))
@@ -161,22 +183,32 @@ static int take_piece(struct lines *l, const char *piece, size_t n, struct err *
 		}
 		buf_add(&l->line, piece, len);
 		if (buf_failed(&l->line) || take_line(l, l->line.data, l->line.len, e))
-			return buf_failed(&l->line) ? err_set(e, ERR_NOMEM, "%s: no memory for a line", l->file) : -1;
+			return buf_failed(&l->line)
+				       ? err_set(e, ERR_NOMEM, "%s: no memory for a line", l->file)
+				       : -1;
 		buf_clear(&l->line);
 	}
 	buf_add(&l->line, piece, n);
 	if (buf_failed(&l->line))
-		return err_set(e, ERR_NOMEM, "%s: no memory for a line of %zu bytes", l->file, l->line.len);
+		return err_set(e, ERR_NOMEM, "%s: no memory for a line of %zu bytes", l->file,
+			       l->line.len);
 	if (l->line.len > DOCUMENT_LINE_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "%s:%" PRId64 ": the line is longer than %d MiB; divide its document, or pack plain text",
-			       l->file, l->number + 1, DOCUMENT_LINE_MOST >> 20);
+		return err_set(
+			e, ERR_UNSUPPORTED,
+			"%s:%" PRId64
+			": the line is longer than %d MiB; divide its document, or pack plain text",
+			l->file, l->number + 1, DOCUMENT_LINE_MOST >> 20);
 	return 0;
 }
 
-int data_lines_read(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
-	       struct document_counts *counts, struct err *e)
+int data_lines_read(struct stream *s, const char *file, const struct document_options *opt,
+		    const struct document_sink *sink, struct document_counts *counts, struct err *e)
 {
-	struct lines l = { .file = file, .field = opt->field ? opt->field : "text", .opt = opt, .sink = sink, .counts = counts };
+	struct lines l = { .file = file,
+			   .field = opt->field ? opt->field : "text",
+			   .opt = opt,
+			   .sink = sink,
+			   .counts = counts };
 	char *chunk = malloc(CHUNK);
 	int rc = chunk ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", file);
 	for (size_t got = 1; !rc && got;) {

@@ -14,11 +14,11 @@ enum { IN_BYTES = 1 << 17 };
 struct stream {
 	const struct stream_container *container; /* NULL: the bytes as they are */
 	void *state;
-	const char *file;  /* borrowed */
+	const char *file; /* borrowed */
 	int fd;
-	off_t size;        /* of a regular file, else 0 */
+	off_t size; /* of a regular file, else 0 */
 	struct stream_in in;
-	long long taken;   /* bytes read of the file */
+	long long taken; /* bytes read of the file */
 	size_t head, head_at;
 	char first[STREAM_HEAD], bytes[IN_BYTES];
 };
@@ -69,14 +69,19 @@ int data_stream_fill(struct stream *s, struct err *e)
 
 int data_stream_cut(const struct stream *s, struct err *e)
 {
-	return err_set(e, ERR_CORRUPT, "%s: the %s file ends too early, at byte %lld: it was cut; copy or download it again", s->file,
-		       s->container->word, s->taken);
+	return err_set(e, ERR_CORRUPT,
+		       "%s: the %s file ends too early, at byte %lld: it was cut; copy or download "
+		       "it again",
+		       s->file, s->container->word, s->taken);
 }
 
 int data_stream_damaged(const struct stream *s, const char *why, struct err *e)
 {
-	return err_set(e, ERR_CORRUPT, "%s: not sound %s before byte %lld: %s; the file was changed or has other bytes behind its end; "
-		       "copy or download it again", s->file, s->container->word, s->taken, why);
+	return err_set(e, ERR_CORRUPT,
+		       "%s: not sound %s before byte %lld: %s; the file was changed or has other "
+		       "bytes behind its end; "
+		       "copy or download it again",
+		       s->file, s->container->word, s->taken, why);
 }
 
 int data_stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err *e)
@@ -104,8 +109,10 @@ static int open_file(struct stream *s, const char *file, struct err *e)
 {
 	struct stat st;
 	if (!stat(file, &st) && S_ISDIR(st.st_mode))
-		return err_set(e, ERR_USAGE, "%s: is a folder; name files, for instance with `find %s -type f | "
-			       "muster data pack - -o PREFIX`", file, file);
+		return err_set(e, ERR_USAGE,
+			       "%s: is a folder; name files, for instance with `find %s -type f | "
+			       "muster data pack - -o PREFIX`",
+			       file, file);
 	s->fd = file_open(file, O_RDONLY, FILE_TEXT, e);
 	if (s->fd < 0)
 		return -1;

@@ -13,7 +13,8 @@ struct zstd {
 /* A frame, or one to be skipped, as programs put in front that compress in parallel. */
 static bool zstd_is(const unsigned char *head, size_t n)
 {
-	return n >= 4 && (!memcmp(head, "\x28\xb5\x2f\xfd", 4) || ((head[0] & 0xf0) == 0x50 && !memcmp(head + 1, "\x2a\x4d\x18", 3)));
+	return n >= 4 && (!memcmp(head, "\x28\xb5\x2f\xfd", 4) ||
+			  ((head[0] & 0xf0) == 0x50 && !memcmp(head + 1, "\x2a\x4d\x18", 3)));
 }
 
 static void zstd_close(void *state)
@@ -38,12 +39,16 @@ static int zstd_fails(const struct stream *s, size_t code, struct err *e)
 	if (ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation)
 		return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", data_stream_file(s));
 	if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
-		return err_set(e, ERR_UNSUPPORTED, "%s: its zstd window is larger than 128 MiB; unpack it with `zstd -d --long=31 %s` and "
-			       "pack that", data_stream_file(s), data_stream_file(s));
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s: its zstd window is larger than 128 MiB; unpack it with `zstd "
+			       "-d --long=31 %s` and "
+			       "pack that",
+			       data_stream_file(s), data_stream_file(s));
 	return data_stream_damaged(s, ZSTD_getErrorName(code), e);
 }
 
-static int zstd_read(void *state, struct stream *s, char *to, size_t most, size_t *got, struct err *e)
+static int zstd_read(void *state, struct stream *s, char *to, size_t most, size_t *got,
+		     struct err *e)
 {
 	struct zstd *d = state;
 	struct stream_in *in = data_stream_in(s);
@@ -67,4 +72,5 @@ static int zstd_read(void *state, struct stream *s, char *to, size_t most, size_
 	return 0;
 }
 
-const struct stream_container data_stream_zstd = { "zstd", zstd_is, zstd_open, zstd_close, zstd_read };
+const struct stream_container data_stream_zstd = { "zstd", zstd_is, zstd_open, zstd_close,
+						   zstd_read };

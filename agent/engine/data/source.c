@@ -37,15 +37,19 @@ static int map_file(struct file *f, const char *prefix, const char *suffix, stru
 {
 	struct stat st;
 	if (snprintf(f->path, sizeof f->path, "%s%s", prefix, suffix) >= (int)sizeof f->path)
-		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one", prefix);
+		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
+			       prefix);
 	/* A pipe must not make this wait. */
 	f->fd = open(f->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (f->fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", f->path);
+		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open",
+				 f->path);
 	if (fstat(f->fd, &st))
 		return err_errno(e, ERR_IO, "%s: cannot stat", f->path);
 	if (!S_ISREG(st.st_mode))
-		return err_set(e, ERR_USAGE, "%s: is no regular file; data.path is the prefix of .bin and .idx, or a file of llm.c",
+		return err_set(e, ERR_USAGE,
+			       "%s: is no regular file; data.path is the prefix of .bin and .idx, "
+			       "or a file of llm.c",
 			       f->path);
 	f->bytes = (size_t)st.st_size;
 	if (!st.st_size)
@@ -71,18 +75,25 @@ static int check_whole(const struct file *f, struct err *e)
 {
 	struct stat st;
 	if (fstat(f->fd, &st) || (size_t)st.st_size < f->bytes)
-		return err_set(e, ERR_CORRUPT, "%s: the file shrank while it was read; it must stay as it is during a run", f->path);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: the file shrank while it was read; it must stay as it is during a run",
+			f->path);
 	return 0;
 }
 
 static int open_megatron(struct source *s, const char *path, struct err *e)
 {
-	if (data_idx_parse(s->index.map, s->index.bytes, s->index.path, &s->idx, e) || map_file(&s->bin, path, ".bin", e))
+	if (data_idx_parse(s->index.map, s->index.bytes, s->index.path, &s->idx, e) ||
+	    map_file(&s->bin, path, ".bin", e))
 		return -1;
 	int64_t want = s->idx.tokens * (int64_t)data_token_size(s->idx.type);
 	if ((int64_t)s->bin.bytes != want)
-		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, its index describes %lld: the file was cut or belongs "
-			       "to another index; pack the data again", s->bin.path, (long long)s->bin.bytes, (long long)want);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: %lld bytes, its index describes %lld: the file was cut or belongs "
+			"to another index; pack the data again",
+			s->bin.path, (long long)s->bin.bytes, (long long)want);
 	s->megatron = true;
 	s->type = s->idx.type;
 	s->tokens = s->idx.tokens;
@@ -120,8 +131,11 @@ static int open_files(struct source *s, const char *path, struct err *e)
 		return map_file(&s->bin, path, "", e) || open_llmc(s, e) ? -1 : 0;
 	if (!map_file(&s->bin, path, ".bin", NULL) && data_llmc_is(s->bin.map, s->bin.bytes))
 		return open_llmc(s, e);
-	return err_set(e, ERR_NOTFOUND, "%s: no such file; data.path is the prefix of .bin and .idx, made by `muster data pack "
-		       "FILES -o %s`, or a file of llm.c", s->index.path, path);
+	return err_set(e, ERR_NOTFOUND,
+		       "%s: no such file; data.path is the prefix of .bin and .idx, made by "
+		       "`muster data pack "
+		       "FILES -o %s`, or a file of llm.c",
+		       s->index.path, path);
 }
 
 int data_source_open(const char *path, struct source **out, struct err *e)
@@ -205,16 +219,22 @@ int data_source_documents(const struct source *s, int64_t *out, struct err *e)
 	return 0;
 }
 
-int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e)
+int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab,
+		     int32_t *tokens, struct err *e)
 {
 	if (check_whole(&s->bin, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
 		int64_t t = token_at(s, first + i);
 		if (t < 0 || t >= vocab)
-			return err_set(e, ERR_CORRUPT, "%s: token %lld at byte %lld is outside the vocabulary of %lld; "
-				       "set model.vocab to what the data was packed with", s->bin.path, (long long)t,
-				       (long long)(s->at - s->bin.map + (first + i) * (int64_t)data_token_size(s->type)), (long long)vocab);
+			return err_set(
+				e, ERR_CORRUPT,
+				"%s: token %lld at byte %lld is outside the vocabulary of %lld; "
+				"set model.vocab to what the data was packed with",
+				s->bin.path, (long long)t,
+				(long long)(s->at - s->bin.map +
+					    (first + i) * (int64_t)data_token_size(s->type)),
+				(long long)vocab);
 		tokens[i] = (int32_t)t;
 	}
 	return 0;
@@ -238,18 +258,23 @@ static int64_t document_after(const struct source *s, int64_t token)
 static void starts_listed(const struct source *s, int64_t first, int64_t n, int32_t *starts)
 {
 	int64_t document = document_after(s, first), begin = 0;
-	int64_t next = document < s->idx.documents ? data_idx_document(&s->idx, s->index.map, document) : s->tokens;
+	int64_t next = document < s->idx.documents
+			       ? data_idx_document(&s->idx, s->index.map, document)
+			       : s->tokens;
 	for (int64_t i = 0; i < n; i++) {
 		while (first + i >= next && document < s->idx.documents) {
 			begin = i;
 			document++;
-			next = document < s->idx.documents ? data_idx_document(&s->idx, s->index.map, document) : s->tokens;
+			next = document < s->idx.documents
+				       ? data_idx_document(&s->idx, s->index.map, document)
+				       : s->tokens;
 		}
 		starts[i] = (int32_t)begin;
 	}
 }
 
-int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e)
+int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts,
+		       struct err *e)
 {
 	int64_t begin = 0;
 	if (check_whole(s->megatron ? &s->index : &s->bin, e))

@@ -1,9 +1,11 @@
 /*
- * source — one packed token file: Megatron's PREFIX.bin with PREFIX.idx (idx.h), or a file of llm.c (llmc.h).
+ * source — one packed token file: Megatron's PREFIX.bin with PREFIX.idx (idx.h), or a file of llm.c
+ * (llmc.h).
  *
- * Which one a path means is seen from what is there: PREFIX.idx makes it Megatron's, else the path itself, or
- * PREFIX.bin, is llm.c's, by its first bytes. Files are mapped; the tokens count as one stream of documents.
- * A file that is cut short while it is mapped is refused at the next read; it must not change during a run.
+ * Which one a path means is seen from what is there: PREFIX.idx makes it Megatron's, else the path
+ * itself, or PREFIX.bin, is llm.c's, by its first bytes. Files are mapped; the tokens count as one
+ * stream of documents. A file that is cut short while it is mapped is refused at the next read; it
+ * must not change during a run.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_SOURCE_H
 #define MUSTER_AGENT_ENGINE_DATA_SOURCE_H
@@ -24,9 +26,13 @@ int64_t data_source_tokens(const struct source *s);
 /* llm.c's files must be read through for it. */
 int data_source_documents(const struct source *s, int64_t *out, struct err *e);
 
-/* The tokens [first, first + n), within the file. ERR_CORRUPT names the first one >= vocab with its file and offset. */
-int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e);
-/* For each token of [first, first + n) where its document begins, counted from `first`; 0 when that is before it. */
-int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e);
+/* The tokens [first, first + n), within the file. ERR_CORRUPT names the first one >= vocab with
+ * its file and offset. */
+int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab,
+		     int32_t *tokens, struct err *e);
+/* For each token of [first, first + n) where its document begins, counted from `first`; 0 when
+ * that is before it. */
+int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts,
+		       struct err *e);
 
 #endif

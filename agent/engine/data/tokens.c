@@ -14,10 +14,10 @@ struct token_writer {
 	char bin[PATH_MAX], idx[PATH_MAX], bin_tmp[PATH_MAX], dir[PATH_MAX];
 	enum token_type type;
 	int fd;
-	struct buf lengths;   /* int32 a sequence */
-	struct buf bounds;    /* int64 a document, and the leading 0 */
+	struct buf lengths; /* int32 a sequence */
+	struct buf bounds;  /* int64 a document, and the leading 0 */
 	int64_t tokens;
-	int64_t open_tokens;  /* of the sequence under way */
+	int64_t open_tokens; /* of the sequence under way */
 };
 
 static int64_t sequences(const struct token_writer *w)
@@ -30,7 +30,8 @@ static int set_paths(struct token_writer *w, const char *prefix, struct err *e)
 	long pid = (long)getpid();
 	int n = snprintf(w->bin_tmp, PATH_MAX, "%s.bin.tmp.%ld", prefix, pid);
 	if (n >= PATH_MAX)
-		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one", prefix);
+		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
+			       prefix);
 	snprintf(w->bin, PATH_MAX, "%s.bin", prefix);
 	snprintf(w->idx, PATH_MAX, "%s.idx", prefix);
 	snprintf(w->dir, PATH_MAX, "%s", prefix);
@@ -42,7 +43,8 @@ static int set_paths(struct token_writer *w, const char *prefix, struct err *e)
 	return 0;
 }
 
-int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e)
+int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out,
+			   struct err *e)
 {
 	int64_t first = 0;
 	struct token_writer *w = calloc(1, sizeof *w);
@@ -56,7 +58,9 @@ int data_token_writer_open(const char *prefix, enum token_type type, struct toke
 	unlink(w->bin_tmp);
 	w->fd = open(w->bin_tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (w->fd < 0) {
-		err_errno(e, ERR_IO, "%s: cannot create; -o needs a folder that exists and may be written to", w->bin_tmp);
+		err_errno(e, ERR_IO,
+			  "%s: cannot create; -o needs a folder that exists and may be written to",
+			  w->bin_tmp);
 		goto fail;
 	}
 	buf_add(&w->bounds, &first, sizeof first);
@@ -98,7 +102,8 @@ int data_token_writer_add(struct token_writer *w, const void *tokens, size_t cou
 		return err_errno(e, ERR_IO, "%s: cannot write", w->bin_tmp);
 	w->tokens += (int64_t)count;
 	while (count) {
-		size_t room = (size_t)(INT32_MAX - w->open_tokens), part = count < room ? count : room;
+		size_t room = (size_t)(INT32_MAX - w->open_tokens),
+		       part = count < room ? count : room;
 		w->open_tokens += (int64_t)part;
 		count -= part;
 		if (w->open_tokens == INT32_MAX)
@@ -135,7 +140,8 @@ static int write_idx(struct token_writer *w, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	data_idx_write(w->type, (const int32_t *)(const void *)w->lengths.data, sequences(w),
-		  (const int64_t *)(const void *)w->bounds.data, data_token_writer_documents(w), &text);
+		       (const int64_t *)(const void *)w->bounds.data,
+		       data_token_writer_documents(w), &text);
 	int rc = -1;
 	if (buf_failed(&text))
 		err_set(e, ERR_NOMEM, "%s: no memory for the index", w->idx);

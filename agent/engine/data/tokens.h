@@ -2,8 +2,8 @@
  * tokens — writes PREFIX.bin and PREFIX.idx: all of a dataset or nothing of it.
  *
  * Tokens go to PREFIX.bin.tmp.PID as they come; only the lengths (4 bytes a sequence, 8 a document)
- * stay in memory. Commit fsyncs both files, takes an old PREFIX.idx away, renames .bin, then .idx: whoever
- * finds an index finds the tokens that it describes. A document of more than 2^31 - 1
+ * stay in memory. Commit fsyncs both files, takes an old PREFIX.idx away, renames .bin, then .idx:
+ * whoever finds an index finds the tokens that it describes. A document of more than 2^31 - 1
  * tokens becomes several sequences, as the format counts their lengths in 31 bits.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_TOKENS_H
@@ -17,7 +17,8 @@
 
 struct token_writer; /* one thread */
 
-int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e);
+int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out,
+			   struct err *e);
 /* Removes what was not committed. Takes NULL. */
 void data_token_writer_close(struct token_writer *w);
 /* Appends `count` tokens of the writer's type to the document under way. */

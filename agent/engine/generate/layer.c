@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static void linear(struct lm *m, const struct linear_weights *l, float *y, const float *x, int64_t n)
+static void linear(struct lm *m, const struct linear_weights *l, float *y, const float *x,
+		   int64_t n)
 {
 	if (n)
 		m->ops->linear_fwd(m->kern, y, x, l->w, l->b, n, l->in, l->out);
@@ -14,9 +15,11 @@ static void norm(struct lm *m, const struct norm_weights *v, const float *r, int
 	struct buffers *b = &m->b;
 	float eps = (float)m->shape.norm_eps, *sum = r ? b->x : NULL;
 	if (m->shape.rms)
-		m->ops->rmsnorm_fwd(m->kern, b->y, sum, b->stats, b->x, r, v->w, n, m->shape.hidden, eps);
+		m->ops->rmsnorm_fwd(m->kern, b->y, sum, b->stats, b->x, r, v->w, n, m->shape.hidden,
+				    eps);
 	else
-		m->ops->layernorm_fwd(m->kern, b->y, sum, b->stats, b->stats + n, b->x, r, v->w, v->b, n, m->shape.hidden, eps);
+		m->ops->layernorm_fwd(m->kern, b->y, sum, b->stats, b->stats + n, b->x, r, v->w,
+				      v->b, n, m->shape.hidden, eps);
 }
 
 /* q and k turn by their positions: the tables begin at the first of these. */
@@ -24,8 +27,11 @@ static void rotate(struct lm *m, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
 	int64_t at = m->length * s->head_dim / 2;
-	struct rope_shape shape = { .n = n, .row = (s->heads + 2 * s->kv_heads) * s->head_dim, .heads = (int)(s->heads + s->kv_heads),
-				    .dim = (int)s->head_dim, .seq = n };
+	struct rope_shape shape = { .n = n,
+				    .row = (s->heads + 2 * s->kv_heads) * s->head_dim,
+				    .heads = (int)(s->heads + s->kv_heads),
+				    .dim = (int)s->head_dim,
+				    .seq = n };
 	m->ops->rope_fwd(m->kern, m->b.qkv, &shape, m->cos + at, m->sin + at);
 }
 
@@ -34,11 +40,23 @@ static void attend(struct lm *m, struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
-	int64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim, row = q + 2 * kv, all = m->length + n;
+	int64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim, row = q + 2 * kv,
+		all = m->length + n;
 	struct attn_shape shape = {
-		.batch = 1, .q_len = n, .k_len = all, .q_first = m->length, .heads = (int)s->heads, .kv_heads = (int)s->kv_heads,
-		.dim = (int)s->head_dim, .q_row = row, .q_batch = n * row, .kv_row = kv, .kv_batch = all * kv, .o_batch = n * q,
-		.heads_all = s->heads, .seq = s->seq,
+		.batch = 1,
+		.q_len = n,
+		.k_len = all,
+		.q_first = m->length,
+		.heads = (int)s->heads,
+		.kv_heads = (int)s->kv_heads,
+		.dim = (int)s->head_dim,
+		.q_row = row,
+		.q_batch = n * row,
+		.kv_row = kv,
+		.kv_batch = all * kv,
+		.o_batch = n * q,
+		.heads_all = s->heads,
+		.seq = s->seq,
 	};
 	linear(m, &l->qkv, b->qkv, b->y, n);
 	if (s->rope)
@@ -57,8 +75,8 @@ static void activate(struct lm *m, float *act, const float *up, int64_t n)
 		m->ops->gelu_fwd(m->kern, act, up, n * m->shape.ffn);
 }
 
-/* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's row, expert e's are first[e] …
- * first[e + 1]. */
+/* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's
+ * row, expert e's are first[e] … first[e + 1]. */
 static void sort_choices(struct lm *m, int64_t n)
 {
 	struct buffers *b = &m->b;
@@ -84,8 +102,8 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
 	linear(m, &l->router, b->logits, b->y, n);
-	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n, s->experts, s->top,
-			  s->router == ROUTER_SOFTMAX_BEFORE);
+	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n,
+			  s->experts, s->top, s->router == ROUTER_SOFTMAX_BEFORE);
 	sort_choices(m, n);
 	m->ops->gather_rows(m->kern, b->sorted, b->y, b->from, n * s->top, s->hidden);
 	for (int64_t i = 0; i < s->experts; i++) {
@@ -105,7 +123,8 @@ void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
 	struct buffers *b = &m->b;
 	for (int64_t i = 0; i < n; i++)
 		b->positions[i] = (int32_t)(m->length + i);
-	m->ops->embed_fwd(m->kern, b->x, tokens, b->positions, m->tokens, m->positions, n, m->shape.hidden, 0, (int32_t)m->shape.vocab);
+	m->ops->embed_fwd(m->kern, b->x, tokens, b->positions, m->tokens, m->positions, n,
+			  m->shape.hidden, 0, (int32_t)m->shape.vocab);
 	for (int64_t i = 0; i < m->shape.layers; i++) {
 		struct layer *l = &m->layers[i];
 		norm(m, &l->norm1, i ? b->r : NULL, n);

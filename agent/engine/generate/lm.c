@@ -24,7 +24,8 @@ static float *carve_floats(struct carver *c, int64_t count)
 	return model_carve(c, count, sizeof(float));
 }
 
-static void carve_buffers(const struct model_shape *s, int64_t n, struct carver *c, struct buffers *b)
+static void carve_buffers(const struct model_shape *s, int64_t n, struct carver *c,
+			  struct buffers *b)
 {
 	int64_t top = s->top, m = s->experts ? n * top : n;
 	b->x = carve_floats(c, n * s->hidden);
@@ -64,9 +65,13 @@ static int take_memory(struct lm *m, struct err *e)
 	struct carver c = { 0 };
 	size_t cache = (size_t)(2 * s->layers * s->seq * s->kv_heads * s->head_dim) * sizeof(float);
 	carve_buffers(s, LM_ROWS, &c, &m->b);
-	m->weights = take(m, "the weights", (size_t)m->catalogue.elements * sizeof(float), "a larger machine is needed", e);
-	m->cache = m->weights ? take(m, "the cache of keys and values", cache, "a larger machine is needed", e) : NULL;
-	m->memory = m->cache ? take(m, "activations", c.used, "a larger machine is needed", e) : NULL;
+	m->weights = take(m, "the weights", (size_t)m->catalogue.elements * sizeof(float),
+			  "a larger machine is needed", e);
+	m->cache = m->weights ? take(m, "the cache of keys and values", cache,
+				     "a larger machine is needed", e)
+			      : NULL;
+	m->memory = m->cache ? take(m, "activations", c.used, "a larger machine is needed", e)
+			     : NULL;
 	if (!m->memory)
 		return -1;
 	c = (struct carver){ .base = m->memory };
@@ -80,13 +85,14 @@ int generate_lm_open(const struct lm_options *opt, struct lm **out, struct err *
 	if (!m)
 		return err_set(e, ERR_NOMEM, "no memory for a model");
 	m->shape = opt->shape;
-	m->stage = (struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
+	m->stage =
+		(struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
 	struct share whole = { .tp = 1, .ep = 1, .chunks = &m->stage, .n_chunks = 1 };
 	if (backend_open(opt->backend, opt->threads, &m->kern, e))
 		goto fail;
 	m->ops = backend_ops(m->kern);
-	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) || generate_weights_view(m, e) ||
-	    (m->shape.rope && generate_rope_fill(m, e)))
+	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) ||
+	    generate_weights_view(m, e) || (m->shape.rope && generate_rope_fill(m, e)))
 		goto fail;
 	*out = m;
 	return 0;
@@ -123,7 +129,9 @@ int generate_lm_load(struct lm *m, const char *checkpoint, struct err *e)
 	for (int i = 0; i < m->catalogue.n; i++) {
 		const struct param *p = &m->catalogue.params[i];
 		struct ckpt_tensor *t = &list[i];
-		*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] }, .hi = { p->shape[0], p->shape[1] },
+		*t = (struct ckpt_tensor){ .dims = p->dims,
+					   .shape = { p->shape[0], p->shape[1] },
+					   .hi = { p->shape[0], p->shape[1] },
 					   .data = m->weights + p->offset };
 		snprintf(t->name, sizeof t->name, "%s", p->name);
 	}
@@ -145,16 +153,24 @@ void generate_lm_reset(struct lm *m)
 static int check(const struct lm *m, const int32_t *tokens, int64_t n, struct err *e)
 {
 	if (n < 1 || n > m->shape.seq - m->length)
-		return err_set(e, ERR_USAGE, "%" PRId64 " tokens behind %" PRId64 ": the model sees 1 to %" PRId64, n, m->length, m->shape.seq);
+		return err_set(e, ERR_USAGE,
+			       "%" PRId64 " tokens behind %" PRId64
+			       ": the model sees 1 to %" PRId64,
+			       n, m->length, m->shape.seq);
 	for (int64_t i = 0; i < n; i++)
 		if (tokens[i] < 0 || tokens[i] >= m->shape.vocab)
-			return err_set(e, ERR_USAGE, "token %" PRId32 " is outside of the model's vocabulary of %" PRId64 "; does the tokenizer belong "
-				       "to this model?", tokens[i], m->shape.vocab);
+			return err_set(e, ERR_USAGE,
+				       "token %" PRId32
+				       " is outside of the model's vocabulary of %" PRId64
+				       "; does the tokenizer belong "
+				       "to this model?",
+				       tokens[i], m->shape.vocab);
 	return 0;
 }
 
 /* Only the last token's logits, unless all. */
-static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, bool all, struct err *e)
+static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, bool all,
+		  struct err *e)
 {
 	int64_t c = m->shape.hidden;
 	if (check(m, tokens, n, e))
@@ -164,9 +180,11 @@ static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 		generate_layers_forward(m, tokens + i, rows);
 		m->length += rows;
 		if (all)
-			m->ops->linear_fwd(m->kern, logits + i * m->shape.vocab, m->b.y, m->head.w, NULL, rows, c, m->head.out);
+			m->ops->linear_fwd(m->kern, logits + i * m->shape.vocab, m->b.y, m->head.w,
+					   NULL, rows, c, m->head.out);
 		else if (i + rows == n)
-			m->ops->linear_fwd(m->kern, logits, m->b.y + (rows - 1) * c, m->head.w, NULL, 1, c, m->head.out);
+			m->ops->linear_fwd(m->kern, logits, m->b.y + (rows - 1) * c, m->head.w,
+					   NULL, 1, c, m->head.out);
 	}
 	return 0;
 }
@@ -176,7 +194,8 @@ int generate_lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *lo
 	return append(m, tokens, n, logits, false, e);
 }
 
-int generate_lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
+int generate_lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
+			   struct err *e)
 {
 	return append(m, tokens, n, logits, true, e);
 }

@@ -24,40 +24,40 @@ struct layer {
 	struct linear_weights qkv, o, up, down; /* q, k, v as one product; gate and up as one */
 	struct linear_weights router;           /* mixture of experts, instead of up and down: */
 	struct linear_weights *experts_up, *experts_down; /* [experts] */
-	float *keys, *values;                   /* [seq, kv_heads * head_dim] of the tokens seen */
+	float *keys, *values; /* [seq, kv_heads * head_dim] of the tokens seen */
 };
 
 /* Where the numbers of LM_ROWS tokens go on their way; n is their number. */
 struct buffers {
-	float *x, *r, *y;      /* [n, c] stream, what is to be added to it, its norm */
-	float *qkv, *o;        /* [n, w], [n, heads * dim] */
-	float *up, *act;       /* [m, 2f or f], [m, f]; m = n, or n * top with experts */
-	float *stats;          /* [2, n] */
-	float *lse;            /* [heads, n] */
-	int32_t *positions;    /* [n] */
+	float *x, *r, *y;   /* [n, c] stream, what is to be added to it, its norm */
+	float *qkv, *o;     /* [n, w], [n, heads * dim] */
+	float *up, *act;    /* [m, 2f or f], [m, f]; m = n, or n * top with experts */
+	float *stats;       /* [2, n] */
+	float *lse;         /* [heads, n] */
+	int32_t *positions; /* [n] */
 	/* Experts: */
-	float *logits, *probs; /* [n, E] */
+	float *logits, *probs;      /* [n, E] */
 	float *weights, *route_lse; /* [n, top], [n] */
-	int32_t *chosen;       /* [n, top] */
-	int64_t *at, *from;    /* [n, top], [n * top] rows sorted by expert */
-	int64_t *first;        /* [E + 1] */
-	float *sorted, *back;  /* [n * top, c] */
+	int32_t *chosen;            /* [n, top] */
+	int64_t *at, *from;         /* [n, top], [n * top] rows sorted by expert */
+	int64_t *first;             /* [E + 1] */
+	float *sorted, *back;       /* [n * top, c] */
 };
 
 struct lm {
 	struct model_shape shape;
-	struct stage stage;       /* the whole model */
+	struct stage stage; /* the whole model */
 	struct catalogue catalogue;
 	struct kern *kern;
 	const struct ops *ops;
 	float *weights, *cache;
-	char *memory;             /* of the buffers */
+	char *memory; /* of the buffers */
 	struct layer *layers;
 	struct linear_weights *experts; /* of all layers */
 	struct norm_weights norm;
 	struct linear_weights head;
 	const float *tokens, *positions; /* tables; positions NULL with rotary ones */
-	float *cos, *sin;         /* [seq, dim / 2] */
+	float *cos, *sin;                /* [seq, dim / 2] */
 	struct buffers b;
 	int64_t length;
 };
@@ -67,7 +67,8 @@ int generate_weights_view(struct lm *m, struct err *e);
 void generate_weights_drop(struct lm *m);
 /* rope.c: sets cos and sin. */
 int generate_rope_fill(struct lm *m, struct err *e);
-/* layer.c: n tokens at positions m->length … through all layers; m->b.y gets the final norm's output. */
+/* layer.c: n tokens at positions m->length … through all layers; m->b.y gets the final norm's
+ * output. */
 void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n);
 
 #endif

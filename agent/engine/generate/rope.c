@@ -8,7 +8,8 @@ int generate_rope_fill(struct lm *m, struct err *e)
 	int64_t half = s->head_dim / 2, n = s->seq * half;
 	m->cos = backend_alloc(m->kern, (size_t)(2 * n) * sizeof *m->cos);
 	if (!m->cos)
-		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers", (long long)n);
+		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers",
+			       (long long)n);
 	m->sin = m->cos + n;
 	for (int64_t t = 0; t < s->seq; t++)
 		for (int64_t i = 0; i < half; i++) {

@@ -11,19 +11,21 @@ struct sampler {
 	struct philox_key key;
 	int64_t vocab;
 	struct candidate {
-		double weight;  /* probability, times what all have in common */
+		double weight; /* probability, times what all have in common */
 		int32_t token;
-	} *heap;                /* [vocab] */
+	} * heap; /* [vocab] */
 };
 
-int generate_sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out, struct err *e)
+int generate_sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out,
+			  struct err *e)
 {
 	struct sampler *s = calloc(1, sizeof *s);
 	if (s)
 		s->heap = calloc((size_t)vocab, sizeof *s->heap);
 	if (!s || !s->heap) {
 		generate_sampler_close(s);
-		return err_set(e, ERR_NOMEM, "no memory to sample from %lld tokens", (long long)vocab);
+		return err_set(e, ERR_NOMEM, "no memory to sample from %lld tokens",
+			       (long long)vocab);
 	}
 	s->opt = *opt;
 	s->vocab = vocab;
@@ -45,13 +47,19 @@ static int largest(const float *logits, int64_t n, int32_t *at, struct err *e)
 	int64_t best = 0;
 	for (int64_t i = 0; i < n; i++) {
 		if (isnan(logits[i]))
-			return err_set(e, ERR_NUMERIC, "the logit of token %lld is not a number; the checkpoint's weights are damaged, or "
-				       "training had diverged", (long long)i);
+			return err_set(e, ERR_NUMERIC,
+				       "the logit of token %lld is not a number; the checkpoint's "
+				       "weights are damaged, or "
+				       "training had diverged",
+				       (long long)i);
 		if (logits[i] > logits[best])
 			best = i;
 	}
 	if (!isfinite(logits[best]))
-		return err_set(e, ERR_NUMERIC, "the largest logit, of token %lld, is infinite; training had diverged", (long long)best);
+		return err_set(
+			e, ERR_NUMERIC,
+			"the largest logit, of token %lld, is infinite; training had diverged",
+			(long long)best);
 	*at = (int32_t)best;
 	return 0;
 }
@@ -85,10 +93,12 @@ static double pop(struct candidate *heap, int64_t n)
 	return first.weight;
 }
 
-/* How many of the likeliest stay, and what they weigh; they are the heap's last, from the likeliest at the end on. */
+/* How many of the likeliest stay, and what they weigh; they are the heap's last, from the
+ * likeliest at the end on. */
 static int64_t keep(struct sampler *s, double total, double *weight)
 {
-	int64_t k = s->opt.top_k ? s->opt.top_k < s->vocab ? s->opt.top_k : s->vocab : s->vocab, kept = 0;
+	int64_t k = s->opt.top_k ? s->opt.top_k < s->vocab ? s->opt.top_k : s->vocab : s->vocab,
+		kept = 0;
 	double of_k = 0;
 	for (int64_t i = s->vocab / 2; i-- > 0;)
 		sink(s->heap, s->vocab, i);
@@ -98,7 +108,8 @@ static int64_t keep(struct sampler *s, double total, double *weight)
 	double most = s->opt.top_p * (popped ? of_k : total);
 	*weight = 0;
 	while (kept < k && (kept == 0 || *weight < most)) {
-		*weight += popped ? s->heap[s->vocab - 1 - kept].weight : pop(s->heap, s->vocab - kept);
+		*weight += popped ? s->heap[s->vocab - 1 - kept].weight
+				  : pop(s->heap, s->vocab - kept);
 		kept++;
 	}
 	return kept;
@@ -123,7 +134,8 @@ static double weigh(struct sampler *s, const float *logits, double max)
 	return total;
 }
 
-int generate_sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token, struct err *e)
+int generate_sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token,
+			  struct err *e)
 {
 	int32_t best = 0;
 	if (largest(logits, s->vocab, &best, e))

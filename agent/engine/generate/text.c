@@ -6,10 +6,10 @@
 struct text {
 	struct text_options opt;
 	struct sampler *sampler;
-	int32_t *seen;       /* [context] tokens that the model sees */
-	int64_t n_seen, n;   /* of these; of the whole text */
-	int64_t shown;       /* of seen, how many lm has in its cache */
-	float *logits;       /* [vocab] */
+	int32_t *seen;     /* [context] tokens that the model sees */
+	int64_t n_seen, n; /* of these; of the whole text */
+	int64_t shown;     /* of seen, how many lm has in its cache */
+	float *logits;     /* [vocab] */
 };
 
 int generate_text_open(const struct text_options *opt, struct text **out, struct err *e)
@@ -21,7 +21,8 @@ int generate_text_open(const struct text_options *opt, struct text **out, struct
 	}
 	if (!t || !t->seen || !t->logits) {
 		generate_text_close(t);
-		return err_set(e, ERR_NOMEM, "no memory for a text of %lld tokens", (long long)opt->context);
+		return err_set(e, ERR_NOMEM, "no memory for a text of %lld tokens",
+			       (long long)opt->context);
 	}
 	t->opt = *opt;
 	if (generate_sampler_open(&opt->sample, opt->usable, &t->sampler, e)) {

@@ -1,8 +1,9 @@
 /*
  * text — goes on with a text: a prompt's tokens in, one token after the other out.
  *
- * When the model's context is full, it goes on from the last half of it: the cache is built anew from these tokens, at the positions from 0
- * on. From then on a token sees between half a context and a whole one. A prompt longer than the context is cut in the same way.
+ * When the model's context is full, it goes on from the last half of it: the cache is built anew
+ * from these tokens, at the positions from 0 on. From then on a token sees between half a context
+ * and a whole one. A prompt longer than the context is cut in the same way.
  */
 #ifndef MUSTER_AGENT_ENGINE_GENERATE_TEXT_H
 #define MUSTER_AGENT_ENGINE_GENERATE_TEXT_H
@@ -13,10 +14,10 @@
 struct text;
 
 struct text_options {
-	struct lm *lm;                /* borrowed */
-	int64_t context;              /* the model's seq */
-	int64_t vocab;                /* logits of the model */
-	int64_t usable;               /* tokens below this may come: 1 … vocab */
+	struct lm *lm;   /* borrowed */
+	int64_t context; /* the model's seq */
+	int64_t vocab;   /* logits of the model */
+	int64_t usable;  /* tokens below this may come: 1 … vocab */
 	struct sample_options sample;
 };
 

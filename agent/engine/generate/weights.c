@@ -2,16 +2,19 @@
 
 #include <stdlib.h>
 
-/* The first parameter of a group, which lies there as one matrix or vector; NULL for what the family lacks. */
+/* The first parameter of a group, which lies there as one matrix or vector; NULL for what the
+ * family lacks. */
 static const float *weight(const struct lm *m, enum param_role role, int layer, int expert)
 {
 	const struct param *p = catalogue_find(&m->catalogue, role, layer, expert);
 	return p ? m->weights + p->offset : NULL;
 }
 
-static struct linear_weights linear(const struct lm *m, int layer, int expert, enum param_role w, enum param_role b, int64_t in, int64_t out)
+static struct linear_weights linear(const struct lm *m, int layer, int expert, enum param_role w,
+				    enum param_role b, int64_t in, int64_t out)
 {
-	return (struct linear_weights){ weight(m, w, layer, expert), weight(m, b, layer, expert), in, out };
+	return (struct linear_weights){ weight(m, w, layer, expert), weight(m, b, layer, expert),
+					in, out };
 }
 
 static struct norm_weights norm(const struct lm *m, int layer, enum param_role w, enum param_role b)
@@ -27,8 +30,10 @@ static void view_experts(struct lm *m, struct layer *l, int layer)
 	l->experts_down = l->experts_up + s->experts;
 	l->router = linear(m, layer, -1, PARAM_ROUTER, PARAM_ROLES, s->hidden, s->experts);
 	for (int i = 0; i < s->experts; i++) {
-		l->experts_up[i] = linear(m, layer, i, PARAM_EXPERT_GATE_W, PARAM_ROLES, s->hidden, 2 * s->ffn);
-		l->experts_down[i] = linear(m, layer, i, PARAM_EXPERT_DOWN_W, PARAM_ROLES, s->ffn, s->hidden);
+		l->experts_up[i] = linear(m, layer, i, PARAM_EXPERT_GATE_W, PARAM_ROLES, s->hidden,
+					  2 * s->ffn);
+		l->experts_down[i] = linear(m, layer, i, PARAM_EXPERT_DOWN_W, PARAM_ROLES, s->ffn,
+					    s->hidden);
 	}
 }
 
@@ -48,7 +53,8 @@ static void view_layer(struct lm *m, int layer)
 		view_experts(m, l, layer);
 		return;
 	}
-	l->up = linear(m, layer, -1, s->gated ? PARAM_GATE_W : PARAM_UP_W, PARAM_UP_B, s->hidden, s->gated ? 2 * s->ffn : s->ffn);
+	l->up = linear(m, layer, -1, s->gated ? PARAM_GATE_W : PARAM_UP_W, PARAM_UP_B, s->hidden,
+		       s->gated ? 2 * s->ffn : s->ffn);
 	l->down = linear(m, layer, -1, PARAM_DOWN_W, PARAM_DOWN_B, s->ffn, s->hidden);
 }
 
@@ -64,7 +70,8 @@ int generate_weights_view(struct lm *m, struct err *e)
 	m->tokens = weight(m, PARAM_EMBED, -1, -1);
 	m->positions = weight(m, PARAM_POSITIONS, -1, -1);
 	m->norm = norm(m, -1, PARAM_NORM_W, PARAM_NORM_B);
-	m->head = linear(m, -1, -1, s->tied ? PARAM_EMBED : PARAM_HEAD, PARAM_ROLES, s->hidden, s->vocab);
+	m->head = linear(m, -1, -1, s->tied ? PARAM_EMBED : PARAM_HEAD, PARAM_ROLES, s->hidden,
+			 s->vocab);
 	return 0;
 }
 

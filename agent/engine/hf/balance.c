@@ -18,18 +18,23 @@ static double scaled(double coef, int64_t layers, int64_t top)
 	return coef * (double)top / (double)layers;
 }
 
-int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_t top, double *aux_loss, struct err *e)
+int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_t top,
+		    double *aux_loss, struct err *e)
 {
-	const json_t *coef = json_object_get(root, coefficient), *on = json_object_get(root, switched);
+	const json_t *coef = json_object_get(root, coefficient),
+		     *on = json_object_get(root, switched);
 	if (given(coef) && (!json_is_number(coef) || !isfinite(json_number_value(coef))))
 		return err_set(e, ERR_CORRUPT, "%s: %s is not a number", name, coefficient);
 	if (given(on) && !json_is_boolean(on))
 		return err_set(e, ERR_CORRUPT, "%s: %s is neither true nor false", name, switched);
-	*aux_loss = json_is_true(on) ? scaled(given(coef) ? json_number_value(coef) : COEFFICIENT, layers, top) : 0;
+	*aux_loss = json_is_true(on) ? scaled(given(coef) ? json_number_value(coef) : COEFFICIENT,
+					      layers, top)
+				     : 0;
 	return 0;
 }
 
-/* The coefficient that is read as aux_loss to the bit, where there is one, and never as more than it. */
+/* The coefficient that is read as aux_loss to the bit, where there is one, and never as more
+ * than it. */
 static double unscaled(double aux_loss, int64_t layers, int64_t top)
 {
 	double coef = aux_loss * (double)layers / (double)top;
@@ -44,6 +49,8 @@ int hf_balance_write(const struct job *job, json_t *config)
 {
 	double aux = job->model.aux_loss;
 	int bad = json_object_set_new(config, switched, json_boolean(aux > 0));
-	bad |= json_object_set_new(config, coefficient, json_real(unscaled(aux, job->model.layers, job->model.experts_per_token)));
+	bad |= json_object_set_new(
+		config, coefficient,
+		json_real(unscaled(aux, job->model.layers, job->model.experts_per_token)));
 	return bad ? -1 : 0;
 }

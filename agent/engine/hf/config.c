@@ -12,7 +12,12 @@
 #include <string.h>
 
 /* Families, as a set. */
-enum { GPT2 = 1 << FAMILY_GPT2, LLAMA = 1 << FAMILY_LLAMA, MIXTRAL = 1 << FAMILY_MIXTRAL, ROTARY = LLAMA | MIXTRAL };
+enum {
+	GPT2 = 1 << FAMILY_GPT2,
+	LLAMA = 1 << FAMILY_LLAMA,
+	MIXTRAL = 1 << FAMILY_MIXTRAL,
+	ROTARY = LLAMA | MIXTRAL
+};
 
 static const struct {
 	const char *type, *class;
@@ -28,7 +33,8 @@ enum { FAMILIES = sizeof families / sizeof *families };
 struct row {
 	int families;
 	const char *theirs, *ours;
-	const char *absent; /* what it is where the file has none, or null; NULL: it must be there */
+	/* what it is where the file has none, or null; NULL: it must be there */
+	const char *absent;
 };
 
 static const struct row rows[] = {
@@ -62,7 +68,8 @@ static const struct row rows[] = {
 	{ GPT2 | ROTARY, "initializer_range", "init_std", "0.02" },
 };
 
-/* Keys of theirs whose value must be one of these words; the first is what we write. Absent or null is right. */
+/* Keys of theirs whose value must be one of these words; the first is what we write. Absent or
+ * null is right. */
 static const struct must {
 	int families;
 	const char *theirs, *words[4];
@@ -145,20 +152,26 @@ static int refuse(struct reader *r, const char *theirs, const json_t *v, const c
 {
 	char word[80];
 	const char *quote = json_is_string(v) ? "\"" : ""; /* a number between quotes is none */
-	return err_set(r->e, ERR_CORRUPT, "%s: %s is %s%s%s, %s", r->name, theirs, quote, word_of(v, word), quote, why);
+	return err_set(r->e, ERR_CORRUPT, "%s: %s is %s%s%s, %s", r->name, theirs, quote,
+		       word_of(v, word), quote, why);
 }
 
-static int put(struct reader *r, const char *theirs, const json_t *v, const char *ours, const char *absent)
+static int put(struct reader *r, const char *theirs, const json_t *v, const char *ours,
+	       const char *absent)
 {
 	char text[80];
 	if (!v || json_is_null(v)) {
 		if (!absent)
-			return err_set(r->e, ERR_CORRUPT, "%s: %s is missing, and a %s model has one; take the file that belongs to the weights",
+			return err_set(r->e, ERR_CORRUPT,
+				       "%s: %s is missing, and a %s model has one; take the file "
+				       "that belongs to the weights",
 				       r->name, theirs, families[r->family].type);
 		snprintf(text, sizeof text, "%s", absent);
 	} else if (!text_of(key_of(ours), v, text)) {
-		return refuse(r, theirs, v, key_of(ours)->type == JOB_INT ? "not a whole number" :
-			      key_of(ours)->type == JOB_REAL ? "not a number" : "neither true nor false");
+		return refuse(r, theirs, v,
+			      key_of(ours)->type == JOB_INT    ? "not a whole number"
+			      : key_of(ours)->type == JOB_REAL ? "not a number"
+							       : "neither true nor false");
 	}
 	buf_printf(&r->ini, "%s = %s\n", ours, text);
 	return 0;
@@ -174,7 +187,9 @@ static int read_family(struct reader *r)
 			buf_printf(&r->ini, "[model]\nfamily = %s\n", families[i].type);
 			return 0;
 		}
-	return err_set(r->e, ERR_UNSUPPORTED, "%s: model_type is %s; gpt2, llama and mixtral can be imported", r->name, word_of(v, word));
+	return err_set(r->e, ERR_UNSUPPORTED,
+		       "%s: model_type is %s; gpt2, llama and mixtral can be imported", r->name,
+		       word_of(v, word));
 }
 
 static int check_musts(struct reader *r)
@@ -187,8 +202,11 @@ static int check_musts(struct reader *r)
 		for (int j = 0; j < LENGTH(m->words) && m->words[j] && !right; j++)
 			right = !strcmp(word_of(v, word), m->words[j]);
 		if (!right)
-			return err_set(r->e, ERR_UNSUPPORTED, "%s: %s is %s; muster's %s has %s alone, and would compute something else", r->name,
-				       m->theirs, word_of(v, word), families[r->family].type, m->words[0]);
+			return err_set(r->e, ERR_UNSUPPORTED,
+				       "%s: %s is %s; muster's %s has %s alone, and would compute "
+				       "something else",
+				       r->name, m->theirs, word_of(v, word),
+				       families[r->family].type, m->words[0]);
 	}
 	return 0;
 }
@@ -214,8 +232,11 @@ static int check_twin(struct reader *r, const struct row *row, const struct row 
 	double a = number_of(r, twin), b = number_of(r, row);
 	if (a == b)
 		return 0;
-	return err_set(r->e, ERR_UNSUPPORTED, "%s: %s is %g and %s is %g, and [model] %s is one for both; make them equal in a copy of the "
-		       "folder (the weights do not depend on them)", r->name, twin->theirs, a, row->theirs, b, row->ours);
+	return err_set(r->e, ERR_UNSUPPORTED,
+		       "%s: %s is %g and %s is %g, and [model] %s is one for both; make them equal "
+		       "in a copy of the "
+		       "folder (the weights do not depend on them)",
+		       r->name, twin->theirs, a, row->theirs, b, row->ours);
 }
 
 static int read_rows(struct reader *r, int64_t seq)
@@ -231,7 +252,9 @@ static int read_rows(struct reader *r, int64_t seq)
 			continue;
 		bool context = seq && !strcmp(row->ours, "seq");
 		if (context && r->family == FAMILY_GPT2 && json_integer_value(v) != seq)
-			return refuse(r, row->theirs, v, "and its positions are learned: no other context can be asked for");
+			return refuse(
+				r, row->theirs, v,
+				"and its positions are learned: no other context can be asked for");
 		if (context)
 			buf_printf(&r->ini, "seq = %" PRId64 "\n", seq);
 		else if (put(r, row->theirs, v, row->ours, row->absent))
@@ -260,7 +283,10 @@ static int read_rope(struct reader *r)
 		buf_printf(&r->ini, "rope_scaling = %s\n", hf_rope_word(rope.type));
 	for (int i = 0; i < HF_ROPE_KEYS; i++)
 		if (hf_rope_keys[i].types & 1 << rope.type)
-			buf_printf(&r->ini, key_of(hf_rope_keys[i].ours)->type == JOB_INT ? "%s = %.0f\n" : "%s = %.17g\n", hf_rope_keys[i].ours, rope.value[i]);
+			buf_printf(&r->ini,
+				   key_of(hf_rope_keys[i].ours)->type == JOB_INT ? "%s = %.0f\n"
+										 : "%s = %.17g\n",
+				   hf_rope_keys[i].ours, rope.value[i]);
 	return 0;
 }
 
@@ -270,10 +296,12 @@ static int64_t whole_of(const struct reader *r, const char *theirs, int64_t abse
 	return v && !json_is_null(v) ? json_integer_value(v) : absent;
 }
 
-/* After the rows: sizes that are none have been refused as words, or are when the section is parsed. */
+/* After the rows: sizes that are none have been refused as words, or are when the section is
+ * parsed. */
 static int read_balance(struct reader *r)
 {
-	int64_t layers = whole_of(r, "num_hidden_layers", 0), top = whole_of(r, "num_experts_per_tok", 2);
+	int64_t layers = whole_of(r, "num_hidden_layers", 0),
+		top = whole_of(r, "num_experts_per_tok", 2);
 	double aux = 0;
 	if (r->family != FAMILY_MIXTRAL)
 		return 0;
@@ -297,16 +325,21 @@ static int parse(struct buf *ini, const char *name, struct job *out, struct err 
 	return -1;
 }
 
-int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e)
+int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out,
+		   struct err *e)
 {
 	json_error_t je;
-	struct reader r = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je), .name = name, .ini = BUF_INIT, .e = e };
+	struct reader r = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je),
+			    .name = name,
+			    .ini = BUF_INIT,
+			    .e = e };
 	int rc = -1;
 	if (!r.root)
 		err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
 	else if (!json_is_object(r.root))
 		err_set(e, ERR_CORRUPT, "%s: is no JSON object", name);
-	else if (!read_family(&r) && !check_musts(&r) && !read_rows(&r, seq) && !read_rope(&r) && !read_balance(&r))
+	else if (!read_family(&r) && !check_musts(&r) && !read_rows(&r, seq) && !read_rope(&r) &&
+		 !read_balance(&r))
 		rc = parse(&r.ini, name, out, e);
 	buf_fini(&r.ini);
 	json_decref(r.root);
@@ -352,8 +385,11 @@ static json_t *value_of(const struct job *job, const char *ours)
 static json_t *must_of(const struct must *m)
 {
 	const char *word = m->words[0];
-	return !strcmp(word, "true") ? json_true() : !strcmp(word, "false") ? json_false() : !strcmp(word, "null") ? json_null() :
-	       !strcmp(word, "0") ? json_real(0) : json_string(word);
+	return !strcmp(word, "true")    ? json_true()
+	       : !strcmp(word, "false") ? json_false()
+	       : !strcmp(word, "null")  ? json_null()
+	       : !strcmp(word, "0")     ? json_real(0)
+					: json_string(word);
 }
 
 static json_t *rope_json(const struct job *job)
@@ -364,7 +400,8 @@ static json_t *rope_json(const struct job *job)
 	json_t *rope = json_pack("{s:s}", "rope_type", hf_rope_word(type));
 	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)
 		if (hf_rope_keys[i].types & 1 << type)
-			json_object_set_new(rope, hf_rope_keys[i].theirs, value_of(job, hf_rope_keys[i].ours));
+			json_object_set_new(rope, hf_rope_keys[i].theirs,
+					    value_of(job, hf_rope_keys[i].ours));
 	return rope;
 }
 
@@ -372,14 +409,20 @@ static json_t *rope_json(const struct job *job)
 static int check_expressible(const struct job *job, struct err *e)
 {
 	if (job->model.family == FAMILY_MIXTRAL && job->model.router != ROUTER_SOFTMAX_AFTER)
-		return err_set(e, ERR_UNSUPPORTED, "the model's router takes the softmax before it chooses experts (model.router = before), and "
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the model's router takes the softmax before it chooses experts "
+			       "(model.router = before), and "
 			       "transformers' mixtral after; it cannot be exported");
 	if (job->model.family != FAMILY_GPT2)
 		return 0;
-	if (job->model.kv_heads != job->model.heads || job->model.head_dim * job->model.heads != job->model.hidden)
-		return err_set(e, ERR_UNSUPPORTED, "transformers has no gpt2 with kv_heads = %" PRId64 " of %" PRId64 " heads and head_dim = %" PRId64
-			       " in hidden = %" PRId64 "; only the family's own shape can be exported", job->model.kv_heads, job->model.heads,
-			       job->model.head_dim, job->model.hidden);
+	if (job->model.kv_heads != job->model.heads ||
+	    job->model.head_dim * job->model.heads != job->model.hidden)
+		return err_set(e, ERR_UNSUPPORTED,
+			       "transformers has no gpt2 with kv_heads = %" PRId64 " of %" PRId64
+			       " heads and head_dim = %" PRId64 " in hidden = %" PRId64
+			       "; only the family's own shape can be exported",
+			       job->model.kv_heads, job->model.heads, job->model.head_dim,
+			       job->model.hidden);
 	return 0;
 }
 
@@ -389,12 +432,14 @@ json_t *hf_config_write(const struct job *asked, const char *torch, struct err *
 	int family = 1 << job.model.family;
 	if (check_expressible(&job, e))
 		return NULL;
-	json_t *out = json_pack("{s:[s], s:s, s:s}", "architectures", families[job.model.family].class, "model_type",
+	json_t *out = json_pack("{s:[s], s:s, s:s}", "architectures",
+				families[job.model.family].class, "model_type",
 				families[job.model.family].type, "torch_dtype", torch);
 	int bad = !out;
 	for (int i = 0; i < LENGTH(rows); i++)
 		if (rows[i].families & family)
-			bad |= json_object_set_new(out, rows[i].theirs, value_of(&job, rows[i].ours));
+			bad |= json_object_set_new(out, rows[i].theirs,
+						   value_of(&job, rows[i].ours));
 	for (int i = 0; i < LENGTH(musts); i++)
 		if (musts[i].families & family && strcmp(musts[i].words[0], "null"))
 			bad |= json_object_set_new(out, musts[i].theirs, must_of(&musts[i]));

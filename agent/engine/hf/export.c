@@ -30,16 +30,20 @@ struct departure {
 	struct reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct carry carry;        /* what goes with it */
-	float *numbers, *turned;   /* of the largest tensor, of the largest transposed one */
-	char folder[PATH_MAX];     /* where it is being made */
+	struct carry carry;      /* what goes with it */
+	float *numbers, *turned; /* of the largest tensor, of the largest transposed one */
+	char folder[PATH_MAX];   /* where it is being made */
 };
 
 /* --- the plan of the files -------------------------------------------------------- */
 
-static void describe(const struct hf_tensor *t, const struct hf_type *type, int64_t at, struct st_tensor *out)
+static void describe(const struct hf_tensor *t, const struct hf_type *type, int64_t at,
+		     struct st_tensor *out)
 {
-	*out = (struct st_tensor){ .name = t->name, .dtype = type->dtype, .dims = t->dims, .begin = at,
+	*out = (struct st_tensor){ .name = t->name,
+				   .dtype = type->dtype,
+				   .dims = t->dims,
+				   .begin = at,
 				   .end = at + hf_elements(t) * type->size };
 	out->shape[0] = t->shape[t->transposed];
 	out->shape[1] = t->shape[!t->transposed];
@@ -81,21 +85,30 @@ static void file_name(const struct departure *d, int file, char out[FILE_NAME])
 /* --- one tensor ------------------------------------------------------------------- */
 
 /* A part into its place among `rows`; every slice that is read is held against its digest. */
-static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part, float *to, struct err *e)
+static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part,
+		     float *to, struct err *e)
 {
 	const struct manifest_tensor *have = ckpt_manifest_find(d->manifest, part->name);
-	struct ckpt_tensor want = { .dims = t->dims, .shape = { part->rows, t->shape[1] }, .hi = { part->rows, t->shape[1] }, .data = to };
+	struct ckpt_tensor want = { .dims = t->dims,
+				    .shape = { part->rows, t->shape[1] },
+				    .hi = { part->rows, t->shape[1] },
+				    .data = to };
 	if (!have)
-		return err_set(e, ERR_CORRUPT, "the checkpoint has no tensor %s, which its model needs", part->name);
+		return err_set(e, ERR_CORRUPT,
+			       "the checkpoint has no tensor %s, which its model needs",
+			       part->name);
 	if (have->dims != t->dims || have->shape[0] != part->rows || have->shape[1] != t->shape[1])
-		return err_set(e, ERR_CORRUPT, "tensor %s: the checkpoint has another shape than its model", part->name);
+		return err_set(e, ERR_CORRUPT,
+			       "tensor %s: the checkpoint has another shape than its model",
+			       part->name);
 	for (int64_t i = 0; i < have->n; i++)
 		if (ckpt_reader_slice(d->reader, have, &have->slices[i], &want, 1, e))
 			return -1;
 	return 0;
 }
 
-static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, const char *path, struct err *e)
+static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, const char *path,
+			struct err *e)
 {
 	float *at = d->numbers;
 	for (int i = 0; i < t->n; i++) {
@@ -108,7 +121,8 @@ static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, 
 		hf_transpose(d->numbers, t->shape[0], t->shape[1], out);
 	size_t n = (size_t)hf_elements(t);
 	if (!hf_numbers_narrow(d->type, out, n, out))
-		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as %s", t->name, d->type->name,
+		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as %s",
+			       t->name, d->type->name,
 			       d->type == hf_numbers_type("bf16") ? "fp32" : "bf16 or fp32");
 	return ckpt_io_write_full(d->io, fd, path, out, n * (size_t)d->type->size, e);
 }
@@ -122,11 +136,14 @@ static int path_in(const struct departure *d, const char *name, char path[PATH_M
 	return 0;
 }
 
-static int write_tensors(struct departure *d, int64_t first, int64_t n, int fd, const char *path, struct err *e)
+static int write_tensors(struct departure *d, int64_t first, int64_t n, int fd, const char *path,
+			 struct err *e)
 {
 	struct buf header = BUF_INIT;
 	json_t *metadata = json_pack("{s:s}", "format", "pt");
-	int rc = metadata ? ckpt_safetensors_write_header(d->headers + first, n, metadata, &header, e) : err_set(e, ERR_NOMEM, "%s: no memory", path);
+	int rc = metadata ? ckpt_safetensors_write_header(d->headers + first, n, metadata, &header,
+							  e)
+			  : err_set(e, ERR_NOMEM, "%s: no memory", path);
 	json_decref(metadata);
 	if (!rc)
 		rc = ckpt_io_write_full(d->io, fd, path, header.data, header.len, e);
@@ -170,8 +187,9 @@ static int write_json(struct departure *d, const char *name, json_t *value, stru
 {
 	char path[PATH_MAX];
 	char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
-	int rc = text ? path_in(d, name, path, e) || ckpt_io_write_file(d->io, path, text, strlen(text), e) :
-		err_set(e, ERR_NOMEM, "%s: no memory for it", name);
+	int rc = text ? path_in(d, name, path, e) ||
+				 ckpt_io_write_file(d->io, path, text, strlen(text), e)
+		      : err_set(e, ERR_NOMEM, "%s: no memory for it", name);
 	free(text);
 	json_decref(value);
 	return rc ? -1 : 0;
@@ -190,7 +208,10 @@ static int write_index(struct departure *d, int64_t bytes, struct err *e)
 		json_decref(map);
 		return err_set(e, ERR_NOMEM, "%s: no memory for it", INDEX_NAME);
 	}
-	return write_json(d, INDEX_NAME, json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes, "weight_map", map), e);
+	return write_json(d, INDEX_NAME,
+			  json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
+				    "weight_map", map),
+			  e);
 }
 
 /* Byte for byte, as they came. */
@@ -199,7 +220,9 @@ static int write_carried(struct departure *d, struct err *e)
 	char path[PATH_MAX];
 	for (int i = 0; i < d->carry.n; i++) {
 		const struct carry_file *f = &d->carry.files[i];
-		if (hf_side_exported(f->name) && (path_in(d, f->name, path, e) || ckpt_io_write_file(d->io, path, f->data, f->size, e)))
+		if (hf_side_exported(f->name) &&
+		    (path_in(d, f->name, path, e) ||
+		     ckpt_io_write_file(d->io, path, f->data, f->size, e)))
 			return -1;
 	}
 	return 0;
@@ -210,8 +233,10 @@ static int write_card(struct departure *d, const struct job *job, int64_t params
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
 	hf_card_write(d->manifest, job, params, d->type, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "README.md: no memory for it") :
-		path_in(d, "README.md", path, e) || ckpt_io_write_file(d->io, path, text.data, text.len, e);
+	int rc = buf_failed(&text)
+			 ? err_set(e, ERR_NOMEM, "README.md: no memory for it")
+			 : path_in(d, "README.md", path, e) ||
+				   ckpt_io_write_file(d->io, path, text.data, text.len, e);
 	buf_fini(&text);
 	return rc ? -1 : 0;
 }
@@ -225,13 +250,17 @@ static int make_folder(struct departure *d, const char *folder, struct err *e)
 	size_t n = strlen(folder);
 	while (n > 1 && folder[n - 1] == '/')
 		n--;
-	if (snprintf(d->folder, sizeof d->folder, "%.*s.tmp.%ld", (int)n, folder, (long)getpid()) >= (int)sizeof d->folder) {
+	if (snprintf(d->folder, sizeof d->folder, "%.*s.tmp.%ld", (int)n, folder, (long)getpid()) >=
+	    (int)sizeof d->folder) {
 		d->folder[0] = '\0';
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
 	}
 	if (!lstat(folder, &st) && (!S_ISDIR(st.st_mode) || (rmdir(folder) && errno != ENOENT))) {
 		d->folder[0] = '\0';
-		return err_set(e, ERR_USAGE, "%s: is there already, and not an empty folder; remove it, or name another", folder);
+		return err_set(
+			e, ERR_USAGE,
+			"%s: is there already, and not an empty folder; remove it, or name another",
+			folder);
 	}
 	if (d->io->mkdir(d->folder, 0700)) {
 		err_errno(e, ERR_IO, "%s: cannot make the folder", d->folder);
@@ -241,12 +270,14 @@ static int make_folder(struct departure *d, const char *folder, struct err *e)
 	return 0;
 }
 
-static int open_departure(struct departure *d, const char *path, const struct job *job, int64_t shard_size, struct err *e)
+static int open_departure(struct departure *d, const char *path, const struct job *job,
+			  int64_t shard_size, struct err *e)
 {
 	struct model_shape shape;
 	size_t most = 0, turned = 0;
 	shape_of_job(job, &shape);
-	if (hf_names_build(&shape, &d->names, e) || plan_files(d, shard_size, e) || ckpt_reader_open(path, d->manifest, NULL, &d->reader, e))
+	if (hf_names_build(&shape, &d->names, e) || plan_files(d, shard_size, e) ||
+	    ckpt_reader_open(path, d->manifest, NULL, &d->reader, e))
 		return -1;
 	for (int64_t i = 0; i < d->names.n; i++) {
 		const struct hf_tensor *t = &d->names.tensors[i];
@@ -256,7 +287,10 @@ static int open_departure(struct departure *d, const char *path, const struct jo
 	}
 	d->numbers = malloc(most * sizeof(float) + 1);
 	d->turned = malloc(turned * sizeof(float) + 1);
-	return d->numbers && d->turned ? 0 : err_set(e, ERR_NOMEM, "no memory for the largest tensor, of %zu numbers", most);
+	return d->numbers && d->turned
+		       ? 0
+		       : err_set(e, ERR_NOMEM, "no memory for the largest tensor, of %zu numbers",
+				 most);
 }
 
 static void close_departure(struct departure *d)
@@ -282,8 +316,9 @@ static int settle(struct departure *d, const char *folder, struct err *e)
 	return 0;
 }
 
-int hf_export(const char *path, const struct manifest *m, const char *folder, const struct hf_type *type, int64_t shard_size,
-	      struct hf_report *report, struct err *e)
+int hf_export(const char *path, const struct manifest *m, const char *folder,
+	      const struct hf_type *type, int64_t shard_size, struct hf_report *report,
+	      struct err *e)
 {
 	struct departure d = { .type = type, .manifest = m, .io = &ckpt_io_system };
 	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
@@ -291,9 +326,10 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
 	int rc = train_state_model_job(m->model, &r->job, e);
-	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0); /* no size of the model: state.h */
-	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) || ckpt_carry_load(path, m, &d.carry, e) ||
-		    hf_side_add_keys(&d.carry, config, e)))
+	/* no size of the model: state.h */
+	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
+	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) ||
+		    ckpt_carry_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);

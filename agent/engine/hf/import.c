@@ -28,7 +28,8 @@ static struct ckpt_tensor *list_parts(const struct hf_names *names)
 	for (int64_t i = 0; list && i < names->n; i++)
 		for (int j = 0; j < names->tensors[i].n; j++, at++) {
 			const struct hf_tensor *t = &names->tensors[i];
-			*at = (struct ckpt_tensor){ .dims = t->dims, .shape = { t->parts[j].rows, t->shape[1] } };
+			*at = (struct ckpt_tensor){ .dims = t->dims,
+						    .shape = { t->parts[j].rows, t->shape[1] } };
 			snprintf(at->name, sizeof at->name, "%s", t->parts[j].name);
 		}
 	return list;
@@ -44,7 +45,8 @@ static void put_note(void *arg, const char *text)
 static int open_arrival(struct arrival *a, const char *folder, int64_t seq, struct err *e)
 {
 	struct model_shape shape;
-	if (hf_reader_open(folder, seq, &a->reader, e) || hf_side_take(folder, put_note, a, &a->carry, e))
+	if (hf_reader_open(folder, seq, &a->reader, e) ||
+	    hf_side_take(folder, put_note, a, &a->carry, e))
 		return -1;
 	shape_of_job(hf_reader_job(a->reader), &shape);
 	a->tensors = list_parts(hf_reader_names(a->reader));
@@ -65,7 +67,8 @@ static void close_arrival(struct arrival *a)
 	hf_reader_close(a->reader);
 }
 
-static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data, struct err *e)
+static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data,
+		    struct err *e)
 {
 	struct arrival *a = arg;
 	a->report->params += part->rows * columns;
@@ -76,13 +79,18 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 {
 	const struct hf_names *names = hf_reader_names(a->reader);
 	struct hf_report *r = a->report;
-	struct single_options opt = { .dir = dir, .model = a->model, .layout = a->layout, .tensors = a->tensors,
-				      .n = (int)names->n_parts, .carry = &a->carry,
+	struct single_options opt = { .dir = dir,
+				      .model = a->model,
+				      .layout = a->layout,
+				      .tensors = a->tensors,
+				      .n = (int)names->n_parts,
+				      .carry = &a->carry,
 				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
 	const struct job *job = hf_reader_job(a->reader);
 	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))
 		return -1;
-	if (ckpt_single_open(&opt, &a->out, e) || hf_reader_read(a->reader, put_part, put_note, a, e))
+	if (ckpt_single_open(&opt, &a->out, e) ||
+	    hf_reader_read(a->reader, put_part, put_note, a, e))
 		return -1;
 	r->tensors = names->n;
 	r->bytes = r->params * (int64_t)sizeof(float);
@@ -97,7 +105,8 @@ void hf_job_file(const struct hf_report *r, struct buf *out)
 	char real[PATH_MAX];
 	hf_config_section(&r->job, out);
 	if (r->job.model.family == FAMILY_MIXTRAL && r->job.model.aux_loss == 0)
-		buf_puts(out, "# config.json asks for no balancing loss (output_router_logits is not true). Its own would be\n"
+		buf_puts(out, "# config.json asks for no balancing loss (output_router_logits is "
+			      "not true). Its own would be\n"
 			      "# aux_loss = router_aux_loss_coef * experts_per_token / layers\n");
 	buf_printf(out, "\n[checkpoint]\nresume = %s\n", realpath(r->path, real) ? real : r->path);
 }
@@ -109,19 +118,22 @@ static int write_job(const struct hf_report *r, const char *dir, struct err *e)
 	if (snprintf(path, sizeof path, "%s/model.ini", dir) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", dir);
 	hf_job_file(r, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path) :
-		file_replace(path, text.data, text.len, e);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				   : file_replace(path, text.data, text.len, e);
 	buf_fini(&text);
 	return rc;
 }
 
-int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener, struct hf_report *report, struct err *e)
+int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener,
+	      struct hf_report *report, struct err *e)
 {
 	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to import it", folder);
 	struct arrival a = { .report = r, .listener = listener };
-	int rc = open_arrival(&a, folder, seq, e) || bring_all(&a, dir, e) || write_job(r, dir, e) ? -1 : 0;
+	int rc = open_arrival(&a, folder, seq, e) || bring_all(&a, dir, e) || write_job(r, dir, e)
+			 ? -1
+			 : 0;
 	close_arrival(&a);
 	if (!rc)
 		*report = *r;

@@ -26,16 +26,22 @@ static int list_files(struct hf_index *x, const char *name, struct err *e)
 	int rc = 0;
 	x->files = calloc(json_object_size(x->map) + 1, sizeof *x->files);
 	if (!x->files || !seen)
-		rc = err_set(e, ERR_NOMEM, "%s: no memory for its %zu tensors", name, json_object_size(x->map));
-	json_object_foreach(x->map, tensor, file) {
+		rc = err_set(e, ERR_NOMEM, "%s: no memory for its %zu tensors", name,
+			     json_object_size(x->map));
+	json_object_foreach(x->map, tensor, file)
+	{
 		if (rc)
 			break;
 		if (!json_is_string(file) || !safe_name(json_string_value(file)))
-			rc = err_set(e, ERR_CORRUPT, "%s: weight_map: tensor %.100s is not in a file of this folder by its plain name", name, tensor);
+			rc = err_set(e, ERR_CORRUPT,
+				     "%s: weight_map: tensor %.100s is not in a file of this "
+				     "folder by its plain name",
+				     name, tensor);
 		else if (json_object_get(seen, json_string_value(file)))
 			continue;
 		else if (x->n_files == INDEX_FILES_MOST)
-			rc = err_set(e, ERR_CORRUPT, "%s: weight_map: more than %d files", name, INDEX_FILES_MOST);
+			rc = err_set(e, ERR_CORRUPT, "%s: weight_map: more than %d files", name,
+				     INDEX_FILES_MOST);
 		else if (json_object_set_new(seen, json_string_value(file), json_true()))
 			rc = err_set(e, ERR_NOMEM, "%s: no memory for its files", name);
 		else
@@ -45,13 +51,15 @@ static int list_files(struct hf_index *x, const char *name, struct err *e)
 	return rc;
 }
 
-int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e)
+int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out,
+		   struct err *e)
 {
 	json_error_t je;
 	struct hf_index x = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je) };
 	int rc = 0;
 	if (!x.root)
-		return err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
+		return err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text,
+			       je.line);
 	x.map = json_object_get(x.root, "weight_map");
 	if (!json_is_object(x.map) || json_object_size(x.map) == 0)
 		rc = err_set(e, ERR_CORRUPT, "%s: has no weight_map of tensors", name);

@@ -1,8 +1,9 @@
 /*
  * index — model.safetensors.index.json: which file holds which tensor.
  *
- * {"metadata": {"total_size": …}, "weight_map": {tensor: file}}. A file is a plain name in the index's own folder: path
- * separators, names that begin with a dot and control characters are refused.
+ * {"metadata": {"total_size": …}, "weight_map": {tensor: file}}. A file is a plain name in the
+ * index's own folder: path separators, names that begin with a dot and control characters are
+ * refused.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_INDEX_H
 #define MUSTER_AGENT_ENGINE_HF_INDEX_H
@@ -18,13 +19,14 @@ enum { INDEX_MOST = 1 << 28, INDEX_FILES_MOST = 1 << 16 };
 
 struct hf_index {
 	json_t *root;
-	json_t *map;         /* tensor -> file; borrowed from root */
-	const char **files;  /* each once, in the order of the map; owned by root */
+	json_t *map;        /* tensor -> file; borrowed from root */
+	const char **files; /* each once, in the order of the map; owned by root */
 	int n_files;
 };
 
 /* `name` stands for the index in errors, which are ERR_CORRUPT. */
-int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e);
+int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out,
+		   struct err *e);
 void hf_index_fini(struct hf_index *x);
 
 #endif

@@ -16,13 +16,16 @@ enum { NO_COMMAND, CONVERT, MERGE };
 
 /* %1$s is the folder. */
 static const char *const commands[] = {
-	[CONVERT] = ": python3 -c \"from transformers import AutoModelForCausalLM as M; M.from_pretrained('%1$s').save_pretrained('%1$s')\" "
+	[CONVERT] = ": python3 -c \"from transformers import AutoModelForCausalLM as M; "
+		    "M.from_pretrained('%1$s').save_pretrained('%1$s')\" "
 		    "writes model.safetensors beside it",
-	[MERGE] = ": python3 -c \"from peft import AutoPeftModelForCausalLM as M; M.from_pretrained('%1$s').merge_and_unload()"
+	[MERGE] = ": python3 -c \"from peft import AutoPeftModelForCausalLM as M; "
+		  "M.from_pretrained('%1$s').merge_and_unload()"
 		  ".save_pretrained('%1$s-merged')\", and import that",
 };
 
 /* In this order; a '*' at the begin of a name stands for anything. */
+/* clang-format off */
 static const struct {
 	const char *file;
 	enum unless unless;
@@ -42,6 +45,7 @@ static const struct {
 	{ "tf_model.h5", SAFETENSORS, "weights for TensorFlow", "take a revision with model.safetensors", NO_COMMAND },
 	{ "flax_model.msgpack", SAFETENSORS, "weights for Flax", "take a revision with model.safetensors", NO_COMMAND },
 };
+/* clang-format on */
 
 /* How the classes in `architectures` end whose head is no language model's. */
 static const struct {
@@ -56,6 +60,7 @@ static const struct {
 };
 
 /* How the names of tensors begin that other models have. */
+/* clang-format off */
 static const struct {
 	const char *begin, *is;
 } strangers[] = {
@@ -68,13 +73,15 @@ static const struct {
 	{ "_orig_mod.", "the model is wrapped by torch.compile; save the one that was given to it" },
 	{ "module.", "the model is wrapped by DataParallel or DDP; save its .module" },
 };
+/* clang-format on */
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
 
 static bool has(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
-	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && !access(path, F_OK);
+	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+	       !access(path, F_OK);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -104,7 +111,8 @@ static bool has_safetensors(const char *folder)
 /* A path that a shell or Python would take apart has a word in its place. */
 static const char *in_command(const char *folder)
 {
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+@";
+	static const char plain[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+@";
 	return folder[strspn(folder, plain)] ? "FOLDER" : folder;
 }
 
@@ -114,11 +122,14 @@ int hf_kind_check_folder(const char *folder, struct err *e)
 	for (int i = 0; i < LENGTH(files); i++) {
 		char how[600] = "";
 		const char *command = commands[files[i].command];
-		if ((files[i].unless == SAFETENSORS && safetensors) || !has_like(folder, files[i].file))
+		if ((files[i].unless == SAFETENSORS && safetensors) ||
+		    !has_like(folder, files[i].file))
 			continue;
-		if (command && snprintf(how, sizeof how, command, in_command(folder)) >= (int)sizeof how)
+		if (command &&
+		    snprintf(how, sizeof how, command, in_command(folder)) >= (int)sizeof how)
 			how[0] = '\0';
-		return err_set(e, ERR_UNSUPPORTED, "%s: holds %s; %s%s", folder, files[i].is, files[i].remedy, how);
+		return err_set(e, ERR_UNSUPPORTED, "%s: holds %s; %s%s", folder, files[i].is,
+			       files[i].remedy, how);
 	}
 	return 0;
 }
@@ -129,7 +140,11 @@ int hf_kind_check_folder(const char *folder, struct err *e)
 static const char *word_of(const json_t *v)
 {
 	const char *text = json_string_value(v);
-	return text && *text && !text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] ? text : NULL;
+	return text && *text &&
+			       !text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
+						  "wxyz0123456789._-")]
+		       ? text
+		       : NULL;
 }
 
 static int check_quantized(const json_t *root, const char *name, struct err *e)
@@ -138,8 +153,11 @@ static int check_quantized(const json_t *root, const char *name, struct err *e)
 	const char *method = word_of(json_object_get(q, "quant_method"));
 	if (!q || json_is_null(q))
 		return 0;
-	return err_set(e, ERR_UNSUPPORTED, "%s: quantization_config: its weights are quantized (%.40s); take the model that was quantized, whose weights are "
-		       "F32, BF16 or F16", name, method ? method : "it does not say how");
+	return err_set(e, ERR_UNSUPPORTED,
+		       "%s: quantization_config: its weights are quantized (%.40s); take the model "
+		       "that was quantized, whose weights are "
+		       "F32, BF16 or F16",
+		       name, method ? method : "it does not say how");
 }
 
 static int check_heads(const json_t *root, const char *name, struct err *e)
@@ -149,8 +167,11 @@ static int check_heads(const json_t *root, const char *name, struct err *e)
 		const char *class = word_of(json_array_get(list, i));
 		for (int j = 0; class && j < LENGTH(heads); j++)
 			if (ends_with(class, heads[j].end))
-				return err_set(e, ERR_UNSUPPORTED, "%s: architectures has %.80s: it is %s, whose head gives no tokens; import the language model "
-					       "that it was made from", name, class, heads[j].is);
+				return err_set(e, ERR_UNSUPPORTED,
+					       "%s: architectures has %.80s: it is %s, whose head "
+					       "gives no tokens; import the language model "
+					       "that it was made from",
+					       name, class, heads[j].is);
 	}
 	return 0;
 }
@@ -176,5 +197,6 @@ bool hf_kind_is_folder(const char *path)
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, "job.ini"))
 		return false;
-	return has(path, "config.json") || has_safetensors(path) || has(path, "adapter_config.json") || has(path, "pytorch_model.bin");
+	return has(path, "config.json") || has_safetensors(path) ||
+	       has(path, "adapter_config.json") || has(path, "pytorch_model.bin");
 }

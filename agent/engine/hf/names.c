@@ -10,6 +10,7 @@
 enum vocabulary { GPT2, LLAMA, VOCABULARIES };
 
 /* '#' stands for the layer, '@' for the expert. */
+/* clang-format off */
 static const struct row {
 	const char *ours;
 	const char *theirs[VOCABULARIES];
@@ -42,6 +43,7 @@ static const struct row {
 	{ "norm.bias", { "transformer.ln_f.bias", NULL }, false },
 	{ "head.weight", { "lm_head.weight", "lm_head.weight" }, false },
 };
+/* clang-format on */
 
 /* Causal masks, and frequencies that follow from the configuration. */
 static const char *const skipped[VOCABULARIES][3] = {
@@ -49,7 +51,9 @@ static const char *const skipped[VOCABULARIES][3] = {
 	[LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
 };
 
-static const char *const first_words[VOCABULARIES] = { [GPT2] = "transformer.", [LLAMA] = "model." };
+static const char *const first_words[VOCABULARIES] = {
+	[GPT2] = "transformer.", [LLAMA] = "model."
+};
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -91,7 +95,8 @@ static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
 	int n = 0;
 	for (; *pattern && n < HF_NAME - 1; pattern++) {
 		if (*pattern == '#' || *pattern == '@')
-			n += snprintf(out + n, (size_t)(HF_NAME - n), "%d", *pattern == '#' ? at->layer : at->expert);
+			n += snprintf(out + n, (size_t)(HF_NAME - n), "%d",
+				      *pattern == '#' ? at->layer : at->expert);
 		else
 			out[n++] = *pattern;
 	}
@@ -114,17 +119,20 @@ static int add(struct hf_names *names, const struct param *ours, struct err *e)
 	char theirs[HF_NAME];
 	const struct row *row = row_of(ours->name, v, &at);
 	if (!row)
-		return err_set(e, ERR_INTERNAL, "tensor %s: no row of agent/engine/hf/names.c maps it", ours->name);
+		return err_set(e, ERR_INTERNAL,
+			       "tensor %s: no row of agent/engine/hf/names.c maps it", ours->name);
 	fill(row->theirs[v], &at, theirs);
 	struct hf_tensor *t = names->n ? &names->tensors[names->n - 1] : NULL;
 	if (!t || strcmp(t->name, theirs)) {
 		t = &names->tensors[names->n++];
-		*t = (struct hf_tensor){ .dims = ours->dims, .transposed = v == GPT2 && row->conv1d,
+		*t = (struct hf_tensor){ .dims = ours->dims,
+					 .transposed = v == GPT2 && row->conv1d,
 					 .shape = { 0, ours->dims == 2 ? ours->shape[1] : 1 } };
 		strcpy(t->name, theirs);
 	}
 	if (t->n == HF_PARTS || t->dims != ours->dims)
-		return err_set(e, ERR_INTERNAL, "tensor %s: its parts do not fit together", t->name);
+		return err_set(e, ERR_INTERNAL, "tensor %s: its parts do not fit together",
+			       t->name);
 	struct hf_part *part = &t->parts[t->n++];
 	snprintf(part->name, sizeof part->name, "%s", ours->name);
 	part->rows = ours->shape[0];
@@ -135,7 +143,9 @@ static int add(struct hf_names *names, const struct param *ours, struct err *e)
 
 int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err *e)
 {
-	const struct stage all = { .layer_lo = 0, .layer_hi = (int)m->layers, .first = true, .last = true };
+	const struct stage all = {
+		.layer_lo = 0, .layer_hi = (int)m->layers, .first = true, .last = true
+	};
 	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
 	struct hf_names names = { .family = m->family, .tied = m->tied };
 	struct catalogue c;
@@ -173,7 +183,8 @@ bool hf_names_may_skip(const struct hf_names *n, const char *name)
 	enum vocabulary v = vocabulary_of(n->family);
 	for (int i = 0; skipped[v][i]; i++) {
 		struct place at;
-		if (match(skipped[v][i], name, &at) || match(hf_names_bare(n, skipped[v][i]), name, &at))
+		if (match(skipped[v][i], name, &at) ||
+		    match(hf_names_bare(n, skipped[v][i]), name, &at))
 			return true;
 	}
 	return false;

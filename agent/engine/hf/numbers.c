@@ -4,7 +4,9 @@
 #include <string.h>
 
 static const struct hf_type types[] = {
-	{ "fp32", "F32", "float32", 4 }, { "bf16", "BF16", "bfloat16", 2 }, { "fp16", "F16", "float16", 2 },
+	{ "fp32", "F32", "float32", 4 },
+	{ "bf16", "BF16", "bfloat16", 2 },
+	{ "fp16", "F16", "float16", 2 },
 };
 
 enum { FP32, BF16, FP16, TYPES };

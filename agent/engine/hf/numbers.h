@@ -1,6 +1,7 @@
 /*
- * numbers — the types that weights are stored in, beside fp32: read into it, which is exact, and rounded from it to the
- * nearest, ties to even. What was read of a type is written in it to the same bits, NaNs too.
+ * numbers — the types that weights are stored in, beside fp32: read into it, which is exact, and
+ * rounded from it to the nearest, ties to even. What was read of a type is written in it to the
+ * same bits, NaNs too.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_NUMBERS_H
 #define MUSTER_AGENT_ENGINE_HF_NUMBERS_H
@@ -22,7 +23,8 @@ const struct hf_type *hf_numbers_dtype(const char *dtype);
 
 /* from: n stored numbers, little-endian. */
 void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to);
-/* to may be from. False when a finite number is beyond the type's range: it has become an infinity. */
+/* to may be from. False when a finite number is beyond the type's range: it has become an
+ * infinity. */
 bool hf_numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to);
 
 #endif

@@ -25,8 +25,11 @@ static int read_config(const char *folder, int64_t seq, struct job *job, struct 
 	struct buf text = BUF_INIT;
 	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
-	int rc = file_slurp(path, CONFIG_MOST, &text, e) || hf_kind_check_config(buf_str(&text), text.len, path, e) ||
-		 hf_config_read(buf_str(&text), text.len, path, seq, job, e) ? -1 : 0;
+	int rc = file_slurp(path, CONFIG_MOST, &text, e) ||
+				 hf_kind_check_config(buf_str(&text), text.len, path, e) ||
+				 hf_config_read(buf_str(&text), text.len, path, seq, job, e)
+			 ? -1
+			 : 0;
 	buf_fini(&text);
 	return rc;
 }
@@ -43,7 +46,8 @@ static int take_room(struct hf_reader *s, const char *folder, struct err *e)
 	s->numbers = malloc(most * sizeof(float) + 1);
 	s->room = malloc(transposed * sizeof(float) + 1);
 	if (!s->numbers || !s->room)
-		return err_set(e, ERR_NOMEM, "%s: no memory for its largest tensor, of %zu numbers", folder, most);
+		return err_set(e, ERR_NOMEM, "%s: no memory for its largest tensor, of %zu numbers",
+			       folder, most);
 	return 0;
 }
 
@@ -56,7 +60,8 @@ int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, stru
 	int rc = hf_kind_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
 	if (!rc) {
 		shape_of_job(&s->job, &shape);
-		rc = hf_names_build(&shape, &s->names, e) || hf_weights_open(folder, &s->weights, e) ||
+		rc = hf_names_build(&shape, &s->names, e) ||
+		     hf_weights_open(folder, &s->weights, e) ||
 		     hf_weights_fit(s->weights, &s->names, e) || take_room(s, folder, e);
 	}
 	if (rc) {
@@ -88,7 +93,8 @@ const struct hf_names *hf_reader_names(const struct hf_reader *s)
 	return &s->names;
 }
 
-static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_reader_note *note, void *arg)
+static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_reader_note *note,
+			 void *arg)
 {
 	int64_t nans = 0, infinities = 0, n = hf_elements(t);
 	char text[HF_NAME + 160];
@@ -98,12 +104,15 @@ static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_read
 	}
 	if (!nans && !infinities)
 		return;
-	snprintf(text, sizeof text, "tensor %s: %" PRId64 " NaN and %" PRId64 " infinite of its %" PRId64 " numbers", t->name, nans, infinities, n);
+	snprintf(text, sizeof text,
+		 "tensor %s: %" PRId64 " NaN and %" PRId64 " infinite of its %" PRId64 " numbers",
+		 t->name, nans, infinities, n);
 	if (note && s->noted++ < HF_NOTES)
 		note(arg, text);
 }
 
-static int read_tensor(struct hf_reader *s, const struct hf_tensor *t, hf_reader_put *put, hf_reader_note *note, void *arg, struct err *e)
+static int read_tensor(struct hf_reader *s, const struct hf_tensor *t, hf_reader_put *put,
+		       hf_reader_note *note, void *arg, struct err *e)
 {
 	const float *at = s->numbers;
 	if (hf_weights_read(s->weights, &s->names, t, s->numbers, s->room, e))
@@ -117,14 +126,16 @@ static int read_tensor(struct hf_reader *s, const struct hf_tensor *t, hf_reader
 	return 0;
 }
 
-int hf_reader_read(struct hf_reader *s, hf_reader_put *put, hf_reader_note *note, void *arg, struct err *e)
+int hf_reader_read(struct hf_reader *s, hf_reader_put *put, hf_reader_note *note, void *arg,
+		   struct err *e)
 {
 	char text[96];
 	s->noted = 0;
 	for (int64_t i = 0; i < s->names.n; i++)
 		if (read_tensor(s, &s->names.tensors[i], put, note, arg, e))
 			return -1;
-	snprintf(text, sizeof text, "%" PRId64 " more tensors hold NaNs or infinities", s->noted - HF_NOTES);
+	snprintf(text, sizeof text, "%" PRId64 " more tensors hold NaNs or infinities",
+		 s->noted - HF_NOTES);
 	if (note && s->noted > HF_NOTES)
 		note(arg, text);
 	return 0;

@@ -39,8 +39,10 @@ static const struct {
 	const char *name;
 	enum kind kind;
 } keys[] = {
-	{ "bos_token_id", ID }, { "eos_token_id", ID_OR_IDS }, { "pad_token_id", ID }, { "unk_token_id", ID },
-	{ "use_cache", FLAG }, { "output_router_logits", FLAG }, { "tokenizer_class", TEXT },
+	{ "bos_token_id", ID },      { "eos_token_id", ID_OR_IDS },
+	{ "pad_token_id", ID },      { "unk_token_id", ID },
+	{ "use_cache", FLAG },       { "output_router_logits", FLAG },
+	{ "tokenizer_class", TEXT },
 };
 
 enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
@@ -67,7 +69,8 @@ static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 	int n = (int)strcspn(mark + 9, "/");
 	const char *gap = strstr(mark + 9, "--");
 	if (gap && gap < mark + 9 + n)
-		snprintf(out, MANIFEST_FROM, "%.*s/%.*s", (int)(gap - mark - 9), mark + 9, (int)(mark + 9 + n - gap - 2), gap + 2);
+		snprintf(out, MANIFEST_FROM, "%.*s/%.*s", (int)(gap - mark - 9), mark + 9,
+			 (int)(mark + 9 + n - gap - 2), gap + 2);
 	else
 		snprintf(out, MANIFEST_FROM, "%.*s", n, mark + 9);
 }
@@ -85,14 +88,18 @@ static void find_name(const char *folder, struct carry *c)
 	json_decref(config);
 }
 
-int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg, struct carry *out, struct err *e)
+int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg,
+		 struct carry *out, struct err *e)
 {
 	*out = (struct carry){ 0 };
 	for (int i = 0; i < FILES; i++) {
 		if (left_out && ckpt_carry_leads_out(folder, files[i].name)) {
 			char text[PATH_MAX + 160];
-			snprintf(text, sizeof text, "%s/%s is a link out of the folder and does not go along with the model; to take it along, put the "
-				 "file itself there", folder, files[i].name);
+			snprintf(text, sizeof text,
+				 "%s/%s is a link out of the folder and does not go along with the "
+				 "model; to take it along, put the "
+				 "file itself there",
+				 folder, files[i].name);
 			left_out(arg, text);
 		} else if (ckpt_carry_take(out, folder, files[i].name, files[i].most, e) < 0) {
 			ckpt_carry_fini(out);
@@ -116,7 +123,8 @@ bool hf_side_exported(const char *name)
 /* -1 stands for none in some old files. */
 static bool is_id(const json_t *v)
 {
-	return json_is_integer(v) && json_integer_value(v) >= -1 && json_integer_value(v) <= INT32_MAX;
+	return json_is_integer(v) && json_integer_value(v) >= -1 &&
+	       json_integer_value(v) <= INT32_MAX;
 }
 
 static bool is_ids(const json_t *v)
@@ -132,10 +140,14 @@ static bool is_ids(const json_t *v)
 static bool fits(const json_t *v, enum kind kind)
 {
 	switch (kind) {
-	case FLAG: return json_is_boolean(v);
-	case TEXT: return json_is_string(v) && json_string_length(v) < TEXT_MOST;
-	case ID: return is_id(v) || json_is_null(v);
-	default: return is_id(v) || json_is_null(v) || is_ids(v);
+	case FLAG:
+		return json_is_boolean(v);
+	case TEXT:
+		return json_is_string(v) && json_string_length(v) < TEXT_MOST;
+	case ID:
+		return is_id(v) || json_is_null(v);
+	default:
+		return is_id(v) || json_is_null(v) || is_ids(v);
 	}
 }
 
@@ -145,7 +157,8 @@ int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e)
 	int rc = 0;
 	for (int i = 0; i < KEYS && !rc; i++) {
 		json_t *v = json_object_get(theirs, keys[i].name);
-		if (v && fits(v, keys[i].kind) && !json_object_get(config, keys[i].name) && json_object_set(config, keys[i].name, v))
+		if (v && fits(v, keys[i].kind) && !json_object_get(config, keys[i].name) &&
+		    json_object_set(config, keys[i].name, v))
 			rc = err_set(e, ERR_NOMEM, "no memory for config.json");
 	}
 	json_decref(theirs);
@@ -154,7 +167,8 @@ int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e)
 
 static void add_end(const json_t *v, int64_t vocab, int32_t out[SIDE_ENDS], int *n)
 {
-	if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < vocab && *n < SIDE_ENDS)
+	if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < vocab &&
+	    *n < SIDE_ENDS)
 		out[(*n)++] = (int32_t)json_integer_value(v);
 }
 
@@ -163,11 +177,11 @@ int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS])
 	static const char *const sources[] = { "generation_config.json", "config.json" };
 	int n = 0;
 	for (int i = 0; i < 2 && !n; i++) {
-		json_t *root = parse(c, sources[i]), *v = json_object_get(root, "eos_token_id"), *id;
+		json_t *root = parse(c, sources[i]), *v = json_object_get(root, "eos_token_id"),
+		       *id;
 		size_t k;
 		add_end(v, vocab, out, &n);
-		json_array_foreach(v, k, id)
-			add_end(id, vocab, out, &n);
+		json_array_foreach(v, k, id) add_end(id, vocab, out, &n);
 		json_decref(root);
 	}
 	return n;

@@ -56,14 +56,18 @@ static int read_header(struct weights *f, const char *name, struct err *e)
 	if (fd < 0)
 		return -1;
 	s->name = strdup(name);
-	int rc = s->name ? ckpt_safetensors_read(fd, name, &s->header, e) : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
+	int rc = s->name ? ckpt_safetensors_read(fd, name, &s->header, e)
+			 : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
 	close(fd);
 	f->n_shards++;
 	if (rc)
 		return err_prefix(e, "%s", f->path);
 	if (json_object_get(s->header.metadata, "DCP_SHARDING_INFO"))
-		return err_set(e, ERR_UNSUPPORTED, "%s/%s: holds parts of tensors (DCP_SHARDING_INFO); consolidate the folder first, as torch's "
-			       "consolidate_safetensors_files_on_every_rank does", f->path, name);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s/%s: holds parts of tensors (DCP_SHARDING_INFO); consolidate the "
+			       "folder first, as torch's "
+			       "consolidate_safetensors_files_on_every_rank does",
+			       f->path, name);
 	return 0;
 }
 
@@ -82,24 +86,35 @@ static int list_tensors(struct weights *f, const struct hf_index *x, struct err 
 	f->entries = calloc((size_t)total + 1, sizeof *f->entries);
 	f->places = json_object();
 	if (!f->entries || !f->places)
-		return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", f->path, total);
+		return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", f->path,
+			       total);
 	for (int i = 0; i < f->n_shards; i++)
 		for (int64_t j = 0; j < f->shards[i].header.n; j++) {
 			const struct st_tensor *st = &f->shards[i].header.tensors[j];
 			if (!is_indexed(x, st->name, f->shards[i].name))
-				return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s is not where " INDEX_NAME " has it", f->path, f->shards[i].name,
-					       st->name);
+				return err_set(e, ERR_CORRUPT,
+					       "%s/%s: tensor %.100s is not where " INDEX_NAME
+					       " has it",
+					       f->path, f->shards[i].name, st->name);
 			if (json_object_set_new(f->places, st->name, json_integer(f->n)))
-				return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", f->path, total);
+				return err_set(e, ERR_NOMEM,
+					       "%s: no memory for %" PRId64 " tensors", f->path,
+					       total);
 			f->entries[f->n++] = (struct entry){ st, i };
 		}
 	const char *tensor;
 	json_t *file;
 	if (x)
-		json_object_foreach(x->map, tensor, file)
-			if (!json_object_get(f->places, tensor))
-				return err_set(e, ERR_CORRUPT, "%s/%s: has no tensor %.100s, and " INDEX_NAME " says that it has", f->path,
-					       json_string_value(file), tensor);
+		json_object_foreach(
+			x->map, tensor,
+			file) if (!json_object_get(f->places,
+						   tensor)) return err_set(e, ERR_CORRUPT,
+									   "%s/%s: has no tensor "
+									   "%.100s, and " INDEX_NAME
+									   " says that it has",
+									   f->path,
+									   json_string_value(file),
+									   tensor);
 	return 0;
 }
 
@@ -134,7 +149,8 @@ static int open_any(struct weights *f, struct err *e)
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
-	if (snprintf(path, sizeof path, "%s/" SINGLE, f->path) >= (int)sizeof path - (int)sizeof INDEX_NAME)
+	if (snprintf(path, sizeof path, "%s/" SINGLE, f->path) >=
+	    (int)sizeof path - (int)sizeof INDEX_NAME)
 		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
 	if (access(path, F_OK) == 0)
 		return open_single(f, e);
@@ -143,7 +159,10 @@ static int open_any(struct weights *f, struct err *e)
 	if (!rc)
 		rc = open_indexed(f, buf_str(&text), text.len, e);
 	else if (why.code == ERR_NOTFOUND)
-		err_set(e, ERR_NOTFOUND, "%s: has neither " SINGLE " nor " INDEX_NAME "; save files of other formats as safetensors first", f->path);
+		err_set(e, ERR_NOTFOUND,
+			"%s: has neither " SINGLE " nor " INDEX_NAME
+			"; save files of other formats as safetensors first",
+			f->path);
 	else
 		err_set(e, why.code, "%s", why.text);
 	buf_fini(&text);
@@ -186,7 +205,8 @@ void hf_weights_close(struct weights *f)
 /* --- what it holds -------------------------------------------------------------- */
 
 /* By its name, or by that of a bare model's file. */
-static const struct entry *find(const struct weights *f, const struct hf_names *names, const char *name)
+static const struct entry *find(const struct weights *f, const struct hf_names *names,
+				const char *name)
 {
 	const json_t *at = json_object_get(f->places, name);
 	const char *bare = hf_names_bare(names, name);
@@ -202,26 +222,38 @@ int64_t hf_elements(const struct hf_tensor *t)
 
 static int fail(const struct weights *f, const struct entry *entry, struct err *e, const char *why)
 {
-	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path, f->shards[entry->shard].name, entry->st->name, why);
+	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path,
+		       f->shards[entry->shard].name, entry->st->name, why);
 }
 
-static int check_tensor(const struct weights *f, const struct hf_names *names, const struct hf_tensor *t, struct err *e)
+static int check_tensor(const struct weights *f, const struct hf_names *names,
+			const struct hf_tensor *t, struct err *e)
 {
 	const struct entry *entry = find(f, names, t->name);
 	if (!entry)
-		return err_set(e, ERR_CORRUPT, "%s: has no tensor %s, which the model of its config.json needs; take the config.json that belongs "
-			       "to the weights%s", f->path, t->name,
-			       strcmp(t->name, "lm_head.weight") ? "" : ", or say there that tie_word_embeddings is true");
+		return err_set(e, ERR_CORRUPT,
+			       "%s: has no tensor %s, which the model of its config.json needs; "
+			       "take the config.json that belongs "
+			       "to the weights%s",
+			       f->path, t->name,
+			       strcmp(t->name, "lm_head.weight")
+				       ? ""
+				       : ", or say there that tie_word_embeddings is true");
 	const struct st_tensor *st = entry->st;
 	int64_t rows = t->shape[t->transposed], columns = t->shape[!t->transposed];
-	if (st->dims != t->dims || st->shape[0] != rows || (st->dims == 2 && st->shape[1] != columns)) {
+	if (st->dims != t->dims || st->shape[0] != rows ||
+	    (st->dims == 2 && st->shape[1] != columns)) {
 		char why[160];
-		snprintf(why, sizeof why, t->dims == 2 ? "its shape is not [%" PRId64 ", %" PRId64 "], as config.json has it" :
-			 "its shape is not [%" PRId64 "], as config.json has it", rows, columns);
+		snprintf(why, sizeof why,
+			 t->dims == 2 ? "its shape is not [%" PRId64 ", %" PRId64
+					"], as config.json has it"
+				      : "its shape is not [%" PRId64 "], as config.json has it",
+			 rows, columns);
 		return fail(f, entry, e, why);
 	}
 	if (!hf_numbers_dtype(st->dtype))
-		return err_set(e, ERR_UNSUPPORTED, "%s/%s: tensor %s is %s; F32, BF16 and F16 can be imported", f->path,
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s/%s: tensor %s is %s; F32, BF16 and F16 can be imported", f->path,
 			       f->shards[entry->shard].name, t->name, st->dtype);
 	return 0;
 }
@@ -231,11 +263,13 @@ static json_t *known_names(const struct weights *f, const struct hf_names *names
 {
 	json_t *known = json_object();
 	for (int64_t i = 0; i < names->n; i++)
-		json_object_set_new(known, find(f, names, names->tensors[i].name)->st->name, json_true());
+		json_object_set_new(known, find(f, names, names->tensors[i].name)->st->name,
+				    json_true());
 	return known;
 }
 
-static int pread_all(struct weights *f, const struct entry *entry, int64_t at, void *to, int64_t n, struct err *e)
+static int pread_all(struct weights *f, const struct entry *entry, int64_t at, void *to, int64_t n,
+		     struct err *e)
 {
 	if (f->open != entry->shard) {
 		if (f->fd >= 0)
@@ -246,22 +280,28 @@ static int pread_all(struct weights *f, const struct entry *entry, int64_t at, v
 			return -1;
 		f->open = entry->shard;
 	}
-	if (file_pread_full(f->fd, to, (size_t)n, f->shards[entry->shard].header.data_at + entry->st->begin + at))
-		return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %.100s", f->path, f->shards[entry->shard].name, entry->st->name);
+	if (file_pread_full(f->fd, to, (size_t)n,
+			    f->shards[entry->shard].header.data_at + entry->st->begin + at))
+		return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %.100s", f->path,
+				 f->shards[entry->shard].name, entry->st->name);
 	return 0;
 }
 
-/* A tied head that is stored all the same must be the embedding, or one of the two would be lost. */
-static int check_tied_head(struct weights *f, const struct hf_names *names, const struct entry *head, struct err *e)
+/* A tied head that is stored all the same must be the embedding, or one of the two would be
+ * lost. */
+static int check_tied_head(struct weights *f, const struct hf_names *names,
+			   const struct entry *head, struct err *e)
 {
 	const struct entry *table = find(f, names, names->tensors[0].name);
 	int64_t bytes = table->st->end - table->st->begin;
-	int rc = strcmp(head->st->dtype, table->st->dtype) || head->st->end - head->st->begin != bytes;
+	int rc = strcmp(head->st->dtype, table->st->dtype) ||
+		 head->st->end - head->st->begin != bytes;
 	char *a = malloc(CHUNK), *b = malloc(CHUNK);
 	if (!a || !b) {
 		free(a);
 		free(b);
-		return err_set(e, ERR_NOMEM, "%s: no memory to compare the head with the embedding", f->path);
+		return err_set(e, ERR_NOMEM, "%s: no memory to compare the head with the embedding",
+			       f->path);
 	}
 	for (int64_t at = 0; at < bytes && !rc; at += CHUNK) {
 		int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
@@ -272,10 +312,14 @@ static int check_tied_head(struct weights *f, const struct hf_names *names, cons
 	}
 	free(a);
 	free(b);
-	return rc <= 0 ? rc : fail(f, head, e, "differs from the embedding, and config.json says that they are tied; set tie_word_embeddings to false");
+	return rc <= 0 ? rc
+		       : fail(f, head, e,
+			      "differs from the embedding, and config.json says that they are "
+			      "tied; set tie_word_embeddings to false");
 }
 
-static int check_stranger(struct weights *f, const struct hf_names *names, const struct entry *entry, struct err *e)
+static int check_stranger(struct weights *f, const struct hf_names *names,
+			  const struct entry *entry, struct err *e)
 {
 	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
 		return check_tied_head(f, names, entry, e);
@@ -283,7 +327,9 @@ static int check_stranger(struct weights *f, const struct hf_names *names, const
 		return 0;
 	if (hf_kind_of_tensor(entry->st->name))
 		return fail(f, entry, e, hf_kind_of_tensor(entry->st->name));
-	return fail(f, entry, e, "the model of config.json has no such tensor, and leaving it out would change what the model computes");
+	return fail(f, entry, e,
+		    "the model of config.json has no such tensor, and leaving it out would change "
+		    "what the model computes");
 }
 
 int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
@@ -325,13 +371,15 @@ static int read_floats(struct weights *f, const struct entry *entry, float *to, 
 		int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
 		rc = pread_all(f, entry, at, piece, n, e);
 		if (!rc)
-			hf_numbers_widen(type, piece, (size_t)(n / type->size), to + at / type->size);
+			hf_numbers_widen(type, piece, (size_t)(n / type->size),
+					 to + at / type->size);
 	}
 	free(piece);
 	return rc;
 }
 
-int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e)
+int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t,
+		    float *out, float *room, struct err *e)
 {
 	const struct entry *entry = find(f, names, t->name);
 	if (read_floats(f, entry, t->transposed ? room : out, e))

@@ -5,12 +5,14 @@
 #include <string.h>
 
 /* A layer's tensors lie together, so that offloading moves them as one. */
-static void carve_block(struct model *m, struct carver *c, const struct slot *s, const struct block_view *v, bool first,
-			struct block_kept *k)
+static void carve_block(struct model *m, struct carver *c, const struct slot *s,
+			const struct block_view *v, bool first, struct block_kept *k)
 {
 	for (int a = 0; a < ACTS; a++) {
 		enum act_home home = activations_home(&m->d, v->layer, first, (enum act)a);
-		k->at[a] = home == ACT_SLOT ? model_carve(c, activations_bytes(&m->d, (enum act)a)) : home == ACT_WORK ? m->again.at[a] : NULL;
+		k->at[a] = home == ACT_SLOT ? model_carve(c, activations_bytes(&m->d, (enum act)a))
+			   : home == ACT_WORK ? m->again.at[a]
+					      : NULL;
 	}
 	if (first)
 		k->at[ACT_NORM1_X] = s->at[SLOT_INPUT];
@@ -19,10 +21,13 @@ static void carve_block(struct model *m, struct carver *c, const struct slot *s,
 static void carve_slot(struct model *m, const struct chunk *ch, struct carver *c, struct slot *s)
 {
 	for (int a = 0; a < SLOTS; a++)
-		s->at[a] = model_carve(c, activations_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
+		s->at[a] = model_carve(c,
+				       activations_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
 	for (int i = 0; i < ch->layers; i++) {
-		struct carver staged = { .base = m->offload ? model_offload_staged(m->offload, i) : NULL };
-		carve_block(m, m->d.offload ? &staged : c, s, &ch->views.blocks[i], i == 0, &s->blocks[i]);
+		struct carver staged = { .base = m->offload ? model_offload_staged(m->offload, i)
+							    : NULL };
+		carve_block(m, m->d.offload ? &staged : c, s, &ch->views.blocks[i], i == 0,
+			    &s->blocks[i]);
 	}
 }
 
@@ -33,15 +38,19 @@ static void carve_work(struct model *m, struct carver *c)
 	for (int i = 0; i < m->n_chunks; i++)
 		for (int l = 0; l < m->chunks[i].layers; l++)
 			for (int a = 0; a < ACTS; a++)
-				used[a] |= activations_home(&m->d, m->chunks[i].views.blocks[l].layer, l == 0, (enum act)a) == ACT_WORK;
+				used[a] |= activations_home(&m->d,
+							    m->chunks[i].views.blocks[l].layer,
+							    l == 0, (enum act)a) == ACT_WORK;
 	for (int a = 0; a < ACTS; a++)
-		m->again.at[a] = used[a] ? model_carve(c, activations_bytes(&m->d, (enum act)a)) : NULL;
+		m->again.at[a] = used[a] ? model_carve(c, activations_bytes(&m->d, (enum act)a))
+					 : NULL;
 }
 
 static void carve_scratch(struct model *m, struct carver *c)
 {
 	for (int a = 0; a < SCRATCHES; a++)
-		m->scratch[a] = model_carve(c, activations_scratch_bytes(&m->d, m->has_last, (enum act_scratch)a));
+		m->scratch[a] = model_carve(c, activations_scratch_bytes(&m->d, m->has_last,
+									 (enum act_scratch)a));
 }
 
 static int take(struct model *m, struct carver *c, const char *what, struct err *e)
@@ -50,7 +59,9 @@ static int take(struct model *m, struct carver *c, const char *what, struct err 
 	*c = (struct carver){ .base = backend_alloc(m->kern, bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
-	return err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp or parallel.pp, or set recompute.mode",
+	return err_set(e, ERR_NOMEM,
+		       "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp or "
+		       "parallel.pp, or set recompute.mode",
 		       what, bytes);
 }
 
@@ -87,13 +98,17 @@ int model_activations_open(struct model *m, struct err *e)
 	m->scratch_memory = c.base;
 	carve_scratch(m, &c);
 	m->cp->buffers = (struct cp_buffers){
-		m->scratch[SCRATCH_RING_KV], m->scratch[SCRATCH_RING_DKV], m->scratch[SCRATCH_RING_O], m->scratch[SCRATCH_RING_LSE],
+		m->scratch[SCRATCH_RING_KV],
+		m->scratch[SCRATCH_RING_DKV],
+		m->scratch[SCRATCH_RING_O],
+		m->scratch[SCRATCH_RING_LSE],
 	};
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *ch = &m->chunks[i];
 		ch->slots = calloc((size_t)ch->n_slots, sizeof *ch->slots);
 		if (!ch->slots)
-			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", ch->n_slots);
+			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory",
+				       ch->n_slots);
 		for (int s = 0; s < ch->n_slots; s++)
 			if (open_slot(m, ch, &ch->slots[s], e))
 				return -1;

@@ -3,7 +3,11 @@
 static struct rope_shape rope_of(const struct model *m)
 {
 	return (struct rope_shape){
-		.n = m->d.n, .row = m->d.qkv, .heads = (int)(m->d.heads + m->d.kv_heads), .dim = (int)m->d.dim, .seq = m->d.seq,
+		.n = m->d.n,
+		.row = m->d.qkv,
+		.heads = (int)(m->d.heads + m->d.kv_heads),
+		.dim = (int)m->d.dim,
+		.seq = m->d.seq,
 	};
 }
 
@@ -11,51 +15,67 @@ static struct attn_shape attn_of(const struct pass *p, int layer)
 {
 	const struct model *m = p->m;
 	return (struct attn_shape){
-		.batch = m->d.micro, .heads = (int)m->d.heads, .kv_heads = (int)m->d.kv_heads, .dim = (int)m->d.dim,
-		.starts = p->starts, .drop = model_drop_of(p, DROP_WEIGHTS, layer), .samples = p->samples,
-		.heads_all = m->shape.heads, .head_first = m->head_first, .seq = m->shape.seq,
+		.batch = m->d.micro,
+		.heads = (int)m->d.heads,
+		.kv_heads = (int)m->d.kv_heads,
+		.dim = (int)m->d.dim,
+		.starts = p->starts,
+		.drop = model_drop_of(p, DROP_WEIGHTS, layer),
+		.samples = p->samples,
+		.heads_all = m->shape.heads,
+		.head_first = m->head_first,
+		.seq = m->shape.seq,
 	};
 }
 
-static int core_forward(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+static int core_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			struct err *e)
 {
 	struct attn_shape s = attn_of(p, v->layer);
-	return cp_attention_forward(p->m->cp, p->m->kern, k->at[ACT_O], k->at[ACT_LSE], k->at[ACT_QKV], &s, e);
+	return cp_attention_forward(p->m->cp, p->m->kern, k->at[ACT_O], k->at[ACT_LSE],
+				    k->at[ACT_QKV], &s, e);
 }
 
 /* stream += o_proj(attention(rope(qkv(norm1(stream))))) */
-int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			    void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	model_norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS],
+			   s->x, s->r);
 	if (s->r)
 		s->x = k->at[ACT_NORM1_X];
-	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e)) /* [s, c] → [n, w] */
+	/* [s, c] → [n, w] */
+	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e))
 		return -1;
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
 		m->ops->rope_fwd(m->kern, k->at[ACT_QKV], &r, m->cos, m->sin);
 	}
 	s->r = pending;
-	if (core_forward(p, v, k, e) ||                               /* [n, w] → [n, H d] */
-	    model_row_forward(m, &v->o, pending, k->at[ACT_O], e))          /* [n, H d] → [s, c] */
+	if (core_forward(p, v, k, e) ||                            /* [n, w] → [n, H d] */
+	    model_row_forward(m, &v->o, pending, k->at[ACT_O], e)) /* [n, H d] → [s, c] */
 		return -1;
 	model_drop_forward(p, DROP_ATTN, v->layer, pending);
 	return 0;
 }
 
-int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+			  struct err *e)
 {
-	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS], k->at[ACT_NORM1_X], NULL);
+	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
+			   k->at[ACT_NORM1_X], NULL);
 	return core_forward(p, v, k, e);
 }
 
 /* From the gradient of the sublayer's result to that of the fused projection. */
-static int core_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dqkv, const void *d_o, struct err *e)
+static int core_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			 void *dqkv, const void *d_o, struct err *e)
 {
 	struct model *m = p->m;
 	struct attn_shape s = attn_of(p, v->layer);
-	if (cp_attention_backward(m->cp, m->kern, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE], k->at[ACT_QKV], &s, e))
+	if (cp_attention_backward(m->cp, m->kern, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE],
+				  k->at[ACT_QKV], &s, e))
 		return -1;
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
@@ -64,7 +84,8 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 	return 0;
 }
 
-int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			     void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *d_o = m->scratch[SCRATCH_NARROW], *dy1 = m->scratch[SCRATCH_HIDDEN];
@@ -74,13 +95,15 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 	if (p->input) {
 		dsub = model_drop_backward(p, DROP_ATTN, v->layer, dres);
 		if (m->d.split)
-			m->ops->copy_rows(m->kern, k->at[ACT_DATTN], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
+			m->ops->copy_rows(m->kern, k->at[ACT_DATTN], m->d.c, dsub, m->d.c, m->d.s,
+					  m->d.c);
 	}
 	if (model_row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
 	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||
 	    model_column_backward(p, &v->qkv, dy1, dqkv, k->at[ACT_Y1], e))
 		return -1;
 	if (p->input)
-		model_norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS]);
+		model_norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X],
+				    k->at[ACT_NORM1_STATS]);
 	return 0;
 }

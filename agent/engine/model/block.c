@@ -6,26 +6,36 @@
 #include "base/clock.h"
 
 /* The feed-forward part: one, or a mixture. */
-static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+		       void *pending, struct stream *s, struct err *e)
 {
-	return p->m->moe ? model_moe_forward(p, v, k, pending, s, e) : model_mlp_forward(p, v, k, pending, s, e);
+	return p->m->moe ? model_moe_forward(p, v, k, pending, s, e)
+			 : model_mlp_forward(p, v, k, pending, s, e);
 }
 
-static int ffn_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+static int ffn_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+		     struct stream *s, struct err *e)
 {
 	return p->m->moe ? model_moe_again(p, v, k, s, e) : model_mlp_again(p, v, k, s, e);
 }
 
-static int ffn_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+static int ffn_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			void *dres, struct err *e)
 {
-	return p->m->moe ? model_moe_backward(p, v, k, dres, e) : model_mlp_backward(p, v, k, dres, e);
+	return p->m->moe ? model_moe_backward(p, v, k, dres, e)
+			 : model_mlp_backward(p, v, k, dres, e);
 }
 
-static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			     struct stream *s, struct err *e)
 {
-	/* Each sublayer's norm takes what the one before left pending, so one buffer serves them all. */
+	/* Each sublayer's norm takes what the one before left pending, so one buffer serves them
+	 * all. */
 	void *pending = p->slot->at[SLOT_PENDING];
-	return model_attention_forward(p, v, k, pending, s, e) || ffn_forward(p, v, k, pending, s, e) ? -1 : 0;
+	return model_attention_forward(p, v, k, pending, s, e) ||
+			       ffn_forward(p, v, k, pending, s, e)
+		       ? -1
+		       : 0;
 }
 
 int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
@@ -42,13 +52,18 @@ int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 }
 
 /* The whole layer again, but for its last product, whose result the backward pass does not need. */
-static int all_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+static int all_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+		     struct err *e)
 {
 	struct stream s = { .x = k->at[ACT_NORM1_X] };
-	return model_attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) || ffn_again(p, v, k, &s, e) ? -1 : 0;
+	return model_attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) ||
+			       ffn_again(p, v, k, &s, e)
+		       ? -1
+		       : 0;
 }
 
-/* What was waited for in between is no transfer of the pass itself: it belongs to what is computed again. */
+/* What was waited for in between is no transfer of the pass itself: it belongs to what is
+ * computed again. */
 struct lap {
 	double since, tp, cp, ep;
 };
@@ -56,7 +71,8 @@ struct lap {
 static struct lap lap_begin(const struct pass *p)
 {
 	const struct model *m = p->m;
-	return (struct lap){ clock_s(), m->tp->seconds, m->cp->seconds, m->moe ? m->moe->ep->seconds : 0 };
+	return (struct lap){ clock_s(), m->tp->seconds, m->cp->seconds,
+			     m->moe ? m->moe->ep->seconds : 0 };
 }
 
 static void lap_end(struct pass *p, const struct lap *l)
@@ -71,22 +87,30 @@ static void lap_end(struct pass *p, const struct lap *l)
 
 enum again { AGAIN_ALL, AGAIN_FFN, AGAIN_ATTENTION };
 
-static int redo(struct pass *p, const struct block_view *v, struct block_kept *k, enum again what, struct err *e)
+static int redo(struct pass *p, const struct block_view *v, struct block_kept *k, enum again what,
+		struct err *e)
 {
 	struct lap l = lap_begin(p);
-	int rc = what == AGAIN_ALL ? all_again(p, v, k, e) : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e) : model_attention_again(p, v, k, e);
+	int rc = what == AGAIN_ALL   ? all_again(p, v, k, e)
+		 : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e)
+				     : model_attention_again(p, v, k, e);
 	lap_end(p, &l);
 	return rc;
 }
 
-static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+			      void *dres, struct err *e)
 {
 	enum job_recompute mode = activations_mode(&p->m->d, v->layer);
 	if (mode == RECOMPUTE_FULL && redo(p, v, k, AGAIN_ALL, e))
 		return -1;
-	if ((mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_FFN, e)) || ffn_backward(p, v, k, dres, e))
+	if ((mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_FFN, e)) ||
+	    ffn_backward(p, v, k, dres, e))
 		return -1;
-	return (mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_ATTENTION, e)) || model_attention_backward(p, v, k, dres, e) ? -1 : 0;
+	return (mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_ATTENTION, e)) ||
+			       model_attention_backward(p, v, k, dres, e)
+		       ? -1
+		       : 0;
 }
 
 int model_block_backward(struct pass *p, int i, void *dres, struct err *e)

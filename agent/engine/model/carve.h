@@ -1,7 +1,8 @@
 /*
  * carve — one allocation cut into pieces of whole lines.
  *
- * With base NULL it only measures: the same code walks twice, first for the size, then for the places.
+ * With base NULL it only measures: the same code walks twice, first for the size, then for the
+ * places.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_CARVE_H
 #define MUSTER_AGENT_ENGINE_MODEL_CARVE_H

@@ -1,4 +1,5 @@
-/* Dropout at Megatron-LM's places: behind the embedding, behind each sublayer, on attention's weights. */
+/* Dropout at Megatron-LM's places: behind the embedding, behind each sublayer, on attention's
+ * weights. */
 #include "agent/engine/model/stage.h"
 
 enum { SITES = 4 };

@@ -13,10 +13,13 @@ int model_embed_forward(struct pass *p, void *x, struct err *e)
 	bool add = v->positions >= 0 && m->tp->rank == 0;
 	void *full = m->tp->sp ? m->scratch[SCRATCH_FULL] : x;
 
-	if (model_unit_hold(m, v->tokens.unit, e) || (v->positions >= 0 && model_unit_hold(m, v->positions, e)))
+	if (model_unit_hold(m, v->tokens.unit, e) ||
+	    (v->positions >= 0 && model_unit_hold(m, v->positions, e)))
 		return -1;
-	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at, model_unit_param(m, v->tokens.unit, v->tokens.w),
-			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
+	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at,
+			  model_unit_param(m, v->tokens.unit, v->tokens.w),
+			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo,
+			  v->vocab_hi);
 	model_unit_drop(m, v->tokens.unit);
 	if (v->positions >= 0)
 		model_unit_drop(m, v->positions);
@@ -32,15 +35,17 @@ int model_embed_backward(struct pass *p, const void *dx, struct err *e)
 	const struct views *v = &p->chunk->views;
 	const void *full = model_drop_backward(p, DROP_EMBED, -1, dx);
 
-	if (model_unit_grads(m, v->tokens.unit, e) || (v->positions >= 0 && model_unit_grads(m, v->positions, e)))
+	if (model_unit_grads(m, v->tokens.unit, e) ||
+	    (v->positions >= 0 && model_unit_grads(m, v->positions, e)))
 		return -1;
 	if (m->tp->sp) {
 		if (tp_gather(m->tp, full, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e))
 			return -1;
 		full = m->scratch[SCRATCH_FULL];
 	}
-	m->ops->embed_bwd(m->kern, model_unit_grad(m, v->tokens.unit, v->tokens.w), v->positions >= 0 ? m->grads[v->positions] : NULL,
-			  full, p->inputs, m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
+	m->ops->embed_bwd(m->kern, model_unit_grad(m, v->tokens.unit, v->tokens.w),
+			  v->positions >= 0 ? m->grads[v->positions] : NULL, full, p->inputs,
+			  m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
 	if (v->positions >= 0 && model_unit_done(p, v->positions, true, e))
 		return -1;
 	return model_unit_done(p, v->tokens.unit, true, e);

@@ -1,4 +1,5 @@
-/* This rank's experts: each a SwiGLU feed-forward part over its own rows, which lie one expert's behind the other's. */
+/* This rank's experts: each a SwiGLU feed-forward part over its own rows, which lie one expert's
+ * behind the other's. */
 #include "agent/engine/model/moe.h"
 
 static int count_of(const struct model *m)
@@ -6,22 +7,29 @@ static int count_of(const struct model *m)
 	return m->moe->ep->hi - m->moe->ep->lo;
 }
 
-static void forward(struct model *m, const struct block_view *v, const struct linear_view *l, void *y, const void *x, const int64_t *rows)
+static void forward(struct model *m, const struct block_view *v, const struct linear_view *l,
+		    void *y, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_fwd(m->kern, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_fwd(m->kern, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride,
+			    rows, count_of(m), l->in, l->out);
 }
 
-static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l, void *dx, const void *dy, const int64_t *rows)
+static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
+		       void *dx, const void *dy, const int64_t *rows)
 {
-	m->ops->grouped_bwd_input(m->kern, dx, dy, model_unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_bwd_input(m->kern, dx, dy, model_unit_param(m, l->unit, l->w),
+				  v->expert_stride, rows, count_of(m), l->in, l->out);
 }
 
-static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l, const void *dy, const void *x, const int64_t *rows)
+static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
+			const void *dy, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), v->expert_stride, dy, x, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), v->expert_stride, dy,
+				   x, rows, count_of(m), l->in, l->out);
 }
 
-void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out)
+void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+			   void *out)
 {
 	struct model *m = p->m;
 	const int64_t *rows = k->plan.per_expert;
@@ -30,7 +38,8 @@ void model_experts_forward(struct pass *p, const struct block_view *v, struct mo
 	forward(m, v, &v->experts->down, out, k->act, rows);
 }
 
-void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
+void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+			    void *dx, const void *dout, void *dact)
 {
 	struct model *m = p->m;
 	const struct linear_view *up = &v->experts->up, *down = &v->experts->down;

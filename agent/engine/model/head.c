@@ -1,15 +1,16 @@
 #include "agent/engine/model/stage.h"
 
-/* Whether the gradient comes with the loss, which spares a device the logits' way through its memory: this shard has the whole
- * vocabulary. */
+/* Whether the gradient comes with the loss, which spares a device the logits' way through its
+ * memory: this shard has the whole vocabulary. */
 static bool at_once(const struct pass *p)
 {
 	return p->m->d.device && p->keep && p->m->tp->size == 1;
 }
 
-/* Logits of `rows` tokens become exp(logit - max), or at once their gradient; the scratch holds the sums and the targets' logits, over
- * the whole vocabulary. Adds the rows' losses. */
-static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, struct err *e)
+/* Logits of `rows` tokens become exp(logit - max), or at once their gradient; the scratch holds the
+ * sums and the targets' logits, over the whole vocabulary. Adds the rows' losses. */
+static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows,
+		      struct err *e)
 {
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
@@ -17,9 +18,12 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	void *logits = m->scratch[SCRATCH_LOGITS];
 	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
 
-	m->ops->linear_fwd(m->kern, logits, y, model_unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
+	/* [rows, V] */
+	m->ops->linear_fwd(m->kern, logits, y, model_unit_param(m, head->unit, head->w), NULL, rows,
+			   head->in, head->out);
 	if (at_once(p)) {
-		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows, head->out);
+		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows,
+			     head->out);
 		m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
 		return 0;
 	}
@@ -33,7 +37,8 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	return 0;
 }
 
-/* The chunk's gradient of the head is added, and y [rows, c] becomes its own gradient: weights first, as they read y. */
+/* The chunk's gradient of the head is added, and y [rows, c] becomes its own gradient: weights
+ * first, as they read y. */
 static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t rows)
 {
 	struct model *m = p->m;
@@ -41,9 +46,12 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	void *logits = m->scratch[SCRATCH_LOGITS];
 
 	if (!at_once(p))
-		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
-	m->ops->linear_bwd_input(m->kern, y, logits, model_unit_param(m, head->unit, head->w), rows, head->in, head->out);
+		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets,
+				  p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
+	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, head->unit, head->w), NULL, logits, y,
+				  rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->kern, y, logits, model_unit_param(m, head->unit, head->w), rows,
+				 head->in, head->out);
 }
 
 static int chunks(struct pass *p, struct err *e)
@@ -68,7 +76,8 @@ static int normed(struct pass *p, struct stream s, struct err *e)
 
 	if (model_unit_hold(m, p->chunk->views.norm.unit, e))
 		return -1;
-	model_norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x, s.r);
+	model_norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x,
+			   s.r);
 	model_unit_drop(m, p->chunk->views.norm.unit);
 	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
 }
@@ -80,7 +89,8 @@ int model_head_forward(struct pass *p, struct stream s, struct err *e)
 	/* A tied table's gradients are complete with the embedding's. */
 	bool ends = !p->chunk->views.tied_here;
 
-	if (normed(p, s, e) || model_unit_hold(m, head->unit, e) || (p->keep && model_unit_grads(m, head->unit, e)))
+	if (normed(p, s, e) || model_unit_hold(m, head->unit, e) ||
+	    (p->keep && model_unit_grads(m, head->unit, e)))
 		return -1;
 	int rc = chunks(p, e);
 	model_unit_drop(m, head->unit);
@@ -93,7 +103,8 @@ int model_head_backward(struct pass *p, struct err *e)
 	const struct norm_view *v = &p->chunk->views.norm;
 	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
 
-	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) || model_unit_hold(m, v->unit, e) || model_unit_grads(m, v->unit, e))
+	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) ||
+	    model_unit_hold(m, v->unit, e) || model_unit_grads(m, v->unit, e))
 		return -1;
 	model_norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
 	model_unit_drop(m, v->unit);

@@ -14,8 +14,10 @@ static uint64_t name_hash(const char *name)
 	return h;
 }
 
-/* Row by row of the box, as far as [first, first + count) reaches: rows of the box are runs of the whole tensor. */
-static void fill_normal(const struct param *p, double std, uint64_t seed, int64_t first, int64_t count, float *out)
+/* Row by row of the box, as far as [first, first + count) reaches: rows of the box are runs of
+ * the whole tensor. */
+static void fill_normal(const struct param *p, double std, uint64_t seed, int64_t first,
+			int64_t count, float *out)
 {
 	struct philox_key key = philox_key(seed, PHILOX_INIT, name_hash(p->name));
 	int64_t width = p->hi[1] - p->lo[1];
@@ -23,7 +25,8 @@ static void fill_normal(const struct param *p, double std, uint64_t seed, int64_
 	for (int64_t done = 0; done < count;) {
 		int64_t row = (first + done) / width, column = (first + done) % width;
 		int64_t n = width - column < count - done ? width - column : count - done;
-		philox_normal(key, (uint64_t)((p->lo[0] + row) * p->shape[1] + p->lo[1] + column), (size_t)n, out + done);
+		philox_normal(key, (uint64_t)((p->lo[0] + row) * p->shape[1] + p->lo[1] + column),
+			      (size_t)n, out + done);
 		done += n;
 	}
 	for (int64_t i = 0; i < count; i++)
@@ -31,9 +34,12 @@ static void fill_normal(const struct param *p, double std, uint64_t seed, int64_
 }
 
 /* Sets one contiguous range of elements. */
-static void init_run(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, float *out)
+static void init_run(const struct param *p, const struct model_shape *shape, uint64_t seed,
+		     int64_t first, int64_t count, float *out)
 {
-	const double std[] = { [INIT_NORMAL] = shape->init_std, [INIT_NORMAL_SCALED] = shape->init_std / sqrt(2.0 * (double)shape->layers) };
+	const double std[] = { [INIT_NORMAL] = shape->init_std,
+			       [INIT_NORMAL_SCALED] = shape->init_std /
+						      sqrt(2.0 * (double)shape->layers) };
 	if (p->init == INIT_NORMAL || p->init == INIT_NORMAL_SCALED) {
 		fill_normal(p, std[p->init], seed, first, count, out);
 		return;
@@ -73,15 +79,22 @@ static int team_of(const struct param *p, int64_t count, int threads)
 	return most < 1 ? 1 : most > TEAM_MOST ? TEAM_MOST : (int)most;
 }
 
-void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, int threads, float *out)
+void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed,
+		int64_t first, int64_t count, int threads, float *out)
 {
 	struct lane lanes[TEAM_MOST];
 	int team = team_of(p, count, threads), started = 1;
 	for (int i = 0; i < team; i++) {
 		int64_t lo = count * i / team, hi = count * (i + 1) / team;
-		lanes[i] = (struct lane){ .param = p, .shape = shape, .seed = seed, .first = first + lo, .count = hi - lo, .out = out + lo };
+		lanes[i] = (struct lane){ .param = p,
+					  .shape = shape,
+					  .seed = seed,
+					  .first = first + lo,
+					  .count = hi - lo,
+					  .out = out + lo };
 	}
-	while (started < team && !pthread_create(&lanes[started].thread, NULL, run_lane, &lanes[started]))
+	while (started < team &&
+	       !pthread_create(&lanes[started].thread, NULL, run_lane, &lanes[started]))
 		started++;
 	/* The caller has the first range, and those for which no thread could be started. */
 	run_lane(&lanes[0]);

@@ -1,6 +1,7 @@
 /*
- * Products between the stream's rows and all rows, and how their transfers hide behind them: what a rank has of the
- * gathered rows it computes while the others' come, and a gradient is reduced while that of the weights is computed.
+ * Products between the stream's rows and all rows, and how their transfers hide behind them: what a
+ * rank has of the gathered rows it computes while the others' come, and a gradient is reduced while
+ * that of the weights is computed.
  */
 #include "agent/engine/model/linear8.h"
 #include "agent/engine/model/stage.h"
@@ -22,7 +23,8 @@ static struct span mine(const struct model *m)
 	return m->tp->sp ? (struct span){ lo, lo + m->d.s } : every(m);
 }
 
-/* The rows that are computed while the others come. None in 8 bits: a scale is of the whole tensor. */
+/* The rows that are computed while the others come. None in 8 bits: a scale is of the whole
+ * tensor. */
 static struct span early(const struct model *m)
 {
 	return m->d.fp8 ? (struct span){ 0, 0 } : mine(m);
@@ -34,13 +36,16 @@ static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
 }
 
 /* What one rank computes of a linear on some rows. x, y, dx, dy begin with row 0. */
-static void product(struct model *m, const struct linear_view *l, void *y, const void *x, struct span s, bool bias)
+static void product(struct model *m, const struct linear_view *l, void *y, const void *x,
+		    struct span s, bool bias)
 {
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
-		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in), model_unit_param(m, l->unit, l->w),
-				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo, l->in, l->out);
+		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in),
+				   model_unit_param(m, l->unit, l->w),
+				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo,
+				   l->in, l->out);
 }
 
 /* Before the next two, which take gradients of 8 bits from here. */
@@ -50,13 +55,15 @@ static void cast_gradient(const struct pass *p, const struct linear_view *l, con
 		model_linear8_gradient(p->m, l, dy, p->input, p->weight);
 }
 
-static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy, struct span s)
+static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy,
+		       struct span s)
 {
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_input(m, l, dx);
 	else if (s.hi > s.lo)
-		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out), model_unit_param(m, l->unit, l->w),
-					 s.hi - s.lo, l->in, l->out);
+		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out),
+					 model_unit_param(m, l->unit, l->w), s.hi - s.lo, l->in,
+					 l->out);
 }
 
 static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
@@ -64,7 +71,9 @@ static void weight_grad(struct model *m, const struct linear_view *l, const void
 	if (m->d.fp8)
 		model_linear8_weight(m, l, dy, x);
 	else
-		m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
+		m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w),
+					  model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in,
+					  l->out);
 }
 
 int model_all_rows(struct model *m, const void *x, const void **full, struct err *e)
@@ -77,14 +86,16 @@ int model_all_rows(struct model *m, const void *x, const void **full, struct err
 }
 
 /* The same, begun: this rank's own rows are in their place at once. */
-static int all_rows_start(struct model *m, const void *x, const void **full, struct comm_request **req, struct err *e)
+static int all_rows_start(struct model *m, const void *x, const void **full,
+			  struct comm_request **req, struct err *e)
 {
 	*full = x;
 	*req = NULL;
 	if (!m->tp->sp)
 		return 0;
 	*full = m->scratch[SCRATCH_FULL];
-	return tp_gather_start(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), req, e);
+	return tp_gather_start(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), req,
+			       e);
 }
 
 /* Row 0 of a tensor of which this rank has its own rows at x. */
@@ -105,10 +116,12 @@ int model_to_stream(struct model *m, void *y, struct err *e)
 
 static int to_stream_start(struct model *m, void *y, struct comm_request **req, struct err *e)
 {
-	return tp_reduce_start(m->tp, model_before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), req, e);
+	return tp_reduce_start(m->tp, model_before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), req,
+			       e);
 }
 
-int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
+			 struct err *e)
 {
 	struct comm_request *req;
 	struct span own = early(m);
@@ -123,7 +136,8 @@ int model_column_forward(struct model *m, const struct linear_view *l, void *y, 
 	return 0;
 }
 
-int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
+			  const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *gather = NULL, *reduce = NULL;
@@ -141,7 +155,8 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 	return tp_wait(m->tp, &reduce, rc ? NULL : e) || rc ? -1 : 0;
 }
 
-int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
+		      struct err *e)
 {
 	bool alone = m->tp->size == 1; /* then the bias goes with the product */
 	product(m, l, model_before_reduce(m, y), x, every(m), alone);
@@ -152,7 +167,8 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 	return 0;
 }
 
-int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
+		       const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *req;
@@ -179,16 +195,20 @@ bool model_gelu_fuses(const struct model *m)
 	return !m->shape.gated && !m->tp->sp && !m->d.fp8;
 }
 
-void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)
+void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre,
+			       const void *x)
 {
-	m->ops->linear_gelu_fwd(m->kern, y, pre, x, model_unit_param(m, l->unit, l->w), model_unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
+	m->ops->linear_gelu_fwd(m->kern, y, pre, x, model_unit_param(m, l->unit, l->w),
+				model_unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
 }
 
-void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre)
+void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre,
+			     const void *dy, const void *x, const void *pre)
 {
 	struct model *m = p->m;
 	if (p->input)
-		m->ops->linear_gelu_bwd(m->kern, dpre, dy, model_unit_param(m, l->unit, l->w), pre, m->d.n, l->in, l->out);
+		m->ops->linear_gelu_bwd(m->kern, dpre, dy, model_unit_param(m, l->unit, l->w), pre,
+					m->d.n, l->in, l->out);
 	if (p->weight)
 		weight_grad(m, l, dy, x);
 }

@@ -14,8 +14,10 @@ static enum fp8 format_of(const struct model *m, enum operand o)
 	return o == OPERAND_GRADIENT && m->job->precision.fp8 == FP8_HYBRID ? FP8_E5M2 : FP8_E4M3;
 }
 
-/* x[rows, columns] in 8 bits, turned or not, either of them NULL: scaled by the largest that it has. */
-static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, const void *x, int64_t rows, int64_t columns)
+/* x[rows, columns] in 8 bits, turned or not, either of them NULL: scaled by the largest that it
+ * has. */
+static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, const void *x,
+		 int64_t rows, int64_t columns)
 {
 	struct scale8 *s = scale_of(m, o);
 	enum fp8 format = format_of(m, o);
@@ -30,34 +32,44 @@ static struct tensor8 tensor(const struct model *m, enum act_scratch at, enum op
 	return (struct tensor8){ m->scratch[at], scale_of(m, o), format_of(m, o) };
 }
 
-void model_linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x, const void *bias)
+void model_linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
+			   const void *bias)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_X), right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
+	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_X),
+			     right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
 	cast(m, m->scratch[SCRATCH_8_ROWS], NULL, OPERAND_X, x, m->d.n, l->in);
-	cast(m, m->scratch[SCRATCH_8_WEIGHT], NULL, OPERAND_WEIGHT, model_unit_param(m, l->unit, l->w), l->out, l->in);
+	cast(m, m->scratch[SCRATCH_8_WEIGHT], NULL, OPERAND_WEIGHT,
+	     model_unit_param(m, l->unit, l->w), l->out, l->in);
 	m->ops->product8(m->kern, y, &left, &right, bias, false, m->d.n, l->out, l->in);
 }
 
-void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy, bool input, bool weight)
+void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy,
+			    bool input, bool weight)
 {
 	if (input || weight)
-		cast(m, input ? m->scratch[SCRATCH_8_ROWS] : NULL, weight ? m->scratch[SCRATCH_8_TURNED] : NULL, OPERAND_GRADIENT, dy,
-		     m->d.n, l->out);
+		cast(m, input ? m->scratch[SCRATCH_8_ROWS] : NULL,
+		     weight ? m->scratch[SCRATCH_8_TURNED] : NULL, OPERAND_GRADIENT, dy, m->d.n,
+		     l->out);
 }
 
 void model_linear8_input(struct model *m, const struct linear_view *l, void *dx)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_GRADIENT), right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
-	cast(m, NULL, m->scratch[SCRATCH_8_WEIGHT], OPERAND_WEIGHT, model_unit_param(m, l->unit, l->w), l->out, l->in);
+	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_GRADIENT),
+			     right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
+	cast(m, NULL, m->scratch[SCRATCH_8_WEIGHT], OPERAND_WEIGHT,
+	     model_unit_param(m, l->unit, l->w), l->out, l->in);
 	m->ops->product8(m->kern, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
 }
 
 /* The gradient's own rows are not needed any more: x, turned, takes their place. */
-void model_linear8_weight(struct model *m, const struct linear_view *l, const void *dy, const void *x)
+void model_linear8_weight(struct model *m, const struct linear_view *l, const void *dy,
+			  const void *x)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_TURNED, OPERAND_GRADIENT), right = tensor(m, SCRATCH_8_ROWS, OPERAND_X);
+	const struct tensor8 left = tensor(m, SCRATCH_8_TURNED, OPERAND_GRADIENT),
+			     right = tensor(m, SCRATCH_8_ROWS, OPERAND_X);
 	cast(m, NULL, m->scratch[SCRATCH_8_ROWS], OPERAND_X, x, m->d.n, l->in);
-	m->ops->product8(m->kern, model_unit_grad(m, l->unit, l->w), &left, &right, NULL, true, l->out, l->in, m->d.n);
+	m->ops->product8(m->kern, model_unit_grad(m, l->unit, l->w), &left, &right, NULL, true,
+			 l->out, l->in, m->d.n);
 	if (l->b >= 0)
 		m->ops->sum_rows(m->kern, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
 }

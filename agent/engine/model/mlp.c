@@ -8,7 +8,8 @@ static void activate(struct model *m, const struct block_kept *k)
 		m->ops->gelu_fwd(m->kern, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
 }
 
-static void activate_backward(struct model *m, const struct block_kept *k, void *dup, const void *dact)
+static void activate_backward(struct model *m, const struct block_kept *k, void *dup,
+			      const void *dact)
 {
 	if (m->shape.gated)
 		m->ops->swiglu_bwd(m->kern, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
@@ -17,9 +18,11 @@ static void activate_backward(struct model *m, const struct block_kept *k, void 
 }
 
 /* From the stream to the input of down. */
-static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k,
+		      struct stream *s, struct err *e)
 {
-	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS],
+			   s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
 	if (model_gelu_fuses(m)) {
 		model_column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
@@ -32,7 +35,8 @@ static int upper_half(struct model *m, const struct block_view *v, struct block_
 }
 
 /* stream += down(activation(up(norm2(stream)))) */
-int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+		      void *pending, struct stream *s, struct err *e)
 {
 	if (upper_half(p->m, v, k, s, e))
 		return -1;
@@ -43,16 +47,19 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_k
 	return 0;
 }
 
-int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+		    struct stream *s, struct err *e)
 {
 	if (s)
 		return upper_half(p->m, v, k, s, e);
-	model_norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+	model_norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS],
+			   k->at[ACT_NORM2_X], NULL);
 	activate(p->m, k);
 	return 0;
 }
 
-int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
+		       struct err *e)
 {
 	struct model *m = p->m;
 	void *dact = m->scratch[SCRATCH_NARROW], *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -62,7 +69,8 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	if (p->input) {
 		dsub = model_drop_backward(p, DROP_MLP, v->layer, dres);
 		if (m->d.split)
-			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
+			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s,
+					  m->d.c);
 	}
 	if (model_gelu_fuses(m)) {
 		model_row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
@@ -75,6 +83,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	if (model_column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
 		return -1;
 	if (p->input)
-		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
+		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],
+				    k->at[ACT_NORM2_STATS]);
 	return 0;
 }

@@ -70,7 +70,8 @@ static int backward_pass(struct pass *p, struct err *e)
 	return p->chunk->stage.first && p->weight ? model_embed_backward(p, grad, e) : 0;
 }
 
-int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, struct err *e)
+int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward,
+		  struct err *e)
 {
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = backward;
@@ -79,9 +80,12 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 	return model_tapes_run(&p, backward ? TAPE_FORWARD : TAPE_EVALUATION, forward_pass, e);
 }
 
-int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e)
+int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,
+		   enum model_pass pass, struct err *e)
 {
-	static const enum tape_kind kinds[] = { [BACKWARD_BOTH] = TAPE_BACKWARD, [BACKWARD_INPUT] = TAPE_INPUT, [BACKWARD_WEIGHT] = TAPE_WEIGHT };
+	static const enum tape_kind kinds[] = { [BACKWARD_BOTH] = TAPE_BACKWARD,
+						[BACKWARD_INPUT] = TAPE_INPUT,
+						[BACKWARD_WEIGHT] = TAPE_WEIGHT };
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = true;
 	p.input = pass != BACKWARD_WEIGHT;
@@ -118,7 +122,8 @@ static void open_rest(struct model *m)
 	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : m->losses_here;
 	m->positions_at = m->d.device ? m->scratch[SCRATCH_POSITIONS] : m->positions;
 	if (m->d.device)
-		backend_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions, (size_t)m->d.n * sizeof *m->positions);
+		backend_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions,
+			    (size_t)m->d.n * sizeof *m->positions);
 	else
 		m->rows = m->scratch[SCRATCH_ROWS];
 }

@@ -18,7 +18,8 @@ static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept
 	k->from = model_carve(c, choices * (int64_t)sizeof *k->from);
 }
 
-static void carve_rows(const struct model *m, struct carver *c, int64_t sent, int64_t received, struct moe_kept *k)
+static void carve_rows(const struct model *m, struct carver *c, int64_t sent, int64_t received,
+		       struct moe_kept *k)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
 	k->x = model_carve(c, received * row);
@@ -31,14 +32,15 @@ static void carve_rows(const struct model *m, struct carver *c, int64_t sent, in
 
 /* Scratch of one call. */
 struct rows {
-	void *sent;         /* [sent, c] */
-	void *arrival;      /* [received, c] */
-	void *out, *dx;     /* [received, c] */
-	void *dact, *dgu;   /* [received, f], [received, 2f] */
-	void *stream[2];    /* [n, c] */
+	void *sent;       /* [sent, c] */
+	void *arrival;    /* [received, c] */
+	void *out, *dx;   /* [received, c] */
+	void *dact, *dgu; /* [received, f], [received, 2f] */
+	void *stream[2];  /* [n, c] */
 };
 
-static void carve_scratch(const struct model *m, struct carver *c, int64_t sent, int64_t received, struct rows *r)
+static void carve_scratch(const struct model *m, struct carver *c, int64_t sent, int64_t received,
+			  struct rows *r)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
 	for (int i = 0; i < 2; i++)
@@ -61,10 +63,15 @@ static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err
 		backend_free(m->kern, a->base);
 	a->base = backend_alloc(m->kern, (size_t)take);
 	a->bytes = a->base ? take : 0;
-	return a->base ? 0 : err_set(e, ERR_NOMEM, "experts' rows: no memory for %lld bytes; set model.capacity, or lower batch.micro", (long long)take);
+	return a->base ? 0
+		       : err_set(e, ERR_NOMEM,
+				 "experts' rows: no memory for %lld bytes; set model.capacity, or "
+				 "lower batch.micro",
+				 (long long)take);
 }
 
-static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t received, struct err *e)
+static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t received,
+		    struct err *e)
 {
 	struct carver c = { 0 };
 	carve_rows(m, &c, sent, received, k);
@@ -75,7 +82,8 @@ static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t r
 	return 0;
 }
 
-static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct rows *r, struct err *e)
+static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct rows *r,
+		       struct err *e)
 {
 	struct carver c = { 0 };
 	carve_scratch(m, &c, sent, received, r);
@@ -93,12 +101,15 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 	carve_fixed(m, &c, k);
 	k->fixed = backend_alloc(m->kern, (size_t)c.used);
 	if (!k->fixed)
-		return err_set(e, ERR_NOMEM, "routes of %lld tokens: no memory for %lld bytes; lower batch.micro", (long long)m->d.n, (long long)c.used);
+		return err_set(e, ERR_NOMEM,
+			       "routes of %lld tokens: no memory for %lld bytes; lower batch.micro",
+			       (long long)m->d.n, (long long)c.used);
 	c = (struct carver){ .base = k->fixed };
 	carve_fixed(m, &c, k);
 	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
 	if (!k->loads)
-		return err_set(e, ERR_NOMEM, "loads of %lld experts: out of memory", (long long)m->d.experts);
+		return err_set(e, ERR_NOMEM, "loads of %lld experts: out of memory",
+			       (long long)m->d.experts);
 	return fit_kept(m, k, balanced, balanced, e);
 }
 
@@ -121,7 +132,8 @@ static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
 	moe->counts = model_carve(c, d->experts * (int64_t)sizeof *moe->counts);
 	if (!d->device)
 		return;
-	moe->choices_at = model_carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
+	moe->choices_at = model_carve(c,
+				      2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
 	moe->taken_at = model_carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
 	moe->pull_at = model_carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
 }
@@ -132,13 +144,17 @@ static int open_all_kept(struct model *m, struct err *e)
 	bool again = false;
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *ch = &m->chunks[i];
-		m->moe->kept[i] = calloc((size_t)(ch->n_slots * ch->layers) + 1, sizeof *m->moe->kept[i]);
+		m->moe->kept[i] = calloc((size_t)(ch->n_slots * ch->layers) + 1,
+					 sizeof *m->moe->kept[i]);
 		if (!m->moe->kept[i])
-			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory", ch->layers);
+			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory",
+				       ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
-				bool shared = activations_experts_again(&m->d, ch->views.blocks[l].layer);
-				struct moe_kept *k = shared ? &m->moe->again : &m->moe->kept[i][s * ch->layers + l];
+				bool shared = activations_experts_again(&m->d,
+									ch->views.blocks[l].layer);
+				struct moe_kept *k = shared ? &m->moe->again
+							    : &m->moe->kept[i][s * ch->layers + l];
 				ch->slots[s].blocks[l].moe = k;
 				again |= shared;
 				if (!shared && open_kept(m, k, e))
@@ -160,11 +176,15 @@ int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 	carve_moe(m, &c, moe);
 	moe->fixed = backend_alloc(m->kern, (size_t)c.used);
 	if (!moe->kept || !moe->fixed)
-		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes", (long long)moe->experts, (long long)c.used);
+		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes",
+			       (long long)moe->experts, (long long)c.used);
 	c = (struct carver){ .base = moe->fixed };
 	carve_moe(m, &c, moe);
 	int64_t balanced = m->d.n * m->d.top;
-	return model_route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
+	return model_route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) ||
+			       open_all_kept(m, e)
+		       ? -1
+		       : 0;
 }
 
 void model_moe_close(struct model *m)
@@ -190,16 +210,19 @@ void model_moe_close(struct model *m)
 
 /* --- Forward -------------------------------------------------------------------------- */
 
-static int through_experts(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *full, struct err *e)
+static int through_experts(struct pass *p, const struct block_view *v, struct moe_kept *k,
+			   const void *full, struct err *e)
 {
 	struct model *m = p->m;
 	struct ep *ep = m->moe->ep;
 	struct rows r;
-	if (ep_plan(ep, m->kern, m->moe->kept_of, &k->plan, e) || fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
+	if (ep_plan(ep, m->kern, m->moe->kept_of, &k->plan, e) ||
+	    fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;
 	m->ops->gather_rows(m->kern, r.sent, full, k->from, k->plan.sent, m->d.c);
-	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) || model_unit_hold(m, v->experts_unit, e))
+	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) ||
+	    model_unit_hold(m, v->experts_unit, e))
 		return -1;
 	model_experts_forward(p, v, k, r.out);
 	model_unit_drop(m, v->experts_unit);
@@ -207,49 +230,61 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 }
 
 /* From the stream to what the experts give back. */
-static int upper_half(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, double *loss, struct err *e)
+static int upper_half(struct pass *p, const struct block_view *v, struct block_kept *k,
+		      struct stream *s, double *loss, struct err *e)
 {
 	struct model *m = p->m;
 	const void *full;
-	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS],
+			   s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
-	return model_all_rows(m, k->at[ACT_Y2], &full, e) || model_route_forward(p, v, k->moe, full, loss, e) ||
-	       through_experts(p, v, k->moe, full, e) ? -1 : 0;
+	return model_all_rows(m, k->at[ACT_Y2], &full, e) ||
+			       model_route_forward(p, v, k->moe, full, loss, e) ||
+			       through_experts(p, v, k->moe, full, e)
+		       ? -1
+		       : 0;
 }
 
 /* stream += Σ weights × experts(norm2(stream)) */
-int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+		      void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
 	if (upper_half(p, v, k, s, p->loss, e))
 		return -1;
 	s->r = pending;
-	m->ops->combine_fwd(m->kern, model_before_reduce(m, pending), k->moe->y, k->moe->at, k->moe->weights, m->d.n, m->d.top, m->d.c);
+	m->ops->combine_fwd(m->kern, model_before_reduce(m, pending), k->moe->y, k->moe->at,
+			    k->moe->weights, m->d.n, m->d.top, m->d.c);
 	if (model_to_stream(m, pending, e))
 		return -1;
 	model_drop_forward(p, DROP_MLP, v->layer, pending);
 	return 0;
 }
 
-int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+		    struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
 	if (activations_experts_again(&m->d, v->layer))
 		return upper_half(p, v, k, s, NULL, e);
 	if (s)
-		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X],
+				   k->at[ACT_NORM2_STATS], s->x, s->r);
 	else
-		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS],
+				   k->at[ACT_NORM2_X], NULL);
 	return 0;
 }
 
 /* --- Backward ------------------------------------------------------------------------- */
 
 /* The experts' own part, and their units. */
-static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k, const struct rows *r, struct err *e)
+static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k,
+			const struct rows *r, struct err *e)
 {
 	struct model *m = p->m;
-	if ((p->input && model_unit_hold(m, v->experts_unit, e)) || (p->weight && model_unit_grads(m, v->experts_unit, e)))
+	if ((p->input && model_unit_hold(m, v->experts_unit, e)) ||
+	    (p->weight && model_unit_grads(m, v->experts_unit, e)))
 		return -1;
 	model_experts_backward(p, v, k, r->dx, k->dy, r->dact);
 	if (p->input)
@@ -257,8 +292,10 @@ static int experts_pass(struct pass *p, const struct block_view *v, struct moe_k
 	return p->weight ? model_unit_done(p, v->experts_unit, true, e) : 0;
 }
 
-/* From the gradient of the sublayer's result to that of its normed input, this rank's part, in dy2. */
-static int input_pass(struct pass *p, const struct block_view *v, struct block_kept *bk, const void *dsub, void *dy2, struct rows *r, struct err *e)
+/* From the gradient of the sublayer's result to that of its normed input, this rank's part, in
+ * dy2. */
+static int input_pass(struct pass *p, const struct block_view *v, struct block_kept *bk,
+		      const void *dsub, void *dy2, struct rows *r, struct err *e)
 {
 	struct model *m = p->m;
 	struct moe_kept *k = bk->moe;
@@ -268,8 +305,10 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 
 	if (model_all_rows(m, dsub, &full, e))
 		return -1;
-	m->ops->combine_bwd(m->kern, r->sent, m->moe->dweights, full, k->y, k->at, k->weights, m->d.n, m->d.top, m->d.c);
-	if (ep_dispatch(ep, m->kern, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) || experts_pass(p, v, k, r, e) ||
+	m->ops->combine_bwd(m->kern, r->sent, m->moe->dweights, full, k->y, k->at, k->weights,
+			    m->d.n, m->d.top, m->d.c);
+	if (ep_dispatch(ep, m->kern, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) ||
+	    experts_pass(p, v, k, r, e) ||
 	    ep_return(ep, m->kern, &k->plan, r->dx, r->arrival, r->sent, m->d.c, e))
 		return -1;
 	m->ops->combine_fwd(m->kern, dfull, r->sent, k->at, NULL, m->d.n, m->d.top, m->d.c);
@@ -281,7 +320,8 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 	return model_route_backward(p, v, k, dfull, y2, r->stream[1], e);
 }
 
-int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
+		       struct err *e)
 {
 	struct model *m = p->m;
 	void *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -295,8 +335,10 @@ int model_moe_backward(struct pass *p, const struct block_view *v, struct block_
 	}
 	if (!p->input)
 		return experts_pass(p, v, k->moe, &r, e);
-	if (input_pass(p, v, k, model_drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) || model_to_stream(m, dy2, e))
+	if (input_pass(p, v, k, model_drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) ||
+	    model_to_stream(m, dy2, e))
 		return -1;
-	model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
+	model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],
+			    k->at[ACT_NORM2_STATS]);
 	return 0;
 }

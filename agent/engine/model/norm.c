@@ -6,7 +6,8 @@ static float *rstd_of(const struct model *m, const float *stats)
 	return (float *)stats + (m->d.stats - 1) * m->d.s;
 }
 
-void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r)
+void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum,
+			float *stats, const void *x, const void *r)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
 	float eps = (float)m->shape.norm_eps, *rstd = rstd_of(m, stats);
@@ -14,10 +15,12 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 	if (m->shape.rms)
 		m->ops->rmsnorm_fwd(m->kern, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c, eps);
 	else
-		m->ops->layernorm_fwd(m->kern, y, r ? sum : NULL, stats, rstd, x, r, w, model_unit_param(m, v->unit, v->b), m->d.s, m->d.c, eps);
+		m->ops->layernorm_fwd(m->kern, y, r ? sum : NULL, stats, rstd, x, r, w,
+				      model_unit_param(m, v->unit, v->b), m->d.s, m->d.c, eps);
 }
 
-void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats)
+void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
+			 const void *dres, const void *x, const float *stats)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
 	float *dw = model_unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
@@ -25,5 +28,6 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 	if (m->shape.rms)
 		m->ops->rmsnorm_bwd(m->kern, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
 	else
-		m->ops->layernorm_bwd(m->kern, dx, dw, model_unit_grad(m, v->unit, v->b), dy, dres, x, stats, rstd, w, m->d.s, m->d.c);
+		m->ops->layernorm_bwd(m->kern, dx, dw, model_unit_grad(m, v->unit, v->b), dy, dres,
+				      x, stats, rstd, w, m->d.s, m->d.c);
 }

@@ -13,10 +13,10 @@ struct staged {
 };
 
 struct offload {
-	char *staging;     /* [STAGED] places of `place` bytes, in the kern's memory */
+	char *staging; /* [STAGED] places of `place` bytes, in the kern's memory */
 	struct staged places[STAGED];
 	int64_t place;
-	void *host;        /* [chunks][slots][layers], one after the other */
+	void *host; /* [chunks][slots][layers], one after the other */
 	size_t host_bytes;
 	int64_t *chunk_at; /* where each chunk's begins */
 	int64_t *slot;     /* bytes of one of its slots */
@@ -28,7 +28,8 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 	o->chunk_at = calloc((size_t)m->n_chunks, sizeof *o->chunk_at);
 	o->slot = calloc((size_t)m->n_chunks, sizeof *o->slot);
 	if (!o->chunk_at || !o->slot)
-		return err_set(e, ERR_NOMEM, "offloaded activations of %d chunks: out of memory", m->n_chunks);
+		return err_set(e, ERR_NOMEM, "offloaded activations of %d chunks: out of memory",
+			       m->n_chunks);
 	for (int i = 0; i < m->n_chunks; i++) {
 		o->chunk_at[i] = bytes;
 		o->slot[i] = activations_offloaded(&m->d, &m->chunks[i].stage);
@@ -36,11 +37,15 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 	}
 	o->host_bytes = (size_t)bytes;
 	if (!m->d.device)
-		return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host, e);
+		return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host,
+				  e);
 	o->host = backend_host_alloc(m->kern, o->host_bytes ? o->host_bytes : 1);
 	if (!o->host)
-		return err_set(e, ERR_NOMEM, "offloaded activations: no memory of the host for %zu bytes that the device copies to; free some, or set "
-			       "offload.activations = no", o->host_bytes);
+		return err_set(e, ERR_NOMEM,
+			       "offloaded activations: no memory of the host for %zu bytes that "
+			       "the device copies to; free some, or set "
+			       "offload.activations = no",
+			       o->host_bytes);
 	return 0;
 }
 
@@ -55,7 +60,9 @@ int model_offload_open(struct model *m, struct offload **out, struct err *e)
 	o->place = activations_staged(&m->d, stages, m->n_chunks);
 	o->staging = backend_alloc(m->kern, (size_t)(STAGED * o->place));
 	if (!o->staging)
-		return err_set(e, ERR_NOMEM, "staged activations: no memory for %lld bytes; lower batch.micro", (long long)(STAGED * o->place));
+		return err_set(e, ERR_NOMEM,
+			       "staged activations: no memory for %lld bytes; lower batch.micro",
+			       (long long)(STAGED * o->place));
 	return open_host(m, o, e);
 }
 
@@ -88,14 +95,16 @@ static char *place_of(const struct pass *p, int i, int64_t *bytes)
 {
 	const struct model *m = p->m;
 	const struct offload *o = m->offload;
-	int64_t chunk = p->chunk - m->chunks, slot = p->slot - p->chunk->slots, at = o->chunk_at[chunk] + slot * o->slot[chunk];
+	int64_t chunk = p->chunk - m->chunks, slot = p->slot - p->chunk->slots,
+		at = o->chunk_at[chunk] + slot * o->slot[chunk];
 	for (int l = 0; l < i; l++)
 		at += activations_layer_bytes(&m->d, p->chunk->stage.layer_lo + l, l == 0);
 	*bytes = activations_layer_bytes(&m->d, p->chunk->stage.layer_lo + i, i == 0);
 	return (char *)o->host + at;
 }
 
-/* --- On a device: copies go on beside the passes ----------------------------------------------- */
+/* --- On a device: copies go on beside the passes
+ * ----------------------------------------------- */
 
 static struct staged *staged_of(const struct pass *p, int i)
 {
@@ -116,10 +125,14 @@ static void copy_out(struct pass *p, int i)
 	struct staged *t = staged_of(p, i);
 	int64_t bytes;
 	char *host = place_of(p, i, &bytes);
-	*t = (struct staged){ p->slot, i, backend_side_copy(p->m->kern, host, model_offload_staged(p->m->offload, i), (size_t)bytes) };
+	*t = (struct staged){ p->slot, i,
+			      backend_side_copy(p->m->kern, host,
+						model_offload_staged(p->m->offload, i),
+						(size_t)bytes) };
 }
 
-/* Begins after the operations so far, the last to read what the place held, and after its own copy out. */
+/* Begins after the operations so far, the last to read what the place held, and after its own
+ * copy out. */
 static void copy_in(struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);
@@ -127,7 +140,9 @@ static void copy_in(struct pass *p, int i)
 	const char *host = place_of(p, i, &bytes);
 	if (t->slot == p->slot && t->layer == i)
 		return;
-	*t = (struct staged){ p->slot, i, backend_side_copy(p->m->kern, model_offload_staged(p->m->offload, i), host, (size_t)bytes) };
+	*t = (struct staged){ p->slot, i,
+			      backend_side_copy(p->m->kern, model_offload_staged(p->m->offload, i),
+						host, (size_t)bytes) };
 }
 
 /* The layer below comes while this one is computed. */
@@ -139,7 +154,8 @@ static void fetch_ahead(struct pass *p, int i)
 	backend_side_wait(p->m->kern, staged_of(p, i)->ticket);
 }
 
-/* --- What layers call ------------------------------------------------------------------------------ */
+/* --- What layers call
+ * ------------------------------------------------------------------------------ */
 
 void model_offload_begin(struct pass *p, int i)
 {

@@ -1,4 +1,5 @@
-/* Which tokens a pass is about: this rank's part of the sequences, their numbers in the run, and where the operations read all that. */
+/* Which tokens a pass is about: this rank's part of the sequences, their numbers in the run, and
+ * where the operations read all that. */
 #include "agent/engine/model/stage.h"
 
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static void in_slot(struct pass *p)
 static void put_tokens(struct pass *p, int which, enum act_place place, const int32_t *whole)
 {
 	if (whole)
-		backend_put(p->m->kern, place_of(p, place), local_of(p->m, which, whole), (size_t)p->m->d.n * sizeof *whole);
+		backend_put(p->m->kern, place_of(p, place), local_of(p->m, which, whole),
+			    (size_t)p->m->d.n * sizeof *whole);
 }
 
 static void put_all(struct pass *p)
@@ -90,9 +92,11 @@ static void put_all(struct pass *p)
 		put_tokens(p, 1, PLACE_TARGETS, p->batch->targets);
 	put_tokens(p, 2, PLACE_STARTS, p->batch->starts);
 	if (drops_weights(p))
-		backend_put(m->kern, place_of(p, PLACE_SAMPLES), m->samples, (size_t)m->d.micro * sizeof *m->samples);
+		backend_put(m->kern, place_of(p, PLACE_SAMPLES), m->samples,
+			    (size_t)m->d.micro * sizeof *m->samples);
 	if (drops_rows(p))
-		backend_put(m->kern, place_of(p, PLACE_ROWS), m->rows, (size_t)m->d.s * sizeof *m->rows);
+		backend_put(m->kern, place_of(p, PLACE_ROWS), m->rows,
+			    (size_t)m->d.s * sizeof *m->rows);
 }
 
 void model_places_forward(struct pass *p)
@@ -113,7 +117,8 @@ void model_places_backward(struct pass *p)
 		in_place(p);
 }
 
-/* --- Opening ------------------------------------------------------------------------------------ */
+/* --- Opening
+ * ------------------------------------------------------------------------------------ */
 
 int model_places_open(struct model *m, struct err *e)
 {

@@ -9,7 +9,9 @@ int model_rope_tables(struct model *m, struct err *e)
 	int64_t half = m->d.dim / 2, n = m->d.seq * half;
 	m->cos = backend_alloc(m->kern, (size_t)activations_rope_bytes(&m->d));
 	if (!m->cos)
-		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers; lower model.seq", (long long)n);
+		return err_set(e, ERR_NOMEM,
+			       "rotary positions: no memory for 2 × %lld numbers; lower model.seq",
+			       (long long)n);
 	m->sin = m->cos + n;
 	float *tables = malloc((size_t)(2 * n + 1) * sizeof *tables), *sines = tables + n;
 	if (!tables)

@@ -1,4 +1,5 @@
-/* The router: which experts a token goes to, with which weights, what is dropped, and the two losses. */
+/* The router: which experts a token goes to, with which weights, what is dropped, and the two
+ * losses. */
 #include "agent/engine/model/moe.h"
 
 #include <math.h>
@@ -16,14 +17,17 @@ static int pieces_of(const struct model *m)
 int model_route_open(struct model *m, struct err *e)
 {
 	struct moe *moe = m->moe;
-	size_t n = (size_t)(m->d.micro * pieces_of(m) * moe->experts), ranks = m->cp->size > 1 ? (size_t)m->cp->size : 0;
+	size_t n = (size_t)(m->d.micro * pieces_of(m) * moe->experts),
+	       ranks = m->cp->size > 1 ? (size_t)m->cp->size : 0;
 	moe->choices = calloc(n, sizeof *moe->choices);
 	moe->taken = calloc(n, sizeof *moe->taken);
 	moe->everywhere = calloc(ranks * n + 1, sizeof *moe->everywhere);
 	moe->kept_of = calloc((size_t)moe->experts, sizeof *moe->kept_of);
 	moe->pull = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->pull);
 	if (!moe->choices || !moe->taken || !moe->everywhere || !moe->kept_of || !moe->pull)
-		return err_set(e, ERR_NOMEM, "router: no memory for %zu counts of choices; lower batch.micro", (2 + ranks) * n);
+		return err_set(e, ERR_NOMEM,
+			       "router: no memory for %zu counts of choices; lower batch.micro",
+			       (2 + ranks) * n);
 	if (!m->d.device) {
 		moe->choices_at = moe->choices;
 		moe->taken_at = moe->taken;
@@ -48,32 +52,39 @@ static void give(struct model *m, void *at, const void *numbers, size_t bytes)
 		backend_put(m->kern, at, numbers, bytes);
 }
 
-/* How often the tokens of each piece chose each expert: the one thing that a layer tells the host. */
+/* How often the tokens of each piece chose each expert: the one thing that a layer tells the
+ * host. */
 static int count_choices(struct model *m, const struct moe_kept *k, struct err *e)
 {
 	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
-	m->ops->route_count(m->kern, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top, m->d.seq / pieces);
+	m->ops->route_count(m->kern, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top,
+			    m->d.seq / pieces);
 	if (moe->choices == moe->choices_at)
 		return 0;
-	return backend_get(m->kern, moe->choices, moe->choices_at, (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
+	return backend_get(m->kern, moe->choices, moe->choices_at,
+			   (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
-/* Sets moe->taken to the choices in the pieces of the same sequence that stand before each piece. */
+/* Sets moe->taken to the choices in the pieces of the same sequence that stand before each
+ * piece. */
 static int count_before(struct model *m, struct err *e)
 {
 	int size = m->cp->size;
-	int64_t experts = m->moe->experts, n = m->d.micro * PIECES * experts, *before = m->moe->taken, *all = m->moe->everywhere;
+	int64_t experts = m->moe->experts, n = m->d.micro * PIECES * experts,
+		*before = m->moe->taken, *all = m->moe->everywhere;
 	memset(before, 0, (size_t)(m->d.micro * pieces_of(m) * experts) * sizeof *before);
 	if (size == 1)
 		return 0;
 	if (comm_all_gather(m->cp->values, m->moe->choices, all, (size_t)n, COMM_I64, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
-		int mine = (int)(i / experts % PIECES), place = mine ? 2 * size - 1 - m->cp->rank : m->cp->rank;
+		int mine = (int)(i / experts % PIECES),
+		    place = mine ? 2 * size - 1 - m->cp->rank : m->cp->rank;
 		int64_t sequence = i / experts / PIECES, expert = i % experts;
 		for (int other = 0; other < place; other++) {
-			int rank = other < size ? other : 2 * size - 1 - other, piece = other >= size;
+			int rank = other < size ? other : 2 * size - 1 - other,
+			    piece = other >= size;
 			before[i] += all[rank * n + (sequence * PIECES + piece) * experts + expert];
 		}
 	}
@@ -84,7 +95,9 @@ static int count_before(struct model *m, struct err *e)
 static int64_t capacity(const struct model *m)
 {
 	double factor = m->job->model.capacity;
-	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape.seq * m->moe->top) / (double)m->moe->experts) : INT64_MAX;
+	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape.seq * m->moe->top) /
+					  (double)m->moe->experts)
+			  : INT64_MAX;
 }
 
 /* Of a piece's choices those that are within the capacity. */
@@ -94,7 +107,8 @@ static int64_t kept(int64_t choices, int64_t before, int64_t most)
 	return choices < room ? choices : room;
 }
 
-/* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. Sets kept_of. */
+/* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. Sets
+ * kept_of. */
 static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 {
 	struct moe *moe = m->moe;
@@ -108,7 +122,8 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 		if (count_before(m, e))
 			return -1;
 		give(m, moe->taken_at, moe->taken, (size_t)(n * experts) * sizeof *moe->taken);
-		m->ops->route_drop(m->kern, k->at, k->chosen, moe->taken_at, m->d.n, experts, moe->top, m->d.seq / pieces, most);
+		m->ops->route_drop(m->kern, k->at, k->chosen, moe->taken_at, m->d.n, experts,
+				   moe->top, m->d.seq / pieces, most);
 	}
 	memset(moe->kept_of, 0, (size_t)experts * sizeof *moe->kept_of);
 	for (int64_t i = 0; i < n * experts; i++)
@@ -116,8 +131,8 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	return 0;
 }
 
-/* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job without the balancing
- * loss, need none, nor the sum over cp. */
+/* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job
+ * without the balancing loss, need none, nor the sum over cp. */
 static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
@@ -132,7 +147,8 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 			sum += m->moe->choices[(i / experts * pieces + j) * experts + i % experts];
 		loads[i] = (float)sum;
 	}
-	if (wanted && m->cp->values && comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
+	if (wanted && m->cp->values &&
+	    comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++)
 		loads[i] /= (float)(m->shape.seq * m->moe->top);
@@ -144,35 +160,45 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
 {
 	double aux = m->job->model.aux_loss * (double)m->moe->experts, z = m->job->model.z_loss;
-	const struct { double *to, aux, z; } sums[] = { { loss + LOSS_ALL, aux, z }, { loss + LOSS_BALANCE, aux, 0 }, { loss + LOSS_Z, 0, z } };
+	const struct {
+		double *to, aux, z;
+	} sums[] = { { loss + LOSS_ALL, aux, z },
+		     { loss + LOSS_BALANCE, aux, 0 },
+		     { loss + LOSS_Z, 0, z } };
 	for (int i = 0; i < (int)(sizeof sums / sizeof *sums); i++)
 		if (sums[i].aux > 0 || sums[i].z > 0)
-			m->ops->route_loss(m->kern, sums[i].to, k->load, k->probs, k->lse, m->d.n, m->moe->experts, m->d.seq, sums[i].aux, sums[i].z);
+			m->ops->route_loss(m->kern, sums[i].to, k->load, k->probs, k->lse, m->d.n,
+					   m->moe->experts, m->d.seq, sums[i].aux, sums[i].z);
 }
 
-int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e)
+int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+			const void *y, double *loss, struct err *e)
 {
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
 
-	m->ops->linear_fwd(m->kern, moe->raw, y, model_unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c, moe->experts);
+	m->ops->linear_fwd(m->kern, moe->raw, y, model_unit_param(m, v->router.unit, v->router.w),
+			   NULL, m->d.n, m->d.c, moe->experts);
 	m->ops->widen(m->kern, moe->logits, moe->raw, m->d.n * moe->experts);
-	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n, moe->experts, moe->top,
-			  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
+	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
+			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	if (count_choices(m, k, e) || drop_excess(m, k, e) || balance(p, k, e))
 		return -1;
-	m->ops->route_place(m->kern, moe->counts, k->at, k->from, k->chosen, m->d.n, moe->experts, moe->top);
+	m->ops->route_place(m->kern, moe->counts, k->at, k->from, k->chosen, m->d.n, moe->experts,
+			    moe->top);
 	if (loss)
 		add_losses(m, k, loss);
 	return 0;
 }
 
-int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e)
+int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy,
+			 const void *y, void *dx, struct err *e)
 {
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
 	int64_t experts = moe->experts, top = moe->top;
-	float scale = p->batch->grad_scale, aux = (float)m->job->model.aux_loss * (float)experts * scale;
+	float scale = p->batch->grad_scale,
+	      aux = (float)m->job->model.aux_loss * (float)experts * scale;
 
 	if (tp_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
 		return -1;
@@ -181,14 +207,20 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 	give(m, moe->pull_at, moe->pull, (size_t)(m->d.micro * experts) * sizeof *moe->pull);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
-		m->ops->route_bwd(m->kern, moe->logits + first * experts, moe->dweights + first * top, k->chosen + first * top,
-				  k->weights + first * top, k->probs + first * experts, k->lse + first, moe->pull_at + b * experts,
-				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
+		m->ops->route_bwd(m->kern, moe->logits + first * experts,
+				  moe->dweights + first * top, k->chosen + first * top,
+				  k->weights + first * top, k->probs + first * experts,
+				  k->lse + first, moe->pull_at + b * experts,
+				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top,
+				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
 	m->ops->narrow(m->kern, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
-	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, v->router.unit, v->router.w), NULL, moe->raw, y, m->d.n, m->d.c, experts);
+	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, v->router.unit, v->router.w), NULL,
+				  moe->raw, y, m->d.n, m->d.c, experts);
 	if (m->tp->rank == 0) {
-		m->ops->linear_bwd_input(m->kern, dx, moe->raw, model_unit_param(m, v->router.unit, v->router.w), m->d.n, m->d.c, experts);
+		m->ops->linear_bwd_input(m->kern, dx, moe->raw,
+					 model_unit_param(m, v->router.unit, v->router.w), m->d.n,
+					 m->d.c, experts);
 		m->ops->add(m->kern, dy, dx, m->d.n * m->d.c);
 	}
 	return 0;

@@ -6,28 +6,30 @@
 struct note {
 	enum tape_call call;
 	int unit;
-	bool ends; /* of TAPE_DONE: in the step's last micro-batch the unit's gradients are complete */
+	/* of TAPE_DONE: in the step's last micro-batch the unit's gradients are complete */
+	bool ends;
 };
 
 struct tape {
 	struct kern_tape *calls; /* NULL: not recorded */
 	struct note *notes;
 	int n, room;
-	bool met;                /* the pass was carried out once */
-	float grad_scale;        /* as recorded */
+	bool met;         /* the pass was carried out once */
+	float grad_scale; /* as recorded */
 	bool starts;
 };
 
 struct tapes {
-	struct tape **chunks;    /* [n_chunks][slots × TAPE_KINDS] */
-	struct tape *recording;  /* NULL: none */
-	bool off;                /* the backend does not record */
-	bool lost;               /* no memory for a note */
+	struct tape **chunks;   /* [n_chunks][slots × TAPE_KINDS] */
+	struct tape *recording; /* NULL: none */
+	bool off;               /* the backend does not record */
+	bool lost;              /* no memory for a note */
 };
 
 int model_tapes_open(struct model *m, struct err *e)
 {
-	bool fits = m->d.device && m->job->job.graphs && m->tp->size == 1 && m->cp->size == 1 && !m->moe && !m->offload;
+	bool fits = m->d.device && m->job->job.graphs && m->tp->size == 1 && m->cp->size == 1 &&
+		    !m->moe && !m->offload;
 	if (!fits)
 		return 0;
 	m->tapes = calloc(1, sizeof *m->tapes);
@@ -35,8 +37,11 @@ int model_tapes_open(struct model *m, struct err *e)
 		m->tapes->chunks = calloc((size_t)m->n_chunks, sizeof *m->tapes->chunks);
 	bool ok = m->tapes && m->tapes->chunks;
 	for (int i = 0; ok && i < m->n_chunks; i++)
-		ok = (m->tapes->chunks[i] = calloc((size_t)m->chunks[i].n_slots * TAPE_KINDS, sizeof **m->tapes->chunks));
-	return ok ? 0 : err_set(e, ERR_NOMEM, "recorded passes of %d chunks: out of memory", m->n_chunks);
+		ok = (m->tapes->chunks[i] = calloc((size_t)m->chunks[i].n_slots * TAPE_KINDS,
+						   sizeof **m->tapes->chunks));
+	return ok ? 0
+		  : err_set(e, ERR_NOMEM, "recorded passes of %d chunks: out of memory",
+			    m->n_chunks);
 }
 
 static void erase(struct model *m, struct tape *t)
@@ -83,10 +88,12 @@ void model_tapes_note(struct model *m, enum tape_call call, int unit, bool ends)
 
 static bool same(const struct pass *p, const struct tape *t)
 {
-	return t->calls && t->grad_scale == p->batch->grad_scale && t->starts == (p->starts != NULL);
+	return t->calls && t->grad_scale == p->batch->grad_scale &&
+	       t->starts == (p->starts != NULL);
 }
 
-static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, struct err *e), struct err *e)
+static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, struct err *e),
+		  struct err *e)
 {
 	struct model *m = p->m;
 	erase(m, t);
@@ -99,7 +106,9 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 	int rc = run(p, e);
 	m->tapes->recording = NULL;
 	if (backend_recorded(m->kern, &t->calls, rc ? NULL : e))
-		return rc ? rc : err_prefix(e, "a pass as a CUDA graph, which job.graphs = no leaves out");
+		return rc ? rc
+			  : err_prefix(e,
+				       "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
@@ -134,12 +143,14 @@ static int replay(struct pass *p, const struct tape *t, struct err *e)
 	return 0;
 }
 
-int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e), struct err *e)
+int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e),
+		    struct err *e)
 {
 	struct tapes *all = p->m->tapes;
 	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
-	struct tape *t = &all->chunks[p->chunk - p->m->chunks][(p->slot - p->chunk->slots) * TAPE_KINDS + kind];
+	struct tape *t = &all->chunks[p->chunk - p->m->chunks]
+				     [(p->slot - p->chunk->slots) * TAPE_KINDS + kind];
 	if (same(p, t))
 		return replay(p, t, e);
 	if (t->met)

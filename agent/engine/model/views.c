@@ -17,7 +17,8 @@ static const struct param *need(struct lookup *l, enum param_role role, int laye
 	if (p)
 		return p;
 	if (!l->rc)
-		l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: no parameter of role %d in layer %d", (int)role, layer);
+		l->rc = err_set(l->e, ERR_INTERNAL,
+				"catalogue: no parameter of role %d in layer %d", (int)role, layer);
 	return &none;
 }
 
@@ -36,14 +37,20 @@ static int64_t place(const struct lookup *l, const struct param *p)
 static void adjacent(struct lookup *l, const struct param *before, const struct param *p)
 {
 	if (!l->rc && p->offset != before->offset + before->count)
-		l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not follow %s", p->name, before->name);
+		l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not follow %s", p->name,
+				before->name);
 }
 
 /* Linears whose weights, and then whose biases, are adjacent. bias NULL: none. */
-static struct linear_view fused(struct lookup *l, int layer, int n, const int *weight, const int *bias)
+static struct linear_view fused(struct lookup *l, int layer, int n, const int *weight,
+				const int *bias)
 {
 	const struct param *w = need(l, (enum param_role)weight[0], layer), *before = w;
-	struct linear_view v = { .unit = w->unit, .w = place(l, w), .b = -1, .in = w->hi[1] - w->lo[1], .out = rows(w) };
+	struct linear_view v = { .unit = w->unit,
+				 .w = place(l, w),
+				 .b = -1,
+				 .in = w->hi[1] - w->lo[1],
+				 .out = rows(w) };
 	for (int i = 1; i < n; i++) {
 		const struct param *next = need(l, (enum param_role)weight[i], layer);
 		adjacent(l, before, next);
@@ -62,26 +69,35 @@ static struct linear_view fused(struct lookup *l, int layer, int n, const int *w
 	return v;
 }
 
-static struct norm_view norm(struct lookup *l, const struct model_shape *s, int layer, enum param_role w, enum param_role b)
+static struct norm_view norm(struct lookup *l, const struct model_shape *s, int layer,
+			     enum param_role w, enum param_role b)
 {
 	const struct param *p = need(l, w, layer);
-	return (struct norm_view){ p->unit, place(l, p), s->rms ? -1 : place(l, need(l, b, layer)) };
+	return (struct norm_view){ p->unit, place(l, p),
+				   s->rms ? -1 : place(l, need(l, b, layer)) };
 }
 
 /* An expert's parameter, as a linear of the experts' unit. */
 static struct linear_view of_expert(const struct lookup *l, const struct param *p)
 {
-	return (struct linear_view){ .unit = p->unit, .w = place(l, p), .b = -1, .in = p->hi[1] - p->lo[1], .out = rows(p) };
+	return (struct linear_view){ .unit = p->unit,
+				     .w = place(l, p),
+				     .b = -1,
+				     .in = p->hi[1] - p->lo[1],
+				     .out = rows(p) };
 }
 
 enum { EXPERT_PARAMS = 3 }; /* gate, up, down, in the catalogue's order */
 
 /* All experts' parameters lie as the first one's do, so that one call does the products of all. */
-static void evenly(struct lookup *l, const struct param *first, const struct param *expert, int64_t further)
+static void evenly(struct lookup *l, const struct param *first, const struct param *expert,
+		   int64_t further)
 {
 	for (int i = 0; i < EXPERT_PARAMS && !l->rc; i++)
-		if (expert[i].offset != first[i].offset + further || expert[i].count != first[i].count)
-			l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not lie as %s does", expert[i].name, first[i].name);
+		if (expert[i].offset != first[i].offset + further ||
+		    expert[i].count != first[i].count)
+			l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not lie as %s does",
+					expert[i].name, first[i].name);
 }
 
 /* The router, and this rank's experts: those that the catalogue has. */
@@ -94,10 +110,13 @@ static void experts(struct lookup *l, int layer, struct block_view *v)
 	const struct param *first = &l->c->params[unit->first];
 	v->experts = calloc(1, sizeof *v->experts);
 	if (!v->experts) {
-		l->rc = err_set(l->e, ERR_NOMEM, "views of %d experts: out of memory", unit->n_params / EXPERT_PARAMS);
+		l->rc = err_set(l->e, ERR_NOMEM, "views of %d experts: out of memory",
+				unit->n_params / EXPERT_PARAMS);
 		return;
 	}
-	v->expert_stride = unit->n_params > EXPERT_PARAMS ? first[EXPERT_PARAMS].offset - first->offset : 0;
+	v->expert_stride = unit->n_params > EXPERT_PARAMS
+				   ? first[EXPERT_PARAMS].offset - first->offset
+				   : 0;
 	for (int i = 0; i < unit->n_params; i += EXPERT_PARAMS) {
 		const struct param *gate = &first[i];
 		adjacent(l, &gate[0], &gate[1]);
@@ -112,9 +131,11 @@ static void experts(struct lookup *l, int layer, struct block_view *v)
 
 static void block(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)
 {
-	static const int qkv_w[] = { PARAM_Q_W, PARAM_K_W, PARAM_V_W }, qkv_b[] = { PARAM_Q_B, PARAM_K_B, PARAM_V_B },
-		o_w[] = { PARAM_O_W }, o_b[] = { PARAM_O_B }, gated_w[] = { PARAM_GATE_W, PARAM_UP_W },
-		up_w[] = { PARAM_UP_W }, up_b[] = { PARAM_UP_B }, down_w[] = { PARAM_DOWN_W }, down_b[] = { PARAM_DOWN_B };
+	static const int qkv_w[] = { PARAM_Q_W, PARAM_K_W, PARAM_V_W },
+			 qkv_b[] = { PARAM_Q_B, PARAM_K_B, PARAM_V_B }, o_w[] = { PARAM_O_W },
+			 o_b[] = { PARAM_O_B }, gated_w[] = { PARAM_GATE_W, PARAM_UP_W },
+			 up_w[] = { PARAM_UP_W }, up_b[] = { PARAM_UP_B },
+			 down_w[] = { PARAM_DOWN_W }, down_b[] = { PARAM_DOWN_B };
 
 	v->layer = layer;
 	v->unit = need(l, PARAM_NORM1_W, layer)->unit;
@@ -127,20 +148,25 @@ static void block(struct lookup *l, const struct model_shape *s, int layer, stru
 		experts(l, layer, v);
 		return;
 	}
-	v->up = s->gated ? fused(l, layer, 2, gated_w, NULL) : fused(l, layer, 1, up_w, s->bias ? up_b : NULL);
+	v->up = s->gated ? fused(l, layer, 2, gated_w, NULL)
+			 : fused(l, layer, 1, up_w, s->bias ? up_b : NULL);
 	v->down = fused(l, layer, 1, down_w, s->bias ? down_b : NULL);
 }
 
 /* A table of this shard's tokens. */
-static struct linear_view table(struct lookup *l, const struct model_shape *s, enum param_role role, struct views *v)
+static struct linear_view table(struct lookup *l, const struct model_shape *s, enum param_role role,
+				struct views *v)
 {
 	const struct param *p = need(l, role, -1);
 	v->vocab_lo = (int32_t)p->lo[0];
 	v->vocab_hi = (int32_t)p->hi[0];
-	return (struct linear_view){ .unit = p->unit, .w = place(l, p), .b = -1, .in = s->hidden, .out = rows(p) };
+	return (struct linear_view){
+		.unit = p->unit, .w = place(l, p), .b = -1, .in = s->hidden, .out = rows(p)
+	};
 }
 
-static void ends(struct lookup *l, const struct model_shape *s, const struct stage *stage, struct views *v)
+static void ends(struct lookup *l, const struct model_shape *s, const struct stage *stage,
+		 struct views *v)
 {
 	if (stage->first) {
 		v->tokens = table(l, s, PARAM_EMBED, v);

@@ -8,10 +8,10 @@ enum { PLACES = 2, TENSORS = 3 };
 
 struct away {
 	struct kern *kern;
-	bool moved[TENSORS];               /* m, v, p: which of them are away */
+	bool moved[TENSORS]; /* m, v, p: which of them are away */
 	float *memory;
-	float *at[PLACES][TENSORS];        /* [ZERO_STAGED], NULL where it is not away */
-	uint64_t come[PLACES], gone;       /* tickets of the last copies */
+	float *at[PLACES][TENSORS];  /* [ZERO_STAGED], NULL where it is not away */
+	uint64_t come[PLACES], gone; /* tickets of the last copies */
 };
 
 /* A part of an update, and the place it passes through. */
@@ -31,7 +31,10 @@ int optim_away_open(struct kern *k, int moments, bool masters, struct away **out
 	a->memory = backend_alloc(k, bytes);
 	if (!a->memory) {
 		optim_away_close(a);
-		return err_set(e, ERR_NOMEM, "optimizer: no memory for %zu bytes of its state on the way; lower batch.micro", bytes);
+		return err_set(e, ERR_NOMEM,
+			       "optimizer: no memory for %zu bytes of its state on the way; lower "
+			       "batch.micro",
+			       bytes);
 	}
 	float *next = a->memory;
 	for (int p = 0; p < PLACES; p++)
@@ -80,7 +83,9 @@ static void copy(struct away *a, const struct part *p, bool back)
 		float *here = a->at[p->place][t];
 		if (!a->moved[t])
 			continue;
-		uint64_t ticket = backend_side_copy(a->kern, back ? home(p, t) : here, back ? here : home(p, t), (size_t)p->count * sizeof(float));
+		uint64_t ticket = backend_side_copy(a->kern, back ? home(p, t) : here,
+						    back ? here : home(p, t),
+						    (size_t)p->count * sizeof(float));
 		*(back ? &a->gone : &a->come[p->place]) = ticket;
 	}
 }
@@ -99,9 +104,11 @@ static struct update update_of(const struct away *a, const struct part *p, size_
 	return u;
 }
 
-/* A copy begins after the ops that were queued before it: so the next part's comes before the update that it goes on beside. Copies
- * keep their order, so what a place had is gone before it is filled again. */
-void optim_away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg)
+/* A copy begins after the ops that were queued before it: so the next part's comes before the
+ * update that it goes on beside. Copies keep their order, so what a place had is gone before it is
+ * filled again. */
+void optim_away_update(struct away *a, const struct update *u, int n,
+		       void (*apply)(const struct update *part, void *arg), void *arg)
 {
 	struct part next = { .whole = u, .place = PLACES - 1 };
 	bool more = advance(&next, u + n);

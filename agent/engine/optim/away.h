@@ -1,8 +1,10 @@
 /*
- * away — updates of what lies in the host's memory while the kern's is a device's (offload.optimizer).
+ * away — updates of what lies in the host's memory while the kern's is a device's
+ * (offload.optimizer).
  *
- * Moments, and masters that are away too (store.h), pass through two places in the device's memory in turn: while one part
- * is updated the next one comes and the last one goes. ZeRO-Offload's idea (Ren et al., arXiv 2101.06840) with the update left on the device.
+ * Moments, and masters that are away too (store.h), pass through two places in the device's memory
+ * in turn: while one part is updated the next one comes and the last one goes. ZeRO-Offload's idea
+ * (Ren et al., arXiv 2101.06840) with the update left on the device.
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_AWAY_H
 #define MUSTER_AGENT_ENGINE_OPTIM_AWAY_H
@@ -20,8 +22,10 @@ int optim_away_open(struct kern *k, int moments, bool masters, struct away **out
 /* Takes NULL. */
 void optim_away_close(struct away *a);
 
-/* Queues n updates, whose m and v (and p) are memory of backend_host_alloc: `apply` is called with each part, where those are the device's. */
-void optim_away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg);
+/* Queues n updates, whose m and v (and p) are memory of backend_host_alloc: `apply` is called
+ * with each part, where those are the device's. */
+void optim_away_update(struct away *a, const struct update *u, int n,
+		       void (*apply)(const struct update *part, void *arg), void *arg);
 /* Until what was updated is back in the host's memory. */
 int optim_away_settle(struct away *a, struct err *e);
 

@@ -43,7 +43,7 @@ struct optim {
 	struct store *store;
 	const struct job *job;
 	float *moments[OPTIM_MOMENTS_MOST];
-	size_t bytes;    /* of a moment */
+	size_t bytes; /* of a moment */
 	bool spilled;
 	struct away *away; /* spilled, and the kern's memory is a device's */
 	struct run *runs;
@@ -51,7 +51,7 @@ struct optim {
 	struct update *updates; /* [n_runs], of the step under way */
 	struct stretch *counted;
 	int n_counted;
-	double squares;    /* the sum of them, of one step */
+	double squares;     /* the sum of them, of one step */
 	double *squares_at; /* in the kern's memory: the one above, or the device's */
 	bool squared;
 };
@@ -64,14 +64,18 @@ static double decay_of(const struct optim *o, bool decay)
 static void adamw(const struct optim *o, struct update *u, int n, const struct step *s)
 {
 	const struct adamw_args a = {
-		.lr = (float)(s->lr * s->share), .beta1 = (float)pow(o->job->optimizer.beta1, s->share),
-		.beta2 = (float)pow(o->job->optimizer.beta2, s->share), .eps = (float)o->job->optimizer.eps, .grad_scale = (float)s->scale,
+		.lr = (float)(s->lr * s->share),
+		.beta1 = (float)pow(o->job->optimizer.beta1, s->share),
+		.beta2 = (float)pow(o->job->optimizer.beta2, s->share),
+		.eps = (float)o->job->optimizer.eps,
+		.grad_scale = (float)s->scale,
 		.step = s->number,
 	};
 	o->ops->adamw(o->kern, u, n, &a);
 }
 
-/* The moment of an unchanging gradient G grows to G / (1 - momentum), whatever the share; 1 of a whole step. */
+/* The moment of an unchanging gradient G grows to G / (1 - momentum), whatever the share; 1 of a
+ * whole step. */
 static double sgd_weight(double momentum, double share)
 {
 	return (1 - pow(momentum, share)) / (1 - momentum);
@@ -81,7 +85,9 @@ static void sgd(const struct optim *o, struct update *u, int n, const struct ste
 {
 	double momentum = o->job->optimizer.momentum, weight = sgd_weight(momentum, s->share);
 	const struct sgd_args a = {
-		.lr = (float)(s->lr * s->share), .momentum = (float)pow(momentum, s->share), .grad_scale = (float)(s->scale * weight),
+		.lr = (float)(s->lr * s->share),
+		.momentum = (float)pow(momentum, s->share),
+		.grad_scale = (float)(s->scale * weight),
 		.step = s->number,
 	};
 	for (int i = 0; i < n; i++)
@@ -114,7 +120,8 @@ enum job_optimizer optim_kind(const struct optim *o)
 	return (enum job_optimizer)(o->kind - optimizers);
 }
 
-/* Where an update of the piece puts its stored form; NULL: nowhere, or it rounds at random and so by itself alone. */
+/* Where an update of the piece puts its stored form; NULL: nowhere, or it rounds at random and
+ * so by itself alone. */
 static const char *stored_of(const struct optim *o, const struct piece *p)
 {
 	struct update u = { .stored = NULL };
@@ -122,14 +129,16 @@ static const char *stored_of(const struct optim *o, const struct piece *p)
 	return u.random ? NULL : u.stored;
 }
 
-/* Whether the piece begins where the run ends, or behind a gap that all buffers have: gaps hold zeros and zero gradients, which an
- * update leaves zero. */
+/* Whether the piece begins where the run ends, or behind a gap that all buffers have: gaps hold
+ * zeros and zero gradients, which an update leaves zero. */
 static bool joins(const struct optim *o, const struct run *r, const struct piece *p)
 {
 	int64_t ahead = p->at - r->at;
 	const char *from = stored_of(o, r->first), *to = stored_of(o, p);
-	bool alone = backend_width(o->kern) < sizeof(float) && (!from || to != from + (size_t)ahead * backend_width(o->kern));
-	return r->decay == p->param->decay && p->master - r->master == ahead && p->grad - r->grad == ahead && !alone;
+	bool alone = backend_width(o->kern) < sizeof(float) &&
+		     (!from || to != from + (size_t)ahead * backend_width(o->kern));
+	return r->decay == p->param->decay && p->master - r->master == ahead &&
+	       p->grad - r->grad == ahead && !alone;
 }
 
 static int find_runs(struct optim *o, struct err *e)
@@ -139,28 +148,36 @@ static int find_runs(struct optim *o, struct err *e)
 	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
 	o->updates = calloc((size_t)n + 1, sizeof *o->updates);
 	if (!o->runs || !o->updates)
-		return err_set(e, ERR_NOMEM, "optimizer: no memory for a table of %d pieces; close other programs", n);
+		return err_set(
+			e, ERR_NOMEM,
+			"optimizer: no memory for a table of %d pieces; close other programs", n);
 	for (int i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
 		struct run *last = o->n_runs ? &o->runs[o->n_runs - 1] : NULL;
 		if (!last || !joins(o, last, p)) {
 			last = &o->runs[o->n_runs++];
-			*last = (struct run){ .first = p, .master = p->master, .grad = p->grad, .at = p->at, .decay = p->param->decay };
+			*last = (struct run){ .first = p,
+					      .master = p->master,
+					      .grad = p->grad,
+					      .at = p->at,
+					      .decay = p->param->decay };
 		}
 		last->count = p->at + p->count - last->at;
 	}
 	return 0;
 }
 
-/* What a rank counts of its pieces. On the host each is summed by itself; a device sums what lies side by side, but for gaps of zeros,
- * at once. */
+/* What a rank counts of its pieces. On the host each is summed by itself; a device sums what lies
+ * side by side, but for gaps of zeros, at once. */
 static int find_counted(struct optim *o, struct err *e)
 {
 	int n;
 	const struct piece *pieces = param_store_pieces(o->store, &n);
 	o->counted = calloc((size_t)n + 1, sizeof *o->counted);
 	if (!o->counted)
-		return err_set(e, ERR_NOMEM, "optimizer: no memory for a table of %d pieces; close other programs", n);
+		return err_set(
+			e, ERR_NOMEM,
+			"optimizer: no memory for a table of %d pieces; close other programs", n);
 	const float *whole_to = NULL; /* where the last piece ends, when all of it counts */
 	const struct piece *before = NULL;
 	for (int i = 0; i < n; i++) {
@@ -170,9 +187,11 @@ static int find_counted(struct optim *o, struct err *e)
 			whole_to = NULL;
 			continue;
 		}
-		bool follows = !backend_on_host(o->kern) && whole_to && p->count_lo == 0 && p->grad - before->grad == p->at - before->at;
+		bool follows = !backend_on_host(o->kern) && whole_to && p->count_lo == 0 &&
+			       p->grad - before->grad == p->at - before->at;
 		if (follows)
-			o->counted[o->n_counted - 1].count = s.grad + s.count - o->counted[o->n_counted - 1].grad;
+			o->counted[o->n_counted - 1].count = s.grad + s.count -
+							     o->counted[o->n_counted - 1].grad;
 		else
 			o->counted[o->n_counted++] = s;
 		whole_to = p->count_hi == p->count ? p->grad + p->count : NULL;
@@ -186,14 +205,19 @@ static void *take_moment(const struct optim *o, const char *spill_dir, struct er
 	void *p = NULL;
 	if (!o->spilled) {
 		if (!(p = backend_alloc(o->kern, o->bytes)))
-			err_set(e, ERR_NOMEM, "optimizer: no memory for %zu bytes of %s's moments; raise parallel.tp, parallel.pp or "
-				"parallel.zero, or set offload.optimizer", o->bytes, o->kind->name);
+			err_set(e, ERR_NOMEM,
+				"optimizer: no memory for %zu bytes of %s's moments; raise "
+				"parallel.tp, parallel.pp or "
+				"parallel.zero, or set offload.optimizer",
+				o->bytes, o->kind->name);
 		return p;
 	}
 	if (backend_on_host(o->kern))
 		return spill_open(spill_dir, "the optimizer's moments", o->bytes, &p, e) ? NULL : p;
 	if (!(p = backend_host_alloc(o->kern, o->bytes)))
-		err_set(e, ERR_NOMEM, "optimizer: no memory of the host for %zu bytes of %s's moments; free some, or set offload.optimizer = no",
+		err_set(e, ERR_NOMEM,
+			"optimizer: no memory of the host for %zu bytes of %s's moments; free "
+			"some, or set offload.optimizer = no",
 			o->bytes, o->kind->name);
 	else
 		memset(p, 0, o->bytes);
@@ -206,10 +230,14 @@ static int open_moments(struct optim *o, const char *spill_dir, struct err *e)
 	for (; optim_moment_name(optim_kind(o), n); n++)
 		if (!(o->moments[n] = take_moment(o, spill_dir, e)))
 			return -1;
-	o->squares_at = backend_on_host(o->kern) ? &o->squares : backend_alloc(o->kern, sizeof *o->squares_at);
+	o->squares_at = backend_on_host(o->kern) ? &o->squares
+						 : backend_alloc(o->kern, sizeof *o->squares_at);
 	if (!o->squares_at)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a sum; lower batch.micro");
-	return o->spilled && !backend_on_host(o->kern) ? optim_away_open(o->kern, n, param_store_masters_away(o->store), &o->away, e) : 0;
+	return o->spilled && !backend_on_host(o->kern)
+		       ? optim_away_open(o->kern, n, param_store_masters_away(o->store), &o->away,
+					 e)
+		       : 0;
 }
 
 int optim_open(const struct optim_options *opt, struct optim **out, struct err *e)
@@ -218,8 +246,13 @@ int optim_open(const struct optim_options *opt, struct optim **out, struct err *
 	if (!o)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
 	*o = (struct optim){
-		.kind = &optimizers[opt->job->optimizer.kind], .kern = opt->kern, .ops = backend_ops(opt->kern), .store = opt->store,
-		.job = opt->job, .bytes = (size_t)param_store_owned(opt->store) * sizeof(float), .spilled = opt->job->offload.optimizer,
+		.kind = &optimizers[opt->job->optimizer.kind],
+		.kern = opt->kern,
+		.ops = backend_ops(opt->kern),
+		.store = opt->store,
+		.job = opt->job,
+		.bytes = (size_t)param_store_owned(opt->store) * sizeof(float),
+		.spilled = opt->job->offload.optimizer,
 	};
 	if (find_runs(o, e) || find_counted(o, e) || open_moments(o, opt->spill_dir, e)) {
 		optim_close(o);
@@ -234,7 +267,8 @@ void optim_close(struct optim *o)
 	if (!o)
 		return;
 	if (o->spilled)
-		backend_sync(o->kern, NULL); /* copies may still read and write what is given back */
+		/* copies may still read and write what is given back */
+		backend_sync(o->kern, NULL);
 	optim_away_close(o->away);
 	for (int i = 0; i < OPTIM_MOMENTS_MOST; i++)
 		if (!o->spilled)
@@ -277,7 +311,8 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 	o->squared = false;
 	if (backend_get(o->kern, &sum, o->squares_at, sizeof sum, e))
 		return -1;
-	if (world && comm_size(world) > 1 && comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
+	if (world && comm_size(world) > 1 &&
+	    comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
 		return -1;
 	*norm = sqrt(sum) / loss_scale;
 	return 0;
@@ -310,8 +345,12 @@ static void update_all(struct optim *o, const struct step *s, int64_t step)
 		const struct run *r = &o->runs[i];
 		struct update *u = &o->updates[i];
 		*u = (struct update){
-			.p = r->master, .g = r->grad, .m = o->moments[0] + r->at, .v = o->moments[1] ? o->moments[1] + r->at : NULL,
-			.count = r->count, .weight_decay = (float)decay_of(o, r->decay),
+			.p = r->master,
+			.g = r->grad,
+			.m = o->moments[0] + r->at,
+			.v = o->moments[1] ? o->moments[1] + r->at : NULL,
+			.count = r->count,
+			.weight_decay = (float)decay_of(o, r->decay),
 		};
 		param_store_fuse(o->store, r->first, step, u);
 	}
@@ -325,7 +364,10 @@ static void update_all(struct optim *o, const struct step *s, int64_t step)
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
 {
 	const struct step s = {
-		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / loss_scale, .number = step + 1, .share = 1,
+		.lr = optim_lr(o->job, step),
+		.scale = clipped(o, norm) / loss_scale,
+		.number = step + 1,
+		.share = 1,
 	};
 	update_all(o, &s, step + 1);
 }
@@ -333,7 +375,10 @@ void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
 void optim_step_part(struct optim *o, double norm, double share, int64_t step, int64_t before)
 {
 	const struct step s = {
-		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / share, .number = before + 1, .share = share,
+		.lr = optim_lr(o->job, step),
+		.scale = clipped(o, norm) / share,
+		.number = before + 1,
+		.share = share,
 	};
 	update_all(o, &s, step + 1);
 }

@@ -2,10 +2,15 @@
 
 void optim_scaler_init(struct scaler *s, const struct job *job)
 {
-	bool scales = job->precision.dtype == DTYPE_FP16, dynamic = scales && job->precision.loss_scale <= 0;
+	bool scales = job->precision.dtype == DTYPE_FP16,
+	     dynamic = scales && job->precision.loss_scale <= 0;
 	*s = (struct scaler){
-		.scales = scales, .dynamic = dynamic, .window = job->precision.loss_scale_window,
-		.scale = dynamic ? SCALER_FIRST : scales ? job->precision.loss_scale : 1,
+		.scales = scales,
+		.dynamic = dynamic,
+		.window = job->precision.loss_scale_window,
+		.scale = dynamic  ? SCALER_FIRST
+			 : scales ? job->precision.loss_scale
+				  : 1,
 	};
 }
 
@@ -20,12 +25,19 @@ void optim_scaler_resume(struct scaler *s, double scale, int64_t good)
 static int judge_overflow(struct scaler *s, struct err *e)
 {
 	if (!s->scales)
-		return err_set(e, ERR_NUMERIC, "the loss or the gradient is not finite; nothing was updated: lower optimizer.lr, or lengthen "
+		return err_set(e, ERR_NUMERIC,
+			       "the loss or the gradient is not finite; nothing was updated: lower "
+			       "optimizer.lr, or lengthen "
 			       "optimizer.warmup");
 	if (!s->dynamic)
-		return err_set(e, ERR_NUMERIC, "gradients overflow at precision.loss_scale = %g; lower it, or set it to 0 for a dynamic one", s->scale);
+		return err_set(e, ERR_NUMERIC,
+			       "gradients overflow at precision.loss_scale = %g; lower it, or set "
+			       "it to 0 for a dynamic one",
+			       s->scale);
 	if (s->scale <= 1)
-		return err_set(e, ERR_NUMERIC, "gradients overflow even at a loss scale of 1; lower optimizer.lr, or use precision.dtype = bf16");
+		return err_set(e, ERR_NUMERIC,
+			       "gradients overflow even at a loss scale of 1; lower optimizer.lr, "
+			       "or use precision.dtype = bf16");
 	s->scale /= 2;
 	s->good = 0;
 	return 0;

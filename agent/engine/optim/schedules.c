@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* The share of (lr - min_lr) that is left of the rate at a step behind the warm-up. t: how far the step is from the warm-up's end (0) to
- * decay_steps (1). */
+/* The share of (lr - min_lr) that is left of the rate at a step behind the warm-up. t: how far the
+ * step is from the warm-up's end (0) to decay_steps (1). */
 static double cosine(const struct job *job, int64_t step, double t)
 {
 	(void)job, (void)step;
@@ -32,7 +32,8 @@ static double inverse_sqrt(const struct job *job, int64_t step, double t)
 	return lr > least ? fmax(rate - least, 0) / (lr - least) : 0;
 }
 
-/* Warm-up, stable, decay: linear over the last `cooldown` steps, of which the last one has min_lr. */
+/* Warm-up, stable, decay: linear over the last `cooldown` steps, of which the last one has
+ * min_lr. */
 static double wsd(const struct job *job, int64_t step, double t)
 {
 	(void)t;
@@ -43,10 +44,8 @@ static double wsd(const struct job *job, int64_t step, double t)
 }
 
 static double (*const shapes[])(const struct job *job, int64_t step, double t) = {
-	[LR_COSINE] = cosine,
-	[LR_LINEAR] = linear,
-	[LR_CONSTANT] = constant,
-	[LR_INVERSE_SQRT] = inverse_sqrt,
+	[LR_COSINE] = cosine,     [LR_LINEAR] = linear,
+	[LR_CONSTANT] = constant, [LR_INVERSE_SQRT] = inverse_sqrt,
 	[LR_WSD] = wsd,
 };
 

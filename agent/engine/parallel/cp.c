@@ -52,8 +52,14 @@ struct ring {
 static struct ring ring_of(struct cp *c, struct kern *k, const struct attn_shape *s)
 {
 	struct ring r = {
-		.c = c, .k = k, .ops = backend_ops(k), .s = *s, .tokens = s->seq / c->size, .q = (int64_t)s->heads * s->dim,
-		.kv = (int64_t)2 * s->kv_heads * s->dim, .starts = s->starts,
+		.c = c,
+		.k = k,
+		.ops = backend_ops(k),
+		.s = *s,
+		.tokens = s->seq / c->size,
+		.q = (int64_t)s->heads * s->dim,
+		.kv = (int64_t)2 * s->kv_heads * s->dim,
+		.starts = s->starts,
 	};
 	r.length = c->size == 1 ? r.tokens : r.tokens / PIECES;
 	r.rows = s->batch * r.tokens;
@@ -78,7 +84,8 @@ static struct attn_shape whole(const struct ring *r)
 
 /* --- A piece of queries over a piece of keys ------------------------------------- */
 
-/* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value rows, of lse. */
+/* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value
+ * rows, of lse. */
 struct meeting {
 	struct attn_shape s;
 	int64_t q, o, kv, lse;
@@ -93,7 +100,10 @@ static bool meets(const struct ring *r, int mine, int owner, int theirs)
 static struct meeting meeting_of(const struct ring *r, int mine, int owner, int theirs)
 {
 	struct meeting m = {
-		.s = r->s, .q = mine * r->length * r->row, .o = mine * r->length * r->q, .kv = theirs * r->length * r->kv,
+		.s = r->s,
+		.q = mine * r->length * r->row,
+		.o = mine * r->length * r->q,
+		.kv = theirs * r->length * r->kv,
 		.lse = mine * r->length * r->s.batch * r->s.heads,
 	};
 	m.s.q_len = m.s.k_len = r->length;
@@ -118,8 +128,16 @@ static int pass_on(struct ring *r, void *out, void *in, struct comm_request **re
 	struct cp *c = r->c;
 	size_t count = (size_t)(r->rows * r->kv);
 	const struct comm_p2p ops[] = {
-		{ .send = true, .data = out, .count = count, .type = c->type, .peer = (c->rank + 1) % c->size },
-		{ .send = false, .data = in, .count = count, .type = c->type, .peer = (c->rank + c->size - 1) % c->size },
+		{ .send = true,
+		  .data = out,
+		  .count = count,
+		  .type = c->type,
+		  .peer = (c->rank + 1) % c->size },
+		{ .send = false,
+		  .data = in,
+		  .count = count,
+		  .type = c->type,
+		  .peer = (c->rank + c->size - 1) % c->size },
 	};
 	return comm_group_start(c->comm, ops, 2, req, e);
 }
@@ -154,17 +172,19 @@ struct forward {
 	bool begun[PIECES]; /* o and lse of this piece hold something */
 };
 
-static void meet_forward(const struct ring *r, struct forward *f, const void *kv, int mine, int owner, int theirs)
+static void meet_forward(const struct ring *r, struct forward *f, const void *kv, int mine,
+			 int owner, int theirs)
 {
 	struct meeting m = meeting_of(r, mine, owner, theirs);
 	const struct cp_buffers *b = &r->c->buffers;
 	void *o = f->begun[mine] ? b->o : f->o;
 	float *lse = f->begun[mine] ? b->lse : f->lse;
 
-	r->ops->attention_fwd(r->k, at(r->k, o, m.o), lse + m.lse, at(r->k, f->qkv, m.q), at(r->k, kv, m.kv),
-			      at(r->k, kv, m.kv + r->kv / 2), &m.s);
+	r->ops->attention_fwd(r->k, at(r->k, o, m.o), lse + m.lse, at(r->k, f->qkv, m.q),
+			      at(r->k, kv, m.kv), at(r->k, kv, m.kv + r->kv / 2), &m.s);
 	if (f->begun[mine])
-		r->ops->attention_merge(r->k, at(r->k, f->o, m.o), f->lse + m.lse, at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
+		r->ops->attention_merge(r->k, at(r->k, f->o, m.o), f->lse + m.lse,
+					at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
 	f->begun[mine] = true;
 }
 
@@ -177,7 +197,8 @@ static int ring_forward(struct ring *r, struct forward *f, struct err *e)
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
 		void *kv = half_of(r, r->c->buffers.kv, step % 2);
-		if (step + 1 < size && pass_on(r, kv, half_of(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
+		if (step + 1 < size &&
+		    pass_on(r, kv, half_of(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
 			return -1;
 		for (int mine = 0; mine < PIECES; mine++)
 			for (int theirs = 0; theirs < PIECES; theirs++)
@@ -189,7 +210,8 @@ static int ring_forward(struct ring *r, struct forward *f, struct err *e)
 	return 0;
 }
 
-int cp_attention_forward(struct cp *c, struct kern *k, void *o, float *lse, const void *qkv, const struct attn_shape *s, struct err *e)
+int cp_attention_forward(struct cp *c, struct kern *k, void *o, float *lse, const void *qkv,
+			 const struct attn_shape *s, struct err *e)
 {
 	struct ring r = ring_of(c, k, s);
 	struct forward f = { .o = o, .lse = lse, .qkv = qkv };
@@ -208,16 +230,20 @@ struct backward {
 	const float *lse;
 };
 
-/* All gradients begin with zeros: a piece of queries and one of keys are not met for the first time by the same call. */
-static void meet_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv, int mine, int owner, int theirs)
+/* All gradients begin with zeros: a piece of queries and one of keys are not met for the first
+ * time by the same call. */
+static void meet_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
+			  int mine, int owner, int theirs)
 {
 	struct meeting m = meeting_of(r, mine, owner, theirs);
-	r->ops->attention_bwd(r->k, at(r->k, b->dqkv, m.q), at(r->k, dkv, m.kv), at(r->k, dkv, m.kv + r->kv / 2), at(r->k, b->dout, m.o),
-			      at(r->k, b->o, m.o), b->lse + m.lse, at(r->k, b->qkv, m.q), at(r->k, kv, m.kv),
-			      at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
+	r->ops->attention_bwd(r->k, at(r->k, b->dqkv, m.q), at(r->k, dkv, m.kv),
+			      at(r->k, dkv, m.kv + r->kv / 2), at(r->k, b->dout, m.o),
+			      at(r->k, b->o, m.o), b->lse + m.lse, at(r->k, b->qkv, m.q),
+			      at(r->k, kv, m.kv), at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
 }
 
-static void meet_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv, int owner)
+static void meet_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
+			      int owner)
 {
 	for (int mine = 0; mine < PIECES; mine++)
 		for (int theirs = 0; theirs < PIECES; theirs++)
@@ -225,8 +251,8 @@ static void meet_all_backward(const struct ring *r, struct backward *b, const vo
 				meet_backward(r, b, kv, dkv, mine, owner, theirs);
 }
 
-/* The gradients of a rank's keys and values set out from it with the first step, one step behind the keys
- * themselves, and come home with the last. */
+/* The gradients of a rank's keys and values set out from it with the first step, one step behind
+ * the keys themselves, and come home with the last. */
 static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 {
 	struct comm_request *keys = NULL, *grads = NULL;
@@ -239,12 +265,14 @@ static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
 		void *kv = half_of(r, buf->kv, step % 2), *dkv = half_of(r, buf->dkv, step % 2);
-		if (step + 1 < size && pass_on(r, kv, half_of(r, buf->kv, (step + 1) % 2), &keys, e))
+		if (step + 1 < size &&
+		    pass_on(r, kv, half_of(r, buf->kv, (step + 1) % 2), &keys, e))
 			goto fail;
 		if (await(r, &grads, e))
 			goto fail;
 		meet_all_backward(r, b, kv, dkv, owner);
-		if (await(r, &keys, e) || pass_on(r, dkv, half_of(r, buf->dkv, (step + 1) % 2), &grads, e))
+		if (await(r, &keys, e) ||
+		    pass_on(r, dkv, half_of(r, buf->dkv, (step + 1) % 2), &grads, e))
 			goto fail;
 	}
 	if (await(r, &grads, e))
@@ -257,15 +285,16 @@ fail:
 	return -1;
 }
 
-int cp_attention_backward(struct cp *c, struct kern *k, void *dqkv, const void *dout, const void *o, const float *lse,
-			  const void *qkv, const struct attn_shape *s, struct err *e)
+int cp_attention_backward(struct cp *c, struct kern *k, void *dqkv, const void *dout, const void *o,
+			  const float *lse, const void *qkv, const struct attn_shape *s,
+			  struct err *e)
 {
 	struct ring r = ring_of(c, k, s);
 	struct backward b = { .dqkv = dqkv, .dout = dout, .o = o, .qkv = qkv, .lse = lse };
 	if (c->size > 1)
 		return ring_backward(&r, &b, e);
 	struct attn_shape all = whole(&r);
-	r.ops->attention_bwd(k, dqkv, at(k, dqkv, r.q), at(k, dqkv, r.q + r.kv / 2), dout, o, lse, qkv, at(k, qkv, r.q),
-			     at(k, qkv, r.q + r.kv / 2), &all, false);
+	r.ops->attention_bwd(k, dqkv, at(k, dqkv, r.q), at(k, dqkv, r.q + r.kv / 2), dout, o, lse,
+			     qkv, at(k, qkv, r.q), at(k, qkv, r.q + r.kv / 2), &all, false);
 	return 0;
 }

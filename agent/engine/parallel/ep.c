@@ -6,12 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ep_init(struct ep *p, struct comm *group, struct comm *values, int64_t experts, enum comm_type type)
+void ep_init(struct ep *p, struct comm *group, struct comm *values, int64_t experts,
+	     enum comm_type type)
 {
 	int64_t lo = 0, hi = experts;
 	*p = (struct ep){
-		.comm = group, .values = values, .rank = group ? comm_rank(group) : 0, .size = group ? comm_size(group) : 1,
-		.type = type, .experts = experts,
+		.comm = group,
+		.values = values,
+		.rank = group ? comm_rank(group) : 0,
+		.size = group ? comm_size(group) : 1,
+		.type = type,
+		.experts = experts,
 	};
 	if (group)
 		layout_partition(experts, p->size, p->rank, 1, &lo, &hi);
@@ -43,7 +48,8 @@ static int open_arrays(const struct ep *p, struct ep_plan *plan, struct err *e)
 	size_t n = (size_t)p->size;
 	if (grow(&plan->out, n, sizeof *plan->out) || grow(&plan->in, n, sizeof *plan->in) ||
 	    grow(&plan->per_expert, (size_t)(p->hi - p->lo), sizeof *plan->per_expert))
-		return err_set(e, ERR_NOMEM, "exchange of experts' rows over %d ranks: out of memory", p->size);
+		return err_set(e, ERR_NOMEM,
+			       "exchange of experts' rows over %d ranks: out of memory", p->size);
 	return 0;
 }
 
@@ -60,7 +66,8 @@ static int tell(struct ep *p, const int64_t *counts, int64_t *theirs, struct err
 	return comm_all_to_allv(p->values, counts, out, theirs, in, COMM_I64, e);
 }
 
-static void count_rows(const struct ep *p, const int64_t *counts, const int64_t *theirs, struct ep_plan *plan)
+static void count_rows(const struct ep *p, const int64_t *counts, const int64_t *theirs,
+		       struct ep_plan *plan)
 {
 	int mine = p->hi - p->lo;
 	plan->sent = plan->received = 0;
@@ -84,7 +91,8 @@ static void count_rows(const struct ep *p, const int64_t *counts, const int64_t 
 static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan *plan)
 {
 	int mine = p->hi - p->lo;
-	int64_t to[mine + 1], arrival = 0, *order = plan->sorted, *back = plan->sorted + plan->received;
+	int64_t to[mine + 1], arrival = 0, *order = plan->sorted,
+			      *back = plan->sorted + plan->received;
 	to[0] = 0;
 	for (int x = 0; x + 1 < mine; x++)
 		to[x + 1] = to[x] + plan->per_expert[x];
@@ -96,7 +104,8 @@ static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan 
 			}
 }
 
-/* Where the rows' ops read them. More than before come with an eighth of room, so that few steps grow it. */
+/* Where the rows' ops read them. More than before come with an eighth of room, so that few steps
+ * grow it. */
 static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
 {
 	int64_t *at = plan->sorted, rows = plan->received;
@@ -109,7 +118,10 @@ static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
 		at = plan->places;
 		if (!at) {
 			plan->room = 0;
-			return err_set(e, ERR_NOMEM, "places of %lld rows for this rank's experts: no memory; lower batch.micro", (long long)rows);
+			return err_set(e, ERR_NOMEM,
+				       "places of %lld rows for this rank's experts: no memory; "
+				       "lower batch.micro",
+				       (long long)rows);
 		}
 		backend_put(k, at, plan->sorted, (size_t)(2 * rows) * sizeof *at);
 	}
@@ -118,7 +130,8 @@ static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
 	return 0;
 }
 
-int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan *plan, struct err *e)
+int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan *plan,
+	    struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo);
 	int64_t theirs[(size_t)p->size * mine + 1];
@@ -133,7 +146,8 @@ int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan 
 	count_rows(p, counts, theirs, plan);
 	size_t rows = p->comm ? (size_t)plan->received : 0;
 	if (grow(&plan->sorted, 2 * rows, sizeof *plan->sorted))
-		return err_set(e, ERR_NOMEM, "%zu rows for this rank's experts: out of memory", rows);
+		return err_set(e, ERR_NOMEM, "%zu rows for this rank's experts: out of memory",
+			       rows);
 	if (p->comm)
 		sort_rows(p, theirs, plan);
 	int rc = p->comm ? give_rows(k, plan, e) : 0;
@@ -141,7 +155,8 @@ int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan 
 	return rc;
 }
 
-static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *out, const size_t *out_rows, int64_t c, struct err *e)
+static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *out,
+		    const size_t *out_rows, int64_t c, struct err *e)
 {
 	size_t give[p->size], take[p->size];
 	double start = clock_s();
@@ -160,8 +175,8 @@ static void copy(struct kern *k, void *to, const void *from, int64_t rows, int64
 		backend_ops(k)->copy_rows(k, to, c, from, c, rows, c);
 }
 
-int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *sent, void *arrival, void *received, int64_t c,
-		struct err *e)
+int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *sent,
+		void *arrival, void *received, int64_t c, struct err *e)
 {
 	if (!p->comm) {
 		copy(k, received, sent, plan->sent, c);
@@ -173,8 +188,8 @@ int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const 
 	return 0;
 }
 
-int ep_return(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *received, void *arrival, void *sent, int64_t c,
-	      struct err *e)
+int ep_return(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *received,
+	      void *arrival, void *sent, int64_t c, struct err *e)
 {
 	if (!p->comm) {
 		copy(k, sent, received, plan->sent, c);

@@ -9,8 +9,8 @@ struct place {
 	const struct groups_options *o;
 	struct layout l;
 	struct coords at;
-	int kv_copies;  /* tp ranks that hold one kv head */
-	bool two_ends;  /* the tied table is on two ranks */
+	int kv_copies; /* tp ranks that hold one kv head */
+	bool two_ends; /* the tied table is on two ranks */
 };
 
 static struct place place_of(const struct groups_options *o)
@@ -23,7 +23,8 @@ static struct place place_of(const struct groups_options *o)
 	return p;
 }
 
-/* color < 0: this rank is in no such group. exists: whether any rank is in one, which is the same answer on all. */
+/* color < 0: this rank is in no such group. exists: whether any rank is in one, which is the
+ * same answer on all. */
 struct split {
 	const char *name;
 	bool (*exists)(const struct place *p);
@@ -31,19 +32,44 @@ struct split {
 	size_t member;
 };
 
-static bool tp_exists(const struct place *p) { return p->l.tp > 1; }
-static bool kv_exists(const struct place *p) { return p->kv_copies > 1; }
-static bool cp_exists(const struct place *p) { return p->l.cp > 1; }
-static bool ep_exists(const struct place *p) { return p->l.ep > 1; }
-static bool tied_exists(const struct place *p) { return p->two_ends; }
+static bool tp_exists(const struct place *p)
+{
+	return p->l.tp > 1;
+}
+static bool kv_exists(const struct place *p)
+{
+	return p->kv_copies > 1;
+}
+static bool cp_exists(const struct place *p)
+{
+	return p->l.cp > 1;
+}
+static bool ep_exists(const struct place *p)
+{
+	return p->l.ep > 1;
+}
+static bool tied_exists(const struct place *p)
+{
+	return p->two_ends;
+}
 
-static int tp_color(const struct place *p) { return (p->at.pp * p->l.dp + p->at.dp) * p->l.cp + p->at.cp; }
-static int kv_color(const struct place *p) { return tp_color(p) * p->l.tp + p->at.tp / p->kv_copies; }
-static int cp_color(const struct place *p) { return (p->at.pp * p->l.dp + p->at.dp) * p->l.tp + p->at.tp; }
+static int tp_color(const struct place *p)
+{
+	return (p->at.pp * p->l.dp + p->at.dp) * p->l.cp + p->at.cp;
+}
+static int kv_color(const struct place *p)
+{
+	return tp_color(p) * p->l.tp + p->at.tp / p->kv_copies;
+}
+static int cp_color(const struct place *p)
+{
+	return (p->at.pp * p->l.dp + p->at.dp) * p->l.tp + p->at.tp;
+}
 
 static int ep_color(const struct place *p)
 {
-	return ((p->at.pp * p->l.dp + p->at.dp / p->l.ep) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp;
+	return ((p->at.pp * p->l.dp + p->at.dp / p->l.ep) * p->l.cp + p->at.cp) * p->l.tp +
+	       p->at.tp;
 }
 
 static int tied_color(const struct place *p)
@@ -72,25 +98,33 @@ static struct comm **member(struct groups *g, size_t offset)
 /* The replicas of one kind of parameter: dense ones, experts. */
 struct replicas {
 	const char *shard, *copies; /* the groups' names */
-	int count, color; /* how many there are; which this rank is one of */
+	int count, color;           /* how many there are; which this rank is one of */
 };
 
-/* Sharded inside nodes: those of a node, and across nodes those that come at the same place in theirs. */
-static int split_by_node(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
+/* Sharded inside nodes: those of a node, and across nodes those that come at the same place in
+ * theirs. */
+static int split_by_node(struct groups *g, const struct place *p, const struct replicas *r,
+			 struct comm **shard, struct comm **copies, struct err *e)
 {
 	int world = comm_size(g->world);
-	if (comm_split(g->root, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard, e))
+	if (comm_split(g->root, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard,
+		       e))
 		return -1;
 	int64_t sizes[2] = { comm_size(*shard), -comm_size(*shard) };
 	if (comm_all_reduce(g->world, sizes, sizes, 2, COMM_I64, COMM_MAX, e))
 		return -1;
 	if (sizes[0] != -sizes[1])
-		return err_set(e, ERR_USAGE, "parallel.zero_shard = node: some nodes hold %lld replicas of a parameter and some %lld; "
-			       "use zero_shard = all, or a dp that spreads evenly", (long long)sizes[0], (long long)-sizes[1]);
-	return comm_split(g->root, r->color * world + comm_rank(*shard), comm_rank(g->world), r->copies, copies, e);
+		return err_set(e, ERR_USAGE,
+			       "parallel.zero_shard = node: some nodes hold %lld replicas of a "
+			       "parameter and some %lld; "
+			       "use zero_shard = all, or a dp that spreads evenly",
+			       (long long)sizes[0], (long long)-sizes[1]);
+	return comm_split(g->root, r->color * world + comm_rank(*shard), comm_rank(g->world),
+			  r->copies, copies, e);
 }
 
-static int split_replicas(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
+static int split_replicas(struct groups *g, const struct place *p, const struct replicas *r,
+			  struct comm **shard, struct comm **copies, struct err *e)
 {
 	if (r->count == 1)
 		return 0;
@@ -106,18 +140,21 @@ static int split_store(struct groups *g, const struct place *p, struct err *e)
 	int same = p->at.pp * p->l.tp + p->at.tp;
 	const struct replicas dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
 	const struct replicas experts = { "zero shards of experts", "expert dp",
-					  p->l.dp / p->l.ep * p->l.cp, same * p->l.ep + p->at.dp % p->l.ep };
+					  p->l.dp / p->l.ep * p->l.cp,
+					  same * p->l.ep + p->at.dp % p->l.ep };
 	if (p->o->apart)
 		return 0;
 	if (split_replicas(g, p, &dense, &g->store.shard, &g->store.copies, e))
 		return -1;
-	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard, &g->store.expert_copies, e) : 0;
+	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard,
+						     &g->store.expert_copies, e)
+				    : 0;
 }
 
 /* --- The pipeline ------------------------------------------------------------------ */
 
-/* Edge i of the ring leads from pipeline rank i to the one after it. Along it go activations, against it gradients; where
- * a V comes back, the other way round besides. */
+/* Edge i of the ring leads from pipeline rank i to the one after it. Along it go activations,
+ * against it gradients; where a V comes back, the other way round besides. */
 struct edge {
 	int at, from, to;
 };
@@ -147,19 +184,22 @@ static bool edge_of(const struct place *p, int class, struct edge *out)
 }
 
 /* A channel on an edge: its place among this rank's. */
-static struct comm **channel(struct groups *g, const struct place *p, const struct edge *edge, enum pipe_kind kind, bool back)
+static struct comm **channel(struct groups *g, const struct place *p, const struct edge *edge,
+			     enum pipe_kind kind, bool back)
 {
-	bool first = p->at.pp == edge->from;             /* the end that the edge leaves */
-	bool sends = first == ((kind == PIPE_ACT) != back); /* activations along it, gradients against it */
+	bool first = p->at.pp == edge->from; /* the end that the edge leaves */
+	/* activations along it, gradients against it */
+	bool sends = first == ((kind == PIPE_ACT) != back);
 	enum pipe_side side = first ? PIPE_NEXT : PIPE_PREV;
 	return sends ? &g->out[kind][side] : &g->in[kind][side];
 }
 
-static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back, char *name, size_t size)
+static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back, char *name,
+			 size_t size)
 {
 	bool along = (kind == PIPE_ACT) != back;
-	snprintf(name, size, "pp %s %d to %d", kind == PIPE_ACT ? "activations" : "gradients", along ? edge->from : edge->to,
-		 along ? edge->to : edge->from);
+	snprintf(name, size, "pp %s %d to %d", kind == PIPE_ACT ? "activations" : "gradients",
+		 along ? edge->from : edge->to, along ? edge->to : edge->from);
 }
 
 /* The pair is split from the root, its other channels from the pair, which concerns nobody else. */
@@ -169,7 +209,9 @@ static int split_class(struct groups *g, const struct place *p, int class, struc
 	struct comm *pair = NULL;
 	char name[48];
 	bool mine = edge_of(p, class, &edge);
-	int color = mine ? ((edge.at * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
+	int color = mine ? ((edge.at * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp +
+				    p->at.tp
+			 : -1;
 	channel_name(&edge, PIPE_ACT, false, name, sizeof name);
 	if (comm_split(g->root, color, p->at.pp == edge.from ? 0 : 1, name, &pair, e))
 		return -1;
@@ -189,7 +231,7 @@ static int split_class(struct groups *g, const struct place *p, int class, struc
 /* As many splits of the world as there are classes; every rank knows which there are. */
 static int split_pipeline(struct groups *g, const struct place *p, struct err *e)
 {
-	for (int class = 0; class < 3; class++) {
+	for (int class = 0; class < 3; class ++) {
 		bool any = false;
 		for (int edge = 0; edge < p->l.pp; edge++)
 			any |= edge_exists(p, edge) && edge_class(p, edge) == class;
@@ -222,23 +264,32 @@ static int split_values(struct groups *g, const struct place *p, struct err *e)
 		g->ep_values = g->ep;
 		return 0;
 	}
-	return (cp_exists(p) && comm_split(g->world, cp_color(p), rank, "cp's numbers", &g->cp_values, e)) ||
-	       (ep_exists(p) && comm_split(g->world, ep_color(p), rank, "ep's numbers", &g->ep_values, e)) ? -1 : 0;
+	return (cp_exists(p) &&
+		comm_split(g->world, cp_color(p), rank, "cp's numbers", &g->cp_values, e)) ||
+			       (ep_exists(p) && comm_split(g->world, ep_color(p), rank,
+							   "ep's numbers", &g->ep_values, e))
+		       ? -1
+		       : 0;
 }
 
-int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
+int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
+			 struct err *e)
 {
 	struct place p = place_of(opt);
 	struct groups g = { .world = world };
 
 	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))
-		return err_set(e, ERR_INTERNAL, "layout tp %d cp %d dp %d pp %d: the world is rank %d of %d, the layout says %d of %d",
-			       p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world), layout_rank(&p.l, p.at), layout_world(&p.l));
+		return err_set(e, ERR_INTERNAL,
+			       "layout tp %d cp %d dp %d pp %d: the world is rank %d of %d, the "
+			       "layout says %d of %d",
+			       p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world),
+			       layout_rank(&p.l, p.at), layout_world(&p.l));
 	if (open_root(&g, opt, e))
 		return -1;
 	for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
 		const struct split *s = &splits[i];
-		if (s->exists(&p) && comm_split(g.root, s->color(&p), comm_rank(world), s->name, member(&g, s->member), e))
+		if (s->exists(&p) && comm_split(g.root, s->color(&p), comm_rank(world), s->name,
+						member(&g, s->member), e))
 			goto fail;
 	}
 	g.store.tp = g.tp;
@@ -258,8 +309,15 @@ void parallel_groups_close(struct groups *g)
 			comm_close(g->in[kind][side]);
 			comm_close(g->out[kind][side]);
 		}
-	struct comm *all[] = { g->store.tied, g->store.kv, g->store.shard, g->store.copies,
-			       g->store.expert_shard, g->store.expert_copies, g->ep, g->cp, g->tp };
+	struct comm *all[] = { g->store.tied,
+			       g->store.kv,
+			       g->store.shard,
+			       g->store.copies,
+			       g->store.expert_shard,
+			       g->store.expert_copies,
+			       g->ep,
+			       g->cp,
+			       g->tp };
 	bool apart = g->root != g->world;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		comm_close(all[i]);

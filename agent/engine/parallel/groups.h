@@ -6,17 +6,20 @@
  *     cp      the ranks that share a sequence
  *     ep      the ranks that share a layer's experts
  *     tied    first and last stage, when two ranks hold the tied table
- *     store   the replicas of a parameter, as agent/engine/parallel/store.h divides them: for ZeRO over all of them or inside nodes
+ *     store   the replicas of a parameter, as agent/engine/parallel/store.h divides them: for ZeRO
+ *             over all of them or inside nodes
  *
  * A group of one rank is NULL: whoever uses it does nothing then.
  *
- * On a device the groups above carry tensors in its memory (comm_on_device), on the stream of the rank's operations; numbers that
- * the host reckons with, such as how many rows an expert gets, go over groups of the host's own, cp_values and ep_values. On the host these
- * are cp and ep themselves.
+ * On a device the groups above carry tensors in its memory (comm_on_device), on the stream of the
+ * rank's operations; numbers that the host reckons with, such as how many rows an expert gets, go
+ * over groups of the host's own, cp_values and ep_values. On the host these are cp and ep
+ * themselves.
  *
- * Pipeline ranks that are next to each other have a group of two for each kind of message and direction (a
- * channel of plan/spec/schedule/schedule.h). Each carries messages one way only, so a send under way never stands in front of a
- * receive. In an interleaved pipeline the last rank is before the first; of a V's two chunks the second goes the other way.
+ * Pipeline ranks that are next to each other have a group of two for each kind of message and
+ * direction (a channel of plan/spec/schedule/schedule.h). Each carries messages one way only, so a
+ * send under way never stands in front of a receive. In an interleaved pipeline the last rank is
+ * before the first; of a V's two chunks the second goes the other way.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
@@ -33,7 +36,8 @@ enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the rank after this one,
 
 struct groups {
 	struct comm *world; /* borrowed */
-	struct comm *root;  /* what the groups of tensors are split from: the world, or its ranks on the device */
+	/* what the groups of tensors are split from: the world, or its ranks on the device */
+	struct comm *root;
 	struct comm *tp, *cp, *ep;
 	struct comm *cp_values, *ep_values;
 	struct store_groups store;
@@ -46,14 +50,16 @@ struct groups_options {
 	const struct model_shape *shape;
 	int zero;
 	enum job_zero_shard shard;
-	int node;                       /* this rank's, for sharding inside nodes */
-	bool apart;                     /* replicas have no groups: a parameter server is between them (agent/server) */
+	int node; /* this rank's, for sharding inside nodes */
+	/* replicas have no groups: a parameter server is between them (agent/server) */
+	bool apart;
 	const struct comm_device_options *device; /* NULL: tensors are in the host's memory */
-	void *stream;                   /* of the device's operations */
+	void *stream;                             /* of the device's operations */
 };
 
 /* Collective over world, whose ranks are in the layout's order. */
-int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e);
+int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
+			 struct err *e);
 void parallel_groups_close(struct groups *g);
 
 #endif

@@ -8,18 +8,23 @@ static int peer_of(const struct comm *c)
 	return 1 - comm_rank(c);
 }
 
-static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req, struct err *e)
+static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req,
+		 struct err *e)
 {
-	struct comm_p2p op = { .send = send, .data = x, .count = p->count, .type = p->type, .peer = peer_of(c) };
+	struct comm_p2p op = {
+		.send = send, .data = x, .count = p->count, .type = p->type, .peer = peer_of(c)
+	};
 	return comm_group_start(c, &op, 1, req, e);
 }
 
-int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e)
+int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
+	    struct comm_request **req, struct err *e)
 {
 	return start(p, p->groups->out[kind][to], true, x, req, e);
 }
 
-int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e)
+int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
+		  struct comm_request **req, struct err *e)
 {
 	return start(p, p->groups->in[kind][from], false, x, req, e);
 }

@@ -1,8 +1,8 @@
 /*
  * pipe — activations and gradients between neighbouring pipeline ranks.
  *
- * A send, or a receive that was started, returns at once; its buffer belongs to it until pp_wait. Messages of a
- * channel (groups.h) arrive in the order of their sends.
+ * A send, or a receive that was started, returns at once; its buffer belongs to it until pp_wait.
+ * Messages of a channel (groups.h) arrive in the order of their sends.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
@@ -16,9 +16,11 @@ struct pipe {
 	double seconds;              /* waited; the reader sets it back */
 };
 
-int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e);
+int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
+	    struct comm_request **req, struct err *e);
 int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e);
-int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e);
+int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
+		  struct comm_request **req, struct err *e);
 /* Waits until the buffer of *req is free again and sets *req to NULL; NULL is done. */
 int pp_wait(struct pipe *p, struct comm_request **req, struct err *e);
 

@@ -45,7 +45,10 @@ static void *take(struct store *s, const char *what, int64_t elements, size_t wi
 	size_t bytes = (size_t)elements * width;
 	void *p = backend_alloc(s->kern, bytes);
 	if (!p)
-		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or parallel.zero", what, bytes);
+		err_set(e, ERR_NOMEM,
+			"%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or "
+			"parallel.zero",
+			what, bytes);
 	return p;
 }
 
@@ -63,8 +66,11 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 		return spill_open(spill_dir, "master parameters", bytes, (void **)&s->masters, e);
 	s->masters = backend_host_alloc(s->kern, bytes);
 	if (!s->masters)
-		return err_set(e, ERR_NOMEM, "master parameters: no memory of the host for %zu bytes that the device copies from; free some, or "
-			       "set offload.optimizer = no", bytes);
+		return err_set(e, ERR_NOMEM,
+			       "master parameters: no memory of the host for %zu bytes that the "
+			       "device copies from; free some, or "
+			       "set offload.optimizer = no",
+			       bytes);
 	memset(s->masters, 0, bytes);
 	return 0;
 }
@@ -75,7 +81,8 @@ bool param_store_masters_away(const struct store *s)
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
-static int open_pool(struct store *s, struct pool *p, const char *what, enum unit_kind kind, size_t width, struct err *e)
+static int open_pool(struct store *s, struct pool *p, const char *what, enum unit_kind kind,
+		     size_t width, struct err *e)
 {
 	int64_t most = 0;
 	int count = 0;
@@ -97,9 +104,11 @@ static int open_pools(struct store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_policy *policy = s->replicas[zero_class(kind)].policy;
-		if (policy->params && open_pool(s, &s->gathers[kind], "gathered parameters", kind, s->width, e))
+		if (policy->params &&
+		    open_pool(s, &s->gathers[kind], "gathered parameters", kind, s->width, e))
 			return -1;
-		if (policy->grads && open_pool(s, &s->scatters[kind], "gradients of a micro-batch", kind, sizeof(float), e))
+		if (policy->grads && open_pool(s, &s->scatters[kind], "gradients of a micro-batch",
+					       kind, sizeof(float), e))
 			return -1;
 	}
 	return 0;
@@ -113,12 +122,16 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 	s->sums = calloc(units + 1, sizeof *s->sums);
 	for (int i = 0; i < ZERO_CLASSES; i++)
 		s->replicas[i].counts = calloc((size_t)s->replicas[i].cut.shards, sizeof(size_t));
-	if (!s->homes || !s->sums || !s->replicas[ZERO_DENSE].counts || !s->replicas[ZERO_EXPERTS].counts)
-		return err_set(e, ERR_NOMEM, "store: no memory for a table of %zu units; close other programs", units);
+	if (!s->homes || !s->sums || !s->replicas[ZERO_DENSE].counts ||
+	    !s->replicas[ZERO_EXPERTS].counts)
+		return err_set(e, ERR_NOMEM,
+			       "store: no memory for a table of %zu units; close other programs",
+			       units);
 	lay_out(s, opt->zero, &params, &grads);
 	s->params = take(s, "parameters", params, s->width, e);
 	s->grads = s->params ? take(s, "gradients", grads, sizeof(float), e) : NULL;
-	if (!s->grads || open_masters(s, opt->spill_dir, e) || (!opt->owned_only && open_pools(s, e)))
+	if (!s->grads || open_masters(s, opt->spill_dir, e) ||
+	    (!opt->owned_only && open_pools(s, e)))
 		return -1;
 	return 0;
 }
@@ -130,9 +143,13 @@ static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], st
 		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
 	int64_t *at = backend_alloc(s->kern, 6 * sizeof *at);
 	if (!at)
-		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro", 6 * sizeof *at);
+		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro",
+			       6 * sizeof *at);
 	backend_put(s->kern, at, mine, 2 * sizeof *at);
-	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) || backend_get(s->kern, both, at + 2, 4 * sizeof *at, e) ? -1 : 0;
+	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) ||
+				 backend_get(s->kern, both, at + 2, 4 * sizeof *at, e)
+			 ? -1
+			 : 0;
 	backend_free(s->kern, at);
 	return rc;
 }
@@ -145,7 +162,9 @@ static int check_tied(struct store *s, struct err *e)
 		return 0;
 	const struct param *p = catalogue_find(s->catalogue, PARAM_EMBED, -1, -1);
 	if (!p)
-		return err_set(e, ERR_INTERNAL, "store: group %s ties a table that this rank has not", comm_name(s->groups.tied));
+		return err_set(e, ERR_INTERNAL,
+			       "store: group %s ties a table that this rank has not",
+			       comm_name(s->groups.tied));
 	s->tied = p->unit;
 	mine[0] = s->homes[s->tied].lo;
 	mine[1] = s->homes[s->tied].hi;
@@ -153,7 +172,9 @@ static int check_tied(struct store *s, struct err *e)
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (both[i] != both[2 + i])
-			return err_set(e, ERR_UNSUPPORTED, "the tied table is cut differently over the first and the last stage's replicas; "
+			return err_set(e, ERR_UNSUPPORTED,
+				       "the tied table is cut differently over the first and the "
+				       "last stage's replicas; "
 				       "use parallel.zero_shard = all, or model.tie_head = no");
 	return 0;
 }
@@ -172,7 +193,9 @@ static int check_parts(const struct store *s, struct err *e)
 	for (int i = 0; i < s->catalogue->n; i++) {
 		const struct param *p = &s->catalogue->params[i];
 		if (p->partial && !param_store_parts(s, p))
-			return err_set(e, ERR_INTERNAL, "store: no group of the %d ranks that have a part of %s", p->copies, p->name);
+			return err_set(e, ERR_INTERNAL,
+				       "store: no group of the %d ranks that have a part of %s",
+				       p->copies, p->name);
 	}
 	return 0;
 }
@@ -183,13 +206,22 @@ int param_store_open(const struct store_options *opt, struct store **out, struct
 	if (!s)
 		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
 	*s = (struct store){
-		.kern = opt->kern, .ops = backend_ops(opt->kern), .catalogue = opt->catalogue, .groups = opt->groups,
-		.overlap = opt->overlap, .stochastic = opt->stochastic, .seed = opt->seed, .width = backend_width(opt->kern),
+		.kern = opt->kern,
+		.ops = backend_ops(opt->kern),
+		.catalogue = opt->catalogue,
+		.groups = opt->groups,
+		.overlap = opt->overlap,
+		.stochastic = opt->stochastic,
+		.seed = opt->seed,
+		.width = backend_width(opt->kern),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
-	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies, opt->zero);
-	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard, opt->groups.expert_copies, opt->zero);
-	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) || check_parts(s, e) || check_tied(s, e)) {
+	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
+			  opt->zero);
+	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
+			  opt->groups.expert_copies, opt->zero);
+	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) || check_parts(s, e) ||
+	    check_tied(s, e)) {
 		param_store_close(s);
 		return -1;
 	}
@@ -261,7 +293,8 @@ void *param_store_stored(const struct store *s, int unit)
 
 float *param_store_master(const struct store *s, int unit)
 {
-	return s->masters ? s->masters + s->homes[unit].owned : (float *)param_store_stored(s, unit);
+	return s->masters ? s->masters + s->homes[unit].owned
+			  : (float *)param_store_stored(s, unit);
 }
 
 float *param_store_grad(const struct store *s, int unit)

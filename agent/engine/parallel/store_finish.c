@@ -6,7 +6,10 @@ static int check_complete(const struct store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (!s->homes[i].reduced)
-			return err_set(e, ERR_INTERNAL, "store: the step ends, but unit %d's gradients are not complete", i);
+			return err_set(
+				e, ERR_INTERNAL,
+				"store: the step ends, but unit %d's gradients are not complete",
+				i);
 	return 0;
 }
 
@@ -34,8 +37,11 @@ static int retire_all(struct store *s, struct err *e)
 static int run_of_copies(const struct store *s, int unit)
 {
 	int n = 1;
-	while (unit + n < s->catalogue->n_units && store_replicas(s, unit + n) == store_replicas(s, unit) &&
-	       param_store_grad(s, unit + n) == param_store_grad(s, unit + n - 1) + (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
+	while (unit + n < s->catalogue->n_units &&
+	       store_replicas(s, unit + n) == store_replicas(s, unit) &&
+	       param_store_grad(s, unit + n) ==
+		       param_store_grad(s, unit + n - 1) +
+			       (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
 		n++;
 	return n;
 }
@@ -52,7 +58,8 @@ static int sum_copies(struct store *s, struct err *e)
 			continue;
 		float *at = param_store_grad(s, unit);
 		size_t count = (size_t)(hi->owned + hi->hi - hi->lo - lo->owned);
-		if (comm_all_reduce_start(r->copies, at, at, count, COMM_F32, COMM_SUM, &s->sums[s->n_sums], e))
+		if (comm_all_reduce_start(r->copies, at, at, count, COMM_F32, COMM_SUM,
+					  &s->sums[s->n_sums], e))
 			return -1;
 		s->n_sums++;
 	}
@@ -66,7 +73,8 @@ static int sum_tied(struct store *s, struct err *e)
 	const struct home *h = &s->homes[s->tied];
 	float *at = param_store_grad(s, s->tied);
 	double since = clock_s();
-	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32, COMM_SUM, e);
+	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32,
+				 COMM_SUM, e);
 	s->reduce_s += clock_s() - since;
 	return rc;
 }
@@ -74,8 +82,8 @@ static int sum_tied(struct store *s, struct err *e)
 int param_store_finish(struct store *s, struct err *e)
 {
 	param_store_order_learn(&s->order);
-	if (check_complete(s, e) || param_store_flush(s, e) || wait_sums(s, e) || retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) ||
-	    param_store_settle(s, e))
+	if (check_complete(s, e) || param_store_flush(s, e) || wait_sums(s, e) ||
+	    retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) || param_store_settle(s, e))
 		return -1;
 	return 0;
 }
@@ -83,7 +91,9 @@ int param_store_finish(struct store *s, struct err *e)
 void param_store_zero(struct store *s)
 {
 	const struct home *last = &s->homes[s->catalogue->n_units - 1];
-	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads ? last->hi - last->lo : last->n);
+	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads
+					   ? last->hi - last->lo
+					   : last->n);
 	backend_zero(s->kern, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		s->homes[i].reduced = false;

@@ -1,7 +1,7 @@
 #include "agent/engine/parallel/store_inner.h"
 
-/* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's first
- * layer comes while the tables do. */
+/* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's
+ * first layer comes while the tables do. */
 enum { AHEAD = UNIT_KINDS };
 
 struct slot *param_store_find(struct pool *p, int unit)
@@ -31,7 +31,8 @@ static struct slot *choose(struct pool *p, bool spare)
 		struct slot *t = &p->slots[i];
 		if (t->holds || (spare && t->wanted))
 			continue;
-		if (!best || (best->wanted && !t->wanted) || (best->wanted == t->wanted && t->used < best->used))
+		if (!best || (best->wanted && !t->wanted) ||
+		    (best->wanted == t->wanted && t->used < best->used))
 			best = t;
 	}
 	return best;
@@ -41,7 +42,8 @@ static int begin(struct store *s, struct slot *t, int unit, struct err *e)
 {
 	const struct replicas *r = store_replicas(s, unit);
 	if (param_store_forget(s, t, e) ||
-	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data, param_store_counts(s, unit), s->type, &t->req, e))
+	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data,
+				   param_store_counts(s, unit), s->type, &t->req, e))
 		return -1;
 	t->unit = unit;
 	t->used = ++s->clock;
@@ -84,7 +86,8 @@ int param_store_settle(struct store *s, struct err *e)
 			rc = -1;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
-			if (param_store_wait(&s->gathers[kind].slots[i].req, &s->gather_s, rc ? NULL : e))
+			if (param_store_wait(&s->gathers[kind].slots[i].req, &s->gather_s,
+					     rc ? NULL : e))
 				rc = -1;
 	return rc;
 }
@@ -108,7 +111,9 @@ int param_store_params(struct store *s, int unit, const void **params, struct er
 	if (!t) {
 		t = choose(p, false);
 		if (!t)
-			return err_set(e, ERR_INTERNAL, "store: %d units of the kind of unit %d are held already", p->n, unit);
+			return err_set(e, ERR_INTERNAL,
+				       "store: %d units of the kind of unit %d are held already",
+				       p->n, unit);
 		if (begin(s, t, unit, e))
 			return -1;
 	}

@@ -22,15 +22,17 @@ struct replicas {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
-	size_t *counts;              /* [shards] scratch: what each shard has of a unit */
+	size_t *counts; /* [shards] scratch: what each shard has of a unit */
 };
 
 /* Where a unit is. Places count elements. */
 struct home {
-	int64_t n;                       /* the unit's elements */
-	int64_t lo, hi;                  /* of them, those that this rank owns */
-	int64_t counted_lo, counted_hi;  /* and counts */
-	int64_t params, grads, owned;    /* its place in the buffers: of the whole unit, or of the owned part where that is all there is */
+	int64_t n;                      /* the unit's elements */
+	int64_t lo, hi;                 /* of them, those that this rank owns */
+	int64_t counted_lo, counted_hi; /* and counts */
+	/* its place in the buffers: of the whole unit, or of the owned part where that is all
+	 * there is */
+	int64_t params, grads, owned;
 	bool reduced;                    /* its gradients of this step are complete */
 	struct comm_request *publishing; /* the owners' new parameters are on their way */
 };
@@ -58,29 +60,31 @@ struct store {
 	struct replicas replicas[ZERO_CLASSES];
 	bool overlap, stochastic;
 	uint64_t seed;
-	size_t width;             /* bytes of a stored parameter */
-	enum comm_type type;      /* of as many bytes: parameters are only moved */
+	size_t width;        /* bytes of a stored parameter */
+	enum comm_type type; /* of as many bytes: parameters are only moved */
 
-	struct home *homes;       /* [n_units] */
+	struct home *homes; /* [n_units] */
 	char *params;
 	float *grads;
-	float *masters;           /* NULL: the stored parameters are */
-	bool spilled;             /* masters are in a file, or in the host's memory */
-	bool fused;               /* the optimizer has set the stored form of the masters */
+	float *masters; /* NULL: the stored parameters are */
+	bool spilled;   /* masters are in a file, or in the host's memory */
+	bool fused;     /* the optimizer has set the stored form of the masters */
 	int64_t owned;
 	struct piece *pieces;
 	int n_pieces;
 
 	struct pool gathers[UNIT_KINDS], scatters[UNIT_KINDS];
-	struct order order;       /* of demands for units that are cut */
-	int64_t clock;            /* counts uses of slots */
+	struct order order; /* of demands for units that are cut */
+	int64_t clock;      /* counts uses of slots */
 
 	struct comm_request **sums; /* [n_units + 1] of this step's gradients, under way */
 	int n_sums;
-	int first, last;          /* units whose gradients are complete and not yet under way: [first, last); first == last: none */
-	int64_t weight;           /* of them, in elements, the same on every tp rank */
+	/* units whose gradients are complete and not yet under way: [first, last); first ==
+	 * last: none */
+	int first, last;
+	int64_t weight; /* of them, in elements, the same on every tp rank */
 
-	int tied;                 /* with groups.tied: the unit that both hold */
+	int tied; /* with groups.tied: the unit that both hold */
 	double gather_s, reduce_s;
 };
 

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* More than this is not learned: it is a step of very many micro-batches, which follow the same pattern. */
+/* More than this is not learned: it is a step of very many micro-batches, which follow the same
+ * pattern. */
 enum { ORDER_MOST = 1 << 16 };
 
 static void append(struct order *o, int unit)

@@ -30,7 +30,10 @@ int param_store_build_pieces(struct store *s, struct err *e)
 {
 	s->pieces = calloc((size_t)s->catalogue->n + 1, sizeof *s->pieces);
 	if (!s->pieces)
-		return err_set(e, ERR_NOMEM, "store: no memory for a table of %d parameters; close other programs", s->catalogue->n);
+		return err_set(
+			e, ERR_NOMEM,
+			"store: no memory for a table of %d parameters; close other programs",
+			s->catalogue->n);
 	for (int i = 0; i < s->catalogue->n; i++) {
 		struct piece piece = piece_of(s, &s->catalogue->params[i]);
 		if (piece.count)

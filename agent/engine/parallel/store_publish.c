@@ -10,7 +10,8 @@ static struct philox_key key_of(const struct store *s, const struct param *p, in
 }
 
 /* Rounds n masters, which may be away: then through `stage` in the kern's memory. */
-static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage, const struct philox_key *key, uint64_t first)
+static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage,
+		   const struct philox_key *key, uint64_t first)
 {
 	for (int64_t i = 0, part; i < n; i += part) {
 		const float *from = masters + i;
@@ -19,7 +20,8 @@ static void narrow(struct store *s, void *stored, const float *masters, int64_t 
 			backend_put(s->kern, stage, from, (size_t)part * sizeof *stage);
 			from = stage;
 		}
-		s->ops->narrow(s->kern, (char *)stored + (size_t)i * s->width, from, part, key, first + (uint64_t)i);
+		s->ops->narrow(s->kern, (char *)stored + (size_t)i * s->width, from, part, key,
+			       first + (uint64_t)i);
 	}
 }
 
@@ -33,10 +35,12 @@ static bool whole_rows(const struct piece *piece)
 static void *stored_of(const struct store *s, const struct piece *piece)
 {
 	int unit = piece->param->unit;
-	return (char *)param_store_stored(s, unit) + (size_t)(piece->master - param_store_master(s, unit)) * s->width;
+	return (char *)param_store_stored(s, unit) +
+	       (size_t)(piece->master - param_store_master(s, unit)) * s->width;
 }
 
-void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u)
+void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step,
+		      struct update *u)
 {
 	const struct param *p = piece->param;
 	if (!s->masters || (s->stochastic && !whole_rows(piece)))
@@ -54,8 +58,10 @@ void param_store_fused(struct store *s)
 	s->fused = true;
 }
 
-/* Row by row where the box has not whole rows: numbers are counted by the element's place in the global tensor. */
-static void round_piece(struct store *s, const struct piece *piece, char *stored, float *stage, int64_t step)
+/* Row by row where the box has not whole rows: numbers are counted by the element's place in the
+ * global tensor. */
+static void round_piece(struct store *s, const struct piece *piece, char *stored, float *stage,
+			int64_t step)
 {
 	const struct param *p = piece->param;
 	struct philox_key key = key_of(s, p, step);
@@ -78,7 +84,8 @@ static void narrow_all(struct store *s, float *stage, int64_t step)
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
 		const struct home *h = &s->homes[unit];
-		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo, stage, NULL, 0);
+		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo,
+		       stage, NULL, 0);
 	}
 }
 
@@ -97,7 +104,9 @@ static int round_masters(struct store *s, int64_t step, struct err *e)
 	if (param_store_masters_away(s) && left_over(s)) {
 		stage = backend_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
-			return err_set(e, ERR_NOMEM, "parameters: no memory for %zu bytes of masters on their way; lower batch.micro",
+			return err_set(e, ERR_NOMEM,
+				       "parameters: no memory for %zu bytes of masters on their "
+				       "way; lower batch.micro",
 				       ZERO_PUBLISHED * sizeof *stage);
 	}
 	narrow_all(s, stage, step);
@@ -113,7 +122,9 @@ static int forget_all(struct store *s, struct err *e)
 		for (int i = 0; i < s->gathers[kind].n; i++) {
 			struct slot *t = &s->gathers[kind].slots[i];
 			if (t->holds)
-				return err_set(e, ERR_INTERNAL, "store: unit %d is in use while new parameters come", t->unit);
+				return err_set(e, ERR_INTERNAL,
+					       "store: unit %d is in use while new parameters come",
+					       t->unit);
 			if (param_store_forget(s, t, e))
 				return -1;
 		}
@@ -127,8 +138,9 @@ static int spread(struct store *s, int unit, struct err *e)
 	const struct replicas *r = store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
-	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit), s->params + (size_t)h->params * s->width, param_store_counts(s, unit),
-				   s->type, &h->publishing, e))
+	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit),
+				   s->params + (size_t)h->params * s->width,
+				   param_store_counts(s, unit), s->type, &h->publishing, e))
 		return -1;
 	return s->overlap ? 0 : param_store_wait(&h->publishing, &s->gather_s, e);
 }

@@ -2,8 +2,9 @@
 
 #include "base/clock.h"
 
-/* Units whose gradients are whole are summed together until there are so many elements: 4 MiB of fp32, some hundred
- * microseconds on a fast link, far above an operation's fixed cost; a stage worth cutting has many of them, so the first leaves early. */
+/* Units whose gradients are whole are summed together until there are so many elements: 4 MiB of
+ * fp32, some hundred microseconds on a fast link, far above an operation's fixed cost; a stage
+ * worth cutting has many of them, so the first leaves early. */
 enum { ENOUGH = 1 << 20 };
 
 /* --- parts ------------------------------------------------------------------------ */
@@ -32,7 +33,8 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 			const struct param *last = &p[i + n - 1];
 			float *at = grads + (p[i].offset - u->lo);
 			size_t count = (size_t)(last->offset + last->count - p[i].offset);
-			if (comm_all_reduce(param_store_parts(s, &p[i]), at, at, count, COMM_F32, COMM_SUM, e))
+			if (comm_all_reduce(param_store_parts(s, &p[i]), at, at, count, COMM_F32,
+					    COMM_SUM, e))
 				return -1;
 		}
 		i += n ? n : 1;
@@ -43,7 +45,8 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 
 /* --- gradients that are whole until the step's end ------------------------------------- */
 
-/* The unit's elements as every tp rank counts them: what is put together must be the same on all. */
+/* The unit's elements as every tp rank counts them: what is put together must be the same on
+ * all. */
 static int64_t weight_of(const struct store *s, int unit)
 {
 	const struct unit *u = &s->catalogue->units[unit];
@@ -57,8 +60,9 @@ static int scatter_whole(struct store *s, int unit, struct err *e)
 {
 	const struct home *h = &s->homes[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo, param_store_counts(s, unit), COMM_F32,
-					  COMM_SUM, &s->sums[s->n_sums++], e);
+	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo,
+					  param_store_counts(s, unit), COMM_F32, COMM_SUM,
+					  &s->sums[s->n_sums++], e);
 }
 
 static int sum_whole(struct store *s, int first, int last, struct err *e)
@@ -68,8 +72,8 @@ static int sum_whole(struct store *s, int first, int last, struct err *e)
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
 		return 0;
-	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->n - lo->grads), COMM_F32, COMM_SUM,
-				     &s->sums[s->n_sums++], e);
+	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->n - lo->grads),
+				     COMM_F32, COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
 int param_store_flush(struct store *s, struct err *e)
@@ -82,17 +86,22 @@ int param_store_flush(struct store *s, struct err *e)
 	for (int unit = first; unit < last; unit++)
 		if (sum_parts(s, unit, s->grads + s->homes[unit].grads, e))
 			return -1;
-	if (store_replicas(s, first)->policy->state ? scatter_whole(s, first, e) : sum_whole(s, first, last, e)) {
+	if (store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
+						    : sum_whole(s, first, last, e)) {
 		s->n_sums = before;
 		return -1;
 	}
-	return s->overlap || s->n_sums == before ? 0 : param_store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
+	return s->overlap || s->n_sums == before
+		       ? 0
+		       : param_store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
 }
 
-/* Whether the unit goes with those that are complete already: it lies beside them, and is summed over the same ranks. */
+/* Whether the unit goes with those that are complete already: it lies beside them, and is summed
+ * over the same ranks. */
 static bool goes_along(const struct store *s, int unit)
 {
-	return (unit == s->last || unit + 1 == s->first) && store_replicas(s, unit) == store_replicas(s, s->first);
+	return (unit == s->last || unit + 1 == s->first) &&
+	       store_replicas(s, unit) == store_replicas(s, s->first);
 }
 
 static int complete_whole(struct store *s, int unit, struct err *e)
@@ -109,7 +118,9 @@ static int complete_whole(struct store *s, int unit, struct err *e)
 	}
 	s->weight += weight_of(s, unit);
 	/* What is scattered goes one by one: each unit is cut by itself. */
-	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state ? param_store_flush(s, e) : 0;
+	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state
+		       ? param_store_flush(s, e)
+		       : 0;
 }
 
 /* --- gradients that leave after each micro-batch ------------------------------------ */
@@ -123,7 +134,8 @@ int param_store_retire(struct store *s, struct slot *t, struct err *e)
 	t->unit = -1;
 	if (param_store_wait(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->kern, param_store_grad(s, unit), (const float *)t->data + h->lo, h->hi - h->lo);
+	s->ops->accumulate(s->kern, param_store_grad(s, unit), (const float *)t->data + h->lo,
+			   h->hi - h->lo);
 	return 0;
 }
 
@@ -145,7 +157,9 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 			best = t;
 	}
 	if (!best) {
-		err_set(e, ERR_INTERNAL, "store: gradients of %d units of the kind of unit %d are open already", p->n, unit);
+		err_set(e, ERR_INTERNAL,
+			"store: gradients of %d units of the kind of unit %d are open already",
+			p->n, unit);
 		return NULL;
 	}
 	if (param_store_retire(s, best, e))
@@ -165,7 +179,8 @@ static int scatter(struct store *s, int unit, struct err *e)
 	float *whole = (float *)t->data;
 	t->holds = 0;
 	if (sum_parts(s, unit, whole, e) ||
-	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + s->homes[unit].lo, param_store_counts(s, unit),
+	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole,
+				       whole + s->homes[unit].lo, param_store_counts(s, unit),
 				       COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
@@ -178,7 +193,9 @@ static int scatter(struct store *s, int unit, struct err *e)
 static int check_open(const struct store *s, int unit, struct err *e)
 {
 	if (s->homes[unit].reduced)
-		return err_set(e, ERR_INTERNAL, "store: unit %d's gradients of this step are complete already", unit);
+		return err_set(e, ERR_INTERNAL,
+			       "store: unit %d's gradients of this step are complete already",
+			       unit);
 	return 0;
 }
 

@@ -22,19 +22,24 @@ static bool apart(const struct tp *t, size_t count)
 	return t->overlap && count * comm_type_size(t->type) >= OVERLAP_LEAST;
 }
 
-int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count, struct comm_request **req, struct err *e)
+int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count,
+		    struct comm_request **req, struct err *e)
 {
 	*req = NULL;
-	return apart(t, count) ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e) : tp_gather(t, shard, full, count, e);
+	return apart(t, count) ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e)
+			       : tp_gather(t, shard, full, count, e);
 }
 
-int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct comm_request **req, struct err *e)
+int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct comm_request **req,
+		    struct err *e)
 {
 	*req = NULL;
 	if (!t->comm || !apart(t, count))
 		return tp_reduce(t, full, shard, count, e);
-	return t->sp ? comm_reduce_scatter_start(t->comm, full, shard, count, t->type, COMM_SUM, req, e) :
-		       comm_all_reduce_start(t->comm, full, shard, count, t->type, COMM_SUM, req, e);
+	return t->sp ? comm_reduce_scatter_start(t->comm, full, shard, count, t->type, COMM_SUM,
+						 req, e)
+		     : comm_all_reduce_start(t->comm, full, shard, count, t->type, COMM_SUM, req,
+					     e);
 }
 
 int tp_wait(struct tp *t, struct comm_request **req, struct err *e)
@@ -60,8 +65,8 @@ int tp_reduce(struct tp *t, void *full, void *shard, size_t count, struct err *e
 	if (!t->comm || !count)
 		return 0;
 	double start = clock_s();
-	int rc = t->sp ? comm_reduce_scatter(t->comm, full, shard, count, t->type, COMM_SUM, e) :
-			 comm_all_reduce(t->comm, full, shard, count, t->type, COMM_SUM, e);
+	int rc = t->sp ? comm_reduce_scatter(t->comm, full, shard, count, t->type, COMM_SUM, e)
+		       : comm_all_reduce(t->comm, full, shard, count, t->type, COMM_SUM, e);
 	t->seconds += clock_s() - start;
 	return rc;
 }

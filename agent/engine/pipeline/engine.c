@@ -39,39 +39,56 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 
 static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e)
 {
-	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) || schedule_check(&g->schedule, e) ||
-	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) || schedule_check(&g->forwards, e))
+	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) ||
+	    schedule_check(&g->schedule, e) ||
+	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) ||
+	    schedule_check(&g->forwards, e))
 		return -1;
 	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
 	return pipeline_tracks_open(g, e);
 }
 
-/* "cpu" and the like, with the storage type behind it; a device is one of those that this process sees. */
+/* "cpu" and the like, with the storage type behind it; a device is one of those that this
+ * process sees. */
 static int open_kern(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
+	static const char *const suffix[] = {
+		[DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16"
+	};
 	char name[32];
 	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
 	if (backend_open_device(name, opt->threads, opt->device, &g->kern, e))
 		return -1;
-	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->kern) && !backend_fp8(g->kern) && comm_rank(opt->world) == 0)
-		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute capability 8.9 and later have) and "
-			 "computes them slowly; use off", job_word(g->job, offsetof(struct job, precision.fp8)));
+	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->kern) &&
+	    !backend_fp8(g->kern) && comm_rank(opt->world) == 0)
+		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute "
+			 "capability 8.9 and later have) and "
+			 "computes them slowly; use off",
+			 job_word(g->job, offsetof(struct job, precision.fp8)));
 	return 0;
 }
 
 static int open_groups(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	static const enum comm_type types[] = { [DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16 };
+	static const enum comm_type types[] = {
+		[DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16
+	};
 	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
 	bool on_device = !backend_on_host(g->kern) && comm_size(opt->world) > 1;
 	const struct groups_options o = {
-		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
-		.shard = g->job->parallel.zero_shard, .node = opt->node,
-		.apart = g->job->parallel.sync == SYNC_SERVER, .device = on_device ? &device : NULL, .stream = backend_stream(g->kern),
+		.layout = &g->layout,
+		.at = g->at,
+		.shape = &g->shape,
+		.zero = (int)g->job->parallel.zero,
+		.shard = g->job->parallel.zero_shard,
+		.node = opt->node,
+		.apart = g->job->parallel.sync == SYNC_SERVER,
+		.device = on_device ? &device : NULL,
+		.stream = backend_stream(g->kern),
 	};
 	enum comm_type type = types[g->job->precision.dtype];
-	if ((on_device && parallel_device_table(&device.device, e)) || parallel_groups_open(opt->world, &o, &g->groups, e))
+	if ((on_device && parallel_device_table(&device.device, e)) ||
+	    parallel_groups_open(opt->world, &o, &g->groups, e))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
 	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
@@ -80,14 +97,20 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	return 0;
 }
 
-static int open_store(struct engine *g, const struct engine_options *opt, const struct share *share, struct err *e)
+static int open_store(struct engine *g, const struct engine_options *opt, const struct share *share,
+		      struct err *e)
 {
 	const struct job *job = g->job;
 	if (catalogue_build(&g->shape, share, &g->catalogue, e))
 		return -1;
 	const struct store_options o = {
-		.catalogue = &g->catalogue, .kern = g->kern, .groups = g->groups.store, .zero = (int)job->parallel.zero,
-		.overlap = job->parallel.overlap, .stochastic = job->precision.stochastic_rounding, .seed = job->job.seed,
+		.catalogue = &g->catalogue,
+		.kern = g->kern,
+		.groups = g->groups.store,
+		.zero = (int)job->parallel.zero,
+		.overlap = job->parallel.overlap,
+		.stochastic = job->precision.stochastic_rounding,
+		.seed = job->job.seed,
 		.spill_dir = job->offload.optimizer ? opt->spill_dir : NULL,
 	};
 	return param_store_open(&o, &g->store, e);
@@ -99,9 +122,20 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 	if (open_store(g, opt, &share, e))
 		return -1;
 	const struct model_options m = {
-		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = g->chunks, .n_chunks = g->layout.chunks,
-		.slots = g->schedule.rows[g->at.pp].slots.live, .split = schedule_splits(g->job->parallel.schedule),
-		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .ep = &g->ep, .kern = g->kern,
+		.job = g->job,
+		.shape = &g->shape,
+		.catalogue = &g->catalogue,
+		.chunks = g->chunks,
+		.n_chunks = g->layout.chunks,
+		.slots = g->schedule.rows[g->at.pp].slots.live,
+		.split = schedule_splits(g->job->parallel.schedule),
+		.layout = g->layout,
+		.tp_rank = g->at.tp,
+		.store = g->store,
+		.tp = &g->tp,
+		.cp = &g->cp,
+		.ep = &g->ep,
+		.kern = g->kern,
 		.spill_dir = opt->spill_dir,
 	};
 	if (model_open(&m, &g->model, e))
@@ -115,8 +149,8 @@ int pipeline_open(const struct engine_options *opt, struct engine **out, struct 
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
-	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) || open_kern(g, opt, e) ||
-	    open_groups(g, opt, e) || open_model(g, opt, e)) {
+	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
+	    open_kern(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
 		pipeline_close(g);
 		return -1;
 	}
@@ -128,7 +162,8 @@ void pipeline_close(struct engine *g)
 {
 	if (!g)
 		return;
-	/* A device may still be about transfers that nobody waits for any more: the groups end those, then memory may go. */
+	/* A device may still be about transfers that nobody waits for any more: the groups end
+	 * those, then memory may go. */
 	pipeline_walk_settle(g, NULL);
 	if (g->store)
 		param_store_end(g->store);
@@ -165,7 +200,8 @@ struct kern *pipeline_kern(struct engine *g)
 	return g->kern;
 }
 
-/* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have it. */
+/* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have
+ * it. */
 static int share(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
 	double sums[LOSSES] = { 0 };
@@ -174,7 +210,8 @@ static int share(struct engine *g, const double *local, double *means, int n, st
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
 	double start = clock_s();
-	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e))
+	if (layout_world(&g->layout) > 1 &&
+	    comm_all_reduce(g->groups.world, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e))
 		return -1;
 	*(g->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
 	for (int i = 0; i < n; i++)
@@ -190,13 +227,18 @@ static int share_parts(struct engine *g, const double *local, double loss, struc
 		return 0;
 	if (share(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
 		return -1;
-	g->losses = (struct engine_losses){ .known = true, .cross_entropy = loss - parts[LOSS_BALANCE] - parts[LOSS_Z],
-					    .balance = parts[LOSS_BALANCE], .z = parts[LOSS_Z] };
+	g->losses =
+		(struct engine_losses){ .known = true,
+					.cross_entropy = loss - parts[LOSS_BALANCE] - parts[LOSS_Z],
+					.balance = parts[LOSS_BALANCE],
+					.z = parts[LOSS_Z] };
 	return 0;
 }
 
-/* A rank that fails alone has messages under way, whose other ends wait for what it will not send any more. */
-static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, struct err *e)
+/* A rank that fails alone has messages under way, whose other ends wait for what it will not
+ * send any more. */
+static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
+			 bool backward, struct err *e)
 {
 	if (!pipeline_walk_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;

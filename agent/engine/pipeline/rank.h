@@ -15,7 +15,8 @@
 
 #include <stdbool.h>
 
-/* A slot of the model: whether a micro-batch lives there, and the messages that still read its buffers. */
+/* A slot of the model: whether a micro-batch lives there, and the messages that still read its
+ * buffers. */
 struct berth {
 	bool taken;
 	struct comm_request *act_sent, *grad_sent;
@@ -23,16 +24,21 @@ struct berth {
 
 /* One of this rank's chunks on its way through a row. */
 struct track {
-	struct berth *berths;          /* [slots], those of the model */
+	struct berth *berths; /* [slots], those of the model */
 	int slots, next_slot;
-	int *slot_of;                  /* [micros]; -1: none yet */
-	int before, after;             /* the rank's own chunk with the stage before and after; -1: another rank has it, or there is none */
-	enum pipe_side from, to;       /* where activations come from and go to; gradients the other way */
+	int *slot_of; /* [micros]; -1: none yet */
+	/* the rank's own chunk with the stage before and after; -1: another rank has it, or
+	 * there is none */
+	int before, after;
+	/* where activations come from and go to; gradients the other way */
+	enum pipe_side from, to;
 };
 
-/* Receives of one channel, in the order of the row: the next one is started as soon as its buffer is free. */
+/* Receives of one channel, in the order of the row: the next one is started as soon as its
+ * buffer is free. */
 struct inbox {
-	int next;                      /* the row's step that is to be received next; its end: none */
+	/* the row's step that is to be received next; its end: none */
+	int next;
 	bool started;
 	struct comm_request *request;
 };
@@ -42,7 +48,7 @@ struct engine {
 	struct model_shape shape;
 	struct layout layout;
 	struct coords at;
-	struct stage *stages;       /* all of the model's */
+	struct stage *stages; /* all of the model's */
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct kern *kern;
 	struct groups groups;
@@ -53,22 +59,24 @@ struct engine {
 	struct catalogue catalogue;
 	struct store *store;
 	struct model *model;
-	int64_t micro_tokens;       /* of a micro-batch */
-	int64_t global_tokens;      /* of an optimizer step */
+	int64_t micro_tokens;  /* of a micro-batch */
+	int64_t global_tokens; /* of an optimizer step */
 	int micros;
 	struct schedule schedule;
-	struct schedule forwards;   /* an evaluation's */
-	struct track *tracks;       /* [layout.chunks] */
+	struct schedule forwards; /* an evaluation's */
+	struct track *tracks;     /* [layout.chunks] */
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
-	struct timeline timeline;   /* of the last training step */
+	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
 	struct engine_losses losses; /* of the last training step */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };
 
-/* Walks a row once over this rank's micro-batches; the model has the sum of the token losses seen here (0 before the last stage). */
-int pipeline_walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e);
+/* Walks a row once over this rank's micro-batches; the model has the sum of the token losses
+ * seen here (0 before the last stage). */
+int pipeline_walk_row(struct engine *g, const struct sched_row *row,
+		      const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for every message under way; the first error stays. */
 int pipeline_walk_settle(struct engine *g, struct err *e);
 
@@ -84,7 +92,8 @@ struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro);
 void pipeline_track_leave(struct engine *g, int chunk, int micro);
 
 /* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
-int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e);
+int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,
+		     struct err *e);
 /* Starts what can be received ahead of need. */
 int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
 

@@ -1,6 +1,6 @@
 /*
- * Messages from other pipeline ranks. A receive is started ahead of its step, so that the message travels while
- * passes are computed: a channel's next one as soon as it has a buffer that is free.
+ * Messages from other pipeline ranks. A receive is started ahead of its step, so that the message
+ * travels while passes are computed: a channel's next one as soon as it has a buffer that is free.
  */
 #include "agent/engine/pipeline/rank.h"
 
@@ -21,7 +21,8 @@ static enum pipe_side side_of(const struct engine *g, const struct sched_step *s
 }
 
 /* Moves to the channel's next receive in the row. */
-static void advance(struct engine *g, const struct sched_row *row, enum pipe_kind kind, enum pipe_side side, int from)
+static void advance(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
+		    enum pipe_side side, int from)
 {
 	struct inbox *in = &g->inboxes[kind][side];
 	for (in->next = from; in->next < row->n; in->next++) {
@@ -46,20 +47,24 @@ void pipeline_tracks_begin(struct engine *g, const struct sched_row *row)
 			advance(g, row, kind, side, 0);
 }
 
-/* Where the message goes, when that is free now. Activations need a slot, whose last owner's output may still be on its
- * way: that lies elsewhere. Gradients lie where those of the slot's last owner were sent from. */
+/* Where the message goes, when that is free now. Activations need a slot, whose last owner's output
+ * may still be on its way: that lies elsewhere. Gradients lie where those of the slot's last owner
+ * were sent from. */
 static void *free_buffer(struct engine *g, const struct sched_step *step)
 {
 	if (step->op == SCHED_RECV_GRAD) {
-		if (g->tracks[step->chunk].slot_of[step->micro] < 0 || !comm_test(pipeline_track_berth(g, step->chunk, step->micro)->grad_sent))
+		if (g->tracks[step->chunk].slot_of[step->micro] < 0 ||
+		    !comm_test(pipeline_track_berth(g, step->chunk, step->micro)->grad_sent))
 			return NULL;
-		return model_grad(g->model, step->chunk, g->tracks[step->chunk].slot_of[step->micro]);
+		return model_grad(g->model, step->chunk,
+				  g->tracks[step->chunk].slot_of[step->micro]);
 	}
 	int slot = pipeline_track_slot(g, step->chunk, step->micro);
 	return slot < 0 ? NULL : model_input(g->model, step->chunk, slot);
 }
 
-static int start(struct engine *g, struct inbox *in, const struct sched_step *step, void *x, struct err *e)
+static int start(struct engine *g, struct inbox *in, const struct sched_step *step, void *x,
+		 struct err *e)
 {
 	in->started = true;
 	return pp_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
@@ -85,15 +90,20 @@ static int receive_now(struct engine *g, const struct sched_step *step, struct e
 {
 	int slot = pipeline_track_slot(g, step->chunk, step->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL, "schedule: chunk %d keeps more than its %d micro-batches", step->chunk, g->tracks[step->chunk].slots);
+		return err_set(e, ERR_INTERNAL,
+			       "schedule: chunk %d keeps more than its %d micro-batches",
+			       step->chunk, g->tracks[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
-		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step), model_input(g->model, step->chunk, slot), e);
+		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),
+			       model_input(g->model, step->chunk, slot), e);
 	if (pp_wait(&g->pipe, &pipeline_track_berth(g, step->chunk, step->micro)->grad_sent, e))
 		return -1;
-	return pp_recv(&g->pipe, PIPE_GRAD, side_of(g, step), model_grad(g->model, step->chunk, slot), e);
+	return pp_recv(&g->pipe, PIPE_GRAD, side_of(g, step),
+		       model_grad(g->model, step->chunk, slot), e);
 }
 
-int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e)
+int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,
+		     struct err *e)
 {
 	enum pipe_kind kind = kind_of(step);
 	enum pipe_side side = side_of(g, step);

@@ -23,8 +23,10 @@ int pipeline_tracks_open(struct engine *g, struct err *e)
 		bool back = g->layout.vee && c == 1;
 		*t = (struct track){
 			.slots = g->schedule.rows[g->at.pp].slots.live[c],
-			.before = own_chunk(g, stage - 1), .after = own_chunk(g, stage + 1),
-			.from = back ? PIPE_NEXT : PIPE_PREV, .to = back ? PIPE_PREV : PIPE_NEXT,
+			.before = own_chunk(g, stage - 1),
+			.after = own_chunk(g, stage + 1),
+			.from = back ? PIPE_NEXT : PIPE_PREV,
+			.to = back ? PIPE_PREV : PIPE_NEXT,
 		};
 		t->berths = calloc((size_t)t->slots, sizeof *t->berths);
 		t->slot_of = calloc((size_t)g->micros, sizeof *t->slot_of);

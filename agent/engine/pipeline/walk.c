@@ -15,7 +15,8 @@ static struct model_batch micro_batch(const struct walk *w, int micro)
 	const struct engine *g = w->g;
 	int64_t at = micro * g->micro_tokens;
 	return (struct model_batch){
-		.inputs = w->batch->inputs + at, .targets = w->batch->targets + at,
+		.inputs = w->batch->inputs + at,
+		.targets = w->batch->targets + at,
 		.starts = w->batch->starts ? w->batch->starts + at : NULL,
 		.sample = w->batch->sample + micro * g->job->batch.micro,
 		.grad_scale = (float)(w->batch->loss_scale / (double)g->global_tokens),
@@ -34,14 +35,16 @@ static void hand_over(struct engine *g, void *to, const void *from)
 	backend_copy(g->kern, to, from, (size_t)model_boundary(g->model) * backend_width(g->kern));
 }
 
-/* The chunk's input when the stage before it is here. Without gradients that was all its output was kept for. */
+/* The chunk's input when the stage before it is here. Without gradients that was all its output
+ * was kept for. */
 static void take_input(struct walk *w, const struct sched_step *s, int slot)
 {
 	struct engine *g = w->g;
 	int before = g->tracks[s->chunk].before;
 	if (before < 0)
 		return;
-	hand_over(g, model_input(g->model, s->chunk, slot), model_output(g->model, before, g->tracks[before].slot_of[s->micro]));
+	hand_over(g, model_input(g->model, s->chunk, slot),
+		  model_output(g->model, before, g->tracks[before].slot_of[s->micro]));
 	if (!w->backward)
 		pipeline_track_leave(g, before, s->micro);
 }
@@ -52,7 +55,9 @@ static int forward(struct walk *w, const struct sched_step *s, struct err *e)
 	struct model_batch b = micro_batch(w, s->micro);
 	int slot = pipeline_track_slot(g, s->chunk, s->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL, "schedule: chunk %d keeps more than its %d micro-batches", s->chunk, g->tracks[s->chunk].slots);
+		return err_set(e, ERR_INTERNAL,
+			       "schedule: chunk %d keeps more than its %d micro-batches", s->chunk,
+			       g->tracks[s->chunk].slots);
 	/* The output of the slot's last owner lies where this one's will. */
 	if (pp_wait(&g->pipe, &pipeline_track_berth(g, s->chunk, s->micro)->act_sent, e))
 		return -1;
@@ -69,10 +74,12 @@ static int send_act(struct walk *w, const struct sched_step *s, struct err *e)
 	struct engine *g = w->g;
 	struct track *t = &g->tracks[s->chunk];
 	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PIPE_ACT, t->to, model_output(g->model, s->chunk, slot), &t->berths[slot].act_sent, e);
+	return pp_send(&g->pipe, PIPE_ACT, t->to, model_output(g->model, s->chunk, slot),
+		       &t->berths[slot].act_sent, e);
 }
 
-/* The gradient of the chunk's input is that of the output of the stage before it: its, when that is here. */
+/* The gradient of the chunk's input is that of the output of the stage before it: its, when that
+ * is here. */
 static int give_gradient(struct walk *w, const struct sched_step *s, struct err *e)
 {
 	struct engine *g = w->g;
@@ -86,15 +93,18 @@ static int give_gradient(struct walk *w, const struct sched_step *s, struct err 
 	return 0;
 }
 
-static int backward_pass(struct walk *w, const struct sched_step *s, enum model_pass pass, struct err *e)
+static int backward_pass(struct walk *w, const struct sched_step *s, enum model_pass pass,
+			 struct err *e)
 {
 	struct engine *g = w->g;
 	struct model_batch b = micro_batch(w, s->micro);
 	int slot = g->tracks[s->chunk].slot_of[s->micro];
 	/* The last stage writes its gradient here without having received one. */
-	if (pass != BACKWARD_WEIGHT && pp_wait(&g->pipe, &g->tracks[s->chunk].berths[slot].grad_sent, e))
+	if (pass != BACKWARD_WEIGHT &&
+	    pp_wait(&g->pipe, &g->tracks[s->chunk].berths[slot].grad_sent, e))
 		return -1;
-	if (model_backward(g->model, s->chunk, slot, &b, pass, e) || (pass != BACKWARD_WEIGHT && give_gradient(w, s, e)))
+	if (model_backward(g->model, s->chunk, slot, &b, pass, e) ||
+	    (pass != BACKWARD_WEIGHT && give_gradient(w, s, e)))
 		return -1;
 	if (pass != BACKWARD_INPUT)
 		pipeline_track_leave(g, s->chunk, s->micro);
@@ -121,7 +131,8 @@ static int send_grad(struct walk *w, const struct sched_step *s, struct err *e)
 	struct engine *g = w->g;
 	struct track *t = &g->tracks[s->chunk];
 	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PIPE_GRAD, t->from, model_grad(g->model, s->chunk, slot), &t->berths[slot].grad_sent, e);
+	return pp_send(&g->pipe, PIPE_GRAD, t->from, model_grad(g->model, s->chunk, slot),
+		       &t->berths[slot].grad_sent, e);
 }
 
 static int reduce(struct walk *w, const struct sched_step *s, struct err *e)
@@ -153,13 +164,17 @@ static const struct {
 
 static double waits(const struct engine *g)
 {
-	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds + param_store_waited(g->store);
+	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds +
+	       param_store_waited(g->store);
 }
 
-static int record(struct engine *g, const struct sched_step *s, double begin, double end, struct err *e)
+static int record(struct engine *g, const struct sched_step *s, double begin, double end,
+		  struct err *e)
 {
 	struct timeline_event v = { g->at.pp, s->op, s->chunk, s->micro, begin, end };
-	return timeline_add(&g->timeline, &v) ? err_set(e, ERR_NOMEM, "a step's timeline: out of memory") : 0;
+	return timeline_add(&g->timeline, &v)
+		       ? err_set(e, ERR_NOMEM, "a step's timeline: out of memory")
+		       : 0;
 }
 
 static int run_step(struct walk *w, const struct sched_step *s, double origin, struct err *e)
@@ -185,7 +200,8 @@ int pipeline_walk_settle(struct engine *g, struct err *e)
 	for (int c = 0; g->tracks && c < g->layout.chunks; c++)
 		for (int i = 0; g->tracks[c].berths && i < g->tracks[c].slots; i++) {
 			struct berth *b = &g->tracks[c].berths[i];
-			if (pp_wait(&g->pipe, &b->act_sent, rc ? NULL : e) || pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
+			if (pp_wait(&g->pipe, &b->act_sent, rc ? NULL : e) ||
+			    pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
 				rc = -1;
 		}
 	for (int kind = 0; kind < PIPE_KINDS; kind++)
@@ -206,10 +222,12 @@ static void begin(struct engine *g, const struct sched_row *row, bool backward)
 	}
 }
 
-int pipeline_walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e)
+int pipeline_walk_row(struct engine *g, const struct sched_row *row,
+		      const struct engine_batch *batch, bool backward, struct err *e)
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
-	double origin = clock_s(), waited = param_store_waited(g->store), again = model_again_s(g->model);
+	double origin = clock_s(), waited = param_store_waited(g->store),
+	       again = model_again_s(g->model);
 	begin(g, row, backward);
 	model_loss_begin(g->model);
 	if (pipeline_receive_ahead(g, row, e))

@@ -23,12 +23,12 @@ struct keeper {
 	float *params, *grads; /* [owned] of the store, all pieces one behind the other */
 	int64_t owned;
 
-	pthread_mutex_t lock;  /* of all below, and of the store */
+	pthread_mutex_t lock; /* of all below, and of the store */
 	pthread_cond_t moved;
 	struct worker *workers;
-	int64_t parts;         /* applied so far */
+	int64_t parts; /* applied so far */
 	int64_t lead, stop;
-	double loss, norm;     /* as answers have them */
+	double loss, norm; /* as answers have them */
 	bool failed;
 	struct err why;
 };
@@ -40,10 +40,15 @@ static int open_workers(struct keeper *k, struct err *e)
 	for (int i = 0; k->workers && i < k->n; i++) {
 		k->workers[i].buffer = backend_alloc(k->kern, bytes);
 		if (!k->workers[i].buffer)
-			return err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes for each of %d workers; use parallel.sync = "
-				       "all-reduce, or a smaller model", bytes, k->n);
+			return err_set(e, ERR_NOMEM,
+				       "parameter server: no memory for %zu bytes for each of %d "
+				       "workers; use parallel.sync = "
+				       "all-reduce, or a smaller model",
+				       bytes, k->n);
 	}
-	return k->workers ? 0 : err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
+	return k->workers
+		       ? 0
+		       : err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 }
 
 /* Where the shard begins: the pieces lie in all buffers as they do in the moments. */
@@ -56,15 +61,22 @@ static int find_shard(struct keeper *k, struct err *e)
 	k->grads = n ? p->grad - p->at : NULL;
 	for (int i = 0; i < n; i++)
 		if (p[i].master - p[i].at != k->params || p[i].grad - p[i].at != k->grads)
-			return err_set(e, ERR_INTERNAL, "parameter server: the shard's part of %s lies apart", p[i].param->name);
+			return err_set(e, ERR_INTERNAL,
+				       "parameter server: the shard's part of %s lies apart",
+				       p[i].param->name);
 	return 0;
 }
 
 static int open_shard(struct keeper *k, const struct server_options *opt, struct err *e)
 {
 	const struct store_options o = {
-		.catalogue = opt->catalogue, .kern = k->kern, .zero = 3, .owned_only = true, .seed = opt->job->job.seed,
-		.groups = { .shard = k->n > 1 ? k->servers : NULL, .expert_shard = k->n > 1 ? k->servers : NULL },
+		.catalogue = opt->catalogue,
+		.kern = k->kern,
+		.zero = 3,
+		.owned_only = true,
+		.seed = opt->job->job.seed,
+		.groups = { .shard = k->n > 1 ? k->servers : NULL,
+			    .expert_shard = k->n > 1 ? k->servers : NULL },
 	};
 	if (param_store_open(&o, &k->store, e))
 		return -1;
@@ -72,12 +84,15 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
 }
 
-int param_server_keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e)
+int param_server_keeper_open(const struct server_options *opt, struct comm *servers,
+			     struct keeper **out, struct err *e)
 {
 	struct keeper *k = calloc(1, sizeof *k);
 	if (!k)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
-	*k = (struct keeper){ .servers = servers, .n = comm_size(servers), .staleness = opt->job->parallel.staleness };
+	*k = (struct keeper){ .servers = servers,
+			      .n = comm_size(servers),
+			      .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
 	if (backend_open(opt->backend, 1, &k->kern, e))
@@ -181,8 +196,8 @@ static void apply_part(struct keeper *k, int worker, const struct note *note)
 	optim_step_part(k->optim, note->norm, note->share, note->step, k->parts++);
 }
 
-/* All workers' gradients of a step, summed in the order of the ranks. Loss and norm stay until all have their answers: the next
- * step is whole only after that. */
+/* All workers' gradients of a step, summed in the order of the ranks. Loss and norm stay until all
+ * have their answers: the next step is whole only after that. */
 static int apply_whole(struct keeper *k, int64_t step, struct err *e)
 {
 	copy(k, k->grads, k->workers[0].buffer);
@@ -202,8 +217,10 @@ static int note_push(struct keeper *k, int worker, const struct note *note, stru
 	if (k->failed)
 		return err_set(e, k->why.code, "%s", k->why.text);
 	if (note->step != w->clock)
-		return err_set(e, ERR_PROTO, "parameter server: worker %d pushed step %lld, and step %lld is its next", worker,
-			       (long long)note->step, (long long)w->clock);
+		return err_set(
+			e, ERR_PROTO,
+			"parameter server: worker %d pushed step %lld, and step %lld is its next",
+			worker, (long long)note->step, (long long)w->clock);
 	w->loss = note->loss;
 	w->share = note->share;
 	w->clock++;
@@ -228,7 +245,8 @@ int param_server_keeper_take(struct keeper *k, int worker, const struct note *no
 	return rc;
 }
 
-int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e)
+int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out,
+			       struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	int rc = 0;

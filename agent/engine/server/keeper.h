@@ -1,7 +1,9 @@
 /*
- * keeper — one rank's shard of the parameters: what each worker pushed of it, its update, and the bound on who may go on.
+ * keeper — one rank's shard of the parameters: what each worker pushed of it, its update, and the
+ * bound on who may go on.
  *
- * For the files of agent/server. Many threads call, one for each worker; a worker's buffer is its thread's between two calls.
+ * For the files of agent/server. Many threads call, one for each worker; a worker's buffer is its
+ * thread's between two calls.
  */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_KEEPER_H
 #define MUSTER_AGENT_ENGINE_SERVER_KEEPER_H
@@ -19,14 +21,16 @@ struct note {
 };
 
 struct answer {
-	double loss, norm;  /* server.h, param_server_step; norm with staleness 0 alone */
-	int64_t stop;       /* all workers stop after so many steps; 0: they go on */
+	double loss, norm; /* server.h, param_server_step; norm with staleness 0 alone */
+	int64_t stop;      /* all workers stop after so many steps; 0: they go on */
 };
 
 struct keeper;
 
-/* Collective: servers is a group of all ranks, borrowed; updates with staleness 0 sum the norm over it. */
-int param_server_keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e);
+/* Collective: servers is a group of all ranks, borrowed; updates with staleness 0 sum the norm
+ * over it. */
+int param_server_keeper_open(const struct server_options *opt, struct comm *servers,
+			     struct keeper **out, struct err *e);
 /* When no thread calls any more. Takes NULL. */
 void param_server_keeper_close(struct keeper *k);
 
@@ -37,12 +41,15 @@ int64_t param_server_keeper_peak_bytes(const struct keeper *k);
 /* Before the first push: `step` steps of every worker are in the shard. */
 void param_server_keeper_begin(struct keeper *k, int64_t step);
 
-/* [param_store_owned]: where the worker's gradient is put before param_server_keeper_take, and its parameters lie after param_server_keeper_answer. */
+/* [param_store_owned]: where the worker's gradient is put before param_server_keeper_take, and
+ * its parameters lie after param_server_keeper_answer. */
 float *param_server_keeper_buffer(struct keeper *k, int worker);
-/* A push. With staleness 0 the last one of a step makes the update, which waits for the other servers'. */
+/* A push. With staleness 0 the last one of a step makes the update, which waits for the other
+ * servers'. */
 int param_server_keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e);
 /* The newest parameters; bounded: once the worker is within the bound. */
-int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e);
+int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out,
+			       struct err *e);
 /* Ends every wait, now and later, with this error, or with the one that came before. */
 void param_server_keeper_fail(struct keeper *k, const struct err *why);
 

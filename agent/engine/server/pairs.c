@@ -11,13 +11,16 @@ static int split(struct comm *world, int other, struct pair *p, struct err *e)
 	struct comm *groups[2] = { NULL, NULL };
 	char name[64];
 	for (int i = 0; i < 2; i++) {
-		snprintf(name, sizeof name, "worker %d with server %d", i ? high : low, i ? low : high);
+		snprintf(name, sizeof name, "worker %d with server %d", i ? high : low,
+			 i ? low : high);
 		if (comm_split(world, color, me, name, &groups[i], e)) {
 			comm_close(groups[0]);
 			return -1;
 		}
 	}
-	*p = (struct pair){ .to = groups[me == high], .from = groups[me == low], .peer = me == low };
+	*p = (struct pair){ .to = groups[me == high],
+			    .from = groups[me == low],
+			    .peer = me == low };
 	return 0;
 }
 
@@ -26,7 +29,9 @@ int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e
 	int n = comm_size(world);
 	struct pair *pairs = calloc((size_t)n, sizeof *pairs);
 	if (!pairs)
-		return err_set(e, ERR_NOMEM, "parameter server: no memory for %d groups; close other programs", n);
+		return err_set(e, ERR_NOMEM,
+			       "parameter server: no memory for %d groups; close other programs",
+			       n);
 	for (int round = 0; round < n; round++) {
 		int other = (round - comm_rank(world) + n) % n;
 		if (split(world, other, &pairs[other], e)) {

@@ -1,8 +1,10 @@
 /*
- * pairs — a group of two for each worker and server: n workers and n servers, one of each on every rank.
+ * pairs — a group of two for each worker and server: n workers and n servers, one of each on every
+ * rank.
  *
- * Two ranks have two, one for each direction of asking, so that one thread at a time uses a group: on the one side the worker's, on the other
- * the server's for it. They are split from the world in n rounds: in round r those ranks meet whose sum is r modulo n.
+ * Two ranks have two, one for each direction of asking, so that one thread at a time uses a group:
+ * on the one side the worker's, on the other the server's for it. They are split from the world in
+ * n rounds: in round r those ranks meet whose sum is r modulo n.
  */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_PAIRS_H
 #define MUSTER_AGENT_ENGINE_SERVER_PAIRS_H
@@ -16,7 +18,8 @@ struct pair {
 	int peer;          /* the other's rank in both */
 };
 
-/* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the world, or by param_server_pairs_close. */
+/* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the
+ * world, or by param_server_pairs_close. */
 int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e);
 /* Takes NULL. */
 void param_server_pairs_close(struct pair *pairs, int n);

@@ -28,9 +28,9 @@ struct server {
 	double share;
 	struct whole *units;
 	int n_units;
-	float *scratch;       /* the largest shard */
+	float *scratch; /* the largest shard */
 
-	pthread_t ticker;     /* says "idle" while the worker computes */
+	pthread_t ticker; /* says "idle" while the worker computes */
 	bool ticks;
 	pthread_mutex_t talk; /* held in conversation */
 	pthread_cond_t ended;
@@ -92,13 +92,18 @@ static int find_units(struct server *s, const struct catalogue *c, struct err *e
 	s->n_units = c->n_units;
 	s->units = calloc((size_t)c->n_units + 1, sizeof *s->units);
 	if (!s->units)
-		return err_set(e, ERR_NOMEM, "parameter server: no memory for a table of %d units; close other programs", c->n_units);
+		return err_set(
+			e, ERR_NOMEM,
+			"parameter server: no memory for a table of %d units; close other programs",
+			c->n_units);
 	for (int i = 0; i < c->n_units; i++)
 		s->units[i].n = c->units[i].hi - c->units[i].lo;
 	for (int i = 0; i < n; i++) {
 		int64_t at = p[i].param->offset - c->units[p[i].param->unit].lo + p[i].first;
 		if (p[i].count != p[i].param->count)
-			return err_set(e, ERR_INTERNAL, "parameter server: the worker has a part of %s only", p[i].param->name);
+			return err_set(e, ERR_INTERNAL,
+				       "parameter server: the worker has a part of %s only",
+				       p[i].param->name);
 		s->units[p[i].param->unit].params = p[i].master - at;
 		s->units[p[i].param->unit].grads = p[i].grad - at;
 	}
@@ -122,13 +127,15 @@ static int say_all(const struct server *s, const struct note *note, struct err *
 		if (note->kind != NOTE_PUSH)
 			continue;
 		pack(s, to, s->scratch);
-		if (comm_send(s->pairs[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32, s->pairs[to].peer, e))
+		if (comm_send(s->pairs[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32,
+			      s->pairs[to].peer, e))
 			return -1;
 	}
 	return 0;
 }
 
-/* The own server's answer comes last: a wait for it has no end of its own, but one for another's has. */
+/* The own server's answer comes last: a wait for it has no end of its own, but one for another's
+ * has. */
 static int hear_all(const struct server *s, bool bounded, struct answer *first, struct err *e)
 {
 	struct answer a;
@@ -214,7 +221,9 @@ static int start_ticker(struct server *s, struct err *e)
 	if (s->n == 1)
 		return 0;
 	if (pthread_create(&s->ticker, NULL, tick, s))
-		return err_set(e, ERR_NOMEM, "parameter server: no thread; raise the limit of processes (ulimit -u)");
+		return err_set(
+			e, ERR_NOMEM,
+			"parameter server: no thread; raise the limit of processes (ulimit -u)");
 	s->ticks = true;
 	return 0;
 }
@@ -234,14 +243,22 @@ static void stop_ticker(struct server *s)
 
 static int open_all(struct server *s, const struct server_options *opt, struct err *e)
 {
-	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) || param_server_pairs_open(opt->world, &s->pairs, e) ||
-	    param_server_keeper_open(opt, s->servers, &s->keeper, e) || find_units(s, opt->catalogue, e))
+	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) ||
+	    param_server_pairs_open(opt->world, &s->pairs, e) ||
+	    param_server_keeper_open(opt, s->servers, &s->keeper, e) ||
+	    find_units(s, opt->catalogue, e))
 		return -1;
 	size_t bytes = 0;
 	for (int i = 0; i < s->n; i++)
-		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes ? (size_t)shard_size(s, i) * sizeof(float) : bytes;
+		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes
+				? (size_t)shard_size(s, i) * sizeof(float)
+				: bytes;
 	s->scratch = backend_alloc(s->kern, bytes);
-	return s->scratch ? 0 : err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes; use a smaller model", bytes);
+	return s->scratch
+		       ? 0
+		       : err_set(e, ERR_NOMEM,
+				 "parameter server: no memory for %zu bytes; use a smaller model",
+				 bytes);
 }
 
 int param_server_open(const struct server_options *opt, struct server **out, struct err *e)
@@ -251,8 +268,13 @@ int param_server_open(const struct server_options *opt, struct server **out, str
 	if (!s)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 	*s = (struct server){
-		.job = opt->job, .world = opt->world, .n = comm_size(opt->world), .me = comm_rank(opt->world), .worker = opt->worker,
-		.kern = opt->kern, .share = opt->share,
+		.job = opt->job,
+		.world = opt->world,
+		.n = comm_size(opt->world),
+		.me = comm_rank(opt->world),
+		.worker = opt->worker,
+		.kern = opt->kern,
+		.share = opt->share,
 	};
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
@@ -271,7 +293,8 @@ int param_server_open(const struct server_options *opt, struct server **out, str
 static void give_up(struct server *s)
 {
 	struct err why = ERR_INIT;
-	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training", s->me);
+	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training",
+		s->me);
 	comm_abort(s->world, why.text);
 	param_server_keeper_fail(s->keeper, &why);
 }
@@ -297,7 +320,8 @@ void param_server_close(struct server *s)
 int param_server_start(struct server *s, int64_t step, struct err *e)
 {
 	param_server_keeper_begin(s->keeper, step);
-	if (param_server_serving_open(s->world, s->pairs, s->keeper, &s->serving, e) || start_ticker(s, e))
+	if (param_server_serving_open(s->world, s->pairs, s->keeper, &s->serving, e) ||
+	    start_ticker(s, e))
 		return -1;
 	return param_server_meet(s, e);
 }
@@ -305,7 +329,8 @@ int param_server_start(struct server *s, int64_t step, struct err *e)
 int param_server_leave(struct server *s, struct err *e)
 {
 	const struct note note = { .kind = NOTE_LEAVE };
-	/* Those that are behind may still need the ticker; and what everybody has said must be heard before groups are closed. */
+	/* Those that are behind may still need the ticker; and what everybody has said must be
+	 * heard before groups are closed. */
 	if (comm_barrier(s->world, e))
 		return -1;
 	stop_ticker(s);
@@ -327,12 +352,17 @@ struct optim *param_server_optim(struct server *s)
 	return param_server_keeper_optim(s->keeper);
 }
 
-/* --- training ---------------------------------------------------------------------------------- */
+/* --- training
+ * ---------------------------------------------------------------------------------- */
 
 int param_server_step(struct server *s, struct server_step *io, struct err *e)
 {
 	const struct note note = {
-		.kind = NOTE_PUSH, .wants_stop = io->wants_stop, .step = io->step, .loss = io->loss, .share = s->share,
+		.kind = NOTE_PUSH,
+		.wants_stop = io->wants_stop,
+		.step = io->step,
+		.loss = io->loss,
+		.share = s->share,
 		.norm = own_norm(s),
 	};
 	struct answer a;
@@ -346,7 +376,8 @@ int param_server_step(struct server *s, struct server_step *io, struct err *e)
 
 int param_server_meet(struct server *s, struct err *e)
 {
-	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1 : 0;
+	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1
+											       : 0;
 }
 
 int param_server_part(struct server *s, struct err *e)

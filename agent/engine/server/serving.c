@@ -31,8 +31,8 @@ static int serve_one(const struct seat *seat, struct err *e)
 		return -1;
 	if (note.kind == NOTE_IDLE || note.kind == NOTE_LEAVE)
 		return note.kind == NOTE_LEAVE;
-	if (note.kind == NOTE_PUSH &&
-	    (comm_recv(p->from, data, count, COMM_F32, p->peer, e) || param_server_keeper_take(k, seat->worker, &note, e)))
+	if (note.kind == NOTE_PUSH && (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
+				       param_server_keeper_take(k, seat->worker, &note, e)))
 		return -1;
 	if (param_server_keeper_answer(k, seat->worker, note.kind == NOTE_PUSH, &answer, e) ||
 	    comm_send(p->from, &answer, sizeof answer, COMM_U8, p->peer, e) ||
@@ -56,22 +56,33 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-int param_server_serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e)
+int param_server_serving_open(struct comm *world, const struct pair *pairs, struct keeper *k,
+			      struct serving **out, struct err *e)
 {
 	struct serving *s = calloc(1, sizeof *s);
 	int n = comm_size(world);
 	if (s)
-		*s = (struct serving){ .world = world, .pairs = pairs, .keeper = k, .n = n, .seats = calloc((size_t)n, sizeof *s->seats) };
+		*s = (struct serving){ .world = world,
+				       .pairs = pairs,
+				       .keeper = k,
+				       .n = n,
+				       .seats = calloc((size_t)n, sizeof *s->seats) };
 	if (!s || !s->seats) {
 		free(s);
-		return err_set(e, ERR_NOMEM, "parameter server: no memory for %d threads; close other programs", n);
+		return err_set(e, ERR_NOMEM,
+			       "parameter server: no memory for %d threads; close other programs",
+			       n);
 	}
 	*out = s; /* also where a thread fails to start: those that run are to be ended */
 	for (int i = 0; i < n; i++) {
 		s->seats[i] = (struct seat){ .serving = s, .worker = i };
-		if (i != comm_rank(world) && pthread_create(&s->seats[i].thread, NULL, serve, &s->seats[i]))
-			return err_set(e, ERR_NOMEM, "parameter server: no thread for worker %d of %d; raise the limit of processes "
-				       "(ulimit -u)", i, n);
+		if (i != comm_rank(world) &&
+		    pthread_create(&s->seats[i].thread, NULL, serve, &s->seats[i]))
+			return err_set(e, ERR_NOMEM,
+				       "parameter server: no thread for worker %d of %d; raise the "
+				       "limit of processes "
+				       "(ulimit -u)",
+				       i, n);
 		s->seats[i].runs = i != comm_rank(world);
 	}
 	return 0;

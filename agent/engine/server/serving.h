@@ -1,4 +1,5 @@
-/* serving — the server's threads, one for each other rank's worker: requests in, answers out (server.h says which). */
+/* serving — the server's threads, one for each other rank's worker: requests in, answers out
+ * (server.h says which). */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_SERVING_H
 #define MUSTER_AGENT_ENGINE_SERVER_SERVING_H
 
@@ -8,7 +9,8 @@
 struct serving;
 
 /* All are borrowed. */
-int param_server_serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e);
+int param_server_serving_open(struct comm *world, const struct pair *pairs, struct keeper *k,
+			      struct serving **out, struct err *e);
 /* Waits until every worker has left, or the world has failed. Takes NULL. */
 void param_server_serving_close(struct serving *s);
 

@@ -18,25 +18,30 @@ static int32_t child_of(const struct added_set *s, int32_t node, unsigned char b
 	return at;
 }
 
-static int add_node(struct added_set *s, int32_t parent, unsigned char byte, int32_t *out, struct err *e)
+static int add_node(struct added_set *s, int32_t parent, unsigned char byte, int32_t *out,
+		    struct err *e)
 {
 	if ((size_t)s->n == s->cap) {
 		size_t cap = s->cap ? 2 * s->cap : 256;
-		struct added_node *nodes = cap > INT32_MAX ? NULL : realloc(s->nodes, cap * sizeof *nodes);
+		struct added_node *nodes = cap > INT32_MAX ? NULL
+							   : realloc(s->nodes, cap * sizeof *nodes);
 		if (!nodes)
 			return err_set(e, ERR_NOMEM, "no memory for the added tokens");
 		s->nodes = nodes;
 		s->cap = cap;
 	}
 	bool root = s->n == 0;
-	s->nodes[s->n] = (struct added_node){ .byte = byte, .index = -1, .sibling = root ? 0 : s->nodes[parent].child };
+	s->nodes[s->n] = (struct added_node){ .byte = byte,
+					      .index = -1,
+					      .sibling = root ? 0 : s->nodes[parent].child };
 	if (!root)
 		s->nodes[parent].child = s->n;
 	*out = s->n++;
 	return 0;
 }
 
-int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e)
+int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index,
+		       struct err *e)
 {
 	int32_t at = 0;
 	if (s->n == 0 && add_node(s, 0, 0, &at, e))
@@ -59,7 +64,8 @@ void text_added_set_fini(struct added_set *s)
 	*s = (struct added_set){ 0 };
 }
 
-bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out)
+bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from,
+		     struct added_match *out)
 {
 	for (; s->n && from < n; from++) {
 		if (!s->starts[(unsigned char)text[from]])

@@ -1,5 +1,6 @@
 /*
- * added — the added tokens of a vocabulary, found in a text before it is split into words: `<|endoftext|>` and their like.
+ * added — the added tokens of a vocabulary, found in a text before it is split into words:
+ * `<|endoftext|>` and their like.
  *
  * The leftmost match counts, the longest of those that start there.
  */
@@ -26,10 +27,11 @@ struct added_set {
 	struct added_node *nodes; /* [0] is the root */
 	int32_t n;
 	size_t cap;
-	bool starts[256];         /* bytes that tokens start with */
+	bool starts[256]; /* bytes that tokens start with */
 };
 
-int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e);
+int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index,
+		       struct err *e);
 void text_added_set_fini(struct added_set *s);
 
 struct added_match {
@@ -38,6 +40,7 @@ struct added_match {
 };
 
 /* The first match at or after `from`; false: none is left. */
-bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out);
+bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from,
+		     struct added_match *out);
 
 #endif

@@ -12,7 +12,7 @@ struct decoder {
 	const struct added_token **added; /* [vocab] NULL: it is none */
 	char wait[WAIT_MOST];
 	size_t n_wait;
-	bool begun;          /* the text has its first token */
+	bool begun; /* the text has its first token */
 };
 
 int text_decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
@@ -52,8 +52,11 @@ int text_decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err 
 {
 	size_t len;
 	if (!text_vocab_has(&d->t->vocab, id))
-		return err_set(e, ERR_USAGE, "id %" PRId32 " is not in the vocabulary of %" PRId32 " tokens; does the tokenizer belong to this "
-			       "model?", id, d->t->vocab.n);
+		return err_set(e, ERR_USAGE,
+			       "id %" PRId32 " is not in the vocabulary of %" PRId32
+			       " tokens; does the tokenizer belong to this "
+			       "model?",
+			       id, d->t->vocab.n);
 	const struct added_token *added = d->added[id];
 	if (added && added->special)
 		return 0;

@@ -1,5 +1,6 @@
 /*
- * Text to ids: added tokens are cut out, blanks normalized, the rest split into words, each word's symbols merged.
+ * Text to ids: added tokens are cut out, blanks normalized, the rest split into words, each word's
+ * symbols merged.
  */
 #include "agent/engine/text/newer.h"
 #include "agent/engine/text/parts.h"
@@ -24,11 +25,11 @@ struct encoder {
 	struct split_matcher *matcher;
 	struct merges_work work;
 	struct cached *cache;
-	int32_t *symbols;       /* of one word */
+	int32_t *symbols; /* of one word */
 	size_t cap;
 	struct normalize_work normal;
-	struct newer *newer;    /* NULL: words do not go by classes of characters */
-	struct buf blanks;      /* a piece with its blanks and lead */
+	struct newer *newer; /* NULL: words do not go by classes of characters */
+	struct buf blanks;   /* a piece with its blanks and lead */
 	int32_t out[OUT_IDS];
 	size_t n_out;
 	tokenizer_put *put;
@@ -45,7 +46,8 @@ int text_encoder_open(const struct tokenizer *t, struct encoder **out, struct er
 		return err_set(e, ERR_NOMEM, "no memory to encode text");
 	}
 	c->t = t;
-	if (text_split_matcher_open(&c->matcher, e) || (t->classes && text_newer_open(&c->newer, e))) {
+	if (text_split_matcher_open(&c->matcher, e) ||
+	    (t->classes && text_newer_open(&c->newer, e))) {
 		text_encoder_close(c);
 		return -1;
 	}
@@ -90,7 +92,8 @@ static int emit(struct encoder *c, const int32_t *ids, size_t n, struct err *e)
 
 /* --- one word --------------------------------------------------------------------------- */
 
-/* The symbols of a word: characters, or bytes. What has none becomes unk_token; several in a row only one, where fuse_unk says so. */
+/* The symbols of a word: characters, or bytes. What has none becomes unk_token; several in a row
+ * only one, where fuse_unk says so. */
 struct symbols {
 	int32_t *ids;
 	size_t n;
@@ -110,10 +113,13 @@ static void add_symbol(const struct tokenizer *t, struct symbols *s, int32_t id)
 	s->ids[s->n++] = id;
 }
 
-static int meet_unknown(const struct tokenizer *t, struct symbols *s, const char *at, size_t len, struct err *e)
+static int meet_unknown(const struct tokenizer *t, struct symbols *s, const char *at, size_t len,
+			struct err *e)
 {
 	if (t->unk < 0)
-		return err_set(e, ERR_UNSUPPORTED, "the text's \"%.*s\" (first byte 0x%02x) has no token, and the vocabulary has no unk_token",
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the text's \"%.*s\" (first byte 0x%02x) has no token, and the "
+			       "vocabulary has no unk_token",
 			       text_utf8_char(at, len) ? (int)len : 0, at, (unsigned char)*at);
 	if (!t->fuse_unk)
 		add_unknown(t, s);
@@ -132,7 +138,8 @@ static bool fallback(const struct tokenizer *t, struct symbols *s, const char *a
 }
 
 /* s->ids has room for a symbol a byte. */
-static int take_symbols(const struct tokenizer *t, const char *word, size_t n, struct symbols *s, struct err *e)
+static int take_symbols(const struct tokenizer *t, const char *word, size_t n, struct symbols *s,
+			struct err *e)
 {
 	for (size_t at = 0, len; at < n; at += len) {
 		int32_t id;
@@ -214,7 +221,8 @@ static int encode_splits(struct encoder *c, int i, const char *text, size_t n, s
 	struct split_ahead ahead = { 0 };
 	for (size_t at = 0, end; at < n; at = end) {
 		bool left_out;
-		if (text_split_next(c->t->splits[i], c->matcher, text, n, at, &ahead, &end, &left_out, e) ||
+		if (text_split_next(c->t->splits[i], c->matcher, text, n, at, &ahead, &end,
+				    &left_out, e) ||
 		    (!left_out && encode_splits(c, i + 1, text + at, end - at, e)))
 			return -1;
 	}
@@ -243,7 +251,8 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 		return encode_blanks(c, text, n, e);
 	for (size_t at = 0; at < n;) {
 		size_t run = text_utf8_run(text + at, n - at);
-		if (run && ((c->newer && text_newer_scan(c->newer, text + at, run, e)) || encode_splits(c, 0, text + at, run, e)))
+		if (run && ((c->newer && text_newer_scan(c->newer, text + at, run, e)) ||
+			    encode_splits(c, 0, text + at, run, e)))
 			return -1;
 		at += run;
 		if (at < n && encode_word(c, text + at++, 1, e))
@@ -257,7 +266,8 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 /* Takes what lies between added tokens. first: the piece starts where the text does. */
 typedef int piece_fn(struct encoder *c, const char *text, size_t n, bool first, struct err *e);
 
-static int cut_added(struct encoder *c, const struct added_set *set, const char *text, size_t n, bool first, piece_fn *piece, struct err *e)
+static int cut_added(struct encoder *c, const struct added_set *set, const char *text, size_t n,
+		     bool first, piece_fn *piece, struct err *e)
 {
 	size_t done = 0;
 	struct added_match m = { 0 };
@@ -268,7 +278,8 @@ static int cut_added(struct encoder *c, const struct added_set *set, const char 
 			lo = text_utf8_spaces_at_end(text, done, lo);
 		if (a->rstrip)
 			hi += text_utf8_spaces_at_start(text + hi, n - hi);
-		if ((lo > done && piece(c, text + done, lo - done, first && !done, e)) || emit(c, &a->id, 1, e))
+		if ((lo > done && piece(c, text + done, lo - done, first && !done, e)) ||
+		    emit(c, &a->id, 1, e))
 			return -1;
 		done = hi;
 	}
@@ -282,14 +293,16 @@ static int put_blanks(struct encoder *c, const char **text, size_t *n, bool firs
 	const size_t mark = sizeof BLANK_MARK - 1;
 	const char *at = *text, *end = at + *n;
 	bool begins = *at == ' ' || (t->blanks && *n >= mark && !memcmp(at, BLANK_MARK, mark));
-	bool lead = t->lead == LEAD_ALWAYS || (t->lead == LEAD_MISSING && !begins) || (t->lead == LEAD_FIRST && first && !begins);
+	bool lead = t->lead == LEAD_ALWAYS || (t->lead == LEAD_MISSING && !begins) ||
+		    (t->lead == LEAD_FIRST && first && !begins);
 	if (!lead && !t->blanks)
 		return 0;
 	buf_clear(&c->blanks);
 	if (lead)
 		buf_add(&c->blanks, " ", 1);
 	while (at < end) {
-		const char *next = t->blanks ? memmem(at, (size_t)(end - at), BLANK_MARK, mark) : NULL;
+		const char *next = t->blanks ? memmem(at, (size_t)(end - at), BLANK_MARK, mark)
+					     : NULL;
 		buf_add(&c->blanks, at, (size_t)((next ? next : end) - at));
 		if (next)
 			buf_add(&c->blanks, " ", 1);
@@ -302,7 +315,8 @@ static int put_blanks(struct encoder *c, const char **text, size_t *n, bool firs
 	return 0;
 }
 
-static int encode_normalized(struct encoder *c, const char *text, size_t n, bool first, struct err *e)
+static int encode_normalized(struct encoder *c, const char *text, size_t n, bool first,
+			     struct err *e)
 {
 	if (!c->t->normalizes && put_blanks(c, &text, &n, first, e))
 		return -1;
@@ -320,7 +334,8 @@ static int encode_raw(struct encoder *c, const char *text, size_t n, bool first,
 	return cut_added(c, &c->t->normalized, text, n, first, encode_normalized, e);
 }
 
-int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put, void *arg, struct err *e)
+int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put,
+			void *arg, struct err *e)
 {
 	c->put = put;
 	c->arg = arg;
@@ -334,8 +349,12 @@ int64_t text_encoder_newer(const struct encoder *c, char note[ENCODER_NOTE])
 	int64_t n = c->newer ? text_newer_count(c->newer, &first) : 0;
 	*note = '\0';
 	if (n)
-		snprintf(note, ENCODER_NOTE, "%" PRId64 " character%s newer than Unicode %s, whose classes cut the text into words (the first: "
-			 "U+%04" PRIX32 "); Hugging Face's library may know %s, and its ids differ there", n, n == 1 ? " is" : "s are", text_split_unicode(),
-			 first, n == 1 ? "it" : "them");
+		snprintf(note, ENCODER_NOTE,
+			 "%" PRId64 " character%s newer than Unicode %s, whose classes cut the "
+			 "text into words (the first: "
+			 "U+%04" PRIX32
+			 "); Hugging Face's library may know %s, and its ids differ there",
+			 n, n == 1 ? " is" : "s are", text_split_unicode(), first,
+			 n == 1 ? "it" : "them");
 	return n;
 }

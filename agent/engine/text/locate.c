@@ -12,16 +12,23 @@ static const char *const others[] = { "tokenizer.model", "vocab.json", "tekken.j
 static bool has(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
-	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && !access(path, F_OK);
+	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+	       !access(path, F_OK);
 }
 
 int tokenizer_lacking(const char *folder, struct err *e)
 {
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		if (has(folder, others[i]))
-			return err_set(e, ERR_NOTFOUND, "%s: has %s, but no tokenizer.json, which is read; write one: python3 -c \"from transformers import "
-				       "AutoTokenizer as T; T.from_pretrained('FOLDER').save_pretrained('FOLDER')\"", folder, others[i]);
-	return err_set(e, ERR_NOTFOUND, "%s: has no tokenizer.json; name the file, or a folder that has one", folder);
+			return err_set(e, ERR_NOTFOUND,
+				       "%s: has %s, but no tokenizer.json, which is read; write "
+				       "one: python3 -c \"from transformers import "
+				       "AutoTokenizer as T; "
+				       "T.from_pretrained('FOLDER').save_pretrained('FOLDER')\"",
+				       folder, others[i]);
+	return err_set(e, ERR_NOTFOUND,
+		       "%s: has no tokenizer.json; name the file, or a folder that has one",
+		       folder);
 }
 
 int tokenizer_open_named(const char *word, struct tokenizer **out, struct err *e)

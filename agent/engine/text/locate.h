@@ -1,8 +1,10 @@
 /*
- * locate — the tokenizer that a person means by a word: a tokenizer.json, or a folder that holds one.
+ * locate — the tokenizer that a person means by a word: a tokenizer.json, or a folder that holds
+ * one.
  *
- * A folder may be one of Hugging Face, or a checkpoint that carries its model's tokenizer. One whose tokenizer is only there in another form
- * (tokenizer.model, vocab.json) is refused with the command that writes a tokenizer.json beside it.
+ * A folder may be one of Hugging Face, or a checkpoint that carries its model's tokenizer. One
+ * whose tokenizer is only there in another form (tokenizer.model, vocab.json) is refused with the
+ * command that writes a tokenizer.json beside it.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_LOCATE_H
 #define MUSTER_AGENT_ENGINE_TEXT_LOCATE_H

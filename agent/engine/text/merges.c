@@ -33,7 +33,8 @@ void text_merges_fini(struct merges *m)
 
 static struct merges_pair *pair_of(const struct merges *m, int32_t left, int32_t right)
 {
-	uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) *
+		     UINT64_C(0x9e3779b97f4a7c15);
 	size_t i = (h ^ h >> 32) & m->mask;
 	while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right))
 		i = (i + 1) & m->mask;
@@ -73,14 +74,16 @@ static size_t apply_short(const struct merges *m, int32_t *symbols, size_t n)
 		memmove(becomes + best, becomes + best + 1, behind * sizeof *becomes);
 		n--;
 		if (best > 0)
-			rank[best - 1] = look_up(m, symbols[best - 1], symbols[best], &becomes[best - 1]);
+			rank[best - 1] = look_up(m, symbols[best - 1], symbols[best],
+						 &becomes[best - 1]);
 		if (best + 1 < n)
 			rank[best] = look_up(m, symbols[best], symbols[best + 1], &becomes[best]);
 	}
 	return n;
 }
 
-/* --- Long words: a list of symbols and a heap of (rank, place) --------------------------------- */
+/* --- Long words: a list of symbols and a heap of (rank, place)
+ * --------------------------------- */
 
 static void heap_push(uint64_t *heap, size_t *n, uint64_t v)
 {
@@ -115,7 +118,8 @@ void text_merges_work_fini(struct merges_work *w)
 	*w = (struct merges_work){ 0 };
 }
 
-/* The heap holds n - 1 pairs at first, and each of at most n - 1 merges takes one out and puts two in. */
+/* The heap holds n - 1 pairs at first, and each of at most n - 1 merges takes one out and puts
+ * two in. */
 static int work_grow(struct merges_work *w, size_t n, struct err *e)
 {
 	if (n <= w->cap)
@@ -135,15 +139,19 @@ static int work_grow(struct merges_work *w, size_t n, struct err *e)
 }
 
 /* Looks the pair at `place` up and queues it. */
-static void queue(const struct merges *m, struct merges_work *w, const int32_t *symbols, uint32_t place, size_t *n_heap)
+static void queue(const struct merges *m, struct merges_work *w, const int32_t *symbols,
+		  uint32_t place, size_t *n_heap)
 {
 	uint32_t next = w->after[place];
-	w->rank[place] = next == NO_PLACE ? NO_RANK : look_up(m, symbols[place], symbols[next], &w->becomes[place]);
+	w->rank[place] = next == NO_PLACE
+				 ? NO_RANK
+				 : look_up(m, symbols[place], symbols[next], &w->becomes[place]);
 	if (w->rank[place] != NO_RANK)
 		heap_push(w->heap, n_heap, (uint64_t)w->rank[place] << 32 | place);
 }
 
-static void merge_at(const struct merges *m, struct merges_work *w, int32_t *symbols, uint32_t place, size_t *n_heap)
+static void merge_at(const struct merges *m, struct merges_work *w, int32_t *symbols,
+		     uint32_t place, size_t *n_heap)
 {
 	uint32_t gone = w->after[place], next = w->after[gone];
 	symbols[place] = w->becomes[place];
@@ -156,7 +164,8 @@ static void merge_at(const struct merges *m, struct merges_work *w, int32_t *sym
 		queue(m, w, symbols, w->before[place], n_heap);
 }
 
-/* A queued pair whose place has another rank by now is out of date: a place's symbols only grow, no pair comes back. */
+/* A queued pair whose place has another rank by now is out of date: a place's symbols only grow,
+ * no pair comes back. */
 static size_t apply_long(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n)
 {
 	size_t n_heap = 0, left = 0;
@@ -177,14 +186,17 @@ static size_t apply_long(const struct merges *m, struct merges_work *w, int32_t 
 	return left;
 }
 
-int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e)
+int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n,
+		      size_t *left, struct err *e)
 {
 	if (n <= SHORT_WORD) {
 		*left = apply_short(m, symbols, n);
 		return 0;
 	}
 	if (n > MERGES_WORD_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "a word of %zu symbols; %d can be merged at once", n, MERGES_WORD_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "a word of %zu symbols; %d can be merged at once", n,
+			       MERGES_WORD_MOST);
 	if (work_grow(w, n, e))
 		return -1;
 	*left = apply_long(m, w, symbols, n);

@@ -1,8 +1,10 @@
 /*
- * merges — byte-pair encoding (Sennrich, Haddow, Birch, arXiv 1508.07909): which two neighbours become one, and in which order.
+ * merges — byte-pair encoding (Sennrich, Haddow, Birch, arXiv 1508.07909): which two neighbours
+ * become one, and in which order.
  *
- * Of all neighbours that may be merged the pair of the lowest rank is, the leftmost of equals, until none is left. Short
- * words are searched anew each time; long ones keep their pairs in a heap: n log n steps for n symbols.
+ * Of all neighbours that may be merged the pair of the lowest rank is, the leftmost of equals,
+ * until none is left. Short words are searched anew each time; long ones keep their pairs in a
+ * heap: n log n steps for n symbols.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_MERGES_H
 #define MUSTER_AGENT_ENGINE_TEXT_MERGES_H
@@ -34,6 +36,7 @@ struct merges_work {
 
 void text_merges_work_fini(struct merges_work *w);
 /* Merges the n symbols in place; *left is how many there are then. ERR_NOMEM. */
-int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e);
+int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n,
+		      size_t *left, struct err *e);
 
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * A byte-level vocabulary writes each byte as a character that can be seen (GPT-2's table): ASCII's and Latin-1's printable
- * ones stand for themselves, the others are U+0100, U+0101 … in order.
+ * A byte-level vocabulary writes each byte as a character that can be seen (GPT-2's table): ASCII's
+ * and Latin-1's printable ones stand for themselves, the others are U+0100, U+0101 … in order.
  */
 static bool stands_for_itself(uint32_t c)
 {
@@ -71,7 +71,8 @@ bool text_token_text(const struct tokenizer *t, const char *written, size_t len,
 		buf_add(out, &(char){ (char)byte }, 1);
 		return false;
 	}
-	if (t->byte_level ? bytes_text(written, len, out) : !t->blanks || blanks_text(written, len, out)) {
+	if (t->byte_level ? bytes_text(written, len, out)
+			  : !t->blanks || blanks_text(written, len, out)) {
 		if (!t->byte_level && !t->blanks)
 			buf_add(out, written, len);
 		return len > 0;
@@ -89,15 +90,18 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 	int rc = 0;
 	if (!json_object_size(vocab))
 		return err_set(e, ERR_CORRUPT, "model.vocab: missing or empty");
-	json_object_foreach(vocab, key, id) {
+	json_object_foreach(vocab, key, id)
+	{
 		if (!json_is_integer(id)) {
-			rc = err_set(e, ERR_CORRUPT, "model.vocab: the id of \"%.60s\" is no whole number", key);
+			rc = err_set(e, ERR_CORRUPT,
+				     "model.vocab: the id of \"%.60s\" is no whole number", key);
 			break;
 		}
 		buf_clear(&text);
 		bool found = text_token_text(t, key, strlen(key), &text);
 		int byte = t->byte_fallback ? fallback_byte(key, strlen(key)) : -1;
-		rc = text_vocab_put(&t->vocab, json_integer_value(id), buf_str(&text), text.len, !found, e);
+		rc = text_vocab_put(&t->vocab, json_integer_value(id), buf_str(&text), text.len,
+				    !found, e);
 		if (rc || buf_failed(&text))
 			break;
 		if (byte >= 0)
@@ -112,17 +116,20 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 }
 
 /* The id of a token as it is written, -1: the vocabulary lacks it. */
-static int32_t id_of(const json_t *vocab, const char *written, size_t len, size_t rank, struct err *e)
+static int32_t id_of(const json_t *vocab, const char *written, size_t len, size_t rank,
+		     struct err *e)
 {
 	const json_t *id = json_object_getn(vocab, written, len);
 	if (id)
 		return (int32_t)json_integer_value(id);
-	return err_set(e, ERR_CORRUPT, "model.merges: number %zu needs the token \"%.*s\", which model.vocab lacks", rank,
-		       (int)(len < 60 ? len : 60), written);
+	return err_set(e, ERR_CORRUPT,
+		       "model.merges: number %zu needs the token \"%.*s\", which model.vocab lacks",
+		       rank, (int)(len < 60 ? len : 60), written);
 }
 
 /* A merge's two halves: "a b", or ["a", "b"]. */
-static int halves_of(const json_t *merge, size_t rank, const char *half[2], size_t len[2], struct err *e)
+static int halves_of(const json_t *merge, size_t rank, const char *half[2], size_t len[2],
+		     struct err *e)
 {
 	const char *text = json_string_value(merge), *blank = text ? strchr(text, ' ') : NULL;
 	if (blank && !strchr(blank + 1, ' ')) {
@@ -138,11 +145,14 @@ static int halves_of(const json_t *merge, size_t rank, const char *half[2], size
 		len[i] = json_string_length(part);
 	}
 	if (json_array_size(merge) != 2 || !half[0] || !half[1])
-		return err_set(e, ERR_CORRUPT, "model.merges: number %zu is neither \"a b\" nor [\"a\", \"b\"]", rank);
+		return err_set(e, ERR_CORRUPT,
+			       "model.merges: number %zu is neither \"a b\" nor [\"a\", \"b\"]",
+			       rank);
 	return 0;
 }
 
-/* Whether something other than a blank stands before a blank: such a token lies across a place where texts could be cut. */
+/* Whether something other than a blank stands before a blank: such a token lies across a place
+ * where texts could be cut. */
 static bool crosses_blank(const struct tokenizer *t, int32_t id)
 {
 	size_t len;
@@ -153,7 +163,8 @@ static bool crosses_blank(const struct tokenizer *t, int32_t id)
 	return false;
 }
 
-static int read_merge(struct tokenizer *t, const json_t *vocab, const json_t *merge, size_t rank, struct buf *joined, struct err *e)
+static int read_merge(struct tokenizer *t, const json_t *vocab, const json_t *merge, size_t rank,
+		      struct buf *joined, struct err *e)
 {
 	const char *half[2] = { NULL, NULL };
 	size_t len[2];
@@ -166,7 +177,8 @@ static int read_merge(struct tokenizer *t, const json_t *vocab, const json_t *me
 	buf_add(joined, half[1], len[1]);
 	if (buf_failed(joined))
 		return err_set(e, ERR_NOMEM, "no memory for the merges");
-	int32_t left = id_of(vocab, half[0], len[0], rank, e), right = left < 0 ? -1 : id_of(vocab, half[1], len[1], rank, e);
+	int32_t left = id_of(vocab, half[0], len[0], rank, e),
+		right = left < 0 ? -1 : id_of(vocab, half[1], len[1], rank, e);
 	int32_t becomes = right < 0 ? -1 : id_of(vocab, joined->data, joined->len, rank, e);
 	if (becomes < 0)
 		return -1;
@@ -175,7 +187,8 @@ static int read_merge(struct tokenizer *t, const json_t *vocab, const json_t *me
 	return 0;
 }
 
-static int read_merges(struct tokenizer *t, const json_t *vocab, const json_t *merges, struct err *e)
+static int read_merges(struct tokenizer *t, const json_t *vocab, const json_t *merges,
+		       struct err *e)
 {
 	struct buf joined = BUF_INIT;
 	int rc = 0;
@@ -195,12 +208,19 @@ static int check_model(const struct tokenizer *t, const json_t *o, struct err *e
 	if (!text_part_is(o, "BPE"))
 		return text_refuse_part("model", o, "BPE", e);
 	if (json_number_value(json_object_get(o, "dropout")) != 0)
-		return err_set(e, ERR_UNSUPPORTED, "model.dropout: merges that are left out at random are not supported; set it to null");
-	if (*text_part_text(o, "continuing_subword_prefix") || *text_part_text(o, "end_of_word_suffix"))
-		return err_set(e, ERR_UNSUPPORTED, "model.%s: not supported", *text_part_text(o, "end_of_word_suffix") ? "end_of_word_suffix" :
-			       "continuing_subword_prefix");
+		return err_set(e, ERR_UNSUPPORTED,
+			       "model.dropout: merges that are left out at random are not "
+			       "supported; set it to null");
+	if (*text_part_text(o, "continuing_subword_prefix") ||
+	    *text_part_text(o, "end_of_word_suffix"))
+		return err_set(e, ERR_UNSUPPORTED, "model.%s: not supported",
+			       *text_part_text(o, "end_of_word_suffix")
+				       ? "end_of_word_suffix"
+				       : "continuing_subword_prefix");
 	if (t->byte_level && text_part_flag(o, "byte_fallback", false))
-		return err_set(e, ERR_UNSUPPORTED, "model.byte_fallback: not supported with the pre_tokenizer ByteLevel");
+		return err_set(
+			e, ERR_UNSUPPORTED,
+			"model.byte_fallback: not supported with the pre_tokenizer ByteLevel");
 	return 0;
 }
 
@@ -222,7 +242,8 @@ int text_read_model(struct tokenizer *t, const json_t *o, struct err *e)
 /* --- added_tokens ----------------------------------------------------------------------- */
 
 /* What is looked for in a normalized text is normalized itself. */
-static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content, size_t *len, struct err *e)
+static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content,
+		     size_t *len, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	struct normalize_work work = { 0 };
@@ -255,25 +276,38 @@ static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab,
 	const char *content = text_part_text(o, "content");
 	const json_t *id = json_object_get(o, "id"), *other = json_object_get(vocab, content);
 	if (!*content || !json_is_integer(id))
-		return err_set(e, ERR_CORRUPT, "added_tokens: number %" PRId32 " has no content or no id", t->n_added);
+		return err_set(e, ERR_CORRUPT,
+			       "added_tokens: number %" PRId32 " has no content or no id",
+			       t->n_added);
 	if (text_part_flag(o, "single_word", false))
-		return err_set(e, ERR_UNSUPPORTED, "added_tokens: \"%.60s\" is single_word, which is not supported", content);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "added_tokens: \"%.60s\" is single_word, which is not supported",
+			       content);
 	if (other && !json_equal(other, id))
-		return err_set(e, ERR_CORRUPT, "added_tokens: \"%.60s\" has the id %" JSON_INTEGER_FORMAT ", in model.vocab another one", content,
-			       json_integer_value(id));
-	if (!other && text_vocab_put(&t->vocab, json_integer_value(id), content, strlen(content), true, e))
+		return err_set(e, ERR_CORRUPT,
+			       "added_tokens: \"%.60s\" has the id %" JSON_INTEGER_FORMAT
+			       ", in model.vocab another one",
+			       content, json_integer_value(id));
+	if (!other &&
+	    text_vocab_put(&t->vocab, json_integer_value(id), content, strlen(content), true, e))
 		return err_prefix(e, "added_tokens");
-	*a = (struct added_token){ .id = (int32_t)json_integer_value(id), .special = text_part_flag(o, "special", false),
-				   .lstrip = text_part_flag(o, "lstrip", false), .rstrip = text_part_flag(o, "rstrip", false),
-				   .normalized = text_part_flag(o, "normalized", !text_part_flag(o, "special", false)) };
+	*a = (struct added_token){ .id = (int32_t)json_integer_value(id),
+				   .special = text_part_flag(o, "special", false),
+				   .lstrip = text_part_flag(o, "lstrip", false),
+				   .rstrip = text_part_flag(o, "rstrip", false),
+				   .normalized = text_part_flag(
+					   o, "normalized", !text_part_flag(o, "special", false)) };
 	a->text = text_of(t, a, content, &a->len, e);
 	t->n_added++; /* from here on its text is freed with the others' */
 	if (!a->text)
 		return -1;
-	return !a->len ? 0 : text_added_set_put(a->normalized ? &t->normalized : &t->raw, a, t->n_added - 1, e);
+	return !a->len ? 0
+		       : text_added_set_put(a->normalized ? &t->normalized : &t->raw, a,
+					    t->n_added - 1, e);
 }
 
-int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e)
+int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab,
+			   struct err *e)
 {
 	size_t n = json_array_size(list);
 	if (!n)

@@ -25,7 +25,8 @@ int text_newer_open(struct newer **out, struct err *e)
 	struct newer *w = calloc(1, sizeof *w);
 	if (!w)
 		return err_set(e, ERR_NOMEM, "no memory to look at characters");
-	if (text_split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) || text_split_matcher_open(&w->matcher, e)) {
+	if (text_split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) ||
+	    text_split_matcher_open(&w->matcher, e)) {
 		text_newer_close(w);
 		return -1;
 	}
@@ -49,7 +50,8 @@ static bool counts(uint32_t c)
 
 static void put_char(struct buf *out, uint32_t c)
 {
-	char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)), (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)) };
+	char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)),
+			  (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)) };
 	if (c < 0x80)
 		bytes[3] = (char)c;
 	else if (c < 0x800)
@@ -83,7 +85,8 @@ static int learn(struct newer *w, uint32_t block, struct err *e)
 		rc = err_set(e, ERR_NOMEM, "no memory to look at characters");
 	for (size_t at = 0, end; !rc && at < all.len; at = end) {
 		bool assigned;
-		rc = text_split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end, &assigned, e);
+		rc = text_split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end,
+				     &assigned, e);
 		if (rc)
 			break;
 		if (!assigned)

@@ -1,10 +1,12 @@
 /*
  * newer — counts the characters of texts that the regular expressions' Unicode tables do not know.
  *
- * PCRE2 10.42 has the classes of Unicode 14. A character that a later version has assigned is unassigned (\p{Cn}) to it, while
- * Hugging Face's library, with newer tables, may take it for a letter or a digit and cut words, and so ids, in other places.
- * Nothing here knows which characters were assigned since, so each unassigned one counts, but not the noncharacters (U+FFFE and
- * their like), which never will be. The classes are asked of PCRE2 itself, for 4096 characters when the first of them is met.
+ * PCRE2 10.42 has the classes of Unicode 14. A character that a later version has assigned is
+ * unassigned (\p{Cn}) to it, while Hugging Face's library, with newer tables, may take it for a
+ * letter or a digit and cut words, and so ids, in other places. Nothing here knows which characters
+ * were assigned since, so each unassigned one counts, but not the noncharacters (U+FFFE and their
+ * like), which never will be. The classes are asked of PCRE2 itself, for 4096 characters when the
+ * first of them is met.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_NEWER_H
 #define MUSTER_AGENT_ENGINE_TEXT_NEWER_H

@@ -7,31 +7,42 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { SEGMENT = 256, DECOMPOSED_MOST = 32, SHORT_RUN = 24, GROWTH_MOST = 32, GROWTH_FREE = 1 << 16 };
+enum {
+	SEGMENT = 256,
+	DECOMPOSED_MOST = 32,
+	SHORT_RUN = 24,
+	GROWTH_MOST = 32,
+	GROWTH_FREE = 1 << 16
+};
 
 struct normalize_step {
 	const struct normalize_row *row;
-	char *from, *to;         /* Replace: a String, NULL with a Regex; what it becomes. Prepend: to */
+	/* Replace: a String, NULL with a Regex; what it becomes. Prepend: to */
+	char *from, *to;
 	size_t n_from, n_to;
 	struct split *regex;
-	bool left, right;        /* Strip */
-	size_t room;             /* bytes that the result may have */
+	bool left, right; /* Strip */
+	size_t room;      /* bytes that the result may have */
 };
 
 struct normalize_row {
 	const char *type;
 	/* Appends the text to out as the step has it. */
-	int (*run)(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e);
-	int (*read)(struct normalize_step *s, const json_t *o, struct err *e); /* NULL: there is nothing to read */
-	int form;                /* of utf8proc */
-	bool plain;              /* leaves ASCII as it is */
-	bool commutes;           /* with Replace of " " by "▁" */
+	int (*run)(const struct normalize_step *s, struct normalize_work *w, const char *text,
+		   size_t n, struct buf *out, struct err *e);
+	/* NULL: there is nothing to read */
+	int (*read)(struct normalize_step *s, const json_t *o, struct err *e);
+	int form;      /* of utf8proc */
+	bool plain;    /* leaves ASCII as it is */
+	bool commutes; /* with Replace of " " by "▁" */
 };
 
 /* --- characters --------------------------------------------------------------------------- */
 
-/* What utf8proc's Unicode 15 has of marks, combining classes and decompositions, and Unicode 9 has not. Between them lie only
- * characters that have none of these. tests/golden/make_tokenizers.py holds the list against the library. */
+/* What utf8proc's Unicode 15 has of marks, combining classes and decompositions, and Unicode 9 has
+ * not. Between them lie only characters that have none of these. tests/golden/make_tokenizers.py
+ * holds the list against the library. */
+/* clang-format off */
 static const struct range {
 	int32_t lo, hi;
 } newer[] = {
@@ -44,6 +55,7 @@ static const struct range {
 	{ 0x11d31, 0x11f42 }, { 0x13440, 0x13455 }, { 0x16f4f, 0x16f4f }, { 0x16f7f, 0x16f87 }, { 0x16fe4, 0x16ff1 },
 	{ 0x1cf00, 0x1cf46 }, { 0x1e030, 0x1e2ef }, { 0x1e4ec, 0x1e4ef }, { 0x1f16c, 0x1f16c }, { 0x1fbf0, 0x1fbf9 },
 };
+/* clang-format on */
 
 static bool is_newer(int32_t c)
 {
@@ -64,7 +76,9 @@ static bool is_mark(int32_t c)
 	int category = utf8proc_get_property(c)->category;
 	if (c == WERE_MARKS || c == WERE_MARKS + 1)
 		return true;
-	return (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME) && !is_newer(c);
+	return (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+		category == UTF8PROC_CATEGORY_ME) &&
+	       !is_newer(c);
 }
 
 static int class_of(int32_t c)
@@ -140,10 +154,12 @@ static bool begins_anew(int32_t c)
 	return !class_of(c) && !is_mark(c) && !(c >= 0x1100 && c <= 0x11ff); /* conjoining Hangul */
 }
 
-/* U+11A7 stands where finals of Hangul syllables are counted from and is none, but utf8proc 2.8 composes it away. */
+/* U+11A7 stands where finals of Hangul syllables are counted from and is none, but utf8proc 2.8
+ * composes it away. */
 enum { NO_FINAL = 0x11a7 };
 
-static int add_char(const struct normalize_step *s, struct normalize_work *w, int32_t c, struct buf *out, struct err *e)
+static int add_char(const struct normalize_step *s, struct normalize_work *w, int32_t c,
+		    struct buf *out, struct err *e)
 {
 	if (is_newer(c) || c == NO_FINAL) {
 		put_segment(s, w, out);
@@ -152,8 +168,10 @@ static int add_char(const struct normalize_step *s, struct normalize_work *w, in
 	}
 	if (grow(w, e))
 		return -1;
-	utf8proc_option_t options = (utf8proc_option_t)((s->row->form & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
-	utf8proc_ssize_t n = utf8proc_decompose_char(c, w->chars + w->n, DECOMPOSED_MOST, options, NULL);
+	utf8proc_option_t options = (utf8proc_option_t)((s->row->form & ~UTF8PROC_COMPOSE) |
+							UTF8PROC_DECOMPOSE);
+	utf8proc_ssize_t n = utf8proc_decompose_char(c, w->chars + w->n, DECOMPOSED_MOST, options,
+						     NULL);
 	if (n < 0 || n > DECOMPOSED_MOST)
 		return err_set(e, ERR_INTERNAL, "U+%04X does not decompose", (unsigned)c);
 	if (w->n >= SEGMENT && n && begins_anew(w->chars[w->n])) {
@@ -181,7 +199,8 @@ static size_t ascii_run(const char *text, size_t n)
 }
 
 /* ASCII composes with nothing before it; its last character may with what follows. */
-static int run_form(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
+static int run_form(const struct normalize_step *s, struct normalize_work *w, const char *text,
+		    size_t n, struct buf *out, struct err *e)
 {
 	w->n = 0;
 	for (size_t at = 0, bytes; at < n; at += bytes) {
@@ -207,7 +226,8 @@ static int run_form(const struct normalize_step *s, struct normalize_work *w, co
 
 /* --- the others ----------------------------------------------------------------------------- */
 
-static int run_lowercase(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
+static int run_lowercase(const struct normalize_step *s, struct normalize_work *w, const char *text,
+			 size_t n, struct buf *out, struct err *e)
 {
 	enum { I_WITH_DOT = 0x130 }; /* the only one whose lower case is two characters */
 	(void)s, (void)w, (void)e;
@@ -224,8 +244,8 @@ static int run_lowercase(const struct normalize_step *s, struct normalize_work *
 	return 0;
 }
 
-static int run_strip_accents(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out,
-			     struct err *e)
+static int run_strip_accents(const struct normalize_step *s, struct normalize_work *w,
+			     const char *text, size_t n, struct buf *out, struct err *e)
 {
 	(void)s, (void)w, (void)e;
 	for (size_t at = 0, bytes; at < n; at += bytes) {
@@ -236,9 +256,11 @@ static int run_strip_accents(const struct normalize_step *s, struct normalize_wo
 	return 0;
 }
 
-static int run_strip(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
+static int run_strip(const struct normalize_step *s, struct normalize_work *w, const char *text,
+		     size_t n, struct buf *out, struct err *e)
 {
-	size_t lo = s->left ? text_utf8_spaces_at_start(text, n) : 0, hi = s->right ? text_utf8_spaces_at_end(text, lo, n) : n;
+	size_t lo = s->left ? text_utf8_spaces_at_start(text, n) : 0,
+	       hi = s->right ? text_utf8_spaces_at_end(text, lo, n) : n;
 	(void)w, (void)e;
 	buf_add(out, text + lo, hi - lo);
 	return 0;
@@ -246,11 +268,15 @@ static int run_strip(const struct normalize_step *s, struct normalize_work *w, c
 
 static int too_large(const struct normalize_step *s, const struct buf *out, struct err *e)
 {
-	return out->len <= s->room ? 0 :
-	       err_set(e, ERR_UNSUPPORTED, "normalizer %s makes a text more than %d times as long", s->row->type, GROWTH_MOST);
+	return out->len <= s->room
+		       ? 0
+		       : err_set(e, ERR_UNSUPPORTED,
+				 "normalizer %s makes a text more than %d times as long",
+				 s->row->type, GROWTH_MOST);
 }
 
-static int replace_text(const struct normalize_step *s, const char *text, size_t n, struct buf *out, struct err *e)
+static int replace_text(const struct normalize_step *s, const char *text, size_t n, struct buf *out,
+			struct err *e)
 {
 	for (const char *at = text, *end = text + n; at < end;) {
 		const char *next = memmem(at, (size_t)(end - at), s->from, s->n_from);
@@ -265,8 +291,8 @@ static int replace_text(const struct normalize_step *s, const char *text, size_t
 }
 
 /* A run of whole characters. */
-static int replace_matches(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out,
-			   struct err *e)
+static int replace_matches(const struct normalize_step *s, struct normalize_work *w,
+			   const char *text, size_t n, struct buf *out, struct err *e)
 {
 	struct split_ahead ahead = { 0 };
 	if (!w->matcher && text_split_matcher_open(&w->matcher, e))
@@ -282,7 +308,8 @@ static int replace_matches(const struct normalize_step *s, struct normalize_work
 	return 0;
 }
 
-static int run_replace(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
+static int run_replace(const struct normalize_step *s, struct normalize_work *w, const char *text,
+		       size_t n, struct buf *out, struct err *e)
 {
 	if (!s->regex)
 		return replace_text(s, text, n, out, e);
@@ -297,7 +324,8 @@ static int run_replace(const struct normalize_step *s, struct normalize_work *w,
 	return 0;
 }
 
-static int run_prepend(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
+static int run_prepend(const struct normalize_step *s, struct normalize_work *w, const char *text,
+		       size_t n, struct buf *out, struct err *e)
 {
 	(void)w;
 	if (n)
@@ -316,18 +344,21 @@ static int keep_text(const json_t *o, const char *key, char **text, size_t *n, s
 	*n = json_string_length(v);
 	*text = value ? calloc(1, *n + 1) : NULL;
 	if (!*text)
-		return value ? err_set(e, ERR_NOMEM, "no memory for a normalizer") : err_set(e, ERR_CORRUPT, "has no string \"%s\"", key);
+		return value ? err_set(e, ERR_NOMEM, "no memory for a normalizer")
+			     : err_set(e, ERR_CORRUPT, "has no string \"%s\"", key);
 	memcpy(*text, value, *n);
 	return 0;
 }
 
 static int read_replace(struct normalize_step *s, const json_t *o, struct err *e)
 {
-	const json_t *pattern = json_object_get(o, "pattern"), *regex = json_object_get(pattern, "Regex");
+	const json_t *pattern = json_object_get(o, "pattern"),
+		     *regex = json_object_get(pattern, "Regex");
 	if (keep_text(o, "content", &s->to, &s->n_to, e))
 		return -1;
 	if (json_is_string(regex))
-		return text_split_open(json_string_value(regex), json_string_length(regex), false, true, &s->regex, e);
+		return text_split_open(json_string_value(regex), json_string_length(regex), false,
+				       true, &s->regex, e);
 	if (keep_text(pattern, "String", &s->from, &s->n_from, e))
 		return -1;
 	return s->n_from ? 0 : err_set(e, ERR_UNSUPPORTED, "the pattern is empty");
@@ -397,7 +428,8 @@ int text_normalizer_add(struct normalizer *z, const json_t *o, struct err *e)
 {
 	const struct normalize_row *row = row_of(o);
 	if (z->n == NORMALIZE_STEPS)
-		return err_set(e, ERR_UNSUPPORTED, "normalizer: more than %d in a row", NORMALIZE_STEPS);
+		return err_set(e, ERR_UNSUPPORTED, "normalizer: more than %d in a row",
+			       NORMALIZE_STEPS);
 	struct normalize_step *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "no memory for a normalizer");
@@ -429,7 +461,8 @@ void text_normalize_work_fini(struct normalize_work *w)
 	*w = (struct normalize_work){ 0 };
 }
 
-int text_normalize(const struct normalizer *z, struct normalize_work *w, const char **text, size_t *n, struct err *e)
+int text_normalize(const struct normalizer *z, struct normalize_work *w, const char **text,
+		   size_t *n, struct err *e)
 {
 	size_t room = *n * GROWTH_MOST + GROWTH_FREE;
 	for (int i = 0, side = 0; i < z->n; i++) {
@@ -443,7 +476,8 @@ int text_normalize(const struct normalizer *z, struct normalize_work *w, const c
 		if (s.row->run(&s, w, *text, *n, out, e) || too_large(&s, out, e))
 			return -1;
 		if (buf_failed(out))
-			return err_set(e, ERR_NOMEM, "no memory to normalize a text of %zu bytes", *n);
+			return err_set(e, ERR_NOMEM, "no memory to normalize a text of %zu bytes",
+				       *n);
 		*text = buf_str(out);
 		*n = out->len;
 	}

@@ -8,7 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN_MOST = 1 << 16, NEST_MOST = 100, MATCH_STEPS = 10000000, HEAP_KIB = 1 << 20, STACK_FIRST = 1 << 15, STACK_MOST = 1 << 24 };
+enum {
+	PATTERN_MOST = 1 << 16,
+	NEST_MOST = 100,
+	MATCH_STEPS = 10000000,
+	HEAP_KIB = 1 << 20,
+	STACK_FIRST = 1 << 15,
+	STACK_MOST = 1 << 24
+};
 
 struct split {
 	pcre2_code *code;
@@ -44,7 +51,8 @@ static pcre2_code *compile(const char *pattern, size_t len, bool literal, struct
 	int code = PCRE2_ERROR_NOMEMORY;
 	pcre2_code *out = NULL;
 	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-	uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
+	uint32_t options = PCRE2_UTF |
+			   (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
 	if (context) {
 		pcre2_set_parens_nest_limit(context, NEST_MOST);
 		out = pcre2_compile((PCRE2_SPTR)pattern, len, options, &code, &at, context);
@@ -52,8 +60,9 @@ static pcre2_code *compile(const char *pattern, size_t len, bool literal, struct
 	}
 	if (!out) {
 		pcre2_get_error_message(code, text, sizeof text);
-		err_set(e, ERR_UNSUPPORTED, "the pattern \"%.*s\" is not read: %s (at its byte %zu)", (int)(len < 300 ? len : 300),
-			pattern, (const char *)text, (size_t)at);
+		err_set(e, ERR_UNSUPPORTED,
+			"the pattern \"%.*s\" is not read: %s (at its byte %zu)",
+			(int)(len < 300 ? len : 300), pattern, (const char *)text, (size_t)at);
 	}
 	return out;
 }
@@ -64,16 +73,19 @@ static int check(const struct split *s, const char *pattern, struct err *e)
 	pcre2_pattern_info(s->code, PCRE2_INFO_MATCHEMPTY, &empty);
 	pcre2_pattern_info(s->code, PCRE2_INFO_BACKREFMAX, &back);
 	if (empty || back)
-		return err_set(e, ERR_UNSUPPORTED, "the pattern \"%.300s\" is not read: it %s", pattern,
-			       empty ? "can match nothing at all" : "refers back to what it matched");
+		return err_set(
+			e, ERR_UNSUPPORTED, "the pattern \"%.300s\" is not read: it %s", pattern,
+			empty ? "can match nothing at all" : "refers back to what it matched");
 	return 0;
 }
 
-int text_split_open(const char *pattern, size_t len, bool literal, bool drop_rest, struct split **out, struct err *e)
+int text_split_open(const char *pattern, size_t len, bool literal, bool drop_rest,
+		    struct split **out, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	if (!len || len > PATTERN_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "a pattern of %zu bytes; 1 to %d are read", len, PATTERN_MOST);
+		return err_set(e, ERR_UNSUPPORTED, "a pattern of %zu bytes; 1 to %d are read", len,
+			       PATTERN_MOST);
 	struct split *s = calloc(1, sizeof *s);
 	if (literal)
 		buf_add(&text, pattern, len);
@@ -111,7 +123,8 @@ int text_split_matcher_open(struct split_matcher **out, struct err *e)
 	if (m) {
 		m->data = pcre2_match_data_create(1, NULL);
 		m->context = pcre2_match_context_create(NULL);
-		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL); /* NULL where there is no compiler: not needed then */
+		/* NULL where there is no compiler: not needed then */
+		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
 	}
 	if (!m || !m->data || !m->context) {
 		text_split_matcher_close(m);
@@ -136,13 +149,16 @@ void text_split_matcher_close(struct split_matcher *m)
 }
 
 /* Sets *ahead to the first match at or after `from`; lo == hi == n when there is none. */
-static int find(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
-		struct split_ahead *ahead, struct err *e)
+static int find(const struct split *s, struct split_matcher *m, const char *text, size_t n,
+		size_t from, struct split_ahead *ahead, struct err *e)
 {
 	PCRE2_SPTR at = (PCRE2_SPTR)text;
-	int rc = s->jit ? pcre2_jit_match(s->code, at, n, from, PCRE2_NO_UTF_CHECK, m->data, m->context) : PCRE2_ERROR_JIT_STACKLIMIT;
+	int rc = s->jit ? pcre2_jit_match(s->code, at, n, from, PCRE2_NO_UTF_CHECK, m->data,
+					  m->context)
+			: PCRE2_ERROR_JIT_STACKLIMIT;
 	if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-		rc = pcre2_match(s->code, at, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->context);
+		rc = pcre2_match(s->code, at, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data,
+				 m->context);
 	if (rc == PCRE2_ERROR_NOMATCH) {
 		*ahead = (struct split_ahead){ n, n };
 		return 0;
@@ -150,17 +166,24 @@ static int find(const struct split *s, struct split_matcher *m, const char *text
 	if (rc < 0) {
 		PCRE2_UCHAR why[200] = "";
 		pcre2_get_error_message(rc, why, sizeof why);
-		return err_set(e, ERR_UNSUPPORTED, "a pattern of the tokenizer, at byte %zu of a piece of %zu: %s", from, n, (const char *)why);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "a pattern of the tokenizer, at byte %zu of a piece of %zu: %s",
+			       from, n, (const char *)why);
 	}
 	const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
 	*ahead = (struct split_ahead){ found[0], found[1] };
-	if (ahead->lo < from || ahead->hi <= ahead->lo || ahead->hi > n) /* \K in a lookaround could */
-		return err_set(e, ERR_UNSUPPORTED, "a pattern of the tokenizer matches nothing, or what lies before it, at byte %zu", from);
+	/* \K in a lookaround could */
+	if (ahead->lo < from || ahead->hi <= ahead->lo || ahead->hi > n)
+		return err_set(e, ERR_UNSUPPORTED,
+			       "a pattern of the tokenizer matches nothing, or what lies before "
+			       "it, at byte %zu",
+			       from);
 	return 0;
 }
 
-int text_split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
-	       struct split_ahead *ahead, size_t *end, bool *left_out, struct err *e)
+int text_split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n,
+		    size_t from, struct split_ahead *ahead, size_t *end, bool *left_out,
+		    struct err *e)
 {
 	if (ahead->hi <= from && find(s, m, text, n, from, ahead, e))
 		return -1;
@@ -173,7 +196,8 @@ int text_split_next(const struct split *s, struct split_matcher *m, const char *
 const char *text_split_unicode(void)
 {
 	static _Thread_local char version[64];
-	if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > (int)sizeof version || pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0)
+	if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > (int)sizeof version ||
+	    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0)
 		return "unknown";
 	return version;
 }

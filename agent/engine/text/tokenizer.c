@@ -11,7 +11,8 @@ static int check_root(const json_t *root, struct err *e)
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
 		const json_t *o = json_object_get(root, absent[i]);
 		if (o && !json_is_null(o))
-			return err_set(e, ERR_UNSUPPORTED, "%s: not supported; set it to null", absent[i]);
+			return err_set(e, ERR_UNSUPPORTED, "%s: not supported; set it to null",
+				       absent[i]);
 	}
 	return 0;
 }
@@ -23,14 +24,16 @@ static int read_parts(struct tokenizer *t, const json_t *root, struct err *e)
 	    text_read_normalizer(t, json_object_get(root, "normalizer"), e) ||
 	    text_read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e) ||
 	    text_read_model(t, model, e) ||
-	    text_read_added_tokens(t, json_object_get(root, "added_tokens"), json_object_get(model, "vocab"), e) ||
+	    text_read_added_tokens(t, json_object_get(root, "added_tokens"),
+				   json_object_get(model, "vocab"), e) ||
 	    text_read_post_processor(t, json_object_get(root, "post_processor"), e) ||
 	    text_read_decoder(t, json_object_get(root, "decoder"), e))
 		return -1;
 	return 0;
 }
 
-int tokenizer_parse(const char *text, size_t n, const char *name, struct tokenizer **out, struct err *e)
+int tokenizer_parse(const char *text, size_t n, const char *name, struct tokenizer **out,
+		    struct err *e)
 {
 	json_error_t where;
 	struct tokenizer *t = calloc(1, sizeof *t);
@@ -41,7 +44,9 @@ int tokenizer_parse(const char *text, size_t n, const char *name, struct tokeniz
 	json_t *root = json_loadb(text, n, JSON_ALLOW_NUL, &where);
 	int rc = 0;
 	if (!root)
-		rc = err_set(e, ERR_CORRUPT, "%s: line %d: %s; a Hugging Face tokenizer.json is read", name, where.line, where.text);
+		rc = err_set(e, ERR_CORRUPT,
+			     "%s: line %d: %s; a Hugging Face tokenizer.json is read", name,
+			     where.line, where.text);
 	else if (read_parts(t, root, e))
 		rc = err_prefix(e, "%s", name);
 	json_decref(root);
@@ -92,12 +97,14 @@ static bool has_text(const struct tokenizer *t, int32_t id, const char *text, si
 	return n == len && !memcmp(own, text, len);
 }
 
-/* An added token's text is looked for as the file writes it, and as it is found in a normalized text. */
+/* An added token's text is looked for as the file writes it, and as it is found in a normalized
+ * text. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text)
 {
 	size_t len = strlen(text);
 	for (int32_t i = 0; i < t->n_added; i++)
-		if ((t->added[i].len == len && !memcmp(t->added[i].text, text, len)) || has_text(t, t->added[i].id, text, len))
+		if ((t->added[i].len == len && !memcmp(t->added[i].text, text, len)) ||
+		    has_text(t, t->added[i].id, text, len))
 			return t->added[i].id;
 	return text_vocab_find(&t->vocab, text, len);
 }

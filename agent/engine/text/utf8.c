@@ -81,13 +81,15 @@ uint32_t text_utf8_value(const char *text, size_t bytes)
 bool text_utf8_space(uint32_t c)
 {
 	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+	       c == 0x205f || c == 0x3000;
 }
 
 size_t text_utf8_spaces_at_start(const char *text, size_t n)
 {
 	size_t at = 0, len;
-	while ((len = text_utf8_char(text + at, n - at)) && text_utf8_space(text_utf8_value(text + at, len)))
+	while ((len = text_utf8_char(text + at, n - at)) &&
+	       text_utf8_space(text_utf8_value(text + at, len)))
 		at += len;
 	return at;
 }
@@ -98,7 +100,8 @@ size_t text_utf8_spaces_at_end(const char *text, size_t least, size_t n)
 		do
 			at--;
 		while (at > least && ((unsigned char)text[at] & 0xc0) == 0x80);
-		if (text_utf8_char(text + at, n - at) != n - at || !text_utf8_space(text_utf8_value(text + at, n - at)))
+		if (text_utf8_char(text + at, n - at) != n - at ||
+		    !text_utf8_space(text_utf8_value(text + at, n - at)))
 			return n;
 	}
 	return n;

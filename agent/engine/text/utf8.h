@@ -1,6 +1,6 @@
 /*
- * utf8 — what of a text is UTF-8, by the Unicode standard's table 3-7: no surrogates, nothing above U+10FFFF, no
- * longer form than needed.
+ * utf8 — what of a text is UTF-8, by the Unicode standard's table 3-7: no surrogates, nothing above
+ * U+10FFFF, no longer form than needed.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_UTF8_H
 #define MUSTER_AGENT_ENGINE_TEXT_UTF8_H
@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character at the start of the text; 0: its first byte begins none, or n ends before the character does. */
+/* Bytes of the character at the start of the text; 0: its first byte begins none, or n ends
+ * before the character does. */
 size_t text_utf8_char(const char *text, size_t n);
 /* Bytes of the longest run of whole characters at the start. */
 size_t text_utf8_run(const char *text, size_t n);

@@ -7,7 +7,8 @@
 /* A product's two halves, folded: each input bit reaches each output bit. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-	unsigned __int128 p = (unsigned __int128)(a ^ UINT64_C(0x9e3779b97f4a7c15)) * (b ^ UINT64_C(0xd1b54a32d192ed03));
+	unsigned __int128 p = (unsigned __int128)(a ^ UINT64_C(0x9e3779b97f4a7c15)) *
+			      (b ^ UINT64_C(0xd1b54a32d192ed03));
 	return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
@@ -92,7 +93,8 @@ static int grow_tokens(struct vocab *v, int32_t id, struct err *e)
 			cap *= 2;
 		struct vocab_token *tokens = realloc(v->tokens, cap * sizeof *tokens);
 		if (!tokens)
-			return err_set(e, ERR_NOMEM, "no memory for a vocabulary of %" PRId32 " tokens", id);
+			return err_set(e, ERR_NOMEM,
+				       "no memory for a vocabulary of %" PRId32 " tokens", id);
 		v->tokens = tokens;
 		v->cap = cap;
 	}
@@ -101,17 +103,22 @@ static int grow_tokens(struct vocab *v, int32_t id, struct err *e)
 	return 0;
 }
 
-int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden, struct err *e)
+int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden,
+		   struct err *e)
 {
 	if (id < 0 || id >= VOCAB_MOST)
-		return err_set(e, ERR_CORRUPT, "token \"%.*s\" has the id %" PRId64 "; ids are 0 to %d", (int)(len < 60 ? len : 60), text,
-			       id, VOCAB_MOST - 1);
+		return err_set(e, ERR_CORRUPT,
+			       "token \"%.*s\" has the id %" PRId64 "; ids are 0 to %d",
+			       (int)(len < 60 ? len : 60), text, id, VOCAB_MOST - 1);
 	if (text_vocab_has(v, id))
-		return err_set(e, ERR_CORRUPT, "tokens \"%.*s\" and \"%.*s\" have the same id %" PRId64, (int)v->tokens[id].len,
-			       v->text.data + v->tokens[id].at, (int)len, text, id);
+		return err_set(e, ERR_CORRUPT,
+			       "tokens \"%.*s\" and \"%.*s\" have the same id %" PRId64,
+			       (int)v->tokens[id].len, v->text.data + v->tokens[id].at, (int)len,
+			       text, id);
 	if (grow_tokens(v, (int32_t)id, e) || (2 * (v->found + 1) > v->n_slots && grow_slots(v, e)))
 		return -1;
-	v->tokens[id] = (struct vocab_token){ .at = v->text.len, .len = (uint32_t)len, .there = true };
+	v->tokens[id] =
+		(struct vocab_token){ .at = v->text.len, .len = (uint32_t)len, .there = true };
 	buf_add(&v->text, text, len);
 	buf_add(&v->text, "", 1);
 	if (buf_failed(&v->text))
@@ -120,8 +127,9 @@ int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bo
 		return 0;
 	size_t slot = slot_of(v, text, len);
 	if (v->slots[slot] >= 0)
-		return err_set(e, ERR_CORRUPT, "token \"%.*s\" has two ids, %" PRId32 " and %" PRId64, (int)(len < 60 ? len : 60), text,
-			       v->slots[slot], id);
+		return err_set(e, ERR_CORRUPT,
+			       "token \"%.*s\" has two ids, %" PRId32 " and %" PRId64,
+			       (int)(len < 60 ? len : 60), text, v->slots[slot], id);
 	v->slots[slot] = (int32_t)id;
 	v->found++;
 	return 0;

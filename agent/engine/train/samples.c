@@ -51,33 +51,61 @@ static void on_sample(void *arg)
 	s->o.hooks->moved(s->o.hooks->arg);
 }
 
-static int open_feed(struct samples *s, enum data_split split, int64_t position, int64_t steps, struct feed **out, struct err *e)
+static int open_feed(struct samples *s, enum data_split split, int64_t position, int64_t steps,
+		     struct feed **out, struct err *e)
 {
 	const struct job *job = s->o.job;
 	struct feed_options o = {
-		.data = s->data, .split = split, .seed = job->job.seed, .vocab = job->model.vocab, .position = position,
-		.global = job->batch.global, .offset = s->o.offset, .share = s->o.share, .steps = steps, .ahead = job->data.prefetch,
-		.starts = job->data.documents == DOCUMENTS_MASK, .moved = on_sample, .moved_arg = s,
+		.data = s->data,
+		.split = split,
+		.seed = job->job.seed,
+		.vocab = job->model.vocab,
+		.position = position,
+		.global = job->batch.global,
+		.offset = s->o.offset,
+		.share = s->o.share,
+		.steps = steps,
+		.ahead = job->data.prefetch,
+		.starts = job->data.documents == DOCUMENTS_MASK,
+		.moved = on_sample,
+		.moved_arg = s,
 	};
 	return data_feed_open(&o, out, e);
 }
 
-int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout, struct err *e)
+int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
+			struct err *e)
 {
 	const struct job *job = s->o.job;
 	struct ledger_options o = {
-		.world = s->o.world, .dir = s->o.run_dir, .generation = s->o.generation, .step = step, .samples = consumed,
-		.data = s->data, .seed = job->job.seed, .layout = layout, .replica = s->o.replica, .offset = s->o.offset,
-		.share = s->o.share, .global = job->batch.global,
+		.world = s->o.world,
+		.dir = s->o.run_dir,
+		.generation = s->o.generation,
+		.step = step,
+		.samples = consumed,
+		.data = s->data,
+		.seed = job->job.seed,
+		.layout = layout,
+		.replica = s->o.replica,
+		.offset = s->o.offset,
+		.share = s->o.share,
+		.global = job->batch.global,
 	};
 	int64_t left = job->job.steps - step;
-	return open_feed(s, DATA_TRAIN, consumed, left > 0 ? left : 0, &s->feed, e) || data_ledger_open(&o, &s->ledger, e) ? -1 : 0;
+	return open_feed(s, DATA_TRAIN, consumed, left > 0 ? left : 0, &s->feed, e) ||
+			       data_ledger_open(&o, &s->ledger, e)
+		       ? -1
+		       : 0;
 }
 
 static struct engine_batch batch_of(const struct feed_batch *b)
 {
 	return (struct engine_batch){
-		.inputs = b->inputs, .targets = b->targets, .starts = b->starts, .sample = b->position, .loss_scale = 1,
+		.inputs = b->inputs,
+		.targets = b->targets,
+		.starts = b->starts,
+		.sample = b->position,
+		.loss_scale = 1,
 	};
 }
 
@@ -105,8 +133,9 @@ int train_samples_durable(struct samples *s, struct err *e)
 	return rc;
 }
 
-int train_samples_evaluate(struct samples *s, int64_t batches, int (*fn)(const struct engine_batch *b, void *arg, struct err *e), void *arg,
-		     struct err *e)
+int train_samples_evaluate(struct samples *s, int64_t batches,
+			   int (*fn)(const struct engine_batch *b, void *arg, struct err *e),
+			   void *arg, struct err *e)
 {
 	struct feed *feed;
 	int rc = open_feed(s, DATA_VALIDATION, 0, batches, &feed, e);

@@ -15,9 +15,13 @@ int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PAT
 {
 	enum { NAME = 64 }; /* of a checkpoint in it */
 	const char *own = job->checkpoint.dir;
-	int n = own[0] ? snprintf(out, JOB_PATH, "%s", own) : snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+	int n = own[0] ? snprintf(out, JOB_PATH, "%s", own)
+		       : snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
 	if (n >= JOB_PATH - NAME)
-		return err_set(e, ERR_USAGE, "%s: the path of the checkpoints is too long; set checkpoint.dir to a shorter one", out);
+		return err_set(e, ERR_USAGE,
+			       "%s: the path of the checkpoints is too long; set checkpoint.dir to "
+			       "a shorter one",
+			       out);
 	return 0;
 }
 
@@ -35,11 +39,15 @@ static int n_tensors(enum job_optimizer kind)
 	return n;
 }
 
-static void name_tensor(const struct param *p, enum job_optimizer kind, int tensor, struct ckpt_tensor *t)
+static void name_tensor(const struct param *p, enum job_optimizer kind, int tensor,
+			struct ckpt_tensor *t)
 {
-	*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] }, .moment = tensor > 0 };
+	*t = (struct ckpt_tensor){ .dims = p->dims,
+				   .shape = { p->shape[0], p->shape[1] },
+				   .moment = tensor > 0 };
 	if (tensor)
-		snprintf(t->name, sizeof t->name, "optim.%s.%s", optim_moment_name(kind, tensor - 1), p->name);
+		snprintf(t->name, sizeof t->name, "optim.%s.%s",
+			 optim_moment_name(kind, tensor - 1), p->name);
 	else
 		snprintf(t->name, sizeof t->name, "%s", p->name);
 }
@@ -50,14 +58,19 @@ struct boxes {
 	int n;
 };
 
-/* Elements [first, first + count) of the parameter's row-major box as boxes of `like`: the rest of a row, whole rows, the begin of one. */
-static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struct param *p, int64_t first, int64_t count, float *data)
+/* Elements [first, first + count) of the parameter's row-major box as boxes of `like`: the rest
+ * of a row, whole rows, the begin of one. */
+static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struct param *p,
+		    int64_t first, int64_t count, float *data)
 {
 	int64_t width = p->hi[1] - p->lo[1];
 	while (count > 0) {
 		int64_t row = first / width, column = first % width;
 		bool rows = column == 0 && count >= width;
-		int64_t high = rows ? count / width : 1, wide = rows ? width : width - column < count ? width - column : count;
+		int64_t high = rows ? count / width : 1, wide = rows ? width
+								: width - column < count
+									? width - column
+									: count;
 		struct ckpt_tensor *t = &b->list[b->n++];
 		*t = *like;
 		t->lo[0] = p->lo[0] + row;
@@ -72,14 +85,17 @@ static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struc
 }
 
 /* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
-static void add_piece(struct boxes *b, const struct state_view *view, const struct ckpt_memory *there, const struct piece *piece, int64_t lo, int64_t hi)
+static void add_piece(struct boxes *b, const struct state_view *view,
+		      const struct ckpt_memory *there, const struct piece *piece, int64_t lo,
+		      int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
 	for (int i = 0; i < n_tensors(kind); i++) {
 		struct ckpt_tensor like;
 		name_tensor(piece->param, kind, i, &like);
 		like.there = train_state_on_host(view, i) ? NULL : there;
-		add_run(b, &like, piece->param, piece->first + lo, hi - lo, train_state_at(view, piece, i) + lo);
+		add_run(b, &like, piece->param, piece->first + lo, hi - lo,
+			train_state_at(view, piece, i) + lo);
 	}
 }
 
@@ -109,11 +125,16 @@ static void give_back(void *arg, void *p)
 
 static struct ckpt_memory memory_of(const struct state_view *view)
 {
-	return (struct ckpt_memory){ .get = get, .put = put, .take = take, .give_back = give_back, .arg = param_store_kern(view->store) };
+	return (struct ckpt_memory){ .get = get,
+				     .put = put,
+				     .take = take,
+				     .give_back = give_back,
+				     .arg = param_store_kern(view->store) };
 }
 
 /* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */
-static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted, struct boxes *out, struct err *e)
+static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted,
+		      struct boxes *out, struct err *e)
 {
 	int n;
 	const struct piece *pieces = param_store_pieces(view->store, &n);
@@ -121,14 +142,18 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
 	for (int i = 0; i < n; i++)
-		add_piece(&b, view, there, &pieces[i], counted ? pieces[i].count_lo : 0, counted ? pieces[i].count_hi : pieces[i].count);
+		add_piece(&b, view, there, &pieces[i], counted ? pieces[i].count_lo : 0,
+			  counted ? pieces[i].count_hi : pieces[i].count);
 	*out = b;
 	return 0;
 }
 
-int train_state_whole(const struct model_shape *s, enum job_optimizer kind, struct ckpt_tensor **list, int *n, struct err *e)
+int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
+		      struct ckpt_tensor **list, int *n, struct err *e)
 {
-	const struct stage all = { .layer_lo = 0, .layer_hi = (int)s->layers, .first = true, .last = true };
+	const struct stage all = {
+		.layer_lo = 0, .layer_hi = (int)s->layers, .first = true, .last = true
+	};
 	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
 	struct catalogue c;
 	if (catalogue_build(s, &share, &c, e))
@@ -149,13 +174,17 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind, stru
 }
 
 /* Checkpoints from before there were several are AdamW's. */
-static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind, struct err *e)
+static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind,
+			   struct err *e)
 {
 	const char *has = at->optimizer[0] ? at->optimizer : optim_name(OPTIMIZER_ADAMW);
 	if (!strcmp(has, optim_name(kind)) || (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
 		return 0;
-	return err_set(e, ERR_USAGE, "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it back, or begin a run of its own "
-		       "from exported weights", path, has, optim_name(kind));
+	return err_set(e, ERR_USAGE,
+		       "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it "
+		       "back, or begin a run of its own "
+		       "from exported weights",
+		       path, has, optim_name(kind));
 }
 
 /* What an attempt before this one has read goes. */
@@ -170,7 +199,8 @@ static int load_carried(const char *path, struct carry *c, struct err *e)
 	return rc;
 }
 
-static int load(const char *path, json_t *model, const struct state_view *view, struct ckpt_state *at, struct err *e)
+static int load(const char *path, json_t *model, const struct state_view *view,
+		struct ckpt_state *at, struct err *e)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
 	struct ckpt_state s, other;
@@ -191,7 +221,8 @@ static int load(const char *path, json_t *model, const struct state_view *view, 
 	return rc;
 }
 
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view, struct err *e)
+int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+		     const struct state_view *view, struct err *e)
 {
 	struct ckpt_state s = *at;
 	struct boxes b;
@@ -216,7 +247,8 @@ struct verdict {
 	int rank;
 };
 
-static int agree(struct comm *world, int rc, const struct err *mine, struct verdict *all, struct err *e)
+static int agree(struct comm *world, int rc, const struct err *mine, struct verdict *all,
+		 struct err *e)
 {
 	int size = comm_size(world);
 	int64_t word = (rc ? (int64_t)mine->code : ERR_NONE) * size + size - 1 - comm_rank(world);
@@ -227,11 +259,13 @@ static int agree(struct comm *world, int rc, const struct err *mine, struct verd
 }
 
 /* The error that this rank returns: its own, or that another one has failed. */
-static int share_failure(int rc, const struct err *mine, const struct verdict *all, const char *what, struct err *e)
+static int share_failure(int rc, const struct err *mine, const struct verdict *all,
+			 const char *what, struct err *e)
 {
 	if (rc)
 		return err_set(e, mine->code, "%s", mine->text);
-	return err_set(e, ERR_PEER, "%s: rank %d failed (%s)", what, all->rank, err_word(all->code));
+	return err_set(e, ERR_PEER, "%s: rank %d failed (%s)", what, all->rank,
+		       err_word(all->code));
 }
 
 /* Whether the checkpoint `path` lies in the folder `dir`. */
@@ -264,28 +298,43 @@ static bool holds_damaged(const char *dir)
 	return found;
 }
 
-/* What the run has written itself comes before what the job names, so that the same command goes on after a stop; nothing
- * is ever trained past a newer checkpoint, which the next restart would take for this run's. */
-static int weigh(const char *wish, const char *dir, const char *newest, const char **chosen, struct err *e)
+/* What the run has written itself comes before what the job names, so that the same command goes on
+ * after a stop; nothing is ever trained past a newer checkpoint, which the next restart would take
+ * for this run's. */
+static int weigh(const char *wish, const char *dir, const char *newest, const char **chosen,
+		 struct err *e)
 {
 	bool named = strcmp(wish, "none") && strcmp(wish, "auto");
 	if (newest && !strcmp(wish, "none"))
-		return err_set(e, ERR_USAGE, "checkpoint.resume = none, and the run has a checkpoint already, %s; drop the word to go on "
-			       "from it, or start anew under another job.name", newest);
+		return err_set(e, ERR_USAGE,
+			       "checkpoint.resume = none, and the run has a checkpoint already, "
+			       "%s; drop the word to go on "
+			       "from it, or start anew under another job.name",
+			       newest);
 	if (newest && named && lies_in(wish, dir) && !same_folder(wish, newest))
-		return err_set(e, ERR_USAGE, "checkpoint.resume = %s, and the run has a newer one, %s; move the newer ones away, "
-			       "or go on from there under another job.name", wish, newest);
+		return err_set(e, ERR_USAGE,
+			       "checkpoint.resume = %s, and the run has a newer one, %s; move the "
+			       "newer ones away, "
+			       "or go on from there under another job.name",
+			       wish, newest);
 	if (!newest && holds_damaged(dir))
-		return err_set(e, ERR_CORRUPT, "%s: every checkpoint of the run proved damaged (%s…); mend one and take the word off its name, "
-			       "or move them away to start anew", dir, DAMAGED);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: every checkpoint of the run proved damaged (%s…); mend one and "
+			       "take the word off its name, "
+			       "or move them away to start anew",
+			       dir, DAMAGED);
 	*chosen = newest ? newest : named ? wish : "";
 	if (newest && named && !same_folder(wish, newest))
-		log_info("going on from %s, which this run has written; checkpoint.resume = %s was for its beginning", newest, wish);
+		log_info("going on from %s, which this run has written; checkpoint.resume = %s was "
+			 "for its beginning",
+			 newest, wish);
 	return 0;
 }
 
-/* World rank 0 looks, because one rank must decide what exists; all get the path ("" when there is none). */
-static int choose(struct comm *world, const char *wish, const char *dir, json_t *model, char path[JOB_PATH], struct err *e)
+/* World rank 0 looks, because one rank must decide what exists; all get the path ("" when there
+ * is none). */
+static int choose(struct comm *world, const char *wish, const char *dir, json_t *model,
+		  char path[JOB_PATH], struct err *e)
 {
 	struct err mine = ERR_INIT;
 	struct verdict all;
@@ -294,7 +343,10 @@ static int choose(struct comm *world, const char *wish, const char *dir, json_t 
 	if (comm_rank(world) == 0) {
 		char *newest = NULL;
 		const char *chosen = "";
-		rc = ckpt_latest(dir, model, &newest, warn, NULL, &mine) || weigh(wish, dir, newest, &chosen, &mine) ? -1 : 0;
+		rc = ckpt_latest(dir, model, &newest, warn, NULL, &mine) ||
+				     weigh(wish, dir, newest, &chosen, &mine)
+			     ? -1
+			     : 0;
 		snprintf(path, JOB_PATH, "%s", chosen);
 		free(newest);
 	}
@@ -312,9 +364,11 @@ static int set_aside(const char *path, struct err *e)
 	int head = slash ? (int)(slash + 1 - path) : 0;
 	char to[JOB_PATH + 32];
 	for (int i = 0; i < 100; i++) {
-		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED, path + head, i);
+		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED,
+			 path + head, i);
 		if (!rename(path, to)) {
-			log_warn("%s: damaged; it is now %s and the checkpoint before it is used", path, to);
+			log_warn("%s: damaged; it is now %s and the checkpoint before it is used",
+				 path, to);
 			return 0;
 		}
 		if (errno != ENOTEMPTY && errno != EEXIST)
@@ -324,8 +378,8 @@ static int set_aside(const char *path, struct err *e)
 }
 
 /* 1 when all ranks have loaded it, 0 when some found it damaged (e says so). */
-static int try_load(struct comm *world, const char *path, json_t *model, const struct state_view *view,
-		    struct ckpt_state *at, struct err *e)
+static int try_load(struct comm *world, const char *path, json_t *model,
+		    const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	struct err mine = ERR_INIT;
 	struct verdict all;
@@ -335,13 +389,15 @@ static int try_load(struct comm *world, const char *path, json_t *model, const s
 	if (all.code == ERR_NONE)
 		return 1;
 	if (rc) /* the supervisor hears of it once */
-		log_line(all.rank == comm_rank(world) && all.code == ERR_CORRUPT ? LOG_WARN : LOG_INFO, "%s", mine.text);
+		log_line(all.rank == comm_rank(world) && all.code == ERR_CORRUPT ? LOG_WARN
+										 : LOG_INFO,
+			 "%s", mine.text);
 	share_failure(rc, &mine, &all, path, e);
 	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
 int train_state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
-		 const struct state_view *view, struct ckpt_state *at, struct err *e)
+		       const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {
 		char path[JOB_PATH];
@@ -356,7 +412,8 @@ int train_state_resume(struct comm *world, const char *wish, const char *dir, js
 			return -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
-		train_state_clear(view); /* what a failed attempt has read must not stay: moments begin at zero */
+		/* what a failed attempt has read must not stay: moments begin at zero */
+		train_state_clear(view);
 		rc = comm_rank(world) == 0 ? set_aside(path, &mine) : 0;
 		if (agree(world, rc, &mine, &all, e))
 			return -1;

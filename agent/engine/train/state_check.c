@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Whose moments it should hold; false: it holds none. */
-static int optimizer_of(const struct manifest *m, enum job_optimizer *kind, bool *moments, struct err *e)
+static int optimizer_of(const struct manifest *m, enum job_optimizer *kind, bool *moments,
+			struct err *e)
 {
 	static const enum job_optimizer kinds[] = { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 	const char *has = m->state.optimizer;
@@ -22,7 +23,10 @@ static int optimizer_of(const struct manifest *m, enum job_optimizer *kind, bool
 			*kind = kinds[i];
 			return 0;
 		}
-	return err_set(e, ERR_UNSUPPORTED, "it holds the moments of %s, an optimizer that this muster does not know; use the one that wrote it", has);
+	return err_set(e, ERR_UNSUPPORTED,
+		       "it holds the moments of %s, an optimizer that this muster does not know; "
+		       "use the one that wrote it",
+		       has);
 }
 
 static int check_tensor(const struct manifest *m, const struct ckpt_tensor *want, struct err *e)
@@ -30,16 +34,24 @@ static int check_tensor(const struct manifest *m, const struct ckpt_tensor *want
 	const struct manifest_tensor *have = ckpt_manifest_find(m, want->name);
 	int64_t columns = want->dims == 2 ? want->shape[1] : 1;
 	if (!have)
-		return err_set(e, ERR_CORRUPT, "has no tensor %s, which its model needs; the model in its manifest is not the one that was saved, or "
-			       "the manifest is", want->name);
-	if (have->dims == want->dims && have->shape[0] == want->shape[0] && have->shape[1] == columns)
+		return err_set(e, ERR_CORRUPT,
+			       "has no tensor %s, which its model needs; the model in its manifest "
+			       "is not the one that was saved, or "
+			       "the manifest is",
+			       want->name);
+	if (have->dims == want->dims && have->shape[0] == want->shape[0] &&
+	    have->shape[1] == columns)
 		return 0;
-	return err_set(e, ERR_CORRUPT, "tensor %s: is %" PRId64 " × %" PRId64 ", and its model has %" PRId64 " × %" PRId64 " there; the model in its "
-		       "manifest is not the one that was saved, or the manifest is", want->name, have->shape[0], have->shape[1], want->shape[0], columns);
+	return err_set(e, ERR_CORRUPT,
+		       "tensor %s: is %" PRId64 " × %" PRId64 ", and its model has %" PRId64
+		       " × %" PRId64 " there; the model in its "
+		       "manifest is not the one that was saved, or the manifest is",
+		       want->name, have->shape[0], have->shape[1], want->shape[0], columns);
 }
 
 /* All of the model are there; if more are, one of them is a stranger. */
-static int check_strangers(const struct manifest *m, const struct ckpt_tensor *list, int n, int64_t wanted, struct err *e)
+static int check_strangers(const struct manifest *m, const struct ckpt_tensor *list, int n,
+			   int64_t wanted, struct err *e)
 {
 	if (m->n_tensors == wanted)
 		return 0;
@@ -49,8 +61,11 @@ static int check_strangers(const struct manifest *m, const struct ckpt_tensor *l
 		json_object_set_new(known, list[i].name, json_true());
 	for (int64_t i = 0; i < m->n_tensors && !rc; i++)
 		if (!json_object_get(known, m->tensors[i].name))
-			rc = err_set(e, ERR_CORRUPT, "tensor %s: its model has no such tensor; the model in its manifest is not the one that was saved, or "
-				     "the manifest is", m->tensors[i].name);
+			rc = err_set(e, ERR_CORRUPT,
+				     "tensor %s: its model has no such tensor; the model in its "
+				     "manifest is not the one that was saved, or "
+				     "the manifest is",
+				     m->tensors[i].name);
 	json_decref(known);
 	return rc;
 }
@@ -59,8 +74,12 @@ static int check_strangers(const struct manifest *m, const struct ckpt_tensor *l
 static int check_count(const struct manifest *m, const struct model_shape *s, struct err *e)
 {
 	int64_t least = s->layers * (s->experts ? 3 * s->experts : 1);
-	return least <= m->n_tensors ? 0 : err_set(e, ERR_CORRUPT, "it has %" PRId64 " tensors, and its model of %" PRId64 " layers more than %" PRId64,
-						   m->n_tensors, s->layers, least);
+	return least <= m->n_tensors
+		       ? 0
+		       : err_set(e, ERR_CORRUPT,
+				 "it has %" PRId64 " tensors, and its model of %" PRId64
+				 " layers more than %" PRId64,
+				 m->n_tensors, s->layers, least);
 }
 
 int train_state_check(const struct manifest *m, struct err *e)

@@ -4,10 +4,12 @@
 
 #include <stdlib.h>
 
-/* Where the host cannot set elements in place, each thread sets so many of them at once, in memory of at most PART_MOST elements. */
+/* Where the host cannot set elements in place, each thread sets so many of them at once, in
+ * memory of at most PART_MOST elements. */
 enum { PART = 1 << 20, PART_MOST = 1 << 24 };
 
-/* Elements that are set on the host before they are written to the device: no more than the largest piece has. */
+/* Elements that are set on the host before they are written to the device: no more than the
+ * largest piece has. */
 static int64_t part_of(const struct piece *pieces, int n, int threads)
 {
 	int64_t part = (int64_t)PART * threads, largest = 1;
@@ -18,8 +20,8 @@ static int64_t part_of(const struct piece *pieces, int n, int threads)
 	return part < largest ? part : largest;
 }
 
-static void init_piece(const struct state_view *view, const struct piece *piece, const struct model_shape *s, uint64_t seed, int64_t most,
-		       float *part)
+static void init_piece(const struct state_view *view, const struct piece *piece,
+		       const struct model_shape *s, uint64_t seed, int64_t most, float *part)
 {
 	int threads = backend_threads(param_store_kern(view->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
@@ -29,7 +31,8 @@ static void init_piece(const struct state_view *view, const struct piece *piece,
 	}
 }
 
-int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e)
+int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed,
+		     struct err *e)
 {
 	int n, threads = backend_threads(param_store_kern(view->store));
 	const struct piece *pieces = param_store_pieces(view->store, &n);
@@ -37,10 +40,13 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 	int64_t most = part_of(pieces, n, threads);
 	float *part = in_place ? NULL : malloc((size_t)most * sizeof *part);
 	if (!in_place && !part)
-		return err_set(e, ERR_NOMEM, "initial parameters: no memory for %zu bytes; close other programs", (size_t)most * sizeof *part);
+		return err_set(e, ERR_NOMEM,
+			       "initial parameters: no memory for %zu bytes; close other programs",
+			       (size_t)most * sizeof *part);
 	for (int i = 0; i < n; i++)
 		if (in_place)
-			model_init(pieces[i].param, s, seed, pieces[i].first, pieces[i].count, threads, pieces[i].master);
+			model_init(pieces[i].param, s, seed, pieces[i].first, pieces[i].count,
+				   threads, pieces[i].master);
 		else
 			init_piece(view, &pieces[i], s, seed, most, part);
 	free(part);

@@ -13,20 +13,24 @@
 json_t *train_state_model(const struct model_shape *s)
 {
 	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
-			      "family", job_enum_word(AT(family), (int)s->family), "layers", (json_int_t)s->layers,
-			      "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
-			      "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
-			      "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
-			      "tied", s->tied, "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
+			      "family", job_enum_word(AT(family), (int)s->family), "layers",
+			      (json_int_t)s->layers, "hidden", (json_int_t)s->hidden, "heads",
+			      (json_int_t)s->heads, "kv_heads", (json_int_t)s->kv_heads, "head_dim",
+			      (json_int_t)s->head_dim, "ffn", (json_int_t)s->ffn, "vocab",
+			      (json_int_t)s->vocab, "seq", (json_int_t)s->seq, "tied", s->tied,
+			      "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
 	/* Only where the model has them: checkpoints from before them are of models without. */
 	bool ok = m != NULL;
 	if (ok && s->experts)
 		ok = !json_object_set_new(m, "experts", json_integer(s->experts)) &&
 		     !json_object_set_new(m, "experts_per_token", json_integer(s->top));
 	if (ok && s->router == ROUTER_SOFTMAX_BEFORE)
-		ok = !json_object_set_new(m, "router", json_string(job_enum_word(AT(router), (int)s->router)));
+		ok = !json_object_set_new(m, "router",
+					  json_string(job_enum_word(AT(router), (int)s->router)));
 	if (ok && s->rope && s->rope_scaling != ROPE_PLAIN)
-		ok = !json_object_set_new(m, "rope_scaling", json_string(job_enum_word(AT(rope_scaling), (int)s->rope_scaling))) &&
+		ok = !json_object_set_new(
+			     m, "rope_scaling",
+			     json_string(job_enum_word(AT(rope_scaling), (int)s->rope_scaling))) &&
 		     !json_object_set_new(m, "rope_factor", json_real(s->rope_factor));
 	if (ok && s->rope && s->rope_scaling == ROPE_LLAMA3)
 		ok = !json_object_set_new(m, "rope_low", json_real(s->rope_low)) &&
@@ -63,10 +67,17 @@ static int put_field(const char *name, const json_t *v, struct buf *ini, struct 
 	if (!strcmp(name, "rope_theta") && json_number_value(v) == 0)
 		return 0; /* no rotary positions */
 	if (job_key_find("model", key) < 0)
-		return err_set(e, ERR_UNSUPPORTED, "the checkpoint's model has %.40s, which this muster does not know; use the one that wrote it", name);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the checkpoint's model has %.40s, which this muster does not know; "
+			       "use the one that wrote it",
+			       name);
 	buf_printf(ini, "%s = ", key);
-	return put_value(v, ini) ? 0 : err_set(e, ERR_UNSUPPORTED, "the checkpoint's model has a %.40s that is no word or number; use the muster "
-					       "that wrote it", name);
+	return put_value(v, ini) ? 0
+				 : err_set(e, ERR_UNSUPPORTED,
+					   "the checkpoint's model has a %.40s that is no word or "
+					   "number; use the muster "
+					   "that wrote it",
+					   name);
 }
 
 static int parse(struct buf *ini, struct job *out, struct err *e)
@@ -88,8 +99,11 @@ static int check_same(const json_t *model, const struct job *job, struct err *e)
 	json_t *back = train_state_model(&shape);
 	bool same = json_equal(model, back);
 	json_decref(back);
-	return same ? 0 : err_set(e, ERR_CORRUPT, "the checkpoint's model: a size is missing, or is not one of this family; take a checkpoint "
-				  "that muster wrote");
+	return same ? 0
+		    : err_set(e, ERR_CORRUPT,
+			      "the checkpoint's model: a size is missing, or is not one of this "
+			      "family; take a checkpoint "
+			      "that muster wrote");
 }
 
 int train_state_model_job(json_t *model, struct job *out, struct err *e)
@@ -100,9 +114,7 @@ int train_state_model_job(json_t *model, struct job *out, struct err *e)
 	json_t *v;
 	int rc = 0;
 	buf_puts(&ini, "[model]\n");
-	json_object_foreach(model, name, v)
-		if (!rc)
-			rc = put_field(name, v, &ini, e);
+	json_object_foreach(model, name, v) if (!rc) rc = put_field(name, v, &ini, e);
 	if (!rc)
 		rc = parse(&ini, &job, e) || check_same(model, &job, e) ? -1 : 0;
 	buf_fini(&ini);

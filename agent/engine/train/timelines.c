@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e)
+int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation,
+			 int rank, struct err *e)
 {
 	char dir[PATH_MAX], path[PATH_MAX + 48];
 	snprintf(dir, sizeof dir, "%s/trace/gen-%" PRIu32, run_dir, generation);
@@ -17,7 +18,9 @@ int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t
 	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	int rc;
 	if (!text)
-		rc = err_set(e, ERR_NOMEM, "%s: no memory for a timeline of %d events; close other programs", path, t->n);
+		rc = err_set(e, ERR_NOMEM,
+			     "%s: no memory for a timeline of %d events; close other programs",
+			     path, t->n);
 	else
 		rc = file_make_dirs(dir, e) || file_replace(path, text, strlen(text), e) ? -1 : 0;
 	free(text);

@@ -1,4 +1,5 @@
-/* timelines — where a rank leaves what it measured of its last step, for `muster plan --measured`. */
+/* timelines — where a rank leaves what it measured of its last step, for `muster plan
+ * --measured`. */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TIMELINES_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TIMELINES_H
 
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 /* Writes RUN_DIR/trace/gen-<generation>/timeline-<rank>.json. */
-int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e);
+int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation,
+			 int rank, struct err *e);
 
 #endif

@@ -11,22 +11,27 @@
 /* What the supervisor is told to do next, as all ranks agreed. */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
-/* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every rank, so all agree. */
+/* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every
+ * rank, so all agree. */
 static int judge(struct trainer *t, const struct step_report *r, struct err *e)
 {
 	double scale = t->scaler.scale;
 	int rc = optim_scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
 	if (rc < 0)
-		return err_prefix(e, "step %lld: loss %g, gradient norm %g", (long long)t->at.step + 1, r->loss, r->grad_norm);
+		return err_prefix(e, "step %lld: loss %g, gradient norm %g",
+				  (long long)t->at.step + 1, r->loss, r->grad_norm);
 	if (rc == 0)
-		log_line(comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO, "step %lld: gradients overflow at a loss scale of %g; nothing is updated, the next is %g",
+		log_line(comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO,
+			 "step %lld: gradients overflow at a loss scale of %g; nothing is updated, "
+			 "the next is %g",
 			 (long long)t->at.step + 1, scale, t->scaler.scale);
 	return rc;
 }
 
 static int64_t peak_bytes(const struct trainer *t)
 {
-	return pipeline_peak_bytes(t->engine) + (t->server ? param_server_peak_bytes(t->server) : 0);
+	return pipeline_peak_bytes(t->engine) +
+	       (t->server ? param_server_peak_bytes(t->server) : 0);
 }
 
 static void report(struct trainer *t, struct step_report *r)
@@ -77,7 +82,9 @@ static int update(struct trainer *t, struct step_report *r, double loss_scale, s
 static int update_server(struct trainer *t, struct step_report *r, struct err *e)
 {
 	bool checkpoint;
-	struct server_step io = { .step = t->at.step, .loss = r->loss, .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
+	struct server_step io = { .step = t->at.step,
+				  .loss = r->loss,
+				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
 	t->hooks->progress(t->hooks->arg, t->at.step, "parameter server");
 	if (param_server_step(t->server, &io, e))
 		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
@@ -90,10 +97,12 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 /* Seconds, ever growing, outside the engine's step too. */
 static double replicas_waited(const struct trainer *t)
 {
-	return param_store_waited(pipeline_store(t->engine)) + (t->server ? param_server_waited(t->server) : 0);
+	return param_store_waited(pipeline_store(t->engine)) +
+	       (t->server ? param_server_waited(t->server) : 0);
 }
 
-/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the host that is the optimizer's. */
+/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the
+ * host that is the optimizer's. */
 static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
 {
 	if (pipeline_passes(t->engine, batch, e))
@@ -159,8 +168,11 @@ static int evaluate(struct trainer *t, struct err *e)
 	if (train_samples_evaluate(t->samples, n, evaluate_batch, &v, e))
 		return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
 	if (!isfinite(v.sum))
-		return err_set(e, ERR_NUMERIC, "evaluation after step %lld: the loss is %g: lower optimizer.lr, or lengthen "
-			       "optimizer.warmup", (long long)t->at.step, v.sum / (double)n);
+		return err_set(e, ERR_NUMERIC,
+			       "evaluation after step %lld: the loss is %g: lower optimizer.lr, or "
+			       "lengthen "
+			       "optimizer.warmup",
+			       (long long)t->at.step, v.sum / (double)n);
 	if (t->reports)
 		t->hooks->eval(t->hooks->arg, t->at.step, v.sum / (double)n);
 	train_phases_lap(&t->spent, "evaluation", &since);
@@ -170,7 +182,8 @@ static int evaluate(struct trainer *t, struct err *e)
 static bool eval_due(const struct trainer *t)
 {
 	int64_t every = t->job->data.eval_every;
-	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(train_samples_data(t->samples), DATA_VALIDATION) > 0 &&
+	return every > 0 && t->job->data.eval_batches > 0 &&
+	       dataset_samples(train_samples_data(t->samples), DATA_VALIDATION) > 0 &&
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 

@@ -20,19 +20,23 @@ struct train_env {
 	struct comm *world;
 	const struct train_hooks *hooks;
 	const char *run_dir;
-	const char *resume;   /* as of msg.h, welcome: "auto", "none", or the folder of a checkpoint */
+	/* as of msg.h, welcome: "auto", "none", or the folder of a checkpoint */
+	const char *resume;
 	uint32_t generation;
 	int threads;
-	int device;           /* which GPU of those that this process sees, with job.device = cuda */
-	int node;             /* this rank's */
+	/* which GPU of those that this process sees, with job.device = cuda */
+	int device;
+	int node;              /* this rank's */
 	struct phases *phases; /* how long the start has taken so far; the loop adds its own */
 };
 
-/* A disk that is full at the last checkpoint (of the job, or of a stop) is given a minute to be made room on, or what is left of
- * the stop's own time; a later stop without a checkpoint ends that.
+/* A disk that is full at the last checkpoint (of the job, or of a stop) is given a minute to be
+ * made room on, or what is left of the stop's own time; a later stop without a checkpoint ends
+ * that.
  *
  * Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends
- * ready, metrics, eval, ckpt, progress and finished. An error has not been reported yet: the caller sends failed. */
+ * ready, metrics, eval, ckpt, progress and finished. An error has not been reported yet: the caller
+ * sends failed. */
 int train_run(const struct train_env *env, struct err *e);
 
 #endif

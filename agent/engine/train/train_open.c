@@ -30,8 +30,14 @@ static int open_data(struct trainer *t, struct err *e)
 	if (batch_share_of(t->job, &env->layout, env->at.dp, &mine, e))
 		return -1;
 	struct samples_options opt = {
-		.job = t->job, .world = env->world, .hooks = t->hooks, .run_dir = env->run_dir, .generation = env->generation,
-		.replica = env->at.dp, .offset = mine.first, .share = mine.micros * t->job->batch.micro,
+		.job = t->job,
+		.world = env->world,
+		.hooks = t->hooks,
+		.run_dir = env->run_dir,
+		.generation = env->generation,
+		.replica = env->at.dp,
+		.offset = mine.first,
+		.share = mine.micros * t->job->batch.micro,
 	};
 	return train_samples_open(&opt, &t->samples, e);
 }
@@ -43,13 +49,19 @@ static int open_server(struct trainer *t, const char *backend, struct err *e)
 	if (batch_share_of(t->job, &t->env->layout, t->env->at.dp, &mine, e))
 		return -1;
 	struct server_options opt = {
-		.job = t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->env->world, .backend = backend,
-		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine),
+		.job = t->job,
+		.catalogue = pipeline_catalogue(t->engine),
+		.world = t->env->world,
+		.backend = backend,
+		.worker = pipeline_store(t->engine),
+		.kern = pipeline_kern(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&opt, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = param_server_store(t->server), .optim = param_server_optim(t->server), .watch = &t->watch };
+	t->view = (struct state_view){ .store = param_server_store(t->server),
+				       .optim = param_server_optim(t->server),
+				       .watch = &t->watch };
 	return 0;
 }
 
@@ -57,20 +69,33 @@ static int open_model(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
 	struct engine_options opt = {
-		.job = t->job, .layout = env->layout, .at = env->at, .world = env->world,
-		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu", .device = env->device, .threads = env->threads,
-		.node = env->node, .spill_dir = env->run_dir, .phase = on_phase, .phase_arg = t,
+		.job = t->job,
+		.layout = env->layout,
+		.at = env->at,
+		.world = env->world,
+		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu",
+		.device = env->device,
+		.threads = env->threads,
+		.node = env->node,
+		.spill_dir = env->run_dir,
+		.phase = on_phase,
+		.phase_arg = t,
 	};
 	if (pipeline_open(&opt, &t->engine, e))
 		return -1;
 	if (t->job->parallel.sync == SYNC_SERVER)
 		return open_server(t, opt.backend, e);
 	const struct optim_options o = {
-		.kern = pipeline_kern(t->engine), .store = pipeline_store(t->engine), .job = t->job, .spill_dir = env->run_dir,
+		.kern = pipeline_kern(t->engine),
+		.store = pipeline_store(t->engine),
+		.job = t->job,
+		.spill_dir = env->run_dir,
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->view = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim, .watch = &t->watch };
+	t->view = (struct state_view){ .store = pipeline_store(t->engine),
+				       .optim = t->optim,
+				       .watch = &t->watch };
 	return 0;
 }
 
@@ -80,30 +105,44 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	if (train_state_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
 		return -1;
 	t->model = train_state_model(&t->shape);
-	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp", l->dp);
+	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp",
+			      l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
 	if (train_state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
 		return -1;
 	t->view.carry = comm_rank(t->env->world) == 0 ? &t->carry : NULL;
 	struct ckpt_options opt = {
-		.carry = t->view.carry, .dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
-		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole, .watch = &t->watch,
+		.carry = t->view.carry,
+		.dir = t->ckpt_dir,
+		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
+		.keep = t->job->checkpoint.keep,
+		.generation = t->env->generation,
+		.model = t->model,
+		.layout = t->layout,
+		.expect = t->whole,
+		.n_expect = t->n_whole,
+		.watch = &t->watch,
 		.gate = &t->gate,
 	};
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
 
-/* Whether the run goes on with the samples that the checkpoint's run had before it. Paths may differ: files move. */
+/* Whether the run goes on with the samples that the checkpoint's run had before it. Paths may
+ * differ: files move. */
 static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 {
 	const struct ckpt_data *is = &t->at.data;
-	bool same = was->samples == is->samples && was->validation == is->validation && data_blend_alike(was->path, is->path);
+	bool same = was->samples == is->samples && was->validation == is->validation &&
+		    data_blend_alike(was->path, is->path);
 	if (comm_rank(t->env->world) || !was->samples || same)
 		return;
-	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this run has %lld of %s with %g: "
-		 "other samples come than would have, seen ones may come again, and what is held out now may have been trained on",
-		 (long long)was->samples, was->path, was->validation, (long long)is->samples, is->path, is->validation);
+	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this "
+		 "run has %lld of %s with %g: "
+		 "other samples come than would have, seen ones may come again, and what is held "
+		 "out now may have been trained on",
+		 (long long)was->samples, was->path, was->validation, (long long)is->samples,
+		 is->path, is->validation);
 }
 
 /* The parameters of the job's beginning, or those of the checkpoint to go on from. */
@@ -111,37 +150,46 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
-	int rc = train_state_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at, e);
+	int rc = train_state_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view,
+				    &at, e);
 	if (rc < 0)
 		return -1;
 	t->saved = -1;
 	t->loss = NAN;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
-	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(train_samples_data(t->samples), DATA_TRAIN) };
+	t->at.data = (struct ckpt_data){ .validation = job->data.validation,
+					 .samples = dataset_samples(train_samples_data(t->samples),
+								    DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
 		return train_state_init(&t->view, &t->shape, job->job.seed, e);
 	bool trained = at.step > 0; /* an imported checkpoint has no data behind it */
 	if (trained && at.seed != job->job.seed)
-		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
-			       "come in another order; set job.seed back, or start anew under another job.name",
+		return err_set(e, ERR_USAGE,
+			       "the checkpoint was trained with job.seed = %llu, the job says "
+			       "%llu: the data would "
+			       "come in another order; set job.seed back, or start anew under "
+			       "another job.name",
 			       (unsigned long long)at.seed, (unsigned long long)job->job.seed);
 	if (trained && at.total_steps != job->job.steps)
-		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule over all steps changes",
+		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule "
+			 "over all steps changes",
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
-	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0), (int64_t)ckpt_number(&at, "loss_scale_good", 0));
+	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
+			    (int64_t)ckpt_number(&at, "loss_scale_good", 0));
 	t->at.samples = at.samples;
 	return 0;
 }
 
-/* A checkpoint is committed when the run folder holds the series up to it: a run that goes on from it lacks no step. Half of
- * the time that the other ranks wait for this one. */
+/* A checkpoint is committed when the run folder holds the series up to it: a run that goes on from
+ * it lacks no step. Half of the time that the other ranks wait for this one. */
 static int await_series(void *arg, int64_t step, struct err *e)
 {
 	const struct trainer *t = arg;
-	return t->hooks->await_recorded(t->hooks->arg, step, fmin(t->job->network.timeout / 2, GATE_MOST_S), e);
+	return t->hooks->await_recorded(t->hooks->arg, step,
+					fmin(t->job->network.timeout / 2, GATE_MOST_S), e);
 }
 
 int trainer_open(struct trainer *t, struct err *e)
@@ -152,7 +200,8 @@ int trainer_open(struct trainer *t, struct err *e)
 	optim_scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
-	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 && env->at.dp == 0;
+	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 &&
+		     env->at.dp == 0;
 	t->hooks->progress(t->hooks->arg, 0, "open data");
 	if (open_data(t, e))
 		return -1;
@@ -162,7 +211,8 @@ int trainer_open(struct trainer *t, struct err *e)
 		return -1;
 	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e) || (t->server && param_server_start(t->server, t->at.step, e)) ||
+	if (open_checkpoints(t, e) || start_state(t, e) ||
+	    (t->server && param_server_start(t->server, t->at.step, e)) ||
 	    train_samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
 		return -1;
 	train_phases_lap(env->phases, "state", &since);

@@ -6,15 +6,17 @@
 #include <math.h>
 #include <unistd.h>
 
-/* How long the last checkpoint is tried again on a full disk, and the longest pause between two tries. */
+/* How long the last checkpoint is tried again on a full disk, and the longest pause between two
+ * tries. */
 enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static int start_save(struct trainer *t, struct err *e)
 {
 	if (isfinite(t->loss) && ckpt_number_set(&t->at, "loss", t->loss, e))
 		return -1;
-	if (t->scaler.dynamic && (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
-				  ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
+	if (t->scaler.dynamic &&
+	    (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
+	     ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
 		return -1;
 	if (t->shape.experts && ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
 		return -1;
@@ -38,7 +40,8 @@ int trainer_save(struct trainer *t, struct err *e)
 		t->hooks->series(t->hooks->arg, t->at.step);
 	int rc = start_save(t, e);
 	if (rc && !world_is_lost(e->code)) {
-		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on", e->text);
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on",
+			 e->text);
 		rc = start_save(t, e);
 	}
 	if (rc)
@@ -66,7 +69,8 @@ static int await_commit(struct trainer *t, struct err *e)
 	return ckpt_wait(t->writer, e);
 }
 
-/* Between two tries of the last checkpoint; *more: whether another one follows. The ranks agree on that: their clocks differ. */
+/* Between two tries of the last checkpoint; *more: whether another one follows. The ranks agree
+ * on that: their clocks differ. */
 static int await_room(struct trainer *t, double pause, double left, bool *more, struct err *e)
 {
 	bool checkpoint = true;
@@ -74,21 +78,24 @@ static int await_room(struct trainer *t, double pause, double left, bool *more, 
 		usleep(100000);
 		t->hooks->moved(t->hooks->arg);
 	}
-	int32_t tired = left < pause || (t->hooks->stopping(t->hooks->arg, &checkpoint) && !checkpoint);
+	int32_t tired = left < pause ||
+			(t->hooks->stopping(t->hooks->arg, &checkpoint) && !checkpoint);
 	if (comm_all_reduce(t->env->world, &tired, &tired, 1, COMM_I32, COMM_MAX, e))
 		return err_prefix(e, "waiting for room for a checkpoint");
 	*more = !tired;
 	return 0;
 }
 
-/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given room, and a stopped muster to
- * go on, before all that it would hold is lost. Each rank sees the same failure (ckpt.h); one that does not has lost the world. */
+/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given
+ * room, and a stopped muster to go on, before all that it would hold is lost. Each rank sees the
+ * same failure (ckpt.h); one that does not has lost the world. */
 static int commit_last(struct trainer *t, struct err *e)
 {
 	double begun = clock_s(), pause = 1;
 	int rc = await_commit(t, e);
 	if (rc && e->code == ERR_IO)
-		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; the last checkpoint is tried again for %d s", e->text, ROOM_S);
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN,
+			 "%s; the last checkpoint is tried again for %d s", e->text, ROOM_S);
 	for (bool more = true; rc && e->code == ERR_IO; pause = fmin(2 * pause, PAUSE_MOST_S)) {
 		struct err why = ERR_INIT;
 		if (await_room(t, pause, begun + ROOM_S - clock_s(), &more, &why)) {

@@ -1,4 +1,5 @@
-/* trainer — the body of a training run, for this folder: train.c has the loop, train_open.c its beginning, train_save.c its checkpoints. */
+/* trainer — the body of a training run, for this folder: train.c has the loop, train_open.c its
+ * beginning, train_save.c its checkpoints. */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
@@ -18,10 +19,10 @@ struct trainer {
 	struct model_shape shape;
 	struct samples *samples;
 	struct engine *engine;
-	struct optim *optim;    /* the rank's own; NULL with a parameter server */
+	struct optim *optim; /* the rank's own; NULL with a parameter server */
 	struct scaler scaler;
-	struct server *server;  /* NULL: all-reduce */
-	bool stops;             /* the server's workers agreed to */
+	struct server *server; /* NULL: all-reduce */
+	bool stops;            /* the server's workers agreed to */
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;
@@ -29,17 +30,21 @@ struct trainer {
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;
-	struct carry carry;     /* on world rank 0: what came with the model, and goes into each checkpoint */
+	/* on world rank 0: what came with the model, and goes into each checkpoint */
+	struct carry carry;
 	char ckpt_dir[JOB_PATH];
-	struct ckpt_state at;   /* where the run stands */
-	double loss;            /* of the last step; NaN before it */
-	int64_t saved;          /* step of the last checkpoint, -1: none */
-	bool reports;           /* this rank tells the supervisor of each step */
-	struct phases spent;    /* in training */
-	double gap_s, stall_s;  /* since the last step: between it and the next, without evaluations; of that, for a checkpoint */
+	struct ckpt_state at; /* where the run stands */
+	double loss;          /* of the last step; NaN before it */
+	int64_t saved;        /* step of the last checkpoint, -1: none */
+	bool reports;         /* this rank tells the supervisor of each step */
+	struct phases spent;  /* in training */
+	/* since the last step: between it and the next, without evaluations; of that, for a
+	 * checkpoint */
+	double gap_s, stall_s;
 };
 
-/* train_open.c. Data, model, state: what the run goes on from. Closing takes what a failed opening has left. */
+/* train_open.c. Data, model, state: what the run goes on from. Closing takes what a failed
+ * opening has left. */
 int trainer_open(struct trainer *t, struct err *e);
 void trainer_close(struct trainer *t);
 

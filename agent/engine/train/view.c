@@ -17,10 +17,12 @@ float *train_state_at(const struct state_view *view, const struct piece *piece, 
 
 bool train_state_on_host(const struct state_view *view, int tensor)
 {
-	return backend_on_host(param_store_kern(view->store)) || (tensor ? optim_away(view->optim) : param_store_masters_away(view->store));
+	return backend_on_host(param_store_kern(view->store)) ||
+	       (tensor ? optim_away(view->optim) : param_store_masters_away(view->store));
 }
 
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, float *out, struct err *e)
+int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+		     int64_t first, int64_t count, float *out, struct err *e)
 {
 	const float *at = train_state_at(view, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
@@ -32,7 +34,8 @@ int train_state_read(const struct state_view *view, const struct piece *piece, i
 	return 0;
 }
 
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, const float *in)
+void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+		       int64_t first, int64_t count, const float *in)
 {
 	float *at = train_state_at(view, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
@@ -52,6 +55,7 @@ void train_state_clear(const struct state_view *view)
 			if (train_state_on_host(view, t))
 				memset(train_state_at(view, &pieces[i], t), 0, bytes);
 			else
-				backend_zero(param_store_kern(view->store), train_state_at(view, &pieces[i], t), bytes);
+				backend_zero(param_store_kern(view->store),
+					     train_state_at(view, &pieces[i], t), bytes);
 		}
 }

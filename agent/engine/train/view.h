@@ -1,8 +1,8 @@
 /*
  * view — a rank's training state in memory: masters and moments, wherever they lie.
  *
- * Of each piece (store.h) tensor 0 is the masters, those after it are the optimizer's moments of them. They lie in the kern's memory or, with
- * offload.optimizer on a device, in the host's.
+ * Of each piece (store.h) tensor 0 is the masters, those after it are the optimizer's moments of
+ * them. They lie in the kern's memory or, with offload.optimizer on a device, in the host's.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
 #define MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
@@ -21,13 +21,17 @@ struct carry;
 struct state_view {
 	struct store *store;
 	struct optim *optim;
-	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it (agent/engine/ckpt/ckpt.h); NULL: nobody */
-	struct carry *carry; /* gets the files that lie in the checkpoint that is loaded (agent/engine/ckpt/carry.h); NULL: not on this rank */
+	/* hears of each piece that is loaded into it (agent/engine/ckpt/ckpt.h); NULL: nobody */
+	const struct ckpt_watch *watch;
+	/* gets the files that lie in the checkpoint that is loaded (agent/engine/ckpt/carry.h);
+	 * NULL: not on this rank */
+	struct carry *carry;
 };
 
-/* Collective over the store's groups. The parameters of the job's beginning (model_init, by the kern's number of
- * threads), published. */
-int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
+/* Collective over the store's groups. The parameters of the job's beginning (model_init, by the
+ * kern's number of threads), published. */
+int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed,
+		     struct err *e);
 
 int train_state_tensors(const struct state_view *view);
 /* Where the tensor's part of the piece lies: [piece->count]. */
@@ -35,9 +39,12 @@ float *train_state_at(const struct state_view *view, const struct piece *piece, 
 /* Whether that is memory of the host. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
-/* Copies elements [first, first + count) of it to the host's memory, after what is queued; and from it. */
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, float *out, struct err *e);
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, const float *in);
+/* Copies elements [first, first + count) of it to the host's memory, after what is queued; and
+ * from it. */
+int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+		     int64_t first, int64_t count, float *out, struct err *e);
+void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+		       int64_t first, int64_t count, const float *in);
 /* All of it becomes zero. */
 void train_state_clear(const struct state_view *view);
 

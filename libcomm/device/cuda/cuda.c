@@ -7,8 +7,8 @@ int cuda_check(cudaError_t rc, const char *what, struct err *e)
 {
 	if (rc == cudaSuccess)
 		return 0;
-	return err_set(e, rc == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_IO, "CUDA: %s: %s (%s)", what,
-		       cudaGetErrorString(rc), cudaGetErrorName(rc));
+	return err_set(e, rc == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_IO, "CUDA: %s: %s (%s)",
+		       what, cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
 int cuda_use(const struct device *d, struct err *e)
@@ -22,7 +22,9 @@ static int backend_cuda_open(int index, struct device **out, struct err *e)
 	if (cuda_check(cudaGetDeviceCount(&count), "looking for devices", e) < 0)
 		return -1;
 	if (index < 0 || index >= count)
-		return err_set(e, ERR_NOTFOUND, "CUDA device %d: this process sees %d (CUDA_VISIBLE_DEVICES?)", index, count);
+		return err_set(e, ERR_NOTFOUND,
+			       "CUDA device %d: this process sees %d (CUDA_VISIBLE_DEVICES?)",
+			       index, count);
 	struct device *d = malloc(sizeof *d);
 	if (!d)
 		return err_set(e, ERR_NOMEM, "no memory for a device");
@@ -41,11 +43,13 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 	struct cudaDeviceProp prop;
 	int at = snprintf(id, DEVICE_ID, "cuda-");
 	if (cudaGetDeviceProperties(&prop, d->index) != cudaSuccess) {
-		snprintf(id, DEVICE_ID, "cuda-unknown"); /* the same everywhere: the library is not used then */
+		/* the same everywhere: the library is not used then */
+		snprintf(id, DEVICE_ID, "cuda-unknown");
 		return;
 	}
 	for (size_t i = 0; i < sizeof prop.uuid.bytes; i++)
-		at += snprintf(id + at, (size_t)(DEVICE_ID - at), "%02x", (unsigned char)prop.uuid.bytes[i]);
+		at += snprintf(id + at, (size_t)(DEVICE_ID - at), "%02x",
+			       (unsigned char)prop.uuid.bytes[i]);
 }
 
 /* --- Streams and events ------------------------------------------------------------ */
@@ -53,8 +57,8 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 static int cuda_stream_open(struct device *d, void **stream, struct err *e)
 {
 	cudaStream_t s;
-	if (cuda_use(d, e) < 0 ||
-	    cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream", e) < 0)
+	if (cuda_use(d, e) < 0 || cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking),
+					     "making a stream", e) < 0)
 		return -1;
 	*stream = s;
 	return 0;
@@ -69,8 +73,8 @@ static void cuda_stream_close(struct device *d, void *stream)
 static int cuda_event_open(struct device *d, void **event, struct err *e)
 {
 	cudaEvent_t ev;
-	if (cuda_use(d, e) < 0 ||
-	    cuda_check(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming), "making an event", e) < 0)
+	if (cuda_use(d, e) < 0 || cuda_check(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming),
+					     "making an event", e) < 0)
 		return -1;
 	*event = ev;
 	return 0;
@@ -84,7 +88,9 @@ static void cuda_event_close(struct device *d, void *event)
 
 static int cuda_event_record(struct device *d, void *event, void *stream, struct err *e)
 {
-	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaEventRecord(event, stream), "recording an event", e);
+	return cuda_use(d, e) < 0
+		       ? -1
+		       : cuda_check(cudaEventRecord(event, stream), "recording an event", e);
 }
 
 static int cuda_event_done(struct device *d, void *event, struct err *e)
@@ -92,20 +98,26 @@ static int cuda_event_done(struct device *d, void *event, struct err *e)
 	if (cuda_use(d, e) < 0)
 		return -1;
 	cudaError_t rc = cudaEventQuery(event);
-	return rc == cudaErrorNotReady ? 0 : cuda_check(rc, "what was queued on the device", e) < 0 ? -1 : 1;
+	return rc == cudaErrorNotReady                                  ? 0
+	       : cuda_check(rc, "what was queued on the device", e) < 0 ? -1
+									: 1;
 }
 
 static int cuda_stream_wait(struct device *d, void *stream, void *event, struct err *e)
 {
-	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaStreamWaitEvent(stream, event, 0), "waiting for an event", e);
+	return cuda_use(d, e) < 0 ? -1
+				  : cuda_check(cudaStreamWaitEvent(stream, event, 0),
+					       "waiting for an event", e);
 }
 
 /* --- Memory -------------------------------------------------------------------------- */
 
 static int cuda_pin(struct device *d, void *memory, size_t bytes, struct err *e)
 {
-	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable),
-						    "pinning memory of the host", e);
+	return cuda_use(d, e) < 0
+		       ? -1
+		       : cuda_check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable),
+				    "pinning memory of the host", e);
 }
 
 /* Waits for the device itself. */
@@ -115,10 +127,13 @@ static void cuda_unpin(struct device *d, void *memory)
 		cudaHostUnregister(memory);
 }
 
-static int cuda_copy(struct device *d, void *to, const void *from, size_t bytes, void *stream, struct err *e)
+static int cuda_copy(struct device *d, void *to, const void *from, size_t bytes, void *stream,
+		     struct err *e)
 {
-	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
-						    "copying", e);
+	return cuda_use(d, e) < 0
+		       ? -1
+		       : cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
+				    "copying", e);
 }
 
 static const struct comm_device cuda_device = {

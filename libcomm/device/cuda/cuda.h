@@ -1,9 +1,9 @@
 /*
  * cuda — libcomm's device table for NVIDIA GPUs, in libmuster-cuda.so.
  *
- * The CUDA runtime is linked in statically and itself loads the driver, NCCL is loaded when it is first asked for: so the library can
- * be opened on any machine, and one without NCCL still has the staged backend. Only libcomm/device/device.h knows what
- * is here.
+ * The CUDA runtime is linked in statically and itself loads the driver, NCCL is loaded when it is
+ * first asked for: so the library can be opened on any machine, and one without NCCL still has the
+ * staged backend. Only libcomm/device/device.h knows what is here.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_CUDA_CUDA_H
 #define MUSTER_LIBCOMM_DEVICE_CUDA_CUDA_H

@@ -1,4 +1,5 @@
-/* NCCL 2.18 or newer, by dlopen; what NCCL has no call for is a group of broadcasts, reductions or messages. */
+/* NCCL 2.18 or newer, by dlopen; what NCCL has no call for is a group of broadcasts, reductions
+ * or messages. */
 #include "libcomm/device/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -9,10 +10,11 @@
 
 enum { OLDEST = 21800 };
 
-#define FUNCTIONS(X)                                                                                       \
-	X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommSplit) X(CommFinalize) X(CommDestroy)     \
-	X(CommAbort) X(CommGetAsyncError) X(CommCount) X(CommUserRank) X(GetErrorString) X(GetLastError) X(GroupStart)  \
-	X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter) X(Send) X(Recv)
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommSplit) X(CommFinalize) X(CommDestroy) X(CommAbort) X(CommGetAsyncError) X(CommCount) X(CommUserRank) \
+	X(GetErrorString) X(GetLastError) X(GroupStart) X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter) X(Send) X(Recv)
+/* clang-format on */
 
 static struct {
 #define FIELD(f) __typeof__(&nccl##f) f;
@@ -24,7 +26,7 @@ static struct err load_error; /* of the one try */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 struct device_comm {
-	ncclComm_t comm;            /* NULL: a split that this rank has no part in */
+	ncclComm_t comm; /* NULL: a split that this rank has no part in */
 	struct device device;
 	struct device_comm *parent; /* until it has been split off */
 	void *byte;                 /* of the device, for barriers */
@@ -37,19 +39,23 @@ static void load(void)
 {
 	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		err_set(&load_error, ERR_NOTFOUND, "NCCL cannot be loaded: %s; install it (libnccl2), or name its folder in LD_LIBRARY_PATH",
+		err_set(&load_error, ERR_NOTFOUND,
+			"NCCL cannot be loaded: %s; install it (libnccl2), or name its folder in "
+			"LD_LIBRARY_PATH",
 			dlerror());
 		return;
 	}
 	const char *missing = NULL;
-#define FIND(f)                                                                    \
-	if (!(*(void **)(void *)&nccl.f = dlsym(lib, "nccl" #f)))                  \
+#define FIND(f) \
+	if (!(*(void **)(void *)&nccl.f = dlsym(lib, "nccl" #f))) \
 		missing = "nccl" #f;
 	FUNCTIONS(FIND)
 #undef FIND
 	int version = 0;
-	if (!nccl.GetVersion || nccl.GetVersion(&version) != ncclSuccess || version < OLDEST || missing)
-		err_set(&load_error, ERR_UNSUPPORTED, "NCCL's version is %d, at least %d is needed%s%s", version, OLDEST,
+	if (!nccl.GetVersion || nccl.GetVersion(&version) != ncclSuccess || version < OLDEST ||
+	    missing)
+		err_set(&load_error, ERR_UNSUPPORTED,
+			"NCCL's version is %d, at least %d is needed%s%s", version, OLDEST,
 			missing ? ", without " : "", missing ? missing : "");
 }
 
@@ -66,8 +72,9 @@ static int check(ncclResult_t rc, struct device_comm *dc, const char *what, stru
 	if (rc == ncclSuccess || rc == ncclInProgress)
 		return 0;
 	const char *detail = dc && dc->comm ? nccl.GetLastError(dc->comm) : NULL;
-	return err_set(e, rc == ncclRemoteError ? ERR_PEER : ERR_NET, "NCCL: %s: %s%s%s", what, nccl.GetErrorString(rc),
-		       detail && *detail ? ": " : "", detail ? detail : "");
+	return err_set(e, rc == ncclRemoteError ? ERR_PEER : ERR_NET, "NCCL: %s: %s%s%s", what,
+		       nccl.GetErrorString(rc), detail && *detail ? ": " : "",
+		       detail ? detail : "");
 }
 
 /* --- Communicators ---------------------------------------------------------------------- */
@@ -89,7 +96,8 @@ static int dc_new(const struct device *d, struct device_comm **out, struct err *
 		return err_set(e, ERR_NOMEM, "no memory for a communicator");
 	dc->device = *d;
 	*out = dc;
-	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
+	return cuda_use(d, e) < 0 ? -1
+				  : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
 static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
@@ -101,17 +109,20 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 	memcpy(&id, key, sizeof id);
 	if (dc_new(d, out, e) < 0)
 		return -1;
-	return check(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out, "opening", e);
+	return check(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
+		     "opening", e);
 }
 
-static int nccl_split(struct device_comm *parent, int color, int key, struct device_comm **out, struct err *e)
+static int nccl_split(struct device_comm *parent, int color, int key, struct device_comm **out,
+		      struct err *e)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
 	if (dc_new(&parent->device, out, e) < 0)
 		return -1;
 	(*out)->parent = parent;
-	return check(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &(*out)->comm, &config),
+	return check(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
+				    &(*out)->comm, &config),
 		     parent, "splitting", e);
 }
 
@@ -145,10 +156,13 @@ static int nccl_ready(struct device_comm *dc, struct err *e)
 static int nccl_finish(struct device_comm *dc, struct err *e)
 {
 	dc->finishing = true;
-	return cuda_use(&dc->device, e) < 0 ? -1 : check(nccl.CommFinalize(dc->comm), dc, "finishing", e);
+	return cuda_use(&dc->device, e) < 0
+		       ? -1
+		       : check(nccl.CommFinalize(dc->comm), dc, "finishing", e);
 }
 
-/* NCCL's CommDestroy is local once the communicator is finished, and may wait for other ranks until then. */
+/* NCCL's CommDestroy is local once the communicator is finished, and may wait for other ranks
+ * until then. */
 static void nccl_close(struct device_comm *dc)
 {
 	if (cuda_use(&dc->device, NULL) == 0) {
@@ -162,12 +176,14 @@ static void nccl_close(struct device_comm *dc)
 /* --- Operations ----------------------------------------------------------------------------- */
 
 static const ncclDataType_t types[] = {
-	[COMM_F32] = ncclFloat32, [COMM_F64] = ncclFloat64, [COMM_BF16] = ncclBfloat16, [COMM_F16] = ncclFloat16,
-	[COMM_I32] = ncclInt32,	  [COMM_I64] = ncclInt64,   [COMM_U8] = ncclUint8,
+	[COMM_F32] = ncclFloat32, [COMM_F64] = ncclFloat64, [COMM_BF16] = ncclBfloat16,
+	[COMM_F16] = ncclFloat16, [COMM_I32] = ncclInt32,   [COMM_I64] = ncclInt64,
+	[COMM_U8] = ncclUint8,
 };
 
 static const ncclRedOp_t redops[] = {
-	[COMM_SUM] = ncclSum, [COMM_AVG] = ncclAvg, [COMM_MAX] = ncclMax, [COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
+	[COMM_SUM] = ncclSum, [COMM_AVG] = ncclAvg,   [COMM_MAX] = ncclMax,
+	[COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
 };
 
 struct job { /* one operation, and what its parts need */
@@ -213,51 +229,58 @@ static void recv(struct job *j, void *data, size_t count, enum comm_type type, i
 static void all_reduce(struct job *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type], redops[op->redop], j->dc->comm, j->stream));
+	note(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
+			       j->dc->comm, j->stream));
 }
 
 static void reduce(struct job *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop], op->root, j->dc->comm,
-			    j->stream));
+	note(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
+			    op->root, j->dc->comm, j->stream));
 }
 
 static void broadcast(struct job *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.Broadcast(op->in, op->out, op->count, types[op->type], op->root, j->dc->comm, j->stream));
+	note(j, nccl.Broadcast(op->in, op->out, op->count, types[op->type], op->root, j->dc->comm,
+			       j->stream));
 }
 
 static void all_gather(struct job *j)
 {
 	const struct op *op = j->op;
 	if (!op->counts)
-		note(j, nccl.AllGather(op->in, op->out, op->count, types[op->type], j->dc->comm, j->stream));
+		note(j, nccl.AllGather(op->in, op->out, op->count, types[op->type], j->dc->comm,
+				       j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r), op->counts[r], types[op->type],
-					       r, j->dc->comm, j->stream));
+			note(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r),
+					       op->counts[r], types[op->type], r, j->dc->comm,
+					       j->stream));
 }
 
 static void reduce_scatter(struct job *j)
 {
 	const struct op *op = j->op;
 	if (!op->counts)
-		note(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type], redops[op->redop], j->dc->comm,
-					   j->stream));
+		note(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type],
+					   redops[op->redop], j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out, op->counts[r], types[op->type],
-					    redops[op->redop], r, j->dc->comm, j->stream));
+			note(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out,
+					    op->counts[r], types[op->type], redops[op->redop], r,
+					    j->dc->comm, j->stream));
 }
 
 static void all_to_all(struct job *j)
 {
 	const struct op *op = j->op;
 	for (int r = 0; r < j->ranks; r++) {
-		send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type, r);
-		recv(j, block_of(j, op->out, op->out_counts, r), count_of(j, op->out_counts, r), op->type, r);
+		send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type,
+		     r);
+		recv(j, block_of(j, op->out, op->out_counts, r), count_of(j, op->out_counts, r),
+		     op->type, r);
 	}
 }
 
@@ -270,7 +293,8 @@ static void gather(struct job *j)
 		send(j, op->in, count_of(j, op->counts, j->rank), op->type, op->root);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			recv(j, block_of(j, op->out, op->counts, r), count_of(j, op->counts, r), op->type, r);
+			recv(j, block_of(j, op->out, op->counts, r), count_of(j, op->counts, r),
+			     op->type, r);
 }
 
 static void scatter(struct job *j)
@@ -279,14 +303,16 @@ static void scatter(struct job *j)
 	bool here = j->rank == op->root && op->out == block_of(j, op->in, op->counts, j->rank);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type, r);
+			send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r),
+			     op->type, r);
 	if (!here)
 		recv(j, op->out, count_of(j, op->counts, j->rank), op->type, op->root);
 }
 
 static void barrier(struct job *j)
 {
-	note(j, nccl.AllReduce(j->dc->byte, j->dc->byte, 1, ncclUint8, ncclMax, j->dc->comm, j->stream));
+	note(j, nccl.AllReduce(j->dc->byte, j->dc->byte, 1, ncclUint8, ncclMax, j->dc->comm,
+			       j->stream));
 }
 
 static void messages(struct job *j)
@@ -301,16 +327,23 @@ static void messages(struct job *j)
 }
 
 static void (*const jobs[OP_KIND_COUNT])(struct job *) = {
-	[OP_ALL_REDUCE] = all_reduce,	  [OP_REDUCE] = reduce,		[OP_BROADCAST] = broadcast,
-	[OP_ALL_GATHER] = all_gather,	  [OP_REDUCE_SCATTER] = reduce_scatter, [OP_ALL_TO_ALL] = all_to_all,
-	[OP_GATHER] = gather,		  [OP_SCATTER] = scatter,	[OP_BARRIER] = barrier,
+	[OP_ALL_REDUCE] = all_reduce,
+	[OP_REDUCE] = reduce,
+	[OP_BROADCAST] = broadcast,
+	[OP_ALL_GATHER] = all_gather,
+	[OP_REDUCE_SCATTER] = reduce_scatter,
+	[OP_ALL_TO_ALL] = all_to_all,
+	[OP_GATHER] = gather,
+	[OP_SCATTER] = scatter,
+	[OP_BARRIER] = barrier,
 	[OP_P2P] = messages,
 };
 
 static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
 {
 	struct job j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
-	if (cuda_use(&dc->device, e) < 0 || check(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
+	if (cuda_use(&dc->device, e) < 0 ||
+	    check(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
 	    check(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
 	    check(nccl.GroupStart(), dc, "beginning", e) < 0)
 		return -1;

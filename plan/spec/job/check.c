@@ -1,4 +1,5 @@
-/* Contradictions: keys that are each right and cannot be together. The rules by theme are in job_check_*.c. */
+/* Contradictions: keys that are each right and cannot be together. The rules by theme are in
+ * job_check_*.c. */
 #include "plan/spec/job/rules.h"
 
 #include <stdarg.h>
@@ -43,7 +44,8 @@ bool job_rule_changed(const struct job *job, size_t offset)
 	return changed;
 }
 
-int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most, bool (*good)(const struct rule_job *j, int64_t value))
+int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most,
+			 bool (*good)(const struct rule_job *j, int64_t value))
 {
 	for (int64_t d = 0; from - d >= least || from + d <= most; d++) {
 		if (from - d >= least && from - d <= most && good(j, from - d))
@@ -59,7 +61,9 @@ static int rule_open(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(parallel, sync), AT(parallel, automatic) };
 	if (j->job->parallel.sync == SYNC_SERVER)
-		return REFUSE(j, keys, "sync = server leaves nothing to decide automatically; use auto = no, or sync = all-reduce");
+		return REFUSE(j, keys,
+			      "sync = server leaves nothing to decide automatically; use auto = "
+			      "no, or sync = all-reduce");
 	return 0;
 }
 
@@ -69,7 +73,10 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 	shape_of_job(job, &j.shape);
 	if (job->open) /* whatever decides them keeps to the rules */
 		return job_rules_model(&j) || rule_open(&j) ? -1 : 0;
-	return job_rules_model(&j) || job_rules_parallel(&j) || job_rules_train(&j) || job_rules_idle(&j) ? -1 : 0;
+	return job_rules_model(&j) || job_rules_parallel(&j) || job_rules_train(&j) ||
+			       job_rules_idle(&j)
+		       ? -1
+		       : 0;
 }
 
 int job_check_run(const struct job *job, const char *name, struct err *e)
@@ -77,6 +84,7 @@ int job_check_run(const struct job *job, const char *name, struct err *e)
 	struct job_source src = { .name = name };
 	if (!*job->data.path)
 		return job_refuse(&src, job_key_at(AT(data, path)), e,
-				  "is not given, and there is nothing to train on; set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
+				  "is not given, and there is nothing to train on; set it to the "
+				  "PREFIX that `muster data pack FILES -o PREFIX` wrote");
 	return 0;
 }

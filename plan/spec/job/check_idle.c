@@ -1,7 +1,7 @@
 /*
- * Keys that belong to a choice which was not made: given another value than their default they would
- * change nothing, and whoever wrote them expects something. A resolved job holds every key, so a
- * default counts as not given. And what the parameter server cannot be together with.
+ * Keys that belong to a choice which was not made: given another value than their default they
+ * would change nothing, and whoever wrote them expects something. A resolved job holds every key,
+ * so a default counts as not given. And what the parameter server cannot be together with.
  */
 #include "plan/spec/job/rules.h"
 
@@ -37,7 +37,8 @@ static bool tensor(const struct job *job)
 
 static bool chunked(const struct job *job)
 {
-	return job->parallel.schedule == SCHEDULE_INTERLEAVED || job->parallel.schedule == SCHEDULE_ZB_V;
+	return job->parallel.schedule == SCHEDULE_INTERLEAVED ||
+	       job->parallel.schedule == SCHEDULE_ZB_V;
 }
 
 static bool zero(const struct job *job)
@@ -95,7 +96,9 @@ static bool wsd(const struct job *job)
 	return job->optimizer.schedule == LR_WSD;
 }
 
-/* `key` works only when `chosen` holds, which `other` decides; `would` are the values of it that do. */
+/* `key` works only when `chosen` holds, which `other` decides; `would` are the values of it that
+ * do. */
+/* clang-format off */
 static const struct idle {
 	size_t key, other;
 	bool (*chosen)(const struct job *job);
@@ -133,10 +136,12 @@ static const struct idle {
 	{ AT(optimizer, min_lr), AT(optimizer, schedule), falls, "cosine, linear, inverse-sqrt or wsd" },
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },
 };
+/* clang-format on */
 
 /* A parameter server's replicas are whole, and in fp32. */
 static const size_t not_with_server[] = {
-	AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, ep), AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype),
+	AT(parallel, tp),   AT(parallel, cp),       AT(parallel, pp),     AT(parallel, ep),
+	AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype),
 };
 
 /* "tp = 2" */
@@ -150,12 +155,14 @@ static void value_of(const struct job *job, size_t offset, struct buf *out)
 static int refuse_idle(const struct rule_job *j, const struct idle *i)
 {
 	const size_t keys[] = { i->key, i->other };
-	const struct job_key *key = &job_keys[job_key_at(i->key)], *other = &job_keys[job_key_at(i->other)];
+	const struct job_key *key = &job_keys[job_key_at(i->key)],
+			     *other = &job_keys[job_key_at(i->other)];
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
-	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s", buf_str(&has), other->section, buf_str(&lacks),
-		    other->name, i->would, key->name, key->def);
+	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s",
+			buf_str(&has), other->section, buf_str(&lacks), other->name, i->would,
+			key->name, key->def);
 	buf_fini(&lacks);
 	buf_fini(&has);
 	return -1;
@@ -163,21 +170,26 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 
 static int check_server(const struct rule_job *j)
 {
-	for (size_t i = 0; server(j->job) && i < sizeof not_with_server / sizeof *not_with_server; i++) {
+	for (size_t i = 0; server(j->job) && i < sizeof not_with_server / sizeof *not_with_server;
+	     i++) {
 		if (!job_rule_changed(j->job, not_with_server[i]))
 			continue;
 		const size_t keys[] = { AT(parallel, sync), not_with_server[i] };
 		const struct job_key *key = &job_keys[job_key_at(not_with_server[i])];
 		struct buf has = BUF_INIT;
 		value_of(j->job, not_with_server[i], &has);
-		REFUSE(j, keys, "sync = server does not work with [%s] %s in this version; use %s = %s, or sync = all-reduce",
+		REFUSE(j, keys,
+		       "sync = server does not work with [%s] %s in this version; use %s = %s, or "
+		       "sync = all-reduce",
 		       key->section, buf_str(&has), key->name, key->def);
 		buf_fini(&has);
 		return -1;
 	}
 	static const size_t device[] = { AT(parallel, sync), AT(job, device) };
 	if (server(j->job) && cuda(j->job))
-		return REFUSE(j, device, "sync = server keeps shards of the parameters where the processor updates them, and device = cuda computes elsewhere; "
+		return REFUSE(j, device,
+			      "sync = server keeps shards of the parameters where the processor "
+			      "updates them, and device = cuda computes elsewhere; "
 			      "use sync = all-reduce, or device = cpu");
 	return 0;
 }

@@ -22,10 +22,13 @@ static int64_t world(const struct job *job)
 
 static int check_world(const struct rule_job *j)
 {
-	static const size_t keys[] = { AT(parallel, dp), AT(parallel, pp), AT(parallel, cp), AT(parallel, tp), AT(parallel, ep) };
+	static const size_t keys[] = { AT(parallel, dp), AT(parallel, pp), AT(parallel, cp),
+				       AT(parallel, tp), AT(parallel, ep) };
 	if (world(j->job) > WORLD_MOST)
-		return REFUSE(j, keys, "tp × cp × pp × dp = %lld ranks; use degrees whose product is at most %d",
-			      (long long)world(j->job), WORLD_MOST);
+		return REFUSE(
+			j, keys,
+			"tp × cp × pp × dp = %lld ranks; use degrees whose product is at most %d",
+			(long long)world(j->job), WORLD_MOST);
 	return 0;
 }
 
@@ -42,14 +45,21 @@ static int check_tp(const struct rule_job *j)
 	const struct model_shape *m = &j->shape;
 	long long tp = j->job->parallel.tp;
 	if (tp > m->heads)
-		return REFUSE(j, kv, "tp = %lld cannot cut heads = %lld; use tp of at most %lld", tp, (long long)m->heads, (long long)m->heads);
+		return REFUSE(j, kv, "tp = %lld cannot cut heads = %lld; use tp of at most %lld",
+			      tp, (long long)m->heads, (long long)m->heads);
 	if (!cuts_heads(j, tp))
-		return REFUSE(j, kv, "tp = %lld cannot cut kv_heads = %lld of heads = %lld: beyond kv_heads, it must be a multiple of them and divide heads; "
-			      "use tp = %lld", tp, (long long)m->kv_heads, (long long)m->heads, (long long)job_rule_nearest(j, tp, 1, m->heads, cuts_heads));
+		return REFUSE(j, kv,
+			      "tp = %lld cannot cut kv_heads = %lld of heads = %lld: beyond "
+			      "kv_heads, it must be a multiple of them and divide heads; "
+			      "use tp = %lld",
+			      tp, (long long)m->kv_heads, (long long)m->heads,
+			      (long long)job_rule_nearest(j, tp, 1, m->heads, cuts_heads));
 	if (m->ffn < tp)
-		return REFUSE(j, ffn, "tp = %lld cannot cut ffn = %lld; use tp of at most %lld", tp, (long long)m->ffn, (long long)m->ffn);
+		return REFUSE(j, ffn, "tp = %lld cannot cut ffn = %lld; use tp of at most %lld", tp,
+			      (long long)m->ffn, (long long)m->ffn);
 	if (m->vocab < tp)
-		return REFUSE(j, vocab, "tp = %lld cannot cut vocab = %lld; use tp of at most %lld", tp, (long long)m->vocab, (long long)m->vocab);
+		return REFUSE(j, vocab, "tp = %lld cannot cut vocab = %lld; use tp of at most %lld",
+			      tp, (long long)m->vocab, (long long)m->vocab);
 	return 0;
 }
 
@@ -64,8 +74,11 @@ static int check_cp(const struct rule_job *j)
 	static const size_t keys[] = { AT(parallel, cp), AT(model, seq) };
 	long long cp = j->job->parallel.cp, seq = j->job->model.seq;
 	if (!cuts_seq(j, cp))
-		return REFUSE(j, keys, "cp = %lld cuts a sequence into %lld pieces, which seq = %lld is no multiple of; use cp = %lld or seq = %lld",
-			      cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq), (seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
+		return REFUSE(j, keys,
+			      "cp = %lld cuts a sequence into %lld pieces, which seq = %lld is no "
+			      "multiple of; use cp = %lld or seq = %lld",
+			      cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq),
+			      (seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
 	return 0;
 }
 
@@ -76,12 +89,18 @@ static bool cuts_rows(const struct rule_job *j, int64_t micro)
 
 static int check_sp(const struct rule_job *j)
 {
-	static const size_t keys[] = { AT(parallel, sp), AT(parallel, tp), AT(parallel, cp), AT(batch, micro), AT(model, seq) };
+	static const size_t keys[] = { AT(parallel, sp), AT(parallel, tp), AT(parallel, cp),
+				       AT(batch, micro), AT(model, seq) };
 	const struct job *job = j->job;
 	if (job->parallel.sp && !cuts_rows(j, job->batch.micro))
-		return REFUSE(j, keys, "sp = yes cuts the %lld tokens of micro × seq / cp over tp = %lld, which does not divide them; use micro = %lld",
-			      (long long)(job->batch.micro * (job->model.seq / job->parallel.cp)), (long long)job->parallel.tp,
-			      (long long)job_rule_nearest(j, job->batch.micro, 1, job->batch.micro + job->parallel.tp, cuts_rows));
+		return REFUSE(j, keys,
+			      "sp = yes cuts the %lld tokens of micro × seq / cp over tp = %lld, "
+			      "which does not divide them; use micro = %lld",
+			      (long long)(job->batch.micro * (job->model.seq / job->parallel.cp)),
+			      (long long)job->parallel.tp,
+			      (long long)job_rule_nearest(j, job->batch.micro, 1,
+							  job->batch.micro + job->parallel.tp,
+							  cuts_rows));
 	return 0;
 }
 
@@ -96,11 +115,15 @@ static int check_ep(const struct rule_job *j)
 	static const size_t dp[] = { AT(parallel, ep), AT(parallel, dp) };
 	const struct job *job = j->job;
 	if (j->shape.experts && job->parallel.ep > job->model.experts)
-		return REFUSE(j, experts, "ep = %lld ranks cannot share experts = %lld; use ep of at most %lld",
-			      (long long)job->parallel.ep, (long long)job->model.experts, (long long)job->model.experts);
+		return REFUSE(j, experts,
+			      "ep = %lld ranks cannot share experts = %lld; use ep of at most %lld",
+			      (long long)job->parallel.ep, (long long)job->model.experts,
+			      (long long)job->model.experts);
 	if (job->parallel.dp % job->parallel.ep)
-		return REFUSE(j, dp, "ep = %lld does not divide dp = %lld; use ep = %lld", (long long)job->parallel.ep, (long long)job->parallel.dp,
-			      (long long)job_rule_nearest(j, job->parallel.ep, 1, job->parallel.dp, divides_dp));
+		return REFUSE(j, dp, "ep = %lld does not divide dp = %lld; use ep = %lld",
+			      (long long)job->parallel.ep, (long long)job->parallel.dp,
+			      (long long)job_rule_nearest(j, job->parallel.ep, 1, job->parallel.dp,
+							  divides_dp));
 	return 0;
 }
 
@@ -111,50 +134,73 @@ static int check_schedule(const struct rule_job *j)
 	const struct job *job = j->job;
 	int least, most;
 	schedule_chunks(job->parallel.schedule, &least, &most);
-	if (most > 1 && job->parallel.chunks && (job->parallel.chunks < least || job->parallel.chunks > most))
-		return REFUSE(j, chunks, "chunks = %lld is not for schedule = %s; use chunks = %d", (long long)job->parallel.chunks,
+	if (most > 1 && job->parallel.chunks &&
+	    (job->parallel.chunks < least || job->parallel.chunks > most))
+		return REFUSE(j, chunks, "chunks = %lld is not for schedule = %s; use chunks = %d",
+			      (long long)job->parallel.chunks,
 			      job_word(job, AT(parallel, schedule)), least);
 	if (job->parallel.schedule == SCHEDULE_INTERLEAVED && job->parallel.pp < 2)
-		return REFUSE(j, pp, "schedule = interleaved deals stages to several ranks, and pp = 1; use pp = 2 or more, or schedule = 1f1b");
+		return REFUSE(j, pp,
+			      "schedule = interleaved deals stages to several ranks, and pp = 1; "
+			      "use pp = 2 or more, or schedule = 1f1b");
 	return 0;
 }
 
 static int check_stages(const struct rule_job *j)
 {
-	static const size_t deep[] = { AT(parallel, pp), AT(parallel, chunks), AT(parallel, schedule), AT(model, layers) };
-	static const size_t list[] = { AT(parallel, stages), AT(parallel, pp), AT(parallel, chunks), AT(model, layers) };
+	static const size_t deep[] = { AT(parallel, pp), AT(parallel, chunks),
+				       AT(parallel, schedule), AT(model, layers) };
+	static const size_t list[] = { AT(parallel, stages), AT(parallel, pp), AT(parallel, chunks),
+				       AT(model, layers) };
 	const struct job *job = j->job;
 	struct layout l = layout_of(job, 1);
 	struct err why = ERR_INIT;
 	if (layout_n_stages(&l) > job->model.layers && l.chunks == 1)
-		return REFUSE(j, deep, "pp = %lld needs a layer for each stage and layers = %lld; use pp of at most %lld", (long long)job->parallel.pp,
-			      (long long)job->model.layers, (long long)job->model.layers);
+		return REFUSE(j, deep,
+			      "pp = %lld needs a layer for each stage and layers = %lld; use pp of "
+			      "at most %lld",
+			      (long long)job->parallel.pp, (long long)job->model.layers,
+			      (long long)job->model.layers);
 	if (layout_n_stages(&l) > job->model.layers)
-		return REFUSE(j, deep, "pp = %lld with %d chunks a rank needs a layer for each of %d stages and layers = %lld; use pp of at most %lld",
-			      (long long)job->parallel.pp, l.chunks, layout_n_stages(&l), (long long)job->model.layers,
+		return REFUSE(j, deep,
+			      "pp = %lld with %d chunks a rank needs a layer for each of %d stages "
+			      "and layers = %lld; use pp of at most %lld",
+			      (long long)job->parallel.pp, l.chunks, layout_n_stages(&l),
+			      (long long)job->model.layers,
 			      (long long)(job->model.layers / l.chunks));
 	if (!*job->parallel.stages)
 		return 0;
 	struct stage *stages = calloc((size_t)layout_n_stages(&l), sizeof *stages);
-	int rc = stages ? 0 : err_set(j->err, ERR_NOMEM, "no memory for %d stages; close other programs", layout_n_stages(&l));
-	if (stages && layout_stages(&j->shape, layout_n_stages(&l), job->parallel.stages, NULL, stages, &why))
+	int rc = stages ? 0
+			: err_set(j->err, ERR_NOMEM,
+				  "no memory for %d stages; close other programs",
+				  layout_n_stages(&l));
+	if (stages &&
+	    layout_stages(&j->shape, layout_n_stages(&l), job->parallel.stages, NULL, stages, &why))
 		rc = REFUSE(j, list, "%s", why.text);
 	free(stages);
 	return rc;
 }
 
-static int check_list(const struct rule_job *j, const char *text, double least, double most, bool whole, size_t offset, const char *what)
+static int check_list(const struct rule_job *j, const char *text, double least, double most,
+		      bool whole, size_t offset, const char *what)
 {
-	const size_t keys[] = { offset, AT(parallel, dp), AT(parallel, pp), AT(parallel, cp), AT(parallel, tp) };
+	const size_t keys[] = { offset, AT(parallel, dp), AT(parallel, pp), AT(parallel, cp),
+				AT(parallel, tp) };
 	const char *name = job_keys[job_key_at(offset)].name, *bad = "";
 	double list[SPEEDS_MOST];
 	int n = speeds_read(text, least, most, whole, list, &bad);
 	bool one = whole && n == 1; /* of all agents alike */
 	if (n < 0)
-		return REFUSE(j, keys, "%s = %s: \"%s\" does not begin with %s from %g to %g; write one a rank with commas between, such as 2,1",
+		return REFUSE(j, keys,
+			      "%s = %s: \"%s\" does not begin with %s from %g to %g; write one a "
+			      "rank with commas between, such as 2,1",
 			      name, text, bad, what, least, most);
 	if (n > 0 && !one && j->job->parallel.dp && n != world(j->job))
-		return REFUSE(j, keys, "%s = %s names %d devices, and tp × cp × pp × dp = %lld; name as many", name, text, n, (long long)world(j->job));
+		return REFUSE(
+			j, keys,
+			"%s = %s names %d devices, and tp × cp × pp × dp = %lld; name as many",
+			name, text, n, (long long)world(j->job));
 	return 0;
 }
 
@@ -163,15 +209,18 @@ static int check_lists(const struct rule_job *j)
 	const struct job *job = j->job;
 	bool zero = !strcmp(job->launch.threads, "0");
 	if (check_list(j, job->launch.speeds, 1e-3, 1e3, false, AT(launch, speeds), "a number") ||
-	    (!zero && check_list(j, job->launch.threads, 1, 4096, true, AT(launch, threads), "a whole number")))
+	    (!zero && check_list(j, job->launch.threads, 1, 4096, true, AT(launch, threads),
+				 "a whole number")))
 		return -1;
 	return 0;
 }
 
-/* ZeRO 2 and 3 with shares of the batch that are not equal; replicas without a number are plan.c's. */
+/* ZeRO 2 and 3 with shares of the batch that are not equal; replicas without a number are
+ * plan.c's. */
 static int check_shares(const struct rule_job *j)
 {
-	static const size_t keys[] = { AT(launch, speeds), AT(launch, threads), AT(parallel, zero), AT(batch, global), AT(batch, micro), AT(parallel, dp) };
+	static const size_t keys[] = { AT(launch, speeds), AT(launch, threads), AT(parallel, zero),
+				       AT(batch, global),  AT(batch, micro),    AT(parallel, dp) };
 	const struct job *job = j->job;
 	if (!speeds_devices(job) || !job->parallel.dp)
 		return 0;
@@ -181,8 +230,11 @@ static int check_shares(const struct rule_job *j)
 	struct err why = ERR_INIT;
 	int rc = 0;
 	if (!stages || !shares)
-		rc = err_set(j->err, ERR_NOMEM, "no memory to share the batch over %d replicas; close other programs", l.dp);
-	else if (speeds_stages(job, &j->shape, &l, stages, &why) || batch_split(job, &j->shape, &l, stages, shares, &why))
+		rc = err_set(j->err, ERR_NOMEM,
+			     "no memory to share the batch over %d replicas; close other programs",
+			     l.dp);
+	else if (speeds_stages(job, &j->shape, &l, stages, &why) ||
+		 batch_split(job, &j->shape, &l, stages, shares, &why))
 		rc = REFUSE(j, keys, "%s", why.text);
 	free(shares);
 	free(stages);
@@ -191,15 +243,23 @@ static int check_shares(const struct rule_job *j)
 
 static int check_launch(const struct rule_job *j)
 {
-	static const size_t local[] = { AT(launch, devices), AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, dp) };
-	static const size_t slurm[] = { AT(slurm, gpus_per_node), AT(slurm, nodes), AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, dp) };
+	static const size_t local[] = { AT(launch, devices), AT(parallel, tp), AT(parallel, cp),
+					AT(parallel, pp), AT(parallel, dp) };
+	static const size_t slurm[] = { AT(slurm, gpus_per_node), AT(slurm, nodes),
+					AT(parallel, tp),         AT(parallel, cp),
+					AT(parallel, pp),         AT(parallel, dp) };
 	const struct job *job = j->job;
 	int64_t gpus = job->slurm.nodes * job->slurm.gpus_per_node;
-	if (job->launch.launcher == LAUNCHER_LOCAL && job->launch.devices && job->launch.devices < world(job))
-		return REFUSE(j, local, "devices = %lld cannot hold the %lld ranks of tp × cp × pp × dp; raise devices or lower a degree",
+	if (job->launch.launcher == LAUNCHER_LOCAL && job->launch.devices &&
+	    job->launch.devices < world(job))
+		return REFUSE(j, local,
+			      "devices = %lld cannot hold the %lld ranks of tp × cp × pp × dp; "
+			      "raise devices or lower a degree",
 			      (long long)job->launch.devices, (long long)world(job));
 	if (job->launch.launcher == LAUNCHER_SLURM && gpus && gpus < world(job))
-		return REFUSE(j, slurm, "nodes × gpus_per_node = %lld cannot hold the %lld ranks of tp × cp × pp × dp; ask for more or lower a degree",
+		return REFUSE(j, slurm,
+			      "nodes × gpus_per_node = %lld cannot hold the %lld ranks of tp × cp "
+			      "× pp × dp; ask for more or lower a degree",
 			      (long long)gpus, (long long)world(job));
 	return 0;
 }
@@ -207,7 +267,8 @@ static int check_launch(const struct rule_job *j)
 int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
-		check_world, check_tp, check_cp, check_ep, check_sp, check_schedule, check_stages, check_lists, check_shares, check_launch,
+		check_world,    check_tp,     check_cp,    check_ep,     check_sp,
+		check_schedule, check_stages, check_lists, check_shares, check_launch,
 	};
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))

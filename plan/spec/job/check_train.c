@@ -1,4 +1,5 @@
-/* Contradictions in how to train: batch, recomputation, learning rate, evaluation, the time limit. */
+/* Contradictions in how to train: batch, recomputation, learning rate, evaluation, the time
+ * limit. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/speeds.h"
 
@@ -6,13 +7,17 @@ static int check_batch(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(batch, global), AT(batch, micro), AT(parallel, dp) };
 	const struct job *job = j->job;
-	int64_t dp = job->parallel.dp ? job->parallel.dp : job->parallel.ep, share = job->batch.micro * dp;
+	int64_t dp = job->parallel.dp ? job->parallel.dp : job->parallel.ep,
+		share = job->batch.micro * dp;
 	if (speeds_devices(job)) /* unequal shares: batch.h */
 		return 0;
 	int64_t near = (job->batch.global + share / 2) / share * share;
 	if (job->batch.global % share)
-		return REFUSE(j, keys, "global = %lld is not a multiple of micro × dp = %lld × %lld; use global = %lld",
-			      (long long)job->batch.global, (long long)job->batch.micro, (long long)dp, (long long)(near ? near : share));
+		return REFUSE(j, keys,
+			      "global = %lld is not a multiple of micro × dp = %lld × %lld; use "
+			      "global = %lld",
+			      (long long)job->batch.global, (long long)job->batch.micro,
+			      (long long)dp, (long long)(near ? near : share));
 	return 0;
 }
 
@@ -21,8 +26,10 @@ static int check_recompute(const struct rule_job *j)
 	static const size_t keys[] = { AT(recompute, every), AT(model, layers) };
 	const struct job *job = j->job;
 	if (job->recompute.mode != RECOMPUTE_NONE && job->recompute.every > job->model.layers)
-		return REFUSE(j, keys, "every = %lld is more than layers = %lld; use every = %lld at most",
-			      (long long)job->recompute.every, (long long)job->model.layers, (long long)job->model.layers);
+		return REFUSE(j, keys,
+			      "every = %lld is more than layers = %lld; use every = %lld at most",
+			      (long long)job->recompute.every, (long long)job->model.layers,
+			      (long long)job->model.layers);
 	return 0;
 }
 
@@ -31,18 +38,26 @@ static int check_rate(const struct rule_job *j)
 	static const size_t rates[] = { AT(optimizer, min_lr), AT(optimizer, lr) };
 	static const size_t warmup[] = { AT(optimizer, warmup), AT(job, steps) };
 	static const size_t decay[] = { AT(optimizer, decay_steps), AT(optimizer, warmup) };
-	static const size_t cooldown[] = { AT(optimizer, cooldown), AT(optimizer, warmup), AT(job, steps) };
+	static const size_t cooldown[] = { AT(optimizer, cooldown), AT(optimizer, warmup),
+					   AT(job, steps) };
 	const struct job *job = j->job;
 	long long steps = job->job.steps, warm = job->optimizer.warmup;
 	if (job->optimizer.min_lr > job->optimizer.lr)
-		return REFUSE(j, rates, "min_lr = %g is above lr = %g; lower min_lr", job->optimizer.min_lr, job->optimizer.lr);
+		return REFUSE(j, rates, "min_lr = %g is above lr = %g; lower min_lr",
+			      job->optimizer.min_lr, job->optimizer.lr);
 	if (warm > steps)
-		return REFUSE(j, warmup, "warmup = %lld is longer than the run of %lld steps; shorten it", warm, steps);
+		return REFUSE(j, warmup,
+			      "warmup = %lld is longer than the run of %lld steps; shorten it",
+			      warm, steps);
 	if (job->optimizer.decay_steps && job->optimizer.decay_steps < warm)
-		return REFUSE(j, decay, "decay_steps = %lld lies before the end of warmup = %lld; raise decay_steps, or 0 for job.steps",
+		return REFUSE(j, decay,
+			      "decay_steps = %lld lies before the end of warmup = %lld; raise "
+			      "decay_steps, or 0 for job.steps",
 			      (long long)job->optimizer.decay_steps, warm);
 	if (job->optimizer.schedule == LR_WSD && job->optimizer.cooldown > steps - warm)
-		return REFUSE(j, cooldown, "cooldown = %lld is longer than what warmup = %lld leaves of the run of %lld steps; use cooldown = %lld at most",
+		return REFUSE(j, cooldown,
+			      "cooldown = %lld is longer than what warmup = %lld leaves of the run "
+			      "of %lld steps; use cooldown = %lld at most",
 			      (long long)job->optimizer.cooldown, warm, steps, steps - warm);
 	return 0;
 }
@@ -52,7 +67,9 @@ static int check_eval(const struct rule_job *j)
 	static const size_t keys[] = { AT(data, eval_every), AT(data, validation) };
 	const struct job *job = j->job;
 	if (job->data.eval_every && job->data.validation <= 0)
-		return REFUSE(j, keys, "eval_every = %lld asks for evaluations and validation = 0 holds no samples out; raise validation or set eval_every = 0",
+		return REFUSE(j, keys,
+			      "eval_every = %lld asks for evaluations and validation = 0 holds no "
+			      "samples out; raise validation or set eval_every = 0",
 			      (long long)job->data.eval_every);
 	return 0;
 }
@@ -63,14 +80,17 @@ static int check_slurm_time(const struct rule_job *j)
 	const struct job *job = j->job;
 	int64_t limit = *job->slurm.time ? job_time_seconds(job->slurm.time) : 0;
 	if (limit > 0 && job->slurm.signal_before >= limit)
-		return REFUSE(j, keys, "signal_before = %lld s leaves nothing of the time limit of %lld s; lower it or raise time",
+		return REFUSE(j, keys,
+			      "signal_before = %lld s leaves nothing of the time limit of %lld s; "
+			      "lower it or raise time",
 			      (long long)job->slurm.signal_before, (long long)limit);
 	return 0;
 }
 
 int job_rules_train(const struct rule_job *j)
 {
-	static rule *const rules[] = { check_batch, check_recompute, check_rate, check_eval, check_slurm_time };
+	static rule *const rules[] = { check_batch, check_recompute, check_rate, check_eval,
+				       check_slurm_time };
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))
 			return -1;

@@ -27,8 +27,10 @@ static int distance(const char *a, const char *b)
 		d[0][j] = j;
 	for (int i = 1; i <= n; i++)
 		for (int j = 1; j <= m; j++) {
-			int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
-			d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (ca != cb));
+			int ca = tolower((unsigned char)a[i - 1]),
+			    cb = tolower((unsigned char)b[j - 1]);
+			d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
+					d[i - 1][j - 1] + (ca != cb));
 			if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
 			    tolower((unsigned char)a[i - 2]) == cb)
 				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);

@@ -23,7 +23,8 @@ struct parser {
 	const char *at, *end;
 	int line;
 	char section[SECTION_MOST]; /* "": none yet */
-	char key[JOB_SHOWN];        /* the name on a line whose pair inih has not handed back yet, or "" */
+	/* the name on a line whose pair inih has not handed back yet, or "" */
+	char key[JOB_SHOWN];
 	bool failed;
 };
 
@@ -45,7 +46,9 @@ static int enter_section(struct parser *p, const char *line, size_t n)
 	size_t rest = n - (size_t)(close + 1 - line);
 	const char *after = job_trim(close + 1, &rest);
 	if (rest && *after != ';' && *after != '#')
-		return refuse_line(p, "", "", "something follows a section's ']'; write [section] on a line of its own");
+		return refuse_line(
+			p, "", "",
+			"something follows a section's ']'; write [section] on a line of its own");
 	size_t len = (size_t)(close - line - 1);
 	const char *name = job_trim(line + 1, &len);
 	char section[JOB_SHOWN];
@@ -79,11 +82,13 @@ static int check_line(struct parser *p, const char *line, size_t n)
 	char why[80];
 	const char *byte = job_unprintable(line, n);
 	if (byte) {
-		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it", (unsigned char)*byte);
+		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it",
+			 (unsigned char)*byte);
 		return refuse_line(p, p->section, p->key, why);
 	}
 	if (n > LINE_MOST - 8) {
-		snprintf(why, sizeof why, "the line is longer than %d bytes; shorten it", LINE_MOST - 8);
+		snprintf(why, sizeof why, "the line is longer than %d bytes; shorten it",
+			 LINE_MOST - 8);
 		return refuse_line(p, p->section, p->key, why);
 	}
 	return 0;
@@ -125,7 +130,8 @@ static char *read_line(char *to, int size, void *arg)
 	if (*line == '[')
 		return enter_section(p, line, n) ? NULL : to;
 	if (!*p->section) {
-		refuse_line(p, "", p->key, "comes before any section; put a line such as [model] above it");
+		refuse_line(p, "", p->key,
+			    "comes before any section; put a line such as [model] above it");
 		return NULL;
 	}
 	job_copy(to, (size_t)size, line, n);
@@ -148,7 +154,8 @@ static int take_pair(void *arg, const char *section, const char *name, const cha
 		job_hint_key(p->section, name, &why);
 		refuse_line(p, p->section, name, buf_str(&why));
 	} else if (p->src->line[key]) {
-		buf_printf(&why, "is given a second time, after line %d; keep one of them", p->src->line[key]);
+		buf_printf(&why, "is given a second time, after line %d; keep one of them",
+			   p->src->line[key]);
 		refuse_line(p, p->section, name, buf_str(&why));
 	} else {
 		p->failed = job_set(p->job, p->src, key, p->line, value, p->err) != 0;
@@ -177,7 +184,8 @@ static int parse_file(struct parser *p, const char *text, size_t n)
 	if (p->failed)
 		return -1;
 	if (rc)
-		return err_set(p->err, ERR_USAGE, "%s:%d: cannot be read; check that line", p->src->name, rc < 0 ? p->line : rc);
+		return err_set(p->err, ERR_USAGE, "%s:%d: cannot be read; check that line",
+			       p->src->name, rc < 0 ? p->line : rc);
 	return 0;
 }
 
@@ -223,7 +231,8 @@ static void name_after_file(const char *path, struct job *job)
 	buf_fini(&why);
 }
 
-int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e)
+int job_load(const char *path, const char *const *words, int n_words, struct job *out,
+	     struct err *e)
 {
 	struct buf text = BUF_INIT;
 	struct job_source src;
@@ -233,11 +242,13 @@ int job_load(const char *path, const char *const *words, int n_words, struct job
 		if (e) {
 			e->code = ERR_USAGE;
 			size_t used = strlen(e->text);
-			snprintf(e->text + used, sizeof e->text - used, "; give the path of a job file");
+			snprintf(e->text + used, sizeof e->text - used,
+				 "; give the path of a job file");
 		}
 		goto out;
 	}
-	if (load(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words, n_words, &job, &src, e))
+	if (load(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words, n_words,
+		 &job, &src, e))
 		goto out;
 	if (path && !src.line[job_key_find("job", "name")])
 		name_after_file(path, &job);

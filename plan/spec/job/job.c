@@ -13,11 +13,13 @@ int job_refuse(const struct job_source *src, int key, struct err *e, const char 
 	if (line < 0)
 		return err_set(e, ERR_USAGE, "command line: %s.%s: %s", k->section, k->name, why);
 	if (line > 0)
-		return err_set(e, ERR_USAGE, "%s:%d: [%s] %s: %s", src->name, line, k->section, k->name, why);
+		return err_set(e, ERR_USAGE, "%s:%d: [%s] %s: %s", src->name, line, k->section,
+			       k->name, why);
 	return err_set(e, ERR_USAGE, "%s: [%s] %s: %s", src->name, k->section, k->name, why);
 }
 
-int job_set(struct job *job, struct job_source *src, int key, int line, const char *value, struct err *e)
+int job_set(struct job *job, struct job_source *src, int key, int line, const char *value,
+	    struct err *e)
 {
 	struct buf why = BUF_INIT;
 	int rc = job_value_read(&job_keys[key], value, job, &why);
@@ -61,14 +63,16 @@ static int take_word(struct job *job, struct job_source *src, const char *word, 
 {
 	const char *equals = strchr(word, '=');
 	if (!equals)
-		return refuse_word(e, word, "is not section.key=value; write such as parallel.tp=2");
+		return refuse_word(e, word,
+				   "is not section.key=value; write such as parallel.tp=2");
 	const char *byte = job_unprintable(word, strlen(word));
 	char name[JOB_SHOWN], why[80];
 	size_t n = (size_t)(equals - word);
 	const char *from = job_trim(word, &n);
 	job_copy(name, sizeof name, from, n);
 	if (byte) {
-		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it", (unsigned char)*byte);
+		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it",
+			 (unsigned char)*byte);
 		return refuse_word(e, name, why);
 	}
 	int key = word_key(e, name);
@@ -78,7 +82,8 @@ static int take_word(struct job *job, struct job_source *src, const char *word, 
 	from = job_trim(equals + 1, &n);
 	char *value = strndup(from, n);
 	if (!value)
-		return err_set(e, ERR_NOMEM, "no memory to read the command line; close other programs");
+		return err_set(e, ERR_NOMEM,
+			       "no memory to read the command line; close other programs");
 	int rc = job_set(job, src, key, -1, value, e);
 	free(value);
 	return rc;
@@ -89,11 +94,13 @@ void job_defaults(struct job *job)
 	struct buf why = BUF_INIT;
 	memset(job, 0, sizeof *job);
 	for (int i = 0; i < job_n_keys; i++)
-		job_value_read(&job_keys[i], job_keys[i].def, job, &why); /* tests/unit/plan proves each default right */
+		/* tests/unit/plan proves each default right */
+		job_value_read(&job_keys[i], job_keys[i].def, job, &why);
 	buf_fini(&why);
 }
 
-int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n, struct err *e)
+int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n,
+		   struct err *e)
 {
 	for (int i = 0; i < n; i++)
 		if (take_word(job, src, words[i], e))

@@ -26,26 +26,50 @@
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
 
 enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
-enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };          /* auto: the family's own (gpt2 yes, the others no) */
+/* auto: the family's own (gpt2 yes, the others no) */
+enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
 enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };
 enum job_router { ROUTER_SOFTMAX_AFTER, ROUTER_SOFTMAX_BEFORE }; /* of the choice of the top k */
-enum job_schedule { SCHEDULE_1F1B, SCHEDULE_GPIPE, SCHEDULE_NAIVE, SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1, SCHEDULE_ZB_V };
+enum job_schedule {
+	SCHEDULE_1F1B,
+	SCHEDULE_GPIPE,
+	SCHEDULE_NAIVE,
+	SCHEDULE_INTERLEAVED,
+	SCHEDULE_ZB_H1,
+	SCHEDULE_ZB_V
+};
 enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
 enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
-enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID };   /* hybrid: e5m2 for gradients */
+enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID }; /* hybrid: e5m2 for gradients */
 enum job_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
-enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK }; /* whether attention sees over a document's edge */
-enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM }; /* auto: slurm inside an allocation */
-enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };   /* auto: to cores when there are enough for all agents' threads */
+/* whether attention sees over a document's edge */
+enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
+/* auto: slurm inside an allocation */
+enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
+/* auto: to cores when there are enough for all agents' threads */
+enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
-	OPEN_TP = 1 << 0, OPEN_CP = 1 << 1, OPEN_PP = 1 << 2, OPEN_DP = 1 << 3, OPEN_EP = 1 << 4, OPEN_CHUNKS = 1 << 5, OPEN_STAGES = 1 << 6,
-	OPEN_SCHEDULE = 1 << 7, OPEN_SP = 1 << 8, OPEN_ZERO = 1 << 9, OPEN_ZERO_SHARD = 1 << 10, OPEN_MODE = 1 << 11, OPEN_EVERY = 1 << 12,
-	OPEN_ACTIVATIONS = 1 << 13, OPEN_OPTIMIZER = 1 << 14, OPEN_MICRO = 1 << 15,
+	OPEN_TP = 1 << 0,
+	OPEN_CP = 1 << 1,
+	OPEN_PP = 1 << 2,
+	OPEN_DP = 1 << 3,
+	OPEN_EP = 1 << 4,
+	OPEN_CHUNKS = 1 << 5,
+	OPEN_STAGES = 1 << 6,
+	OPEN_SCHEDULE = 1 << 7,
+	OPEN_SP = 1 << 8,
+	OPEN_ZERO = 1 << 9,
+	OPEN_ZERO_SHARD = 1 << 10,
+	OPEN_MODE = 1 << 11,
+	OPEN_EVERY = 1 << 12,
+	OPEN_ACTIVATIONS = 1 << 13,
+	OPEN_OPTIMIZER = 1 << 14,
+	OPEN_MICRO = 1 << 15,
 	OPEN_ALL = (1 << 16) - 1,
 };
 
@@ -56,19 +80,21 @@ struct job {
 		int64_t steps;          /* optimizer steps in the whole run */
 		uint64_t seed;
 		enum job_device device;
-		bool graphs;            /* cuda: passes are recorded once and replayed */
+		bool graphs; /* cuda: passes are recorded once and replayed */
 	} job;
 	struct {
 		enum job_family family;
-		int64_t layers, hidden, heads, kv_heads /* 0: heads */, head_dim /* 0: hidden/heads */,
-			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama, mixtral) */, vocab, seq;
+		int64_t layers, hidden, heads, kv_heads /* 0: heads */,
+			head_dim /* 0: hidden/heads */,
+			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama, mixtral) */,
+			vocab, seq;
 		enum job_tie tie_head;
 		double norm_eps, rope_theta, init_std;
 		enum job_rope_scaling rope_scaling;
 		double rope_factor, rope_low, rope_high; /* llama3's frequency factors */
 		int64_t rope_original;                   /* llama3's original context */
 		double dropout, attn_dropout;
-		int64_t experts, experts_per_token;      /* mixtral */
+		int64_t experts, experts_per_token; /* mixtral */
 		enum job_router router;
 		double aux_loss, z_loss; /* weights of the router's losses */
 		double capacity;         /* an expert's tokens over its fair share; 0: dropless */
@@ -76,16 +102,19 @@ struct job {
 	struct {
 		int64_t tp, cp, pp, dp; /* dp 0: as many as the devices allow */
 		int64_t ep;             /* expert parallel degree: divides dp */
-		int64_t chunks;         /* virtual stages a rank, of interleaved and zb-v; 0: the schedule's own */
-		char stages[JOB_TEXT];  /* layers of each stage, "3,5,4"; "": balanced by cost */
+		/* virtual stages a rank, of interleaved and zb-v; 0: the schedule's own */
+		int64_t chunks;
+		char stages[JOB_TEXT]; /* layers of each stage, "3,5,4"; "": balanced by cost */
 		enum job_schedule schedule;
-		bool sp;                /* sequence parallel over tp */
-		bool overlap;           /* tp's gathers with the matrix products */
-		int64_t zero;           /* 0 to 3 */
+		bool sp;      /* sequence parallel over tp */
+		bool overlap; /* tp's gathers with the matrix products */
+		int64_t zero; /* 0 to 3 */
 		enum job_zero_shard zero_shard;
 		enum job_sync sync;
-		int64_t staleness;      /* server: most steps that a worker may be ahead of the slowest */
-		bool automatic;         /* all keys that a search may decide and that are not given are open */
+		/* server: most steps that a worker may be ahead of the slowest */
+		int64_t staleness;
+		/* all keys that a search may decide and that are not given are open */
+		bool automatic;
 	} parallel;
 	struct {
 		enum job_recompute mode;
@@ -95,9 +124,9 @@ struct job {
 		bool activations, optimizer;
 	} offload;
 	struct {
-		enum job_dtype dtype;   /* of weights and activations in the passes */
-		enum job_fp8 fp8;       /* of the layers' linear products */
-		double loss_scale;      /* fp16; 0: dynamic */
+		enum job_dtype dtype;      /* of weights and activations in the passes */
+		enum job_fp8 fp8;          /* of the layers' linear products */
+		double loss_scale;         /* fp16; 0: dynamic */
 		int64_t loss_scale_window; /* good steps after which a dynamic scale doubles */
 		bool stochastic_rounding;
 	} precision;
@@ -116,47 +145,63 @@ struct job {
 		double beta1, beta2, eps, weight_decay, clip /* 0: no clipping */;
 	} optimizer;
 	struct {
-		char path[JOB_PATH];  /* prefix of .bin and .idx, an llm.c .bin, or a blend: "0.7 A 0.3 B" */
+		/* prefix of .bin and .idx, an llm.c .bin, or a blend: "0.7 A 0.3 B" */
+		char path[JOB_PATH];
 		double validation;    /* share of the samples held out, 0 to 0.5 */
 		int64_t eval_every;   /* steps; 0: never */
 		int64_t eval_batches; /* global batches an evaluation reads */
 		enum job_documents documents;
-		int64_t prefetch;     /* steps read ahead */
+		int64_t prefetch; /* steps read ahead */
 	} data;
 	struct {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
 		int64_t every;      /* steps; 0: only at stops and the end */
 		int64_t keep;       /* newest ones kept; 0: all */
-		double bandwidth, node_bandwidth; /* GB/s of the storage, of all nodes together and of one: for predictions */
+		/* GB/s of the storage, of all nodes together and of one: for predictions */
+		double bandwidth, node_bandwidth;
 		char resume[JOB_PATH]; /* auto, none, or the folder of a checkpoint */
 	} checkpoint;
 	struct {
 		enum job_launcher launcher;
-		int64_t devices;  /* local: how many agents this host may hold; 0: the world that the degrees need */
-		char threads[JOB_TEXT]; /* threads of an agent, or of each rank's, "2,1" (speeds.h); 0: cores / agents, at least 1 */
-		char speeds[JOB_TEXT]; /* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as their threads */
+		/* local: how many agents this host may hold; 0: the world that the degrees need */
+		int64_t devices;
+		/* threads of an agent, or of each rank's, "2,1" (speeds.h); 0: cores / agents,
+		 * at least 1 */
+		char threads[JOB_TEXT];
+		/* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as their
+		 * threads */
+		char speeds[JOB_TEXT];
 		enum job_bind bind;
-		char cluster[JOB_TEXT]; /* for plan: auto, local, or a preset such as dgx-h100:128 */
+		/* for plan: auto, local, or a preset such as dgx-h100:128 */
+		char cluster[JOB_TEXT];
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
 	} launch;
 	struct {
 		int64_t nodes, gpus_per_node, cpus_per_task;
 		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];
-		int64_t signal_before; /* seconds before the time limit at which to checkpoint and stop */
+		/* seconds before the time limit at which to checkpoint and stop */
+		int64_t signal_before;
 		bool requeue;
 	} slurm;
 	struct {
 		int64_t max_restarts;
-		double backoff;      /* seconds before the second restart in a row without progress; doubles, at most 60 */
-		int64_t max_futile;  /* give up after so many restarts in a row that committed no further step */
+		/* seconds before the second restart in a row without progress; doubles, at most
+		 * 60 */
+		double backoff;
+		/* give up after so many restarts in a row that committed no further step */
+		int64_t max_futile;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
-		double node_mtbf;    /* hours between one node's failures; 0: none fails: for predictions, as is the next */
-		double respawn;      /* seconds from a failure until agents run again, before they load a checkpoint */
+		/* hours between one node's failures; 0: none fails: for predictions, as is the
+		 * next */
+		double node_mtbf;
+		/* seconds from a failure until agents run again, before they load a checkpoint */
+		double respawn;
 	} restart;
 	struct {
-		char backend[JOB_TEXT];   /* libcomm's: auto, shm, tcp */
-		char interface[JOB_TEXT]; /* "": the address of the host's name, loopback when all ranks are here */
+		char backend[JOB_TEXT]; /* libcomm's: auto, shm, tcp */
+		/* "": the address of the host's name, loopback when all ranks are here */
+		char interface[JOB_TEXT];
 		char integrity[JOB_TEXT]; /* libcomm's: none, checksum, seal */
 		int64_t sockets;          /* connections between two ranks; 0: libcomm's default */
 		double timeout;           /* seconds a collective may wait */
@@ -165,18 +210,23 @@ struct job {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;
-	uint32_t open; /* enum job_open: keys given as `auto`, which have their defaults until a search decides them (search_resolve) */
+	/* enum job_open: keys given as `auto`, which have their defaults until a search decides
+	 * them (search_resolve) */
+	uint32_t open;
 };
 
-/* Reads the file (NULL: defaults only), then the `section.key=value` words, which
- * override it, a later word an earlier one. All checks that need no cluster are made; of a job with open keys those of the
- * model's sizes alone. A job without a name gets the file's, without folder and ".ini". */
-int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
+/* Reads the file (NULL: defaults only), then the `section.key=value` words, which override it, a
+ * later word an earlier one. All checks that need no cluster are made; of a job with open keys
+ * those of the model's sizes alone. A job without a name gets the file's, without folder and
+ * ".ini". */
+int job_load(const char *path, const char *const *words, int n_words, struct job *out,
+	     struct err *e);
 /* The same without a file. */
 int job_words(const char *const *words, int n, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
-/* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load: how many (JOB_OPEN_MOST at most). */
+/* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load:
+ * how many (JOB_OPEN_MOST at most). */
 enum { JOB_OPEN_MOST = 16 };
 int job_open_words(const char *words[JOB_OPEN_MOST]);
 /* What a run needs and a plan does not: data.path. `name` as in job_parse. */

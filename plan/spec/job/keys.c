@@ -2,29 +2,59 @@
 
 #include <string.h>
 
-#define FIELD(s, k) .section = #s, .name = #k, .offset = offsetof(struct job, s.k), .size = sizeof(((struct job *)0)->s.k)
-#define INT(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_INT, .def = d, .lo = l, .hi = h, .doc = text }
-#define REAL(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .doc = text }
-#define ABOVE(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .above = true, .doc = text }
-#define SHARE(s, k, d, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = 0, .hi = 1, .below = true, .doc = text }
-#define ENUM(s, k, d, list, text) { FIELD(s, k), .type = JOB_ENUM, .def = d, .words = list, .doc = text }
-#define WORD(s, k, d, list, text) { FIELD(s, k), .type = JOB_WORD, .def = d, .words = list, .doc = text }
-#define BOOL(s, k, d, text) { FIELD(s, k), .type = JOB_BOOL, .def = d, .words = bools, .doc = text }
-#define TEXT(s, k, t, d, text) { FIELD(s, k), .type = t, .def = d, .doc = text }
+#define FIELD(s, k) \
+	.section = #s, .name = #k, .offset = offsetof(struct job, s.k), \
+	.size = sizeof(((struct job *)0)->s.k)
+#define INT(s, k, d, l, h, text) \
+	{ \
+		FIELD(s, k), .type = JOB_INT, .def = d, .lo = l, .hi = h, .doc = text \
+	}
+#define REAL(s, k, d, l, h, text) \
+	{ \
+		FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .doc = text \
+	}
+#define ABOVE(s, k, d, l, h, text) \
+	{ \
+		FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .above = true, \
+			     .doc = text \
+	}
+#define SHARE(s, k, d, text) \
+	{ \
+		FIELD(s, k), .type = JOB_REAL, .def = d, .lo = 0, .hi = 1, .below = true, \
+			     .doc = text \
+	}
+#define ENUM(s, k, d, list, text) \
+	{ \
+		FIELD(s, k), .type = JOB_ENUM, .def = d, .words = list, .doc = text \
+	}
+#define WORD(s, k, d, list, text) \
+	{ \
+		FIELD(s, k), .type = JOB_WORD, .def = d, .words = list, .doc = text \
+	}
+#define BOOL(s, k, d, text) \
+	{ \
+		FIELD(s, k), .type = JOB_BOOL, .def = d, .words = bools, .doc = text \
+	}
+#define TEXT(s, k, t, d, text) \
+	{ \
+		FIELD(s, k), .type = t, .def = d, .doc = text \
+	}
 
 /* In the order of the enums of job.h. */
 static const char *const families[] = { "gpt2", "llama", "mixtral", NULL };
 static const char *const ties[] = { "auto", "yes", "no", NULL };
 static const char *const rope_scalings[] = { "none", "linear", "llama3", NULL };
 static const char *const routers[] = { "after", "before", NULL };
-static const char *const schedules[] = { "1f1b", "gpipe", "naive", "interleaved", "zb-h1", "zb-v", NULL };
+static const char *const schedules[] = { "1f1b",  "gpipe", "naive", "interleaved",
+					 "zb-h1", "zb-v",  NULL };
 static const char *const zero_shards[] = { "all", "node", NULL };
 static const char *const syncs[] = { "all-reduce", "server", NULL };
 static const char *const recomputes[] = { "none", "selective", "full", NULL };
 static const char *const dtypes[] = { "fp32", "bf16", "fp16", NULL };
 static const char *const fp8s[] = { "off", "e4m3", "hybrid", NULL };
 static const char *const optimizers[] = { "adamw", "sgd", NULL };
-static const char *const lr_schedules[] = { "cosine", "linear", "constant", "inverse-sqrt", "wsd", NULL };
+static const char *const lr_schedules[] = { "cosine",       "linear", "constant",
+					    "inverse-sqrt", "wsd",    NULL };
 static const char *const documents[] = { "mix", "mask", NULL };
 static const char *const launchers[] = { "auto", "local", "slurm", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
@@ -35,6 +65,7 @@ static const char *const integrities[] = { "none", "checksum", "seal", NULL };
 static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", NULL };
 
 /* Limits keep every product of sizes inside 63 bits. */
+/* clang-format off */
 const struct job_key job_keys[] = {
 	TEXT(job, name, JOB_NAME, "muster", "Name of the run: its folder is run_dir/name. Default: the job file's name without .ini."),
 	TEXT(job, run_dir, JOB_LINE, "runs", "Folder in which run folders are made. Relative paths, here and in all keys, start at the current directory."),
@@ -166,6 +197,7 @@ const struct job_key job_keys[] = {
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Least level of the lines in the logs."),
 };
+/* clang-format on */
 
 const int job_n_keys = sizeof job_keys / sizeof *job_keys;
 
@@ -187,7 +219,11 @@ int job_key_at(size_t offset)
 	return -1;
 }
 
-static const struct { size_t offset; enum job_open bit; const char *word; } opens[] = {
+static const struct {
+	size_t offset;
+	enum job_open bit;
+	const char *word;
+} opens[] = {
 	{ offsetof(struct job, parallel.tp), OPEN_TP, "parallel.tp=auto" },
 	{ offsetof(struct job, parallel.cp), OPEN_CP, "parallel.cp=auto" },
 	{ offsetof(struct job, parallel.pp), OPEN_PP, "parallel.pp=auto" },

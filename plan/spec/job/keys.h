@@ -1,7 +1,8 @@
 /*
  * job_keys — the one table of job-file keys, and how a value is read, written and refused.
  *
- * For plan/spec/job/ and plan/search/config.c; everybody else sees struct job (plan/spec/job/job.h).
+ * For plan/spec/job/ and plan/search/config.c; everybody else sees struct job
+ * (plan/spec/job/job.h).
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_KEYS_H
 #define MUSTER_PLAN_SPEC_JOB_KEYS_H
@@ -14,21 +15,21 @@
 #include <stddef.h>
 
 enum job_type {
-	JOB_INT,   /* int64_t */
-	JOB_SEED,  /* uint64_t, all of it */
-	JOB_REAL,  /* double, finite */
+	JOB_INT,  /* int64_t */
+	JOB_SEED, /* uint64_t, all of it */
+	JOB_REAL, /* double, finite */
 	JOB_BOOL,
-	JOB_ENUM,  /* an enum's value = the place in `words` */
-	JOB_WORD,  /* text that is one of `words` */
-	JOB_NAME,  /* text that can be a file's name */
-	JOB_ATOM,  /* text without blanks and shell characters */
-	JOB_TIME,  /* text that Slurm takes as a time limit */
-	JOB_LINE,  /* printable text, such as a path */
+	JOB_ENUM, /* an enum's value = the place in `words` */
+	JOB_WORD, /* text that is one of `words` */
+	JOB_NAME, /* text that can be a file's name */
+	JOB_ATOM, /* text without blanks and shell characters */
+	JOB_TIME, /* text that Slurm takes as a time limit */
+	JOB_LINE, /* printable text, such as a path */
 };
 
 struct job_key {
 	const char *section, *name;
-	size_t offset, size;      /* in struct job */
+	size_t offset, size; /* in struct job */
 	enum job_type type;
 	const char *def;          /* as one would write it; "" only where empty is allowed */
 	double lo, hi;            /* of numbers */
@@ -44,14 +45,16 @@ extern const int job_n_keys;
 
 /* Where each key's value came from, for the errors. */
 struct job_source {
-	const char *name;         /* the file's */
-	int line[JOB_KEYS_MOST];  /* 0: the default; > 0: that line of the file; -1: the command line */
+	const char *name; /* the file's */
+	/* 0: the default; > 0: that line of the file; -1: the command line */
+	int line[JOB_KEYS_MOST];
 };
 
 /* A word with its control characters shown as '?' and its end cut, for errors. */
 enum { JOB_SHOWN = 64 };
 const char *job_shown(const char *text, char out[JOB_SHOWN]);
-/* The first byte of s[0, n) that is not part of printable UTF-8 text, or NULL. Tabs are printable. */
+/* The first byte of s[0, n) that is not part of printable UTF-8 text, or NULL. Tabs are
+ * printable. */
 const char *job_unprintable(const char *s, size_t n);
 
 /* Cuts blanks off both ends of s[0, *n): where it begins now. */
@@ -81,15 +84,18 @@ void job_hint_key(const char *section, const char *name, struct buf *out);
 /* The word of the list that is nearest to `text`, or NULL when none is near. */
 const char *job_nearest(const char *text, const char *const *words);
 
-/* A job as it is read: every default; a key's value from a line of src (as in job_source); words, which override what the file
- * has given, and then all checks. */
+/* A job as it is read: every default; a key's value from a line of src (as in job_source); words,
+ * which override what the file has given, and then all checks. */
 void job_defaults(struct job *job);
-int job_set(struct job *job, struct job_source *src, int key, int line, const char *value, struct err *e);
-int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n, struct err *e);
+int job_set(struct job *job, struct job_source *src, int key, int line, const char *value,
+	    struct err *e);
+int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n,
+		   struct err *e);
 
 /* Contradictions between keys that are each right. */
 int job_check(const struct job *job, const struct job_source *src, struct err *e);
-/* Puts the name of the place in front: "file:line: [section] key: " or "command line: section.key: ". */
+/* Puts the name of the place in front: "file:line: [section] key: " or "command line:
+ * section.key: ". */
 int job_refuse(const struct job_source *src, int key, struct err *e, const char *why);
 
 #endif

@@ -1,9 +1,11 @@
 /*
- * job_rules — contradictions between keys that are each right: the rules by theme, and what they share.
+ * job_rules — contradictions between keys that are each right: the rules by theme, and what they
+ * share.
  *
- * For plan/job_check*.c only. A rule is a function of struct rule_job that returns 0, or REFUSE's -1 with the
- * two values, what is wrong with them and the nearest that would do; it names the key that was given last as the one to look at.
- * To add a rule: a function and its place in its file's table.
+ * For plan/job_check*.c only. A rule is a function of struct rule_job that returns 0, or REFUSE's
+ * -1 with the two values, what is wrong with them and the nearest that would do; it names the key
+ * that was given last as the one to look at. To add a rule: a function and its place in its file's
+ * table.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_RULES_H
 #define MUSTER_PLAN_SPEC_JOB_RULES_H
@@ -27,20 +29,27 @@ typedef int rule(const struct rule_job *j);
 #define AT(section, key) offsetof(struct job, section.key)
 
 /* keys: an array of AT(…), the ones involved; then the text, as printf has it. */
-#define REFUSE(j, keys, ...) job_rule_refuse(j, keys, (int)(sizeof keys / sizeof *keys), __VA_ARGS__)
-__attribute__((format(printf, 4, 5)))
-int job_rule_refuse(const struct rule_job *j, const size_t *offsets, int n, const char *fmt, ...);
+#define REFUSE(j, keys, ...) \
+	job_rule_refuse(j, keys, (int)(sizeof keys / sizeof *keys), __VA_ARGS__)
+__attribute__((format(printf, 4, 5))) int job_rule_refuse(const struct rule_job *j,
+							  const size_t *offsets, int n,
+							  const char *fmt, ...);
 
 /* Whether the key has another value than its default. */
 bool job_rule_changed(const struct job *job, size_t offset);
 
-/* The value from `least` to `most` nearest to `from` (the lower one of two) for which `good` holds; `least` when it does for none. */
-int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most, bool (*good)(const struct rule_job *j, int64_t value));
+/* The value from `least` to `most` nearest to `from` (the lower one of two) for which `good`
+ * holds; `least` when it does for none. */
+int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most,
+			 bool (*good)(const struct rule_job *j, int64_t value));
 
 /* The tables, each in its order. */
-int job_rules_model(const struct rule_job *j);    /* check_model.c: sizes, families */
-int job_rules_parallel(const struct rule_job *j); /* check_parallel.c: degrees, schedules, ZeRO, the devices' speeds */
-int job_rules_train(const struct rule_job *j);    /* check_train.c: batch, precision, optimizer, data */
-int job_rules_idle(const struct rule_job *j);     /* check_idle.c: keys that belong to a choice that was not made */
+int job_rules_model(const struct rule_job *j); /* check_model.c: sizes, families */
+/* check_parallel.c: degrees, schedules, ZeRO, the devices' speeds */
+int job_rules_parallel(const struct rule_job *j);
+/* check_train.c: batch, precision, optimizer, data */
+int job_rules_train(const struct rule_job *j);
+/* check_idle.c: keys that belong to a choice that was not made */
+int job_rules_idle(const struct rule_job *j);
 
 #endif

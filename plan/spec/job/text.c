@@ -26,8 +26,13 @@ const char *job_shown(const char *text, char out[JOB_SHOWN])
 /* Length of the UTF-8 character at s, 0 when it is none or a control character (tabs are fine). */
 static size_t text_utf8_char(const unsigned char *s, size_t n)
 {
-	static const struct { unsigned char mask, lead; uint32_t least; } forms[] = {
-		{ 0xe0, 0xc0, 0xa0 /* below are controls */ }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 },
+	static const struct {
+		unsigned char mask, lead;
+		uint32_t least;
+	} forms[] = {
+		{ 0xe0, 0xc0, 0xa0 /* below are controls */ },
+		{ 0xf0, 0xe0, 0x800 },
+		{ 0xf8, 0xf0, 0x10000 },
 	};
 	if (*s < 0x80)
 		return *s == '\t' || (*s >= 0x20 && *s < 0x7f);
@@ -42,7 +47,8 @@ static size_t text_utf8_char(const unsigned char *s, size_t n)
 				return 0;
 			c = c << 6 | (s[i] & 0x3f);
 		}
-		return c >= forms[f].least && c <= 0x10ffff && !(c >= 0xd800 && c <= 0xdfff) ? f + 2 : 0;
+		return c >= forms[f].least && c <= 0x10ffff && !(c >= 0xd800 && c <= 0xdfff) ? f + 2
+											     : 0;
 	}
 	return 0;
 }

@@ -52,7 +52,8 @@ void job_value_domain(const struct job_key *key, struct buf *out)
 	switch (key->type) {
 	case JOB_INT:
 	case JOB_REAL:
-		buf_printf(out, "%s %s ", key->type == JOB_INT ? "whole number" : "number", key->above ? "above" : "from");
+		buf_printf(out, "%s %s ", key->type == JOB_INT ? "whole number" : "number",
+			   key->above ? "above" : "from");
 		put_limit(key, key->lo, out);
 		buf_puts(out, key->below ? " to below " : " to ");
 		put_limit(key, key->hi, out);
@@ -68,13 +69,15 @@ void job_value_domain(const struct job_key *key, struct buf *out)
 		put_words(key, open ? ", " : " or ", out);
 		break;
 	case JOB_NAME:
-		buf_puts(out, "letters, digits, '.', '_' and '-', beginning with a letter or digit");
+		buf_puts(out,
+			 "letters, digits, '.', '_' and '-', beginning with a letter or digit");
 		break;
 	case JOB_ATOM:
 		buf_puts(out, "text without blanks");
 		break;
 	case JOB_TIME:
-		buf_puts(out, "minutes, [hours:]minutes:seconds, or days-hours[:minutes[:seconds]]");
+		buf_puts(out,
+			 "minutes, [hours:]minutes:seconds, or days-hours[:minutes[:seconds]]");
 		break;
 	case JOB_LINE:
 		buf_puts(out, "text");
@@ -97,7 +100,8 @@ static int bad(const struct job_key *key, const char *text, const char *cause, s
 
 static bool in_range(const struct job_key *key, double x)
 {
-	return (key->above ? x > key->lo : x >= key->lo) && (key->below ? x < key->hi : x <= key->hi);
+	return (key->above ? x > key->lo : x >= key->lo) &&
+	       (key->below ? x < key->hi : x <= key->hi);
 }
 
 /* Decimal digits with one sign, nothing else. */
@@ -207,7 +211,8 @@ int64_t job_time_seconds(const char *text)
 
 static const char *text_fault(const struct job_key *key, const char *text)
 {
-	static const char in_names[] = "._-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	static const char in_names[] =
+		"._-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	size_t n = strlen(text);
 	switch (key->type) {
 	case JOB_NAME:
@@ -235,8 +240,10 @@ static const char *text_trap(const char *text)
 	if (n > 1 && (*text == '"' || *text == '\'') && text[n - 1] == *text)
 		return "is in quotes, which would be part of it; write it without";
 	for (size_t i = 0; i < n; i++)
-		if ((text[i] == '#' || text[i] == ';') && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t'))
-			return "holds the begin of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"";
+		if ((text[i] == '#' || text[i] == ';') &&
+		    (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t'))
+			return "holds the begin of a comment; write comments on lines of their "
+			       "own, and values without \" #\" and \" ;\"";
 	return NULL;
 }
 
@@ -257,13 +264,16 @@ static int read_text(const struct job_key *key, const char *text, struct job *jo
 
 int job_value_read(const struct job_key *key, const char *text, struct job *job, struct buf *why)
 {
-	static int (*const readers[])(const struct job_key *, const char *, struct job *, struct buf *) = {
-		[JOB_INT] = read_int, [JOB_SEED] = read_seed, [JOB_REAL] = read_real,
+	static int (*const readers[])(const struct job_key *, const char *, struct job *,
+				      struct buf *) = {
+		[JOB_INT] = read_int,   [JOB_SEED] = read_seed, [JOB_REAL] = read_real,
 		[JOB_BOOL] = read_word, [JOB_ENUM] = read_word, [JOB_WORD] = read_word,
-		[JOB_NAME] = read_text, [JOB_ATOM] = read_text, [JOB_TIME] = read_text, [JOB_LINE] = read_text,
+		[JOB_NAME] = read_text, [JOB_ATOM] = read_text, [JOB_TIME] = read_text,
+		[JOB_LINE] = read_text,
 	};
 	if (!*text && *key->def) {
-		buf_printf(why, "has no value; give one, or delete the line for the default (%s)", key->def);
+		buf_printf(why, "has no value; give one, or delete the line for the default (%s)",
+			   key->def);
 		return -1;
 	}
 	uint32_t open = job_key_open(key);

@@ -19,20 +19,34 @@ static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain
 	return hi - lo;
 }
 
-void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
-		 struct act_dims *out)
+void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l,
+			 int tp_rank, bool split, struct act_dims *out)
 {
 	bool shared = m->kv_heads < l->tp; /* several tp ranks hold one kv head */
 	int64_t kv = shared ? 1 : cut(m->kv_heads, l, tp_rank, 1);
 	struct act_dims d = {
-		.c = m->hidden, .micro = job->batch.micro, .seq = m->seq / l->cp,
-		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads), .kv_heads = kv, .dim = m->head_dim,
-		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
-		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
-		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0,
-		.moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
-		.offload = job->offload.activations, .device = job->job.device == DEVICE_CUDA, .mode = job->recompute.mode,
-		.fp8 = job->precision.fp8 != FP8_OFF, .every = job->recompute.every,
+		.c = m->hidden,
+		.micro = job->batch.micro,
+		.seq = m->seq / l->cp,
+		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads),
+		.kv_heads = kv,
+		.dim = m->head_dim,
+		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN),
+		.vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
+		.stats = m->rms ? 1 : 2,
+		.width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
+		.sp = job->parallel.sp && l->tp > 1,
+		.cp = l->cp > 1,
+		.dropout = job->model.dropout > 0,
+		.moe = m->experts > 0,
+		.experts = m->experts,
+		.top = m->top,
+		.split = split,
+		.offload = job->offload.activations,
+		.device = job->job.device == DEVICE_CUDA,
+		.mode = job->recompute.mode,
+		.fp8 = job->precision.fp8 != FP8_OFF,
+		.every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
 	d.s = d.sp ? d.n / l->tp : d.n;
@@ -62,24 +76,18 @@ enum job_recompute activations_mode(const struct act_dims *d, int layer)
 	return layer % d->every == 0 ? d->mode : RECOMPUTE_NONE;
 }
 
-/* What each mode does with a tensor; SPLIT: it lives in the slot when the backward pass is split. */
+/* What each mode does with a tensor; SPLIT: it lives in the slot when the backward pass is
+ * split. */
 enum fate { KEEP, AGAIN, SPLIT };
 static const enum fate fates[ACTS][3] = {
 	/* none, selective, full */
-	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },
-	[ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
-	[ACT_Y1] = { KEEP, AGAIN, AGAIN },
-	[ACT_QKV] = { KEEP, KEEP, AGAIN },
-	[ACT_O] = { KEEP, AGAIN, AGAIN },
-	[ACT_LSE] = { KEEP, AGAIN, AGAIN },
-	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN },
-	[ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
-	[ACT_Y2] = { KEEP, AGAIN, AGAIN },
-	[ACT_UP] = { KEEP, KEEP, AGAIN },
-	[ACT_ACT] = { KEEP, AGAIN, AGAIN },
-	[ACT_DATTN] = { SPLIT, SPLIT, SPLIT },
-	[ACT_DQKV] = { SPLIT, SPLIT, SPLIT },
-	[ACT_DMLP] = { SPLIT, SPLIT, SPLIT },
+	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },  [ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y1] = { KEEP, AGAIN, AGAIN },     [ACT_QKV] = { KEEP, KEEP, AGAIN },
+	[ACT_O] = { KEEP, AGAIN, AGAIN },      [ACT_LSE] = { KEEP, AGAIN, AGAIN },
+	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN }, [ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y2] = { KEEP, AGAIN, AGAIN },     [ACT_UP] = { KEEP, KEEP, AGAIN },
+	[ACT_ACT] = { KEEP, AGAIN, AGAIN },    [ACT_DATTN] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DQKV] = { SPLIT, SPLIT, SPLIT },  [ACT_DMLP] = { SPLIT, SPLIT, SPLIT },
 	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },
 };
 
@@ -208,7 +216,8 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return last ? activations_lines(2 * d->rows * F32) : 0;
 	case SCRATCH_RING_KV:
 	case SCRATCH_RING_DKV:
-		return d->cp ? activations_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
+		return d->cp ? activations_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width)
+			     : 0;
 	case SCRATCH_RING_O:
 		return d->cp ? activations_bytes(d, ACT_O) : 0;
 	case SCRATCH_RING_LSE:
@@ -217,7 +226,8 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	case SCRATCH_8_TURNED:
 		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
 	case SCRATCH_8_WEIGHT:
-		return d->fp8 ? activations_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d))) : 0;
+		return d->fp8 ? activations_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d)))
+			      : 0;
 	case SCRATCH_8_SCALES:
 		return d->fp8 ? activations_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
 	default:
@@ -251,7 +261,8 @@ int64_t activations_staged(const struct act_dims *d, const struct stage *chunks,
 	int64_t largest = 0;
 	for (int i = 0; i < n_chunks && d->offload; i++)
 		for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi; l++)
-			largest = most(largest, activations_layer_bytes(d, l, l == chunks[i].layer_lo));
+			largest = most(largest,
+				       activations_layer_bytes(d, l, l == chunks[i].layer_lo));
 	return largest;
 }
 
@@ -263,15 +274,19 @@ static int64_t work_total(const struct act_dims *d, const struct stage *chunks, 
 		bool used = false;
 		for (int i = 0; i < n_chunks; i++)
 			for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi && !used; l++)
-				used = activations_home(d, l, l == chunks[i].layer_lo, (enum act)a) == ACT_WORK;
+				used = activations_home(d, l, l == chunks[i].layer_lo,
+							(enum act)a) == ACT_WORK;
 		sum += used ? activations_bytes(d, (enum act)a) : 0;
 	}
 	return sum;
 }
 
-int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope)
+int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks,
+				 bool rope)
 {
-	int64_t sum = work_total(d, chunks, n_chunks) + STAGED * activations_staged(d, chunks, n_chunks) + (rope ? activations_rope_bytes(d) : 0);
+	int64_t sum = work_total(d, chunks, n_chunks) +
+		      STAGED * activations_staged(d, chunks, n_chunks) +
+		      (rope ? activations_rope_bytes(d) : 0);
 	bool last = false;
 	for (int i = 0; i < n_chunks; i++)
 		last |= chunks[i].last;
@@ -283,10 +298,14 @@ int64_t activations_shared_total(const struct act_dims *d, const struct stage *c
 int64_t activations_experts_kept(const struct act_dims *d)
 {
 	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
-	int64_t routes = 2 * activations_lines(rows * F32) + activations_lines(d->n * d->experts * F32) + activations_lines(d->n * F32) +
-			 activations_lines(d->micro * d->experts * F32) + 2 * activations_lines(rows * I64);
-	int64_t halves = d->split ? activations_lines(rows * row) + activations_lines(rows * 2 * f) : 0;
-	return routes + 2 * activations_lines(rows * row) + activations_lines(rows * 2 * f) + activations_lines(rows * f) + halves;
+	int64_t routes =
+		2 * activations_lines(rows * F32) + activations_lines(d->n * d->experts * F32) +
+		activations_lines(d->n * F32) + activations_lines(d->micro * d->experts * F32) +
+		2 * activations_lines(rows * I64);
+	int64_t halves = d->split ? activations_lines(rows * row) + activations_lines(rows * 2 * f)
+				  : 0;
+	return routes + 2 * activations_lines(rows * row) + activations_lines(rows * 2 * f) +
+	       activations_lines(rows * f) + halves;
 }
 
 bool activations_experts_again(const struct act_dims *d, int layer)
@@ -297,10 +316,14 @@ bool activations_experts_again(const struct act_dims *d, int layer)
 int64_t activations_experts_scratch(const struct act_dims *d)
 {
 	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
-	int64_t router = activations_lines(d->n * d->experts * d->width) + activations_lines(d->n * d->experts * F32) + activations_lines(rows * F32) +
-			 activations_lines(d->experts * I64);
-	/* On a device: choices in a sequence's pieces, two at most, those before them, and the pull of the balancing loss. */
+	int64_t router = activations_lines(d->n * d->experts * d->width) +
+			 activations_lines(d->n * d->experts * F32) +
+			 activations_lines(rows * F32) + activations_lines(d->experts * I64);
+	/* On a device: choices in a sequence's pieces, two at most, those before them, and the
+	 * pull of the balancing loss. */
 	if (d->device)
-		router += 2 * activations_lines(2 * d->micro * d->experts * I64) + activations_lines(d->micro * d->experts * F32);
-	return router + 2 * activations_lines(d->n * row) + 4 * activations_lines(rows * row) + activations_lines(rows * f) + activations_lines(rows * 2 * f);
+		router += 2 * activations_lines(2 * d->micro * d->experts * I64) +
+			  activations_lines(d->micro * d->experts * F32);
+	return router + 2 * activations_lines(d->n * row) + 4 * activations_lines(rows * row) +
+	       activations_lines(rows * f) + activations_lines(rows * 2 * f);
 }

@@ -21,9 +21,10 @@ struct row {
 	enum dim shape[2]; /* DIM_ONE second: a vector */
 	enum param_init init;
 	enum parts parts;
-	bool joined;       /* adjacent to the row before: one group */
+	bool joined; /* adjacent to the row before: one group */
 };
 
+/* clang-format off */
 static const struct row rows[] = {
 	{ PARAM_EMBED, UNIT_TOKENS, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 	{ PARAM_POSITIONS, UNIT_POSITIONS, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
@@ -52,6 +53,7 @@ static const struct row rows[] = {
 	{ PARAM_NORM_B, UNIT_NORM, "norm.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
 	{ PARAM_HEAD, UNIT_HEAD, "head.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 };
+/* clang-format on */
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -134,8 +136,9 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 	case DIM_FFN:
 		return balanced(m->ffn, s->tp, s->tp_rank, CATALOGUE_FFN_GRAIN, 1);
 	case DIM_Q: /* whole kv heads with their q heads, or a part of the q heads of one */
-		return copies > 1 ? balanced(m->heads, s->tp, s->tp_rank, 1, m->head_dim) :
-				    balanced(m->kv_heads, s->tp, s->tp_rank, 1, group * m->head_dim);
+		return copies > 1
+			       ? balanced(m->heads, s->tp, s->tp_rank, 1, m->head_dim)
+			       : balanced(m->kv_heads, s->tp, s->tp_rank, 1, group * m->head_dim);
 	case DIM_KV:
 		return balanced(m->kv_heads, s->tp / copies, s->tp_rank / copies, 1, m->head_dim);
 	}
@@ -143,7 +146,8 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 }
 
 /* Sets everything but the name and the unit, behind what the flat order holds already. */
-static void place(const struct model_shape *m, const struct share *s, const struct row *row, int64_t *elements, struct param *p)
+static void place(const struct model_shape *m, const struct share *s, const struct row *row,
+		  int64_t *elements, struct param *p)
 {
 	int pieces = 1;
 	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
@@ -156,7 +160,8 @@ static void place(const struct model_shape *m, const struct share *s, const stru
 	}
 	p->copies = s->tp / pieces;
 	p->copy = s->tp_rank % p->copies;
-	p->partial = p->copies > 1 && (row->parts == PARTS_COPIES || (row->parts == PARTS_SEQUENCE && s->sp));
+	p->partial = p->copies > 1 &&
+		     (row->parts == PARTS_COPIES || (row->parts == PARTS_SEQUENCE && s->sp));
 	p->dims = row->shape[1] == DIM_ONE ? 1 : 2;
 	p->decay = p->dims == 2;
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
@@ -179,7 +184,8 @@ static void experts_of(const struct model_shape *m, const struct share *s, int *
 static void name_param(struct param *p, const char *name)
 {
 	if (p->expert >= 0)
-		snprintf(p->name, sizeof p->name, "layers.%d.moe.experts.%d.%s", p->layer, p->expert, name);
+		snprintf(p->name, sizeof p->name, "layers.%d.moe.experts.%d.%s", p->layer,
+			 p->expert, name);
 	else if (p->layer >= 0)
 		snprintf(p->name, sizeof p->name, "layers.%d.%s", p->layer, name);
 	else
@@ -214,7 +220,9 @@ static void add_rows(struct builder *b, enum unit_kind kind, int layer, int expe
 static void begin_unit(struct builder *b, enum unit_kind kind, int chunk, int layer)
 {
 	struct catalogue *c = b->c;
-	c->units[c->n_units++] = (struct unit){ .kind = kind, .chunk = chunk, .layer = layer, .lo = c->elements, .first = c->n };
+	c->units[c->n_units++] = (struct unit){
+		.kind = kind, .chunk = chunk, .layer = layer, .lo = c->elements, .first = c->n
+	};
 }
 
 static void end_unit(struct builder *b)
@@ -296,7 +304,8 @@ static int64_t measure(const struct model_shape *m, const struct share *s, enum 
 	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
-int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *s, enum unit_kind kind)
+int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *s,
+				enum unit_kind kind)
 {
 	if (kind == UNIT_EXPERTS) {
 		int lo, hi;
@@ -339,7 +348,8 @@ static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
 }
 
 /* Of one layer's, one expert's rows. */
-static int64_t count_rows(const struct model_shape *m, const struct share *s, enum unit_kind kind, int64_t lo, int64_t hi)
+static int64_t count_rows(const struct model_shape *m, const struct share *s, enum unit_kind kind,
+			  int64_t lo, int64_t hi)
 {
 	struct param p;
 	int64_t n = 0, at = 0;
@@ -352,7 +362,8 @@ static int64_t count_rows(const struct model_shape *m, const struct share *s, en
 	return n;
 }
 
-int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *s, enum unit_kind kind, int64_t lo, int64_t hi)
+int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *s,
+			       enum unit_kind kind, int64_t lo, int64_t hi)
 {
 	int first = 0, end = 1;
 	int64_t n = 0, each = measure(m, s, kind);
@@ -367,32 +378,50 @@ int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *
 
 static int check_cut(const struct model_shape *m, const struct share *s, struct err *e)
 {
-	const struct { const char *degree; int parts; const char *what; int64_t n; } cut[] = {
-		{ "tp", s->tp, "heads", m->heads }, { "tp", s->tp, "ffn", m->ffn }, { "tp", s->tp, "vocab", m->vocab },
+	const struct {
+		const char *degree;
+		int parts;
+		const char *what;
+		int64_t n;
+	} cut[] = {
+		{ "tp", s->tp, "heads", m->heads },
+		{ "tp", s->tp, "ffn", m->ffn },
+		{ "tp", s->tp, "vocab", m->vocab },
 		{ "ep", s->ep, "experts", m->experts ? m->experts : s->ep },
 	};
 	for (int i = 0; i < (int)(sizeof cut / sizeof *cut); i++)
 		if (cut[i].n < cut[i].parts)
-			return err_set(e, ERR_UNSUPPORTED, "%s = %d: the model's %s = %lld cannot be cut into so many parts; use at most %lld",
-				       cut[i].degree, cut[i].parts, cut[i].what, (long long)cut[i].n, (long long)cut[i].n);
+			return err_set(e, ERR_UNSUPPORTED,
+				       "%s = %d: the model's %s = %lld cannot be cut into so many "
+				       "parts; use at most %lld",
+				       cut[i].degree, cut[i].parts, cut[i].what,
+				       (long long)cut[i].n, (long long)cut[i].n);
 	if (m->kv_heads < s->tp && (s->tp % m->kv_heads || m->heads % s->tp))
-		return err_set(e, ERR_UNSUPPORTED, "tp = %d: with kv_heads = %lld fewer than that, tp must be a multiple of kv_heads and divide "
-			       "heads = %lld; use tp = %lld", s->tp, (long long)m->kv_heads, (long long)m->heads, (long long)m->kv_heads);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "tp = %d: with kv_heads = %lld fewer than that, tp must be a "
+			       "multiple of kv_heads and divide "
+			       "heads = %lld; use tp = %lld",
+			       s->tp, (long long)m->kv_heads, (long long)m->heads,
+			       (long long)m->kv_heads);
 	return 0;
 }
 
-int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out, struct err *e)
+int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out,
+		    struct err *e)
 {
 	if (check_cut(m, share, e))
 		return -1;
 	size_t layers = 0;
 	for (int i = 0; i < share->n_chunks; i++)
 		layers += (size_t)(share->chunks[i].layer_hi - share->chunks[i].layer_lo);
-	struct catalogue c = { .params = calloc((layers + 1) * (size_t)(N_ROWS + 3 * m->experts), sizeof *c.params) };
+	struct catalogue c = { .params = calloc((layers + 1) * (size_t)(N_ROWS + 3 * m->experts),
+						sizeof *c.params) };
 	c.units = calloc(2 * layers + 8, sizeof *c.units);
 	if (!c.params || !c.units) {
 		catalogue_free(&c);
-		return err_set(e, ERR_NOMEM, "no memory for the catalogue of %zu layers; close other programs", layers);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the catalogue of %zu layers; close other programs",
+			       layers);
 	}
 	struct builder b = { m, share, &c };
 	for (int i = 0; i < share->n_chunks; i++)
@@ -408,7 +437,8 @@ void catalogue_free(struct catalogue *c)
 	*c = (struct catalogue){ 0 };
 }
 
-const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer, int expert)
+const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer,
+				   int expert)
 {
 	for (int i = 0; i < c->n; i++) {
 		const struct param *p = &c->params[i];

@@ -23,7 +23,8 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 		.heads = job->model.heads,
 		.kv_heads = or_default(job->model.kv_heads, job->model.heads),
 		.head_dim = or_default(job->model.head_dim, hidden / job->model.heads),
-		.ffn = or_default(job->model.ffn, llama ? round_up(8 * hidden / 3, 256) : 4 * hidden),
+		.ffn = or_default(job->model.ffn,
+				  llama ? round_up(8 * hidden / 3, 256) : 4 * hidden),
 		.vocab = job->model.vocab,
 		.seq = job->model.seq,
 		.rms = llama,
@@ -49,7 +50,8 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
 {
 	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-	return m->hidden * (2 * q + 2 * kv) + ffns * m->hidden * m->ffn * (m->gated ? 3 : 2) + m->experts * m->hidden;
+	return m->hidden * (2 * q + 2 * kv) + ffns * m->hidden * m->ffn * (m->gated ? 3 : 2) +
+	       m->experts * m->hidden;
 }
 
 int64_t shape_params(const struct model_shape *m)
@@ -59,7 +61,8 @@ int64_t shape_params(const struct model_shape *m)
 	int64_t biases = m->bias ? q + 2 * kv + m->hidden + m->ffn + m->hidden : 0;
 	int64_t embed = m->vocab * m->hidden;
 	return embed + (m->rope ? 0 : m->seq * m->hidden) +
-	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
+	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) +
+	       norm + (m->tied ? 0 : embed);
 }
 
 double shape_cost_layer(const struct model_shape *m)
@@ -81,8 +84,9 @@ double shape_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
-/* A thousand rows of a vocabulary of 50,000, so that what passes once a chunk (the table of the head twice, its gradient
- * to and fro) is small beside the chunk's products: 256 rows of these cost a tenth more. Still small beside a micro-batch's activations. */
+/* A thousand rows of a vocabulary of 50,000, so that what passes once a chunk (the table of the
+ * head twice, its gradient to and fro) is small beside the chunk's products: 256 rows of these cost
+ * a tenth more. Still small beside a micro-batch's activations. */
 enum { LOGITS_MOST = 256 << 20 };
 
 int64_t shape_head_rows(int64_t n, int64_t vocab)

@@ -18,11 +18,13 @@ static struct zero_cut cut_of(int replicas, int replica, int stage, int per_node
 	return (struct zero_cut){ shards, replica % shards, replicas / shards, replica / shards };
 }
 
-void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node, struct zero_cut out[ZERO_CLASSES])
+void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node,
+	       struct zero_cut out[ZERO_CLASSES])
 {
 	int experts = per_node / l->ep;
 	out[ZERO_DENSE] = cut_of(l->dp * l->cp, at.dp * l->cp + at.cp, stage, per_node);
-	out[ZERO_EXPERTS] = cut_of(l->dp / l->ep * l->cp, at.dp / l->ep * l->cp + at.cp, stage, per_node ? experts ? experts : 1 : 0);
+	out[ZERO_EXPERTS] = cut_of(l->dp / l->ep * l->cp, at.dp / l->ep * l->cp + at.cp, stage,
+				   per_node ? experts ? experts : 1 : 0);
 }
 
 const struct zero_policy *zero_policy(int stage, const struct zero_cut *cut)
@@ -52,19 +54,22 @@ double zero_staged_bytes(int tensors)
 	return 2.0 * tensors * ZERO_STAGED * (double)sizeof(float);
 }
 
-double zero_saved(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES])
+double zero_saved(const struct model_shape *m, const struct share *s, int stage,
+		  const struct zero_cut cut[ZERO_CLASSES])
 {
 	double saved = 0;
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		int64_t lo, hi;
-		zero_counted(catalogue_unit_elements(m, s, kind), stage, &cut[zero_class(kind)], &lo, &hi);
-		saved += (double)catalogue_unit_counted(m, s, kind, lo, hi) * catalogue_unit_count(m, s, kind);
+		zero_counted(catalogue_unit_elements(m, s, kind), stage, &cut[zero_class(kind)],
+			     &lo, &hi);
+		saved += (double)catalogue_unit_counted(m, s, kind, lo, hi) *
+			 catalogue_unit_count(m, s, kind);
 	}
 	return saved;
 }
 
-void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], int stage, const struct zero_cut cut[ZERO_CLASSES],
-		    int width, struct zero_memory *out)
+void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], int stage,
+		    const struct zero_cut cut[ZERO_CLASSES], int width, struct zero_memory *out)
 {
 	struct zero_memory z = { 0 };
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
@@ -73,7 +78,8 @@ void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KI
 		int64_t n = elements[kind], lo, hi;
 		int count = counts[kind];
 		zero_owned(n, stage, c, &lo, &hi);
-		double whole = (double)n, own = (double)(hi - lo), buffers = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
+		double whole = (double)n, own = (double)(hi - lo),
+		       buffers = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 		z.params += width * count * (policy->params ? own : whole);
 		z.grads += (double)sizeof(float) * count * (policy->grads ? own : whole);
 		z.gather += policy->params ? width * buffers * whole : 0;
@@ -84,8 +90,8 @@ void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KI
 	*out = z;
 }
 
-void zero_memory(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES], int width,
-		 struct zero_memory *out)
+void zero_memory(const struct model_shape *m, const struct share *s, int stage,
+		 const struct zero_cut cut[ZERO_CLASSES], int width, struct zero_memory *out)
 {
 	int64_t elements[UNIT_KINDS];
 	int counts[UNIT_KINDS];

@@ -12,9 +12,11 @@ enum {
 	BOTH_HALVES = BIT(SCHED_BACKWARD_INPUT) | BIT(SCHED_BACKWARD_WEIGHT),
 };
 
-/* What an op needs to have been done before on this chunk (as far as the chunk has such a step), what it excludes, and which
- * successions it is part of: forwards, backward passes and sums of weights' gradients each take the micro-batches in order. */
+/* What an op needs to have been done before on this chunk (as far as the chunk has such a step),
+ * what it excludes, and which successions it is part of: forwards, backward passes and sums of
+ * weights' gradients each take the micro-batches in order. */
 enum succession { FORWARDS, BACKWARDS, SUMS, SUCCESSIONS };
+/* clang-format off */
 static const struct rule {
 	unsigned all, one_of, none, successions;
 } rules[SCHED_OPS] = {
@@ -27,6 +29,7 @@ static const struct rule {
 	[SCHED_BACKWARD_WEIGHT] = { BIT(SCHED_BACKWARD_INPUT), 0, BIT(SCHED_BACKWARD), BIT(SUMS) },
 	[SCHED_SEND_GRAD] = { 0, ANY_BACKWARD, 0, 0 },
 };
+/* clang-format on */
 
 /* One row under examination. */
 struct exam {
@@ -41,7 +44,9 @@ struct exam {
 static int refuse(const struct exam *x, struct err *e, const char *cause)
 {
 	const struct sched_step *step = &x->s->rows[x->rank].steps[x->at];
-	return err_set(e, ERR_INTERNAL, "schedule: rank %d, step %d (%s of chunk %d, micro-batch %d): %s; the table's generator must be mended",
+	return err_set(e, ERR_INTERNAL,
+		       "schedule: rank %d, step %d (%s of chunk %d, micro-batch %d): %s; the "
+		       "table's generator must be mended",
 		       x->rank, x->at, schedule_op_word(step->op), step->chunk, step->micro, cause);
 }
 
@@ -50,7 +55,8 @@ static unsigned *done_of(const struct exam *x, int chunk, int micro)
 	return &x->done[chunk * x->s->micros + micro];
 }
 
-/* The chunk of this rank that holds the stage `direction` from that of `chunk`; -1: another rank's; -2: there is none. */
+/* The chunk of this rank that holds the stage `direction` from that of `chunk`; -1: another
+ * rank's; -2: there is none. */
 static int neighbour(const struct exam *x, int chunk, int direction)
 {
 	int stage = layout_stage(&x->s->layout, x->rank, chunk) + direction, rank, there;
@@ -90,17 +96,23 @@ static int check_place(const struct exam *x, const struct sched_step *step, stru
 static int check_handed_over(const struct exam *x, const struct sched_step *step, struct err *e)
 {
 	int before = neighbour(x, step->chunk, -1), after = neighbour(x, step->chunk, 1);
-	if (step->op == SCHED_FORWARD && before >= 0 && !(*done_of(x, before, step->micro) & BIT(SCHED_FORWARD)))
-		return refuse(x, e, "comes before the forward pass of the chunk whose output it reads");
-	if ((BIT(step->op) & ANY_BACKWARD) && after >= 0 && !(*done_of(x, after, step->micro) & ANY_BACKWARD))
-		return refuse(x, e, "comes before the backward pass of the chunk whose gradient it reads");
+	if (step->op == SCHED_FORWARD && before >= 0 &&
+	    !(*done_of(x, before, step->micro) & BIT(SCHED_FORWARD)))
+		return refuse(x, e,
+			      "comes before the forward pass of the chunk whose output it reads");
+	if ((BIT(step->op) & ANY_BACKWARD) && after >= 0 &&
+	    !(*done_of(x, after, step->micro) & ANY_BACKWARD))
+		return refuse(
+			x, e,
+			"comes before the backward pass of the chunk whose gradient it reads");
 	return 0;
 }
 
 static int check_succession(struct exam *x, const struct sched_step *step, struct err *e)
 {
 	for (int i = 0; i < SUCCESSIONS; i++)
-		if ((rules[step->op].successions & BIT(i)) && step->micro != x->next[step->chunk][i]++)
+		if ((rules[step->op].successions & BIT(i)) &&
+		    step->micro != x->next[step->chunk][i]++)
 			return refuse(x, e, "comes out of the order of the micro-batches");
 	return 0;
 }
@@ -142,7 +154,8 @@ static void count_slots(struct exam *x, const struct sched_step *step)
 		take_slot(x, step->chunk);
 	if (forward && alone && before >= 0)
 		free_slot(x, before);
-	if ((forward && alone && after < 0) || step->op == SCHED_BACKWARD || step->op == SCHED_BACKWARD_WEIGHT)
+	if ((forward && alone && after < 0) || step->op == SCHED_BACKWARD ||
+	    step->op == SCHED_BACKWARD_WEIGHT)
 		free_slot(x, step->chunk);
 }
 
@@ -152,19 +165,30 @@ static int check_complete(const struct exam *x, struct err *e)
 	for (int c = 0; c < x->s->layout.chunks; c++)
 		for (int m = 0; m < x->s->micros; m++) {
 			unsigned has = *done_of(x, c, m), needs = steps_of(x, c);
-			bool back = (has & BIT(SCHED_BACKWARD)) || (has & BOTH_HALVES) == BOTH_HALVES;
+			bool back = (has & BIT(SCHED_BACKWARD)) ||
+				    (has & BOTH_HALVES) == BOTH_HALVES;
 			if ((has & needs) != needs || back == x->s->forwards_only)
-				return err_set(e, ERR_INTERNAL, "schedule: rank %d lacks a step of chunk %d, micro-batch %d; the table's generator must be mended",
-					       x->rank, c, m);
+				return err_set(
+					e, ERR_INTERNAL,
+					"schedule: rank %d lacks a step of chunk %d, micro-batch "
+					"%d; the table's generator must be mended",
+					x->rank, c, m);
 		}
 	if (!x->s->forwards_only && (row->n < 1 || row->steps[row->n - 1].op != SCHED_REDUCE))
-		return err_set(e, ERR_INTERNAL, "schedule: rank %d does not end with the reduction; the table's generator must be mended", x->rank);
+		return err_set(e, ERR_INTERNAL,
+			       "schedule: rank %d does not end with the reduction; the table's "
+			       "generator must be mended",
+			       x->rank);
 	for (int c = 0; c < x->s->layout.chunks; c++)
 		if (x->slots.live[c] != row->slots.live[c])
-			return err_set(e, ERR_INTERNAL, "schedule: rank %d keeps %d micro-batches of chunk %d alive and says %d; the table's generator must be mended",
+			return err_set(e, ERR_INTERNAL,
+				       "schedule: rank %d keeps %d micro-batches of chunk %d alive "
+				       "and says %d; the table's generator must be mended",
 				       x->rank, x->slots.live[c], c, row->slots.live[c]);
 	if (x->slots.most != row->slots.most)
-		return err_set(e, ERR_INTERNAL, "schedule: rank %d keeps %d micro-batches alive and says %d; the table's generator must be mended",
+		return err_set(e, ERR_INTERNAL,
+			       "schedule: rank %d keeps %d micro-batches alive and says %d; the "
+			       "table's generator must be mended",
 			       x->rank, x->slots.most, row->slots.most);
 	return 0;
 }
@@ -192,18 +216,25 @@ int schedule_check(const struct schedule *s, struct err *e)
 {
 	unsigned *done = calloc((size_t)s->layout.chunks * (size_t)s->micros, sizeof *done);
 	if (!done)
-		return err_set(e, ERR_NOMEM, "no memory to check a schedule of %d micro-batches; close other programs", s->micros);
+		return err_set(
+			e, ERR_NOMEM,
+			"no memory to check a schedule of %d micro-batches; close other programs",
+			s->micros);
 	int rc = 0, at;
 	for (int i = 0; !rc && i < s->layout.pp; i++)
 		rc = check_row(s, i, done, e);
 	free(done);
 	if (rc)
 		return rc;
-	/* Every send has its receive by the rows' completeness; in which order they meet is left. */
+	/* Every send has its receive by the rows' completeness; in which order they meet is
+	 * left. */
 	int stuck = schedule_stuck(s, &at);
 	if (stuck == -2)
-		return err_set(e, ERR_NOMEM, "no memory to check a schedule of %d ranks; close other programs", s->layout.pp);
+		return err_set(e, ERR_NOMEM,
+			       "no memory to check a schedule of %d ranks; close other programs",
+			       s->layout.pp);
 	if (stuck >= 0)
-		return refuse(&(struct exam){ .s = s, .rank = stuck, .at = at }, e, "waits for a message that does not come next (deadlock)");
+		return refuse(&(struct exam){ .s = s, .rank = stuck, .at = at }, e,
+			      "waits for a message that does not come next (deadlock)");
 	return 0;
 }

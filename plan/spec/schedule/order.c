@@ -1,6 +1,6 @@
 /*
- * The order of each schedule: what a rank does when. Every rule reads the rank's own place alone, so a row is made
- * without the others; that the rows fit together is for the checker to prove.
+ * The order of each schedule: what a rank does when. Every rule reads the rank's own place alone,
+ * so a row is made without the others; that the rows fit together is for the checker to prove.
  */
 #include "plan/spec/schedule/order.h"
 
@@ -8,8 +8,8 @@
 
 /* --- A pass and the messages around it -------------------------------------- */
 
-/* Whether the pipeline goes on past `stage` in a direction (1: with activations, -1: with gradients), and whether on this rank:
- * then *chunk is where. */
+/* Whether the pipeline goes on past `stage` in a direction (1: with activations, -1: with
+ * gradients), and whether on this rank: then *chunk is where. */
 static bool goes_on(const struct order *o, int stage, int direction, int *chunk)
 {
 	int next = stage + direction, rank;
@@ -119,8 +119,9 @@ static void one_f_one_b(struct order *o)
 	take_turns(o, o->of.layout->pp - 1 - o->of.rank);
 }
 
-/* 1f1b in halves: a rank's weight passes come as many micro-batches late as there are ranks before it. So the gradients
- * reach those sooner, and each rank keeps as much as the first one keeps under 1f1b. */
+/* 1f1b in halves: a rank's weight passes come as many micro-batches late as there are ranks before
+ * it. So the gradients reach those sooner, and each rank keeps as much as the first one keeps under
+ * 1f1b. */
 static void zb_h1(struct order *o)
 {
 	int micros = o->of.micros, late = o->of.rank, weights = 0;
@@ -140,8 +141,8 @@ static void zb_h1(struct order *o)
 
 /* --- Interleaved ---------------------------------------------------------------- */
 
-/* Micro-batches are dealt into micros / pp groups (one at least) that differ by one at most, the larger ones first. A group goes
- * through all chunks before the next begins. */
+/* Micro-batches are dealt into micros / pp groups (one at least) that differ by one at most, the
+ * larger ones first. A group goes through all chunks before the next begins. */
 static int groups_of(const struct order_of *of)
 {
 	return of->micros < of->layout->pp ? 1 : of->micros / of->layout->pp;
@@ -176,7 +177,8 @@ static void interleaved_backward(struct order *o, int k)
 
 static void interleaved(struct order *o)
 {
-	int chunks = o->of.layout->chunks, passes = o->of.micros * chunks, groups = groups_of(&o->of);
+	int chunks = o->of.layout->chunks, passes = o->of.micros * chunks,
+	    groups = groups_of(&o->of);
 	int first = (o->of.micros + groups - 1) / groups; /* the size of the first group */
 	int ahead = least((chunks - 1) * first + 2 * (o->of.layout->pp - 1 - o->of.rank), passes);
 	for (int k = 0; k < ahead; k++)
@@ -196,7 +198,8 @@ struct vee {
 	int forwards[2], inputs[2], weights[2];
 };
 
-/* The rule is that of a long run; of a short one the passes of micro-batches that do not exist are left out. */
+/* The rule is that of a long run; of a short one the passes of micro-batches that do not exist
+ * are left out. */
 static void vee_forward(struct vee *v, int chunk)
 {
 	int micro = v->forwards[chunk]++;
@@ -229,7 +232,8 @@ static void zb_v(struct order *o)
 	struct vee v = { .o = o };
 	int pp = o->of.layout->pp, rank = o->of.rank;
 	int micros = o->of.micros < 2 * pp - 1 ? 2 * pp - 1 : o->of.micros;
-	/* Until the first micro-batch is back at this rank, then both ways in turn, then the first gradients. */
+	/* Until the first micro-batch is back at this rank, then both ways in turn, then the
+	 * first gradients. */
 	for (int i = 0; i < 2 * (pp - rank) - 1; i++)
 		vee_forward(&v, 0);
 	for (int i = 0; i < rank; i++) {
@@ -297,11 +301,12 @@ void schedule_order_list(enum job_schedule kind, struct order *o)
 	put(o, SCHED_REDUCE, -1, -1);
 }
 
-/* The V's ranks take both ways in turn: stage s has micro-batch i at time 2 i + s, which falls into even times on one chunk and
- * into odd ones on the other. */
+/* The V's ranks take both ways in turn: stage s has micro-batch i at time 2 i + s, which falls into
+ * even times on one chunk and into odd ones on the other. */
 static void vee_forwards(struct order *o)
 {
-	int first = layout_stage(o->of.layout, o->of.rank, 0), second = layout_stage(o->of.layout, o->of.rank, 1);
+	int first = layout_stage(o->of.layout, o->of.rank, 0),
+	    second = layout_stage(o->of.layout, o->of.rank, 1);
 	for (int i = 0, j = 0; j < o->of.micros;)
 		if (i < o->of.micros && 2 * i + first < 2 * j + second)
 			forward(o, 0, i++);

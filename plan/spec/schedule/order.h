@@ -10,7 +10,8 @@ struct order_of {
 	int micros, rank;
 };
 
-/* Where passes go: counted, or kept where `steps` has room for them, with the messages around them. */
+/* Where passes go: counted, or kept where `steps` has room for them, with the messages around
+ * them. */
 struct order {
 	struct order_of of;
 	struct sched_step *steps; /* NULL: counted only */

@@ -7,14 +7,19 @@
 
 #include <stdlib.h>
 
-/* Messages in flight from one rank to a neighbour: stage and micro-batch in the order of their sends, and when each was sent. */
+/* Messages in flight from one rank to a neighbour: stage and micro-batch in the order of their
+ * sends, and when each was sent. */
 struct channel {
-	struct message { int stage, micro; double sent; } *queue;
+	struct message {
+		int stage, micro;
+		double sent;
+	} * queue;
 	int head, tail;
 };
 
-/* A rank's outgoing channels: of activations and gradients, to the rank after it and to the one before it (the ranks lie in a ring:
- * an interleaved pipeline goes from the last to the first). Of two ranks each has the other after it. */
+/* A rank's outgoing channels: of activations and gradients, to the rank after it and to the one
+ * before it (the ranks lie in a ring: an interleaved pipeline goes from the last to the first). Of
+ * two ranks each has the other after it. */
 enum { ACT_NEXT, ACT_PREV, GRAD_NEXT, GRAD_PREV, CHANNELS };
 
 struct walk {
@@ -40,8 +45,10 @@ static void walk_fini(struct walk *w)
 static bool channel_needed(const struct schedule *s, int kind)
 {
 	bool gradients = kind == GRAD_NEXT || kind == GRAD_PREV;
-	bool other_way = kind == ACT_PREV || kind == GRAD_NEXT; /* the V's way back, and two ranks */
-	return !(gradients && s->forwards_only) && (!other_way || s->layout.vee || s->layout.pp == 2);
+	/* the V's way back, and two ranks */
+	bool other_way = kind == ACT_PREV || kind == GRAD_NEXT;
+	return !(gradients && s->forwards_only) &&
+	       (!other_way || s->layout.vee || s->layout.pp == 2);
 }
 
 static bool walk_init(struct walk *w, const struct schedule *s, const struct sched_costs *costs)
@@ -61,7 +68,8 @@ static bool walk_init(struct walk *w, const struct schedule *s, const struct sch
 		if (!channel_needed(s, i % CHANNELS))
 			continue;
 		/* A row may send at most as often as it has steps. */
-		w->out[i].queue = calloc((size_t)s->rows[i / CHANNELS].n + 1, sizeof *w->out[i].queue);
+		w->out[i].queue = calloc((size_t)s->rows[i / CHANNELS].n + 1,
+					 sizeof *w->out[i].queue);
 		if (!w->out[i].queue)
 			return false;
 	}
@@ -75,7 +83,8 @@ static struct channel *channel_of(struct walk *w, int from, int to)
 	layout_holder(&w->s->layout, from, &a, &chunk);
 	layout_holder(&w->s->layout, to, &b, &chunk);
 	bool next = b == (a + 1) % pp;
-	return &w->out[a * CHANNELS + (to > from ? (next ? ACT_NEXT : ACT_PREV) : (next ? GRAD_NEXT : GRAD_PREV))];
+	return &w->out[a * CHANNELS +
+		       (to > from ? (next ? ACT_NEXT : ACT_PREV) : (next ? GRAD_NEXT : GRAD_PREV))];
 }
 
 static void send(struct walk *w, int rank, int from, int to, int micro)
@@ -113,7 +122,9 @@ static void ran(struct walk *w, int rank, const struct sched_step *step, double 
 {
 	w->clock[rank] = end;
 	w->busy[rank] += end - begin;
-	if (w->timeline && timeline_add(w->timeline, &(struct timeline_event){ rank, step->op, step->chunk, step->micro, begin, end }))
+	if (w->timeline &&
+	    timeline_add(w->timeline, &(struct timeline_event){ rank, step->op, step->chunk,
+								step->micro, begin, end }))
 		w->no_memory = true;
 }
 
@@ -153,7 +164,8 @@ static bool pass_on(struct walk *w, int rank, const struct sched_step *step, int
 
 static bool computes(enum sched_op op)
 {
-	return op == SCHED_FORWARD || op == SCHED_BACKWARD || op == SCHED_BACKWARD_INPUT || op == SCHED_BACKWARD_WEIGHT;
+	return op == SCHED_FORWARD || op == SCHED_BACKWARD || op == SCHED_BACKWARD_INPUT ||
+	       op == SCHED_BACKWARD_WEIGHT;
 }
 
 static bool walk_step(struct walk *w, int rank)
@@ -183,21 +195,24 @@ static int walk_all(struct walk *w)
 	return -1;
 }
 
-/* --- Ranks that share cores: all clocks go together ------------------------------------------------------- */
+/* --- Ranks that share cores: all clocks go together
+ * ------------------------------------------------------- */
 
 struct sharing {
 	double now;
 	double *left;  /* [pp] of the pass that a rank is in, as if alone; 0: in none */
 	double *begun; /* [pp] */
-	double *wake;  /* [pp] when the message that it waits for will have come; 0: it is not on its way */
-	double *pace;  /* [pp] of the passes on its node, of 1 */
+	/* [pp] when the message that it waits for will have come; 0: it is not on its way */
+	double *wake;
+	double *pace; /* [pp] of the passes on its node, of 1 */
 };
 
 /* All that a rank can do now, up to a pass. Whether it did anything. */
 static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
 {
 	bool moved = false;
-	while (w->at[rank] < w->s->rows[rank].n && !(h->left[rank] > 0) && !(h->wake[rank] > h->now)) {
+	while (w->at[rank] < w->s->rows[rank].n && !(h->left[rank] > 0) &&
+	       !(h->wake[rank] > h->now)) {
 		int stage;
 		const struct sched_step *step = next_step(w, rank, &stage);
 		h->wake[rank] = 0;
@@ -268,7 +283,9 @@ static bool walk_shared(struct walk *w)
 {
 	size_t n = (size_t)w->s->layout.pp;
 	double *room = calloc(4 * n, sizeof *room);
-	struct sharing h = { .left = room, .begun = room + n, .wake = room + 2 * n, .pace = room + 3 * n };
+	struct sharing h = {
+		.left = room, .begun = room + n, .wake = room + 2 * n, .pace = room + 3 * n
+	};
 	bool done = room != NULL;
 	if (done) {
 		do {
@@ -285,7 +302,8 @@ static bool walk_shared(struct walk *w)
 	return done;
 }
 
-double schedule_simulate(const struct schedule *s, const struct sched_costs *c, struct timeline *timeline, double *bubble)
+double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
+			 struct timeline *timeline, double *bubble)
 {
 	struct walk w;
 	double end = -1;

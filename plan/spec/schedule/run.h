@@ -4,8 +4,9 @@
 
 #include "plan/spec/schedule/schedule.h"
 
-/* The first rank that waits for ever, and *at which step; -1: none does; -2: no memory. Rows must be well-formed: each step of a
- * stage that the rank holds, messages only where it has neighbours on other ranks. */
+/* The first rank that waits for ever, and *at which step; -1: none does; -2: no memory. Rows must
+ * be well-formed: each step of a stage that the rank holds, messages only where it has neighbours
+ * on other ranks. */
 int schedule_stuck(const struct schedule *s, int *at);
 
 #endif

@@ -49,20 +49,23 @@ static double mean_of(const struct timeline *t, int rank, int chunk, enum sched_
 	return n ? sum / n : 0;
 }
 
-void timeline_means(const struct timeline *t, const struct layout *l, double *forward, double *input, double *weight)
+void timeline_means(const struct timeline *t, const struct layout *l, double *forward,
+		    double *input, double *weight)
 {
 	for (int s = 0; s < layout_n_stages(l); s++) {
 		int rank, chunk;
 		layout_holder(l, s, &rank, &chunk);
 		forward[s] = mean_of(t, rank, chunk, SCHED_FORWARD);
-		input[s] = mean_of(t, rank, chunk, SCHED_BACKWARD) + mean_of(t, rank, chunk, SCHED_BACKWARD_INPUT);
+		input[s] = mean_of(t, rank, chunk, SCHED_BACKWARD) +
+			   mean_of(t, rank, chunk, SCHED_BACKWARD_INPUT);
 		weight[s] = mean_of(t, rank, chunk, SCHED_BACKWARD_WEIGHT);
 	}
 }
 
 static bool is_pass(const struct timeline_event *v)
 {
-	return v->op == SCHED_FORWARD || v->op == SCHED_BACKWARD || v->op == SCHED_BACKWARD_INPUT || v->op == SCHED_BACKWARD_WEIGHT;
+	return v->op == SCHED_FORWARD || v->op == SCHED_BACKWARD || v->op == SCHED_BACKWARD_INPUT ||
+	       v->op == SCHED_BACKWARD_WEIGHT;
 }
 
 double timeline_end(const struct timeline *t)

@@ -10,9 +10,12 @@ struct blas_pref {
 	uint32_t align[4]; /* of A, B, C, D */
 };
 
-_Static_assert(sizeof(struct blas_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layouts may lie in the caller's memory");
-_Static_assert(sizeof(struct blas_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "so may descriptors");
-_Static_assert(sizeof(struct blas_pref) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "and preferences");
+_Static_assert(sizeof(struct blas_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t),
+	       "layouts may lie in the caller's memory");
+_Static_assert(sizeof(struct blas_desc) <= sizeof(cublasLtMatmulDescOpaque_t),
+	       "so may descriptors");
+_Static_assert(sizeof(struct blas_pref) <= sizeof(cublasLtMatmulPreferenceOpaque_t),
+	       "and preferences");
 
 /* What an algorithm was asked for. */
 struct blas_algo {
@@ -21,7 +24,8 @@ struct blas_algo {
 	uint32_t align[4];
 	int32_t id;
 };
-_Static_assert(sizeof(struct blas_algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm is copied by its users");
+_Static_assert(sizeof(struct blas_algo) <= sizeof(cublasLtMatmulAlgo_t),
+	       "an algorithm is copied by its users");
 
 enum { MAGIC = 0x6c74626c, WORKSPACE = 64 << 10, ALIGN = 256 };
 
@@ -57,8 +61,9 @@ size_t cublasLtGetCudartVersion(void)
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
-	return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" :
-	       status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INVALID_VALUE";
+	return status == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
+	       : status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
+						       : "CUBLAS_STATUS_INVALID_VALUE";
 }
 
 const char *cublasLtGetStatusString(cublasStatus_t status)
@@ -66,17 +71,21 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
 	return cublasLtGetStatusName(status);
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t size, cudaDataType type, uint64_t rows,
-						 uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t size,
+						 cudaDataType type, uint64_t rows, uint64_t cols,
+						 int64_t ld)
 {
 	struct blas_layout *l = (struct blas_layout *)(void *)layout;
 	if (size < sizeof *l || !blas_width(type))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	*l = (struct blas_layout){ .type = type, .batch = 1, .rows = (int64_t)rows, .cols = (int64_t)cols, .ld = ld };
+	*l = (struct blas_layout){
+		.type = type, .batch = 1, .rows = (int64_t)rows, .cols = (int64_t)cols, .ld = ld
+	};
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+					  uint64_t rows, uint64_t cols, int64_t ld)
 {
 	*out = malloc(sizeof **out);
 	return cublasLtMatrixLayoutInit_internal(*out, sizeof **out, type, rows, cols, ld);
@@ -94,33 +103,55 @@ struct place {
 	size_t bytes;
 };
 
-static cublasStatus_t put(struct place p, const void *from, size_t bytes, const char *what, int attr)
+static cublasStatus_t put(struct place p, const void *from, size_t bytes, const char *what,
+			  int attr)
 {
 	if (!p.at)
 		double_misuse("the double does not know attribute %d of a %s", attr, what);
 	if (bytes != p.bytes)
-		double_misuse("attribute %d of a %s has %zu bytes, not %zu", attr, what, p.bytes, bytes);
+		double_misuse("attribute %d of a %s has %zu bytes, not %zu", attr, what, p.bytes,
+			      bytes);
 	memcpy(p.at, from, bytes);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-#define PLACE(field) (struct place){ &(field), sizeof(field) }
+#define PLACE(field) \
+	(struct place) \
+	{ \
+		&(field), sizeof(field) \
+	}
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attr,
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+						cublasLtMatrixLayoutAttribute_t attr,
 						const void *from, size_t bytes)
 {
 	struct blas_layout *l = (struct blas_layout *)(void *)layout;
 	struct place p = { 0 };
 	int32_t order = CUBLASLT_ORDER_COL;
 	switch (attr) {
-	case CUBLASLT_MATRIX_LAYOUT_TYPE: p = PLACE(l->type); break;
-	case CUBLASLT_MATRIX_LAYOUT_ROWS: p = PLACE(l->rows); break;
-	case CUBLASLT_MATRIX_LAYOUT_COLS: p = PLACE(l->cols); break;
-	case CUBLASLT_MATRIX_LAYOUT_LD: p = PLACE(l->ld); break;
-	case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: p = PLACE(l->batch); break;
-	case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: p = PLACE(l->stride); break;
-	case CUBLASLT_MATRIX_LAYOUT_ORDER: p = PLACE(order); break;
-	default: break;
+	case CUBLASLT_MATRIX_LAYOUT_TYPE:
+		p = PLACE(l->type);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_ROWS:
+		p = PLACE(l->rows);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_COLS:
+		p = PLACE(l->cols);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_LD:
+		p = PLACE(l->ld);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+		p = PLACE(l->batch);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+		p = PLACE(l->stride);
+		break;
+	case CUBLASLT_MATRIX_LAYOUT_ORDER:
+		p = PLACE(order);
+		break;
+	default:
+		break;
 	}
 	cublasStatus_t rc = put(p, from, bytes, "layout", (int)attr);
 	if (order != CUBLASLT_ORDER_COL)
@@ -128,16 +159,22 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 	return rc;
 }
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size,
+					       cublasComputeType_t compute, cudaDataType_t scale)
 {
 	struct blas_desc *d = (struct blas_desc *)(void *)desc;
 	if (size < sizeof *d)
 		return CUBLAS_STATUS_INVALID_VALUE;
-	*d = (struct blas_desc){ .compute = compute, .scale = scale, .epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1, .aux_type = -1 };
+	*d = (struct blas_desc){ .compute = compute,
+				 .scale = scale,
+				 .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+				 .bias_type = -1,
+				 .aux_type = -1 };
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+					cudaDataType_t scale)
 {
 	*out = malloc(sizeof **out);
 	return cublasLtMatmulDescInit_internal(*out, sizeof **out, compute, scale);
@@ -149,7 +186,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attr, const void *from,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+					      cublasLtMatmulDescAttributes_t attr, const void *from,
 					      size_t bytes)
 {
 	struct blas_desc *d = (struct blas_desc *)(void *)desc;
@@ -157,26 +195,65 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 	int32_t mode = CUBLASLT_POINTER_MODE_HOST;
 	int8_t fast;
 	switch (attr) {
-	case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: p = PLACE(d->compute); break;
-	case CUBLASLT_MATMUL_DESC_SCALE_TYPE: p = PLACE(d->scale); break;
-	case CUBLASLT_MATMUL_DESC_POINTER_MODE: p = PLACE(mode); break;
-	case CUBLASLT_MATMUL_DESC_TRANSA: p = PLACE(d->trans_a); break;
-	case CUBLASLT_MATMUL_DESC_TRANSB: p = PLACE(d->trans_b); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE: p = PLACE(d->epilogue); break;
-	case CUBLASLT_MATMUL_DESC_BIAS_POINTER: p = PLACE(d->bias); break;
-	case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: p = PLACE(d->bias_stride); break;
-	case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: p = PLACE(d->bias_type); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: p = PLACE(d->aux); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: p = PLACE(d->aux_ld); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: p = PLACE(d->aux_stride); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: p = PLACE(d->aux_type); break;
-	case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: p = PLACE(d->scales[0]); break;
-	case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: p = PLACE(d->scales[1]); break;
-	case CUBLASLT_MATMUL_DESC_C_SCALE_POINTER: p = PLACE(d->scales[2]); break;
-	case CUBLASLT_MATMUL_DESC_D_SCALE_POINTER: p = PLACE(d->scales[3]); break;
-	case CUBLASLT_MATMUL_DESC_AMAX_D_POINTER: p = PLACE(d->amax); break;
-	case CUBLASLT_MATMUL_DESC_FAST_ACCUM: p = PLACE(fast); break;
-	default: break;
+	case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+		p = PLACE(d->compute);
+		break;
+	case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+		p = PLACE(d->scale);
+		break;
+	case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+		p = PLACE(mode);
+		break;
+	case CUBLASLT_MATMUL_DESC_TRANSA:
+		p = PLACE(d->trans_a);
+		break;
+	case CUBLASLT_MATMUL_DESC_TRANSB:
+		p = PLACE(d->trans_b);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE:
+		p = PLACE(d->epilogue);
+		break;
+	case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+		p = PLACE(d->bias);
+		break;
+	case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+		p = PLACE(d->bias_stride);
+		break;
+	case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+		p = PLACE(d->bias_type);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+		p = PLACE(d->aux);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+		p = PLACE(d->aux_ld);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+		p = PLACE(d->aux_stride);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+		p = PLACE(d->aux_type);
+		break;
+	case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+		p = PLACE(d->scales[0]);
+		break;
+	case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+		p = PLACE(d->scales[1]);
+		break;
+	case CUBLASLT_MATMUL_DESC_C_SCALE_POINTER:
+		p = PLACE(d->scales[2]);
+		break;
+	case CUBLASLT_MATMUL_DESC_D_SCALE_POINTER:
+		p = PLACE(d->scales[3]);
+		break;
+	case CUBLASLT_MATMUL_DESC_AMAX_D_POINTER:
+		p = PLACE(d->amax);
+		break;
+	case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+		p = PLACE(fast);
+		break;
+	default:
+		break;
 	}
 	cublasStatus_t rc = put(p, from, bytes, "product", (int)attr);
 	if (mode != CUBLASLT_POINTER_MODE_HOST)
@@ -205,63 +282,90 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr,
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
+						    cublasLtMatmulPreferenceAttributes_t attr,
 						    const void *from, size_t bytes)
 {
 	struct blas_pref *f = (struct blas_pref *)(void *)pref;
 	struct place p = { 0 };
 	uint32_t other;
 	switch (attr) {
-	case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: p = PLACE(f->workspace); break;
-	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: p = PLACE(f->align[0]); break;
-	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: p = PLACE(f->align[1]); break;
-	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: p = PLACE(f->align[2]); break;
-	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: p = PLACE(f->align[3]); break;
-	case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: p = PLACE(other); break;
-	default: break;
+	case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+		p = PLACE(f->workspace);
+		break;
+	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+		p = PLACE(f->align[0]);
+		break;
+	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+		p = PLACE(f->align[1]);
+		break;
+	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+		p = PLACE(f->align[2]);
+		break;
+	case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+		p = PLACE(f->align[3]);
+		break;
+	case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+		p = PLACE(other);
+		break;
+	default:
+		break;
 	}
 	return put(p, from, bytes, "preference", (int)attr);
 }
 
 /* --- What is supported ------------------------------------------------------------------------ */
 
-static bool product_types(const struct blas_desc *d, cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t out)
+static bool product_types(const struct blas_desc *d, cudaDataType_t a, cudaDataType_t b,
+			  cudaDataType_t c, cudaDataType_t out)
 {
 	bool narrow_out = out == CUDA_R_16BF || out == CUDA_R_16F;
-	if (d->scale != CUDA_R_32F || (d->compute != CUBLAS_COMPUTE_32F && d->compute != CUBLAS_COMPUTE_32F_PEDANTIC))
+	if (d->scale != CUDA_R_32F ||
+	    (d->compute != CUBLAS_COMPUTE_32F && d->compute != CUBLAS_COMPUTE_32F_PEDANTIC))
 		return false;
 	if (!blas_is_fp8(a))
-		return a == b && c == out && (out == a || (out == CUDA_R_32F && (a == CUDA_R_16BF || a == CUDA_R_16F)));
-	if (!blas_is_fp8(b) || (a == CUDA_R_8F_E5M2 && b == CUDA_R_8F_E5M2) || double_capability() < 89)
+		return a == b && c == out &&
+		       (out == a || (out == CUDA_R_32F && (a == CUDA_R_16BF || a == CUDA_R_16F)));
+	if (!blas_is_fp8(b) || (a == CUDA_R_8F_E5M2 && b == CUDA_R_8F_E5M2) ||
+	    double_capability() < 89)
 		return false;
-	return blas_is_fp8(out) ? c == CUDA_R_16BF || c == CUDA_R_16F : c == out && (narrow_out || out == CUDA_R_32F);
+	return blas_is_fp8(out) ? c == CUDA_R_16BF || c == CUDA_R_16F
+				: c == out && (narrow_out || out == CUDA_R_32F);
 }
 
 static bool known_epilogue(uint32_t e)
 {
-	return e == CUBLASLT_EPILOGUE_DEFAULT || e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS ||
-	       e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || e == CUBLASLT_EPILOGUE_DGELU ||
-	       e == CUBLASLT_EPILOGUE_DGELU_BGRAD || e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB;
+	return e == CUBLASLT_EPILOGUE_DEFAULT || e == CUBLASLT_EPILOGUE_BIAS ||
+	       e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS ||
+	       e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+	       e == CUBLASLT_EPILOGUE_DGELU || e == CUBLASLT_EPILOGUE_DGELU_BGRAD ||
+	       e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB;
 }
 
 /* Shapes that fit each other; false is the caller's mistake. */
-static bool fits(const struct blas_desc *d, const struct blas_layout *a, const struct blas_layout *b, const struct blas_layout *c,
+static bool fits(const struct blas_desc *d, const struct blas_layout *a,
+		 const struct blas_layout *b, const struct blas_layout *c,
 		 const struct blas_layout *out)
 {
 	int64_t m = d->trans_a ? a->cols : a->rows, k = d->trans_a ? a->rows : a->cols;
 	int64_t n = d->trans_b ? b->rows : b->cols, other = d->trans_b ? b->cols : b->rows;
 	const struct blas_layout *all[] = { a, b, c, out };
 	for (int i = 0; i < 4; i++)
-		if (all[i]->rows < 1 || all[i]->cols < 1 || all[i]->ld < all[i]->rows || all[i]->batch != out->batch)
+		if (all[i]->rows < 1 || all[i]->cols < 1 || all[i]->ld < all[i]->rows ||
+		    all[i]->batch != out->batch)
 			return false;
 	return k == other && c->rows == m && c->cols == n && out->rows == m && out->cols == n;
 }
 
-/* In rows, columns and bytes as the tensor cores of fp8 want them: A transposed, B not, everything in 16 bytes. */
-static bool fits_fp8(const struct blas_desc *d, const struct blas_layout *a, const struct blas_layout *b, const struct blas_layout *out)
+/* In rows, columns and bytes as the tensor cores of fp8 want them: A transposed, B not,
+ * everything in 16 bytes. */
+static bool fits_fp8(const struct blas_desc *d, const struct blas_layout *a,
+		     const struct blas_layout *b, const struct blas_layout *out)
 {
-	return !blas_is_fp8(a->type) || (d->trans_a && !d->trans_b && a->ld % 16 == 0 && b->ld % 16 == 0 && a->rows % 16 == 0 &&
-					 (size_t)out->ld * blas_width(out->type) % 16 == 0 && out->rows % 16 == 0);
+	return !blas_is_fp8(a->type) ||
+	       (d->trans_a && !d->trans_b && a->ld % 16 == 0 && b->ld % 16 == 0 &&
+		a->rows % 16 == 0 && (size_t)out->ld * blas_width(out->type) % 16 == 0 &&
+		out->rows % 16 == 0);
 }
 
 static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *out, bool fp8)
@@ -269,7 +373,8 @@ static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *o
 	cudaDataType_t bias = d->bias_type < 0 ? out->type : (cudaDataType_t)d->bias_type;
 	if (!known_epilogue(d->epilogue))
 		return false;
-	if ((d->epilogue & 128) && (d->aux_ld % 8 || d->aux_ld < out->rows || (uintptr_t)d->aux % 16))
+	if ((d->epilogue & 128) &&
+	    (d->aux_ld % 8 || d->aux_ld < out->rows || (uintptr_t)d->aux % 16))
 		return false;
 	return bias == out->type || fp8;
 }
@@ -277,9 +382,12 @@ static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *o
 /* All that an algorithm depends on. */
 static uint64_t problem_of(const struct blas_desc *d, const struct blas_layout *const l[4])
 {
-	int64_t words[32] = { d->compute, d->trans_a, d->trans_b, d->epilogue, d->bias_type, d->aux_type, d->aux_ld }, h = 17;
+	int64_t words[32] = { d->compute,   d->trans_a,  d->trans_b, d->epilogue,
+			      d->bias_type, d->aux_type, d->aux_ld },
+		h = 17;
 	for (int i = 0; i < 4; i++) {
-		int64_t more[] = { l[i]->type, l[i]->batch, l[i]->rows, l[i]->cols, l[i]->ld, l[i]->stride };
+		int64_t more[] = { l[i]->type, l[i]->batch, l[i]->rows,
+				   l[i]->cols, l[i]->ld,    l[i]->stride };
 		memcpy(&words[8 + 6 * i], more, sizeof more);
 	}
 	for (int i = 0; i < 32; i++)
@@ -297,9 +405,11 @@ static uint32_t alignment_of(const void *at)
 
 bool double_blas_refuses, double_blas_apart;
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
-					      cublasLtMatmulPreference_t pref, int asked, cublasLtMatmulHeuristicResult_t results[],
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+					      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+					      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+					      cublasLtMatmulPreference_t pref, int asked,
+					      cublasLtMatmulHeuristicResult_t results[],
 					      int *returned)
 {
 	const struct blas_desc *d = (const struct blas_desc *)(const void *)desc;
@@ -312,10 +422,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	bool aligned = true;
 	for (int i = 0; i < 4; i++)
 		aligned &= p->align[i] >= (fp8 ? 16 : blas_width(l[i]->type));
-	if (double_blas_refuses || !product_types(d, l[0]->type, l[1]->type, l[2]->type, l[3]->type) || !fits_fp8(d, l[0], l[1], l[3]) ||
-	    !fits_epilogue(d, l[3], fp8) || !aligned)
+	if (double_blas_refuses ||
+	    !product_types(d, l[0]->type, l[1]->type, l[2]->type, l[3]->type) ||
+	    !fits_fp8(d, l[0], l[1], l[3]) || !fits_epilogue(d, l[3], fp8) || !aligned)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
-	struct blas_algo algo = { .magic = MAGIC, .problem = problem_of(d, l), .workspace = p->workspace < WORKSPACE ? p->workspace : WORKSPACE };
+	struct blas_algo algo = { .magic = MAGIC,
+				  .problem = problem_of(d, l),
+				  .workspace = p->workspace < WORKSPACE ? p->workspace
+									: WORKSPACE };
 	memcpy(algo.align, p->align, sizeof algo.align);
 	algo.id = double_blas_apart && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 21 : 66;
 	memset(results, 0, sizeof *results);
@@ -327,13 +441,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr, void *to,
-						    size_t bytes, size_t *written)
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+						    cublasLtMatmulAlgoConfigAttributes_t attr,
+						    void *to, size_t bytes, size_t *written)
 {
 	struct blas_algo a;
 	memcpy(&a, algo, sizeof a);
 	if (a.magic != MAGIC)
-		double_misuse("cublasLtMatmulAlgoConfigGetAttribute: no algorithm of the heuristic's");
+		double_misuse(
+			"cublasLtMatmulAlgoConfigGetAttribute: no algorithm of the heuristic's");
 	if (attr != CUBLASLT_ALGO_CONFIG_ID || bytes != sizeof a.id)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	memcpy(to, &a.id, sizeof a.id);
@@ -341,13 +457,17 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- The product --------------------------------------------------------------------------------- */
+/* --- The product
+ * --------------------------------------------------------------------------------- */
 
-static void check_matrix(const char *who, const void *at, const struct blas_layout *l, uint32_t align)
+static void check_matrix(const char *who, const void *at, const struct blas_layout *l,
+			 uint32_t align)
 {
 	size_t last = (size_t)((l->batch - 1) * l->stride + (l->cols - 1) * l->ld + l->rows);
 	if (alignment_of(at) < align)
-		double_misuse("cublasLtMatmul: %s at %p, where its algorithm was asked for with an alignment of %u bytes", who, at, align);
+		double_misuse("cublasLtMatmul: %s at %p, where its algorithm was asked for with an "
+			      "alignment of %u bytes",
+			      who, at, align);
 	double_check_memory(who, at, last * blas_width(l->type));
 }
 
@@ -357,12 +477,17 @@ static void check_extras(const struct blas_desc *d, const struct blas_layout *ou
 	size_t bias = blas_width(d->bias_type < 0 ? out->type : (cudaDataType_t)d->bias_type);
 	size_t aux = blas_width(d->aux_type < 0 ? out->type : (cudaDataType_t)d->aux_type);
 	if (d->epilogue & (4 | 16 | 256 | 512))
-		double_check_memory("cublasLtMatmul's bias", d->bias, (size_t)((out->batch - 1) * d->bias_stride + length) * bias);
+		double_check_memory("cublasLtMatmul's bias", d->bias,
+				    (size_t)((out->batch - 1) * d->bias_stride + length) * bias);
 	if (d->epilogue & 128) {
 		double_check_memory("cublasLtMatmul's epilogue's input or output", d->aux,
-				    (size_t)((out->batch - 1) * d->aux_stride + (out->cols - 1) * d->aux_ld + out->rows) * aux);
+				    (size_t)((out->batch - 1) * d->aux_stride +
+					     (out->cols - 1) * d->aux_ld + out->rows) *
+					    aux);
 		if ((uintptr_t)d->aux % 16)
-			double_misuse("cublasLtMatmul: the epilogue's input or output at %p is not aligned to 16 bytes", d->aux);
+			double_misuse("cublasLtMatmul: the epilogue's input or output at %p is not "
+				      "aligned to 16 bytes",
+				      d->aux);
 	}
 	for (int i = 0; i < 4; i++)
 		if (d->scales[i])
@@ -371,28 +496,44 @@ static void check_extras(const struct blas_desc *d, const struct blas_layout *ou
 		double_check_memory("cublasLtMatmul's largest", d->amax, sizeof *d->amax);
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-			      cublasLtMatrixLayout_t layout_a, const void *b, cublasLtMatrixLayout_t layout_b, const void *beta, const void *c,
-			      cublasLtMatrixLayout_t layout_c, void *out, cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t *chosen,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+			      const void *a, cublasLtMatrixLayout_t layout_a, const void *b,
+			      cublasLtMatrixLayout_t layout_b, const void *beta, const void *c,
+			      cublasLtMatrixLayout_t layout_c, void *out,
+			      cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t *chosen,
 			      void *workspace, size_t bytes, cudaStream_t stream)
 {
 	const struct blas_desc *d = (const struct blas_desc *)(const void *)desc;
-	const struct blas_layout *const l[] = { (void *)layout_a, (void *)layout_b, (void *)layout_c, (void *)layout_d };
+	const struct blas_layout *const l[] = { (void *)layout_a, (void *)layout_b,
+						(void *)layout_c, (void *)layout_d };
 	struct blas_algo algo;
 	if (!chosen)
 		double_misuse("cublasLtMatmul without an algorithm");
 	memcpy(&algo, chosen, sizeof algo);
 	if (handle->device != double_device())
-		double_misuse("a handle of device %d is used on device %d", handle->device, double_device());
+		double_misuse("a handle of device %d is used on device %d", handle->device,
+			      double_device());
 	if (algo.magic != MAGIC || algo.problem != problem_of(d, l))
-		double_misuse("cublasLtMatmul: the algorithm was asked for another product than [%lld,%lld] · [%lld,%lld]",
-			      (long long)l[0]->rows, (long long)l[0]->cols, (long long)l[1]->rows, (long long)l[1]->cols);
+		double_misuse("cublasLtMatmul: the algorithm was asked for another product than "
+			      "[%lld,%lld] · [%lld,%lld]",
+			      (long long)l[0]->rows, (long long)l[0]->cols, (long long)l[1]->rows,
+			      (long long)l[1]->cols);
 	if (bytes < algo.workspace || (algo.workspace && (uintptr_t)workspace % ALIGN))
-		double_misuse("cublasLtMatmul: a workspace of %zu bytes at %p, its algorithm needs %llu aligned to %d", bytes, workspace,
-			      (unsigned long long)algo.workspace, ALIGN);
+		double_misuse("cublasLtMatmul: a workspace of %zu bytes at %p, its algorithm needs "
+			      "%llu aligned to %d",
+			      bytes, workspace, (unsigned long long)algo.workspace, ALIGN);
 	double_check_memory("cublasLtMatmul's workspace", workspace, algo.workspace);
-	struct blas_call call = { .desc = *d, .a = *l[0], .b = *l[1], .c = *l[2], .d = *l[3], .at_a = a, .at_b = b, .at_c = c, .at_d = out,
-				  .workspace = workspace, .workspace_bytes = algo.workspace };
+	struct blas_call call = { .desc = *d,
+				  .a = *l[0],
+				  .b = *l[1],
+				  .c = *l[2],
+				  .d = *l[3],
+				  .at_a = a,
+				  .at_b = b,
+				  .at_c = c,
+				  .at_d = out,
+				  .workspace = workspace,
+				  .workspace_bytes = algo.workspace };
 	memcpy(&call.alpha, alpha, sizeof call.alpha);
 	memcpy(&call.beta, beta, sizeof call.beta);
 	check_matrix("cublasLtMatmul's A", a, l[0], algo.align[0]);
@@ -401,5 +542,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		check_matrix("cublasLtMatmul's C", c, l[2], algo.align[2]);
 	check_matrix("cublasLtMatmul's D", out, l[3], algo.align[3]);
 	check_extras(d, l[3]);
-	return double_queue_copy(stream, blas_run, &call, sizeof call) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+	return double_queue_copy(stream, blas_run, &call, sizeof call) == cudaSuccess
+		       ? CUBLAS_STATUS_SUCCESS
+		       : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,9 +1,10 @@
 /*
- * blaslt — a double of cuBLASLt, as far as kernels/cuda uses it: matrix products in column-major order with batches, epilogues and
- * fp8, queued on streams of the runtime's double.
+ * blaslt — a double of cuBLASLt, as far as kernels/cuda uses it: matrix products in column-major
+ * order with batches, epilogues and fp8, queued on streams of the runtime's double.
  *
- * The heuristic refuses what the documentation does not list; cublasLtMatmul ends the process when it is called otherwise than its
- * algorithm was asked for (types, shapes, alignment), or with memory that is not the device's.
+ * The heuristic refuses what the documentation does not list; cublasLtMatmul ends the process when
+ * it is called otherwise than its algorithm was asked for (types, shapes, alignment), or with
+ * memory that is not the device's.
  */
 #ifndef MUSTER_TESTS_GPU_BLASLT_H
 #define MUSTER_TESTS_GPU_BLASLT_H

@@ -1,4 +1,5 @@
-/* The arithmetic of cuBLASLt's double: sums in fp32, in steps of K_STEP that are added up one after the other. */
+/* The arithmetic of cuBLASLt's double: sums in fp32, in steps of K_STEP that are added up one
+ * after the other. */
 #include "tests/gpu/doubles/blaslt.h"
 
 #include <math.h>
@@ -10,12 +11,16 @@ enum { K_STEP = 64, POISON = 0xff };
 size_t blas_width(cudaDataType_t type)
 {
 	switch (type) {
-	case CUDA_R_32F: return 4;
+	case CUDA_R_32F:
+		return 4;
 	case CUDA_R_16F:
-	case CUDA_R_16BF: return 2;
+	case CUDA_R_16BF:
+		return 2;
 	case CUDA_R_8F_E4M3:
-	case CUDA_R_8F_E5M2: return 1;
-	default: return 0;
+	case CUDA_R_8F_E5M2:
+		return 1;
+	default:
+		return 0;
 	}
 }
 
@@ -28,14 +33,17 @@ struct format {
 
 static struct format format_of(cudaDataType_t type)
 {
-	return type == CUDA_R_16F ? (struct format){ 5, 10, false } : type == CUDA_R_8F_E5M2 ? (struct format){ 5, 2, false } :
-	       (struct format){ 4, 3, true };
+	return type == CUDA_R_16F       ? (struct format){ 5, 10, false }
+	       : type == CUDA_R_8F_E5M2 ? (struct format){ 5, 2, false }
+					: (struct format){ 4, 3, true };
 }
 
 static float decode(struct format f, unsigned bits)
 {
-	int all = (1 << f.exponent) - 1, e = (int)(bits >> f.fraction) & all, m = (int)bits & ((1 << f.fraction) - 1), bias = all / 2;
-	float x = e ? ldexpf((float)((1 << f.fraction) + m), e - bias - f.fraction) : ldexpf((float)m, 1 - bias - f.fraction);
+	int all = (1 << f.exponent) - 1, e = (int)(bits >> f.fraction) & all,
+	    m = (int)bits & ((1 << f.fraction) - 1), bias = all / 2;
+	float x = e ? ldexpf((float)((1 << f.fraction) + m), e - bias - f.fraction)
+		    : ldexpf((float)m, 1 - bias - f.fraction);
 	if (f.finite ? e == all && m == (1 << f.fraction) - 1 : e == all)
 		x = m ? NAN : INFINITY;
 	return bits >> (f.exponent + f.fraction) & 1 ? -x : x;
@@ -45,7 +53,8 @@ static float decode(struct format f, unsigned bits)
 static unsigned encode(struct format f, float x, bool saturate)
 {
 	int all = (1 << f.exponent) - 1, bias = all / 2, e;
-	unsigned sign = (unsigned)(signbit(x) != 0) << (f.exponent + f.fraction), whole = (1u << (f.exponent + f.fraction)) - 1;
+	unsigned sign = (unsigned)(signbit(x) != 0) << (f.exponent + f.fraction),
+		 whole = (1u << (f.exponent + f.fraction)) - 1;
 	unsigned infinite = (unsigned)all << f.fraction, most = f.finite ? whole - 1 : infinite - 1;
 	if (isnan(x))
 		return sign | whole;
@@ -56,8 +65,10 @@ static unsigned encode(struct format f, float x, bool saturate)
 		steps /= 2;
 		e++;
 	}
-	unsigned bits = steps > 1e20 ? whole : steps < 1 << f.fraction ? (unsigned)steps :
-		(unsigned)((e + bias) << f.fraction) + ((unsigned)steps - (1u << f.fraction));
+	unsigned bits = steps > 1e20              ? whole
+			: steps < 1 << f.fraction ? (unsigned)steps
+						  : (unsigned)((e + bias) << f.fraction) +
+							    ((unsigned)steps - (1u << f.fraction));
 	return sign | (bits <= most ? bits : saturate ? most : infinite);
 }
 
@@ -90,7 +101,8 @@ static void widen(float *to, cudaDataType_t type, const void *from, int64_t at, 
 	} else {
 		const float *t = table_of(type);
 		for (int64_t i = 0; i < count; i++)
-			to[i] = type == CUDA_R_16F ? t[((const uint16_t *)from)[at + i]] : t[((const uint8_t *)from)[at + i]];
+			to[i] = type == CUDA_R_16F ? t[((const uint16_t *)from)[at + i]]
+						   : t[((const uint8_t *)from)[at + i]];
 	}
 }
 
@@ -105,21 +117,32 @@ static void narrow(cudaDataType_t type, void *to, int64_t at, const float *from,
 {
 	for (int64_t i = 0; i < count; i++)
 		switch (type) {
-		case CUDA_R_32F: ((float *)to)[at + i] = from[i]; break;
-		case CUDA_R_16BF: put_bf16(&((uint16_t *)to)[at + i], from[i]); break;
-		case CUDA_R_16F: ((uint16_t *)to)[at + i] = (uint16_t)encode(format_of(type), from[i], false); break;
-		default: ((uint8_t *)to)[at + i] = (uint8_t)encode(format_of(type), from[i], true);
+		case CUDA_R_32F:
+			((float *)to)[at + i] = from[i];
+			break;
+		case CUDA_R_16BF:
+			put_bf16(&((uint16_t *)to)[at + i], from[i]);
+			break;
+		case CUDA_R_16F:
+			((uint16_t *)to)[at + i] = (uint16_t)encode(format_of(type), from[i],
+								    false);
+			break;
+		default:
+			((uint8_t *)to)[at + i] = (uint8_t)encode(format_of(type), from[i], true);
 		}
 }
 
-/* --- Products ------------------------------------------------------------------------------------ */
+/* --- Products
+ * ------------------------------------------------------------------------------------ */
 
 /* op(X) in fp32 [cols of op(X)][rows of op(X)], each column one behind the other. */
 static float *take(const struct blas_layout *l, const void *at, int64_t first, bool transposed)
 {
-	float *all = malloc((size_t)(l->rows * l->cols) * sizeof *all), *column = malloc((size_t)l->rows * sizeof *column);
+	float *all = malloc((size_t)(l->rows * l->cols) * sizeof *all),
+	      *column = malloc((size_t)l->rows * sizeof *column);
 	for (int64_t j = 0; j < l->cols; j++) {
-		widen(transposed ? column : all + j * l->rows, l->type, at, first + j * l->ld, l->rows);
+		widen(transposed ? column : all + j * l->rows, l->type, at, first + j * l->ld,
+		      l->rows);
 		for (int64_t i = 0; transposed && i < l->rows; i++)
 			all[i * l->cols + j] = column[i];
 	}
@@ -128,8 +151,8 @@ static float *take(const struct blas_layout *l, const void *at, int64_t first, b
 }
 
 /* sums[m] = column of b[k] times a[k][m]. */
-static void column_product(float *restrict sums, float *restrict part, const float *restrict a, const float *restrict b, int64_t m, int64_t k,
-			   int64_t b_step)
+static void column_product(float *restrict sums, float *restrict part, const float *restrict a,
+			   const float *restrict b, int64_t m, int64_t k, int64_t b_step)
 {
 	memset(sums, 0, (size_t)m * sizeof *sums);
 	for (int64_t from = 0; from < k; from += K_STEP) {
@@ -155,7 +178,8 @@ static float gelu(float x)
 static float gelu_slope(float x)
 {
 	float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
-	return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+	return 0.5f * (1 + t) +
+	       0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
 }
 
 static cudaDataType_t bias_type(const struct blas_call *c)
@@ -163,8 +187,10 @@ static cudaDataType_t bias_type(const struct blas_call *c)
 	return c->desc.bias_type < 0 ? c->d.type : (cudaDataType_t)c->desc.bias_type;
 }
 
-/* Column j of the result: what the epilogue makes of the sums. `gradient` [m] adds up what it gives for the bias. */
-static void epilogue(const struct blas_call *c, float *sums, float *extra, const float *bias, float *gradient, int64_t batch, int64_t j)
+/* Column j of the result: what the epilogue makes of the sums. `gradient` [m] adds up what it
+ * gives for the bias. */
+static void epilogue(const struct blas_call *c, float *sums, float *extra, const float *bias,
+		     float *gradient, int64_t batch, int64_t j)
 {
 	const struct blas_desc *d = &c->desc;
 	cudaDataType_t aux = d->aux_type < 0 ? c->d.type : (cudaDataType_t)d->aux_type;
@@ -207,9 +233,10 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 {
 	const struct blas_desc *d = &c->desc;
 	int64_t m = c->d.rows, n = c->d.cols, k = d->trans_a ? c->a.rows : c->a.cols;
-	float *a = take(&c->a, c->at_a, batch * c->a.stride, d->trans_a); /* [k][m] */
+	float *a = take(&c->a, c->at_a, batch * c->a.stride, d->trans_a);  /* [k][m] */
 	float *b = take(&c->b, c->at_b, batch * c->b.stride, !d->trans_b); /* [k][n] */
-	float *sums = numbers(m), *part = numbers(m), *extra = numbers(m), *bias = numbers(m > n ? m : n), *gradient = numbers(m);
+	float *sums = numbers(m), *part = numbers(m), *extra = numbers(m),
+	      *bias = numbers(m > n ? m : n), *gradient = numbers(m);
 	float alpha = c->alpha * scale_of(c, 0) * scale_of(c, 1);
 	if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
 		widen(bias, bias_type(c), d->bias, batch * d->bias_stride, m);
@@ -218,7 +245,8 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 		if (c->beta != 0)
 			widen(extra, c->c.type, c->at_c, batch * c->c.stride + j * c->c.ld, m);
 		for (int64_t i = 0; i < m; i++)
-			sums[i] = alpha * sums[i] + (c->beta != 0 ? c->beta * scale_of(c, 2) * extra[i] : 0);
+			sums[i] = alpha * sums[i] +
+				  (c->beta != 0 ? c->beta * scale_of(c, 2) * extra[i] : 0);
 		epilogue(c, sums, extra, bias, gradient, batch, j);
 		for (int64_t i = 0; i < m; i++) {
 			largest = fmaxf(largest, fabsf(sums[i]));
@@ -231,7 +259,8 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 	else if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		sums_of(bias, b, n, k);
 	if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB | 16))
-		narrow(bias_type(c), d->bias, batch * d->bias_stride, d->epilogue & 16 ? gradient : bias,
+		narrow(bias_type(c), d->bias, batch * d->bias_stride,
+		       d->epilogue & 16 ? gradient : bias,
 		       d->epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m);
 	float *all[] = { a, b, sums, part, extra, bias, gradient };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)

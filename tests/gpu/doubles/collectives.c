@@ -41,12 +41,12 @@ struct ncclComm {
 	struct area *area;
 	int ranks, rank, device;
 	uint32_t collectives, sent[RANKS], received[RANKS], splits;
-	int looks;            /* until what was called last is done */
+	int looks; /* until what was called last is done */
 	bool begun, finalized;
-	bool quiet;           /* finalized, and the caller has been told so */
-	_Atomic bool over;    /* destroyed or aborted; the memory stays, a stream may speak of it */
-	_Atomic int open;     /* steps on streams */
-	ncclComm_t child;     /* of a split under way */
+	bool quiet;        /* finalized, and the caller has been told so */
+	_Atomic bool over; /* destroyed or aborted; the memory stays, a stream may speak of it */
+	_Atomic int open;  /* steps on streams */
+	ncclComm_t child;  /* of a split under way */
 	bool splitting;
 	int color, key;
 };
@@ -55,7 +55,8 @@ struct part {
 	struct call call;
 	uint32_t number;
 	bool posted, done;
-	void *result; /* between reading and writing: what is in place is read by all before it is written */
+	/* between reading and writing: what is in place is read by all before it is written */
+	void *result;
 };
 
 struct group {
@@ -67,7 +68,7 @@ struct group {
 static struct hub {
 	_Atomic int areas;
 	struct area area[AREAS];
-} *hub;
+} * hub;
 
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
@@ -80,7 +81,8 @@ static _Thread_local struct {
 
 __attribute__((constructor)) static void set_up(void)
 {
-	hub = mmap(NULL, sizeof *hub, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	hub = mmap(NULL, sizeof *hub, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (hub == MAP_FAILED)
 		abort();
 }
@@ -131,11 +133,13 @@ static void check_agreement(const struct ncclComm *c, const struct part *p)
 	const struct call *mine = &p->call;
 	for (int r = 0; r < c->ranks; r++) {
 		const struct call *x = call_of(c, r, p->number);
-		if (x->kind != mine->kind || x->count != mine->count || x->type != mine->type || x->op != mine->op ||
-		    x->peer != mine->peer)
-			double_misuse("collective %u: rank %d calls %d(%zu, type %d, op %d, root %d), rank %d "
-				      "%d(%zu, type %d, op %d, root %d)", p->number, c->rank, mine->kind, mine->count,
-				      (int)mine->type, (int)mine->op, mine->peer, r, x->kind, x->count, (int)x->type,
+		if (x->kind != mine->kind || x->count != mine->count || x->type != mine->type ||
+		    x->op != mine->op || x->peer != mine->peer)
+			double_misuse("collective %u: rank %d calls %d(%zu, type %d, op %d, root "
+				      "%d), rank %d "
+				      "%d(%zu, type %d, op %d, root %d)",
+				      p->number, c->rank, mine->kind, mine->count, (int)mine->type,
+				      (int)mine->op, mine->peer, r, x->kind, x->count, (int)x->type,
 				      (int)x->op, x->peer);
 	}
 }
@@ -216,8 +220,10 @@ static bool message(struct ncclComm *c, struct part *p)
 	if (slot->came < p->number)
 		return false;
 	if (slot->call.count != call->count || slot->call.type != call->type)
-		double_misuse("message %u from rank %d to rank %d: %zu of type %d are sent, %zu of type %d taken", p->number,
-			      call->peer, c->rank, slot->call.count, (int)slot->call.type, call->count, (int)call->type);
+		double_misuse("message %u from rank %d to rank %d: %zu of type %d are sent, %zu of "
+			      "type %d taken",
+			      p->number, call->peer, c->rank, slot->call.count,
+			      (int)slot->call.type, call->count, (int)call->type);
 	memcpy(call->out, slot->call.in, call->count * double_type_size(call->type));
 	slot->read = p->number;
 	return true;
@@ -231,7 +237,8 @@ static bool run_group(void *arg)
 	for (int i = 0; i < g->count && !g->comm->over; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
-			p->done = p->call.kind >= SEND ? message(g->comm, p) : collective(g->comm, p);
+			p->done = p->call.kind >= SEND ? message(g->comm, p)
+						       : collective(g->comm, p);
 		done &= p->done;
 	}
 	if (done || g->comm->over) {
@@ -253,7 +260,8 @@ static void check_comm(const struct ncclComm *c, const char *who)
 	if (c->looks || !c->begun || c->splitting)
 		double_misuse("%s while the communicator is in progress", who);
 	if (c->device != double_device())
-		double_misuse("%s on device %d, of a communicator of device %d", who, double_device(), c->device);
+		double_misuse("%s on device %d, of a communicator of device %d", who,
+			      double_device(), c->device);
 }
 
 static void check_call(const struct ncclComm *c, const struct call *call)
@@ -262,7 +270,8 @@ static void check_call(const struct ncclComm *c, const struct call *call)
 	bool root = call->peer == c->rank;
 	const char *in = call->in, *out = call->out;
 	if (call->op < 0 || call->op >= ncclNumOps || call->peer < 0 || call->peer >= c->ranks)
-		double_misuse("operation %d, root or peer %d of %d", (int)call->op, call->peer, c->ranks);
+		double_misuse("operation %d, root or peer %d of %d", (int)call->op, call->peer,
+			      c->ranks);
 	if (call->kind != RECV && (call->kind != BROADCAST || root))
 		double_check_memory("what is sent", in, call->kind == REDUCE_SCATTER ? all : block);
 	if (call->kind != SEND)
@@ -272,8 +281,8 @@ static void check_call(const struct ncclComm *c, const struct call *call)
 		double_misuse("an all-gather in place that is not at its place");
 	if (call->kind == REDUCE_SCATTER && out + block > in && out < in + all && out != in + own)
 		double_misuse("a reduce-scatter in place that is not at its place");
-	if ((call->kind <= BROADCAST) && (call->kind != REDUCE || root) && (call->kind != BROADCAST || root) &&
-	    in + block > out && in < out + block && in != out)
+	if ((call->kind <= BROADCAST) && (call->kind != REDUCE || root) &&
+	    (call->kind != BROADCAST || root) && in + block > out && in < out + block && in != out)
 		double_misuse("buffers that overlap without being the same");
 }
 
@@ -295,13 +304,16 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 		return ncclSuccess;
 	building.comm = c;
 	building.stream = stream;
-	building.part[building.count++] = (struct part){
-		.call = call, .number = call.kind == SEND   ? ++c->sent[call.peer]
-					: call.kind == RECV ? ++c->received[call.peer] : ++c->collectives };
+	building.part[building.count++] =
+		(struct part){ .call = call,
+			       .number = call.kind == SEND   ? ++c->sent[call.peer]
+					 : call.kind == RECV ? ++c->received[call.peer]
+							     : ++c->collectives };
 	return ncclSuccess;
 }
 
-/* --- Operations -------------------------------------------------------------------------------- */
+/* --- Operations
+ * -------------------------------------------------------------------------------- */
 
 ncclResult_t ncclGroupStart(void); /* nccl.h has no prototypes of these two */
 ncclResult_t ncclGroupEnd(void);
@@ -330,54 +342,68 @@ ncclResult_t ncclGroupEnd(void)
 	return ncclInProgress;
 }
 
-ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-			   cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
+			   ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
 {
-	return enter(c, stream, "ncclAllReduce", (struct call){ ALL_REDUCE, in, out, count, type, op, 0 });
+	return enter(c, stream, "ncclAllReduce",
+		     (struct call){ ALL_REDUCE, in, out, count, type, op, 0 });
 }
 
-ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-			ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type,
+			ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream)
 {
-	return enter(c, stream, "ncclReduce", (struct call){ REDUCE, in, out, count, type, op, root });
+	return enter(c, stream, "ncclReduce",
+		     (struct call){ REDUCE, in, out, count, type, op, root });
 }
 
-ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c,
-			   cudaStream_t stream)
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
+			   ncclComm_t c, cudaStream_t stream)
 {
-	return enter(c, stream, "ncclBroadcast", (struct call){ BROADCAST, in, out, count, type, ncclSum, root });
+	return enter(c, stream, "ncclBroadcast",
+		     (struct call){ BROADCAST, in, out, count, type, ncclSum, root });
 }
 
-ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
+			   ncclComm_t c, cudaStream_t stream)
 {
-	return enter(c, stream, "ncclAllGather", (struct call){ ALL_GATHER, in, out, count, type, ncclSum, 0 });
+	return enter(c, stream, "ncclAllGather",
+		     (struct call){ ALL_GATHER, in, out, count, type, ncclSum, 0 });
 }
 
-ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-			       cudaStream_t stream)
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
+			       ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
 {
-	return enter(c, stream, "ncclReduceScatter", (struct call){ REDUCE_SCATTER, in, out, count, type, op, 0 });
+	return enter(c, stream, "ncclReduceScatter",
+		     (struct call){ REDUCE_SCATTER, in, out, count, type, op, 0 });
 }
 
-ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+		      cudaStream_t stream)
 {
-	return enter(c, stream, "ncclSend", (struct call){ SEND, in, NULL, count, type, ncclSum, peer });
+	return enter(c, stream, "ncclSend",
+		     (struct call){ SEND, in, NULL, count, type, ncclSum, peer });
 }
 
-ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+		      cudaStream_t stream)
 {
-	return enter(c, stream, "ncclRecv", (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
+	return enter(c, stream, "ncclRecv",
+		     (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
 }
 
-/* --- Communicators ------------------------------------------------------------------------------- */
+/* --- Communicators
+ * ------------------------------------------------------------------------------- */
 
 static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
 {
 	const ncclConfig_t good = NCCL_CONFIG_INITIALIZER;
-	if (!config || config->size != good.size || config->magic != good.magic || config->blocking != 0)
+	if (!config || config->size != good.size || config->magic != good.magic ||
+	    config->blocking != 0)
 		double_misuse("a configuration that is not of a non-blocking communicator");
 	ncclComm_t c = calloc(1, sizeof *c);
-	*c = (struct ncclComm){ .area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3 };
+	*c = (struct ncclComm){
+		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3
+	};
 	open_comms++;
 	return c;
 }
@@ -466,11 +492,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 	return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+				    ncclConfig_t *config)
 {
 	int area;
 	memcpy(&area, id.internal, sizeof area);
-	if (area < 0 || area >= hub->areas || ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks)
+	if (area < 0 || area >= hub->areas || ranks < 1 || ranks > RANKS || rank < 0 ||
+	    rank >= ranks)
 		double_misuse("rank %d of %d, id %d", rank, ranks, area);
 	*out = comm_new(&hub->area[area], ranks, rank, config);
 	join(*out);
@@ -500,7 +528,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
 	if (!c || c->over)
 		double_misuse("ncclCommGetAsyncError after the communicator's end");
-	*state = fault == DOUBLE_ASYNC_ERROR ? ncclRemoteError : progress(c) ? ncclSuccess : ncclInProgress;
+	*state = fault == DOUBLE_ASYNC_ERROR ? ncclRemoteError
+		 : progress(c)               ? ncclSuccess
+					     : ncclInProgress;
 	return ncclSuccess;
 }
 
@@ -539,7 +569,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
 	check_comm(c, "ncclCommDestroy");
 	if (!c->quiet)
-		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for other ranks");
+		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
+			      "other ranks");
 	end(c);
 	return ncclSuccess;
 }
@@ -556,7 +587,9 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-	return result == ncclRemoteError ? "remote error" : result == ncclSystemError ? "system error" : "error";
+	return result == ncclRemoteError   ? "remote error"
+	       : result == ncclSystemError ? "system error"
+					   : "error";
 }
 
 const char *ncclGetLastError(ncclComm_t c)

@@ -25,10 +25,14 @@ static bool run_copy(void *arg)
 
 static void check_kind(enum cudaMemcpyKind kind, enum memory_kind to, enum memory_kind from)
 {
-	static const struct { bool from_device, to_device; } ends[] = {
-		[cudaMemcpyHostToHost] = { false, false }, [cudaMemcpyHostToDevice] = { false, true },
-		[cudaMemcpyDeviceToHost] = { true, false }, [cudaMemcpyDeviceToDevice] = { true, true } };
-	if (kind != cudaMemcpyDefault && (ends[kind].from_device != (from == MEMORY_DEVICE) || ends[kind].to_device != (to == MEMORY_DEVICE)))
+	static const struct {
+		bool from_device, to_device;
+	} ends[] = { [cudaMemcpyHostToHost] = { false, false },
+		     [cudaMemcpyHostToDevice] = { false, true },
+		     [cudaMemcpyDeviceToHost] = { true, false },
+		     [cudaMemcpyDeviceToDevice] = { true, true } };
+	if (kind != cudaMemcpyDefault && (ends[kind].from_device != (from == MEMORY_DEVICE) ||
+					  ends[kind].to_device != (to == MEMORY_DEVICE)))
 		double_misuse("a copy of kind %d, which its ends are not", (int)kind);
 }
 
@@ -44,14 +48,17 @@ static cudaError_t copy_snapshot(struct copy c, cudaStream_t stream)
 	return rc;
 }
 
-/* What is copied to pinned memory is spoilt, in the stream's order, as copies before it may still read what was there; pinned memory is
- * read when the copy is carried out; what is not pinned makes a copy from the device wait. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+/* What is copied to pinned memory is spoilt, in the stream's order, as copies before it may still
+ * read what was there; pinned memory is read when the copy is carried out; what is not pinned makes
+ * a copy from the device wait. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t stream)
 {
 	struct copy c = { .to = to, .from = from, .bytes = bytes };
 	if (!bytes)
 		return cudaSuccess;
-	enum memory_kind target = memory_kind_of("a copy to", to, bytes), source = memory_kind_of("a copy from", from, bytes);
+	enum memory_kind target = memory_kind_of("a copy to", to, bytes),
+			 source = memory_kind_of("a copy from", from, bytes);
 	check_kind(kind, target, source);
 	if (target != MEMORY_DEVICE && source != MEMORY_DEVICE)
 		double_misuse("a copy of %zu bytes from the host to the host on a stream", bytes);
@@ -63,7 +70,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	if (source == MEMORY_HOST)
 		return copy_snapshot(c, stream);
 	struct copy spoil = { .to = to, .bytes = bytes, .value = POISON };
-	if (target != MEMORY_DEVICE && !double_stream(stream)->capture && double_queue_copy(stream, run_copy, &spoil, sizeof spoil) != cudaSuccess)
+	if (target != MEMORY_DEVICE && !double_stream(stream)->capture &&
+	    double_queue_copy(stream, run_copy, &spoil, sizeof spoil) != cudaSuccess)
 		return double_error(cudaErrorUnknown);
 	cudaError_t rc = double_queue_copy(stream, run_copy, &c, sizeof c);
 	return rc == cudaSuccess && target == MEMORY_HOST ? cudaStreamSynchronize(stream) : rc;
@@ -91,7 +99,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 	cudaError_t rc = capture_forbids("cudaMemcpy");
 	if (rc != cudaSuccess || !bytes)
 		return rc;
-	check_kind(kind, memory_kind_of("a copy to", to, bytes), memory_kind_of("a copy from", from, bytes));
+	check_kind(kind, memory_kind_of("a copy to", to, bytes),
+		   memory_kind_of("a copy from", from, bytes));
 	cudaStreamSynchronize(NULL);
 	double_lock();
 	memory_open();

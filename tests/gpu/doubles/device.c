@@ -39,7 +39,8 @@ void double_count_things(int more)
 
 /* --- Devices ---------------------------------------------------------------------------- */
 
-/* What differs between the devices that can be played; CUDA C++ Programming Guide, "Technical specifications per compute capability". */
+/* What differs between the devices that can be played; CUDA C++ Programming Guide, "Technical
+ * specifications per compute capability". */
 static const struct model {
 	int capability, sms;
 	size_t shared_block, shared_sm, l2;
@@ -118,7 +119,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
 		prop->maxGridSize[i] = i ? 65535 : 0x7fffffff;
 	}
 	prop->pciBusID = index + 1;
-	prop->concurrentKernels = prop->asyncEngineCount = prop->unifiedAddressing = prop->canMapHostMemory = 1;
+	prop->concurrentKernels = prop->asyncEngineCount = prop->unifiedAddressing =
+		prop->canMapHostMemory = 1;
 	return cudaSuccess;
 }
 
@@ -129,18 +131,41 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int ind
 	if (rc != cudaSuccess)
 		return rc;
 	switch (attr) {
-	case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-	case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-	case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-	case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
-	case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
-	case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)p.sharedMemPerMultiprocessor; break;
-	case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-	case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
-	case cudaDevAttrWarpSize: *value = p.warpSize; break;
-	case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-	case cudaDevAttrMemoryPoolsSupported: *value = 0; break;
-	default: double_misuse("the double does not know the device's attribute %d", (int)attr);
+	case cudaDevAttrComputeCapabilityMajor:
+		*value = p.major;
+		break;
+	case cudaDevAttrComputeCapabilityMinor:
+		*value = p.minor;
+		break;
+	case cudaDevAttrMultiProcessorCount:
+		*value = p.multiProcessorCount;
+		break;
+	case cudaDevAttrMaxSharedMemoryPerBlock:
+		*value = (int)p.sharedMemPerBlock;
+		break;
+	case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+		*value = (int)p.sharedMemPerBlockOptin;
+		break;
+	case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+		*value = (int)p.sharedMemPerMultiprocessor;
+		break;
+	case cudaDevAttrMaxThreadsPerBlock:
+		*value = p.maxThreadsPerBlock;
+		break;
+	case cudaDevAttrMaxThreadsPerMultiProcessor:
+		*value = p.maxThreadsPerMultiProcessor;
+		break;
+	case cudaDevAttrWarpSize:
+		*value = p.warpSize;
+		break;
+	case cudaDevAttrL2CacheSize:
+		*value = p.l2CacheSize;
+		break;
+	case cudaDevAttrMemoryPoolsSupported:
+		*value = 0;
+		break;
+	default:
+		double_misuse("the double does not know the device's attribute %d", (int)attr);
 	}
 	return cudaSuccess;
 }
@@ -159,6 +184,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 /* --- Errors --------------------------------------------------------------------------------- */
 
+/* clang-format off */
 static const struct error {
 	cudaError_t rc;
 	const char *name, *text;
@@ -183,6 +209,7 @@ static const struct error {
 	{ cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
 	  "attempt to terminate a thread-local capture sequence from another thread" },
 };
+/* clang-format on */
 
 static const struct error *find_error(cudaError_t rc)
 {

@@ -1,6 +1,7 @@
 /*
- * Captures and graphs of the runtime's double. A capture notes each step as a node with the nodes it comes after: the last one of its stream, and
- * those before an event that the stream was told to wait for. A launched graph runs its nodes in any order that keeps to that.
+ * Captures and graphs of the runtime's double. A capture notes each step as a node with the nodes
+ * it comes after: the last one of its stream, and those before an event that the stream was told to
+ * wait for. A launched graph runs its nodes in any order that keeps to that.
  */
 #include "tests/gpu/doubles/inside.h"
 
@@ -53,7 +54,8 @@ static void nodes_add(struct nodes *n, int node)
 	n->node[n->count++] = node;
 }
 
-/* --- Capturing ------------------------------------------------------------------------------------ */
+/* --- Capturing
+ * ------------------------------------------------------------------------------------ */
 
 static void set_capture(const struct CUgraph_st *old, struct CUgraph_st *new)
 {
@@ -83,7 +85,8 @@ cudaError_t capture_forbids(const char *call)
 	for (int i = 0; i < CAPTURES; i++) {
 		struct CUgraph_st *g = captures[i];
 		bool mine = g && pthread_equal(g->thread, pthread_self());
-		if (g && (g->mode == cudaStreamCaptureModeGlobal || (mine && g->mode == cudaStreamCaptureModeThreadLocal))) {
+		if (g && (g->mode == cudaStreamCaptureModeGlobal ||
+			  (mine && g->mode == cudaStreamCaptureModeThreadLocal))) {
 			g->spoilt = true;
 			rc = cudaErrorStreamCaptureUnsupported;
 		}
@@ -92,7 +95,8 @@ cudaError_t capture_forbids(const char *call)
 	return double_error(rc);
 }
 
-cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg, size_t bytes)
+cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg,
+			 size_t bytes)
 {
 	struct CUgraph_st *g = s->capture;
 	if (g->spoilt)
@@ -153,10 +157,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 {
 	double_lock();
 	struct CUstream_st *s = double_stream(stream);
-	cudaError_t rc = s == &double_streams ? cudaErrorStreamCaptureUnsupported : s->capture ? cudaErrorIllegalState : cudaSuccess;
+	cudaError_t rc = s == &double_streams ? cudaErrorStreamCaptureUnsupported
+			 : s->capture         ? cudaErrorIllegalState
+					      : cudaSuccess;
 	if (rc == cudaSuccess) {
 		struct CUgraph_st *g = calloc(1, sizeof *g);
-		*g = (struct CUgraph_st){ .users = 1, .origin = s, .mode = mode, .thread = pthread_self() };
+		*g = (struct CUgraph_st){
+			.users = 1, .origin = s, .mode = mode, .thread = pthread_self()
+		};
 		set_capture(NULL, g);
 		s->capture = g;
 		s->last.count = 0;
@@ -186,9 +194,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 	*out = NULL;
 	double_lock();
 	struct CUgraph_st *g = double_stream(stream)->capture;
-	cudaError_t rc = !g ? cudaErrorIllegalState : g->origin != stream ? cudaErrorStreamCaptureUnmatched :
-		g->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(g->thread, pthread_self()) ? cudaErrorStreamCaptureWrongThread :
-		g->spoilt ? cudaErrorStreamCaptureInvalidated : all_joined(g) ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+	cudaError_t rc = !g                    ? cudaErrorIllegalState
+			 : g->origin != stream ? cudaErrorStreamCaptureUnmatched
+			 : g->mode != cudaStreamCaptureModeRelaxed &&
+					 !pthread_equal(g->thread, pthread_self())
+				 ? cudaErrorStreamCaptureWrongThread
+			 : g->spoilt     ? cudaErrorStreamCaptureInvalidated
+			 : all_joined(g) ? cudaSuccess
+					 : cudaErrorStreamCaptureUnjoined;
 	if (g && g->origin == stream) {
 		set_capture(g, NULL);
 		leave_capture(g);
@@ -207,12 +220,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 {
 	double_lock();
 	const struct CUgraph_st *g = double_stream(stream)->capture;
-	*status = !g ? cudaStreamCaptureStatusNone : g->spoilt ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+	*status = !g          ? cudaStreamCaptureStatusNone
+		  : g->spoilt ? cudaStreamCaptureStatusInvalidated
+			      : cudaStreamCaptureStatusActive;
 	double_unlock();
 	return cudaSuccess;
 }
 
-/* --- Graphs ------------------------------------------------------------------------------------------ */
+/* --- Graphs
+ * ------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {

@@ -67,10 +67,12 @@ void double_drain(struct CUstream_st *s);
 /* --- Captures: under the lock --- */
 
 /* A step of a captured stream. */
-cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg, size_t bytes);
+cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg,
+			 size_t bytes);
 cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e);
 cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e);
-/* The error of a call that no capture of this thread allows, which spoils the capture; or success. */
+/* The error of a call that no capture of this thread allows, which spoils the capture; or
+ * success. */
 cudaError_t capture_forbids(const char *call);
 void nodes_copy(struct nodes *to, const struct nodes *from);
 

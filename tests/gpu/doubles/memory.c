@@ -24,19 +24,24 @@ static struct arena { /* shared by the processes */
 	_Atomic size_t used, held[DOUBLE_DEVICES];
 	_Atomic int buffers;
 	struct buffer buffer[BUFFERS];
-} *arena;
+} * arena;
 static char *memory;
 
 static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pin { char *at; size_t bytes; } pins[PINS];
+static struct pin {
+	char *at;
+	size_t bytes;
+} pins[PINS];
 static size_t most;
 static bool guarded;
 static int key = -1; /* of device memory's protection */
 
 __attribute__((constructor)) static void set_up(void)
 {
-	arena = mmap(NULL, sizeof *arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	memory = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	arena = mmap(NULL, sizeof *arena, PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	memory = mmap(NULL, ARENA, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (arena == MAP_FAILED || memory == MAP_FAILED)
 		abort();
 	atomic_store(&arena->used, (size_t)PAGE); /* no buffer is at `memory` itself */
@@ -75,7 +80,8 @@ void double_check_memory(const char *who, const void *at, size_t bytes)
 {
 	const struct buffer *b = buffer_of(at, bytes);
 	if (bytes && (!b || b->device != double_device()))
-		double_misuse("%s: %zu bytes at %p are not in a buffer of device %d", who, bytes, at, double_device());
+		double_misuse("%s: %zu bytes at %p are not in a buffer of device %d", who, bytes,
+			      at, double_device());
 }
 
 bool memory_holds(const void *at, size_t bytes, const char **begin, size_t *room)
@@ -90,13 +96,15 @@ bool memory_holds(const void *at, size_t bytes, const char **begin, size_t *room
 
 const char *double_memory_word(const void *at)
 {
-	return buffer_of(at, 1) ? "device memory" : in_arena(at) ? "device memory that is freed or was never allocated" :
-	       "memory of the host";
+	return buffer_of(at, 1) ? "device memory"
+	       : in_arena(at)   ? "device memory that is freed or was never allocated"
+				: "memory of the host";
 }
 
 /* --- Guarding ----------------------------------------------------------------------------- */
 
-/* By a protection key where the processor has them, which costs a step nothing; else by the pages' rights. */
+/* By a protection key where the processor has them, which costs a step nothing; else by the
+ * pages' rights. */
 static void guard(struct buffer *b)
 {
 	if (key < 0)
@@ -172,7 +180,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 	if (at + room + PAGE > ARENA)
 		double_misuse("the double has no addresses left");
 	struct buffer *b = free_row();
-	*b = (struct buffer){ .at = memory, .bytes = bytes, .room = room, .device = double_device(), .owner = getpid() };
+	*b = (struct buffer){ .at = memory,
+			      .bytes = bytes,
+			      .room = room,
+			      .device = double_device(),
+			      .owner = getpid() };
 	memset(memory + at, POISON, bytes < SPOILT ? bytes : SPOILT);
 	mprotect(memory + at + room, PAGE, PROT_NONE);
 	atomic_store(&b->at, memory + at);
@@ -213,14 +225,16 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 	return cudaSuccess;
 }
 
-/* --- Pinned memory ------------------------------------------------------------------------------ */
+/* --- Pinned memory
+ * ------------------------------------------------------------------------------ */
 
 bool memory_pinned(const void *at, size_t bytes)
 {
 	bool found = false;
 	pthread_mutex_lock(&pin_lock);
 	for (int i = 0; i < PINS && !found; i++)
-		found = pins[i].at && (const char *)at >= pins[i].at && (const char *)at + bytes <= pins[i].at + pins[i].bytes;
+		found = pins[i].at && (const char *)at >= pins[i].at &&
+			(const char *)at + bytes <= pins[i].at + pins[i].bytes;
 	pthread_mutex_unlock(&pin_lock);
 	return found;
 }
@@ -311,7 +325,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 {
 	const struct buffer *b = buffer_of(at, 1);
 	memset(a, 0, sizeof *a);
-	a->type = b ? cudaMemoryTypeDevice : memory_pinned(at, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+	a->type = b                      ? cudaMemoryTypeDevice
+		  : memory_pinned(at, 1) ? cudaMemoryTypeHost
+					 : cudaMemoryTypeUnregistered;
 	a->device = b ? b->device : 0;
 	a->devicePointer = b ? (void *)(uintptr_t)at : NULL;
 	return cudaSuccess;

@@ -37,7 +37,8 @@ struct CUstream_st *double_stream(cudaStream_t s)
 	if (!s)
 		return &double_streams;
 	if (s->device != double_device())
-		double_misuse("a stream of device %d is used on device %d", s->device, double_device());
+		double_misuse("a stream of device %d is used on device %d", s->device,
+			      double_device());
 	return s;
 }
 
@@ -72,7 +73,8 @@ void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg)
 	double_unlock();
 }
 
-cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes)
+cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg,
+			      size_t bytes)
 {
 	double_lock();
 	cudaError_t rc = double_push(stream, run, arg, bytes);
@@ -106,7 +108,8 @@ static void pump(void)
 	struct CUstream_st *s = &double_streams;
 	while (skip--)
 		s = s->next ? s->next : &double_streams;
-	for (uint32_t left = 1 + (bits >> 8 & 3), idle = 0; left && idle < 16; s = s->next ? s->next : &double_streams) {
+	for (uint32_t left = 1 + (bits >> 8 & 3), idle = 0; left && idle < 16;
+	     s = s->next ? s->next : &double_streams) {
 		bool did = advance(s);
 		left -= did;
 		idle = did ? 0 : idle + 1;
@@ -265,7 +268,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	check_event(event);
 	if (event->device != double_device())
-		double_misuse("an event of device %d is recorded on device %d", event->device, double_device());
+		double_misuse("an event of device %d is recorded on device %d", event->device,
+			      double_device());
 	double_lock();
 	struct CUstream_st *s = double_stream(stream);
 	cudaError_t rc = cudaSuccess;
@@ -320,7 +324,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
 	check_event(from);
 	check_event(to);
-	if (!from->timed || !to->timed || !from->recorded || !to->recorded || from->capture || to->capture)
+	if (!from->timed || !to->timed || !from->recorded || !to->recorded || from->capture ||
+	    to->capture)
 		return double_error(cudaErrorInvalidResourceHandle);
 	if (from->done < from->recorded || to->done < to->recorded)
 		return double_error(cudaErrorNotReady);

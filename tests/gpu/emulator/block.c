@@ -40,11 +40,13 @@ static void say(const struct thread *t, const char *fmt, va_list ap)
 	char what[512];
 	const struct emulated_index *at = &emulated_now.block_idx;
 	vsnprintf(what, sizeof what, fmt, ap);
-	double_misuse("kernel %s, block (%u,%u,%u), thread (%u,%u,%u): %s, seed %llu", emulated_name(b->kernel->function),
-		      at->x, at->y, at->z, t->idx.x, t->idx.y, t->idx.z, what, (unsigned long long)emulated_seed());
+	double_misuse("kernel %s, block (%u,%u,%u), thread (%u,%u,%u): %s, seed %llu",
+		      emulated_name(b->kernel->function), at->x, at->y, at->z, t->idx.x, t->idx.y,
+		      t->idx.z, what, (unsigned long long)emulated_seed());
 }
 
-__attribute__((noreturn, format(printf, 2, 3))) static void misuse_of(const struct thread *t, const char *fmt, ...)
+__attribute__((noreturn, format(printf, 2, 3))) static void misuse_of(const struct thread *t,
+								      const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -60,7 +62,8 @@ void emulated_misuse(const char *fmt, ...)
 	abort();
 }
 
-/* --- Waiting ------------------------------------------------------------------------------------ */
+/* --- Waiting
+ * ------------------------------------------------------------------------------------ */
 
 static int index_of(const struct thread *t)
 {
@@ -103,15 +106,16 @@ static struct meeting *meeting_of(struct warp *w, enum emulated_meeting kind, ui
 	return &w->meeting[w->meetings++];
 }
 
-void emulated_meet(enum emulated_meeting kind, uint32_t mask, void *mine, void (*together)(void *const lanes[EMULATED_WARP]),
-		   struct emulated_site site)
+void emulated_meet(enum emulated_meeting kind, uint32_t mask, void *mine,
+		   void (*together)(void *const lanes[EMULATED_WARP]), struct emulated_site site)
 {
 	struct thread *t = b->now;
 	int lane = index_of(t) % EMULATED_WARP;
 	struct thread *first = t - lane;
 	struct warp *w = &b->warp[index_of(t) / EMULATED_WARP];
 	if (!(mask >> lane & 1))
-		emulated_misuse("%s:%d: mask %08x is without the lane itself", site.file, site.line, mask);
+		emulated_misuse("%s:%d: mask %08x is without the lane itself", site.file, site.line,
+				mask);
 	struct meeting *m = meeting_of(w, kind, mask);
 	t->kind = kind;
 	t->mask = mask;
@@ -133,13 +137,16 @@ void emulated_meet(enum emulated_meeting kind, uint32_t mask, void *mine, void (
 			set_ready(&first[i]);
 }
 
-/* --- Asynchronous copies -------------------------------------------------------------------------- */
+/* --- Asynchronous copies
+ * -------------------------------------------------------------------------- */
 
 void emulated_copy_async(void *to, const void *from)
 {
 	struct thread *t = b->now;
 	if ((uintptr_t)to % 16 || (uintptr_t)from % 16)
-		emulated_misuse("cp.async of 16 bytes from %p to %p, which are not both aligned to 16", from, to);
+		emulated_misuse(
+			"cp.async of 16 bytes from %p to %p, which are not both aligned to 16",
+			from, to);
 	if (t->copy_count == t->copy_room) {
 		t->copy_room = t->copy_room ? 2 * t->copy_room : 16;
 		t->copies = realloc(t->copies, (size_t)t->copy_room * sizeof *t->copies);
@@ -177,7 +184,8 @@ void emulated_copy_wait(int groups_left)
 	t->copy_count = kept;
 }
 
-/* --- A block ----------------------------------------------------------------------------------------- */
+/* --- A block
+ * ----------------------------------------------------------------------------------------- */
 
 /* Of a fiber: one thread after the other, whichever is the current one. */
 static void run_threads(void)
@@ -205,11 +213,13 @@ static void run_thread(struct thread *t)
 	}
 }
 
-/* Lanes that are ready, in one of 512 orders; those that become ready meanwhile wait for the next round. */
+/* Lanes that are ready, in one of 512 orders; those that become ready meanwhile wait for the
+ * next round. */
 static void run_warp(int index)
 {
 	struct warp *w = &b->warp[index];
-	uint32_t start = emulated_dice(EMULATED_WARP), step = 2 * emulated_dice(EMULATED_WARP / 2) + 1, all = w->ready;
+	uint32_t start = emulated_dice(EMULATED_WARP),
+		 step = 2 * emulated_dice(EMULATED_WARP / 2) + 1, all = w->ready;
 	w->ready = 0;
 	b->ready -= __builtin_popcount(all);
 	for (uint32_t i = 0; i < EMULATED_WARP; i++) {
@@ -233,8 +243,9 @@ static void run_warps(void)
 	}
 }
 
-static const char *const meeting_names[] = { "__syncwarp", "a shuffle", "a vote", "ldmatrix", "ldmatrix.trans",
-						"mma of bf16", "mma of fp16" };
+static const char *const meeting_names[] = { "__syncwarp", "a shuffle",      "a vote",
+					     "ldmatrix",   "ldmatrix.trans", "mma of bf16",
+					     "mma of fp16" };
 
 static const struct thread *waiting_at(enum thread_state state)
 {
@@ -267,20 +278,23 @@ __attribute__((noreturn)) static void stuck(void)
 		const struct thread *first = t - index_of(t) % EMULATED_WARP;
 		int lane = 0;
 		for (; lane < EMULATED_WARP - 1; lane++)
-			if (t->mask >> lane & 1 && (first[lane].state != AT_MEETING || first[lane].mask != t->mask ||
-						    first[lane].kind != t->kind))
+			if (t->mask >> lane & 1 &&
+			    (first[lane].state != AT_MEETING || first[lane].mask != t->mask ||
+			     first[lane].kind != t->kind))
 				break;
 		if (index_of(first) + lane < b->threads)
 			say_state(&first[lane], other, sizeof other);
-		misuse_of(t, "%s:%d: %s of mask %08x, but lane %d %s", t->site.file, t->site.line, meeting_names[t->kind], t->mask,
-			  lane, other);
+		misuse_of(t, "%s:%d: %s of mask %08x, but lane %d %s", t->site.file, t->site.line,
+			  meeting_names[t->kind], t->mask, lane, other);
 	}
 	t = waiting_at(AT_BARRIER);
 	int i = 0;
-	while (i < b->threads - 1 && b->thread[i].state == AT_BARRIER && same_place(&b->thread[i].site, &t->site))
+	while (i < b->threads - 1 && b->thread[i].state == AT_BARRIER &&
+	       same_place(&b->thread[i].site, &t->site))
 		i++;
 	say_state(&b->thread[i], other, sizeof other);
-	misuse_of(t, "%s:%d: __syncthreads, but thread %d %s", t->site.file, t->site.line, i, other);
+	misuse_of(t, "%s:%d: __syncthreads, but thread %d %s", t->site.file, t->site.line, i,
+		  other);
 }
 
 static void pass_barrier(void)
@@ -300,7 +314,8 @@ static void begin_threads(void)
 	memset(b->warp, 0, (size_t)b->warps * sizeof b->warp[0]);
 	for (int i = 0; i < b->threads; i++) {
 		struct thread *t = &b->thread[i];
-		unsigned n = (unsigned)i, x = emulated_now.block_dim.x, y = emulated_now.block_dim.y;
+		unsigned n = (unsigned)i, x = emulated_now.block_dim.x,
+			 y = emulated_now.block_dim.y;
 		t->idx = (struct emulated_index){ n % x, n / x % y, n / x / y };
 		t->copy_count = t->group = 0;
 		set_ready(t);
@@ -324,7 +339,8 @@ static void run_block(size_t shared)
 	shared_check();
 }
 
-/* --- A grid --------------------------------------------------------------------------------------------- */
+/* --- A grid
+ * --------------------------------------------------------------------------------------------- */
 
 static void on_segv(int signal, siginfo_t *info, void *context)
 {
@@ -333,11 +349,15 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigaction(signal, &plain, NULL);
 	if (signal == SIGILL && b->now) /* the compiler's own checks of types end so */
-		emulated_misuse("reads or writes what is not aligned as its type asks, or not in its array");
+		emulated_misuse("reads or writes what is not aligned as its type asks, or not in "
+				"its array");
 	if (!b->now)
-		double_misuse("the host touches %p, which is %s", (const void *)at, double_memory_word(at));
-	emulated_misuse("touches %p, which is %s", (const void *)at, shared_beyond(at) ? "beyond the shared memory of this launch" :
-			fiber_overflowed(at) ? "beyond the emulator's stack" : double_memory_word(at));
+		double_misuse("the host touches %p, which is %s", (const void *)at,
+			      double_memory_word(at));
+	emulated_misuse("touches %p, which is %s", (const void *)at,
+			shared_beyond(at)      ? "beyond the shared memory of this launch"
+			: fiber_overflowed(at) ? "beyond the emulator's stack"
+					       : double_memory_word(at));
 }
 
 static void watch_faults(void)
@@ -370,8 +390,8 @@ static struct order draw_order(uint64_t count)
 	return o;
 }
 
-void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid, struct emulated_index block, size_t shared,
-		  const void *args, size_t bytes)
+void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid,
+		  struct emulated_index block, size_t shared, const void *args, size_t bytes)
 {
 	struct order o = draw_order((uint64_t)grid.x * grid.y * grid.z);
 	emulated_now.grid_dim = grid;
@@ -384,8 +404,10 @@ void emulated_run(const struct emulated_kernel *kernel, struct emulated_index gr
 	watch_faults();
 	check_launch();
 	for (uint64_t i = 0, at = o.start; i < o.count; i++, at = (at + o.step) % o.count) {
-		emulated_now.block_idx = (struct emulated_index){ (unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
-							      (unsigned)(at / grid.x / grid.y) };
+		emulated_now.block_idx =
+			(struct emulated_index){ (unsigned)(at % grid.x),
+						 (unsigned)(at / grid.x % grid.y),
+						 (unsigned)(at / grid.x / grid.y) };
 		run_block(shared);
 	}
 	b->now = NULL;

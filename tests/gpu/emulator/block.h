@@ -60,8 +60,8 @@ struct block {
 	int threads, warps, ready, done, at_barrier;
 	struct thread thread[THREADS_MOST];
 	struct warp warp[WARPS_MOST];
-	struct thread *now;  /* NULL: no kernel runs */
-	struct span stack;   /* its */
+	struct thread *now;                    /* NULL: no kernel runs */
+	struct span stack;                     /* its */
 	struct span dynamic, statics, library; /* shared memory; where the kernel's constants are */
 };
 
@@ -79,12 +79,14 @@ const char *emulated_name(const void *function);
 void shared_begin(const struct emulated_kernel *k, size_t bytes);
 /* Ends the process when something was written behind it. */
 void shared_check(void);
-/* Whether the address lies where dynamic shared memory is, for one that lies in no block's: behind it, or before. */
+/* Whether the address lies where dynamic shared memory is, for one that lies in no block's:
+ * behind it, or before. */
 bool shared_beyond(const void *at);
 /* Whether the bytes lie in the block's shared memory, static or dynamic. */
 static inline bool shared_holds(const void *at, size_t bytes)
 {
-	return span_holds(&emulated_block.dynamic, at, bytes) || span_holds(&emulated_block.statics, at, bytes);
+	return span_holds(&emulated_block.dynamic, at, bytes) ||
+	       span_holds(&emulated_block.statics, at, bytes);
 }
 
 /* --- Accesses: what orders them --- */

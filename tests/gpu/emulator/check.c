@@ -1,12 +1,13 @@
 /*
- * Every access of a kernel, as the compiler reports it (-fsanitize=thread, whose library this stands for): to memory that a kernel may touch,
- * aligned, and in no race with another thread.
+ * Every access of a kernel, as the compiler reports it (-fsanitize=thread, whose library this
+ * stands for): to memory that a kernel may touch, aligned, and in no race with another thread.
  *
- * A race is two accesses of two bytes, one of them a write, that nothing puts in order: threads of a block are ordered by
- * __syncthreads, lanes of a warp by __syncwarp too (shuffles and votes order no memory), blocks of a launch by nothing. Atomic accesses race
- * with none; a block that has made one on device memory is not held against other blocks any more, as it may know that they
- * are over. What is remembered is a table of the last accesses: an old one may be forgotten, none is made up. MUSTER_EMULATE_RACES=0 looks for
- * no races.
+ * A race is two accesses of two bytes, one of them a write, that nothing puts in order: threads of
+ * a block are ordered by __syncthreads, lanes of a warp by __syncwarp too (shuffles and votes order
+ * no memory), blocks of a launch by nothing. Atomic accesses race with none; a block that has made
+ * one on device memory is not held against other blocks any more, as it may know that they are
+ * over. What is remembered is a table of the last accesses: an old one may be forgotten, none is
+ * made up. MUSTER_EMULATE_RACES=0 looks for no races.
  */
 #include "tests/gpu/emulator/block.h"
 
@@ -30,7 +31,8 @@ struct cell {
 };
 
 static struct cell cells[CELLS];
-static uint32_t stamp, launch_stamp, block_stamp; /* each barrier, block and launch begins a new one */
+/* each barrier, block and launch begins a new one */
+static uint32_t stamp, launch_stamp, block_stamp;
 static int atomics;
 static bool knows_others, watching, races;
 static long watched;       /* accesses of this launch */
@@ -77,14 +79,16 @@ __attribute__((noreturn)) static void race(const void *at, bool write, const cha
 	char who[40] = "another block";
 	if (other >= 0)
 		snprintf(who, sizeof who, "thread %d of the block", other);
-	emulated_misuse("%s %p (%s), which %s %s with nothing in between that orders them", write ? "writes" : "reads", at,
+	emulated_misuse("%s %p (%s), which %s %s with nothing in between that orders them",
+			write ? "writes" : "reads", at,
 			shared_holds(at, 1) ? "shared memory" : double_memory_word(at), who, did);
 }
 
 /* Whether something orders an access of `other`, in this stamp, before one of thread t. */
 static bool ordered(int other, uint16_t clock, int t)
 {
-	return other == t || (other / EMULATED_WARP == t / EMULATED_WARP && clock < emulated_block.warp[t / EMULATED_WARP].clock);
+	return other == t || (other / EMULATED_WARP == t / EMULATED_WARP &&
+			      clock < emulated_block.warp[t / EMULATED_WARP].clock);
 }
 
 static void against_write(const struct cell *c, const void *at, bool write, int t, uint32_t since)
@@ -101,7 +105,8 @@ static void against_reads(const struct cell *c, const void *at, int t, uint32_t 
 {
 	if (c->read < since)
 		return;
-	if (((c->shared == launch_stamp && since == launch_stamp) || c->read < block_stamp) && !knows_others)
+	if (((c->shared == launch_stamp && since == launch_stamp) || c->read < block_stamp) &&
+	    !knows_others)
 		race(at, true, "reads", -1);
 	if (c->read == stamp && !ordered(c->reader, c->read_clock, t))
 		race(at, true, "reads", c->reader);
@@ -114,10 +119,12 @@ static void note_read(struct cell *c, int t, uint16_t clock)
 {
 	if (c->read >= launch_stamp && c->read < block_stamp)
 		c->shared = launch_stamp;
-	if (c->read != stamp || (ordered(c->reader, c->read_clock, t) && (c->another == NOBODY || ordered(c->another, c->read_clock, t)))) {
+	if (c->read != stamp || (ordered(c->reader, c->read_clock, t) &&
+				 (c->another == NOBODY || ordered(c->another, c->read_clock, t)))) {
 		c->reader = (uint16_t)t;
 		c->another = NOBODY;
-	} else if (c->another == NOBODY || c->another / EMULATED_WARP == c->reader / EMULATED_WARP) {
+	} else if (c->another == NOBODY ||
+		   c->another / EMULATED_WARP == c->reader / EMULATED_WARP) {
 		c->another = (uint16_t)t;
 	}
 	c->read = stamp;
@@ -147,19 +154,24 @@ static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
 	c->write_clock = clock;
 }
 
-/* --- Whose memory it is ------------------------------------------------------------------------ */
+/* --- Whose memory it is
+ * ------------------------------------------------------------------------ */
 
 /* Anything but shared memory and the buffer that was touched last; whether it is device memory. */
 static bool other_memory(const char *at, size_t bytes, bool write)
 {
 	const struct block *b = &emulated_block;
-	const struct span args = { b->args, b->args_bytes }, now = { (const char *)&emulated_now, sizeof emulated_now };
+	const struct span args = { b->args, b->args_bytes },
+			  now = { (const char *)&emulated_now, sizeof emulated_now };
 	if (memory_holds(at, bytes, &buffer.at, &buffer.bytes))
 		return true;
-	if ((write || !(span_holds(&args, at, bytes) || span_holds(&b->library, at, bytes) || span_holds(&now, at, bytes))) &&
+	if ((write || !(span_holds(&args, at, bytes) || span_holds(&b->library, at, bytes) ||
+			span_holds(&now, at, bytes))) &&
 	    !memory_pinned(at, bytes))
-		emulated_misuse("%s %zu bytes at %p, which are %s", write ? "writes" : "reads", bytes, (const void *)at,
-				shared_beyond(at) ? "beyond the shared memory of this launch" : double_memory_word(at));
+		emulated_misuse("%s %zu bytes at %p, which are %s", write ? "writes" : "reads",
+				bytes, (const void *)at,
+				shared_beyond(at) ? "beyond the shared memory of this launch"
+						  : double_memory_word(at));
 	return false;
 }
 
@@ -167,10 +179,12 @@ static bool other_memory(const char *at, size_t bytes, bool write)
 static inline void touch(const void *at, size_t bytes, bool write, size_t align)
 {
 	const struct block *b = &emulated_block;
-	if (span_holds(&b->stack, at, bytes) || !span_holds(&b->stack, __builtin_frame_address(0), 1))
+	if (span_holds(&b->stack, at, bytes) ||
+	    !span_holds(&b->stack, __builtin_frame_address(0), 1))
 		return;
 	if ((uintptr_t)at % align)
-		emulated_misuse("%s %zu bytes at %p, which is not aligned", write ? "writes" : "reads", bytes, at);
+		emulated_misuse("%s %zu bytes at %p, which is not aligned",
+				write ? "writes" : "reads", bytes, at);
 	bool shared = shared_holds(at, bytes);
 	if (!shared && !span_holds(&buffer, at, bytes) && !other_memory(at, bytes, write))
 		return;
@@ -187,28 +201,29 @@ void emulated_touch(const void *at, size_t bytes, bool write)
 	touch(at, bytes, write, 1);
 }
 
-/* --- What the compiler calls: of 16 bytes it knows 8 to be aligned, and has the rest checked where they are taken ------- */
+/* --- What the compiler calls: of 16 bytes it knows 8 to be aligned, and has the rest checked
+ * where they are taken ------- */
 
-#define CALLED(N)                                         \
-	void __tsan_read##N(void *at);                    \
-	void __tsan_write##N(void *at);                   \
-	void __tsan_unaligned_read##N(void *at);          \
-	void __tsan_unaligned_write##N(void *at);         \
-	void __tsan_read##N(void *at)                     \
-	{                                                 \
-		touch(at, N, false, N < 8 ? N : 8);              \
-	}                                                 \
-	void __tsan_write##N(void *at)                    \
-	{                                                 \
-		touch(at, N, true, N < 8 ? N : 8);               \
-	}                                                 \
-	void __tsan_unaligned_read##N(void *at)           \
-	{                                                 \
-		emulated_touch(at, N, false);             \
-	}                                                 \
-	void __tsan_unaligned_write##N(void *at)          \
-	{                                                 \
-		emulated_touch(at, N, true);              \
+#define CALLED(N) \
+	void __tsan_read##N(void *at); \
+	void __tsan_write##N(void *at); \
+	void __tsan_unaligned_read##N(void *at); \
+	void __tsan_unaligned_write##N(void *at); \
+	void __tsan_read##N(void *at) \
+	{ \
+		touch(at, N, false, N < 8 ? N : 8); \
+	} \
+	void __tsan_write##N(void *at) \
+	{ \
+		touch(at, N, true, N < 8 ? N : 8); \
+	} \
+	void __tsan_unaligned_read##N(void *at) \
+	{ \
+		emulated_touch(at, N, false); \
+	} \
+	void __tsan_unaligned_write##N(void *at) \
+	{ \
+		emulated_touch(at, N, true); \
 	}
 CALLED(1)
 CALLED(2)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* COLOURS: stacks begin at different lines of the cache, since every fiber touches the top of its own. */
+/* COLOURS: stacks begin at different lines of the cache, since every fiber touches the top of
+ * its own. */
 enum { STACK = 128 << 10, PAGE = 4096, COLOURS = 32, LINE = 128, STACKS = 2048 };
 
 static char *guards[STACKS];
@@ -14,7 +15,8 @@ static int stacks;
 /* Its top. */
 static char *stack_new(const char **begin)
 {
-	char *low = mmap(NULL, STACK + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *low = mmap(NULL, STACK + PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (low == MAP_FAILED || mprotect(low, PAGE, PROT_NONE) < 0)
 		abort();
 	int i = stacks++;
@@ -35,7 +37,8 @@ int fiber_overflowed(const void *at)
 #if defined(__x86_64__) || defined(__aarch64__)
 
 struct fiber {
-	void *here, *there; /* stack pointers of the fiber and of who resumed it, while they do not run */
+	/* stack pointers of the fiber and of who resumed it, while they do not run */
+	void *here, *there;
 	const char *stack;
 };
 
@@ -48,14 +51,17 @@ __asm__(".text\n"
 	".hidden fiber_switch\n"
 	".type fiber_switch, @function\n"
 	"fiber_switch:\n"
-	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
+	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	"
+	"pushq %r15\n"
 	"	movq %rsp, (%rdi)\n"
 	"	movq %rsi, %rsp\n"
-	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	"
+	"popq %rbp\n"
 	"	ret\n"
 	".size fiber_switch, . - fiber_switch\n");
 
-enum { RETURN = 6, FRAME = 8 }; /* words: six registers, where to go, one that keeps the stack aligned */
+/* words: six registers, where to go, one that keeps the stack aligned */
+enum { RETURN = 6, FRAME = 8 };
 #else
 __asm__(".text\n"
 	".globl fiber_switch\n"
@@ -64,12 +70,14 @@ __asm__(".text\n"
 	"fiber_switch:\n"
 	"	sub sp, sp, #160\n"
 	"	stp x19, x20, [sp]\n	stp x21, x22, [sp, #16]\n	stp x23, x24, [sp, #32]\n"
-	"	stp x25, x26, [sp, #48]\n	stp x27, x28, [sp, #64]\n	stp x29, x30, [sp, #80]\n"
+	"	stp x25, x26, [sp, #48]\n	stp x27, x28, [sp, #64]\n	stp x29, x30, [sp, "
+	"#80]\n"
 	"	stp d8, d9, [sp, #96]\n	stp d10, d11, [sp, #112]\n"
 	"	stp d12, d13, [sp, #128]\n	stp d14, d15, [sp, #144]\n"
 	"	mov x9, sp\n	str x9, [x0]\n	mov sp, x1\n"
 	"	ldp x19, x20, [sp]\n	ldp x21, x22, [sp, #16]\n	ldp x23, x24, [sp, #32]\n"
-	"	ldp x25, x26, [sp, #48]\n	ldp x27, x28, [sp, #64]\n	ldp x29, x30, [sp, #80]\n"
+	"	ldp x25, x26, [sp, #48]\n	ldp x27, x28, [sp, #64]\n	ldp x29, x30, [sp, "
+	"#80]\n"
 	"	ldp d8, d9, [sp, #96]\n	ldp d10, d11, [sp, #112]\n"
 	"	ldp d12, d13, [sp, #128]\n	ldp d14, d15, [sp, #144]\n"
 	"	add sp, sp, #160\n"

@@ -1,8 +1,8 @@
 /*
  * fiber — stacks to switch between, without a system call.
  *
- * One thread of the system uses the fibers at a time. A fiber runs `fiber_entry`'s loop: it is resumed once for each
- * piece of work, and suspends itself in the middle or at the end of it.
+ * One thread of the system uses the fibers at a time. A fiber runs `fiber_entry`'s loop: it is
+ * resumed once for each piece of work, and suspends itself in the middle or at the end of it.
  */
 #ifndef MUSTER_TESTS_GPU_FIBER_H
 #define MUSTER_TESTS_GPU_FIBER_H
@@ -11,7 +11,8 @@
 
 struct fiber;
 
-/* A fiber that runs `body` when it is first resumed; body must not return. Ends the process when there is no memory. */
+/* A fiber that runs `body` when it is first resumed; body must not return. Ends the process when
+ * there is no memory. */
 struct fiber *fiber_new(void (*body)(void));
 /* From the thread's own stack into f, until f calls fiber_suspend. */
 void fiber_resume(struct fiber *f);

@@ -42,7 +42,8 @@ template <class T> static __global__ void multiply(float *d, const uint32_t *a, 
 		d[4 * l + i] = z[i];
 }
 
-extern "C" void fragments_mma(bool bf16, const uint32_t a[32][4], const uint32_t b[32][2], float d[32][4])
+extern "C" void fragments_mma(bool bf16, const uint32_t a[32][4], const uint32_t b[32][2],
+			      float d[32][4])
 {
 	both<uint32_t, 32 * 4> x;
 	both<uint32_t, 32 * 2> y;
@@ -53,7 +54,8 @@ extern "C" void fragments_mma(bool bf16, const uint32_t a[32][4], const uint32_t
 	x.put();
 	y.put();
 	z.put();
-	start(nullptr, bf16 ? multiply<__nv_bfloat16> : multiply<__half>, 1, 32, 0, z.device, x.device, y.device);
+	start(nullptr, bf16 ? multiply<__nv_bfloat16> : multiply<__half>, 1, 32, 0, z.device,
+	      x.device, y.device);
 	z.get();
 	memcpy(d, z.host, sizeof z.host);
 }
@@ -61,8 +63,10 @@ extern "C" void fragments_mma(bool bf16, const uint32_t a[32][4], const uint32_t
 static __global__ void shuffle(int *out, int kind, int by, int width)
 {
 	int l = threadIdx.x;
-	out[l] = kind == SHUFFLE ? __shfl_sync(0xffffffff, l, by, width) : kind == SHUFFLE_UP ? __shfl_up_sync(0xffffffff, l, by, width) :
-		 kind == SHUFFLE_DOWN ? __shfl_down_sync(0xffffffff, l, by, width) : __shfl_xor_sync(0xffffffff, l, by, width);
+	out[l] = kind == SHUFFLE        ? __shfl_sync(0xffffffff, l, by, width)
+		 : kind == SHUFFLE_UP   ? __shfl_up_sync(0xffffffff, l, by, width)
+		 : kind == SHUFFLE_DOWN ? __shfl_down_sync(0xffffffff, l, by, width)
+					: __shfl_xor_sync(0xffffffff, l, by, width);
 }
 
 extern "C" void fragments_shuffle(enum shuffle kind, int by, int width, int out[32])

@@ -57,13 +57,15 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *func
 	return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function,
+							  int threads, size_t shared)
 {
 	struct cudaDeviceProp p;
 	(void)function;
 	cudaGetDeviceProperties(&p, double_device());
 	int by_threads = p.maxThreadsPerMultiProcessor / threads;
-	int by_shared = (int)(p.sharedMemPerMultiprocessor / (shared + p.reservedSharedMemPerBlock));
+	int by_shared =
+		(int)(p.sharedMemPerMultiprocessor / (shared + p.reservedSharedMemPerBlock));
 	*blocks = by_threads < by_shared ? by_threads : by_shared;
 	return cudaSuccess;
 }
@@ -73,16 +75,21 @@ static void check(const cudaLaunchConfig_t *c, const void *function)
 	const struct allowed *a = allowed_of(function);
 	dim3 g = c->gridDim, t = c->blockDim;
 	if (!g.x || !g.y || !g.z || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
-		double_misuse("kernel %s: a grid of (%u,%u,%u)", emulated_name(function), g.x, g.y, g.z);
+		double_misuse("kernel %s: a grid of (%u,%u,%u)", emulated_name(function), g.x, g.y,
+			      g.z);
 	if (!t.x || !t.y || !t.z || t.z > 64 || (uint64_t)t.x * t.y * t.z > THREADS_MOST)
-		double_misuse("kernel %s: a block of (%u,%u,%u)", emulated_name(function), t.x, t.y, t.z);
+		double_misuse("kernel %s: a block of (%u,%u,%u)", emulated_name(function), t.x, t.y,
+			      t.z);
 	if (c->dynamicSmemBytes > (a ? a->bytes : FREE_SHARED))
-		double_misuse("kernel %s: %zu bytes of shared memory, where %zu are allowed (cudaFuncSetAttribute)",
-			      emulated_name(function), c->dynamicSmemBytes, a ? a->bytes : (size_t)FREE_SHARED);
+		double_misuse("kernel %s: %zu bytes of shared memory, where %zu are allowed "
+			      "(cudaFuncSetAttribute)",
+			      emulated_name(function), c->dynamicSmemBytes,
+			      a ? a->bytes : (size_t)FREE_SHARED);
 	for (unsigned i = 0; i < c->numAttrs; i++)
 		if (c->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization)
-			double_misuse("kernel %s: the emulator does not know the launch's attribute %d", emulated_name(function),
-				      (int)c->attrs[i].id);
+			double_misuse(
+				"kernel %s: the emulator does not know the launch's attribute %d",
+				emulated_name(function), (int)c->attrs[i].id);
 }
 
 struct launch {
@@ -99,13 +106,17 @@ static bool run_launch(void *arg)
 	return true;
 }
 
-cudaError_t emulated_launch(const cudaLaunchConfig_t *c, const struct emulated_kernel *kernel, const void *args, size_t bytes)
+cudaError_t emulated_launch(const cudaLaunchConfig_t *c, const struct emulated_kernel *kernel,
+			    const void *args, size_t bytes)
 {
 	check(c, kernel->function);
 	size_t whole = sizeof(struct launch) + bytes;
 	struct launch *l = malloc(whole);
-	*l = (struct launch){ *kernel, { c->gridDim.x, c->gridDim.y, c->gridDim.z }, { c->blockDim.x, c->blockDim.y, c->blockDim.z },
-			      c->dynamicSmemBytes, bytes };
+	*l = (struct launch){ *kernel,
+			      { c->gridDim.x, c->gridDim.y, c->gridDim.z },
+			      { c->blockDim.x, c->blockDim.y, c->blockDim.z },
+			      c->dynamicSmemBytes,
+			      bytes };
 	memcpy(l->args, args, bytes);
 	cudaError_t rc = double_queue_copy(c->stream, run_launch, l, whole);
 	free(l);

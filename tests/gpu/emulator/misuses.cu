@@ -33,7 +33,8 @@ static __global__ void two_barriers()
 		__syncthreads();
 }
 
-/* --- Meetings of lanes -------------------------------------------------------------------------- */
+/* --- Meetings of lanes
+ * -------------------------------------------------------------------------- */
 
 static __global__ void lane_is_gone()
 {
@@ -57,7 +58,8 @@ static __global__ void from_outside()
 		__shfl_sync(0xffff, 1, 20);
 }
 
-/* --- Memory ------------------------------------------------------------------------------------------ */
+/* --- Memory
+ * ------------------------------------------------------------------------------------------ */
 
 static __global__ void writes_at(char *at, long offset)
 {
@@ -120,9 +122,18 @@ static void out_of_array()
 	cudaDeviceSynchronize();
 }
 
-static void shared_behind() { run(writes_shared, 1024); }
-static void shared_before() { run(writes_shared, -3); }
-static void much_stack() { run(recurses_on_stack); }
+static void shared_behind()
+{
+	run(writes_shared, 1024);
+}
+static void shared_before()
+{
+	run(writes_shared, -3);
+}
+static void much_stack()
+{
+	run(recurses_on_stack);
+}
 
 /* 1000 bytes: behind them lies what keeps their start aligned. */
 static void shared_soon_behind()
@@ -146,7 +157,10 @@ static void far_behind()
 	run(writes_at, x, 4096L);
 }
 
-static void null() { run(writes_at, (char *)nullptr, 0L); }
+static void null()
+{
+	run(writes_at, (char *)nullptr, 0L);
+}
 
 static void askew()
 {
@@ -164,21 +178,36 @@ static void guarded()
 	x[0] = 1;
 }
 
-/* --- Launches --------------------------------------------------------------------------------------------- */
+/* --- Launches
+ * --------------------------------------------------------------------------------------------- */
 
 static __global__ void nothing()
 {
 }
 
-static void no_blocks() { start(nullptr, nothing, 0, 1, 0); }
-static void long_grid() { start(nullptr, nothing, dim3(1, 65536), 1, 0); }
-static void large_block() { start(nullptr, nothing, 1, 1025, 0); }
-static void much_shared() { start(nullptr, nothing, 1, 1, (48 << 10) + 1); }
+static void no_blocks()
+{
+	start(nullptr, nothing, 0, 1, 0);
+}
+static void long_grid()
+{
+	start(nullptr, nothing, dim3(1, 65536), 1, 0);
+}
+static void large_block()
+{
+	start(nullptr, nothing, 1, 1025, 0);
+}
+static void much_shared()
+{
+	start(nullptr, nothing, 1, 1, (48 << 10) + 1);
+}
 
 static void still_more_shared()
 {
-	if (cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) == cudaErrorInvalidValue &&
-	    cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10) == cudaSuccess)
+	if (cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) ==
+		    cudaErrorInvalidValue &&
+	    cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10) ==
+		    cudaSuccess)
 		start(nullptr, nothing, 1, 1, (227 << 10) + 1);
 }
 

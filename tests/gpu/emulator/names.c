@@ -1,4 +1,5 @@
-/* The names of kernels, most of which are in no table that the loader keeps: read from the library's file. */
+/* The names of kernels, most of which are in no table that the loader keeps: read from the
+ * library's file. */
 #include "tests/gpu/emulator/block.h"
 
 #include <dlfcn.h>
@@ -27,7 +28,8 @@ static const char *symbol_at(const char *file, uintptr_t at)
 	for (int i = 0; i < head->e_shnum; i++) {
 		if (sections[i].sh_type != SHT_SYMTAB)
 			continue;
-		const ElfW(Sym) *s = (const ElfW(Sym) *)(const void *)(file + sections[i].sh_offset);
+		const ElfW(Sym) *s =
+			(const ElfW(Sym) *)(const void *)(file + sections[i].sh_offset);
 		const char *strings = file + sections[sections[i].sh_link].sh_offset;
 		for (size_t n = sections[i].sh_size / sizeof *s; n; n--, s++)
 			if (s->st_value == at && (s->st_info & 0xf) == STT_FUNC)
@@ -47,8 +49,13 @@ const char *emulated_name(const void *function)
 		return text;
 	char *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
-	bool fixed = file != MAP_FAILED && ((const ElfW(Ehdr) *)(const void *)file)->e_type == ET_EXEC;
-	const char *name = file == MAP_FAILED ? NULL : symbol_at(file, (uintptr_t)function - (fixed ? 0 : (uintptr_t)info.dli_fbase));
+	bool fixed = file != MAP_FAILED &&
+		     ((const ElfW(Ehdr) *)(const void *)file)->e_type == ET_EXEC;
+	const char *name =
+		file == MAP_FAILED
+			? NULL
+			: symbol_at(file,
+				    (uintptr_t)function - (fixed ? 0 : (uintptr_t)info.dli_fbase));
 	if (!name)
 		return text;
 	char *plain = demangled(name);

@@ -64,10 +64,22 @@ static bool reverses(void (*kernel)(int *, const int *, bool), bool whole, int m
 	return right;
 }
 
-static bool barrier(bool whole) { return reverses(reverse, whole, THREADS - 1); }
-static bool warps(bool whole) { return reverses(neighbours, whole, THREADS - 1); }
-static bool again(bool whole) { return reverses(rounds, whole, THREADS - 1); }
-static bool lanes(bool whole) { return reverses(inside_warps, whole, LANES - 1); }
+static bool barrier(bool whole)
+{
+	return reverses(reverse, whole, THREADS - 1);
+}
+static bool warps(bool whole)
+{
+	return reverses(neighbours, whole, THREADS - 1);
+}
+static bool again(bool whole)
+{
+	return reverses(rounds, whole, THREADS - 1);
+}
+static bool lanes(bool whole)
+{
+	return reverses(inside_warps, whole, LANES - 1);
+}
 
 /* Blocks of a launch: each writes its own number, or the next one's. */
 static __global__ void across_blocks(int *out, bool whole)
@@ -88,7 +100,8 @@ static bool blocks(bool whole)
 	return right;
 }
 
-/* --- What was never written ---------------------------------------------------------------------- */
+/* --- What was never written
+ * ---------------------------------------------------------------------- */
 
 static __global__ void sum_shared(float *out, bool whole)
 {
@@ -110,7 +123,8 @@ static bool unwritten(bool whole)
 	return out.host[0] == THREADS;
 }
 
-/* --- Asynchronous copies ------------------------------------------------------------------------------ */
+/* --- Asynchronous copies
+ * ------------------------------------------------------------------------------ */
 
 /* Two groups: the first is waited for, the second is not unless `whole`. */
 static __global__ void copy_two(float *out, const float *in, bool whole)
@@ -146,11 +160,13 @@ static bool copies(bool whole)
 	return right;
 }
 
-/* --- Streams ---------------------------------------------------------------------------------------------- */
+/* --- Streams
+ * ---------------------------------------------------------------------------------------------- */
 
 static __global__ void add_kernel(float *x, int count, float by)
 {
-	for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += (int)(gridDim.x * blockDim.x))
+	for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count;
+	     i += (int)(gridDim.x * blockDim.x))
 		x[i] += by;
 }
 

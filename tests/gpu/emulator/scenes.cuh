@@ -7,7 +7,8 @@
 #include "kernels/cuda/ptx.cuh"
 
 template <class... P, class... A>
-void start(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, A... args)
+void start(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+	   A... args)
 {
 	cudaLaunchConfig_t config = {};
 	config.gridDim = grid;
@@ -22,10 +23,22 @@ template <class T, int COUNT> struct both {
 	T host[COUNT];
 	T *device;
 
-	both() : host() { cudaMalloc((void **)&device, sizeof host); }
-	~both() { cudaFree(device); }
-	void put() { cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice); }
-	void get() { cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost); }
+	both() : host()
+	{
+		cudaMalloc((void **)&device, sizeof host);
+	}
+	~both()
+	{
+		cudaFree(device);
+	}
+	void put()
+	{
+		cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice);
+	}
+	void get()
+	{
+		cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost);
+	}
 };
 
 #endif

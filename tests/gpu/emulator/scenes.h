@@ -18,7 +18,8 @@ struct misuse_scene {
 extern const struct misuse_scene misuse_scenes[];
 extern const int misuse_scene_count;
 
-/* Whether the results are right, this time. `whole`: with what the kernel or the streams need; else it is left out. */
+/* Whether the results are right, this time. `whole`: with what the kernel or the streams need;
+ * else it is left out. */
 struct race_scene {
 	const char *name;
 	bool (*run)(bool whole);

@@ -1,4 +1,5 @@
-/* Shared memory of a block, and the names of kernels: what the emulator knows of libraries and pages. */
+/* Shared memory of a block, and the names of kernels: what the emulator knows of libraries and
+ * pages. */
 #include "tests/gpu/emulator/block.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,8 @@
 
 enum { MOST = 256 << 10, PAGE = 4096, ALIGN = 128, BEFORE = 256, POISON = 0xff };
 
-static char *room, *dynamic;  /* room: a page that nobody may touch, MOST bytes, another such page */
+/* room: a page that nobody may touch, MOST bytes, another such page */
+static char *room, *dynamic;
 static size_t dynamic_bytes, pad;
 
 static char *statics;
@@ -54,7 +56,8 @@ static int find_statics(struct dl_phdr_info *info, size_t size, void *arg)
 	return s->at != NULL;
 }
 
-/* A block's shared memory ends where the page ends that nobody may touch, but for what keeps its start aligned. */
+/* A block's shared memory ends where the page ends that nobody may touch, but for what keeps its
+ * start aligned. */
 void shared_begin(const struct emulated_kernel *k, size_t bytes)
 {
 	if (!room)
@@ -85,7 +88,9 @@ static void check_untouched(const char *from, size_t bytes, const char *where)
 {
 	for (size_t i = 0; i < bytes; i++)
 		if ((unsigned char)from[i] != POISON)
-			emulated_misuse("this block has written %s the %zu bytes of its dynamic shared memory", where, dynamic_bytes);
+			emulated_misuse("this block has written %s the %zu bytes of its dynamic "
+					"shared memory",
+					where, dynamic_bytes);
 }
 
 void shared_check(void)

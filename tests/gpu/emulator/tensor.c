@@ -13,7 +13,8 @@ static const uint16_t *row_of(void *const lanes[EMULATED_WARP], int lane)
 {
 	const uint16_t *row = ((const struct emulated_matrix *)lanes[lane])->row;
 	if ((uintptr_t)row % 16)
-		emulated_misuse("ldmatrix: lane %d names a row at %p, which is not aligned to 16", lane, (const void *)row);
+		emulated_misuse("ldmatrix: lane %d names a row at %p, which is not aligned to 16",
+				lane, (const void *)row);
 	return row;
 }
 
@@ -31,7 +32,8 @@ void emulated_ldmatrix_x4_trans(void *const lanes[EMULATED_WARP])
 	for (int m = 0; m < 4; m++)
 		for (int l = 0; l < EMULATED_WARP; l++) {
 			int row = 8 * m + 2 * (l % 4), column = l / 4;
-			((struct emulated_matrix *)lanes[l])->r[m] = pair(row_of(lanes, row)[column], row_of(lanes, row + 1)[column]);
+			((struct emulated_matrix *)lanes[l])->r[m] =
+				pair(row_of(lanes, row)[column], row_of(lanes, row + 1)[column]);
 		}
 }
 
@@ -53,32 +55,34 @@ static float of_fp16(uint32_t h)
 	return special ? x : x * 0x1p112f;
 }
 
-/* Element e of register r of lane l is row (column of b) g and k, g + 8 and k + 8 as the register says. */
-#define MMA(NAME, CONVERT)                                                                              \
-	void NAME(void *const lanes[EMULATED_WARP])                                                     \
-	{                                                                                               \
-		float a[M][K], b[K][N], d[M][N];                                                        \
-		for (int l = 0; l < EMULATED_WARP; l++) {                                               \
-			const struct emulated_product *p = lanes[l];                                    \
-			int g = l / 4, k = 2 * (l % 4);                                                 \
-			for (int e = 0; e < 2; e++) {                                                   \
-				for (int r = 0; r < 4; r++)                                             \
-					a[g + r % 2 * 8][k + r / 2 * 8 + e] = CONVERT(p->a[r] >> 16 * e & 0xffff); \
-				for (int r = 0; r < 2; r++)                                             \
-					b[k + r * 8 + e][g] = CONVERT(p->b[r] >> 16 * e & 0xffff);      \
-				for (int r = 0; r < 2; r++)                                             \
-					d[g + r * 8][k + e] = p->d[2 * r + e];                          \
-			}                                                                               \
-		}                                                                                       \
-		for (int i = 0; i < M; i++)                                                             \
-			for (int k = 0; k < K; k++)                                                     \
-				for (int j = 0; j < N; j++)                                             \
-					d[i][j] += a[i][k] * b[k][j];                                   \
-		for (int l = 0; l < EMULATED_WARP; l++) {                                               \
-			const struct emulated_product *p = lanes[l];                                    \
-			for (int r = 0; r < 4; r++)                                                     \
-				p->d[r] = d[l / 4 + r / 2 * 8][2 * (l % 4) + r % 2];                    \
-		}                                                                                       \
+/* Element e of register r of lane l is row (column of b) g and k, g + 8 and k + 8 as the
+ * register says. */
+#define MMA(NAME, CONVERT) \
+	void NAME(void *const lanes[EMULATED_WARP]) \
+	{ \
+		float a[M][K], b[K][N], d[M][N]; \
+		for (int l = 0; l < EMULATED_WARP; l++) { \
+			const struct emulated_product *p = lanes[l]; \
+			int g = l / 4, k = 2 * (l % 4); \
+			for (int e = 0; e < 2; e++) { \
+				for (int r = 0; r < 4; r++) \
+					a[g + r % 2 * 8][k + r / 2 * 8 + e] = \
+						CONVERT(p->a[r] >> 16 * e & 0xffff); \
+				for (int r = 0; r < 2; r++) \
+					b[k + r * 8 + e][g] = CONVERT(p->b[r] >> 16 * e & 0xffff); \
+				for (int r = 0; r < 2; r++) \
+					d[g + r * 8][k + e] = p->d[2 * r + e]; \
+			} \
+		} \
+		for (int i = 0; i < M; i++) \
+			for (int k = 0; k < K; k++) \
+				for (int j = 0; j < N; j++) \
+					d[i][j] += a[i][k] * b[k][j]; \
+		for (int l = 0; l < EMULATED_WARP; l++) { \
+			const struct emulated_product *p = lanes[l]; \
+			for (int r = 0; r < 4; r++) \
+				p->d[r] = d[l / 4 + r / 2 * 8][2 * (l % 4) + r % 2]; \
+		} \
 	}
 
 MMA(emulated_mma_bf16, of_bf16)

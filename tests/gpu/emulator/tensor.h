@@ -1,6 +1,6 @@
 /*
- * tensor — what a warp does with matrices, for emulated_meet: each takes all 32 lanes. PTX ISA 8.5, "Warp-level matrix load
- * instruction: ldmatrix" and "Matrix Fragments for mma.m16n8k16".
+ * tensor — what a warp does with matrices, for emulated_meet: each takes all 32 lanes. PTX ISA 8.5,
+ * "Warp-level matrix load instruction: ldmatrix" and "Matrix Fragments for mma.m16n8k16".
  */
 #ifndef MUSTER_TESTS_GPU_TENSOR_H
 #define MUSTER_TESTS_GPU_TENSOR_H
@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* What a lane gives to ldmatrix: the row it names, 8 elements of 2 bytes aligned to 16, and its registers. */
+/* What a lane gives to ldmatrix: the row it names, 8 elements of 2 bytes aligned to 16, and its
+ * registers. */
 struct emulated_matrix {
 	const uint16_t *row;
 	uint32_t *r;

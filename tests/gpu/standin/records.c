@@ -1,17 +1,19 @@
-/* Where xxHash is not installed: no connection is checked or sealed, as ranks of one host have none (sodium.h). */
+/* Where xxHash is not installed: no connection is checked or sealed, as ranks of one host have
+ * none (sodium.h). */
 #include "libcomm/tcp/records.h"
 
 #include <errno.h>
 
 int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
-		const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
+		     const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
 {
 	(void)mode;
 	(void)aes;
 	(void)sending;
 	(void)receiving;
 	(void)out;
-	return err_set(e, ERR_UNSUPPORTED, "network.integrity: this program has been built without xxHash; use none");
+	return err_set(e, ERR_UNSUPPORTED,
+		       "network.integrity: this program has been built without xxHash; use none");
 }
 
 void comm_records_free(struct records *r)

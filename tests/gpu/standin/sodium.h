@@ -1,6 +1,6 @@
 /*
- * Where libsodium is not installed: as much of it as ranks of one host need, for make check-gpu alone. The
- * proof that a connection must carry cannot be made, so there is no TCP.
+ * Where libsodium is not installed: as much of it as ranks of one host need, for make check-gpu
+ * alone. The proof that a connection must carry cannot be made, so there is no TCP.
  */
 #ifndef MUSTER_TESTS_GPU_SODIUM_H
 #define MUSTER_TESTS_GPU_SODIUM_H
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define crypto_auth_BYTES 32U
+#define crypto_auth_BYTES    32U
 #define crypto_auth_KEYBYTES 32U
 
 static inline int sodium_init(void)
@@ -41,8 +41,8 @@ static inline char *sodium_bin2hex(char *hex, size_t room, const unsigned char *
 	return hex;
 }
 
-static inline int sodium_hex2bin(unsigned char *bin, size_t room, const char *hex, size_t length, const char *ignore,
-				 size_t *bytes, const char **end)
+static inline int sodium_hex2bin(unsigned char *bin, size_t room, const char *hex, size_t length,
+				 const char *ignore, size_t *bytes, const char **end)
 {
 	(void)ignore;
 	(void)end;
@@ -66,14 +66,15 @@ static inline int crypto_auth(unsigned char *out, const unsigned char *in, unsig
 }
 
 /* What a handshake over TCP would call. */
-#define crypto_scalarmult_BYTES 32U
+#define crypto_scalarmult_BYTES       32U
 #define crypto_scalarmult_SCALARBYTES 32U
 
 typedef struct {
 	int none;
 } crypto_auth_hmacsha512256_state;
 
-static inline int crypto_auth_hmacsha512256_init(crypto_auth_hmacsha512256_state *s, const unsigned char *key, size_t bytes)
+static inline int crypto_auth_hmacsha512256_init(crypto_auth_hmacsha512256_state *s,
+						 const unsigned char *key, size_t bytes)
 {
 	(void)s;
 	(void)key;
@@ -81,7 +82,8 @@ static inline int crypto_auth_hmacsha512256_init(crypto_auth_hmacsha512256_state
 	abort();
 }
 
-static inline int crypto_auth_hmacsha512256_update(crypto_auth_hmacsha512256_state *s, const unsigned char *in,
+static inline int crypto_auth_hmacsha512256_update(crypto_auth_hmacsha512256_state *s,
+						   const unsigned char *in,
 						   unsigned long long bytes)
 {
 	(void)s;
@@ -90,7 +92,8 @@ static inline int crypto_auth_hmacsha512256_update(crypto_auth_hmacsha512256_sta
 	abort();
 }
 
-static inline int crypto_auth_hmacsha512256_final(crypto_auth_hmacsha512256_state *s, unsigned char *out)
+static inline int crypto_auth_hmacsha512256_final(crypto_auth_hmacsha512256_state *s,
+						  unsigned char *out)
 {
 	(void)s;
 	(void)out;
@@ -104,7 +107,8 @@ static inline int crypto_scalarmult_base(unsigned char *out, const unsigned char
 	abort();
 }
 
-static inline int crypto_scalarmult(unsigned char *out, const unsigned char *scalar, const unsigned char *point)
+static inline int crypto_scalarmult(unsigned char *out, const unsigned char *scalar,
+				    const unsigned char *point)
 {
 	(void)out;
 	(void)scalar;

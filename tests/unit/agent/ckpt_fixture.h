@@ -49,14 +49,19 @@ static char fix_dir[64];
 static inline float fix_value(int tensor, int64_t step, int64_t row, int64_t column)
 {
 	uint32_t r[4];
-	philox4(philox_key((uint64_t)step, PHILOX_TEST, (uint64_t)tensor), (uint64_t)(row * 1000 + column), r);
+	philox4(philox_key((uint64_t)step, PHILOX_TEST, (uint64_t)tensor),
+		(uint64_t)(row * 1000 + column), r);
 	return (float)(int32_t)r[0] * 0x1p-20f;
 }
 
-static inline struct ckpt_tensor fix_box(int tensor, int64_t lo0, int64_t hi0, int64_t lo1, int64_t hi1)
+static inline struct ckpt_tensor fix_box(int tensor, int64_t lo0, int64_t hi0, int64_t lo1,
+					 int64_t hi1)
 {
-	struct ckpt_tensor t = { .dims = fix_tensors[tensor].dims, .lo = { lo0, lo1 }, .hi = { hi0, hi1 },
-				 .shape = { fix_tensors[tensor].shape[0], fix_tensors[tensor].shape[1] } };
+	struct ckpt_tensor t = { .dims = fix_tensors[tensor].dims,
+				 .lo = { lo0, lo1 },
+				 .hi = { hi0, hi1 },
+				 .shape = { fix_tensors[tensor].shape[0],
+					    fix_tensors[tensor].shape[1] } };
 	strcpy(t.name, fix_tensors[tensor].name);
 	t.data = malloc((size_t)((hi0 - lo0) * (hi1 - lo1) + 1) * sizeof(float));
 	assert_non_null(t.data);
@@ -72,7 +77,8 @@ static inline void fix_each(const struct ckpt_tensor *t, int tensor, int64_t ste
 			if (!check)
 				*at = want;
 			else if (memcmp(at, &want, sizeof want))
-				fail_msg("%s [%d, %d] is %g, not %g", t->name, (int)i, (int)j, (double)*at, (double)want);
+				fail_msg("%s [%d, %d] is %g, not %g", t->name, (int)i, (int)j,
+					 (double)*at, (double)want);
 		}
 }
 
@@ -101,12 +107,15 @@ static inline int64_t fix_cut(const struct fix_layout *l, int tensor, int64_t n,
 	return even - r[0] % (uint32_t)(most + 1);
 }
 
-/* The boxes of rank (tp, pp); values are set when step >= 0. Pieces may be empty. Frees with fix_free. */
-static inline int fix_rank(const struct fix_layout *l, int rank, int64_t step, bool all_replicas, struct ckpt_tensor *out)
+/* The boxes of rank (tp, pp); values are set when step >= 0. Pieces may be empty. Frees with
+ * fix_free. */
+static inline int fix_rank(const struct fix_layout *l, int rank, int64_t step, bool all_replicas,
+			   struct ckpt_tensor *out)
 {
 	int n = 0, tp = rank % l->tp, pp = rank / l->tp;
 	for (int i = 0; i < FIX_TENSORS; i++) {
-		int64_t lo[2] = { 0, 0 }, hi[2] = { fix_tensors[i].shape[0], fix_tensors[i].shape[1] };
+		int64_t lo[2] = { 0, 0 },
+			hi[2] = { fix_tensors[i].shape[0], fix_tensors[i].shape[1] };
 		int cut = fix_tensors[i].cut;
 		if (i % l->pp != pp || (cut < 0 && tp && !all_replicas))
 			continue;
@@ -135,7 +144,9 @@ static inline json_t *fix_model(void)
 
 static inline struct ckpt_state fix_state(int64_t step)
 {
-	return (struct ckpt_state){ .step = step, .samples = step * 8, .seed = 1234, .total_steps = 1000 };
+	return (struct ckpt_state){
+		.step = step, .samples = step * 8, .seed = 1234, .total_steps = 1000
+	};
 }
 
 static inline const char *fix_path(int64_t step, const char *file)
@@ -143,7 +154,8 @@ static inline const char *fix_path(int64_t step, const char *file)
 	static char path[4][PATH_MAX];
 	static int next;
 	char *p = path[next++ % 4];
-	snprintf(p, PATH_MAX, "%s/step-%08lld%s%s", fix_dir, (long long)step, file ? "/" : "", file ? file : "");
+	snprintf(p, PATH_MAX, "%s/step-%08lld%s%s", fix_dir, (long long)step, file ? "/" : "",
+		 file ? file : "");
 	return p;
 }
 
@@ -164,7 +176,9 @@ static inline void fix_write(const struct fix_layout *l, int64_t step)
 		int n = fix_rank(l, rank, step, false, tensors);
 		ckpt_manifest_init(&part, &state, 1, model, layout);
 		assert_int_equal(ckpt_snapshot_take(&s, tensors, n), 0);
-		if (ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(step, NULL), rank, &part, &e) || ckpt_manifest_merge(&m, &part, &e))
+		if (ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(step, NULL), rank, &part,
+					&e) ||
+		    ckpt_manifest_merge(&m, &part, &e))
 			fail_msg("%s", e.text);
 		ckpt_manifest_fini(&part);
 		fix_free(tensors, n);
@@ -214,7 +228,8 @@ static inline void fix_remove(const char *path)
 		struct stat st;
 		if (!strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."))
 			continue;
-		if (snprintf(name, sizeof name, "%s/%s", path, f->d_name) >= (int)sizeof name || lstat(name, &st))
+		if (snprintf(name, sizeof name, "%s/%s", path, f->d_name) >= (int)sizeof name ||
+		    lstat(name, &st))
 			continue;
 		if (S_ISDIR(st.st_mode))
 			fix_remove(name);
@@ -252,7 +267,8 @@ static inline void fix_note(const char *text, void *arg)
 	buf_puts(arg, "\n");
 }
 
-/* The step of the latest checkpoint for the fixture's model; 0: none. Its notes are appended to `notes` when it is not NULL. */
+/* The step of the latest checkpoint for the fixture's model; 0: none. Its notes are appended to
+ * `notes` when it is not NULL. */
 static inline int64_t fix_latest(struct buf *notes)
 {
 	struct err e = ERR_INIT;

@@ -1,4 +1,5 @@
-/* A rank that saves, through system calls that fail, write short, or are the process's last when a test says so. */
+/* A rank that saves, through system calls that fail, write short, or are the process's last when
+ * a test says so. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 #define MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 
@@ -13,8 +14,8 @@ enum what { NOTHING, FAIL, SHORT, DIE_BEFORE, DIE_AFTER };
 
 static struct {
 	enum what what;
-	int at;          /* which call it hits, from 1 */
-	int error;       /* its errno */
+	int at;    /* which call it hits, from 1 */
+	int error; /* its errno */
 	int count;
 	char trace[256]; /* a letter a call */
 } fault;
@@ -89,7 +90,8 @@ static inline int f_rmdir(const char *path)
 	return begin('d') ? -1 : end(rmdir(path));
 }
 
-static const struct ckpt_io faulty = { f_mkdir, f_create, f_write, f_fsync, f_close, f_rename, f_unlink, f_rmdir };
+static const struct ckpt_io faulty = { f_mkdir, f_create, f_write,  f_fsync,
+				       f_close, f_rename, f_unlink, f_rmdir };
 
 static inline void set_fault(enum what what, int at, int error)
 {
@@ -110,10 +112,18 @@ struct saver {
 	json_t *model, *layout;
 };
 
-static inline int saver_open(struct saver *s, struct comm *world, const struct ckpt_io *io, int64_t keep, struct err *e)
+static inline int saver_open(struct saver *s, struct comm *world, const struct ckpt_io *io,
+			     int64_t keep, struct err *e)
 {
-	*s = (struct saver){ .world = world, .model = fix_model(), .layout = json_pack("{s:i}", "tp", 1) };
-	struct ckpt_options opt = { .dir = fix_dir, .keep = keep, .generation = 3, .model = s->model, .layout = s->layout, .io = io };
+	*s = (struct saver){ .world = world,
+			     .model = fix_model(),
+			     .layout = json_pack("{s:i}", "tp", 1) };
+	struct ckpt_options opt = { .dir = fix_dir,
+				    .keep = keep,
+				    .generation = 3,
+				    .model = s->model,
+				    .layout = s->layout,
+				    .io = io };
 	return ckpt_writer_open(world, &opt, &s->writer, e);
 }
 
@@ -124,7 +134,8 @@ static inline void saver_close(struct saver *s)
 	json_decref(s->layout);
 }
 
-static inline int save_rank(struct saver *s, const struct fix_layout *l, int rank, int64_t step, struct err *e)
+static inline int save_rank(struct saver *s, const struct fix_layout *l, int rank, int64_t step,
+			    struct err *e)
 {
 	struct ckpt_tensor tensors[FIX_TENSORS];
 	struct ckpt_state state = fix_state(step);

@@ -14,7 +14,8 @@ void golden_open(const char *path, struct golden *g)
 	uint64_t header;
 
 	if (file_slurp(path, 1 << 24, &file, &e) || file.len < sizeof header) {
-		fprintf(stderr, "%s: %s (tests run in the top folder of the sources)\n", path, e.text);
+		fprintf(stderr, "%s: %s (tests run in the top folder of the sources)\n", path,
+			e.text);
 		abort();
 	}
 	g->bytes = buf_take(&file);
@@ -31,12 +32,14 @@ void golden_close(struct golden *g)
 	free(g->bytes);
 }
 
-const void *golden_tensor(const struct golden *g, const char *prefix, const char *name, size_t bytes)
+const void *golden_tensor(const struct golden *g, const char *prefix, const char *name,
+			  size_t bytes)
 {
 	char full[128];
 	json_int_t from, to;
 	snprintf(full, sizeof full, "%s%s", prefix, name);
-	if (json_unpack(json_object_get(g->header, full), "{s:[I,I]}", "data_offsets", &from, &to) ||
+	if (json_unpack(json_object_get(g->header, full), "{s:[I,I]}", "data_offsets", &from,
+			&to) ||
 	    (size_t)(to - from) != bytes) {
 		fprintf(stderr, "golden values: %s: missing, or not %zu bytes\n", full, bytes);
 		abort();

@@ -1,4 +1,5 @@
-/* A file of tests/golden as JSON, for tests that hold muster to it. Tests run in the top folder of the sources. */
+/* A file of tests/golden as JSON, for tests that hold muster to it. Tests run in the top folder
+ * of the sources. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 #define MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 
@@ -14,7 +15,9 @@ static inline json_t *golden_json(const char *path)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	json_t *all = file_slurp(path, GOLDEN_JSON_MOST, &text, &e) ? NULL : json_loads(buf_str(&text), 0, NULL);
+	json_t *all = file_slurp(path, GOLDEN_JSON_MOST, &text, &e)
+			      ? NULL
+			      : json_loads(buf_str(&text), 0, NULL);
 	if (!all)
 		fprintf(stderr, "%s: %s\n", path, *e.text ? e.text : "is no JSON");
 	buf_fini(&text);

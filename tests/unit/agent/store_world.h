@@ -1,9 +1,10 @@
 /*
  * store_world — ranks that train a model of nothing but sums, for the tests of the store.
  *
- * Every element of the model has an initial value and, for each micro-batch and replica, a gradient: whole numbers that depend on
- * the parameter's name and the element's global place, small enough that every sum and every stored type holds them exactly. So what a
- * step must leave is known without a second implementation, whatever the order of the sums.
+ * Every element of the model has an initial value and, for each micro-batch and replica, a
+ * gradient: whole numbers that depend on the parameter's name and the element's global place, small
+ * enough that every sum and every stored type holds them exactly. So what a step must leave is
+ * known without a second implementation, whatever the order of the sums.
  */
 #ifndef MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 #define MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
@@ -13,8 +14,9 @@
 #include "plan/spec/model/zero.h"
 #include "tests/unit/agent/world.h"
 
-/* Ranks are tp × ep × shards × copies × pp, tp fastest. Of an expert there are shards × copies replicas, of everything else ep times as
- * many, in ep × shards shards. Without ZeRO all are copies. */
+/* Ranks are tp × ep × shards × copies × pp, tp fastest. Of an expert there are shards × copies
+ * replicas, of everything else ep times as many, in ep × shards shards. Without ZeRO all are
+ * copies. */
 struct cut {
 	const char *name;
 	enum job_family family;
@@ -38,10 +40,11 @@ struct bench {
 	struct zero_cut cuts[ZERO_CLASSES];
 	struct store_groups groups;
 	struct kern *kern;
-	size_t kern_own;        /* bytes that the kern took for itself */
+	size_t kern_own; /* bytes that the kern took for itself */
 	struct store *store;
-	float *starts, *totals; /* [elements] of the flat order: where masters begin, the whole gradient of a step */
-	float *gradients;       /* [micros][elements] what this rank adds */
+	/* [elements] of the flat order: where masters begin, the whole gradient of a step */
+	float *starts, *totals;
+	float *gradients; /* [micros][elements] what this rank adds */
 };
 
 int cut_world(const struct cut *c);
@@ -51,7 +54,8 @@ void bench_close(struct bench *b);
 
 /* Masters are the beginning, published. */
 int bench_start_all(struct bench *b, struct err *e);
-/* Forward and backward passes of all micro-batches; before each use parameters must be `after` steps from the beginning. Then param_store_finish. */
+/* Forward and backward passes of all micro-batches; before each use parameters must be `after`
+ * steps from the beginning. Then param_store_finish. */
 int bench_pass(struct bench *b, int after, struct err *e);
 /* Masters -= gradients; published. */
 int bench_update(struct bench *b, int step, struct err *e);

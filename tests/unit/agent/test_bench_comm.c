@@ -13,10 +13,14 @@ enum { COUNT = 3 * BENCH_PERIOD + 5, RANKS = 5 };
 static void one_bit_is_one_wrong_element(void **state)
 {
 	(void)state;
-	static const size_t places[] = { 0, 1, BENCH_PERIOD - 1, BENCH_PERIOD, 2 * BENCH_PERIOD + 7, COUNT - 1 };
+	static const size_t places[] = {
+		0, 1, BENCH_PERIOD - 1, BENCH_PERIOD, 2 * BENCH_PERIOD + 7, COUNT - 1
+	};
 	char *data = malloc(COUNT * 8);
 	for (int type = COMM_F32; type <= COMM_U8; type++) {
-		struct bench_values v = { .type = (enum comm_type)type, .redop = COMM_SUM, .ranks = RANKS };
+		struct bench_values v = { .type = (enum comm_type)type,
+					  .redop = COMM_SUM,
+					  .ranks = RANKS };
 		size_t size = comm_type_size(v.type);
 		bench_fill(&v, RANK_ALL, 11, data, COUNT);
 		assert_int_equal(bench_wrong(&v, RANK_ALL, 11, data, COUNT), 0);
@@ -41,7 +45,8 @@ static void other_ranks_and_other_places_have_other_numbers(void **state)
 	assert_int_equal(bench_wrong(&v, 2, BENCH_PERIOD, data, COUNT), 0);
 }
 
-/* A sum that lost or doubled one rank is seen in most elements, whatever the reduction that could hide it. */
+/* A sum that lost or doubled one rank is seen in most elements, whatever the reduction that
+ * could hide it. */
 static void a_reduction_is_that_of_the_streams(void **state)
 {
 	(void)state;
@@ -87,9 +92,15 @@ static void halves_are_rounded_to_nearest_even(void **state)
 static void the_bus_factors_are_those_of_nccl_tests(void **state)
 {
 	(void)state;
-	static const struct { const char *name; double at4; } want[] = {
-		{ "all_reduce", 1.5 }, { "reduce", 1 }, { "broadcast", 1 }, { "all_gather", 0.75 }, { "reduce_scatter", 0.75 },
-		{ "all_to_all", 0.75 }, { "gather", 0.75 }, { "scatter", 0.75 }, { "send_recv", 1 }, { "ping_pong", 1 },
+	static const struct {
+		const char *name;
+		double at4;
+	} want[] = {
+		{ "all_reduce", 1.5 },      { "reduce", 1 },
+		{ "broadcast", 1 },         { "all_gather", 0.75 },
+		{ "reduce_scatter", 0.75 }, { "all_to_all", 0.75 },
+		{ "gather", 0.75 },         { "scatter", 0.75 },
+		{ "send_recv", 1 },         { "ping_pong", 1 },
 	};
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
 		assert_string_equal(bench_ops[i].name, want[i].name);

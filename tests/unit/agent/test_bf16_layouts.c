@@ -1,11 +1,14 @@
 /*
- * How far training in bf16 goes from training in fp32, by layout: the root mean square over seeds and steps of the relative difference of
- * the losses. Rounding is a matter of chance, so one run proves nothing: that of a Mixtral scatters by a factor of two and more from seed to
- * seed, because a rounding now and then tips the choice of an expert. The mean must not depend on the layout, and does not: what is held here is
+ * How far training in bf16 goes from training in fp32, by layout: the root mean square over seeds
+ * and steps of the relative difference of the losses. Rounding is a matter of chance, so one run
+ * proves nothing: that of a Mixtral scatters by a factor of two and more from seed to seed, because
+ * a rounding now and then tips the choice of an expert. The mean must not depend on the layout, and
+ * does not: what is held here is
  *
  *   - the ratio of each layout's deviation to the single process's,
- *   - the same where every token goes to all experts, so that there is nothing to choose: then a Mixtral deviates no more than a LLaMA
- *     does, a seventh of what it does otherwise, and a sum that is rounded once more than it should be shows,
+ *   - the same where every token goes to all experts, so that there is nothing to choose: then a
+ *     Mixtral deviates no more than a LLaMA does, a seventh of what it does otherwise, and a sum
+ *     that is rounded once more than it should be shows,
  *   - that stages change nothing: pp 2 computes what one process does, tp 2 × pp 2 what tp 2 does.
  *
  * The first seed is 1, or MUSTER_SEED.
@@ -24,12 +27,14 @@
 
 enum { STEPS = 20, SEEDS = 10, WORDS = 8 };
 
-/* The largest ratio of a layout's deviation to the single process's, and the inverse of the smallest. */
+/* The largest ratio of a layout's deviation to the single process's, and the inverse of the
+ * smallest. */
 static const double ratio_most = 1.25;
 
-static const struct tiny
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 32, 4, 2, 8, 48, 101, 16, TIE_NO, 2, 8, 0.1 },
-	llama = { "llama", FAMILY_LLAMA, 4, 32, 4, 2, 8, 48, 101, 16, TIE_NO, 2, 8, 0.1 };
+static const struct tiny mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 32, 4,  2, 8, 48, 101,
+				     16,        TIE_NO,         2, 8,  0.1 },
+			 llama = { "llama", FAMILY_LLAMA, 4,  32,     4, 2, 8,
+				   48,      101,          16, TIE_NO, 2, 8, 0.1 };
 
 enum { ONE, TP, PP, TP_PP, EP, LAYOUTS };
 static const struct {
@@ -67,7 +72,8 @@ static int first_seed(void)
 }
 
 /* more: NULL or a word. */
-static void losses_of(const struct tiny *model, int seed, const char *dtype, const char *more, int layout, double out[STEPS])
+static void losses_of(const struct tiny *model, int seed, const char *dtype, const char *more,
+		      int layout, double out[STEPS])
 {
 	char seed_word[32], dtype_word[32];
 	const char *words[WORDS] = { seed_word, dtype_word, "optimizer.lr=1e-3" };
@@ -100,8 +106,10 @@ static double square_off(const double *got, const double *want, double *most)
 	return sum;
 }
 
-/* The deviation of each layout, from the single process in fp32; raises *stages to the most that stages change. */
-static void deviations_of(const struct tiny *model, const char *more, int n, double out[], double *stages)
+/* The deviation of each layout, from the single process in fp32; raises *stages to the most that
+ * stages change. */
+static void deviations_of(const struct tiny *model, const char *more, int n, double out[],
+			  double *stages)
 {
 	double sums[LAYOUTS] = { 0 }, most[LAYOUTS] = { 0 };
 	for (int i = 0; i < SEEDS; i++) {
@@ -118,14 +126,17 @@ static void deviations_of(const struct tiny *model, const char *more, int n, dou
 	}
 	for (int l = 0; l < n; l++) {
 		out[l] = sqrt(sums[l] / SEEDS);
-		printf("  %s %s, %-12s deviates by %.2e (%.2f of one process's), at most by %.2e\n", model->name, more ? more : "", layouts[l].name,
-		       out[l], out[l] / out[ONE], most[l]);
+		printf("  %s %s, %-12s deviates by %.2e (%.2f of one process's), at most by %.2e\n",
+		       model->name, more ? more : "", layouts[l].name, out[l], out[l] / out[ONE],
+		       most[l]);
 	}
 }
 
 static void no_layout_deviates_more_than_another(void **state)
 {
-	static const char all_chosen[] = "model.experts_per_token=5", *const choices[] = { NULL, all_chosen };
+	static const char all_chosen[] = "model.experts_per_token=5", *const choices[] = {
+		NULL, all_chosen
+	};
 	double d[2][LAYOUTS], dense[1], stages = 0;
 	(void)state;
 	printf("  seeds %d to %d\n", first_seed(), first_seed() + SEEDS - 1);
@@ -133,7 +144,8 @@ static void no_layout_deviates_more_than_another(void **state)
 	for (int i = 0; i < 2; i++) {
 		deviations_of(&mixtral, choices[i], LAYOUTS, d[i], &stages);
 		for (int l = 0; l < LAYOUTS; l++)
-			assert_true(d[i][l] <= ratio_most * d[i][ONE] && d[i][ONE] <= ratio_most * d[i][l]);
+			assert_true(d[i][l] <= ratio_most * d[i][ONE] &&
+				    d[i][ONE] <= ratio_most * d[i][l]);
 	}
 	printf("  stages change at most %.1e\n", stages);
 	assert_true(stages <= 1e-12);

@@ -1,4 +1,5 @@
-/* What an agent does with its environment. The wire-up itself runs in every multi-rank test from outside. */
+/* What an agent does with its environment. The wire-up itself runs in every multi-rank test from
+ * outside. */
 #include "agent/boot.h"
 
 #include <setjmp.h>
@@ -29,7 +30,8 @@ static int taken_and_wiped(void)
 	if (!environ_shows(SECRET))
 		return 1;
 	char *value = agent_boot_take_env("MUSTER_TEST");
-	int good = value && !strcmp(value, SECRET) && !getenv("MUSTER_TEST") && !environ_shows(SECRET);
+	int good = value && !strcmp(value, SECRET) && !getenv("MUSTER_TEST") &&
+		   !environ_shows(SECRET);
 	free(value);
 	return !good;
 }

@@ -1,4 +1,5 @@
-/* What ranks publish through PMIx, and what they believe of what they read there. PMIx itself is played: a store in memory. */
+/* What ranks publish through PMIx, and what they believe of what they read there. PMIx itself is
+ * played: a store in memory. */
 #include "agent/boot.h"
 
 #include <pmix.h>
@@ -13,7 +14,7 @@
 
 enum { RANKS = 2, FENCES = 2 };
 
-#define SECRET "5f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c2"
+#define SECRET       "5f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c2"
 #define OTHER_SECRET "6f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c2"
 
 static struct {
@@ -58,7 +59,8 @@ pmix_status_t PMIx_Commit(void)
 	return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Fence(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t infos)
+pmix_status_t PMIx_Fence(const pmix_proc_t procs[], size_t n, const pmix_info_t info[],
+			 size_t infos)
 {
 	(void)procs;
 	(void)n;
@@ -67,7 +69,8 @@ pmix_status_t PMIx_Fence(const pmix_proc_t procs[], size_t n, const pmix_info_t 
 	return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[], size_t n, pmix_value_t **out)
+pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
+		       size_t n, pmix_value_t **out)
 {
 	(void)info;
 	(void)n;
@@ -154,7 +157,8 @@ static void refused(struct boot *b)
 static void what_a_stranger_publishes_is_refused(void **state)
 {
 	(void)state;
-	static const char *const forged[] = { "{\"address\":\"10.6.6.6:6\"}", "", "AAAA", "not base64 at all!" };
+	static const char *const forged[] = { "{\"address\":\"10.6.6.6:6\"}", "", "AAAA",
+					      "not base64 at all!" };
 	struct boot *b = open_as(0, SECRET, 7);
 	publish(b, "10.0.0.7:1");
 	for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
@@ -170,7 +174,8 @@ static void what_a_stranger_publishes_is_refused(void **state)
 static void the_secret_the_generation_and_the_rank_must_fit(void **state)
 {
 	(void)state;
-	struct boot *b = open_as(0, SECRET, 7), *past = open_as(1, SECRET, 6), *other = open_as(1, OTHER_SECRET, 7);
+	struct boot *b = open_as(0, SECRET, 7), *past = open_as(1, SECRET, 6),
+		    *other = open_as(1, OTHER_SECRET, 7);
 	publish(b, "10.0.0.7:1");
 	publish(past, "10.0.0.8:2");
 	refused(b);

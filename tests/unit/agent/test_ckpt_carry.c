@@ -1,4 +1,5 @@
-/* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files that are carried along. */
+/* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files
+ * that are carried along. */
 #include "agent/engine/ckpt/carry.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
@@ -18,7 +19,8 @@ static void rewrite(const char *file, const char *from, const char *to)
 	buf_fini(&text);
 }
 
-/* As somebody would who knows the format: the manifest's digest of the header, and the manifest's own, fit again. */
+/* As somebody would who knows the format: the manifest's digest of the header, and the
+ * manifest's own, fit again. */
 static void mend_digests(const char *file)
 {
 	struct err e = ERR_INIT;
@@ -58,7 +60,8 @@ static void a_renamed_tensor_in_a_header_is_found_by_who_loads_it(void **state)
 	rewrite("shard-00000.safetensors", "layers.0.attn.q.weight", "layers.7.attn.q.weight");
 	expect_damage("shard-00000.safetensors: the digest of its header differs");
 	mend_digests("shard-00000.safetensors");
-	expect_damage("shard-00000.safetensors: its header has the tensor layers.7.attn.q.weight where the manifest has layers.0.attn.q.weight");
+	expect_damage("shard-00000.safetensors: its header has the tensor layers.7.attn.q.weight "
+		      "where the manifest has layers.0.attn.q.weight");
 }
 
 static void headers_that_changed_places_are_found(void **state)
@@ -71,14 +74,18 @@ static void headers_that_changed_places_are_found(void **state)
 	fix_write(&halves, 9);
 	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(file_slurp(fix_path(9, m.files[i].name), 1 << 20, &text[i], NULL), 0);
+		assert_int_equal(file_slurp(fix_path(9, m.files[i].name), 1 << 20, &text[i], NULL),
+				 0);
 	for (int i = 0; i < 2; i++) {
 		struct buf mixed = BUF_INIT;
 		buf_add(&mixed, text[!i].data, (size_t)m.files[!i].header);
-		buf_add(&mixed, text[i].data + m.files[i].header, text[i].len - (size_t)m.files[i].header);
-		assert_int_equal(file_replace(fix_path(9, m.files[i].name), mixed.data, mixed.len, NULL), 0);
+		buf_add(&mixed, text[i].data + m.files[i].header,
+			text[i].len - (size_t)m.files[i].header);
+		assert_int_equal(
+			file_replace(fix_path(9, m.files[i].name), mixed.data, mixed.len, NULL), 0);
 		if (m.files[i].size != (int64_t)mixed.len) /* another error, which has its test */
-			assert_int_equal(truncate(fix_path(9, m.files[i].name), m.files[i].size), 0);
+			assert_int_equal(truncate(fix_path(9, m.files[i].name), m.files[i].size),
+					 0);
 		buf_fini(&mixed);
 	}
 	ckpt_manifest_fini(&m);
@@ -89,8 +96,12 @@ static void headers_that_changed_places_are_found(void **state)
 
 /* --- files that are carried ------------------------------------------------------------ */
 
-static const struct { const char *name, *text; } brought[] = {
-	{ "config.json", "{\"eos_token_id\": 5}" }, { "tokenizer.json", "{}" }, { "merges.txt", "" },
+static const struct {
+	const char *name, *text;
+} brought[] = {
+	{ "config.json", "{\"eos_token_id\": 5}" },
+	{ "tokenizer.json", "{}" },
+	{ "merges.txt", "" },
 };
 enum { BROUGHT = sizeof brought / sizeof *brought };
 
@@ -103,7 +114,8 @@ static void lay_source(void)
 	for (int i = 0; i < BROUGHT; i++) {
 		char path[PATH_MAX];
 		snprintf(path, sizeof path, "%s/%s", source, brought[i].name);
-		assert_int_equal(file_replace(path, brought[i].text, strlen(brought[i].text), NULL), 0);
+		assert_int_equal(file_replace(path, brought[i].text, strlen(brought[i].text), NULL),
+				 0);
 	}
 }
 
@@ -115,10 +127,19 @@ static void take_all(struct carry *c)
 	strcpy(c->from, "an-org/a_model.v1");
 }
 
-static int open_carrying(struct saver *s, const struct carry *c, const struct ckpt_io *io, struct err *e)
+static int open_carrying(struct saver *s, const struct carry *c, const struct ckpt_io *io,
+			 struct err *e)
 {
-	*s = (struct saver){ .world = world_alone(), .model = fix_model(), .layout = json_object() };
-	struct ckpt_options opt = { .dir = fix_dir, .keep = 1, .generation = 3, .model = s->model, .layout = s->layout, .io = io, .carry = c };
+	*s = (struct saver){ .world = world_alone(),
+			     .model = fix_model(),
+			     .layout = json_object() };
+	struct ckpt_options opt = { .dir = fix_dir,
+				    .keep = 1,
+				    .generation = 3,
+				    .model = s->model,
+				    .layout = s->layout,
+				    .io = io,
+				    .carry = c };
 	return ckpt_writer_open(s->world, &opt, &s->writer, e);
 }
 
@@ -160,7 +181,8 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 		assert_int_equal(stat(fix_path(step, "tokenizer.json"), &st), 0);
 		assert_int_equal(st.st_mode & 0777, 0600);
 	}
-	assert_int_equal(fix_count("step-"), 1); /* the two before are retired, with what they carried */
+	/* the two before are retired, with what they carried */
+	assert_int_equal(fix_count("step-"), 1);
 	fix_load(fix_path(11, NULL), &whole, 11);
 	struct comm *world = s.world;
 	saver_close(&s);
@@ -198,13 +220,16 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	verify(9);
 	rewrite("config.json", "5", "6");
 	expect_refused("config.json: the digest differs");
-	assert_int_equal(fix_latest(NULL), 9); /* as with a shard, sizes are all that is looked at then */
+	/* as with a shard, sizes are all that is looked at then */
+	assert_int_equal(fix_latest(NULL), 9);
 	rewrite("config.json", "6", "5");
 	verify(9);
 	assert_int_equal(truncate(fix_path(9, "config.json"), 3), 0);
 	expect_refused("config.json: 3 bytes, the manifest says 19");
 	assert_int_equal(rename(fix_path(9, "config.json"), fix_path(9, "../config.json")), 0);
-	assert_int_equal(file_replace(fix_path(9, "../config.json"), brought[0].text, strlen(brought[0].text), NULL), 0);
+	assert_int_equal(file_replace(fix_path(9, "../config.json"), brought[0].text,
+				      strlen(brought[0].text), NULL),
+			 0);
 	assert_int_equal(symlink("../config.json", fix_path(9, "config.json")), 0);
 	expect_refused("config.json: is a symbolic link");
 	assert_int_equal(unlink(fix_path(9, "config.json")), 0);
@@ -272,7 +297,8 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 			fail_msg("call %d: %s", k, e.text);
 		if (!rc)
 			expect_carried(fix_path(9, NULL));
-		assert_true(rc ? fix_latest(NULL) == 5 || fix_latest(NULL) == 9 : fix_latest(NULL) == 9);
+		assert_true(rc ? fix_latest(NULL) == 5 || fix_latest(NULL) == 9
+			       : fix_latest(NULL) == 9);
 		verify(fix_latest(NULL));
 		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 		struct comm *world = s.world;
@@ -334,9 +360,16 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 
 static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 {
-	static const struct { const char *name, *says; } wrong[] = {
-		{ "../x", "has a name that is" }, { ".hidden", "has a name that is" }, { "", "has a name that is" }, { "a/b", "has a name that is" },
-		{ "shard-00000.safetensors", "listed twice" }, { MANIFEST_NAME, "listed twice" }, { MANIFEST_NAME ".tmp", "listed twice" },
+	static const struct {
+		const char *name, *says;
+	} wrong[] = {
+		{ "../x", "has a name that is" },
+		{ ".hidden", "has a name that is" },
+		{ "", "has a name that is" },
+		{ "a/b", "has a name that is" },
+		{ "shard-00000.safetensors", "listed twice" },
+		{ MANIFEST_NAME, "listed twice" },
+		{ MANIFEST_NAME ".tmp", "listed twice" },
 	};
 	struct err e = ERR_INIT;
 	struct manifest m;
@@ -350,7 +383,8 @@ static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 		if (!strstr(e.text, wrong[i].says))
 			fail_msg("%s: %s", wrong[i].name, e.text);
 	}
-	struct manifest_carried huge = { .name = "huge", .size = (int64_t)MANIFEST_CARRIED_BYTES + 1 };
+	struct manifest_carried huge = { .name = "huge",
+					 .size = (int64_t)MANIFEST_CARRIED_BYTES + 1 };
 	assert_int_equal(ckpt_manifest_add_carried(&m, &huge, &e), -1);
 	ckpt_manifest_fini(&m);
 }
@@ -358,7 +392,8 @@ static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 static void names_of_models_are_words_with_a_slash_at_most(void **state)
 {
 	static const char *const right[] = { "gpt2", "openai-community/gpt2", "a_b/c.d-1" };
-	static const char *const wrong[] = { "", "/gpt2", "a/b/c", "../gpt2", "a/..", "a/", "a b", "a\"b" };
+	static const char *const wrong[] = { "",     "/gpt2", "a/b/c", "../gpt2",
+					     "a/..", "a/",    "a b",   "a\"b" };
 	(void)state;
 	for (size_t i = 0; i < sizeof right / sizeof *right; i++)
 		assert_true(ckpt_manifest_may_be_from(right[i]));

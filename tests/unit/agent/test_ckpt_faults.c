@@ -1,4 +1,5 @@
-/* Whatever fails or dies while a checkpoint is written, the one before it stays the latest, and valid. */
+/* Whatever fails or dies while a checkpoint is written, the one before it stays the latest, and
+ * valid. */
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sched.h>
@@ -25,13 +26,15 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 		int rc = save(&s, 9, &e);
 		if (rc) {
 			assert_int_equal(e.code, ERR_IO);
-			if (!strstr(e.text, "checkpoint of step 9") || !strstr(e.text, strerror(errors[k % 2])))
+			if (!strstr(e.text, "checkpoint of step 9") ||
+			    !strstr(e.text, strerror(errors[k % 2])))
 				fail_msg("call %d: %s", k, e.text);
 		} else {
 			struct ckpt_report r;
 			assert_int_equal(fix_latest(NULL), 9);
 			assert_int_equal(ckpt_committed(s.writer, &r), 1);
-			if (fault.count >= k && !r.note[0]) /* only what comes after the commit may fail, and is told */
+			/* only what comes after the commit may fail, and is told */
+			if (fault.count >= k && !r.note[0])
 				fail_msg("the failure of call %d was lost", k);
 		}
 		assert_true(fix_latest(NULL) == 5 || fix_latest(NULL) == 9);
@@ -123,7 +126,8 @@ static void a_dead_writers_attempt_goes_with_the_next_commit(void **state)
 	char attempt[PATH_MAX], shard[PATH_MAX];
 	(void)state;
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
-	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000007-2-0123456789abcdef", fix_dir);
+	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000007-2-0123456789abcdef",
+		 fix_dir);
 	snprintf(shard, sizeof shard, "%.4000s/shard-00000.safetensors", attempt);
 	assert_int_equal(mkdir(attempt, 0700), 0);
 	assert_int_equal(file_replace(shard, "half", 4, &e), 0);
@@ -140,9 +144,11 @@ static void a_later_generations_attempt_is_left_to_it(void **state)
 	struct saver s;
 	char theirs[PATH_MAX];
 	(void)state;
-	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef", fix_dir);
+	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef",
+		 fix_dir);
 	assert_int_equal(mkdir(theirs, 0700), 0);
-	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0); /* generation 3, a zombie */
+	/* generation 3, a zombie */
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(access(theirs, F_OK), 0);
 	struct comm *world = s.world;
@@ -162,7 +168,8 @@ static void what_a_link_leads_to_is_not_removed(void **state)
 		assert_int_equal(rename(fix_path(step, NULL), kept), 0);
 		assert_int_equal(symlink(kept, fix_path(step, NULL)), 0);
 	}
-	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000004-1-0123456789abcdef", fix_dir);
+	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000004-1-0123456789abcdef",
+		 fix_dir);
 	assert_int_equal(symlink(kept, attempt), 0);
 	assert_int_equal(fix_latest(NULL), 6);
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
@@ -187,7 +194,9 @@ static void another_runs_folder_is_refused(void **state)
 	struct ckpt_writer *w;
 	struct comm *world = world_alone();
 	json_t *model = fix_model();
-	struct ckpt_options opt = { .dir = fix_dir, .owner = "/runs/a", .generation = 1, .model = model, .layout = model };
+	struct ckpt_options opt = {
+		.dir = fix_dir, .owner = "/runs/a", .generation = 1, .model = model, .layout = model
+	};
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(ckpt_writer_open(world, &opt, &w, &e), 0);
@@ -240,9 +249,13 @@ static int save_twice_on_a_small_disk(void)
 		return 77;
 	if (saver_open(&s, world_alone(), NULL, 0, &e) || save(&s, 9, &e))
 		return 1;
-	if (save(&s, 10, &e) == 0 || !strstr(e.text, strerror(ENOSPC)) || !strstr(e.text, "free some room"))
+	if (save(&s, 10, &e) == 0 || !strstr(e.text, strerror(ENOSPC)) ||
+	    !strstr(e.text, "free some room"))
 		return 2;
-	return fix_latest(NULL) == 9 && fix_count(ATTEMPT_PREFIX) == 0 && !ckpt_verify(fix_path(9, NULL), &e) ? 0 : 3;
+	return fix_latest(NULL) == 9 && fix_count(ATTEMPT_PREFIX) == 0 &&
+			       !ckpt_verify(fix_path(9, NULL), &e)
+		       ? 0
+		       : 3;
 }
 
 static void a_full_disk_keeps_the_checkpoint_before(void **state)
@@ -297,7 +310,8 @@ static void die_at_each_call(int64_t before, int64_t step)
 			free(path);
 			if (rc == 0)
 				assert_int_equal(latest, step);
-			/* The next run tidies up, at its start what was being written, at its first commit the rest. */
+			/* The next run tidies up, at its start what was being written, at its
+			 * first commit the rest. */
 			set_fault(NOTHING, 0, 0);
 			assert_int_equal(child_save(step + 1), 0);
 			assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
@@ -342,5 +356,6 @@ int main(void)
 		TEST(death_at_any_call_leaves_a_valid_latest),
 		TEST(death_while_a_step_is_replaced_leaves_a_valid_latest),
 	};
-	return cmocka_run_group_tests_name("failures while checkpoints are saved", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("failures while checkpoints are saved", tests, NULL,
+					   NULL);
 }

@@ -14,7 +14,8 @@ static void any_layout_loads_any_others(void **state)
 		fix_write(&from, step);
 		for (uint64_t k = 1; k <= 4; k++) {
 			philox4(philox_key(seed, PHILOX_TEST, 1), k, r);
-			struct fix_layout to = { 1 + (int)(r[0] % 8), 1 + (int)(r[1] % 7), seed + k };
+			struct fix_layout to = { 1 + (int)(r[0] % 8), 1 + (int)(r[1] % 7),
+						 seed + k };
 			fix_load(fix_path(step, NULL), &to, step);
 		}
 		fix_load(fix_path(step, NULL), &whole, step);
@@ -50,7 +51,9 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	struct buf text = BUF_INIT;
 	struct ckpt_state st = fix_state(3);
 	json_t *none = json_object();
-	struct ckpt_tensor t = { .name = "big", .dims = 2, .shape = { 700, 1500 }, .hi = { 700, 1500 } };
+	struct ckpt_tensor t = {
+		.name = "big", .dims = 2, .shape = { 700, 1500 }, .hi = { 700, 1500 }
+	};
 	t.data = malloc(700 * 1500 * sizeof(float));
 	(void)state;
 	for (int i = 0; i < 700 * 1500; i++)
@@ -61,7 +64,11 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	assert_int_equal(ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(3, NULL), 0, &m, &e), 0);
 	ckpt_manifest_write(&m, &text);
 	assert_int_equal(file_replace(fix_path(3, MANIFEST_NAME), text.data, text.len, &e), 0);
-	struct ckpt_tensor part = { .name = "big", .dims = 2, .shape = { 700, 1500 }, .lo = { 100, 7 }, .hi = { 650, 1400 } };
+	struct ckpt_tensor part = { .name = "big",
+				    .dims = 2,
+				    .shape = { 700, 1500 },
+				    .lo = { 100, 7 },
+				    .hi = { 650, 1400 } };
 	part.data = malloc(550 * 1393 * sizeof(float));
 	assert_int_equal(ckpt_load(fix_path(3, NULL), none, NULL, &part, 1, NULL, &e), 0);
 	for (int i = 0; i < 550; i++)
@@ -90,7 +97,8 @@ static void only_the_slices_that_are_needed_are_read(void **state)
 	t = fix_box(0, 0, 90, 2, 5);
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
-	assert_non_null(strstr(e.text, "shard-00003.safetensors: a shard of the checkpoint cannot be opened"));
+	assert_non_null(strstr(
+		e.text, "shard-00003.safetensors: a shard of the checkpoint cannot be opened"));
 	free(t.data);
 }
 
@@ -106,7 +114,9 @@ static void what_does_not_fit_is_named(void **state)
 	assert_non_null(strstr(e.text, "model.hidden: the checkpoint has 16, this job 32"));
 	t.shape[0] = 17;
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
-	assert_non_null(strstr(e.text, "norm.weight: the checkpoint has 1 dimensions, 16 × 1, this job wants 1, 17 × 1"));
+	assert_non_null(strstr(
+		e.text,
+		"norm.weight: the checkpoint has 1 dimensions, 16 × 1, this job wants 1, 17 × 1"));
 	strcpy(t.name, "norm.bias");
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "tensor norm.bias: the checkpoint has none of this name"));
@@ -144,8 +154,9 @@ static enum err_code verify_code(int64_t step)
 
 static void one_flipped_bit_anywhere_is_found(void **state)
 {
-	static const char *const files[] = { MANIFEST_NAME, "shard-00000.safetensors", "shard-00001.safetensors",
-					     "shard-00002.safetensors", "shard-00003.safetensors" };
+	static const char *const files[] = { MANIFEST_NAME, "shard-00000.safetensors",
+					     "shard-00001.safetensors", "shard-00002.safetensors",
+					     "shard-00003.safetensors" };
 	(void)state;
 	fix_write(&two_by_two, 9);
 	assert_int_equal(verify_code(9), ERR_NONE);
@@ -174,11 +185,13 @@ static void a_flipped_bit_in_a_tensor_is_named_by_the_loader(void **state)
 	flip(fix_path(9, "shard-00000.safetensors"), at + 100);
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
-	assert_non_null(strstr(e.text, "shard-00000.safetensors: tensor layers.0.attn.q.weight, rows [0, 24) × columns [0, 16): the digest differs"));
+	assert_non_null(strstr(e.text, "shard-00000.safetensors: tensor layers.0.attn.q.weight, "
+				       "rows [0, 24) × columns [0, 16): the digest differs"));
 	free(t.data);
 }
 
-/* Each damages step 9; `latest` must fall back on step 5 and say why, unless the sizes are right and only verify can know. */
+/* Each damages step 9; `latest` must fall back on step 5 and say why, unless the sizes are right
+ * and only verify can know. */
 static void cut_shard(void)
 {
 	const char *path = fix_path(9, "shard-00001.safetensors");
@@ -238,15 +251,19 @@ static void manifest_of_another_step(void)
 static void swapped_shards(void)
 {
 	assert_int_equal(rename(fix_path(9, "shard-00000.safetensors"), fix_path(9, "x")), 0);
-	assert_int_equal(rename(fix_path(9, "shard-00002.safetensors"), fix_path(9, "shard-00000.safetensors")), 0);
+	assert_int_equal(rename(fix_path(9, "shard-00002.safetensors"),
+				fix_path(9, "shard-00000.safetensors")),
+			 0);
 	assert_int_equal(rename(fix_path(9, "x"), fix_path(9, "shard-00002.safetensors")), 0);
 }
 
 static void stale_shard(void)
 {
 	struct buf text = BUF_INIT;
-	assert_int_equal(file_slurp(fix_path(5, "shard-00001.safetensors"), 1 << 20, &text, NULL), 0);
-	assert_int_equal(file_replace(fix_path(9, "shard-00001.safetensors"), text.data, text.len, NULL), 0);
+	assert_int_equal(file_slurp(fix_path(5, "shard-00001.safetensors"), 1 << 20, &text, NULL),
+			 0);
+	assert_int_equal(
+		file_replace(fix_path(9, "shard-00001.safetensors"), text.data, text.len, NULL), 0);
 	buf_fini(&text);
 }
 
@@ -255,6 +272,7 @@ static void extra_shard(void)
 	assert_int_equal(file_replace(fix_path(9, "shard-00004.safetensors"), "x", 1, NULL), 0);
 }
 
+/* clang-format off */
 static const struct {
 	const char *what;
 	void (*damage)(void);
@@ -274,6 +292,7 @@ static const struct {
 	{ "a stale shard", stale_shard, NULL },
 	{ "an extra shard", extra_shard, NULL },
 };
+/* clang-format on */
 
 static void damaged_checkpoints_are_passed_over_by_name(void **state)
 {
@@ -287,7 +306,8 @@ static void damaged_checkpoints_are_passed_over_by_name(void **state)
 		int64_t latest = fix_latest(&notes);
 		if (latest != (damages[i].note ? 5 : 9))
 			fail_msg("%s: the latest is %d", damages[i].what, (int)latest);
-		if (damages[i].note && (!strstr(buf_str(&notes), damages[i].note) || !strstr(buf_str(&notes), "step-00000009 is passed over")))
+		if (damages[i].note && (!strstr(buf_str(&notes), damages[i].note) ||
+					!strstr(buf_str(&notes), "step-00000009 is passed over")))
 			fail_msg("%s: %s", damages[i].what, buf_str(&notes));
 		if (verify_code(9) == ERR_NONE)
 			fail_msg("%s was not found by verify", damages[i].what);
@@ -316,7 +336,8 @@ static void a_shard_of_another_size_is_not_loaded(void **state)
 	(void)state;
 	for (int more = -1; more <= 1; more += 2) {
 		struct err e = ERR_INIT;
-		struct ckpt_tensor t = fix_box(0, 0, 2, 0, 12); /* lies at the beginning of the file */
+		/* lies at the beginning of the file */
+		struct ckpt_tensor t = fix_box(0, 0, 2, 0, 12);
 		fix_write(&whole, 9);
 		const char *path = fix_path(9, "shard-00000.safetensors");
 		assert_int_equal(truncate(path, size_of(path) + more), 0);
@@ -354,7 +375,8 @@ static void another_models_checkpoints_are_not_started_over(void **state)
 	fix_write(&whole, 5);
 	assert_int_equal(ckpt_latest(fix_dir, other, &path, fix_note, &notes, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_non_null(strstr(e.text, "step-00000005: model.hidden: the checkpoint has 16, this job 32"));
+	assert_non_null(
+		strstr(e.text, "step-00000005: model.hidden: the checkpoint has 16, this job 32"));
 	assert_non_null(strstr(buf_str(&notes), "model.hidden"));
 	assert_null(path);
 	json_decref(other);

@@ -1,4 +1,5 @@
-/* Manifests: what is written reads back, no byte may change, and the boxes must cover each tensor exactly once. */
+/* Manifests: what is written reads back, no byte may change, and the boxes must cover each
+ * tensor exactly once. */
 #include "agent/engine/ckpt/manifest.h"
 #include "base/philox.h"
 
@@ -11,13 +12,22 @@
 
 #include <cmocka.h>
 
-static const struct ckpt_state state_of_test = { .step = 400, .samples = 3200, .seed = UINT64_MAX, .total_steps = 1000,
-						.data = { "/data/gr\xc3\xb6\xc3\x9f" "e \"1\"", 0.25, 900 },
-						.optimizer = "sgd", .numbers = { { "good_steps", 12 }, { "loss_scale", 65536 } }, .n_numbers = 2 };
+static const struct ckpt_state state_of_test = { .step = 400,
+						 .samples = 3200,
+						 .seed = UINT64_MAX,
+						 .total_steps = 1000,
+						 .data = { "/data/gr\xc3\xb6\xc3\x9f"
+							   "e \"1\"",
+							   0.25, 900 },
+						 .optimizer = "sgd",
+						 .numbers = { { "good_steps", 12 },
+							      { "loss_scale", 65536 } },
+						 .n_numbers = 2 };
 
 static void start(struct manifest *m)
 {
-	json_t *model = json_pack("{s:s, s:i, s:f}", "family", "gpt2", "hidden", 768, "norm_eps", 1e-5);
+	json_t *model = json_pack("{s:s, s:i, s:f}", "family", "gpt2", "hidden", 768, "norm_eps",
+				  1e-5);
 	json_t *layout = json_pack("{s:i}", "tp", 2);
 	ckpt_manifest_init(m, &state_of_test, 3, model, layout);
 	json_decref(model);
@@ -29,7 +39,8 @@ struct box {
 };
 
 /* One tensor "t" whose boxes lie in one file, one behind the other. */
-static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct box *boxes, int n, struct err *e)
+static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct box *boxes,
+		     int n, struct err *e)
 {
 	struct manifest_file f = { .name = "shard-00000.safetensors", .header = 64, .size = 64 };
 	int64_t shape[2] = { rows, columns }, at = 0;
@@ -38,7 +49,9 @@ static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const st
 	if (ckpt_manifest_add_file(m, &f, e))
 		return -1;
 	for (int i = 0; i < n; i++) {
-		struct manifest_slice s = { .offset = at, .lo = { boxes[i].lo0, boxes[i].lo1 }, .hi = { boxes[i].hi0, boxes[i].hi1 } };
+		struct manifest_slice s = { .offset = at,
+					    .lo = { boxes[i].lo0, boxes[i].lo1 },
+					    .hi = { boxes[i].hi0, boxes[i].hi1 } };
 		s.digest = ckpt_digest_of(&i, sizeof i);
 		if (ckpt_manifest_add_slice(m, "t", columns > 0 ? 2 : 1, shape, &s, e))
 			return -1;
@@ -47,7 +60,8 @@ static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const st
 	return 0;
 }
 
-static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes, int n, const char *says)
+static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes, int n,
+			 const char *says)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
@@ -63,7 +77,9 @@ static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes,
 static void boxes_that_tile_are_proven(void **state)
 {
 	static const struct box rows[] = { { 4, 7, 0, 5 }, { 0, 4, 0, 5 }, { 7, 9, 0, 5 } };
-	static const struct box pinwheel[] = { { 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }, { 1, 2, 1, 2 } };
+	static const struct box pinwheel[] = {
+		{ 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }, { 1, 2, 1, 2 }
+	};
 	static const struct box vector[] = { { 2, 5, 0, 1 }, { 0, 2, 0, 1 } };
 	static const struct box one[] = { { 0, 1, 0, 1 } };
 	(void)state;
@@ -76,12 +92,15 @@ static void boxes_that_tile_are_proven(void **state)
 static void holes_and_overlaps_are_named(void **state)
 {
 	static const struct box hole[] = { { 0, 4, 0, 5 }, { 5, 9, 0, 5 } };
-	static const struct box centre[] = { { 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 } };
+	static const struct box centre[] = {
+		{ 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }
+	};
 	static const struct box rows[] = { { 0, 5, 0, 5 }, { 4, 9, 0, 5 } };
 	static const struct box twice[] = { { 0, 3, 0, 3 }, { 0, 3, 0, 3 } };
 	static const struct box inside[] = { { 0, 9, 0, 9 }, { 3, 4, 3, 4 } };
 	static const struct box corner[] = { { 0, 2, 0, 2 }, { 1, 3, 1, 3 } };
-	static const struct box traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } }; /* the volume is right */
+	/* the volume is right */
+	static const struct box traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } };
 	static const struct box vector[] = { { 0, 3, 0, 1 }, { 2, 5, 0, 1 } };
 	(void)state;
 	expect_proof(9, 5, hole, 2, "tensor t: 5 of its 45 elements are in no shard");
@@ -144,7 +163,8 @@ static void a_large_grid_is_proven(void **state)
 	static struct box boxes[ROWS * COLUMNS];
 	(void)state;
 	for (int i = 0; i < ROWS * COLUMNS; i++)
-		boxes[i] = (struct box){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS, i % COLUMNS + 1 };
+		boxes[i] = (struct box){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS,
+					 i % COLUMNS + 1 };
 	expect_proof(ROWS, COLUMNS, boxes, ROWS * COLUMNS, NULL);
 }
 
@@ -190,11 +210,13 @@ static void what_may_not_be_in_one_is_refused(void **state)
 	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, shape, &s, &e), 0);
 	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, other, &s, &e), -1);
 	assert_non_null(strstr(e.text, "disagree about its shape"));
+	/* clang-format off */
 	static const struct manifest_slice bad[] = {
 		{ .file = 1, .hi = { 1, 1 } }, { .file = -1, .hi = { 1, 1 } }, { .hi = { 0, 1 } }, { .hi = { 6, 1 } },
 		{ .lo = { -1, 0 }, .hi = { 1, 1 } }, { .offset = 101, .hi = { 1, 1 } }, { .offset = -1, .hi = { 1, 1 } },
 		{ .offset = 4, .hi = { 5, 5 } }, { .offset = INT64_MAX, .hi = { 1, 1 } },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, shape, &bad[i], &e), -1);
 	ckpt_manifest_fini(&m);
@@ -305,6 +327,7 @@ static void no_bit_may_change_and_no_byte_may_miss(void **state)
 /* With the digest put right again: what a bug or a hand may write. */
 static void a_field_that_is_wrong_is_named(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *from, *to, *says;
 	} edits[] = {
@@ -339,6 +362,7 @@ static void a_field_that_is_wrong_is_named(void **state)
 		{ "[1, 0], [2, 2]", "[1, 0], [2, 3]", "is empty or outside its 2 columns" },
 		{ "[1, 0], [2, 2]", "[1], [2, 2]", "another length than the shape" },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
 		struct err e = ERR_INIT;
@@ -370,6 +394,7 @@ static void a_field_that_is_wrong_is_named(void **state)
 
 static void another_model_is_named_by_its_field(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *want, *says;
 	} models[] = {
@@ -379,6 +404,7 @@ static void another_model_is_named_by_its_field(void **state)
 		{ "{\"family\": \"gpt2\", \"hidden\": 768}", "model.norm_eps: the checkpoint has 1e-5, this job none" },
 		{ "{\"family\": \"gpt2\", \"hidden\": 768, \"norm_eps\": 1e-5, \"rope\": true}", "model.rope: the checkpoint has none, this job true" },
 	};
+	/* clang-format on */
 	struct err e = ERR_INIT;
 	struct manifest m;
 	struct buf text = BUF_INIT;

@@ -55,7 +55,11 @@ static void each_piece_written_and_read_is_told(void **state)
 	struct ckpt_watch watch = { count, &pieces };
 	struct comm *world = world_alone();
 	struct saver s = { .world = world, .model = fix_model(), .layout = json_object() };
-	struct ckpt_options opt = { .dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .watch = &watch };
+	struct ckpt_options opt = { .dir = fix_dir,
+				    .generation = 3,
+				    .model = s.model,
+				    .layout = s.layout,
+				    .watch = &watch };
 	(void)state;
 	assert_int_equal(ckpt_writer_open(world, &opt, &s.writer, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
@@ -77,13 +81,13 @@ static void everything_is_synced_before_it_gets_its_name(void **state)
 	set_fault(NOTHING, 0, 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_string_equal(fault.trace,
-			    "mm"         /* the attempt, by rank 0 and as every rank */
+			    "mm"          /* the attempt, by rank 0 and as every rank */
 			    "cwwwwwwwwfx" /* the shard: header and seven tensors, synced, closed */
-			    "fx"         /* its name */
-			    "cwfxr"      /* the manifest */
-			    "fx"         /* its name */
-			    "r"          /* the checkpoint */
-			    "fx");       /* its name */
+			    "fx"          /* its name */
+			    "cwfxr"       /* the manifest */
+			    "fx"          /* its name */
+			    "r"           /* the checkpoint */
+			    "fx");        /* its name */
 	struct comm *world = s.world;
 	saver_close(&s);
 	comm_close(world);
@@ -110,7 +114,8 @@ static void the_snapshot_is_what_the_tensors_were_at_the_call(void **state)
 	sem_init(&may_write, 0, 0);
 	assert_int_equal(saver_open(&s, world_alone(), &late, 0, &e), 0);
 	int n = fix_rank(&whole, 0, 9, false, tensors);
-	assert_int_equal(ckpt_save(s.writer, &st, tensors, n, &e), 0); /* returns, though nothing can be written yet */
+	/* returns, though nothing can be written yet */
+	assert_int_equal(ckpt_save(s.writer, &st, tensors, n, &e), 0);
 	for (int i = 0; i < n; i++)
 		fix_each(&tensors[i], i, 10, false);
 	sem_post(&may_write);
@@ -132,14 +137,16 @@ static void the_newest_valid_ones_are_kept(void **state)
 		fix_write(&whole, step);
 	assert_int_equal(truncate(fix_path(4, MANIFEST_NAME), 10), 0);
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 2, &e), 0);
-	assert_int_equal(save(&s, 5, &e), 0); /* 5 and 3 are the newest valid ones; 4 is damaged and may be looked into */
+	/* 5 and 3 are the newest valid ones; 4 is damaged and may be looked into */
+	assert_int_equal(save(&s, 5, &e), 0);
 	assert_int_equal(fix_count("step-"), 3);
 	verify(3);
 	assert_int_equal(save(&s, 6, &e), 0);
 	assert_int_equal(fix_count("step-"), 2);
 	verify(5);
 	verify(6);
-	assert_int_equal(save(&s, 2, &e), 0); /* gone back by hand: what was just written is not removed */
+	/* gone back by hand: what was just written is not removed */
+	assert_int_equal(save(&s, 2, &e), 0);
 	verify(2);
 	assert_int_equal(fix_count("step-"), 3);
 	struct comm *world = s.world;
@@ -216,10 +223,10 @@ static void a_folder_that_cannot_be_written_to_is_refused_at_once(void **state)
 static const struct fix_layout two_by_two = { 2, 2, 0 };
 
 struct ranks {
-	int faulty_rank;  /* -1: none */
+	int faulty_rank; /* -1: none */
 	enum what what;
 	int at;
-	unsigned silent;  /* a bit for each rank that gives nothing in the first save */
+	unsigned silent; /* a bit for each rank that gives nothing in the first save */
 	bool expect;
 	const char *says; /* the error on every rank; NULL: success */
 };
@@ -233,7 +240,9 @@ static int rank_body(struct comm *world, void *arg, struct err *err)
 	(void)err;
 	struct ckpt_tensor tensors[FIX_TENSORS], all[FIX_TENSORS];
 	struct saver s = { .world = world, .model = fix_model(), .layout = json_object() };
-	struct ckpt_options opt = { .dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .io = &faulty };
+	struct ckpt_options opt = {
+		.dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .io = &faulty
+	};
 	struct ckpt_state st = fix_state(9);
 	if (t->expect) {
 		opt.n_expect = fix_rank(&whole, 0, -1, false, all);
@@ -244,7 +253,9 @@ static int rank_body(struct comm *world, void *arg, struct err *err)
 		return 1;
 	if (rank == t->faulty_rank)
 		set_fault(t->what, t->at, ENOSPC);
-	int n = rank < 4 && !(t->silent >> rank & 1) ? fix_rank(&two_by_two, rank, 9, false, tensors) : 0;
+	int n = rank < 4 && !(t->silent >> rank & 1)
+			? fix_rank(&two_by_two, rank, 9, false, tensors)
+			: 0;
 	int rc = ckpt_save(s.writer, &st, tensors, n, &e) || ckpt_wait(s.writer, &e);
 	if (rc != (t->says != NULL))
 		return 2;
@@ -276,24 +287,33 @@ static void run_ranks(int size, struct ranks t, int64_t latest)
 
 static void ranks_make_one_checkpoint_that_any_layout_loads(void **state)
 {
-	static const struct fix_layout others[] = { { 1, 1, 0 }, { 4, 1, 0 }, { 1, 3, 0 }, { 3, 2, 5 } };
+	static const struct fix_layout others[] = {
+		{ 1, 1, 0 }, { 4, 1, 0 }, { 1, 3, 0 }, { 3, 2, 5 }
+	};
 	(void)state;
 	run_ranks(6, (struct ranks){ .faulty_rank = -1, .expect = true }, 9);
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		fix_load(fix_path(9, NULL), &others[i], 9);
 	assert_int_equal(access(fix_path(9, "shard-00003.safetensors"), F_OK), 0);
-	assert_int_equal(access(fix_path(9, "shard-00004.safetensors"), F_OK), -1); /* had nothing to write */
+	/* had nothing to write */
+	assert_int_equal(access(fix_path(9, "shard-00004.safetensors"), F_OK), -1);
 }
 
 static void one_ranks_failure_is_everybodys_by_name(void **state)
 {
 	(void)state;
 	for (int rank = 0; rank < 4; rank++)
-		for (int at = 2; at <= 4; at++) { /* in the shard: the file, its header, its first tensor */
+		/* in the shard: the file, its header, its first tensor */
+		for (int at = 2; at <= 4; at++) {
 			char says[32];
 			snprintf(says, sizeof says, "rank %d: ", rank);
 			fix_write(&whole, 5);
-			run_ranks(4, (struct ranks){ .faulty_rank = rank, .what = FAIL, .at = at + (rank == 0), .says = says }, 10);
+			run_ranks(4,
+				  (struct ranks){ .faulty_rank = rank,
+						  .what = FAIL,
+						  .at = at + (rank == 0),
+						  .says = says },
+				  10);
 			verify(5);
 			assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 			fix_teardown(NULL);
@@ -304,14 +324,22 @@ static void one_ranks_failure_is_everybodys_by_name(void **state)
 static void a_hole_in_the_coverage_fails_the_save(void **state)
 {
 	(void)state;
-	run_ranks(4, (struct ranks){ .faulty_rank = -1, .silent = 1 << 3, .says = "elements are in no shard" }, 10);
+	run_ranks(4,
+		  (struct ranks){
+			  .faulty_rank = -1, .silent = 1 << 3, .says = "elements are in no shard" },
+		  10);
 	assert_int_equal(fix_count("step-"), 1);
 }
 
 static void a_tensor_that_nobody_gives_is_missed(void **state)
 {
 	(void)state;
-	run_ranks(4, (struct ranks){ .faulty_rank = -1, .silent = 1 << 2 | 1 << 3, .expect = true, .says = "layers.0.attn.q.weight: no rank gave a part of it" }, 10);
+	run_ranks(4,
+		  (struct ranks){ .faulty_rank = -1,
+				  .silent = 1 << 2 | 1 << 3,
+				  .expect = true,
+				  .says = "layers.0.attn.q.weight: no rank gave a part of it" },
+		  10);
 }
 
 static void a_rank_that_dies_leaves_the_checkpoint_before(void **state)
@@ -319,7 +347,10 @@ static void a_rank_that_dies_leaves_the_checkpoint_before(void **state)
 	(void)state;
 	fix_write(&whole, 5);
 	for (int rank = 0; rank < 4; rank++)
-		run_ranks(4, (struct ranks){ .faulty_rank = rank, .what = DIE_BEFORE, .at = 4, .says = "" }, 5);
+		run_ranks(4,
+			  (struct ranks){
+				  .faulty_rank = rank, .what = DIE_BEFORE, .at = 4, .says = "" },
+			  5);
 }
 
 int main(void)

@@ -42,8 +42,12 @@ typedef int scenario(struct stage *s, struct control *c, json_t *welcome);
 static int open_control(const struct stage *s, struct control **c, json_t **welcome, struct err *e)
 {
 	struct control_options opt = {
-		.address = s->address, .secret = s->hex, .generation = GENERATION,
-		.rank = 5, .world = 8, .node = "n1",
+		.address = s->address,
+		.secret = s->hex,
+		.generation = GENERATION,
+		.rank = 5,
+		.world = 8,
+		.node = "n1",
 	};
 	return agent_control_open(&opt, c, welcome, e);
 }
@@ -80,7 +84,8 @@ static void begin(struct supervisor *v, int (*agent)(struct stage *, scenario *)
 	struct pollfd p = { v->s.listener, POLLIN, 0 };
 	assert_int_equal(poll(&p, 1, -1), 1);
 	assert_int_equal(net_accept(v->s.listener, &v->fd, NULL), 0);
-	assert_int_equal(channel_open(AUTH_SUPERVISOR, v->s.secret, GENERATION, &v->channel, NULL), 0);
+	assert_int_equal(channel_open(AUTH_SUPERVISOR, v->s.secret, GENERATION, &v->channel, NULL),
+			 0);
 }
 
 static void flush(struct supervisor *v)
@@ -332,7 +337,8 @@ static void heartbeats_tell_where_the_trainer_is(void **state)
 		struct msg m = expect(&v, MSG_PROGRESS);
 		seen = json_integer_value(json_object_get(m.body, "step")) == 12;
 		if (seen) {
-			assert_string_equal(json_string_value(json_object_get(m.body, "phase")), "backward");
+			assert_string_equal(json_string_value(json_object_get(m.body, "phase")),
+					    "backward");
 			assert_int_equal(json_integer_value(json_object_get(m.body, "count")), 1);
 		}
 		msg_fini(&m);
@@ -472,7 +478,8 @@ static void stop_reaches_the_trainer(bool checkpoint, int status)
 	struct supervisor v;
 	begin(&v, agent_main, wait_for_stop);
 	let_in(&v);
-	tell(&v, MSG_STOP, json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", checkpoint));
+	tell(&v, MSG_STOP,
+	     json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", checkpoint));
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
@@ -546,7 +553,8 @@ static void another_secret_finds_no_supervisor(void **state)
 	char hello[4096];
 	ssize_t n = recv(v.fd, hello, sizeof hello, 0);
 	assert_true(n > 0);
-	assert_int_equal(channel_feed(v.channel, hello, (size_t)n, NULL), -1); /* so it closes the connection */
+	/* so it closes the connection */
+	assert_int_equal(channel_feed(v.channel, hello, (size_t)n, NULL), -1);
 	shutdown(v.fd, SHUT_RDWR);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
 	end(&v);

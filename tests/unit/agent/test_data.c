@@ -93,7 +93,8 @@ static int64_t documents_of(const struct dataset *d)
 
 static void every_token_type_reads_back(void **state)
 {
-	static const enum token_type all[] = { TOKEN_U8, TOKEN_I8, TOKEN_I16, TOKEN_U16, TOKEN_I32, TOKEN_I64 };
+	static const enum token_type all[] = { TOKEN_U8,  TOKEN_I8,  TOKEN_I16,
+					       TOKEN_U16, TOKEN_I32, TOKEN_I64 };
 	(void)state;
 	for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
 		struct err e = ERR_INIT;
@@ -131,12 +132,15 @@ static void an_epoch_reads_each_training_sample_once_and_no_held_out_one(void **
 	assert_int_equal(train + held, 49);
 	assert_int_equal(held, 5);
 	for (int64_t k = 0; k < train; k++) {
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 3 * train + k, 1, 60000, in, to, NULL, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 3 * train + k, 1, 60000, in, to,
+					      NULL, &e),
+				 0);
 		assert_in_range(in[0] / 4, 0, train - 1);
 		assert_int_equal(seen[in[0] / 4]++, 0);
 	}
 	for (int64_t k = 0; k < 2 * held; k++) {
-		assert_int_equal(dataset_read(d, DATA_VALIDATION, 1, k, 1, 60000, in, to, NULL, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_VALIDATION, 1, k, 1, 60000, in, to, NULL, &e),
+				 0);
 		assert_int_equal(in[0] / 4, train + k % held);
 	}
 	dataset_close(d);
@@ -153,11 +157,14 @@ static void the_order_differs_by_epoch_and_not_by_batch(void **state)
 	assert_int_equal(dataset_open(prefix, 4, 0, &d, &e), 0);
 	int64_t n = dataset_samples(d, DATA_TRAIN);
 	for (int64_t k = 0; k < n; k++)
-		same += dataset_place(d, DATA_TRAIN, 1, k).sample == dataset_place(d, DATA_TRAIN, 1, n + k).sample;
+		same += dataset_place(d, DATA_TRAIN, 1, k).sample ==
+			dataset_place(d, DATA_TRAIN, 1, n + k).sample;
 	assert_true(same < 10);
-	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, NULL, &e), 0); /* over the epoch's end */
+	/* over the epoch's end */
+	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, NULL, &e), 0);
 	for (int i = 0; i < 6; i++) {
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3 + i, 1, 60000, one, to, NULL, &e), 0);
+		assert_int_equal(
+			dataset_read(d, DATA_TRAIN, 1, n - 3 + i, 1, 60000, one, to, NULL, &e), 0);
 		assert_memory_equal(one, all + 4 * i, sizeof one);
 	}
 	dataset_close(d);
@@ -206,14 +213,16 @@ static void too_few_tokens_are_refused(void **state)
 
 struct damage {
 	const char *what;
-	int at;            /* byte of the index */
+	int at; /* byte of the index */
 	int64_t value;
 	int width;
 	enum err_code code;
 	const char *says;
 };
 
-/* The index of 4 documents of 50 u8 tokens: 34 bytes, 4 lengths at 34, 4 pointers at 50, 5 boundaries at 82, 122 in all. */
+/* The index of 4 documents of 50 u8 tokens: 34 bytes, 4 lengths at 34, 4 pointers at 50, 5
+ * boundaries at 82, 122 in all. */
+/* clang-format off */
 static const struct damage damages[] = {
 	{ "magic", 3, 'X', 1, ERR_CORRUPT, "not a Megatron index" },
 	{ "version", 9, 2, 8, ERR_UNSUPPORTED, "index version 2" },
@@ -235,6 +244,7 @@ static const struct damage damages[] = {
 	{ "last document", 114, 3, 8, ERR_CORRUPT, "end at sequence 3 of 4" },
 	{ "document beyond the end", 114, 5, 8, ERR_CORRUPT, "outside [3, 4]" },
 };
+/* clang-format on */
 
 static void expect_refused(enum err_code code, const char *says, const char *what)
 {
@@ -325,7 +335,8 @@ static void packing_makes_one_document_a_file(void **state)
 	write_file(b, "", 0);
 	write_file(c, "w\xc3\xb6rld\0!", 8);
 	char *files[] = { a, b, c };
-	assert_int_equal(data_pack_files(prefix, files, 3, &(struct document_options){ 0 }, &r, &e), 0);
+	assert_int_equal(data_pack_files(prefix, files, 3, &(struct document_options){ 0 }, &r, &e),
+			 0);
 	assert_int_equal(r.read.files, 3);
 	assert_int_equal(r.read.empty, 1);
 	assert_int_equal(r.tokens, 14);
@@ -353,13 +364,16 @@ static void a_failed_pack_leaves_the_old_files_and_nothing_else(void **state)
 	snprintf(missing, sizeof missing, "%s/missing", dir);
 	write_tokens(TOKEN_U8, 4, 120);
 	write_file(a, "new text", 8);
-	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e),
+			 -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "missing"));
 	files[1] = dir;
-	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e),
+			 -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_int_equal(data_pack_files(prefix, files, 0, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 0, &(struct document_options){ 0 }, &r, &e),
+			 -1);
 	assert_int_equal(files_in_dir(false), 3);
 	struct dataset *d;
 	assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
@@ -397,7 +411,8 @@ static void a_full_disk_fails_the_pack(void **state)
 	small.rlim_cur = 50000;
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	int rc = data_pack_files(prefix, files, 1, &(struct document_options){ .raw = true }, &r, &e);
+	int rc = data_pack_files(prefix, files, 1, &(struct document_options){ .raw = true }, &r,
+				 &e);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 	assert_int_equal(rc, -1);
 	assert_int_equal(e.code, ERR_IO);

@@ -1,4 +1,5 @@
-/* Who gets which sample: the words of data.path, shares over every prefix, and a walk that starts anywhere. */
+/* Who gets which sample: the words of data.path, shares over every prefix, and a walk that
+ * starts anywhere. */
 #include "agent/engine/data/blend.h"
 
 #include <math.h>
@@ -108,7 +109,8 @@ static struct blend of_weights(const double *weights, int n)
 	return b;
 }
 
-/* Walks n_samples from `first` on, where the counts must stand already; the greatest distance from a share. */
+/* Walks n_samples from `first` on, where the counts must stand already; the greatest distance
+ * from a share. */
 static double walk(const struct blend *b, int64_t first, int64_t n_samples)
 {
 	int64_t count[64];
@@ -120,11 +122,13 @@ static double walk(const struct blend *b, int64_t first, int64_t n_samples)
 		int64_t index = -1, sum = 0;
 		data_blend_place(b, k, &source, &index);
 		assert_in_range(source, 0, b->n - 1);
-		assert_int_equal(index, count[source]); /* each source's samples come in order, none twice, none left out */
+		/* each source's samples come in order, none twice, none left out */
+		assert_int_equal(index, count[source]);
 		count[source]++;
 		for (int s = 0; s < b->n; s++) {
 			assert_int_equal(data_blend_count(b, k + 1, s), count[s]);
-			worst = fmax(worst, fabs((double)count[s] - b->sources[s].share * (double)(k + 1)));
+			worst = fmax(worst, fabs((double)count[s] -
+						 b->sources[s].share * (double)(k + 1)));
 			sum += count[s];
 		}
 		assert_int_equal(sum, k + 1);

@@ -1,4 +1,5 @@
-/* The feed: the same batches whether read ahead or not, shares that tile the batch, errors at their step, and an end at any time. */
+/* The feed: the same batches whether read ahead or not, shares that tile the batch, errors at
+ * their step, and an end at any time. */
 #include "agent/engine/data/feed.h"
 #include "agent/engine/data/tokens.h"
 #include "tests/unit/tmpdir.h"
@@ -19,7 +20,8 @@ enum { SEQ = 8, GLOBAL = 6, STEPS = 25, VOCAB = 1000 };
 static char dir[64], prefix[80];
 static struct dataset *data;
 
-/* 100 training samples in documents of 13 tokens, the first of which is `first` and the others count on. */
+/* 100 training samples in documents of 13 tokens, the first of which is `first` and the others
+ * count on. */
 static int open_data(void **state)
 {
 	struct token_writer *w;
@@ -31,7 +33,8 @@ static int open_data(void **state)
 		return -1;
 	for (int i = 0; i < 130 * SEQ; i++) {
 		uint16_t v = (uint16_t)(i % VOCAB);
-		if (data_token_writer_add(w, &v, 1, NULL) || (i % 13 == 12 && data_token_writer_end(w, NULL)))
+		if (data_token_writer_add(w, &v, 1, NULL) ||
+		    (i % 13 == 12 && data_token_writer_end(w, NULL)))
 			return -1;
 	}
 	int rc = data_token_writer_end(w, NULL) || data_token_writer_commit(w, NULL);
@@ -54,8 +57,17 @@ static int close_data(void **state)
 static struct feed_options options(int64_t ahead)
 {
 	return (struct feed_options){
-		.data = data, .split = DATA_TRAIN, .seed = 3, .vocab = VOCAB, .position = 40, .global = GLOBAL, .offset = 0,
-		.share = GLOBAL, .steps = STEPS, .ahead = ahead, .starts = true,
+		.data = data,
+		.split = DATA_TRAIN,
+		.seed = 3,
+		.vocab = VOCAB,
+		.position = 40,
+		.global = GLOBAL,
+		.offset = 0,
+		.share = GLOBAL,
+		.steps = STEPS,
+		.ahead = ahead,
+		.starts = true,
 	};
 }
 
@@ -78,16 +90,21 @@ static void every_depth_gives_what_the_data_has(void **state)
 		for (int64_t step = 0; step < STEPS; step++) {
 			struct feed_batch b;
 			struct digest again;
-			int32_t in[GLOBAL * SEQ], to[GLOBAL * SEQ], starts[GLOBAL * SEQ], room[2 * SEQ];
+			int32_t in[GLOBAL * SEQ], to[GLOBAL * SEQ], starts[GLOBAL * SEQ],
+				room[2 * SEQ];
 			int64_t at = 40 + step * GLOBAL;
 			assert_int_equal(data_feed_next(f, &b, NULL), 0);
-			assert_int_equal(dataset_read(data, DATA_TRAIN, 3, at, GLOBAL, VOCAB, in, to, starts, NULL), 0);
+			assert_int_equal(dataset_read(data, DATA_TRAIN, 3, at, GLOBAL, VOCAB, in,
+						      to, starts, NULL),
+					 0);
 			assert_int_equal(b.position, at);
 			assert_int_equal(b.count, GLOBAL);
 			assert_memory_equal(b.inputs, in, sizeof in);
 			assert_memory_equal(b.targets, to, sizeof to);
 			assert_memory_equal(b.starts, starts, sizeof starts);
-			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL, room, &again, NULL), 0);
+			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL,
+							  room, &again, NULL),
+					 0);
 			assert_true(ckpt_digest_equal(&b.digest, &again));
 		}
 		assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), -1);
@@ -115,8 +132,10 @@ static void unequal_shares_tile_the_batch(void **state)
 			assert_int_equal(data_feed_next(f[r], &part, NULL), 0);
 			assert_null(part.starts);
 			assert_int_equal(part.position, whole.position + at / SEQ);
-			assert_memory_equal(part.inputs, whole.inputs + at, (size_t)shares[r] * SEQ * sizeof(int32_t));
-			assert_memory_equal(part.targets, whole.targets + at, (size_t)shares[r] * SEQ * sizeof(int32_t));
+			assert_memory_equal(part.inputs, whole.inputs + at,
+					    (size_t)shares[r] * SEQ * sizeof(int32_t));
+			assert_memory_equal(part.targets, whole.targets + at,
+					    (size_t)shares[r] * SEQ * sizeof(int32_t));
 		}
 	}
 	for (int r = 0; r < 3; r++)
@@ -129,10 +148,15 @@ static void the_digest_knows_position_and_tokens(void **state)
 	int32_t room[2 * SEQ];
 	struct digest one, other;
 	(void)state;
-	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL), 0);
-	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL),
+			 0);
+	assert_int_equal(
+		data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
 	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders the training split only */
-	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5 + dataset_samples(data, DATA_VALIDATION), 1, room, &other, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB,
+					  5 + dataset_samples(data, DATA_VALIDATION), 1, room,
+					  &other, NULL),
+			 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens elsewhere */
 	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
 	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
@@ -144,7 +168,8 @@ static int64_t first_bad_step(int64_t vocab)
 {
 	for (int64_t step = 0; step < STEPS; step++) {
 		int32_t in[GLOBAL * SEQ], to[GLOBAL * SEQ];
-		if (dataset_read(data, DATA_TRAIN, 3, 40 + step * GLOBAL, GLOBAL, vocab, in, to, NULL, NULL))
+		if (dataset_read(data, DATA_TRAIN, 3, 40 + step * GLOBAL, GLOBAL, vocab, in, to,
+				 NULL, NULL))
 			return step;
 	}
 	return STEPS;
@@ -185,7 +210,8 @@ static void a_feed_ends_at_any_time(void **state)
 			o.steps = 1000000000; /* there is always more to read */
 			struct feed *f = open_feed(&o);
 			for (int i = 0; i < taken; i++)
-				assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
+				assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL),
+						 0);
 			data_feed_close(f);
 		}
 	data_feed_close(NULL);

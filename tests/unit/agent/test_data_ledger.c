@@ -1,4 +1,5 @@
-/* The ledger, and what an audit makes of it: restarts, layouts, cut lines, full disks, and every way not to be proven. */
+/* The ledger, and what an audit makes of it: restarts, layouts, cut lines, full disks, and every
+ * way not to be proven. */
 #include "agent/engine/data/audit.h"
 #include "agent/engine/data/feed.h"
 #include "agent/engine/data/tokens.h"
@@ -81,12 +82,30 @@ static int train(struct comm *world, void *arg, struct err *e)
 	if (dataset_open(prefix, SEQ, 0.1, &data, e))
 		return -1;
 	struct ledger_options o = {
-		.world = world, .dir = dir, .generation = g->number, .step = g->step, .samples = g->samples, .data = data, .seed = SEED,
-		.layout = layout, .replica = replica, .offset = offset, .share = g->shares[replica], .global = g->global,
+		.world = world,
+		.dir = dir,
+		.generation = g->number,
+		.step = g->step,
+		.samples = g->samples,
+		.data = data,
+		.seed = SEED,
+		.layout = layout,
+		.replica = replica,
+		.offset = offset,
+		.share = g->shares[replica],
+		.global = g->global,
 	};
 	struct feed_options fo = {
-		.data = data, .split = DATA_TRAIN, .seed = comm_rank(world) == g->liar ? SEED + 1 : SEED, .vocab = VOCAB,
-		.position = g->samples, .global = g->global, .offset = offset, .share = g->shares[replica], .steps = g->steps, .ahead = 1,
+		.data = data,
+		.split = DATA_TRAIN,
+		.seed = comm_rank(world) == g->liar ? SEED + 1 : SEED,
+		.vocab = VOCAB,
+		.position = g->samples,
+		.global = g->global,
+		.offset = offset,
+		.share = g->shares[replica],
+		.steps = g->steps,
+		.ahead = 1,
 	};
 	int rc = data_ledger_open(&o, &l, e) || data_feed_open(&fo, &f, e) ? -1 : 0;
 	for (int i = 1; i <= g->steps && !rc; i++) {
@@ -115,7 +134,8 @@ static struct audit *read_audit(void)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	struct audit *a;
-	if (file_slurp(ledger, 1 << 20, &text, &e) || data_audit_open(buf_str(&text), text.len, &a, &e))
+	if (file_slurp(ledger, 1 << 20, &text, &e) ||
+	    data_audit_open(buf_str(&text), text.len, &a, &e))
 		fail_msg("%s", e.text);
 	buf_fini(&text);
 	return a;
@@ -141,10 +161,14 @@ static void expect_proven(struct audit *a, int64_t first, int64_t samples)
 static void restarts_and_layouts_leave_each_sample_once(void **state)
 {
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }), 0); /* dies at step 7, flushed at 6 */
-	assert_int_equal(run((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);      /* from step 4, as tp 4 */
+	/* dies at step 7, flushed at 6 */
+	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }), 0);
+	/* from step 4, as tp 4 */
+	assert_int_equal(run((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);
 	assert_int_equal(run((struct generation){ 3, 6, 36, 6, 4, 100, 0, 2, 2, { 3, 3 }, -1 }), 0);
-	assert_int_equal(run((struct generation){ 4, 10, 60, 4, 25, 10, 0, 2, 1, { 1, 3 }, -1 }), 0); /* another batch, over an epoch's end */
+	/* another batch, over an epoch's end */
+	assert_int_equal(run((struct generation){ 4, 10, 60, 4, 25, 10, 0, 2, 1, { 1, 3 }, -1 }),
+			 0);
 	struct audit *a = read_audit();
 	expect_proven(a, 0, 160);
 	hold_against_data(a);
@@ -155,7 +179,8 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 	assert_int_equal(a->generations[0].reached, 6);
 	assert_int_equal(a->generations[0].undone, 2);
 	assert_int_equal(a->generations[1].undone, 0);
-	static const char metrics[] = "{\"generation\":1,\"step\":7}\nrubbish\n\n{\"generation\":2,\"step\":7}\n{\"generation\":9,\"step\":1}\n";
+	static const char metrics[] = "{\"generation\":1,\"step\":7}\nrubbish\n\n{\"generation\":2,"
+				      "\"step\":7}\n{\"generation\":9,\"step\":1}\n";
 	data_audit_metrics(a, metrics, sizeof metrics - 1);
 	assert_int_equal(a->generations[0].undone, 3);
 	assert_int_equal(a->generations[1].undone, 1);
@@ -178,7 +203,8 @@ static void ranks_of_a_replica_that_were_fed_differently_are_named(void **state)
 	(void)state;
 	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 2, 1, 0, 2, 2, { 3, 3 }, 3 }), -1);
 	struct comm *world = world_alone();
-	assert_int_equal(train(world, &(struct generation){ 1, 0, 0, 6, 2, 1, 0, 1, 1, { 6 }, -1 }, &e), 0);
+	assert_int_equal(
+		train(world, &(struct generation){ 1, 0, 0, 6, 2, 1, 0, 1, 1, { 6 }, -1 }, &e), 0);
 	comm_close(world);
 }
 
@@ -190,7 +216,8 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	expect_proven(a, 0, 24); /* the shares tile */
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 2);
-	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 to 5 of each batch was fed other tokens "
+	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 "
+					    "to 5 of each batch was fed other tokens "
 					    "than the data has there");
 	data_audit_close(a);
 }
@@ -245,7 +272,14 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 	(void)state;
 	assert_int_equal(dataset_open(prefix, SEQ, 0.1, &data, &e), 0);
 	struct ledger_options o = {
-		.world = world, .dir = dir, .generation = 1, .data = data, .seed = SEED, .layout = layout, .share = 2, .global = 2,
+		.world = world,
+		.dir = dir,
+		.generation = 1,
+		.data = data,
+		.seed = SEED,
+		.layout = layout,
+		.share = 2,
+		.global = 2,
 	};
 	assert_int_equal(data_ledger_open(&o, &l, &e), 0);
 	assert_string_equal(data_ledger_note(l), "");
@@ -255,7 +289,9 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	for (int step = 0; step < 6; step++) {
 		struct digest d;
-		assert_int_equal(data_feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room, &d, &e), 0);
+		assert_int_equal(data_feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room,
+						  &d, &e),
+				 0);
 		data_ledger_add(l, &d);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, step < 4 ? &small : &was), 0);
 		int rc = data_ledger_flush(l, &e);
@@ -277,12 +313,18 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 /* --- what is not proven --- */
 
 #define D "00000000000000000000000000000000"
-#define ORDER(seed) "\"order\":{\"seed\":\"" seed "\",\"seq\":8,\"validation\":0.5,\"sources\":[{\"path\":\"x\",\"weight\":1,\"tokens\":99,\"samples\":5}]}"
-#define START(g, step, samples) "{\"event\":\"start\",\"generation\":" #g ",\"step\":" #step ",\"samples\":" #samples "," ORDER("1") ",\"layout\":{}}\n"
+#define ORDER(seed) \
+	"\"order\":{\"seed\":\"" seed "\",\"seq\":8,\"validation\":0.5,\"sources\":[{\"path\":" \
+	"\"x\",\"weight\":1,\"tokens\":99,\"samples\":5}]}"
+#define START(g, step, samples) \
+	"{\"event\":\"start\",\"generation\":" #g ",\"step\":" #step ",\"samples\":" #samples \
+	"," ORDER("1") ",\"layout\":{}}\n"
 #define STEPS(g, a, b, first, replicas) \
-	"{\"event\":\"steps\",\"generation\":" #g ",\"from\":" #a ",\"to\":" #b ",\"first\":" #first ",\"global\":4,\"replicas\":[" replicas "]}\n"
+	"{\"event\":\"steps\",\"generation\":" #g ",\"from\":" #a ",\"to\":" #b \
+	",\"first\":" #first ",\"global\":4,\"replicas\":[" replicas "]}\n"
 #define ALL "[0,4,\"" D "\"]"
 
+/* clang-format off */
 static const struct {
 	const char *what, *text;
 	int findings;
@@ -317,6 +359,7 @@ static const struct {
 	  "{\"event\":\"start\",\"generation\":2,\"step\":1,\"samples\":4," ORDER("2") ",\"layout\":{}}\n" STEPS(2, 1, 2, 4, ALL)
 	  START(3, 1, 4) STEPS(3, 1, 3, 4, ALL), 0, NULL, 0, 12 },
 };
+/* clang-format on */
 
 static void what_is_missing_or_double_is_named(void **state)
 {
@@ -327,15 +370,18 @@ static void what_is_missing_or_double_is_named(void **state)
 		if (data_audit_open(ledgers[i].text, strlen(ledgers[i].text), &a, &e))
 			fail_msg("%s: %s", ledgers[i].what, e.text);
 		const char *first = a->findings[0] ? a->findings[0] : "";
-		if (a->n_findings != ledgers[i].findings || a->first != ledgers[i].first || a->samples != ledgers[i].samples ||
+		if (a->n_findings != ledgers[i].findings || a->first != ledgers[i].first ||
+		    a->samples != ledgers[i].samples ||
 		    (ledgers[i].says && !strstr(first, ledgers[i].says)))
-			fail_msg("%s: %d findings, samples %d to %d: %s", ledgers[i].what, (int)a->n_findings, (int)a->first,
-				 (int)a->samples, first);
+			fail_msg("%s: %d findings, samples %d to %d: %s", ledgers[i].what,
+				 (int)a->n_findings, (int)a->first, (int)a->samples, first);
 		data_audit_close(a);
 	}
 	struct audit *none;
 	assert_int_equal(data_audit_open("", 0, &none, NULL), -1);
-	assert_int_equal(data_audit_open(STEPS(1, 0, 1, 0, ALL), sizeof STEPS(1, 0, 1, 0, ALL) - 1, &none, NULL), -1);
+	assert_int_equal(data_audit_open(STEPS(1, 0, 1, 0, ALL), sizeof STEPS(1, 0, 1, 0, ALL) - 1,
+					 &none, NULL),
+			 -1);
 }
 
 static void many_findings_are_counted(void **state)
@@ -357,7 +403,8 @@ static void a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most(v
 	struct audit *a;
 	(void)state;
 	for (int i = 0; i < 10; i++)
-		strcat(text, "{\"event\":\"steps\",\"generation\":7,\"from\":0,\"to\":1000000000000,\"first\":0,\"global\":2000000,\"replicas\":[]}\n");
+		strcat(text, "{\"event\":\"steps\",\"generation\":7,\"from\":0,\"to\":"
+			     "1000000000000,\"first\":0,\"global\":2000000,\"replicas\":[]}\n");
 	assert_int_equal(data_audit_open(text, strlen(text), &a, NULL), 0);
 	assert_int_equal(a->unreadable, 0);
 	assert_true(a->undone == INT64_MAX);
@@ -367,6 +414,7 @@ static void a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most(v
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_data, remove_data)
+	/* clang-format off */
 	const struct CMUnitTest tests[] = {
 		TEST(restarts_and_layouts_leave_each_sample_once),
 		TEST(a_run_that_began_with_another_ones_checkpoint_says_so),
@@ -379,5 +427,6 @@ int main(void)
 		cmocka_unit_test(many_findings_are_counted),
 		cmocka_unit_test(a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most),
 	};
+	/* clang-format on */
 	return cmocka_run_group_tests_name("data ledger", tests, NULL, NULL);
 }

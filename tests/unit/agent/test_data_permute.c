@@ -1,4 +1,5 @@
-/* The order of samples: a bijection for every size, another one each epoch, and the same for ever. */
+/* The order of samples: a bijection for every size, another one each epoch, and the same for
+ * ever. */
 #include "agent/engine/data/permute.h"
 
 #include <setjmp.h>
@@ -32,7 +33,8 @@ static void every_small_size_is_a_bijection(void **state)
 
 static void primes_powers_and_their_neighbours_are_bijections(void **state)
 {
-	static const uint64_t sizes[] = { 1021, 1024, 1025, 4095, 4096, 4097, 7919, 19683, 65535, 65536, 65537, 104729, 250000 };
+	static const uint64_t sizes[] = { 1021,  1024,  1025,  4095,  4096,   4097,  7919,
+					  19683, 65535, 65536, 65537, 104729, 250000 };
 	(void)state;
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		check_bijection(0xfeedfacecafebeefull, sizes[i]);
@@ -79,8 +81,8 @@ static void neighbours_are_scattered(void **state)
 		close_by += (a > b ? a - b : b - a) <= 10;
 		low += k < 5000 && a < 5000;
 	}
-	assert_in_range(close_by, 10, 50);   /* 20 expected */
-	assert_in_range(low, 2350, 2650);    /* 2500 expected, standard deviation 25 */
+	assert_in_range(close_by, 10, 50); /* 20 expected */
+	assert_in_range(low, 2350, 2650);  /* 2500 expected, standard deviation 25 */
 }
 
 /* What a seed means may never change: a resumed run would read other data. */
@@ -92,7 +94,8 @@ static void the_order_is_the_one_of_every_release(void **state)
 	for (uint64_t k = 0; k < 10; k++)
 		assert_int_equal(data_permute(philox_key(1234, PHILOX_SHUFFLE, 0), 10, k), ten[k]);
 	for (uint64_t k = 0; k < 6; k++)
-		assert_int_equal(data_permute(philox_key(1234, PHILOX_SHUFFLE, 5), 1000003, k), large[k]);
+		assert_int_equal(data_permute(philox_key(1234, PHILOX_SHUFFLE, 5), 1000003, k),
+				 large[k]);
 }
 
 int main(void)

@@ -60,7 +60,8 @@ static void write_megatron(const char *name, const int *lengths, int documents, 
 	data_token_writer_close(w);
 }
 
-static void write_llmc(const char *name, int32_t magic, int32_t version, int32_t count, const uint32_t *tokens, int n, int width)
+static void write_llmc(const char *name, int32_t magic, int32_t version, int32_t count,
+		       const uint32_t *tokens, int n, int width)
 {
 	int32_t header[256] = { magic, version, count };
 	FILE *f = fopen(in_dir(name), "w");
@@ -88,7 +89,8 @@ static void both_forms_of_llmc_are_read(void **state)
 		for (int k = 3; k < 13; k++)
 			tokens[k] = (uint32_t)k;
 		tokens[3] = tokens[6] = tokens[7] = (uint32_t)forms[i].begin;
-		write_llmc("l.bin", forms[i].magic, forms[i].version, 13, tokens, 13, forms[i].width);
+		write_llmc("l.bin", forms[i].magic, forms[i].version, 13, tokens, 13,
+			   forms[i].width);
 		for (int k = 0; k < 2; k++) { /* the file, or its prefix */
 			if (dataset_open(in_dir(k ? "l" : "l.bin"), 12, 0, &d, &e))
 				fail_msg("%s", e.text);
@@ -97,8 +99,11 @@ static void both_forms_of_llmc_are_read(void **state)
 			assert_string_equal(s.type, forms[i].type);
 			assert_int_equal(s.tokens, 13);
 			assert_int_equal(dataset_documents(d, 0, &documents, &e), 0);
-			assert_int_equal(documents, 4); /* the first token begins one, whatever it is */
-			assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 0, 1, 200000, in, to, starts, &e), 0);
+			/* the first token begins one, whatever it is */
+			assert_int_equal(documents, 4);
+			assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 0, 1, 200000, in, to,
+						      starts, &e),
+					 0);
 			static const int32_t want[12] = { 0, 0, 0, 3, 3, 3, 6, 7, 7, 7, 7, 7 };
 			assert_memory_equal(starts, want, sizeof want);
 			for (int t = 0; t < 12; t++) {
@@ -126,7 +131,8 @@ static void broken_files_of_llmc_are_named(void **state)
 	static const uint32_t tokens[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 	(void)state;
 	write_llmc("l.bin", 20240520, 2, 8, tokens, 8, 2);
-	refused("l.bin", ERR_UNSUPPORTED, "version 2 of llm.c's token file 20240520, only 1 is read");
+	refused("l.bin", ERR_UNSUPPORTED,
+		"version 2 of llm.c's token file 20240520, only 1 is read");
 	write_llmc("l.bin", 20240522, 1, 8, tokens, 8, 2);
 	refused("l.bin", ERR_CORRUPT, "not a token file of llm.c");
 	write_llmc("l.bin", 20240520, 1, 9, tokens, 8, 2);
@@ -157,7 +163,8 @@ static void starts_follow_the_documents_of_the_index(void **state)
 				begin[at + k] = at;
 		assert_int_equal(dataset_open(in_dir("m"), seq, 0, &d, NULL), 0);
 		for (int64_t k = 0; k < dataset_samples(d, DATA_TRAIN); k++) {
-			assert_int_equal(dataset_read(d, DATA_TRAIN, 3, k, 1, 30, in, to, starts, NULL), 0);
+			assert_int_equal(
+				dataset_read(d, DATA_TRAIN, 3, k, 1, 30, in, to, starts, NULL), 0);
 			for (int t = 0; t < seq; t++) {
 				int want = begin[in[t]] - in[0];
 				assert_int_equal(starts[t], want > 0 ? want : 0);
@@ -167,7 +174,8 @@ static void starts_follow_the_documents_of_the_index(void **state)
 	}
 }
 
-/* Sources of 100, 60 and 11 samples, whose tokens tell them apart: a's are 0…, b's 10000…, c's 20000…. */
+/* Sources of 100, 60 and 11 samples, whose tokens tell them apart: a's are 0…, b's 10000…, c's
+ * 20000…. */
 static struct dataset *open_blend(double validation)
 {
 	char words[3 * PATH_MAX];
@@ -176,7 +184,8 @@ static struct dataset *open_blend(double validation)
 	write_megatron("a", (int[]){ 401 }, 1, 0);
 	write_megatron("b", (int[]){ 100, 143 }, 2, 10000);
 	write_megatron("c", (int[]){ 46 }, 1, 20000);
-	snprintf(words, sizeof words, "0.5 %s 0.3 %s 0.2 %s", in_dir("a"), in_dir("b"), in_dir("c"));
+	snprintf(words, sizeof words, "0.5 %s 0.3 %s 0.2 %s", in_dir("a"), in_dir("b"),
+		 in_dir("c"));
 	if (dataset_open(words, 4, validation, &d, &e))
 		fail_msg("%s", e.text);
 	return d;
@@ -192,12 +201,14 @@ static void a_blend_walks_each_source_through_its_own_epochs(void **state)
 		int32_t in[4], to[4];
 		struct data_place at = dataset_place(d, DATA_TRAIN, 5, k);
 		int64_t n = dataset_source(d, at.source).samples[DATA_TRAIN];
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 5, k, 1, 30000, in, to, NULL, NULL), 0);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 5, k, 1, 30000, in, to, NULL, NULL),
+				 0);
 		assert_int_equal(in[0], at.source * 10000 + at.sample * 4);
 		assert_int_equal(at.epoch, rounds[at.source] / n);
 		assert_int_equal(seen[at.source][at.sample]++, at.epoch); /* once an epoch */
 		assert_int_equal(dataset_count(d, at.source, k), rounds[at.source]++);
-		same += at.source == 0 && at.epoch == 0 && at.sample == dataset_place(d, DATA_TRAIN, 6, k).sample;
+		same += at.source == 0 && at.epoch == 0 &&
+			at.sample == dataset_place(d, DATA_TRAIN, 6, k).sample;
 	}
 	assert_int_equal(rounds[0], 500);
 	assert_int_equal(rounds[1], 300);
@@ -234,13 +245,19 @@ static void each_source_holds_out_its_own_end_in_its_own_order(void **state)
 	(void)state;
 	assert_int_equal(dataset_samples(d, DATA_VALIDATION), 10 + 6 + 1);
 	for (int64_t k = 0; k < 100; k++) {
-		assert_int_equal(dataset_read(d, DATA_VALIDATION, (uint64_t)k, k, 1, 30000, in, to, NULL, NULL), 0);
+		assert_int_equal(dataset_read(d, DATA_VALIDATION, (uint64_t)k, k, 1, 30000, in, to,
+					      NULL, NULL),
+				 0);
 		struct dataset_source s = dataset_source(d, in[0] / 10000);
-		assert_int_equal(in[0] % 10000 / 4, s.samples[DATA_TRAIN] + next[in[0] / 10000]++ % s.samples[DATA_VALIDATION]);
+		assert_int_equal(in[0] % 10000 / 4,
+				 s.samples[DATA_TRAIN] +
+					 next[in[0] / 10000]++ % s.samples[DATA_VALIDATION]);
 	}
 	for (int64_t k = 0; k < 500; k++) {
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, k, 1, 30000, in, to, NULL, NULL), 0);
-		assert_true(in[0] % 10000 / 4 < dataset_source(d, in[0] / 10000).samples[DATA_TRAIN]);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, k, 1, 30000, in, to, NULL, NULL),
+				 0);
+		assert_true(in[0] % 10000 / 4 <
+			    dataset_source(d, in[0] / 10000).samples[DATA_TRAIN]);
 	}
 	assert_int_equal(next[0], 50);
 	dataset_close(d);

@@ -1,4 +1,5 @@
-/* The engine's edges: what it refuses, what it reports, and what a rank sees when another one is gone. */
+/* The engine's edges: what it refuses, what it reports, and what a rank sees when another one is
+ * gone. */
 #include "agent/engine/pipeline/engine.h"
 #include "tests/unit/agent/tiny.h"
 #include "tests/unit/agent/world.h"
@@ -11,9 +12,11 @@
 
 #include <cmocka.h>
 
-static const struct tiny
-	model = { "gpt2", FAMILY_GPT2, 2, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 4, 0.1 },
-	deep = { "gpt2", FAMILY_GPT2, 4, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 1, 0.1 };
+static const struct tiny model = { "gpt2", FAMILY_GPT2, 2, 16,      4, 4, 4,
+				   37,     29,          9, TIE_YES, 1, 4, 0.1 },
+			 deep = {
+				 "gpt2", FAMILY_GPT2, 4, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 1, 0.1
+			 };
 
 struct tokens {
 	int32_t inputs[256], targets[256];
@@ -21,11 +24,18 @@ struct tokens {
 
 static struct engine_options options(const struct job *job, struct layout l, struct comm *world)
 {
-	return (struct engine_options){ .job = job, .layout = l, .at = layout_coords(&l, comm_rank(world)), .world = world,
-					.backend = "plain", .threads = 1 };
+	return (struct engine_options){ .job = job,
+					.layout = l,
+					.at = layout_coords(&l, comm_rank(world)),
+					.world = world,
+					.backend = "plain",
+					.threads = 1 };
 }
 
-#define LAYOUT(t, p, d) { .tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 }
+#define LAYOUT(t, p, d) \
+	{ \
+		.tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 \
+	}
 
 /* What is wrong with a job, and what the refusal must say. */
 struct refusal {
@@ -82,22 +92,35 @@ static const struct rows {
 	enum job_schedule kind;
 	struct layout layout;
 	const char *of[2];
-} one_f_one_b = { SCHEDULE_1F1B, LAYOUT(1, 2, 1), {
-	"forward send-activations "
-	"forward send-activations receive-gradients backward forward send-activations receive-gradients backward "
-	"forward send-activations receive-gradients backward receive-gradients backward reduce-gradients share-loss ",
-	"receive-activations forward backward send-gradients receive-activations forward backward send-gradients "
-	"receive-activations forward backward send-gradients receive-activations forward backward send-gradients "
-	"reduce-gradients share-loss ",
-} };
+} one_f_one_b = { SCHEDULE_1F1B,
+		  LAYOUT(1, 2, 1),
+		  {
+			  "forward send-activations "
+			  "forward send-activations receive-gradients backward forward "
+			  "send-activations receive-gradients backward "
+			  "forward send-activations receive-gradients backward receive-gradients "
+			  "backward reduce-gradients share-loss ",
+			  "receive-activations forward backward send-gradients receive-activations "
+			  "forward backward send-gradients "
+			  "receive-activations forward backward send-gradients receive-activations "
+			  "forward backward send-gradients "
+			  "reduce-gradients share-loss ",
+		  } };
 
-/* One micro-batch there and back: at the turn nothing is sent, and backward passes come in halves. */
-static const struct rows vee = { SCHEDULE_ZB_V, { .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true }, {
-	"forward send-activations receive-activations forward backward-input send-gradients backward-weight "
-	"receive-gradients backward-input backward-weight reduce-gradients share-loss ",
-	"receive-activations forward forward send-activations receive-gradients backward-input backward-weight "
-	"backward-input send-gradients backward-weight reduce-gradients share-loss ",
-} };
+/* One micro-batch there and back: at the turn nothing is sent, and backward passes come in
+ * halves. */
+static const struct rows vee = {
+	SCHEDULE_ZB_V,
+	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
+	{
+		"forward send-activations receive-activations forward backward-input "
+		"send-gradients backward-weight "
+		"receive-gradients backward-input backward-weight reduce-gradients share-loss ",
+		"receive-activations forward forward send-activations receive-gradients "
+		"backward-input backward-weight "
+		"backward-input send-gradients backward-weight reduce-gradients share-loss ",
+	}
+};
 
 static int walk(struct comm *world, void *arg, struct err *e)
 {
@@ -114,7 +137,9 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	tiny_job(m, &job);
 	job.parallel.schedule = rows->kind;
 	tiny_batch(m, 0, m->global, t.inputs, t.targets);
-	const struct engine_batch batch = { .inputs = t.inputs, .targets = t.targets, .loss_scale = 1 };
+	const struct engine_batch batch = { .inputs = t.inputs,
+					    .targets = t.targets,
+					    .loss_scale = 1 };
 	struct engine_options opt = options(&job, rows->layout, world);
 	opt.phase = note;
 	opt.phase_arg = &seen;
@@ -127,7 +152,9 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	if (!rc && (times.compute <= 0 || times.pp <= 0))
 		rc = err_set(e, ERR_INTERNAL, "times: compute %g pp %g", times.compute, times.pp);
 	if (!rc && pipeline_peak_bytes(g) < 8 * pipeline_catalogue(g)->elements)
-		rc = err_set(e, ERR_INTERNAL, "peak of %lld bytes does not hold parameters and gradients", (long long)pipeline_peak_bytes(g));
+		rc = err_set(e, ERR_INTERNAL,
+			     "peak of %lld bytes does not hold parameters and gradients",
+			     (long long)pipeline_peak_bytes(g));
 	pipeline_close(g);
 	return rc;
 }
@@ -151,7 +178,9 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 	(void)arg;
 	tiny_job(&model, &job);
 	tiny_batch(&model, 0, model.global, t.inputs, t.targets);
-	const struct engine_batch batch = { .inputs = t.inputs, .targets = t.targets, .loss_scale = 1 };
+	const struct engine_batch batch = { .inputs = t.inputs,
+					    .targets = t.targets,
+					    .loss_scale = 1 };
 	struct engine_options opt = options(&job, cube, world);
 	if (pipeline_open(&opt, &g, e))
 		return -1;

@@ -1,4 +1,5 @@
-/* The model for inference beside the one that trains, its cache beside none, and what is drawn from its logits. */
+/* The model for inference beside the one that trains, its cache beside none, and what is drawn
+ * from its logits. */
 #include "agent/engine/generate/lm.h"
 #include "agent/engine/generate/sample.h"
 #include "agent/engine/generate/text.h"
@@ -22,6 +23,7 @@
 /* The context is longer than what goes through the layers at once. */
 enum { SEQ = 300 };
 
+/* clang-format off */
 static const struct kind {
 	struct tiny model;
 	const char *words[4];
@@ -36,6 +38,7 @@ static const struct kind {
 	{ { "mixtral, softmax before", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 },
 	  { "model.router=before", "model.aux_loss=0", NULL } },
 };
+/* clang-format on */
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 struct pair {
@@ -61,7 +64,8 @@ static void open_pair(const struct kind *k, const char *backend, struct pair *p)
 	p->shape = *pipeline_shape(p->trainee.engine);
 	struct lm_options opt = { .shape = p->shape, .backend = backend, .threads = 2 };
 	must(generate_lm_open(&opt, &p->lm, &e), &e);
-	trainee_gather(&p->trainee, generate_lm_catalogue(p->lm), false, generate_lm_weights(p->lm), NULL);
+	trainee_gather(&p->trainee, generate_lm_catalogue(p->lm), false, generate_lm_weights(p->lm),
+		       NULL);
 	p->logits = calloc((size_t)(SEQ * k->model.vocab), sizeof *p->logits);
 	assert_non_null(p->logits);
 }
@@ -103,7 +107,8 @@ static void its_loss_is_that_of_the_model_that_trains(void **state)
 			must(generate_lm_append_all(p.lm, p.trainee.inputs, SEQ, p.logits, &e), &e);
 			double got = loss_of(p.logits, p.trainee.targets, SEQ, p.shape.vocab);
 			if (!(fabs(got - want) <= 1e-6 * want))
-				fail_msg("%s: a loss of %.9g, the model that trains has %.9g", kinds[i / 2].model.name, got, want);
+				fail_msg("%s: a loss of %.9g, the model that trains has %.9g",
+					 kinds[i / 2].model.name, got, want);
 		}
 		close_pair(&p);
 	}
@@ -135,11 +140,15 @@ static void the_cache_changes_nothing(void **state)
 		for (size_t way = 0; way < sizeof pieces / sizeof *pieces; way++) {
 			generate_lm_reset(p.lm);
 			for (int64_t at = 0, n = 0, turn = 0; at < SEQ; at += n, turn++) {
-				n = pieces[way][turn % 3] < SEQ - at ? pieces[way][turn % 3] : SEQ - at;
-				must(generate_lm_append(p.lm, p.trainee.inputs + at, n, logits, &e), &e);
-				double off = distance(p.logits + (at + n - 1) * vocab, logits, vocab);
+				n = pieces[way][turn % 3] < SEQ - at ? pieces[way][turn % 3]
+								     : SEQ - at;
+				must(generate_lm_append(p.lm, p.trainee.inputs + at, n, logits, &e),
+				     &e);
+				double off = distance(p.logits + (at + n - 1) * vocab, logits,
+						      vocab);
 				if (!(off <= 1e-5))
-					fail_msg("%s: logits behind token %d are off by %.1e", kinds[i].model.name, (int)(at + n - 1), off);
+					fail_msg("%s: logits behind token %d are off by %.1e",
+						 kinds[i].model.name, (int)(at + n - 1), off);
 			}
 			assert_int_equal(generate_lm_length(p.lm), SEQ);
 		}
@@ -192,6 +201,7 @@ static const double likely[VOCAB] = { 0.4, 0.25, 0.15, 0.1, 0.06, 0.04 };
 
 static void tokens_come_as_often_as_they_are_likely(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		struct sample_options opt;
 		int kept;
@@ -200,6 +210,7 @@ static void tokens_come_as_often_as_they_are_likely(void **state)
 		{ { 1, 0, 0.01, 5 }, 1 }, { { 1, 99, 1, 6 }, 6 },    { { 1, 4, 0.85, 7 }, 3 }, { { 1, 1, 1, 8 }, 1 },
 		{ { 2, 0, 1, 9 }, 6 },   { { 0.5, 5, 0.98, 10 }, 4 },
 	};
+	/* clang-format on */
 	float logits[VOCAB];
 	(void)state;
 	for (int i = 0; i < VOCAB; i++)
@@ -211,10 +222,14 @@ static void tokens_come_as_often_as_they_are_likely(void **state)
 		for (int i = 0; i < rows[r].kept; i++)
 			total += pow(likely[i], 1 / rows[r].opt.temperature);
 		for (int i = 0; i < VOCAB; i++) {
-			double p = i < rows[r].kept ? pow(likely[i], 1 / rows[r].opt.temperature) / total : 0;
-			double off = fabs(counts[order[i]] - p * DRAWS), most = 5 * sqrt(DRAWS * p * (1 - p)) + 1e-9;
+			double p = i < rows[r].kept
+					   ? pow(likely[i], 1 / rows[r].opt.temperature) / total
+					   : 0;
+			double off = fabs(counts[order[i]] - p * DRAWS),
+			       most = 5 * sqrt(DRAWS * p * (1 - p)) + 1e-9;
 			if (off > most)
-				fail_msg("row %zu: token %d came %d times of %d, wanted %.0f", r, order[i], counts[order[i]], DRAWS, p * DRAWS);
+				fail_msg("row %zu: token %d came %d times of %d, wanted %.0f", r,
+					 order[i], counts[order[i]], DRAWS, p * DRAWS);
 		}
 	}
 }
@@ -222,7 +237,8 @@ static void tokens_come_as_often_as_they_are_likely(void **state)
 static void of_equal_logits_the_lower_id_comes_first(void **state)
 {
 	const float logits[VOCAB] = { 0, 1, 1, 1, 1, 0 };
-	const struct sample_options greedy = { .temperature = 0, .top_p = 1 }, two = { .temperature = 1, .top_k = 2, .top_p = 1 };
+	const struct sample_options greedy = { .temperature = 0, .top_p = 1 },
+				    two = { .temperature = 1, .top_k = 2, .top_p = 1 };
 	int counts[VOCAB];
 	(void)state;
 	count_draws(&greedy, logits, counts);
@@ -234,7 +250,8 @@ static void of_equal_logits_the_lower_id_comes_first(void **state)
 
 static void logits_that_are_no_numbers_are_refused(void **state)
 {
-	const float bad[2][VOCAB] = { { 0, 1, NAN, 1 }, { 0, INFINITY } }, masked[VOCAB] = { -INFINITY, -INFINITY, 2, -INFINITY, -INFINITY, -INFINITY };
+	const float bad[2][VOCAB] = { { 0, 1, NAN, 1 }, { 0, INFINITY } },
+		    masked[VOCAB] = { -INFINITY, -INFINITY, 2, -INFINITY, -INFINITY, -INFINITY };
 	const struct sample_options opt = { .temperature = 1, .top_p = 1 };
 	struct err e = ERR_INIT;
 	struct sampler *s;
@@ -256,11 +273,16 @@ static void logits_that_are_no_numbers_are_refused(void **state)
 
 enum { TEXT = 800 };
 
-static void write_text(struct pair *p, const struct sample_options *sample, int64_t context, const int32_t *prompt, int64_t n, int32_t *out)
+static void write_text(struct pair *p, const struct sample_options *sample, int64_t context,
+		       const int32_t *prompt, int64_t n, int32_t *out)
 {
 	struct err e = ERR_INIT;
 	struct text *t;
-	struct text_options opt = { .lm = p->lm, .context = context, .vocab = p->shape.vocab, .usable = p->shape.vocab, .sample = *sample };
+	struct text_options opt = { .lm = p->lm,
+				    .context = context,
+				    .vocab = p->shape.vocab,
+				    .usable = p->shape.vocab,
+				    .sample = *sample };
 	must(generate_text_open(&opt, &t, &e), &e);
 	must(generate_text_prompt(t, prompt, n, &e), &e);
 	for (int i = 0; i < TEXT; i++)
@@ -304,7 +326,8 @@ static void a_full_context_goes_on_from_its_last_half(void **state)
 		for (int i = 0; i < 40; i++)
 			all[i] = (i * 7 + 3) % 37;
 		write_text(&p, &greedy, CONTEXT, all, n, got);
-		int64_t first = n > CONTEXT ? n - CONTEXT / 2 : 0; /* the first token that is seen */
+		/* the first token that is seen */
+		int64_t first = n > CONTEXT ? n - CONTEXT / 2 : 0;
 		for (int64_t i = n; i < n + 100; i++) {
 			generate_lm_reset(p.lm);
 			must(generate_lm_append(p.lm, all + first, i - first, p.logits, &e), &e);

@@ -1,6 +1,6 @@
 /*
- * Numbers, names and configurations of Hugging Face folders. Whole folders are tests/cli/hf.bats's, models that
- * transformers made test_model_golden.c's.
+ * Numbers, names and configurations of Hugging Face folders. Whole folders are tests/cli/hf.bats's,
+ * models that transformers made test_model_golden.c's.
  */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/names.h"
@@ -29,15 +29,20 @@ static void every_half_comes_back_to_the_bit(void **state)
 			hf_numbers_widen(hf_numbers_dtype(dtypes[t]), &h, 1, &x);
 			assert_true(hf_numbers_narrow(hf_numbers_dtype(dtypes[t]), &x, 1, &back));
 			if (h != back)
-				fail_msg("%s %04x became %g and then %04x", dtypes[t], h, (double)x, back);
+				fail_msg("%s %04x became %g and then %04x", dtypes[t], h, (double)x,
+					 back);
 		}
 }
 
-/* Between two neighbours the nearer one, of two as near the even one: against arithmetic in double. */
+/* Between two neighbours the nearer one, of two as near the even one: against arithmetic in
+ * double. */
 static void halves_are_rounded_to_the_nearest(void **state)
 {
 	(void)state;
-	static const struct { const char *dtype; uint16_t infinity; } types[] = { { "BF16", 0x7f80 }, { "F16", 0x7c00 } };
+	static const struct {
+		const char *dtype;
+		uint16_t infinity;
+	} types[] = { { "BF16", 0x7f80 }, { "F16", 0x7c00 } };
 	for (int t = 0; t < 2; t++) {
 		const struct hf_type *type = hf_numbers_dtype(types[t].dtype);
 		for (uint16_t h = 0; h + 1 < types[t].infinity; h++) {
@@ -47,7 +52,8 @@ static void halves_are_rounded_to_the_nearest(void **state)
 			float middle = (float)(((double)x[0] + (double)x[1]) / 2);
 			hf_numbers_narrow(type, &middle, 1, &got);
 			assert_int_equal(got, h & 1 ? h + 1 : h);
-			float above = nextafterf(middle, INFINITY), below = nextafterf(middle, -INFINITY);
+			float above = nextafterf(middle, INFINITY),
+			      below = nextafterf(middle, -INFINITY);
 			hf_numbers_narrow(type, &above, 1, &got);
 			assert_int_equal(got, h + 1);
 			below = -below;
@@ -88,7 +94,9 @@ static struct hf_names names_of(const char *words)
 	struct hf_names names;
 	struct err e = ERR_INIT;
 	char text[256];
-	snprintf(text, sizeof text, "[model]\nlayers = 2\nhidden = 16\nheads = 4\nvocab = 29\nffn = 20\nseq = 12\n%s", words);
+	snprintf(text, sizeof text,
+		 "[model]\nlayers = 2\nhidden = 16\nheads = 4\nvocab = 29\nffn = 20\nseq = 12\n%s",
+		 words);
 	if (job_parse(text, "test.ini", &job, &e))
 		fail_msg("%s", e.text);
 	shape_of_job(&job, &m);
@@ -113,8 +121,10 @@ static void gpt2_packs_q_k_v_and_turns_its_matrices(void **state)
 	assert_false(tensor(&n, "transformer.wte.weight")->transposed);
 	assert_string_equal(hf_names_bare(&n, "transformer.wpe.weight"), "wpe.weight");
 	assert_null(hf_names_bare(&n, "lm_head.weight"));
-	assert_true(hf_names_may_skip(&n, "transformer.h.1.attn.masked_bias") && hf_names_may_skip(&n, "h.0.attn.bias"));
-	assert_false(hf_names_may_skip(&n, "transformer.h.1.attn.c_proj.bias") || hf_names_may_skip(&n, "transformer.h.x.attn.bias"));
+	assert_true(hf_names_may_skip(&n, "transformer.h.1.attn.masked_bias") &&
+		    hf_names_may_skip(&n, "h.0.attn.bias"));
+	assert_false(hf_names_may_skip(&n, "transformer.h.1.attn.c_proj.bias") ||
+		     hf_names_may_skip(&n, "transformer.h.x.attn.bias"));
 	hf_names_free(&n);
 }
 
@@ -125,24 +135,36 @@ static void llama_and_mixtral_share_their_names(void **state)
 	assert_int_equal(n.n, 2 * 9 + 3);
 	assert_int_equal(n.n_parts, n.n);
 	assert_int_equal(tensor(&n, "model.layers.1.self_attn.k_proj.weight")->shape[0], 8);
-	assert_string_equal(tensor(&n, "model.layers.0.mlp.gate_proj.weight")->parts[0].name, "layers.0.mlp.gate.weight");
+	assert_string_equal(tensor(&n, "model.layers.0.mlp.gate_proj.weight")->parts[0].name,
+			    "layers.0.mlp.gate.weight");
 	assert_false(tensor(&n, "model.layers.0.mlp.up_proj.weight")->transposed);
 	hf_names_free(&n);
 	n = names_of("family = mixtral\nexperts = 12\n");
 	assert_int_equal(n.n, 2 * (6 + 1 + 36) + 3);
-	assert_string_equal(tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w3.weight")->parts[0].name, "layers.1.moe.experts.11.up.weight");
-	assert_string_equal(tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w2.weight")->parts[0].name, "layers.1.moe.experts.11.down.weight");
-	assert_string_equal(tensor(&n, "model.layers.0.block_sparse_moe.gate.weight")->parts[0].name, "layers.0.moe.router.weight");
+	assert_string_equal(
+		tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w3.weight")->parts[0].name,
+		"layers.1.moe.experts.11.up.weight");
+	assert_string_equal(
+		tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w2.weight")->parts[0].name,
+		"layers.1.moe.experts.11.down.weight");
+	assert_string_equal(
+		tensor(&n, "model.layers.0.block_sparse_moe.gate.weight")->parts[0].name,
+		"layers.0.moe.router.weight");
 	hf_names_free(&n);
 }
 
 /* --- configurations --------------------------------------------------------------- */
 
-#define ROTARY "\"hidden_size\": 64, \"num_hidden_layers\": 3, \"num_attention_heads\": 8, \"intermediate_size\": 160, " \
+#define ROTARY \
+	"\"hidden_size\": 64, \"num_hidden_layers\": 3, \"num_attention_heads\": 8, " \
+	"\"intermediate_size\": 160, " \
 	"\"max_position_embeddings\": 2048, \"vocab_size\": 1000"
-#define GPT2 "\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 8, \"n_positions\": 128, \"vocab_size\": 1000"
+#define GPT2 \
+	"\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 8, " \
+	"\"n_positions\": 128, \"vocab_size\": 1000"
 
 /* What is in the file, and what [model] it is: lines that must be there. */
+/* clang-format off */
 static const struct { const char *what, *file, *lines[6]; } understood[] = {
 	{ "GPT-2's defaults", GPT2, { "ffn = 256", "norm_eps = 1e-05", "dropout = 0.1", "attn_dropout = 0.1", "tie_head = yes", "seq = 128" } },
 	{ "a null is a default", GPT2 ", \"n_inner\": null, \"layer_norm_epsilon\": 0.001", { "ffn = 256", "norm_eps = 0.001" } },
@@ -156,6 +178,7 @@ static const struct { const char *what, *file, *lines[6]; } understood[] = {
 	  { "rope_theta = 123", "rope_scaling = llama3", "rope_factor = 8", "rope_low = 2", "rope_high = 3", "rope_original = 512" } },
 	{ "Mixtral's defaults", "\"model_type\": \"mixtral\", " ROTARY, { "kv_heads = 8", "experts = 8", "experts_per_token = 2", "aux_loss = 0", "rope_theta = 1000000", "norm_eps = 1e-05" } },
 };
+/* clang-format on */
 
 static int read_text(const char *members, int64_t seq, struct job *job, struct err *e)
 {
@@ -186,10 +209,12 @@ static void configurations_are_understood_and_written(void **state)
 		hf_config_section(&job, &once);
 		for (int j = 0; j < 6 && understood[i].lines[j]; j++)
 			if (!has_line(buf_str(&once), understood[i].lines[j]))
-				fail_msg("%s: no %s in\n%s", understood[i].what, understood[i].lines[j], buf_str(&once));
+				fail_msg("%s: no %s in\n%s", understood[i].what,
+					 understood[i].lines[j], buf_str(&once));
 		json_t *config = hf_config_write(&job, "bfloat16", &e);
 		assert_non_null(config);
-		assert_string_equal(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16");
+		assert_string_equal(json_string_value(json_object_get(config, "torch_dtype")),
+				    "bfloat16");
 		char *text = json_dumps(config, 0);
 		assert_int_equal(hf_config_read(text, strlen(text), "back.json", 0, &job, &e), 0);
 		hf_config_section(&job, &twice);
@@ -215,7 +240,9 @@ static void a_context_of_one_s_own_is_for_rotary_models(void **state)
 static void what_transformers_has_no_model_for_is_not_written(void **state)
 {
 	(void)state;
-	static const struct { const char *words, *why; } jobs[] = {
+	static const struct {
+		const char *words, *why;
+	} jobs[] = {
 		{ "[model]\nfamily = gpt2\nhead_dim = 16\nhidden = 128\n", "head_dim = 16" },
 		{ "[model]\nfamily = gpt2\nkv_heads = 2\n", "kv_heads = 2 of 4 heads" },
 		{ "[model]\nfamily = mixtral\nrouter = before\n", "model.router = before" },

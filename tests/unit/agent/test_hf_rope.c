@@ -1,6 +1,7 @@
 /*
- * Rotary positions of a config.json: what muster makes of each file of tests/golden/rope_cases.json, beside what transformers 4
- * and 5 make of it. make_rope_cases.py wrote that file and describes its rows.
+ * Rotary positions of a config.json: what muster makes of each file of
+ * tests/golden/rope_cases.json, beside what transformers 4 and 5 make of it. make_rope_cases.py
+ * wrote that file and describes its rows.
  */
 #include "agent/engine/hf/config.h"
 #include "base/file.h"
@@ -67,7 +68,8 @@ static bool same_frequencies(const json_t *want, const struct job *job)
 	if (json_array_size(want) != (size_t)m.head_dim / 2)
 		return false;
 	for (size_t i = 0; i < json_array_size(want); i++) {
-		double w = json_number_value(json_array_get(want, i)), got = shape_rope_turn(&m, (int64_t)i);
+		double w = json_number_value(json_array_get(want, i)),
+		       got = shape_rope_turn(&m, (int64_t)i);
 		if (!(fabs(got - w) <= tolerance * w))
 			return false;
 	}
@@ -90,14 +92,17 @@ static void files_have_the_frequencies_of_transformers_5(void **state)
 	json_t *row;
 	int wrong = 0;
 	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row) {
+	json_array_foreach(json_object_get(golden, "cases"), i, row)
+	{
 		struct err e = ERR_INIT;
 		struct job job;
 		if (word(row, "refused"))
 			continue;
-		bool good = !read_row(row, &job, &e) && same_frequencies(json_object_get(row, "5"), &job);
+		bool good = !read_row(row, &job, &e) &&
+			    same_frequencies(json_object_get(row, "5"), &job);
 		if (!good)
-			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"), e.code ? e.text : "other frequencies");
+			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"),
+				    e.code ? e.text : "other frequencies");
 		wrong += !good;
 	}
 	assert_int_equal(wrong, 0);
@@ -110,31 +115,37 @@ static void what_is_refused_is_named(void **state)
 	json_t *row;
 	int wrong = 0;
 	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row) {
+	json_array_foreach(json_object_get(golden, "cases"), i, row)
+	{
 		const char *words = word(row, "refused");
 		struct err e = ERR_INIT;
 		struct job job;
 		if (!words)
 			continue;
-		bool good = read_row(row, &job, &e) == -1 && (e.code == ERR_UNSUPPORTED || e.code == ERR_CORRUPT) &&
-			!strncmp(e.text, "config.json: ", 13) && strstr(e.text, words);
+		bool good = read_row(row, &job, &e) == -1 &&
+			    (e.code == ERR_UNSUPPORTED || e.code == ERR_CORRUPT) &&
+			    !strncmp(e.text, "config.json: ", 13) && strstr(e.text, words);
 		if (!good)
-			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"), e.code ? e.text : "is read");
+			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"),
+				    e.code ? e.text : "is read");
 		wrong += !good;
 	}
 	assert_int_equal(wrong, 0);
 	assert_true(count(true) >= 25);
 }
 
-/* make_rope_cases.py holds the frequencies of `export` under both versions against the row's own. */
+/* make_rope_cases.py holds the frequencies of `export` under both versions against the row's
+ * own. */
 static void exports_are_what_transformers_reads_back(void **state)
 {
-	static const char *const keys[] = { "rope_theta", "rope_scaling", "rope_parameters", "original_max_position_embeddings" };
+	static const char *const keys[] = { "rope_theta", "rope_scaling", "rope_parameters",
+					    "original_max_position_embeddings" };
 	size_t i;
 	json_t *row;
 	int wrong = 0;
 	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row) {
+	json_array_foreach(json_object_get(golden, "cases"), i, row)
+	{
 		struct err e = ERR_INIT;
 		struct job job;
 		if (word(row, "refused") || read_row(row, &job, &e))
@@ -142,10 +153,13 @@ static void exports_are_what_transformers_reads_back(void **state)
 		json_t *out = hf_config_write(&job, "float32", &e);
 		assert_non_null(out);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-			const json_t *got = json_object_get(out, keys[k]), *want = json_object_get(json_object_get(row, "export"), keys[k]);
+			const json_t *got = json_object_get(out, keys[k]),
+				     *want = json_object_get(json_object_get(row, "export"),
+							     keys[k]);
 			bool same = got ? json_equal(got, want) : !want;
 			if (!same)
-				print_error("%s, %s: %s is exported in another way\n", word(row, "name"), word(row, "family"), keys[k]);
+				print_error("%s, %s: %s is exported in another way\n",
+					    word(row, "name"), word(row, "family"), keys[k]);
 			wrong += !same;
 		}
 		json_decref(out);
@@ -160,5 +174,6 @@ int main(void)
 		cmocka_unit_test(what_is_refused_is_named),
 		cmocka_unit_test(exports_are_what_transformers_reads_back),
 	};
-	return cmocka_run_group_tests_name("rotary positions of config.json", tests, open_golden, close_golden);
+	return cmocka_run_group_tests_name("rotary positions of config.json", tests, open_golden,
+					   close_golden);
 }

@@ -1,4 +1,5 @@
-/* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is taken of them, and what is said. */
+/* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is
+ * taken of them, and what is said. */
 #include "agent/engine/hf/card.h"
 #include "agent/engine/hf/kind.h"
 #include "agent/engine/hf/side.h"
@@ -16,7 +17,9 @@
 static struct carry of(const char *generation, const char *config)
 {
 	struct carry c = { 0 };
-	const char *const texts[] = { generation, config }, *const names[] = { "generation_config.json", "config.json" };
+	const char *const texts[] = { generation, config }, *const names[] = {
+		"generation_config.json", "config.json"
+	};
 	for (int i = 0; i < 2; i++)
 		if (texts[i]) {
 			struct carry_file *f = &c.files[c.n++];
@@ -29,6 +32,7 @@ static struct carry of(const char *generation, const char *config)
 
 static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *generation, *config; int n; int32_t ends[4]; } cases[] = {
 		{ "{\"eos_token_id\": 7}", "{\"eos_token_id\": 3}", 1, { 7 } },
 		{ "{\"eos_token_id\": [7, 0, 99]}", "{\"eos_token_id\": 3}", 3, { 7, 0, 99 } },
@@ -43,12 +47,14 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 		{ NULL, NULL, 0, { 0 } },
 		{ NULL, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]}", SIDE_ENDS, { 0, 1, 2, 3 } },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct carry c = of(cases[i].generation, cases[i].config);
 		int32_t ends[SIDE_ENDS];
 		int n = hf_side_ends(&c, 100, ends);
-		if (n != cases[i].n || memcmp(ends, cases[i].ends, (size_t)(n < 4 ? n : 4) * sizeof *ends))
+		if (n != cases[i].n ||
+		    memcmp(ends, cases[i].ends, (size_t)(n < 4 ? n : 4) * sizeof *ends))
 			fail_msg("case %zu: %d ends, the first %d", i, n, (int)ends[0]);
 		ckpt_carry_fini(&c);
 	}
@@ -58,14 +64,19 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 static void of_the_original_configuration_few_keys_are_kept(void **state)
 {
 	struct err e = ERR_INIT;
-	struct carry c = of(NULL, "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"pad_token_id\": null, \"unk_token_id\": \"x\", \"use_cache\": true, "
-				  "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, \"architectures\": [\"Other\"], \"hidden_size\": 4}");
-	json_t *config = json_pack("{s:i, s:[s]}", "vocab_size", 8, "architectures", "LlamaForCausalLM");
+	struct carry c = of(NULL,
+			    "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"pad_token_id\": "
+			    "null, \"unk_token_id\": \"x\", \"use_cache\": true, "
+			    "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, "
+			    "\"architectures\": [\"Other\"], \"hidden_size\": 4}");
+	json_t *config = json_pack("{s:i, s:[s]}", "vocab_size", 8, "architectures",
+				   "LlamaForCausalLM");
 	(void)state;
 	assert_int_equal(hf_side_add_keys(&c, config, &e), 0);
 	char *text = json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
-	assert_string_equal(text, "{\"architectures\":[\"LlamaForCausalLM\"],\"bos_token_id\":1,\"eos_token_id\":[2,3],\"pad_token_id\":null,\"use_cache\":true,"
-			    "\"vocab_size\":8}");
+	assert_string_equal(text, "{\"architectures\":[\"LlamaForCausalLM\"],\"bos_token_id\":1,"
+				  "\"eos_token_id\":[2,3],\"pad_token_id\":null,\"use_cache\":true,"
+				  "\"vocab_size\":8}");
 	free(text);
 	json_decref(config);
 	ckpt_carry_fini(&c);
@@ -73,16 +84,21 @@ static void of_the_original_configuration_few_keys_are_kept(void **state)
 
 static void code_and_weights_are_never_exported_as_they_came(void **state)
 {
-	static const char *const never[] = { "config.json", "model.safetensors", "README.md", "modeling_x.py", "MANIFEST.json", "tokenizer.json.bak", "" };
+	static const char *const never[] = {
+		"config.json",   "model.safetensors",  "README.md", "modeling_x.py",
+		"MANIFEST.json", "tokenizer.json.bak", ""
+	};
 	(void)state;
 	for (size_t i = 0; i < sizeof never / sizeof *never; i++)
 		if (hf_side_exported(never[i]))
 			fail_msg("%s", never[i]);
-	assert_true(hf_side_exported("tokenizer.json") && hf_side_exported("chat_template.jinja") && hf_side_exported("LICENSE"));
+	assert_true(hf_side_exported("tokenizer.json") && hf_side_exported("chat_template.jinja") &&
+		    hf_side_exported("LICENSE"));
 }
 
 static void configurations_of_other_models_are_named(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *text, *says; } cases[] = {
 		{ "{\"architectures\": [\"GPT2ForSequenceClassification\"]}", "c.json: architectures has GPT2ForSequenceClassification: it is a sequence classifier" },
 		{ "{\"architectures\": [\"LlamaForTokenClassification\"]}", "a token classifier" },
@@ -96,11 +112,14 @@ static void configurations_of_other_models_are_named(void **state)
 		{ "[]", NULL },
 		{ "no JSON", NULL },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct err e = ERR_INIT;
 		int rc = hf_kind_check_config(cases[i].text, strlen(cases[i].text), "c.json", &e);
-		if (cases[i].says ? !rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, cases[i].says) : rc)
+		if (cases[i].says
+			    ? !rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, cases[i].says)
+			    : rc)
 			fail_msg("%s: %d %s", cases[i].text, rc, e.text);
 	}
 	assert_non_null(strstr(hf_kind_of_tensor("score.weight"), "sequence classifier"));
@@ -114,14 +133,23 @@ static void a_card_says_what_the_checkpoint_knows(void **state)
 {
 	struct err e = ERR_INIT;
 	struct job job;
-	struct manifest m = { .state = { .step = 400, .total_steps = 1000, .samples = 3200, .optimizer = "adamw" }, .from = "an-org/a.model" };
+	struct manifest m = { .state = { .step = 400,
+					 .total_steps = 1000,
+					 .samples = 3200,
+					 .optimizer = "adamw" },
+			      .from = "an-org/a.model" };
 	struct buf text = BUF_INIT;
 	(void)state;
-	assert_int_equal(job_parse("[model]\nfamily = llama\nseq = 128\n", "test.ini", &job, &e), 0);
+	assert_int_equal(job_parse("[model]\nfamily = llama\nseq = 128\n", "test.ini", &job, &e),
+			 0);
 	assert_int_equal(ckpt_number_set(&m.state, "loss", 2.71828, &e), 0);
 	hf_card_write(&m, &job, 8500, hf_numbers_type("bf16"), &text);
 	const char *at = buf_str(&text);
-	assert_memory_equal(at, "---\nlibrary_name: transformers\npipeline_tag: text-generation\nbase_model: an-org/a.model\ntags:\n- llama\n- muster\n---\n", 108);
+	assert_memory_equal(
+		at,
+		"---\nlibrary_name: transformers\npipeline_tag: text-generation\nbase_model: "
+		"an-org/a.model\ntags:\n- llama\n- muster\n---\n",
+		108);
 	assert_non_null(strstr(at, "| steps | 400 of 1000 |\n"));
 	assert_non_null(strstr(at, "in 3200 samples of 128 |\n"));
 	assert_non_null(strstr(at, "| training loss of the last step | 2.7183 |\n"));
@@ -140,7 +168,8 @@ static void a_card_says_what_the_checkpoint_knows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_ends_of_a_text_are_those_of_generation_before_those_of_the_model),
+		cmocka_unit_test(
+			the_ends_of_a_text_are_those_of_generation_before_those_of_the_model),
 		cmocka_unit_test(of_the_original_configuration_few_keys_are_kept),
 		cmocka_unit_test(code_and_weights_are_never_exported_as_they_came),
 		cmocka_unit_test(configurations_of_other_models_are_named),

@@ -43,7 +43,11 @@ static int setup(void **state)
 	auth_secret_hex(secret, t.hex);
 	if (net_listen("127.0.0.1", &t.listener, t.address, NULL))
 		return -1;
-	struct control_options opt = { .address = t.address, .secret = t.hex, .generation = 1, .world = 1, .node = "n1",
+	struct control_options opt = { .address = t.address,
+				       .secret = t.hex,
+				       .generation = 1,
+				       .world = 1,
+				       .node = "n1",
 				       .voucher = &voucher };
 	if (agent_link_open(&opt, &t.link, NULL))
 		return -1;
@@ -125,7 +129,8 @@ static void without_munged_the_agent_says_so(void **state)
 	channel_require_vouch(t.channel);
 	t.mute = true;
 	assert_int_equal(meet("supervisor", &e), -1);
-	assert_string_equal(e.text, "control channel: munged does not answer on this node; start it");
+	assert_string_equal(e.text,
+			    "control channel: munged does not answer on this node; start it");
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -1,7 +1,7 @@
 /*
- * The plan's memory is the engine's: for each rank of each layout and strategy what plan_memory_rank predicts is
- * what the engine and the optimizer then allocate, to the byte, and a step allocates no more. (The snapshot is checked where it is saved,
- * test_train_state.c.)
+ * The plan's memory is the engine's: for each rank of each layout and strategy what
+ * plan_memory_rank predicts is what the engine and the optimizer then allocate, to the byte, and a
+ * step allocates no more. (The snapshot is checked where it is saved, test_train_state.c.)
  */
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/pipeline/engine.h"
@@ -19,73 +19,135 @@
 
 #include <cmocka.h>
 
-/* Each part is most of the memory of one of these: activations, logits in several chunks, parameters. */
-#define GPT2 "model.layers=6 model.hidden=64 model.vocab=300 model.seq=64 batch.micro=4 batch.global=64 "
-#define LLAMA "model.family=llama model.layers=6 model.hidden=64 model.heads=8 model.kv_heads=4 model.ffn=190 model.vocab=301 model.seq=64 " \
-	      "batch.micro=4 batch.global=64 "
-#define LOGITS "model.layers=4 model.hidden=16 model.vocab=60000 model.seq=128 batch.micro=4 batch.global=64 "
-#define PARAMS "model.family=llama model.layers=8 model.hidden=128 model.ffn=352 model.vocab=128 model.seq=8 model.tie_head=yes batch.micro=1 batch.global=64 "
-#define MIXTRAL "model.family=mixtral model.layers=4 model.hidden=64 model.heads=4 model.ffn=96 model.experts=4 model.vocab=300 model.seq=64 " \
-		"batch.micro=2 batch.global=32 "
+/* Each part is most of the memory of one of these: activations, logits in several chunks,
+ * parameters. */
+#define GPT2 \
+	"model.layers=6 model.hidden=64 model.vocab=300 model.seq=64 batch.micro=4 " \
+	"batch.global=64 "
+#define LLAMA \
+	"model.family=llama model.layers=6 model.hidden=64 model.heads=8 model.kv_heads=4 " \
+	"model.ffn=190 model.vocab=301 model.seq=64 " \
+	"batch.micro=4 batch.global=64 "
+#define LOGITS \
+	"model.layers=4 model.hidden=16 model.vocab=60000 model.seq=128 batch.micro=4 " \
+	"batch.global=64 "
+#define PARAMS \
+	"model.family=llama model.layers=8 model.hidden=128 model.ffn=352 model.vocab=128 " \
+	"model.seq=8 model.tie_head=yes batch.micro=1 batch.global=64 "
+#define MIXTRAL \
+	"model.family=mixtral model.layers=4 model.hidden=64 model.heads=4 model.ffn=96 " \
+	"model.experts=4 model.vocab=300 model.seq=64 " \
+	"batch.micro=2 batch.global=32 "
 
 static const char *const layouts[] = {
-	GPT2, GPT2 "parallel.tp=2", GPT2 "parallel.pp=4", GPT2 "parallel.dp=2", GPT2 "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	GPT2,
+	GPT2 "parallel.tp=2",
+	GPT2 "parallel.pp=4",
+	GPT2 "parallel.dp=2",
+	GPT2 "parallel.tp=2 parallel.pp=2 parallel.dp=2",
 	GPT2 "parallel.tp=4 parallel.pp=2",
-	LLAMA, LLAMA "parallel.tp=2", LLAMA "parallel.pp=4", LLAMA "parallel.tp=2 parallel.pp=2 parallel.dp=2", LLAMA "parallel.tp=8",
-	LOGITS, LOGITS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
-	PARAMS, PARAMS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
-	GPT2 "parallel.pp=2 launch.speeds=3,1", GPT2 "parallel.dp=2 launch.speeds=3,1", GPT2 "parallel.pp=3 parallel.stages=3,1,2",
+	LLAMA,
+	LLAMA "parallel.tp=2",
+	LLAMA "parallel.pp=4",
+	LLAMA "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	LLAMA "parallel.tp=8",
+	LOGITS,
+	LOGITS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	PARAMS,
+	PARAMS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	GPT2 "parallel.pp=2 launch.speeds=3,1",
+	GPT2 "parallel.dp=2 launch.speeds=3,1",
+	GPT2 "parallel.pp=3 parallel.stages=3,1,2",
 };
 
 static const char *const sharded[] = {
-	GPT2 "parallel.dp=4 parallel.zero=1", GPT2 "parallel.dp=4 parallel.zero=2", GPT2 "parallel.dp=4 parallel.zero=3",
-	PARAMS "parallel.dp=2 parallel.zero=1", PARAMS "parallel.dp=2 parallel.zero=2", PARAMS "parallel.dp=2 parallel.zero=3",
-	PARAMS "parallel.dp=3 batch.global=48 parallel.zero=3", PARAMS "parallel.tp=2 parallel.dp=2 parallel.zero=3",
-	PARAMS "parallel.dp=2 parallel.cp=2 parallel.zero=2", PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=1",
+	GPT2 "parallel.dp=4 parallel.zero=1",
+	GPT2 "parallel.dp=4 parallel.zero=2",
+	GPT2 "parallel.dp=4 parallel.zero=3",
+	PARAMS "parallel.dp=2 parallel.zero=1",
+	PARAMS "parallel.dp=2 parallel.zero=2",
+	PARAMS "parallel.dp=2 parallel.zero=3",
+	PARAMS "parallel.dp=3 batch.global=48 parallel.zero=3",
+	PARAMS "parallel.tp=2 parallel.dp=2 parallel.zero=3",
+	PARAMS "parallel.dp=2 parallel.cp=2 parallel.zero=2",
+	PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=1",
 	PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=3",
-	PARAMS "optimizer.kind=sgd parallel.dp=2 parallel.zero=1", PARAMS "optimizer.kind=sgd",
-	PARAMS "parallel.dp=4 parallel.zero=1 parallel.zero_shard=node", PARAMS "parallel.dp=4 parallel.zero=2 parallel.zero_shard=node",
-	PARAMS "parallel.dp=4 parallel.zero=3 parallel.zero_shard=node", MIXTRAL "parallel.dp=4 parallel.ep=2 parallel.zero=3 parallel.zero_shard=node",
-	PARAMS "offload.optimizer=yes", PARAMS "offload.optimizer=yes parallel.dp=2 parallel.zero=3",
+	PARAMS "optimizer.kind=sgd parallel.dp=2 parallel.zero=1",
+	PARAMS "optimizer.kind=sgd",
+	PARAMS "parallel.dp=4 parallel.zero=1 parallel.zero_shard=node",
+	PARAMS "parallel.dp=4 parallel.zero=2 parallel.zero_shard=node",
+	PARAMS "parallel.dp=4 parallel.zero=3 parallel.zero_shard=node",
+	MIXTRAL "parallel.dp=4 parallel.ep=2 parallel.zero=3 parallel.zero_shard=node",
+	PARAMS "offload.optimizer=yes",
+	PARAMS "offload.optimizer=yes parallel.dp=2 parallel.zero=3",
 };
 
 static const char *const recomputed[] = {
-	GPT2 "recompute.mode=selective", GPT2 "recompute.mode=full", GPT2 "recompute.mode=full recompute.every=2",
-	GPT2 "recompute.mode=selective recompute.every=4 parallel.pp=3", GPT2 "recompute.mode=full parallel.pp=3",
-	LLAMA "recompute.mode=selective", LLAMA "recompute.mode=full recompute.every=3 parallel.tp=2 parallel.sp=yes",
-	GPT2 "offload.activations=yes", LLAMA "offload.activations=yes parallel.pp=2 recompute.mode=selective",
-	MIXTRAL "recompute.mode=selective", MIXTRAL "recompute.mode=full", MIXTRAL "recompute.mode=full recompute.every=3 parallel.pp=2",
+	GPT2 "recompute.mode=selective",
+	GPT2 "recompute.mode=full",
+	GPT2 "recompute.mode=full recompute.every=2",
+	GPT2 "recompute.mode=selective recompute.every=4 parallel.pp=3",
+	GPT2 "recompute.mode=full parallel.pp=3",
+	LLAMA "recompute.mode=selective",
+	LLAMA "recompute.mode=full recompute.every=3 parallel.tp=2 parallel.sp=yes",
+	GPT2 "offload.activations=yes",
+	LLAMA "offload.activations=yes parallel.pp=2 recompute.mode=selective",
+	MIXTRAL "recompute.mode=selective",
+	MIXTRAL "recompute.mode=full",
+	MIXTRAL "recompute.mode=full recompute.every=3 parallel.pp=2",
 };
 
 static const char *const sequences[] = {
-	GPT2 "parallel.tp=2 parallel.sp=yes", LLAMA "parallel.tp=4 parallel.sp=yes", LLAMA "parallel.tp=8 parallel.sp=yes",
-	GPT2 "parallel.cp=2", LLAMA "parallel.cp=4", LLAMA "parallel.cp=2 parallel.tp=2 parallel.sp=yes",
-	GPT2 "model.dropout=0.1 model.attn_dropout=0.1", LLAMA "model.dropout=0.1 parallel.tp=2 parallel.sp=yes",
-	MIXTRAL, MIXTRAL "parallel.dp=2 parallel.ep=2", MIXTRAL "parallel.tp=2", MIXTRAL "parallel.tp=2 parallel.dp=2 parallel.ep=2 parallel.zero=2",
+	GPT2 "parallel.tp=2 parallel.sp=yes",
+	LLAMA "parallel.tp=4 parallel.sp=yes",
+	LLAMA "parallel.tp=8 parallel.sp=yes",
+	GPT2 "parallel.cp=2",
+	LLAMA "parallel.cp=4",
+	LLAMA "parallel.cp=2 parallel.tp=2 parallel.sp=yes",
+	GPT2 "model.dropout=0.1 model.attn_dropout=0.1",
+	LLAMA "model.dropout=0.1 parallel.tp=2 parallel.sp=yes",
+	MIXTRAL,
+	MIXTRAL "parallel.dp=2 parallel.ep=2",
+	MIXTRAL "parallel.tp=2",
+	MIXTRAL "parallel.tp=2 parallel.dp=2 parallel.ep=2 parallel.zero=2",
 };
 
 static const char *const scheduled[] = {
-	GPT2 "parallel.pp=4 parallel.schedule=gpipe", LLAMA "parallel.pp=2 parallel.schedule=gpipe", GPT2 "parallel.pp=4 parallel.schedule=naive",
-	GPT2 "parallel.pp=2 parallel.schedule=interleaved", GPT2 "parallel.pp=2 parallel.schedule=interleaved parallel.chunks=3",
-	LLAMA "parallel.pp=2 parallel.tp=2 parallel.sp=yes parallel.schedule=interleaved parallel.dp=2 parallel.zero=1",
-	GPT2 "parallel.pp=4 parallel.schedule=zb-h1", LLAMA "parallel.pp=3 parallel.schedule=zb-v",
-	GPT2 "parallel.pp=2 parallel.schedule=zb-v recompute.mode=full", GPT2 "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=selective",
-	MIXTRAL "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=full", MIXTRAL "parallel.pp=2 parallel.schedule=zb-v",
+	GPT2 "parallel.pp=4 parallel.schedule=gpipe",
+	LLAMA "parallel.pp=2 parallel.schedule=gpipe",
+	GPT2 "parallel.pp=4 parallel.schedule=naive",
+	GPT2 "parallel.pp=2 parallel.schedule=interleaved",
+	GPT2 "parallel.pp=2 parallel.schedule=interleaved parallel.chunks=3",
+	LLAMA "parallel.pp=2 parallel.tp=2 parallel.sp=yes parallel.schedule=interleaved "
+	      "parallel.dp=2 parallel.zero=1",
+	GPT2 "parallel.pp=4 parallel.schedule=zb-h1",
+	LLAMA "parallel.pp=3 parallel.schedule=zb-v",
+	GPT2 "parallel.pp=2 parallel.schedule=zb-v recompute.mode=full",
+	GPT2 "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=selective",
+	MIXTRAL "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=full",
+	MIXTRAL "parallel.pp=2 parallel.schedule=zb-v",
 	MIXTRAL "parallel.pp=2 parallel.schedule=interleaved recompute.mode=full",
 };
 
 static const char *const narrow[] = {
-	GPT2 "precision.dtype=bf16", LLAMA "precision.dtype=fp16", LLAMA "precision.dtype=bf16 parallel.dp=2 parallel.zero=1",
-	PARAMS "precision.dtype=bf16 parallel.dp=2 parallel.zero=3", PARAMS "precision.dtype=bf16 offload.optimizer=yes",
-	GPT2 "precision.dtype=bf16 model.dropout=0.1 parallel.tp=2 parallel.sp=yes recompute.mode=selective",
+	GPT2 "precision.dtype=bf16",
+	LLAMA "precision.dtype=fp16",
+	LLAMA "precision.dtype=bf16 parallel.dp=2 parallel.zero=1",
+	PARAMS "precision.dtype=bf16 parallel.dp=2 parallel.zero=3",
+	PARAMS "precision.dtype=bf16 offload.optimizer=yes",
+	GPT2 "precision.dtype=bf16 model.dropout=0.1 parallel.tp=2 parallel.sp=yes "
+	     "recompute.mode=selective",
 	GPT2 "precision.dtype=bf16 precision.fp8=hybrid parallel.tp=2 parallel.sp=yes",
 	LLAMA "precision.dtype=fp16 precision.fp8=e4m3 parallel.pp=2",
 	MIXTRAL "precision.dtype=bf16 precision.fp8=hybrid",
-	MIXTRAL "precision.dtype=bf16", LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",
+	MIXTRAL "precision.dtype=bf16",
+	LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",
 };
 
 static const char *const served[] = {
-	GPT2 "parallel.sync=server", GPT2 "parallel.dp=2 parallel.sync=server", PARAMS "parallel.dp=3 batch.global=48 parallel.sync=server parallel.staleness=0",
+	GPT2 "parallel.sync=server",
+	GPT2 "parallel.dp=2 parallel.sync=server",
+	PARAMS "parallel.dp=3 batch.global=48 parallel.sync=server parallel.staleness=0",
 	MIXTRAL "parallel.dp=4 parallel.sync=server optimizer.kind=sgd",
 };
 
@@ -140,10 +202,12 @@ static int mates_of(const struct course *c, struct coords at)
 static double predict(const struct course *c, struct coords at)
 {
 	struct plan_rank r = { .at = at, .threads = 1, .mates = mates_of(c, at) };
-	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false, &r);
+	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false,
+			 &r);
 	/* Tokens are the trainer's. */
 	double ahead = fmin((double)c->job.data.prefetch + 1, (double)c->job.job.steps);
-	return r.total - ahead * 2 * sizeof(int32_t) * (double)c->shares[at.dp].micros * (double)(c->job.batch.micro * c->job.model.seq);
+	return r.total - ahead * 2 * sizeof(int32_t) * (double)c->shares[at.dp].micros *
+				 (double)(c->job.batch.micro * c->job.model.seq);
 }
 
 static int step(const struct course *c, struct engine *engine, struct coords at, struct err *e)
@@ -153,7 +217,10 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 	double loss;
 	if (!tokens)
 		return err_set(e, ERR_NOMEM, "no memory for the test's tokens");
-	struct engine_batch batch = { .inputs = tokens, .targets = tokens, .sample = c->shares[at.dp].first, .loss_scale = 1 };
+	struct engine_batch batch = { .inputs = tokens,
+				      .targets = tokens,
+				      .sample = c->shares[at.dp].first,
+				      .loss_scale = 1 };
 	int rc = pipeline_step(engine, &batch, &loss, e);
 	free(tokens);
 	return rc;
@@ -165,22 +232,32 @@ struct keeper_of_state {
 	struct server *server;
 };
 
-static int open_state(const struct course *c, struct engine *engine, struct comm *world, struct keeper_of_state *s, struct err *e)
+static int open_state(const struct course *c, struct engine *engine, struct comm *world,
+		      struct keeper_of_state *s, struct err *e)
 {
 	if (c->job.parallel.sync == SYNC_SERVER) {
 		struct server_options o = {
-			.job = &c->job, .catalogue = pipeline_catalogue(engine), .world = world, .backend = "cpu", .worker = pipeline_store(engine),
-			.kern = pipeline_kern(engine), .share = 1.0 / c->layout.dp,
+			.job = &c->job,
+			.catalogue = pipeline_catalogue(engine),
+			.world = world,
+			.backend = "cpu",
+			.worker = pipeline_store(engine),
+			.kern = pipeline_kern(engine),
+			.share = 1.0 / c->layout.dp,
 		};
 		return param_server_open(&o, &s->server, e);
 	}
-	struct optim_options o = { .kern = pipeline_kern(engine), .store = pipeline_store(engine), .job = &c->job, .spill_dir = "/tmp" };
+	struct optim_options o = { .kern = pipeline_kern(engine),
+				   .store = pipeline_store(engine),
+				   .job = &c->job,
+				   .spill_dir = "/tmp" };
 	return optim_open(&o, &s->optim, e);
 }
 
 static double taken(const struct engine *engine, const struct keeper_of_state *s)
 {
-	return (double)(pipeline_peak_bytes(engine) + (s->server ? param_server_peak_bytes(s->server) : 0));
+	return (double)(pipeline_peak_bytes(engine) +
+			(s->server ? param_server_peak_bytes(s->server) : 0));
 }
 
 static int attend(struct comm *world, void *arg, struct err *e)
@@ -188,11 +265,18 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
-	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1,
-				      .spill_dir = "/tmp", .node = node_of(c, comm_rank(world)) };
+	struct engine_options opt = { .job = &c->job,
+				      .layout = c->layout,
+				      .at = at,
+				      .world = world,
+				      .backend = "cpu",
+				      .threads = 1,
+				      .spill_dir = "/tmp",
+				      .node = node_of(c, comm_rank(world)) };
 	struct engine *engine = NULL;
 	struct keeper_of_state state = { 0 };
-	int rc = pipeline_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1 : 0;
+	int rc = pipeline_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1
+											    : 0;
 	if (!rc) {
 		a->predicted = predict(c, at);
 		a->opened = taken(engine, &state);
@@ -205,10 +289,12 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* All tokens are one, so that they choose the same experts: a mixture's memory grows in the step. */
+/* All tokens are one, so that they choose the same experts: a mixture's memory grows in the
+ * step. */
 static bool right(const struct course *c, const struct account *a)
 {
-	return a->predicted > 0 && a->predicted == a->opened && (a->stepped == a->opened || c->shape.experts);
+	return a->predicted > 0 && a->predicted == a->opened &&
+	       (a->stepped == a->opened || c->shape.experts);
 }
 
 static void check(const char *const *list, size_t n)
@@ -230,11 +316,13 @@ static void check(const char *const *list, size_t n)
 			if (right(&c, &accounts[r]))
 				continue;
 			wrong++;
-			printf("  rank %d: %.0f bytes predicted, %.0f taken, %.0f in a step\n", r, accounts[r].predicted, accounts[r].opened, accounts[r].stepped);
+			printf("  rank %d: %.0f bytes predicted, %.0f taken, %.0f in a step\n", r,
+			       accounts[r].predicted, accounts[r].opened, accounts[r].stepped);
 		}
 		const char *words = strstr(list[i], "batch.global=");
-		printf("    %-7s %-60s %9.0f predicted, %9.0f measured: %+.2f %%\n", job_word(&c.job, offsetof(struct job, model.family)),
-		       strchr(words, ' ') + 1, most->predicted, most->stepped, 100 * (most->predicted / most->stepped - 1));
+		printf("    %-7s %-60s %9.0f predicted, %9.0f measured: %+.2f %%\n",
+		       job_word(&c.job, offsetof(struct job, model.family)), strchr(words, ' ') + 1,
+		       most->predicted, most->stepped, 100 * (most->predicted / most->stepped - 1));
 	}
 	assert_int_equal(wrong, 0);
 	world_unshared(accounts, bytes);

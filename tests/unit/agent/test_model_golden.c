@@ -1,7 +1,7 @@
 /*
- * The engine and the optimizer against PyTorch and transformers: logits, loss, every gradient, and twenty
- * AdamW steps with decay groups, clipping, warm-up and cosine. Configuration, weights, gradients and what they
- * become come through agent/hf, as a person's folder does.
+ * The engine and the optimizer against PyTorch and transformers: logits, loss, every gradient, and
+ * twenty AdamW steps with decay groups, clipping, warm-up and cosine. Configuration, weights,
+ * gradients and what they become come through agent/hf, as a person's folder does.
  */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/weights.h"
@@ -29,12 +29,12 @@ static const struct golden_case {
 	const char *folder, *backend;
 	int micro;
 } cases[] = {
-	{ "gpt2", "plain", 2 }, { "gpt2", "cpu", 2 },
-	{ "llama", "plain", 2 }, { "llama", "cpu", 2 },
-	{ "llama3", "plain", 2 }, { "llama3", "cpu", 2 },
-	{ "linear", "plain", 2 }, { "linear", "cpu", 2 },
-	{ "mixtral", "plain", 2 }, { "mixtral", "cpu", 2 },
-	{ "mixtral-aux", "plain", 1 }, { "mixtral-aux", "cpu", BATCH },
+	{ "gpt2", "plain", 2 },         { "gpt2", "cpu", 2 },
+	{ "llama", "plain", 2 },        { "llama", "cpu", 2 },
+	{ "llama3", "plain", 2 },       { "llama3", "cpu", 2 },
+	{ "linear", "plain", 2 },       { "linear", "cpu", 2 },
+	{ "mixtral", "plain", 2 },      { "mixtral", "cpu", 2 },
+	{ "mixtral-aux", "plain", 1 },  { "mixtral-aux", "cpu", BATCH },
 	{ "mixtral-loss", "plain", 1 }, { "mixtral-loss", "cpu", BATCH },
 };
 
@@ -59,7 +59,8 @@ static void read_config(struct run *r)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	path_of(r->c, "/config.json", path);
-	if (file_slurp(path, CONFIG_MOST, &text, &e) || hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
+	if (file_slurp(path, CONFIG_MOST, &text, &e) ||
+	    hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
 		fprintf(stderr, "%s (tests run in the top folder of the sources)\n", e.text);
 		abort();
 	}
@@ -115,11 +116,13 @@ static int set_weights(struct run *r, struct err *e)
 	if (read_folder(r, "", e))
 		return -1;
 	for (int i = 0; i < n; i++)
-		memcpy(pieces[i].master, wanted(r, &pieces[i]), (size_t)pieces[i].count * sizeof(float));
+		memcpy(pieces[i].master, wanted(r, &pieces[i]),
+		       (size_t)pieces[i].count * sizeof(float));
 	return param_store_publish(store, 0, e);
 }
 
-static int run_open(const struct golden_case *c, struct comm *world, int micro, struct run *r, struct err *e)
+static int run_open(const struct golden_case *c, struct comm *world, int micro, struct run *r,
+		    struct err *e)
 {
 	char path[128];
 	*r = (struct run){ .c = c, .world = world };
@@ -134,10 +137,17 @@ static int run_open(const struct golden_case *c, struct comm *world, int micro, 
 	r->job.optimizer.min_lr = 1e-3;
 	r->job.optimizer.warmup = 3;
 	r->job.optimizer.decay_steps = 16; /* so that the last steps have the least rate */
-	const struct engine_options opt = { .job = &r->job, .layout = layout_of(&r->job, 1), .world = world, .backend = c->backend, .threads = 2 };
+	const struct engine_options opt = { .job = &r->job,
+					    .layout = layout_of(&r->job, 1),
+					    .world = world,
+					    .backend = c->backend,
+					    .threads = 2 };
 	if (pipeline_open(&opt, &r->engine, e))
 		return -1;
-	const struct optim_options o = { .kern = pipeline_kern(r->engine), .store = pipeline_store(r->engine), .job = &r->job, .spill_dir = "." };
+	const struct optim_options o = { .kern = pipeline_kern(r->engine),
+					 .store = pipeline_store(r->engine),
+					 .job = &r->job,
+					 .spill_dir = "." };
 	r->values = calloc((size_t)pipeline_catalogue(r->engine)->elements, sizeof *r->values);
 	return optim_open(&o, &r->optim, e) || set_weights(r, e) ? -1 : 0;
 }
@@ -160,8 +170,8 @@ static double length(const float *x, const float *minus, int64_t n)
 	return sqrt(sum);
 }
 
-/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to steps; nothing
- * else sees it. */
+/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to
+ * steps; nothing else sees it. */
 static bool undetermined(const struct param *p)
 {
 	return p->role == PARAM_K_B;
@@ -181,12 +191,16 @@ static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 		const float *want = wanted(r, p);
 		if (undetermined(p->param))
 			continue;
-		double off = length(grads ? p->grad : p->master, want, p->count) / length(want, NULL, p->count);
+		double off = length(grads ? p->grad : p->master, want, p->count) /
+			     length(want, NULL, p->count);
 		if (!(off < most))
 			most = off, at = p->param->name;
 	}
-	printf("  %s, %s: %s off by %.1e (%s)\n", r->c->folder, r->c->backend, folder + 1, most, at);
-	return most <= tolerance ? 0 : err_set(e, ERR_NUMERIC, "%s, %s: %s of %s are off by %.2e", r->c->folder, r->c->backend, folder + 1, at, most);
+	printf("  %s, %s: %s off by %.1e (%s)\n", r->c->folder, r->c->backend, folder + 1, most,
+	       at);
+	return most <= tolerance ? 0
+				 : err_set(e, ERR_NUMERIC, "%s, %s: %s of %s are off by %.2e",
+					   r->c->folder, r->c->backend, folder + 1, at, most);
 }
 
 static const int32_t *tokens_of(const struct run *r, const char *name, int step)
@@ -198,7 +212,10 @@ static const int32_t *tokens_of(const struct run *r, const char *name, int step)
 static struct engine_batch batch_of(const struct run *r, int step)
 {
 	return (struct engine_batch){
-		.inputs = tokens_of(r, "inputs", step), .targets = tokens_of(r, "targets", step), .sample = step * BATCH, .loss_scale = 1,
+		.inputs = tokens_of(r, "inputs", step),
+		.targets = tokens_of(r, "targets", step),
+		.sample = step * BATCH,
+		.loss_scale = 1,
 	};
 }
 
@@ -207,7 +224,8 @@ static int near(const struct run *r, const char *what, int step, double got, str
 	const double *all = golden_tensor(&r->g, "", what, STEPS * sizeof *all);
 	if (fabs(got - all[step]) <= tolerance * fabs(all[step]))
 		return 0;
-	return err_set(e, ERR_NUMERIC, "%s, %s: %s, step %d: %.9g, PyTorch's is %.9g", r->c->folder, r->c->backend, what, step, got, all[step]);
+	return err_set(e, ERR_NUMERIC, "%s, %s: %s, step %d: %.9g, PyTorch's is %.9g", r->c->folder,
+		       r->c->backend, what, step, got, all[step]);
 }
 
 /* Evaluation leaves exp(logit - max) and max in the head's scratch. */
@@ -222,7 +240,9 @@ static int compare_logits(struct run *r, struct err *e)
 		got[i] = logf(exps[i]) + max[i / vocab];
 	double off = length(got, want, n) / length(want, NULL, n);
 	printf("  %s, %s: logits off by %.1e\n", r->c->folder, r->c->backend, off);
-	return off <= tolerance ? 0 : err_set(e, ERR_NUMERIC, "%s, %s: logits are off by %.2e", r->c->folder, r->c->backend, off);
+	return off <= tolerance ? 0
+				: err_set(e, ERR_NUMERIC, "%s, %s: logits are off by %.2e",
+					  r->c->folder, r->c->backend, off);
 }
 
 static int logits_of(struct comm *world, void *arg, struct err *e)
@@ -245,7 +265,10 @@ static int gradients_of(struct comm *world, void *arg, struct err *e)
 	int rc = run_open(c, world, c->micro, &r, e);
 	struct engine_batch b = batch_of(&r, 0);
 	if (!rc)
-		rc = pipeline_step(r.engine, &b, &loss, e) || near(&r, "losses", 0, loss, e) || compare(&r, "/gradients", true, e) ? -1 : 0;
+		rc = pipeline_step(r.engine, &b, &loss, e) || near(&r, "losses", 0, loss, e) ||
+				     compare(&r, "/gradients", true, e)
+			     ? -1
+			     : 0;
 	run_close(&r);
 	return rc;
 }
@@ -257,8 +280,11 @@ static int train(struct run *r, int step, struct err *e)
 	if (pipeline_step(r->engine, &b, &loss, e) || optim_norm(r->optim, r->world, 1, &norm, e))
 		return -1;
 	optim_step(r->optim, norm, 1, step);
-	return near(r, "losses", step, loss, e) || near(r, "norms", step, norm, e) || near(r, "rates", step, optim_lr(&r->job, step), e) ||
-	       param_store_publish(pipeline_store(r->engine), step, e) ? -1 : 0;
+	return near(r, "losses", step, loss, e) || near(r, "norms", step, norm, e) ||
+			       near(r, "rates", step, optim_lr(&r->job, step), e) ||
+			       param_store_publish(pipeline_store(r->engine), step, e)
+		       ? -1
+		       : 0;
 }
 
 static int steps_of(struct comm *world, void *arg, struct err *e)
@@ -307,5 +333,6 @@ int main(void)
 		cmocka_unit_test(loss_and_gradients_are_pytorch_s),
 		cmocka_unit_test(twenty_adamw_steps_are_pytorch_s),
 	};
-	return cmocka_run_group_tests_name("model and optimizer against PyTorch", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("model and optimizer against PyTorch", tests, NULL,
+					   NULL);
 }

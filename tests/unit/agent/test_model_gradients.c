@@ -1,6 +1,6 @@
 /*
- * The engine against a textbook: its loss is the float64 reference's, and each
- * parameter's gradient is the central finite difference of that reference. An evaluation's loss is the tokens' alone.
+ * The engine against a textbook: its loss is the float64 reference's, and each parameter's gradient
+ * is the central finite difference of that reference. An evaluation's loss is the tokens' alone.
  */
 #include "tests/golden/ref64.h"
 #include "tests/unit/agent/trainee.h"
@@ -17,6 +17,7 @@
 
 enum { WORDS = 8 };
 
+/* clang-format off */
 static const struct model_case {
 	struct tiny model;
 	const char *words[WORDS];
@@ -37,6 +38,7 @@ static const struct model_case {
 	{ { "mixtral, tokens dropped", FAMILY_MIXTRAL, 1, 12, 2, 2, 6, 14, 23, 9, TIE_NO, 2, 4, 0.25 },
 	  { "model.capacity=1", "model.aux_loss=0.05" } },
 };
+/* clang-format on */
 static const char *const backends[] = { "plain", "cpu" };
 
 /* The float64 copy of the parameters, laid out as the catalogue's flat order. */
@@ -47,18 +49,38 @@ struct copy {
 
 static struct ref64 ref_of(const struct job *job, const struct model_shape *s)
 {
-	static const enum ref64_rope ropes[] = { [ROPE_PLAIN] = REF64_PLAIN, [ROPE_LINEAR] = REF64_LINEAR, [ROPE_LLAMA3] = REF64_LLAMA3 };
+	static const enum ref64_rope ropes[] = { [ROPE_PLAIN] = REF64_PLAIN,
+						 [ROPE_LINEAR] = REF64_LINEAR,
+						 [ROPE_LLAMA3] = REF64_LLAMA3 };
 	return (struct ref64){
-		.layers = (int)s->layers, .hidden = (int)s->hidden, .heads = (int)s->heads, .kv_heads = (int)s->kv_heads,
-		.head_dim = (int)s->head_dim, .ffn = (int)s->ffn, .vocab = (int)s->vocab, .seq = (int)s->seq, .llama = s->family != FAMILY_GPT2,
-		.tied = s->tied, .eps = s->norm_eps, .theta = s->rope_theta, .rope = ropes[s->rope_scaling], .rope_factor = s->rope_factor,
-		.rope_low = s->rope_low, .rope_high = s->rope_high, .rope_original = (double)s->rope_original, .experts = (int)s->experts,
-		.top = (int)s->top, .before = s->router == ROUTER_SOFTMAX_BEFORE, .aux = job->model.aux_loss, .z = job->model.z_loss,
+		.layers = (int)s->layers,
+		.hidden = (int)s->hidden,
+		.heads = (int)s->heads,
+		.kv_heads = (int)s->kv_heads,
+		.head_dim = (int)s->head_dim,
+		.ffn = (int)s->ffn,
+		.vocab = (int)s->vocab,
+		.seq = (int)s->seq,
+		.llama = s->family != FAMILY_GPT2,
+		.tied = s->tied,
+		.eps = s->norm_eps,
+		.theta = s->rope_theta,
+		.rope = ropes[s->rope_scaling],
+		.rope_factor = s->rope_factor,
+		.rope_low = s->rope_low,
+		.rope_high = s->rope_high,
+		.rope_original = (double)s->rope_original,
+		.experts = (int)s->experts,
+		.top = (int)s->top,
+		.before = s->router == ROUTER_SOFTMAX_BEFORE,
+		.aux = job->model.aux_loss,
+		.z = job->model.z_loss,
 		.capacity = job->model.capacity,
 	};
 }
 
-static void copy_open(const struct trainee *t, const struct catalogue *c, const float *params, struct copy *out)
+static void copy_open(const struct trainee *t, const struct catalogue *c, const float *params,
+		      struct copy *out)
 {
 	out->tensors = calloc((size_t)c->n, sizeof *out->tensors);
 	for (int i = 0; i < c->n; i++) {
@@ -86,7 +108,8 @@ static double loss_of(const struct copy *c, const struct trainee *t)
 }
 
 /* d loss / d tensor by central differences, into the flat order. */
-static void differences(struct copy *copy, const struct trainee *t, const struct catalogue *c, float *out)
+static void differences(struct copy *copy, const struct trainee *t, const struct catalogue *c,
+			float *out)
 {
 	const double h = 1e-4;
 	for (int i = 0; i < c->n; i++)
@@ -111,9 +134,11 @@ static double length(const float *x, const float *minus, int64_t n)
 	return sqrt(sum);
 }
 
-/* The largest relative error over tensors. A tensor whose gradient vanishes (the key bias: a softmax does not see
- * a shift; an expert that nobody chose) is held against the whole gradient's size. */
-static double worst(const struct catalogue *c, const float *grads, const float *want, const char **name)
+/* The largest relative error over tensors. A tensor whose gradient vanishes (the key bias: a
+ * softmax does not see a shift; an expert that nobody chose) is held against the whole gradient's
+ * size. */
+static double worst(const struct catalogue *c, const float *grads, const float *want,
+		    const char **name)
 {
 	double all = length(want, NULL, c->elements), most = 0;
 	for (int i = 0; i < c->n; i++) {
@@ -131,7 +156,7 @@ static double worst(const struct catalogue *c, const float *grads, const float *
 /* What the reference expects of the case; the same for every backend. */
 struct truth {
 	struct catalogue whole;
-	float *grads; /* NULL: not computed yet */
+	float *grads;             /* NULL: not computed yet */
 	double loss, tokens_loss; /* with and without the router's */
 };
 
@@ -151,26 +176,40 @@ static void find_truth(const struct trainee *t, struct truth *truth, float *room
 static int check_backend(struct trainee *t, const char *backend, struct truth *truth, struct err *e)
 {
 	float *grads = calloc((size_t)truth->whole.elements, sizeof *grads);
-	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .starts = t->starts, .loss_scale = 1 };
+	const struct engine_batch b = {
+		.inputs = t->inputs, .targets = t->targets, .starts = t->starts, .loss_scale = 1
+	};
 	const char *name = "";
 	double loss, eval, norm, before;
 	trainee_read(t, 0);
 	if (!truth->grads)
 		find_truth(t, truth, grads);
 	/* Twice: nothing may be left over from the step before. */
-	int rc = pipeline_step(t->engine, &b, &loss, e) || pipeline_step(t->engine, &b, &loss, e) || optim_norm(t->optim, t->world, 1, &before, e) ||
-		 pipeline_eval(t->engine, &b, &eval, e) || optim_norm(t->optim, t->world, 1, &norm, e) ? -1 : 0;
+	int rc = pipeline_step(t->engine, &b, &loss, e) || pipeline_step(t->engine, &b, &loss, e) ||
+				 optim_norm(t->optim, t->world, 1, &before, e) ||
+				 pipeline_eval(t->engine, &b, &eval, e) ||
+				 optim_norm(t->optim, t->world, 1, &norm, e)
+			 ? -1
+			 : 0;
 	if (!rc) {
 		trainee_gather(t, &truth->whole, true, grads, NULL);
-		double error = worst(&truth->whole, grads, truth->grads, &name), length_of = length(grads, NULL, truth->whole.elements);
-		printf("  %s, %s: loss off by %.1e, gradients by %.1e (%s)\n", t->model->name, backend,
-		       fabs(loss - truth->loss) / truth->loss, error, name);
-		bool same = truth->loss == truth->tokens_loss ? eval == loss : fabs(eval - truth->tokens_loss) <= 1e-6 * eval;
+		double error = worst(&truth->whole, grads, truth->grads, &name),
+		       length_of = length(grads, NULL, truth->whole.elements);
+		printf("  %s, %s: loss off by %.1e, gradients by %.1e (%s)\n", t->model->name,
+		       backend, fabs(loss - truth->loss) / truth->loss, error, name);
+		bool same = truth->loss == truth->tokens_loss
+				    ? eval == loss
+				    : fabs(eval - truth->tokens_loss) <= 1e-6 * eval;
 		if (!(fabs(loss - truth->loss) <= 1e-6 * truth->loss && error <= 1e-5 && same))
-			rc = err_set(e, ERR_NUMERIC, "%s, %s: loss %.9g, expected %.9g, evaluated %.9g, expected %.9g; gradient of %s is off by %.2e",
-				     t->model->name, backend, loss, truth->loss, eval, truth->tokens_loss, name, error);
+			rc = err_set(e, ERR_NUMERIC,
+				     "%s, %s: loss %.9g, expected %.9g, evaluated %.9g, expected "
+				     "%.9g; gradient of %s is off by %.2e",
+				     t->model->name, backend, loss, truth->loss, eval,
+				     truth->tokens_loss, name, error);
 		else if (!(fabs(norm - length_of) <= 1e-6 * norm && norm == before))
-			rc = err_set(e, ERR_NUMERIC, "%s, %s: gradient norm %.9g, of %.9g, or evaluation changed it: %.9g",
+			rc = err_set(e, ERR_NUMERIC,
+				     "%s, %s: gradient norm %.9g, of %.9g, or evaluation changed "
+				     "it: %.9g",
 				     t->model->name, backend, before, length_of, norm);
 	}
 	free(grads);
@@ -207,6 +246,7 @@ int main(void)
 {
 	struct CMUnitTest tests[sizeof cases / sizeof *cases];
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		tests[i] = (struct CMUnitTest){ cases[i].model.name, gradients_are_the_differences, NULL, NULL, (void *)&cases[i] };
+		tests[i] = (struct CMUnitTest){ cases[i].model.name, gradients_are_the_differences,
+						NULL, NULL, (void *)&cases[i] };
 	return cmocka_run_group_tests_name("loss and gradients against float64", tests, NULL, NULL);
 }

@@ -29,9 +29,12 @@ static void fill(const struct model_shape *m, const struct param *p, float *out)
 	model_init(p, m, 7, cut, p->count - cut, 3, out + cut);
 }
 
-static void shard_open(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, struct shard *s)
+static void shard_open(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
+		       struct shard *s)
 {
-	const struct share share = { .tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1 };
+	const struct share share = {
+		.tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1
+	};
 	struct err e = ERR_INIT;
 	assert_int_equal(catalogue_build(m, &share, &s->c, &e), 0);
 	s->params = calloc((size_t)s->c.elements, sizeof *s->params);
@@ -61,7 +64,8 @@ static void check_box(const struct shard *whole, const struct shard *part, const
 	assert_non_null(full);
 	for (int64_t row = p->lo[0]; row < p->hi[0]; row++)
 		assert_memory_equal(part->params + p->offset + (row - p->lo[0]) * width,
-				    whole->params + full->offset + row * full->shape[1] + p->lo[1], (size_t)width * sizeof(float));
+				    whole->params + full->offset + row * full->shape[1] + p->lo[1],
+				    (size_t)width * sizeof(float));
 }
 
 static void check_shards(const struct model_shape *m, const struct shard *whole, int tp, int pp)
@@ -122,10 +126,13 @@ static void matrices_are_normal_and_residual_ones_narrower(void **state)
 }
 
 /* A model whose matrices are large enough for teams, in sizes that no number of threads divides. */
-static const struct tiny wide = { "wide", FAMILY_LLAMA, 1, 276, 6, 3, 46, 1001, 1009, 7, TIE_NO, 1, 1, 0.02 };
+static const struct tiny wide = { "wide", FAMILY_LLAMA, 1, 276,    6, 3, 46,
+				  1001,   1009,         7, TIE_NO, 1, 1, 0.02 };
 
-/* Elements [first, first + count) of the parameter's box, by so many threads, beside the whole that one thread has set. */
-static void check_team(const struct model_shape *m, const struct param *p, const float *whole, int64_t first, int64_t count, int threads)
+/* Elements [first, first + count) of the parameter's box, by so many threads, beside the whole
+ * that one thread has set. */
+static void check_team(const struct model_shape *m, const struct param *p, const float *whole,
+		       int64_t first, int64_t count, int threads)
 {
 	size_t bytes = (size_t)count * sizeof(float);
 	float *part = malloc(bytes + sizeof(float));
@@ -150,7 +157,9 @@ static void threads_change_no_bit(void **state)
 	shape_of_job(&job, &m);
 	/* The second of two shards: its boxes begin in the middle of rows. */
 	const struct stage stage = { 0, (int)m.layers, true, true };
-	const struct share share = { .tp = 2, .tp_rank = 1, .ep = 1, .chunks = &stage, .n_chunks = 1 };
+	const struct share share = {
+		.tp = 2, .tp_rank = 1, .ep = 1, .chunks = &stage, .n_chunks = 1
+	};
 	assert_int_equal(catalogue_build(&m, &share, &c, &e), 0);
 	int large = 0;
 	for (int i = 0; i < c.n; i++) {
@@ -160,7 +169,10 @@ static void threads_change_no_bit(void **state)
 		model_init(p, &m, 7, 0, p->count, 1, whole);
 		for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
 			check_team(&m, p, whole, 0, p->count, threads[t]);
-			check_team(&m, p, whole, p->count / 7 + 1, p->count - p->count / 7 - 3 > 0 ? p->count - p->count / 7 - 3 : 0, threads[t]);
+			check_team(&m, p, whole, p->count / 7 + 1,
+				   p->count - p->count / 7 - 3 > 0 ? p->count - p->count / 7 - 3
+								   : 0,
+				   threads[t]);
 		}
 		large += p->count > 1 << 17;
 		free(whole);

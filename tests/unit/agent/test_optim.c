@@ -1,4 +1,5 @@
-/* AdamW and SGD over a store's pieces against their formulas in double; rates against their definitions; moments in a file. */
+/* AdamW and SGD over a store's pieces against their formulas in double; rates against their
+ * definitions; moments in a file. */
 #include "agent/engine/optim/optim.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
@@ -69,18 +70,22 @@ struct reference {
 };
 
 /* One element's step. */
-typedef void formula(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v);
+typedef void formula(const struct job *job, double lr, double x, double decay, int64_t step,
+		     double *p, double *m, double *v);
 
-static void adamw(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v)
+static void adamw(const struct job *job, double lr, double x, double decay, int64_t step, double *p,
+		  double *m, double *v)
 {
 	double b1 = job->optimizer.beta1, b2 = job->optimizer.beta2;
 	*m = b1 * *m + (1 - b1) * x;
 	*v = b2 * *v + (1 - b2) * x * x;
-	double mh = *m / (1 - pow(b1, (double)(step + 1))), vh = *v / (1 - pow(b2, (double)(step + 1)));
+	double mh = *m / (1 - pow(b1, (double)(step + 1))),
+	       vh = *v / (1 - pow(b2, (double)(step + 1)));
 	*p -= lr * (mh / (sqrt(vh) + job->optimizer.eps) + decay * *p);
 }
 
-static void sgd(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v)
+static void sgd(const struct job *job, double lr, double x, double decay, int64_t step, double *p,
+		double *m, double *v)
 {
 	(void)v;
 	x += decay * *p;
@@ -90,13 +95,15 @@ static void sgd(const struct job *job, double lr, double x, double decay, int64_
 
 static formula *const formulas[] = { [OPTIMIZER_ADAMW] = adamw, [OPTIMIZER_SGD] = sgd };
 
-static void reference_step(struct reference *r, const float *g, double norm, const struct job *job, int64_t step)
+static void reference_step(struct reference *r, const float *g, double norm, const struct job *job,
+			   int64_t step)
 {
 	double clip = job->optimizer.clip, scale = clip > 0 && norm > clip ? clip / norm : 1;
 	for (int i = 0; i < ELEMENTS; i++) {
 		double decay = kind_of(i) == 2 ? job->optimizer.weight_decay : 0;
 		if (kind_of(i))
-			formulas[job->optimizer.kind](job, optim_lr(job, step), g[i] * scale, decay, step, &r->p[i], &r->m[i], &r->v[i]);
+			formulas[job->optimizer.kind](job, optim_lr(job, step), g[i] * scale, decay,
+						      step, &r->p[i], &r->m[i], &r->v[i]);
 	}
 }
 
@@ -111,7 +118,9 @@ static void bed_open(struct bed *b, const char *backend, const struct job *job)
 	assert_int_equal(backend_open(backend, 1, &b->k, NULL), 0);
 	const struct store_options so = { .catalogue = &catalogue, .kern = b->k };
 	assert_int_equal(param_store_open(&so, &b->store, NULL), 0);
-	const struct optim_options oo = { .kern = b->k, .store = b->store, .job = job, .spill_dir = "/tmp" };
+	const struct optim_options oo = {
+		.kern = b->k, .store = b->store, .job = job, .spill_dir = "/tmp"
+	};
 	assert_int_equal(optim_open(&oo, &b->o, NULL), 0);
 }
 
@@ -125,11 +134,13 @@ static void bed_close(struct bed *b)
 static float *masters(struct bed *b)
 {
 	int n;
-	return param_store_pieces(b->store, &n)[0].master; /* the first parameter's: those of the flat order */
+	/* the first parameter's: those of the flat order */
+	return param_store_pieces(b->store, &n)[0].master;
 }
 
 /* loss_scale: of the gradients as they lie. */
-static void steps_follow_the_formulas(const char *backend, const struct job *job, double norm, float loss_scale)
+static void steps_follow_the_formulas(const char *backend, const struct job *job, double norm,
+				      float loss_scale)
 {
 	struct bed b;
 	bed_open(&b, backend, job);
@@ -157,7 +168,8 @@ static void steps_follow_the_formulas(const char *backend, const struct job *job
 	bed_close(&b);
 }
 
-static void both_backends(enum job_optimizer kind, double norm, double clip, float loss_scale, bool spilled)
+static void both_backends(enum job_optimizer kind, double norm, double clip, float loss_scale,
+			  bool spilled)
 {
 	struct job job = job_of(LR_COSINE);
 	job.optimizer.kind = kind;
@@ -167,7 +179,8 @@ static void both_backends(enum job_optimizer kind, double norm, double clip, flo
 	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
-/* How far the last of 200 steps of one gradient goes, each step made of `parts` equal parts; 0: of optim_step. */
+/* How far the last of 200 steps of one gradient goes, each step made of `parts` equal parts; 0:
+ * of optim_step. */
 static double last_stride(enum job_optimizer kind, int parts, double clip)
 {
 	struct job job = job_of(LR_CONSTANT);
@@ -253,7 +266,9 @@ static void no_room_for_the_file_is_an_error(void **state)
 	struct rlimit was, none;
 	bed_open(&b, "plain", &job);
 	job.offload.optimizer = true;
-	const struct optim_options opt = { .kern = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp" };
+	const struct optim_options opt = {
+		.kern = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp"
+	};
 	struct optim *o = NULL;
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
@@ -286,26 +301,31 @@ static void the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite(void 
 	bed_close(&b);
 }
 
-/* Whatever holds the pieces, the norm is that of the sum of all replicas' gradients over the whole model. */
+/* Whatever holds the pieces, the norm is that of the sum of all replicas' gradients over the
+ * whole model. */
 static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
 	struct job job = job_of(LR_COSINE);
 	struct optim *o = NULL;
 	double norm = 0, want = 0;
-	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) ? -1 : 0;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e)
+			 ? -1
+			 : 0;
 	const struct optim_options opt = { .kern = b.kern, .store = b.store, .job = &job };
 	if (!rc)
 		rc = optim_open(&opt, &o, e) || optim_norm(o, world, 1, &norm, e) ? -1 : 0;
 	for (int k = 0; k < b.catalogue.n; k++) {
 		const struct param *p = &b.catalogue.params[k];
-		for (int64_t i = 0; i < p->count && p->copy == 0 && !p->tied_copy && b.replica == 0; i++)
+		for (int64_t i = 0; i < p->count && p->copy == 0 && !p->tied_copy && b.replica == 0;
+		     i++)
 			want += (double)b.totals[p->offset + i] * b.totals[p->offset + i];
 	}
 	if (!rc)
 		rc = comm_all_reduce(world, &want, &want, 1, COMM_F64, COMM_SUM, e);
 	if (!rc && norm != sqrt(want))
-		rc = err_set(e, ERR_NUMERIC, "%s: the norm is %.17g, not %.17g", b.cut->name, norm, sqrt(want));
+		rc = err_set(e, ERR_NUMERIC, "%s: the norm is %.17g, not %.17g", b.cut->name, norm,
+			     sqrt(want));
 	optim_close(o);
 	bench_close(&b);
 	return rc;
@@ -314,11 +334,13 @@ static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 static void the_norm_counts_each_element_of_the_model_once(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	struct cut cuts[] = {
 		{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
 		{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 2, 2, 1, 1, "plain", true, false, 1 },
 		{ "gpt2, copies", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 1, 0, "plain", true, false, 1 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
 		assert_int_equal(world_run(cut_world(&cuts[i]), norm_of_ranks, &cuts[i]), 0);
 }
@@ -346,7 +368,9 @@ static void schedules_end_at_min_lr_and_stay_there(void **state)
 		enum job_lr_schedule schedule;
 		double half, end;
 	} rows[] = {
-		{ LR_COSINE, 5.5e-3, 1e-3 }, { LR_LINEAR, 5.5e-3, 1e-3 }, { LR_CONSTANT, 1e-2, 1e-2 },
+		{ LR_COSINE, 5.5e-3, 1e-3 },
+		{ LR_LINEAR, 5.5e-3, 1e-3 },
+		{ LR_CONSTANT, 1e-2, 1e-2 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct job job = job_of(rows[i].schedule);

@@ -1,4 +1,5 @@
-/* What `data pack` reads of a file is what the libraries that made the file read of it (tests/golden/make_packs.py). */
+/* What `data pack` reads of a file is what the libraries that made the file read of it
+ * (tests/golden/make_packs.py). */
 #include "agent/engine/data/pack.h"
 #include "agent/engine/data/pack_ids.h"
 #include "agent/engine/data/pack_kind.h"
@@ -46,7 +47,8 @@ static void tmp_dir_remove(const char *dir)
 
 static json_t *load_documents(const char *key)
 {
-	json_t *file = json_load_file(golden("documents.json"), JSON_ALLOW_NUL, NULL), *o = json_object_get(file, key);
+	json_t *file = json_load_file(golden("documents.json"), JSON_ALLOW_NUL, NULL),
+	       *o = json_object_get(file, key);
 	assert_non_null(o);
 	json_incref(o);
 	json_decref(file);
@@ -65,13 +67,17 @@ static int collect(void *arg, const char *text, size_t n, bool last, struct err 
 	(void)e;
 	buf_add(&c->text, text, n);
 	if (last) {
-		assert_int_equal(json_array_append_new(c->list, json_stringn_nocheck(buf_str(&c->text), c->text.len)), 0);
+		assert_int_equal(
+			json_array_append_new(c->list,
+					      json_stringn_nocheck(buf_str(&c->text), c->text.len)),
+			0);
 		buf_clear(&c->text);
 	}
 	return 0;
 }
 
-static int read_file(const char *file, const struct document_options *opt, struct document_counts *counts, json_t **list, struct err *e)
+static int read_file(const char *file, const struct document_options *opt,
+		     struct document_counts *counts, json_t **list, struct err *e)
 {
 	struct collected c = { .list = json_array(), .text = BUF_INIT };
 	const struct document_sink sink = { collect, &c };
@@ -82,7 +88,8 @@ static int read_file(const char *file, const struct document_options *opt, struc
 }
 
 /* The documents without the empty ones. */
-static void check_documents(const char *name, const json_t *list, const json_t *want, const struct document_counts *counts)
+static void check_documents(const char *name, const json_t *list, const json_t *want,
+			    const struct document_counts *counts)
 {
 	size_t k = 0;
 	for (size_t i = 0; i < json_array_size(want); i++) {
@@ -102,7 +109,8 @@ static void documents_are_those_that_python_reads(void **state)
 	const char *name;
 	(void)state;
 	assert_int_equal(json_object_size(texts), 7);
-	json_object_foreach(texts, name, want) {
+	json_object_foreach(texts, name, want)
+	{
 		for (int whole = 0; whole < 2; whole++) {
 			struct err e = ERR_INIT;
 			struct document_options opt = { .whole = whole };
@@ -154,13 +162,16 @@ static void compressed_files_that_were_cut_are_refused(void **state)
 				assert_non_null(strstr(e.text, names[i]));
 			} else {
 				whole++;
-				assert_true(counts.documents + counts.empty == 0 || counts.documents + counts.empty == 3 ||
-					    (size_t)(counts.documents + counts.empty) == json_array_size(want));
+				assert_true(counts.documents + counts.empty == 0 ||
+					    counts.documents + counts.empty == 3 ||
+					    (size_t)(counts.documents + counts.empty) ==
+						    json_array_size(want));
 			}
 			json_decref(list);
 		}
 		assert_true(whole > 0);
-		assert_true((size_t)whole < file.len / 5 + 520); /* a tape's padding has 512 places to cut */
+		/* a tape's padding has 512 places to cut */
+		assert_true((size_t)whole < file.len / 5 + 520);
 		file.data[60] ^= 0x20; /* damage is seen, too: by the checksum, or before */
 		struct document_options opt = { 0 };
 		struct document_counts counts = { 0 };
@@ -201,6 +212,7 @@ static void what_follows_the_last_member_is_refused(void **state)
 
 static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *line, *why;
 	} rows[] = {
@@ -218,6 +230,7 @@ static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 		{ "{\"text\": \"\xff\"}", "unable to decode byte 0xff" },
 		{ "{\"text\": NaN}", "invalid token near 'NaN'" },
 	};
+	/* clang-format on */
 	char *dir = tmp_dir(), path[200];
 	(void)state;
 	snprintf(path, sizeof path, "%s/a.jsonl", dir);
@@ -228,12 +241,16 @@ static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 			struct document_counts counts = { 0 };
 			json_t *list;
 			struct buf text = BUF_INIT;
-			buf_printf(&text, "{\"text\": \"one\"}\n%s\n{\"text\": \"two\"}\n", rows[i].line);
+			buf_printf(&text, "{\"text\": \"one\"}\n%s\n{\"text\": \"two\"}\n",
+				   rows[i].line);
 			assert_int_equal(file_replace(path, text.data, text.len, &e), 0);
 			int rc = read_file(path, &opt, &counts, &list, &e);
 			const char *said = skip ? counts.first_skipped : e.text;
-			if (rc != (skip ? 0 : -1) || !strstr(said, skip ? "a.jsonl:2: " : rows[i].why) || !strstr(said, "a.jsonl:2: "))
-				fail_msg("%s: \"%s\", wanted \"%s\"", rows[i].line, said, rows[i].why);
+			if (rc != (skip ? 0 : -1) ||
+			    !strstr(said, skip ? "a.jsonl:2: " : rows[i].why) ||
+			    !strstr(said, "a.jsonl:2: "))
+				fail_msg("%s: \"%s\", wanted \"%s\"", rows[i].line, said,
+					 rows[i].why);
 			assert_int_equal(counts.skipped, skip);
 			assert_int_equal(json_array_size(list), skip ? 2 : 1);
 			json_decref(list);
@@ -273,6 +290,7 @@ static void long_lines_are_whole(void **state)
 
 static void other_kinds_are_refused_by_name(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *file, *kind, *command;
 	} rows[] = {
@@ -285,6 +303,7 @@ static void other_kinds_are_refused_by_name(void **state)
 		{ "object.pkl", "is a Python pickle", "write text" },          { "list.json", "a list of JSON", "jq -c '.[]'" },
 		{ "train.i64", "is no text (59 NULs in its first 72 bytes)", "--raw" },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct err e = ERR_INIT;
@@ -292,8 +311,8 @@ static void other_kinds_are_refused_by_name(void **state)
 		struct document_counts counts = { 0 };
 		json_t *list;
 		int rc = read_file(golden(rows[i].file), &opt, &counts, &list, &e);
-		if (!rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, rows[i].kind) || !strstr(e.text, rows[i].command) ||
-		    !strstr(e.text, rows[i].file))
+		if (!rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, rows[i].kind) ||
+		    !strstr(e.text, rows[i].command) || !strstr(e.text, rows[i].file))
 			fail_msg("%s: %s", rows[i].file, rc ? e.text : "it was read");
 		json_decref(list);
 		opt.raw = true;
@@ -334,7 +353,8 @@ static void commands_for_lines_quote_the_file(void **state)
 		struct document_options opt = { 0 };
 		struct document_counts counts = { 0 };
 		json_t *list;
-		assert_int_equal(file_replace("it's.json", rows[i].text, strlen(rows[i].text), &e), 0);
+		assert_int_equal(file_replace("it's.json", rows[i].text, strlen(rows[i].text), &e),
+				 0);
 		assert_int_equal(read_file("it's.json", &opt, &counts, &list, &e), -1);
 		if (!strstr(e.text, rows[i].command))
 			fail_msg("%s", e.text);
@@ -355,17 +375,27 @@ static void names_decide_where_bytes_cannot(void **state)
 	assert_int_equal(data_pack_kind_check("x.tfrecord", "\x80\x81", 2, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "records of TensorFlow"));
 	assert_int_equal(data_pack_kind_check("latin-1", "caf\xe9", 4, NULL, &e), 0);
-	assert_int_equal(data_pack_kind_check("it's a.xz", "\xfd" "7zXZ\0", 6, NULL, &e), -1);
+	assert_int_equal(data_pack_kind_check("it's a.xz",
+					      "\xfd"
+					      "7zXZ\0",
+					      6, NULL, &e),
+			 -1);
 	assert_non_null(strstr(e.text, "xz -dk 'it'\\''s a.xz'"));
 	assert_int_equal(data_pack_kind_check("a.parquet", "PAR1", 4, "body", &e), -1);
 	assert_non_null(strstr(e.text, "columns=[\"body\"]"));
-	assert_int_equal(data_pack_kind_check("a.parquet", "PAR1", 4, "\"]'; x", &e), -1); /* no word of a command comes from there */
+	assert_int_equal(data_pack_kind_check("a.parquet", "PAR1", 4, "\"]'; x", &e),
+			 -1); /* no word of a command comes from there */
 	assert_non_null(strstr(e.text, "columns=[\"text\"]"));
-	assert_true(data_pack_kind_is_lines("a.JSONL", false) && data_pack_kind_is_lines("a.ndjson.zst", false) && data_pack_kind_is_lines("a.json.gz", false));
-	assert_true(!data_pack_kind_is_lines("a.txt.gz", true) && !data_pack_kind_is_lines("a.gz", false) && data_pack_kind_is_lines("/dev/stdin", true));
+	assert_true(data_pack_kind_is_lines("a.JSONL", false) &&
+		    data_pack_kind_is_lines("a.ndjson.zst", false) &&
+		    data_pack_kind_is_lines("a.json.gz", false));
+	assert_true(!data_pack_kind_is_lines("a.txt.gz", true) &&
+		    !data_pack_kind_is_lines("a.gz", false) &&
+		    data_pack_kind_is_lines("/dev/stdin", true));
 }
 
-static void pack_array(const char *prefix, const char *file, const struct pack_ids_options *opt, struct pack_ids_report *report)
+static void pack_array(const char *prefix, const char *file, const struct pack_ids_options *opt,
+		       struct pack_ids_report *report)
 {
 	struct err e = ERR_INIT;
 	char *files[] = { (char *)(uintptr_t)file };
@@ -377,7 +407,10 @@ static void arrays_of_ids_keep_their_ids(void **state)
 {
 	static const struct {
 		const char *file, *type;
-	} rows[] = { { "train.bin", "u16" }, { "train.u32", "u32" }, { "train.u32", "i32" }, { "train.i64", "i64" } };
+	} rows[] = { { "train.bin", "u16" },
+		     { "train.u32", "u32" },
+		     { "train.u32", "i32" },
+		     { "train.i64", "i64" } };
 	char *dir = tmp_dir(), prefix[160], bin[170];
 	json_t *ids = load_documents("ids");
 	(void)state;
@@ -388,10 +421,14 @@ static void arrays_of_ids_keep_their_ids(void **state)
 		struct pack_ids_report r;
 		struct buf out = BUF_INIT;
 		const json_t *want = json_object_get(ids, rows[i].file);
-		pack_array(prefix, golden(rows[i].file), &(struct pack_ids_options){ .type = rows[i].type, .end = 50256, .vocab = 65536 }, &r);
+		pack_array(prefix, golden(rows[i].file),
+			   &(struct pack_ids_options){
+				   .type = rows[i].type, .end = 50256, .vocab = 65536 },
+			   &r);
 		assert_int_equal(r.tokens, json_array_size(want));
 		assert_int_equal(r.largest, 65535);
-		assert_int_equal(r.documents, 3); /* two end behind their 50256, one at the end of the file */
+		/* two end behind their 50256, one at the end of the file */
+		assert_int_equal(r.documents, 3);
 		assert_int_equal(file_slurp(bin, 1000, &out, &e), 0);
 		size_t width = r.type == TOKEN_U16 ? 2 : 4;
 		assert_int_equal(out.len, width * json_array_size(want));
@@ -401,7 +438,8 @@ static void arrays_of_ids_keep_their_ids(void **state)
 			assert_int_equal(le32toh(id), json_integer_value(json_array_get(want, k)));
 		}
 		buf_fini(&out);
-		pack_array(prefix, golden(rows[i].file), &(struct pack_ids_options){ .type = rows[i].type, .end = -1 }, &r);
+		pack_array(prefix, golden(rows[i].file),
+			   &(struct pack_ids_options){ .type = rows[i].type, .end = -1 }, &r);
 		assert_int_equal(r.documents, 1);
 	}
 	json_decref(ids);
@@ -410,6 +448,7 @@ static void arrays_of_ids_keep_their_ids(void **state)
 
 static void arrays_that_are_not_of_the_type_are_refused(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *file;
 		struct pack_ids_options opt;
@@ -422,6 +461,7 @@ static void arrays_that_are_not_of_the_type_are_refused(void **state)
 		{ "ids.npy", { "u16", -1, 0 }, "ids.npy: is a NumPy array" },
 		{ "lines.json.gz", { "i64", -1, 0 }, "and ids are 0 to 2147483647" },
 	};
+	/* clang-format on */
 	char *dir = tmp_dir(), prefix[160];
 	(void)state;
 	snprintf(prefix, sizeof prefix, "%s/ids", dir);
@@ -429,7 +469,8 @@ static void arrays_that_are_not_of_the_type_are_refused(void **state)
 		struct err e = ERR_INIT;
 		struct pack_ids_report r;
 		char *files[] = { (char *)(uintptr_t)golden(rows[i].file) };
-		if (!data_pack_ids(prefix, files, 1, &rows[i].opt, &r, &e) || !strstr(e.text, rows[i].why))
+		if (!data_pack_ids(prefix, files, 1, &rows[i].opt, &r, &e) ||
+		    !strstr(e.text, rows[i].why))
 			fail_msg("%s: \"%s\", wanted \"%s\"", rows[i].file, e.text, rows[i].why);
 	}
 	tmp_dir_remove(dir);

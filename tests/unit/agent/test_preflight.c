@@ -1,4 +1,5 @@
-/* What keeps an agent from training, with the object, the figures and the remedy; what it merely logs; what it passes over. */
+/* What keeps an agent from training, with the object, the figures and the remedy; what it merely
+ * logs; what it passes over. */
 #include "agent/preflight.h"
 
 #include "base/log.h"
@@ -58,6 +59,7 @@ static int fly(const char *machine, struct preflight p, struct err *e)
 static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *machine, *visible, *bus;
 		int device;
@@ -83,24 +85,32 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		{ "dgx-h100", "0,1", "0000:3b:00.0", 3, 1, ERR_NOTFOUND, { "none of the 2 GPUs", "", "" } },
 		{ "dgx-h100", "", "", 0, 1, ERR_NOTFOUND, { "none of the 0 GPUs", "", "" } },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct err e;
 		if (rows[i].visible)
 			setenv("CUDA_VISIBLE_DEVICES", rows[i].visible, 1);
-		int rc = fly(rows[i].machine, (struct preflight){ .cuda = true, .device = rows[i].device, .bus = rows[i].bus,
-								  .memory = rows[i].memory, .crew = 1 }, &e);
+		int rc = fly(rows[i].machine,
+			     (struct preflight){ .cuda = true,
+						 .device = rows[i].device,
+						 .bus = rows[i].bus,
+						 .memory = rows[i].memory,
+						 .crew = 1 },
+			     &e);
 		unsetenv("CUDA_VISIBLE_DEVICES");
 		assert_int_equal(rc, -1);
 		assert_int_equal(e.code, rows[i].code);
 		for (int k = 0; k < 3; k++)
 			if (!strstr(e.text, rows[i].says[k]))
-				fail_msg("%s: \"%s\" lacks \"%s\"", rows[i].machine, e.text, rows[i].says[k]);
+				fail_msg("%s: \"%s\" lacks \"%s\"", rows[i].machine, e.text,
+					 rows[i].says[k]);
 	}
 }
 
 static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *visible, *bus;
 		int device, ordinal;
@@ -109,8 +119,13 @@ static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
 			{ "GPU-d", "0000:3b:00.0", 7, 0 },
 		{ NULL, "", 3, 3 }, { "6,7", "", 3, 1 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct preflight p = { .cuda = true, .device = rows[i].device, .bus = rows[i].bus, .memory = GIB, .crew = 1,
+		struct preflight p = { .cuda = true,
+				       .device = rows[i].device,
+				       .bus = rows[i].bus,
+				       .memory = GIB,
+				       .crew = 1,
 				       .node = "n7" };
 		struct err e = ERR_INIT;
 		setenv("NVML_DOUBLE", "dgx-h100", 1);
@@ -126,14 +141,20 @@ static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
 static void what_a_run_suffers_from_is_warned_of(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const char *const rows[][2] = {
 		{ "dgx-h100,brake=3", "n7: device 3, GPU3 (0000:3b:00.0): clocks are down: the power supply" },
 			{ "dgx-h100,hot=3", "for heat" }, { "dgx-h100,narrow=3", "8 of 16 lanes" },
 		{ "dgx-h100,uncorrected=3", "3 uncorrected" }, { "dgx-h100,init", "not looked at" }, { "none", "not looked at" },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct err e;
-		assert_int_equal(fly(rows[i][0], (struct preflight){ .cuda = true, .device = 3, .memory = GIB, .crew = 8 }, &e), 0);
+		assert_int_equal(fly(rows[i][0],
+				     (struct preflight){
+					     .cuda = true, .device = 3, .memory = GIB, .crew = 8 },
+				     &e),
+				 0);
 		if (!strstr(warnings, rows[i][1]))
 			fail_msg("%s: warned of \"%s\"", rows[i][0], warnings);
 	}
@@ -144,11 +165,16 @@ static void a_sound_gpu_is_taken_without_a_word(void **state)
 	(void)state;
 	struct err e;
 	unsetenv("CUDA_DEVICE_ORDER");
-	static const char *const machines[] = { "dgx-h100", "dgx-h100,mute", "dgx-h100,lost=2,hot=1,full=0",
+	static const char *const machines[] = { "dgx-h100", "dgx-h100,mute",
+						"dgx-h100,lost=2,hot=1,full=0",
 						"dgx-h100,no-persistence,capped=3,ecc-off=3" };
 	for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
-		assert_int_equal(fly(machines[i], (struct preflight){ .cuda = true, .device = 3, .memory = 70 * GIB, .crew = 8 },
-				     &e), 0);
+		assert_int_equal(
+			fly(machines[i],
+			    (struct preflight){
+				    .cuda = true, .device = 3, .memory = 70 * GIB, .crew = 8 },
+			    &e),
+			0);
 		assert_string_equal(warnings, "");
 	}
 	assert_string_equal(getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
@@ -158,14 +184,20 @@ static void memory_of_the_host_is_held_to_the_plan(void **state)
 {
 	(void)state;
 	struct err e;
-	assert_int_equal(fly("none", (struct preflight){ .device = 0, .memory = 1e6, .crew = 4 }, &e), 0);
+	assert_int_equal(
+		fly("none", (struct preflight){ .device = 0, .memory = 1e6, .crew = 4 }, &e), 0);
 	assert_string_equal(warnings, "");
-	assert_int_equal(fly("none", (struct preflight){ .device = 0, .memory = 1e15, .crew = 4 }, &e), -1);
+	assert_int_equal(
+		fly("none", (struct preflight){ .device = 0, .memory = 1e15, .crew = 4 }, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, "n7: "));
-	assert_int_equal(fly("none", (struct preflight){ .device = 0, .memory = 1e8, .crew = 10000000 }, &e), 0);
+	assert_int_equal(
+		fly("none", (struct preflight){ .device = 0, .memory = 1e8, .crew = 10000000 }, &e),
+		0);
 	assert_non_null(strstr(warnings, "10000000 ranks"));
-	assert_int_equal(fly("none", (struct preflight){ .device = 1, .memory = 1e8, .crew = 10000000 }, &e), 0);
+	assert_int_equal(
+		fly("none", (struct preflight){ .device = 1, .memory = 1e8, .crew = 10000000 }, &e),
+		0);
 	assert_string_equal(warnings, "");
 }
 

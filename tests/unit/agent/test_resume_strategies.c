@@ -1,7 +1,8 @@
 /*
- * A run that stops and goes on is the run that did not stop, to the bit, under every strategy: each row trains six steps in one go, and
- * three steps, a checkpoint in files, new processes that load it, and three steps more. Losses, gradient norms and
- * in the end every parameter are equal: nothing that the steps depend on is anywhere but in the checkpoint and the job.
+ * A run that stops and goes on is the run that did not stop, to the bit, under every strategy: each
+ * row trains six steps in one go, and three steps, a checkpoint in files, new processes that load
+ * it, and three steps more. Losses, gradient norms and in the end every parameter are equal:
+ * nothing that the steps depend on is anywhere but in the checkpoint and the job.
  *
  * test_resume_strategies [WORD]: only the rows whose names hold the word.
  */
@@ -13,14 +14,18 @@
 enum { STEPS = 6, STOP = 3, WORDS = 16, LAYOUTS = 2, TEXT = 512 };
 
 /* Sizes that few things divide. */
-static const struct tiny
-	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
-	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
-	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 };
+static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 5,  20,      5, 5, 4,
+				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
+			 llama = { "llama", FAMILY_LLAMA, 5,  24,     8, 2,  4,
+				   45,      103,          16, TIE_NO, 2, 16, 0.1 },
+			 tied = { "llama tied", FAMILY_LLAMA, 4,  20,      6, 3, 6,
+				  37,           67,           16, TIE_YES, 1, 8, 0.1 },
+			 mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4,  2, 4, 24, 61,
+				     16,        TIE_NO,         1, 8,  0.1 };
 
 #define BF16 "precision.dtype=bf16 optimizer.lr=1e-3 "
 
+/* clang-format off */
 static const struct strategy {
 	const char *name;
 	const struct tiny *model;
@@ -53,6 +58,7 @@ static const struct strategy {
 	{ "parameter server, in step", &gpt2, "parallel.sync=server parallel.staleness=0", { "parallel.dp=2", "parallel.dp=3 batch.global=6" } },
 	{ "documents", &llama, "data.documents=mask", { "parallel.dp=2", "parallel.cp=2" } },
 };
+/* clang-format on */
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -67,13 +73,15 @@ struct course {
 	struct catalogue whole;
 	struct account *accounts; /* [WORLD_MOST], shared */
 	float *params;            /* [whole.elements], shared */
-	int from, to;             /* steps; from > 0: goes on from the checkpoint, to < STEPS: leaves one */
+	/* steps; from > 0: goes on from the checkpoint, to < STEPS: leaves one */
+	int from, to;
 };
 
 static int train(struct trainee *t, const struct course *c, struct account *a, struct err *e)
 {
 	if (t->from != c->from)
-		return err_set(e, ERR_INTERNAL, "the checkpoint is of step %d, not %d", t->from, c->from);
+		return err_set(e, ERR_INTERNAL, "the checkpoint is of step %d, not %d", t->from,
+			       c->from);
 	for (int step = c->from; step < c->to; step++)
 		if (trainee_step(t, step, &a->loss[step], &a->norm[step], e))
 			return -1;
@@ -84,7 +92,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
 	struct trainee t;
-	int rc = trainee_resume(c->model, &c->job, world, "cpu", 1, c->from ? fix_dir : NULL, &t, e);
+	int rc = trainee_resume(c->model, &c->job, world, "cpu", 1, c->from ? fix_dir : NULL, &t,
+				e);
 	if (!rc)
 		rc = train(&t, c, &c->accounts[comm_rank(world)], e);
 	if (!rc)
@@ -133,14 +142,19 @@ static const char *difference(const struct course *a, const struct course *b)
 	static char text[TEXT];
 	for (int r = 0; r < WORLD_MOST; r++)
 		for (int i = 0; i < STEPS; i++)
-			if (a->accounts[r].loss[i] != b->accounts[r].loss[i] || a->accounts[r].norm[i] != b->accounts[r].norm[i]) {
-				snprintf(text, sizeof text, "rank %d, step %d: loss %.17g, norm %.17g; not stopped %.17g, %.17g", r, i + 1,
-					 b->accounts[r].loss[i], b->accounts[r].norm[i], a->accounts[r].loss[i], a->accounts[r].norm[i]);
+			if (a->accounts[r].loss[i] != b->accounts[r].loss[i] ||
+			    a->accounts[r].norm[i] != b->accounts[r].norm[i]) {
+				snprintf(text, sizeof text,
+					 "rank %d, step %d: loss %.17g, norm %.17g; not stopped "
+					 "%.17g, %.17g",
+					 r, i + 1, b->accounts[r].loss[i], b->accounts[r].norm[i],
+					 a->accounts[r].loss[i], a->accounts[r].norm[i]);
 				return text;
 			}
 	for (int i = 0; i < a->whole.n; i++) {
 		const struct param *p = &a->whole.params[i];
-		if (memcmp(a->params + p->offset, b->params + p->offset, (size_t)p->count * sizeof *a->params))
+		if (memcmp(a->params + p->offset, b->params + p->offset,
+			   (size_t)p->count * sizeof *a->params))
 			return p->name;
 	}
 	return NULL;
@@ -152,12 +166,14 @@ static bool run_cell(const struct strategy *s, const char *layout)
 	struct course straight, stopped;
 	course_open(s, layout, &straight);
 	course_open(s, layout, &stopped);
-	bool ran = !run(&straight, 0, STEPS) && !run(&stopped, 0, STOP) && !run(&stopped, STOP, STEPS);
+	bool ran = !run(&straight, 0, STEPS) && !run(&stopped, 0, STOP) &&
+		   !run(&stopped, STOP, STEPS);
 	const char *wrong = ran ? difference(&straight, &stopped) : "it does not run";
 	if (wrong)
 		print_error("  %s, %s: %s\n", s->name, layout, wrong);
 	/* Both stood still would be equal too. */
-	bool moved = ran && straight.accounts[0].loss[STEPS - 1] != straight.accounts[0].loss[0] && straight.params[0] != 0;
+	bool moved = ran && straight.accounts[0].loss[STEPS - 1] != straight.accounts[0].loss[0] &&
+		     straight.params[0] != 0;
 	fix_remove(fix_path(STOP, NULL));
 	course_close(&straight);
 	course_close(&stopped);
@@ -184,7 +200,8 @@ int main(int argc, char **argv)
 {
 	static char all[] = "";
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(a_run_that_stopped_is_the_run_that_did_not, argc > 1 ? argv[1] : all),
+		cmocka_unit_test_prestate(a_run_that_stopped_is_the_run_that_did_not,
+					  argc > 1 ? argv[1] : all),
 	};
 	log_setup(2, LOG_ERROR, "test");
 	return cmocka_run_group_tests_name("going on, to the bit", tests, fix_setup, fix_teardown);

@@ -1,4 +1,5 @@
-/* The container: what is written reads back; every rule of the format refuses, with its own sentence. */
+/* The container: what is written reads back; every rule of the format refuses, with its own
+ * sentence. */
 #include "agent/engine/ckpt/safetensors.h"
 
 #include <endian.h>
@@ -35,9 +36,11 @@ static void refuse(const void *data, size_t n, const char *says)
 		fail_msg("should say: %s; says: %s: %s", says, err_word(e.code), e.text);
 }
 
-#define T(dtype, shape, offsets) "{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define T(dtype, shape, offsets) \
+	"{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define F32_2 T("\"F32\"", "[2]", "[0,8]")
 
+/* clang-format off */
 static const struct {
 	const char *header;
 	size_t buffer;
@@ -85,6 +88,7 @@ static const struct {
 	{ "{\"__metadata__\":[]}", 0, "__metadata__ is no object" },
 	{ "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: a is no string" },
 };
+/* clang-format on */
 
 static void every_rule_refuses(void **state)
 {
@@ -104,8 +108,9 @@ static void lengths_that_lie_are_refused(void **state)
 		uint64_t n;
 		const char *says;
 	} lies[] = {
-		{ 3, "goes beyond its end" }, { 100000000, "goes beyond its end" }, { 100000001, "100000000 is the most" },
-		{ UINT64_MAX, "is the most" }, { UINT64_MAX - 7, "is the most" }, { 1ull << 63, "is the most" },
+		{ 3, "goes beyond its end" },           { 100000000, "goes beyond its end" },
+		{ 100000001, "100000000 is the most" }, { UINT64_MAX, "is the most" },
+		{ UINT64_MAX - 7, "is the most" },      { 1ull << 63, "is the most" },
 	};
 	(void)state;
 	for (size_t n = 0; n < 8; n++)
@@ -134,6 +139,7 @@ static void deep_nesting_is_refused(void **state)
 
 static void legal_files_are_read(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *header;
 		size_t buffer;
@@ -147,6 +153,7 @@ static void legal_files_are_read(void **state)
 		{ "{\"b\":" T("\"BF16\"", "[2,1]", "[8,12]") ",\"a\":" F32_2 "}", 12, 2 },
 		{ "{\"a\":" T("\"F8_E4M3\"", "[3]", "[0,3]") ",\"b\":" T("\"BOOL\"", "[1]", "[3,4]") "}", 4, 2 },
 	};
+	/* clang-format on */
 	struct buf file = BUF_INIT;
 	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -167,7 +174,12 @@ static void what_is_written_reads_back(void **state)
 	struct st_header h;
 	struct buf file = BUF_INIT;
 	const struct st_tensor list[] = {
-		{ .name = "z[0:2,0:3]", .dtype = "F32", .dims = 2, .shape = { 2, 3 }, .begin = 0, .end = 24 },
+		{ .name = "z[0:2,0:3]",
+		  .dtype = "F32",
+		  .dims = 2,
+		  .shape = { 2, 3 },
+		  .begin = 0,
+		  .end = 24 },
 		{ .name = "a", .dtype = "F32", .dims = 1, .shape = { 1 }, .begin = 24, .end = 28 },
 	};
 	json_t *metadata = json_pack("{s:s}", "format", "pt");
@@ -176,7 +188,8 @@ static void what_is_written_reads_back(void **state)
 	json_decref(metadata);
 	assert_int_equal(file.len % 8, 0);
 	buf_add(&file, "0123456789012345678901234567", 28);
-	assert_int_equal(ckpt_safetensors_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e), 0);
+	assert_int_equal(
+		ckpt_safetensors_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e), 0);
 	assert_int_equal(h.n, 2);
 	assert_int_equal(h.data_at, file.len - 28);
 	assert_string_equal(json_string_value(json_object_get(h.metadata, "format")), "pt");

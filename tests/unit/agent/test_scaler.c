@@ -1,4 +1,5 @@
-/* The loss scale: halves and skips on overflow, doubles after a window of good steps, survives a checkpoint. */
+/* The loss scale: halves and skips on overflow, doubles after a window of good steps, survives a
+ * checkpoint. */
 #include "agent/engine/optim/scaler.h"
 
 #include <math.h>
@@ -11,7 +12,9 @@
 
 static struct scaler scaler_of(enum job_dtype dtype, double scale, int64_t window)
 {
-	struct job job = { .precision = { .dtype = dtype, .loss_scale = scale, .loss_scale_window = window } };
+	struct job job = {
+		.precision = { .dtype = dtype, .loss_scale = scale, .loss_scale_window = window }
+	};
 	struct scaler s;
 	optim_scaler_init(&s, &job);
 	return s;
@@ -42,7 +45,8 @@ static void a_dynamic_scale_halves_and_doubles(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
-	assert_int_equal(optim_scaler_judge(&s, false, &e), 0); /* an overflow begins the window anew */
+	/* an overflow begins the window anew */
+	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);

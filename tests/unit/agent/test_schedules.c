@@ -1,7 +1,7 @@
 /*
- * Every schedule, executed by real processes, computes what one process does, to the bit: each micro-batch's passes are the
- * same, and every gradient sums them in the same order. (A tied table's gradient has two sources, whose order the schedule
- * decides: there, nearly.)
+ * Every schedule, executed by real processes, computes what one process does, to the bit: each
+ * micro-batch's passes are the same, and every gradient sums them in the same order. (A tied
+ * table's gradient has two sources, whose order the schedule decides: there, nearly.)
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -17,9 +17,10 @@
 
 enum { STEPS = 3, WORDS = 12 };
 
-static const struct tiny
-	llama = { "llama", FAMILY_LLAMA, 9, 24, 4, 2, 6, 45, 103, 16, TIE_NO, 1, 7, 0.1 },
-	gpt2 = { "gpt2", FAMILY_GPT2, 8, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 6, 0.1 };
+static const struct tiny llama = { "llama", FAMILY_LLAMA, 9,  24,     4, 2, 6,
+				   45,      103,          16, TIE_NO, 1, 7, 0.1 },
+			 gpt2 = { "gpt2", FAMILY_GPT2, 8,  20,      5, 5, 4,
+				  51,     101,         16, TIE_YES, 1, 6, 0.1 };
 
 struct account {
 	double loss[STEPS], eval;
@@ -92,9 +93,11 @@ static void must_be_equal(const struct course *c, const struct course *alone, co
 {
 	for (int i = 0; i < STEPS; i++)
 		if (c->accounts[0].loss[i] != alone->accounts[0].loss[i])
-			fail_msg("%s: the loss of step %d is %.17g, of one process %.17g", what, i, c->accounts[0].loss[i], alone->accounts[0].loss[i]);
+			fail_msg("%s: the loss of step %d is %.17g, of one process %.17g", what, i,
+				 c->accounts[0].loss[i], alone->accounts[0].loss[i]);
 	if (c->accounts[0].eval != alone->accounts[0].eval)
-		fail_msg("%s: the evaluation is %.17g, of one process %.17g", what, c->accounts[0].eval, alone->accounts[0].eval);
+		fail_msg("%s: the evaluation is %.17g, of one process %.17g", what,
+			 c->accounts[0].eval, alone->accounts[0].eval);
 	for (int i = 0; i < c->whole.n; i++) {
 		const struct param *p = &c->whole.params[i];
 		size_t n = (size_t)p->count * sizeof(float);
@@ -116,14 +119,17 @@ static double difference(const float *a, const float *b, int64_t n)
 }
 
 /* Ranks, and the micro-batches of a step: fewer than ranks, as many, more and no multiple. */
+/* clang-format off */
 static const struct { const char *name, *words[3]; } schedules[] = {
 	{ "1f1b", { "parallel.schedule=1f1b" } }, { "gpipe", { "parallel.schedule=gpipe" } }, { "naive", { "parallel.schedule=naive" } },
 	{ "interleaved", { "parallel.schedule=interleaved" } }, { "interleaved by 3", { "parallel.schedule=interleaved", "parallel.chunks=3" } },
 	{ "zb-h1", { "parallel.schedule=zb-h1" } }, { "zb-v", { "parallel.schedule=zb-v" } },
 };
+/* clang-format on */
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
-static void words_for(int schedule, int pp, int global, const char *more, const char **words, char text[2][40])
+static void words_for(int schedule, int pp, int global, const char *more, const char **words,
+		      char text[2][40])
 {
 	int n = 0;
 	snprintf(text[0], 40, "parallel.pp=%d", pp);
@@ -158,7 +164,8 @@ static void all_schedules(const struct tiny *model, int global, const char *more
 			struct course c;
 			if (!fits(model, s, pp))
 				continue;
-			snprintf(what, sizeof what, "%s, pp %d, %d micro-batches%s%s", schedules[s].name, pp, global, more ? ", " : "", more ? more : "");
+			snprintf(what, sizeof what, "%s, pp %d, %d micro-batches%s%s",
+				 schedules[s].name, pp, global, more ? ", " : "", more ? more : "");
 			words_for(s, pp, global, more, words, text);
 			run(model, words, &c);
 			must_be_equal(&c, &alone, what);
@@ -205,7 +212,8 @@ static void a_tied_table_is_summed_in_the_schedules_order(void **state)
 			run(&gpt2, words, &c);
 			assert_true(difference(c.grads, alone.grads, c.whole.elements) < 1e-5);
 			for (int i = 0; i < STEPS; i++)
-				assert_true(fabs(c.accounts[0].loss[i] - alone.accounts[0].loss[i]) < 1e-5);
+				assert_true(fabs(c.accounts[0].loss[i] -
+						 alone.accounts[0].loss[i]) < 1e-5);
 			done(&c);
 		}
 	done(&alone);
@@ -230,7 +238,8 @@ static void the_measured_timeline_is_the_tables_row(void **state)
 			int n = 0;
 			for (int i = 0; i < table.rows[r].n; i++) {
 				const struct sched_step *step = &table.rows[r].steps[i];
-				if (step->op == SCHED_RECV_ACT || step->op == SCHED_RECV_GRAD || step->op == SCHED_SEND_ACT || step->op == SCHED_SEND_GRAD)
+				if (step->op == SCHED_RECV_ACT || step->op == SCHED_RECV_GRAD ||
+				    step->op == SCHED_SEND_ACT || step->op == SCHED_SEND_GRAD)
 					continue;
 				const struct timeline_event *v = &a->events[n++];
 				assert_int_equal(v->rank, r);

@@ -1,6 +1,7 @@
 /*
- * The parameter server: the bound on staleness, asynchrony within it, learning, gradients that are no numbers, stops, and
- * failures. (That staleness 0 computes what one process does is two rows of test_strategies.c, its memory some of test_memory.c.)
+ * The parameter server: the bound on staleness, asynchrony within it, learning, gradients that are
+ * no numbers, stops, and failures. (That staleness 0 computes what one process does is two rows of
+ * test_strategies.c, its memory some of test_memory.c.)
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -17,7 +18,8 @@
 
 #include <cmocka.h>
 
-static const struct tiny model = { "gpt2", FAMILY_GPT2, 2, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 12, 0.1 };
+static const struct tiny model = { "gpt2", FAMILY_GPT2, 2,  20,      5, 5,  4,
+				   51,     101,         16, TIE_YES, 1, 12, 0.1 };
 
 enum { STEPS = 24, OTHER = 7 /* an exit status that is no error's */ };
 
@@ -30,7 +32,7 @@ struct course {
 		double first, last;       /* evaluations' losses */
 		int64_t lead[WORLD_MOST]; /* that each server allowed */
 		int stopped[WORLD_MOST];  /* steps that each rank made */
-	} *board;
+	} * board;
 };
 
 static void course_open(struct course *c, int dp, int staleness, const char *more)
@@ -55,8 +57,8 @@ static void course_close(struct course *c)
 
 /* --- the bound --------------------------------------------------------------------------- */
 
-/* Rank 0 runs as far ahead as it may; rank 1 makes step k only when rank 0 has finished step k + staleness - 1, so that one that had to
- * wait for it could not, and the run would not end. */
+/* Rank 0 runs as far ahead as it may; rank 1 makes step k only when rank 0 has finished step k +
+ * staleness - 1, so that one that had to wait for it could not, and the run would not end. */
 static int run_ahead(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -124,7 +126,10 @@ static void no_server_ever_allows_more(void **state)
 /* All meet, and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
 {
-	return param_server_meet(t->server, e) || trainee_eval(t, 0, loss, e) || param_server_part(t->server, e) ? -1 : 0;
+	return param_server_meet(t->server, e) || trainee_eval(t, 0, loss, e) ||
+			       param_server_part(t->server, e)
+		       ? -1
+		       : 0;
 }
 
 static int learn(struct comm *world, void *arg, struct err *e)
@@ -147,7 +152,8 @@ static int learn(struct comm *world, void *arg, struct err *e)
 static void staleness_learns(void **state)
 {
 	(void)state;
-	static const char *const kinds[] = { "optimizer.kind=adamw", "optimizer.kind=sgd optimizer.lr=0.05" };
+	static const char *const kinds[] = { "optimizer.kind=adamw",
+					     "optimizer.kind=sgd optimizer.lr=0.05" };
 	for (int i = 0; i < 2; i++) {
 		struct course c;
 		course_open(&c, 4, 3, "job.steps=40");
@@ -155,7 +161,8 @@ static void staleness_learns(void **state)
 		c.job.optimizer.kind = i ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
 		c.job.optimizer.lr = i ? 0.1 : 3e-3;
 		assert_int_equal(world_run(4, learn, &c), 0);
-		printf("    %s, staleness 3, dp 4: loss %.3f before, %.3f after %d steps\n", kinds[i], c.board->first, c.board->last, c.steps);
+		printf("    %s, staleness 3, dp 4: loss %.3f before, %.3f after %d steps\n",
+		       kinds[i], c.board->first, c.board->last, c.steps);
 		assert_true(c.board->last < c.board->first - 0.2);
 		course_close(&c);
 	}
@@ -174,7 +181,8 @@ static bool all_finite(struct store *s)
 	return true;
 }
 
-/* Rank 1's gradient is spoilt; both rank's parameters must stay numbers, and those see the norm who push it. */
+/* Rank 1's gradient is spoilt; both rank's parameters must stay numbers, and those see the norm
+ * who push it. */
 static int spoil(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -185,9 +193,13 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	if (!rc && mine)
 		param_store_flat_grads(pipeline_store(t.engine))[5] = NAN;
 	rc = rc || param_server_step(t.server, &io, e);
-	if (!rc && (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
-		    (whole && !all_finite(t.view.store)))) /* with staleness the server's thread may be writing there */
-		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number", io.norm);
+	if (!rc &&
+	    (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
+	     (whole &&
+	      !all_finite(
+		      t.view.store)))) /* with staleness the server's thread may be writing there */
+		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number",
+			     io.norm);
 	t.failed = rc != 0;
 	trainee_close(&t);
 	return rc;
@@ -204,7 +216,8 @@ static void a_gradient_that_is_no_number_changes_nothing(void **state)
 	}
 }
 
-/* --- stops --------------------------------------------------------------------------------------- */
+/* --- stops
+ * --------------------------------------------------------------------------------------- */
 
 /* Rank 2 is told to stop in its step 4. */
 static int stop(struct comm *world, void *arg, struct err *e)
@@ -214,7 +227,9 @@ static int stop(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
 	for (bool stops = false; !rc && !stops && step < c->steps; step++) {
-		struct server_step io = { .step = step, .loss = 1, .wants_stop = me == 2 && step >= 4 };
+		struct server_step io = { .step = step,
+					  .loss = 1,
+					  .wants_stop = me == 2 && step >= 4 };
 		rc = param_server_step(t.server, &io, e);
 		stops = io.stops;
 	}
@@ -234,13 +249,15 @@ static void all_stop_after_the_same_step(void **state)
 		assert_int_equal(world_run(4, stop, &c), 0);
 		for (int r = 0; r < 4; r++)
 			assert_int_equal(c.board->stopped[r], c.board->stopped[0]);
-		/* Rank 2 is heard of after its fifth step at the latest; the fastest may be staleness ahead then, and in one more. */
+		/* Rank 2 is heard of after its fifth step at the latest; the fastest may be
+		 * staleness ahead then, and in one more. */
 		assert_in_range(c.board->stopped[0], 5, 5 + staleness + 1);
 		course_close(&c);
 	}
 }
 
-/* --- failures -------------------------------------------------------------------------------------- */
+/* --- failures
+ * -------------------------------------------------------------------------------------- */
 
 /* Rank 1, a worker and a server, dies in the middle of its third step. */
 static int die(struct comm *world, void *arg, struct err *e)
@@ -301,8 +318,8 @@ static void a_rank_that_fails_is_an_error_on_all(void **state)
 	check_outcomes(fail_alone, OTHER);
 }
 
-/* Ticks keep a server's receive alive while its worker computes for longer than network.timeout: the world's is its own, so what is
- * seen here is that they come in between and disturb nothing. */
+/* Ticks keep a server's receive alive while its worker computes for longer than network.timeout:
+ * the world's is its own, so what is seen here is that they come in between and disturb nothing. */
 static void ticks_do_not_disturb(void **state)
 {
 	(void)state;

@@ -1,6 +1,7 @@
 /*
- * A checkpoint written by ranks of one layout and ZeRO stage, read by those of another: every master and every moment is the same to the
- * bit, and so are the parameters that are published. The proof that each element was saved once is the commit's own.
+ * A checkpoint written by ranks of one layout and ZeRO stage, read by those of another: every
+ * master and every moment is the same to the bit, and so are the parameters that are published. The
+ * proof that each element was saved once is the commit's own.
  */
 #include "agent/engine/train/state.h"
 #include "base/log.h"
@@ -27,7 +28,9 @@ static int trainer_open(struct trainer *t, const struct run *run, struct comm *w
 	t->job.optimizer.kind = run->kind;
 	if (bench_open(run->cut, world, &t->bench, e))
 		return -1;
-	const struct optim_options opt = { .kern = t->bench.kern, .store = t->bench.store, .job = &t->job };
+	const struct optim_options opt = { .kern = t->bench.kern,
+					   .store = t->bench.store,
+					   .job = &t->job };
 	if (optim_open(&opt, &t->optim, e))
 		return -1;
 	t->view = (struct state_view){ .store = t->bench.store, .optim = t->optim };
@@ -48,7 +51,8 @@ static float value(const struct param *p, int64_t i, int tensor)
 	int64_t width = p->hi[1] - p->lo[1];
 	int64_t place = (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
 	uint32_t out[4];
-	philox4(philox_key((uint64_t)tensor, PHILOX_TEST, philox_item(p->name)), (uint64_t)place, out);
+	philox4(philox_key((uint64_t)tensor, PHILOX_TEST, philox_item(p->name)), (uint64_t)place,
+		out);
 	return (float)(int32_t)out[0] * 0x1p-20f;
 }
 
@@ -64,12 +68,17 @@ static int each(const struct trainer *t, bool check, struct err *e)
 	for (int k = 0; k < n; k++)
 		for (int tensor = 0; tensor < tensors; tensor++)
 			for (int64_t i = 0; i < pieces[k].count; i++) {
-				float want = value(pieces[k].param, pieces[k].first + i, tensor), *at = number(t, &pieces[k], i, tensor);
+				float want = value(pieces[k].param, pieces[k].first + i, tensor),
+				      *at = number(t, &pieces[k], i, tensor);
 				if (!check)
 					*at = want;
 				else if (*at != want)
-					return err_set(e, ERR_NUMERIC, "%s: element %d of tensor %d of %s is %g, not %g", t->bench.cut->name,
-						       (int)(pieces[k].first + i), tensor, pieces[k].param->name, (double)*at, (double)want);
+					return err_set(
+						e, ERR_NUMERIC,
+						"%s: element %d of tensor %d of %s is %g, not %g",
+						t->bench.cut->name, (int)(pieces[k].first + i),
+						tensor, pieces[k].param->name, (double)*at,
+						(double)want);
 			}
 	return 0;
 }
@@ -81,11 +90,20 @@ static int save(struct trainer *t, struct comm *world, struct err *e)
 	json_t *layout = json_object();
 	struct ckpt_state at = { .step = 5, .samples = 40, .seed = 3, .total_steps = 10 };
 	int n;
-	if (each(t, false, e) || train_state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
+	if (each(t, false, e) ||
+	    train_state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
 		return -1;
-	const struct ckpt_options opt = { .dir = fix_dir, .generation = 1, .model = t->model, .layout = layout, .expect = whole, .n_expect = n };
-	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) || ckpt_writer_open(world, &opt, &w, e) ||
-		 train_state_save(w, &at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	const struct ckpt_options opt = { .dir = fix_dir,
+					  .generation = 1,
+					  .model = t->model,
+					  .layout = layout,
+					  .expect = whole,
+					  .n_expect = n };
+	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) ||
+				 ckpt_writer_open(world, &opt, &w, e) ||
+				 train_state_save(w, &at, &t->view, e) || ckpt_wait(w, e)
+			 ? -1
+			 : 0;
 	ckpt_writer_close(w);
 	json_decref(layout);
 	free(whole);
@@ -104,8 +122,9 @@ static int check_published(struct trainer *t, struct err *e)
 		const float *at = (const float *)params + (p->offset - c->units[p->unit].lo);
 		for (int64_t i = 0; i < p->count; i++)
 			if (at[i] != value(p, i, 0))
-				return err_set(e, ERR_NUMERIC, "%s: the passes see %g as element %d of %s", t->bench.cut->name, (double)at[i],
-					       (int)i, p->name);
+				return err_set(e, ERR_NUMERIC,
+					       "%s: the passes see %g as element %d of %s",
+					       t->bench.cut->name, (double)at[i], (int)i, p->name);
 		param_store_release(t->bench.store, p->unit);
 	}
 	return 0;
@@ -117,7 +136,8 @@ static int load(struct trainer *t, struct comm *world, struct err *e)
 	int rc = train_state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
-	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 || strcmp(at.optimizer, optim_name(t->job.optimizer.kind)))
+	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||
+	    strcmp(at.optimizer, optim_name(t->job.optimizer.kind)))
 		return err_set(e, ERR_INTERNAL, "the state is not what was saved");
 	return each(t, true, e) || check_published(t, e) ? -1 : 0;
 }
@@ -134,6 +154,7 @@ static int be(struct comm *world, void *arg, struct err *e)
 }
 
 /* name, family, kv heads, tp, sp, ep, shards, copies, pp, zero */
+/* clang-format off */
 static const struct cut gpt2[] = {
 	{ "gpt2 alone", FAMILY_GPT2, 4, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
 	{ "gpt2, tp 2, sp, pp 2, zero 3", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
@@ -141,12 +162,15 @@ static const struct cut gpt2[] = {
 	{ "gpt2, 7 shards, zero 1", FAMILY_GPT2, 4, 1, false, 1, 7, 1, 1, 1, "plain", true, false, 1 },
 	{ "gpt2, 2 shards, 2 copies, pp 2, zero 2", FAMILY_GPT2, 4, 1, false, 1, 2, 2, 2, 2, "plain", true, false, 1 },
 };
+/* clang-format on */
+/* clang-format off */
 static const struct cut mixtral[] = {
 	{ "mixtral alone", FAMILY_MIXTRAL, 2, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
 	{ "mixtral, ep 3, zero 3", FAMILY_MIXTRAL, 2, 1, false, 3, 2, 1, 1, 3, "plain", true, false, 1 },
 	{ "mixtral, tp 4, kv shared", FAMILY_MIXTRAL, 2, 4, true, 1, 1, 2, 1, 0, "plain", true, false, 1 },
 	{ "mixtral, ep 2, tp 2, pp 2, zero 1", FAMILY_MIXTRAL, 2, 2, false, 2, 1, 1, 2, 1, "plain", true, false, 1 },
 };
+/* clang-format on */
 
 static void any_loads_any(const struct cut *cuts, int n, enum job_optimizer kind)
 {
@@ -183,7 +207,8 @@ static void sgds_moments_are_not_adamws(void **state)
 	(void)state;
 	static const enum job_optimizer kinds[] = { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 	for (int i = 0; i < 2; i++) {
-		struct run saves = { &gpt2[0], kinds[i], false }, loads = { &gpt2[0], kinds[1 - i], true };
+		struct run saves = { &gpt2[0], kinds[i], false },
+			   loads = { &gpt2[0], kinds[1 - i], true };
 		assert_int_equal(world_run(1, be, &saves), 0);
 		assert_int_equal(world_run(1, be, &loads), -1);
 		fix_remove(fix_path(5, NULL));

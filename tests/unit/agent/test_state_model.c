@@ -1,4 +1,5 @@
-/* What a checkpoint says of its model: every model comes back from it, and what is none is refused. */
+/* What a checkpoint says of its model: every model comes back from it, and what is none is
+ * refused. */
 #include "agent/engine/train/state.h"
 
 #include <setjmp.h>
@@ -8,8 +9,8 @@
 
 #include <cmocka.h>
 
-static const char llama[] =
-	"[model]\nfamily = llama\nlayers = 3\nhidden = 64\nheads = 8\nkv_heads = 4\nhead_dim = 6\nvocab = 37\ntie_head = yes\nrope_theta = 5e5\n";
+static const char llama[] = "[model]\nfamily = llama\nlayers = 3\nhidden = 64\nheads = 8\nkv_heads "
+			    "= 4\nhead_dim = 6\nvocab = 37\ntie_head = yes\nrope_theta = 5e5\n";
 
 static json_t *model_of(const char *words)
 {
@@ -27,10 +28,12 @@ static json_t *model_of(const char *words)
 static void every_model_comes_back(void **state)
 {
 	static const char *const models[] = {
-		"[model]\nfamily = gpt2\nlayers = 2\nhidden = 48\nheads = 3\nnorm_eps = 3e-6\ntie_head = no\n",
+		"[model]\nfamily = gpt2\nlayers = 2\nhidden = 48\nheads = 3\nnorm_eps = "
+		"3e-6\ntie_head = no\n",
 		llama,
 		"[model]\nfamily = llama\nrope_scaling = linear\nrope_factor = 3.1\n",
-		"[model]\nfamily = llama\nrope_scaling = llama3\nrope_factor = 8\nrope_low = 2\nrope_high = 7\nrope_original = 64\n",
+		"[model]\nfamily = llama\nrope_scaling = llama3\nrope_factor = 8\nrope_low = "
+		"2\nrope_high = 7\nrope_original = 64\n",
 		"[model]\nfamily = mixtral\nexperts = 6\nexperts_per_token = 3\nrouter = before\n",
 	};
 	(void)state;
@@ -90,7 +93,8 @@ static void no_field_may_be_missing(void **state)
 	json_t *whole = model_of(llama);
 	const char *name;
 	json_t *v;
-	json_object_foreach(whole, name, v) {
+	json_object_foreach(whole, name, v)
+	{
 		struct job job;
 		struct err e = ERR_INIT;
 		json_t *model = json_copy(whole);

@@ -1,6 +1,7 @@
 /*
- * The store: whatever the ZeRO stage, the shards, the copies, the stored type and the cut of the model, each piece's gradient is the sum
- * over all replicas, every rank sees the same new parameters, every element is counted once, and the memory is the plan's.
+ * The store: whatever the ZeRO stage, the shards, the copies, the stored type and the cut of the
+ * model, each piece's gradient is the sum over all replicas, every rank sees the same new
+ * parameters, every element is counted once, and the memory is the plan's.
  */
 #include "tests/unit/agent/store_world.h"
 
@@ -20,7 +21,8 @@ static int train(struct comm *world, void *arg, struct err *e)
 	struct bench b;
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0;
 	for (int step = 0; step < STEPS && !rc; step++)
-		rc = bench_pass(&b, step, e) || bench_check(&b, e) || bench_update(&b, step, e) ? -1 : 0;
+		rc = bench_pass(&b, step, e) || bench_check(&b, e) || bench_update(&b, step, e) ? -1
+												: 0;
 	bench_close(&b);
 	return rc;
 }
@@ -35,13 +37,23 @@ static const struct cut models[] = {
 	{ "mixtral, ep 2, tp 2", FAMILY_MIXTRAL, 2, 2, true, 2, .pp = 1 },
 };
 
-static const struct { int shards, copies; } grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
+static const struct {
+	int shards, copies;
+} grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
 
-static const struct { const char *backend; bool overlap, stochastic; int micros; } manners[] = {
-	{ "plain", true, false, 2 }, { "plain:bf16", true, false, 1 }, { "plain:fp16", false, false, 3 }, { "plain:bf16", true, true, 2 },
+static const struct {
+	const char *backend;
+	bool overlap, stochastic;
+	int micros;
+} manners[] = {
+	{ "plain", true, false, 2 },
+	{ "plain:bf16", true, false, 1 },
+	{ "plain:fp16", false, false, 3 },
+	{ "plain:bf16", true, true, 2 },
 };
 
-/* Every second pair of model and grid, where there are processes for it, the others under the next stage; the manners take turns. */
+/* Every second pair of model and grid, where there are processes for it, the others under the
+ * next stage; the manners take turns. */
 static void train_all(int zero)
 {
 	int turn = 0, ran = 0;
@@ -60,15 +72,32 @@ static void train_all(int zero)
 				continue;
 			ran++;
 			if (world_run(cut_world(&c), train, &c))
-				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero, c.shards, c.copies, c.backend);
+				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero,
+					 c.shards, c.copies, c.backend);
 		}
 	assert_true(ran > 10);
 }
 
-static void whole_everywhere(void **state) { (void)state; train_all(0); }
-static void state_is_cut(void **state) { (void)state; train_all(1); }
-static void gradients_are_cut(void **state) { (void)state; train_all(2); }
-static void parameters_are_cut(void **state) { (void)state; train_all(3); }
+static void whole_everywhere(void **state)
+{
+	(void)state;
+	train_all(0);
+}
+static void state_is_cut(void **state)
+{
+	(void)state;
+	train_all(1);
+}
+static void gradients_are_cut(void **state)
+{
+	(void)state;
+	train_all(2);
+}
+static void parameters_are_cut(void **state)
+{
+	(void)state;
+	train_all(3);
+}
 
 int main(void)
 {

@@ -1,7 +1,8 @@
 /*
- * What the store promises beside its sums: each element of the model counts on one rank, its memory is the plan's to the byte,
- * gathers go ahead of their use in the order of the first step, wrong uses are named, random rounding does not depend on the layout, and a
- * rank that dies ends the others.
+ * What the store promises beside its sums: each element of the model counts on one rank, its memory
+ * is the plan's to the byte, gathers go ahead of their use in the order of the first step, wrong
+ * uses are named, random rounding does not depend on the layout, and a rank that dies ends the
+ * others.
  */
 #include "agent/engine/parallel/store_inner.h"
 #include "base/philox.h"
@@ -17,6 +18,7 @@
 
 #include <cmocka.h>
 
+/* clang-format off */
 static const struct cut cuts[] = {
 	{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
 	{ "gpt2, five shards", FAMILY_GPT2, 4, 1, false, 1, 5, 1, 1, 1, "plain", true, false, 1 },
@@ -28,6 +30,7 @@ static const struct cut cuts[] = {
 	{ "mixtral, ep 2, tp 2, bf16", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "plain:bf16", true, false, 1 },
 	{ "gpt2, fp16", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "plain:fp16", true, false, 1 },
 };
+/* clang-format on */
 enum { N_CUTS = sizeof cuts / sizeof *cuts };
 
 static void run_all(world_fn *fn)
@@ -83,13 +86,16 @@ static int count(struct comm *world, void *arg, struct err *e)
 	if (!rc) {
 		mine[0] = weigh_counted(&b, &mine[1]);
 		if (mine[1] != zero_saved(&b.shape, &b.share, b.cut->zero, b.cuts))
-			rc = err_set(e, ERR_NUMERIC, "%s: rank %d counts %g elements, the plan %g", b.cut->name, comm_rank(world), mine[1],
+			rc = err_set(e, ERR_NUMERIC, "%s: rank %d counts %g elements, the plan %g",
+				     b.cut->name, comm_rank(world), mine[1],
 				     zero_saved(&b.shape, &b.share, b.cut->zero, b.cuts));
 	}
 	if (!rc && !(rc = comm_all_reduce(world, mine, mine, 2, COMM_F64, COMM_SUM, e)) &&
 	    (mine[0] != want || mine[1] != (double)shape_params(&b.shape)))
-		rc = err_set(e, ERR_NUMERIC, "%s: %.0f elements that weigh %.0f are counted, of %lld that weigh %.0f", b.cut->name, mine[1],
-			     mine[0], (long long)shape_params(&b.shape), want);
+		rc = err_set(
+			e, ERR_NUMERIC,
+			"%s: %.0f elements that weigh %.0f are counted, of %lld that weigh %.0f",
+			b.cut->name, mine[1], mine[0], (long long)shape_params(&b.shape), want);
 	bench_close(&b);
 	return rc;
 }
@@ -108,13 +114,19 @@ static int measure(struct comm *world, void *arg, struct err *e)
 	struct zero_memory z;
 	int rc = bench_open(arg, world, &b, e);
 	if (!rc)
-		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1
+											      : 0;
 	if (!rc) {
-		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)backend_width(b.kern), &z);
-		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)(backend_peak(b.kern) - b.kern_own);
+		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)backend_width(b.kern),
+			    &z);
+		double want = z.params + z.grads + z.masters + z.gather + z.reduce,
+		       took = (double)(backend_peak(b.kern) - b.kern_own);
 		if (took != want || (double)param_store_owned(b.store) != z.owned)
-			rc = err_set(e, ERR_NUMERIC, "%s: the store took %.0f bytes, the plan says %.0f; %lld owned, the plan says %.0f", b.cut->name,
-				     took, want, (long long)param_store_owned(b.store), z.owned);
+			rc = err_set(e, ERR_NUMERIC,
+				     "%s: the store took %.0f bytes, the plan says %.0f; %lld "
+				     "owned, the plan says %.0f",
+				     b.cut->name, took, want, (long long)param_store_owned(b.store),
+				     z.owned);
 	}
 	bench_close(&b);
 	return rc;
@@ -126,11 +138,19 @@ static void memory_is_the_plans_to_the_byte(void **state)
 	run_all(measure);
 }
 
-/* What each stage is for: of the same model on the same ranks each takes less than the one before it, buffers aside. */
+/* What each stage is for: of the same model on the same ranks each takes less than the one
+ * before it, buffers aside. */
 static void each_stage_takes_less(void **state)
 {
 	(void)state;
-	struct model_shape m = { .layers = 24, .hidden = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .ffn = 4096, .vocab = 50257, .seq = 1024 };
+	struct model_shape m = { .layers = 24,
+				 .hidden = 1024,
+				 .heads = 16,
+				 .kv_heads = 16,
+				 .head_dim = 64,
+				 .ffn = 4096,
+				 .vocab = 50257,
+				 .seq = 1024 };
 	const struct stage all = { 0, 24, true, true };
 	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
 	const struct layout layout = { .tp = 1, .cp = 1, .dp = 8, .pp = 1, .ep = 1, .chunks = 1 };
@@ -158,12 +178,17 @@ static bool on_its_way(const struct bench *b, int unit)
 static int ahead(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
-	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) ||
+				 bench_update(&b, 0, e)
+			 ? -1
+			 : 0;
 	for (int unit = 0; unit + 1 < b.catalogue.n_units && !rc; unit++) {
 		const void *params;
 		rc = param_store_params(b.store, unit, &params, e);
 		if (!rc && !on_its_way(&b, unit + 1))
-			rc = err_set(e, ERR_INTERNAL, "%s: unit %d is asked for, and %d does not come yet", b.cut->name, unit, unit + 1);
+			rc = err_set(e, ERR_INTERNAL,
+				     "%s: unit %d is asked for, and %d does not come yet",
+				     b.cut->name, unit, unit + 1);
 		if (!rc)
 			param_store_release(b.store, unit);
 	}
@@ -171,15 +196,20 @@ static int ahead(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* Forward passes alone, as an evaluation does them, twice before each step and once in the middle of nothing learned. */
+/* Forward passes alone, as an evaluation does them, twice before each step and once in the
+ * middle of nothing learned. */
 static int look(struct bench *b, int after, struct err *e)
 {
 	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
 		const void *params;
 		if (param_store_params(b->store, unit, &params, e))
 			return -1;
-		if (((const float *)params)[0] != b->starts[b->catalogue.units[unit].lo] - (float)after * b->totals[b->catalogue.units[unit].lo])
-			return err_set(e, ERR_NUMERIC, "%s: unit %d is not what it was after step %d", b->cut->name, unit, after);
+		if (((const float *)params)[0] !=
+		    b->starts[b->catalogue.units[unit].lo] -
+			    (float)after * b->totals[b->catalogue.units[unit].lo])
+			return err_set(e, ERR_NUMERIC,
+				       "%s: unit %d is not what it was after step %d", b->cut->name,
+				       unit, after);
 		param_store_release(b->store, unit);
 	}
 	return 0;
@@ -190,7 +220,10 @@ static int look_between(struct comm *world, void *arg, struct err *e)
 	struct bench b;
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || look(&b, 0, e) ? -1 : 0;
 	for (int step = 0; step < 3 && !rc; step++)
-		rc = bench_pass(&b, step, e) || bench_update(&b, step, e) || look(&b, step + 1, e) || look(&b, step + 1, e) ? -1 : 0;
+		rc = bench_pass(&b, step, e) || bench_update(&b, step, e) ||
+				     look(&b, step + 1, e) || look(&b, step + 1, e)
+			     ? -1
+			     : 0;
 	bench_close(&b);
 	return rc;
 }
@@ -207,7 +240,9 @@ static void gathers_go_ahead_in_the_order_of_the_first_step(void **state)
 static void evaluations_between_steps_see_the_new_parameters(void **state)
 {
 	(void)state;
-	struct cut c = { "llama", FAMILY_LLAMA, 2, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2 };
+	struct cut c = {
+		"llama", FAMILY_LLAMA, 2, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2
+	};
 	for (c.zero = 0; c.zero <= 3; c.zero++)
 		assert_int_equal(world_run(3, look_between, &c), 0);
 }
@@ -216,7 +251,9 @@ static void evaluations_between_steps_see_the_new_parameters(void **state)
 
 static int expect(int rc, const struct err *got, const char *what, struct err *e)
 {
-	return rc == -1 && got->code == ERR_INTERNAL ? 0 : err_set(e, ERR_INTERNAL, "%s was not refused", what);
+	return rc == -1 && got->code == ERR_INTERNAL
+		       ? 0
+		       : err_set(e, ERR_INTERNAL, "%s was not refused", what);
 }
 
 static int misuse(struct comm *world, void *arg, struct err *e)
@@ -225,18 +262,30 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 	struct err why = ERR_INIT;
 	const void *params;
 	float *grads;
-	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0, layer = catalogue_unit(&b.catalogue, UNIT_LAYER, 0);
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0,
+	    layer = catalogue_unit(&b.catalogue, UNIT_LAYER, 0);
 	if (!rc)
-		rc = expect(param_store_finish(b.store, &why), &why, "a step that ends without its gradients", e);
+		rc = expect(param_store_finish(b.store, &why), &why,
+			    "a step that ends without its gradients", e);
 	for (int i = 0; i < 2 && !rc; i++)
-		rc = param_store_params(b.store, layer + i, &params, e) || param_store_grads(b.store, layer + i, &grads, e) ? -1 : 0;
+		rc = param_store_params(b.store, layer + i, &params, e) ||
+				     param_store_grads(b.store, layer + i, &grads, e)
+			     ? -1
+			     : 0;
 	if (!rc)
-		rc = expect(param_store_params(b.store, layer + 2, &params, &why), &why, "a third layer", e) ||
-		     expect(param_store_grads(b.store, layer + 2, &grads, &why), &why, "a third layer's gradients", e) ||
-		     expect(param_store_publish(b.store, 1, &why), &why, "a layer in use while its parameters change", e) ||
-		     param_store_reduce(b.store, layer, true, e) ||
-		     expect(param_store_grads(b.store, layer, &grads, &why), &why, "a gradient after the last", e) ||
-		     expect(param_store_reduce(b.store, layer, true, &why), &why, "a second last", e) ? -1 : 0;
+		rc = expect(param_store_params(b.store, layer + 2, &params, &why), &why,
+			    "a third layer", e) ||
+				     expect(param_store_grads(b.store, layer + 2, &grads, &why),
+					    &why, "a third layer's gradients", e) ||
+				     expect(param_store_publish(b.store, 1, &why), &why,
+					    "a layer in use while its parameters change", e) ||
+				     param_store_reduce(b.store, layer, true, e) ||
+				     expect(param_store_grads(b.store, layer, &grads, &why), &why,
+					    "a gradient after the last", e) ||
+				     expect(param_store_reduce(b.store, layer, true, &why), &why,
+					    "a second last", e)
+			     ? -1
+			     : 0;
 	bench_close(&b);
 	return rc;
 }
@@ -244,7 +293,9 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 static void wrong_uses_are_named(void **state)
 {
 	(void)state;
-	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 2, 1, 1, 3, "plain", false, false, 1 };
+	struct cut c = {
+		"gpt2", FAMILY_GPT2, 4, 1, false, 1, 2, 1, 1, 3, "plain", false, false, 1
+	};
 	assert_int_equal(world_run(2, misuse, &c), 0);
 }
 
@@ -252,7 +303,8 @@ static void wrong_uses_are_named(void **state)
 
 struct roundings {
 	struct cut cut;
-	uint64_t *sums; /* [2], shared: of all stored bits, by place; of those that are not the nearest */
+	/* [2], shared: of all stored bits, by place; of those that are not the nearest */
+	uint64_t *sums;
 };
 
 /* Masters between two numbers of the stored type; sums do not depend on the order. */
@@ -262,15 +314,19 @@ static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
-			pieces[i].master[j] = 1 + (float)(weight(pieces[i].param, pieces[i].first + j) * 0x1p-30);
+			pieces[i].master[j] =
+				1 + (float)(weight(pieces[i].param, pieces[i].first + j) * 0x1p-30);
 	if (param_store_publish(b->store, 3, e))
 		return -1;
 	for (int i = 0; i < n; i++)
 		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++) {
 			const struct param *p = pieces[i].param;
 			const uint16_t *stored = param_store_stored(b->store, p->unit);
-			uint16_t bits = stored[pieces[i].master - param_store_master(b->store, p->unit) + j], nearest;
-			backend_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1, NULL, 0);
+			uint16_t bits = stored[pieces[i].master -
+					       param_store_master(b->store, p->unit) + j],
+				 nearest;
+			backend_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1,
+						     NULL, 0);
 			sums[0] += bits * (uint64_t)weight(p, pieces[i].first + j);
 			sums[1] += bits != nearest;
 		}
@@ -283,7 +339,9 @@ static int roundings(struct comm *world, void *arg, struct err *e)
 	struct bench b;
 	int64_t sums[2] = { 0, 0 };
 	int rc = bench_open(&r->cut, world, &b, e) || roundings_of(&b, (uint64_t *)sums, e) ||
-		 comm_all_reduce(world, sums, sums, 2, COMM_I64, COMM_SUM, e) ? -1 : 0;
+				 comm_all_reduce(world, sums, sums, 2, COMM_I64, COMM_SUM, e)
+			 ? -1
+			 : 0;
 	memcpy(r->sums, sums, sizeof sums);
 	bench_close(&b);
 	return rc;
@@ -292,11 +350,16 @@ static int roundings(struct comm *world, void *arg, struct err *e)
 static void random_rounding_is_the_same_in_every_layout(void **state)
 {
 	(void)state;
-	static const struct { int tp, shards, copies, pp, zero; } layouts[] = {
-		{ 1, 1, 1, 1, 0 }, { 2, 1, 1, 1, 0 }, { 1, 1, 1, 2, 0 }, { 1, 3, 1, 1, 3 }, { 2, 2, 2, 1, 2 }, { 1, 2, 1, 2, 1 },
+	static const struct {
+		int tp, shards, copies, pp, zero;
+	} layouts[] = {
+		{ 1, 1, 1, 1, 0 }, { 2, 1, 1, 1, 0 }, { 1, 1, 1, 2, 0 },
+		{ 1, 3, 1, 1, 3 }, { 2, 2, 2, 1, 2 }, { 1, 2, 1, 2, 1 },
 	};
 	uint64_t *sums = world_shared(2 * sizeof *sums), first[2] = { 0, 0 };
-	struct roundings r = { { "llama", FAMILY_LLAMA, 2, 1, false, 1, 1, 1, 1, 0, "plain:bf16", true, true, 1 }, sums };
+	struct roundings r = { { "llama", FAMILY_LLAMA, 2, 1, false, 1, 1, 1, 1, 0, "plain:bf16",
+				 true, true, 1 },
+			       sums };
 	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
 		r.cut.tp = layouts[i].tp;
 		r.cut.shards = layouts[i].shards;
@@ -317,7 +380,10 @@ static void random_rounding_is_the_same_in_every_layout(void **state)
 static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
-	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) ||
+				 bench_update(&b, 0, e)
+			 ? -1
+			 : 0;
 	const void *params;
 	if (!rc && comm_rank(world) == 1) {
 		if (!param_store_params(b.store, 0, &params, e))

@@ -1,10 +1,12 @@
 /*
  * The layout and the strategy change how a step is computed, not what: the table of all strategies
  * (rows) in all layouts (columns). Each cell trains twenty steps with real processes and compares
- * losses, gradient norms, the evaluation's loss and the final parameters with one process: at most 1e-5
- * relative in fp32, 1e-2 in bf16, 2^-4 with products in 8 bits. And bits that must be equal are: losses and norms on all ranks.
+ * losses, gradient norms, the evaluation's loss and the final parameters with one process: at most
+ * 1e-5 relative in fp32, 1e-2 in bf16, 2^-4 with products in 8 bits. And bits that must be equal
+ * are: losses and norms on all ranks.
  *
- * A cell that the job's own checks refuse as contradictory shows "·"; its reason is one of job_check's.
+ * A cell that the job's own checks refuse as contradictory shows "·"; its reason is one of
+ * job_check's.
  *
  * test_strategies [WORD]: only the rows whose names hold the word.
  */
@@ -23,24 +25,42 @@
 enum { STEPS = 20, WORDS = 12 };
 
 /* Sizes that few things divide. */
-static const struct tiny
-	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
-	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
-	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
-	/* For degrees of 3. */
+static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 5,  20,      5, 5, 4,
+				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
+			 llama = { "llama", FAMILY_LLAMA, 5,  24,     8, 2,  4,
+				   45,      103,          16, TIE_NO, 2, 16, 0.1 },
+			 tied = { "llama tied", FAMILY_LLAMA, 4,  20,      6, 3, 6,
+				  37,           67,           16, TIE_YES, 1, 8, 0.1 },
+			 mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4,  2, 4, 24, 61,
+				     16,        TIE_NO,         2, 8,  0.1 },
+			 /* For degrees of 3. */
 	thirds = { "thirds", FAMILY_GPT2, 4, 20, 5, 5, 4, 50, 71, 18, TIE_YES, 3, 9, 0.1 },
-	third_experts = { "third experts", FAMILY_MIXTRAL, 3, 20, 6, 3, 4, 23, 61, 18, TIE_NO, 1, 9, 0.1 },
-	/* Tensors of more than 64 KiB: transfers overlap the products. */
+			 third_experts = { "third experts",
+					   FAMILY_MIXTRAL,
+					   3,
+					   20,
+					   6,
+					   3,
+					   4,
+					   23,
+					   61,
+					   18,
+					   TIE_NO,
+					   1,
+					   9,
+					   0.1 },
+			 /* Tensors of more than 64 KiB: transfers overlap the products. */
 	wide = { "wide", FAMILY_GPT2, 2, 192, 4, 4, 48, 260, 101, 96, TIE_YES, 2, 8, 0.02 };
 
-/* A row. `math` words change what is computed, so its single process has them too; `how` words must not. */
+/* A row. `math` words change what is computed, so its single process has them too; `how` words
+ * must not. */
 struct strategy {
 	const char *name;
 	const struct tiny *model;
 	const char *math[WORDS], *how[WORDS];
 };
 
+/* clang-format off */
 static const struct strategy strategies[] = {
 	{ "gpt2", &gpt2, { 0 }, { 0 } },
 	{ "llama, 2 kv heads", &llama, { 0 }, { 0 } },
@@ -96,6 +116,7 @@ static const struct strategy strategies[] = {
 	  { "parallel.sp=yes", "parallel.zero=3" } },
 	{ "thirds, mixtral, capacity", &third_experts, { "model.capacity=1.25", "model.z_loss=0.01" }, { "parallel.zero=2" } },
 };
+/* clang-format on */
 
 /* A column. */
 struct column {
@@ -192,8 +213,8 @@ static void raise(double *most, double x)
 		*most = x;
 }
 
-/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to steps; nothing
- * else sees it. */
+/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to
+ * steps; nothing else sees it. */
 static double params_off(const struct course *c, const struct course *alone)
 {
 	double diff = 0, size = 0;
@@ -240,9 +261,18 @@ static void add_words(const char *const *from, const char **to, int *n)
 static int features(const struct job *j)
 {
 	const bool on[] = {
-		j->parallel.tp > 1, j->parallel.cp > 1, j->parallel.dp > 1, j->parallel.pp > 1, j->parallel.ep > 1, j->parallel.sp,
-		j->parallel.zero > 0, j->parallel.schedule != SCHEDULE_1F1B, j->recompute.mode != RECOMPUTE_NONE,
-		j->offload.activations || j->offload.optimizer, j->precision.dtype != DTYPE_FP32, j->model.dropout > 0,
+		j->parallel.tp > 1,
+		j->parallel.cp > 1,
+		j->parallel.dp > 1,
+		j->parallel.pp > 1,
+		j->parallel.ep > 1,
+		j->parallel.sp,
+		j->parallel.zero > 0,
+		j->parallel.schedule != SCHEDULE_1F1B,
+		j->recompute.mode != RECOMPUTE_NONE,
+		j->offload.activations || j->offload.optimizer,
+		j->precision.dtype != DTYPE_FP32,
+		j->model.dropout > 0,
 	};
 	int n = 0;
 	for (int i = 0; i < COUNT(on); i++)
@@ -254,8 +284,9 @@ struct tally {
 	int cells, products, wrong;
 };
 
-/* Of 8 bits: the rounding of e4m3. What another order of sums tips over in bf16 tips over an operand of 8 bits now and
- * then, and where tensors are cut, each part has its own range of numbers that are too small. */
+/* Of 8 bits: the rounding of e4m3. What another order of sums tips over in bf16 tips over an
+ * operand of 8 bits now and then, and where tensors are cut, each part has its own range of numbers
+ * that are too small. */
 static double tolerance_of(const struct job *job)
 {
 	if (job->precision.fp8 != FP8_OFF)
@@ -264,7 +295,8 @@ static double tolerance_of(const struct job *job)
 }
 
 /* One cell: its error, or -1 when the job is refused. */
-static double run_cell(const struct strategy *s, const struct column *col, const struct course *alone, struct tally *t)
+static double run_cell(const struct strategy *s, const struct column *col,
+		       const struct course *alone, struct tally *t)
 {
 	const char *words[4 * WORDS] = { NULL };
 	struct err e = ERR_INIT;
@@ -305,9 +337,10 @@ static bool near_bf16(const struct strategy *s, const struct course *alone)
 	assert_int_equal(world_run(1, attend, &c), 0);
 	const struct account *a = &alone->accounts[0], *b = &c.accounts[0];
 	double d = difference(alone, &c);
-	printf("%-32s first loss %.1e, first norm %.1e, all %.1e from without 8 bits\n", s->name, off(a->loss[0], b->loss[0]),
-	       off(a->norm[0], b->norm[0]), d);
-	bool near = d > 0 && d < 0.25 && off(a->loss[0], b->loss[0]) < 0x1p-6 && off(a->norm[0], b->norm[0]) < 0x1p-4;
+	printf("%-32s first loss %.1e, first norm %.1e, all %.1e from without 8 bits\n", s->name,
+	       off(a->loss[0], b->loss[0]), off(a->norm[0], b->norm[0]), d);
+	bool near = d > 0 && d < 0.25 && off(a->loss[0], b->loss[0]) < 0x1p-6 &&
+		    off(a->norm[0], b->norm[0]) < 0x1p-4;
 	course_close(&c);
 	return near;
 }
@@ -347,7 +380,8 @@ static void every_strategy_computes_what_one_process_does(void **state)
 	for (int i = 0; i < COUNT(strategies); i++)
 		if (strstr(strategies[i].name, only))
 			run_row(&strategies[i], &t);
-	printf("%d cells, %d of them products of three or more strategies, %d wrong\n", t.cells, t.products, t.wrong);
+	printf("%d cells, %d of them products of three or more strategies, %d wrong\n", t.cells,
+	       t.products, t.wrong);
 	assert_int_equal(t.wrong, 0);
 	assert_true(*only || t.cells >= 120);
 	assert_true(*only || t.products >= 30);
@@ -356,7 +390,8 @@ static void every_strategy_computes_what_one_process_does(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(every_strategy_computes_what_one_process_does, argc > 1 ? argv[1] : ""),
+		cmocka_unit_test_prestate(every_strategy_computes_what_one_process_does,
+					  argc > 1 ? argv[1] : ""),
 	};
 	return cmocka_run_group_tests_name("strategies against one process", tests, NULL, NULL);
 }

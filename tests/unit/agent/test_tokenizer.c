@@ -1,4 +1,5 @@
-/* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py), and refuse by name what they do not know. */
+/* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py),
+ * and refuse by name what they do not know. */
 #include "agent/engine/text/merges.h"
 #include "agent/engine/text/newer.h"
 #include "agent/engine/text/split.h"
@@ -16,8 +17,8 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = { "gpt2", "llama3", "added", "sequence", "mixtral", "metaspace", "nfc", "folded", "nfkc",
-				     "nfkd" };
+static const char *const names[] = { "gpt2",      "llama3", "added",  "sequence", "mixtral",
+				     "metaspace", "nfc",    "folded", "nfkc",     "nfkd" };
 enum { NAMES = sizeof names / sizeof *names };
 
 static const char *golden(const char *name, const char *ending)
@@ -81,12 +82,14 @@ static void check_case(const char *name, struct encoder *c, struct decoder *d, c
 		if (i < ids.len / sizeof id)
 			memcpy(&id, ids.data + i * sizeof id, sizeof id);
 		if (i >= json_array_size(want) || id != json_integer_value(json_array_get(want, i)))
-			fail_msg("%s: text %s: id %zu is %d of %zu, not as wanted (%zu ids)", name, hex, i, (int)id, ids.len / sizeof id,
-				 json_array_size(want));
+			fail_msg("%s: text %s: id %zu is %d of %zu, not as wanted (%zu ids)", name,
+				 hex, i, (int)id, ids.len / sizeof id, json_array_size(want));
 	}
 	decode(d, &ids, &back);
-	if (said && (json_string_length(said) != back.len || memcmp(json_string_value(said), buf_str(&back), back.len)))
-		fail_msg("%s: text %s: decoded \"%s\", not \"%s\"", name, hex, buf_str(&back), json_string_value(said));
+	if (said && (json_string_length(said) != back.len ||
+		     memcmp(json_string_value(said), buf_str(&back), back.len)))
+		fail_msg("%s: text %s: decoded \"%s\", not \"%s\"", name, hex, buf_str(&back),
+			 json_string_value(said));
 	buf_fini(&text);
 	buf_fini(&ids);
 	buf_fini(&back);
@@ -98,7 +101,8 @@ static void check_continuation(const char *name, struct decoder *d, const json_t
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
 	const json_t *list = json_object_get(one, "ids"), *want = json_object_get(one, "text");
-	size_t prompt = (size_t)json_integer_value(json_object_get(one, "prompt")), n = json_array_size(list);
+	size_t prompt = (size_t)json_integer_value(json_object_get(one, "prompt")),
+	       n = json_array_size(list);
 	int32_t ids[n];
 	for (size_t i = 0; i < n; i++)
 		ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
@@ -106,8 +110,10 @@ static void check_continuation(const char *name, struct decoder *d, const json_t
 	for (size_t i = prompt; i < n; i++)
 		assert_int_equal(text_decoder_put(d, ids[i], &text, &e), 0);
 	text_decoder_end(d, &text);
-	if (json_string_length(want) != text.len || memcmp(json_string_value(want), buf_str(&text), text.len))
-		fail_msg("%s: behind %zu ids: \"%s\", not \"%s\"", name, prompt, buf_str(&text), json_string_value(want));
+	if (json_string_length(want) != text.len ||
+	    memcmp(json_string_value(want), buf_str(&text), text.len))
+		fail_msg("%s: behind %zu ids: \"%s\", not \"%s\"", name, prompt, buf_str(&text),
+			 json_string_value(want));
 	buf_fini(&text);
 }
 
@@ -164,7 +170,10 @@ static void ids_and_texts_are_those_of_the_library(void **state)
 /* Bytes of all sorts: texts, cut characters, anything. */
 static size_t random_bytes(uint64_t number, char *out, size_t most)
 {
-	static const char *const parts[] = { " ", "  ", "\n", "the", "'s", "é", "中", "😀", "\xff", "\xe2\x82", "12", "▁", "<s>", "<|endoftext|>", "\t", "." };
+	static const char *const parts[] = { " ",  "  ", "\n",  "the",           "'s",
+					     "é",  "中", "😀",   "\xff",          "\xe2\x82",
+					     "12", "▁",  "<s>", "<|endoftext|>", "\t",
+					     "." };
 	size_t n = 0;
 	for (uint64_t i = 0; n + 16 < most; i++) {
 		uint32_t r[4];
@@ -195,7 +204,8 @@ static void byte_level_vocabularies_give_any_bytes_back(void **state)
 			buf_clear(&text);
 			for (size_t k = 0; k < ids.len; k += sizeof(int32_t)) {
 				int32_t id;
-				struct decoder *d; /* special tokens have no text: theirs is put in by hand */
+				/* special tokens have no text: theirs is put in by hand */
+				struct decoder *d;
 				memcpy(&id, ids.data + k, sizeof id);
 				if (id == tokenizer_id(t, "<|endoftext|>")) {
 					buf_puts(&text, "<|endoftext|>");
@@ -289,7 +299,8 @@ static size_t merge_slowly(const uint32_t *rank, const int32_t *becomes, int32_t
 		size_t best = n;
 		for (size_t i = 0; i + 1 < n; i++)
 			if (rank[word[i] * SYMBOLS + word[i + 1]] != UINT32_MAX &&
-			    (best == n || rank[word[i] * SYMBOLS + word[i + 1]] < rank[word[best] * SYMBOLS + word[best + 1]]))
+			    (best == n || rank[word[i] * SYMBOLS + word[i + 1]] <
+						  rank[word[best] * SYMBOLS + word[best + 1]]))
 				best = i;
 		if (best == n)
 			return n;
@@ -310,10 +321,12 @@ static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
 		struct merges_work work = { 0 };
 		assert_int_equal(text_merges_init(&m, SYMBOLS, &e), 0);
 		memset(rank, 0xff, sizeof rank);
-		for (int32_t made = LETTERS; made < SYMBOLS; made++) { /* of any two before it, in any order of ranks */
+		/* of any two before it, in any order of ranks */
+		for (int32_t made = LETTERS; made < SYMBOLS; made++) {
 			uint32_t r[4];
 			philox4(philox_key(round, PHILOX_TEST, 6), (uint64_t)made, r);
-			int32_t left = (int32_t)(r[0] % (uint32_t)made), right = (int32_t)(r[1] % (uint32_t)made);
+			int32_t left = (int32_t)(r[0] % (uint32_t)made),
+				right = (int32_t)(r[1] % (uint32_t)made);
 			if (rank[left * SYMBOLS + right] != UINT32_MAX)
 				continue;
 			rank[left * SYMBOLS + right] = r[2] % 1000 * SYMBOLS + (uint32_t)made;
@@ -345,7 +358,8 @@ static int refuse(void *arg, const int32_t *ids, size_t n, struct err *e)
 	return err_set(e, ERR_IO, "no room for %zu", n);
 }
 
-/* Each character once: as many are unassigned as Unicode 14 leaves, without its 66 noncharacters. */
+/* Each character once: as many are unassigned as Unicode 14 leaves, without its 66
+ * noncharacters. */
 static void characters_newer_than_the_classes_are_counted(void **state)
 {
 	enum { UNASSIGNED_IN_14 = 829768 };
@@ -355,7 +369,8 @@ static void characters_newer_than_the_classes_are_counted(void **state)
 	uint32_t first;
 	(void)state;
 	for (uint32_t c = 1; c < 0x110000; c++) {
-		char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 63)), (char)(0x80 | (c >> 6 & 63)), (char)(0x80 | (c & 63)) };
+		char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 63)),
+				  (char)(0x80 | (c >> 6 & 63)), (char)(0x80 | (c & 63)) };
 		size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 		bytes[3] = n == 1 ? (char)c : bytes[3];
 		bytes[2] = n == 2 ? (char)(0xc0 | c >> 6) : bytes[2];
@@ -393,9 +408,9 @@ static void what_takes_the_ids_may_fail(void **state)
 /* `patch` is merged into a small sound file; the refusal must say `why`. NULL: it is sound. */
 static void check_refusal(const char *patch, const char *why)
 {
-	static const char sound[] =
-		"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"<u>\": 3}, \"merges\": [\"a b\"]},"
-		" \"pre_tokenizer\": null, \"added_tokens\": []}";
+	static const char sound[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
+				    "1, \"ab\": 2, \"<u>\": 3}, \"merges\": [\"a b\"]},"
+				    " \"pre_tokenizer\": null, \"added_tokens\": []}";
 	struct err e = ERR_INIT;
 	struct tokenizer *t = NULL;
 	json_t *o = json_loads(sound, 0, NULL), *p = json_loads(patch, 0, NULL);
@@ -415,6 +430,7 @@ static void check_refusal(const char *patch, const char *why)
 
 static void what_is_not_known_is_refused_by_name(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		const char *patch, *why;
 	} rows[] = {
@@ -463,6 +479,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
 		{ "{\"truncation\": {\"max_length\": 5}}", "truncation: not supported; set it to null" },
 		{ "{\"padding\": {}}", "padding: not supported" },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		check_refusal(rows[i].patch, rows[i].why);
@@ -471,9 +488,11 @@ static void what_is_not_known_is_refused_by_name(void **state)
 /* Steps that each make a text longer could fill any memory. */
 static void a_normalizer_that_blows_up_is_refused(void **state)
 {
-	static const char head[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}, \"normalizer\": {\"type\": \"Sequence\", "
+	static const char head[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
+				   "\"merges\": []}, \"normalizer\": {\"type\": \"Sequence\", "
 				   "\"normalizers\": [";
-	static const char step[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaaaaaaaa\"}";
+	static const char step[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, "
+				   "\"content\": \"aaaaaaaaaaaaaaaa\"}";
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT, ids = BUF_INIT;
 	struct tokenizer *t;
@@ -486,7 +505,8 @@ static void a_normalizer_that_blows_up_is_refused(void **state)
 	assert_int_equal(tokenizer_parse(buf_str(&text), text.len, "t.json", &t, &e), 0);
 	assert_int_equal(text_encoder_open(t, &c, &e), 0);
 	assert_int_equal(text_encoder_encode(c, "a", 1, collect, &ids, &e), -1);
-	assert_non_null(strstr(e.text, "normalizer Replace makes a text more than 32 times as long"));
+	assert_non_null(
+		strstr(e.text, "normalizer Replace makes a text more than 32 times as long"));
 	text_encoder_close(c);
 	tokenizer_close(t);
 	buf_fini(&text);
@@ -516,7 +536,8 @@ static void many_marks_take_linear_time(void **state)
 
 static void a_text_that_the_vocabulary_lacks_is_refused(void **state)
 {
-	static const char file[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+	static const char file[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
+				   "1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
 	struct err e = ERR_INIT;
 	struct tokenizer *t;
 	struct encoder *c;

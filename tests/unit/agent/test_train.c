@@ -1,4 +1,5 @@
-/* The loop, as a world of one: a thread plays the supervisor. Layouts of many ranks are tested from outside (tests/cli). */
+/* The loop, as a world of one: a thread plays the supervisor. Layouts of many ranks are tested
+ * from outside (tests/cli). */
 #include "agent/control.h"
 #include "agent/engine/data/pack.h"
 #include "agent/engine/train/train.h"
@@ -37,12 +38,12 @@ struct supervisor {
 	char address[NET_ADDR_MAX];
 	int listener;
 	pthread_t thread;
-	int64_t stop_after; /* tells the trainer to stop when this step is reported; 0: never */
-	bool checkpoint;    /* that stop's */
+	int64_t stop_after;   /* tells the trainer to stop when this step is reported; 0: never */
+	bool checkpoint;      /* that stop's */
 	atomic_bool stop_now; /* tells it at the next word from it, once */
 	/* heard */
-	double *loss;       /* by step */
-	bool records_nothing; /* the metrics do not reach the run folder, */
+	double *loss;           /* by step */
+	bool records_nothing;   /* the metrics do not reach the run folder, */
 	atomic_bool record_now; /* or do so late: at the next word from the agent */
 	int64_t ready, last, finished, ckpt, evals, series;
 	double eval_loss;
@@ -110,11 +111,13 @@ static void *supervise_run(void *arg)
 	struct channel *c;
 	int fd = -1;
 	poll(&(struct pollfd){ v->listener, POLLIN, 0 }, 1, -1);
-	if (net_accept(v->listener, &fd, NULL) || channel_open(AUTH_SUPERVISOR, v->secret, 1, &c, NULL))
+	if (net_accept(v->listener, &fd, NULL) ||
+	    channel_open(AUTH_SUPERVISOR, v->secret, 1, &c, NULL))
 		return NULL;
 	char data[4096];
 	ssize_t n;
-	while ((n = recv(fd, data, sizeof data, 0)) > 0 && !channel_feed(c, data, (size_t)n, NULL)) {
+	while ((n = recv(fd, data, sizeof data, 0)) > 0 &&
+	       !channel_feed(c, data, (size_t)n, NULL)) {
 		struct msg m;
 		while (channel_next(c, &m, NULL) == 1) {
 			hear(v, c, &m);
@@ -181,14 +184,20 @@ static void supervisor_fini(struct supervisor *v)
 }
 
 /* Trains in the run folder `name`; what train_run returned. */
-static int run(const char *name, const char *changes, const char *resume, struct supervisor *v, struct err *e)
+static int run(const char *name, const char *changes, const char *resume, struct supervisor *v,
+	       struct err *e)
 {
 	struct job job = job_of(changes);
 	char hex[AUTH_SECRET_HEX];
 	supervisor_open(v);
 	auth_secret_hex(v->secret, hex);
 	struct control_options opt = {
-		.address = v->address, .secret = hex, .generation = 1, .rank = 0, .world = 1, .node = "here",
+		.address = v->address,
+		.secret = hex,
+		.generation = 1,
+		.rank = 0,
+		.world = 1,
+		.node = "here",
 	};
 	struct control *control;
 	json_t *welcome;
@@ -197,8 +206,15 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	struct train_hooks hooks = agent_report_hooks(control);
 	struct comm *world = world_alone();
 	struct train_env env = {
-		.job = &job, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .world = world, .hooks = &hooks, .run_dir = folder(name),
-		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,
+		.job = &job,
+		.layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		.world = world,
+		.hooks = &hooks,
+		.run_dir = folder(name),
+		.resume = resume,
+		.generation = 1,
+		.threads = 1,
+		.phases = &phases,
 	};
 	int rc = train_run(&env, e);
 	comm_close(world);
@@ -208,7 +224,8 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	return rc;
 }
 
-/* Whoever goes on from a checkpoint must find the metrics of all steps before it, though the control channel may have lost some. */
+/* Whoever goes on from a checkpoint must find the metrics of all steps before it, though the
+ * control channel may have lost some. */
 static void call_it_off(enum log_level level, const char *text, void *arg)
 {
 	struct supervisor *v = arg;
@@ -226,7 +243,8 @@ static void no_checkpoint_is_committed_before_its_metrics_are_recorded(void **st
 	int rc = run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, -1);
-	assert_int_equal(v.series, 6); /* the failure of the first one was told, and training went on */
+	/* the failure of the first one was told, and training went on */
+	assert_int_equal(v.series, 6);
 	assert_int_equal(v.ckpt, -1);
 	assert_non_null(strstr(e.text, "has not recorded the metrics up to step"));
 	assert_int_not_equal(access(folder("unrecorded/ckpt/step-00000004"), F_OK), 0);
@@ -262,7 +280,9 @@ static void a_run_goes_to_its_last_step_and_saves_it(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("whole", "data.eval_every=2 data.eval_batches=3 checkpoint.every=4", "auto", &v, &e), 0);
+	assert_int_equal(run("whole", "data.eval_every=2 data.eval_batches=3 checkpoint.every=4",
+			     "auto", &v, &e),
+			 0);
 	assert_int_equal(v.ready, 0);
 	assert_int_equal(v.last, 6);
 	assert_int_equal(v.finished, 6);
@@ -315,7 +335,8 @@ static void a_stop_saves_when_it_is_asked_to(void **state)
 	for (int checkpoint = 0; checkpoint <= 1; checkpoint++) {
 		struct supervisor v = { .stop_after = 3, .checkpoint = checkpoint };
 		const char *name = checkpoint ? "stop-save" : "stop";
-		assert_int_equal(run(name, "job.steps=100000 checkpoint.every=0", "auto", &v, &e), 0);
+		assert_int_equal(run(name, "job.steps=100000 checkpoint.every=0", "auto", &v, &e),
+				 0);
 		assert_true(v.finished >= 3 && v.finished < 100000);
 		assert_int_equal(v.last, v.finished);
 		assert_int_equal(v.ckpt, checkpoint ? v.finished : -1);
@@ -328,8 +349,12 @@ static void numbers_that_blow_up_are_named_before_they_do_harm(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("nan", "job.steps=1000 optimizer.lr=100 optimizer.weight_decay=1 "
-			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant optimizer.decay_steps=0", "none", &v, &e), -1);
+	assert_int_equal(run("nan",
+			     "job.steps=1000 optimizer.lr=100 optimizer.weight_decay=1 "
+			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant "
+			     "optimizer.decay_steps=0",
+			     "none", &v, &e),
+			 -1);
 	assert_int_equal(e.code, ERR_NUMERIC);
 	char step[32];
 	snprintf(step, sizeof step, "step %lld:", (long long)v.last + 1);
@@ -447,8 +472,10 @@ static void make_text(void)
 	snprintf(path, sizeof path, "%s", folder("source"));
 	char *files[] = { path };
 	struct pack_report report;
-	if (file_replace(folder("base.ini"), base, sizeof base - 1, NULL) || file_replace(path, text.data, text.len, NULL) ||
-	    data_pack_files(folder("text"), files, 1, &(struct document_options){ 0 }, &report, NULL))
+	if (file_replace(folder("base.ini"), base, sizeof base - 1, NULL) ||
+	    file_replace(path, text.data, text.len, NULL) ||
+	    data_pack_files(folder("text"), files, 1, &(struct document_options){ 0 }, &report,
+			    NULL))
 		abort();
 	buf_fini(&text);
 }

@@ -15,8 +15,14 @@ static void a_report_keeps_every_bit_of_its_numbers(void **state)
 {
 	(void)state;
 	struct step_report r = {
-		.step = 7, .samples = 1ll << 40, .tokens = 2048, .loss = 1.0 / 3, .grad_norm = nextafter(2.0, 3.0),
-		.lr = 3e-4, .step_s = 0.25, .peak_bytes = 5,
+		.step = 7,
+		.samples = 1ll << 40,
+		.tokens = 2048,
+		.loss = 1.0 / 3,
+		.grad_norm = nextafter(2.0, 3.0),
+		.lr = 3e-4,
+		.step_s = 0.25,
+		.peak_bytes = 5,
 	};
 	json_t *o = agent_report_step(&r);
 	char *text = json_dumps(o, JSON_COMPACT);
@@ -34,7 +40,11 @@ static void a_report_keeps_every_bit_of_its_numbers(void **state)
 static void what_routers_add_to_the_loss_is_told_apart(void **state)
 {
 	(void)state;
-	struct step_report r = { .loss = 5.5, .routed = true, .cross_entropy = 4, .balance_loss = 1.25, .z_loss = 0.25 };
+	struct step_report r = { .loss = 5.5,
+				 .routed = true,
+				 .cross_entropy = 4,
+				 .balance_loss = 1.25,
+				 .z_loss = 0.25 };
 	json_t *o = agent_report_step(&r);
 	assert_true(json_real_value(json_object_get(o, "loss")) == 5.5);
 	assert_true(json_real_value(json_object_get(o, "cross_entropy")) == 4);
@@ -47,7 +57,14 @@ static void what_routers_add_to_the_loss_is_told_apart(void **state)
 static void what_no_part_claims_is_other_and_all_are_the_step(void **state)
 {
 	(void)state;
-	struct step_report r = { .step_s = 10, .data_s = 1, .compute_s = 2, .recompute_s = 0.5, .tp_s = 0.25, .dp_s = 1, .optimizer_s = 2, .checkpoint_s = 1 };
+	struct step_report r = { .step_s = 10,
+				 .data_s = 1,
+				 .compute_s = 2,
+				 .recompute_s = 0.5,
+				 .tp_s = 0.25,
+				 .dp_s = 1,
+				 .optimizer_s = 2,
+				 .checkpoint_s = 1 };
 	train_step_report_close(&r);
 	assert_true(r.other_s == 2.25 && r.step_s == 10);
 	r = (struct step_report){ .step_s = 1, .cp_s = 0.5, .ep_s = 0.25, .pp_s = 0.5 };

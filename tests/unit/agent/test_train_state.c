@@ -1,4 +1,5 @@
-/* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one folder. (test_state_layouts.c has the real one.) */
+/* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one
+ * folder. (test_state_layouts.c has the real one.) */
 #include "agent/engine/train/state.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -18,23 +19,25 @@
 /* --- the room below --- */
 
 static struct {
-	int newest;                /* step of the newest checkpoint that there is, 0: none */
-	int damaged;               /* those of this step and later do not load, */
-	enum err_code why;         /* for this reason, */
-	bool elsewhere;            /* and only on rank 1 */
-	const char *optimizer;     /* what the checkpoints hold */
+	int newest;            /* step of the newest checkpoint that there is, 0: none */
+	int damaged;           /* those of this step and later do not load, */
+	enum err_code why;     /* for this reason, */
+	bool elsewhere;        /* and only on rank 1 */
+	const char *optimizer; /* what the checkpoints hold */
 	struct comm *comm;
 	int loads;
 	char dir[64];
 } world;
 
-int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
+	      const struct ckpt_tensor *tensors, int n, struct err *e)
 {
 	(void)w, (void)state, (void)tensors, (void)n;
 	return err_set(e, ERR_INTERNAL, "nothing is saved here");
 }
 
-int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e)
+int ckpt_latest(const char *dir, json_t *model, char **path,
+		void (*note)(const char *text, void *arg), void *arg, struct err *e)
 {
 	(void)model;
 	(void)note;
@@ -50,8 +53,8 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 	return 0;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n,
-	      const struct ckpt_watch *watch, struct err *e)
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
+	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e)
 {
 	(void)model;
 	(void)watch;
@@ -59,7 +62,8 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct 
 	world.loads++;
 	for (int i = 0; i < n; i++)
 		tensors[i].data[0] = (float)step;
-	if (world.damaged && step >= world.damaged && (!world.elsewhere || comm_rank(world.comm) == 1))
+	if (world.damaged && step >= world.damaged &&
+	    (!world.elsewhere || comm_rank(world.comm) == 1))
 		return err_set(e, world.why, "%s: a bit has changed", path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
 	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
@@ -105,7 +109,10 @@ static int count_tensors(const struct ckpt_tensor *list, int n, const char *pref
 static void every_parameter_has_its_moments(void **state)
 {
 	(void)state;
-	static const struct { enum job_optimizer kind; int moments; } rows[] = { { OPTIMIZER_ADAMW, 2 }, { OPTIMIZER_SGD, 1 } };
+	static const struct {
+		enum job_optimizer kind;
+		int moments;
+	} rows[] = { { OPTIMIZER_ADAMW, 2 }, { OPTIMIZER_SGD, 1 } };
 	static const char *const prefixes[] = { "optim.m.", "optim.v." };
 	for (int k = 0; k < 2; k++) {
 		struct model_shape s = shape_of(FAMILY_GPT2);
@@ -114,7 +121,8 @@ static void every_parameter_has_its_moments(void **state)
 		assert_int_equal(train_state_whole(&s, rows[k].kind, &list, &n, NULL), 0);
 		params = n - count_tensors(list, n, "optim.");
 		for (int i = 0; i < n; i++)
-			for (int j = 0; j < rows[k].moments && strncmp(list[i].name, "optim.", 6); j++) {
+			for (int j = 0; j < rows[k].moments && strncmp(list[i].name, "optim.", 6);
+			     j++) {
 				char name[128];
 				snprintf(name, sizeof name, "%s%s", prefixes[j], list[i].name);
 				assert_true(index_of(list, n, name) >= 0);
@@ -183,8 +191,15 @@ static void fixture_open(struct fixture *f)
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
 	assert_int_equal(backend_open("plain", 1, &f->kern, NULL), 0);
-	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue, .kern = f->kern }, &f->store, NULL), 0);
-	assert_int_equal(optim_open(&(struct optim_options){ .kern = f->kern, .store = f->store, .job = &f->job }, &f->optim, NULL), 0);
+	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue,
+								   .kern = f->kern },
+					  &f->store, NULL),
+			 0);
+	assert_int_equal(optim_open(&(struct optim_options){ .kern = f->kern,
+							     .store = f->store,
+							     .job = &f->job },
+				    &f->optim, NULL),
+			 0);
 }
 
 static void fixture_close(struct fixture *f)
@@ -200,7 +215,8 @@ static float number(const struct fixture *f, int i)
 	return i ? optim_moment(f->optim, i - 1)[0] : param_store_pieces(f->store, &n)[0].master[0];
 }
 
-static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
+static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at,
+		     struct err *e)
 {
 	const struct state_view view = { .store = f->store, .optim = f->optim };
 	return train_state_resume(world.comm, wish, dir, NULL, &view, at, e);
@@ -301,8 +317,10 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 	sweep();
 }
 
-/* Where the run's own checkpoints are: in another folder, empty, for a run that begins from someone else's. */
-static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
+/* Where the run's own checkpoints are: in another folder, empty, for a run that begins from
+ * someone else's. */
+static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at,
+			    struct err *e)
 {
 	return resume_in("/nowhere", wish, f, at, e);
 }
@@ -396,7 +414,8 @@ static int resume_with_others(struct comm *comm, void *arg, struct err *e)
 	if (resume("auto", &f, &at, e) != 1)
 		return -1;
 	if (at.step != 4 || number(&f, 0) != 4)
-		return err_set(e, ERR_INTERNAL, "rank %d went on from step %d", comm_rank(comm), (int)at.step);
+		return err_set(e, ERR_INTERNAL, "rank %d went on from step %d", comm_rank(comm),
+			       (int)at.step);
 	fixture_close(&f);
 	return 0;
 }

@@ -16,8 +16,7 @@ struct words {
 	int n;
 };
 
-__attribute__((format(printf, 2, 3)))
-static void word(struct words *w, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void word(struct words *w, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -29,7 +28,8 @@ static void word(struct words *w, const char *fmt, ...)
 
 static void words_of(const struct tiny *t, struct words *w)
 {
-	word(w, "model.family=%s", job_enum_word(offsetof(struct job, model.family), (int)t->family));
+	word(w, "model.family=%s",
+	     job_enum_word(offsetof(struct job, model.family), (int)t->family));
 	word(w, "model.layers=%d", t->layers);
 	word(w, "model.hidden=%d", t->hidden);
 	word(w, "model.heads=%d", t->heads);
@@ -38,7 +38,8 @@ static void words_of(const struct tiny *t, struct words *w)
 	word(w, "model.ffn=%d", t->ffn);
 	word(w, "model.vocab=%d", t->vocab);
 	word(w, "model.seq=%d", t->seq);
-	word(w, "model.tie_head=%s", job_enum_word(offsetof(struct job, model.tie_head), (int)t->tie));
+	word(w, "model.tie_head=%s",
+	     job_enum_word(offsetof(struct job, model.tie_head), (int)t->tie));
 	word(w, "model.init_std=%g", t->init_std);
 	word(w, "batch.micro=%d", t->micro);
 	word(w, "batch.global=%d", t->global);
@@ -69,7 +70,8 @@ static int shake(const struct state_view *view, struct err *e)
 	const struct piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++) {
 		float *values = calloc((size_t)pieces[i].count, sizeof *values);
-		if (!values || train_state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
+		if (!values ||
+		    train_state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
 			free(values);
 			return -1;
 		}
@@ -83,19 +85,28 @@ static int shake(const struct state_view *view, struct err *e)
 static int open_server(struct trainee *t, const char *backend, struct err *e)
 {
 	const struct server_options o = {
-		.job = &t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->world, .backend = backend,
-		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine), .share = 1.0 / t->layout.dp,
+		.job = &t->job,
+		.catalogue = pipeline_catalogue(t->engine),
+		.world = t->world,
+		.backend = backend,
+		.worker = pipeline_store(t->engine),
+		.kern = pipeline_kern(t->engine),
+		.share = 1.0 / t->layout.dp,
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = param_server_store(t->server), .optim = param_server_optim(t->server) };
+	t->view = (struct state_view){ .store = param_server_store(t->server),
+				       .optim = param_server_optim(t->server) };
 	return 0;
 }
 
 static int open_optim(struct trainee *t, struct err *e)
 {
 	const struct optim_options o = {
-		.kern = pipeline_kern(t->engine), .store = pipeline_store(t->engine), .job = &t->job, .spill_dir = ".",
+		.kern = pipeline_kern(t->engine),
+		.store = pipeline_store(t->engine),
+		.job = &t->job,
+		.spill_dir = ".",
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
@@ -107,12 +118,14 @@ static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 {
 	(void)dir;
 	(void)at;
-	if (train_state_init(&t->view, pipeline_shape(t->engine), t->job.job.seed, e) || shake(&t->view, e))
+	if (train_state_init(&t->view, pipeline_shape(t->engine), t->job.job.seed, e) ||
+	    shake(&t->view, e))
 		return -1;
 	return param_store_publish(t->view.store, 0, e);
 }
 
-static int open_state(struct trainee *t, const char *backend, trainee_start *start, const char *dir, struct err *e)
+static int open_state(struct trainee *t, const char *backend, trainee_start *start, const char *dir,
+		      struct err *e)
 {
 	bool server = t->job.parallel.sync == SYNC_SERVER;
 	struct ckpt_state at = { .step = 0 };
@@ -124,8 +137,9 @@ static int open_state(struct trainee *t, const char *backend, trainee_start *sta
 	return server ? param_server_start(t->server, at.step, e) : 0;
 }
 
-int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
-		    trainee_start *start, const char *dir, struct trainee *t, struct err *e)
+int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world,
+		    const char *backend, int threads, trainee_start *start, const char *dir,
+		    struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
 	t->layout = layout_of(job, (int)job->parallel.dp);
@@ -139,15 +153,23 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 	if (!t->inputs || !t->targets || (job->data.documents == DOCUMENTS_MASK && !t->starts))
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
-		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
-		.device = trainee_device, .spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
+		.job = &t->job,
+		.layout = t->layout,
+		.at = t->at,
+		.world = world,
+		.backend = backend,
+		.threads = threads,
+		/* as on two nodes */
+		.device = trainee_device,
+		.spill_dir = ".",
+		.node = 2 * comm_rank(world) / comm_size(world),
 	};
 	t->failed = pipeline_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
 	return t->failed ? -1 : 0;
 }
 
-int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
-		 struct trainee *t, struct err *e)
+int trainee_open(const struct tiny *model, const struct job *job, struct comm *world,
+		 const char *backend, int threads, struct trainee *t, struct err *e)
 {
 	return trainee_open_as(model, job, world, backend, threads, begin, NULL, t, e);
 }
@@ -164,7 +186,8 @@ void trainee_close(struct trainee *t)
 	free(t->starts);
 }
 
-/* Documents of uneven lengths: a new one begins where the token's number is below an eighth of the vocabulary. */
+/* Documents of uneven lengths: a new one begins where the token's number is below an eighth of
+ * the vocabulary. */
 static void find_starts(struct trainee *t)
 {
 	int seq = t->model->seq;
@@ -178,7 +201,8 @@ static void find_starts(struct trainee *t)
 
 void trainee_read(struct trainee *t, int step)
 {
-	tiny_batch(t->model, step % 4 * t->job.batch.global + t->first, t->each, t->inputs, t->targets);
+	tiny_batch(t->model, step % 4 * t->job.batch.global + t->first, t->each, t->inputs,
+		   t->targets);
 	find_starts(t);
 }
 
@@ -190,8 +214,11 @@ static double scale_of(const struct trainee *t)
 static struct engine_batch batch_of(const struct trainee *t, int step)
 {
 	return (struct engine_batch){
-		.inputs = t->inputs, .targets = t->targets, .starts = t->starts,
-		.sample = step * t->job.batch.global + t->first, .loss_scale = scale_of(t),
+		.inputs = t->inputs,
+		.targets = t->targets,
+		.starts = t->starts,
+		.sample = step * t->job.batch.global + t->first,
+		.loss_scale = scale_of(t),
 	};
 }
 
@@ -228,7 +255,8 @@ int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
 	t->failed = passes(t, &b, loss, e) ||
-		    (t->server ? step_server(t, step, loss, norm, e) : step_optim(t, step, b.loss_scale, norm, e));
+		    (t->server ? step_server(t, step, loss, norm, e)
+			       : step_optim(t, step, b.loss_scale, norm, e));
 	return t->failed ? -1 : 0;
 }
 
@@ -261,7 +289,8 @@ static int64_t global_of(const struct param *p, int64_t i)
 	return (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
 }
 
-int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat, struct err *e)
+int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat,
+		   struct err *e)
 {
 	int n, rc = 0;
 	const struct piece *pieces = param_store_pieces(t->view.store, &n);
@@ -271,8 +300,9 @@ int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool 
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)
 			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
-		rc = grads ? backend_get(param_store_kern(t->view.store), values, p->grad, (size_t)p->count * sizeof *values, e) :
-			     train_state_read(&t->view, p, 0, 0, p->count, values, e);
+		rc = grads ? backend_get(param_store_kern(t->view.store), values, p->grad,
+					 (size_t)p->count * sizeof *values, e)
+			   : train_state_read(&t->view, p, 0, 0, p->count, values, e);
 		for (int64_t j = p->count_lo; !rc && w && j < p->count_hi; j++)
 			flat[w->offset + global_of(p->param, p->first + j)] = values[j];
 		free(values);

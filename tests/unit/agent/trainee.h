@@ -18,28 +18,34 @@ struct trainee {
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
-	struct server *server;             /* NULL: all-reduce, and then optim is not */
-	struct state_view view;            /* what a checkpoint holds of it */
-	bool failed;                       /* a step has */
-	int from;                          /* steps that its checkpoint had behind it; 0: none */
-	int64_t each, first;               /* sequences of this dp rank in a step; its first one in the global batch */
+	struct server *server;  /* NULL: all-reduce, and then optim is not */
+	struct state_view view; /* what a checkpoint holds of it */
+	bool failed;            /* a step has */
+	int from;               /* steps that its checkpoint had behind it; 0: none */
+	/* sequences of this dp rank in a step; its first one in the global batch */
+	int64_t each, first;
 	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
 };
 
-/* Words of a job (section.key=value …) for tiny model t, `more` behind them: a NULL-terminated list, or NULL. ERR_USAGE where the job's
- * keys contradict each other. */
+/* Words of a job (section.key=value …) for tiny model t, `more` behind them: a NULL-terminated
+ * list, or NULL. ERR_USAGE where the job's keys contradict each other. */
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e);
 
-/* Collective, and so is closing one that has not failed. The parameters begin as the model's, shaken (tiny_shake). */
-int trainee_open(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
-		 struct trainee *out, struct err *e);
-/* The same, its state begun by `start`: from `dir`, setting at->step to the steps that it has behind it. */
+/* Collective, and so is closing one that has not failed. The parameters begin as the model's,
+ * shaken (tiny_shake). */
+int trainee_open(const struct tiny *t, const struct job *job, struct comm *world,
+		 const char *backend, int threads, struct trainee *out, struct err *e);
+/* The same, its state begun by `start`: from `dir`, setting at->step to the steps that it has
+ * behind it. */
 typedef int trainee_start(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e);
-int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
-		    trainee_start *start, const char *dir, struct trainee *out, struct err *e);
-/* As trainee_open, but it goes on from the newest checkpoint in the folder `dir` (NULL: from the beginning). */
-int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
-		   const char *dir, struct trainee *out, struct err *e);
+int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *world,
+		    const char *backend, int threads, trainee_start *start, const char *dir,
+		    struct trainee *out, struct err *e);
+/* As trainee_open, but it goes on from the newest checkpoint in the folder `dir` (NULL: from the
+ * beginning). */
+int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world,
+		   const char *backend, int threads, const char *dir, struct trainee *out,
+		   struct err *e);
 /* Collective, after `step` steps: a checkpoint in `dir`, committed. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);
@@ -56,6 +62,7 @@ int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
 /* The catalogue of the whole model in one rank; to be freed. */
 int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e);
 /* Writes the masters (or gradients) that this rank counts into `flat`, laid out by `whole`. */
-int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat, struct err *e);
+int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat,
+		   struct err *e);
 
 #endif

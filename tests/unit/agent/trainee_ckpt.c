@@ -13,8 +13,9 @@ static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 	return rc < 0 ? -1 : 0;
 }
 
-int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
-		   const char *dir, struct trainee *t, struct err *e)
+int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world,
+		   const char *backend, int threads, const char *dir, struct trainee *t,
+		   struct err *e)
 {
 	if (!dir)
 		return trainee_open(model, job, world, backend, threads, t, e);
@@ -29,8 +30,16 @@ static int save(struct trainee *t, const char *dir, const struct ckpt_state *at,
 	if (train_state_whole(pipeline_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
 		return -1;
 	json_t *model = train_state_model(pipeline_shape(t->engine)), *layout = json_object();
-	const struct ckpt_options opt = { .dir = dir, .generation = 1, .model = model, .layout = layout, .expect = whole, .n_expect = n };
-	int rc = ckpt_writer_open(t->world, &opt, &w, e) || train_state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	const struct ckpt_options opt = { .dir = dir,
+					  .generation = 1,
+					  .model = model,
+					  .layout = layout,
+					  .expect = whole,
+					  .n_expect = n };
+	int rc = ckpt_writer_open(t->world, &opt, &w, e) || train_state_save(w, at, &t->view, e) ||
+				 ckpt_wait(w, e)
+			 ? -1
+			 : 0;
 	ckpt_writer_close(w);
 	json_decref(model);
 	json_decref(layout);
@@ -41,8 +50,12 @@ static int save(struct trainee *t, const char *dir, const struct ckpt_state *at,
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
 {
 	const struct ckpt_state at = {
-		.step = step, .samples = step * t->job.batch.global, .seed = t->job.job.seed, .total_steps = t->job.job.steps,
+		.step = step,
+		.samples = step * t->job.batch.global,
+		.seed = t->job.job.seed,
+		.total_steps = t->job.job.steps,
 	};
-	t->failed = (t->server && param_server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && param_server_part(t->server, e));
+	t->failed = (t->server && param_server_meet(t->server, e)) || save(t, dir, &at, e) ||
+		    (t->server && param_server_part(t->server, e));
 	return t->failed ? -1 : 0;
 }

@@ -85,8 +85,12 @@ static struct board *board_open(int n)
 static int join(struct board *board, int rank, int n, struct comm **world, struct err *e)
 {
 	struct seat seat = { board, rank };
-	struct comm_bootstrap boot = { .rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat };
-	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = world_patience, .backend = "auto" };
+	struct comm_bootstrap boot = {
+		.rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat
+	};
+	struct comm_options opt = {
+		.host = "here", .interface = "", .timeout_s = world_patience, .backend = "auto"
+	};
 	return comm_open(&boot, &opt, world, e);
 }
 
@@ -145,9 +149,11 @@ static struct board *start(pid_t *pids, int n, world_fn *fn, void *arg)
 static void tell_signal(int rank, int n, int status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		fprintf(stderr, "rank %d of %d: not done after %d seconds\n", rank, n, world_patience);
+		fprintf(stderr, "rank %d of %d: not done after %d seconds\n", rank, n,
+			world_patience);
 	else if (WIFSIGNALED(status))
-		fprintf(stderr, "rank %d of %d: ended by signal %d (%s)\n", rank, n, WTERMSIG(status), strsignal(WTERMSIG(status)));
+		fprintf(stderr, "rank %d of %d: ended by signal %d (%s)\n", rank, n,
+			WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
 /* The first that fails ends the others. */

@@ -146,7 +146,8 @@ static void an_agent_without_the_secret_is_refused(void **state)
 	pair_close(&p);
 }
 
-/* Every byte of the first packet counts, and with the last one the supervisor knows that it has an agent before it. */
+/* Every byte of the first packet counts, and with the last one the supervisor knows that it has
+ * an agent before it. */
 static void the_first_packet_proves_the_secret(void **state)
 {
 	(void)state;
@@ -305,7 +306,10 @@ static void lengths_out_of_bounds_are_refused_at_once(void **state)
 {
 	(void)state;
 	static const unsigned char lengths[][4] = {
-		{ 0, 0, 0, 0 }, { 15, 0, 0, 0 }, { 1, 0, 16, 0 }, { 255, 255, 255, 255 },
+		{ 0, 0, 0, 0 },
+		{ 15, 0, 0, 0 },
+		{ 1, 0, 16, 0 },
+		{ 255, 255, 255, 255 },
 	};
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		struct pair p = pair_of(1, 1);

@@ -1,4 +1,5 @@
-/* The handshake with MUNGE credentials, against a munged of our own that knows who asks; who lies here knows the secret. */
+/* The handshake with MUNGE credentials, against a munged of our own that knows who asks; who
+ * lies here knows the secret. */
 #include "base/auth.h"
 
 #include <setjmp.h>
@@ -40,7 +41,8 @@ static int fake_work(const struct voucher *by, struct vouch *v, struct err *e)
 		snprintf(s->seen, sizeof s->seen, "%s", v->theirs);
 		fake_credential(s->uid, v->theirs_about, honest);
 		if (!s->believes && strcmp(v->theirs, honest))
-			return err_set(e, ERR_AUTH, "not this user's credential about this connection");
+			return err_set(e, ERR_AUTH,
+				       "not this user's credential about this connection");
 	}
 	fake_credential(s->uid, v->ours_about, honest);
 	if (v->make)
@@ -101,7 +103,8 @@ static void pair_close(struct pair *p)
 static int meet(struct pair *p, size_t piece, struct err *e)
 {
 	for (int turn = 0; turn < 3; turn++)
-		if (carry(&p->agent, &p->supervisor, piece, e) || carry(&p->supervisor, &p->agent, piece, e))
+		if (carry(&p->agent, &p->supervisor, piece, e) ||
+		    carry(&p->supervisor, &p->agent, piece, e))
 			return -1;
 	return 0;
 }
@@ -186,14 +189,16 @@ static void ones_own_credential_is_refused(void **state)
 	refused(&p, &p.agent, ERR_AUTH);
 }
 
-/* Somebody in the middle who knows the secret and has keys of his own passes the honest ends' credentials on. */
+/* Somebody in the middle who knows the secret and has keys of his own passes the honest ends'
+ * credentials on. */
 static void somebody_in_the_middle_is_refused(void **state)
 {
 	(void)state;
 	struct pair left = pair_of(), right = pair_of();
 	left.supervisor.believes = true;
 	left.supervisor.uid = 1001;
-	assert_int_equal(meet(&left, 1000, NULL), -1); /* no agent takes his own; but he has seen the agent's */
+	/* no agent takes his own; but he has seen the agent's */
+	assert_int_equal(meet(&left, 1000, NULL), -1);
 	assert_true(*left.supervisor.seen);
 	right.agent.shows = left.supervisor.seen;
 	refused(&right, &right.supervisor, ERR_AUTH);
@@ -217,7 +222,8 @@ static void garbage_is_refused(void **state)
 	}
 }
 
-/* A side that asks for the secret alone; how it greets is changed on the way, as an impostor would. */
+/* A side that asks for the secret alone; how it greets is changed on the way, as an impostor
+ * would. */
 static struct side secret_alone(enum auth_side which)
 {
 	struct side s = { .by = { .work = fake_work } };
@@ -353,8 +359,10 @@ static void who_listens_and_knows_the_secret_reads_nothing(void **state)
 	hmac("A", nonces, proof);
 	assert_memory_equal(wire->data, proof, sizeof proof); /* he does know it */
 	hmac("k>", nonces, key);
-	assert_int_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(opened, NULL, NULL, (unsigned char *)wire->data + 36,
-								    wire->len - 36, NULL, 0, zero, key), -1);
+	assert_int_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(
+				 opened, NULL, NULL, (unsigned char *)wire->data + 36,
+				 wire->len - 36, NULL, 0, zero, key),
+			 -1);
 	pair_close(&p);
 }
 

@@ -49,7 +49,9 @@ static void terminals_are_not_commanded(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
-	err_set(&e, ERR_USAGE, "%s", "a\033[2J\xc2\x9b" "2Jb\x7f\r\n\tüß");
+	err_set(&e, ERR_USAGE, "%s",
+		"a\033[2J\xc2\x9b"
+		"2Jb\x7f\r\n\tüß");
 	assert_string_equal(e.text, "a [2J  2Jb    üß");
 	err_prefix(&e, "%s", "\033c");
 	assert_string_equal(e.text, " c: a [2J  2Jb    üß");
@@ -80,7 +82,8 @@ static void every_code_has_a_word_of_its_own(void **state)
 	for (int a = ERR_NONE; a <= ERR_INTERNAL; a++) {
 		assert_string_not_equal(err_word((enum err_code)a), "unknown");
 		for (int b = ERR_NONE; b < a; b++)
-			assert_string_not_equal(err_word((enum err_code)a), err_word((enum err_code)b));
+			assert_string_not_equal(err_word((enum err_code)a),
+						err_word((enum err_code)b));
 	}
 	assert_string_equal(err_word((enum err_code)9999), "unknown");
 }

@@ -172,11 +172,14 @@ static void only_what_the_kind_allows_is_opened(void **state)
 	snprintf(socket_name, sizeof socket_name, "%s", in_dir("socket"));
 	snprintf(loop, sizeof loop, "%s", in_dir("loop"));
 	snprintf(absent, sizeof absent, "%s", in_dir("absent"));
-	assert_int_equal(file_replace(file, "text", 4, NULL) || symlink(file, link) || symlink(loop, loop) || mkfifo(fifo, 0600) ||
-			 mknod(socket_name, S_IFSOCK | 0600, 0), 0);
+	assert_int_equal(file_replace(file, "text", 4, NULL) || symlink(file, link) ||
+				 symlink(loop, loop) || mkfifo(fifo, 0600) ||
+				 mknod(socket_name, S_IFSOCK | 0600, 0),
+			 0);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_OWN), cases[i].own);
-		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_REGULAR), cases[i].regular);
+		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_REGULAR),
+				 cases[i].regular);
 		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_TEXT), cases[i].text);
 	}
 	/* Nor is one waited for that is to be written. */
@@ -197,12 +200,14 @@ static void a_file_that_may_not_be_opened_is_denied(void **state)
 	(void)state;
 	const char *path = in_dir("secret");
 	int status = 0;
-	assert_int_equal(file_replace(path, "text", 4, NULL) || chmod(path, 0) || chmod(dir, 0711), 0);
+	assert_int_equal(file_replace(path, "text", 4, NULL) || chmod(path, 0) || chmod(dir, 0711),
+			 0);
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (geteuid() == 0 && setuid(65534))
 			_exit(1);
-		_exit(file_open(path, O_RDONLY, FILE_OWN, NULL) >= 0 || opened_as(path, O_RDONLY, FILE_OWN) != ERR_DENIED);
+		_exit(file_open(path, O_RDONLY, FILE_OWN, NULL) >= 0 ||
+		      opened_as(path, O_RDONLY, FILE_OWN) != ERR_DENIED);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

@@ -11,9 +11,19 @@
 static void bytes_are_in_powers_of_1024(void **state)
 {
 	(void)state;
-	static const struct { double n; const char *text; } cases[] = {
-		{ 0, "0 B" }, { 1, "1 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 425984, "416 KiB" },
-		{ 1024.0 * 1024 - 1, "1.0 MiB" }, { 9.96 * 1024, "10 KiB" }, { 80 * 1073741824.0, "80 GiB" }, { 1e300, NULL },
+	static const struct {
+		double n;
+		const char *text;
+	} cases[] = {
+		{ 0, "0 B" },
+		{ 1, "1 B" },
+		{ 1023, "1023 B" },
+		{ 1024, "1.0 KiB" },
+		{ 425984, "416 KiB" },
+		{ 1024.0 * 1024 - 1, "1.0 MiB" },
+		{ 9.96 * 1024, "10 KiB" },
+		{ 80 * 1073741824.0, "80 GiB" },
+		{ 1e300, NULL },
 	};
 	char out[HUMAN];
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -41,9 +51,20 @@ static void counts_are_in_powers_of_1000(void **state)
 
 static void seconds_are_in_powers_of_1000(void **state)
 {
-	static const struct { double s; const char *text; } cases[] = {
-		{ 0, "0 s" }, { 1.5e-7, "150 ns" }, { 1e-12, "0.00 ns" }, { 1.234e-5, "12.3 µs" }, { 0.0009996, "1.00 ms" }, { 0.0352, "35.2 ms" },
-		{ 0.9996, "1.00 s" }, { 9.996, "10.0 s" }, { 3600, "3600 s" }, { -0.5, "-500 ms" },
+	static const struct {
+		double s;
+		const char *text;
+	} cases[] = {
+		{ 0, "0 s" },
+		{ 1.5e-7, "150 ns" },
+		{ 1e-12, "0.00 ns" },
+		{ 1.234e-5, "12.3 µs" },
+		{ 0.0009996, "1.00 ms" },
+		{ 0.0352, "35.2 ms" },
+		{ 0.9996, "1.00 s" },
+		{ 9.996, "10.0 s" },
+		{ 3600, "3600 s" },
+		{ -0.5, "-500 ms" },
 	};
 	char out[HUMAN];
 	(void)state;
@@ -61,7 +82,8 @@ static void one_has_no_plural(void **state)
 
 static void a_plain_text_steers_no_terminal(void **state)
 {
-	char text[] = "a\033[2Jb\n\xc2\x9b" "c\x7f \xc3\xa9\xc2";
+	char text[] = "a\033[2Jb\n\xc2\x9b"
+		      "c\x7f \xc3\xa9\xc2";
 	(void)state;
 	human_plain(text);
 	assert_string_equal(text, "a [2Jb   c  \xc3\xa9\xc2");

@@ -12,7 +12,8 @@
 static void what_the_kernel_tells_is_in_bytes(void **state)
 {
 	(void)state;
-	double all = meminfo("MemTotal"), pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	double all = meminfo("MemTotal"),
+	       pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 	assert_true(all > 0.9 * pages && all < 1.1 * pages);
 	assert_true(meminfo("MemAvailable") > 0 && meminfo("MemAvailable") <= all);
 	assert_true(meminfo("Mem") == 0 && meminfo("") == 0);

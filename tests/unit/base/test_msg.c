@@ -22,13 +22,15 @@ static void every_type_survives_the_way(void **state)
 {
 	(void)state;
 	for (int type = MSG_NONE + 1; type < MSG_COUNT; type++) {
-		struct buf b = packed((enum msg_type)type, GENERATION, json_pack("{s:i, s:s}", "step", 12, "text", "sk\xc3\xa5l"));
+		struct buf b = packed((enum msg_type)type, GENERATION,
+				      json_pack("{s:i, s:s}", "step", 12, "text", "sk\xc3\xa5l"));
 		struct msg m;
 		assert_int_equal(msg_unpack(b.data, b.len, GENERATION, &m, NULL), 0);
 		assert_int_equal(m.type, type);
 		assert_int_equal(m.generation, GENERATION);
 		assert_int_equal(json_integer_value(json_object_get(m.body, "step")), 12);
-		assert_string_equal(json_string_value(json_object_get(m.body, "text")), "sk\xc3\xa5l");
+		assert_string_equal(json_string_value(json_object_get(m.body, "text")),
+				    "sk\xc3\xa5l");
 		msg_fini(&m);
 		buf_fini(&b);
 	}
@@ -77,6 +79,7 @@ static void refuse(const void *data, size_t len)
 static void malformed_bodies_are_refused(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *data;
 		size_t len;
@@ -93,6 +96,7 @@ static void malformed_bodies_are_refused(void **state)
 		BAD("\x01\0\1\0\1\0\0\0{}"),      /* reserved bytes */
 #undef BAD
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		refuse(bad[i].data, bad[i].len);
 }

@@ -21,7 +21,8 @@ static struct {
 	struct voucher by;
 } t;
 
-static const char about[] = "0123456789abcdef0123456789abcde?", other[] = "fedcba9876543210fedcba987654321?";
+static const char about[] = "0123456789abcdef0123456789abcde?",
+		  other[] = "fedcba9876543210fedcba987654321?";
 
 static const char *munged_path(void)
 {
@@ -34,8 +35,10 @@ static const char *munged_path(void)
 
 static void become_munged(const char *path)
 {
-	char words[6][160], *argv[] = { "munged", "--foreground", "--force", words[0], words[1], words[2], words[3], words[4], NULL };
-	static const char *const names[] = { "key-file", "socket", "pid-file", "log-file", "seed-file" };
+	char words[6][160], *argv[] = { "munged", "--foreground", "--force", words[0], words[1],
+					words[2], words[3],       words[4],  NULL };
+	static const char *const names[] = { "key-file", "socket", "pid-file", "log-file",
+					     "seed-file" };
 	for (int i = 0; i < 5; i++)
 		snprintf(words[i], sizeof words[i], "--%s=%s/%s", names[i], t.folder, names[i]);
 	if (freopen("/dev/null", "w", stderr)) /* it tells each refusal */
@@ -100,7 +103,9 @@ static void need_munged(void)
 static char *credential_of(uid_t uid, const char *what, const char *options)
 {
 	char command[512], text[AUTH_CREDENTIAL_MAX] = "";
-	snprintf(command, sizeof command, "exec setpriv --reuid=%u --clear-groups --regid=%u munge --socket=%s --string='%s' %s",
+	snprintf(command, sizeof command,
+		 "exec setpriv --reuid=%u --clear-groups --regid=%u munge --socket=%s "
+		 "--string='%s' %s",
 		 (unsigned)uid, (unsigned)uid, t.socket, what, options);
 	FILE *out = popen(command, "r");
 	assert_non_null(out);
@@ -171,8 +176,10 @@ static void nobody_else_can_have_ours_checked(void **state)
 	if (geteuid())
 		skip();
 	char *c = own(about), command[AUTH_CREDENTIAL_MAX + 200];
-	snprintf(command, sizeof command, "echo '%s' | setpriv --reuid=65534 --clear-groups --regid=65534 unmunge --socket=%s >/dev/null 2>&1", c,
-		 t.socket);
+	snprintf(command, sizeof command,
+		 "echo '%s' | setpriv --reuid=65534 --clear-groups --regid=65534 unmunge "
+		 "--socket=%s >/dev/null 2>&1",
+		 c, t.socket);
 	assert_int_equal(WEXITSTATUS(system(command)), 18);
 	free(c);
 }

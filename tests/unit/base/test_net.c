@@ -117,11 +117,15 @@ static void guarded_connection_is_asked_for_life(void **state)
 	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
 	assert_int_equal(net_connect(bound, 5, &fd, &e), 0);
 	assert_int_equal(net_guard(fd, 12.5, &e), 0);
-	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &(socklen_t){ sizeof value }), 0);
+	assert_int_equal(
+		getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &(socklen_t){ sizeof value }), 0);
 	assert_int_equal(value, 1);
-	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &(socklen_t){ sizeof value }), 0);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value,
+				    &(socklen_t){ sizeof value }),
+			 0);
 	assert_int_equal(value, 12500);
-	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, &(socklen_t){ sizeof value }), 0);
+	assert_int_equal(
+		getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, &(socklen_t){ sizeof value }), 0);
 	assert_in_range(value, 1, 6);
 	close(fd);
 	close(listener);
@@ -145,8 +149,18 @@ static void wildcard_is_refused(void **state)
 static void malformed_addresses_are_refused(void **state)
 {
 	(void)state;
-	static const char *const bad[] = { "", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x1", "[::1:9",
-		"[::1]9", "127.0.0.1:1234567890", "[]:1", ":80", "127.0.0.1:0", "127.0.0.1:65536" };
+	static const char *const bad[] = { "",
+					   ":",
+					   "127.0.0.1",
+					   "127.0.0.1:",
+					   "127.0.0.1:x1",
+					   "[::1:9",
+					   "[::1]9",
+					   "127.0.0.1:1234567890",
+					   "[]:1",
+					   ":80",
+					   "127.0.0.1:0",
+					   "127.0.0.1:65536" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;
 		int fd = -7;

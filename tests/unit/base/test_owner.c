@@ -32,13 +32,15 @@ static int listen_on(int family, bool mapped, union address *at)
 		memcpy(at->v6.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\1", 16);
 	else
 		at->v6.sin6_addr = in6addr_loopback;
-	if (fd < 0 || (mapped && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) || bind(fd, &at->any, len) ||
-	    listen(fd, 8) || getsockname(fd, &at->any, &len)) {
+	if (fd < 0 || (mapped && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) ||
+	    bind(fd, &at->any, len) || listen(fd, 8) || getsockname(fd, &at->any, &len)) {
 		close(fd);
 		return -1;
 	}
 	if (mapped) { /* whom its visitors call */
-		struct sockaddr_in plain = { .sin_family = AF_INET, .sin_port = at->v6.sin6_port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		struct sockaddr_in plain = { .sin_family = AF_INET,
+					     .sin_port = at->v6.sin6_port,
+					     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 		at->v4 = plain;
 	}
 	return fd;
@@ -47,7 +49,9 @@ static int listen_on(int family, bool mapped, union address *at)
 static int call(const union address *to)
 {
 	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(fd, &to->any, to->any.sa_family == AF_INET ? sizeof to->v4 : sizeof to->v6), 0);
+	assert_int_equal(connect(fd, &to->any,
+				 to->any.sa_family == AF_INET ? sizeof to->v4 : sizeof to->v6),
+			 0);
 	return fd;
 }
 

@@ -23,8 +23,8 @@ static void keys_differ_by_seed_use_and_item(void **state)
 {
 	(void)state;
 	const struct philox_key keys[] = {
-		philox_key(1, PHILOX_INIT, 0),    philox_key(2, PHILOX_INIT, 0),
-		philox_key(1, PHILOX_SHUFFLE, 0), philox_key(1, PHILOX_INIT, 1),
+		philox_key(1, PHILOX_INIT, 0),          philox_key(2, PHILOX_INIT, 0),
+		philox_key(1, PHILOX_SHUFFLE, 0),       philox_key(1, PHILOX_INIT, 1),
 		philox_key(1ull << 32, PHILOX_INIT, 0), philox_key(1, PHILOX_INIT, 1ull << 32),
 	};
 	for (size_t a = 0; a < sizeof keys / sizeof *keys; a++)

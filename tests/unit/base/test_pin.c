@@ -1,4 +1,5 @@
-/* The memory that a thread prefers; cores are tested where lists of them are made (tests/unit/topo). */
+/* The memory that a thread prefers; cores are tested where lists of them are made
+ * (tests/unit/topo). */
 #include "base/pin.h"
 
 #include <linux/mempolicy.h>

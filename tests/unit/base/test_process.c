@@ -50,7 +50,8 @@ static int first_wrong(void)
 		bool ignored = number == SIGHUP || number == SIGXFSZ;
 		if (sigaction(number, NULL, &now))
 			continue;
-		if (now.sa_handler != (ignored ? SIG_IGN : SIG_DFL) || sigismember(&mask, number) == 1)
+		if (now.sa_handler != (ignored ? SIG_IGN : SIG_DFL) ||
+		    sigismember(&mask, number) == 1)
 			return number;
 	}
 	return 0;
@@ -117,7 +118,8 @@ static int large_write(void)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	if (write(fileno(file), text, sizeof text) != 1024)
 		return 1;
-	return write(fileno(file), text, 1) != -1 || errno != EFBIG || !strstr(process_full(errno), "ulimit -f");
+	return write(fileno(file), text, 1) != -1 || errno != EFBIG ||
+	       !strstr(process_full(errno), "ulimit -f");
 }
 
 static void the_limit_of_file_sizes_is_an_error_and_kills_nobody(void **state)
@@ -134,7 +136,8 @@ static int little_room(void)
 	struct err e = ERR_INIT;
 	unsigned long pages = 0;
 	FILE *statm = fopen("/proc/self/statm", "re");
-	if (!statm || fscanf(statm, "%lu", &pages) != 1 || process_address_limit() || process_room("a thing", 1e18, &e))
+	if (!statm || fscanf(statm, "%lu", &pages) != 1 || process_address_limit() ||
+	    process_room("a thing", 1e18, &e))
 		return 1;
 	fclose(statm);
 	rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (1 << 29);

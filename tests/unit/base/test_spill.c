@@ -1,4 +1,5 @@
-/* Memory in a file: zero, private to its owner, without a name, and refused where there is no room. */
+/* Memory in a file: zero, private to its owner, without a name, and refused where there is no
+ * room. */
 #include "base/spill.h"
 #include "tests/unit/tmpdir.h"
 

@@ -1,4 +1,5 @@
-/* What backend_open gives besides the ops: backends by name, memory and its account, the rate of products. */
+/* What backend_open gives besides the ops: backends by name, memory and its account, the rate of
+ * products. */
 #include "kernels/cpu/blas.h"
 #include "kernels/ops.h"
 

@@ -32,7 +32,8 @@ static void exp_ends_in_zero_and_infinity(void **state)
 	(void)state;
 	assert_true(v_exp(0) == 1 && v_exp(-0.0f) == 1);
 	assert_true(v_exp(-87) == 0 && v_exp(-1e30f) == 0 && v_exp(-INFINITY) == 0);
-	assert_true(isfinite(v_exp(88.7f)) && isinf(v_exp(88.8f)) && isinf(v_exp(1e30f)) && isinf(v_exp(INFINITY)));
+	assert_true(isfinite(v_exp(88.7f)) && isinf(v_exp(88.8f)) && isinf(v_exp(1e30f)) &&
+		    isinf(v_exp(INFINITY)));
 	assert_true(isnan(v_exp(NAN)));
 }
 

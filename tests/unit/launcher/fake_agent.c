@@ -67,7 +67,8 @@ static void turn(struct fake *f, int ms)
 		f->stop |= m.type == MSG_STOP;
 		if (m.type == MSG_WELCOME) {
 			f->welcome = true;
-			snprintf(f->run, sizeof f->run, "%s", json_string_value(json_object_get(m.body, "run")));
+			snprintf(f->run, sizeof f->run, "%s",
+				 json_string_value(json_object_get(m.body, "run")));
 		}
 		msg_fini(&m);
 	}
@@ -81,7 +82,8 @@ static void say(struct fake *f, enum msg_type type, json_t *body)
 	turn(f, 0);
 }
 
-/* The step that the run folder holds: read before the fence, as a faster agent saves the next one soon after it. */
+/* The step that the run folder holds: read before the fence, as a faster agent saves the next
+ * one soon after it. */
 static long saved(void)
 {
 	const char *run = getenv("FAKE_AGENT_RUN");
@@ -116,7 +118,8 @@ static void wire_up(struct fake *f)
 	bool collect = true;
 	pmix_info_t info;
 	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	if (PMIx_Put(PMIX_GLOBAL, "muster.fake", &mine) || PMIx_Commit() || PMIx_Fence(&all, 1, &info, 1))
+	if (PMIx_Put(PMIX_GLOBAL, "muster.fake", &mine) || PMIx_Commit() ||
+	    PMIx_Fence(&all, 1, &info, 1))
 		quit("PMIx_Fence");
 	all.rank = (pmix_rank_t)((f->rank + 1) % f->world);
 	if (PMIx_Get(&all, "muster.fake", NULL, 0, &v))
@@ -147,8 +150,9 @@ static void save(struct fake *f, long step)
 	FILE *out = fopen(path, "w");
 	if (!out || fprintf(out, "%ld\n", step) < 0 || fclose(out))
 		quit("cannot save");
-	say(f, MSG_CKPT, json_pack("{s:I, s:s, s:i, s:f, s:f}", "step", (json_int_t)step, "path", path, "bytes", 8, "seconds", 0.0,
-				   "stall_s", 0.0));
+	say(f, MSG_CKPT,
+	    json_pack("{s:I, s:s, s:i, s:f, s:f}", "step", (json_int_t)step, "path", path, "bytes",
+		      8, "seconds", 0.0, "stall_s", 0.0));
 }
 
 static void misbehave(struct fake *f, long step)
@@ -169,11 +173,13 @@ static long train(struct fake *f)
 		misbehave(f, step + 1);
 		turn(f, (int)f->step_ms);
 		step++;
-		say(f, MSG_PROGRESS, json_pack("{s:I, s:s}", "step", (json_int_t)step, "phase", "forward"));
+		say(f, MSG_PROGRESS,
+		    json_pack("{s:I, s:s}", "step", (json_int_t)step, "phase", "forward"));
 		if (f->rank == f->world - 1)
-			say(f, MSG_METRICS, json_pack("{s:I, s:f, s:f, s:f, s:i, s:f}", "step", (json_int_t)step, "loss",
-						      5.5 / (double)step, "grad_norm", 1.0, "lr", 1e-3, "tokens", 1024, "step_s",
-						      (double)f->step_ms * 1e-3 + 1e-6));
+			say(f, MSG_METRICS,
+			    json_pack("{s:I, s:f, s:f, s:f, s:i, s:f}", "step", (json_int_t)step,
+				      "loss", 5.5 / (double)step, "grad_norm", 1.0, "lr", 1e-3,
+				      "tokens", 1024, "step_s", (double)f->step_ms * 1e-3 + 1e-6));
 		if (step % 10 == 0 || step == f->steps)
 			save(f, step);
 	}
@@ -185,12 +191,15 @@ int fake_agent(void)
 	struct fake f = { .steps = word("steps=", 20, NULL), .step_ms = word("step_ms=", 5, NULL) };
 	connect_up(&f);
 	wire_up(&f);
-	say(&f, MSG_HELLO, json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", f.rank, "world", f.world, "node", "here", "pid",
-				     (int)getpid(), "cpus", "", "version", MSG_VERSION));
+	say(&f, MSG_HELLO,
+	    json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", f.rank, "world", f.world, "node",
+		      "here", "pid", (int)getpid(), "cpus", "", "version", MSG_VERSION));
 	while (!f.welcome)
 		turn(&f, 1000);
 	if (word("fail=", -1, NULL) == f.rank) {
-		say(&f, MSG_FAILED, json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged; pack it again"));
+		say(&f, MSG_FAILED,
+		    json_pack("{s:s, s:s}", "code", "corrupt", "text",
+			      "tokens.bin: damaged; pack it again"));
 		return 1;
 	}
 	while (word("fail=", -1, NULL) >= 0) /* no step without all */

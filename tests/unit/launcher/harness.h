@@ -30,7 +30,8 @@ enum { WORLD = 2, PEERS = 8 };
 struct peer {
 	int fd;
 	struct channel *channel;
-	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute; /* mute: does not answer when asked for its dump */
+	/* mute: does not answer when asked for its dump */
+	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute;
 	int64_t recorded; /* the last step that it was told of */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it was told */
@@ -74,8 +75,8 @@ static double fake_now(void)
 	return h.now;
 }
 
-static int fake_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev, struct launch **out,
-		      struct err *e)
+static int fake_start(uv_loop_t *loop, const struct launch_request *r,
+		      const struct launch_events *ev, struct launch **out, struct err *e)
 {
 	(void)loop;
 	h.starts++;
@@ -107,7 +108,9 @@ static void fake_close(struct launch *l)
 	assert_false(h.running);
 }
 
-static const struct launch_ops fake_ops = { .name = "fake", .start = fake_start, .kill = fake_kill, .close = fake_close };
+static const struct launch_ops fake_ops = {
+	.name = "fake", .start = fake_start, .kill = fake_kill, .close = fake_close
+};
 
 static inline void peer_end(struct peer *p)
 {
@@ -136,10 +139,12 @@ static inline void process_ends(int rank, int status)
 static void take_welcome(struct peer *p, const json_t *body)
 {
 	static const char *const axes[] = { "tp", "cp", "dp", "pp" };
-	snprintf(p->resume, sizeof p->resume, "%s", json_string_value(json_object_get(body, "resume")));
+	snprintf(p->resume, sizeof p->resume, "%s",
+		 json_string_value(json_object_get(body, "resume")));
 	p->threads = (int)json_integer_value(json_object_get(body, "threads"));
 	for (int i = 0; i < 4; i++)
-		p->at[i] = (int)json_integer_value(json_object_get(json_object_get(body, "coords"), axes[i]));
+		p->at[i] = (int)json_integer_value(
+			json_object_get(json_object_get(body, "coords"), axes[i]));
 	p->device = (int)json_integer_value(json_object_get(body, "device"));
 	p->numa = (int)json_integer_value(json_object_get(body, "numa"));
 	snprintf(p->cpus, sizeof p->cpus, "%s", json_string_value(json_object_get(body, "cpus")));
@@ -178,7 +183,8 @@ static inline void settle(void)
 	for (int round = 0; round < 12; round++) {
 		for (struct peer *p = h.peers; p < h.peers + PEERS; p++) {
 			struct buf *out = p->channel ? channel_out(p->channel) : NULL;
-			ssize_t n = out && out->len ? send(p->fd, out->data, out->len, MSG_NOSIGNAL) : 0;
+			ssize_t n = out && out->len ? send(p->fd, out->data, out->len, MSG_NOSIGNAL)
+						    : 0;
 			if (n > 0)
 				buf_drop(out, (size_t)n);
 		}
@@ -222,14 +228,15 @@ static inline void say(struct peer *p, enum msg_type type, json_t *body)
 
 static inline json_t *hello(int rank)
 {
-	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", rank, "world", WORLD, "node", "here", "pid", 100 + rank, "cpus", "",
-			 "version", MSG_VERSION);
+	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", rank, "world", WORLD, "node",
+			 "here", "pid", 100 + rank, "cpus", "", "version", MSG_VERSION);
 }
 
 static inline void say_step(struct peer *p, enum msg_type type, int64_t step)
 {
-	say(p, type, json_pack("{s:I, s:f, s:f, s:i, s:s, s:s}", "step", (json_int_t)step, "loss", 2.5, "step_s", 0.1, "tokens", 512,
-			       "path", "ckpt/x", "phase", "forward"));
+	say(p, type,
+	    json_pack("{s:I, s:f, s:f, s:i, s:s, s:s}", "step", (json_int_t)step, "loss", 2.5,
+		      "step_s", 0.1, "tokens", 512, "path", "ckpt/x", "phase", "forward"));
 }
 
 static inline void all_hello(void)
@@ -272,9 +279,12 @@ static inline int setup(void **state)
 	memset(&h, 0, sizeof h);
 	for (int i = 0; i < PEERS; i++)
 		h.peers[i].fd = -1;
-	if (!tmpdir_make(h.dir, sizeof h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
+	if (!tmpdir_make(h.dir, sizeof h.dir) || uv_loop_init(&h.loop) ||
+	    rundir_open(h.dir, "run", &h.run, NULL))
 		return -1;
-	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 10 };
+	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC),
+					 .every = 1,
+					 .steps = 10 };
 	snprintf(h.agent, sizeof h.agent, "%s/agent", h.dir);
 	doc = doc ? doc : json_pack("{s:i}", "world", WORLD);
 	snprintf(h.node.name, sizeof h.node.name, "here");
@@ -287,18 +297,35 @@ static inline int setup(void **state)
 	snprintf(h.devices[0].cpus, sizeof h.devices[0].cpus, "0-3");
 	snprintf(h.devices[1].cpus, sizeof h.devices[1].cpus, "4-7");
 	h.devices[1].numa = 1;
-	h.kind = (struct node_kind){ .device = "cpu", .devices = WORLD, .cores = 8, .parts = h.devices };
-	h.cluster = (struct cluster){ .kinds = &h.kind, .n_kinds = 1, .nodes = &h.node, .n_nodes = 1 };
-	h.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = h.ranks };
+	h.kind = (struct node_kind){
+		.device = "cpu", .devices = WORLD, .cores = 8, .parts = h.devices
+	};
+	h.cluster =
+		(struct cluster){ .kinds = &h.kind, .n_kinds = 1, .nodes = &h.node, .n_nodes = 1 };
+	h.plan = (struct plan){
+		.world = WORLD,
+		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		.ranks = h.ranks
+	};
 	h.ranks[1].at = (struct coords){ .tp = 1, .cp = 2, .dp = 3, .pp = 4 };
 	h.ranks[0].threads = 1;
 	h.ranks[1].threads = 3;
 	h.ranks[0].slot = 1; /* not in the order of the ranks */
 	h.now = 1000;
 	const struct supervise_options o = {
-		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,
-		.ops = &fake_ops, .agent = h.agent, .run = h.run, .listener = -1, .address = "127.0.0.1:1",
-		.limits = SUPERVISE_LIMITS, .now = fake_now,
+		.loop = &h.loop,
+		.job = &h.job,
+		.cluster = &h.cluster,
+		.plan = &h.plan,
+		.job_text = "[job]\n",
+		.plan_doc = doc,
+		.ops = &fake_ops,
+		.agent = h.agent,
+		.run = h.run,
+		.listener = -1,
+		.address = "127.0.0.1:1",
+		.limits = SUPERVISE_LIMITS,
+		.now = fake_now,
 		.term = supervise_terminal_open(&look, &h.term, NULL) ? NULL : h.term,
 	};
 	return supervisor_open(&o, &h.supervisor, NULL);

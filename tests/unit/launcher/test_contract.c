@@ -1,4 +1,5 @@
-/* Predicted against measured: parts that add up, the rank whose memory is farthest off, transfers that break their word. */
+/* Predicted against measured: parts that add up, the rank whose memory is farthest off,
+ * transfers that break their word. */
 #include "launcher/supervise/contract.h"
 
 #include <math.h>
@@ -21,7 +22,8 @@ static double get(const json_t *o, const char *side, const char *field)
 
 static void step(struct contract *c, double compute, double tp, double other)
 {
-	json_t *body = json_pack("{s:f, s:f, s:f, s:s, s:n}", "compute_s", compute, "tp_s", tp, "other_s", other, "dp_s", "much", "ep_s");
+	json_t *body = json_pack("{s:f, s:f, s:f, s:s, s:n}", "compute_s", compute, "tp_s", tp,
+				 "other_s", other, "dp_s", "much", "ep_s");
 	supervise_contract_step(c, body);
 	json_decref(body);
 }
@@ -30,7 +32,9 @@ static void parts_are_means_and_the_step_is_their_sum(void **state)
 {
 	(void)state;
 	struct contract c = { 0 };
-	const double predicted[CONTRACT_PARTS] = { [CONTRACT_COMPUTE] = 2, [CONTRACT_TP] = 0.5, [CONTRACT_DATA] = 0.25 };
+	const double predicted[CONTRACT_PARTS] = {
+		[CONTRACT_COMPUTE] = 2, [CONTRACT_TP] = 0.5, [CONTRACT_DATA] = 0.25
+	};
 	step(&c, 1, 0.5, 0.1);
 	step(&c, 3, 0.7, 0.1);
 	json_t *o = supervise_contract_json(&c, predicted);
@@ -47,14 +51,27 @@ static void parts_are_means_and_the_step_is_their_sum(void **state)
 static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 {
 	(void)state;
-	struct node_kind kind = { .device = "cpu", .devices = 1, .cores = 1, .device_flops = 1e10, .device_bandwidth = 1e10 };
+	struct node_kind kind = { .device = "cpu",
+				  .devices = 1,
+				  .cores = 1,
+				  .device_flops = 1e10,
+				  .device_bandwidth = 1e10 };
 	struct cluster_node node = { "n", 0, 0, 0 };
-	const struct cluster cluster = { .kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
+	const struct cluster cluster = {
+		.kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1
+	};
 	struct plan_rank rank = { .threads = 1 };
 	struct job job = { .checkpoint = { .every = 4 } };
 	struct plan plan = {
-		.world = 1, .threads = 1, .ranks = &rank, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
-		.time = { .compute = 1, .recompute = 0.5, .bubble = -1e-18, .optimizer = 0.25, .total = 1.875 },
+		.world = 1,
+		.threads = 1,
+		.ranks = &rank,
+		.layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		.time = { .compute = 1,
+			  .recompute = 0.5,
+			  .bubble = -1e-18,
+			  .optimizer = 0.25,
+			  .total = 1.875 },
 	};
 	double parts[CONTRACT_PARTS], sum = 0;
 	supervise_contract_predicted(&job, &cluster, &plan, parts);
@@ -68,7 +85,9 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 static void the_rank_that_is_farthest_off_is_told(void **state)
 {
 	(void)state;
-	struct plan_rank ranks[] = { { .total = 100 }, { .total = 110, .snapshot = 10 }, { .total = 100 } };
+	struct plan_rank ranks[] = { { .total = 100 },
+				     { .total = 110, .snapshot = 10 },
+				     { .total = 100 } };
 	const struct plan plan = { .world = 3, .ranks = ranks };
 	struct contract c = { 0 };
 	const double none[CONTRACT_PARTS] = { 0 };
@@ -85,17 +104,25 @@ static void the_rank_that_is_farthest_off_is_told(void **state)
 
 static void transfers_that_take_twice_or_half_are_said(void **state)
 {
-	static const struct { double predicted, measured; const char *says; } rows[] = {
-		{ 0.1, 0.19, NULL }, { 0.1, 0.25, "tensor parallel took 2.5 times" }, { 0.01, 0.04, NULL }, { 0, 0.2, "none was predicted" },
-		{ 0.4, 0.25, NULL }, { 0.4, 0.1, "took 0.25 of the time" },
+	static const struct {
+		double predicted, measured;
+		const char *says;
+	} rows[] = {
+		{ 0.1, 0.19, NULL },  { 0.1, 0.25, "tensor parallel took 2.5 times" },
+		{ 0.01, 0.04, NULL }, { 0, 0.2, "none was predicted" },
+		{ 0.4, 0.25, NULL },  { 0.4, 0.1, "took 0.25 of the time" },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct contract c = { 0 };
-		const double predicted[CONTRACT_PARTS] = { [CONTRACT_COMPUTE] = 9, [CONTRACT_TP] = rows[i].predicted };
+		const double predicted[CONTRACT_PARTS] = {
+			[CONTRACT_COMPUTE] = 9, [CONTRACT_TP] = rows[i].predicted
+		};
 		char text[300] = "";
 		step(&c, 0.8, rows[i].measured, 0);
-		assert_int_equal(supervise_contract_mismatch(&c, predicted, false, text, sizeof text), rows[i].says != NULL);
+		assert_int_equal(supervise_contract_mismatch(&c, predicted, false, text,
+							     sizeof text),
+				 rows[i].says != NULL);
 		assert_true(!rows[i].says || strstr(text, rows[i].says));
 		assert_false(supervise_contract_mismatch(&c, predicted, true, text, sizeof text));
 	}

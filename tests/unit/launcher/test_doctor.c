@@ -63,11 +63,14 @@ static void chatters(const struct needs *n, struct findings *f)
 static void everything_that_a_check_does_is_a_finding(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct check checks[] = {
 		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill },
 			{ "crashes", 5, false, "", crashes },
 		{ "leaves", 5, false, "", leaves }, { "chatters", 5, false, "", chatters }, { NULL, 0, false, NULL, NULL },
 	};
+	/* clang-format on */
+	/* clang-format off */
 	static const struct {
 		const char *check, *found;
 		enum finding_level level;
@@ -77,6 +80,7 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL },
 		{ "chatters", "ä long", FINDING_OK },
 	};
+	/* clang-format on */
 	struct findings f = { .rows = NULL };
 	const struct needs n = { .ranks = 7 };
 	double before = clock_s();
@@ -141,9 +145,14 @@ static void findings_survive_the_way_to_another_process(void **state)
 	assert_string_equal(back.rows[0].found, f.rows[0].found);
 	assert_string_equal(back.rows[1].remedy, "mend it");
 	assert_string_equal(back.rows[1].check, "one");
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(back.facts, "one"), "GPUs")), 8);
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(back.facts, "one"), "GPUs")), 8);
 	json_decref(list);
-	static const char *const bad[] = { "{}", "null", "[]", "{\"findings\":[1]}", "{\"findings\":[{}]}",
+	static const char *const bad[] = { "{}",
+					   "null",
+					   "[]",
+					   "{\"findings\":[1]}",
+					   "{\"findings\":[{}]}",
 					   "{\"findings\":[{\"level\":\"bad\"}]}",
 					   "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -153,8 +162,9 @@ static void findings_survive_the_way_to_another_process(void **state)
 		json_decref(list);
 	}
 	/* What a node leaves out, or writes to mislead a terminal. */
-	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]}", 0,
-			  NULL);
+	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b["
+			  "2J\\u009b\",\"object\":7}]}",
+			  0, NULL);
 	assert_int_equal(doctor_findings_take(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
@@ -166,8 +176,14 @@ static void findings_survive_the_way_to_another_process(void **state)
 static void needs_survive_a_command_line(void **state)
 {
 	(void)state;
-	struct needs n = { .job = true, .cuda = true, .slurm = true, .ranks = 8, .memory = 24e9, .host_memory = 1,
-			   .checkpoint = 3e11 }, back;
+	struct needs n = { .job = true,
+			   .cuda = true,
+			   .slurm = true,
+			   .ranks = 8,
+			   .memory = 24e9,
+			   .host_memory = 1,
+			   .checkpoint = 3e11 },
+		     back;
 	strcpy(n.run_dir, "/a b/\"c\"");
 	strcpy(n.data, "0.7 A 0.3 B");
 	strcpy(n.trouble, "too little");
@@ -178,7 +194,8 @@ static void needs_survive_a_command_line(void **state)
 	assert_string_equal(back.run_dir, n.run_dir);
 	assert_string_equal(back.data, n.data);
 	assert_string_equal(back.trouble, n.trouble);
-	assert_true(back.job && back.cuda && back.slurm && back.ranks == 8 && back.memory == 24e9 && back.checkpoint == 3e11);
+	assert_true(back.job && back.cuda && back.slurm && back.ranks == 8 && back.memory == 24e9 &&
+		    back.checkpoint == 3e11);
 	free(text);
 	static const char *const bad[] = { "", "{", "[]", "{\"job\":true}", "7" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -205,16 +222,18 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 	}
 	struct buf page = BUF_INIT;
 	doctor_page(nodes, 5, false, false, 100, &page);
-	assert_string_equal(buf_str(&page), "muster doctor: n1 and 4 other nodes\n\n"
-					    "ok    memory                  0 GiB\n"
-					    "warn  PCI devices             every node: not shown\n"
-					    "                            → install it\n"
-					    "fail  GPU3                    n2, n3, n4 and 1 more: broken\n"
-					    "                            → exchange it\n"
-					    "\n5 ok, 5 warnings, 4 failures; 1 of 5 nodes can be used\n");
+	assert_string_equal(buf_str(&page),
+			    "muster doctor: n1 and 4 other nodes\n\n"
+			    "ok    memory                  0 GiB\n"
+			    "warn  PCI devices             every node: not shown\n"
+			    "                            → install it\n"
+			    "fail  GPU3                    n2, n3, n4 and 1 more: broken\n"
+			    "                            → exchange it\n"
+			    "\n5 ok, 5 warnings, 4 failures; 1 of 5 nodes can be used\n");
 	buf_clear(&page);
 	doctor_page(nodes, 1, true, true, 40, &page);
-	assert_non_null(strstr(buf_str(&page), "\033[33mwarn\033[0m  PCI devices             not shown\n"));
+	assert_non_null(
+		strstr(buf_str(&page), "\033[33mwarn\033[0m  PCI devices             not shown\n"));
 	assert_null(strstr(buf_str(&page), "memory"));
 	buf_fini(&page);
 	json_t *doc = doctor_json(nodes, 5);
@@ -229,7 +248,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
-		cmocka_unit_test(where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
+		cmocka_unit_test(
+			where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
 		cmocka_unit_test(findings_survive_the_way_to_another_process),
 		cmocka_unit_test(needs_survive_a_command_line),
 		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),

@@ -35,7 +35,8 @@ static int find_port(char *const *env)
 		const char *uri = strstr(*env, "tcp4://"), *port = uri ? strrchr(uri, ':') : NULL;
 		if (strncmp(*env, "PMIX_SERVER_URI", 15) || !port)
 			continue;
-		t.port = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port + 1)),
+		t.port = (struct sockaddr_in){ .sin_family = AF_INET,
+					       .sin_port = htons((uint16_t)atoi(port + 1)),
 					       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 		return 0;
 	}
@@ -46,7 +47,8 @@ static int setup(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
-	if (!tmpdir_make(t.dir, sizeof t.dir) || local_server_open("muster-1-test", 1, t.dir, 2, &t.server, &e) ||
+	if (!tmpdir_make(t.dir, sizeof t.dir) ||
+	    local_server_open("muster-1-test", 1, t.dir, 2, &t.server, &e) ||
 	    find_port(local_server_env(t.server, 0))) {
 		fprintf(stderr, "%s\n", e.text);
 		return -1;
@@ -144,7 +146,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(our_own_rank_is_let_in, setup, teardown),
-		cmocka_unit_test_setup_teardown(silent_connections_of_another_user_hold_nobody_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(silent_connections_of_another_user_hold_nobody_up,
+						setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

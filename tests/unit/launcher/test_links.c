@@ -61,9 +61,15 @@ static int setup(void **state)
 	(void)state;
 	memset(&t, 0, sizeof t);
 	char host[NET_ADDR_MAX];
-	struct links_options o = { .loop = &t.loop, .most = MOST, .most_per_address = FROM_ONE_ADDRESS, .patience = 5, .message = on_message, .closed = on_closed,
+	struct links_options o = { .loop = &t.loop,
+				   .most = MOST,
+				   .most_per_address = FROM_ONE_ADDRESS,
+				   .patience = 5,
+				   .message = on_message,
+				   .closed = on_closed,
 				   .trouble = on_trouble };
-	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) || net_listen(host, &o.listener, t.address, NULL) ||
+	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) ||
+	    net_listen(host, &o.listener, t.address, NULL) ||
 	    supervise_links_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
@@ -139,7 +145,8 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 	for (int i = 0; i < CROWD; i++)
 		assert_int_equal(net_connect(t.address, 5, &crowd[i], NULL), 0);
 	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* behind them all */
-	assert_true(greet(mine));                                    /* no tick, no patience: at once */
+	/* no tick, no patience: at once */
+	assert_true(greet(mine));
 	assert_int_equal(t.messages, 1);
 	assert_int_equal(supervise_links_strangers(t.links), FROM_ONE_ADDRESS - 1);
 	for (int i = 0; i < CROWD; i++) {

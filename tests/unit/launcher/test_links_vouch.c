@@ -62,9 +62,16 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&t, 0, sizeof t);
-	struct links_options o = { .loop = &t.loop, .listener = -1, .most = 8, .most_per_address = 8, .patience = 5, .voucher = &voucher,
-				   .message = on_message, .closed = on_closed };
-	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) || supervise_links_open(&o, &t.links, NULL))
+	struct links_options o = { .loop = &t.loop,
+				   .listener = -1,
+				   .most = 8,
+				   .most_per_address = 8,
+				   .patience = 5,
+				   .voucher = &voucher,
+				   .message = on_message,
+				   .closed = on_closed };
+	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) ||
+	    supervise_links_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
 	supervise_links_renew(t.links, t.secret, 1, 100);
@@ -106,7 +113,8 @@ static void agent_close(struct agent *a)
 	close(a->fd);
 }
 
-/* What is on its way in both directions arrives; the agent shows its credential when it is asked. */
+/* What is on its way in both directions arrives; the agent shows its credential when it is
+ * asked. */
 static void exchange(struct agent *a)
 {
 	char chunk[4096];

@@ -39,7 +39,8 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&t, 0, sizeof t);
-	if (!tmpdir_make(t.dir, sizeof t.dir) || rundir_open(t.dir, "run", &t.run, NULL) || readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
+	if (!tmpdir_make(t.dir, sizeof t.dir) || rundir_open(t.dir, "run", &t.run, NULL) ||
+	    readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
 		return -1;
 	snprintf(t.node.name, sizeof t.node.name, "here");
 	snprintf(t.job.checkpoint.resume, sizeof t.job.checkpoint.resume, "auto");
@@ -49,8 +50,14 @@ static int setup(void **state)
 	t.job.restart.backoff = 0.05;
 	t.job.restart.hang_timeout = 30;
 	t.kind.devices = WORLD;
-	t.cluster = (struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
-	t.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = t.ranks, .threads = 1 };
+	t.cluster =
+		(struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
+	t.plan = (struct plan){
+		.world = WORLD,
+		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		.ranks = t.ranks,
+		.threads = 1
+	};
 	for (int i = 0; i < WORLD; i++)
 		t.ranks[i].threads = 1;
 	return 0;
@@ -70,7 +77,9 @@ static int run_agents(const char *agent, const char *words)
 {
 	uv_loop_t loop;
 	struct terminal *term;
-	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 30 };
+	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC),
+					 .every = 1,
+					 .steps = 30 };
 	char host[NET_ADDR_MAX], address[NET_ADDR_MAX];
 	json_t *doc = json_pack("{s:i}", "world", WORLD);
 	setenv("FAKE_AGENT", words, 1);
@@ -78,8 +87,18 @@ static int run_agents(const char *agent, const char *words)
 	assert_int_equal(uv_loop_init(&loop), 0);
 	assert_int_equal(supervise_terminal_open(&look, &term, NULL), 0);
 	struct supervise_options o = {
-		.loop = &loop, .job = &t.job, .cluster = &t.cluster, .plan = &t.plan, .job_text = "[job]\n", .plan_doc = doc,
-		.ops = &launch_local, .agent = agent, .run = t.run, .term = term, .address = address, .limits = SUPERVISE_LIMITS,
+		.loop = &loop,
+		.job = &t.job,
+		.cluster = &t.cluster,
+		.plan = &t.plan,
+		.job_text = "[job]\n",
+		.plan_doc = doc,
+		.ops = &launch_local,
+		.agent = agent,
+		.run = t.run,
+		.term = term,
+		.address = address,
+		.limits = SUPERVISE_LIMITS,
 		.now = clock_s,
 	};
 	assert_int_equal(net_local_address(NULL, NULL, host, NULL), 0);

@@ -52,7 +52,8 @@ static void a_second_muster_is_told_who_holds_the_lock(void **state)
 static void folders_and_files_are_private(void **state)
 {
 	(void)state;
-	static const char *const names[] = { "", "logs", "ckpt", "lock", "events.jsonl", "metrics.jsonl" };
+	static const char *const names[] = { "",     "logs",         "ckpt",
+					     "lock", "events.jsonl", "metrics.jsonl" };
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		char path[512];
 		struct stat st;
@@ -100,7 +101,8 @@ static void a_folder_of_another_user_is_refused(void **state)
 static void links_and_pipes_in_place_of_its_files_are_refused(void **state)
 {
 	(void)state;
-	static const char *const names[] = { "lock", "events.jsonl", "metrics.jsonl", "logs", "trace" };
+	static const char *const names[] = { "lock", "events.jsonl", "metrics.jsonl", "logs",
+					     "trace" };
 	char decoy[512], path[512];
 	struct buf text = BUF_INIT;
 	snprintf(decoy, sizeof decoy, "%s/decoy", dir);
@@ -154,7 +156,9 @@ static void old_traces_behind_a_link_stay(void **state)
 	snprintf(file, sizeof file, "%s/comm-0.json", decoy);
 	snprintf(trace, sizeof trace, "%s/trace", rundir_path(run));
 	snprintf(link, sizeof link, "%s/gen-1", trace);
-	assert_int_equal(mkdir(decoy, 0700) || mkdir(trace, 0700) || symlink(decoy, link) || file_replace(file, "{}", 2, NULL), 0);
+	assert_int_equal(mkdir(decoy, 0700) || mkdir(trace, 0700) || symlink(decoy, link) ||
+				 file_replace(file, "{}", 2, NULL),
+			 0);
 	rundir_prune_traces(run, 100);
 	assert_int_equal(stat(file, &st), 0);
 }
@@ -257,11 +261,16 @@ static void old_flight_recorders_go_and_nothing_else(void **state)
 {
 	(void)state;
 	char command[800];
-	snprintf(command, sizeof command, "cd '%s' && mkdir trace && cd trace && mkdir gen-1 gen-2 gen-3 gen-x other && "
-		 "touch gen-1/comm-0.json gen-1/comm-0.json.77-0 gen-1/timeline-0.json gen-2/mine gen-2/comm-1.json gen-3/comm-0.json", rundir_path(run));
+	snprintf(command, sizeof command,
+		 "cd '%s' && mkdir trace && cd trace && mkdir gen-1 gen-2 gen-3 gen-x other && "
+		 "touch gen-1/comm-0.json gen-1/comm-0.json.77-0 gen-1/timeline-0.json gen-2/mine "
+		 "gen-2/comm-1.json gen-3/comm-0.json",
+		 rundir_path(run));
 	assert_int_equal(system(command), 0);
 	rundir_prune_traces(run, 2 + RUNDIR_TRACES);
-	snprintf(command, sizeof command, "cd '%s/trace' && test \"$(echo * */*)\" = \"gen-2 gen-3 gen-x other gen-2/mine gen-3/comm-0.json\"",
+	snprintf(command, sizeof command,
+		 "cd '%s/trace' && test \"$(echo * */*)\" = \"gen-2 gen-3 gen-x other gen-2/mine "
+		 "gen-3/comm-0.json\"",
 		 rundir_path(run));
 	assert_int_equal(system(command), 0);
 }

@@ -16,7 +16,8 @@
 static bool killed;
 
 /* In the place of the real one, in the server's process. */
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *out, struct err *e)
+int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *out,
+			 struct err *e)
 {
 	(void)nspace;
 	(void)world;

@@ -23,9 +23,13 @@ static void job_of(const char *const *words, int n, struct job *job)
 static void names_are_replaced_and_other_ats_stand(void **state)
 {
 	(void)state;
-	const struct script_value values[] = { { "who", "rank 7" }, { "empty", "" }, { NULL, NULL } };
+	const struct script_value values[] = { { "who", "rank 7" },
+					       { "empty", "" },
+					       { NULL, NULL } };
 	struct buf out = BUF_INIT;
-	assert_int_equal(slurm_script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values, &out, NULL), 0);
+	assert_int_equal(slurm_script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values,
+					     &out, NULL),
+			 0);
 	assert_string_equal(buf_str(&out), "a@b \"$@\" rank 7! me@site.org @ @who");
 	buf_fini(&out);
 }
@@ -46,7 +50,9 @@ static void an_unknown_name_is_refused(void **state)
 static void quoted_words_survive_the_shell(void **state)
 {
 	(void)state;
-	static const char *const words[] = { "plain", "two words", "it's", "'", "$(touch /x) `x` \"y\" \\ ; & | *", "a\nb", "" };
+	static const char *const words[] = {
+		"plain", "two words", "it's", "'", "$(touch /x) `x` \"y\" \\ ; & | *", "a\nb", ""
+	};
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
 		struct buf command = BUF_INIT;
 		char got[200] = "";
@@ -65,6 +71,7 @@ static void quoted_words_survive_the_shell(void **state)
 static void the_size_follows_from_the_degrees(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *words[8];
 		int nodes, agents, gpus;
@@ -76,6 +83,7 @@ static void the_size_follows_from_the_degrees(void **state)
 		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=2", "slurm.gpus_per_node=8" }, 2, 8, 8 },
 		{ { "parallel.tp=2", "parallel.pp=1", "parallel.dp=0", "job.device=cuda", "slurm.nodes=2" }, 2, 1, 1 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct job job;
 		struct script_size size;
@@ -111,8 +119,10 @@ static void too_few_gpus_are_refused(void **state)
 static void options_hold_what_the_job_says(void **state)
 {
 	(void)state;
-	const char *words[] = { "job.name=try", "slurm.nodes=4", "slurm.time=1:30:00", "slurm.partition=gpu",
-				"slurm.account=lab", "slurm.signal_before=90", "slurm.requeue=no", "slurm.cpus_per_task=6" };
+	const char *words[] = { "job.name=try",       "slurm.nodes=4",
+				"slurm.time=1:30:00", "slurm.partition=gpu",
+				"slurm.account=lab",  "slurm.signal_before=90",
+				"slurm.requeue=no",   "slurm.cpus_per_task=6" };
 	struct job job;
 	struct script_size size;
 	struct buf out = BUF_INIT;
@@ -120,9 +130,16 @@ static void options_hold_what_the_job_says(void **state)
 	assert_int_equal(slurm_script_size(&job, &size, NULL), 0);
 	assert_int_equal(slurm_script_options(&job, &size, "/run/50% done/try", &out, NULL), 0);
 	static const char *const lines[] = {
-		"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=1\n", "#SBATCH --cpus-per-task=6\n",
-		"#SBATCH --job-name=\"try\"\n", "#SBATCH --time=\"1:30:00\"\n", "#SBATCH --partition=\"gpu\"\n",
-		"#SBATCH --account=\"lab\"\n", "#SBATCH --signal=B:TERM@90\n", "#SBATCH --no-requeue\n", "#SBATCH --no-kill\n",
+		"#SBATCH --nodes=4\n",
+		"#SBATCH --ntasks-per-node=1\n",
+		"#SBATCH --cpus-per-task=6\n",
+		"#SBATCH --job-name=\"try\"\n",
+		"#SBATCH --time=\"1:30:00\"\n",
+		"#SBATCH --partition=\"gpu\"\n",
+		"#SBATCH --account=\"lab\"\n",
+		"#SBATCH --signal=B:TERM@90\n",
+		"#SBATCH --no-requeue\n",
+		"#SBATCH --no-kill\n",
 		"#SBATCH --output=\"/run/50%% done/try/logs/slurm-%j.out\"\n",
 	};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -136,7 +153,9 @@ static void options_hold_what_the_job_says(void **state)
 static void values_that_could_leave_their_line_are_refused(void **state)
 {
 	(void)state;
-	static const char *const values[] = { "gpu\n#SBATCH --uid=0", "a\"b", "a'b", "a\\", "$HOME", "`x`", "a\rb", "\x7f" };
+	static const char *const values[] = {
+		"gpu\n#SBATCH --uid=0", "a\"b", "a'b", "a\\", "$HOME", "`x`", "a\rb", "\x7f"
+	};
 	const struct script_size size = { 1, 1, 1, 0 };
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		struct job job;

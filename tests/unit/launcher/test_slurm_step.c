@@ -1,5 +1,5 @@
-/* launch_slurm against stand-ins for srun, squeue and scancel: shell scripts in a folder of their own,
- * where "listed" stands for the controller's list of steps. */
+/* launch_slurm against stand-ins for srun, squeue and scancel: shell scripts in a folder of their
+ * own, where "listed" stands for the controller's list of steps. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "launcher/child.h"
@@ -39,7 +39,9 @@ static void script(struct world *w, const char *name, const char *text)
 	assert_int_equal(chmod(path, 0700), 0);
 }
 
-#define LIST "for a; do case $a in --job-name=*) echo \"9.4|${a#--job-name=}\" > listed;; esac; done\necho $$ > srun.pid\n"
+#define LIST \
+	"for a; do case $a in --job-name=*) echo \"9.4|${a#--job-name=}\" > listed;; esac; " \
+	"done\necho $$ > srun.pid\n"
 
 static int setup(void **state)
 {
@@ -53,7 +55,8 @@ static int setup(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	setenv("PATH", w->path, 1);
 	setenv("SLURM_JOB_ID", "9", 1);
-	script(w, "squeue", "echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
+	script(w, "squeue",
+	       "echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
 	script(w, "scancel", "echo \"$@\" >> cancelled\nrm -f listed\nkill -9 $(cat srun.pid)\n");
 	uv_loop_init(&w->loop);
 	*state = w;
@@ -93,11 +96,17 @@ static int start(struct world *w, struct err *e)
 {
 	static struct job job;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
-	static struct cluster_node nodes[] = { { .name = "a" }, { .name = "b" }, { .name = "unused" } };
-	static const struct cluster cluster = { .kinds = kinds, .n_kinds = 1, .nodes = nodes, .n_nodes = 3 };
+	static struct cluster_node nodes[] = { { .name = "a" },
+					       { .name = "b" },
+					       { .name = "unused" } };
+	static const struct cluster cluster = {
+		.kinds = kinds, .n_kinds = 1, .nodes = nodes, .n_nodes = 3
+	};
 	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
 	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
-	const struct launch_request r = { &job, &cluster, &plan, 7, "192.0.2.1:4711", "5ec4e7", w->folder, "/opt/agent", "munge:/s" };
+	const struct launch_request r = { &job,      &cluster,         &plan,
+					  7,         "192.0.2.1:4711", "5ec4e7",
+					  w->folder, "/opt/agent",     "munge:/s" };
 	const struct launch_events ev = { on_exited, on_gone, w };
 	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
 }
@@ -237,7 +246,8 @@ static void a_step_listed_for_ever_is_given_up(void **state)
 static void commands_that_hang_do_not_keep_the_step(void **state)
 {
 	struct world *w = *state;
-	script(w, "squeue", "[ -e hung ] || { touch hung; exec sleep 1000; }\ncat listed 2>/dev/null\nexit 0\n");
+	script(w, "squeue",
+	       "[ -e hung ] || { touch hung; exec sleep 1000; }\ncat listed 2>/dev/null\nexit 0\n");
 	script(w, "srun", LIST "touch ready\nexec sleep 100\n");
 	starts(w);
 	wait_for(w, "ready");
@@ -271,16 +281,23 @@ static void commands_are_given_input_and_quoted_when_they_fail(void **state)
 	struct world *w = *state;
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	char *cat[] = { "cat", NULL }, *bad[] = { "bad", NULL }, *slow[] = { "sleep", "100", NULL }, *none[] = { "no-such", NULL };
+	char *cat[] = { "cat", NULL }, *bad[] = { "bad", NULL }, *slow[] = { "sleep", "100", NULL },
+	     *none[] = { "no-such", NULL };
 	script(w, "bad", "echo first\necho 'sbatch: error: Invalid partition name'\nexit 4\n");
 	const struct child_command c = { .argv = cat, .input = "#!/bin/sh\n", .out = -1 };
 	assert_int_equal(launcher_child_run(&c, 20, &out, &e), 0);
 	assert_string_equal(buf_str(&out), "#!/bin/sh\n");
-	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = bad, .out = -1 }, 20, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = bad, .out = -1 }, 20,
+					    &out, &e),
+			 -1);
 	assert_string_equal(e.text, "bad failed (4): sbatch: error: Invalid partition name");
-	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = slow, .out = -1 }, 0.05, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = slow, .out = -1 },
+					    0.05, &out, &e),
+			 -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
-	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = none, .out = -1 }, 20, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = none, .out = -1 }, 20,
+					    &out, &e),
+			 -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(waitpid(-1, NULL, 0), -1);
 	buf_fini(&out);
@@ -290,7 +307,8 @@ static void the_supervisor_is_reached_at_its_nodes_address(void **state)
 {
 	struct world *w = *state;
 	char address[NET_ADDR_MAX];
-	script(w, "scontrol", "echo \"NodeName=$4 XNodeAddr=203.0.113.9 NodeAddr=127.0.0.7 NodeHostName=x\"\n");
+	script(w, "scontrol",
+	       "echo \"NodeName=$4 XNodeAddr=203.0.113.9 NodeAddr=127.0.0.7 NodeHostName=x\"\n");
 	setenv("SLURMD_NODENAME", "n1", 1);
 	setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.8", 1);
 	assert_int_equal(slurm_address(address, NULL), 0);
@@ -315,15 +333,20 @@ static void credentials_are_asked_for_where_slurm_uses_them(void **state)
 	char word[MUNGE_WORD];
 	struct err warning = ERR_INIT;
 	/* Slurm uses another way. */
-	script(w, "scontrol", "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType                = auth/slurm\"\n");
+	script(w, "scontrol",
+	       "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType          "
+	       "      = auth/slurm\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
 	assert_string_equal(warning.text, "");
 	/* It uses MUNGE, but no munged is where it says: the person is told. */
-	script(w, "scontrol", "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType                = auth/munge\"\n");
+	script(w, "scontrol",
+	       "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType          "
+	       "      = auth/munge\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
-	assert_non_null(strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
+	assert_non_null(
+		strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
 	/* The person does without. */
 	warning = (struct err)ERR_INIT;
 	setenv("MUSTER_AUTH", "secret", 1);

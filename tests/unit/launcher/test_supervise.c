@@ -31,7 +31,8 @@ static void a_run_goes_from_hello_to_done(void **state)
 	for (int i = 0; i < WORLD; i++) { /* each is told its own place and threads */
 		const struct coords *c = &h.ranks[i].at;
 		assert_int_equal(h.peers[i].threads, h.ranks[i].threads);
-		assert_memory_equal(h.peers[i].at, ((int[]){ c->tp, c->cp, c->dp, c->pp }), sizeof h.peers[i].at);
+		assert_memory_equal(h.peers[i].at, ((int[]){ c->tp, c->cp, c->dp, c->pp }),
+				    sizeof h.peers[i].at);
 		assert_int_equal(h.peers[i].device, h.ranks[i].slot);
 		assert_int_equal(h.peers[i].numa, h.devices[h.ranks[i].slot].numa);
 		assert_string_equal(h.peers[i].cpus, h.devices[h.ranks[i].slot].cpus);
@@ -86,7 +87,8 @@ static void rank_0_hears_when_the_series_is_recorded(void **state)
 	say_step(&h.peers[1], MSG_SERIES, 1);
 	assert_int_equal(h.peers[0].recorded, 1);
 	assert_int_equal(h.peers[1].recorded, 0);
-	say(&h.peers[1], MSG_SERIES, json_pack("{s:s}", "step", "many")); /* malformed: the rank is lost */
+	/* malformed: the rank is lost */
+	say(&h.peers[1], MSG_SERIES, json_pack("{s:s}", "step", "many"));
 	assert_int_equal(told("rank-lost", "protocol"), 1);
 }
 
@@ -133,8 +135,18 @@ static void no_restart_allowed_is_a_failed_job(void **state)
 	h.job.restart.max_restarts = 0;
 	supervisor_close(h.supervisor);
 	const struct supervise_options o = {
-		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "", .ops = &fake_ops, .run = h.run,
-		.term = h.term, .listener = -1, .address = "", .limits = SUPERVISE_LIMITS, .now = fake_now,
+		.loop = &h.loop,
+		.job = &h.job,
+		.cluster = &h.cluster,
+		.plan = &h.plan,
+		.job_text = "",
+		.ops = &fake_ops,
+		.run = h.run,
+		.term = h.term,
+		.listener = -1,
+		.address = "",
+		.limits = SUPERVISE_LIMITS,
+		.now = fake_now,
 	};
 	assert_int_equal(supervisor_open(&o, &h.supervisor, NULL), 0);
 	h.fail_start = false;
@@ -176,7 +188,8 @@ static void a_first_start_whose_helper_always_dies_ends(void **state)
 	assert_int_equal(done(), STATUS_CANNOT_START);
 }
 
-/* The agent's word for it is enough: nothing mends a file that may not be opened, or that is a FIFO. */
+/* The agent's word for it is enough: nothing mends a file that may not be opened, or that is a
+ * FIFO. */
 static void what_no_restart_mends_fails_at_once(void **state)
 {
 	(void)state;
@@ -184,7 +197,8 @@ static void what_no_restart_mends_fails_at_once(void **state)
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
 		start();
 		all_hello();
-		say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", codes[i], "text", "ledger.jsonl: cannot open"));
+		say(&h.peers[0], MSG_FAILED,
+		    json_pack("{s:s, s:s}", "code", codes[i], "text", "ledger.jsonl: cannot open"));
 		assert_int_equal(h.starts, 1);
 		assert_int_equal(done(), STATUS_FAILED);
 		assert_int_equal(told("\"event\":\"restart\"", ""), 0);
@@ -324,7 +338,8 @@ static void write_agent(const char *script)
 {
 	char dir[600];
 	FILE *out = fopen(h.agent, "w");
-	assert_true(out && fprintf(out, "#!/bin/sh\n%s\n", script) > 0 && !fclose(out) && !chmod(h.agent, 0700));
+	assert_true(out && fprintf(out, "#!/bin/sh\n%s\n", script) > 0 && !fclose(out) &&
+		    !chmod(h.agent, 0700));
 	snprintf(dir, sizeof dir, "mkdir -p %s/run/trace/gen-1", h.dir);
 	assert_int_equal(system(dir), 0);
 }
@@ -332,7 +347,8 @@ static void write_agent(const char *script)
 static void the_verdict_is_kept_with_the_generation_it_is_about(void **state)
 {
 	(void)state;
-	write_agent("echo \"{\\\"finding\\\": \\\"missing\\\", \\\"text\\\": \\\"rank 1 never came: $*\\\"}\"; exit 1");
+	write_agent("echo \"{\\\"finding\\\": \\\"missing\\\", \\\"text\\\": \\\"rank 1 never "
+		    "came: $*\\\"}\"; exit 1");
 	hang();
 	for (int i = 0; i < 1000 && !h.kills; i++) /* a real process: it takes the time it takes */
 		uv_run(&h.loop, UV_RUN_ONCE);
@@ -382,8 +398,10 @@ static void who_moves_within_a_phase_is_not_hung(void **state)
 	start_training();
 	for (int i = 0; i < 100; i++) {
 		pass(1);
-		say(&h.peers[0], MSG_PROGRESS, json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", i));
-		say(&h.peers[1], MSG_PROGRESS, json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", 7));
+		say(&h.peers[0], MSG_PROGRESS,
+		    json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", i));
+		say(&h.peers[1], MSG_PROGRESS,
+		    json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", 7));
 	}
 	assert_int_equal(told("rank-lost", ""), 0);
 	assert_int_equal(h.starts, 1);
@@ -427,7 +445,8 @@ static void the_culprit_is_blamed_not_the_one_who_complains(void **state)
 {
 	(void)state;
 	start_training();
-	say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
+	say(&h.peers[0], MSG_FAILED,
+	    json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
 	shutdown(h.peers[0].fd, SHUT_RDWR);
 	settle();
 	assert_int_equal(h.kills, 0);
@@ -440,7 +459,8 @@ static void a_complaint_without_a_culprit_is_believed(void **state)
 {
 	(void)state;
 	start_training();
-	say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
+	say(&h.peers[0], MSG_FAILED,
+	    json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
 	pass(0.2);
 	assert_int_equal(told("rank-lost", "\"rank\":0"), 1);
 	assert_int_equal(h.starts, 2);
@@ -455,7 +475,8 @@ static void complain(int rank, const char *text)
 static void of_all_who_complain_the_first_is_believed(void **state)
 {
 	(void)state;
-	write_agent("echo \"{\\\"finding\\\": \\\"mismatch\\\", \\\"text\\\": \\\"both\\\"}\"; exit 1");
+	write_agent(
+		"echo \"{\\\"finding\\\": \\\"mismatch\\\", \\\"text\\\": \\\"both\\\"}\"; exit 1");
 	start_training();
 	complain(0, "rank 1 did not come");
 	complain(1, "rank 0 did not come");
@@ -492,7 +513,8 @@ static void what_a_restart_does_not_mend_is_not_tried_again(void **state)
 	(void)state;
 	start();
 	all_hello();
-	say(&h.peers[1], MSG_FAILED, json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged"));
+	say(&h.peers[1], MSG_FAILED,
+	    json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged"));
 	assert_int_equal(done(), STATUS_FAILED);
 	assert_int_equal(h.starts, 1);
 }
@@ -534,10 +556,13 @@ static void strangers_and_the_past_are_refused(void **state)
 	memcpy(old, h.secret, sizeof old);
 	die(1);
 	assert_int_equal(h.generation, 2);
-	say(peer_open(3, old, 1), MSG_HELLO, hello(0)); /* of the generation before: the proofs do not meet */
+	/* of the generation before: the proofs do not meet */
+	say(peer_open(3, old, 1), MSG_HELLO, hello(0));
 	assert_false(h.peers[3].welcomed || channel_ready(h.peers[3].channel));
 	struct peer *p = peer_open(4, h.secret, h.generation);
-	assert_true(send(p->fd, "GET / HTTP/1.1\r\nHost: x\r\nAccept: everything, and a bit more\r\n\r\n", 64, 0) > 0);
+	assert_true(send(p->fd,
+			 "GET / HTTP/1.1\r\nHost: x\r\nAccept: everything, and a bit more\r\n\r\n",
+			 64, 0) > 0);
 	settle();
 	assert_true(p->closed);
 	peer_open(5, h.secret, h.generation); /* proves itself, then says nothing */
@@ -555,7 +580,8 @@ static void hellos_that_lie_are_refused(void **state)
 	say(peer_open(3, h.secret, h.generation), MSG_HELLO, hello(-1));
 	say(peer_open(4, h.secret, h.generation), MSG_HELLO, json_pack("{s:s}", "rank", "0"));
 	say(peer_open(5, h.secret, h.generation), MSG_FINISHED, json_pack("{s:i}", "step", 10));
-	say(peer_open(6, h.secret, h.generation), MSG_ABORT, json_pack("{s:s}", "reason", "because"));
+	say(peer_open(6, h.secret, h.generation), MSG_ABORT,
+	    json_pack("{s:s}", "reason", "because"));
 	for (int i = 2; i <= 6; i++)
 		assert_true(h.peers[i].closed && !h.peers[i].welcomed);
 	assert_int_equal(told("refused", ""), 5);

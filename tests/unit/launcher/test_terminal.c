@@ -15,7 +15,9 @@ static struct terminal *term;
 
 static void open_term(bool live, bool colour, int width)
 {
-	struct terminal_options o = { .live = live, .colour = colour, .width = width, .every = 10, .steps = 20 };
+	struct terminal_options o = {
+		.live = live, .colour = colour, .width = width, .every = 10, .steps = 20
+	};
 	assert_int_equal(pipe(ends), 0);
 	o.fd = ends[1];
 	assert_int_equal(supervise_terminal_open(&o, &term, NULL), 0);
@@ -44,7 +46,9 @@ static int count(const char *text, const char *what)
 static void steps(void)
 {
 	for (int i = 1; i <= 20; i++)
-		supervise_terminal_step(term, &(struct terminal_step){ .step = i, .loss = 2.5, .left_s = 75 }, i * 1e-3);
+		supervise_terminal_step(
+			term, &(struct terminal_step){ .step = i, .loss = 2.5, .left_s = 75 },
+			i * 1e-3);
 }
 
 static void a_pipe_gets_a_line_every_so_many_steps(void **state)
@@ -65,7 +69,8 @@ static void a_live_line_is_rewritten_and_rarely(void **state)
 	open_term(true, false, 200);
 	steps();
 	const char *text = written();
-	assert_int_equal(count(text, "step"), 1); /* 20 steps within 20 ms: only the last one is worth it */
+	/* 20 steps within 20 ms: only the last one is worth it */
+	assert_int_equal(count(text, "step"), 1);
 	assert_null(strchr(text, '\n'));
 }
 
@@ -110,7 +115,9 @@ static void texts_of_agents_cannot_steer_the_terminal(void **state)
 	supervise_terminal_event(term, TONE_WARN, "warn", "%s", "a\033[2Jb\nc\rd");
 	assert_string_equal(written(), "  warn       a [2Jb c d\n");
 	open_term(false, false, 0);
-	supervise_terminal_event(term, TONE_WARN, "warn", "%s", "a\xc2\x9b" "2Jb ü");
+	supervise_terminal_event(term, TONE_WARN, "warn", "%s",
+				 "a\xc2\x9b"
+				 "2Jb ü");
 	assert_string_equal(written(), "  warn       a  2Jb ü\n");
 }
 
@@ -121,7 +128,8 @@ static void spans_are_for_people(void **state)
 	assert_string_equal(supervise_terminal_span(0.04, out, sizeof out), "0.0 s");
 	assert_string_equal(supervise_terminal_span(80, out, sizeof out), "1:20");
 	assert_string_equal(supervise_terminal_span(7384, out, sizeof out), "2:03:04");
-	assert_string_equal(supervise_terminal_span(INFINITY, out, sizeof out), supervise_terminal_span(1e9, (char[32]){ 0 }, 32));
+	assert_string_equal(supervise_terminal_span(INFINITY, out, sizeof out),
+			    supervise_terminal_span(1e9, (char[32]){ 0 }, 32));
 }
 
 int main(void)

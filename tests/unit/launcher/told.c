@@ -13,7 +13,8 @@ int told_in(const char *folder, const char *a, const char *b)
 	snprintf(path, sizeof path, "%s/events.jsonl", folder);
 	if (file_slurp(path, 1 << 24, &text, NULL))
 		return -1;
-	for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+	for (char *save, *line = strtok_r(text.data, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save))
 		n += strstr(line, a) && strstr(line, b);
 	buf_fini(&text);
 	return n;

@@ -54,7 +54,7 @@ struct device_comm {
 	int index, ranks, rank;
 	int color, key;
 	uint32_t queued, splits;
-	int looks;  /* until what was begun is done */
+	int looks; /* until what was begun is done */
 	bool finishing;
 	bool ended; /* closed; kept until nothing in a stream speaks of it */
 };
@@ -62,11 +62,15 @@ struct device_comm {
 static struct hub {
 	_Atomic int areas;
 	struct area area[AREAS];
-} *hub;
+} * hub;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream default_stream = { NULL, &default_stream.head, NULL };
-static struct span { char *at; size_t bytes; bool device; } spans[SPANS];
+static struct span {
+	char *at;
+	size_t bytes;
+	bool device;
+} spans[SPANS];
 static bool one_device;
 static enum fake_fault fault;
 static int misuse, things;
@@ -173,7 +177,8 @@ static bool operate(struct action *a)
 		if (a->number > 2 && !all_at_least(dc, area->left, a->number - 2))
 			return false;
 		if (a->op.in)
-			memcpy(slot_of(dc, a->number, dc->rank), a->op.in, a->op.count * comm_type_size(a->op.type));
+			memcpy(slot_of(dc, a->number, dc->rank), a->op.in,
+			       a->op.count * comm_type_size(a->op.type));
 		atomic_store(&area->came[dc->rank], a->number);
 		a->came = true;
 	}
@@ -205,7 +210,8 @@ static void push(void *stream, struct action action)
 static bool act(struct stream *s)
 {
 	struct action *a = s->head;
-	if (!a || (a->kind == WAIT && a->event->done < a->ticket) || (a->kind == OPERATION && !operate(a)))
+	if (!a || (a->kind == WAIT && a->event->done < a->ticket) ||
+	    (a->kind == OPERATION && !operate(a)))
 		return false;
 	if (a->kind == COPY)
 		memcpy(a->to, a->from, a->bytes);
@@ -351,7 +357,8 @@ static void fake_unpin(struct device *d, void *memory)
 	pthread_mutex_unlock(&lock);
 }
 
-static int fake_copy(struct device *d, void *to, const void *from, size_t bytes, void *stream, struct err *e)
+static int fake_copy(struct device *d, void *to, const void *from, size_t bytes, void *stream,
+		     struct err *e)
 {
 	(void)d, (void)e;
 	pthread_mutex_lock(&lock);
@@ -407,7 +414,8 @@ static int library_open(struct device *d, const unsigned char key[DEVICE_KEY], i
 	return 0;
 }
 
-static int library_split(struct device_comm *parent, int color, int key, struct device_comm **out, struct err *e)
+static int library_split(struct device_comm *parent, int color, int key, struct device_comm **out,
+			 struct err *e)
 {
 	(void)e;
 	struct device_comm *dc = *out = comm_new(16 + 4 * (int)parent->splits + color);
@@ -443,11 +451,13 @@ static int library_queue(struct device_comm *dc, const struct op *op, void *stre
 	size_t bytes = op->count * comm_type_size(op->type);
 	if (dc->looks || dc->parent)
 		wrong("an operation on a communicator that is not ready");
-	if (op->kind != OP_ALL_REDUCE && op->kind != OP_ALL_GATHER && op->kind != OP_BROADCAST && op->kind != OP_BARRIER)
+	if (op->kind != OP_ALL_REDUCE && op->kind != OP_ALL_GATHER && op->kind != OP_BROADCAST &&
+	    op->kind != OP_BARRIER)
 		wrong("operation %d is not in this library", op->kind);
 	if (bytes > ROOM || (bytes && op->in && !lies_in(op->in, bytes, true)))
 		wrong("%zu bytes that are not the device's", bytes);
-	push(stream, (struct action){ .kind = OPERATION, .dc = dc, .op = *op, .number = ++dc->queued });
+	push(stream,
+	     (struct action){ .kind = OPERATION, .dc = dc, .op = *op, .number = ++dc->queued });
 	dc->looks = (int)roll(FIRST_LOOKS);
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -548,7 +558,8 @@ const struct comm_device fake_device = {
 	.collectives = &library,
 };
 
-/* --- For the tests ------------------------------------------------------------------------------ */
+/* --- For the tests
+ * ------------------------------------------------------------------------------ */
 
 void fake_set_up(bool one)
 {

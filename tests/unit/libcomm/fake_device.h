@@ -1,10 +1,11 @@
 /*
  * fake_device — a comm_device over host memory that does everything late, for tests.
  *
- * Copies, events and operations queue up on streams and are carried out a few at a time, of a stream chosen by dice, when somebody
- * asks whether an event is done. A copy to the host first spoils its target. What a real device would forgive or crash
- * at is counted: fake_misuse. Its library "fakes" adds 64-bit integers, gathers and broadcasts through memory that the ranks
- * share, begins late, and can be made to fail.
+ * Copies, events and operations queue up on streams and are carried out a few at a time, of a
+ * stream chosen by dice, when somebody asks whether an event is done. A copy to the host first
+ * spoils its target. What a real device would forgive or crash at is counted: fake_misuse. Its
+ * library "fakes" adds 64-bit integers, gathers and broadcasts through memory that the ranks share,
+ * begins late, and can be made to fail.
  */
 #ifndef MUSTER_TESTS_FAKE_DEVICE_H
 #define MUSTER_TESTS_FAKE_DEVICE_H

@@ -54,12 +54,13 @@ static int add_host(struct network *net, int k)
 	int host = net->host[k] = keep_namespace(), bridge = net->bridge;
 	if (!host)
 		return -1;
-	return shell("exec 2>/dev/null; ip link add net0 netns %d type veth peer name port%d netns %d &&"
-		     "nsenter -t %d -n sh -ec 'ip link set port%d master bridge0 up' &&"
-		     "nsenter -t %d -n sh -ec 'ip link set lo up; ip link set net0 addrgenmode none;"
-		     " ip addr add 10.77.0.%d/24 dev net0; ip link set net0 up;"
-		     " ip addr add fd77::%d/64 dev net0 nodad; ip addr add fe80::%d/64 dev net0 nodad'",
-		     host, k, bridge, bridge, k, host, k + 1, k + 1, k + 1);
+	return shell(
+		"exec 2>/dev/null; ip link add net0 netns %d type veth peer name port%d netns %d &&"
+		"nsenter -t %d -n sh -ec 'ip link set port%d master bridge0 up' &&"
+		"nsenter -t %d -n sh -ec 'ip link set lo up; ip link set net0 addrgenmode none;"
+		" ip addr add 10.77.0.%d/24 dev net0; ip link set net0 up;"
+		" ip addr add fd77::%d/64 dev net0 nodad; ip addr add fe80::%d/64 dev net0 nodad'",
+		host, k, bridge, bridge, k, host, k + 1, k + 1, k + 1);
 }
 
 int network_open(struct network *net, int hosts, const char **why)
@@ -69,7 +70,8 @@ int network_open(struct network *net, int hosts, const char **why)
 	if (!net->bridge)
 		return -1;
 	*why = "no bridge in a network namespace (needs ip and nsenter)";
-	if (shell("nsenter -t %d -n sh -ec 'ip link add bridge0 type bridge; ip link set bridge0 up' 2>/dev/null",
+	if (shell("nsenter -t %d -n sh -ec 'ip link add bridge0 type bridge; ip link set bridge0 "
+		  "up' 2>/dev/null",
 		  net->bridge) < 0)
 		goto close_network;
 	*why = "no veth pair with IPv4 and IPv6 between network namespaces";

@@ -1,9 +1,9 @@
 /*
  * network — hosts of their own for tests: network namespaces on one bridge.
  *
- * Each host is a namespace that a sleeping process holds, as is the bridge between them: when the test
- * ends, however it does, the kernel ends those processes and with them all of it; nothing has a name.
- * Host k (from 0) has the interface "net0" with these addresses, and a loopback.
+ * Each host is a namespace that a sleeping process holds, as is the bridge between them: when the
+ * test ends, however it does, the kernel ends those processes and with them all of it; nothing has
+ * a name. Host k (from 0) has the interface "net0" with these addresses, and a loopback.
  *
  *     10.77.0.<k+1>/24    fd77::<k+1>/64    fe80::<k+1>/64
  */

@@ -30,11 +30,12 @@ struct ranks {
 	const char *backend; /* NULL: auto */
 	const char *hosts;   /* a letter a rank, NULL: one host */
 	double timeout_s;
-	const char *address; /* NULL: loopback */
+	const char *address;   /* NULL: loopback */
 	const char *interface; /* NULL: by address */
-	int (*enter)(const struct ranks *r, int rank); /* goes to where the rank shall live; NULL: here */
+	/* goes to where the rank shall live; NULL: here */
+	int (*enter)(const struct ranks *r, int rank);
 	const char *algorithm, *dump_dir; /* NULL: none */
-	int sockets;         /* 0: the default */
+	int sockets;                      /* 0: the default */
 	enum comm_integrity integrity;
 	int (*fn)(struct comm *world, void *arg);
 	void *arg;
@@ -98,10 +99,15 @@ static inline int ranks_open(struct ranks *r, int rank, struct comm **world, str
 	char host[8] = "host-a";
 	if (r->hosts)
 		host[5] = r->hosts[rank];
-	struct comm_options opt = { .host = host, .interface = r->interface ? r->interface : "",
+	struct comm_options opt = { .host = host,
+				    .interface = r->interface ? r->interface : "",
 				    .address_hint = r->address,
-				    .timeout_s = r->timeout_s, .backend = r->backend,
-				    .algorithm = r->algorithm, .sockets = r->sockets, .integrity = r->integrity, .dump_dir = r->dump_dir };
+				    .timeout_s = r->timeout_s,
+				    .backend = r->backend,
+				    .algorithm = r->algorithm,
+				    .sockets = r->sockets,
+				    .integrity = r->integrity,
+				    .dump_dir = r->dump_dir };
 	return comm_open(&boot, &opt, world, e);
 }
 
@@ -168,14 +174,14 @@ static inline int ranks_run(struct ranks *r)
 }
 
 /* In a rank: says what failed and where. */
-#define RANK_CHECK(cond, ...)                                              \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);    \
-			fprintf(stderr, __VA_ARGS__);                      \
-			fputc('\n', stderr);                               \
-			return 1;                                          \
-		}                                                          \
+#define RANK_CHECK(cond, ...) \
+	do { \
+		if (!(cond)) { \
+			fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+			fprintf(stderr, __VA_ARGS__); \
+			fputc('\n', stderr); \
+			return 1; \
+		} \
 	} while (0)
 
 #endif

@@ -53,10 +53,13 @@ static int begin(struct run_state *s, int g)
 		o->in[k] = value(me, g, i) + (int64_t)k;
 	struct comm_p2p ring[] = { { false, o->out, o->count, COMM_I64, (me + n - 1) % n },
 				   { true, o->in, o->count, COMM_I64, (me + 1) % n } };
-	int rc = o->kind == 0 ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64, COMM_SUM, &o->req, &e)
-	       : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64, COMM_MAX, &o->req, &e)
-	       : o->kind == 2 ? comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, &e)
-			      : comm_group_start(c, ring, 2, &o->req, &e);
+	int rc = o->kind == 0   ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64,
+							COMM_SUM, &o->req, &e)
+		 : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64,
+							    COMM_MAX, &o->req, &e)
+		 : o->kind == 2
+			 ? comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, &e)
+			 : comm_group_start(c, ring, 2, &o->req, &e);
 	RANK_CHECK(rc == 0, "%s", e.text);
 	return 0;
 }
@@ -64,9 +67,13 @@ static int begin(struct run_state *s, int g)
 static int64_t expected(const struct op_state *o, int g, int i, int n, int me, size_t k)
 {
 	switch (o->kind) {
-	case 0: return (int64_t)n * ((int64_t)k + value(0, g, i)) + (int64_t)n * (n - 1) / 2 * 1000003;
-	case 1: return value(n - 1, g, i) + (int64_t)((size_t)me * o->count + k);
-	case 2: return value((int)(k / o->count), g, i) + (int64_t)(k % o->count);
+	case 0:
+		return (int64_t)n * ((int64_t)k + value(0, g, i)) +
+		       (int64_t)n * (n - 1) / 2 * 1000003;
+	case 1:
+		return value(n - 1, g, i) + (int64_t)((size_t)me * o->count + k);
+	case 2:
+		return value((int)(k / o->count), g, i) + (int64_t)(k % o->count);
 	}
 	return value((me + n - 1) % n, g, i) + (int64_t)k;
 }
@@ -83,8 +90,8 @@ static int finish(struct run_state *s, int g)
 	RANK_CHECK(comm_wait(o->req, &e) == 0, "%s", e.text);
 	size_t out = o->kind == 2 ? o->count * (size_t)n : o->count;
 	for (size_t k = 0; k < out; k++)
-		RANK_CHECK(o->out[k] == expected(o, g, i, n, me, k), "group %d, operation %d of kind %d, element %zu",
-			   g, i, o->kind, k);
+		RANK_CHECK(o->out[k] == expected(o, g, i, n, me, k),
+			   "group %d, operation %d of kind %d, element %zu", g, i, o->kind, k);
 	free(o->in);
 	free(o->out);
 	return 0;
@@ -116,8 +123,10 @@ static int interleave(struct comm *world, void *arg)
 	(void)arg;
 	RANK_CHECK(s, "no memory");
 	for (int g = 0; g < GROUPS; g++)
-		RANK_CHECK(comm_split(world, colors[g], -me, "part", &s->group[g], &e) == 0, "%s", e.text);
-	RANK_CHECK(comm_rank(s->group[0]) == comm_size(world) - 1 - me, "the key does not order the ranks");
+		RANK_CHECK(comm_split(world, colors[g], -me, "part", &s->group[g], &e) == 0, "%s",
+			   e.text);
+	RANK_CHECK(comm_rank(s->group[0]) == comm_size(world) - 1 - me,
+		   "the key does not order the ranks");
 	RANK_CHECK(!s->group[3] == (me == 0), "a negative color has a group");
 	for (int round = 0; round < OPS; round += OPEN)
 		if (some_turns(s, (uint32_t)me, round + OPEN, s->started, begin) ||
@@ -133,8 +142,9 @@ static void overlapping_groups_interleave(void **state)
 {
 	(void)state;
 	static const struct ranks configs[] = {
-		{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" }, { .n = 4, .hosts = "abbb" },
-		{ .n = 8, .backend = "shm" }, { .n = 8, .hosts = "aaaabbbb" },
+		{ .n = 4, .backend = "shm" },    { .n = 4, .backend = "tcp" },
+		{ .n = 4, .hosts = "abbb" },     { .n = 8, .backend = "shm" },
+		{ .n = 8, .hosts = "aaaabbbb" },
 	};
 	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
 		struct ranks r = configs[i];
@@ -152,22 +162,27 @@ static int backends_by_members(struct comm *world, void *arg)
 	(void)arg;
 	RANK_CHECK(!strcmp(comm_backend(world), "hybrid"), "the world is %s", comm_backend(world));
 	RANK_CHECK(comm_split(world, me / 2, 0, "tp", &g, &e) == 0, "%s", e.text);
-	RANK_CHECK(!strcmp(comm_backend(g), "shm") && !strcmp(comm_name(g), "tp"), "%s", comm_backend(g));
+	RANK_CHECK(!strcmp(comm_backend(g), "shm") && !strcmp(comm_name(g), "tp"), "%s",
+		   comm_backend(g));
 	comm_close(g);
 	RANK_CHECK(comm_split(world, me % 2, 0, "dp", &g, &e) == 0, "%s", e.text);
 	RANK_CHECK(!strcmp(comm_backend(g), "tcp"), "%s", comm_backend(g));
 	uint64_t before = comm_bytes(g);
 	float v[256] = { 0 };
 	RANK_CHECK(comm_rank(g) == 0 ? comm_send(g, v, 256, COMM_F32, 1, &e) == 0
-				     : comm_recv(g, v, 256, COMM_F32, 0, &e) == 0, "%s", e.text);
-	RANK_CHECK(comm_bytes(g) - before == (comm_rank(g) == 0 ? sizeof v : 0), "bytes are not counted");
+				     : comm_recv(g, v, 256, COMM_F32, 0, &e) == 0,
+		   "%s", e.text);
+	RANK_CHECK(comm_bytes(g) - before == (comm_rank(g) == 0 ? sizeof v : 0),
+		   "bytes are not counted");
 	return 0;
 }
 
 static void a_group_uses_what_its_ranks_share(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 4, .hosts = "aabb", .timeout_s = PATIENT_WAIT_S, .fn = backends_by_members };
+	struct ranks r = {
+		.n = 4, .hosts = "aabb", .timeout_s = PATIENT_WAIT_S, .fn = backends_by_members
+	};
 	assert_int_equal(ranks_run(&r), 0);
 }
 

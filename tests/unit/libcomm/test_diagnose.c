@@ -14,12 +14,13 @@
 enum { RANKS = 8, TIME = 100 /* s, when all dumps are made */ };
 
 /*
- * A rank in short: its groups, each "NAME MEMBERS: OP …", with a semicolon between; NULL: it has left no dump. An op is
+ * A rank in short: its groups, each "NAME MEMBERS: OP …", with a semicolon between; NULL: it has
+ * left no dump. An op is
  *
  *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages, peers as world ranks
  *
- * and how far it came: nothing for done, "?" queued, "!SECONDS" running since then, "x SECONDS" failed. "+N": the ring has
- * lost N operations. A done operation began at second 1 + its number.
+ * and how far it came: nothing for done, "?" queued, "!SECONDS" running since then, "x SECONDS"
+ * failed. "+N": the ring has lost N operations. A done operation began at second 1 + its number.
  */
 struct spec {
 	const char *what;
@@ -28,6 +29,7 @@ struct spec {
 	enum finding finding;
 };
 
+/* clang-format off */
 static const struct spec specs[] = {
 	{ "all is well", { "world 01: barrier", "world 01: barrier" },
 	  "no disagreement: every operation that was begun has ended", FINDING_NONE },
@@ -104,6 +106,7 @@ static const struct spec specs[] = {
 	  "ranks wait for each other: rank 0 in barrier number 1 of group x for rank 1, rank 1 in barrier number 1 of group y for rank "
 	  "2, rank 2 in barrier number 1 of group z for rank 0", FINDING_CIRCLE },
 };
+/* clang-format on */
 
 /* --- From short to JSON ------------------------------------------------------------- */
 
@@ -127,13 +130,16 @@ static const char *put_messages(struct buf *b, const char *s, const char *member
 		bool send = *s == '>';
 		int peer = member_of(members, s[1]), used = 0;
 		sscanf(s + 2, "/%d%n", &bytes, &used);
-		buf_printf(&list, "%s{\"%s\": %d, \"nth\": %d, \"bytes\": %d}", n++ ? "," : "", send ? "to" : "from", peer,
-			   ++(send ? c->sent : c->received)[peer], bytes);
+		buf_printf(&list, "%s{\"%s\": %d, \"nth\": %d, \"bytes\": %d}", n++ ? "," : "",
+			   send ? "to" : "from", peer, ++(send ? c->sent : c->received)[peer],
+			   bytes);
 		all += bytes;
 		s += 2 + used;
 	}
-	buf_printf(b, "\"op\": \"send/recv\", \"seq\": %d, \"bytes\": %d, \"messages\": %d, \"peers\": [%s]", ++c->messages, all, n,
-		   buf_str(&list));
+	buf_printf(b,
+		   "\"op\": \"send/recv\", \"seq\": %d, \"bytes\": %d, \"messages\": %d, "
+		   "\"peers\": [%s]",
+		   ++c->messages, all, n, buf_str(&list));
 	buf_fini(&list);
 	return s;
 }
@@ -152,7 +158,10 @@ static const char *put_collective(struct buf *b, const char *s, struct counts *c
 		s += used;
 	if (sscanf(s, "~%7[a-z0-9]%n", type, &used) == 1)
 		s += used;
-	buf_printf(b, "\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"sum\", \"root\": %d, \"bytes\": %d", kind, type, root, bytes);
+	buf_printf(
+		b,
+		"\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"sum\", \"root\": %d, \"bytes\": %d",
+		kind, type, root, bytes);
 	if (*s != '?')
 		buf_printf(b, ", \"seq\": %d", ++c->seq);
 	return s;
@@ -171,9 +180,11 @@ static const char *put_op(struct buf *b, const char *s, const char *members, str
 	if (sscanf(s, "!%lf%n", &since, &used) == 1)
 		buf_printf(b, ", \"state\": \"running\", \"start_us\": %.0f}", since * 1e6);
 	else if (sscanf(s, " x%lf%n", &since, &used) == 1)
-		buf_printf(b, ", \"state\": \"failed\", \"start_us\": %.0f, \"end_us\": %.0f}", since * 1e6, since * 1e6 + 1e6);
+		buf_printf(b, ", \"state\": \"failed\", \"start_us\": %.0f, \"end_us\": %.0f}",
+			   since * 1e6, since * 1e6 + 1e6);
 	else
-		buf_printf(b, ", \"state\": \"done\", \"start_us\": %d, \"end_us\": %d}", 1000000 + c->number, 1000001 + c->number);
+		buf_printf(b, ", \"state\": \"done\", \"start_us\": %d, \"end_us\": %d}",
+			   1000000 + c->number, 1000001 + c->number);
 	return s + used;
 }
 
@@ -206,11 +217,14 @@ static const char *put_group(struct buf *b, const char *s, int rank)
 		s = put_op(&ops, s, members, &c);
 		s += *s == ' ';
 	}
-	buf_printf(b, "{\"name\": \"%s\", \"id\": \"%016x\", \"backend\": \"shm\", \"rank\": %d, \"members\": [", name, id,
-		   member_of(members, (char)('0' + rank)));
+	buf_printf(b,
+		   "{\"name\": \"%s\", \"id\": \"%016x\", \"backend\": \"shm\", \"rank\": %d, "
+		   "\"members\": [",
+		   name, id, member_of(members, (char)('0' + rank)));
 	for (const char *p = members; *p; p++)
 		buf_printf(b, "%s%c", p > members ? "," : "", *p);
-	buf_printf(b, "], \"seq\": %d, \"messages\": %d, \"ops\": [%s]}", c.seq, c.messages, buf_str(&ops));
+	buf_printf(b, "], \"seq\": %d, \"messages\": %d, \"ops\": [%s]}", c.seq, c.messages,
+		   buf_str(&ops));
 	buf_fini(&ops);
 	return s;
 }
@@ -218,7 +232,9 @@ static const char *put_group(struct buf *b, const char *s, int rank)
 static void put_rank(struct buf *b, const struct spec *spec, int rank, int size)
 {
 	const char *s = spec->rank[rank];
-	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": \"%c\", \"time_us\": %d, \"error\": null, \"groups\": [",
+	buf_printf(b,
+		   "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": \"%c\", "
+		   "\"time_us\": %d, \"error\": null, \"groups\": [",
 		   rank, size, 'a' + rank, TIME * 1000000);
 	while (*s) {
 		s = put_group(b, s, rank);
@@ -233,7 +249,8 @@ static int size_of(const struct spec *spec)
 	int size = 0;
 	for (int r = 0; r < RANKS; r++)
 		for (const char *s = spec->rank[r]; s && *s; s++)
-			if (isdigit((unsigned char)*s) && s[-1] == ' ' && isdigit((unsigned char)s[1]) && s[strspn(s, "01234567")] == ':')
+			if (isdigit((unsigned char)*s) && s[-1] == ' ' &&
+			    isdigit((unsigned char)s[1]) && s[strspn(s, "01234567")] == ':')
 				for (; *s != ':'; s++)
 					size = *s - '0' >= size ? *s - '0' + 1 : size;
 	return size;
@@ -263,8 +280,8 @@ static void dumps_come_to_their_sentence(void **state)
 		read_spec(&specs[i], &t);
 		assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 		if (strcmp(buf_str(&d.text), specs[i].sentence) || d.finding != specs[i].finding)
-			fail_msg("%s:\n  %s (%s)\nin place of\n  %s", specs[i].what, buf_str(&d.text), comm_finding_word(d.finding),
-				 specs[i].sentence);
+			fail_msg("%s:\n  %s (%s)\nin place of\n  %s", specs[i].what,
+				 buf_str(&d.text), comm_finding_word(d.finding), specs[i].sentence);
 		comm_diagnosis_fini(&d);
 		comm_trace_fini(&t);
 	}
@@ -272,13 +289,17 @@ static void dumps_come_to_their_sentence(void **state)
 
 /* --- What is no dump ------------------------------------------------------------------ */
 
-#define HEAD "{\"muster_comm_dump\": 1, \"rank\": 0, \"size\": 2, \"host\": \"a\", \"time_us\": 5, \"groups\": "
+#define HEAD \
+	"{\"muster_comm_dump\": 1, \"rank\": 0, \"size\": 2, \"host\": \"a\", \"time_us\": 5, " \
+	"\"groups\": "
 #define GROUP(members, rank, ops) \
-	HEAD "[{\"name\": \"g\", \"id\": \"0000000000000001\", \"rank\": " rank ", \"members\": " members ", \"seq\": 1, \"ops\": " ops "}]}"
+	HEAD "[{\"name\": \"g\", \"id\": \"0000000000000001\", \"rank\": " rank \
+	     ", \"members\": " members ", \"seq\": 1, \"ops\": " ops "}]}"
 #define OP(fields) GROUP("[0, 1]", "0", "[{\"number\": 1, \"state\": \"done\", " fields "}]")
 
 static void what_is_no_dump_is_refused_with_its_name(void **state)
 {
+	/* clang-format off */
 	static const char *const bad[] = {
 		"", "[]", "{}", "{\"muster_comm_dump\": 2}", HEAD "7}", HEAD "[3]}",
 		"{\"muster_comm_dump\": 1, \"rank\": 2, \"size\": 2, \"time_us\": 5, \"groups\": []}",
@@ -290,11 +311,13 @@ static void what_is_no_dump_is_refused_with_its_name(void **state)
 		OP("\"op\": \"send/recv\", \"seq\": 1, \"bytes\": 1, \"messages\": 0, \"peers\": [{\"to\": 1, \"nth\": 1, \"bytes\": 1}]"),
 		OP("\"op\": \"send/recv\", \"seq\": 1, \"bytes\": 1, \"messages\": 1, \"peers\": [{\"to\": 2, \"nth\": 1, \"bytes\": 1}]"),
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct trace t = { 0 };
 		struct err e = ERR_INIT;
-		if (comm_trace_add(&t, bad[i], strlen(bad[i]), "x.json", &e) == 0 || e.code != ERR_CORRUPT || !strstr(e.text, "x.json"))
+		if (comm_trace_add(&t, bad[i], strlen(bad[i]), "x.json", &e) == 0 ||
+		    e.code != ERR_CORRUPT || !strstr(e.text, "x.json"))
 			fail_msg("%s: %s", bad[i], e.text);
 		comm_trace_fini(&t);
 	}
@@ -305,8 +328,10 @@ static void dumps_of_different_worlds_are_not_mixed(void **state)
 	static const char one[] = GROUP("[0, 1]", "0", "[]");
 	static const char *const others[] = {
 		one, /* the same rank */
-		"{\"muster_comm_dump\": 1, \"rank\": 1, \"size\": 3, \"time_us\": 5, \"groups\": []}",
-		"{\"muster_comm_dump\": 1, \"rank\": 1, \"size\": 2, \"time_us\": 5, \"groups\": [{\"name\": \"g\", \"id\": \"0000000000000001\", "
+		"{\"muster_comm_dump\": 1, \"rank\": 1, \"size\": 3, \"time_us\": 5, \"groups\": "
+		"[]}",
+		"{\"muster_comm_dump\": 1, \"rank\": 1, \"size\": 2, \"time_us\": 5, \"groups\": "
+		"[{\"name\": \"g\", \"id\": \"0000000000000001\", "
 		"\"rank\": 0, \"members\": [1], \"seq\": 0, \"ops\": []}]}",
 	};
 	(void)state;

@@ -46,15 +46,22 @@ enum { VECTOR = 300000 };
 static int one_turn(struct comm *w, int op, float *a, float *b, struct err *e)
 {
 	switch (op) {
-	case 0: return comm_all_reduce(w, a, b, VECTOR, COMM_F32, COMM_SUM, e);
-	case 1: return comm_barrier(w, e);
-	case 2: return comm_all_gather(w, a, b, VECTOR / 4, COMM_F32, e);
-	case 3: return comm_reduce_scatter(w, a, b, VECTOR / 4, COMM_F32, COMM_SUM, e);
-	case 4: return comm_all_to_all(w, a, b, VECTOR / 4, COMM_F32, e);
-	case 5: return comm_broadcast(w, a, VECTOR, COMM_F32, 1, e);
+	case 0:
+		return comm_all_reduce(w, a, b, VECTOR, COMM_F32, COMM_SUM, e);
+	case 1:
+		return comm_barrier(w, e);
+	case 2:
+		return comm_all_gather(w, a, b, VECTOR / 4, COMM_F32, e);
+	case 3:
+		return comm_reduce_scatter(w, a, b, VECTOR / 4, COMM_F32, COMM_SUM, e);
+	case 4:
+		return comm_all_to_all(w, a, b, VECTOR / 4, COMM_F32, e);
+	case 5:
+		return comm_broadcast(w, a, VECTOR, COMM_F32, 1, e);
 	}
 	struct comm_p2p ring[] = { { true, a, VECTOR, COMM_F32, (comm_rank(w) + 1) % comm_size(w) },
-				   { false, b, VECTOR, COMM_F32, (comm_rank(w) + comm_size(w) - 1) % comm_size(w) } };
+				   { false, b, VECTOR, COMM_F32,
+				     (comm_rank(w) + comm_size(w) - 1) % comm_size(w) } };
 	return comm_group(w, ring, 2, e);
 }
 
@@ -121,7 +128,8 @@ static int wait_for_the_unconnected(struct comm *w, void *arg)
 		pause();
 	}
 	RANK_CHECK(comm_recv(pair, &word, 1, COMM_I32, 0, &e) < 0, "received from the dead");
-	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "rank 0") && strstr(e.text, "group pair"), "%s", e.text);
+	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "rank 0") && strstr(e.text, "group pair"),
+		   "%s", e.text);
 	return 0;
 }
 
@@ -129,7 +137,11 @@ static void a_rank_that_never_connected_is_missed(void **state)
 {
 	(void)state;
 	struct stage *s = stage_new();
-	struct ranks r = { .n = 2, .backend = "tcp", .timeout_s = LONG_S, .fn = wait_for_the_unconnected, .arg = s };
+	struct ranks r = { .n = 2,
+			   .backend = "tcp",
+			   .timeout_s = LONG_S,
+			   .fn = wait_for_the_unconnected,
+			   .arg = s };
 	ranks_start(&r);
 	while (!atomic_load(&s->turns))
 		sched_yield();
@@ -156,7 +168,8 @@ static int time_out(struct comm *w, void *arg)
 	RANK_CHECK(rc < 0, "the barrier did not wait");
 	/* Those that wait for others than the late rank hear of it from those. */
 	RANK_CHECK(e.code == ERR_TIMEOUT || e.code == ERR_PEER, "%s: %s", err_word(e.code), e.text);
-	RANK_CHECK(strstr(e.text, "barrier number ") && strstr(e.text, "of group world"), "%s", e.text);
+	RANK_CHECK(strstr(e.text, "barrier number ") && strstr(e.text, "of group world"), "%s",
+		   e.text);
 	if (strstr(e.text, "rank 2 (world rank 2") && strstr(e.text, "did not come within 0.3 s"))
 		atomic_fetch_add(&s->named, 1);
 	return 0;
@@ -198,7 +211,9 @@ static int wait_in_a_chain(struct comm *w, void *arg)
 	}
 	RANK_CHECK(comm_recv(next, &word, 1, COMM_I32, 1, &e) < 0, "received what nobody sent");
 	atomic_fetch_add(&s->done, 1);
-	RANK_CHECK(strstr(e.text, "world rank 3, host host-a") && strstr(e.text, "did not come within"), "%s", e.text);
+	RANK_CHECK(strstr(e.text, "world rank 3, host host-a") &&
+			   strstr(e.text, "did not come within"),
+		   "%s", e.text);
 	return 0;
 }
 
@@ -206,7 +221,9 @@ static void the_end_of_a_chain_of_waits_is_named(void **state)
 {
 	(void)state;
 	struct stage *s = stage_new();
-	struct ranks r = { .n = 4, .backend = "tcp", .timeout_s = 1, .fn = wait_in_a_chain, .arg = s };
+	struct ranks r = {
+		.n = 4, .backend = "tcp", .timeout_s = 1, .fn = wait_in_a_chain, .arg = s
+	};
 	assert_int_equal(ranks_run(&r), 0);
 	munmap(s, sizeof *s);
 }
@@ -233,7 +250,8 @@ static int blocked_until_aborted(struct comm *w, void *arg)
 	pthread_t t;
 	pthread_create(&t, NULL, abort_it, g);
 	if (s->op == 0)
-		RANK_CHECK(comm_recv(w, &word, 1, COMM_I32, next, &e) < 0, "received what nobody sent");
+		RANK_CHECK(comm_recv(w, &word, 1, COMM_I32, next, &e) < 0,
+			   "received what nobody sent");
 	else
 		while (comm_all_reduce(w, &word, &sum, 1, COMM_I32, COMM_SUM, &e) == 0)
 			continue;
@@ -279,13 +297,16 @@ static int disagree(struct comm *w, void *arg)
 	else if (s->op == 1)
 		rc = comm_all_gather(w, v, v + 32, me == 1 ? 7 : 8, COMM_F32, &e);
 	else
-		rc = me % 2 ? comm_recv(w, v, 9, COMM_F32, me - 1, &e) : comm_send(w, v, 8, COMM_F32, me + 1, &e);
+		rc = me % 2 ? comm_recv(w, v, 9, COMM_F32, me - 1, &e)
+			    : comm_send(w, v, 8, COMM_F32, me + 1, &e);
 	/* A sender has done its part before its receiver complains. */
 	if (s->op == 2 && me % 2 == 0 && rc == 0)
 		return 0;
 	RANK_CHECK(rc < 0, "operation %d went through", s->op);
 	RANK_CHECK(e.code == ERR_PROTO || e.code == ERR_PEER, "%s: %s", err_word(e.code), e.text);
-	RANK_CHECK(e.code != ERR_PROTO || strstr(e.text, "same ones") || strstr(e.text, "same operations"), "%s", e.text);
+	RANK_CHECK(e.code != ERR_PROTO || strstr(e.text, "same ones") ||
+			   strstr(e.text, "same operations"),
+		   "%s", e.text);
 	return 0;
 }
 
@@ -311,13 +332,18 @@ static int misuse(struct comm *w, void *arg)
 	float v[8] = { 0 }, u[8];
 	struct comm_request *req;
 	(void)arg;
-	RANK_CHECK(comm_broadcast(w, v, 8, COMM_F32, 9, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
-	RANK_CHECK(comm_send(w, v, 8, COMM_F32, -1, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
-	RANK_CHECK(comm_all_to_all(w, v, v, 1, COMM_F32, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
-	RANK_CHECK(comm_group_start(w, NULL, -1, &req, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
-	RANK_CHECK(comm_all_reduce(w, v, u, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e) < 0 && e.code == ERR_USAGE, "%s",
+	RANK_CHECK(comm_broadcast(w, v, 8, COMM_F32, 9, &e) < 0 && e.code == ERR_USAGE, "%s",
 		   e.text);
-	RANK_CHECK(comm_all_reduce_start(w, v, u, 8, COMM_F32, COMM_SUM, &req, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_send(w, v, 8, COMM_F32, -1, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
+	RANK_CHECK(comm_all_to_all(w, v, v, 1, COMM_F32, &e) < 0 && e.code == ERR_USAGE, "%s",
+		   e.text);
+	RANK_CHECK(comm_group_start(w, NULL, -1, &req, &e) < 0 && e.code == ERR_USAGE, "%s",
+		   e.text);
+	RANK_CHECK(comm_all_reduce(w, v, u, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e) < 0 &&
+			   e.code == ERR_USAGE,
+		   "%s", e.text);
+	RANK_CHECK(comm_all_reduce_start(w, v, u, 8, COMM_F32, COMM_SUM, &req, &e) == 0, "%s",
+		   e.text);
 	RANK_CHECK(comm_barrier(w, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_wait(req, &e) == 0, "%s", e.text);
 	/* None of it has harmed the world. */
@@ -343,11 +369,13 @@ static int work_among_strangers(struct comm *w, void *arg)
 	atomic_fetch_add(&s->turns, 1);
 	while (!all_over) {
 		RANK_CHECK(comm_split(w, 0, 0, "g", &g, &e) == 0, "%s", e.text);
-		RANK_CHECK(comm_all_reduce(g, &one, &sum, 1, COMM_I32, COMM_SUM, &e) == 0, "%s", e.text);
+		RANK_CHECK(comm_all_reduce(g, &one, &sum, 1, COMM_I32, COMM_SUM, &e) == 0, "%s",
+			   e.text);
 		RANK_CHECK(sum == comm_size(w), "the sum is %d", sum);
 		comm_close(g);
 		over = atomic_load(&s->done);
-		RANK_CHECK(comm_all_reduce(w, &over, &all_over, 1, COMM_I32, COMM_MIN, &e) == 0, "%s", e.text);
+		RANK_CHECK(comm_all_reduce(w, &over, &all_over, 1, COMM_I32, COMM_MIN, &e) == 0,
+			   "%s", e.text);
 	}
 	return 0;
 }
@@ -382,7 +410,9 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 {
 	(void)state;
 	struct stage *s = stage_new();
-	struct ranks r = { .n = 3, .backend = "tcp", .timeout_s = LONG_S, .fn = work_among_strangers, .arg = s };
+	struct ranks r = {
+		.n = 3, .backend = "tcp", .timeout_s = LONG_S, .fn = work_among_strangers, .arg = s
+	};
 	ranks_start(&r);
 	while (atomic_load(&s->turns) < r.n)
 		sched_yield();
@@ -401,7 +431,8 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* As another user: 0 the connection was closed without an answer, which any well-formed hello would get. */
+/* As another user: 0 the connection was closed without an answer, which any well-formed hello
+ * would get. */
 static int knock_as_nobody(const char *address)
 {
 	int fd;
@@ -421,7 +452,9 @@ static void another_user_of_this_host_is_not_heard(void **state)
 	if (geteuid() != 0)
 		skip(); /* only root can become another user */
 	struct stage *s = stage_new();
-	struct ranks r = { .n = 3, .backend = "tcp", .timeout_s = LONG_S, .fn = work_among_strangers, .arg = s };
+	struct ranks r = {
+		.n = 3, .backend = "tcp", .timeout_s = LONG_S, .fn = work_among_strangers, .arg = s
+	};
 	ranks_start(&r);
 	while (atomic_load(&s->turns) < r.n)
 		sched_yield();

@@ -1,4 +1,5 @@
-/* The forms of the calls: what is refused at once, whose the lists are, what becomes of requests nobody waits for. */
+/* The forms of the calls: what is refused at once, whose the lists are, what becomes of requests
+ * nobody waits for. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include <setjmp.h>
@@ -8,15 +9,15 @@
 
 #include <cmocka.h>
 
-#define REFUSED(call)                                                                     \
-	do {                                                                              \
-		struct err e = ERR_INIT;                                                  \
-		RANK_CHECK((call) < 0 && e.code == ERR_USAGE, #call ": %s", e.text);      \
+#define REFUSED(call) \
+	do { \
+		struct err e = ERR_INIT; \
+		RANK_CHECK((call) < 0 && e.code == ERR_USAGE, #call ": %s", e.text); \
 	} while (0)
-#define TAKEN(call)                                                                       \
-	do {                                                                              \
-		struct err e = ERR_INIT;                                                  \
-		RANK_CHECK((call) == 0, #call ": %s", e.text);                            \
+#define TAKEN(call) \
+	do { \
+		struct err e = ERR_INIT; \
+		RANK_CHECK((call) == 0, #call ": %s", e.text); \
 	} while (0)
 
 static int without_buffers(struct comm *w, void *arg)
@@ -87,12 +88,14 @@ static int scatter_by_list(struct comm *w, void *arg)
 		if (form < 2) {
 			TAKEN(comm_scatterv(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2, &e));
 		} else {
-			TAKEN(comm_scatterv_start(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2, &r, &e));
+			TAKEN(comm_scatterv_start(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2,
+						  &r, &e));
 			memset(counts, 0xff, sizeof counts); /* the list was copied */
 			TAKEN(comm_wait(r, &e));
 		}
 		for (int i = 0; i <= me; i++)
-			RANK_CHECK(to[i] == 100 * form + (int)before + i, "form %d, element %d is %d", form, i, to[i]);
+			RANK_CHECK(to[i] == 100 * form + (int)before + i,
+				   "form %d, element %d is %d", form, i, to[i]);
 	}
 	return 0;
 }
@@ -102,7 +105,10 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 	(void)state;
 	static const char *const hosts[] = { NULL, "aabb", "abcd" };
 	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-		struct ranks r = { .n = 4, .hosts = hosts[i], .timeout_s = PATIENT_WAIT_S, .fn = scatter_by_list };
+		struct ranks r = { .n = 4,
+				   .hosts = hosts[i],
+				   .timeout_s = PATIENT_WAIT_S,
+				   .fn = scatter_by_list };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -111,13 +117,14 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 static int count_otherwise(struct comm *w, void *arg)
 {
 	static int32_t in[9000], out[9000];
-	const size_t *own = comm_rank(w) == 1 ? (size_t[]){ 3000, 1000, 2000 } : (size_t[]){ 1000, 3000, 2000 };
+	const size_t *own = comm_rank(w) == 1 ? (size_t[]){ 3000, 1000, 2000 }
+					      : (size_t[]){ 1000, 3000, 2000 };
 	const int kind = *(const int *)arg;
 	struct err e = ERR_INIT;
-	int rc = kind == 0 ? comm_all_gatherv(w, in, out, own, COMM_I32, &e)
-	       : kind == 1 ? comm_reduce_scatterv(w, in, out, own, COMM_I32, COMM_SUM, &e)
-	       : kind == 2 ? comm_gatherv(w, in, out, own, COMM_I32, 2, &e)
-			   : comm_scatterv(w, in, out, own, COMM_I32, 2, &e);
+	int rc = kind == 0   ? comm_all_gatherv(w, in, out, own, COMM_I32, &e)
+		 : kind == 1 ? comm_reduce_scatterv(w, in, out, own, COMM_I32, COMM_SUM, &e)
+		 : kind == 2 ? comm_gatherv(w, in, out, own, COMM_I32, 2, &e)
+			     : comm_scatterv(w, in, out, own, COMM_I32, 2, &e);
 	RANK_CHECK(rc < 0 && (e.code == ERR_PROTO || e.code == ERR_PEER), "%d: %s", rc, e.text);
 	RANK_CHECK(strstr(e.text, "other counts"), "%s", e.text);
 	return 0;
@@ -127,7 +134,9 @@ static void lists_that_differ_are_found_though_their_sums_do_not(void **state)
 {
 	(void)state;
 	for (int kind = 0; kind < 4; kind++) {
-		struct ranks r = { .n = 3, .timeout_s = PATIENT_WAIT_S, .fn = count_otherwise, .arg = &kind };
+		struct ranks r = {
+			.n = 3, .timeout_s = PATIENT_WAIT_S, .fn = count_otherwise, .arg = &kind
+		};
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -136,8 +145,10 @@ static int to_oneself(struct comm *w, void *arg)
 {
 	int me = comm_rank(w);
 	int32_t v[8] = { 1, 2, 3, 4 }, u[8] = { 0 };
-	struct comm_p2p both[] = { { true, v, 2, COMM_I32, me }, { false, u, 2, COMM_I32, me },
-				   { false, u + 2, 1, COMM_I32, me }, { true, v + 2, 4, COMM_U8, me } };
+	struct comm_p2p both[] = { { true, v, 2, COMM_I32, me },
+				   { false, u, 2, COMM_I32, me },
+				   { false, u + 2, 1, COMM_I32, me },
+				   { true, v + 2, 4, COMM_U8, me } };
 	(void)arg;
 	REFUSED(comm_send(w, v, 1, COMM_I32, me, &e));
 	REFUSED(comm_recv(w, u, 1, COMM_I32, me, &e));
@@ -160,7 +171,8 @@ static void a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes
 	}
 }
 
-int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); /* NULL without AddressSanitizer */
+/* NULL without AddressSanitizer */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 /* Of three requests one is done, one is under way, one waits in the queue. */
 static int leave_requests(struct comm *w, void *arg)
@@ -181,7 +193,8 @@ static int leave_requests(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	RANK_CHECK(comm_barrier(w, &e) < 0 && e.code != ERR_USAGE, "the world goes on: %s", e.text);
 	memset(r, 0, sizeof r);
-	RANK_CHECK(!__lsan_do_recoverable_leak_check || !__lsan_do_recoverable_leak_check(), "requests leak");
+	RANK_CHECK(!__lsan_do_recoverable_leak_check || !__lsan_do_recoverable_leak_check(),
+		   "requests leak");
 	return 0;
 }
 
@@ -223,11 +236,16 @@ static void what_ranks_must_be_given_alike_is_compared(void **state)
 {
 	(void)state;
 	static const struct ranks others[] = {
-		{ .algorithm = "slots" }, { .backend = "tcp" }, { .sockets = 2 },
+		{ .algorithm = "slots" },
+		{ .backend = "tcp" },
+		{ .sockets = 2 },
 		{ .integrity = COMM_INTEGRITY_CHECKSUM },
 	};
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-		struct ranks other = others[i], r = { .n = 3, .enter = be_different, .arg = &other, .timeout_s = PATIENT_WAIT_S,
+		struct ranks other = others[i], r = { .n = 3,
+						      .enter = be_different,
+						      .arg = &other,
+						      .timeout_s = PATIENT_WAIT_S,
 						      .fn = scatter_by_list };
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++)
@@ -267,7 +285,8 @@ int main(void)
 		cmocka_unit_test(a_missing_buffer_is_refused_before_anything_happens),
 		cmocka_unit_test(scatterv_gives_each_rank_its_own_count),
 		cmocka_unit_test(lists_that_differ_are_found_though_their_sums_do_not),
-		cmocka_unit_test(a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
+		cmocka_unit_test(
+			a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
 		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
 		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
 		cmocka_unit_test(what_ranks_must_be_given_alike_is_compared),

@@ -1,4 +1,5 @@
-/* Messages between ranks of one host: short ones through the ring, long ones copied once, and what stops them. */
+/* Messages between ranks of one host: short ones through the ring, long ones copied once, and
+ * what stops them. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "libcomm/link/exchange.h"
@@ -18,8 +19,9 @@
 enum { KIB = 1024, MIB = 1024 * 1024, LONGEST = 4 * MIB + 7 };
 
 /* Around the lengths at which messages change their way, and between them. */
-static const size_t sizes[] = { 0, 1, 4095, 8 * KIB - 1, 8 * KIB, 8 * KIB + 1, 256 * KIB, 256 * KIB + 1,
-				512 * KIB + 1, 1 * MIB + 3, LONGEST };
+static const size_t sizes[] = { 0,           1,         4095,          8 * KIB - 1,   8 * KIB,
+				8 * KIB + 1, 256 * KIB, 256 * KIB + 1, 512 * KIB + 1, 1 * MIB + 3,
+				LONGEST };
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -55,7 +57,8 @@ struct kinds {
 	bool window_in, window_out;
 };
 
-/* All sizes to the next rank, all from the one before, in one call; and the other way round in the next. */
+/* All sizes to the next rank, all from the one before, in one call; and the other way round in
+ * the next. */
 static int all_to_neighbours(struct comm *w, void *arg)
 {
 	const struct kinds *k = arg;
@@ -73,12 +76,13 @@ static int all_to_neighbours(struct comm *w, void *arg)
 		for (int i = 0; i < SIZES; i++) {
 			fill(in[i], sizes[i], me, round + i);
 			ops[i] = (struct comm_p2p){ true, in[i], sizes[i], COMM_U8, to };
-			ops[SIZES + i] = (struct comm_p2p){ false, out[i], sizes[i], COMM_U8, from };
+			ops[SIZES + i] = (struct comm_p2p){ false, out[i], sizes[i], COMM_U8,
+							    from };
 		}
 		RANK_CHECK(comm_group(w, ops, 2 * SIZES, &e) == 0, "%s", e.text);
 		for (int i = 0; i < SIZES; i++)
-			RANK_CHECK(wrong(out[i], sizes[i], from, round + i) == 0, "round %d, %zu bytes are wrong",
-				   round, sizes[i]);
+			RANK_CHECK(wrong(out[i], sizes[i], from, round + i) == 0,
+				   "round %d, %zu bytes are wrong", round, sizes[i]);
 	}
 	for (int i = 0; i < SIZES; i++) {
 		k->window_in ? comm_free(w, in[i]) : free(in[i]);
@@ -93,7 +97,10 @@ static void long_messages_arrive(void **state)
 	for (int i = 0; i < 4; i++)
 		for (int n = 2; n <= 4; n++) {
 			struct kinds k = { i & 1, i & 2 };
-			struct ranks r = { .n = n, .fn = all_to_neighbours, .arg = &k, .timeout_s = PATIENT_WAIT_S };
+			struct ranks r = { .n = n,
+					   .fn = all_to_neighbours,
+					   .arg = &k,
+					   .timeout_s = PATIENT_WAIT_S };
 			assert_int_equal(ranks_run(&r), 0);
 		}
 }
@@ -107,11 +114,14 @@ static int one_way(struct comm *w, void *arg)
 		for (int i = 0; i < SIZES; i++)
 			if (comm_rank(w) == 0) {
 				fill(data, sizes[i], 0, round);
-				RANK_CHECK(comm_send(w, data, sizes[i], COMM_U8, 1, &e) == 0, "%s", e.text);
+				RANK_CHECK(comm_send(w, data, sizes[i], COMM_U8, 1, &e) == 0, "%s",
+					   e.text);
 				memset(data, 0, sizes[i]); /* it may: the message has left */
 			} else {
-				RANK_CHECK(comm_recv(w, data, sizes[i], COMM_U8, 0, &e) == 0, "%s", e.text);
-				RANK_CHECK(wrong(data, sizes[i], 0, round) == 0, "%zu bytes are wrong", sizes[i]);
+				RANK_CHECK(comm_recv(w, data, sizes[i], COMM_U8, 0, &e) == 0, "%s",
+					   e.text);
+				RANK_CHECK(wrong(data, sizes[i], 0, round) == 0,
+					   "%zu bytes are wrong", sizes[i]);
 			}
 	free(data);
 	return 0;
@@ -139,12 +149,13 @@ static int short_ones(struct comm *w, void *arg)
 			int n = 1 + (bytes + round) % AT_ONCE;
 			for (int i = 0; i < n; i++) {
 				fill(data[i], (size_t)bytes, send ? 0 : 1, round + i);
-				ops[i] = (struct comm_p2p){ send, data[i], (size_t)bytes, COMM_U8, send };
+				ops[i] = (struct comm_p2p){ send, data[i], (size_t)bytes, COMM_U8,
+							    send };
 			}
 			RANK_CHECK(comm_group(w, ops, n, &e) == 0, "%s", e.text);
 			for (int i = 0; i < n && !send; i++)
-				RANK_CHECK(wrong(data[i], (size_t)bytes, 0, round + i) == 0, "%d bytes are wrong",
-					   bytes);
+				RANK_CHECK(wrong(data[i], (size_t)bytes, 0, round + i) == 0,
+					   "%d bytes are wrong", bytes);
 		}
 	return 0;
 }
@@ -162,7 +173,8 @@ static int counted(struct comm *w, void *arg)
 				      : comm_send(w, word, 12, COMM_I64, 1, &e);
 		RANK_CHECK(rc == 0, "%s", e.text);
 		for (int k = 0; k < 12; k++)
-			RANK_CHECK(word[k] == i, "message %d has %d in word %d", (int)i, (int)word[k], k);
+			RANK_CHECK(word[k] == i, "message %d has %d in word %d", (int)i,
+				   (int)word[k], k);
 	}
 	return 0;
 }
@@ -213,21 +225,27 @@ static int forbid(long call)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof code / sizeof *code, code };
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -1
-		: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+		       ? -1
+		       : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* All kinds of messages in a process that may not make that call: how many ranks failed; -1: nothing can be forbidden here. */
+/* All kinds of messages in a process that may not make that call: how many ranks failed; -1:
+ * nothing can be forbidden here. */
 static int run_without(long call)
 {
 	pid_t pid = fork();
 	if (pid == 0) {
 		int bad = 0;
-		if (forbid(call) < 0 || syscall(call, getpid(), NULL, 0, NULL, 0, 0) != -1 || errno != EPERM)
+		if (forbid(call) < 0 || syscall(call, getpid(), NULL, 0, NULL, 0, 0) != -1 ||
+		    errno != EPERM)
 			_exit(255);
 		for (int i = 0; i < 4; i++) {
 			struct kinds k = { i & 1, i & 2 };
-			struct ranks r = { .n = 3, .fn = all_to_neighbours, .arg = &k, .timeout_s = PATIENT_WAIT_S };
+			struct ranks r = { .n = 3,
+					   .fn = all_to_neighbours,
+					   .arg = &k,
+					   .timeout_s = PATIENT_WAIT_S };
 			bad += ranks_run(&r);
 		}
 		_exit(bad);
@@ -264,7 +282,8 @@ static int unequal(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	char *data = calloc(1, LONGEST);
 	size_t bytes = comm_rank(w) ? *(size_t *)arg : LONGEST;
-	int rc = comm_rank(w) ? comm_recv(w, data, bytes, COMM_U8, 0, &e) : comm_send(w, data, bytes, COMM_U8, 1, &e);
+	int rc = comm_rank(w) ? comm_recv(w, data, bytes, COMM_U8, 0, &e)
+			      : comm_send(w, data, bytes, COMM_U8, 1, &e);
 	free(data);
 	RANK_CHECK(rc < 0, "it went through");
 	if (comm_rank(w))
@@ -279,7 +298,9 @@ static void unequal_lengths_are_an_error(void **state)
 	(void)state;
 	for (int i = 0; i < SIZES - 1; i++) {
 		size_t due = sizes[i];
-		struct ranks r = { .n = 2, .fn = unequal, .arg = &due, .timeout_s = PATIENT_WAIT_S };
+		struct ranks r = {
+			.n = 2, .fn = unequal, .arg = &due, .timeout_s = PATIENT_WAIT_S
+		};
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -304,7 +325,8 @@ static int until_one_dies(struct comm *w, void *arg)
 	}
 	free(data);
 	snprintf(name, sizeof name, "rank %d", other);
-	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, name) && strstr(e.text, "died"), "%s", e.text);
+	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, name) && strstr(e.text, "died"), "%s",
+		   e.text);
 	return 0;
 }
 
@@ -314,7 +336,9 @@ static void a_killed_rank_is_named(void **state)
 	struct march *m = ranks_shared(sizeof *m);
 	for (int i = 0; i < 24; i++) {
 		*m = (struct march){ .victim = i % 2 };
-		struct ranks r = { .n = 2, .fn = until_one_dies, .arg = m, .timeout_s = PATIENT_WAIT_S };
+		struct ranks r = {
+			.n = 2, .fn = until_one_dies, .arg = m, .timeout_s = PATIENT_WAIT_S
+		};
 		ranks_start(&r);
 		while (atomic_load(&m->round) < 3 + i)
 			cpu_relax();
@@ -384,7 +408,8 @@ static int give_up(struct comm *w, void *arg)
 	pthread_join(thread, NULL);
 	free(data);
 	RANK_CHECK(e.code == ERR_ABORTED, "%s", e.text);
-	RANK_CHECK(memcmp(before, after, PAGES) == 0, "a peer wrote into a buffer that it had no longer");
+	RANK_CHECK(memcmp(before, after, PAGES) == 0,
+		   "a peer wrote into a buffer that it had no longer");
 	return 0;
 }
 
@@ -420,11 +445,15 @@ static void giving_up_waits_for_the_writer(void **state)
 {
 	(void)state;
 	static struct late_writer w;
-	struct peer peers[2] = { { .pidfd = -1 }, { .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0) } };
+	struct peer peers[2] = { { .pidfd = -1 },
+				 { .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0) } };
 	int members[2] = { 0, 1 };
 	struct world world = { .peers = peers };
 	struct comm c = { .world = &world, .members = members };
-	struct link l = { .c = &c, .peer = 1, .handoff = { .tx = &w.shared, .rx = &w.shared, .begun = 5, .open = true } };
+	struct link l = { .c = &c,
+			  .peer = 1,
+			  .handoff = {
+				  .tx = &w.shared, .rx = &w.shared, .begun = 5, .open = true } };
 	pthread_t thread;
 	atomic_store(&w.shared.claim, (uint64_t)5 << 32 | 3);
 	atomic_store(&w.shared.writing, 1);

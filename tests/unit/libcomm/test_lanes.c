@@ -20,8 +20,16 @@ static size_t chance(size_t below)
 	return (seed >> 8) % below;
 }
 
-static const size_t sizes[] = { 0, 1, 1000, LANE_WHOLE, LANE_WHOLE + 1, 3 * LANE_STRIPE - 1, 3 * LANE_STRIPE,
-				3 * LANE_STRIPE + 1, 7 * LANE_STRIPE + 77, 1 << 20 };
+static const size_t sizes[] = { 0,
+				1,
+				1000,
+				LANE_WHOLE,
+				LANE_WHOLE + 1,
+				3 * LANE_STRIPE - 1,
+				3 * LANE_STRIPE,
+				3 * LANE_STRIPE + 1,
+				7 * LANE_STRIPE + 77,
+				1 << 20 };
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -36,16 +44,20 @@ static void every_byte_goes_over_one_lane(void **state)
 				size_t share = comm_lane_share(bytes, lanes, lane), done = 0;
 				while (done < share) {
 					struct iovec v[3];
-					int n = comm_lane_pieces(data, bytes, lanes, lane, done, v, 3);
+					int n = comm_lane_pieces(data, bytes, lanes, lane, done, v,
+								 3);
 					assert_true(n > 0);
-					size_t take = 1 + chance(v[0].iov_len); /* any cut resumes where it stopped */
+					/* any cut resumes where it stopped */
+					size_t take = 1 + chance(v[0].iov_len);
 					char *at = v[0].iov_base;
 					assert_true(at >= data && at + take <= data + bytes);
 					for (size_t i = 0; i < take; i++)
 						at[i]++;
 					done += take;
 				}
-				assert_int_equal(comm_lane_pieces(data, bytes, lanes, lane, done, NULL, 3), 0);
+				assert_int_equal(comm_lane_pieces(data, bytes, lanes, lane, done,
+								  NULL, 3),
+						 0);
 				total += share;
 			}
 			assert_int_equal(total, bytes);
@@ -107,11 +119,24 @@ static void loop_open(struct loop *o)
 	memset(pipes, 0, sizeof pipes);
 	memset(o, 0, sizeof *o);
 	o->world.spins = INT_MAX; /* the pipes move in the end: it never sleeps */
-	o->comm = (struct comm){ .world = &o->world, .size = 2, .bell = BELL_NONE, .links = o->links };
+	o->comm = (struct comm){
+		.world = &o->world, .size = 2, .bell = BELL_NONE, .links = o->links
+	};
 	o->self.out.at = o->self.in.at = -1;
-	o->links[0] = (struct link){ .c = &o->comm, .lanes = 1, .lane = &o->self, .out_tail = -1, .in_tail = -1, .handoff.oldest = -1 };
-	o->links[1] = (struct link){ .ops = &pipe_ops, .c = &o->comm, .peer = 1, .lanes = LANES, .lane = o->lanes,
-				     .out_tail = -1, .in_tail = -1, .handoff.oldest = -1 };
+	o->links[0] = (struct link){ .c = &o->comm,
+				     .lanes = 1,
+				     .lane = &o->self,
+				     .out_tail = -1,
+				     .in_tail = -1,
+				     .handoff.oldest = -1 };
+	o->links[1] = (struct link){ .ops = &pipe_ops,
+				     .c = &o->comm,
+				     .peer = 1,
+				     .lanes = LANES,
+				     .lane = o->lanes,
+				     .out_tail = -1,
+				     .in_tail = -1,
+				     .handoff.oldest = -1 };
 	for (int k = 0; k < LANES; k++)
 		o->lanes[k].out.at = o->lanes[k].in.at = -1;
 }
@@ -134,8 +159,10 @@ static void messages_arrive_whole_and_in_order(void **state)
 			out[i] = calloc(1, bytes[i] + 1);
 			for (size_t j = 0; j < bytes[i]; j++)
 				in[i][j] = (char)chance(256);
-			assert_int_equal(comm_exchange_send(&o.comm, &op, 1, in[i], bytes[i], &e), 0);
-			assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out[i], bytes[i], &e), 0);
+			assert_int_equal(comm_exchange_send(&o.comm, &op, 1, in[i], bytes[i], &e),
+					 0);
+			assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out[i], bytes[i], &e),
+					 0);
 		}
 		assert_int_equal(comm_exchange_run(&o.comm, &e), 0);
 		assert_int_equal(atomic_load(&o.comm.sent), total);

@@ -35,8 +35,8 @@ static void wait_until(_Atomic int *word, int least)
 
 enum { DYING = 1 };
 
-/* It has come, as comm_step_pass says it, and dies before it looks for sleepers: before all others have come,
- * or once they sleep, so that nobody wakes them. */
+/* It has come, as comm_step_pass says it, and dies before it looks for sleepers: before all others
+ * have come, or once they sleep, so that nobody wakes them. */
 static int die_inside_a_step(struct comm *w, bool last)
 {
 	while (last && atomic_load(&w->segment.head->sleepers) + 1 != (uint32_t)w->size)
@@ -90,14 +90,16 @@ static int split_without_descriptors(struct comm *w, void *arg)
 	RANK_CHECK(rc < 0, "rank %d split", comm_rank(w));
 	RANK_CHECK(e.code == (poor ? ERR_NOMEM : ERR_PEER), "%s: %s", err_word(e.code), e.text);
 	RANK_CHECK(strstr(e.text, "split of group world into g"), "%s", e.text);
-	wait_until(&s->done, comm_size(w)); /* it is what it says, not that it leaves, that the others hear */
+	/* it is what it says, not that it leaves, that the others hear */
+	wait_until(&s->done, comm_size(w));
 	return 0;
 }
 
 static void a_rank_that_cannot_split_tells_the_others(void **state)
 {
 	(void)state;
-	static const struct ranks kinds[] = { { .n = 3, .backend = "shm" }, { .n = 3, .backend = "tcp" },
+	static const struct ranks kinds[] = { { .n = 3, .backend = "shm" },
+					      { .n = 3, .backend = "tcp" },
 					      { .n = 3, .hosts = "aab" } };
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		struct stage *s = stage_new();

@@ -1,7 +1,7 @@
 /*
- * Operations by the device's own library: chosen where each rank has a device, in the order of the caller's stream, and
- * never hanging: a rank that is late or dead is named, whatever the library says; on a fake device whose library does
- * everything late and waits for ever.
+ * Operations by the device's own library: chosen where each rank has a device, in the order of the
+ * caller's stream, and never hanging: a rank that is late or dead is named, whatever the library
+ * says; on a fake device whose library does everything late and waits for ever.
  */
 #include "base/clock.h"
 #include "tests/unit/libcomm/fake_device.h"
@@ -37,14 +37,15 @@ static int nothing_left(struct comm *device)
 {
 	comm_close(device);
 	RANK_CHECK(fake_misuse() == 0, "the device was misused %d times", fake_misuse());
-	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open", fake_open_things());
+	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open",
+		   fake_open_things());
 	return 0;
 }
 
 /* --- Without faults --------------------------------------------------------------------- */
 
 struct data {
-	int64_t *in, *out;                      /* the device's */
+	int64_t *in, *out;                       /* the device's */
 	int64_t given[COUNT], result[8 * COUNT]; /* the host's */
 	int round;
 	struct comm_request *req;
@@ -71,10 +72,13 @@ static int data_begin(struct data *d, struct comm *c, int round, bool start)
 	d->round = round;
 	d->req = NULL;
 	fake_kernel(d->in, d->given, sizeof d->given, NULL);
-	int rc = !start ? round % 2 ? comm_all_reduce(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM, &e)
-				    : comm_all_gather(c, d->in, d->out, COUNT, COMM_I64, &e)
-		 : round % 2 ? comm_all_reduce_start(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM, &d->req, &e)
-			     : comm_all_gather_start(c, d->in, d->out, COUNT, COMM_I64, &d->req, &e);
+	int rc = !start ? round % 2
+				  ? comm_all_reduce(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM, &e)
+				  : comm_all_gather(c, d->in, d->out, COUNT, COMM_I64, &e)
+		 : round % 2
+			 ? comm_all_reduce_start(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM,
+						 &d->req, &e)
+			 : comm_all_gather_start(c, d->in, d->out, COUNT, COMM_I64, &d->req, &e);
 	RANK_CHECK(rc == 0, "round %d: %s", round, e.text);
 	return 0;
 }
@@ -97,8 +101,8 @@ static int data_check(const struct data *d, struct comm *c)
 			int64_t base = d->round * 1000 + i;
 			int64_t want = d->round % 2 ? n * base + 7 * n * (n - 1) / 2 : base + r * 7;
 			int64_t got = d->result[d->round % 2 ? i : r * COUNT + i];
-			RANK_CHECK(got == want, "round %d, element %d of rank %d: %lld, not %lld", d->round, i, r,
-				   (long long)got, (long long)want);
+			RANK_CHECK(got == want, "round %d, element %d of rank %d: %lld, not %lld",
+				   d->round, i, r, (long long)got, (long long)want);
 		}
 	return 0;
 }
@@ -124,15 +128,18 @@ static int sums_and_splits(struct comm *world, void *arg)
 			for (int i = 0; i < 3 * OPEN; i++) {
 				struct comm *group = c[i % 3];
 				struct data *at = &d[i % 3][i / 3];
-				if (group && (stage == 0 ? data_begin(at, group, round + i / 3, round / OPEN % 2)
-					      : stage == 1 ? data_fetch(at) : data_check(at, group)))
+				if (group && (stage == 0   ? data_begin(at, group, round + i / 3,
+									round / OPEN % 2)
+					      : stage == 1 ? data_fetch(at)
+							   : data_check(at, group)))
 					return 1;
 			}
 			if (stage == 1)
 				fake_finish(NULL);
 		}
 	for (int g = 0; g < 3; g++)
-		RANK_CHECK(!c[g] || (comm_barrier(c[g], &e) == 0 && comm_sync(c[g], &e) == 0), "%s", e.text);
+		RANK_CHECK(!c[g] || (comm_barrier(c[g], &e) == 0 && comm_sync(c[g], &e) == 0), "%s",
+			   e.text);
 	for (int i = 0; i < 3 * OPEN; i++)
 		data_close(&d[i % 3][i / 3]);
 	comm_close(c[1]);
@@ -161,10 +168,13 @@ static int lacks_the_library(struct comm *world, void *arg)
 		fake_set_fault(FAKE_NO_LIBRARY);
 	if (open_device(world, NULL, &device))
 		return 1;
-	RANK_CHECK(!strcmp(comm_backend(device), "staged"), "the backend is %s", comm_backend(device));
-	RANK_CHECK(comm_on_device(world, &opt, "device", &device, &e) < 0 && e.code == ERR_UNSUPPORTED &&
-		   strstr(e.text, "rank 1"), "%s", e.text);
-	RANK_CHECK(comm_rank(world) != 1 || strstr(e.text, "there is no libfakes.so"), "%s", e.text);
+	RANK_CHECK(!strcmp(comm_backend(device), "staged"), "the backend is %s",
+		   comm_backend(device));
+	RANK_CHECK(comm_on_device(world, &opt, "device", &device, &e) < 0 &&
+			   e.code == ERR_UNSUPPORTED && strstr(e.text, "rank 1"),
+		   "%s", e.text);
+	RANK_CHECK(comm_rank(world) != 1 || strstr(e.text, "there is no libfakes.so"), "%s",
+		   e.text);
 	return 0;
 }
 
@@ -213,7 +223,8 @@ static int misbehave(struct comm *world, struct comm *device, const struct scene
 		return nothing_left(device);
 	case LIBRARY_FAILS:
 		fake_set_fault(FAKE_LIBRARY_FAILS);
-		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 || comm_sync(device, &e) < 0,
+		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 ||
+				   comm_sync(device, &e) < 0,
 			   "no error");
 		RANK_CHECK(e.code == ERR_NET && strstr(e.text, "the cable is out"), "%s", e.text);
 		fake_set_fault(FAKE_SOUND);
@@ -224,7 +235,8 @@ static int misbehave(struct comm *world, struct comm *device, const struct scene
 		/* It learns of it at its next call. */
 		while (atomic_load(told) < comm_size(world) - 1)
 			usleep(1000);
-		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 || comm_sync(device, &e) < 0,
+		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 ||
+				   comm_sync(device, &e) < 0,
 			   "no error");
 		RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "gave up"), "%s", e.text);
 		return 0;
@@ -242,7 +254,8 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 	if (s->what == ABORTS)
 		pthread_create(&thread, NULL, abort_soon, world);
 	int rc = s->what == NEVER_COMES_ASYNC
-			 ? comm_all_reduce_start(device, data, data, 1, COMM_I64, COMM_SUM, &req, &e)
+			 ? comm_all_reduce_start(device, data, data, 1, COMM_I64, COMM_SUM, &req,
+						 &e)
 			 : comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e);
 	if (req && rc == 0)
 		rc = comm_wait(req, &e);
@@ -253,10 +266,15 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 		pthread_join(thread, NULL);
 	RANK_CHECK(rc < 0, "rank %d has no error", comm_rank(world));
 	/* From its own look, or from the first one who saw it. */
-	RANK_CHECK((e.code == s->code || (e.code == ERR_PEER && strstr(e.text, "gave up"))) && strstr(e.text, s->text) &&
-		   (s->what == ABORTS || strstr(e.text, "group device")), "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
-	RANK_CHECK(s->timeout_s || clock_ns() - before < 5000000000, "it took %g s", (double)(clock_ns() - before) / 1e9);
-	RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 && strstr(e.text, s->text), "%s", e.text);
+	RANK_CHECK((e.code == s->code || (e.code == ERR_PEER && strstr(e.text, "gave up"))) &&
+			   strstr(e.text, s->text) &&
+			   (s->what == ABORTS || strstr(e.text, "group device")),
+		   "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
+	RANK_CHECK(s->timeout_s || clock_ns() - before < 5000000000, "it took %g s",
+		   (double)(clock_ns() - before) / 1e9);
+	RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 &&
+			   strstr(e.text, s->text),
+		   "%s", e.text);
 	RANK_CHECK(comm_sync(device, &e) < 0 && comm_barrier(world, &e) < 0, "the world goes on");
 	fake_release(data);
 	return nothing_left(device);
@@ -273,7 +291,8 @@ static int play(struct comm *world, void *arg)
 	if (s->what != DIES_EARLY) {
 		if (open_library(world, &device))
 			return 1;
-		RANK_CHECK(comm_barrier(device, &e) == 0 && comm_sync(device, &e) == 0 && comm_barrier(world, &e) == 0,
+		RANK_CHECK(comm_barrier(device, &e) == 0 && comm_sync(device, &e) == 0 &&
+				   comm_barrier(world, &e) == 0,
 			   "%s", e.text); /* all are done with the first one */
 		return culprit ? misbehave(world, device, s) : suffer(world, device, s);
 	}
@@ -285,7 +304,8 @@ static int play(struct comm *world, void *arg)
 	}
 	RANK_CHECK(rc < 0, "opened without rank %d", s->culprit);
 	RANK_CHECK(strstr(e.text, s->text), "%s", e.text);
-	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open", fake_open_things());
+	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open",
+		   fake_open_things());
 	return 0;
 }
 
@@ -305,7 +325,9 @@ static void every_fault_has_a_name(void **state)
 	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
 		struct scene s = scenes[i];
 		told = ranks_shared(sizeof *told);
-		struct ranks r = { .n = 4, .hosts = s.hosts, .timeout_s = s.timeout_s, .fn = play, .arg = &s };
+		struct ranks r = {
+			.n = 4, .hosts = s.hosts, .timeout_s = s.timeout_s, .fn = play, .arg = &s
+		};
 		fake_set_up(false);
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++) {
@@ -327,7 +349,9 @@ static int leave_one_open(struct comm *world, void *arg)
 	if (open_library(world, &device))
 		return 1;
 	int64_t *data = fake_memory(sizeof *data);
-	RANK_CHECK(comm_rank(world) == 1 || comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_rank(world) == 1 ||
+			   comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) == 0,
+		   "%s", e.text);
 	return 0; /* the data is the operation's until the world is closed */
 }
 
@@ -347,5 +371,6 @@ int main(void)
 		cmocka_unit_test(every_fault_has_a_name),
 		cmocka_unit_test(closing_ends_what_is_under_way),
 	};
-	return cmocka_run_group_tests_name("comm on device memory, the device's library", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("comm on device memory, the device's library", tests,
+					   NULL, NULL);
 }

@@ -41,8 +41,8 @@ enum { LONG_S = PATIENT_WAIT_S, CUT_S = 6 /* for cut lines */ };
 struct stage { /* shared by the test and its ranks */
 	_Atomic int turns, named;
 	int victim;
-	bool cut;              /* the network is, nobody is killed */
-	bool idle;             /* nobody sends: the line is silent when it is cut */
+	bool cut;  /* the network is, nobody is killed */
+	bool idle; /* nobody sends: the line is silent when it is cut */
 };
 
 static struct stage *stage_new(void)
@@ -65,7 +65,8 @@ static int pass_on(struct comm *w, int32_t *a, int32_t *b)
 {
 	struct err e = ERR_INIT;
 	int me = comm_rank(w), n = comm_size(w), left = (me + n - 1) % n;
-	struct comm_p2p ring[] = { { true, a, COUNT, COMM_I32, (me + 1) % n }, { false, b, COUNT, COMM_I32, left } };
+	struct comm_p2p ring[] = { { true, a, COUNT, COMM_I32, (me + 1) % n },
+				   { false, b, COUNT, COMM_I32, left } };
 	for (int i = 0; i < COUNT; i++)
 		a[i] = me * 7 + i;
 	RANK_CHECK(comm_group(w, ring, 2, &e) == 0, "%s", e.text);
@@ -86,10 +87,12 @@ static int talk(struct comm *w, void *arg)
 	RANK_CHECK(comm_all_gather(w, a, b, COUNT, COMM_I32, &e) == 0, "%s", e.text);
 	for (int r = 0; r < n; r++)
 		for (int i = 0; i < COUNT; i++)
-			RANK_CHECK(b[r * COUNT + i] == r * 7 + i, "element %d of rank %d is %d", i, r, b[r * COUNT + i]);
+			RANK_CHECK(b[r * COUNT + i] == r * 7 + i, "element %d of rank %d is %d", i,
+				   r, b[r * COUNT + i]);
 	RANK_CHECK(comm_all_reduce(w, a, b, COUNT, COMM_I32, COMM_SUM, &e) == 0, "%s", e.text);
 	for (int i = 0; i < COUNT; i++)
-		RANK_CHECK(b[i] == 7 * n * (n - 1) / 2 + n * i, "element %d of the sum is %d", i, b[i]);
+		RANK_CHECK(b[i] == 7 * n * (n - 1) / 2 + n * i, "element %d of the sum is %d", i,
+			   b[i]);
 	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 	free(a);
 	free(b);
@@ -108,8 +111,10 @@ static void ranks_talk_over(struct ranks r, const char *addresses)
 		assert_int_equal(ranks_end(&r, i), 0);
 	for (int i = 0; i < r.n; i++) {
 		/* as world.c writes it */
-		assert_int_equal(sscanf(r.board->value[i], "%*d %*d %*d %*s %*s %1023s", address), 1);
-		assert_memory_equal(address, addresses, strlen(addresses)); /* listened there, and nowhere else */
+		assert_int_equal(sscanf(r.board->value[i], "%*d %*d %*d %*s %*s %1023s", address),
+				 1);
+		/* listened there, and nowhere else */
+		assert_memory_equal(address, addresses, strlen(addresses));
 	}
 	munmap(r.board, sizeof *r.board);
 }
@@ -128,7 +133,10 @@ static void several_sockets_carry_the_same(void **state)
 	need_network();
 	static const int sockets[] = { 2, 3, COMM_SOCKETS_MOST };
 	for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
-		ranks_talk_over((struct ranks){ .n = 3, .hosts = "abc", .interface = "net0", .sockets = sockets[i] },
+		ranks_talk_over((struct ranks){ .n = 3,
+						.hosts = "abc",
+						.interface = "net0",
+						.sockets = sockets[i] },
 				"10.77.0.");
 }
 
@@ -146,8 +154,13 @@ static void hosts_talk_over_ipv6(void **state)
 {
 	(void)state;
 	need_network();
-	ranks_talk_over((struct ranks){ .n = 3, .hosts = "abc", .interface = "net0", .enter = only_ipv6 }, "[fd77::");
-	ranks_talk_over((struct ranks){ .n = 3, .hosts = "abc", .interface = "net0", .enter = only_this_link }, "[fe80::");
+	ranks_talk_over(
+		(struct ranks){ .n = 3, .hosts = "abc", .interface = "net0", .enter = only_ipv6 },
+		"[fd77::");
+	ranks_talk_over(
+		(struct ranks){
+			.n = 3, .hosts = "abc", .interface = "net0", .enter = only_this_link },
+		"[fe80::");
 }
 
 static void different_numbers_of_sockets_are_refused(void **state)
@@ -163,7 +176,9 @@ static void different_numbers_of_sockets_are_refused(void **state)
 			alarm(PATIENCE_S);
 			r.sockets = 1 + k;
 			int rc = ranks_open(&r, k, &w, &e);
-			_exit(rc == -1 && strstr(e.text, "other [network] sockets than this one") ? 0 : 1);
+			_exit(rc == -1 && strstr(e.text, "other [network] sockets than this one")
+				      ? 0
+				      : 1);
 		}
 	}
 	assert_int_equal(ranks_finish(&r), 0);
@@ -181,7 +196,8 @@ static int until_it_fails(struct comm *w, void *arg)
 	for (int rc = 0, turn = 1; rc == 0; turn++) {
 		rc = comm_all_reduce(w, a, b, COUNT, COMM_F32, COMM_SUM, &e);
 		atomic_fetch_add(&s->turns, 1);
-		if (rc == 0 && s->idle && turn == TURNS) /* each waits for the one after it, and nobody sends */
+		/* each waits for the one after it, and nobody sends */
+		if (rc == 0 && s->idle && turn == TURNS)
 			rc = comm_recv(w, a, 1, COMM_F32, (me + 1) % n, &e);
 	}
 	char who[32];
@@ -191,7 +207,8 @@ static int until_it_fails(struct comm *w, void *arg)
 	RANK_CHECK(strstr(e.text, me == s->victim ? "world rank" : who), "%s", e.text);
 	RANK_CHECK(strstr(e.text, "host host-"), "%s", e.text);
 	/* The kernel found it, before the time-out. */
-	RANK_CHECK(!s->cut || (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")), "%s", e.text);
+	RANK_CHECK(!s->cut || (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")),
+		   "%s", e.text);
 	atomic_fetch_add(&s->named, 1);
 	free(a);
 	free(b);
@@ -201,7 +218,12 @@ static int until_it_fails(struct comm *w, void *arg)
 static void cut_a_line(bool idle)
 {
 	struct stage *s = stage_new();
-	struct ranks r = { .n = 3, .hosts = "abc", .interface = "net0", .timeout_s = CUT_S, .fn = until_it_fails, .arg = s,
+	struct ranks r = { .n = 3,
+			   .hosts = "abc",
+			   .interface = "net0",
+			   .timeout_s = CUT_S,
+			   .fn = until_it_fails,
+			   .arg = s,
 			   .enter = enter_host };
 	s->victim = 2;
 	s->cut = true;
@@ -233,7 +255,8 @@ static void a_killed_rank_is_named_on_every_host(void **state)
 {
 	(void)state;
 	need_network();
-	static const struct ranks kinds[] = { { .n = 3, .hosts = "abc" }, { .n = 5, .hosts = "aabbc", .sockets = 3 } };
+	static const struct ranks kinds[] = { { .n = 3, .hosts = "abc" },
+					      { .n = 5, .hosts = "aabbc", .sockets = 3 } };
 	for (int k = 0; k < 6; k++) {
 		struct stage *s = stage_new();
 		struct ranks r = kinds[k % 2];
@@ -247,7 +270,7 @@ static void a_killed_rank_is_named_on_every_host(void **state)
 		while (atomic_load(&s->turns) < 20)
 			usleep(100);
 		kill(r.pid[s->victim], SIGKILL);
-			for (int i = 0; i < r.n; i++)
+		for (int i = 0; i < r.n; i++)
 			assert_int_equal(ranks_end(&r, i), i == s->victim ? -SIGKILL : 0);
 		assert_int_equal(atomic_load(&s->named), r.n - 1);
 		munmap(r.board, sizeof *r.board);

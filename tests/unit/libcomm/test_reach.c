@@ -1,4 +1,5 @@
-/* Reading a neighbour's memory: windows of comm_alloc, process_vm_readv, and where either is not to be had. */
+/* Reading a neighbour's memory: windows of comm_alloc, process_vm_readv, and where either is not
+ * to be had. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "libcomm/shm/reach.h"
@@ -44,17 +45,20 @@ static int look_at_windows(struct comm *w, void *arg)
 		mine = reach_span(w, p, sizes[i]);
 		RANK_CHECK(mine.window, "no span");
 		RANK_CHECK(!reach_span(w, p, mine.size + 1).window, "a span beyond the window");
-		RANK_CHECK(comm_all_gather(w, &mine, all, sizeof mine, COMM_U8, &e) == 0, "%s", e.text);
+		RANK_CHECK(comm_all_gather(w, &mine, all, sizeof mine, COMM_U8, &e) == 0, "%s",
+			   e.text);
 		int next = (comm_rank(w) + 1) % comm_size(w);
 		char *there = comm_reach_map(w, next, &all[next], sizes[i]);
 		RANK_CHECK(there, "not mapped");
 		RANK_CHECK(!sizes[i] || there[sizes[i] - 1] == next + 1, "another's bytes");
 		RANK_CHECK(comm_reach_map(w, next, &all[next], sizes[i]) == there, "mapped twice");
-		RANK_CHECK(!comm_reach_map(w, next, &all[next], all[next].size + 1), "mapped more than there is");
+		RANK_CHECK(!comm_reach_map(w, next, &all[next], all[next].size + 1),
+			   "mapped more than there is");
 		RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 		comm_free(w, p);
 		RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
-		RANK_CHECK(comm_window_freed(there - all[next].offset, all[next].size), "its end is not seen");
+		RANK_CHECK(comm_window_freed(there - all[next].offset, all[next].size),
+			   "its end is not seen");
 		/* Whoever still looks, in an operation that fails, lives. */
 		RANK_CHECK(!sizes[i] || there[sizes[i] - 1] == 0, "the pages were not given back");
 	}
@@ -120,17 +124,20 @@ static int change_windows(struct comm *w, void *arg)
 	int views = 0;
 	for (int round = 0; round < ROUNDS; round++) {
 		char *in, *out;
-		RANK_CHECK(alloc(w, COUNT * 4, &in) == 0 && alloc(w, COUNT * 4, &out) == 0, "no window");
+		RANK_CHECK(alloc(w, COUNT * 4, &in) == 0 && alloc(w, COUNT * 4, &out) == 0,
+			   "no window");
 		for (int k = 0; k < COUNT; k++)
 			((int32_t *)(void *)in)[k] = k + round + comm_rank(w);
-		RANK_CHECK(comm_all_reduce(w, in, out, COUNT, COMM_I32, COMM_MAX, &e) == 0, "%s", e.text);
+		RANK_CHECK(comm_all_reduce(w, in, out, COUNT, COMM_I32, COMM_MAX, &e) == 0, "%s",
+			   e.text);
 		for (int k = 0; k < COUNT; k++)
-			RANK_CHECK(((int32_t *)(void *)out)[k] == k + round + comm_size(w) - 1, "round %d, %d", round, k);
+			RANK_CHECK(((int32_t *)(void *)out)[k] == k + round + comm_size(w) - 1,
+				   "round %d, %d", round, k);
 		comm_free(w, in);
 		comm_free(w, out);
 		views = round == 2 ? window_views() : views;
-		RANK_CHECK(round < 2 || window_views() <= views + 2 * comm_size(w), "%d mappings, then %d", views,
-			   window_views());
+		RANK_CHECK(round < 2 || window_views() <= views + 2 * comm_size(w),
+			   "%d mappings, then %d", views, window_views());
 	}
 	return 0;
 }
@@ -148,7 +155,8 @@ static int alloc_alone(struct comm *w, void *arg)
 	void *p = NULL;
 	char *q;
 	(void)arg;
-	RANK_CHECK(comm_alloc(w, (size_t)1 << 46, &p, &e) < 0 && e.code == ERR_NOMEM && !p, "64 TiB: %s", e.text);
+	RANK_CHECK(comm_alloc(w, (size_t)1 << 46, &p, &e) < 0 && e.code == ERR_NOMEM && !p,
+		   "64 TiB: %s", e.text);
 	RANK_CHECK(alloc(w, MIB, &q) == 0, "no memory");
 	RANK_CHECK(q[0] == 0 && q[MIB - 1] == 0, "not zeroed");
 	q[MIB - 1] = 1;
@@ -179,8 +187,9 @@ static int forbid_reading(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof code / sizeof *code, code };
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -1
-		: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+		       ? -1
+		       : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
 /* One that may not is enough. */
@@ -207,20 +216,26 @@ static int operate(struct comm *w, int32_t *in, int32_t *out, size_t n)
 		RANK_CHECK(out[k] == (int32_t)(k % 1000) + 1000 * (size - 1), "reduce: %zu", k);
 	RANK_CHECK(comm_reduce_scatter(w, in, out, n, COMM_I32, COMM_SUM, &e) == 0, "%s", e.text);
 	for (size_t k = 0; k < n; k++)
-		RANK_CHECK(out[k] == (int32_t)((k + n * (size_t)me) % 1000) * size + sum, "reduce_scatter: %zu", k);
+		RANK_CHECK(out[k] == (int32_t)((k + n * (size_t)me) % 1000) * size + sum,
+			   "reduce_scatter: %zu", k);
 	RANK_CHECK(comm_all_gather(w, in, out, n, COMM_I32, &e) == 0, "%s", e.text);
 	for (size_t k = 0; k < all; k++)
-		RANK_CHECK(out[k] == (int32_t)(k % n % 1000) + 1000 * (int32_t)(k / n), "all_gather: %zu", k);
+		RANK_CHECK(out[k] == (int32_t)(k % n % 1000) + 1000 * (int32_t)(k / n),
+			   "all_gather: %zu", k);
 	RANK_CHECK(comm_all_to_all(w, in, out, n, COMM_I32, &e) == 0, "%s", e.text);
 	for (size_t k = 0; k < all; k++)
-		RANK_CHECK(out[k] == (int32_t)((k % n + n * (size_t)me) % 1000) + 1000 * (int32_t)(k / n), "all_to_all: %zu", k);
+		RANK_CHECK(out[k] == (int32_t)((k % n + n * (size_t)me) % 1000) +
+					     1000 * (int32_t)(k / n),
+			   "all_to_all: %zu", k);
 	for (int root = 0; root < size; root += size - 1) {
 		RANK_CHECK(comm_gather(w, in, out, n, COMM_I32, root, &e) == 0, "%s", e.text);
 		for (size_t k = 0; me == root && k < all; k++)
-			RANK_CHECK(out[k] == (int32_t)(k % n % 1000) + 1000 * (int32_t)(k / n), "gather: %zu", k);
+			RANK_CHECK(out[k] == (int32_t)(k % n % 1000) + 1000 * (int32_t)(k / n),
+				   "gather: %zu", k);
 		RANK_CHECK(comm_scatter(w, in, out, n, COMM_I32, root, &e) == 0, "%s", e.text);
 		for (size_t k = 0; k < n; k++)
-			RANK_CHECK(out[k] == (int32_t)((k + n * (size_t)me) % 1000) + 1000 * root, "scatter: %zu", k);
+			RANK_CHECK(out[k] == (int32_t)((k + n * (size_t)me) % 1000) + 1000 * root,
+				   "scatter: %zu", k);
 	}
 	RANK_CHECK(comm_broadcast(w, in, n, COMM_I32, 0, &e) == 0, "%s", e.text);
 	for (size_t k = 0; k < n; k++)
@@ -231,18 +246,21 @@ static int operate(struct comm *w, int32_t *in, int32_t *out, size_t n)
 static int operate_everywhere(struct comm *w, void *arg)
 {
 	static const size_t counts[] = { 1, 700, 9001, 300007 };
-	RANK_CHECK(comm_reach_works(w) == *(const bool *)arg, "the ranks' memory %s", comm_reach_works(w) ? "can be read" : "cannot be read");
+	RANK_CHECK(comm_reach_works(w) == *(const bool *)arg, "the ranks' memory %s",
+		   comm_reach_works(w) ? "can be read" : "cannot be read");
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
 		size_t room = counts[i] * (size_t)comm_size(w) * sizeof(int32_t);
 		char *in, *out, *in2 = malloc(room), *out2 = malloc(room);
-		RANK_CHECK(in2 && out2 && alloc(w, room, &in) == 0 && alloc(w, room, &out) == 0, "no memory");
+		RANK_CHECK(in2 && out2 && alloc(w, room, &in) == 0 && alloc(w, room, &out) == 0,
+			   "no memory");
 		int32_t *a = (int32_t *)(void *)in, *b = (int32_t *)(void *)out;
 		int32_t *c = (int32_t *)(void *)in2, *d = (int32_t *)(void *)out2;
 		/* Some ranks' memory is shared and some is not: the one that is not decides. */
 		bool mine = comm_rank(w) % 2;
 		RANK_CHECK(operate(w, a, b, counts[i]) == 0, "in windows, %zu", counts[i]);
 		RANK_CHECK(operate(w, c, d, counts[i]) == 0, "in private memory, %zu", counts[i]);
-		RANK_CHECK(operate(w, mine ? a : c, mine ? b : d, counts[i]) == 0, "mixed, %zu", counts[i]);
+		RANK_CHECK(operate(w, mine ? a : c, mine ? b : d, counts[i]) == 0, "mixed, %zu",
+			   counts[i]);
 		RANK_CHECK(operate(w, a, b, counts[i]) == 0, "in windows again, %zu", counts[i]);
 		free(in2);
 		free(out2);
@@ -257,8 +275,13 @@ static void results_do_not_depend_on_where_buffers_are(void **state)
 	for (int may = 0; may < 2; may++)
 		for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
 			bool works = may;
-			struct ranks r = { .n = 3, .backend = "shm", .algorithm = algorithms[i], .timeout_s = PATIENT_WAIT_S,
-					   .enter = may ? NULL : forbid_in_one, .fn = operate_everywhere, .arg = &works };
+			struct ranks r = { .n = 3,
+					   .backend = "shm",
+					   .algorithm = algorithms[i],
+					   .timeout_s = PATIENT_WAIT_S,
+					   .enter = may ? NULL : forbid_in_one,
+					   .fn = operate_everywhere,
+					   .arg = &works };
 			assert_int_equal(ranks_run(&r), 0);
 		}
 }
@@ -274,8 +297,10 @@ static int lose_the_right(struct comm *w, void *arg)
 	float *in = calloc(COUNT, sizeof *in), *out = calloc(COUNT, sizeof *out);
 	RANK_CHECK(in && out, "no memory");
 	RANK_CHECK(comm_rank(w) != 1 || forbid_reading() == 0, "no filter");
-	RANK_CHECK(comm_all_reduce(w, in, out, COUNT, COMM_F32, COMM_SUM, &e) < 0, "read what may not be read");
-	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "cannot be read"), "%s: %s", err_word(e.code), e.text);
+	RANK_CHECK(comm_all_reduce(w, in, out, COUNT, COMM_F32, COMM_SUM, &e) < 0,
+		   "read what may not be read");
+	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "cannot be read"), "%s: %s",
+		   err_word(e.code), e.text);
 	free(in);
 	free(out);
 	return 0;
@@ -284,7 +309,11 @@ static int lose_the_right(struct comm *w, void *arg)
 static void a_lost_right_is_an_error_on_all_ranks(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 3, .backend = "shm", .algorithm = "readers", .timeout_s = PATIENT_WAIT_S, .fn = lose_the_right };
+	struct ranks r = { .n = 3,
+			   .backend = "shm",
+			   .algorithm = "readers",
+			   .timeout_s = PATIENT_WAIT_S,
+			   .fn = lose_the_right };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -300,8 +329,10 @@ static int read_the_dead(struct comm *w, void *arg)
 		pause();
 	}
 	struct span nowhere = { .address = 4096 };
-	RANK_CHECK(comm_reach_get(w, 1, &nowhere, 0, &byte, 1, &e) < 0 && e.code == ERR_PEER, "read unmapped memory");
-	RANK_CHECK(strstr(e.text, "rank 1 (world rank 1") && strstr(e.text, "cannot be read"), "%s", e.text);
+	RANK_CHECK(comm_reach_get(w, 1, &nowhere, 0, &byte, 1, &e) < 0 && e.code == ERR_PEER,
+		   "read unmapped memory");
+	RANK_CHECK(strstr(e.text, "rank 1 (world rank 1") && strstr(e.text, "cannot be read"), "%s",
+		   e.text);
 	RANK_CHECK(comm_reach_get(w, 1, &all[1], 0, &byte, 1, &e) == 0, "%s", e.text);
 	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 	kill(w->world->peers[1].pid, SIGKILL);
@@ -314,7 +345,9 @@ static int read_the_dead(struct comm *w, void *arg)
 static void unreadable_memory_names_its_rank(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .backend = "shm", .timeout_s = PATIENT_WAIT_S, .fn = read_the_dead };
+	struct ranks r = {
+		.n = 2, .backend = "shm", .timeout_s = PATIENT_WAIT_S, .fn = read_the_dead
+	};
 	ranks_start(&r);
 	assert_int_equal(ranks_end(&r, 0), 0);
 	assert_int_equal(ranks_end(&r, 1), -SIGKILL);

@@ -1,4 +1,5 @@
-/* The flight recorder: what it keeps, who may read it when, and what mismatched programs leave behind. */
+/* The flight recorder: what it keeps, who may read it when, and what mismatched programs leave
+ * behind. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "libcomm/flight/diagnose.h"
@@ -16,15 +17,17 @@
 
 static char dir[200];
 
-#define TAKEN(call)                                                                       \
-	do {                                                                              \
-		struct err why = ERR_INIT;                                                \
-		RANK_CHECK((call) == 0, "%s: %s", #call, why.text);                       \
+#define TAKEN(call) \
+	do { \
+		struct err why = ERR_INIT; \
+		RANK_CHECK((call) == 0, "%s: %s", #call, why.text); \
 	} while (0)
 
 /* --- The ring ----------------------------------------------------------------------------- */
 
-static const struct op reduction = { .kind = OP_ALL_REDUCE, .count = 4, .type = COMM_I64, .redop = COMM_MAX };
+static const struct op reduction = {
+	.kind = OP_ALL_REDUCE, .count = 4, .type = COMM_I64, .redop = COMM_MAX
+};
 
 static void go_through(struct recorder *r, struct op op, uint32_t seq, bool failed)
 {
@@ -58,7 +61,9 @@ static void messages_are_counted_by_peer(void **state)
 {
 	static struct record out[RECORDER_OPS];
 	float data[4];
-	struct comm_p2p list[] = { { true, data, 4, COMM_F32, 1 }, { false, data, 2, COMM_F32, 1 }, { true, data, 1, COMM_F32, 1 } };
+	struct comm_p2p list[] = { { true, data, 4, COMM_F32, 1 },
+				   { false, data, 2, COMM_F32, 1 },
+				   { true, data, 1, COMM_F32, 1 } };
 	struct op op = { .kind = OP_P2P, .p2p = list, .n = 3 };
 	struct recorder *r;
 	(void)state;
@@ -68,7 +73,8 @@ static void messages_are_counted_by_peer(void **state)
 	assert_int_equal(comm_recorder_read(r, out), 2);
 	assert_int_equal(out[1].listed, 3);
 	assert_int_equal(out[1].bytes, 28);
-	assert_true(out[1].message[2].send && out[1].message[2].nth == 4 && out[1].message[2].bytes == 4);
+	assert_true(out[1].message[2].send && out[1].message[2].nth == 4 &&
+		    out[1].message[2].bytes == 4);
 	assert_true(!out[1].message[1].send && out[1].message[1].nth == 2);
 	comm_recorder_close(r);
 }
@@ -196,10 +202,12 @@ static int busy(struct comm *w, void *arg)
 		struct comm_request *req[40];
 		TAKEN(comm_split(w, comm_rank(w) % 2, 0, "a \"name\"\n", &g, &why));
 		for (int i = 0; i < 40; i++)
-			TAKEN(comm_all_reduce_start(g, v, v, 64, COMM_I64, COMM_SUM, &req[i], &why));
+			TAKEN(comm_all_reduce_start(g, v, v, 64, COMM_I64, COMM_SUM, &req[i],
+						    &why));
 		for (int i = 0; i < 40; i++)
 			TAKEN(comm_wait(req[i], &why));
-		struct comm_p2p ring[] = { { true, v, 8, COMM_I64, 1 - comm_rank(g) }, { false, v + 8, 8, COMM_I64, 1 - comm_rank(g) } };
+		struct comm_p2p ring[] = { { true, v, 8, COMM_I64, 1 - comm_rank(g) },
+					   { false, v + 8, 8, COMM_I64, 1 - comm_rank(g) } };
 		TAKEN(comm_group(g, ring, 2, &why));
 		TAKEN(comm_barrier(w, &why));
 		if (round < 11)
@@ -224,7 +232,8 @@ static void dumping_disturbs_nothing(void **state)
 	assert_int_equal(t.n, 3); /* the world and two halves */
 	assert_int_equal(t.ranks[0].n, 2);
 	assert_int_equal(t.ranks[0].parts[0].n, 41);
-	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\" "); /* plain on a terminal */
+	/* plain on a terminal */
+	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\" ");
 	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	assert_int_equal(d.finding, FINDING_NONE);
 	comm_diagnosis_fini(&d);
@@ -235,7 +244,9 @@ static int dump_nowhere(struct comm *w, void *arg)
 {
 	struct err e = ERR_INIT;
 	(void)arg;
-	RANK_CHECK(comm_dump(w, "/nonexistent/dump.json", &e) < 0 && e.code == ERR_IO && strstr(e.text, "/nonexistent"), "%s", e.text);
+	RANK_CHECK(comm_dump(w, "/nonexistent/dump.json", &e) < 0 && e.code == ERR_IO &&
+			   strstr(e.text, "/nonexistent"),
+		   "%s", e.text);
 	return 0;
 }
 
@@ -254,7 +265,8 @@ static int other_op(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	(void)arg;
 	TAKEN(comm_barrier(w, &why));
-	int rc = comm_rank(w) == 2 ? comm_all_gather(w, v, out, 16, COMM_F32, &e) : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
+	int rc = comm_rank(w) == 2 ? comm_all_gather(w, v, out, 16, COMM_F32, &e)
+				   : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
 	RANK_CHECK(rc < 0, "two operations at once went well");
 	return 0;
 }
@@ -265,7 +277,9 @@ static int other_size(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	(void)arg;
 	TAKEN(comm_barrier(w, &why));
-	RANK_CHECK(comm_all_reduce(w, v, v, comm_rank(w) == 1 ? 15 : 16, COMM_F32, COMM_SUM, &e) < 0, "two sizes at once went well");
+	RANK_CHECK(comm_all_reduce(w, v, v, comm_rank(w) == 1 ? 15 : 16, COMM_F32, COMM_SUM, &e) <
+			   0,
+		   "two sizes at once went well");
 	return 0;
 }
 
@@ -276,9 +290,11 @@ static int other_order(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	(void)arg;
 	TAKEN(comm_barrier(w, &why));
-	int rc = comm_rank(w) == 3 ? comm_broadcast(w, v, 16, COMM_F32, 0, &e) : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
+	int rc = comm_rank(w) == 3 ? comm_broadcast(w, v, 16, COMM_F32, 0, &e)
+				   : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
 	if (rc == 0)
-		rc = comm_rank(w) == 3 ? comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e) : comm_broadcast(w, v, 16, COMM_F32, 0, &e);
+		rc = comm_rank(w) == 3 ? comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e)
+				       : comm_broadcast(w, v, 16, COMM_F32, 0, &e);
 	RANK_CHECK(rc < 0, "two orders at once went well");
 	return 0;
 }
@@ -288,7 +304,8 @@ static int other_op_of_two(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	float v = 0;
 	(void)arg;
-	int rc = comm_rank(w) ? comm_barrier(w, &e) : comm_all_reduce(w, &v, &v, 1, COMM_F32, COMM_SUM, &e);
+	int rc = comm_rank(w) ? comm_barrier(w, &e)
+			      : comm_all_reduce(w, &v, &v, 1, COMM_F32, COMM_SUM, &e);
 	RANK_CHECK(rc < 0 && e.code != ERR_USAGE, "two operations at once went well");
 	return 0;
 }
@@ -309,7 +326,9 @@ static int sum_and_max(struct comm *w, void *arg)
 	int64_t v = comm_rank(w);
 	struct err e = ERR_INIT;
 	(void)arg;
-	RANK_CHECK(comm_all_reduce(w, &v, &v, 1, COMM_I64, comm_rank(w) ? COMM_MAX : COMM_SUM, &e) < 0, "it went well");
+	RANK_CHECK(comm_all_reduce(w, &v, &v, 1, COMM_I64, comm_rank(w) ? COMM_MAX : COMM_SUM, &e) <
+			   0,
+		   "it went well");
 	RANK_CHECK(e.code == ERR_PROTO || e.code == ERR_PEER, "%s", e.text);
 	return 0;
 }
@@ -349,10 +368,13 @@ static int across_groups(struct comm *w, void *arg)
 	(void)arg;
 	TAKEN(comm_split(w, 0, 0, "a", &a, &why));
 	TAKEN(comm_split(w, 0, 0, "b", &b, &why));
-	RANK_CHECK(comm_barrier(comm_rank(w) ? a : b, &e) < 0 || comm_barrier(comm_rank(w) ? b : a, &e) < 0, "it did not block");
+	RANK_CHECK(comm_barrier(comm_rank(w) ? a : b, &e) < 0 ||
+			   comm_barrier(comm_rank(w) ? b : a, &e) < 0,
+		   "it did not block");
 	return 0;
 }
 
+/* clang-format off */
 static const struct program {
 	int (*fn)(struct comm *w, void *arg);
 	int ranks;
@@ -366,11 +388,17 @@ static const struct program {
 	{ across_groups, 2, "ranks wait for each other: rank 0 in barrier number 1 of group b for rank 1, rank 1 in barrier number 1 of "
 			    "group a for rank 0", "" },
 };
+/* clang-format on */
 
 static void diagnose_program(const struct program *p, const char *backend)
 {
 	atomic_int *given_up = ranks_shared(sizeof *given_up);
-	struct ranks r = { .n = p->ranks, .timeout_s = 1, .fn = p->fn, .arg = given_up, .backend = backend, .dump_dir = dir };
+	struct ranks r = { .n = p->ranks,
+			   .timeout_s = 1,
+			   .fn = p->fn,
+			   .arg = given_up,
+			   .backend = backend,
+			   .dump_dir = dir };
 	struct trace t = { 0 };
 	struct diagnosis d;
 	struct err e = ERR_INIT;
@@ -380,13 +408,15 @@ static void diagnose_program(const struct program *p, const char *backend)
 			fail_msg("%s", e.text);
 	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	const char *text = buf_str(&d.text);
-	/* Over messages the world may fail before the last rank comes to what it would have called: the sentence names fewer. */
+	/* Over messages the world may fail before the last rank comes to what it would have
+	 * called: the sentence names fewer. */
 	if (d.finding == FINDING_MISMATCH && !strcmp(backend, "tcp")) {
 		assert_true(!*p->end && d.op->seq == 3 && d.group->size == p->ranks);
 		text = p->begin;
 	}
 	size_t begin = strlen(p->begin), end = strlen(p->end), n = strlen(text);
-	if (n < begin + end || strncmp(text, p->begin, begin) || strcmp(text + n - end, p->end) || (!end && n != begin))
+	if (n < begin + end || strncmp(text, p->begin, begin) || strcmp(text + n - end, p->end) ||
+	    (!end && n != begin))
 		fail_msg("%s: %s\nin place of\n%s … %s", backend, text, p->begin, p->end);
 	comm_diagnosis_fini(&d);
 	comm_trace_fini(&t);
@@ -404,7 +434,9 @@ static void a_mismatched_program_is_told_in_one_sentence(void **state)
 
 static void dumps_are_private_and_leave_nothing_half(void **state)
 {
-	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = other_op_of_two, .dump_dir = dir };
+	struct ranks r = {
+		.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = other_op_of_two, .dump_dir = dir
+	};
 	char path[300], command[300], left[8] = "";
 	struct stat st;
 	(void)state;
@@ -421,7 +453,9 @@ static void dumps_are_private_and_leave_nothing_half(void **state)
 
 static void a_folder_that_cannot_be_made_is_said_with_the_error(void **state)
 {
-	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = says_why, .dump_dir = "/dev/null/trace" };
+	struct ranks r = {
+		.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = says_why, .dump_dir = "/dev/null/trace"
+	};
 	(void)state;
 	assert_int_equal(ranks_run(&r), 0);
 }

@@ -1,4 +1,5 @@
-/* What goes through a connection's records comes out as it went in, or not at all; and who may open such a connection. */
+/* What goes through a connection's records comes out as it went in, or not at all; and who may
+ * open such a connection. */
 #include "base/net.h"
 #include "libcomm/tcp/handshake.h"
 #include "libcomm/tcp/records.h"
@@ -30,7 +31,9 @@ static size_t chance(size_t below)
 static const struct way {
 	enum comm_integrity mode;
 	bool aes;
-} ways[] = { { COMM_INTEGRITY_CHECKSUM, false }, { COMM_INTEGRITY_SEAL, false }, { COMM_INTEGRITY_SEAL, true } };
+} ways[] = { { COMM_INTEGRITY_CHECKSUM, false },
+	     { COMM_INTEGRITY_SEAL, false },
+	     { COMM_INTEGRITY_SEAL, true } };
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static bool possible(const struct way *w)
@@ -65,7 +68,8 @@ static void pair_close(struct pair *p)
 
 static ssize_t put(struct pair *p, const void *data, size_t n)
 {
-	return comm_records_put(p->end[0], p->fd[0], &(struct iovec){ (void *)(uintptr_t)data, n }, 1);
+	return comm_records_put(p->end[0], p->fd[0], &(struct iovec){ (void *)(uintptr_t)data, n },
+				1);
 }
 
 static ssize_t get(struct pair *p, void *data, size_t n)
@@ -94,7 +98,8 @@ static int cut_randomly(char *data, size_t done, size_t end, struct iovec *v, in
 {
 	int n = 0;
 	while (done < end && n < most) {
-		size_t len = 1 + chance(n == most - 1 ? end - done : 1 + (end - done) / (1 + chance(8)));
+		size_t len = 1 + chance(n == most - 1 ? end - done
+						      : 1 + (end - done) / (1 + chance(8)));
 		v[n++] = (struct iovec){ data + done, len < end - done ? len : end - done };
 		done += v[n - 1].iov_len;
 	}
@@ -122,7 +127,8 @@ static void any_cut_of_the_data_comes_through(void **state)
 			ssize_t moved = n ? comm_records_put(p.end[0], p.fd[0], from, n) : 0;
 			assert_true(moved >= 0);
 			sent += (size_t)moved;
-			if (moves) /* what was asked for stays asked for until some of it is there */
+			/* what was asked for stays asked for until some of it is there */
+			if (moves)
 				n_to = cut_randomly(out, got, ROOM, to, 1 + (int)chance(50));
 			moved = comm_records_get(p.end[1], p.fd[1], to, n_to);
 			assert_true(moved >= 0);
@@ -163,12 +169,14 @@ static void sealed_bytes_do_not_show_the_data(void **state)
 	for (int k = 0; k < WAYS; k++) {
 		struct pair p;
 		unsigned char bytes[HEAD + 64 + 1];
-		static const char text[64] = "the gradients of layer 7, which nobody else is to see........";
+		static const char text[64] =
+			"the gradients of layer 7, which nobody else is to see........";
 		if (!possible(&ways[k]))
 			continue;
 		pair_open(&p, &ways[k], 1);
 		size_t n = wire(&p, text, sizeof text, bytes);
-		assert_int_equal(memmem(bytes, n, text, 16) == NULL, ways[k].mode == COMM_INTEGRITY_SEAL);
+		assert_int_equal(memmem(bytes, n, text, 16) == NULL,
+				 ways[k].mode == COMM_INTEGRITY_SEAL);
 		pair_close(&p);
 	}
 }
@@ -195,7 +203,8 @@ static void every_flipped_bit_is_found(void **state)
 			size_t n = wire(&p, data, sizeof data, bytes);
 			bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
 			inject(&p, bytes, n);
-			expect_broken(&p, bit % 2 ? BYTES : BYTES / 2); /* read where it belongs, and through a buffer */
+			/* read where it belongs, and through a buffer */
+			expect_broken(&p, bit % 2 ? BYTES : BYTES / 2);
 			pair_close(&p);
 		}
 }
@@ -204,6 +213,7 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 {
 	(void)state;
 	enum { BYTES = 40, RECORD = HEAD + BYTES };
+	/* clang-format off */
 	static const struct {
 		size_t at[4][2]; /* from, to: what of three records is sent */
 		int good;        /* records that come before the broken one */
@@ -217,6 +227,7 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 		{ { { 0, RECORD - 1 }, { RECORD, 3 * RECORD } }, 0 },                           /* the last byte of a record */
 		{ { { 0, RECORD + 30 }, { RECORD + 29, 3 * RECORD } }, 1 },                     /* a byte is doubled */
 	};
+	/* clang-format on */
 	for (int k = 0; k < WAYS; k++)
 		for (size_t c = 0; possible(&ways[k]) && c < sizeof cases / sizeof *cases; c++) {
 			struct pair p;
@@ -227,7 +238,8 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 			for (int i = 0; i < 3; i++)
 				wire(&p, data, BYTES, bytes + i * RECORD);
 			for (int i = 0; i < 4; i++)
-				inject(&p, bytes + cases[c].at[i][0], cases[c].at[i][1] - cases[c].at[i][0]);
+				inject(&p, bytes + cases[c].at[i][0],
+				       cases[c].at[i][1] - cases[c].at[i][0]);
 			for (int i = 0; i < cases[c].good; i++)
 				assert_int_equal(get(&p, data, BYTES), BYTES);
 			expect_broken(&p, BYTES);
@@ -254,7 +266,8 @@ static void records_of_another_connection_or_direction_are_found(void **state)
 		size_t n = wire(&p, "12345678", 8, bytes);
 		assert_int_equal(send(p.fd[1], bytes, n, 0), n);
 		char out[8];
-		assert_int_equal(comm_records_get(p.end[0], p.fd[0], &(struct iovec){ out, 8 }, 1), RECORDS_BROKEN);
+		assert_int_equal(comm_records_get(p.end[0], p.fd[0], &(struct iovec){ out, 8 }, 1),
+				 RECORDS_BROKEN);
 		pair_close(&p);
 	}
 }
@@ -280,7 +293,8 @@ static void no_byte_is_given_out_before_its_record_is_whole(void **state)
 	}
 }
 
-/* --- The handshake ------------------------------------------------------------------------------ */
+/* --- The handshake
+ * ------------------------------------------------------------------------------ */
 
 struct meeting {
 	struct world w[2]; /* 0 connects */
@@ -294,7 +308,12 @@ static void meet(struct meeting *m, enum comm_integrity a, enum comm_integrity b
 {
 	*m = (struct meeting){ .listener = -1 };
 	for (int i = 0; i < 2; i++) {
-		m->w[i] = (struct world){ .rank = i, .size = 2, .peers = m->peers, .sockets = 1, .integrity = i ? b : a, .listener = -1 };
+		m->w[i] = (struct world){ .rank = i,
+					  .size = 2,
+					  .peers = m->peers,
+					  .sockets = 1,
+					  .integrity = i ? b : a,
+					  .listener = -1 };
 		m->peers[i].host = (char *)(uintptr_t)(i ? "host-b" : "host-a");
 	}
 	randombytes_buf(m->peers[1].secret, SECRET_BYTES);
@@ -369,8 +388,10 @@ static void another_integrity_is_refused_by_name(void **state)
 			shake(&m);
 			assert_int_equal(m.rc[0], -1);
 			assert_int_equal(m.rc[1], -1);
-			snprintf(want, sizeof want, "rank 1 on host host-b has [network] integrity = %s, this one %s",
-				 comm_integrity_word((enum comm_integrity)b), comm_integrity_word((enum comm_integrity)a));
+			snprintf(want, sizeof want,
+				 "rank 1 on host host-b has [network] integrity = %s, this one %s",
+				 comm_integrity_word((enum comm_integrity)b),
+				 comm_integrity_word((enum comm_integrity)a));
 			assert_non_null(strstr(m.e[0].text, want));
 			assert_int_equal(m.e[0].code, ERR_USAGE);
 			part(&m);

@@ -32,7 +32,8 @@ static void the_order_is_the_documented_tree(void **state)
 	for (int r = 0; r < 20; r++) {
 		src[r] = data[r];
 		for (int i = 0; i < COUNT; i++)
-			data[r][i] = ldexpf((float)(random() % 2001 - 1000), (int)(random() % 40) - 20);
+			data[r][i] = ldexpf((float)(random() % 2001 - 1000),
+					    (int)(random() % 40) - 20);
 	}
 	for (int n = 1; n <= 20; n++) {
 		comm_reduce_tree(COMM_F32, COMM_SUM, src, n, out, COUNT);
@@ -63,7 +64,8 @@ static void partial_sums_come_to_the_same_bits(void **state)
 		comm_reduce_tree((enum comm_type)type, COMM_AVG, src, RANKS, direct, COUNT);
 		for (int d = 1; d < RANKS; d *= 2)
 			for (int r = 0; r + d < RANKS; r += 2 * d)
-				comm_reduce_fold((enum comm_type)type, COMM_AVG, acc[r], acc[r + d], COUNT);
+				comm_reduce_fold((enum comm_type)type, COMM_AVG, acc[r], acc[r + d],
+						 COUNT);
 		comm_reduce_store((enum comm_type)type, COMM_AVG, passed, acc[0], COUNT, RANKS);
 		assert_memory_equal(direct, passed, sizeof direct);
 	}
@@ -73,7 +75,8 @@ static double half_value(uint16_t h)
 {
 	int exponent = h >> 10 & 31, mantissa = h & 1023;
 	double m = exponent == 31 ? (mantissa ? NAN : INFINITY)
-		 : exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+		   : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+				  : ldexp(mantissa, -24);
 	return h & 0x8000 ? -m : m;
 }
 
@@ -100,7 +103,8 @@ static void halves_are_rounded_to_nearest_even(void **state)
 {
 	(void)state;
 	for (uint16_t h = 0; h < 0x7c00; h++) {
-		double low = half_value(h), high = h == 0x7bff ? 65536 : half_value((uint16_t)(h + 1));
+		double low = half_value(h),
+		       high = h == 0x7bff ? 65536 : half_value((uint16_t)(h + 1));
 		float middle = (float)((low + high) / 2);
 		float v[3] = { nextafterf(middle, 0), middle, nextafterf(middle, INFINITY) };
 		uint16_t want[3] = { h, (uint16_t)(h + (h & 1)), (uint16_t)(h + 1) }, got[3];
@@ -115,8 +119,9 @@ static void bf16_is_rounded_to_nearest_even(void **state)
 	static const struct {
 		uint32_t in;
 		uint16_t out;
-	} rows[] = { { 0x3f800000, 0x3f80 }, { 0x3f808000, 0x3f80 }, { 0x3f818000, 0x3f82 }, { 0x3f808001, 0x3f81 },
-		     { 0x7f7fffff, 0x7f80 }, { 0xff800000, 0xff80 }, { 0x7f800001, 0x7fc0 }, { 0x80000001, 0x8000 } };
+	} rows[] = { { 0x3f800000, 0x3f80 }, { 0x3f808000, 0x3f80 }, { 0x3f818000, 0x3f82 },
+		     { 0x3f808001, 0x3f81 }, { 0x7f7fffff, 0x7f80 }, { 0xff800000, 0xff80 },
+		     { 0x7f800001, 0x7fc0 }, { 0x80000001, 0x8000 } };
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		float f;
 		uint16_t got;

@@ -1,6 +1,6 @@
 /*
- * Operations on a device's memory through the host give the host's bytes, keep to the caller's stream, and leave nothing
- * behind; on a fake device that does everything late.
+ * Operations on a device's memory through the host give the host's bytes, keep to the caller's
+ * stream, and leave nothing behind; on a fake device that does everything late.
  */
 #include "tests/unit/libcomm/fake_device.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -36,7 +36,8 @@ static size_t part(const struct call *t, int r)
 
 static int messages(const struct call *t, struct comm_p2p ops[4])
 {
-	int n = comm_size(t->c), me = comm_rank(t->c), next = (me + 1) % n, before = (me + n - 1) % n;
+	int n = comm_size(t->c), me = comm_rank(t->c), next = (me + 1) % n,
+	    before = (me + n - 1) % n;
 	size_t one = t->count * 4;
 	ops[0] = (struct comm_p2p){ false, t->out, t->count, COMM_I32, before };
 	ops[1] = (struct comm_p2p){ true, t->in, t->count, COMM_I32, next };
@@ -45,12 +46,14 @@ static int messages(const struct call *t, struct comm_p2p ops[4])
 	return 4;
 }
 
-#define EITHER(op, ...) (t->start ? comm_##op##_start(t->c, __VA_ARGS__, req, e) : comm_##op(t->c, __VA_ARGS__, e))
+#define EITHER(op, ...) \
+	(t->start ? comm_##op##_start(t->c, __VA_ARGS__, req, e) : comm_##op(t->c, __VA_ARGS__, e))
 
 static int call(const struct call *t, struct comm_request **req, struct err *e)
 {
 	int n = comm_size(t->c), me = comm_rank(t->c), last = n - 1;
-	size_t own = (size_t)me * t->count * 4, counts[RANKS_MAX], gives[RANKS_MAX], takes[RANKS_MAX];
+	size_t own = (size_t)me * t->count * 4, counts[RANKS_MAX], gives[RANKS_MAX],
+	       takes[RANKS_MAX];
 	const char *own_in = t->in_place ? t->out + own : t->in;
 	struct comm_p2p ops[4];
 	for (int r = 0; r < n; r++) {
@@ -59,20 +62,38 @@ static int call(const struct call *t, struct comm_request **req, struct err *e)
 		takes[r] = part(t, r + 2 * me);
 	}
 	switch (t->kind) {
-	case 0: return EITHER(all_reduce, t->in_place ? t->out : t->in, t->out, t->count, COMM_F32, COMM_SUM);
-	case 1: return EITHER(reduce, t->in, me == last ? t->out : NULL, t->count, COMM_BF16, COMM_AVG, last);
-	case 2: return EITHER(broadcast, t->out, t->count, COMM_F32, last);
-	case 3: return EITHER(all_gather, own_in, t->out, t->count, COMM_I32);
-	case 4: return EITHER(all_gatherv, t->in, t->out, counts, COMM_U8);
-	case 5: return EITHER(reduce_scatter, t->in, t->in_place ? t->in + own : t->out, t->count, COMM_I32, COMM_MAX);
-	case 6: return EITHER(reduce_scatterv, t->in, t->out, counts, COMM_F32, COMM_PROD);
-	case 7: return EITHER(all_to_all, t->in, t->out, t->count, COMM_F32);
-	case 8: return EITHER(all_to_allv, t->in, gives, t->out, takes, COMM_F32);
-	case 9: return EITHER(gather, own_in, t->out, t->count, COMM_F32, 0);
-	case 10: return EITHER(gatherv, t->in, t->out, counts, COMM_F32, last);
-	case 11: return EITHER(scatter, t->in, t->in_place && me == 0 ? t->in : t->out, t->count, COMM_F32, 0);
-	case 12: return EITHER(scatterv, t->in, t->out, counts, COMM_F32, last);
-	case 13: return EITHER(group, ops, messages(t, ops));
+	case 0:
+		return EITHER(all_reduce, t->in_place ? t->out : t->in, t->out, t->count, COMM_F32,
+			      COMM_SUM);
+	case 1:
+		return EITHER(reduce, t->in, me == last ? t->out : NULL, t->count, COMM_BF16,
+			      COMM_AVG, last);
+	case 2:
+		return EITHER(broadcast, t->out, t->count, COMM_F32, last);
+	case 3:
+		return EITHER(all_gather, own_in, t->out, t->count, COMM_I32);
+	case 4:
+		return EITHER(all_gatherv, t->in, t->out, counts, COMM_U8);
+	case 5:
+		return EITHER(reduce_scatter, t->in, t->in_place ? t->in + own : t->out, t->count,
+			      COMM_I32, COMM_MAX);
+	case 6:
+		return EITHER(reduce_scatterv, t->in, t->out, counts, COMM_F32, COMM_PROD);
+	case 7:
+		return EITHER(all_to_all, t->in, t->out, t->count, COMM_F32);
+	case 8:
+		return EITHER(all_to_allv, t->in, gives, t->out, takes, COMM_F32);
+	case 9:
+		return EITHER(gather, own_in, t->out, t->count, COMM_F32, 0);
+	case 10:
+		return EITHER(gatherv, t->in, t->out, counts, COMM_F32, last);
+	case 11:
+		return EITHER(scatter, t->in, t->in_place && me == 0 ? t->in : t->out, t->count,
+			      COMM_F32, 0);
+	case 12:
+		return EITHER(scatterv, t->in, t->out, counts, COMM_F32, last);
+	case 13:
+		return EITHER(group, ops, messages(t, ops));
 	}
 	return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e);
 }
@@ -80,7 +101,9 @@ static int call(const struct call *t, struct comm_request **req, struct err *e)
 static void fill(char *data, size_t bytes, int rank, int kind)
 {
 	for (size_t i = 0; i + 4 <= bytes; i += 4) {
-		float f = (float)((int)((i * 7 + (size_t)rank * 131 + (size_t)kind * 17) % 1009) - 504) / 64.0f;
+		float f = (float)((int)((i * 7 + (size_t)rank * 131 + (size_t)kind * 17) % 1009) -
+				  504) /
+			  64.0f;
 		memcpy(data + i, &f, 4);
 	}
 }
@@ -95,9 +118,13 @@ struct pair { /* the same call on the host and on the device */
 static int pair_open(struct pair *p, struct comm *world, struct comm *device, void *stream)
 {
 	size_t bytes = room(comm_size(world), LARGEST);
-	*p = (struct pair){ .host = { .c = world, .in = malloc(bytes), .out = malloc(bytes) },
-			    .device = { .c = device, .in = fake_memory(bytes), .out = fake_memory(bytes) },
-			    .given = malloc(2 * bytes), .result = malloc(2 * bytes), .stream = stream };
+	*p = (struct pair){
+		.host = { .c = world, .in = malloc(bytes), .out = malloc(bytes) },
+		.device = { .c = device, .in = fake_memory(bytes), .out = fake_memory(bytes) },
+		.given = malloc(2 * bytes),
+		.result = malloc(2 * bytes),
+		.stream = stream
+	};
 	return p->host.in && p->host.out && p->given && p->result ? 0 : 1;
 }
 
@@ -129,7 +156,8 @@ static int pair_begin(struct pair *p, int kind, bool in_place, bool start, size_
 	memset(p->device.out, JUNK, bytes);
 	fake_kernel(p->device.in, p->given, bytes, p->stream);
 	fake_kernel(p->device.out, p->given + bytes, bytes, p->stream);
-	RANK_CHECK(call(&p->device, &p->req, &e) == 0, "kind %d, count %zu: %s", kind, count, e.text);
+	RANK_CHECK(call(&p->device, &p->req, &e) == 0, "kind %d, count %zu: %s", kind, count,
+		   e.text);
 	return 0;
 }
 
@@ -143,10 +171,12 @@ static int pair_end(struct pair *p)
 	fake_kernel(p->result + bytes, p->device.out, bytes, p->stream);
 	RANK_CHECK(call(&p->host, NULL, &e) == 0, "host: %s", e.text);
 	fake_finish(p->stream);
-	RANK_CHECK(!memcmp(p->result, p->host.in, bytes), "kind %d of %zu elements, in place %d: its input differs",
-		   p->host.kind, p->host.count, p->host.in_place);
-	RANK_CHECK(!memcmp(p->result + bytes, p->host.out, bytes), "kind %d of %zu elements, in place %d: its output differs",
-		   p->host.kind, p->host.count, p->host.in_place);
+	RANK_CHECK(!memcmp(p->result, p->host.in, bytes),
+		   "kind %d of %zu elements, in place %d: its input differs", p->host.kind,
+		   p->host.count, p->host.in_place);
+	RANK_CHECK(!memcmp(p->result + bytes, p->host.out, bytes),
+		   "kind %d of %zu elements, in place %d: its output differs", p->host.kind,
+		   p->host.count, p->host.in_place);
 	return 0;
 }
 
@@ -163,7 +193,8 @@ static int nothing_left(struct comm *device)
 {
 	comm_close(device);
 	RANK_CHECK(fake_misuse() == 0, "the device was misused %d times", fake_misuse());
-	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open", fake_open_things());
+	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open",
+		   fake_open_things());
 	return 0;
 }
 
@@ -181,7 +212,8 @@ static int same_bytes(struct comm *world, void *arg)
 	comm_stream(device, stream);
 	RANK_CHECK(pair_open(&p, world, device, stream) == 0, "no memory");
 	for (int i = 0; i < 5 * KINDS * 2; i++)
-		if (pair_begin(&p, i / 2 % KINDS, i % 2, false, counts[i / (2 * KINDS)]) || pair_end(&p))
+		if (pair_begin(&p, i / 2 % KINDS, i % 2, false, counts[i / (2 * KINDS)]) ||
+		    pair_end(&p))
 			return 1;
 	RANK_CHECK(comm_sync(device, &e) == 0, "%s", e.text);
 	pair_close(&p);
@@ -193,7 +225,11 @@ static void the_bytes_are_the_hosts(void **state)
 {
 	(void)state;
 	static const struct ranks configs[] = {
-		{ .n = 1 }, { .n = 2, .backend = "tcp" }, { .n = 4 }, { .n = 4, .hosts = "aabb" }, { .n = 3, .hosts = "aba" },
+		{ .n = 1 },
+		{ .n = 2, .backend = "tcp" },
+		{ .n = 4 },
+		{ .n = 4, .hosts = "aabb" },
+		{ .n = 3, .hosts = "aba" },
 	};
 	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
 		struct ranks r = configs[i];
@@ -219,13 +255,18 @@ static int overlap(struct comm *world, void *arg)
 	RANK_CHECK(comm_split(world, color, 0, "half", &host_half, &e) == 0, "%s", e.text);
 	RANK_CHECK(!strcmp(comm_backend(half), "staged"), "%s", comm_backend(half));
 	for (int i = 0; i < OPEN; i++)
-		RANK_CHECK(!pair_open(&p[0][i], world, device, NULL) && !pair_open(&p[1][i], host_half, half, NULL), "no memory");
+		RANK_CHECK(!pair_open(&p[0][i], world, device, NULL) &&
+				   !pair_open(&p[1][i], host_half, half, NULL),
+			   "no memory");
 	for (int round = 0; round < ROUNDS; round++) {
 		for (int i = 0; i < GROUPS * OPEN; i++)
-			if (pair_begin(&p[i % GROUPS][i / GROUPS], (round * OPEN + i) % KINDS, false, true, 1 + (size_t)i * 20011))
+			if (pair_begin(&p[i % GROUPS][i / GROUPS], (round * OPEN + i) % KINDS,
+				       false, true, 1 + (size_t)i * 20011))
 				return 1;
-		RANK_CHECK(comm_barrier(device, &e) < 0 && e.code == ERR_USAGE, "a blocking call between: %s", e.text);
-		RANK_CHECK(comm_split(device, 0, 0, "x", &half, &e) < 0 && e.code == ERR_USAGE, "a split between: %s", e.text);
+		RANK_CHECK(comm_barrier(device, &e) < 0 && e.code == ERR_USAGE,
+			   "a blocking call between: %s", e.text);
+		RANK_CHECK(comm_split(device, 0, 0, "x", &half, &e) < 0 && e.code == ERR_USAGE,
+			   "a split between: %s", e.text);
 		for (int i = 0; i < GROUPS * OPEN; i++)
 			if (pair_end(&p[i % GROUPS][i / GROUPS]))
 				return 1;
@@ -257,11 +298,13 @@ static int lose_one(struct comm *world, void *arg)
 	if (open_device(world, "staged", &device))
 		return 1;
 	float *data = fake_memory(LARGEST * sizeof *data);
-	RANK_CHECK(comm_all_reduce(device, data, data, LARGEST, COMM_F32, COMM_SUM, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_all_reduce(device, data, data, LARGEST, COMM_F32, COMM_SUM, &e) == 0, "%s",
+		   e.text);
 	if (comm_rank(world) == 2)
 		raise(SIGKILL);
-	RANK_CHECK(comm_all_reduce(device, data, data, LARGEST, COMM_F32, COMM_SUM, &e) < 0 && e.code == ERR_PEER &&
-		   strstr(e.text, "rank 2"), "%s", e.text);
+	RANK_CHECK(comm_all_reduce(device, data, data, LARGEST, COMM_F32, COMM_SUM, &e) < 0 &&
+			   e.code == ERR_PEER && strstr(e.text, "rank 2"),
+		   "%s", e.text);
 	RANK_CHECK(comm_sync(device, &e) < 0 && e.code == ERR_PEER, "%s", e.text);
 	fake_release(data);
 	return nothing_left(device);
@@ -285,11 +328,15 @@ static int want_library(struct comm *world, void *arg)
 	struct comm_device_options opt = { .device = &fake_device, .backend = "nonsense" };
 	(void)arg;
 	RANK_CHECK(comm_on_device(world, &opt, "device", &device, &e) < 0 && e.code == ERR_USAGE &&
-		   strstr(e.text, "auto, staged, fakes"), "%s", e.text);
+			   strstr(e.text, "auto, staged, fakes"),
+		   "%s", e.text);
 	opt.backend = "fakes";
-	RANK_CHECK(comm_on_device(world, &opt, "device", &device, &e) < 0 && e.code == ERR_UNSUPPORTED &&
-		   strstr(e.text, "two ranks share the device fake-0-0"), "%s", e.text);
-	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open", fake_open_things());
+	RANK_CHECK(comm_on_device(world, &opt, "device", &device, &e) < 0 &&
+			   e.code == ERR_UNSUPPORTED &&
+			   strstr(e.text, "two ranks share the device fake-0-0"),
+		   "%s", e.text);
+	RANK_CHECK(fake_open_things() == 0, "%d things of the device are still open",
+		   fake_open_things());
 	return 0;
 }
 

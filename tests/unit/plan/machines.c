@@ -16,7 +16,8 @@ static void join(struct node_kind *k, int a, int b, struct topo_link link)
 	*link_of(k, a, b) = *link_of(k, b, a) = link;
 }
 
-/* Devices and adapters, per_nic devices on one; two sockets. Links over PCIe until something better is put there. */
+/* Devices and adapters, per_nic devices on one; two sockets. Links over PCIe until something
+ * better is put there. */
 static void add_parts(struct node_kind *k, int per_nic, double nic)
 {
 	k->n_nics = k->devices / per_nic;
@@ -35,24 +36,37 @@ static void add_parts(struct node_kind *k, int per_nic, double nic)
 		d->numa = a * 2 / k->devices;
 		d->nic = a / per_nic;
 		d->nic_link = LINK_PIX;
-		snprintf(d->cpus, sizeof d->cpus, "%d-%d,%d-%d", 16 * d->numa, 16 * d->numa + 15, 32 + 16 * d->numa, 32 + 16 * d->numa + 15);
+		snprintf(d->cpus, sizeof d->cpus, "%d-%d,%d-%d", 16 * d->numa, 16 * d->numa + 15,
+			 32 + 16 * d->numa, 32 + 16 * d->numa + 15);
 		for (int b = 0; b < k->devices; b++) {
 			bool far = b * 2 / k->devices != d->numa, near = b / 2 == a / 2;
 			*link_of(k, a, b) = a == b ? (struct topo_link){ .kind = LINK_SELF }
-						   : (struct topo_link){ far ? LINK_SYS : near ? LINK_PIX : LINK_PHB, 0, far ? MACHINE_SOCKETS : MACHINE_PCIE, 5e-6 };
+						   : (struct topo_link){ far    ? LINK_SYS
+									 : near ? LINK_PIX
+										: LINK_PHB,
+									 0,
+									 far ? MACHINE_SOCKETS
+									     : MACHINE_PCIE,
+									 5e-6 };
 		}
 	}
 }
 
-/* NVIDIA DGX-1 with Tesla V100 (white paper, 2017): single and double NVLinks of the hybrid cube mesh. */
+/* NVIDIA DGX-1 with Tesla V100 (white paper, 2017): single and double NVLinks of the hybrid cube
+ * mesh. */
 static void cube_mesh(struct node_kind *k)
 {
-	static const struct { int a, b, lanes; } wires[] = {
-		{ 0, 1, 1 }, { 0, 2, 1 }, { 0, 3, 2 }, { 0, 4, 2 }, { 1, 2, 2 }, { 1, 3, 1 }, { 1, 5, 2 }, { 2, 3, 2 }, { 2, 6, 1 }, { 3, 7, 1 },
-		{ 4, 5, 1 }, { 4, 6, 1 }, { 4, 7, 2 }, { 5, 6, 2 }, { 5, 7, 1 }, { 6, 7, 2 },
+	static const struct {
+		int a, b, lanes;
+	} wires[] = {
+		{ 0, 1, 1 }, { 0, 2, 1 }, { 0, 3, 2 }, { 0, 4, 2 }, { 1, 2, 2 }, { 1, 3, 1 },
+		{ 1, 5, 2 }, { 2, 3, 2 }, { 2, 6, 1 }, { 3, 7, 1 }, { 4, 5, 1 }, { 4, 6, 1 },
+		{ 4, 7, 2 }, { 5, 6, 2 }, { 5, 7, 1 }, { 6, 7, 2 },
 	};
 	for (size_t i = 0; i < sizeof wires / sizeof *wires; i++)
-		join(k, wires[i].a, wires[i].b, (struct topo_link){ LINK_NVLINK, wires[i].lanes, wires[i].lanes * MACHINE_NVLINK, 2e-6 });
+		join(k, wires[i].a, wires[i].b,
+		     (struct topo_link){ LINK_NVLINK, wires[i].lanes,
+					 wires[i].lanes * MACHINE_NVLINK, 2e-6 });
 }
 
 static void all_switched(struct node_kind *k)
@@ -61,30 +75,55 @@ static void all_switched(struct node_kind *k)
 	for (int a = 0; a < k->devices; a++)
 		for (int b = 0; b < k->devices; b++)
 			if (a != b)
-				*link_of(k, a, b) = (struct topo_link){ LINK_NVSWITCH, 0, k->link_bandwidth, k->link_latency };
+				*link_of(k, a, b) = (struct topo_link){ LINK_NVSWITCH, 0,
+									k->link_bandwidth,
+									k->link_latency };
 }
 
 static void fill_kind(enum machine what, struct node_kind *k)
 {
+	/* clang-format off */
 	static const struct { const char *name; int devices; double link, net; } rows[MACHINES] = {
 		[MACHINE_PLAIN] = { "plain", 8, MACHINE_SWITCH, MACHINE_NET }, [MACHINE_DGX1] = { "dgx-1", 8, 2 * MACHINE_NVLINK, 6e9 },
 		[MACHINE_DGX1_DEAD] = { "dgx-1-dead", 8, 2 * MACHINE_NVLINK, 6e9 }, [MACHINE_DGX2] = { "dgx-2", 16, 150e9, 6e9 },
 		[MACHINE_H100] = { "dgx-h100", 8, MACHINE_SWITCH, MACHINE_NET }, [MACHINE_HALF] = { "hgx-4", 4, MACHINE_SWITCH, MACHINE_NET },
 		[MACHINE_PCIE4] = { "pcie", 4, MACHINE_PCIE, 6e9 }, [MACHINE_TRAY] = { "tray", 4, 900e9, MACHINE_NET },
 	};
+	/* clang-format on */
 	*k = (struct node_kind){
-		.device = "V100", .devices = rows[what].devices, .cores = 32, .numa = 2, .memory = 512 * GIB, .device_memory = 80 * GIB,
-		.device_flops = 312e12, .device_bandwidth = 2e12, .link_bandwidth = rows[what].link, .link_latency = 2e-6,
-		.net_bandwidth = rows[what].net, .net_latency = 5e-6,
+		.device = "V100",
+		.devices = rows[what].devices,
+		.cores = 32,
+		.numa = 2,
+		.memory = 512 * GIB,
+		.device_memory = 80 * GIB,
+		.device_flops = 312e12,
+		.device_bandwidth = 2e12,
+		.link_bandwidth = rows[what].link,
+		.link_latency = 2e-6,
+		.net_bandwidth = rows[what].net,
+		.net_latency = 5e-6,
 	};
 	snprintf(k->name, sizeof k->name, "%s", rows[what].name);
 	switch (what) {
-	case MACHINE_PLAIN: k->switched = true; break;
+	case MACHINE_PLAIN:
+		k->switched = true;
+		break;
 	case MACHINE_DGX1:
-	case MACHINE_DGX1_DEAD: add_parts(k, 2, 12e9); cube_mesh(k); break;
-	case MACHINE_DGX2: add_parts(k, 2, 12e9); all_switched(k); break;
-	case MACHINE_PCIE4: add_parts(k, 4, 24e9); break;
-	default: add_parts(k, 1, MACHINE_NET); all_switched(k);
+	case MACHINE_DGX1_DEAD:
+		add_parts(k, 2, 12e9);
+		cube_mesh(k);
+		break;
+	case MACHINE_DGX2:
+		add_parts(k, 2, 12e9);
+		all_switched(k);
+		break;
+	case MACHINE_PCIE4:
+		add_parts(k, 4, 24e9);
+		break;
+	default:
+		add_parts(k, 1, MACHINE_NET);
+		all_switched(k);
 	}
 	if (what == MACHINE_DGX1_DEAD)
 		join(k, 0, 3, (struct topo_link){ LINK_PHB, 0, MACHINE_PCIE, 5e-6 });
@@ -100,7 +139,11 @@ struct cluster machines(const enum machine *kinds, const int *nodes, int n)
 	for (int i = 0, at = 0; i < n; i++) {
 		fill_kind(kinds[i], &c.kinds[i]);
 		for (int k = 0; k < nodes[i]; k++, at++) {
-			c.nodes[at] = (struct cluster_node){ .kind = i, .leaf = -1, .domain = kinds[i] == MACHINE_TRAY ? at / 18 : -1 };
+			c.nodes[at] = (struct cluster_node){ .kind = i,
+							     .leaf = -1,
+							     .domain = kinds[i] == MACHINE_TRAY
+									       ? at / 18
+									       : -1 };
 			snprintf(c.nodes[at].name, sizeof c.nodes[at].name, "n%d", at);
 		}
 	}

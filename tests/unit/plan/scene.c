@@ -29,9 +29,13 @@ static struct job job_of(const struct run *r, const char *more)
 	struct job job;
 	struct err e = ERR_INIT;
 	int dp = r->devices / (r->tp * r->pp);
-	snprintf(text, sizeof text, "model.vocab=51200 model.seq=2048 precision.dtype=fp16 model.dropout=0.1 model.attn_dropout=0.1 model.layers=%d "
-		 "model.hidden=%d model.heads=%d parallel.tp=%d parallel.pp=%d parallel.dp=%d batch.global=%d batch.micro=%d parallel.schedule=%s "
-		 "parallel.chunks=%d %s", r->layers, r->hidden, r->heads, r->tp, r->pp, dp, r->global, r->micro,
+	snprintf(text, sizeof text,
+		 "model.vocab=51200 model.seq=2048 precision.dtype=fp16 model.dropout=0.1 "
+		 "model.attn_dropout=0.1 model.layers=%d "
+		 "model.hidden=%d model.heads=%d parallel.tp=%d parallel.pp=%d parallel.dp=%d "
+		 "batch.global=%d batch.micro=%d parallel.schedule=%s "
+		 "parallel.chunks=%d %s",
+		 r->layers, r->hidden, r->heads, r->tp, r->pp, dp, r->global, r->micro,
 		 r->chunks > 1 ? "interleaved" : "1f1b", r->chunks > 1 ? r->chunks : 0, more);
 	if (job_load(NULL, words, cut(text, words, 40), &job, &e))
 		fail_msg("%s", e.text);
@@ -44,11 +48,13 @@ static struct stage *equal_stages(const struct layout *l, int layers)
 	struct stage *stages = calloc((size_t)n, sizeof *stages);
 	assert_non_null(stages);
 	for (int i = 0; i < n; i++)
-		stages[i] = (struct stage){ i * layers / n, (i + 1) * layers / n, i == 0, i == n - 1 };
+		stages[i] = (struct stage){ i * layers / n, (i + 1) * layers / n, i == 0,
+					    i == n - 1 };
 	return stages;
 }
 
-static void block_spans(const struct cluster *c, const struct layout *l, struct span spans[GROUP_KINDS])
+static void block_spans(const struct cluster *c, const struct layout *l,
+			struct span spans[GROUP_KINDS])
 {
 	int world = layout_world(l), devices = c->kinds[0].devices;
 	struct cluster_slot *slots = calloc((size_t)world, sizeof *slots);
@@ -60,7 +66,8 @@ static void block_spans(const struct cluster *c, const struct layout *l, struct 
 	free(slots);
 }
 
-void open_scene(struct scene *x, const struct run *r, const struct setting *s, const struct machine *machine)
+void open_scene(struct scene *x, const struct run *r, const struct setting *s,
+		const struct machine *machine)
 {
 	char spec[100];
 	struct err e = ERR_INIT;
@@ -78,11 +85,19 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s, c
 	topo_cluster_free(&c);
 	cost_machine_links(&x->machine, x->spans);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &x->units);
-	x->of = (struct cost_case){ .job = &x->job, .shape = &x->shape, .layout = &x->layout, .stages = x->stages, .units = &x->units, .spans = x->spans,
-				    .machine = &x->machine, .engine = s->engine, .micros = r->global / (x->layout.dp * r->micro) };
+	x->of = (struct cost_case){ .job = &x->job,
+				    .shape = &x->shape,
+				    .layout = &x->layout,
+				    .stages = x->stages,
+				    .units = &x->units,
+				    .spans = x->spans,
+				    .machine = &x->machine,
+				    .engine = s->engine,
+				    .micros = r->global / (x->layout.dp * r->micro) };
 }
 
-struct plan_time predict_on(const struct run *r, const struct setting *s, const struct machine *machine)
+struct plan_time predict_on(const struct run *r, const struct setting *s,
+			    const struct machine *machine)
 {
 	static struct scene x;
 	struct plan_time t;
@@ -100,7 +115,12 @@ struct plan_time predict(const struct run *r, const struct setting *s)
 void open_host(int cores, int slots, double meeting, struct cluster *c)
 {
 	struct measured_machine m = { .agents = 1, .threads = 1 };
-	struct measured_exchange x = { .op = MEASURED_MEETING, .group = 4, .crowd = 4, .n = 1, .bytes = { 1 }, .seconds = { meeting } };
+	struct measured_exchange x = { .op = MEASURED_MEETING,
+				       .group = 4,
+				       .crowd = 4,
+				       .n = 1,
+				       .bytes = { 1 },
+				       .seconds = { meeting } };
 	assert_int_equal(topo_cluster_open("local", slots, c, NULL), 0);
 	struct node_kind *k = &c->kinds[0];
 	free(k->measured);

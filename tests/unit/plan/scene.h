@@ -1,4 +1,5 @@
-/* scene — a run's cost case, as a plan would have it but with equal stages, for tests of the cost model. */
+/* scene — a run's cost case, as a plan would have it but with equal stages, for tests of the
+ * cost model. */
 #ifndef MUSTER_TESTS_UNIT_PLAN_SCENE_H
 #define MUSTER_TESTS_UNIT_PLAN_SCENE_H
 
@@ -28,12 +29,15 @@ struct scene {
 };
 
 /* machine: NULL, the cluster's. x->stages is freed by the caller. */
-void open_scene(struct scene *x, const struct run *r, const struct setting *s, const struct machine *machine);
-struct plan_time predict_on(const struct run *r, const struct setting *s, const struct machine *machine);
+void open_scene(struct scene *x, const struct run *r, const struct setting *s,
+		const struct machine *machine);
+struct plan_time predict_on(const struct run *r, const struct setting *s,
+			    const struct machine *machine);
 struct plan_time predict(const struct run *r, const struct setting *s);
 
-/* This host as if it had so many cores and slots, every operation at a flat rate; agents that wait for one another on cores that they share lose `meeting`
- * seconds by a clock, in groups of four of four. 0: not measured. */
+/* This host as if it had so many cores and slots, every operation at a flat rate; agents that wait
+ * for one another on cores that they share lose `meeting` seconds by a clock, in groups of four of
+ * four. 0: not measured. */
 void open_host(int cores, int slots, double meeting, struct cluster *c);
 
 #endif

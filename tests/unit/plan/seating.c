@@ -40,7 +40,8 @@ void seating_must_be_a_map(const struct cluster *c, const struct cluster_slot *s
 	bool *used = calloc((size_t)topo_cluster_devices(c) * (size_t)c->n_nodes + 1, sizeof *used);
 	for (int r = 0; r < world; r++) {
 		assert_in_range(slots[r].node, 0, c->n_nodes - 1);
-		assert_in_range(slots[r].device, 0, topo_cluster_kind(c, slots[r].node)->devices - 1);
+		assert_in_range(slots[r].device, 0,
+				topo_cluster_kind(c, slots[r].node)->devices - 1);
 		bool *u = &used[slots[r].node * topo_cluster_devices(c) + slots[r].device];
 		assert_false(*u);
 		*u = true;

@@ -10,13 +10,20 @@
 #include <cmocka.h>
 
 const struct table_form forms[FORMS] = {
-	{ SCHEDULE_1F1B, 1 }, { SCHEDULE_GPIPE, 1 }, { SCHEDULE_NAIVE, 1 }, { SCHEDULE_ZB_H1, 1 },
-	{ SCHEDULE_INTERLEAVED, 2 }, { SCHEDULE_INTERLEAVED, 3 }, { SCHEDULE_ZB_V, 2 },
+	{ SCHEDULE_1F1B, 1 },  { SCHEDULE_GPIPE, 1 },       { SCHEDULE_NAIVE, 1 },
+	{ SCHEDULE_ZB_H1, 1 }, { SCHEDULE_INTERLEAVED, 2 }, { SCHEDULE_INTERLEAVED, 3 },
+	{ SCHEDULE_ZB_V, 2 },
 };
 
 struct layout table_layout(enum job_schedule kind, int pp, int chunks)
 {
-	return (struct layout){ .tp = 1, .cp = 1, .dp = 1, .pp = pp, .ep = 1, .chunks = chunks, .vee = kind == SCHEDULE_ZB_V };
+	return (struct layout){ .tp = 1,
+				.cp = 1,
+				.dp = 1,
+				.pp = pp,
+				.ep = 1,
+				.chunks = chunks,
+				.vee = kind == SCHEDULE_ZB_V };
 }
 
 struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros)
@@ -36,7 +43,8 @@ struct schedule table(enum job_schedule kind, int pp, int micros)
 	return table_of(kind, pp, least, micros);
 }
 
-double simulate(const struct schedule *s, double forward, double input, double weight, double hop, double *bubble)
+double simulate(const struct schedule *s, double forward, double input, double weight, double hop,
+		double *bubble)
 {
 	double f[STAGES_MOST], i[STAGES_MOST], w[STAGES_MOST];
 	for (int n = 0; n < layout_n_stages(&s->layout); n++) {
@@ -44,7 +52,9 @@ double simulate(const struct schedule *s, double forward, double input, double w
 		i[n] = input / s->layout.chunks;
 		w[n] = weight / s->layout.chunks;
 	}
-	return schedule_simulate(s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL, bubble);
+	return schedule_simulate(
+		s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL,
+		bubble);
 }
 
 void near(double a, double b)
@@ -57,7 +67,8 @@ void must_pass(const struct schedule *s)
 {
 	struct err e = ERR_INIT;
 	if (schedule_check(s, &e))
-		fail_msg("kind %d, %d ranks × %d chunks, %d micro-batches: %s", (int)s->kind, s->layout.pp, s->layout.chunks, s->micros, e.text);
+		fail_msg("kind %d, %d ranks × %d chunks, %d micro-batches: %s", (int)s->kind,
+			 s->layout.pp, s->layout.chunks, s->micros, e.text);
 }
 
 void must_refuse(struct schedule *s, const char *what)
@@ -74,6 +85,7 @@ void must_be(const struct schedule *s, int rank, const struct sched_step *steps,
 	assert_int_equal(s->rows[rank].n, n);
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(&s->rows[rank].steps[i], &steps[i], sizeof *steps))
-			fail_msg("step %zu is %s of chunk %d, micro-batch %d", i, schedule_op_word(s->rows[rank].steps[i].op),
+			fail_msg("step %zu is %s of chunk %d, micro-batch %d", i,
+				 schedule_op_word(s->rows[rank].steps[i].op),
 				 s->rows[rank].steps[i].chunk, s->rows[rank].steps[i].micro);
 }

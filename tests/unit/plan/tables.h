@@ -15,7 +15,8 @@ enum { FORMS = 7, RANKS_MOST = 9, STAGES_MOST = RANKS_MOST * 4 };
 extern const struct table_form forms[FORMS];
 
 struct layout table_layout(enum job_schedule kind, int pp, int chunks);
-/* With as few chunks as the kind has, or so many. Freed by the caller; fails the test when there is none. */
+/* With as few chunks as the kind has, or so many. Freed by the caller; fails the test when there
+ * is none. */
 struct schedule table(enum job_schedule kind, int pp, int micros);
 struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros);
 
@@ -25,8 +26,10 @@ void must_refuse(struct schedule *s, const char *what);
 /* A rank's row is this one. */
 void must_be(const struct schedule *s, int rank, const struct sched_step *steps, size_t n);
 
-/* The time when every pass of every stage takes equally long; a rank's stages together take one forward, one input, one weight. */
-double simulate(const struct schedule *s, double forward, double input, double weight, double hop, double *bubble);
+/* The time when every pass of every stage takes equally long; a rank's stages together take one
+ * forward, one input, one weight. */
+double simulate(const struct schedule *s, double forward, double input, double weight, double hop,
+		double *bubble);
 /* Equal but for rounding. */
 void near(double a, double b);
 

@@ -42,7 +42,8 @@ static struct work work_of(const char *words, int dp)
 	struct err e = ERR_INIT;
 	shape_of_job(&w.job, &w.m);
 	w.l = layout_of(&w.job, dp);
-	if (speeds_stages(&w.job, &w.m, &w.l, w.stages, &e) || batch_split(&w.job, &w.m, &w.l, w.stages, w.shares, &e))
+	if (speeds_stages(&w.job, &w.m, &w.l, w.stages, &e) ||
+	    batch_split(&w.job, &w.m, &w.l, w.stages, w.shares, &e))
 		fail_msg("%s", e.text);
 	return w;
 }
@@ -97,13 +98,17 @@ static double best_time(int n, int groups, const double *speed, int at)
 
 static void the_slowest_replica_is_as_fast_as_can_be(void **state)
 {
-	static const double lists[][4] = { { 1, 1, 1, 1 }, { 2, 1, 1, 1 }, { 3, 2, 1, 1 }, { 1.5, 1, 2.5, 7 }, { 1, 0.3, 0.3, 0.1 }, { 100, 1, 1, 1 } };
+	static const double lists[][4] = { { 1, 1, 1, 1 },       { 2, 1, 1, 1 },
+					   { 3, 2, 1, 1 },       { 1.5, 1, 2.5, 7 },
+					   { 1, 0.3, 0.3, 0.1 }, { 100, 1, 1, 1 } };
 	(void)state;
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		for (int n = 4; n <= 26; n++) {
 			char words[128];
 			const double *s = lists[i];
-			snprintf(words, sizeof words, "batch.micro=1 batch.global=%d launch.speeds=%g,%g,%g,%g", n, s[0], s[1], s[2], s[3]);
+			snprintf(words, sizeof words,
+				 "batch.micro=1 batch.global=%d launch.speeds=%g,%g,%g,%g", n, s[0],
+				 s[1], s[2], s[3]);
 			struct work w = work_of(words, 4);
 			double worst = 0;
 			must_be_whole(&w);
@@ -118,7 +123,8 @@ static void a_replica_is_as_fast_as_its_slowest_device(void **state)
 {
 	(void)state;
 	/* tp 2: ranks 0, 1 are replica 0. */
-	struct work w = work_of("parallel.tp=2 batch.micro=1 batch.global=12 launch.speeds=4,1,2,2", 2);
+	struct work w = work_of("parallel.tp=2 batch.micro=1 batch.global=12 launch.speeds=4,1,2,2",
+				2);
 	must_be_whole(&w);
 	assert_int_equal(w.shares[0].micros, 4);
 	assert_int_equal(w.shares[1].micros, 8);
@@ -127,13 +133,18 @@ static void a_replica_is_as_fast_as_its_slowest_device(void **state)
 static void stages_are_as_fast_as_their_slowest_holder(void **state)
 {
 	(void)state;
-	struct work w = work_of("parallel.pp=2 model.layers=12 model.hidden=512 model.heads=8 launch.speeds=2,1", 1);
+	struct work w = work_of(
+		"parallel.pp=2 model.layers=12 model.hidden=512 model.heads=8 launch.speeds=2,1",
+		1);
 	assert_int_equal(w.stages[0].layer_hi, 8);
 	assert_int_equal(w.stages[1].layer_hi, 12);
 	/* Two replicas of the same pipeline: ranks 0 and 1 hold its first stage. */
-	w = work_of("parallel.pp=2 model.layers=12 model.hidden=512 model.heads=8 launch.speeds=2,1,1,1", 2);
+	w = work_of("parallel.pp=2 model.layers=12 model.hidden=512 model.heads=8 "
+		    "launch.speeds=2,1,1,1",
+		    2);
 	assert_int_equal(w.stages[0].layer_hi, 6);
-	assert_int_equal(w.shares[0].micros, w.shares[1].micros); /* its second stage is no faster */
+	/* its second stage is no faster */
+	assert_int_equal(w.shares[0].micros, w.shares[1].micros);
 	w = work_of("parallel.pp=2 parallel.stages=3,9 model.layers=12 launch.speeds=2,1", 1);
 	assert_int_equal(w.stages[0].layer_hi, 3); /* by hand */
 }
@@ -141,7 +152,9 @@ static void stages_are_as_fast_as_their_slowest_holder(void **state)
 static void expert_groups_take_equally_many(void **state)
 {
 	(void)state;
-	struct work w = work_of("model.family=mixtral parallel.ep=2 batch.micro=1 batch.global=24 launch.speeds=8,1,2,2", 4);
+	struct work w = work_of("model.family=mixtral parallel.ep=2 batch.micro=1 batch.global=24 "
+				"launch.speeds=8,1,2,2",
+				4);
 	must_be_whole(&w);
 	assert_int_equal(w.shares[0].micros, 4);
 	assert_int_equal(w.shares[1].micros, 4);
@@ -170,7 +183,8 @@ static void threads_are_speeds_where_they_differ(void **state)
 
 static void lists_are_numbers_with_commas(void **state)
 {
-	static const char *const bad[] = { ",", "1,", ",1", "1,,2", "a", "1 2", "1,nan", "inf", "0x10", "-1", "+1", "1,2000", "1e99", "1, 2" };
+	static const char *const bad[] = { ",",   "1,",   ",1", "1,,2", "a",      "1 2",  "1,nan",
+					   "inf", "0x10", "-1", "+1",   "1,2000", "1e99", "1, 2" };
 	double out[SPEEDS_MOST];
 	const char *at;
 	char many[4 * SPEEDS_MOST] = "1";

@@ -18,9 +18,17 @@ static const struct calibration_link truth = { .known = true, .alpha = 3e-6, .be
 static struct measured sample_measured(void)
 {
 	struct measured m = { .cores = 2 };
-	struct measured_machine machine = { .agents = 2, .threads = 1, .machine = { .op = 1e-6, .packing = { 2e10, 3e10, 0 } } };
-	struct measured_exchange exchange = { .op = MEASURED_ALL_REDUCE, .group = 2, .crowd = 2, .n = 2, .bytes = { 1e3, 1e5 }, .seconds = { 1e-5, 1e-4 } };
-	machine.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
+	struct measured_machine machine = {
+		.agents = 2, .threads = 1, .machine = { .op = 1e-6, .packing = { 2e10, 3e10, 0 } }
+	};
+	struct measured_exchange exchange = { .op = MEASURED_ALL_REDUCE,
+					      .group = 2,
+					      .crowd = 2,
+					      .n = 2,
+					      .bytes = { 1e3, 1e5 },
+					      .seconds = { 1e-5, 1e-4 } };
+	machine.machine.rates[COST_PRODUCT_FWD] =
+		(struct cost_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
 	machine.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
 	measured_add_machine(&m, &machine);
 	machine.agents = 1;
@@ -47,8 +55,12 @@ static struct calibration sample_file(void)
 	struct calibration c = { .ranks = 8, .flops = 4e11 };
 	c.measured = sample_measured();
 	assert_int_equal(calibration_here(&c, NULL), 0);
-	c.links[CALIBRATION_SHM] = (struct calibration_link){ .known = true, .alpha = 3e-6, .beta = 2.5e-10, .error = 0.1, .points = 9 };
-	c.links[CALIBRATION_TCP] = (struct calibration_link){ .known = true, .alpha = 2e-5, .beta = 1e-9, .error = 0.2, .points = 9 };
+	c.links[CALIBRATION_SHM] = (struct calibration_link){
+		.known = true, .alpha = 3e-6, .beta = 2.5e-10, .error = 0.1, .points = 9
+	};
+	c.links[CALIBRATION_TCP] = (struct calibration_link){
+		.known = true, .alpha = 2e-5, .beta = 1e-9, .error = 0.2, .points = 9
+	};
 	return c;
 }
 
@@ -60,7 +72,9 @@ static void a_law_is_found_again_in_its_own_times(void **state)
 	int n = 0;
 	for (int ranks = 2; ranks <= 8; ranks *= 2)
 		for (double bytes = 1024; bytes <= 1 << 22; bytes *= 16, n++)
-			samples[n] = (struct calibration_sample){ ranks, bytes, calibration_predict(&truth, ranks, bytes) };
+			samples[n] = (struct calibration_sample){
+				ranks, bytes, calibration_predict(&truth, ranks, bytes)
+			};
 	assert_true(calibration_fit(samples, n, &got));
 	assert_float_equal(got.alpha / truth.alpha, 1, 1e-6);
 	assert_float_equal(got.beta / truth.beta, 1, 1e-6);
@@ -81,8 +95,12 @@ static void what_tells_nothing_is_not_fitted(void **state)
 static void alpha_and_beta_are_never_negative(void **state)
 {
 	(void)state;
-	const struct calibration_sample falling[] = { { 2, 1024, 1e-4 }, { 2, 65536, 5e-5 }, { 2, 1 << 20, 2e-5 } };
-	const struct calibration_sample steep[] = { { 2, 1024, 1e-9 }, { 2, 65536, 1e-4 }, { 2, 1 << 20, 1e-2 } };
+	const struct calibration_sample falling[] = { { 2, 1024, 1e-4 },
+						      { 2, 65536, 5e-5 },
+						      { 2, 1 << 20, 2e-5 } };
+	const struct calibration_sample steep[] = { { 2, 1024, 1e-9 },
+						    { 2, 65536, 1e-4 },
+						    { 2, 1 << 20, 1e-2 } };
 	struct calibration_link got;
 	assert_true(calibration_fit(falling, 3, &got));
 	assert_true(got.alpha > 0 && got.beta >= 0);
@@ -100,7 +118,8 @@ static void a_file_reads_back_and_no_part_of_it_does(void **state)
 	assert_string_equal(back.cpu, c.cpu);
 	assert_string_equal(back.date, c.date);
 	assert_int_equal(back.cores, c.cores);
-	assert_true(back.links[CALIBRATION_TCP].alpha == 2e-5 && back.links[CALIBRATION_SHM].beta == 2.5e-10);
+	assert_true(back.links[CALIBRATION_TCP].alpha == 2e-5 &&
+		    back.links[CALIBRATION_SHM].beta == 2.5e-10);
 	assert_float_equal(back.flops, 4e11, 0);
 	assert_memory_equal(&back, &c, sizeof c);
 	for (size_t n = 0; n + 2 < text.len; n++) {
@@ -115,9 +134,14 @@ static void a_file_reads_back_and_no_part_of_it_does(void **state)
 static void figures_out_of_range_are_refused(void **state)
 {
 	(void)state;
-	static const char form[] = "{\"version\":%s,\"kind\":\"%s\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":8,\"date\":\"d\",\"links\":"
-				   "[{\"transport\":\"%s\",\"pattern\":\"all_reduce\",\"alpha_s\":%s,\"beta_s_per_byte\":1e-9,\"error\":0.1,\"points\":9}]}";
-	static const struct { const char *version, *kind, *transport, *alpha; int rc; } rows[] = {
+	static const char form[] = "{\"version\":%s,\"kind\":\"%s\",\"host\":\"h\",\"cpu\":\"c\","
+				   "\"cores\":2,\"ranks\":8,\"date\":\"d\",\"links\":"
+				   "[{\"transport\":\"%s\",\"pattern\":\"all_reduce\",\"alpha_s\":%"
+				   "s,\"beta_s_per_byte\":1e-9,\"error\":0.1,\"points\":9}]}";
+	static const struct {
+		const char *version, *kind, *transport, *alpha;
+		int rc;
+	} rows[] = {
 		{ "2", "muster-calibration", "shm", "1e-6", 0 },
 		{ "1", "muster-calibration", "shm", "1e-6", -1 },
 		{ "2", "recipe", "shm", "1e-6", -1 },
@@ -129,7 +153,8 @@ static void figures_out_of_range_are_refused(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[1024];
 		struct calibration c;
-		int n = snprintf(text, sizeof text, form, rows[i].version, rows[i].kind, rows[i].transport, rows[i].alpha);
+		int n = snprintf(text, sizeof text, form, rows[i].version, rows[i].kind,
+				 rows[i].transport, rows[i].alpha);
 		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
 	}
 }
@@ -137,11 +162,18 @@ static void figures_out_of_range_are_refused(void **state)
 static void links_and_gemm_may_each_lack_but_not_both(void **state)
 {
 	(void)state;
-	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":%d,"
+	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\","
+				   "\"cpu\":\"c\",\"cores\":2,\"ranks\":%d,"
 				   "\"date\":\"d\",\"links\":[%s]%s}";
-	static const char link[] = "{\"transport\":\"shm\",\"pattern\":\"all_reduce\",\"alpha_s\":1e-6,\"beta_s_per_byte\":1e-9,"
+	static const char link[] = "{\"transport\":\"shm\",\"pattern\":\"all_reduce\",\"alpha_s\":"
+				   "1e-6,\"beta_s_per_byte\":1e-9,"
 				   "\"error\":0.1,\"points\":9}";
-	static const struct { int ranks; bool link; const char *gemm; int rc; } rows[] = {
+	static const struct {
+		int ranks;
+		bool link;
+		const char *gemm;
+		int rc;
+	} rows[] = {
 		{ 2, true, "", 0 },
 		{ 0, false, ",\"gemm\":{\"flops\":1e11}", 0 },
 		{ 2, true, ",\"gemm\":{\"flops\":1e11}", 0 },
@@ -155,7 +187,8 @@ static void links_and_gemm_may_each_lack_but_not_both(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[1024];
 		struct calibration c;
-		int n = snprintf(text, sizeof text, form, rows[i].ranks, rows[i].link ? link : "", rows[i].gemm);
+		int n = snprintf(text, sizeof text, form, rows[i].ranks, rows[i].link ? link : "",
+				 rows[i].gemm);
 		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
 	}
 }
@@ -163,11 +196,18 @@ static void links_and_gemm_may_each_lack_but_not_both(void **state)
 static void machines_and_exchanges_out_of_range_are_refused(void **state)
 {
 	(void)state;
-	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":0,"
-				   "\"date\":\"d\",\"links\":[],\"machines\":[%s],\"exchanges\":[%s]}";
-#define MACHINE(agents, storage, rates) "{\"agents\":" agents ",\"threads\":1,\"storage\":\"" storage "\",\"op_s\":0,\"packing\":[0,1e9,0],\"rates\":{" rates "}}"
+	static const char form[] =
+		"{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\","
+		"\"cores\":2,\"ranks\":0,"
+		"\"date\":\"d\",\"links\":[],\"machines\":[%s],\"exchanges\":[%s]}";
+#define MACHINE(agents, storage, rates) \
+	"{\"agents\":" agents ",\"threads\":1,\"storage\":\"" storage \
+	"\",\"op_s\":0,\"packing\":[0,1e9,0],\"rates\":{" rates "}}"
 #define RATES "\"product_fwd\":[[1,1e9],[2,2e9]],\"moved\":[[1,1e9]]"
-#define EXCHANGE(op, group, points) "{\"transport\":\"shm\",\"op\":\"" op "\",\"group\":" group ",\"crowd\":4,\"seconds\":[" points "]}"
+#define EXCHANGE(op, group, points) \
+	"{\"transport\":\"shm\",\"op\":\"" op "\",\"group\":" group \
+	",\"crowd\":4,\"seconds\":[" points "]}"
+	/* clang-format off */
 	static const struct { const char *machines, *exchanges; int rc; } rows[] = {
 		{ MACHINE("1", "fp32", RATES), EXCHANGE("message", "2", "[8,1e-5],[16,1e-5]"), 0 },
 		{ MACHINE("1", "bf16", RATES) "," MACHINE("1", "fp32", RATES), "", 0 },
@@ -187,6 +227,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 		{ "", EXCHANGE("message", "2", ""), -1 },
 		{ "", EXCHANGE("message", "2", "[8,1e-5]") "," EXCHANGE("message", "2", "[8,1e-5]"), -1 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[2048];
 		struct calibration c;
@@ -195,7 +236,8 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 	}
 }
 
-/* --- What is asked of it -------------------------------------------------------------------------------------- */
+/* --- What is asked of it
+ * -------------------------------------------------------------------------------------- */
 
 static double fastest(const struct measured *m, int agents, int threads)
 {
@@ -233,7 +275,12 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
 	assert_float_equal(measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
 	/* Meetings cost no more than after the longest work. */
-	const struct measured_exchange meeting = { .op = MEASURED_MEETING, .group = 2, .crowd = 2, .n = 2, .bytes = { 100, 10000 }, .seconds = { 1e-5, 1e-3 } };
+	const struct measured_exchange meeting = { .op = MEASURED_MEETING,
+						   .group = 2,
+						   .crowd = 2,
+						   .n = 2,
+						   .bytes = { 100, 10000 },
+						   .seconds = { 1e-5, 1e-3 } };
 	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 0, 0);
 	measured_add_exchange(&m, &meeting);
 	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
@@ -242,7 +289,8 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
-/* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors faster. */
+/* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors
+ * faster. */
 static void curves_go_through_what_was_measured(void **state)
 {
 	(void)state;
@@ -252,14 +300,18 @@ static void curves_go_through_what_was_measured(void **state)
 	for (double rows = 64; rows <= 1024; rows *= 2)
 		for (double side = 256; side <= 2048; side *= 2) {
 			double flops = 2 * rows * side * side, weights = 4 * side * side;
-			points[n++] = (struct measured_point){ COST_PRODUCT_FWD, flops, flops, flops / 5e10 + weights / 4e9, weights };
+			points[n++] = (struct measured_point){ COST_PRODUCT_FWD, flops, flops,
+							       flops / 5e10 + weights / 4e9,
+							       weights };
 		}
 	assert_false(measured_fit(points, n, &got));
 	points[n++] = (struct measured_point){ COST_MOVED, 1e6, 1e6, 1e-3, 0 };
 	points[n++] = (struct measured_point){ COST_MOVED, 1e4, 1e4, 1e-6, 0 };
 	assert_true(measured_fit(points, n, &got));
 	assert_float_equal(got.packing[COST_PRODUCT_FWD], 4e9, 1);
-	assert_float_equal(cost_machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) / (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9), 1, 1e-9);
+	assert_float_equal(cost_machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) /
+				   (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9),
+			   1, 1e-9);
 	assert_int_equal(got.rates[COST_MOVED].n, 2);
 	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e4), 1e-6, 1e-15);
 	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e6), 1e-3, 1e-12);
@@ -292,7 +344,8 @@ static void who_measures_keeps_what_another_tool_did_here(void **state)
 	remove(dir);
 }
 
-/* --- In a plan ---------------------------------------------------------------------------------------------- */
+/* --- In a plan
+ * ---------------------------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const struct calibration *c)
 {
@@ -361,7 +414,8 @@ int main(void)
 		cmocka_unit_test(figures_out_of_range_are_refused),
 		cmocka_unit_test(links_and_gemm_may_each_lack_but_not_both),
 		cmocka_unit_test(machines_and_exchanges_out_of_range_are_refused),
-		cmocka_unit_test(an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
+		cmocka_unit_test(
+			an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
 		cmocka_unit_test(an_exchange_takes_what_was_measured_beside_as_many_ranks),
 		cmocka_unit_test(curves_go_through_what_was_measured),
 		cmocka_unit_test(who_measures_keeps_what_another_tool_did_here),

@@ -1,5 +1,6 @@
 /*
- * The cost model against published steps, with one set of constants for each machine and no figure of a row's own.
+ * The cost model against published steps, with one set of constants for each machine and no figure
+ * of a row's own.
  *
  * Each table's engine is Megatron-LM as it was when the table was measured (plan/cost/engine.c).
  */
@@ -23,9 +24,12 @@ struct errors {
 static void hold(const struct run *r, int n, const struct setting *s, struct errors *e)
 {
 	for (int i = 0; i < n; i++) {
-		double predicted = predict(&r[i], s).total, off = 100 * (predicted / r[i].seconds - 1);
-		print_message("    %3d layers of %5d, tp %d, pp %2d × %-2d, %4d GPUs, predicted %7.3f s, measured %7.3f, %+5.1f %%  %s\n", r[i].layers,
-			      r[i].hidden, r[i].tp, r[i].pp, r[i].chunks, r[i].devices, predicted, r[i].seconds, off, s->words);
+		double predicted = predict(&r[i], s).total,
+		       off = 100 * (predicted / r[i].seconds - 1);
+		print_message("    %3d layers of %5d, tp %d, pp %2d × %-2d, %4d GPUs, predicted "
+			      "%7.3f s, measured %7.3f, %+5.1f %%  %s\n",
+			      r[i].layers, r[i].hidden, r[i].tp, r[i].pp, r[i].chunks, r[i].devices,
+			      predicted, r[i].seconds, off, s->words);
 		e->sum += fabs(off);
 		e->most = fmax(e->most, fabs(off));
 		e->n++;
@@ -39,8 +43,8 @@ static void within(const struct errors *e, double mean, double most)
 	assert_true(e->most <= most);
 }
 
-/* Narayanan et al., arXiv 2104.04473, table 1; iterations from its FLOP/s by its formula (3). How they were run:
- * examples/sc21/run_table_1.sh in Megatron-LM. */
+/* Narayanan et al., arXiv 2104.04473, table 1; iterations from its FLOP/s by its formula (3). How
+ * they were run: examples/sc21/run_table_1.sh in Megatron-LM. */
 static const struct run narayanan[] = {
 	{ 24, 2304, 24, 1, 1, 1, 32, 512, 16, 3.53 },
 	{ 32, 3072, 30, 2, 1, 1, 64, 512, 16, 3.70 },
@@ -53,7 +57,8 @@ static const struct run narayanan[] = {
 	{ 128, 20480, 105, 8, 35, 3, 2520, 2520, 1, 54.08 },
 	{ 160, 25600, 128, 8, 64, 1, 3072, 3072, 1, 102.63 },
 };
-static const struct setting april_2021 = { "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2021 };
+static const struct setting april_2021 = { "recompute.mode=full", "dgx-a100",
+					   &cost_engine_megatron_2021 };
 
 static void narayanans_steps(void **state)
 {
@@ -63,7 +68,9 @@ static void narayanans_steps(void **state)
 	within(&e, 6, 12);
 }
 
-/* Korthikanti et al., arXiv 2205.05198, tables 3 and 5: full recomputation, and sequence parallelism with selective. */
+/* Korthikanti et al., arXiv 2205.05198, tables 3 and 5: full recomputation, and sequence
+ * parallelism with selective. */
+/* clang-format off */
 static const struct run korthikanti[2][4] = {
 	{
 		{ 64, 6144, 48, 8, 1, 1, 8, 4, 4, 1.42 }, { 96, 12288, 96, 8, 8, 3, 64, 64, 1, 18.13 },
@@ -74,8 +81,11 @@ static const struct run korthikanti[2][4] = {
 		{ 128, 20480, 105, 8, 35, 3, 280, 280, 1, 37.83 }, { 160, 25600, 128, 8, 64, 1, 512, 512, 1, 71.49 },
 	},
 };
-static const struct setting full_2022 = { "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2022 };
-static const struct setting selective_2022 = { "recompute.mode=selective parallel.sp=yes", "dgx-a100", &cost_engine_megatron_2022 };
+/* clang-format on */
+static const struct setting full_2022 = { "recompute.mode=full", "dgx-a100",
+					  &cost_engine_megatron_2022 };
+static const struct setting selective_2022 = { "recompute.mode=selective parallel.sp=yes",
+					       "dgx-a100", &cost_engine_megatron_2022 };
 
 static void korthikantis_steps(void **state)
 {
@@ -93,8 +103,11 @@ static void korthikantis_layers(void **state)
 		const char *words;
 		double forward, backward;
 	} rows[] = {
-		{ "recompute.mode=none", 7.7, 11.9 }, { "parallel.sp=yes", 7.2, 11.8 }, { "recompute.mode=full", 7.7, 19.5 },
-		{ "recompute.mode=selective", 7.7, 13.2 }, { "recompute.mode=selective parallel.sp=yes", 7.2, 13.1 },
+		{ "recompute.mode=none", 7.7, 11.9 },
+		{ "parallel.sp=yes", 7.2, 11.8 },
+		{ "recompute.mode=full", 7.7, 19.5 },
+		{ "recompute.mode=selective", 7.7, 13.2 },
+		{ "recompute.mode=selective parallel.sp=yes", 7.2, 13.1 },
 	};
 	static struct scene x;
 	struct errors e = { 0 };
@@ -104,10 +117,12 @@ static void korthikantis_layers(void **state)
 		open_scene(&x, &korthikanti[0][0], &s, NULL);
 		struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 		double forward = 1e3 * cost_forward(&t), backward = 1e3 * cost_backward(&t);
-		print_message("    %-45s predicted %5.2f and %5.2f ms, measured %4.1f and %4.1f\n", rows[i].words, forward, backward, rows[i].forward,
-			      rows[i].backward);
-		e.most = fmax(e.most, 100 * fmax(fabs(forward / rows[i].forward - 1), fabs(backward / rows[i].backward - 1)));
-		e.sum += 100 * fabs((forward + backward) / (rows[i].forward + rows[i].backward) - 1);
+		print_message("    %-45s predicted %5.2f and %5.2f ms, measured %4.1f and %4.1f\n",
+			      rows[i].words, forward, backward, rows[i].forward, rows[i].backward);
+		e.most = fmax(e.most, 100 * fmax(fabs(forward / rows[i].forward - 1),
+						 fabs(backward / rows[i].backward - 1)));
+		e.sum += 100 *
+			 fabs((forward + backward) / (rows[i].forward + rows[i].backward) - 1);
 		e.n++;
 		free(x.stages);
 	}
@@ -121,8 +136,8 @@ static double model_flops(const struct run *r, double seq, double vocab)
 	return 72 * r->global * seq * l * h * h * (1 + seq / (6 * h) + vocab / (12 * l * h));
 }
 
-/* The same paper's abstract: the 530B model on 2240 GPUs, eight replicas, at 42.1 and 54.2 % of the model's FLOPs. The machine's spread comes
- * from these; nothing else does. */
+/* The same paper's abstract: the 530B model on 2240 GPUs, eight replicas, at 42.1 and 54.2 % of the
+ * model's FLOPs. The machine's spread comes from these; nothing else does. */
 static void eight_replicas(void **state)
 {
 	struct run full = { 128, 20480, 105, 8, 35, 3, 2240, 2240, 1, 0 }, selective = full;
@@ -135,11 +150,14 @@ static void eight_replicas(void **state)
 	within(&e, 4, 6);
 }
 
-/* Megatron-LM's README, the table of release 0.8 on H100s: s = 4096, V = 131072; "per-GPU teraFLOP/s" of model FLOPs. It does not say the
- * micro-batches, nor how the pipelines interleave: taken as the replica's whole batch without a pipeline, as 2 sequences with
- * one, and as a layer or two a chunk. So coarse. Nothing was fitted but Hopper's `lasting`, to all rows and llm.c's together. */
+/* Megatron-LM's README, the table of release 0.8 on H100s: s = 4096, V = 131072; "per-GPU
+ * teraFLOP/s" of model FLOPs. It does not say the micro-batches, nor how the pipelines interleave:
+ * taken as the replica's whole batch without a pipeline, as 2 sequences with one, and as a layer or
+ * two a chunk. So coarse. Nothing was fitted but Hopper's `lasting`, to all rows and llm.c's
+ * together. */
 static void megatron_core_on_hopper(void **state)
 {
+	/* clang-format off */
 	static const struct {
 		struct run run;
 		double rate;
@@ -150,27 +168,34 @@ static void megatron_core_on_hopper(void **state)
 		{ { 96, 12288, 96, 8, 6, 16, 2304, 1152, 2, 0 }, 432.8e12 },  { { 128, 16384, 96, 8, 8, 12, 3072, 1536, 2, 0 }, 474.4e12 },
 		{ { 144, 18432, 112, 8, 16, 7, 6144, 3072, 2, 0 }, 459.9e12 },
 	};
-	static const char *const how = "model.vocab=131072 model.seq=4096 precision.dtype=bf16 model.dropout=0 model.attn_dropout=0 parallel.zero=1";
+	/* clang-format on */
+	static const char *const how = "model.vocab=131072 model.seq=4096 precision.dtype=bf16 "
+				       "model.dropout=0 model.attn_dropout=0 parallel.zero=1";
 	char cut_too[200];
 	struct errors e = { 0 };
 	(void)state;
 	snprintf(cut_too, sizeof cut_too, "%s parallel.sp=yes", how);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct run r = rows[i].run;
-		struct setting s = { r.tp > 1 ? cut_too : how, "dgx-h100", &cost_engine_megatron_CORE };
+		struct setting s = { r.tp > 1 ? cut_too : how, "dgx-h100",
+				     &cost_engine_megatron_CORE };
 		r.seconds = model_flops(&r, 4096, 131072) / (r.devices * rows[i].rate);
 		hold(&r, 1, &s, &e);
 	}
 	within(&e, 10, 20);
 }
 
-/* llm.c's README and discussions 481 and 677: GPT-2 of 124M on 8 A100s, about 300 ms for 2^19 tokens; of 1558M on 8 H100s,
- * 2.80 s for 2^20. Its kernels are as fused as muster's own. The first was fitted to nothing. */
+/* llm.c's README and discussions 481 and 677: GPT-2 of 124M on 8 A100s, about 300 ms for 2^19
+ * tokens; of 1558M on 8 H100s, 2.80 s for 2^20. Its kernels are as fused as muster's own. The first
+ * was fitted to nothing. */
 static void fused_engines_on_a_node(void **state)
 {
-	static const struct run small = { 12, 768, 12, 1, 1, 1, 8, 512, 64, 0.300 }, large = { 25, 1600, 48, 1, 1, 1, 8, 1024, 16, 2.80 };
-	static const char *const how = "model.seq=1024 model.vocab=50304 model.dropout=0 model.attn_dropout=0 precision.dtype=bf16";
-	struct setting a100 = { how, "dgx-a100", &cost_engine_muster }, h100 = { how, "dgx-h100", &cost_engine_muster };
+	static const struct run small = { 12, 768, 12, 1, 1, 1, 8, 512, 64, 0.300 },
+				large = { 25, 1600, 48, 1, 1, 1, 8, 1024, 16, 2.80 };
+	static const char *const how = "model.seq=1024 model.vocab=50304 model.dropout=0 "
+				       "model.attn_dropout=0 precision.dtype=bf16";
+	struct setting a100 = { how, "dgx-a100", &cost_engine_muster },
+		       h100 = { how, "dgx-h100", &cost_engine_muster };
 	struct errors e = { 0 };
 	(void)state;
 	hold(&small, 1, &a100, &e);

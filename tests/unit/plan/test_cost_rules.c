@@ -17,7 +17,8 @@
 static const struct setting ours = { "recompute.mode=full", "dgx-h100", &cost_engine_muster };
 static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
 
-/* Only compute and links that serve them may be changed here: each field of a machine that is a rate or a cost. */
+/* Only compute and links that serve them may be changed here: each field of a machine that is a
+ * rate or a cost. */
 static struct machine faster(const struct machine *m, int what)
 {
 	struct machine y = *m;
@@ -73,7 +74,8 @@ static void more_work_takes_longer(void **state)
 	assert_true(predict(&base, &again).total < 0.85 * now);
 }
 
-/* With twice the layers everything but the ends, the bubble's messages and the replicas' last bucket takes twice as long. */
+/* With twice the layers everything but the ends, the bubble's messages and the replicas' last
+ * bucket takes twice as long. */
 static void layers_count_evenly(void **state)
 {
 	struct run twice = base;
@@ -87,15 +89,18 @@ static void layers_count_evenly(void **state)
 
 static void parts_add_up(void **state)
 {
+	/* clang-format off */
 	static const struct setting settings[] = {
 		{ "recompute.mode=full", "dgx-h100", &cost_engine_muster }, { "parallel.sp=yes", "dgx-a100", &cost_engine_muster },
 		{ "parallel.zero=3", "dgx-a100", &cost_engine_muster }, { "recompute.mode=selective parallel.zero=1", "dgx-h100", &cost_engine_muster },
 		{ "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2021 },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
 		struct plan_time t = predict(&base, &settings[i]);
-		const double parts[] = { t.compute, t.recompute, t.tp, t.cp, t.ep, t.bubble, t.dp, t.optimizer };
+		const double parts[] = { t.compute, t.recompute, t.tp, t.cp,
+					 t.ep,      t.bubble,    t.dp, t.optimizer };
 		double sum = 0;
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
 			assert_true(isfinite(parts[k]) && parts[k] >= 0);
@@ -141,24 +146,29 @@ static void offloading_costs_its_bytes(void **state)
 	(void)state;
 	with.words = "recompute.mode=full offload.activations=yes";
 	t = predict(&base, &with);
-	/* [2 × 2048, 8192] in two bytes, of 24 layers, there and back at 50 GB/s, for each of 32 micro-batches. */
+	/* [2 × 2048, 8192] in two bytes, of 24 layers, there and back at 50 GB/s, for each of 32
+	 * micro-batches. */
 	double tensor = 2.0 * 2 * 2048 * 8192, times = 2 * 24 * 32 / 50e9;
-	assert_true(t.compute - now.compute > 0.9 * tensor * times && t.compute - now.compute < 3 * tensor * times);
+	assert_true(t.compute - now.compute > 0.9 * tensor * times &&
+		    t.compute - now.compute < 3 * tensor * times);
 	optimizer.words = "recompute.mode=full offload.optimizer=yes";
 	t = predict(&base, &optimizer);
 	assert_true(t.optimizer > 5 * now.optimizer);
 	near(t.compute, now.compute);
-	/* Two moments and, in 2-byte types, the masters: read and written. 24 layers of 12 × 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
+	/* Two moments and, in 2-byte types, the masters: read and written. 24 layers of 12 ×
+	 * 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
 	double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
 }
 
 /* --- Replicas ---------------------------------------------------------------------------- */
 
-static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 }; /* 8 a node, 8 micro-batches each */
+/* 8 a node, 8 micro-batches each */
+static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
 
 /* mates: replicas on a node; slower: by so much is the network. */
-static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops, double slower)
+static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops,
+				    double slower)
 {
 	static struct scene x;
 	struct setting s = { words, "dgx-h100", engine };
@@ -176,12 +186,19 @@ static struct plan_time of_replicas(const char *words, const struct engine *engi
 /* However much the replicas' transfers hide: the seconds of a pass hide one transfer, not two. */
 static void faster_passes_shorten_a_step_of_transfers(void **state)
 {
-	static const char *const words[] = { "parallel.zero=0", "parallel.zero=1", "parallel.zero=2", "parallel.zero=3", "model.family=mixtral parallel.zero=0",
-					     "model.family=mixtral parallel.zero=2 parallel.ep=2", "model.family=mixtral parallel.zero=3" };
+	static const char *const words[] = { "parallel.zero=0",
+					     "parallel.zero=1",
+					     "parallel.zero=2",
+					     "parallel.zero=3",
+					     "model.family=mixtral parallel.zero=0",
+					     "model.family=mixtral parallel.zero=2 parallel.ep=2",
+					     "model.family=mixtral parallel.zero=3" };
 	(void)state;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		for (double slower = 1; slower < 2000; slower *= 10) {
-			double now = of_replicas(words[i], &cost_engine_muster, 1, slower).total, then = of_replicas(words[i], &cost_engine_muster, 1.25, slower).total;
+			double now = of_replicas(words[i], &cost_engine_muster, 1, slower).total,
+			       then = of_replicas(words[i], &cost_engine_muster, 1.25, slower)
+					      .total;
 			if (!(then < now))
 				fail_msg("%s: %g s become %g", words[i], now, then);
 		}
@@ -190,12 +207,15 @@ static void faster_passes_shorten_a_step_of_transfers(void **state)
 /* Shards inside a node are summed over the nodes once a step; nothing else crosses them. */
 static void shards_in_nodes_cross_them_once(void **state)
 {
-	static const char *const words[] = { "parallel.zero=1 parallel.zero_shard=node", "parallel.zero=2 parallel.zero_shard=node",
+	static const char *const words[] = { "parallel.zero=1 parallel.zero_shard=node",
+					     "parallel.zero=2 parallel.zero_shard=node",
 					     "parallel.zero=3 parallel.zero_shard=node" };
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct plan_time near_by = of_replicas(words[i], &cost_engine_muster, 1, 100), far = of_replicas(words[i], &cost_engine_muster, 1, 200);
-		/* 8 nodes' ring of an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s × 0.8 / 100. */
+		struct plan_time near_by = of_replicas(words[i], &cost_engine_muster, 1, 100),
+				 far = of_replicas(words[i], &cost_engine_muster, 1, 200);
+		/* 8 nodes' ring of an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s ×
+		 * 0.8 / 100. */
 		double once = 2 * 7 / 8. * 6.9e9 / 8 * 4 / 0.4e9;
 		if (!(far.dp - near_by.dp > 0.97 * once && far.dp - near_by.dp < 1.06 * once))
 			fail_msg("%s: %g s more, not %g", words[i], far.dp - near_by.dp, once);
@@ -205,12 +225,15 @@ static void shards_in_nodes_cross_them_once(void **state)
 /* parallel.overlap = no: each transfer is waited for. */
 static void without_overlap_nothing_hides(void **state)
 {
-	static const char *const words[][2] = { { "parallel.zero=0", "parallel.zero=0 parallel.overlap=no" },
-						{ "parallel.zero=1", "parallel.zero=1 parallel.overlap=no" },
-						{ "parallel.zero=3", "parallel.zero=3 parallel.overlap=no" } };
+	static const char *const words[][2] = {
+		{ "parallel.zero=0", "parallel.zero=0 parallel.overlap=no" },
+		{ "parallel.zero=1", "parallel.zero=1 parallel.overlap=no" },
+		{ "parallel.zero=3", "parallel.zero=3 parallel.overlap=no" }
+	};
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		assert_true(of_replicas(words[i][1], &cost_engine_muster, 1, 1).dp > 1.5 * of_replicas(words[i][0], &cost_engine_muster, 1, 1).dp);
+		assert_true(of_replicas(words[i][1], &cost_engine_muster, 1, 1).dp >
+			    1.5 * of_replicas(words[i][0], &cost_engine_muster, 1, 1).dp);
 }
 
 /* The new parameters come while the next step begins. */
@@ -225,20 +248,25 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 
 /* --- Mixtures and shared heads -------------------------------------------------------------- */
 
-/* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose result the gates' gradients need
- * (agent/engine/model/moe.c, model_moe_again); selective does norms and attention. */
+/* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose
+ * result the gates' gradients need (agent/engine/model/moe.c, model_moe_again); selective does
+ * norms and attention. */
 static void mixtures_are_recomputed_as_they_are(void **state)
 {
 	static struct scene x;
 	static const struct run run = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
-	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 recompute.mode=full", "dgx-h100", &cost_engine_muster };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 "
+			     "parallel.ep=8 recompute.mode=full",
+			     "dgx-h100", &cost_engine_muster };
 	(void)state;
 	open_scene(&x, &run, &s, NULL);
 	struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	near(t.again, t.fwd + t.ep_fwd);
 	x.job.recompute.mode = RECOMPUTE_SELECTIVE;
 	t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
-	double stream = 2.0 * 2048 * 8192, attention = cost_machine_attention(&x.machine, COST_ATTENTION_FWD, 2 * 2048.0 * 8192 * 2048, 2048, 128);
+	double stream = 2.0 * 2048 * 8192,
+	       attention = cost_machine_attention(&x.machine, COST_ATTENTION_FWD,
+						  2 * 2048.0 * 8192 * 2048, 2048, 128);
 	near(t.again, attention + 2 * cost_machine_seconds(&x.machine, COST_NORM_FWD, 2 * stream));
 	free(x.stages);
 }
@@ -248,7 +276,9 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 {
 	static struct scene x;
 	static const struct run run = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
-	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 parallel.sp=yes", "dgx-h100", &cost_engine_muster };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 "
+			     "parallel.ep=8 parallel.sp=yes",
+			     "dgx-h100", &cost_engine_muster };
 	(void)state;
 	open_scene(&x, &run, &s, NULL);
 	struct cost_pass mixed = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
@@ -256,7 +286,8 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 	struct cost_pass dense = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	double half = place_span_all_reduce(&x.spans[GROUP_TP], 2.0 * 2048 * 8192) / 2;
 	assert_true(mixed.tp_fwd > dense.tp_fwd && mixed.tp_fwd < 4 * half);
-	assert_true(mixed.tp_bwd > dense.tp_bwd + half); /* two of its three transfers hid behind products of two experts' size */
+	/* two of its three transfers hid behind products of two experts' size */
+	assert_true(mixed.tp_bwd > dense.tp_bwd + half);
 	free(x.stages);
 }
 
@@ -268,7 +299,8 @@ static void shared_heads_are_copied(void **state)
 	struct cost_pass t[2];
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct setting s = { i ? "model.family=llama model.kv_heads=8" : "model.family=llama model.kv_heads=2",
+		struct setting s = { i ? "model.family=llama model.kv_heads=8"
+				       : "model.family=llama model.kv_heads=2",
 				     "dgx-h100", &cost_engine_muster };
 		open_scene(&x, &eight, &s, NULL);
 		t[i] = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
@@ -281,21 +313,27 @@ static void shared_heads_are_copied(void **state)
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
 static void waves_are_whole(void **state)
 {
-	struct machine m = { .rates = { [COST_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } }, [COST_MOVED] = { 1, { 1 }, { 1e15 } } }, .units = 100, .wave = 1e-6 };
-	double full = cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), over = cost_machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
+	struct machine m = { .rates = { [COST_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
+					[COST_MOVED] = { 1, { 1 }, { 1e15 } } },
+			     .units = 100,
+			     .wave = 1e-6 };
+	double full = cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2),
+	       over = cost_machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
 	(void)state;
 	near(full, 2 * 256 * 128 * 4096 / 1e12 + 1e-6);
 	assert_true(over > 1.1 * full);
 	near(cost_machine_product(&m, COST_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
 	near(cost_machine_product(&m, COST_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
 	m.rates[COST_MOVED].rate[0] = 1e9; /* now memory's */
-	near(cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), 2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
+	near(cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2),
+	     2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
 }
 
 static void every_preset_has_a_machine(void **state)
 {
-	static const char *const names[] = { "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "h200", "pcie-a100",
-					      "pcie-l40s", "p4d", "mi300x" };
+	static const char *const names[] = { "dgx-1",     "dgx-2",     "dgx-a100",    "dgx-h100",
+					     "dgx-h200",  "dgx-b200",  "gb200-nvl72", "h200",
+					     "pcie-a100", "pcie-l40s", "p4d",         "mi300x" };
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
@@ -306,14 +344,17 @@ static void every_preset_has_a_machine(void **state)
 		cost_machine_of(&c.kinds[0], false, 1, &wide);
 		double share = narrow.rates[COST_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
 		assert_true(share > 0.4 && share < 0.9);
-		double slower = narrow.rates[COST_PRODUCT_FWD].rate[0] / wide.rates[COST_PRODUCT_FWD].rate[0];
-		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8); /* before TF32 there was none for fp32 */
+		double slower = narrow.rates[COST_PRODUCT_FWD].rate[0] /
+				wide.rates[COST_PRODUCT_FWD].rate[0];
+		/* before TF32 there was none for fp32 */
+		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8);
 		assert_true(narrow.units > 0);
 		topo_cluster_free(&c);
 	}
 }
 
-/* Of every model that a machine may be read to have, its units are known, and a large product loses little in its last wave. */
+/* Of every model that a machine may be read to have, its units are known, and a large product
+ * loses little in its last wave. */
 static void every_known_gpu_has_units(void **state)
 {
 	(void)state;
@@ -324,7 +365,8 @@ static void every_known_gpu_has_units(void **state)
 		cost_machine_of(&k, true, 1, &m);
 		if (m.units < 1)
 			fail_msg("%s", k.device);
-		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[COST_PRODUCT_FWD].rate[0], tiled = cost_machine_product(&m, COST_PRODUCT_FWD, 8192, 8192, 8192, 2);
+		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[COST_PRODUCT_FWD].rate[0],
+		       tiled = cost_machine_product(&m, COST_PRODUCT_FWD, 8192, 8192, 8192, 2);
 		assert_true(tiled >= best && tiled < 1.15 * best);
 	}
 }

@@ -15,12 +15,15 @@
 static char dir[128], path[160];
 static int cores;
 
-/* Every operation at a flat rate, exchanges that cost next to nothing: times are work over cores. */
+/* Every operation at a flat rate, exchanges that cost next to nothing: times are work over
+ * cores. */
 static int open_file(void **state)
 {
 	static struct calibration c;
 	struct measured_machine m = { .agents = 1, .threads = 1 };
-	struct measured_exchange x = { .group = 2, .crowd = 2, .n = 1, .bytes = { 1e9 }, .seconds = { 1e-6 } };
+	struct measured_exchange x = {
+		.group = 2, .crowd = 2, .n = 1, .bytes = { 1e9 }, .seconds = { 1e-6 }
+	};
 	(void)state;
 	if (!tmpdir_make(dir, sizeof dir) || calibration_here(&c, NULL))
 		return -1;
@@ -49,7 +52,9 @@ static double parts(const struct plan_time *t)
 
 static struct plan_time forecast(const char *layout)
 {
-	static const char *const fixed[] = { "launch.threads=1", "model.layers=8", "model.hidden=256", "batch.micro=1", "batch.global=96" };
+	static const char *const fixed[] = { "launch.threads=1", "model.layers=8",
+					     "model.hidden=256", "batch.micro=1",
+					     "batch.global=96" };
 	const char *words[8];
 	char list[128];
 	struct job job;
@@ -102,7 +107,8 @@ static void stages_that_share_cores_leave_no_bubble(void **state)
 static void half_wide_types_take_the_wide_ones_rates_where_they_were_not_measured(void **state)
 {
 	(void)state;
-	near(forecast("parallel.dp=1 precision.dtype=bf16").compute, forecast("parallel.dp=1").compute, 0.2);
+	near(forecast("parallel.dp=1 precision.dtype=bf16").compute,
+	     forecast("parallel.dp=1").compute, 0.2);
 }
 
 static void a_host_that_was_not_calibrated_is_told_how(void **state)
@@ -123,7 +129,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agents_beyond_the_cores_only_share_them),
 		cmocka_unit_test(stages_that_share_cores_leave_no_bubble),
-		cmocka_unit_test(half_wide_types_take_the_wide_ones_rates_where_they_were_not_measured),
+		cmocka_unit_test(
+			half_wide_types_take_the_wide_ones_rates_where_they_were_not_measured),
 		cmocka_unit_test(a_host_that_was_not_calibrated_is_told_how),
 	};
 	return cmocka_run_group_tests(tests, open_file, close_file);

@@ -59,22 +59,25 @@ static void a_file_needs_only_the_data_path(void **state)
 	assert_int_equal(job_parse("", "tiny.ini", &job, &e), 0);
 	assert_int_equal(job_check_run(&job, "tiny.ini", &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_string_equal(e.text, "tiny.ini: [data] path: is not given, and there is nothing to train on; "
-			    "set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
+	assert_string_equal(
+		e.text, "tiny.ini: [data] path: is not given, and there is nothing to train on; "
+			"set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
 }
 
 static void the_syntax_is_forgiving_where_it_is_clear(void **state)
 {
-	static const char text[] = "\xef\xbb\xbf; a mark of UTF-8 in front, comments of any bytes \xff\r\n"
-				   "[model]\r\n"
-				   "   layers=3\n"
-				   "\thidden :  96   ; the width\n"
-				   "\n"
-				   "# another comment\n"
-				   "[ data ] ; where it is\n"
-				   "path = /data/gr\xc3\xb6\xc3\x9f" "e;1/a=b:c\n"
-				   "[model]\n"
-				   "heads = 6";
+	static const char text[] =
+		"\xef\xbb\xbf; a mark of UTF-8 in front, comments of any bytes \xff\r\n"
+		"[model]\r\n"
+		"   layers=3\n"
+		"\thidden :  96   ; the width\n"
+		"\n"
+		"# another comment\n"
+		"[ data ] ; where it is\n"
+		"path = /data/gr\xc3\xb6\xc3\x9f"
+		"e;1/a=b:c\n"
+		"[model]\n"
+		"heads = 6";
 	struct job job;
 	struct err e = ERR_INIT;
 	(void)state;
@@ -83,7 +86,8 @@ static void the_syntax_is_forgiving_where_it_is_clear(void **state)
 	assert_int_equal(job.model.layers, 3);
 	assert_int_equal(job.model.hidden, 96);
 	assert_int_equal(job.model.heads, 6);
-	assert_string_equal(job.data.path, "/data/gr\xc3\xb6\xc3\x9f" "e;1/a=b:c");
+	assert_string_equal(job.data.path, "/data/gr\xc3\xb6\xc3\x9f"
+					   "e;1/a=b:c");
 }
 
 static void a_job_is_named_after_its_file(void **state)
@@ -122,6 +126,7 @@ struct refused {
 
 static void bad_words_are_refused_by_name(void **state)
 {
+	/* clang-format off */
 	static const struct refused cases[] = {
 		{ "tp", "command line: tp: is not section.key=value; write such as parallel.tp=2" },
 		{ "tp=2", "command line: tp: lacks its section; write section.key=value, such as parallel.tp=2" },
@@ -138,11 +143,13 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "data.path=a ;b", "command line: data.path: \"a ;b\" holds the begin of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"" },
 		{ "parallel.pp=5", "command line: parallel.pp: pp = 5 needs a layer for each stage and layers = 4; use pp of at most 4" },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct job job;
 		struct err e = ERR_INIT;
-		assert_int_equal(job_load("templates/jobs/demo.ini", &cases[i].word, 1, &job, &e), -1);
+		assert_int_equal(job_load("templates/jobs/demo.ini", &cases[i].word, 1, &job, &e),
+				 -1);
 		assert_string_equal(e.text, cases[i].text);
 		assert_int_equal(e.code, ERR_USAGE);
 	}
@@ -165,7 +172,9 @@ static void a_missing_file_is_a_usage_error(void **state)
 	(void)state;
 	assert_int_equal(job_load("no/such.ini", NULL, 0, &job, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_string_equal(e.text, "no/such.ini: cannot open: No such file or directory; give the path of a job file");
+	assert_string_equal(
+		e.text,
+		"no/such.ini: cannot open: No such file or directory; give the path of a job file");
 }
 
 /* Every NAME.ini in the folder is refused with exactly the line in NAME.expect. */
@@ -185,7 +194,8 @@ static void broken_files_are_refused_with_one_line(void **state)
 		struct job job;
 		struct err e = ERR_INIT;
 		snprintf(path, sizeof path, "%s/%s", BAD, d->d_name);
-		snprintf(expect, sizeof expect, "%s/%.*s.expect", BAD, (int)(dot - d->d_name), d->d_name);
+		snprintf(expect, sizeof expect, "%s/%.*s.expect", BAD, (int)(dot - d->d_name),
+			 d->d_name);
 		if (file_slurp(expect, 1 << 16, &line, &e))
 			fail_msg("%s", e.text);
 		if (!job_load(path, NULL, 0, &job, &e))
@@ -205,7 +215,9 @@ static void broken_files_are_refused_with_one_line(void **state)
 
 static void the_templates_are_right(void **state)
 {
-	static const char *const files[] = { "demo", "llama-7b", "175b", "llama-70b", "mixtral-8x7b", "long-context", "llama-13b-zero3" };
+	static const char *const files[] = { "demo",           "llama-7b",     "175b",
+					     "llama-70b",      "mixtral-8x7b", "long-context",
+					     "llama-13b-zero3" };
 	(void)state;
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		char path[64];
@@ -237,7 +249,8 @@ static uint32_t roll(struct dice *d)
 
 static void random_text(const struct job_key *k, struct dice *d, char *out, size_t size)
 {
-	static const char *const pieces[] = { "a", "Z", "0", "_", "-", ".", "/", " x", "=", ":", "\xc3\xa9", ",", "[", "]", "%", ";", "#" };
+	static const char *const pieces[] = { "a", "Z",        "0", "_", "-", ".", "/", " x", "=",
+					      ":", "\xc3\xa9", ",", "[", "]", "%", ";", "#" };
 	size_t safe = k->type == JOB_NAME ? 6 : k->type == JOB_ATOM ? 7 : 15;
 	size_t n = roll(d) % 20, len = 1;
 	strcpy(out, "p");
@@ -297,15 +310,18 @@ static void written_jobs_read_back_the_same(void **state)
 			struct buf why = BUF_INIT;
 			random_value(&job_keys[k], &d, value, sizeof value);
 			/* Few keys in most rounds, so that most jobs hold together. */
-			if (roll(&d) % (unsigned)(1 + round % 40) == 0 && job_value_read(&job_keys[k], value, &job, &why))
-				fail_msg("%s.%s: %s", job_keys[k].section, job_keys[k].name, buf_str(&why));
+			if (roll(&d) % (unsigned)(1 + round % 40) == 0 &&
+			    job_value_read(&job_keys[k], value, &job, &why))
+				fail_msg("%s.%s: %s", job_keys[k].section, job_keys[k].name,
+					 buf_str(&why));
 			buf_fini(&why);
 		}
 		job_write(&job, &text);
 		if (!job_parse(buf_str(&text), "random.ini", &back, &e)) {
 			assert_memory_equal(&job, &back, sizeof job);
 			legal++;
-		} else if (!strstr(e.text, " = ") && !strstr(e.text, "head is") && !strstr(e.text, "tp × pp")) {
+		} else if (!strstr(e.text, " = ") && !strstr(e.text, "head is") &&
+			   !strstr(e.text, "tp × pp")) {
 			fail_msg("not a contradiction: %s", e.text); /* those name both values */
 		}
 		buf_fini(&text);
@@ -351,12 +367,14 @@ static void the_help_names_every_key(void **state)
 
 static void time_limits_are_read_as_slurm_reads_them(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *text; int64_t seconds; } cases[] = {
 		{ "90", 5400 }, { "2:30", 150 }, { "1:00:00", 3600 }, { "2-12", 216000 }, { "1-0:30", 88200 },
 		{ "1-01:01:01", 90061 }, { "UNLIMITED", 0 }, { "infinite", 0 },
 		{ "", -1 }, { "x", -1 }, { "1:", -1 }, { ":1", -1 }, { "1-", -1 }, { "1:2:3:4", -1 }, { "1-2-3", -1 },
 		{ "1:2-3", -1 }, { "1-1:1:1:1", -1 }, { "-5", -1 }, { "9999999999", -1 },
 	};
+	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		assert_int_equal(job_time_seconds(cases[i].text), cases[i].seconds);
@@ -369,19 +387,24 @@ static void open_keys_are_kept_open(void **state)
 	struct buf text = BUF_INIT;
 	(void)state;
 	/* All that is not given; alone they would contradict each other. */
-	assert_int_equal(job_parse("[parallel]\nauto = yes\ntp = 4\nsp = yes\n[recompute]\nevery = 3\n", "open.ini", &job, &e), 0);
+	assert_int_equal(
+		job_parse("[parallel]\nauto = yes\ntp = 4\nsp = yes\n[recompute]\nevery = 3\n",
+			  "open.ini", &job, &e),
+		0);
 	assert_int_equal(job.open, OPEN_ALL & ~(OPEN_TP | OPEN_SP | OPEN_EVERY));
 	job_write(&job, &text);
 	assert_int_equal(job_parse(buf_str(&text), "back.ini", &back, &e), 0);
 	assert_memory_equal(&job, &back, sizeof job);
 	buf_fini(&text);
 	/* Single ones, by their word; a later word closes one. */
-	const char *words[] = { "parallel.pp=auto", "parallel.schedule=auto", "offload.optimizer=auto", "batch.micro=auto", "parallel.pp=2" };
+	const char *words[] = { "parallel.pp=auto", "parallel.schedule=auto",
+				"offload.optimizer=auto", "batch.micro=auto", "parallel.pp=2" };
 	assert_int_equal(job_load(NULL, words, 5, &job, &e), 0);
 	assert_int_equal(job.open, OPEN_SCHEDULE | OPEN_OPTIMIZER | OPEN_MICRO);
 	assert_int_equal(job.parallel.pp, 2);
 	/* Others cannot be left open, and a parameter server leaves nothing. */
-	const char *layers[] = { "model.layers=auto" }, *server[] = { "parallel.sync=server", "parallel.dp=auto" };
+	const char *layers[] = { "model.layers=auto" },
+		   *server[] = { "parallel.sync=server", "parallel.dp=auto" };
 	assert_int_equal(job_load(NULL, layers, 1, &job, &e), -1);
 	assert_int_equal(job_load(NULL, server, 2, &job, &e), -1);
 	assert_non_null(strstr(e.text, "leaves nothing to decide"));

@@ -59,7 +59,8 @@ static void the_schedule_says_how_many_chunks_there_are(void **state)
 {
 	(void)state;
 	struct layout l = layout_of_words("parallel.pp=2", "parallel.schedule=1f1b", 7);
-	assert_true(l.chunks == 1 && !l.vee && l.dp == 7 && l.pp == 2 && l.ep == 1 && l.cp == 1 && l.tp == 1);
+	assert_true(l.chunks == 1 && !l.vee && l.dp == 7 && l.pp == 2 && l.ep == 1 && l.cp == 1 &&
+		    l.tp == 1);
 	l = layout_of_words("parallel.pp=2", "parallel.schedule=interleaved", 1);
 	assert_true(l.chunks == 2 && !l.vee);
 	l = layout_of_words("parallel.pp=2", "parallel.schedule=zb-v", 1);
@@ -73,12 +74,15 @@ static void a_share_is_the_ranks_part_of_every_cut(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		stages[i] = (struct stage){ i, i + 1, i == 0, i == 3 };
-	struct share s = layout_share(&l, (struct coords){ .tp = 1, .dp = 3, .pp = 1 }, true, stages, chunks);
-	assert_true(s.tp == 2 && s.tp_rank == 1 && s.ep == 2 && s.ep_rank == 1 && s.sp && s.n_chunks == 2);
+	struct share s = layout_share(&l, (struct coords){ .tp = 1, .dp = 3, .pp = 1 }, true,
+				      stages, chunks);
+	assert_true(s.tp == 2 && s.tp_rank == 1 && s.ep == 2 && s.ep_rank == 1 && s.sp &&
+		    s.n_chunks == 2);
 	assert_int_equal(s.chunks[0].layer_lo, 1);
 	assert_int_equal(s.chunks[1].layer_lo, 2);
 	s = layout_share(&l, (struct coords){ .dp = 2 }, false, stages, chunks);
-	assert_true(s.tp_rank == 0 && s.ep_rank == 0 && !s.sp && s.chunks[0].first && s.chunks[1].last);
+	assert_true(s.tp_rank == 0 && s.ep_rank == 0 && !s.sp && s.chunks[0].first &&
+		    s.chunks[1].last);
 }
 
 static void pieces_cover_everything_once_and_are_balanced(void **state)
@@ -157,8 +161,8 @@ static void stages_are_consecutive_and_whole(void **state)
 
 static double cost(const struct model_shape *m, const struct stage *s)
 {
-	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) + (s->first ? shape_cost_embed(m) : 0) +
-	       (s->last ? shape_cost_head(m) : 0);
+	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) +
+	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
 /* Every way to share the layers out, for a few stages: none has a cheaper costliest stage. */
@@ -220,9 +224,15 @@ static void a_slow_holder_gets_fewer_layers(void **state)
 
 static void stages_by_hand_must_be_as_many_and_sum_up(void **state)
 {
-	static const struct { const char *text, *says; } bad[] = {
-		{ "5,7", "2 stages with 12 layers, and there are 3" }, { "5,5,1", "3 stages with 11 layers" },
-		{ "5,0,7", "\"0,7\" is no list" }, { "5,,7", "\",7\" is no list" }, { "5,x", "\"x\" is no list" }, { "5,7,", "\"\" is no list" },
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "5,7", "2 stages with 12 layers, and there are 3" },
+		{ "5,5,1", "3 stages with 11 layers" },
+		{ "5,0,7", "\"0,7\" is no list" },
+		{ "5,,7", "\",7\" is no list" },
+		{ "5,x", "\"x\" is no list" },
+		{ "5,7,", "\"\" is no list" },
 	};
 	struct model_shape m = gpt2(12, 256, 64);
 	struct stage s[3];
@@ -253,7 +263,8 @@ static void more_stages_than_layers_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tensor_parallel_varies_fastest_then_context_then_data_then_pipeline),
+		cmocka_unit_test(
+			tensor_parallel_varies_fastest_then_context_then_data_then_pipeline),
 		cmocka_unit_test(stages_are_dealt_round_and_round_or_there_and_back),
 		cmocka_unit_test(the_schedule_says_how_many_chunks_there_are),
 		cmocka_unit_test(a_share_is_the_ranks_part_of_every_cut),

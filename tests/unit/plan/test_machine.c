@@ -37,12 +37,17 @@ static void test_one_point(void **state)
 
 static void test_seconds(void **state)
 {
-	const struct machine m = { .rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } }, .packing = { [COST_PRODUCT_FWD] = 4e9 }, .op = 1e-6 };
+	const struct machine m = {
+		.rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } },
+		.packing = { [COST_PRODUCT_FWD] = 4e9 },
+		.op = 1e-6
+	};
 	(void)state;
 	near(cost_machine_seconds(&m, COST_PRODUCT_FWD, 1e7), 5e-3 + 1e-6);
 	near(cost_machine_seconds(&m, COST_MOVED, 1e6), 1e-3 + 1e-6);
 	near(cost_machine_seconds(&m, COST_PRODUCT_FWD, 0) + 1, 1);
-	near(cost_machine_attention(&m, COST_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6); /* the rate of 1e4 */
+	/* the rate of 1e4 */
+	near(cost_machine_attention(&m, COST_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6);
 	/* 2 · 10 · 20 · 25 = 1e4 FLOPs at 2e9, and 4 · 500 bytes. */
 	near(cost_machine_product(&m, COST_PRODUCT_WEIGHT, 10, 20, 25, 4), 5e-6 + 1e-6);
 	near(cost_machine_product(&m, COST_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 2000 / 4e9);
@@ -50,7 +55,9 @@ static void test_seconds(void **state)
 
 static void test_class_without_a_curve(void **state)
 {
-	struct machine m = { .rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } } };
+	struct machine m = {
+		.rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } }
+	};
 	(void)state;
 	near(cost_machine_seconds(&m, COST_PRODUCT_WEIGHT, 1e7), 5e-3);
 	near(cost_machine_seconds(&m, COST_ATTENTION_BWD, 1e7), 5e-3);

@@ -35,24 +35,45 @@ static void compare(const struct job *job, bool split, int *cases)
 				int again = 0;
 				for (int k = lo; k < hi; k++)
 					again += activations_experts_again(&d, k);
-				double experts = d.moe ? (double)activations_experts_kept(&d) * (hi - lo - again) : 0;
-				double scratch = d.moe ? (double)activations_experts_scratch(&d) + (again ? (double)activations_experts_kept(&d) : 0) : 0;
-				assert_true(plan_memory_slot(&s, &stage) == (double)activations_slot_total(&d, &stage) + experts);
-				assert_true(plan_memory_offloaded(&s, &stage) == (double)activations_offloaded(&d, &stage));
+				double experts = d.moe ? (double)activations_experts_kept(&d) *
+								 (hi - lo - again)
+						       : 0;
+				double scratch =
+					d.moe ? (double)activations_experts_scratch(&d) +
+							(again ? (double)activations_experts_kept(
+									 &d)
+							       : 0)
+					      : 0;
+				assert_true(plan_memory_slot(&s, &stage) ==
+					    (double)activations_slot_total(&d, &stage) + experts);
+				assert_true(plan_memory_offloaded(&s, &stage) ==
+					    (double)activations_offloaded(&d, &stage));
 				struct stage two[] = { stage, { 0, hi - lo, true, false } };
 				for (int k = 0; d.moe && k < hi - lo && !again; k++)
 					again += activations_experts_again(&d, k);
-				double both = d.moe ? (double)activations_experts_scratch(&d) + (again ? (double)activations_experts_kept(&d) : 0) : 0;
-				assert_true(plan_memory_shared(&s, &stage, 1) == (double)activations_shared_total(&d, &stage, 1, m.rope) + scratch);
-				assert_true(plan_memory_shared(&s, two, 2) == (double)activations_shared_total(&d, two, 2, m.rope) + both);
+				double both =
+					d.moe ? (double)activations_experts_scratch(&d) +
+							(again ? (double)activations_experts_kept(
+									 &d)
+							       : 0)
+					      : 0;
+				assert_true(
+					plan_memory_shared(&s, &stage, 1) ==
+					(double)activations_shared_total(&d, &stage, 1, m.rope) +
+						scratch);
+				assert_true(plan_memory_shared(&s, two, 2) ==
+					    (double)activations_shared_total(&d, two, 2, m.rope) +
+						    both);
 			}
 	}
 }
 
 static void sums_are_the_engines(void **state)
 {
-	static const char *const families[] = { "model.family=gpt2", "model.family=llama", "model.family=mixtral" };
-	static const char *const modes[] = { "recompute.mode=none", "recompute.mode=selective", "recompute.mode=full" };
+	static const char *const families[] = { "model.family=gpt2", "model.family=llama",
+						"model.family=mixtral" };
+	static const char *const modes[] = { "recompute.mode=none", "recompute.mode=selective",
+					     "recompute.mode=full" };
 	static const char *const types[] = { "precision.dtype=fp32", "precision.dtype=bf16" };
 	static const char *const homes[] = { "offload.activations=no", "offload.activations=yes" };
 	int cases = 0;
@@ -60,9 +81,21 @@ static void sums_are_the_engines(void **state)
 	for (int form = 0; form < 3 * 3 * 2 * 2 * 3 * 2; form++) {
 		int tp = form / 36 % 3 + 1, mode = form / 3 % 3;
 		char degree[32], every[32];
-		const char *words[] = { families[form % 3], modes[mode], types[form / 9 % 2], homes[form / 18 % 2], "model.layers=7", "model.vocab=1000",
-					"model.heads=6", "model.hidden=192", degree, tp > 1 ? "parallel.sp=yes" : "parallel.sp=no", "batch.micro=3", "batch.global=30", every,
-					form / 108 ? "model.dropout=0.1" : "model.dropout=0", "model.seq=96" };
+		const char *words[] = { families[form % 3],
+					modes[mode],
+					types[form / 9 % 2],
+					homes[form / 18 % 2],
+					"model.layers=7",
+					"model.vocab=1000",
+					"model.heads=6",
+					"model.hidden=192",
+					degree,
+					tp > 1 ? "parallel.sp=yes" : "parallel.sp=no",
+					"batch.micro=3",
+					"batch.global=30",
+					every,
+					form / 108 ? "model.dropout=0.1" : "model.dropout=0",
+					"model.seq=96" };
 		snprintf(degree, sizeof degree, "parallel.tp=%d", tp);
 		for (int n = 1; n <= (mode ? 8 : 1); n++) {
 			snprintf(every, sizeof every, "recompute.every=%d", n < 8 ? n : 1);

@@ -24,8 +24,12 @@ static struct model_shape shape_of(const char *text)
 }
 
 #define GPT2_124M "[model]\nlayers = 12\nhidden = 768\nheads = 12\nvocab = 50257\nseq = 1024\n"
-#define LLAMA_7B "[model]\nfamily = llama\nlayers = 32\nhidden = 4096\nheads = 32\nvocab = 32000\nseq = 2048\n"
-#define LLAMA2_70B "[model]\nfamily = llama\nlayers = 80\nhidden = 8192\nheads = 64\nkv_heads = 8\nffn = 28672\nvocab = 32000\nseq = 4096\n"
+#define LLAMA_7B \
+	"[model]\nfamily = llama\nlayers = 32\nhidden = 4096\nheads = 32\nvocab = 32000\nseq = " \
+	"2048\n"
+#define LLAMA2_70B \
+	"[model]\nfamily = llama\nlayers = 80\nhidden = 8192\nheads = 64\nkv_heads = 8\nffn = " \
+	"28672\nvocab = 32000\nseq = 4096\n"
 
 static void known_models_have_their_known_sizes(void **state)
 {
@@ -53,11 +57,13 @@ static void families_are_made_of_their_parts(void **state)
 	assert_int_equal(m.head_dim, 48);
 }
 
-/* Narayanan et al.: 72·B·s·l·h²·(1 + s/6h + V/12lh); half of the attention's term, s/6h, is masked. */
+/* Narayanan et al.: 72·B·s·l·h²·(1 + s/6h + V/12lh); half of the attention's term, s/6h, is
+ * masked. */
 static void flops_are_those_of_the_literature(void **state)
 {
 	(void)state;
-	struct model_shape m = shape_of("[model]\nlayers = 96\nhidden = 12288\nheads = 96\nvocab = 51200\nseq = 2048\n");
+	struct model_shape m = shape_of(
+		"[model]\nlayers = 96\nhidden = 12288\nheads = 96\nvocab = 51200\nseq = 2048\n");
 	double l = 96, h = 12288, s = 2048, v = 51200;
 	double expect = 72 * l * h * h * (1 + s / (12 * h) + v / (12 * l * h));
 	assert_true(fabs(shape_flops_token(&m) / expect - 1) < 1e-12);
@@ -66,10 +72,13 @@ static void flops_are_those_of_the_literature(void **state)
 /* One stage of one of tp ranks. */
 static struct share share_of(int tp, int tp_rank, const struct stage *stage)
 {
-	return (struct share){ .tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1 };
+	return (struct share){
+		.tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1
+	};
 }
 
-static void build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, struct catalogue *c)
+static void build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
+		  struct catalogue *c)
 {
 	struct share share = share_of(tp, tp_rank, stage);
 	assert_int_equal(catalogue_build(m, &share, c, NULL), 0);
@@ -78,11 +87,16 @@ static void build(const struct model_shape *m, int tp, int tp_rank, const struct
 /* --- The catalogue ----------------------------------------------------------- */
 
 static const char *const shapes[] = {
-	"[model]\nfamily = mixtral\nlayers = 2\nhidden = 24\nheads = 4\nkv_heads = 2\nvocab = 130\nffn = 33\nseq = 8\nexperts = 5\n",
-	"[model]\nlayers = 5\nhidden = 60\nheads = 6\nkv_heads = 6\nvocab = 257\nffn = 100\nseq = 9\n",
-	"[model]\nlayers = 4\nhidden = 64\nheads = 8\nkv_heads = 8\nvocab = 50257\nseq = 16\ntie_head = no\n",
-	"[model]\nfamily = llama\nlayers = 7\nhidden = 48\nheads = 15\nkv_heads = 5\nhead_dim = 6\nvocab = 1003\nffn = 37\nseq = 8\n",
-	"[model]\nfamily = llama\nlayers = 3\nhidden = 40\nheads = 8\nkv_heads = 4\nhead_dim = 10\nvocab = 511\ntie_head = yes\n",
+	"[model]\nfamily = mixtral\nlayers = 2\nhidden = 24\nheads = 4\nkv_heads = 2\nvocab = "
+	"130\nffn = 33\nseq = 8\nexperts = 5\n",
+	"[model]\nlayers = 5\nhidden = 60\nheads = 6\nkv_heads = 6\nvocab = 257\nffn = 100\nseq = "
+	"9\n",
+	"[model]\nlayers = 4\nhidden = 64\nheads = 8\nkv_heads = 8\nvocab = 50257\nseq = "
+	"16\ntie_head = no\n",
+	"[model]\nfamily = llama\nlayers = 7\nhidden = 48\nheads = 15\nkv_heads = 5\nhead_dim = "
+	"6\nvocab = 1003\nffn = 37\nseq = 8\n",
+	"[model]\nfamily = llama\nlayers = 3\nhidden = 40\nheads = 8\nkv_heads = 4\nhead_dim = "
+	"10\nvocab = 511\ntie_head = yes\n",
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -124,7 +138,8 @@ static int64_t cover_count(struct cover *list, int n)
 	for (int i = 0; i < n; i++) {
 		for (int64_t k = 0; k < list[i].rows * list[i].columns; k++)
 			if (list[i].held[k] != 1)
-				fail_msg("%s: element %lld is held %d times", list[i].name, (long long)k, list[i].held[k]);
+				fail_msg("%s: element %lld is held %d times", list[i].name,
+					 (long long)k, list[i].held[k]);
 		total += list[i].rows * list[i].columns;
 		free(list[i].held);
 	}
@@ -132,7 +147,8 @@ static int64_t cover_count(struct cover *list, int n)
 }
 
 /* What one share holds, and that the sums made without building agree. */
-static int64_t add_share(const struct model_shape *m, const struct share *s, bool experts, struct cover *list, int *n)
+static int64_t add_share(const struct model_shape *m, const struct share *s, bool experts,
+			 struct cover *list, int *n)
 {
 	struct catalogue c;
 	int64_t counted = 0, sums = 0;
@@ -145,7 +161,9 @@ static int64_t add_share(const struct model_shape *m, const struct share *s, boo
 	}
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		if (experts || kind == UNIT_EXPERTS)
-			sums += catalogue_unit_counted(m, s, kind, 0, catalogue_unit_elements(m, s, kind)) * catalogue_unit_count(m, s, kind);
+			sums += catalogue_unit_counted(m, s, kind, 0,
+						       catalogue_unit_elements(m, s, kind)) *
+				catalogue_unit_count(m, s, kind);
 	assert_int_equal(counted, sums);
 	int64_t elements = 0;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
@@ -171,7 +189,12 @@ static void check_cover(const struct model_shape *m, int tp, int pp, int ep)
 		for (int t = 0; t < tp; t++)
 			for (int x = 0; x < ep; x++) {
 				struct share share = {
-					.tp = tp, .tp_rank = t, .ep = ep, .ep_rank = x, .chunks = &stages[s], .n_chunks = 1,
+					.tp = tp,
+					.tp_rank = t,
+					.ep = ep,
+					.ep_rank = x,
+					.chunks = &stages[s],
+					.n_chunks = 1,
 				};
 				counted += add_share(m, &share, x == 0, list, &n);
 			}
@@ -242,8 +265,10 @@ static void heads_stay_whole_and_with_their_keys(void **state)
 		for (int t = 0; t < tp; t++) {
 			struct catalogue c;
 			build(&m, tp, t, &s, &c);
-			const struct param *q = catalogue_find(&c, PARAM_Q_W, 0, -1), *k = catalogue_find(&c, PARAM_K_W, 0, -1);
-			const struct param *v = catalogue_find(&c, PARAM_V_W, 0, -1), *o = catalogue_find(&c, PARAM_O_W, 0, -1);
+			const struct param *q = catalogue_find(&c, PARAM_Q_W, 0, -1),
+					   *k = catalogue_find(&c, PARAM_K_W, 0, -1);
+			const struct param *v = catalogue_find(&c, PARAM_V_W, 0, -1),
+					   *o = catalogue_find(&c, PARAM_O_W, 0, -1);
 			assert_int_equal(k->lo[0] % 6, 0);
 			assert_int_equal(q->lo[0], 3 * k->lo[0]);
 			assert_int_equal(q->hi[0], 3 * k->hi[0]);
@@ -251,7 +276,8 @@ static void heads_stay_whole_and_with_their_keys(void **state)
 			assert_int_equal(v->hi[0], k->hi[0]);
 			assert_int_equal(o->lo[1], q->lo[0]);
 			assert_int_equal(o->hi[1], q->hi[0]);
-			const struct param *up = catalogue_find(&c, PARAM_UP_W, 0, -1), *down = catalogue_find(&c, PARAM_DOWN_W, 0, -1);
+			const struct param *up = catalogue_find(&c, PARAM_UP_W, 0, -1),
+					   *down = catalogue_find(&c, PARAM_DOWN_W, 0, -1);
 			assert_int_equal(up->lo[0], down->lo[1]);
 			assert_int_equal(up->hi[0], down->hi[1]);
 			catalogue_free(&c);
@@ -263,7 +289,8 @@ static void a_tied_head_is_copied_to_the_last_stage_only(void **state)
 	(void)state;
 	struct model_shape m = shape_of(shapes[1]);
 	struct catalogue c;
-	struct stage whole = { 0, 5, true, true }, last = { 3, 5, false, true }, middle = { 1, 3, false, false };
+	struct stage whole = { 0, 5, true, true }, last = { 3, 5, false, true },
+		     middle = { 1, 3, false, false };
 	build(&m, 2, 1, &whole, &c);
 	assert_false(catalogue_find(&c, PARAM_EMBED, -1, -1)->tied_copy);
 	assert_null(catalogue_find(&c, PARAM_HEAD, -1, -1));
@@ -283,6 +310,7 @@ static void a_tied_head_is_copied_to_the_last_stage_only(void **state)
 
 static void names_and_starts_are_the_documented_ones(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *name; int64_t rows, columns; enum param_init init; } gpt2[] = {
 		{ "embed.tokens.weight", 257, 60, INIT_NORMAL }, { "embed.positions.weight", 9, 60, INIT_NORMAL },
 		{ "layers.0.norm1.weight", 60, 1, INIT_ONE }, { "layers.0.norm1.bias", 60, 1, INIT_ZERO },
@@ -295,6 +323,7 @@ static void names_and_starts_are_the_documented_ones(void **state)
 		{ "layers.0.mlp.down.weight", 60, 100, INIT_NORMAL_SCALED }, { "layers.0.mlp.down.bias", 60, 1, INIT_ZERO },
 		{ "norm.weight", 60, 1, INIT_ONE }, { "norm.bias", 60, 1, INIT_ZERO },
 	};
+	/* clang-format on */
 	(void)state;
 	struct model_shape m = shape_of(shapes[1]);
 	struct stage s = { 0, 1, true, true };
@@ -312,7 +341,8 @@ static void names_and_starts_are_the_documented_ones(void **state)
 	m = shape_of(shapes[3]);
 	build(&m, 1, 0, &s, &c);
 	assert_string_equal(c.params[c.n - 1].name, "head.weight");
-	assert_string_equal(catalogue_find(&c, PARAM_GATE_W, 0, -1)->name, "layers.0.mlp.gate.weight");
+	assert_string_equal(catalogue_find(&c, PARAM_GATE_W, 0, -1)->name,
+			    "layers.0.mlp.gate.weight");
 	assert_null(catalogue_find(&c, PARAM_Q_B, 0, -1));
 	assert_null(catalogue_find(&c, PARAM_NORM_B, -1, -1));
 	catalogue_free(&c);

@@ -16,7 +16,8 @@ static void must_be(const struct seating *s, const int (*slots)[2], int world)
 {
 	for (int r = 0; r < world; r++)
 		if (s->slots[r].node != slots[r][0] || s->slots[r].device != slots[r][1])
-			fail_msg("rank %d is on node %d, device %d, not on %d, %d", r, s->slots[r].node, s->slots[r].device, slots[r][0], slots[r][1]);
+			fail_msg("rank %d is on node %d, device %d, not on %d, %d", r,
+				 s->slots[r].node, s->slots[r].device, slots[r][0], slots[r][1]);
 }
 
 static int lanes(const struct cluster *c, struct cluster_slot a, struct cluster_slot b)
@@ -31,7 +32,8 @@ static void eight_on_a_dgx1_go_round_the_ring_of_double_links(void **state)
 	struct seating s;
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_DGX1, 1);
-	static const int ring[8][2] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 }, { 0, 5 }, { 0, 6 }, { 0, 7 }, { 0, 4 } };
+	static const int ring[8][2] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 },
+					{ 0, 5 }, { 0, 6 }, { 0, 7 }, { 0, 4 } };
 	seating_take(&c, seating_grid(8, 1, 1, 1, 1), &s);
 	must_be(&s, ring, 8);
 	for (int r = 0; r < 8; r++)
@@ -92,7 +94,8 @@ static void a_dead_link_is_gone_round(void **state)
 	seating_take(&c, seating_grid(4, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 8; r++)
 		assert_true(lanes(&c, s.slots[r], s.slots[r / 4 * 4 + (r + 1) % 4]) >= 1);
-	assert_true(s.p.block.total > 2 * s.p.cost.total); /* block order's first ring closes over it */
+	/* block order's first ring closes over it */
+	assert_true(s.p.block.total > 2 * s.p.cost.total);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
 }
@@ -106,7 +109,8 @@ static void what_groups_run_over_is_what_their_rings_take(void **state)
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_DGX1_DEAD, 1);
 	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
-	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_PHB); /* the ring of 0 to 3 closes over the dead link */
+	/* the ring of 0 to 3 closes over the dead link */
+	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_PHB);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
 	/* Two ranks a node: each goes on to its like on the next, on its own rail. */
@@ -125,7 +129,8 @@ static void a_node_with_a_dead_link_stays_free_where_one_may(void **state)
 {
 	struct seating s;
 	(void)state;
-	struct cluster c = machines((enum machine[]){ MACHINE_DGX1_DEAD, MACHINE_DGX1 }, (int[]){ 1, 2 }, 2);
+	struct cluster c = machines((enum machine[]){ MACHINE_DGX1_DEAD, MACHINE_DGX1 },
+				    (int[]){ 1, 2 }, 2);
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	assert_int_equal(s.p.n_spares, 1);
 	assert_int_equal(s.p.spares[0], 0);
@@ -176,14 +181,16 @@ static void sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf(v
 	for (int r = 0; r < 128; r++) {
 		assert_int_equal(s.slots[r].device, r % 8); /* tp inside a node, on its own rail */
 		assert_int_equal(s.slots[r].node, s.slots[r / 8 * 8].node);
-		assert_int_equal(leaf_of(&c, &s, r), leaf_of(&c, &s, r / 32 * 32)); /* ep 4 × tp 8 */
+		/* ep 4 × tp 8 */
+		assert_int_equal(leaf_of(&c, &s, r), leaf_of(&c, &s, r / 32 * 32));
 	}
 	assert_int_equal(s.p.links[GROUP_TP].hops, 0);
 	assert_int_equal(s.p.links[GROUP_EP].hops, 1);
 	assert_int_equal(s.p.links[GROUP_DP].hops, 2);
 	assert_true(s.p.links[GROUP_EP].rails && s.p.links[GROUP_DP].rails);
 	place_placement_free(&s.p);
-	/* Block order would put the stages' copies, 16 ranks apart, two leaves away: context's heavy rings come closer than replicas. */
+	/* Block order would put the stages' copies, 16 ranks apart, two leaves away: context's
+	 * heavy rings come closer than replicas. */
 	seating_take(&c, seating_grid(4, 4, 2, 1, 4), &s);
 	assert_true(s.p.cost.total < 0.9 * s.p.worst.total);
 	for (int r = 0; r < 128; r++)
@@ -196,7 +203,8 @@ static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
 {
 	struct seating s;
 	(void)state;
-	struct cluster c = machines((enum machine[]){ MACHINE_HALF, MACHINE_H100 }, (int[]){ 3, 2 }, 2);
+	struct cluster c = machines((enum machine[]){ MACHINE_HALF, MACHINE_H100 }, (int[]){ 3, 2 },
+				    2);
 	/* Two groups of eight: the two large nodes, though the small ones come first. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 16; r++)
@@ -261,7 +269,8 @@ static void a_fabric_of_trays_holds_what_crosses_trays(void **state)
 	seating_take(&c, seating_grid(8, 1, 18, 9, 1), &s);
 	seating_must_be_a_map(&c, s.slots, 144);
 	for (int r = 0; r < 144; r++)
-		assert_int_equal(c.nodes[s.slots[r].node].domain, c.nodes[s.slots[r / 72 * 72].node].domain);
+		assert_int_equal(c.nodes[s.slots[r].node].domain,
+				 c.nodes[s.slots[r / 72 * 72].node].domain);
 	assert_true(s.p.links[GROUP_TP].fabric && !s.p.links[GROUP_TP].hops);
 	assert_int_equal(s.p.links[GROUP_EP].hops, 0);
 	place_placement_free(&s.p);
@@ -294,7 +303,8 @@ static void the_presets_are_laid_as_the_machines_are(void **state)
 	topo_cluster_free(&c);
 	c = preset("dgx-h100:16");
 	seating_take(&c, seating_grid(8, 1, 4, 1, 4), &s);
-	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].rails && s.p.links[GROUP_PP].rails);
+	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].rails &&
+		    s.p.links[GROUP_PP].rails);
 	assert_true(s.p.worst.total > 2 * s.p.cost.total);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
@@ -307,7 +317,8 @@ static void the_presets_are_laid_as_the_machines_are(void **state)
 	c = preset("pcie-a100");
 	seating_take(&c, seating_grid(2, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 4; r += 2)
-		assert_int_equal(s.slots[r].device / 2, s.slots[r + 1].device / 2); /* below one socket */
+		/* below one socket */
+		assert_int_equal(s.slots[r].device / 2, s.slots[r + 1].device / 2);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
 }
@@ -322,7 +333,8 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 	struct err e = ERR_INIT;
 	bool fits[73] = { false };
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_TRAY, 66); /* three fabrics of 72 devices, one of 48 */
+	/* three fabrics of 72 devices, one of 48 */
+	struct cluster c = machines_alike(MACHINE_TRAY, 66);
 	assert_int_equal(place_span_yard_of(&c, y, &e), 0);
 	assert_int_equal(place_homes_open(&c, &h, &e), 0);
 	for (int box = 1; box <= 72; box++)
@@ -351,7 +363,8 @@ static void named_devices_keep_their_order(void **state)
 		assert_int_equal(s.slots[r].device, r);
 	assert_true(s.p.fixed && s.p.is_block && s.p.cost.total == s.p.block.total);
 	place_placement_free(&s.p);
-	/* Groups in whole nodes may cost more than block order, and than all else that was tried. */
+	/* Groups in whole nodes may cost more than block order, and than all else that was
+	 * tried. */
 	l = seating_grid(3, 1, 4, 1, 1);
 	t.ops[GROUP_TP][0].times = 0;
 	topo_cluster_free(&c);
@@ -374,7 +387,8 @@ int main(void)
 		cmocka_unit_test(what_groups_run_over_is_what_their_rings_take),
 		cmocka_unit_test(a_node_with_a_dead_link_stays_free_where_one_may),
 		cmocka_unit_test(a_dgx2_needs_no_order),
-		cmocka_unit_test(sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf),
+		cmocka_unit_test(
+			sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf),
 		cmocka_unit_test(mixed_nodes_give_whole_nodes_to_whole_groups),
 		cmocka_unit_test(spare_nodes_are_the_odd_ones),
 		cmocka_unit_test(a_rest_goes_to_the_leaf_that_it_fills),

@@ -1,4 +1,5 @@
-/* Where ranks are put on machines at random: small ones against every map there is, all against Slurm's order. */
+/* Where ranks are put on machines at random: small ones against every map there is, all against
+ * Slurm's order. */
 #include "seating.h"
 
 #include "base/philox.h"
@@ -40,13 +41,17 @@ static struct cluster any_machine(struct dice *d, int devices)
 	k->numa = 2;
 	k->switched = false;
 	k->links = calloc((size_t)(each * each), sizeof *k->links);
-	static const enum link_kind kinds[] = { LINK_SYS, LINK_PHB, LINK_PIX, LINK_NVLINK, LINK_NVLINK, LINK_NVLINK };
+	static const enum link_kind kinds[] = { LINK_SYS,    LINK_PHB,    LINK_PIX,
+						LINK_NVLINK, LINK_NVLINK, LINK_NVLINK };
 	for (int a = 0; a < each; a++) {
 		k->links[a * each + a].kind = LINK_SELF;
 		for (int b = 0; b < a; b++) {
 			enum link_kind kind = kinds[roll(d, 6)];
-			struct topo_link link = { kind, kind == LINK_NVLINK ? 1 + roll(d, 2) : 0, 0, 2e-6 };
-			link.bandwidth = link.lanes ? link.lanes * MACHINE_NVLINK : kind == LINK_SYS ? MACHINE_SOCKETS : MACHINE_PCIE;
+			struct topo_link link = { kind, kind == LINK_NVLINK ? 1 + roll(d, 2) : 0, 0,
+						  2e-6 };
+			link.bandwidth = link.lanes         ? link.lanes * MACHINE_NVLINK
+					 : kind == LINK_SYS ? MACHINE_SOCKETS
+							    : MACHINE_PCIE;
 			k->links[a * each + b] = k->links[b * each + a] = link;
 		}
 	}
@@ -56,7 +61,8 @@ static struct cluster any_machine(struct dice *d, int devices)
 static struct layout any_layout(struct dice *d, int devices)
 {
 	for (;;) {
-		struct layout l = seating_grid(1 + roll(d, 4), 1 + roll(d, 2), 1 + roll(d, 4), 1, 1 + roll(d, 3));
+		struct layout l = seating_grid(1 + roll(d, 4), 1 + roll(d, 2), 1 + roll(d, 4), 1,
+					       1 + roll(d, 3));
 		if (l.dp % 2 == 0 && roll(d, 2))
 			l.ep = 2;
 		l.chunks = l.pp > 1 ? 1 + roll(d, 2) : 1;
@@ -99,7 +105,9 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	struct traffic t = seating_traffic();
 	struct seating s;
 	struct err e = ERR_INIT;
-	struct brute b = { .c = c, .t = &t, .world = layout_world(l), .devices = topo_cluster_devices(c) };
+	struct brute b = {
+		.c = c, .t = &t, .world = layout_world(l), .devices = topo_cluster_devices(c)
+	};
 	for (int i = 0, node = 0; node < c->n_nodes; node++)
 		for (int d = 0; d < topo_cluster_kind(c, node)->devices; d++)
 			b.all[i++] = (struct cluster_slot){ node, d };
@@ -107,9 +115,12 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	try_all(&b, 0);
 	seating_take(c, *l, &s);
 	seating_must_be_a_map(c, s.slots, b.world);
-	if (fabs(s.p.cost.total / b.best.total - 1) > 1e-9 || fabs(s.p.cost.mean / b.best.mean - 1) > 1e-9)
-		fail_msg("tp %d cp %d dp %d (ep %d) pp %d on %d devices of %d nodes: %.9g s, mean %.9g, of %d maps the best has %.9g s, mean %.9g", l->tp,
-			 l->cp, l->dp, l->ep, l->pp, b.devices, c->n_nodes, s.p.cost.total, s.p.cost.mean, b.maps, b.best.total, b.best.mean);
+	if (fabs(s.p.cost.total / b.best.total - 1) > 1e-9 ||
+	    fabs(s.p.cost.mean / b.best.mean - 1) > 1e-9)
+		fail_msg("tp %d cp %d dp %d (ep %d) pp %d on %d devices of %d nodes: %.9g s, mean "
+			 "%.9g, of %d maps the best has %.9g s, mean %.9g",
+			 l->tp, l->cp, l->dp, l->ep, l->pp, b.devices, c->n_nodes, s.p.cost.total,
+			 s.p.cost.mean, b.maps, b.best.total, b.best.mean);
 	struct place_cost again;
 	assert_int_equal(place_cost_of(c, l, s.slots, &t, &again, &e), 0);
 	assert_true(again.total == s.p.cost.total && again.mean == s.p.cost.mean);
@@ -128,7 +139,8 @@ static void up_to_eight_devices_no_map_is_better(void **state)
 		must_be_the_best(&c, &l);
 		topo_cluster_free(&c);
 	}
-	const enum machine known[] = { MACHINE_DGX1, MACHINE_DGX1_DEAD, MACHINE_PCIE4, MACHINE_PLAIN };
+	const enum machine known[] = { MACHINE_DGX1, MACHINE_DGX1_DEAD, MACHINE_PCIE4,
+				       MACHINE_PLAIN };
 	for (int i = 0; i < 4; i++) {
 		struct cluster c = machines_alike(known[i], 1);
 		struct layout l = seating_grid(2, 1, 2, 1, topo_cluster_devices(&c) / 4);
@@ -143,12 +155,14 @@ static void nothing_is_worse_than_slurms_order(void **state)
 	(void)state;
 	for (int i = 0; i < 60; i++) {
 		struct seating s;
-		enum machine kinds[2] = { (enum machine)roll(&d, MACHINES), (enum machine)roll(&d, MACHINES) };
+		enum machine kinds[2] = { (enum machine)roll(&d, MACHINES),
+					  (enum machine)roll(&d, MACHINES) };
 		int nodes[2] = { 1 + roll(&d, 4), 1 + roll(&d, 4) };
 		struct cluster c = machines(kinds, nodes, 1 + roll(&d, 2));
 		if (roll(&d, 2))
 			machines_tree(&c, 1 + roll(&d, 3), 1 + roll(&d, 4), roll(&d, 2));
-		struct layout l = seating_grid(1 << roll(&d, 4), 1 << roll(&d, 2), 1 + roll(&d, 6), 1, 1 + roll(&d, 4));
+		struct layout l = seating_grid(1 << roll(&d, 4), 1 << roll(&d, 2), 1 + roll(&d, 6),
+					       1, 1 + roll(&d, 4));
 		while (layout_world(&l) > topo_cluster_devices(&c))
 			*(l.tp > 1 ? &l.tp : l.dp > 1 ? &l.dp : l.pp > 1 ? &l.pp : &l.cp) = 1;
 		seating_take(&c, l, &s);
@@ -157,7 +171,8 @@ static void nothing_is_worse_than_slurms_order(void **state)
 		assert_true(s.p.worst.total >= s.p.block.total * (1 - 1e-9));
 		struct seating again;
 		seating_take(&c, l, &again);
-		assert_memory_equal(s.slots, again.slots, (size_t)layout_world(&l) * sizeof *s.slots);
+		assert_memory_equal(s.slots, again.slots,
+				    (size_t)layout_world(&l) * sizeof *s.slots);
 		place_placement_free(&again.p);
 		place_placement_free(&s.p);
 		topo_cluster_free(&c);
@@ -188,7 +203,9 @@ static void names_of_devices_do_not_matter(void **state)
 	for (int i = 0; i < 12; i++) {
 		struct seating before, after;
 		struct cluster c = machines_alike(i % 2 ? MACHINE_DGX1 : MACHINE_DGX1_DEAD, 1);
-		struct layout l = i % 3 == 0 ? seating_grid(4, 1, 2, 1, 1) : i % 3 == 1 ? seating_grid(2, 1, 2, 1, 2) : seating_grid(8, 1, 1, 1, 1);
+		struct layout l = i % 3 == 0   ? seating_grid(4, 1, 2, 1, 1)
+				  : i % 3 == 1 ? seating_grid(2, 1, 2, 1, 2)
+					       : seating_grid(8, 1, 1, 1, 1);
 		int to[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 		for (int k = 7; k > 0; k--) {
 			int other = roll(&d, k + 1), keep = to[k];

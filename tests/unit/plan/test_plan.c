@@ -23,24 +23,48 @@ struct yard {
 };
 
 /* 175b.ini without what makes it small and quick. */
-#define PLAIN "precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b parallel.chunks=0 "
+#define PLAIN \
+	"precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b " \
+	"parallel.chunks=0 "
 
 static const struct node_kind a100 = {
-	.name = "box", .device = "A100", .devices = 8, .cores = 128, .numa = 8, .memory = 2048 * GIB,
-	.device_memory = 80 * GIB, .device_flops = 312e12, .device_bandwidth = 2039e9,
-	.link_bandwidth = 300e9, .link_latency = 2e-6, .net_bandwidth = 25e9, .net_latency = 5e-6,
+	.name = "box",
+	.device = "A100",
+	.devices = 8,
+	.cores = 128,
+	.numa = 8,
+	.memory = 2048 * GIB,
+	.device_memory = 80 * GIB,
+	.device_flops = 312e12,
+	.device_bandwidth = 2039e9,
+	.link_bandwidth = 300e9,
+	.link_latency = 2e-6,
+	.net_bandwidth = 25e9,
+	.net_latency = 5e-6,
 };
 static const struct node_kind cpu = {
-	.name = "local", .device = "cpu", .devices = 8, .cores = 16, .numa = 1, .memory = 16 * GIB,
-	.device_memory = 2 * GIB, .device_flops = 100e9, .device_bandwidth = 5e9,
-	.link_bandwidth = 5e9, .link_latency = 1e-5, .net_bandwidth = 1e9, .net_latency = 5e-5,
+	.name = "local",
+	.device = "cpu",
+	.devices = 8,
+	.cores = 16,
+	.numa = 1,
+	.memory = 16 * GIB,
+	.device_memory = 2 * GIB,
+	.device_flops = 100e9,
+	.device_bandwidth = 5e9,
+	.link_bandwidth = 5e9,
+	.link_latency = 1e-5,
+	.net_bandwidth = 1e9,
+	.net_latency = 5e-5,
 };
 
 static struct cluster *build(struct yard *y, struct node_kind kind, int nodes)
 {
 	memset(y, 0, sizeof *y);
 	y->kinds[0] = kind;
-	y->c = (struct cluster){ .kinds = y->kinds, .n_kinds = 1, .nodes = y->nodes, .n_nodes = nodes };
+	y->c = (struct cluster){
+		.kinds = y->kinds, .n_kinds = 1, .nodes = y->nodes, .n_nodes = nodes
+	};
 	snprintf(y->c.name, sizeof y->c.name, "%.40s:%d", kind.name, nodes);
 	for (int i = 0; i < nodes; i++) {
 		y->nodes[i] = (struct cluster_node){ .leaf = -1, .domain = -1 };
@@ -96,6 +120,7 @@ static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void *
 {
 	struct yard y;
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *words, *says;
 	} rows[] = {
@@ -109,6 +134,7 @@ static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void *
 		{ "model.vocab=51200 model.hidden=128 model.heads=4 model.head_dim=20 model.ffn=512", "model.head_dim = 20 is no multiple of 8 (model.head_dim=24 " },
 		{ "model.vocab=50257 job.device=cpu", "" },
 	};
+	/* clang-format on */
 	struct cluster *c = build(&y, a100, 1);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char words[256];
@@ -129,7 +155,8 @@ static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 	(void)state;
 	struct node_kind six = a100;
 	six.devices = 6;
-	struct cluster *c = build(&y, six, 4); /* a group of 4 a node, 2 devices of each left over */
+	/* a group of 4 a node, 2 devices of each left over */
+	struct cluster *c = build(&y, six, 4);
 	struct job job = job_of(NULL, "parallel.tp=4 parallel.dp=2 parallel.pp=2");
 	struct plan p = plan_of(&job, c);
 	for (int r = 0; r < 16; r++) {
@@ -160,7 +187,9 @@ static void different_nodes_are_filled_to_their_own_size(void **state)
 	y.nodes[1].kind = 1;
 	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=8 model.kv_heads=4");
 	struct plan p = plan_of(&job, c);
-	for (int r = 0; r < 16; r++) /* the odd node stays free: with it the replicas' ring would be as slow as its one adapter */
+	/* the odd node stays free: with it the replicas' ring would be as slow as its one
+	 * adapter */
+	for (int r = 0; r < 16; r++)
 		assert_int_equal(p.ranks[r].node, r < 8 ? 0 : 2);
 	assert_int_equal(p.place.n_spares, 1);
 	assert_int_equal(p.place.spares[0], 1);
@@ -175,7 +204,10 @@ static void different_nodes_are_filled_to_their_own_size(void **state)
 
 static void dp_fills_the_devices_as_far_as_the_batch_divides(void **state)
 {
-	static const struct { const char *words; int dp; } cases[] = {
+	static const struct {
+		const char *words;
+		int dp;
+	} cases[] = {
 		{ "parallel.dp=0", 8 },
 		{ "parallel.dp=0 parallel.tp=2", 4 },
 		{ "parallel.dp=0 parallel.tp=4 parallel.pp=2", 1 },
@@ -231,9 +263,13 @@ static void too_many_ranks_are_refused_with_the_nearest_that_fit(void **state)
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	struct job job = job_of(NULL, "parallel.tp=4 parallel.dp=2 parallel.pp=2");
-	must_not_fit(&job, c, "tp 4 × dp 2 × pp 2 = 16 ranks, and local:1 has 8 devices; nearest that fit: parallel.");
+	must_not_fit(&job, c,
+		     "tp 4 × dp 2 × pp 2 = 16 ranks, and local:1 has 8 devices; nearest that fit: "
+		     "parallel.");
 	job = job_of(NULL, "parallel.tp=4 parallel.dp=0 parallel.pp=4");
-	must_not_fit(&job, c, "tp 4 × dp 1 × pp 4 = 16 ranks, and local:1 has 8 devices; nearest that fit: parallel.");
+	must_not_fit(&job, c,
+		     "tp 4 × dp 1 × pp 4 = 16 ranks, and local:1 has 8 devices; nearest that fit: "
+		     "parallel.");
 }
 
 /* Each is in its range; their product is beyond 63 bits. */
@@ -244,8 +280,10 @@ static void the_largest_sizes_of_all_do_not_fit(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	struct cluster *c = build(&y, a100, 1);
-	struct job job = job_of(NULL, "parallel.dp=1 batch.micro=1048576 batch.global=1048576 model.seq=16777216 "
-				"model.hidden=1048576 model.heads=8192 model.ffn=4194304 model.vocab=16777216 model.layers=10000");
+	struct job job = job_of(
+		NULL, "parallel.dp=1 batch.micro=1048576 batch.global=1048576 model.seq=16777216 "
+		      "model.hidden=1048576 model.heads=8192 model.ffn=4194304 "
+		      "model.vocab=16777216 model.layers=10000");
 	assert_int_equal(plan_build(&job, c, &p, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, "that a device of box:1 leaves it: activations "));
@@ -262,16 +300,22 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 	assert_int_equal(plan_build(&job, c, &p, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, "rank 0 (tp 0, dp 0, pp 0) needs 1"));
-	assert_non_null(strstr(e.text, " GiB more than the 78 GiB that a device of box:16 leaves it: activations "));
+	assert_non_null(strstr(
+		e.text,
+		" GiB more than the 78 GiB that a device of box:16 leaves it: activations "));
 	assert_non_null(strstr(e.text, "; nearest that fit: "));
 	job = job_of("templates/jobs/175b.ini", PLAIN "parallel.pp=1 parallel.tp=1 parallel.dp=1");
 	c = build(&y, a100, 1);
-	must_not_fit(&job, c, "rank 0 (tp 0, dp 0, pp 0) needs 2.7 TiB, 2.6 TiB more than the 78 GiB that a device of box:1 leaves it: optimizer state 1.3 TiB, "
-		     "parameters 650 GiB, gradients 650 GiB, activations 144 GiB; no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
+	must_not_fit(&job, c,
+		     "rank 0 (tp 0, dp 0, pp 0) needs 2.7 TiB, 2.6 TiB more than the 78 GiB that a "
+		     "device of box:1 leaves it: optimizer state 1.3 TiB, "
+		     "parameters 650 GiB, gradients 650 GiB, activations 144 GiB; no degrees fit: "
+		     "use more or larger devices, or a smaller model, batch.micro or model.seq");
 }
 
 static void what_would_make_the_same_degrees_fit_is_said(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *file, *words; int nodes; const char *says; } cases[] = {
 		{ "templates/jobs/llama-13b-zero3.ini", "parallel.zero=1", 2, "parallel.zero = 2 (" },
 		{ "templates/jobs/175b.ini", PLAIN "parallel.pp=4 parallel.dp=16 precision.dtype=bf16", 64, "parallel.zero = 1 (" },
@@ -279,6 +323,7 @@ static void what_would_make_the_same_degrees_fit_is_said(void **state)
 		/* sp has no meaning with tp = 1, interleaved none with pp = 1. */
 		{ "templates/jobs/llama-70b.ini", "parallel.dp=8", 4, "parallel.tp = 4, parallel.dp = 2 (" },
 	};
+	/* clang-format on */
 	struct yard y;
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -316,7 +361,8 @@ static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 	double sum = 0;
 	for (int i = 0; i < p.world; i++) {
 		struct plan_rank *r = &p.ranks[i];
-		assert_true(r->total == r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot);
+		assert_true(r->total == r->params + r->grads + r->optimizer + r->activations +
+						r->buffers + r->snapshot);
 		assert_true(plan_largest(&p, 0)->total >= r->total);
 		sum += r->snapshot;
 	}
@@ -329,7 +375,8 @@ static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 	struct err e = ERR_INIT;
 	struct node_kind small = cpu;
 	small.memory = 3 * GIB;
-	job = job_of(NULL, "parallel.dp=1 model.layers=12 model.hidden=1024 model.heads=16 batch.micro=1 model.seq=64");
+	job = job_of(NULL, "parallel.dp=1 model.layers=12 model.hidden=1024 model.heads=16 "
+			   "batch.micro=1 model.seq=64");
 	assert_int_equal(plan_build(&job, build(&y, small, 1), &p, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, ": a checkpoint's snapshot 1.7 GiB, "));
@@ -340,7 +387,9 @@ static void memory_follows_the_layout(void **state)
 	struct yard y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 8);
-	struct job job = job_of(NULL, "model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 parallel.tp=1 parallel.pp=1 parallel.dp=1");
+	struct job job = job_of(NULL,
+				"model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 "
+				"parallel.tp=1 parallel.pp=1 parallel.dp=1");
 	struct plan one = plan_of(&job, c);
 	struct plan_rank *r = &one.ranks[0];
 	double params = (double)shape_params(&one.shape);
@@ -348,8 +397,10 @@ static void memory_follows_the_layout(void **state)
 	assert_true(r->grads == r->params && r->optimizer == 2 * r->params);
 	assert_true(r->total == r->params + r->grads + r->optimizer + r->activations + r->buffers);
 
-	/* The sum over tensor ranks of what is cut is the whole; dp changes nothing but the tokens' buffer. */
-	job = job_of(NULL, "model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 parallel.tp=4 parallel.pp=2 parallel.dp=2");
+	/* The sum over tensor ranks of what is cut is the whole; dp changes nothing but the
+	 * tokens' buffer. */
+	job = job_of(NULL, "model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 "
+			   "parallel.tp=4 parallel.pp=2 parallel.dp=2");
 	struct plan many = plan_of(&job, c);
 	double sum = 0;
 	for (int i = 0; i < many.world; i++)
@@ -381,19 +432,23 @@ static void zero_shards_over_all_or_inside_nodes(void **state)
 	struct node_kind four = a100;
 	four.devices = 4;
 	struct cluster *c = build(&y, four, 2);
-	struct job job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1");
+	struct job job = job_of(NULL,
+				"model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1");
 	struct plan all = plan_of(&job, c);
-	job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1 parallel.zero_shard=node");
+	job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1 "
+			   "parallel.zero_shard=node");
 	struct plan node = plan_of(&job, c);
 	assert_int_equal(node.ranks[5].mates, 4);
 	assert_true(fabs(node.ranks[0].optimizer / all.ranks[0].optimizer - 2) < 0.01);
 	assert_true(all.ranks[0].params == node.ranks[0].params);
 	plan_free(&all);
 	plan_free(&node);
-	job = job_of(NULL, "parallel.dp=6 batch.global=48 parallel.zero=1 parallel.zero_shard=node");
+	job = job_of(NULL,
+		     "parallel.dp=6 batch.global=48 parallel.zero=1 parallel.zero_shard=node");
 	assert_int_equal(plan_build(&job, c, &p, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_non_null(strstr(e.text, "zero_shard = node: n0 holds 4 replicas of a parameter and n1 2"));
+	assert_non_null(
+		strstr(e.text, "zero_shard = node: n0 holds 4 replicas of a parameter and n1 2"));
 	job = job_of(NULL, "parallel.dp=1 parallel.zero=2");
 	p = plan_of(&job, c);
 	assert_string_equal(p.warning, "zero = 2 has no replicas to shard over: dp × cp = 1");
@@ -403,6 +458,7 @@ static void zero_shards_over_all_or_inside_nodes(void **state)
 /* What each strategy is for shows in the part that it saves. */
 static void strategies_save_what_they_are_for(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *without, *with; size_t part; double least, most; } rows[] = {
 		{ "parallel.dp=4", "parallel.dp=4 parallel.zero=1", offsetof(struct plan_rank, optimizer), 3.9, 4.1 },
 		{ "parallel.dp=4", "parallel.dp=4 parallel.zero=2", offsetof(struct plan_rank, grads), 3.9, 4.1 },
@@ -416,6 +472,7 @@ static void strategies_save_what_they_are_for(void **state)
 		{ "parallel.dp=1 optimizer.kind=adamw", "parallel.dp=1 optimizer.kind=sgd", offsetof(struct plan_rank, optimizer), 1.99, 2.01 },
 		{ "parallel.dp=1 parallel.pp=4 parallel.schedule=gpipe", "parallel.dp=1 parallel.pp=4", offsetof(struct plan_rank, activations), 1.9, 2.1 },
 	};
+	/* clang-format on */
 	struct yard y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 8);
@@ -424,13 +481,17 @@ static void strategies_save_what_they_are_for(void **state)
 		struct plan p[2];
 		double part[2];
 		for (int k = 0; k < 2; k++) {
-			snprintf(words[k], sizeof words[k], "model.layers=16 model.hidden=512 model.heads=8 %s", k ? rows[i].with : rows[i].without);
+			snprintf(words[k], sizeof words[k],
+				 "model.layers=16 model.hidden=512 model.heads=8 %s",
+				 k ? rows[i].with : rows[i].without);
 			struct job job = job_of(NULL, words[k]);
 			p[k] = plan_of(&job, c);
-			memcpy(&part[k], (const char *)&p[k].ranks[0] + rows[i].part, sizeof part[k]);
+			memcpy(&part[k], (const char *)&p[k].ranks[0] + rows[i].part,
+			       sizeof part[k]);
 		}
 		if (part[0] / part[1] < rows[i].least || part[0] / part[1] > rows[i].most)
-			fail_msg("%s: 1/%.2f of the bytes without", rows[i].with, part[0] / part[1]);
+			fail_msg("%s: 1/%.2f of the bytes without", rows[i].with,
+				 part[0] / part[1]);
 		plan_free(&p[0]);
 		plan_free(&p[1]);
 	}
@@ -444,7 +505,11 @@ static double part_sum(const struct plan_time *t)
 static void the_parts_of_a_step_add_up(void **state)
 {
 	static const char *const words[] = {
-		"parallel.dp=1", "parallel.dp=8", "parallel.tp=4 parallel.dp=2", "parallel.pp=4 parallel.dp=2", "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+		"parallel.dp=1",
+		"parallel.dp=8",
+		"parallel.tp=4 parallel.dp=2",
+		"parallel.pp=4 parallel.dp=2",
+		"parallel.tp=2 parallel.pp=2 parallel.dp=2",
 	};
 	struct yard y;
 	(void)state;
@@ -454,7 +519,8 @@ static void the_parts_of_a_step_add_up(void **state)
 		struct plan p = plan_of(&job, c);
 		assert_true(p.time.compute > 0 && p.time.bubble > -1e-9 && p.time.optimizer > 0);
 		assert_true((p.time.tp > 0) == (p.layout.tp > 1));
-		assert_true((p.time.dp > 0) == (p.layout.dp > 1 || p.layout.pp > 1)); /* the tied head's gradients */
+		/* the tied head's gradients */
+		assert_true((p.time.dp > 0) == (p.layout.dp > 1 || p.layout.pp > 1));
 		assert_true(fabs(part_sum(&p.time) / p.time.total - 1) < 1e-9);
 		plan_free(&p);
 	}
@@ -509,12 +575,16 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	for (const char *s = buf_str(&text); *s; s++)
 		lines += *s == '\n';
 	assert_true(lines < 60);
-	assert_non_null(strstr(buf_str(&text), "  n8 … n15                               1  0-7       0-7       64-127\n"));
-	const char *mine = strstr(buf_str(&text), "  this map             "), *note = strstr(buf_str(&text), "  Slurm's block order: none of ");
+	assert_non_null(
+		strstr(buf_str(&text),
+		       "  n8 … n15                               1  0-7       0-7       64-127\n"));
+	const char *mine = strstr(buf_str(&text), "  this map             "),
+		   *note = strstr(buf_str(&text), "  Slurm's block order: none of ");
 	assert_true(mine && note && note < strchr(mine, '\n'));
 	assert_null(strstr(buf_str(&text), "\n  Slurm's block order  ")); /* not said twice */
 	assert_non_null(strstr(buf_str(&text), "\nPredicted run\n  95000 steps      "));
-	assert_non_null(strstr(buf_str(&text), "  failures         one of each node in 6300 hours, about "));
+	assert_non_null(strstr(buf_str(&text),
+			       "  failures         one of each node in 6300 hours, about "));
 	plan_free(&p);
 	buf_fini(&text);
 }
@@ -525,7 +595,8 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	struct cluster c;
 	(void)state;
 	assert_int_equal(topo_cluster_open("dgx-1:2", 0, &c, NULL), 0);
-	struct job job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
+	struct job job = job_of(
+		NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	struct plan p = plan_of(&job, &c);
 	plan_print(&job, &c, &p, &text);
 	/* Ranks, and below them their GPUs: round the ring of double NVLinks. */
@@ -535,10 +606,13 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	assert_non_null(strstr(buf_str(&text), "\n  the worst tried      "));
 	assert_non_null(strstr(buf_str(&text), "  tp                 8     1  NVLink "));
 	assert_non_null(strstr(buf_str(&text), "  spare node: node1\n"));
-	json_t *j = plan_json(&job, &c, &p), *place = json_object_get(j, "placement"), *tp = json_array_get(json_object_get(place, "groups"), 0);
+	json_t *j = plan_json(&job, &c, &p), *place = json_object_get(j, "placement"),
+	       *tp = json_array_get(json_object_get(place, "groups"), 0);
 	assert_string_equal(json_string_value(json_object_get(place, "order")), "placed");
-	assert_true(json_real_value(json_object_get(place, "seconds")) < json_real_value(json_object_get(place, "block_seconds")));
-	assert_string_equal(json_string_value(json_array_get(json_object_get(place, "spares"), 0)), "node1");
+	assert_true(json_real_value(json_object_get(place, "seconds")) <
+		    json_real_value(json_object_get(place, "block_seconds")));
+	assert_string_equal(json_string_value(json_array_get(json_object_get(place, "spares"), 0)),
+			    "node1");
 	assert_string_equal(json_string_value(json_object_get(tp, "kind")), "tp");
 	assert_string_equal(json_string_value(json_object_get(tp, "inside")), "NVL");
 	json_decref(j);
@@ -553,22 +627,27 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	struct cluster c;
 	(void)state;
 	assert_int_equal(topo_cluster_open("dgx-1:2", 0, &c, NULL), 0);
-	struct job job = job_of(NULL, "parallel.tp=3 parallel.dp=4 model.heads=6 model.hidden=384 model.ffn=768 model.vocab=300 parallel.zero=1 "
-				"parallel.zero_shard=node");
+	struct job job = job_of(NULL, "parallel.tp=3 parallel.dp=4 model.heads=6 model.hidden=384 "
+				      "model.ffn=768 model.vocab=300 parallel.zero=1 "
+				      "parallel.zero_shard=node");
 	struct plan p = plan_of(&job, &c);
 	plan_print(&job, &c, &p, &text);
-	assert_non_null(strstr(buf_str(&text), "Slurm's block order of whole tp groups, as the job's settings ask\n"));
+	assert_non_null(
+		strstr(buf_str(&text),
+		       "Slurm's block order of whole tp groups, as the job's settings ask\n"));
 	assert_non_null(strstr(buf_str(&text), "  4 devices stay free on nodes that hold ranks\n"));
 	double waited = 0;
 	for (int k = 0; k < GROUP_KINDS; k++)
 		waited += p.place.links[k].bytes > 0 ? p.place.links[k].waited : 0;
-	assert_true(fabs(waited / p.place.cost.total - 1) < 1e-9); /* the table adds up to its head */
+	/* the table adds up to its head */
+	assert_true(fabs(waited / p.place.cost.total - 1) < 1e-9);
 	plan_free(&p);
 	buf_fini(&text);
 	topo_cluster_free(&c);
 	/* Few enough devices for all maps. */
 	assert_int_equal(topo_cluster_open("dgx-1:1", 0, &c, NULL), 0);
-	job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
+	job = job_of(NULL,
+		     "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	p = plan_of(&job, &c);
 	text = (struct buf)BUF_INIT;
 	plan_print(&job, &c, &p, &text);
@@ -589,16 +668,21 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 	struct plan p = plan_of(&job, c);
 	for (int r = 0; r < p.world; r++) { /* a node for two stages' halves */
 		p.ranks[r].node = p.ranks[r].at.pp / 2 * 2 + p.ranks[r].at.dp / 2;
-		p.ranks[r].slot = p.ranks[r].at.pp % 2 * 4 + p.ranks[r].at.dp % 2 * 2 + p.ranks[r].at.tp;
+		p.ranks[r].slot = p.ranks[r].at.pp % 2 * 4 + p.ranks[r].at.dp % 2 * 2 +
+				  p.ranks[r].at.tp;
 	}
 	plan_print(&job, c, &p, &text);
-	assert_non_null(strstr(buf_str(&text), "  n0 … n1                              0-1  0-3       0-1       0-15\n"));
+	assert_non_null(
+		strstr(buf_str(&text),
+		       "  n0 … n1                              0-1  0-3       0-1       0-15\n"));
 	p.ranks[0].node = 2; /* no box any more: what there is, said as what it is */
 	p.ranks[16].node = 0;
 	buf_fini(&text);
 	text = (struct buf)BUF_INIT;
 	plan_print(&job, c, &p, &text);
-	assert_non_null(strstr(buf_str(&text), "  n0                                   0-2  0-1       0-1       8 of 1-16\n"));
+	assert_non_null(strstr(
+		buf_str(&text),
+		"  n0                                   0-2  0-1       0-1       8 of 1-16\n"));
 	plan_free(&p);
 	buf_fini(&text);
 }
@@ -614,7 +698,8 @@ static void the_json_holds_the_whole_plan(void **state)
 	assert_non_null(j);
 	assert_int_equal(json_integer_value(json_object_get(j, "world")), 1024);
 	assert_int_equal(json_array_size(json_object_get(j, "ranks")), 1024);
-	assert_int_equal(json_array_size(json_object_get(j, "stages")), 96); /* 16 ranks of 6 chunks */
+	/* 16 ranks of 6 chunks */
+	assert_int_equal(json_array_size(json_object_get(j, "stages")), 96);
 	assert_int_equal(json_array_size(json_object_get(j, "nodes")), 128);
 	json_t *r = json_array_get(json_object_get(j, "ranks"), 777);
 	static const int last[] = { 1, 0, 1, 12, 97, 1 };

@@ -20,7 +20,8 @@ static void every_table_passes_the_check(void **state)
 	for (int f = 0; f < FORMS; f++)
 		for (int pp = 1; pp <= RANKS_MOST; pp++)
 			for (int micros = 1; micros <= 2 * RANKS_MOST + 2; micros++) {
-				struct schedule s = table_of(forms[f].kind, pp, forms[f].chunks, micros);
+				struct schedule s = table_of(forms[f].kind, pp, forms[f].chunks,
+							     micros);
 				must_pass(&s);
 				for (int i = 0; i < pp; i++) {
 					struct sched_slots slots;
@@ -44,10 +45,11 @@ static void every_table_of_forwards_passes_the_check(void **state)
 				for (int i = 0; i < pp; i++)
 					for (int c = 0; c < l.chunks; c++)
 						assert_int_equal(s.rows[i].slots.live[c], 1);
-				/* The last rank waits for the first micro-batch and then works without a pause; the V's has to bring its
-				 * last one back. */
+				/* The last rank waits for the first micro-batch and then works
+				 * without a pause; the V's has to bring its last one back. */
 				if (micros >= pp)
-					near(simulate(&s, l.chunks, 0, 0, 0, NULL), micros * l.chunks + (l.vee ? 2 : 1) * (pp - 1));
+					near(simulate(&s, l.chunks, 0, 0, 0, NULL),
+					     micros * l.chunks + (l.vee ? 2 : 1) * (pp - 1));
 				schedule_free(&s);
 			}
 }
@@ -86,12 +88,14 @@ static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 	(void)state;
 	for (int pp = 1; pp <= RANKS_MOST; pp++)
 		for (int micros = 1; micros <= 30; micros++) {
-			struct schedule plain = table(SCHEDULE_1F1B, pp, micros), h1 = table(SCHEDULE_ZB_H1, pp, micros);
+			struct schedule plain = table(SCHEDULE_1F1B, pp, micros),
+					h1 = table(SCHEDULE_ZB_H1, pp, micros);
 			struct schedule v = table(SCHEDULE_ZB_V, pp, micros);
 			assert_true(most_kept(&h1) <= most_kept(&plain));
 			assert_true(most_kept(&v) <= most_kept(&plain));
 			for (int i = 0; i < pp; i++)
-				assert_true(v.rows[i].slots.live[0] + v.rows[i].slots.live[1] <= 2 * most_kept(&plain));
+				assert_true(v.rows[i].slots.live[0] + v.rows[i].slots.live[1] <=
+					    2 * most_kept(&plain));
 			schedule_free(&plain);
 			schedule_free(&h1);
 			schedule_free(&v);
@@ -100,11 +104,13 @@ static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 
 static void the_first_table_of_the_textbook(void **state)
 {
-	static const struct sched_step row[] = { /* the first of two stages, three micro-batches */
-		{ SCHED_FORWARD, 0, 0 }, { SCHED_SEND_ACT, 0, 0 },
-		{ SCHED_FORWARD, 0, 1 }, { SCHED_SEND_ACT, 0, 1 }, { SCHED_RECV_GRAD, 0, 0 }, { SCHED_BACKWARD, 0, 0 },
-		{ SCHED_FORWARD, 0, 2 }, { SCHED_SEND_ACT, 0, 2 }, { SCHED_RECV_GRAD, 0, 1 }, { SCHED_BACKWARD, 0, 1 },
-		{ SCHED_RECV_GRAD, 0, 2 }, { SCHED_BACKWARD, 0, 2 }, { SCHED_REDUCE, -1, -1 },
+	static const struct sched_step row[] = {
+		/* the first of two stages, three micro-batches */
+		{ SCHED_FORWARD, 0, 0 },  { SCHED_SEND_ACT, 0, 0 },  { SCHED_FORWARD, 0, 1 },
+		{ SCHED_SEND_ACT, 0, 1 }, { SCHED_RECV_GRAD, 0, 0 }, { SCHED_BACKWARD, 0, 0 },
+		{ SCHED_FORWARD, 0, 2 },  { SCHED_SEND_ACT, 0, 2 },  { SCHED_RECV_GRAD, 0, 1 },
+		{ SCHED_BACKWARD, 0, 1 }, { SCHED_RECV_GRAD, 0, 2 }, { SCHED_BACKWARD, 0, 2 },
+		{ SCHED_REDUCE, -1, -1 },
 	};
 	(void)state;
 	struct schedule s = table(SCHEDULE_1F1B, 2, 3);
@@ -115,18 +121,21 @@ static void the_first_table_of_the_textbook(void **state)
 /* At the turn of the V nothing is sent: stages 1 and 2 are both on the second rank. */
 static void the_turn_of_the_v_sends_nothing(void **state)
 {
+	/* clang-format off */
 	static const struct sched_step row[] = {
 		{ SCHED_RECV_ACT, 0, 0 }, { SCHED_FORWARD, 0, 0 }, { SCHED_FORWARD, 1, 0 }, { SCHED_SEND_ACT, 1, 0 },
 		{ SCHED_RECV_GRAD, 1, 0 }, { SCHED_BACKWARD_INPUT, 1, 0 }, { SCHED_BACKWARD_WEIGHT, 1, 0 },
 		{ SCHED_BACKWARD_INPUT, 0, 0 }, { SCHED_SEND_GRAD, 0, 0 }, { SCHED_BACKWARD_WEIGHT, 0, 0 }, { SCHED_REDUCE, -1, -1 },
 	};
+	/* clang-format on */
 	(void)state;
 	struct schedule s = table(SCHEDULE_ZB_V, 2, 1);
 	must_be(&s, 1, row, sizeof row / sizeof *row);
 	schedule_free(&s);
 }
 
-/* Four ranks, two chunks, eight micro-batches: the last rank's row of figure 4 of arXiv 2104.04473. */
+/* Four ranks, two chunks, eight micro-batches: the last rank's row of figure 4 of arXiv
+ * 2104.04473. */
 static void the_interleaved_order_is_the_papers(void **state)
 {
 	static const int chunk[] = { 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1 };

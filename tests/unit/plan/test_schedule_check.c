@@ -23,7 +23,8 @@ static void a_dropped_step_is_refused(void **state)
 					schedule_free(&s);
 					break;
 				}
-				memmove(row->steps + i, row->steps + i + 1, (size_t)(row->n - i - 1) * sizeof *row->steps);
+				memmove(row->steps + i, row->steps + i + 1,
+					(size_t)(row->n - i - 1) * sizeof *row->steps);
 				row->n--;
 				must_refuse(&s, "a dropped step");
 			}
@@ -37,7 +38,8 @@ static void a_wrong_micro_batch_or_chunk_is_refused(void **state)
 			for (int i = 0; i < 12; i++)
 				for (int wrong = -1; wrong <= 4; wrong++) {
 					for (int of_chunk = 0; of_chunk < 2; of_chunk++) {
-						struct schedule s = table_of(forms[f].kind, 3, forms[f].chunks, 4);
+						struct schedule s = table_of(forms[f].kind, 3,
+									     forms[f].chunks, 4);
 						struct sched_step *step = &s.rows[rank].steps[i];
 						int *field = of_chunk ? &step->chunk : &step->micro;
 						if (step->op == SCHED_REDUCE || *field == wrong) {
@@ -78,7 +80,8 @@ static void a_repeated_or_foreign_step_is_refused(void **state)
 /* A backward pass comes whole or in two halves, the weights' after the input's. */
 static void halves_that_do_not_fit_are_refused(void **state)
 {
-	static const enum sched_op wrong[] = { SCHED_BACKWARD, SCHED_BACKWARD_WEIGHT, SCHED_FORWARD };
+	static const enum sched_op wrong[] = { SCHED_BACKWARD, SCHED_BACKWARD_WEIGHT,
+					       SCHED_FORWARD };
 	(void)state;
 	for (int w = 0; w < 3; w++)
 		for (int i = 0;; i++) {
@@ -88,7 +91,9 @@ static void halves_that_do_not_fit_are_refused(void **state)
 				schedule_free(&s);
 				break;
 			}
-			if ((step->op != SCHED_BACKWARD_INPUT && step->op != SCHED_BACKWARD_WEIGHT) || step->op == wrong[w]) {
+			if ((step->op != SCHED_BACKWARD_INPUT &&
+			     step->op != SCHED_BACKWARD_WEIGHT) ||
+			    step->op == wrong[w]) {
 				schedule_free(&s);
 				continue;
 			}
@@ -111,10 +116,20 @@ static void a_chunk_that_reads_too_early_is_refused(void **state)
 	(void)state;
 	for (int back = 0; back < 2; back++) {
 		struct schedule s = table(SCHEDULE_ZB_V, 1, 1);
-		static const struct sched_step first[] = { { SCHED_FORWARD, 0, 0 }, { SCHED_FORWARD, 1, 0 },
-			{ SCHED_BACKWARD_INPUT, 1, 0 }, { SCHED_BACKWARD_WEIGHT, 1, 0 }, { SCHED_BACKWARD_INPUT, 0, 0 } };
-		must_be(&s, 0, (struct sched_step[]){ first[0], first[1], first[2], first[3], first[4],
-			{ SCHED_BACKWARD_WEIGHT, 0, 0 }, { SCHED_REDUCE, -1, -1 } }, 7);
+		static const struct sched_step first[] = { { SCHED_FORWARD, 0, 0 },
+							   { SCHED_FORWARD, 1, 0 },
+							   { SCHED_BACKWARD_INPUT, 1, 0 },
+							   { SCHED_BACKWARD_WEIGHT, 1, 0 },
+							   { SCHED_BACKWARD_INPUT, 0, 0 } };
+		must_be(&s, 0,
+			(struct sched_step[]){ first[0],
+					       first[1],
+					       first[2],
+					       first[3],
+					       first[4],
+					       { SCHED_BACKWARD_WEIGHT, 0, 0 },
+					       { SCHED_REDUCE, -1, -1 } },
+			7);
 		struct sched_step *steps = s.rows[0].steps;
 		if (back) {
 			steps[2] = first[4];
@@ -126,7 +141,8 @@ static void a_chunk_that_reads_too_early_is_refused(void **state)
 		}
 		struct err e = ERR_INIT;
 		assert_int_equal(schedule_check(&s, &e), -1);
-		assert_non_null(strstr(e.text, back ? "whose gradient it reads" : "whose output it reads"));
+		assert_non_null(
+			strstr(e.text, back ? "whose gradient it reads" : "whose output it reads"));
 		schedule_free(&s);
 	}
 }
@@ -147,9 +163,13 @@ static void swapped_dependent_steps_are_refused(void **state)
 			for (int i = 0; i + 1 < 13; i++) {
 				struct schedule s = table_of(forms[f].kind, 3, forms[f].chunks, 4);
 				struct sched_step *a = &s.rows[rank].steps[i], *b = a + 1;
-				/* A gradient leaves before or after the weights' half as it likes. */
-				bool free_order = a->op == SCHED_SEND_GRAD || b->op == SCHED_SEND_GRAD;
-				if (a->micro != b->micro || a->chunk != b->chunk || b->op == SCHED_REDUCE || (free_order && schedule_splits(s.kind))) {
+				/* A gradient leaves before or after the weights' half as it
+				 * likes. */
+				bool free_order = a->op == SCHED_SEND_GRAD ||
+						  b->op == SCHED_SEND_GRAD;
+				if (a->micro != b->micro || a->chunk != b->chunk ||
+				    b->op == SCHED_REDUCE ||
+				    (free_order && schedule_splits(s.kind))) {
 					schedule_free(&s);
 					continue;
 				}
@@ -161,9 +181,10 @@ static void swapped_dependent_steps_are_refused(void **state)
 static void a_deadlock_is_refused(void **state)
 {
 	(void)state;
-	/* The first stage wants gradient 0 before it sends activation 1, the second wants activation 1 before
-	 * it goes back: each row is right on its own. */
-	struct schedule s = table(SCHEDULE_1F1B, 2, 2), naive = table(SCHEDULE_NAIVE, 2, 2), all = table(SCHEDULE_GPIPE, 2, 2);
+	/* The first stage wants gradient 0 before it sends activation 1, the second wants
+	 * activation 1 before it goes back: each row is right on its own. */
+	struct schedule s = table(SCHEDULE_1F1B, 2, 2), naive = table(SCHEDULE_NAIVE, 2, 2),
+			all = table(SCHEDULE_GPIPE, 2, 2);
 	struct sched_row mine = s.rows[0], last = s.rows[1];
 	s.rows[0] = naive.rows[0];
 	s.rows[1] = all.rows[1];
@@ -181,14 +202,15 @@ static void a_deadlock_is_refused(void **state)
 static void messages_out_of_order_are_refused(void **state)
 {
 	(void)state;
-	/* Each row is right on its own: the first rank sends chunk 1 of micro-batch 0 before chunk 0 of micro-batch 2, the second
-	 * takes them the other way round, from one channel. */
+	/* Each row is right on its own: the first rank sends chunk 1 of micro-batch 0 before chunk
+	 * 0 of micro-batch 2, the second takes them the other way round, from one channel. */
 	struct schedule s = table(SCHEDULE_INTERLEAVED, 2, 4);
 	struct sched_step *steps = s.rows[1].steps;
 	int n = s.rows[1].n, found = 0;
 	for (int i = 0; i + 2 < n && !found; i++)
 		for (int j = i + 1; j < n && !found; j++)
-			if (steps[i].op == SCHED_RECV_ACT && steps[i].chunk == 0 && steps[i].micro == 1 && steps[j].op == SCHED_RECV_ACT &&
+			if (steps[i].op == SCHED_RECV_ACT && steps[i].chunk == 0 &&
+			    steps[i].micro == 1 && steps[j].op == SCHED_RECV_ACT &&
 			    steps[j].chunk == 1 && steps[j].micro == 0) {
 				struct sched_step late = steps[j];
 				memmove(steps + i + 1, steps + i, (size_t)(j - i) * sizeof *steps);
@@ -204,11 +226,13 @@ static void impossible_tables_are_refused(void **state)
 	struct schedule s;
 	struct err e = ERR_INIT;
 	(void)state;
+	/* clang-format off */
 	static const struct { enum job_schedule kind; int pp, chunks, micros; bool vee; } wrong[] = {
 		{ SCHEDULE_1F1B, 0, 1, 4, false }, { SCHEDULE_1F1B, 4, 1, 0, false }, { SCHEDULE_1F1B, 4, 2, 4, false },
 		{ (enum job_schedule)7, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 2, 4, true },
 		{ SCHEDULE_INTERLEAVED, 4, LAYOUT_CHUNKS_MOST + 1, 4, false }, { SCHEDULE_ZB_V, 4, 2, 4, false }, { SCHEDULE_ZB_V, 4, 3, 4, true },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct layout l = table_layout(wrong[i].kind, wrong[i].pp, wrong[i].chunks);
 		l.vee = wrong[i].vee;
@@ -237,9 +261,12 @@ static void what_is_accepted_can_run(void **state)
 		philox4(philox_key(3, PHILOX_TEST, 0), at, v);
 		struct sched_row *row = &s.rows[w[0] % 3];
 		if (w[1] % 2)
-			swap(&row->steps[w[2] % (unsigned)row->n], &row->steps[w[3] % (unsigned)row->n]);
+			swap(&row->steps[w[2] % (unsigned)row->n],
+			     &row->steps[w[3] % (unsigned)row->n]);
 		else
-			row->steps[w[2] % (unsigned)row->n] = (struct sched_step){ (enum sched_op)(v[0] % 11), (int)(v[2] % 4) - 1, (int)(v[1] % 6) - 1 };
+			row->steps[w[2] % (unsigned)row->n] = (struct sched_step){
+				(enum sched_op)(v[0] % 11), (int)(v[2] % 4) - 1, (int)(v[1] % 6) - 1
+			};
 		if (!schedule_check(&s, NULL)) {
 			assert_true(simulate(&s, 1, 1, 1, 0, NULL) > 0);
 			accepted++;

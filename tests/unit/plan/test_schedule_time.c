@@ -19,7 +19,8 @@ static void the_bubble_is_the_textbooks(void **state)
 		for (int m = 1; m <= 20; m++) {
 			double bubble;
 			for (int gpipe = 0; gpipe < 2; gpipe++) {
-				struct schedule s = table(gpipe ? SCHEDULE_GPIPE : SCHEDULE_1F1B, p, m);
+				struct schedule s = table(gpipe ? SCHEDULE_GPIPE : SCHEDULE_1F1B, p,
+							  m);
 				near(simulate(&s, 1, 1, 1, 0, &bubble), 3.0 * (m + p - 1));
 				near(bubble, (double)(p - 1) / (m + p - 1));
 				schedule_free(&s);
@@ -31,7 +32,8 @@ static void the_bubble_is_the_textbooks(void **state)
 		}
 }
 
-/* Narayanan et al.: the ranks' idle time is 1f1b's divided by the chunks; also where pp does not divide the micro-batches. */
+/* Narayanan et al.: the ranks' idle time is 1f1b's divided by the chunks; also where pp does not
+ * divide the micro-batches. */
 static void chunks_divide_the_bubble(void **state)
 {
 	(void)state;
@@ -39,12 +41,14 @@ static void chunks_divide_the_bubble(void **state)
 		for (int p = 1; p <= 8; p++)
 			for (int m = p; m <= 3 * p + 2; m++) {
 				struct schedule s = table_of(SCHEDULE_INTERLEAVED, p, chunks, m);
-				near(simulate(&s, 1, 1, 1, 0, NULL), 3.0 * m + 3.0 * (p - 1) / chunks);
+				near(simulate(&s, 1, 1, 1, 0, NULL),
+				     3.0 * m + 3.0 * (p - 1) / chunks);
 				schedule_free(&s);
 			}
 }
 
-/* Qi et al.: (p - 1)(forward + input - weight) where 1f1b has (p - 1)(forward + input + weight): a third when they are equal. */
+/* Qi et al.: (p - 1)(forward + input - weight) where 1f1b has (p - 1)(forward + input + weight):
+ * a third when they are equal. */
 static void zb_h1_has_a_third_of_the_bubble(void **state)
 {
 	static const double weights[] = { 0.5, 0.8, 1 };
@@ -53,19 +57,21 @@ static void zb_h1_has_a_third_of_the_bubble(void **state)
 		for (int m = p; m <= 3 * p + 2; m++) {
 			struct schedule s = table(SCHEDULE_ZB_H1, p, m);
 			for (int i = 0; i < 3; i++)
-				near(simulate(&s, 1, 1, weights[i], 0, NULL), m * (2 + weights[i]) + (p - 1) * (2 - weights[i]));
+				near(simulate(&s, 1, 1, weights[i], 0, NULL),
+				     m * (2 + weights[i]) + (p - 1) * (2 - weights[i]));
 			schedule_free(&s);
 		}
 }
 
-/* No rank waits between its first pass and its last: what is left is that the ranks begin one after another, by half a
- * rank's forward. */
+/* No rank waits between its first pass and its last: what is left is that the ranks begin one after
+ * another, by half a rank's forward. */
 static void zb_v_has_next_to_none(void **state)
 {
 	(void)state;
 	for (int p = 1; p <= 8; p++)
 		for (int m = 2 * p; m <= 4 * p; m++) {
-			struct schedule s = table(SCHEDULE_ZB_V, p, m), plain = table(SCHEDULE_1F1B, p, m);
+			struct schedule s = table(SCHEDULE_ZB_V, p, m),
+					plain = table(SCHEDULE_1F1B, p, m);
 			double bubble, of_1f1b;
 			near(simulate(&s, 1, 1, 1, 0, &bubble), 3.0 * m + 0.5 * (p - 1));
 			simulate(&plain, 1, 1, 1, 0, &of_1f1b);
@@ -80,17 +86,23 @@ static void the_timeline_is_the_simulations(void **state)
 	(void)state;
 	for (int f = 0; f < FORMS; f++) {
 		struct schedule s = table_of(forms[f].kind, 4, forms[f].chunks, 6);
-		double f0[STAGES_MOST], i0[STAGES_MOST], w0[STAGES_MOST], bubble, clock[RANKS_MOST] = { 0 };
+		double f0[STAGES_MOST], i0[STAGES_MOST], w0[STAGES_MOST], bubble,
+			clock[RANKS_MOST] = { 0 };
 		for (int n = 0; n < STAGES_MOST; n++) {
 			f0[n] = 1 + n % 3;
 			i0[n] = 2;
 			w0[n] = 0.5 * (1 + n % 2);
 		}
 		struct timeline t = { 0 };
-		double end = schedule_simulate(&s, &(struct sched_costs){ .forward = f0, .input = i0, .weight = w0, .hop = 0.25 }, &t, &bubble);
+		double end = schedule_simulate(
+			&s,
+			&(struct sched_costs){
+				.forward = f0, .input = i0, .weight = w0, .hop = 0.25 },
+			&t, &bubble);
 		near(timeline_end(&t), end);
 		near(timeline_bubble(&t), bubble);
-		assert_int_equal(t.n, 4 * 6 * forms[f].chunks * (schedule_splits(forms[f].kind) ? 3 : 2));
+		assert_int_equal(t.n, 4 * 6 * forms[f].chunks *
+					      (schedule_splits(forms[f].kind) ? 3 : 2));
 		for (int n = 0; n < t.n; n++) {
 			const struct timeline_event *v = &t.events[n];
 			assert_true(v->begin >= clock[v->rank]);
@@ -106,15 +118,26 @@ static void messages_and_slow_stages_cost_time(void **state)
 	(void)state;
 	struct schedule s = table(SCHEDULE_GPIPE, 2, 1);
 	double fwd[] = { 1, 2 }, input[] = { 1, 1 }, weight[] = { 2, 3 }, bubble;
-	near(schedule_simulate(&s, &(struct sched_costs){ .forward = fwd, .input = input, .weight = weight, .hop = 0.5 }, NULL, &bubble), 1 + 0.5 + 2 + 4 + 0.5 + 3);
+	near(schedule_simulate(
+		     &s,
+		     &(struct sched_costs){
+			     .forward = fwd, .input = input, .weight = weight, .hop = 0.5 },
+		     NULL, &bubble),
+	     1 + 0.5 + 2 + 4 + 0.5 + 3);
 	near(bubble, 1 - 10.0 / 22);
 	schedule_free(&s);
 	/* The slowest stage works without a pause once it has begun. */
 	s = table(SCHEDULE_1F1B, 3, 10);
 	double f3[] = { 1, 5, 1 }, i3[] = { .5, 2.5, .5 };
-	assert_true(fabs(schedule_simulate(&s, &(struct sched_costs){ .forward = f3, .input = i3, .weight = i3, .hop = 0 }, NULL, NULL) - (1 + 100 + 2 + 1)) < 4.5);
+	assert_true(
+		fabs(schedule_simulate(&s,
+				       &(struct sched_costs){
+					       .forward = f3, .input = i3, .weight = i3, .hop = 0 },
+				       NULL, NULL) -
+		     (1 + 100 + 2 + 1)) < 4.5);
 	schedule_free(&s);
-	/* The turn of the V costs no message: there and back are two hops fewer than four stages have boundaries. */
+	/* The turn of the V costs no message: there and back are two hops fewer than four stages
+	 * have boundaries. */
 	s = table(SCHEDULE_ZB_V, 2, 1);
 	near(simulate(&s, 2, 2, 0, 10, NULL), 8 + 4 * 10);
 	schedule_free(&s);
@@ -137,7 +160,8 @@ static void shared_cores_fill_the_bubbles(void **state)
 		/* A core each. */
 		costs.load = 0.25;
 		near(schedule_simulate(&s, &costs, NULL, &bubble), alone);
-		/* Two cores: no faster than the work, nor than the table; no slower than the table on cores of half the speed. */
+		/* Two cores: no faster than the work, nor than the table; no slower than the
+		 * table on cores of half the speed. */
 		costs.load = 0.5;
 		double two = schedule_simulate(&s, &costs, NULL, NULL);
 		assert_true(two >= fmax(alone, 36) - 1e-9 && two <= fmax(alone, 2 * alone - 9));
@@ -156,8 +180,11 @@ static void a_shared_pass_takes_longer_and_messages_still_take_their_time(void *
 	struct schedule s = table(SCHEDULE_GPIPE, 2, 2);
 	struct timeline t = { 0 };
 	double one[] = { 1, 1 }, none[] = { 0, 0 }, bubble;
-	struct sched_costs costs = { .forward = one, .input = none, .weight = none, .hop = 0.5, .load = 1 };
-	/* Rank 0: 0 to 1, then with rank 1 from 1.5 on, at half the pace: its second ends at 2.5; rank 1's first has half left then, to 3. */
+	struct sched_costs costs = {
+		.forward = one, .input = none, .weight = none, .hop = 0.5, .load = 1
+	};
+	/* Rank 0: 0 to 1, then with rank 1 from 1.5 on, at half the pace: its second ends at
+	 * 2.5; rank 1's first has half left then, to 3. */
 	near(schedule_simulate(&s, &costs, &t, &bubble), 4.5);
 	assert_int_equal(t.n, 8);
 	for (int i = 0; i < t.n; i++)

@@ -1,4 +1,5 @@
-/* The search: its evaluations are the plan's own, its bounds lose nothing, what it proposes is legal and fits. */
+/* The search: its evaluations are the plan's own, its bounds lose nothing, what it proposes is
+ * legal and fits. */
 #include "plan/search/fit.h"
 #include "plan/search/live.h"
 #include "plan/search/near.h"
@@ -23,7 +24,9 @@
 #include <cmocka.h>
 
 /* 175b.ini without what makes it small and quick. */
-#define PLAIN "precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b parallel.chunks=0 "
+#define PLAIN \
+	"precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b " \
+	"parallel.chunks=0 "
 
 static struct job job_of(const char *file, const char *words, bool automatic)
 {
@@ -50,7 +53,9 @@ static struct cluster cluster_of(const char *spec)
 }
 
 /* A model that an exhaustive search is quick with. */
-#define SMALL "model.layers=12 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 batch.global=48 precision.dtype=bf16 job.device=cuda"
+#define SMALL \
+	"model.layers=12 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 " \
+	"batch.global=48 precision.dtype=bf16 job.device=cuda"
 
 static bool legal(const struct job *job)
 {
@@ -62,7 +67,8 @@ static bool legal(const struct job *job)
 	return false;
 }
 
-/* --- Evaluations ------------------------------------------------------------------------------------------ */
+/* --- Evaluations
+ * ------------------------------------------------------------------------------------------ */
 
 /* Every k-th configuration of a space. */
 struct sample {
@@ -87,8 +93,17 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	cost_machine_of_plan(job, c, p, &machine);
 	cost_machine_links(&machine, spans);
 	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
-	cost_step(&(struct cost_case){ .job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans,
-				       .machine = &machine, .engine = &cost_engine_muster, .micros = p->micros, .mates = p->ranks[0].mates }, &t);
+	cost_step(&(struct cost_case){ .job = job,
+				       .shape = &p->shape,
+				       .layout = &p->layout,
+				       .stages = p->stages,
+				       .units = &units,
+				       .spans = spans,
+				       .machine = &machine,
+				       .engine = &cost_engine_muster,
+				       .micros = p->micros,
+				       .mates = p->ranks[0].mates },
+		  &t);
 	return t.total;
 }
 
@@ -104,7 +119,8 @@ static void complain(const struct eval_leaf *leaf, double most)
 {
 	struct buf words = BUF_INIT;
 	search_config_print(&leaf->config, &words);
-	fail_msg("%s: %.0f bytes of %.0f, and the plan's %.0f", buf_str(&words), leaf->rank.total, leaf->limit, most);
+	fail_msg("%s: %.0f bytes of %.0f, and the plan's %.0f", buf_str(&words), leaf->rank.total,
+		 leaf->limit, most);
 }
 
 static void hold(void *arg, const struct eval_leaf *leaf)
@@ -119,7 +135,8 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	search_config_apply(&leaf->config, &mine);
 	assert_true(legal(&mine));
 	assert_true(search_eval_config(s->again, &leaf->config, &again));
-	assert_true(fabs(again.time.total - leaf->time.total) <= 1e-12 * leaf->time.total && again.rank.total == leaf->rank.total);
+	assert_true(fabs(again.time.total - leaf->time.total) <= 1e-12 * leaf->time.total &&
+		    again.rank.total == leaf->rank.total);
 	if (plan_build(&mine, s->cluster, &p, NULL)) {
 		assert_true(!leaf->fits || leaf->config.shard == ZERO_SHARD_NODE);
 		return;
@@ -129,7 +146,8 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	for (int i = 0; i < p.world; i++)
 		most = fmax(most, p.ranks[i].total);
 	/* Placement may find more replicas for a node than Slurm's order has. */
-	bool comparable = leaf->config.shard == ZERO_SHARD_ALL || p.ranks[0].mates == mates_of(s->cluster, &p.layout);
+	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
+			  p.ranks[0].mates == mates_of(s->cluster, &p.layout);
 	if (!comparable) {
 		plan_free(&p);
 		return;
@@ -137,11 +155,13 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	if (!leaf->fits || fabs(leaf->rank.total - most) > 1e-12 * most)
 		complain(leaf, most);
 	s->worst_memory = fmax(s->worst_memory, fabs(leaf->rank.total - most) / most);
-	s->worst_time = fmax(s->worst_time, fabs(leaf->time.total / closed_form(&mine, s->cluster, &p) - 1));
+	s->worst_time = fmax(s->worst_time,
+			     fabs(leaf->time.total / closed_form(&mine, s->cluster, &p) - 1));
 	plan_free(&p);
 }
 
-static void compare(const char *file, const char *words, const char *spec, int every, double memory, double time)
+static void compare(const char *file, const char *words, const char *spec, int every, double memory,
+		    double time)
 {
 	struct job job = job_of(file, words, true);
 	struct cluster c = cluster_of(spec);
@@ -150,9 +170,13 @@ static void compare(const char *file, const char *words, const char *spec, int e
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
 	struct sample s = { &job, &c, search_eval_open(space, &e), every, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
-	assert_int_equal(search_walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
-	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory differs by %.2g, time by %.2g at most\n", file ? file : "small",
-		      spec, s.checked, s.seen, s.built, s.worst_memory, s.worst_time);
+	assert_int_equal(search_walk_space(space, v,
+					   &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e),
+			 0);
+	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory "
+		      "differs by %.2g, time by %.2g at most\n",
+		      file ? file : "small", spec, s.checked, s.seen, s.built, s.worst_memory,
+		      s.worst_time);
 	assert_true(s.checked > 50 && s.built > 20);
 	assert_true(s.worst_memory <= memory);
 	assert_true(s.worst_time <= time);
@@ -166,20 +190,26 @@ static void an_evaluation_is_the_whole_plans(void **state)
 {
 	(void)state;
 	compare(NULL, SMALL, "dgx-h100:1", 997, 1e-12, 1e-9);
-	compare("templates/jobs/mixtral-8x7b.ini", "model.layers=8 batch.global=32", "dgx-a100:2", 1999, 1e-12, 1e-9);
-	compare("templates/jobs/llama-70b.ini", "model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 37, 1e-12, 1e-9);
+	compare("templates/jobs/mixtral-8x7b.ini", "model.layers=8 batch.global=32", "dgx-a100:2",
+		1999, 1e-12, 1e-9);
+	compare("templates/jobs/llama-70b.ini",
+		"model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 37,
+		1e-12, 1e-9);
 }
 
-/* --- The search ------------------------------------------------------------------------------------------- */
+/* --- The search
+ * ------------------------------------------------------------------------------------------- */
 
 static void bounds_lose_nothing(void **state)
 {
+	/* clang-format off */
 	static const struct { const char *file, *words, *spec; } cases[] = {
 		{ NULL, SMALL " batch.global=24", "dgx-h100:1" },
 		{ NULL, SMALL " model.layers=7 batch.global=30", "dgx-a100:2" },
 		{ "templates/jobs/mixtral-8x7b.ini", "model.layers=4 model.experts=4 batch.global=16", "dgx-a100:2" },
 		{ "templates/jobs/llama-7b.ini", "batch.global=16 recompute.mode=full parallel.zero=1", "dgx-a100:2" },
 	};
+	/* clang-format on */
 	struct search *fast = calloc(1, sizeof *fast), *full = calloc(1, sizeof *full);
 	(void)state;
 	for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
@@ -191,7 +221,8 @@ static void bounds_lose_nothing(void **state)
 			fail_msg("%s", e.text);
 		ask.exhaustive = true;
 		assert_int_equal(search_run(&job, &c, &ask, full, &e), 0);
-		print_message("case %d: %lld of %lld configurations\n", i, (long long)fast->considered, (long long)full->considered);
+		print_message("case %d: %lld of %lld configurations\n", i,
+			      (long long)fast->considered, (long long)full->considered);
 		assert_true(fast->considered < full->considered);
 		assert_int_equal(fast->n, full->n);
 		for (int k = 0; k < full->n; k++) {
@@ -199,8 +230,10 @@ static void bounds_lose_nothing(void **state)
 			search_config_print(&fast->found[k].leaf.config, &a);
 			search_config_print(&full->found[k].leaf.config, &b);
 			if (strcmp(buf_str(&a), buf_str(&b)))
-				fail_msg("place %d: %s, %.9g s (%.9g); of all %s, %.9g s (%.9g)", k, buf_str(&a), fast->found[k].time.total,
-					 fast->found[k].leaf.time.total, buf_str(&b), full->found[k].time.total, full->found[k].leaf.time.total);
+				fail_msg("place %d: %s, %.9g s (%.9g); of all %s, %.9g s (%.9g)", k,
+					 buf_str(&a), fast->found[k].time.total,
+					 fast->found[k].leaf.time.total, buf_str(&b),
+					 full->found[k].time.total, full->found[k].leaf.time.total);
 			buf_fini(&a);
 			buf_fini(&b);
 			assert_true(fast->found[k].time.total == full->found[k].time.total);
@@ -213,7 +246,9 @@ static void bounds_lose_nothing(void **state)
 
 static void all_that_is_found_can_be_run(void **state)
 {
-	static const struct { const char *file, *words, *spec; } cases[] = {
+	static const struct {
+		const char *file, *words, *spec;
+	} cases[] = {
 		{ "templates/jobs/175b.ini", "parallel.cp=1", "dgx-h100:32" },
 		{ "templates/jobs/mixtral-8x7b.ini", "", "dgx-h100:2" },
 		{ "templates/jobs/llama-70b.ini", "", "dgx-a100:5" },
@@ -226,8 +261,12 @@ static void all_that_is_found_can_be_run(void **state)
 		struct job job = job_of(cases[i].file, cases[i].words, true);
 		struct cluster c;
 		struct err e = ERR_INIT;
-		assert_int_equal(topo_cluster_open(strcmp(cases[i].spec, "local:1") ? cases[i].spec : "local", 4, &c, &e), 0);
-		if (search_run(&job, &c, &(struct search_ask){ .finalists = 4, .front = i == 1 }, s, &e))
+		assert_int_equal(topo_cluster_open(strcmp(cases[i].spec, "local:1") ? cases[i].spec
+										    : "local",
+						   4, &c, &e),
+				 0);
+		if (search_run(&job, &c, &(struct search_ask){ .finalists = 4, .front = i == 1 }, s,
+			       &e))
 			fail_msg("%s", e.text);
 		assert_true(s->n > 1 || i == 4);
 		for (int k = 0; k < s->n; k++) {
@@ -238,13 +277,17 @@ static void all_that_is_found_can_be_run(void **state)
 			if (plan_build(&mine, &c, &p, &e))
 				fail_msg("%s", e.text);
 			assert_true(p.time.total == s->found[k].time.total);
-			assert_true(k == 0 || s->found[k].time.total >= s->found[k - 1].time.total * (1 - (i == 4 ? SEARCH_DOUBT : 1e-9)));
+			assert_true(k == 0 || s->found[k].time.total >=
+						      s->found[k - 1].time.total *
+							      (1 - (i == 4 ? SEARCH_DOUBT : 1e-9)));
 			plan_free(&p);
 		}
 		for (int k = 1; k < s->n_front; k++)
-			assert_true(s->front[k].rank.total > s->front[k - 1].rank.total && s->front[k].time.total < s->front[k - 1].time.total);
+			assert_true(s->front[k].rank.total > s->front[k - 1].rank.total &&
+				    s->front[k].time.total < s->front[k - 1].time.total);
 		for (int k = 0; k < s->n_misfits; k++)
-			assert_true(!s->misfits[k].fits && s->misfits[k].time.total < s->found[0].time.total);
+			assert_true(!s->misfits[k].fits &&
+				    s->misfits[k].time.total < s->found[0].time.total);
 		topo_cluster_free(&c);
 	}
 	free(s);
@@ -252,7 +295,10 @@ static void all_that_is_found_can_be_run(void **state)
 
 static void what_is_given_stays(void **state)
 {
-	struct job job = job_of(NULL, SMALL " parallel.tp=4 parallel.schedule=gpipe recompute.mode=full recompute.every=3 batch.micro=3", true);
+	struct job job = job_of(NULL,
+				SMALL " parallel.tp=4 parallel.schedule=gpipe recompute.mode=full "
+				      "recompute.every=3 batch.micro=3",
+				true);
 	struct cluster c = cluster_of("dgx-h100:2");
 	struct err e = ERR_INIT;
 	(void)state;
@@ -273,7 +319,10 @@ static void what_is_given_stays(void **state)
 
 static void fewer_devices_can_be_better(void **state)
 {
-	struct job job = job_of(NULL, SMALL " batch.global=12 parallel.tp=1 parallel.cp=1 parallel.pp=1 batch.micro=1", true);
+	struct job job = job_of(
+		NULL,
+		SMALL " batch.global=12 parallel.tp=1 parallel.cp=1 parallel.pp=1 batch.micro=1",
+		true);
 	struct cluster c = cluster_of("dgx-h100:2");
 	struct err e = ERR_INIT;
 	(void)state;
@@ -282,10 +331,13 @@ static void fewer_devices_can_be_better(void **state)
 	topo_cluster_free(&c);
 }
 
-/* --- Cores that agents share ------------------------------------------------------------------------------ */
+/* --- Cores that agents share
+ * ------------------------------------------------------------------------------ */
 
-#define SHARED "job.device=cpu launch.threads=1 launch.calibration=none model.layers=6 model.hidden=128 batch.global=64 batch.micro=2 parallel.tp=1 " \
-	       "parallel.cp=1 parallel.zero=0 recompute.mode=none"
+#define SHARED \
+	"job.device=cpu launch.threads=1 launch.calibration=none model.layers=6 model.hidden=128 " \
+	"batch.global=64 batch.micro=2 parallel.tp=1 " \
+	"parallel.cp=1 parallel.zero=0 recompute.mode=none"
 
 static void search_host(int cores, const char *words, struct search *s)
 {
@@ -314,37 +366,43 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 	search_host(2, SHARED, s);
 	const struct search_config *best = &s->found[0].leaf.config;
 	double least = fastest(s);
-	print_message("two cores: dp %d × pp %d of %d, %.4g of the fastest's time\n", best->dp, best->pp, s->n, s->found[0].time.total / least);
+	print_message("two cores: dp %d × pp %d of %d, %.4g of the fastest's time\n", best->dp,
+		      best->pp, s->n, s->found[0].time.total / least);
 	assert_true(best->dp * best->pp == 2 && s->found[0].crowd <= 1);
 	assert_true(s->found[0].time.total > least * (1 + 1e-4)); /* a tie that was decided */
 	for (int k = 0; k < s->n; k++) {
 		const struct search_found *f = &s->found[k], *next = &s->found[k + 1];
 		bool near = k + 1 < s->n && next->time.total <= least * (1 + SEARCH_DOUBT);
-		assert_true(f->time.total <= least * (1 + SEARCH_DOUBT) || k + 1 == s->n || next->time.total >= f->time.total * (1 - 1e-6));
+		assert_true(f->time.total <= least * (1 + SEARCH_DOUBT) || k + 1 == s->n ||
+			    next->time.total >= f->time.total * (1 - 1e-6));
 		assert_true(!near || fmax(1, next->crowd) >= fmax(1, f->crowd));
 	}
 	search_host(2, SHARED, again);
 	assert_int_equal(s->n, again->n);
 	for (int k = 0; k < s->n; k++)
-		assert_true(search_config_same(&s->found[k].leaf.config, &again->found[k].leaf.config));
+		assert_true(
+			search_config_same(&s->found[k].leaf.config, &again->found[k].leaf.config));
 	free(again);
 	free(s);
 }
 
-/* Where the faster one is so by more than predictions err it stays, and a core each leaves times alone to decide. */
+/* Where the faster one is so by more than predictions err it stays, and a core each leaves times
+ * alone to decide. */
 static void what_is_surely_faster_stays_first(void **state)
 {
 	struct search *s = calloc(1, sizeof *s);
 	(void)state;
 	assert_non_null(s);
-	search_host(2, SHARED " batch.global=6", s); /* three micro-batches: two replicas are none of the choices */
+	/* three micro-batches: two replicas are none of the choices */
+	search_host(2, SHARED " batch.global=6", s);
 	int apart = 0;
 	for (int k = 0; k < s->n; k++)
 		apart += s->found[k].crowd <= 1;
 	assert_true(apart > 0 && s->found[0].crowd > 1);
 	search_host(8, SHARED, s);
 	for (int k = 1; k < s->n; k++)
-		assert_true(s->found[k].crowd <= 1 && s->found[k].time.total >= s->found[k - 1].time.total * (1 - 1e-6));
+		assert_true(s->found[k].crowd <= 1 &&
+			    s->found[k].time.total >= s->found[k - 1].time.total * (1 - 1e-6));
 	free(s);
 }
 
@@ -359,9 +417,14 @@ static void an_evaluation_on_shared_cores_is_the_whole_plans(void **state)
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
 	struct sample s = { &job, &c, search_eval_open(space, &e), 1, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
-	assert_int_equal(search_walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
-	print_message("on two cores: %d configurations held to whole plans; time differs by %.2g at most\n", s.built, s.worst_time);
-	assert_true(s.built > 10 && s.worst_time < 1e-3); /* chunks wait as long as their mean does */
+	assert_int_equal(search_walk_space(space, v,
+					   &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e),
+			 0);
+	print_message("on two cores: %d configurations held to whole plans; time differs by %.2g "
+		      "at most\n",
+		      s.built, s.worst_time);
+	/* chunks wait as long as their mean does */
+	assert_true(s.built > 10 && s.worst_time < 1e-3);
 	search_eval_close(v);
 	search_eval_close(s.again);
 	free(space);
@@ -370,7 +433,9 @@ static void an_evaluation_on_shared_cores_is_the_whole_plans(void **state)
 
 static void the_nearest_ones_fit(void **state)
 {
-	static const struct { const char *file, *words, *spec; } cases[] = {
+	static const struct {
+		const char *file, *words, *spec;
+	} cases[] = {
 		{ "templates/jobs/175b.ini", PLAIN "parallel.pp=4 parallel.dp=4", "dgx-a100:16" },
 		{ "templates/jobs/175b.ini", PLAIN "parallel.pp=1 parallel.dp=1", "dgx-h100:32" },
 		{ "templates/jobs/llama-13b-zero3.ini", "parallel.zero=1", "dgx-a100:2" },
@@ -397,8 +462,10 @@ static void the_nearest_ones_fit(void **state)
 			if (plan_build(&mine, &c, &p, &e))
 				fail_msg("%s", e.text);
 			search_config_print(&near[k].config, &words);
-			print_message("case %d: %s; %.4g s, as a whole plan %.4g\n", i, buf_str(&words), near[k].time.total, p.time.total);
-			assert_true(p.time.total < 1.1 * near[k].time.total); /* placement may find better links */
+			print_message("case %d: %s; %.4g s, as a whole plan %.4g\n", i,
+				      buf_str(&words), near[k].time.total, p.time.total);
+			/* placement may find better links */
+			assert_true(p.time.total < 1.1 * near[k].time.total);
 			buf_fini(&words);
 			plan_free(&p);
 		}
@@ -409,21 +476,35 @@ static void the_nearest_ones_fit(void **state)
 /* Long runs keep alive what short ones do. */
 static void a_few_micro_batches_tell_of_many(void **state)
 {
-	static const enum job_schedule kinds[] = { SCHEDULE_1F1B, SCHEDULE_NAIVE, SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1, SCHEDULE_ZB_V };
+	static const enum job_schedule kinds[] = { SCHEDULE_1F1B, SCHEDULE_NAIVE,
+						   SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1,
+						   SCHEDULE_ZB_V };
 	(void)state;
 	for (int k = 0; k < 5; k++)
 		for (int pp = 2; pp <= 7; pp++)
 			for (int chunks = 1; chunks <= 4; chunks++)
 				for (int m = 1; m <= 9 * pp; m++) {
 					int least, most;
-					struct layout l = { .tp = 1, .cp = 1, .dp = 1, .ep = 1, .pp = pp, .chunks = chunks, .vee = kinds[k] == SCHEDULE_ZB_V };
+					struct layout l = { .tp = 1,
+							    .cp = 1,
+							    .dp = 1,
+							    .ep = 1,
+							    .pp = pp,
+							    .chunks = chunks,
+							    .vee = kinds[k] == SCHEDULE_ZB_V };
 					schedule_chunks(kinds[k], &least, &most);
-					for (int r = 0; r < pp && chunks >= least && chunks <= most; r++) {
-						struct sched_slots many = { .most = 0 }, few = { .most = 0 };
+					for (int r = 0; r < pp && chunks >= least && chunks <= most;
+					     r++) {
+						struct sched_slots many = { .most = 0 },
+								   few = { .most = 0 };
 						schedule_slots(kinds[k], &l, m, r, &many);
-						schedule_slots(kinds[k], &l, search_live_enough(kinds[k], pp, m), r, &few);
+						schedule_slots(kinds[k], &l,
+							       search_live_enough(kinds[k], pp, m),
+							       r, &few);
 						if (memcmp(many.live, few.live, sizeof many.live))
-							fail_msg("kind %d, %d ranks × %d chunks, %d micro-batches, rank %d", (int)kinds[k], pp, chunks, m, r);
+							fail_msg("kind %d, %d ranks × %d chunks, "
+								 "%d micro-batches, rank %d",
+								 (int)kinds[k], pp, chunks, m, r);
 					}
 				}
 }

@@ -24,21 +24,23 @@ static void block(const struct cluster *c, int world, struct cluster_slot *slots
 	}
 }
 
-static void spans(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span out[GROUP_KINDS])
+static void spans(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
+		  struct span out[GROUP_KINDS])
 {
 	struct err e = ERR_INIT;
 	if (place_spans_of(c, l, slots, out, &e))
 		fail_msg("%s", e.text);
 }
 
-static void spans_block(const struct cluster *c, const struct layout *l, struct span out[GROUP_KINDS])
+static void spans_block(const struct cluster *c, const struct layout *l,
+			struct span out[GROUP_KINDS])
 {
 	struct cluster_slot slots[WORLD_MOST];
 	block(c, layout_world(l), slots);
 	spans(c, l, slots, out);
 }
 
-#define near_to(a, b) assert_true(fabs((a) / (b) - 1) < 1e-9)
+#define near_to(a, b) assert_true(fabs((a) / (b)-1) < 1e-9)
 
 static const struct layout tp8_dp4 = { .tp = 8, .cp = 1, .dp = 4, .pp = 1, .ep = 1, .chunks = 1 };
 
@@ -89,7 +91,7 @@ static void leaves_share_their_uplinks(void **state)
 	struct cluster_slot slots[32];
 	block(&c, 32, slots);
 	spans(&c, &l, slots, s);
-	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET); /* inside leaves */
+	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);     /* inside leaves */
 	near_to(s[GROUP_PP].across.bandwidth, MACHINE_NET / 2); /* 16 chains over them */
 	/* Sixteen pairs over what is for eight. */
 	for (int r = 0; r < 32; r++)
@@ -100,7 +102,8 @@ static void leaves_share_their_uplinks(void **state)
 	topo_cluster_free(&c);
 }
 
-/* Two stems of switches, as deep as Slurm's may be here, that meet in one top: the last uplink is the narrow one. */
+/* Two stems of switches, as deep as Slurm's may be here, that meet in one top: the last uplink
+ * is the narrow one. */
 static void high_trees_bound_to_their_top(void **state)
 {
 	enum { HIGH = 60 };
@@ -112,7 +115,9 @@ static void high_trees_bound_to_their_top(void **state)
 	c.switches = calloc((size_t)c.n_switches, sizeof *c.switches);
 	assert_non_null(c.switches);
 	for (int i = 0; i < 2 * HIGH; i++)
-		c.switches[i] = (struct cluster_switch){ .parent = i + 2 < 2 * HIGH ? i + 2 : 2 * HIGH, .up = i + 2 < 2 * HIGH ? 0 : 8e9 };
+		c.switches[i] = (struct cluster_switch){ .parent = i + 2 < 2 * HIGH ? i + 2
+										    : 2 * HIGH,
+							 .up = i + 2 < 2 * HIGH ? 0 : 8e9 };
 	c.switches[2 * HIGH].parent = -1;
 	c.nodes[0].leaf = 0;
 	c.nodes[1].leaf = 1;
@@ -171,7 +176,8 @@ static void ways_through_the_cpu_are_shared(void **state)
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_SOCKETS / 2); /* two pairs do */
 	l.dp = 4, l.tp = 1, l.ep = 4;
 	spans_block(&c, &l, s);
-	near_to(s[GROUP_EP].inside.bandwidth, MACHINE_SOCKETS * 3 / 4); /* a quarter from each of two to each of two */
+	/* a quarter from each of two to each of two */
+	near_to(s[GROUP_EP].inside.bandwidth, MACHINE_SOCKETS * 3 / 4);
 	topo_cluster_free(&c);
 }
 
@@ -182,12 +188,14 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_DGX1, 1);
 	spans_block(&c, &l, s);
-	near_to(s[GROUP_EP].inside.bandwidth, 3 * MACHINE_NVLINK); /* the single links are the bound */
+	/* the single links are the bound */
+	near_to(s[GROUP_EP].inside.bandwidth, 3 * MACHINE_NVLINK);
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK);
 	l.ep = 1;
 	const struct cluster_slot ring[] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 } };
 	spans(&c, &l, ring, s);
-	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK); /* closed by the single link between 0 and 1 */
+	/* closed by the single link between 0 and 1 */
+	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK);
 	topo_cluster_free(&c);
 }
 
@@ -210,12 +218,15 @@ static void rings_visit_each_node_once_whatever_the_order(void **state)
 	topo_cluster_free(&c);
 }
 
-static void same_link(const char *what, const struct layout *l, const struct span_link *a, const struct span_link *b)
+static void same_link(const char *what, const struct layout *l, const struct span_link *a,
+		      const struct span_link *b)
 {
 	bool same = a->bandwidth == b->bandwidth || fabs(a->bandwidth / b->bandwidth - 1) < 1e-9;
 	if (!same || a->latency != b->latency)
-		fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %g GB/s, %g µs; in constant time %g GB/s, %g µs", what, l->tp, l->cp, l->dp, l->ep,
-			 l->pp, a->bandwidth / 1e9, a->latency * 1e6, b->bandwidth / 1e9, b->latency * 1e6);
+		fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %g GB/s, %g µs; in constant time %g "
+			 "GB/s, %g µs",
+			 what, l->tp, l->cp, l->dp, l->ep, l->pp, a->bandwidth / 1e9,
+			 a->latency * 1e6, b->bandwidth / 1e9, b->latency * 1e6);
 }
 
 static void compare(const struct cluster *c, const struct span_yard *y, const struct layout *l)
@@ -226,11 +237,16 @@ static void compare(const struct cluster *c, const struct span_yard *y, const st
 	place_spans_regular(y, l, &f, closed);
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		assert_int_equal(exact[kind].ranks, closed[kind].ranks);
-		if (exact[kind].ranks < 2 || (kind == GROUP_EDP && y->table && l->cp > 1 && l->ep > 1))
+		if (exact[kind].ranks < 2 ||
+		    (kind == GROUP_EDP && y->table && l->cp > 1 && l->ep > 1))
 			continue;
-		if (exact[kind].nodes != closed[kind].nodes || exact[kind].per_node != closed[kind].per_node)
-			fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %d nodes of %d; in constant time %d of %d", place_group_word(kind), l->tp, l->cp,
-				 l->dp, l->ep, l->pp, exact[kind].nodes, exact[kind].per_node, closed[kind].nodes, closed[kind].per_node);
+		if (exact[kind].nodes != closed[kind].nodes ||
+		    exact[kind].per_node != closed[kind].per_node)
+			fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %d nodes of %d; in constant "
+				 "time %d of %d",
+				 place_group_word(kind), l->tp, l->cp, l->dp, l->ep, l->pp,
+				 exact[kind].nodes, exact[kind].per_node, closed[kind].nodes,
+				 closed[kind].per_node);
 		same_link(place_group_word(kind), l, &exact[kind].inside, &closed[kind].inside);
 		same_link(place_group_word(kind), l, &exact[kind].across, &closed[kind].across);
 	}
@@ -248,15 +264,27 @@ static int compare_all(const struct cluster *c)
 		for (int cp = 1; tp * cp <= world; cp *= 2)
 			for (int dp = 1; tp * cp * dp <= world; dp *= 2)
 				for (int ep = 1; ep <= dp; ep *= 2, n++)
-					compare(c, &y, &(struct layout){ .tp = tp, .cp = cp, .dp = dp, .pp = world / (tp * cp * dp), .ep = ep, .chunks = 2 });
+					compare(c, &y,
+						&(struct layout){ .tp = tp,
+								  .cp = cp,
+								  .dp = dp,
+								  .pp = world / (tp * cp * dp),
+								  .ep = ep,
+								  .chunks = 2 });
 	return n;
 }
 
 static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 {
-	static const struct { enum machine kind; int nodes, leaf; double over; } rows[] = {
-		{ MACHINE_PLAIN, 1, 0, 0 }, { MACHINE_PLAIN, 8, 0, 0 }, { MACHINE_H100, 16, 4, 2 }, { MACHINE_H100, 8, 2, 8 }, { MACHINE_DGX2, 4, 2, 1 },
-		{ MACHINE_PCIE4, 1, 0, 0 }, { MACHINE_DGX1, 1, 0, 0 }, { MACHINE_DGX1_DEAD, 1, 0, 0 },
+	static const struct {
+		enum machine kind;
+		int nodes, leaf;
+		double over;
+	} rows[] = {
+		{ MACHINE_PLAIN, 1, 0, 0 }, { MACHINE_PLAIN, 8, 0, 0 },
+		{ MACHINE_H100, 16, 4, 2 }, { MACHINE_H100, 8, 2, 8 },
+		{ MACHINE_DGX2, 4, 2, 1 },  { MACHINE_PCIE4, 1, 0, 0 },
+		{ MACHINE_DGX1, 1, 0, 0 },  { MACHINE_DGX1_DEAD, 1, 0, 0 },
 	};
 	int n = 0;
 	(void)state;
@@ -270,18 +298,26 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 	assert_true(n > 500);
 }
 
-/* --- Seconds ------------------------------------------------------------------------------------------ */
+/* --- Seconds
+ * ------------------------------------------------------------------------------------------ */
 
-/* A piece that goes round passes each link: with two nodes of eight, two across and the others inside. */
+/* A piece that goes round passes each link: with two nodes of eight, two across and the others
+ * inside. */
 static void a_rings_latency_is_its_links(void **state)
 {
-	struct span s = { .ranks = 16, .nodes = 2, .per_node = 8, .inside = { 200e9, 1e-6 }, .across = { 50e9, 9e-6 } };
+	struct span s = { .ranks = 16,
+			  .nodes = 2,
+			  .per_node = 8,
+			  .inside = { 200e9, 1e-6 },
+			  .across = { 50e9, 9e-6 } };
 	(void)state;
 	near_to(place_span_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
-	near_to(place_span_gather(&s, 16e9), 15e9 / 200e9 + place_span_gather(&s, 0)); /* eight adapters side by side give more than the port */
+	/* eight adapters side by side give more than the port */
+	near_to(place_span_gather(&s, 16e9), 15e9 / 200e9 + place_span_gather(&s, 0));
 }
 
-/* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the ring. */
+/* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the
+ * ring. */
 static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 {
 	struct span s = { .ranks = 12500, .nodes = 12500, .per_node = 1, .across = { 40e9, 5e-6 } };
@@ -290,7 +326,8 @@ static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 	near_to(place_span_all_reduce(&s, 1e12), 2 * place_span_gather(&s, 1e12));
 	near_to(place_span_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
 	s = (struct span){ .ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 } };
-	near_to(place_span_all_reduce(&s, 4e6), 2 * place_span_gather(&s, 4e6)); /* in a node always the ring */
+	/* in a node always the ring */
+	near_to(place_span_all_reduce(&s, 4e6), 2 * place_span_gather(&s, 4e6));
 }
 
 int main(void)

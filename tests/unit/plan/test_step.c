@@ -1,4 +1,5 @@
-/* The closed forms of a step's time against the simulated tables: equal where they say so, and how near they are elsewhere. */
+/* The closed forms of a step's time against the simulated tables: equal where they say so, and
+ * how near they are elsewhere. */
 #include "tests/unit/plan/scene.h"
 #include "tests/unit/plan/tables.h"
 
@@ -33,8 +34,8 @@ static void note(struct error *e, double form, double simulated)
 
 static void report(const char *what, const struct error *e, double mean, double most)
 {
-	print_message("%-22s %5d cases: mean %.2f %%, most %.2f %%, under by %.2f %% at most\n", what, e->n, 100 * e->sum / e->n, 100 * e->most,
-		      100 * e->under);
+	print_message("%-22s %5d cases: mean %.2f %%, most %.2f %%, under by %.2f %% at most\n",
+		      what, e->n, 100 * e->sum / e->n, 100 * e->most, 100 * e->under);
 	assert_true(e->sum / e->n <= mean);
 	assert_true(e->most <= most);
 }
@@ -42,6 +43,7 @@ static void report(const char *what, const struct error *e, double mean, double 
 /* Whole jobs: the parts are the plan's own, and the total as near as the form. */
 static void a_plan_has_the_same_parts(void **state)
 {
+	/* clang-format off */
 	static const char *const layouts[][8] = {
 		{ "parallel.pp=1", "parallel.dp=128", "model.layers=16" }, { "parallel.pp=8", "parallel.dp=16" }, { "parallel.pp=16", "parallel.dp=8" },
 		{ "parallel.pp=8", "parallel.dp=16", "parallel.schedule=gpipe" }, { "parallel.pp=12", "parallel.dp=8", "batch.global=1536", "recompute.mode=full" },
@@ -49,6 +51,7 @@ static void a_plan_has_the_same_parts(void **state)
 		{ "parallel.pp=8", "parallel.dp=16", "parallel.schedule=zb-h1" }, { "parallel.pp=8", "parallel.dp=16", "parallel.schedule=zb-v" },
 		{ "parallel.pp=8", "parallel.dp=16", "parallel.zero=1", "model.tie_head=no" }, { "parallel.pp=4", "parallel.dp=32", "parallel.zero=3", "recompute.mode=full" },
 	};
+	/* clang-format on */
 	struct cluster cluster;
 	struct err e = ERR_INIT;
 	struct error all = { 0 };
@@ -56,7 +59,8 @@ static void a_plan_has_the_same_parts(void **state)
 	assert_int_equal(topo_cluster_open("dgx-h100:128", 0, &cluster, &e), 0);
 	cluster.kinds[0].device_memory = 0; /* what fits is not asked here */
 	for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
-		const char *list[16] = { "parallel.sp=no", "parallel.zero=0", "parallel.schedule=1f1b", "parallel.chunks=0" };
+		const char *list[16] = { "parallel.sp=no", "parallel.zero=0",
+					 "parallel.schedule=1f1b", "parallel.chunks=0" };
 		int words = 4;
 		struct job job;
 		struct plan plan;
@@ -66,7 +70,8 @@ static void a_plan_has_the_same_parts(void **state)
 		struct span spans[GROUP_KINDS];
 		for (int w = 0; w < 8 && layouts[k][w]; w++)
 			list[words++] = layouts[k][w];
-		if (job_load("templates/jobs/175b.ini", list, words, &job, &e) || plan_build(&job, &cluster, &plan, &e))
+		if (job_load("templates/jobs/175b.ini", list, words, &job, &e) ||
+		    plan_build(&job, &cluster, &plan, &e))
 			fail_msg("layout %d: %s", k, e.text);
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			spans[kind] = plan.place.links[kind].span;
@@ -74,8 +79,15 @@ static void a_plan_has_the_same_parts(void **state)
 		cost_machine_links(&machine, spans);
 		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 		struct cost_case c = {
-			.job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
-			.machine = &machine, .engine = &cost_engine_muster, .micros = plan.micros,
+			.job = &job,
+			.shape = &plan.shape,
+			.layout = &plan.layout,
+			.stages = plan.stages,
+			.units = &units,
+			.spans = spans,
+			.machine = &machine,
+			.engine = &cost_engine_muster,
+			.micros = plan.micros,
 		};
 		cost_step(&c, &t);
 		note(&all, t.total, plan.time.total);
@@ -91,13 +103,16 @@ static void a_plan_has_the_same_parts(void **state)
 	report("plans of 175b", &all, 0.02, 0.06);
 }
 
-/* --- Cores that agents share ------------------------------------------------------------------------------ */
+/* --- Cores that agents share
+ * ------------------------------------------------------------------------------ */
 
-/* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in closed form. */
+/* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in
+ * closed form. */
 static double shared_step(int cores, double meeting, const char *layout, double *form)
 {
-	const char *words[12] = { "job.device=cpu", "launch.threads=1", "launch.calibration=none", "model.layers=4", "model.hidden=128", "model.seq=64",
-				  "batch.micro=1", "batch.global=8", "parallel.dp=1" };
+	const char *words[12] = { "job.device=cpu", "launch.threads=1", "launch.calibration=none",
+				  "model.layers=4", "model.hidden=128", "model.seq=64",
+				  "batch.micro=1",  "batch.global=8",   "parallel.dp=1" };
 	char list[128];
 	struct cluster cluster;
 	struct job job;
@@ -119,8 +134,17 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	cost_machine_of_plan(&job, &cluster, &plan, &machine);
 	cost_machine_links(&machine, spans);
 	cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
-	cost_step(&(struct cost_case){ .job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
-				       .machine = &machine, .engine = &cost_engine_muster, .micros = plan.micros, .mates = plan.ranks[0].mates }, &t);
+	cost_step(&(struct cost_case){ .job = &job,
+				       .shape = &plan.shape,
+				       .layout = &plan.layout,
+				       .stages = plan.stages,
+				       .units = &units,
+				       .spans = spans,
+				       .machine = &machine,
+				       .engine = &cost_engine_muster,
+				       .micros = plan.micros,
+				       .mates = plan.ranks[0].mates },
+		  &t);
 	double total = plan.time.total;
 	*form = t.total;
 	plan_free(&plan);
@@ -131,7 +155,9 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 /* What a meeting of a second costs more than none. */
 static double lost(int cores, const char *layout, double *form)
 {
-	double before, after, simulated = shared_step(cores, 1, layout, &after) - shared_step(cores, 0, layout, &before);
+	double before, after,
+		simulated = shared_step(cores, 1, layout, &after) -
+			    shared_step(cores, 0, layout, &before);
 	*form = after - before;
 	return simulated;
 }
@@ -140,11 +166,15 @@ static void ranks_that_share_cores_lose_by_meeting(void **state)
 {
 	double form;
 	(void)state;
-	/* One after the other: each of 8 micro-batches' passes on 4 ranks, there and back, on half of the cores: half as long as a clock shows where all are busy. */
-	assert_float_equal(lost(2, "parallel.pp=4 parallel.schedule=naive", &form), 8 * 4 * 2 * 0.5, 1e-6);
+	/* One after the other: each of 8 micro-batches' passes on 4 ranks, there and back, on
+	 * half of the cores: half as long as a clock shows where all are busy. */
+	assert_float_equal(lost(2, "parallel.pp=4 parallel.schedule=naive", &form), 8 * 4 * 2 * 0.5,
+			   1e-6);
 	assert_float_equal(form, 8 * 4 * 2 * 0.5, 1e-6);
 	/* Side by side on two cores: half as long again at best. */
-	static const char *const layouts[] = { "parallel.pp=4 parallel.schedule=gpipe", "parallel.pp=4", "parallel.pp=4 parallel.schedule=zb-h1" };
+	static const char *const layouts[] = { "parallel.pp=4 parallel.schedule=gpipe",
+					       "parallel.pp=4",
+					       "parallel.pp=4 parallel.schedule=zb-h1" };
 	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
 		double simulated = lost(2, layouts[i], &form);
 		print_message("%s: %.3g s, in closed form %.3g s\n", layouts[i], simulated, form);
@@ -158,7 +188,8 @@ static void ranks_that_share_cores_lose_by_meeting(void **state)
 }
 
 /* The form's view of these stages. */
-static struct pipe pipe_of(const struct layout *l, const double *f, const double *i, const double *w)
+static struct pipe pipe_of(const struct layout *l, const double *f, const double *i,
+			   const double *w)
 {
 	struct pipe p = { 0 };
 	for (int r = 0; r < l->pp; r++) {
@@ -176,13 +207,15 @@ static struct pipe pipe_of(const struct layout *l, const double *f, const double
 	return p;
 }
 
-static void compare(enum job_schedule kind, const struct layout *l, int micros, const double *f, const double *i, const double *w, double hop,
-		    struct error *e)
+static void compare(enum job_schedule kind, const struct layout *l, int micros, const double *f,
+		    const double *i, const double *w, double hop, struct error *e)
 {
 	struct schedule s;
 	struct pipe p = pipe_of(l, f, i, w);
 	assert_int_equal(schedule_build(kind, l, micros, &s, NULL), 0);
-	double whole = schedule_simulate(&s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL, NULL);
+	double whole = schedule_simulate(
+		&s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop },
+		NULL, NULL);
 	schedule_free(&s);
 	note(e, cost_pipe_time(&p, kind, l->chunks, micros, hop), whole);
 }
@@ -206,8 +239,9 @@ static void equal_stages_are_exact(void **state)
 	}
 }
 
-/* What transformers' stages are: a backward pass of twice the forward and more with recomputation, an odd layer more or less,
- * a head that costs a few layers, messages of up to a tenth of a pass; few micro-batches and many. */
+/* What transformers' stages are: a backward pass of twice the forward and more with recomputation,
+ * an odd layer more or less, a head that costs a few layers, messages of up to a tenth of a pass;
+ * few micro-batches and many. */
 static double random_between(uint64_t *state, double lo, double hi)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -216,12 +250,14 @@ static double random_between(uint64_t *state, double lo, double hi)
 
 static void uneven_stages_are_near(void **state)
 {
+	/* clang-format off */
 	static const struct { enum job_schedule kind; const char *word; int chunks; double mean, most; } held[] = {
 		{ SCHEDULE_NAIVE, "naive", 1, 1e-12, 1e-9 },        { SCHEDULE_GPIPE, "gpipe", 1, 1e-12, 1e-9 },
 		{ SCHEDULE_1F1B, "1f1b", 1, 0.01, 0.08 },           { SCHEDULE_INTERLEAVED, "interleaved, 2", 2, 0.03, 0.2 },
 		{ SCHEDULE_INTERLEAVED, "interleaved, 4", 4, 0.03, 0.2 }, { SCHEDULE_ZB_H1, "zb-h1", 1, 0.02, 0.15 },
 		{ SCHEDULE_ZB_V, "zb-v", 2, 0.06, 0.25 },
 	};
+	/* clang-format on */
 	double f[128], i[128], w[128];
 	(void)state;
 	for (int k = 0; k < (int)(sizeof held / sizeof *held); k++) {
@@ -230,16 +266,22 @@ static void uneven_stages_are_near(void **state)
 		for (int pp = 2; pp <= 16; pp++)
 			for (int m = 1; m <= 8 * pp; m += 1 + m / 2) {
 				struct layout l = table_layout(held[k].kind, pp, held[k].chunks);
-				int n = layout_n_stages(&l), layers = (int)random_between(&seed, 1, 8);
-				double again = random_between(&seed, 0, 1), weight = random_between(&seed, 0.6, 1), head = random_between(&seed, 0, 2);
-				int longer = (int)random_between(&seed, 0, n); /* the later stages have a layer more */
+				int n = layout_n_stages(&l),
+				    layers = (int)random_between(&seed, 1, 8);
+				double again = random_between(&seed, 0, 1),
+				       weight = random_between(&seed, 0.6, 1),
+				       head = random_between(&seed, 0, 2);
+				/* the later stages have a layer more */
+				int longer = (int)random_between(&seed, 0, n);
 				for (int s = 0; s < n; s++) {
 					double here = layers + (s >= longer);
 					f[s] = here + (s == n - 1 ? head : 0);
 					w[s] = here * weight;
-					i[s] = here * (2 - weight + again) + (s == n - 1 ? 0.3 * head : 0);
+					i[s] = here * (2 - weight + again) +
+					       (s == n - 1 ? 0.3 * head : 0);
 				}
-				compare(held[k].kind, &l, m, f, i, w, random_between(&seed, 0, 0.1) * layers, &e);
+				compare(held[k].kind, &l, m, f, i, w,
+					random_between(&seed, 0, 0.1) * layers, &e);
 			}
 		report(held[k].word, &e, held[k].mean, held[k].most);
 	}

@@ -17,7 +17,11 @@ static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 	struct schedule s = table(kind, pp, micros);
 	for (int i = 0; i < STAGES_MOST; i++)
 		one[i] = 1;
-	assert_true(schedule_simulate(&s, &(struct sched_costs){ .forward = one, .input = one, .weight = one, .hop = 0 }, &t, NULL) > 0);
+	assert_true(
+		schedule_simulate(&s,
+				  &(struct sched_costs){
+					  .forward = one, .input = one, .weight = one, .hop = 0 },
+				  &t, NULL) > 0);
 	schedule_free(&s);
 	return t;
 }
@@ -31,12 +35,11 @@ static const char *text_of(const struct timeline *t, int width, bool colour, str
 
 static void a_table_is_drawn_to_scale(void **state)
 {
-	static const char *const picture =
-		"a table\n\n"
-		"simulated: 12.0 s, bubble 25.0 %\n"
-		" 0 F0--F1--········B0------F2--B1------····B2------\n"
-		" 1 ····F0--B0------F1--B1------F2--B2------········\n"
-		"   F forward   B backward   · waiting\n";
+	static const char *const picture = "a table\n\n"
+					   "simulated: 12.0 s, bubble 25.0 %\n"
+					   " 0 F0--F1--········B0------F2--B1------····B2------\n"
+					   " 1 ····F0--B0------F1--B1------F2--B2------········\n"
+					   "   F forward   B backward   · waiting\n";
 	(void)state;
 	struct timeline t = timeline_of(SCHEDULE_1F1B, 2, 3);
 	struct buf out = BUF_INIT;
@@ -86,10 +89,13 @@ static void no_line_is_wider_than_the_terminal(void **state)
 				const char *at = text_of(&t, width, colour, &out);
 				int rows = 0;
 				for (const char *end; (end = strchr(at, '\n')); at = end + 1) {
-					bool row = end - at > 3 && at[0] == ' ' && at[1] >= '0' && at[1] <= '4' && at[2] == ' ';
+					bool row = end - at > 3 && at[0] == ' ' && at[1] >= '0' &&
+						   at[1] <= '4' && at[2] == ' ';
 					rows += row;
 					if (row && columns_of(at, end) > width)
-						fail_msg("%d columns of %d: %.*s", columns_of(at, end), width, (int)(end - at), at);
+						fail_msg("%d columns of %d: %.*s",
+							 columns_of(at, end), width,
+							 (int)(end - at), at);
 				}
 				assert_int_equal(rows, 5);
 				buf_fini(&out);
@@ -102,7 +108,8 @@ static void what_is_cut_is_said(void **state)
 	(void)state;
 	struct timeline t = timeline_of(SCHEDULE_GPIPE, 4, 40);
 	struct buf out = BUF_INIT;
-	assert_non_null(strstr(text_of(&t, 80, false, &out), "cut at 19.2 s of 129 s: a wider terminal shows more"));
+	assert_non_null(strstr(text_of(&t, 80, false, &out),
+			       "cut at 19.2 s of 129 s: a wider terminal shows more"));
 	buf_clear(&out);
 	assert_null(strstr(text_of(&t, 2000, false, &out), "cut at"));
 	buf_fini(&out);
@@ -115,7 +122,9 @@ static void of_very_many_ranks_the_ends_are_shown(void **state)
 	struct buf out = BUF_INIT;
 	(void)state;
 	for (int r = 0; r < 1000; r++)
-		assert_int_equal(timeline_add(&t, &(struct timeline_event){ r, SCHED_FORWARD, 0, 0, r, r + 1 }), 0);
+		assert_int_equal(timeline_add(&t, &(struct timeline_event){ r, SCHED_FORWARD, 0, 0,
+									    r, r + 1 }),
+				 0);
 	const char *text = text_of(&t, 80, false, &out);
 	assert_non_null(strstr(text, "960 ranks between"));
 	assert_non_null(strstr(text, "\n 999 "));
@@ -130,9 +139,13 @@ static void a_number_that_does_not_fit_is_left_out(void **state)
 	struct buf out = BUF_INIT;
 	(void)state;
 	/* 123 in one column of 37 would read as 1. */
-	assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_FORWARD, 0, 123, 0, 1 }), 0);
+	assert_int_equal(
+		timeline_add(&t, &(struct timeline_event){ 0, SCHED_FORWARD, 0, 123, 0, 1 }), 0);
 	for (int i = 0; i < 100; i++)
-		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_BACKWARD, 0, 7, 1 + 20 * i, 21 + 20 * i }), 0);
+		assert_int_equal(timeline_add(&t,
+					      &(struct timeline_event){ 0, SCHED_BACKWARD, 0, 7,
+									1 + 20 * i, 21 + 20 * i }),
+				 0);
 	const char *text = text_of(&t, 40, false, &out);
 	assert_null(strstr(text, "F1 "));
 	assert_null(strstr(text, "F1B"));
@@ -153,7 +166,9 @@ static void the_svg_has_every_pass(void **state)
 	(void)state;
 	for (int f = 0; f < FORMS; f++) {
 		struct timeline t = timeline_of(forms[f].kind, 4, 8);
-		struct drawing d = { .title = "<a & \"b\">", .parts = { { "simulated", &t }, { "measured", &t } }, .n_parts = 2 };
+		struct drawing d = { .title = "<a & \"b\">",
+				     .parts = { { "simulated", &t }, { "measured", &t } },
+				     .n_parts = 2 };
 		struct buf out = BUF_INIT;
 		show_draw_svg(&d, &out);
 		const char *text = buf_str(&out);
@@ -182,7 +197,8 @@ static void json_leads_there_and_back(void **state)
 	for (int i = 0; i < t.n; i++) {
 		assert_int_equal(back.events[i].op, t.events[i].op);
 		assert_int_equal(back.events[i].micro, t.events[i].micro);
-		assert_true(back.events[i].begin == t.events[i].begin && back.events[i].end == t.events[i].end);
+		assert_true(back.events[i].begin == t.events[i].begin &&
+			    back.events[i].end == t.events[i].end);
 	}
 	json_decref(doc);
 	timeline_free(&back);
@@ -192,10 +208,13 @@ static void json_leads_there_and_back(void **state)
 /* Each rank's clock begins when its step does; read together, they lie as they were. */
 static void ranks_measured_apart_lie_beside_one_another(void **state)
 {
-	struct timeline all = { 0 }, ranks[2] = { { .ranks = 2, .chunks = 1, .start = 1000.5 }, { .ranks = 2, .chunks = 1, .start = 1000.25 } };
+	struct timeline all = { 0 }, ranks[2] = { { .ranks = 2, .chunks = 1, .start = 1000.5 },
+						  { .ranks = 2, .chunks = 1, .start = 1000.25 } };
 	(void)state;
 	for (int r = 0; r < 2; r++) {
-		assert_int_equal(timeline_add(&ranks[r], &(struct timeline_event){ r, SCHED_FORWARD, 0, 0, 0.5, 1 }), 0);
+		assert_int_equal(timeline_add(&ranks[r], &(struct timeline_event){ r, SCHED_FORWARD,
+										   0, 0, 0.5, 1 }),
+				 0);
 		json_t *doc = timeline_json(&ranks[r]);
 		assert_int_equal(timeline_read(doc, "it", &all, NULL), 0);
 		json_decref(doc);
@@ -216,9 +235,16 @@ static void means_are_of_each_stage(void **state)
 	double f[4], i[4], w[4];
 	(void)state;
 	for (int n = 0; n < 2; n++) {
-		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 1, SCHED_FORWARD, 1, n, n, 2 * n + 1 }), 0);
-		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_BACKWARD_INPUT, 1, n, 4, 6 }), 0);
-		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_BACKWARD_WEIGHT, 0, n, 4, 7 }), 0);
+		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 1, SCHED_FORWARD, 1, n,
+									    n, 2 * n + 1 }),
+				 0);
+		assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_BACKWARD_INPUT,
+									    1, n, 4, 6 }),
+				 0);
+		assert_int_equal(timeline_add(&t,
+					      &(struct timeline_event){ 0, SCHED_BACKWARD_WEIGHT, 0,
+									n, 4, 7 }),
+				 0);
 	}
 	timeline_means(&t, &l, f, i, w);
 	near(f[2], 1.5); /* rank 1's second chunk is stage 2 */
@@ -231,16 +257,27 @@ static void means_are_of_each_stage(void **state)
 static void foreign_json_is_refused(void **state)
 {
 	static const char *const wrong[] = {
-		"[]", "{}", "{\"version\":2,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[]}", "{\"version\":1,\"ranks\":0,\"chunks\":1,\"start\":0,\"events\":[]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":65,\"start\":0,\"events\":[]}", "{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":-1,\"events\":[]}",
+		"[]",
+		"{}",
+		"{\"version\":2,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[]}",
+		"{\"version\":1,\"ranks\":0,\"chunks\":1,\"start\":0,\"events\":[]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":65,\"start\":0,\"events\":[]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":-1,\"events\":[]}",
 		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":{}}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[1,\"forward\",0,0,0,1]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"sideways\",0,0,0,1]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",1,0,0,1]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,-1,0,1]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,0,1,0]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,0,0,1e300]]}",
-		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,0,0]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[1,\"forward\",0,"
+		"0,0,1]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"sideways\",0,"
+		"0,0,1]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",1,"
+		"0,0,1]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,-"
+		"1,0,1]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,"
+		"0,1,0]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,"
+		"0,0,1e300]]}",
+		"{\"version\":1,\"ranks\":1,\"chunks\":1,\"start\":0,\"events\":[[0,\"forward\",0,"
+		"0,0]]}",
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -255,7 +292,8 @@ static void foreign_json_is_refused(void **state)
 		timeline_free(&t);
 	}
 	struct timeline t = { .ranks = 2, .chunks = 1 };
-	json_t *other = json_loads("{\"version\":1,\"ranks\":3,\"chunks\":1,\"start\":0,\"events\":[]}", 0, NULL);
+	json_t *other = json_loads(
+		"{\"version\":1,\"ranks\":3,\"chunks\":1,\"start\":0,\"events\":[]}", 0, NULL);
 	assert_int_equal(timeline_read(other, "it", &t, NULL), -1);
 	json_decref(other);
 }

@@ -22,12 +22,14 @@ struct case_of {
 	struct traffic traffic;
 };
 
-/* Four layers of 64, 2 heads of 32 with one for keys and values, 16 tokens, micro-batches of 2, three of them. */
+/* Four layers of 64, 2 heads of 32 with one for keys and values, 16 tokens, micro-batches of 2,
+ * three of them. */
 static struct case_of open_case(const char *more)
 {
 	const char *words[24] = {
-		"model.family=llama", "model.layers=4", "model.hidden=64", "model.heads=2", "model.kv_heads=1", "model.vocab=100", "model.seq=16",
-		"model.ffn=128", "batch.micro=2", "batch.global=48", "precision.dtype=bf16",
+		"model.family=llama", "model.layers=4",  "model.hidden=64",      "model.heads=2",
+		"model.kv_heads=1",   "model.vocab=100", "model.seq=16",         "model.ffn=128",
+		"batch.micro=2",      "batch.global=48", "precision.dtype=bf16",
 	};
 	char copy[300];
 	struct case_of x;
@@ -40,7 +42,8 @@ static struct case_of open_case(const char *more)
 		fail_msg("%s", e.text);
 	shape_of_job(&x.job, &x.shape);
 	x.layout = layout_of(&x.job, (int)x.job.parallel.dp);
-	assert_int_equal(layout_stages(&x.shape, layout_n_stages(&x.layout), "", NULL, x.stages, &e), 0);
+	assert_int_equal(
+		layout_stages(&x.shape, layout_n_stages(&x.layout), "", NULL, x.stages, &e), 0);
 	place_traffic_of(&x.job, &x.shape, &x.layout, x.stages, MICROS, &x.traffic);
 	return x;
 }
@@ -50,22 +53,28 @@ static struct traffic traffic(const char *more)
 	return open_case(more).traffic;
 }
 
-static void must_move(const struct traffic *t, enum group_kind kind, int op, double bytes, double times)
+static void must_move(const struct traffic *t, enum group_kind kind, int op, double bytes,
+		      double times)
 {
 	const struct traffic_op *o = &t->ops[kind][op];
 	if (o->bytes != bytes || o->times != times)
-		fail_msg("%s: %g times %g bytes, not %g times %g", place_group_word(kind), o->times, o->bytes, times, bytes);
+		fail_msg("%s: %g times %g bytes, not %g times %g", place_group_word(kind), o->times,
+			 o->bytes, times, bytes);
 }
 
 static void tensor_groups_sum_the_residual_stream(void **state)
 {
 	(void)state;
 	struct traffic t = traffic("parallel.tp=2 parallel.dp=1");
-	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * 4 + 2)); /* and the embedding's, and the head's */
-	t = traffic("parallel.tp=2 parallel.dp=1 parallel.sp=yes recompute.mode=full recompute.every=2");
-	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * (4 + 1) + 2 * 1.5 + 2)); /* two layers again, without their last scatter */
+	/* and the embedding's, and the head's */
+	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * 4 + 2));
+	t = traffic("parallel.tp=2 parallel.dp=1 parallel.sp=yes recompute.mode=full "
+		    "recompute.every=2");
+	/* two layers again, without their last scatter */
+	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * (4 + 1) + 2 * 1.5 + 2));
 	t = traffic("parallel.tp=2 parallel.dp=1 parallel.cp=2 parallel.pp=2 precision.dtype=fp32");
-	must_move(&t, GROUP_TP, 0, 4 * 2 * 8 * 64, 3 * (2 * 4 + 1)); /* half of the tokens, half of the layers */
+	/* half of the tokens, half of the layers */
+	must_move(&t, GROUP_TP, 0, 4 * 2 * 8 * 64, 3 * (2 * 4 + 1));
 }
 
 static void context_rings_pass_keys_and_values_on(void **state)
@@ -74,7 +83,8 @@ static void context_rings_pass_keys_and_values_on(void **state)
 	struct traffic t = traffic("parallel.cp=4 parallel.dp=1");
 	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 	must_move(&t, GROUP_CP, 1, 2 * 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
-	t = traffic("parallel.cp=4 parallel.tp=2 parallel.dp=1"); /* one head, of which both tp ranks hold a copy */
+	/* one head, of which both tp ranks hold a copy */
+	t = traffic("parallel.cp=4 parallel.tp=2 parallel.dp=1");
 	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 }
 
@@ -110,26 +120,32 @@ static void replicas_sum_gradients_and_gather_parameters(void **state)
 static void experts_have_rows_and_replicas_of_their_own(void **state)
 {
 	(void)state;
-	struct traffic t = traffic("model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2");
+	struct traffic t =
+		traffic("model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2");
 	must_move(&t, GROUP_EP, 0, 2 * 16 * 2 * 64 * 2, 4 * 3 * 4); /* two experts a token */
 	double elements = t.ops[GROUP_EDP][0].bytes / 4, two = 4.0 * 2 * 3 * 128 * 64;
 	assert_true(elements >= two && elements < two * 1.01);
 	t = traffic("parallel.dp=4");
-	assert_true(place_traffic_bytes(&t, GROUP_EP) == 0 && place_traffic_bytes(&t, GROUP_EDP) == 0);
+	assert_true(place_traffic_bytes(&t, GROUP_EP) == 0 &&
+		    place_traffic_bytes(&t, GROUP_EDP) == 0);
 }
 
-/* --- Beside the cost model ---------------------------------------------------------------------- */
+/* --- Beside the cost model
+ * ---------------------------------------------------------------------- */
 
 /* Links of so many bytes a second and no latency, groups all on one node. */
 static void even_links(const struct layout *l, double bandwidth, struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(l, kind);
-		spans[kind] = (struct span){ .ranks = n, .nodes = 1, .per_node = n, .inside = { bandwidth, 0 } };
+		spans[kind] = (struct span){
+			.ranks = n, .nodes = 1, .per_node = n, .inside = { bandwidth, 0 }
+		};
 	}
 }
 
-/* Seconds of transfers that a step's passes have, of the rank with most; replicas: of its replicas' exchange. Nothing hides. */
+/* Seconds of transfers that a step's passes have, of the rank with most; replicas: of its
+ * replicas' exchange. Nothing hides. */
 static double charged(const struct case_of *x, double bandwidth, double *replicas)
 {
 	struct cluster c;
@@ -143,8 +159,15 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 	machine.hides = 0;
 	even_links(&x->layout, bandwidth, spans);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &units);
-	struct cost_case cost = { .job = &x->job, .shape = &x->shape, .layout = &x->layout, .stages = x->stages, .units = &units, .spans = spans,
-				  .machine = &machine, .engine = &cost_engine_muster, .micros = MICROS };
+	struct cost_case cost = { .job = &x->job,
+				  .shape = &x->shape,
+				  .layout = &x->layout,
+				  .stages = x->stages,
+				  .units = &units,
+				  .spans = spans,
+				  .machine = &machine,
+				  .engine = &cost_engine_muster,
+				  .micros = MICROS };
 	for (int pp = 0; pp < x->layout.pp; pp++) {
 		struct cost_rank r = { .scale = 1 };
 		for (int chunk = 0; chunk < x->layout.chunks; chunk++) {
@@ -156,7 +179,8 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 			r.last |= s->last;
 		}
 		const struct cost_pass *t = &r.pass;
-		most = fmax(most, MICROS * (t->tp_fwd + t->tp_bwd + t->cp_fwd + t->cp_bwd + t->ep_fwd + t->ep_bwd + t->again));
+		most = fmax(most, MICROS * (t->tp_fwd + t->tp_bwd + t->cp_fwd + t->cp_bwd +
+					    t->ep_fwd + t->ep_bwd + t->again));
 		cost_sum_add(&cost, &r, &sum);
 	}
 	*replicas = sum.dp;
@@ -167,27 +191,44 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 static void the_cost_model_charges_as_much(void **state)
 {
 	static const char *const cases[] = {
-		"parallel.tp=2", "parallel.tp=2 parallel.sp=yes", "parallel.tp=2 parallel.pp=2", "parallel.tp=2 parallel.pp=2 parallel.schedule=interleaved",
-		"parallel.tp=2 recompute.mode=full", "parallel.tp=2 parallel.sp=yes recompute.mode=full recompute.every=2", "parallel.cp=4",
-		"parallel.tp=2 parallel.cp=2", "parallel.cp=2 recompute.mode=selective", "parallel.cp=2 recompute.mode=full precision.dtype=fp32",
-		"parallel.tp=2 parallel.cp=2 model.kv_heads=2", "model.layers=5 parallel.tp=2 recompute.mode=full recompute.every=2",
-		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2", "model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=4 recompute.mode=full",
-		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2 parallel.tp=2 parallel.zero=1",
-		"parallel.dp=4", "parallel.dp=4 parallel.zero=1", "parallel.dp=4 parallel.zero=2", "parallel.dp=4 parallel.zero=3 precision.dtype=fp32",
-		"parallel.dp=2 parallel.cp=2 parallel.pp=2", "parallel.pp=2 parallel.dp=2 model.tie_head=yes",
+		"parallel.tp=2",
+		"parallel.tp=2 parallel.sp=yes",
+		"parallel.tp=2 parallel.pp=2",
+		"parallel.tp=2 parallel.pp=2 parallel.schedule=interleaved",
+		"parallel.tp=2 recompute.mode=full",
+		"parallel.tp=2 parallel.sp=yes recompute.mode=full recompute.every=2",
+		"parallel.cp=4",
+		"parallel.tp=2 parallel.cp=2",
+		"parallel.cp=2 recompute.mode=selective",
+		"parallel.cp=2 recompute.mode=full precision.dtype=fp32",
+		"parallel.tp=2 parallel.cp=2 model.kv_heads=2",
+		"model.layers=5 parallel.tp=2 recompute.mode=full recompute.every=2",
+		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2",
+		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=4 "
+		"recompute.mode=full",
+		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2 parallel.tp=2 "
+		"parallel.zero=1",
+		"parallel.dp=4",
+		"parallel.dp=4 parallel.zero=1",
+		"parallel.dp=4 parallel.zero=2",
+		"parallel.dp=4 parallel.zero=3 precision.dtype=fp32",
+		"parallel.dp=2 parallel.cp=2 parallel.pp=2",
+		"parallel.pp=2 parallel.dp=2 model.tie_head=yes",
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		char words[200];
 		struct span spans[GROUP_KINDS];
 		double exchange, none;
-		snprintf(words, sizeof words, "parallel.overlap=no %s%s", strstr(cases[i], "dp=") ? "" : "parallel.dp=1 ", cases[i]);
+		snprintf(words, sizeof words, "parallel.overlap=no %s%s",
+			 strstr(cases[i], "dp=") ? "" : "parallel.dp=1 ", cases[i]);
 		struct case_of x = open_case(words);
 		even_links(&x.layout, 1e6, spans);
 		double passes = charged(&x, 1e6, &exchange) - charged(&x, 1e30, &none), mine = 0;
 		for (int kind = GROUP_TP; kind <= GROUP_EP; kind++)
 			mine += place_traffic_seconds(&x.traffic, kind, &spans[kind]);
-		double replicas = place_traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) + place_traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
+		double replicas = place_traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) +
+				  place_traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
 				  place_traffic_seconds(&x.traffic, GROUP_TIE, &spans[GROUP_TIE]);
 		/* All but the loss's sums of a number a token. */
 		if (fabs(mine - passes) > 0.02 * passes + 1e-9)
@@ -204,10 +245,13 @@ static void seconds_are_those_of_the_links(void **state)
 	(void)state;
 	t.ops[GROUP_TP][0] = (struct traffic_op){ 4e6, 10 };
 	t.ops[GROUP_TP][1] = (struct traffic_op){ 8e6, 1 };
-	assert_true(fabs(place_traffic_seconds(&t, GROUP_TP, &ring) - (10 * 6 * (1e-3 + 1e-6) + 6 * (2e-3 + 1e-6))) < 1e-12);
+	assert_true(fabs(place_traffic_seconds(&t, GROUP_TP, &ring) -
+			 (10 * 6 * (1e-3 + 1e-6) + 6 * (2e-3 + 1e-6))) < 1e-12);
 	assert_true(place_traffic_bytes(&t, GROUP_TP) == 48e6);
 	t.ops[GROUP_PP][0] = (struct traffic_op){ 1e6, 2 };
-	const struct span chain = { .ranks = 2, .nodes = 2, .per_node = 1, .across = { 1e9, 5e-6 } };
+	const struct span chain = {
+		.ranks = 2, .nodes = 2, .per_node = 1, .across = { 1e9, 5e-6 }
+	};
 	assert_true(fabs(place_traffic_seconds(&t, GROUP_PP, &chain) - 2 * (1e-3 + 5e-6)) < 1e-12);
 }
 

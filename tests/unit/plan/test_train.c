@@ -24,8 +24,9 @@ static void near(double x, double expected, double share)
 		fail_msg("%g is not %g", x, expected);
 }
 
-/* Young's interval where checkpoints are cheap: √(2 · 5 · 86400) = 929.5 s. Daly's, 5 minutes a checkpoint and a day between failures:
- * √(2 · 300 · 86400) (1 + √(300 / 172800) / 3 + 300 / 172800 / 9) - 300 = 7200 · 1.014081 - 300 = 7001.4 s. */
+/* Young's interval where checkpoints are cheap: √(2 · 5 · 86400) = 929.5 s. Daly's, 5 minutes a
+ * checkpoint and a day between failures: √(2 · 300 · 86400) (1 + √(300 / 172800) / 3 + 300 / 172800
+ * / 9) - 300 = 7200 · 1.014081 - 300 = 7001.4 s. */
 static void the_interval_is_youngs_and_dalys(void **state)
 {
 	struct train_costs c = { .step = 0.1, .snapshot = 5, .mtbf = 86400 };
@@ -41,7 +42,8 @@ static void the_interval_keeps_to_the_run(void **state)
 {
 	struct train_costs c = { .step = 10, .snapshot = 1, .write = 300, .mtbf = 3600 };
 	(void)state;
-	assert_int_equal(cost_train_interval(&c, 100000), 30); /* as long as writing takes; Young's would be 8 */
+	/* as long as writing takes; Young's would be 8 */
+	assert_int_equal(cost_train_interval(&c, 100000), 30);
 	c.write = 0;
 	assert_int_equal(cost_train_interval(&c, 100000), 8);
 	assert_int_equal(cost_train_interval(&c, 5), 5);
@@ -55,12 +57,14 @@ static void the_interval_keeps_to_the_run(void **state)
 static void no_other_interval_is_better(void **state)
 {
 	static const struct train_costs cases[] = {
-		{ 10, 5, 0, 60, 1800 }, { 10, 5, 0, 60, 86400 }, { 30, 120, 0, 600, 14400 }, { 2, 0.5, 0, 30, 600 }, { 60, 30, 0, 300, 3600 },
+		{ 10, 5, 0, 60, 1800 }, { 10, 5, 0, 60, 86400 },  { 30, 120, 0, 600, 14400 },
+		{ 2, 0.5, 0, 30, 600 }, { 60, 30, 0, 300, 3600 },
 	};
 	enum { STEPS = 5000 };
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		double best = INFINITY, chosen = total(&cases[i], STEPS, cost_train_interval(&cases[i], STEPS));
+		double best = INFINITY,
+		       chosen = total(&cases[i], STEPS, cost_train_interval(&cases[i], STEPS));
 		for (int64_t every = 1; every <= STEPS; every++)
 			best = fmin(best, total(&cases[i], STEPS, every));
 		assert_true(chosen <= 1.002 * best);
@@ -76,7 +80,8 @@ static double random_unit(uint64_t *state)
 
 static double play(const struct train_costs *c, int64_t steps, int64_t every, uint64_t *seed)
 {
-	double now = 0, fails = -c->mtbf * log(random_unit(seed)), interval = (double)every * c->step + c->snapshot;
+	double now = 0, fails = -c->mtbf * log(random_unit(seed)),
+	       interval = (double)every * c->step + c->snapshot;
 	for (int64_t done = 0; done < steps;) {
 		double begun = now;
 		if (begun + interval <= fails) {
@@ -97,12 +102,15 @@ static double play(const struct train_costs *c, int64_t steps, int64_t every, ui
 
 static void the_expectation_is_what_playing_it_gives(void **state)
 {
-	static const struct train_costs cases[] = { { 10, 20, 0, 120, 3600 }, { 10, 20, 0, 120, 1200 }, { 10, 200, 0, 600, 7200 } };
+	static const struct train_costs cases[] = { { 10, 20, 0, 120, 3600 },
+						    { 10, 20, 0, 120, 1200 },
+						    { 10, 200, 0, 600, 7200 } };
 	enum { STEPS = 3000, RUNS = 400 };
 	uint64_t seed = 1;
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		for (int64_t every = 10; every <= 300; every += 145) { /* 10, 155, 300: they divide what is done, nearly */
+		/* 10, 155, 300: they divide what is done, nearly */
+		for (int64_t every = 10; every <= 300; every += 145) {
 			double sum = 0;
 			int64_t steps = STEPS / every * every;
 			for (int run = 0; run < RUNS; run++)
@@ -121,7 +129,8 @@ static void the_parts_add_up(void **state)
 	near(t.work, 100000, 1e-12);
 	near(t.saving, 200 * 5, 1e-12);
 	near(t.failures, t.total / 7200, 1e-12);
-	assert_true(t.lost > t.failures * (60 + 100 + 0.45 * 505)); /* half an interval is done again, and what was being written */
+	/* half an interval is done again, and what was being written */
+	assert_true(t.lost > t.failures * (60 + 100 + 0.45 * 505));
 	assert_true(total(&(struct train_costs){ 10, 5, 0, 60, 7200 }, 10000, 50) < t.total);
 	c.mtbf = 0;
 	cost_train_expect(&c, 10000, 0, &t);
@@ -132,7 +141,8 @@ static void the_parts_add_up(void **state)
 	assert_true(isinf(t.total));
 }
 
-/* Of 175 billion parameters: `words` on dgx-h100:256, whatever fits. scatter: ranks dealt round the nodes. */
+/* Of 175 billion parameters: `words` on dgx-h100:256, whatever fits. scatter: ranks dealt round
+ * the nodes. */
 static struct train_costs costs_of(const char *words[], int n, bool scatter)
 {
 	struct err e = ERR_INIT;
@@ -166,7 +176,8 @@ static void a_plans_costs(void **state)
 	near(many.mtbf, few.mtbf / 2, 1e-9);
 	near(few.write, SAVED / 128e9, 0.01);
 	near(many.write, few.write / 2, 1e-9);
-	assert_true(few.snapshot > 0.04 && few.snapshot < 0.05); /* a 1024th of 2.1 TB at 50 GB/s: each rank saves its part */
+	/* a 1024th of 2.1 TB at 50 GB/s: each rank saves its part */
+	assert_true(few.snapshot > 0.04 && few.snapshot < 0.05);
 	near(many.snapshot, few.snapshot / 2, 0.01);
 }
 
@@ -184,7 +195,8 @@ static void ranks_of_a_node_need_not_follow_on_each_other(void **state)
 /* All replicas save together what one of them has; after a failure each reads all that it holds. */
 static void what_is_not_cut_is_read_by_each_replica(void **state)
 {
-	const char *whole[] = { "parallel.dp=8", "parallel.zero=0" }, *cut[] = { "parallel.dp=8", "parallel.zero=1" };
+	const char *whole[] = { "parallel.dp=8", "parallel.zero=0" },
+		   *cut[] = { "parallel.dp=8", "parallel.zero=1" };
 	struct train_costs one = costs_of(whole, 2, false), other = costs_of(cut, 2, false);
 	(void)state;
 	near(one.snapshot, other.snapshot, 1e-9);
@@ -195,8 +207,9 @@ static void what_is_not_cut_is_read_by_each_replica(void **state)
 
 static void a_users_own_cluster_counts(void **state)
 {
-	const char *words[] = { "parallel.dp=8", "restart.node_mtbf=100", "restart.respawn=300", "checkpoint.node_bandwidth=4", "checkpoint.bandwidth=64",
-				"parallel.zero=1" };
+	const char *words[] = { "parallel.dp=8",           "restart.node_mtbf=100",
+				"restart.respawn=300",     "checkpoint.node_bandwidth=4",
+				"checkpoint.bandwidth=64", "parallel.zero=1" };
 	struct train_costs own = costs_of(words, 6, false), wide;
 	(void)state;
 	near(own.mtbf, 3600 * 100.0 / 128, 1e-9);

@@ -8,9 +8,23 @@
 void box_of_four(struct node_kind *k)
 {
 	*k = (struct node_kind){
-		.name = "four", .device = "A100-PCIe-80GB", .devices = 4, .cores = 64, .numa = 2, .packages = 2, .caches = 2, .cache = 32 << 20,
-		.memory = 512 * GIB, .device_memory = 80 * GIB, .device_flops = 312e12, .device_bandwidth = 1935e9,
-		.link_bandwidth = 50e9, .link_latency = 2e-6, .net_bandwidth = 12.5e9, .net_latency = 5e-6, .n_nics = 2,
+		.name = "four",
+		.device = "A100-PCIe-80GB",
+		.devices = 4,
+		.cores = 64,
+		.numa = 2,
+		.packages = 2,
+		.caches = 2,
+		.cache = 32 << 20,
+		.memory = 512 * GIB,
+		.device_memory = 80 * GIB,
+		.device_flops = 312e12,
+		.device_bandwidth = 1935e9,
+		.link_bandwidth = 50e9,
+		.link_latency = 2e-6,
+		.net_bandwidth = 12.5e9,
+		.net_latency = 5e-6,
+		.n_nics = 2,
 	};
 	k->parts = calloc(4, sizeof *k->parts);
 	k->nics = calloc(2, sizeof *k->nics);
@@ -20,14 +34,18 @@ void box_of_four(struct node_kind *k)
 		snprintf(k->nics[i].name, TOPO_NAME, "mlx5_%d", i);
 	}
 	for (int i = 0; i < 4; i++) {
-		k->parts[i] = (struct topo_device){ .numa = i / 2, .nic = i / 2, .nic_link = i % 2 ? LINK_NODE : LINK_PIX };
+		k->parts[i] = (struct topo_device){ .numa = i / 2,
+						    .nic = i / 2,
+						    .nic_link = i % 2 ? LINK_NODE : LINK_PIX };
 		snprintf(k->parts[i].name, TOPO_NAME, "GPU%d", i);
-		snprintf(k->parts[i].bus, sizeof k->parts[i].bus, "0000:%02x:00.0", 0x21 + 0x20 * i);
+		snprintf(k->parts[i].bus, sizeof k->parts[i].bus, "0000:%02x:00.0",
+			 0x21 + 0x20 * i);
 		snprintf(k->parts[i].cpus, TOPO_CPUS, "%d-%d", i / 2 * 32, i / 2 * 32 + 31);
 		for (int j = 0; j < 4; j++)
-			k->links[4 * i + j] = i == j ? (struct topo_link){ .kind = LINK_SELF } :
-					      i / 2 == j / 2 ? (struct topo_link){ LINK_NVLINK, 2, 50e9, 2e-6 } :
-							       (struct topo_link){ LINK_SYS, 0, 10e9, 10e-6 };
+			k->links[4 * i + j] =
+				i == j           ? (struct topo_link){ .kind = LINK_SELF }
+				: i / 2 == j / 2 ? (struct topo_link){ LINK_NVLINK, 2, 50e9, 2e-6 }
+						 : (struct topo_link){ LINK_SYS, 0, 10e9, 10e-6 };
 	}
 }
 

@@ -1,4 +1,5 @@
-/* taken — machines that tests read: what is refused fails the test. The caller frees with topo_cluster_free. */
+/* taken — machines that tests read: what is refused fails the test. The caller frees with
+ * topo_cluster_free. */
 #ifndef MUSTER_TESTS_UNIT_TOPO_TAKEN_H
 #define MUSTER_TESTS_UNIT_TOPO_TAKEN_H
 

@@ -30,7 +30,8 @@ static int teardown(void **state)
 static void put(const char *name, const char *text)
 {
 	char command[1024];
-	snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s/%s')\" && printf '%s' >'%s/%s'", top, name, text, top, name);
+	snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s/%s')\" && printf '%s' >'%s/%s'",
+		 top, name, text, top, name);
 	assert_int_equal(system(command), 0);
 }
 
@@ -82,7 +83,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_tightest_of_the_groups_counts, setup, teardown),
 		cmocka_unit_test_setup_teardown(version_1_is_understood, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_root_of_a_container_is_a_group_too, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_root_of_a_container_is_a_group_too, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_there_is_no_limit, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

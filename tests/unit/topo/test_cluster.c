@@ -37,7 +37,8 @@ static void presets_have_all_their_nodes(void **state)
 static void every_preset_tells_rates_that_hang_together(void **state)
 {
 	(void)state;
-	static const char *const names[] = { "dgx-a100", "dgx-h100", "dgx-h200", "h200", "pcie-a100", "pcie-l40s" };
+	static const char *const names[] = { "dgx-a100", "dgx-h100",  "dgx-h200",
+					     "h200",     "pcie-a100", "pcie-l40s" };
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct cluster c;
 		opens(names[i], 0, &c);
@@ -56,8 +57,11 @@ static void every_preset_tells_rates_that_hang_together(void **state)
 static void unknown_machines_are_refused_by_name(void **state)
 {
 	(void)state;
-	static const char *const specs[] = { "dgx-h10", "dgx-h100:", "dgx-h100:0", "dgx-h100:-1", "dgx-h100:4x",
-					     "dgx-h100:99999999999999999999", "dgx-h100: 4", ":", ":4", "nothing" };
+	static const char *const specs[] = { "dgx-h10",     "dgx-h100:",
+					     "dgx-h100:0",  "dgx-h100:-1",
+					     "dgx-h100:4x", "dgx-h100:99999999999999999999",
+					     "dgx-h100: 4", ":",
+					     ":4",          "nothing" };
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
 		struct cluster c;
 		struct err e = ERR_INIT;
@@ -158,8 +162,10 @@ static void a_broken_allocation_is_refused(void **state)
 {
 	(void)state;
 	static const struct slurm_env rows[] = {
-		{ NULL, "1", NULL, NULL, NULL },	{ "n[1-", "1", NULL, NULL, NULL },
-		{ "n[1-3]", "4(x2)", NULL, NULL, NULL }, { "n[1-3]", "4(x3)", NULL, NULL, "x" },
+		{ NULL, "1", NULL, NULL, NULL },
+		{ "n[1-", "1", NULL, NULL, NULL },
+		{ "n[1-3]", "4(x2)", NULL, NULL, NULL },
+		{ "n[1-3]", "4(x3)", NULL, NULL, "x" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct cluster c;
@@ -198,14 +204,15 @@ static void more_threads_than_cores_are_left_unbound(void **state)
 }
 
 static struct host_core six_and_four[] = {
-	{ 0, "0" }, { 0, "1" }, { 0, "2" }, { 0, "3" }, { 0, "4" }, { 0, "5" },
-	{ 1, "6" }, { 1, "7" }, { 1, "8" }, { 1, "9" },
+	{ 0, "0" }, { 0, "1" }, { 0, "2" }, { 0, "3" }, { 0, "4" },
+	{ 0, "5" }, { 1, "6" }, { 1, "7" }, { 1, "8" }, { 1, "9" },
 };
 
 static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 {
 	(void)state;
 	const struct host h = { six_and_four, 10, 2, 1e9 };
+	/* clang-format off */
 	static const struct {
 		int slots, threads;
 		const char *lists;
@@ -220,10 +227,13 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 		{ 1, 4, "0,1,2,3" },
 		{ 6, 2, "     " },                /* too many: unbound */
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char all[256] = "", list[64];
 		for (int s = 0; s < rows[i].slots; s++) {
-			assert_int_equal(topo_bind_on(&h, rows[i].slots, s, rows[i].threads, list, sizeof list, NULL), 0);
+			assert_int_equal(topo_bind_on(&h, rows[i].slots, s, rows[i].threads, list,
+						      sizeof list, NULL),
+					 0);
 			strcat(strcat(all, s ? " " : ""), list);
 		}
 		assert_string_equal(all, rows[i].lists);
@@ -251,7 +261,8 @@ static void devices_share_the_cores_next_to_them(void **state)
 	(void)state;
 	near((const char *[]){ "0-7", "8-15" }, 2, (const char *[]){ "0-7", "8-15" });
 	/* Halves of cores and of their sibling threads. */
-	near((const char *[]){ "0-7,16-23", "0-7,16-23", "8-15,24-31" }, 3, (const char *[]){ "0-3,16-19", "4-7,20-23", "8-15,24-31" });
+	near((const char *[]){ "0-7,16-23", "0-7,16-23", "8-15,24-31" }, 3,
+	     (const char *[]){ "0-3,16-19", "4-7,20-23", "8-15,24-31" });
 	/* Three share eight; and cores numbered across sockets. */
 	near((const char *[]){ "0-7", "0-7", "0-7" }, 3, (const char *[]){ "0-1", "2-4", "5-7" });
 	near((const char *[]){ "0,2,4,6", "0,2,4,6" }, 2, (const char *[]){ "0,2", "4,6" });
@@ -268,7 +279,9 @@ static int in_child(const char *list)
 	pid_t pid = fork();
 	if (!pid) {
 		cpu_set_t s;
-		_exit(pin_cpus(list, NULL) ? 101 : sched_getaffinity(0, sizeof s, &s) ? 102 : CPU_COUNT(&s));
+		_exit(pin_cpus(list, NULL)                 ? 101
+		      : sched_getaffinity(0, sizeof s, &s) ? 102
+							   : CPU_COUNT(&s));
 	}
 	int status = -1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -281,7 +294,9 @@ static void binding_takes_kernel_cpu_lists(void **state)
 	char list[256];
 	assert_int_equal(topo_bind_cpus(1, 0, 1, list, sizeof list, NULL), 0);
 	assert_in_range(in_child(list), 1, 8); /* a core's hardware threads */
-	static const char *const broken[] = { "x", "1-", "3-1", "0,,1", ",0", "0-3x", "99999", "-1" };
+	static const char *const broken[] = {
+		"x", "1-", "3-1", "0,,1", ",0", "0-3x", "99999", "-1"
+	};
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
 		assert_int_equal(in_child(broken[i]), 101);
 }

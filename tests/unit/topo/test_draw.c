@@ -19,9 +19,11 @@ static void a_box_is_a_card_with_its_parts_and_links(void **state)
 		"\n"
 		"four  1 node of 4 × A100-PCIe-80GB\n"
 		"  device    80 GiB of memory, 1.9 TB/s, 312 TFLOP/s\n"
-		"  links     2 NVLinks, direct: 50.0 GB/s, 2.00 µs; over the interconnect of the sockets: 10.0 GB/s, 10.0 µs\n"
+		"  links     2 NVLinks, direct: 50.0 GB/s, 2.00 µs; over the interconnect of the "
+		"sockets: 10.0 GB/s, 10.0 µs\n"
 		"  network   12.5 GB/s a device, 5.00 µs, 2 adapters\n"
-		"  host      2 packages, 64 cores, 2 NUMA domains, memory 512 GiB, 2 last-level caches of 32 MiB\n"
+		"  host      2 packages, 64 cores, 2 NUMA domains, memory 512 GiB, 2 last-level "
+		"caches of 32 MiB\n"
 		"  missing   all that was not asked\n"
 		"    ├─ NUMA 0  cores 0-31\n"
 		"    │  ├─ GPU0  0000:21:00.0  ── PIX ── mlx5_0\n"
@@ -53,7 +55,8 @@ static void draw_tree(const struct cluster *c, char *out, size_t size)
 {
 	struct buf text = BUF_INIT;
 	topo_draw_cluster(c, false, &text);
-	const char *begin = strstr(buf_str(&text), "\n\n"), *end = begin ? strstr(begin + 2, "\n\n") : NULL;
+	const char *begin = strstr(buf_str(&text), "\n\n"),
+		   *end = begin ? strstr(begin + 2, "\n\n") : NULL;
 	assert_non_null(end);
 	snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 2);
 	buf_fini(&text);
@@ -68,15 +71,15 @@ static void a_hundred_thousand_devices_are_a_page(void **state)
 	three_levels(&c, 32);
 	draw_tree(&c, tree, sizeof tree);
 	assert_string_equal(tree,
-		"└─ core  25000 nodes, 100000 devices\n"
-		"   ├─ spine[0-23]  24 like this, each  1024 nodes, 4096 devices\n"
-		"   │  └─ leaf[0-31], …  32 like this, each  32 nodes, 128 devices\n"
-		"   │     └─ n[1-32], …  32 × four 4 × A100-PCIe-80GB\n"
-		"   └─ spine24  424 nodes, 1696 devices\n"
-		"      ├─ leaf[768-780]  13 like this, each  32 nodes, 128 devices\n"
-		"      │  └─ n[24577-24608], …  32 × four 4 × A100-PCIe-80GB\n"
-		"      └─ leaf781  8 nodes, 32 devices\n"
-		"         └─ n[24993-25000]  8 × four 4 × A100-PCIe-80GB\n");
+			    "└─ core  25000 nodes, 100000 devices\n"
+			    "   ├─ spine[0-23]  24 like this, each  1024 nodes, 4096 devices\n"
+			    "   │  └─ leaf[0-31], …  32 like this, each  32 nodes, 128 devices\n"
+			    "   │     └─ n[1-32], …  32 × four 4 × A100-PCIe-80GB\n"
+			    "   └─ spine24  424 nodes, 1696 devices\n"
+			    "      ├─ leaf[768-780]  13 like this, each  32 nodes, 128 devices\n"
+			    "      │  └─ n[24577-24608], …  32 × four 4 × A100-PCIe-80GB\n"
+			    "      └─ leaf781  8 nodes, 32 devices\n"
+			    "         └─ n[24993-25000]  8 × four 4 × A100-PCIe-80GB\n");
 	topo_cluster_free(&c);
 }
 
@@ -91,13 +94,12 @@ static void nvlink_domains_hold_their_nodes(void **state)
 	snprintf(c.kinds[1].name, TOPO_NAME, "other");
 	c.nodes[4].kind = 1;
 	draw_tree(&c, tree, sizeof tree);
-	assert_string_equal(tree,
-		"├─ NVLink domain 0  3 nodes, 12 devices\n"
-		"│  └─ n[1-3]  3 × four 4 × A100-PCIe-80GB\n"
-		"├─ NVLink domain 1  3 nodes, 12 devices\n"
-		"│  ├─ n[4,6]  2 × four 4 × A100-PCIe-80GB\n"
-		"│  └─ n5  other 4 × A100-PCIe-80GB\n"
-		"└─ n7  four 4 × A100-PCIe-80GB\n");
+	assert_string_equal(tree, "├─ NVLink domain 0  3 nodes, 12 devices\n"
+				  "│  └─ n[1-3]  3 × four 4 × A100-PCIe-80GB\n"
+				  "├─ NVLink domain 1  3 nodes, 12 devices\n"
+				  "│  ├─ n[4,6]  2 × four 4 × A100-PCIe-80GB\n"
+				  "│  └─ n5  other 4 × A100-PCIe-80GB\n"
+				  "└─ n7  four 4 × A100-PCIe-80GB\n");
 	topo_cluster_free(&c);
 }
 
@@ -111,7 +113,8 @@ static void drop_device(struct node_kind *k, int device)
 				links[at++] = k->links[i * n + j];
 	free(k->links);
 	k->links = links;
-	memmove(k->parts + device, k->parts + device + 1, (size_t)(n - 1 - device) * sizeof *k->parts);
+	memmove(k->parts + device, k->parts + device + 1,
+		(size_t)(n - 1 - device) * sizeof *k->parts);
 	k->devices--;
 }
 
@@ -164,6 +167,7 @@ static void lose_driver(struct node_kind *k)
 static void odd_nodes_are_named_with_what_differs(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		void (*change)(struct node_kind *k);
 		const char *line;
@@ -177,6 +181,7 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 		{ tell_port, "n3: GPU1 has PCIe 4.0 × 8 where others have a port that is not told\n" },
 		{ lose_driver, "n3: no GPU where its 15 like have 4\n" },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct cluster c;
 		struct buf text = BUF_INIT;
@@ -220,6 +225,7 @@ static void halves_are_no_odd_ones(void **state)
 static void names_fold_as_slurm_writes_them(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *names, *folded;
 	} rows[] = {
@@ -228,6 +234,7 @@ static void names_fold_as_slurm_writes_them(void **state)
 		{ "rack1-n7", "rack1-n7" },     { "x x", "x,x" },                       { "n1 n1", "n[1,1]" },
 		{ "12 13", "[12-13]" },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct cluster_node nodes[8];
 		struct cluster c = { .nodes = nodes };
@@ -319,7 +326,10 @@ static void every_fabric_of_switches_is_a_bar(void **state)
 		for (int i = 0; i < 16; i++) {
 			int x = i / 4, y = i % 4;
 			bool one = apart == 2 ? x / 2 == y / 2 : x % 2 == y % 2;
-			c.kinds[0].links[i] = (struct topo_link){ .kind = x == y ? LINK_SELF : one ? LINK_NVSWITCH : LINK_SYS, .lanes = one && x != y ? 18 : 0,
+			c.kinds[0].links[i] = (struct topo_link){ .kind = x == y ? LINK_SELF
+									  : one  ? LINK_NVSWITCH
+										 : LINK_SYS,
+								  .lanes = one && x != y ? 18 : 0,
 								  .bandwidth = one ? 450e9 : 16e9 };
 		}
 		topo_draw_cluster_svg(&c, &out);
@@ -356,7 +366,8 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 	assert_int_equal(count(svg, "<text"), count(svg, "</text>"));
 	assert_int_equal(count(svg, "<g>"), count(svg, "</g>"));
 	assert_int_equal(count(svg, "<title>"), count(svg, "</title>"));
-	static const char *const absent[] = { "<script", "<n>", "<s>", "<a&", "<!--", "\033", "\001", "\377", "nan", "inf" };
+	static const char *const absent[] = { "<script", "<n>",  "<s>",  "<a&", "<!--",
+					      "\033",    "\001", "\377", "nan", "inf" };
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
 		if (strstr(svg, absent[i]))
 			fail_msg("%s", absent[i]);

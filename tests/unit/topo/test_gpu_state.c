@@ -1,5 +1,5 @@
-/* How GPUs are at the moment, and what is made of it: each fault that the double plays is found once, with a remedy, and nothing
- * else. */
+/* How GPUs are at the moment, and what is made of it: each fault that the double plays is found
+ * once, with a remedy, and nothing else. */
 #include "topo/discover/gpu_state.h"
 
 #include <setjmp.h>
@@ -60,19 +60,24 @@ static void a_sound_gpu_is_told_in_full(void **state)
 	const struct gpu_state *g = topo_gpu_state_at(&s, "0000:3b:00.0");
 	assert_ptr_equal(g, &s.gpus[3]);
 	assert_null(topo_gpu_state_at(&s, "0000:99:00.0"));
-	assert_true(g->memory > 79 * (double)(1 << 30) && g->memory_free < g->memory && g->memory_reserved > 0);
+	assert_true(g->memory > 79 * (double)(1 << 30) && g->memory_free < g->memory &&
+		    g->memory_reserved > 0);
 	assert_true(g->links == 18 && g->links_up == 18 && !*g->links_down && g->link_replays == 0);
-	assert_true(g->pcie == 1 && g->pcie_most == 5 && g->pcie_width == 16 && g->pcie_width_most == 16);
-	assert_true(g->ecc == 1 && g->uncorrected == 0 && g->corrected_ever == 10 && g->retired == -1 && g->remapped == 0);
+	assert_true(g->pcie == 1 && g->pcie_most == 5 && g->pcie_width == 16 &&
+		    g->pcie_width_most == 16);
+	assert_true(g->ecc == 1 && g->uncorrected == 0 && g->corrected_ever == 10 &&
+		    g->retired == -1 && g->remapped == 0);
 	assert_true(g->slow_told && !g->slow && g->temperature == 34 && g->temperature_slow == 87);
-	assert_true(g->power_limit == 700 && g->persistence == 1 && g->compute == 0 && g->mig == 0 && g->n_processes == 0);
+	assert_true(g->power_limit == 700 && g->persistence == 1 && g->compute == 0 &&
+		    g->mig == 0 && g->n_processes == 0);
 	topo_gpu_states_free(&s);
 }
 
 static void sound_gpus_have_no_findings(void **state)
 {
 	(void)state;
-	static const char *const machines[] = { "dgx-1", "dgx-2", "dgx-h100", "gb200", "pair", "strange", "dgx-h100,mute" };
+	static const char *const machines[] = { "dgx-1", "dgx-2",   "dgx-h100",     "gb200",
+						"pair",  "strange", "dgx-h100,mute" };
 	for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
 		struct gpu_states s;
 		assert_int_equal(reads(machines[m], &s), 0);
@@ -89,6 +94,7 @@ static void sound_gpus_have_no_findings(void **state)
 static void each_fault_is_found_at_its_gpu_alone(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *machine;
 		int bad;
@@ -116,6 +122,7 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 		{ "dgx-h100,mig-empty=3", 1, "no instance" },
 		{ "dgx-h100,mig-next=3", 0, "MIG is off until" },
 	};
+	/* clang-format on */
 	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
 		struct gpu_states s;
 		assert_int_equal(reads(rows[r].machine, &s), 0);
@@ -125,7 +132,8 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 			topo_gpu_judge(&s.gpus[i], note, &f);
 			if (f.bad != (i == 3 && rows[r].bad) || f.bad + f.warnings != (i == 3) ||
 			    (i == 3 && !strstr(f.text, rows[r].says)))
-				fail_msg("%s, GPU%d: %d bad, %d warnings: %s", rows[r].machine, i, f.bad, f.warnings, f.text);
+				fail_msg("%s, GPU%d: %d bad, %d warnings: %s", rows[r].machine, i,
+					 f.bad, f.warnings, f.text);
 		}
 		topo_gpu_states_free(&s);
 	}
@@ -147,7 +155,8 @@ static void links_processes_and_visibility_are_told(void **state)
 	topo_gpu_states_free(&s);
 	setenv("NVML_DOUBLE", "dgx-h100,lost=3", 1);
 	assert_int_equal(topo_gpu_states_read(library, "5,3", &s, NULL), 0);
-	assert_true(s.n == 2 && s.hidden == 6 && s.gpus[0].index == 5 && s.gpus[1].index == 3 && *s.gpus[1].trouble);
+	assert_true(s.n == 2 && s.hidden == 6 && s.gpus[0].index == 5 && s.gpus[1].index == 3 &&
+		    *s.gpus[1].trouble);
 	topo_gpu_states_free(&s);
 	assert_int_equal(topo_gpu_states_read(library, "", &s, NULL), 0);
 	assert_true(s.n == 0 && s.hidden == 8);
@@ -160,14 +169,17 @@ static void memory_of_an_instance_is_its_own(void **state)
 	static const struct {
 		const char *visible;
 		int n, at;
-	} rows[] = { { NULL, 8, 3 }, { "MIG-d2000000-0000", 1, 0 }, { "2,MIG-d1000000-0000", 2, 1 } };
+	} rows[] = { { NULL, 8, 3 },
+		     { "MIG-d2000000-0000", 1, 0 },
+		     { "2,MIG-d1000000-0000", 2, 1 } };
 	setenv("NVML_DOUBLE", "dgx-h100,mig=3", 1);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct gpu_states s;
 		assert_int_equal(topo_gpu_states_read(library, rows[i].visible, &s, NULL), 0);
 		assert_int_equal(s.n, rows[i].n);
 		for (int k = 0; k < s.n; k++)
-			assert_true((s.gpus[k].memory < 20 * (double)(1 << 30)) == (k == rows[i].at));
+			assert_true((s.gpus[k].memory < 20 * (double)(1 << 30)) ==
+				    (k == rows[i].at));
 		assert_true(s.gpus[rows[i].at].memory_free < s.gpus[rows[i].at].memory);
 		topo_gpu_states_free(&s);
 	}

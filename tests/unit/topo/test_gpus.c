@@ -88,11 +88,13 @@ static void drivers_names_are_understood(void **state)
 static void slurms_types_are_understood(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const char *const rows[][2] = {
 		{ "h100", "H100-SXM5-80GB" }, { "a10", "A10" }, { "l4", "L4" }, { "L40", "L40" }, { "mi250", "MI250" }, { "mi300", "MI300X" },
 		{ "a100-pcie", "A100-PCIe-80GB" }, { "tesla_v100-sxm2-16gb", "V100-SXM2-16GB" }, { "nvidia_a100-sxm4-40gb", "A100-SXM4-40GB" },
 		{ "rtx_3090", "RTX-3090" }, { "gh200", "GH200-96GB" }, { "", NULL }, { "gpu", NULL }, { "ib", NULL },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const struct gpu_model *m = topo_gpu_typed(rows[i][0]);
 		if ((m != NULL) != (rows[i][1] != NULL) || (m && strcmp(m->name, rows[i][1])))

@@ -103,8 +103,10 @@ static void counts_repeat_as_slurm_writes_them(void **state)
 static void counts_that_do_not_match_are_refused(void **state)
 {
 	(void)state;
-	static const char *const texts[] = { "", "x", "4(x2)", "4(x4)", "4(x2),", "4(x0),1,1,1", "4(x3", "4(y3)",
-					     "-1(x3)", "1 2 3", "4,4,4,4", "99999999(x3)", "2000000(x3)", "4(x3)5" };
+	static const char *const texts[] = {
+		"",      "x",      "4(x2)", "4(x4)",   "4(x2),",       "4(x0),1,1,1", "4(x3",
+		"4(y3)", "-1(x3)", "1 2 3", "4,4,4,4", "99999999(x3)", "2000000(x3)", "4(x3)5"
+	};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		int c[3] = { 0 };
 		struct err e = ERR_INIT;

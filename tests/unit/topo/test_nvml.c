@@ -25,7 +25,8 @@ static int find_double(void **state)
 	for (int up = 0; up < 3; up++)
 		*strrchr(library, '/') = '\0';
 	strcat(library, "/doubles/libnvidia-ml.so.1");
-	/* The host's own PCI devices are none of ours; and the library that tells hwloc of them never frees what it knows. */
+	/* The host's own PCI devices are none of ours; and the library that tells hwloc of them
+	 * never frees what it knows. */
 	setenv("HWLOC_COMPONENTS", "-pci", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	return access(library, R_OK);
@@ -135,6 +136,7 @@ static void peers_that_are_cut_off_are_counted(void **state)
 static void only_visible_gpus_are_kept(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *visible, *kept;
 	} rows[] = {
@@ -143,6 +145,7 @@ static void only_visible_gpus_are_kept(void **state)
 		{ "", "" }, { "0,", "0" }, { ",0", "" }, { "-1", "" }, { "2,-1,3", "2" }, { "NoDevFiles", "" }, { "none", "" },
 		{ "1x", "" }, { "99999999999999999999", "" },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct nvml_host all, h;
 		char kept[16] = "";
@@ -152,7 +155,8 @@ static void only_visible_gpus_are_kept(void **state)
 		for (int g = 0; g < h.n; g++) {
 			snprintf(kept + g, 2, "%d", h.gpus[g].index);
 			for (int o = 0; o < h.n; o++)
-				assert_int_equal(h.lanes[g * h.n + o], all.lanes[h.gpus[g].index * 8 + h.gpus[o].index]);
+				assert_int_equal(h.lanes[g * h.n + o],
+						 all.lanes[h.gpus[g].index * 8 + h.gpus[o].index]);
 		}
 		assert_string_equal(kept, rows[i].kept);
 		topo_nvml_free(&h);
@@ -171,8 +175,13 @@ static void an_instance_names_its_gpu_and_ends_the_list(void **state)
 		const char *visible;
 		int n, gpu;
 	} rows[] = {
-		{ "MIG-d20", 1, 3 }, { "MIG-d20,0,1", 1, 3 }, { "0,MIG-d1,1", 2, 3 }, { "MIG-GPU-d0000000-0000/7/0", 1, 3 },
-		{ "MIG-GPU-c0000000-0000/7/0", 0, 0 }, { "MIG-e", 0, 0 }, { "MIG-GPU-/", 0, 0 },
+		{ "MIG-d20", 1, 3 },
+		{ "MIG-d20,0,1", 1, 3 },
+		{ "0,MIG-d1,1", 2, 3 },
+		{ "MIG-GPU-d0000000-0000/7/0", 1, 3 },
+		{ "MIG-GPU-c0000000-0000/7/0", 0, 0 },
+		{ "MIG-e", 0, 0 },
+		{ "MIG-GPU-/", 0, 0 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct nvml_host h;
@@ -194,7 +203,11 @@ static void ports_are_what_lasts_not_what_idles(void **state)
 	static const struct {
 		const char *machine;
 		int pcie, nvlink;
-	} rows[] = { { "dgx-1", 3, 2 }, { "dgx-h100", 5, 4 }, { "gb200", 5, 5 }, { "pair", 4, 3 }, { "dgx-h100,mute", 0, 0 } };
+	} rows[] = { { "dgx-1", 3, 2 },
+		     { "dgx-h100", 5, 4 },
+		     { "gb200", 5, 5 },
+		     { "pair", 4, 3 },
+		     { "dgx-h100,mute", 0, 0 } };
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct nvml_host h;
 		assert_int_equal(reads(rows[i].machine, &h, NULL), 0);

@@ -1,6 +1,7 @@
 /*
- * What topo/discover/nvml_api.h declares of NVIDIA's library, held to its own header at compile time: sizes, offsets, values, and
- * the type of every function. Where that header is missing, the test says so and skips.
+ * What topo/discover/nvml_api.h declares of NVIDIA's library, held to its own header at compile
+ * time: sizes, offsets, values, and the type of every function. Where that header is missing, the
+ * test says so and skips.
  */
 #include "topo/discover/nvml_api.h"
 
@@ -25,7 +26,8 @@
 #define SAME_SIZE(ours, theirs) _Static_assert(sizeof(struct ours) == sizeof(theirs), #ours)
 #define SAME_PLACE(ours, member, theirs, name) \
 	_Static_assert(offsetof(struct ours, member) == offsetof(theirs, name) && \
-		       sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->name), #ours "." #member)
+			       sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->name), \
+		       #ours "." #member)
 #define SAME_VALUE(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours)
 
 SAME_SIZE(nvml_memory, nvmlMemory_t);
@@ -91,23 +93,23 @@ SAME_VALUE(NVML_SLOW_HW_THERMAL, nvmlClocksThrottleReasonHwThermalSlowdown);
 SAME_VALUE(NVML_SLOW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 
 /* From here on our names are theirs, so that the types of the calls can be compared. */
-#define nvml_code_t nvmlReturn_t
-#define nvml_device_t nvmlDevice_t
-#define nvml_state_t nvmlEnableState_t
-#define nvml_peer_t nvmlIntNvLinkDeviceType_t
+#define nvml_code_t      nvmlReturn_t
+#define nvml_device_t    nvmlDevice_t
+#define nvml_state_t     nvmlEnableState_t
+#define nvml_peer_t      nvmlIntNvLinkDeviceType_t
 #define nvml_p2p_index_t nvmlGpuP2PCapsIndex_t
-#define nvml_p2p_t nvmlGpuP2PStatus_t
-#define nvml_error_t nvmlMemoryErrorType_t
-#define nvml_span_t nvmlEccCounterType_t
-#define nvml_cause_t nvmlPageRetirementCause_t
-#define nvml_counter_t nvmlNvLinkErrorCounter_t
-#define nvml_mode_t nvmlComputeMode_t
-#define nvml_sensor_t nvmlTemperatureSensors_t
+#define nvml_p2p_t       nvmlGpuP2PStatus_t
+#define nvml_error_t     nvmlMemoryErrorType_t
+#define nvml_span_t      nvmlEccCounterType_t
+#define nvml_cause_t     nvmlPageRetirementCause_t
+#define nvml_counter_t   nvmlNvLinkErrorCounter_t
+#define nvml_mode_t      nvmlComputeMode_t
+#define nvml_sensor_t    nvmlTemperatureSensors_t
 #define nvml_threshold_t nvmlTemperatureThresholds_t
-#define nvml_memory nvmlMemory_st
-#define nvml_memory_v2 nvmlMemory_v2_st
-#define nvml_pci nvmlPciInfo_st
-#define nvml_process nvmlProcessInfo_v2_st
+#define nvml_memory      nvmlMemory_st
+#define nvml_memory_v2   nvmlMemory_v2_st
+#define nvml_pci         nvmlPciInfo_st
+#define nvml_process     nvmlProcessInfo_v2_st
 /* One that has no tag, and is passed as a later form: its size and members are compared above. */
 #define nvml_fabric fabric_of_theirs
 struct fabric_of_theirs;
@@ -145,6 +147,7 @@ static void every_call_has_the_type_of_nvidias_header(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(every_call_has_the_type_of_nvidias_header) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(
+		every_call_has_the_type_of_nvidias_header) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

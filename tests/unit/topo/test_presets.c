@@ -73,8 +73,10 @@ static void a_dgx1_is_a_hybrid_cube_mesh(void **state)
 		for (int j = 0; j < 8; j++) {
 			lanes += k->links[i * 8 + j].lanes;
 			sys += k->links[i * 8 + j].kind == LINK_SYS;
-			/* Inside a quad every pair is joined; across, a device and its opposite alone. */
-			assert_int_equal(i != j && (i / 4 == j / 4 || i % 4 == j % 4), k->links[i * 8 + j].lanes > 0);
+			/* Inside a quad every pair is joined; across, a device and its opposite
+			 * alone. */
+			assert_int_equal(i != j && (i / 4 == j / 4 || i % 4 == j % 4),
+					 k->links[i * 8 + j].lanes > 0);
 		}
 		assert_int_equal(lanes, 6);
 		assert_int_equal(sys, 3);
@@ -89,6 +91,7 @@ static void a_dgx1_is_a_hybrid_cube_mesh(void **state)
 static void switched_boxes_give_every_pair_the_whole_port(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *name;
 		int devices;
@@ -99,12 +102,14 @@ static void switched_boxes_give_every_pair_the_whole_port(void **state)
 		{ "dgx-h200", 8, 450e9, "56-111,168-223" }, { "dgx-b200", 8, 900e9, "56-111,168-223" }, { "gb200-nvl72", 4, 900e9, "72-143" },
 		{ "p4d", 8, 300e9, "24-47,72-95" },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct cluster c = opened(rows[i].name);
 		int n = c.kinds[0].devices;
 		assert_int_equal(n, rows[i].devices);
 		assert_true(c.kinds[0].switched);
-		assert_float_equal(topo_cluster_link(&c.kinds[0], 0, n - 1).bandwidth, rows[i].port, 1);
+		assert_float_equal(topo_cluster_link(&c.kinds[0], 0, n - 1).bandwidth, rows[i].port,
+				   1);
 		assert_string_equal(c.kinds[0].parts[n - 1].cpus, rows[i].cpus);
 		topo_cluster_free(&c);
 	}
@@ -185,8 +190,10 @@ static void a_hundred_thousand_devices_open(void **state)
 static void broken_sums_are_refused(void **state)
 {
 	(void)state;
-	static const char *const specs[] = { "dgx-h100:4+", "+dgx-h100", "dgx-h100:4++dgx-a100", "dgx-h100:65536+dgx-a100:1", "dgx-h100:4+dgx-a1000",
-					     "dgx-h100:4+dgx-a100:", "dgx-h100:65537", "dgx-h100+dgx-a100:0x2" };
+	static const char *const specs[] = { "dgx-h100:4+",          "+dgx-h100",
+					     "dgx-h100:4++dgx-a100", "dgx-h100:65536+dgx-a100:1",
+					     "dgx-h100:4+dgx-a1000", "dgx-h100:4+dgx-a100:",
+					     "dgx-h100:65537",       "dgx-h100+dgx-a100:0x2" };
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
 		struct cluster c;
 		struct err e = ERR_INIT;

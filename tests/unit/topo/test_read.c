@@ -22,16 +22,18 @@ struct expect {
 	int devices;
 	const char *device;
 	int numa, nics;
-	int fabrics;            /* groups that NVLink or xGMI joins, of two devices at least */
+	int fabrics; /* groups that NVLink or xGMI joins, of two devices at least */
 	bool switched;
-	const char *first, *last; /* link words from device 0 to 1 and to the last, with lanes: "NVL2" */
-	const char *nic, *far;  /* nearest adapter of device 0 and of the last: "PIX mlx5_0" */
+	/* link words from device 0 to 1 and to the last, with lanes: "NVL2" */
+	const char *first, *last;
+	const char *nic, *far; /* nearest adapter of device 0 and of the last: "PIX mlx5_0" */
 	int numa_first, numa_last;
-	const char *cpus;       /* of device 0 */
-	const char *unsaid;     /* in it; NULL: nothing is unsaid */
+	const char *cpus;   /* of device 0 */
+	const char *unsaid; /* in it; NULL: nothing is unsaid */
 };
 
 /* The files of ../shared/machines. */
+/* clang-format off */
 static const struct expect captured[] = {
 	{ "hwloc-nvidiaDGX2.xml", 16, "V100-SXM3-32GB", 2, 0, 1, true, "NVS6", "NVS6", "-", "-", 0, 1, "0-1", "NVSwitches" },
 	{ "hwloc-power8gpudistances.xml", 4, "P100-SXM2-16GB", 2, 0, 2, false, "NVL2", "SYS", "-", "-", 0, 1, "0-1,8-9,16-17,24-25",
@@ -53,8 +55,10 @@ static const struct expect captured[] = {
 	{ "nccl-rccl-topo_8p_pcie.xml", 8, "MI60", 1, 1, 0, false, "PXB", "PHB", "PXB mlx5_0", "PHB mlx5_0", 0, 0, "0-7,16-23", "memory" },
 	{ "nvidia-smi-topo-2gpu-phb.txt", 2, "GPU", 1, 0, 0, false, "PHB", "PHB", "-", "-", 0, 0, "0-63", "which GPUs" },
 };
+/* clang-format on */
 
 /* Our own, in tests/machines. */
+/* clang-format off */
 static const struct expect own[] = {
 	{ "hwloc-3.xml", 3, "A100-SXM4-80GB", 2, 2, 1, false, "NVL2", "NVL4", "PIX mlx5_0", "SYS mlx5_0", 0, 1, "0-3", NULL },
 	{ "hwloc-1.xml", 1, "V100-SXM2-32GB", 2, 1, 0, false, NULL, NULL, "PHB eth0", "PHB eth0", 0, 0, "0-1", NULL },
@@ -66,6 +70,7 @@ static const struct expect own[] = {
 	{ "smi-named.txt", 3, "B200-SXM-180GB", 1, 1, 1, true, "NVS18", "NVS18", "PIX NIC0", "NODE NIC0", 0, 0, "0-55", "speeds" },
 	{ "smi-dead.txt", 4, "GPU", 2, 4, 1, false, "NVS18", "NVS18", "PXB mlx5_0", "PXB mlx5_2", 0, 1, "0-55,112-167", "which GPUs" },
 };
+/* clang-format on */
 
 static const char *link_text(const struct node_kind *k, int a, int b, char out[32])
 {
@@ -118,8 +123,10 @@ static void hangs_together(const struct cluster *c)
 		}
 		for (int a = 0; k->links && a < k->devices; a++)
 			for (int b = 0; b < k->devices; b++) {
-				assert_int_equal(k->links[a * k->devices + b].kind == LINK_SELF, a == b);
-				assert_true(k->links[a * k->devices + b].bandwidth <= k->link_bandwidth);
+				assert_int_equal(k->links[a * k->devices + b].kind == LINK_SELF,
+						 a == b);
+				assert_true(k->links[a * k->devices + b].bandwidth <=
+					    k->link_bandwidth);
 			}
 	}
 	assert_true(c->n_nodes > 0 && c->figures[0]);
@@ -164,11 +171,13 @@ static void captured_machines_are_read_right(void **state)
 	char path[512];
 	snprintf(path, sizeof path, "%s/README.md", folder ? folder : "../shared/machines");
 	if (access(path, R_OK)) {
-		print_message("skipped: no captured machines in %s\n", folder ? folder : "../shared/machines");
+		print_message("skipped: no captured machines in %s\n",
+			      folder ? folder : "../shared/machines");
 		skip();
 	}
 	for (size_t i = 0; i < sizeof captured / sizeof *captured; i++) {
-		snprintf(path, sizeof path, "%s/%s", folder ? folder : "../shared/machines", captured[i].file);
+		snprintf(path, sizeof path, "%s/%s", folder ? folder : "../shared/machines",
+			 captured[i].file);
 		is_as_expected(path, &captured[i]);
 	}
 }
@@ -231,11 +240,14 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(topo_cluster_open("tests/machines/nccl-trays.xml:2", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "leave the number away"));
-	static const char *const none[] = { "tests/machines/hwloc-3.xml:0", "tests/machines/hwloc-3.xml:70000", "tests/machines/hwloc-3.xml:", "hwloc-3.xml:4x",
+	static const char *const none[] = { "tests/machines/hwloc-3.xml:0",
+					    "tests/machines/hwloc-3.xml:70000",
+					    "tests/machines/hwloc-3.xml:", "hwloc-3.xml:4x",
 					    "./it:0" };
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
 		assert_int_equal(topo_cluster_open(none[i], 0, &c, &e), -1);
-		if (e.code != ERR_USAGE || !strstr(e.text, "no number of nodes; give one from 1 to 65536"))
+		if (e.code != ERR_USAGE ||
+		    !strstr(e.text, "no number of nodes; give one from 1 to 65536"))
 			fail_msg("%s: %s", none[i], e.text);
 	}
 	assert_int_equal(topo_cluster_open("./a:b/none.xml", 0, &c, &e), -1);
@@ -248,8 +260,12 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 {
 	(void)state;
-	static const char *const machines[] = { "pack:2 [numa] core:4 pu:2", "pack:2 die:2 [numa] l3:2 core:2 pu:1", "numa:4(indexes=2,0,3,1) core:3 pu:2", "core:7 pu:1",
-						"pack:1 [numa] [numa] core:6 pu:2", "group:2 pack:2 [numa(memory=1GB)] core:16 pu:2" };
+	static const char *const machines[] = { "pack:2 [numa] core:4 pu:2",
+						"pack:2 die:2 [numa] l3:2 core:2 pu:1",
+						"numa:4(indexes=2,0,3,1) core:3 pu:2",
+						"core:7 pu:1",
+						"pack:1 [numa] [numa] core:6 pu:2",
+						"group:2 pack:2 [numa(memory=1GB)] core:16 pu:2" };
 	static const unsigned long forms[] = { 0, HWLOC_TOPOLOGY_EXPORT_XML_FLAG_V1 };
 	for (size_t i = 0; i < 2 * sizeof machines / sizeof *machines; i++) {
 		hwloc_topology_t t;
@@ -261,7 +277,9 @@ static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 		assert_int_equal(hwloc_topology_set_synthetic(t, machines[i / 2]), 0);
 		assert_int_equal(hwloc_topology_load(t), 0);
 		assert_int_equal(hwloc_topology_export_xmlbuffer(t, &xml, &len, forms[i % 2]), 0);
-		const struct topo_text in = { .file = machines[i / 2], .text = xml, .len = (size_t)len };
+		const struct topo_text in = { .file = machines[i / 2],
+					      .text = xml,
+					      .len = (size_t)len };
 		if (topo_read_text(&in, &c, &e))
 			fail_msg("%s: %s", machines[i / 2], e.text);
 		const struct node_kind *k = &c.kinds[0];
@@ -284,7 +302,8 @@ static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 static void a_gpu_without_cores_keeps_its_numa_domain(void **state)
 {
 	(void)state;
-	struct cluster c = taken("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t44-51\t0\t\tN/A\nGPU1\tSYS\t X \t\t1\t\tN/A\n");
+	struct cluster c = taken("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X "
+				 "\tSYS\t44-51\t0\t\tN/A\nGPU1\tSYS\t X \t\t1\t\tN/A\n");
 	assert_string_equal(c.kinds[0].parts[0].cpus, "44-51");
 	assert_int_equal(c.kinds[0].parts[0].numa, 0);
 	assert_string_equal(c.kinds[0].parts[1].cpus, "");
@@ -297,19 +316,24 @@ static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
 	(void)state;
 	char text[32];
 	/* Four lanes to each of three peers: as many as an A100 has, so they are wired. */
-	struct cluster c = taken("GPU0 GPU1 GPU2 GPU3 CPU Affinity\nGPU0 X NV4 NV4 NV4 0-3\nGPU1 NV4 X NV4 NV4 0-3\nGPU2 NV4 NV4 X NV4 0-3\n"
+	struct cluster c = taken("GPU0 GPU1 GPU2 GPU3 CPU Affinity\nGPU0 X NV4 NV4 NV4 0-3\nGPU1 "
+				 "NV4 X NV4 NV4 0-3\nGPU2 NV4 NV4 X NV4 0-3\n"
 				 "GPU3 NV4 NV4 NV4 X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "NVL4");
 	assert_false(c.kinds[0].switched);
 	topo_cluster_free(&c);
-	/* More than any GPU has, but not each to each: what the table does not join is not joined. */
-	c = taken("GPU0 GPU1 GPU2 CPU Affinity\nGPU0 X NV12 NV12 0-3\nGPU1 NV12 X PIX 0-3\nGPU2 NV12 PIX X 0-3\n");
+	/* More than any GPU has, but not each to each: what the table does not join is not
+	 * joined. */
+	c = taken("GPU0 GPU1 GPU2 CPU Affinity\nGPU0 X NV12 NV12 0-3\nGPU1 NV12 X PIX 0-3\nGPU2 "
+		  "NV12 PIX X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 1, 2, text), "PIX");
 	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVL12");
 	topo_cluster_free(&c);
 	/* Two boards of switches that nothing joins. */
-	c = taken("GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 CPU Affinity\nGPU0 X NV12 NV12 SYS SYS SYS 0\nGPU1 NV12 X NV12 SYS SYS SYS 0\n"
-		  "GPU2 NV12 NV12 X SYS SYS SYS 0\nGPU3 SYS SYS SYS X NV12 NV12 1\nGPU4 SYS SYS SYS NV12 X NV12 1\nGPU5 SYS SYS SYS NV12 NV12 X 1\n");
+	c = taken("GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 CPU Affinity\nGPU0 X NV12 NV12 SYS SYS SYS "
+		  "0\nGPU1 NV12 X NV12 SYS SYS SYS 0\n"
+		  "GPU2 NV12 NV12 X SYS SYS SYS 0\nGPU3 SYS SYS SYS X NV12 NV12 1\nGPU4 SYS SYS "
+		  "SYS NV12 X NV12 1\nGPU5 SYS SYS SYS NV12 NV12 X 1\n");
 	assert_string_equal(link_text(&c.kinds[0], 0, 2, text), "NVS12");
 	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "SYS");
 	assert_int_equal(fabrics_of(&c.kinds[0]), 2);
@@ -321,12 +345,16 @@ static void links_that_old_hwloc_counts_twice_are_counted_once(void **state)
 {
 	(void)state;
 	char text[32];
-	struct cluster c = taken("<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x1\"><object type=\"PU\" cpuset=\"0x1\"/>"
-				 "<object type=\"PCIDev\" gp_index=\"5\" pci_type=\"0302 [10de:20b2]\"/>"
-				 "<object type=\"PCIDev\" gp_index=\"6\" pci_type=\"0302 [10de:20b2]\"/>"
-				 "<object type=\"PCIDev\" gp_index=\"7\" pci_type=\"0680 [10de:1af1]\"/></object>"
-				 "<distances2hetero nbobjs=\"3\" name=\"NVLinkBandwidth\"><indexes>PCIDev:5 PCIDev:6 PCIDev:7</indexes>"
-				 "<u64values>0 0 600000 0 0 600000 600000 600000 0</u64values></distances2hetero></topology>");
+	struct cluster c = taken(
+		"<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x1\"><object "
+		"type=\"PU\" cpuset=\"0x1\"/>"
+		"<object type=\"PCIDev\" gp_index=\"5\" pci_type=\"0302 [10de:20b2]\"/>"
+		"<object type=\"PCIDev\" gp_index=\"6\" pci_type=\"0302 [10de:20b2]\"/>"
+		"<object type=\"PCIDev\" gp_index=\"7\" pci_type=\"0680 [10de:1af1]\"/></object>"
+		"<distances2hetero nbobjs=\"3\" name=\"NVLinkBandwidth\"><indexes>PCIDev:5 "
+		"PCIDev:6 PCIDev:7</indexes>"
+		"<u64values>0 0 600000 0 0 600000 600000 600000 "
+		"0</u64values></distances2hetero></topology>");
 	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVS12");
 	assert_float_equal(c.kinds[0].link_bandwidth, 300e9, 1);
 	topo_cluster_free(&c);
@@ -335,10 +363,12 @@ static void links_that_old_hwloc_counts_twice_are_counted_once(void **state)
 static void a_gpu_below_several_domains_is_next_to_none(void **state)
 {
 	(void)state;
-	struct cluster c = taken("<topology><object type=\"Machine\" cpuset=\"0x3\" nodeset=\"0x3\">"
-				 "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" nodeset=\"0x1\"/>"
-				 "<object type=\"NUMANode\" os_index=\"1\" cpuset=\"0x2\" nodeset=\"0x2\"/>"
-				 "<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302 [10de:2330]\"/></object></topology>");
+	struct cluster c = taken(
+		"<topology><object type=\"Machine\" cpuset=\"0x3\" nodeset=\"0x3\">"
+		"<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" nodeset=\"0x1\"/>"
+		"<object type=\"NUMANode\" os_index=\"1\" cpuset=\"0x2\" nodeset=\"0x2\"/>"
+		"<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302 "
+		"[10de:2330]\"/></object></topology>");
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_string_equal(c.kinds[0].device, "H100-SXM5-80GB");
 	assert_non_null(strstr(c.kinds[0].unsaid, "which NUMA domain"));
@@ -348,7 +378,9 @@ static void a_gpu_below_several_domains_is_next_to_none(void **state)
 static void a_port_below_every_cpu_is_one(void **state)
 {
 	(void)state;
-#define CPU(n) "<cpu numaid=\"" n "\"><nic><net name=\"eth0\" speed=\"10000\"/></nic><pci busid=\"0" n "\" class=\"0x0302\"><gpu dev=\"" n "\" sm=\"90\"/></pci></cpu>"
+#define CPU(n) \
+	"<cpu numaid=\"" n "\"><nic><net name=\"eth0\" speed=\"10000\"/></nic><pci busid=\"0" n \
+	"\" class=\"0x0302\"><gpu dev=\"" n "\" sm=\"90\"/></pci></cpu>"
 	struct cluster c = taken("<system>" CPU("0") CPU("1") "</system>");
 	assert_int_equal(c.kinds[0].n_nics, 1);
 	assert_float_equal(c.kinds[0].net_bandwidth, 1.25e9 / 2, 1);
@@ -363,11 +395,18 @@ static void gpus_are_known_by_their_architecture(void **state)
 	(void)state;
 	static const struct {
 		const char *gpu, *device;
-	} rows[] = { { "sm=\"90\"", "H100-SXM5-80GB" }, { "sm=\"104\" gcn=\"910\"", "MI250X" }, { "sm=\"228\" gcn=\"gfx940\"", "MI300X" },
-		     { "sm=\"60\" gcn=\"906\"", "MI60" }, { "sm=\"50\"", "NVIDIA sm_50" }, { "sm=\"32\" gcn=\"gfx1100\"", "AMD gfx1100" } };
+	} rows[] = { { "sm=\"90\"", "H100-SXM5-80GB" },
+		     { "sm=\"104\" gcn=\"910\"", "MI250X" },
+		     { "sm=\"228\" gcn=\"gfx940\"", "MI300X" },
+		     { "sm=\"60\" gcn=\"906\"", "MI60" },
+		     { "sm=\"50\"", "NVIDIA sm_50" },
+		     { "sm=\"32\" gcn=\"gfx1100\"", "AMD gfx1100" } };
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[256];
-		snprintf(text, sizeof text, "<system><cpu numaid=\"-1\"><pci busid=\"0\" class=\"0x03\"><gpu dev=\"0\" %s/></pci></cpu></system>", rows[i].gpu);
+		snprintf(text, sizeof text,
+			 "<system><cpu numaid=\"-1\"><pci busid=\"0\" class=\"0x03\"><gpu "
+			 "dev=\"0\" %s/></pci></cpu></system>",
+			 rows[i].gpu);
 		struct cluster c = taken(text);
 		assert_string_equal(c.kinds[0].device, rows[i].device);
 		assert_int_equal(c.kinds[0].parts[0].numa, -1);

@@ -18,14 +18,23 @@
 static void json_is_read_back_as_it_was_written(void **state)
 {
 	(void)state;
-	static const char *const specs[] = { "dgx-1", "dgx-h100:40+dgx-a100:2", "gb200-nvl72:37", "pcie-l40s:3", "mi300x", "local",
-					     "tests/machines/hwloc-3.xml:3", "tests/machines/nccl-trays.xml", "tests/machines/smi-dead.txt",
+	static const char *const specs[] = { "dgx-1",
+					     "dgx-h100:40+dgx-a100:2",
+					     "gb200-nvl72:37",
+					     "pcie-l40s:3",
+					     "mi300x",
+					     "local",
+					     "tests/machines/hwloc-3.xml:3",
+					     "tests/machines/nccl-trays.xml",
+					     "tests/machines/smi-dead.txt",
 					     "tests/machines/cluster.json" };
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
 		struct cluster c = opened(specs[i]), back;
 		struct buf text = BUF_INIT, again = BUF_INIT;
 		struct err e = ERR_INIT;
-		if (topo_json_write(&c, &text, &e) || topo_json_read("it", text.data, text.len, &back, &e) || topo_json_write(&back, &again, &e))
+		if (topo_json_write(&c, &text, &e) ||
+		    topo_json_read("it", text.data, text.len, &back, &e) ||
+		    topo_json_write(&back, &again, &e))
 			fail_msg("%s: %s", specs[i], e.text);
 		assert_string_equal(buf_str(&text), buf_str(&again));
 		assert_int_equal(back.n_nodes, c.n_nodes);
@@ -34,10 +43,13 @@ static void json_is_read_back_as_it_was_written(void **state)
 		for (int k = 0; k < c.n_kinds; k++) {
 			size_t n = (size_t)c.kinds[k].devices;
 			if (c.kinds[k].links)
-				assert_memory_equal(back.kinds[k].links, c.kinds[k].links, n * n * sizeof *c.kinds[k].links);
+				assert_memory_equal(back.kinds[k].links, c.kinds[k].links,
+						    n * n * sizeof *c.kinds[k].links);
 			if (c.kinds[k].parts)
-				assert_memory_equal(back.kinds[k].parts, c.kinds[k].parts, n * sizeof *c.kinds[k].parts);
-			assert_true(back.kinds[k].net_bandwidth == c.kinds[k].net_bandwidth && back.kinds[k].memory == c.kinds[k].memory);
+				assert_memory_equal(back.kinds[k].parts, c.kinds[k].parts,
+						    n * sizeof *c.kinds[k].parts);
+			assert_true(back.kinds[k].net_bandwidth == c.kinds[k].net_bandwidth &&
+				    back.kinds[k].memory == c.kinds[k].memory);
 		}
 		buf_fini(&text);
 		buf_fini(&again);
@@ -77,7 +89,8 @@ static void json_by_hand_is_read(void **state)
 	assert_float_equal(c.switches[1].up, 1e11, 1);
 	/* What an L40S is need not be said. */
 	assert_float_equal(c.kinds[0].device_flops, 362e12, 1e12);
-	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 && c.kinds[1].device_flops <= 0);
+	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 &&
+		    c.kinds[1].device_flops <= 0);
 	assert_float_equal(c.kinds[1].link_bandwidth, 4.5e11, 1);
 	topo_cluster_free(&c);
 }
@@ -85,14 +98,16 @@ static void json_by_hand_is_read(void **state)
 static void what_json_need_not_say_has_a_default(void **state)
 {
 	(void)state;
-	struct cluster c = taken("{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
+	struct cluster c = taken("{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", "
+				 "\"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
 	assert_string_equal(c.name, "it");
 	assert_string_equal(c.kinds[0].device, "device");
 	assert_int_equal(c.nodes[0].kind, 0);
 	assert_int_equal(c.nodes[0].leaf, -1);
 	assert_int_equal(c.nodes[0].domain, -1);
 	topo_cluster_free(&c);
-	c = taken("\xef\xbb\xbf{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
+	c = taken("\xef\xbb\xbf{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", "
+		  "\"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
 	assert_int_equal(topo_cluster_devices(&c), 2);
 	topo_cluster_free(&c);
 }

@@ -16,11 +16,14 @@
 
 #include <cmocka.h>
 
-#define KINDS(inside) "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside "}], \"nodes\": [{\"names\": \"n\"}]}"
+#define KINDS(inside) \
+	"{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside \
+	"}], \"nodes\": [{\"names\": \"n\"}]}"
 #define SYSTEM(inside) "<system version=\"1\"><cpu numaid=\"0\">" inside "</cpu></system>"
-#define GPU_ROWS "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
+#define GPU_ROWS       "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
 
 /* Texts of all formats that are broken, and what of the refusal says so. */
+/* clang-format off */
 static const struct {
 	const char *text, *why;
 } broken[] = {
@@ -82,6 +85,7 @@ static const struct {
 	{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 65536}], \"nodes\": [{\"names\": \"n[0-9999]\"}]}", "more nodes" },
 	{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"switches\": [{\"parent\": 0}]}", "stands before" },
 };
+/* clang-format on */
 
 static void what_is_broken_is_refused_with_its_place(void **state)
 {
@@ -89,11 +93,15 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
 		struct cluster c;
 		struct err e = ERR_INIT;
-		const struct topo_text in = { .file = "it", .text = broken[i].text, .len = strlen(broken[i].text) };
+		const struct topo_text in = { .file = "it",
+					      .text = broken[i].text,
+					      .len = strlen(broken[i].text) };
 		if (!topo_read_text(&in, &c, &e))
 			fail_msg("taken: %s", broken[i].text);
-		if (e.code != ERR_USAGE || strncmp(e.text, "it:", 3) || !strstr(e.text, broken[i].why))
-			fail_msg("%s\nis refused with \"%s\", without \"%s\"", broken[i].text, e.text, broken[i].why);
+		if (e.code != ERR_USAGE || strncmp(e.text, "it:", 3) ||
+		    !strstr(e.text, broken[i].why))
+			fail_msg("%s\nis refused with \"%s\", without \"%s\"", broken[i].text,
+				 e.text, broken[i].why);
 	}
 }
 
@@ -101,7 +109,8 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 static void cut_files_are_refused(void **state)
 {
 	(void)state;
-	static const char *const files[] = { "hwloc-3.xml", "hwloc-1.xml", "nccl-dump.xml", "cluster.json" };
+	static const char *const files[] = { "hwloc-3.xml", "hwloc-1.xml", "nccl-dump.xml",
+					     "cluster.json" };
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		char path[128];
 		struct buf text = BUF_INIT;

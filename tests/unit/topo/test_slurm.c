@@ -22,7 +22,8 @@
 
 /* --- Commands --- */
 
-static int run(double timeout, size_t most, struct buf *out, struct err *e, const char *program, const char *one, const char *two)
+static int run(double timeout, size_t most, struct buf *out, struct err *e, const char *program,
+	       const char *one, const char *two)
 {
 	const char *const argv[] = { program, one, two, NULL };
 	struct command c = { .argv = (char *const *)argv, .timeout = timeout, .most = most };
@@ -43,7 +44,9 @@ static void a_command_that_fails_says_why(void **state)
 	(void)state;
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	assert_int_equal(run(10, 1000, &out, &e, "sh", "-c", "echo out; echo 'no such thing\033[2J' >&2; exit 3"), -1);
+	assert_int_equal(run(10, 1000, &out, &e, "sh", "-c",
+			     "echo out; echo 'no such thing\033[2J' >&2; exit 3"),
+			 -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.text, "sh failed: no such thing"));
 	assert_null(strchr(e.text, '\033'));
@@ -69,7 +72,9 @@ static void a_command_has_so_long_and_so_much(void **state)
 	assert_non_null(strstr(e.text, "more than 100000 bytes"));
 	assert_true(out.len < 1 << 20);
 	/* One that will not hear of its end, either. */
-	assert_int_equal(run(0.2, 1000, &out, &e, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"), -1);
+	assert_int_equal(run(0.2, 1000, &out, &e, "sh", "-c",
+			     "trap '' TERM; while :; do sleep 0.1; done"),
+			 -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
 	buf_fini(&out);
 }
@@ -77,10 +82,14 @@ static void a_command_has_so_long_and_so_much(void **state)
 /* --- scontrol --- */
 
 static const char node_line[] =
-	"NodeName=n1 Arch=x86_64 CoresPerSocket=28  CPUAlloc=0 CPUEfctv=112 CPUTot=112 CPULoad=0.80 AvailableFeatures=ib,h100 "
-	"ActiveFeatures=ib,h100 Gres=gpu:h100:8(S:0-1),nic:2 NodeAddr=10.0.0.1 NodeHostName=n1 Port=6818 Version=22.05.8 "
-	"OS=Linux 6.1.0 #1 SMP Gres=gpu:99 @0  RealMemory=2063000 AllocMem=0 FreeMem=1 Sockets=2 Boards=1 State=IDLE "
-	"ThreadsPerCore=2 TmpDisk=0 Weight=1 BootTime=2026-01-02T03:04:05 SlurmdStartTime=2026-01-02T03:05:05 Reason=NodeName=x BootTime=no\n";
+	"NodeName=n1 Arch=x86_64 CoresPerSocket=28  CPUAlloc=0 CPUEfctv=112 CPUTot=112 "
+	"CPULoad=0.80 AvailableFeatures=ib,h100 "
+	"ActiveFeatures=ib,h100 Gres=gpu:h100:8(S:0-1),nic:2 NodeAddr=10.0.0.1 NodeHostName=n1 "
+	"Port=6818 Version=22.05.8 "
+	"OS=Linux 6.1.0 #1 SMP Gres=gpu:99 @0  RealMemory=2063000 AllocMem=0 FreeMem=1 Sockets=2 "
+	"Boards=1 State=IDLE "
+	"ThreadsPerCore=2 TmpDisk=0 Weight=1 BootTime=2026-01-02T03:04:05 "
+	"SlurmdStartTime=2026-01-02T03:05:05 Reason=NodeName=x BootTime=no\n";
 
 static void nodes_are_read_from_one_line_each(void **state)
 {
@@ -88,7 +97,10 @@ static void nodes_are_read_from_one_line_each(void **state)
 	char text[4096];
 	struct slurm_node *v;
 	int n;
-	snprintf(text, sizeof text, "%sNodeName=n2 Gres=(null) CPUTot=x BootTime=None\nGarbage=1\nNodeName= \nNodeName=n3", node_line);
+	snprintf(text, sizeof text,
+		 "%sNodeName=n2 Gres=(null) CPUTot=x BootTime=None\nGarbage=1\nNodeName= "
+		 "\nNodeName=n3",
+		 node_line);
 	assert_int_equal(topo_scontrol_nodes(text, &v, &n, NULL), 0);
 	assert_int_equal(n, 3);
 	assert_string_equal(v[0].name, "n1");
@@ -108,6 +120,7 @@ static void nodes_are_read_from_one_line_each(void **state)
 static void gpus_are_counted_over_their_types(void **state)
 {
 	(void)state;
+	/* clang-format off */
 	static const struct {
 		const char *text, *type;
 		bool named;
@@ -120,10 +133,13 @@ static void gpus_are_counted_over_their_types(void **state)
 		{ "gpu:3", "", false, 3 },     { "", "", false, 0 },                     { ",,,:,", "", true, 0 },
 		{ "gpu:h100:99999999", "", true, 0 }, { "gpu:((((", "", true, 0 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char type[TOPO_NAME] = "";
-		if (topo_scontrol_gpus(rows[i].text, rows[i].named, type) != rows[i].gpus || strcmp(type, rows[i].type))
-			fail_msg("\"%s\": %d of \"%s\"", rows[i].text, topo_scontrol_gpus(rows[i].text, rows[i].named, NULL), type);
+		if (topo_scontrol_gpus(rows[i].text, rows[i].named, type) != rows[i].gpus ||
+		    strcmp(type, rows[i].type))
+			fail_msg("\"%s\": %d of \"%s\"", rows[i].text,
+				 topo_scontrol_gpus(rows[i].text, rows[i].named, NULL), type);
 	}
 	assert_int_equal(topo_scontrol_gpus(NULL, true, NULL), 0);
 }
@@ -134,10 +150,14 @@ static void switches_become_a_tree(void **state)
 	struct cluster c;
 	boxes(1, 4, &c);
 	/* Other nodes' switches are left out; the lowest one that names a node is its leaf. */
-	assert_int_equal(topo_scontrol_topology("SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=leaf[0-3]\n"
-					   "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[1-2]\n"
-					   "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[3,8]\n"
-					   "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[5-7]\n", NULL, &c, NULL), 0);
+	assert_int_equal(
+		topo_scontrol_topology(
+			"SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=leaf[0-3]\n"
+			"SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[1-2]\n"
+			"SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[3,8]\n"
+			"SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[5-7]\n",
+			NULL, &c, NULL),
+		0);
 	assert_int_equal(c.n_switches, 3);
 	assert_string_equal(c.switches[c.nodes[0].leaf].name, "leaf0");
 	assert_string_equal(c.switches[c.nodes[2].leaf].name, "leaf1");
@@ -151,8 +171,12 @@ static void switches_become_a_tree(void **state)
 	topo_cluster_free(&c);
 	/* In the order of Slurm's own. */
 	boxes(1, 2, &c);
-	assert_int_equal(topo_scontrol_topology("SwitchName=leaf0 Level=0 Nodes=n1\nSwitchName=leaf1 Level=0 Nodes=n2\n"
-					   "SwitchName=spine Level=1 Nodes=n[1-2] Switches=leaf[0-1]\n", NULL, &c, NULL), 0);
+	assert_int_equal(
+		topo_scontrol_topology(
+			"SwitchName=leaf0 Level=0 Nodes=n1\nSwitchName=leaf1 Level=0 Nodes=n2\n"
+			"SwitchName=spine Level=1 Nodes=n[1-2] Switches=leaf[0-1]\n",
+			NULL, &c, NULL),
+		0);
 	assert_string_equal(c.switches[c.nodes[0].leaf].name, "leaf0");
 	assert_int_equal(topo_cluster_hops(&c, 0, 1), 2);
 	topo_cluster_free(&c);
@@ -161,8 +185,11 @@ static void switches_become_a_tree(void **state)
 static void blocks_are_leaves_and_maybe_domains(void **state)
 {
 	(void)state;
-	static const char text[] = "BlockName=b7 BlockIndex=0 Nodes=n[9-10] BlockSize=2\nBlockName=b8 BlockIndex=1 Nodes=n[1-2] BlockSize=2\n"
-				   "BlockName=b9 BlockIndex=2 Nodes=n[3-4] BlockSize=2\nAggregatedBlock=b[8-9] Nodes=n[1-4] BlockSize=4\n";
+	static const char text[] =
+		"BlockName=b7 BlockIndex=0 Nodes=n[9-10] BlockSize=2\nBlockName=b8 BlockIndex=1 "
+		"Nodes=n[1-2] BlockSize=2\n"
+		"BlockName=b9 BlockIndex=2 Nodes=n[3-4] BlockSize=2\nAggregatedBlock=b[8-9] "
+		"Nodes=n[1-4] BlockSize=4\n";
 	static const bool joins[4] = { true, true, true, true };
 	struct cluster c;
 	boxes(1, 4, &c);
@@ -182,8 +209,10 @@ static void blocks_are_leaves_and_maybe_domains(void **state)
 static void broken_topologies_change_nothing(void **state)
 {
 	(void)state;
-	static const char *const texts[] = { "", "No topology information available\n", "SwitchName=a Level=0 Nodes=n[1-\n",
-					     "BlockName=b BlockIndex=0 Nodes=n[[[\n", "SwitchName=\n" };
+	static const char *const texts[] = { "", "No topology information available\n",
+					     "SwitchName=a Level=0 Nodes=n[1-\n",
+					     "BlockName=b BlockIndex=0 Nodes=n[[[\n",
+					     "SwitchName=\n" };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct cluster c;
 		boxes(1, 2, &c);
@@ -195,7 +224,11 @@ static void broken_topologies_change_nothing(void **state)
 	/* A ring of switches is cut. */
 	struct cluster c;
 	boxes(1, 2, &c);
-	assert_int_equal(topo_scontrol_topology("SwitchName=a Level=1 Nodes=n[1-2] Switches=b\nSwitchName=b Level=1 Nodes=n[1-2] Switches=a\n", NULL, &c, NULL), 0);
+	assert_int_equal(
+		topo_scontrol_topology("SwitchName=a Level=1 Nodes=n[1-2] Switches=b\nSwitchName=b "
+				       "Level=1 Nodes=n[1-2] Switches=a\n",
+				       NULL, &c, NULL),
+		0);
 	assert_int_equal(topo_cluster_hops(&c, 0, 1), 1);
 	topo_cluster_free(&c);
 }
@@ -236,7 +269,8 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	c.kinds[0].links[1].lanes = 1;
 	setenv("SLURMD_NODENAME", "n3", 1);
 	assert_int_equal(topo_report_print(&c, "abcd.7", &two, NULL), 0);
-	buf_puts(&both, "srun: a warning\nmuster-topo n2 0 1 rubbish\nmuster-topo stranger 0 1 - {}\n");
+	buf_puts(&both,
+		 "srun: a warning\nmuster-topo n2 0 1 rubbish\nmuster-topo stranger 0 1 - {}\n");
 	mix(buf_str(&one), buf_str(&two), &both);
 	for (const char *at = buf_str(&both); *at; at += strcspn(at, "\n") + 1)
 		assert_true(strcspn(at, "\n") < 1000);
@@ -246,7 +280,8 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	assert_string_equal(reports[2].fabric, "abcd.7");
 	assert_int_equal(reports[0].kind.links[1].lanes, 2);
 	assert_int_equal(reports[2].kind.links[1].lanes, 1);
-	assert_true(topo_kind_same(&reports[0].kind, &reports[0].kind) && !topo_kind_same(&reports[0].kind, &reports[2].kind));
+	assert_true(topo_kind_same(&reports[0].kind, &reports[0].kind) &&
+		    !topo_kind_same(&reports[0].kind, &reports[2].kind));
 	for (int i = 0; i < 3; i++)
 		topo_kind_free(&reports[i].kind);
 	buf_fini(&one);
@@ -301,8 +336,8 @@ static void equal_nodes_become_one_kind(void **state)
 		free(c.kinds[i].links);
 		box_of_four(&kinds[i]);
 	}
-	kinds[1].memory *= 0.99;       /* firmware's share */
-	kinds[1].device_flops *= 1.3;  /* the clock of the moment */
+	kinds[1].memory *= 0.99;      /* firmware's share */
+	kinds[1].device_flops *= 1.3; /* the clock of the moment */
 	kinds[2].nics[1].bandwidth /= 2;
 	assert_int_equal(topo_kinds_join(kinds, 4, &c), 2);
 	assert_int_equal(c.nodes[0].kind, 0);
@@ -317,7 +352,8 @@ static void equal_nodes_become_one_kind(void **state)
 static void what_was_asked_is_kept_until_a_node_boots(void **state)
 {
 	(void)state;
-	char dir[256], boots[2][32] = { "2026-01-02T03:04:05", "2026-01-02T03:04:06" }, path[512], command[1024];
+	char dir[256], boots[2][32] = { "2026-01-02T03:04:05", "2026-01-02T03:04:06" }, path[512],
+		       command[1024];
 	struct cluster c, back;
 	struct hostlist nodes, fewer;
 	struct err e = ERR_INIT;
@@ -327,7 +363,8 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	boxes(1, 2, &c);
 	make_lists(&nodes, 2);
 	make_lists(&fewer, 1);
-	struct cache_key key = { &nodes, boots, "4(x2)" }, part = { &fewer, boots, "4(x2)" }, half = { &nodes, boots, "2(x2)" };
+	struct cache_key key = { &nodes, boots, "4(x2)" }, part = { &fewer, boots, "4(x2)" },
+			 half = { &nodes, boots, "2(x2)" };
 	assert_int_equal(topo_cache_read(&key, &back, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(topo_cache_write(&key, &c, &e), 0);

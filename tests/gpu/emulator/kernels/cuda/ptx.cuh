@@ -1,5 +1,5 @@
-/* ptx — the emulator's double of kernels/cuda/ptx.cuh, found before it: the same functions, with the meaning that the PTX ISA
- * gives the instructions. */
+/* ptx — the emulator's double of kernels/cuda/ptx.cuh, found before it: the same functions, with
+ * the meaning that the PTX ISA gives the instructions. */
 #ifndef MUSTER_CUDA_PTX_CUH
 #define MUSTER_CUDA_PTX_CUH
 
@@ -36,16 +36,18 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row, EMULATED_SITE)
 {
 	emulated_matrix m = { (const uint16_t *)row, r };
 	emulated_touch(row, 16, false);
-	emulated_meet(MEET_LDMATRIX_TRANS, 0xffffffff, &m, emulated_ldmatrix_x4_trans, EMULATED_HERE);
+	emulated_meet(MEET_LDMATRIX_TRANS, 0xffffffff, &m, emulated_ldmatrix_x4_trans,
+		      EMULATED_HERE);
 }
 
-template <class T> void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], EMULATED_SITE)
+template <class T>
+void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], EMULATED_SITE)
 {
 	constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
 	static_assert(bf16 || std::is_same_v<T, __half>, "of bf16 or fp16");
 	emulated_product p = { d, a, b };
-	emulated_meet(bf16 ? MEET_MMA_BF16 : MEET_MMA_FP16, 0xffffffff, &p, bf16 ? emulated_mma_bf16 : emulated_mma_fp16,
-		      EMULATED_HERE);
+	emulated_meet(bf16 ? MEET_MMA_BF16 : MEET_MMA_FP16, 0xffffffff, &p,
+		      bf16 ? emulated_mma_bf16 : emulated_mma_fp16, EMULATED_HERE);
 }
 
 /* Numbers below the smallest normal one count as zeros, on both sides. */
