@@ -163,7 +163,7 @@ static json_t *open_round(const struct boot *b, int rank, int round, const char 
 {
 	char about[96], *plain;
 	about_round(b, rank, round, about);
-	if (unseal_text(b->key, about, sealed, &plain, e)) {
+	if (seal_open_text(b->key, about, sealed, &plain, e)) {
 		err_prefix(e,
 			   "PMIx: what was published as rank %d's endpoints is not its own: is "
 			   "somebody else at this PMIx server?",

@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE \
-/* seconds: a process that was killed holds its memory until the driver has cleared up */
-5.0
+/* Seconds: a process that was killed holds its memory until the driver has cleared up. */
+#define PATIENCE 5.0
 
-	/* The first thing that forbids training; the others are logged. */
-	struct verdict {
+/* The first thing that forbids training; the others are logged. */
+struct verdict {
 	const char *object;
 	char found[300], remedy[300];
 };
@@ -128,7 +127,7 @@ static int look_at_gpu(struct preflight *p, struct err *e)
 
 static int look_at_memory(const struct preflight *p, struct err *e)
 {
-	double there = meminfo("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
+	double there = meminfo_read("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
 	char free_text[HUMAN], need[HUMAN];
 	if (process_room("this rank's memory by the plan", p->memory, e))
 		return err_prefix(e, "%s", p->node);

@@ -323,7 +323,7 @@ static int take_credential(struct channel *c, const unsigned char *in, struct er
 		return err_set(why, ERR_PROTO,
 			       "control channel: a credential of %u bytes; %d are allowed", len,
 			       AUTH_CREDENTIAL_MAX);
-	if (unseal(&c->receiving, in + SEAL_LENGTH_BYTES, len, &c->vouch.theirs, why))
+	if (seal_open(&c->receiving, in + SEAL_LENGTH_BYTES, len, &c->vouch.theirs, why))
 		return -1;
 	if (strlen(c->vouch.theirs) != len - SEAL_TAG_BYTES)
 		return err_set(why, ERR_PROTO, "control channel: a credential with a NUL in it");
@@ -427,7 +427,7 @@ static int open_frame(struct channel *c, const unsigned char *sealed, size_t len
 		      struct err *why)
 {
 	char *body;
-	if (unseal(&c->receiving, sealed, len, &body, why))
+	if (seal_open(&c->receiving, sealed, len, &body, why))
 		return -1;
 	int rc = msg_unpack(body, len - SEAL_TAG_BYTES, c->generation, m, why);
 	free(body);

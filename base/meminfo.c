@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-double meminfo(const char *name)
+double meminfo_read(const char *name)
 {
 	char line[128], key[64];
 	double kib = 0, value;

@@ -4,6 +4,6 @@
 
 /* Bytes of a line of /proc/meminfo: "MemTotal", or "MemAvailable", what it could give without
  * ending anybody for it. 0: not told. */
-double meminfo(const char *name);
+double meminfo_read(const char *name);
 
 #endif

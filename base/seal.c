@@ -45,7 +45,7 @@ void seal_frame(struct seal *s, struct buf *out, const char *body, size_t len)
 	out->len += SEAL_LENGTH_BYTES + sealed;
 }
 
-int unseal(struct seal *s, const unsigned char *sealed, size_t len, char **body, struct err *why)
+int seal_open(struct seal *s, const unsigned char *sealed, size_t len, char **body, struct err *why)
 {
 	char *to = malloc(len - SEAL_TAG_BYTES + 1);
 	if (!to)
@@ -91,8 +91,8 @@ int seal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const 
 	return 0;
 }
 
-int unseal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed,
-		char **out, struct err *e)
+int seal_open_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed,
+		   char **out, struct err *e)
 {
 	size_t len = strlen(sealed), bytes = 0;
 	unsigned char *raw = malloc(len + 1); /* base64 is longer than what it stands for */

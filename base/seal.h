@@ -25,7 +25,8 @@ struct seal {
 void seal_frame(struct seal *s, struct buf *out, const char *body, size_t len);
 /* Opens a frame's `len` (SEAL_TAG_BYTES at least) sealed bytes into a string, which the caller
  * frees; the body may hold NULs. */
-int unseal(struct seal *s, const unsigned char *sealed, size_t len, char **body, struct err *why);
+int seal_open(struct seal *s, const unsigned char *sealed, size_t len, char **body,
+	      struct err *why);
 
 void seal_put_length(unsigned char to[SEAL_LENGTH_BYTES], uint32_t v);
 uint32_t seal_length(const unsigned char from[SEAL_LENGTH_BYTES]);
@@ -41,7 +42,7 @@ int seal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const 
 	      char **out, struct err *e);
 /* *out: the text, to be freed by the caller. ERR_AUTH when it was not sealed with this key about
  * this. */
-int unseal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed,
-		char **out, struct err *e);
+int seal_open_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed,
+		   char **out, struct err *e);
 
 #endif

@@ -1,16 +1,16 @@
 /* Ops that the host's backends make of their others, in any storage. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 /* --- products fused with GELU --- */
 
-static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w,
+static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
 			    const void *bias, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_fwd(k, pre, x, w, bias, n, in, out);
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w,
+static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
 			    const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_bwd_input(k, dpre, dy, w, n, in, out);
@@ -20,18 +20,18 @@ static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const vo
 /* --- grouped products: one after the other --- */
 
 /* Element i of an array in storage. */
-static void *element(const struct kern *k, const void *x, int64_t i)
+static void *element(const struct backend *k, const void *x, int64_t i)
 {
 	return (char *)x + (size_t)i * k->element;
 }
 
 /* Of what is fp32 in any storage: floats, or doubles where those are the storage (plain64). */
-static float *single(const struct kern *k, float *x, int64_t i)
+static float *single(const struct backend *k, float *x, int64_t i)
 {
 	return k->element == sizeof(double) ? (float *)(void *)((double *)(void *)x + i) : x + i;
 }
 
-static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride,
+static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
 			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
 	int64_t at = 0;
@@ -41,7 +41,7 @@ static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, i
 					  element(k, w, i * stride), NULL, rows[i], in, out);
 }
 
-static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
+static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
 			      int64_t stride, const int64_t *rows, int groups, int64_t in,
 			      int64_t out)
 {
@@ -53,7 +53,7 @@ static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const vo
 						rows[i], in, out);
 }
 
-static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy,
+static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
 			       const void *x, const int64_t *rows, int groups, int64_t in,
 			       int64_t out)
 {
@@ -69,7 +69,7 @@ static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const 
 
 enum { XENT_ROWS = 256 };
 
-static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets,
+static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
 		 float scale, int64_t n, int64_t v)
 {
 	double max[XENT_ROWS]; /* doubles, or floats in their place */

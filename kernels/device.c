@@ -1,6 +1,6 @@
 /* Opens the backends of devices, which are libraries beside the program: built apart, since not
  * every machine has what they need. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ int backend_cuda_symbol(const char *symbol, void **out, struct err *e)
 	return 0;
 }
 
-int backend_cuda_open(struct kern *k, const char *storage, int device, struct err *e)
+int backend_cuda_open(struct backend *k, const char *storage, int device, struct err *e)
 {
 	void *at;
 	cuda_open_fn *open;

@@ -1,6 +1,6 @@
-/* Memory of a kern: of its device, or zeroed pages from the kernel for what is large, huge where
+/* Memory of a backend: of its device, or zeroed pages from the kernel for what is large, huge where
  * it offers them. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,14 +38,14 @@ static bool block_heap(struct block *b, size_t bytes)
 	return b->p != NULL;
 }
 
-static bool block_take(struct kern *k, struct block *b, size_t bytes)
+static bool block_take(struct backend *k, struct block *b, size_t bytes)
 {
 	if (k->device)
 		return (b->p = k->device->alloc(k, bytes)) != NULL;
 	return bytes >= huge ? block_map(b, bytes) : block_heap(b, bytes);
 }
 
-void *backend_alloc(struct kern *k, size_t bytes)
+void *backend_alloc(struct backend *k, size_t bytes)
 {
 	struct block *b = calloc(1, sizeof *b);
 	if (!b)
@@ -63,7 +63,7 @@ void *backend_alloc(struct kern *k, size_t bytes)
 	return b->p;
 }
 
-static void block_release(struct kern *k, struct block *b)
+static void block_release(struct backend *k, struct block *b)
 {
 	if (k->device)
 		k->device->free(k, b->p);
@@ -74,7 +74,7 @@ static void block_release(struct kern *k, struct block *b)
 	free(b);
 }
 
-void backend_free(struct kern *k, void *p)
+void backend_free(struct backend *k, void *p)
 {
 	for (struct block **at = &k->blocks; *at; at = &(*at)->next) {
 		struct block *b = *at;
@@ -87,23 +87,23 @@ void backend_free(struct kern *k, void *p)
 	}
 }
 
-void backend_free_all(struct kern *k)
+void backend_free_all(struct backend *k)
 {
 	while (k->blocks)
 		backend_free(k, k->blocks->p);
 }
 
-size_t backend_peak(const struct kern *k)
+size_t backend_peak(const struct backend *k)
 {
 	return k->peak;
 }
 
-bool backend_on_host(const struct kern *k)
+bool backend_on_host(const struct backend *k)
 {
 	return !k->device;
 }
 
-void backend_zero(struct kern *k, void *p, size_t bytes)
+void backend_zero(struct backend *k, void *p, size_t bytes)
 {
 	if (k->device)
 		k->device->zero(k, p, bytes);
@@ -111,7 +111,7 @@ void backend_zero(struct kern *k, void *p, size_t bytes)
 		memset(p, 0, bytes);
 }
 
-void backend_copy(struct kern *k, void *to, const void *from, size_t bytes)
+void backend_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		k->device->copy(k, to, from, bytes);
@@ -119,7 +119,7 @@ void backend_copy(struct kern *k, void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
-void backend_put(struct kern *k, void *to, const void *from, size_t bytes)
+void backend_put(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		k->device->put(k, to, from, bytes);
@@ -127,7 +127,7 @@ void backend_put(struct kern *k, void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
-int backend_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
+int backend_get(struct backend *k, void *to, const void *from, size_t bytes, struct err *e)
 {
 	if (k->device)
 		return k->device->get(k, to, from, bytes, e);
@@ -135,24 +135,24 @@ int backend_get(struct kern *k, void *to, const void *from, size_t bytes, struct
 	return 0;
 }
 
-int backend_sync(struct kern *k, struct err *e)
+int backend_sync(struct backend *k, struct err *e)
 {
 	return k->device ? k->device->sync(k, e) : 0;
 }
 
-void *backend_stream(struct kern *k)
+void *backend_stream(struct backend *k)
 {
 	return k->device ? k->device->stream(k) : NULL;
 }
 
-void *backend_host_alloc(struct kern *k, size_t bytes)
+void *backend_host_alloc(struct backend *k, size_t bytes)
 {
 	if (k->device)
 		return k->device->host_alloc(k, bytes);
 	return aligned_alloc(ALIGN, bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN);
 }
 
-void backend_host_free(struct kern *k, void *p)
+void backend_host_free(struct backend *k, void *p)
 {
 	if (k->device)
 		k->device->host_free(k, p);
@@ -160,7 +160,7 @@ void backend_host_free(struct kern *k, void *p)
 		free(p);
 }
 
-uint64_t backend_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
+uint64_t backend_side_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		return k->device->side_copy(k, to, from, bytes);
@@ -168,7 +168,7 @@ uint64_t backend_side_copy(struct kern *k, void *to, const void *from, size_t by
 	return 0;
 }
 
-void backend_side_wait(struct kern *k, uint64_t ticket)
+void backend_side_wait(struct backend *k, uint64_t ticket)
 {
 	if (k->device)
 		k->device->side_wait(k, ticket);

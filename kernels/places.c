@@ -1,9 +1,9 @@
 /* Where the rows of a mixture of experts go: whole numbers, the same on every host backend. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #include <string.h>
 
-static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n,
+static void route_count(struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
 			int64_t e, int64_t top, int64_t length)
 {
 	(void)k;
@@ -13,10 +13,10 @@ static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen,
 		choices[i / top / length * e + chosen[i]]++;
 }
 
-static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before,
+static void route_drop(struct backend *k, int64_t *at, const int32_t *chosen, const int64_t *before,
 		       int64_t n, int64_t e, int64_t top, int64_t length, int64_t most)
 {
-	int64_t *taken = kern_scratch(k, 0), piece = length * top;
+	int64_t *taken = backend_scratch(k, 0), piece = length * top;
 	for (int64_t i = 0; i < n * top; i++) {
 		if (i % piece == 0 && before)
 			memcpy(taken, before + i / piece * e, (size_t)e * sizeof *taken);
@@ -26,10 +26,10 @@ static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const
 	}
 }
 
-static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from,
+static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
 			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
-	int64_t *next = kern_scratch(k, 0), row = 0;
+	int64_t *next = backend_scratch(k, 0), row = 0;
 	memset(counts, 0, (size_t)e * sizeof *counts);
 	for (int64_t i = 0; i < n * top; i++)
 		counts[chosen[i]] += at[i] >= 0;

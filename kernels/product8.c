@@ -1,6 +1,6 @@
 /* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time.
  * Nothing here is fast. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static uint8_t encode(const struct format *f, double x)
 }
 
 /* Number i of a row that is widened: doubles where those are the storage. */
-static double number(const struct kern *k, const void *row, int64_t i)
+static double number(const struct backend *k, const void *row, int64_t i)
 {
 	return k->element == sizeof(double) ? ((const double *)row)[i]
 					    : (double)((const float *)row)[i];
@@ -59,10 +59,10 @@ static void meet(struct scale8 *s, float x)
 		s->largest = fabsf(x);
 }
 
-static void cast8(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x,
+static void cast8(struct backend *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x,
 		  enum fp8 format, int64_t n, int64_t c)
 {
-	float *row = kern_scratch(k, 0);
+	float *row = backend_scratch(k, 0);
 	const double scale = (double)s->scale;
 	for (int64_t i = 0; i < n; i++) {
 		k->ops.widen(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
@@ -96,7 +96,7 @@ static double dot(const struct tensor8 *left, const double *a, int64_t i,
 	return sum * (double)left->scale->inverse * (double)right->scale->inverse;
 }
 
-static void set_number(const struct kern *k, void *row, int64_t i, double x)
+static void set_number(const struct backend *k, void *row, int64_t i, double x)
 {
 	if (k->element == sizeof(double))
 		((double *)row)[i] = x;
@@ -104,12 +104,12 @@ static void set_number(const struct kern *k, void *row, int64_t i, double x)
 		((float *)row)[i] = (float)x;
 }
 
-static void product8(struct kern *k, void *d, const struct tensor8 *left,
+static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
 		     int64_t n, int64_t depth)
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
-	char *row = kern_scratch(k, 0), *added = row + KERN_SCRATCH / 2;
+	char *row = backend_scratch(k, 0), *added = row + BACKEND_SCRATCH / 2;
 	double a[CODES], b[CODES];
 	decode_all(left->format, a);
 	decode_all(right->format, b);
@@ -139,8 +139,8 @@ static float scale_of(float largest, enum fp8 format, int spare)
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
 }
 
-static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps,
-			  int spare)
+static void scale8_update(struct backend *k, struct scale8 *s, int64_t n, enum fp8 format,
+			  int steps, int spare)
 {
 	(void)k;
 	for (; n > 0; n--, s++) {

@@ -45,7 +45,7 @@ struct settings {
 
 static int measure(const struct settings *s, double *flops, struct err *e)
 {
-	struct kern *k;
+	struct backend *k;
 	if (backend_open("cpu", (int)s->threads, &k, e))
 		return -1;
 	*flops = backend_gemm_flops(k, s->size, s->seconds);

@@ -19,7 +19,7 @@ enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOS
 enum arena { INPUT, OUTPUT, INPUT_FP32, OUTPUT_FP32, ARENAS };
 
 struct rig {
-	struct kern *kern;
+	struct backend *backend;
 	const struct ops *ops;
 	int64_t width;
 	char *arenas[ARENAS];
@@ -69,21 +69,21 @@ typedef double run_fn(struct rig *r, const int64_t *d);
 
 static double product_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_fwd(r->kern, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]),
+	r->ops->linear_fwd(r->backend, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]),
 			   NULL, d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_input(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_input(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[2]),
+	r->ops->linear_bwd_input(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[2]),
 				 in(r, d[1] * d[2]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_weight(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_weight(r->kern, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
+	r->ops->linear_bwd_weight(r->backend, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
 				  in(r, d[0] * d[1]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
@@ -118,7 +118,7 @@ static double attention_fwd(struct rig *r, const int64_t *d)
 	struct attn_shape s = attention_of(d);
 	int64_t part = d[0] * d[1] * r->width;
 	const char *qkv = in(r, s.q_batch);
-	r->ops->attention_fwd(r->kern, out(r, s.o_batch), out32(r, d[0] * d[2]), qkv, qkv + part,
+	r->ops->attention_fwd(r->backend, out(r, s.o_batch), out32(r, d[0] * d[2]), qkv, qkv + part,
 			      qkv + 2 * part, &s);
 	return attention_flops(d);
 }
@@ -129,7 +129,7 @@ static double attention_bwd(struct rig *r, const int64_t *d)
 	int64_t part = d[0] * d[1] * r->width;
 	const char *qkv = in(r, s.q_batch);
 	char *grad = out(r, s.q_batch);
-	r->ops->attention_bwd(r->kern, grad, grad + part, grad + 2 * part, in(r, s.o_batch),
+	r->ops->attention_bwd(r->backend, grad, grad + part, grad + 2 * part, in(r, s.o_batch),
 			      in(r, s.o_batch), in32(r, d[0] * d[2]), qkv, qkv + part,
 			      qkv + 2 * part, &s, false);
 	return 2.5 * attention_flops(d);
@@ -143,7 +143,7 @@ static double moved(const struct rig *r, const int64_t *d, double tensors)
 static double norm_fwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	r->ops->rmsnorm_fwd(r->kern, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n),
+	r->ops->rmsnorm_fwd(r->backend, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n),
 			    in(r, d[1]), d[0], d[1], 1e-5f);
 	return moved(r, d, 4);
 }
@@ -151,33 +151,33 @@ static double norm_fwd(struct rig *r, const int64_t *d)
 static double norm_bwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	r->ops->rmsnorm_bwd(r->kern, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
+	r->ops->rmsnorm_bwd(r->backend, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
 			    in32(r, d[0]), in(r, d[1]), d[0], d[1]);
 	return moved(r, d, 4);
 }
 
 static double gelu_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->gelu_fwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->gelu_fwd(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
 	return moved(r, d, 2);
 }
 
 static double gelu_bwd(struct rig *r, const int64_t *d)
 {
-	r->ops->gelu_bwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]),
+	r->ops->gelu_bwd(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]),
 			 d[0] * d[1]);
 	return moved(r, d, 3);
 }
 
 static double swiglu_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->swiglu_fwd(r->kern, out(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
+	r->ops->swiglu_fwd(r->backend, out(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 3);
 }
 
 static double swiglu_bwd(struct rig *r, const int64_t *d)
 {
-	r->ops->swiglu_bwd(r->kern, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]),
+	r->ops->swiglu_bwd(r->backend, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]),
 			   in(r, 2 * d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 5);
 }
@@ -189,7 +189,7 @@ static double rope(struct rig *r, const int64_t *d)
 				      .heads = (int)(d[1] / ROPE_DIM),
 				      .dim = ROPE_DIM,
 				      .seq = d[0] };
-	r->ops->rope_fwd(r->kern, out(r, d[0] * d[1]), &s, r->cos, r->sin);
+	r->ops->rope_fwd(r->backend, out(r, d[0] * d[1]), &s, r->cos, r->sin);
 	return moved(r, d, 2);
 }
 
@@ -197,22 +197,23 @@ static double xent(struct rig *r, const int64_t *d)
 {
 	void *logits = out(r, d[0] * d[1]);
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
-	r->ops->xent_max(r->kern, max, logits, d[0], d[1]);
-	r->ops->xent_exp(r->kern, logits, sum, target, max, r->ids, d[0], d[1], 0);
-	r->ops->xent_grad(r->kern, logits, sum, r->ids, 0.1f, d[0], d[1], 0);
+	r->ops->xent_max(r->backend, max, logits, d[0], d[1]);
+	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], 0);
+	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], 0);
 	return moved(r, d, 5);
 }
 
 static double sum_rows(struct rig *r, const int64_t *d)
 {
-	r->ops->sum_rows(r->kern, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
+	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 1);
 }
 
 static double copies(struct rig *r, const int64_t *d)
 {
-	r->ops->copy_rows(r->kern, out(r, d[0] * d[1]), d[1], in(r, d[0] * d[1]), d[1], d[0], d[1]);
-	r->ops->add(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->copy_rows(r->backend, out(r, d[0] * d[1]), d[1], in(r, d[0] * d[1]), d[1], d[0],
+			  d[1]);
+	r->ops->add(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
 	return moved(r, d, 5);
 }
 
@@ -232,9 +233,9 @@ static double optimizer(struct rig *r, const int64_t *d)
 				  .count = n,
 				  .weight_decay = 0.1f,
 				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
-	backend_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
-	r->ops->sqnorm(r->kern, &r->sum, grad, n);
-	r->ops->adamw(r->kern, &u, 1, &a);
+	backend_zero(r->backend, out32(r, n), (size_t)n * sizeof *p);
+	r->ops->sqnorm(r->backend, &r->sum, grad, n);
+	r->ops->adamw(r->backend, &u, 1, &a);
 	return 28.0 * (double)n;
 }
 
@@ -284,16 +285,16 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 {
 	double times[BATCHES_MOST];
 	run(r, d);
-	backend_sync(r->kern, NULL);
+	backend_sync(r->backend, NULL);
 	double begun = clock_s(), since = begun;
 	run(r, d);
-	backend_sync(r->kern, NULL);
+	backend_sync(r->backend, NULL);
 	int calls = 1 + (int)(BATCH_SECONDS / (clock_s() - begun + 1e-9)), n = 0;
 	for (begun = clock_s(); n < BATCHES_MOST && (n < 3 || clock_s() - begun < seconds); n++) {
 		since = clock_s();
 		for (int i = 0; i < calls; i++)
 			run(r, d);
-		backend_sync(r->kern, NULL);
+		backend_sync(r->backend, NULL);
 		times[n] = (clock_s() - since) / calls;
 	}
 	qsort(times, (size_t)n, sizeof *times, by_value);
@@ -342,12 +343,12 @@ static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, s
 
 static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
 {
-	if (backend_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->kern, e))
+	if (backend_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->backend, e))
 		return -1;
-	r->ops = backend_ops(r->kern);
-	r->width = (int64_t)backend_width(r->kern);
+	r->ops = backend_ops(r->backend);
+	r->width = (int64_t)backend_width(r->backend);
 	for (int i = 0; i < ARENAS; i++)
-		if (!(r->arenas[i] = backend_alloc(r->kern, ARENA)))
+		if (!(r->arenas[i] = backend_alloc(r->backend, ARENA)))
 			return err_set(e, ERR_NOMEM,
 				       "no memory to measure operations; close other programs");
 	return 0;
@@ -362,7 +363,7 @@ static void fill(struct rig *r)
 	}
 	for (int a = 0; a < INPUT_FP32 && r->width < (int64_t)sizeof(float); a++)
 		for (size_t at = 0; at < ARENA; at += ARENA / 2)
-			r->ops->narrow(r->kern, r->arenas[a] + at,
+			r->ops->narrow(r->backend, r->arenas[a] + at,
 				       (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width,
 				       NULL, 0);
 	for (int i = 0; i < TOKENS; i++)
@@ -375,8 +376,8 @@ static void close_rig(struct rig *r)
 {
 	for (int i = 0; i < ARENAS; i++)
 		if (r->arenas[i])
-			backend_free(r->kern, r->arenas[i]);
-	backend_close(r->kern);
+			backend_free(r->backend, r->arenas[i]);
+	backend_close(r->backend);
 	free(r);
 }
 

@@ -73,16 +73,17 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 static int open_optim(struct trainee *t, struct err *e)
 {
 	struct store *store = pipeline_store(t->engine);
-	const struct optim_options o = {
-		.kern = pipeline_kern(t->engine), .store = store, .job = t->job, .spill_dir = "."
-	};
+	const struct optim_options o = { .backend = pipeline_backend(t->engine),
+					 .store = store,
+					 .job = t->job,
+					 .spill_dir = "." };
 	if (optim_open(&o, &t->optim, e))
 		return -1;
 	const struct state_view view = { .store = store, .optim = t->optim };
 	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e);
 }
 
-static int open_server(struct trainee *t, const struct layout *l, const char *backend,
+static int open_server(struct trainee *t, const struct layout *l, const char *backend_name,
 		       struct err *e)
 {
 	struct batch_share mine;
@@ -92,9 +93,9 @@ static int open_server(struct trainee *t, const struct layout *l, const char *ba
 		.job = t->job,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->world,
-		.backend = backend,
+		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
-		.kern = pipeline_kern(t->engine),
+		.backend = pipeline_backend(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&o, &t->server, e))
@@ -119,13 +120,13 @@ static int open_rank(struct trainee *t, struct err *e)
 		.at = t->at,
 		.world = t->world,
 		.threads = threads ? threads : 1,
-		.backend = cuda ? "cuda" : "cpu",
+		.backend_name = cuda ? "cuda" : "cpu",
 		.device = cuda ? parallel_device_of_slot(comm_rank(t->world)) : 0,
 		.spill_dir = ".",
 	};
 	if (pipeline_open(&opt, &t->engine, e) || open_batch(t, &l, e))
 		return -1;
-	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend, e)
+	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend_name, e)
 						    : open_optim(t, e);
 }
 
@@ -151,7 +152,7 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 		return -1;
 	optim_step(t->optim, norm, 1, step);
 	return param_store_publish(pipeline_store(t->engine), step + 1, e) ||
-			       backend_sync(pipeline_kern(t->engine), e)
+			       backend_sync(pipeline_backend(t->engine), e)
 		       ? -1
 		       : 0;
 }
@@ -261,7 +262,7 @@ struct gemm {
 static int multiply(struct comm *world, void *arg, struct err *e)
 {
 	const struct gemm *g = arg;
-	struct kern *k;
+	struct backend *k;
 	(void)world;
 	if (backend_open("cpu", g->threads, &k, e))
 		return -1;

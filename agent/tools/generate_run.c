@@ -109,7 +109,7 @@ static void put_note(void *arg, const char *text)
 static int load_weights(struct generate *g, struct err *e)
 {
 	struct lm_options opt = { .shape = g->model.shape,
-				  .backend = "cpu",
+				  .backend_name = "cpu",
 				  .threads = (int)g->opt->threads };
 	double since = clock_s();
 	if (opt.shape.rope && g->n_prompt + g->opt->tokens < opt.shape.seq)

@@ -6,7 +6,7 @@
 static const float two_u = 0x1.988454p+0f;
 static const float cubic = 0.044715f;
 
-static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
+static void gelu_fwd(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -15,7 +15,7 @@ static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
 		y[i] = x[i] * v_sigmoid(two_u * (x[i] + cubic * x[i] * x[i] * x[i]));
 }
 
-static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+static void gelu_bwd(struct backend *k, void *dxv, const void *dyv, const void *xv, int64_t count)
 {
 	float *dx = dxv;
 	const float *dy = dyv, *xs = xv;
@@ -35,7 +35,7 @@ static void swiglu_row(float *y, const float *gate, const float *up, int64_t f)
 		y[j] = gate[j] * v_sigmoid(gate[j]) * up[j];
 }
 
-static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
+static void swiglu_fwd(struct backend *k, void *yv, const void *guv, int64_t n, int64_t f)
 {
 	float *y = yv;
 	const float *gu = guv;
@@ -56,7 +56,7 @@ static void swiglu_row_bwd(float *dgate, float *dup, const float *dy, const floa
 	}
 }
 
-static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+static void swiglu_bwd(struct backend *k, void *dguv, const void *dyv, const void *guv, int64_t n,
 		       int64_t f)
 {
 	float *dgu = dguv;

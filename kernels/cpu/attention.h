@@ -123,7 +123,7 @@ static inline void drop_row(float *x, const float *keep, int n)
 
 /* attention_fwd of one query a sequence, with the keys cut into pieces; false when its scratch
  * does not suffice. */
-bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key,
+bool CPU(attention_one)(struct backend *k, float *o, float *lse, const float *q, const float *key,
 			const float *v, const struct attn_shape *s);
 
 #endif

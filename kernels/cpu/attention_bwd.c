@@ -166,8 +166,8 @@ static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, 
 		keys_bwd(a, x, k0, dots, sets_q, sets_kv, scratch);
 }
 
-static void by_heads(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add,
-		     int threads)
+static void by_heads(struct backend *k, const struct arrays *x, const struct attn_shape *s,
+		     bool add, int threads)
 {
 	int group = s->heads / s->kv_heads;
 	int64_t items = s->batch * s->kv_heads;
@@ -177,7 +177,7 @@ static void by_heads(struct kern *k, const struct arrays *x, const struct attn_s
 			struct head a = head_at(s, item / s->kv_heads,
 						(int)(item % s->kv_heads) * group + i);
 			head_bwd(&a, x, !add, !add && i == 0,
-				 kern_scratch(k, omp_get_thread_num()));
+				 backend_scratch(k, omp_get_thread_num()));
 		}
 }
 
@@ -200,7 +200,7 @@ static struct diagonals diagonals_of(const struct attn_shape *s)
 }
 
 /* Diagonal n of the i-th query head of every k/v head; all threads of a team come here together. */
-static void diagonal_bwd(struct kern *k, const struct arrays *x, const struct attn_shape *s,
+static void diagonal_bwd(struct backend *k, const struct arrays *x, const struct attn_shape *s,
 			 const struct diagonals *d, int64_t n, int i)
 {
 	int64_t q_lo = n > d->last ? n - d->last : 0;
@@ -217,7 +217,7 @@ static void diagonal_bwd(struct kern *k, const struct arrays *x, const struct at
 		if (t.k0 < keys.lo || t.k0 >= keys.hi)
 			continue;
 		dots_of(dots, &a, x, t.q0, cpu_min(TILE, s->q_len - t.q0));
-		tile_bwd(&a, x, &t, kern_scratch(k, omp_get_thread_num()));
+		tile_bwd(&a, x, &t, backend_scratch(k, omp_get_thread_num()));
 	}
 }
 
@@ -233,7 +233,7 @@ static void clear_all(const struct arrays *x, const struct attn_shape *s, int th
 	}
 }
 
-static void by_diagonals(struct kern *k, const struct arrays *x, const struct attn_shape *s,
+static void by_diagonals(struct backend *k, const struct arrays *x, const struct attn_shape *s,
 			 bool add, int threads)
 {
 	struct diagonals d = diagonals_of(s);
@@ -245,7 +245,7 @@ static void by_diagonals(struct kern *k, const struct arrays *x, const struct at
 			diagonal_bwd(k, x, s, &d, n, i);
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
 			  const void *o, const float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s, bool add)
 {

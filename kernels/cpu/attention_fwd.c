@@ -82,7 +82,7 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 	}
 }
 
-static void attention_fwd(struct kern *k, void *ov, float *lse, const void *qv, const void *keyv,
+static void attention_fwd(struct backend *k, void *ov, float *lse, const void *qv, const void *keyv,
 			  const void *vv, const struct attn_shape *s)
 {
 	float *o = ov;
@@ -100,7 +100,7 @@ static void attention_fwd(struct kern *k, void *ov, float *lse, const void *qv, 
 				     .qn = cpu_min(TILE, s->q_len - tile * TILE) };
 		t.o = o + a.o + t.q0 * a.orow;
 		queries_fwd(&t, lse + a.lse, q + a.q, key + a.kv, v + a.kv,
-			    kern_scratch(k, omp_get_thread_num()));
+			    backend_scratch(k, omp_get_thread_num()));
 	}
 }
 
@@ -122,7 +122,7 @@ static void merge_query(float *o, float *lse, const float *o2, float l2, int dim
 	*lse = max + logf(sum);
 }
 
-static void attention_merge(struct kern *k, void *ov, float *lse, const void *o2v,
+static void attention_merge(struct backend *k, void *ov, float *lse, const void *o2v,
 			    const float *lse2, const struct attn_shape *s)
 {
 	float *o = ov;

@@ -30,12 +30,12 @@ static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
 }
 
 /* Cut as finely as the scratch of one thread has room for. */
-static struct parts cut(struct kern *k, const struct attn_shape *s)
+static struct parts cut(struct backend *k, const struct attn_shape *s)
 {
-	struct parts p = { .at = kern_scratch(k, 0),
+	struct parts p = { .at = backend_scratch(k, 0),
 			   .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
 	int64_t heads = s->batch * s->heads, least = (s->k_len + PIECE - 1) / PIECE;
-	int64_t room = heads ? (int64_t)(KERN_SCRATCH / p.bytes) / heads : 0;
+	int64_t room = heads ? (int64_t)(BACKEND_SCRATCH / p.bytes) / heads : 0;
 	if (room < 1 || least < 1)
 		return p;
 	p.len = (least + cpu_min(room, least) - 1) / cpu_min(room, least) * PIECE;
@@ -161,7 +161,7 @@ static void join(float *o, float *lse, const struct parts *p, int64_t head, int 
 	*lse = max + logf(sum);
 }
 
-bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key,
+bool CPU(attention_one)(struct backend *k, float *o, float *lse, const float *q, const float *key,
 			const float *v, const struct attn_shape *s)
 {
 	struct parts p = cut(k, s);

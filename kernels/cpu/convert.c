@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void accumulate(struct kern *k, float *y, const float *x, int64_t count)
+static void accumulate(struct backend *k, float *y, const float *x, int64_t count)
 {
 	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
 	for (int64_t i = 0; i < count; i++)
@@ -12,19 +12,19 @@ static void accumulate(struct kern *k, float *y, const float *x, int64_t count)
 
 enum { PIECE = 1 << 16 };
 
-static void copy(struct kern *k, float *y, const float *x, int64_t count)
+static void copy(struct backend *k, float *y, const float *x, int64_t count)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, count))
 	for (int64_t i = 0; i < count; i += PIECE)
 		memcpy(y + i, x + i, (size_t)cpu_min(PIECE, count - i) * sizeof *y);
 }
 
-static void widen(struct kern *k, float *y, const void *x, int64_t count)
+static void widen(struct backend *k, float *y, const void *x, int64_t count)
 {
 	copy(k, y, x, count);
 }
 
-static void narrow(struct kern *k, void *y, const float *x, int64_t count,
+static void narrow(struct backend *k, void *y, const float *x, int64_t count,
 		   const struct philox_key *key, uint64_t first)
 {
 	(void)key;

@@ -53,7 +53,7 @@ static const struct isa {
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
 
-int cpu_fill(struct kern *k, const char *variant, struct err *e)
+int cpu_fill(struct backend *k, const char *variant, struct err *e)
 {
 	if (cpu_blas_open(k->threads, e) < 0)
 		return -1;

@@ -15,7 +15,7 @@
 #ifndef MUSTER_KERNELS_CPU_CPU_H
 #define MUSTER_KERNELS_CPU_CPU_H
 
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #define CPU_PASTE(isa, name)  cpu_##isa##_##name
 #define CPU_EXPAND(isa, name) CPU_PASTE(isa, name)
@@ -42,7 +42,7 @@ CPU_FAMILIES(CPU_DECLARE, CPU_ISA)
 enum { CPU_STRIP = 128, CPU_RUN = 64 };
 
 /* How many threads `work` elements are worth: a team costs microseconds. */
-static inline int cpu_team(const struct kern *k, int64_t work)
+static inline int cpu_team(const struct backend *k, int64_t work)
 {
 	return work < 16384 ? 1 : k->threads;
 }

@@ -15,7 +15,7 @@ static void drop_run(float *y, const float *x, const struct dropout *d, uint64_t
 		y[i] = keep[i] > 0 ? x[i] * keep[i] : 0;
 }
 
-static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
+static void dropout(struct backend *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
 		    int64_t c, const struct dropout *d)
 {
 	float *y = yv;

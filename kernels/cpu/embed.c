@@ -17,7 +17,7 @@ static void embed_row(float *y, const float *token, const float *place, int64_t 
 	}
 }
 
-static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+static void embed_fwd(struct backend *k, void *yv, const int32_t *tokens, const int32_t *positions,
 		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
 		      int32_t hi)
 {
@@ -37,7 +37,7 @@ static void add_strip(float *restrict to, const float *restrict from, int64_t w)
 		to[l] += from[l];
 }
 
-static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv,
+static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *dyv,
 		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
 		      int32_t lo, int32_t hi)
 {

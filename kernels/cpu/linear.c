@@ -66,7 +66,7 @@ static void product_piece(const struct product *p, int64_t m0, int64_t m1, int64
 		  p->n);
 }
 
-static void product(struct kern *k, const struct product *p)
+static void product(struct backend *k, const struct product *p)
 {
 	struct grid g = grid_cut(k->threads, p->m, p->n, p->k);
 	if (g.rows * g.cols == 1) {
@@ -82,7 +82,7 @@ static void product(struct kern *k, const struct product *p)
 	}
 }
 
-static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias,
+static void linear_fwd(struct backend *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
 {
 	if (n == 1) {
@@ -101,7 +101,7 @@ static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, co
 				      .bias = bias });
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const void *w, int64_t n,
 			     int64_t in, int64_t out)
 {
 	if (dx)
@@ -132,14 +132,14 @@ static void sum_strip(float *restrict out, const float *restrict x, int64_t n, i
 		out[j + l] = (float)((double)out[j + l] + total[l]);
 }
 
-static void sum_rows(struct kern *k, float *out, const void *x, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP)
 		sum_strip(out, x, n, c, j, cpu_min(CPU_STRIP, c - j));
 }
 
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	product(k, &(struct product){ .ta = true,
@@ -156,7 +156,7 @@ static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const voi
 		sum_rows(k, dbias, dy, n, out);
 }
 
-static void add(struct kern *k, void *yv, const void *xv, int64_t count)
+static void add(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -165,7 +165,7 @@ static void add(struct kern *k, void *yv, const void *xv, int64_t count)
 		y[i] += x[i];
 }
 
-static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
+static void add_bias(struct backend *k, void *xv, const void *biasv, int64_t n, int64_t c)
 {
 	float *x = xv;
 	const float *bias = biasv;

@@ -36,7 +36,7 @@ static float dot_row(const float *restrict x, const float *restrict w, int64_t i
 	return s;
 }
 
-void CPU(linear_one)(struct kern *k, float *y, const float *x, const float *w, const float *bias,
+void CPU(linear_one)(struct backend *k, float *y, const float *x, const float *w, const float *bias,
 		     int64_t in, int64_t out)
 {
 	int64_t groups = (out + SIDE - 1) / SIDE;

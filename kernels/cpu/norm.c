@@ -36,7 +36,7 @@ static float row_spread(const float *x, float about, int64_t c)
 	return sum / (float)c;
 }
 
-static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *mean, float *rstd,
+static void layernorm_fwd(struct backend *k, void *yv, void *sumv, float *mean, float *rstd,
 			  const void *xv, const void *rv, const void *wv, const void *biasv,
 			  int64_t n, int64_t c, float eps)
 {
@@ -57,7 +57,7 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *mean, flo
 	}
 }
 
-static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstd, const void *xv,
+static void rmsnorm_fwd(struct backend *k, void *yv, void *sumv, float *rstd, const void *xv,
 			const void *rv, const void *wv, int64_t n, int64_t c, float eps)
 {
 	float *y = yv, *sum = sumv;
@@ -140,7 +140,7 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 }
 
 /* dres may be dx; dy and x may not. */
-static void norm_bwd(struct kern *k, float *dx, const float *dres, const float *w,
+static void norm_bwd(struct backend *k, float *dx, const float *dres, const float *w,
 		     const struct sums *s)
 {
 	int64_t n = s->n, c = s->c;
@@ -156,14 +156,14 @@ static void norm_bwd(struct kern *k, float *dx, const float *dres, const float *
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
 			  const void *w, int64_t n, int64_t c)
 {
 	norm_bwd(k, dx, dres, w, &(struct sums){ dw, dbias, dy, x, mean, rstd, n, c });
 }
 
-static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres,
+static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
 			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
 {
 	norm_bwd(k, dx, dres, w, &(struct sums){ dw, NULL, dy, x, NULL, rstd, n, c });

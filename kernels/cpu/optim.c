@@ -17,10 +17,10 @@ static double block_sum(const float *x, int64_t n)
 }
 
 /* Blocks of fixed size, added in their order: the same bits for any number of threads. */
-static void sqnorm(struct kern *k, double *sum, const float *x, int64_t count)
+static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count)
 {
-	double *sums = kern_scratch(k, 0), total = 0;
-	const int64_t most = (int64_t)(KERN_SCRATCH / sizeof *sums) * BLOCK;
+	double *sums = backend_scratch(k, 0), total = 0;
+	const int64_t most = (int64_t)(BACKEND_SCRATCH / sizeof *sums) * BLOCK;
 	for (int64_t at = 0; at < count; at += most) {
 		int64_t n = cpu_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
 		#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n))
@@ -32,13 +32,13 @@ static void sqnorm(struct kern *k, double *sum, const float *x, int64_t count)
 	*sum += total;
 }
 
-static void store(struct kern *k, const struct update *u)
+static void store(struct backend *k, const struct update *u)
 {
 	if (u->stored)
 		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
 }
 
-static void adamw_one(struct kern *k, const struct update *u, const struct adamw_args *a)
+static void adamw_one(struct backend *k, const struct update *u, const struct adamw_args *a)
 {
 	float *p = u->p, *m = u->m, *v = u->v;
 	const float *g = u->g;
@@ -58,7 +58,7 @@ static void adamw_one(struct kern *k, const struct update *u, const struct adamw
 	}
 }
 
-static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
+static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a)
 {
 	for (int i = 0; i < n; i++) {
 		adamw_one(k, &u[i], a);
@@ -66,7 +66,7 @@ static void adamw(struct kern *k, const struct update *u, int n, const struct ad
 	}
 }
 
-static void sgd_one(struct kern *k, const struct update *u, const struct sgd_args *a)
+static void sgd_one(struct backend *k, const struct update *u, const struct sgd_args *a)
 {
 	float *p = u->p, *m = u->m;
 	const float *g = u->g;
@@ -82,7 +82,7 @@ static void sgd_one(struct kern *k, const struct update *u, const struct sgd_arg
 	}
 }
 
-static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a)
 {
 	for (int i = 0; i < n; i++) {
 		sgd_one(k, &u[i], a);

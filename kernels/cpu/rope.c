@@ -12,7 +12,7 @@ static void rotate(float *restrict x, const float *restrict cosine, const float 
 	}
 }
 
-static void rotate_all(struct kern *k, float *x, const struct rope_shape *s, const float *cosine,
+static void rotate_all(struct backend *k, float *x, const struct rope_shape *s, const float *cosine,
 		       const float *sine, float sign)
 {
 	int half = s->dim / 2;
@@ -25,13 +25,13 @@ static void rotate_all(struct kern *k, float *x, const struct rope_shape *s, con
 	}
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+static void rope_fwd(struct backend *k, void *x, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
 	rotate_all(k, x, s, cosine, sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+static void rope_bwd(struct backend *k, void *dx, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
 	rotate_all(k, dx, s, cosine, sine, -1);

@@ -58,7 +58,7 @@ static void route_token(int32_t *chosen, float *weights, float *probs, float *ls
 	*lse = max + logf(sum);
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float *probs, float *lse,
 		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
@@ -89,9 +89,10 @@ static void add_chosen(float *dlogits, const float *dweights, const int32_t *cho
 		dlogits[chosen[j]] += weights[j] * (dweights[j] - mean);
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
-		      const float *weights, const float *probs, const float *lse, const float *aux,
-		      float z, int64_t n, int64_t e, int64_t top, bool before)
+static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
+		      const int32_t *chosen, const float *weights, const float *probs,
+		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
+		      int64_t top, bool before)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
 	for (int64_t i = 0; i < n; i++) {
@@ -107,7 +108,7 @@ static void route_bwd(struct kern *k, float *dlogits, const float *dweights, con
 	}
 }
 
-static void route_loss(struct kern *k, double *loss, const float *load, const float *probs,
+static void route_loss(struct backend *k, double *loss, const float *load, const float *probs,
 		       const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	(void)k;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n,
+static void gather_rows(struct backend *k, void *yv, const void *xv, const int64_t *from, int64_t n,
 			int64_t c)
 {
 	float *y = yv;
@@ -17,7 +17,7 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 	}
 }
 
-static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
+static void copy_rows(struct backend *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
 		      int64_t n, int64_t c)
 {
 	float *y = yv;
@@ -41,7 +41,7 @@ static void row_add(float *restrict y, const float *restrict x, float w, int64_t
 		y[l] += w * x[l];
 }
 
-static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+static void combine_fwd(struct backend *k, void *yv, const void *xv, const int64_t *at,
 			const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	float *y = yv;
@@ -74,8 +74,9 @@ static float row_bwd(float *restrict dx, const float *restrict dy, const float *
 	return sum;
 }
 
-static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
-			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
+static void combine_bwd(struct backend *k, void *dxv, float *dweights, const void *dyv,
+			const void *xv, const int64_t *at, const float *weights, int64_t n,
+			int64_t top, int64_t c)
 {
 	float *dx = dxv;
 	const float *dy = dyv, *x = xv;

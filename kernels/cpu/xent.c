@@ -16,7 +16,7 @@ static float row_max(const float *x, int64_t v)
 	return max;
 }
 
-static void xent_max(struct kern *k, float *max, const void *logitsv, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *max, const void *logitsv, int64_t n, int64_t v)
 {
 	const float *logits = logitsv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
@@ -50,7 +50,7 @@ static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 	return j >= 0 && j < v ? j : -1;
 }
 
-static void xent_exp(struct kern *k, void *logitsv, float *sum, float *target, const float *max,
+static void xent_exp(struct backend *k, void *logitsv, float *sum, float *target, const float *max,
 		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
 	float *logits = logitsv;
@@ -62,7 +62,7 @@ static void xent_exp(struct kern *k, void *logitsv, float *sum, float *target, c
 	}
 }
 
-static void xent_grad(struct kern *k, void *logitsv, const float *sum, const int32_t *targets,
+static void xent_grad(struct backend *k, void *logitsv, const float *sum, const int32_t *targets,
 		      float scale, int64_t n, int64_t v, int32_t lo)
 {
 	float *logits = logitsv;
@@ -79,7 +79,7 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sum, const int
 	}
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target,
+static void xent_loss(struct backend *k, double *loss, const float *sum, const float *target,
 		      int64_t n)
 {
 	(void)k;

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(TILE)
 		}
 }
 
-template <class T> static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
+template <class T> static void gelu_fwd(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;
@@ -142,7 +142,7 @@ template <class T> static void gelu_fwd(struct kern *k, void *yv, const void *xv
 }
 
 template <class T>
-static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+static void gelu_bwd(struct backend *k, void *dxv, const void *dyv, const void *xv, int64_t count)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
@@ -156,7 +156,7 @@ static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv,
 }
 
 template <class T>
-static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
+static void swiglu_fwd(struct backend *k, void *yv, const void *guv, int64_t n, int64_t f)
 {
 	T *y = (T *)yv;
 	const T *gu = (const T *)guv;
@@ -168,7 +168,7 @@ static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int
 }
 
 template <class T>
-static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+static void swiglu_bwd(struct backend *k, void *dguv, const void *dyv, const void *guv, int64_t n,
 		       int64_t f)
 {
 	T *dgu = (T *)dguv;

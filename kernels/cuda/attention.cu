@@ -90,7 +90,7 @@ static bool rows_fit(const struct attention &a, const void *p, int64_t batch, si
 	return cuda_aligned(p, batch, width) && cuda_aligned(NULL, a.s.dim, width);
 }
 
-template <class T> static void queue_queries(struct kern *k, const struct attention &a)
+template <class T> static void queue_queries(struct backend *k, const struct attention &a)
 {
 	bool whole = rows_fit(a, a.o, a.s.o_batch, sizeof(T)) &&
 		     rows_fit(a, a.dout, a.s.o_batch, sizeof(T));
@@ -100,7 +100,7 @@ template <class T> static void queue_queries(struct kern *k, const struct attent
 }
 
 template <class T>
-static void queue_merge(struct kern *k, const struct attention &a, const void *o2,
+static void queue_merge(struct backend *k, const struct attention &a, const void *o2,
 			const float *lse2)
 {
 	bool whole = rows_fit(a, a.out, a.s.o_batch, sizeof(T)) &&
@@ -122,7 +122,7 @@ static struct attention attention_of(const struct attn_shape *s)
 }
 
 /* Whether tensor cores take it: all rows are whole pieces of 16 bytes. */
-static bool tiles_fit(struct kern *k, const struct attention &a, const void *o, const void *dout)
+static bool tiles_fit(struct backend *k, const struct attention &a, const void *o, const void *dout)
 {
 	const struct attn_shape *s = &a.s;
 	return cuda_of(k)->storage != STORE_FP32 && s->dim <= 128 &&
@@ -132,7 +132,7 @@ static bool tiles_fit(struct kern *k, const struct attention &a, const void *o, 
 	       cuda_aligned(NULL, s->kv_row, 2);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+static void attention_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s)
 {
 	struct attention a = attention_of(s);
@@ -148,7 +148,7 @@ static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, co
 }
 
 /* Heads of `a` from a->first on, as many as their queries fit the scratch. */
-static void bwd_piece(struct kern *k, struct attention *a, bool tiles)
+static void bwd_piece(struct backend *k, struct attention *a, bool tiles)
 {
 	switch (cuda_of(k)->storage) {
 	case STORE_FP32:
@@ -169,7 +169,7 @@ static void bwd_piece(struct kern *k, struct attention *a, bool tiles)
 	attention_bwd_kv_tiles(k, a);
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
 			  const void *o, const float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s, bool add)
 {
@@ -200,8 +200,8 @@ static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const vo
 	}
 }
 
-static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2,
-			    const struct attn_shape *s)
+static void attention_merge(struct backend *k, void *o, float *lse, const void *o2,
+			    const float *lse2, const struct attn_shape *s)
 {
 	struct attention a = attention_of(s);
 	a.out = o;
@@ -219,7 +219,7 @@ static void attention_merge(struct kern *k, void *o, float *lse, const void *o2,
 	}
 }
 
-extern "C" void cuda_fill_attention(struct kern *k)
+extern "C" void cuda_fill_attention(struct backend *k)
 {
 	k->ops.attention_fwd = attention_fwd;
 	k->ops.attention_bwd = attention_bwd;

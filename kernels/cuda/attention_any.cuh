@@ -208,7 +208,7 @@ static __device__ __forceinline__ struct rows<T> kv_rows(const struct attention 
 	return r;
 }
 
-/* Calls f<T, PIECES>(k, a) for the kern's storage and the heads' width; narrow storage comes
+/* Calls f<T, PIECES>(k, a) for the backend's storage and the heads' width; narrow storage comes
  * here by rare shapes alone. */
 #define ANY_CALL(f, k, a) \
 	switch (cuda_of(k)->storage) { \

@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(ANY_THREADS)
 	any_put((T *)a.dv + at.kv, a.s.kv_row, key0, a.s.k_len, a.s.dim, dv, by_v, a.add);
 }
 
-template <class T, int PIECES> static void queue(struct kern *k, struct attention *a)
+template <class T, int PIECES> static void queue(struct backend *k, struct attention *a)
 {
 	unsigned q_blocks = attention_blocks(a->pairs, a->s.q_len, EDGE);
 	unsigned kv_blocks = attention_blocks(a->pairs / (a->s.heads / a->s.kv_heads), a->s.k_len,
@@ -130,7 +130,7 @@ template <class T, int PIECES> static void queue(struct kern *k, struct attentio
 	       0, *a);
 }
 
-void attention_bwd_any(struct kern *k, struct attention *a)
+void attention_bwd_any(struct backend *k, struct attention *a)
 {
 	ANY_CALL(queue, k, a)
 }

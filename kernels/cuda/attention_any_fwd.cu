@@ -103,13 +103,13 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 	any_put((T *)a.out + at.o, o_row(a), t0, a.s.q_len, a.s.dim, o, by, false);
 }
 
-template <class T, int PIECES> static void queue(struct kern *k, struct attention *a)
+template <class T, int PIECES> static void queue(struct backend *k, struct attention *a)
 {
 	unsigned blocks = attention_blocks(a->pairs, a->s.q_len, EDGE);
 	launch(k, "attention_fwd", attention_fwd_any_kernel<T, PIECES>, blocks, ANY_THREADS, 0, *a);
 }
 
-void attention_fwd_any(struct kern *k, struct attention *a)
+void attention_fwd_any(struct backend *k, struct attention *a)
 {
 	ANY_CALL(queue, k, a)
 }

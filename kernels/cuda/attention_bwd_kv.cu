@@ -249,7 +249,7 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1)
 			  a.add);
 }
 
-template <class T, int D> static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct backend *k, struct attention *a)
 {
 	const size_t fixed = 2 * KEYS * D * sizeof(T), stage = stage_bytes<T, D>;
 	a->stages = D == 64 ? attention_stages(k, fixed, stage) : 2;
@@ -258,7 +258,7 @@ template <class T, int D> static void queue(struct kern *k, struct attention *a)
 	       block_threads<D>, fixed + (size_t)a->stages * stage, *a);
 }
 
-void attention_bwd_kv_tiles(struct kern *k, struct attention *a)
+void attention_bwd_kv_tiles(struct backend *k, struct attention *a)
 {
 	bool wide = a->s.dim > 64;
 	if (cuda_of(k)->storage == STORE_BF16)

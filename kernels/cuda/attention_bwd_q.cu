@@ -155,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 			  dq, by, a.add);
 }
 
-template <class T, int D> static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct backend *k, struct attention *a)
 {
 	const size_t fixed = 2 * QUERIES * D * sizeof(T), stage = 2 * stage_keys<D> * D * sizeof(T);
 	a->stages = attention_stages(k, fixed, stage);
@@ -164,7 +164,7 @@ template <class T, int D> static void queue(struct kern *k, struct attention *a)
 	       fixed + (size_t)a->stages * stage, *a);
 }
 
-void attention_bwd_q_tiles(struct kern *k, struct attention *a)
+void attention_bwd_q_tiles(struct backend *k, struct attention *a)
 {
 	bool wide = a->s.dim > 64;
 	if (cuda_of(k)->storage == STORE_BF16)

@@ -195,7 +195,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 	put_result<T, D>(a, at, t0, &r, o);
 }
 
-template <class T, int D> static void queue(struct kern *k, struct attention *a)
+template <class T, int D> static void queue(struct backend *k, struct attention *a)
 {
 	const size_t fixed = QUERIES * D * sizeof(T), stage = 2 * KEYS * D * sizeof(T);
 	a->stages = attention_stages(k, fixed, stage);
@@ -204,7 +204,7 @@ template <class T, int D> static void queue(struct kern *k, struct attention *a)
 	       fixed + (size_t)a->stages * stage, *a);
 }
 
-void attention_fwd_tiles(struct kern *k, struct attention *a)
+void attention_fwd_tiles(struct backend *k, struct attention *a)
 {
 	bool wide = a->s.dim > 64;
 	if (cuda_of(k)->storage == STORE_BF16)

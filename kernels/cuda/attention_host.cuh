@@ -8,16 +8,16 @@
 
 /* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes; each sets
  * a->stages. bwd needs a->queries. */
-void attention_fwd_tiles(struct kern *k, struct attention *a);
-void attention_bwd_q_tiles(struct kern *k, struct attention *a);
-void attention_bwd_kv_tiles(struct kern *k, struct attention *a);
+void attention_fwd_tiles(struct backend *k, struct attention *a);
+void attention_bwd_q_tiles(struct backend *k, struct attention *a);
+void attention_bwd_kv_tiles(struct backend *k, struct attention *a);
 
 /* Any storage, size and alignment. */
-void attention_fwd_any(struct kern *k, struct attention *a);
-void attention_bwd_any(struct kern *k, struct attention *a);
+void attention_fwd_any(struct backend *k, struct attention *a);
+void attention_bwd_any(struct backend *k, struct attention *a);
 
 /* Two stages, unless one alone lets two blocks share a multiprocessor. */
-static inline int attention_stages(const struct kern *k, size_t fixed, size_t stage)
+static inline int attention_stages(const struct backend *k, size_t fixed, size_t stage)
 {
 	size_t most = cuda_of(k)->shared_most;
 	bool two_share = most >= 2 * (fixed + 2 * stage), one_shares = most >= 2 * (fixed + stage);

@@ -41,7 +41,7 @@ static const struct remedy *remedy_of(cudaError_t rc)
 }
 
 /* What follows a remedy that ends in a blank or a sign: CUDA's version, or the device's. */
-static void remedy_tail(const struct cuda_kern *c, const struct remedy *r, char *to, size_t size)
+static void remedy_tail(const struct cuda_backend *c, const struct remedy *r, char *to, size_t size)
 {
 	to[0] = '\0';
 	if (r->rc == cudaErrorInsufficientDriver)
@@ -51,8 +51,8 @@ static void remedy_tail(const struct cuda_kern *c, const struct remedy *r, char 
 		snprintf(to, size, "%d", c->cc);
 }
 
-static int error_say(const struct cuda_kern *c, cudaError_t rc, const char *where, const char *more,
-		     struct err *e)
+static int error_say(const struct cuda_backend *c, cudaError_t rc, const char *where,
+		     const char *more, struct err *e)
 {
 	const struct remedy *r = remedy_of(rc);
 	char tail[16];
@@ -62,9 +62,9 @@ static int error_say(const struct cuda_kern *c, cudaError_t rc, const char *wher
 		       r->text, tail);
 }
 
-void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more)
+void cuda_fail(struct backend *k, cudaError_t rc, const char *where, const char *more)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	cudaGetLastError(); /* the runtime's own note of it, which later calls would return */
 	if (c->first_error != cudaSuccess)
 		return;
@@ -73,9 +73,9 @@ void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *mo
 	snprintf(c->error_more, sizeof c->error_more, "%s", more ? more : "");
 }
 
-int cuda_failed(const struct kern *k, struct err *e)
+int cuda_failed(const struct backend *k, struct err *e)
 {
-	const struct cuda_kern *c = cuda_of(k);
+	const struct cuda_backend *c = cuda_of(k);
 	return c->first_error == cudaSuccess
 		       ? 0
 		       : error_say(c, c->first_error, c->error_where, c->error_more, e);
@@ -84,7 +84,7 @@ int cuda_failed(const struct kern *k, struct err *e)
 /* --- What kernels ask for
  * ------------------------------------------------------------------------ */
 
-void *cuda_scratch(struct kern *k, size_t bytes, const char *op)
+void *cuda_scratch(struct backend *k, size_t bytes, const char *op)
 {
 	if (bytes <= CUDA_SCRATCH)
 		return cuda_of(k)->scratch;
@@ -92,9 +92,9 @@ void *cuda_scratch(struct kern *k, size_t bytes, const char *op)
 	return NULL;
 }
 
-bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const char *op)
+bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	size_t at = (uintptr_t)kernel / 16 % CUDA_KERNELS_MOST;
 	for (int tries = 0; c->allowed[at].kernel && c->allowed[at].kernel != kernel; tries++) {
 		at = (at + 1) % CUDA_KERNELS_MOST;
@@ -126,14 +126,14 @@ bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const 
 enum { FIRST_FP8 = 89 }; /* has products of 8 bits */
 enum { OLDEST = 80 };    /* has bf16 and asynchronous copies into shared memory */
 
-static int attribute(const struct cuda_kern *c, enum cudaDeviceAttr which, int *value,
+static int attribute(const struct cuda_backend *c, enum cudaDeviceAttr which, int *value,
 		     struct err *e)
 {
 	cudaError_t rc = cudaDeviceGetAttribute(value, which, c->device);
 	return rc == cudaSuccess ? 0 : error_say(c, rc, "asking what it has", "", e);
 }
 
-static int device_find(struct cuda_kern *c, struct err *e)
+static int device_find(struct cuda_backend *c, struct err *e)
 {
 	int count = 0;
 	cudaError_t rc = cudaGetDeviceCount(&count);
@@ -149,7 +149,7 @@ static int device_find(struct cuda_kern *c, struct err *e)
 	return rc == cudaSuccess ? 0 : error_say(c, rc, "choosing it", "", e);
 }
 
-static int device_measure(struct cuda_kern *c, struct err *e)
+static int device_measure(struct cuda_backend *c, struct err *e)
 {
 	int major, minor, shared;
 	if (attribute(c, cudaDevAttrComputeCapabilityMajor, &major, e) < 0 ||
@@ -170,19 +170,19 @@ static int device_measure(struct cuda_kern *c, struct err *e)
 
 #define CUDA_FILL(family) cuda_fill_##family(k);
 
-static void table_fill(struct kern *k)
+static void table_fill(struct backend *k)
 {
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
 	k->ops = (struct ops){ .name = names[cuda_of(k)->storage] };
 	CUDA_FAMILIES(CUDA_FILL)
 }
 
-static void *stream_of(struct kern *k)
+static void *stream_of(struct backend *k)
 {
 	return cuda_of(k)->stream;
 }
 
-static void close_kern(struct kern *k)
+static void close_backend(struct backend *k)
 {
 	cuda_choose(k);
 	cuda_blas_close(k);
@@ -192,7 +192,7 @@ static void close_kern(struct kern *k)
 	k->state = NULL;
 }
 
-static const struct kern_device parallel_device_table = {
+static const struct backend_device parallel_device_table = {
 	.alloc = cuda_memory_alloc,
 	.free = cuda_memory_free,
 	.zero = cuda_memory_zero,
@@ -209,10 +209,10 @@ static const struct kern_device parallel_device_table = {
 	.recorded = cuda_recorded,
 	.replay = cuda_replay,
 	.tape_free = cuda_tape_free,
-	.close = close_kern,
+	.close = close_backend,
 };
 
-static int parts_open(struct kern *k, struct err *e)
+static int parts_open(struct backend *k, struct err *e)
 {
 	if (cuda_stream_open(k, e) < 0 || cuda_memory_open(k, e) < 0 || cuda_blas_open(k, e) < 0)
 		return -1;
@@ -226,13 +226,13 @@ static enum storage storage_of(const char *name)
 }
 
 __attribute__((visibility("default"))) cuda_open_fn muster_kern_cuda;
-int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int device, struct err *e)
+int muster_kern_cuda(struct backend *k, size_t size, const char *storage, int device, struct err *e)
 {
 	if (size != sizeof *k)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "backend cuda: libmuster-cuda.so is of another version than the "
 			       "program; install both of one build");
-	struct cuda_kern *c = calloc(1, sizeof *c);
+	struct cuda_backend *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");
 	c->storage = storage_of(storage);
@@ -244,7 +244,7 @@ int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int devic
 	}
 	k->state = c;
 	if (parts_open(k, e) < 0) {
-		close_kern(k);
+		close_backend(k);
 		return -1;
 	}
 	k->element = c->storage == STORE_FP32 ? sizeof(float) : sizeof(uint16_t);

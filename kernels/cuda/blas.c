@@ -93,13 +93,13 @@ static void plan_end(const struct lt *lt, struct plan *p)
 	memset(p, 0, sizeof *p);
 }
 
-static cudaDataType storage_type(const struct kern *k)
+static cudaDataType storage_type(const struct backend *k)
 {
 	static const cudaDataType types[] = { CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F };
 	return types[cuda_of(k)->storage];
 }
 
-static cudaDataType operand_type(const struct kern *k, enum blas_type type)
+static cudaDataType operand_type(const struct backend *k, enum blas_type type)
 {
 	return type == BLAS_STORED ? storage_type(k)
 	       : type == BLAS_E4M3 ? CUDA_R_8F_E4M3
@@ -139,7 +139,7 @@ static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc,
 
 /* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right
  * comes first. */
-static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan *plan,
+static cublasStatus_t describe(const struct lt *lt, struct backend *k, struct plan *plan,
 			       const struct blas_product *p)
 {
 	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -232,7 +232,8 @@ static struct plan *plan_find(struct cuda_blas *blas, const struct key *key)
 	return &blas->table[at];
 }
 
-static struct plan *plan_make(struct kern *k, const struct blas_product *p, const struct key *key)
+static struct plan *plan_make(struct backend *k, const struct blas_product *p,
+			      const struct key *key)
 {
 	struct cuda_blas *blas = cuda_of(k)->blas;
 	if (blas->plans == PLANS_MOST)
@@ -246,7 +247,7 @@ static struct plan *plan_make(struct kern *k, const struct blas_product *p, cons
 	return plan;
 }
 
-static struct plan *plan_of(struct kern *k, const struct blas_product *p)
+static struct plan *plan_of(struct backend *k, const struct blas_product *p)
 {
 	struct key key;
 	key_of(p, &key);
@@ -269,9 +270,9 @@ static struct plan *plan_of(struct kern *k, const struct blas_product *p)
 
 /* The library's statuses have no counterpart among CUDA's: its own words are kept beside the
  * nearest. */
-static void blas_fail(struct kern *k, cublasStatus_t rc, const char *op)
+static void blas_fail(struct backend *k, cublasStatus_t rc, const char *op)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	cudaError_t cuda = cudaGetLastError();
 	char more[96];
 	snprintf(more, sizeof more, "cuBLASLt: %s", c->blas->lt->GetStatusString(rc));
@@ -282,10 +283,10 @@ static void blas_fail(struct kern *k, cublasStatus_t rc, const char *op)
 		  op, more);
 }
 
-bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
+bool blas_product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	const float one = 1, zero = 0, *beta = p->add ? &one : &zero;
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	struct cuda_blas *blas = c->blas;
 	if (p->pre && (p->n % PRE_ROW || alignment(p->pre) < PRE_ALIGN))
 		return false;
@@ -308,9 +309,9 @@ bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
 /* --- Opening
  * --------------------------------------------------------------------------------------------------- */
 
-int cuda_blas_open(struct kern *k, struct err *e)
+int cuda_blas_open(struct backend *k, struct err *e)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	c->blas = calloc(1, sizeof *c->blas);
 	if (!c->blas)
 		return err_set(
@@ -327,7 +328,7 @@ int cuda_blas_open(struct kern *k, struct err *e)
 	return cuda_failed(k, e);
 }
 
-void cuda_blas_close(struct kern *k)
+void cuda_blas_close(struct backend *k)
 {
 	struct cuda_blas *blas = cuda_of(k)->blas;
 	if (!blas)

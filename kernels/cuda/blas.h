@@ -46,11 +46,11 @@ struct blas_product {
 };
 
 /* Queues it; false: the library has no way for it, and nothing was queued. m, n, k > 0. */
-bool blas_product(struct kern *k, const struct blas_product *p, const char *op);
+bool blas_product(struct backend *k, const struct blas_product *p, const char *op);
 
 /* Any product after BLAS_STORE or BLAS_BIAS by a kernel of ours, for what the library has no way
  * for (linear_plain.cu). */
-void plain_product(struct kern *k, const struct blas_product *p, const char *op);
+void plain_product(struct backend *k, const struct blas_product *p, const char *op);
 
 #ifdef __cplusplus
 }

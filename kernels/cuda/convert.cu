@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(FLAT) add_kernel(T *y, const T *x, int64_t cou
 }
 
 template <class T>
-static void add_to(struct kern *k, const char *op, T *y, const T *x, int64_t count)
+static void add_to(struct backend *k, const char *op, T *y, const T *x, int64_t count)
 {
 	constexpr int v = pack_of<T>;
 	if (pack_fits(y, 0) && pack_fits(x, 0))
@@ -30,12 +30,12 @@ static void add_to(struct kern *k, const char *op, T *y, const T *x, int64_t cou
 		launch(k, op, add_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x, count);
 }
 
-template <class T> static void add(struct kern *k, void *y, const void *x, int64_t count)
+template <class T> static void add(struct backend *k, void *y, const void *x, int64_t count)
 {
 	add_to<T>(k, "add", (T *)y, (const T *)x, count);
 }
 
-static void accumulate(struct kern *k, float *y, const float *x, int64_t count)
+static void accumulate(struct backend *k, float *y, const float *x, int64_t count)
 {
 	add_to<float>(k, "accumulate", y, x, count);
 }
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(FLAT) widen_kernel(float *y, const T *x, int64
 		store_some<V>(y + flat_at<V>(t), a[t], count - flat_at<V>(t));
 }
 
-template <class T> static void widen(struct kern *k, float *y, const void *xv, int64_t count)
+template <class T> static void widen(struct backend *k, float *y, const void *xv, int64_t count)
 {
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(FLAT)
 }
 
 template <class T, int V>
-static void narrow_by(struct kern *k, T *y, const float *x, int64_t count,
+static void narrow_by(struct backend *k, T *y, const float *x, int64_t count,
 		      const struct philox_key *key, uint64_t first)
 {
 	const struct philox_key none = {};
@@ -90,7 +90,7 @@ static void narrow_by(struct kern *k, T *y, const float *x, int64_t count,
 }
 
 template <class T>
-static void narrow(struct kern *k, void *yv, const float *x, int64_t count,
+static void narrow(struct backend *k, void *yv, const float *x, int64_t count,
 		   const struct philox_key *key, uint64_t first)
 {
 	T *y = (T *)yv;

@@ -3,9 +3,9 @@
  *
  * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one
  * family of ops each. A family exports cuda_fill_<family>, which enters its ops into the table; its
- * line in CUDA_FAMILIES makes the backend call it. An op queues kernels on the kern's stream by
+ * line in CUDA_FAMILIES makes the backend call it. An op queues kernels on the backend's stream by
  * launch() of launch.cuh and returns; it neither allocates, nor waits, nor fails: what goes wrong
- * becomes the kern's first error, which backend_get and backend_sync return.
+ * becomes the backend's first error, which backend_get and backend_sync return.
  *
  * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a
  * .cu, which the build finds by itself, and a line in CUDA_FAMILIES.
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 /* The families of ops whose kernels are there. */
 #define CUDA_FAMILIES(X) \
@@ -33,7 +33,7 @@ extern "C" {
 	X(sums) \
 	X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
 
-#define CUDA_DECLARE(family) void cuda_fill_##family(struct kern *k);
+#define CUDA_DECLARE(family) void cuda_fill_##family(struct backend *k);
 CUDA_FAMILIES(CUDA_DECLARE)
 
 enum storage { STORE_FP32, STORE_BF16, STORE_FP16 };
@@ -57,7 +57,7 @@ struct cuda_ring;
 struct cuda_side;
 struct cuda_blas;
 
-struct cuda_kern {
+struct cuda_backend {
 	enum storage storage;
 	int device;
 	int sms;             /* multiprocessors */
@@ -82,21 +82,21 @@ struct cuda_kern {
 	struct cuda_blas *blas;
 };
 
-static inline struct cuda_kern *cuda_of(const struct kern *k)
+static inline struct cuda_backend *cuda_of(const struct backend *k)
 {
-	return (struct cuda_kern *)k->state;
+	return (struct cuda_backend *)k->state;
 }
 
-/* Makes the kern's device this thread's: before anything that is asked of the runtime. */
-static inline void cuda_choose(const struct kern *k)
+/* Makes the backend's device this thread's: before anything that is asked of the runtime. */
+static inline void cuda_choose(const struct backend *k)
 {
 	cudaSetDevice(cuda_of(k)->device);
 }
 
-/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what is known
+/* Keeps the backend's first error. where: the op's name, a string that lasts. more: what is known
  * besides CUDA's words, or NULL. */
-void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more);
-static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
+void cuda_fail(struct backend *k, cudaError_t rc, const char *where, const char *more);
+static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 {
 	if (rc != cudaSuccess)
 		cuda_fail(k, rc, where, NULL);
@@ -104,47 +104,47 @@ static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
 }
 
 /* -1 with the first error's text, or 0. */
-int cuda_failed(const struct kern *k, struct err *e);
+int cuda_failed(const struct backend *k, struct err *e);
 
 /* Queues a kernel that does nothing. */
-void cuda_probe(struct kern *k);
+void cuda_probe(struct backend *k);
 
-/* The parts of an opened kern, a file each. What open made, close takes apart, after the device has
+/* The parts of an opened backend, a file each. What open made, close takes apart, after the device has
  * done what was queued; close takes what was never opened. */
-int cuda_memory_open(struct kern *k, struct err *e);
-void cuda_memory_close(struct kern *k);
-int cuda_stream_open(struct kern *k, struct err *e);
-void cuda_stream_close(struct kern *k);
-int cuda_blas_open(struct kern *k, struct err *e);
-void cuda_blas_close(struct kern *k);
+int cuda_memory_open(struct backend *k, struct err *e);
+void cuda_memory_close(struct backend *k);
+int cuda_stream_open(struct backend *k, struct err *e);
+void cuda_stream_close(struct backend *k);
+int cuda_blas_open(struct backend *k, struct err *e);
+void cuda_blas_close(struct backend *k);
 
-/* Their rows of the table of kern.h. */
-void *cuda_memory_alloc(struct kern *k, size_t bytes);
-void cuda_memory_free(struct kern *k, void *p);
-void cuda_memory_zero(struct kern *k, void *p, size_t bytes);
-void *cuda_host_alloc(struct kern *k, size_t bytes);
-void cuda_host_free(struct kern *k, void *p);
-void cuda_put(struct kern *k, void *to, const void *from, size_t bytes);
-int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
-void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes);
-int cuda_sync(struct kern *k, struct err *e);
-uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes);
-void cuda_side_wait(struct kern *k, uint64_t ticket);
-bool cuda_record(struct kern *k);
-int cuda_recorded(struct kern *k, struct kern_tape **out, struct err *e);
-void cuda_replay(struct kern *k, struct kern_tape *t);
-void cuda_tape_free(struct kern *k, struct kern_tape *t);
+/* Their rows of the table of backend.h. */
+void *cuda_memory_alloc(struct backend *k, size_t bytes);
+void cuda_memory_free(struct backend *k, void *p);
+void cuda_memory_zero(struct backend *k, void *p, size_t bytes);
+void *cuda_host_alloc(struct backend *k, size_t bytes);
+void cuda_host_free(struct backend *k, void *p);
+void cuda_put(struct backend *k, void *to, const void *from, size_t bytes);
+int cuda_get(struct backend *k, void *to, const void *from, size_t bytes, struct err *e);
+void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
+int cuda_sync(struct backend *k, struct err *e);
+uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
+void cuda_side_wait(struct backend *k, uint64_t ticket);
+bool cuda_record(struct backend *k);
+int cuda_recorded(struct backend *k, struct backend_tape **out, struct err *e);
+void cuda_replay(struct backend *k, struct backend_tape *t);
+void cuda_tape_free(struct backend *k, struct backend_tape *t);
 
 /* Makes what is queued from now on come after all side copies so far. */
-void cuda_side_join(struct kern *k);
+void cuda_side_join(struct backend *k);
 
-/* The start of the kern's scratch, valid until the next op; NULL, and an error, for more than
+/* The start of the backend's scratch, valid until the next op; NULL, and an error, for more than
  * CUDA_SCRATCH bytes. Several arrays are carved from one call. */
-void *cuda_scratch(struct kern *k, size_t bytes, const char *op);
+void *cuda_scratch(struct backend *k, size_t bytes, const char *op);
 
 /* Allows a kernel `shared` bytes of dynamic shared memory; false, and an error, where the device
  * has less. */
-bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const char *op);
+bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op);
 
 /* Blocks for `work` units of which each block takes `per_block`: at least 1 where there is work, at
  * most 2^31 - 1, so kernels over many units step by the grid. */
@@ -155,7 +155,7 @@ static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 }
 
 /* The same, but no more than `each` blocks a multiprocessor: for kernels that step by the grid. */
-static inline unsigned cuda_blocks_most(const struct kern *k, int64_t work, int64_t per_block,
+static inline unsigned cuda_blocks_most(const struct backend *k, int64_t work, int64_t per_block,
 					int each)
 {
 	unsigned blocks = cuda_blocks(work, per_block), most = (unsigned)(cuda_of(k)->sms * each);

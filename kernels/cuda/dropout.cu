@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(TILE)
 }
 
 template <class T>
-static void dropout_rows(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
-			 int64_t c, const struct dropout *d)
+static void dropout_rows(struct backend *k, void *yv, const void *xv, const int64_t *rows,
+			 int64_t n, int64_t c, const struct dropout *d)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;

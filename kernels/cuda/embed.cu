@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(TILE)
 }
 
 template <class T>
-static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+static void embed_fwd(struct backend *k, void *yv, const int32_t *tokens, const int32_t *positions,
 		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
 		      int32_t hi)
 {
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(ADD) join_kernel(float *dw, const float *parts
 
 /* Of at most as many tokens as the scratch has room for. */
 template <class T>
-static void add_ids(struct kern *k, float *dw, const T *dy, const int32_t *ids, int64_t n,
+static void add_ids(struct backend *k, float *dw, const T *dy, const int32_t *ids, int64_t n,
 		    int64_t c, int32_t lo, int32_t hi)
 {
 	constexpr int v = pack_of<T>;
@@ -262,7 +262,7 @@ static int64_t tokens_most(int64_t c)
 }
 
 template <class T>
-static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv,
+static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *dyv,
 		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
 		      int32_t lo, int32_t hi)
 {

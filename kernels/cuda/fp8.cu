@@ -117,8 +117,8 @@ static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_c
 }
 
 template <class T>
-static void cast_op(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *xv,
-		    enum fp8 format, int64_t n, int64_t c)
+static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct scale8 *s,
+		    const void *xv, enum fp8 format, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
 	const cast_call<T> a = { y,
@@ -171,7 +171,7 @@ static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const produ
 }
 
 template <class T>
-static void product_op(struct kern *k, void *d, const struct tensor8 *left,
+static void product_op(struct backend *k, void *d, const struct tensor8 *left,
 		       const struct tensor8 *right, const void *bias, bool add, int64_t m,
 		       int64_t n, int64_t depth)
 {
@@ -191,7 +191,7 @@ static void product_op(struct kern *k, void *d, const struct tensor8 *left,
 	       cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
 }
 
-extern "C" void plain_product8(struct kern *k, void *d, const struct tensor8 *left,
+extern "C" void plain_product8(struct backend *k, void *d, const struct tensor8 *left,
 			       const struct tensor8 *right, const void *bias, bool single,
 			       int64_t m, int64_t n, int64_t depth)
 {
@@ -232,8 +232,8 @@ static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int st
 	s->inverse = 1.0f / s->scale;
 }
 
-static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps,
-			  int spare)
+static void scale8_update(struct backend *k, struct scale8 *s, int64_t n, enum fp8 format,
+			  int steps, int spare)
 {
 	launch(k, "scale8_update", scale8_kernel, cuda_blocks(n, 128), 128, 0, s, n,
 	       format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);

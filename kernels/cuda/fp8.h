@@ -9,7 +9,7 @@
 extern "C"
 #endif
 	void
-	plain_product8(struct kern *k, void *d, const struct tensor8 *left,
+	plain_product8(struct backend *k, void *d, const struct tensor8 *left,
 		       const struct tensor8 *right, const void *bias, bool single, int64_t m,
 		       int64_t n, int64_t depth);
 

@@ -241,7 +241,7 @@ static int64_t tiles_of(const struct grouped *g, int64_t rows)
 }
 
 template <class T>
-static void launch_form(struct kern *k, enum grouped_form form, const struct grouped_call &c,
+static void launch_form(struct backend *k, enum grouped_form form, const struct grouped_call &c,
 			const char *op)
 {
 	const size_t shared = STAGES * 2 * SLICE * sizeof(T);
@@ -261,7 +261,7 @@ static void launch_form(struct kern *k, enum grouped_form form, const struct gro
 
 /* Groups first … of g, at most GROUPS_AT_ONCE, whose rows begin at `row`; how many those were. */
 template <class T>
-static int launch_some(struct kern *k, const struct grouped *g, int first, int64_t *row,
+static int launch_some(struct backend *k, const struct grouped *g, int first, int64_t *row,
 		       const char *op)
 {
 	const size_t skip = (size_t)first * g->stride;
@@ -282,14 +282,15 @@ static int launch_some(struct kern *k, const struct grouped *g, int first, int64
 	return c.groups;
 }
 
-template <class T> static void launch_all(struct kern *k, const struct grouped *g, const char *op)
+template <class T>
+static void launch_all(struct backend *k, const struct grouped *g, const char *op)
 {
 	int64_t row = 0;
 	for (int i = 0; i < g->groups;)
 		i += launch_some<T>(k, g, i, &row, op);
 }
 
-extern "C" bool grouped_kernel_product(struct kern *k, const struct grouped *g, const char *op)
+extern "C" bool grouped_kernel_product(struct backend *k, const struct grouped *g, const char *op)
 {
 	const bool weight = g->form == GROUPED_WEIGHT;
 	if (cuda_of(k)->storage == STORE_FP32 || g->in % CHUNK || g->out % CHUNK ||

@@ -31,7 +31,7 @@ struct grouped {
 
 /* Queues all groups; false: the kernel has no way for this storage, these sizes or addresses,
  * and nothing was queued. */
-bool grouped_kernel_product(struct kern *k, const struct grouped *g, const char *op);
+bool grouped_kernel_product(struct backend *k, const struct grouped *g, const char *op);
 
 #ifdef __cplusplus
 }

@@ -14,10 +14,10 @@
 #include "kernels/cuda/cuda.h"
 
 template <class... Params, class... Args>
-static void launch(struct kern *k, const char *op, void (*kernel)(Params...), dim3 grid, dim3 block,
-		   size_t shared, Args... args)
+static void launch(struct backend *k, const char *op, void (*kernel)(Params...), dim3 grid,
+		   dim3 block, size_t shared, Args... args)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	if (grid.x == 0 || grid.y == 0 || grid.z == 0)
 		return;
 	if (shared > CUDA_SHARED_FREE && !cuda_allow_shared(k, (const void *)kernel, shared, op))

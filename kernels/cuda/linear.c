@@ -5,12 +5,12 @@
 #include "kernels/cuda/grouped.h"
 
 /* The library's GELU is as exact as 2 bytes can tell. */
-static bool gelu_fits(const struct kern *k)
+static bool gelu_fits(const struct backend *k)
 {
 	return cuda_of(k)->storage != STORE_FP32;
 }
 
-static void product(struct kern *k, const struct blas_product *p, const char *op)
+static void product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	if (p->m && p->n && p->k && !blas_product(k, p, op))
 		plain_product(k, p, op);
@@ -19,7 +19,7 @@ static void product(struct kern *k, const struct blas_product *p, const char *op
 /* --- alone
  * ------------------------------------------------------------------------------------------ */
 
-static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias,
+static void linear_fwd(struct backend *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
 {
 	product(k,
@@ -35,7 +35,7 @@ static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, co
 		"linear_fwd");
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const void *w, int64_t n,
 			     int64_t in, int64_t out)
 {
 	if (dx)
@@ -47,7 +47,7 @@ static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const voi
 
 /* Sums of dy come with the product into scratch, if the library makes them: it can set them
  * only. */
-static bool weight_and_sums(struct kern *k, struct blas_product *p, float *dbias, int64_t out)
+static bool weight_and_sums(struct backend *k, struct blas_product *p, float *dbias, int64_t out)
 {
 	struct blas_product both = *p;
 	both.after = BLAS_SUMS;
@@ -58,7 +58,7 @@ static bool weight_and_sums(struct kern *k, struct blas_product *p, float *dbias
 	return true;
 }
 
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	struct blas_product p = { .d = dw,
@@ -80,7 +80,7 @@ static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const voi
 /* --- with GELU
  * ---------------------------------------------------------------------------------------- */
 
-static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, const void *w,
+static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
 			    const void *bias, int64_t n, int64_t in, int64_t out)
 {
 	const struct blas_product p = { .d = y,
@@ -99,7 +99,7 @@ static void linear_gelu_fwd(struct kern *k, void *y, void *pre, const void *x, c
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const void *w,
+static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
 			    const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	const struct blas_product p = { .d = dpre,
@@ -125,7 +125,7 @@ static enum blas_type type_of(const struct tensor8 *t)
 }
 
 /* Chips before Ada have no such products, and cuBLASLt has no fp32 bias for them. */
-static void product8(struct kern *k, void *d, const struct tensor8 *left,
+static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
 		     int64_t n, int64_t depth)
 {
@@ -167,7 +167,8 @@ static bool groups_large(const struct grouped *g)
 }
 
 /* Group i, whose rows begin at `row`, by itself. */
-static void group_alone(struct kern *k, const struct grouped *g, int i, int64_t row, const char *op)
+static void group_alone(struct backend *k, const struct grouped *g, int i, int64_t row,
+			const char *op)
 {
 	const int64_t n = g->rows[i], in = g->in, out = g->out;
 	const char *left = g->left, *right = g->right;
@@ -206,7 +207,7 @@ static void group_alone(struct kern *k, const struct grouped *g, int i, int64_t 
 	product(k, &p, op);
 }
 
-static void grouped(struct kern *k, const struct grouped *g, const char *op)
+static void grouped(struct backend *k, const struct grouped *g, const char *op)
 {
 	if (!groups_large(g) && grouped_kernel_product(k, g, op))
 		return;
@@ -215,14 +216,14 @@ static void grouped(struct kern *k, const struct grouped *g, const char *op)
 		group_alone(k, g, i, row, op);
 }
 
-static void grouped_fwd(struct kern *k, void *y, const void *x, const void *w, int64_t stride,
+static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
 			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
 	grouped(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out },
 		"grouped_fwd");
 }
 
-static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const void *w,
+static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
 			      int64_t stride, const int64_t *rows, int groups, int64_t in,
 			      int64_t out)
 {
@@ -230,7 +231,7 @@ static void grouped_bwd_input(struct kern *k, void *dx, const void *dy, const vo
 		"grouped_bwd_input");
 }
 
-static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const void *dy,
+static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
 			       const void *x, const int64_t *rows, int groups, int64_t in,
 			       int64_t out)
 {
@@ -238,7 +239,7 @@ static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const 
 		"grouped_bwd_weight");
 }
 
-void cuda_fill_linear(struct kern *k)
+void cuda_fill_linear(struct backend *k)
 {
 	k->ops.linear_fwd = linear_fwd;
 	k->ops.linear_bwd_input = linear_bwd_input;

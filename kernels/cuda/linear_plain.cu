@@ -76,7 +76,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const plain_call<
 }
 
 template <class T, class D>
-static void product(struct kern *k, const struct blas_product *p, const char *op)
+static void product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	const plain_call<T, D> c = {
 		{ (const T *)p->left, p->left_flipped ? 1 : p->k, p->left_flipped ? p->m : 1 },
@@ -93,7 +93,7 @@ static void product(struct kern *k, const struct blas_product *p, const char *op
 }
 
 template <class T>
-static void product_of(struct kern *k, const struct blas_product *p, const char *op)
+static void product_of(struct backend *k, const struct blas_product *p, const char *op)
 {
 	if (p->single)
 		product<T, float>(k, p, op);
@@ -101,7 +101,7 @@ static void product_of(struct kern *k, const struct blas_product *p, const char 
 		product<T, T>(k, p, op);
 }
 
-extern "C" void plain_product(struct kern *k, const struct blas_product *p, const char *op)
+extern "C" void plain_product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	switch (cuda_of(k)->storage) {
 	case STORE_FP32:

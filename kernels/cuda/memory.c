@@ -1,6 +1,6 @@
 /*
  * Memory of the device: large chunks of cudaMalloc, cut into spans. cudaMalloc and cudaFree wait
- * for the device, so a chunk stays until the kern ends, or until there is no room elsewhere; what a
+ * for the device, so a chunk stays until the backend ends, or until there is no room elsewhere; what a
  * step takes and gives back is cut from what is there.
  *
  * A span that is given back may be handed out at once: whoever uses it next is queued after whoever
@@ -159,10 +159,10 @@ static bool span_give(struct chunk *c, const void *p)
 	return false;
 }
 
-/* --- The kern's memory
+/* --- The backend's memory
  * ------------------------------------------------------------------------------ */
 
-void *cuda_memory_alloc(struct kern *k, size_t bytes)
+void *cuda_memory_alloc(struct backend *k, size_t bytes)
 {
 	struct cuda_pool *p = cuda_of(k)->pool;
 	bytes = round_up(bytes ? bytes : 1, CUDA_ALIGN);
@@ -178,7 +178,7 @@ void *cuda_memory_alloc(struct kern *k, size_t bytes)
 	return s->at;
 }
 
-void cuda_memory_free(struct kern *k, void *at)
+void cuda_memory_free(struct backend *k, void *at)
 {
 	cuda_choose(k);
 	cuda_side_join(k);
@@ -187,16 +187,16 @@ void cuda_memory_free(struct kern *k, void *at)
 			return;
 }
 
-void cuda_memory_zero(struct kern *k, void *p, size_t bytes)
+void cuda_memory_zero(struct backend *k, void *p, size_t bytes)
 {
 	cuda_choose(k);
 	if (bytes)
 		cuda_ok(k, cudaMemsetAsync(p, 0, bytes, cuda_of(k)->stream), "kern_zero");
 }
 
-int cuda_memory_open(struct kern *k, struct err *e)
+int cuda_memory_open(struct backend *k, struct err *e)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	c->pool = calloc(1, sizeof *c->pool);
 	if (!c->pool)
 		return err_set(e, ERR_NOMEM,
@@ -208,9 +208,9 @@ int cuda_memory_open(struct kern *k, struct err *e)
 	return cuda_failed(k, e);
 }
 
-void cuda_memory_close(struct kern *k)
+void cuda_memory_close(struct backend *k)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	while (c->pool && c->pool->chunks) {
 		struct chunk *next = c->pool->chunks->next;
 		chunk_close(c->pool->chunks);
@@ -223,7 +223,7 @@ void cuda_memory_close(struct kern *k)
 /* --- Memory of the host that the device reaches
  * ------------------------------------------------------- */
 
-void *cuda_host_alloc(struct kern *k, size_t bytes)
+void *cuda_host_alloc(struct backend *k, size_t bytes)
 {
 	void *p = NULL;
 	cuda_choose(k);
@@ -234,7 +234,7 @@ void *cuda_host_alloc(struct kern *k, size_t bytes)
 }
 
 /* After the copies from and to it. */
-void cuda_host_free(struct kern *k, void *p)
+void cuda_host_free(struct backend *k, void *p)
 {
 	if (!p)
 		return;

@@ -84,7 +84,7 @@ template <class T, bool CENTRED> static bool fwd_packs(const struct norm_fwd_arg
 }
 
 template <class T, bool CENTRED>
-static void norm_fwd(struct kern *k, const char *op, const struct norm_fwd_args<T> *a)
+static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_args<T> *a)
 {
 	int width = WARP;
 	if (!fwd_packs<T, CENTRED>(a)) {
@@ -169,7 +169,7 @@ template <class T, bool CENTRED> static bool bwd_packs(const struct norm_bwd_arg
 }
 
 template <class T, bool CENTRED>
-static void norm_bwd(struct kern *k, const char *op, const struct norm_bwd_args<T> *a)
+static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
 {
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
 	int64_t packs = a->c / pack_of<T>;
@@ -192,7 +192,7 @@ static void norm_bwd(struct kern *k, const char *op, const struct norm_bwd_args<
 }
 
 template <class T>
-static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd,
+static void layernorm_fwd(struct backend *k, void *y, void *sum, float *mean, float *rstd,
 			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
 			  int64_t c, float eps)
 {
@@ -204,7 +204,7 @@ static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float
 }
 
 template <class T>
-static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x,
+static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, const void *x,
 			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
 	struct norm_fwd_args<T> a = {
@@ -215,7 +215,7 @@ static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const v
 }
 
 template <class T>
-static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
 			  const void *w, int64_t n, int64_t c)
 {
@@ -227,7 +227,7 @@ static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, con
 }
 
 template <class T>
-static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres,
+static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
 			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
 {
 	struct norm_bwd_args<T> a = {

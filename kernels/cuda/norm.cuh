@@ -26,8 +26,10 @@ template <class T> struct norm_bwd_args {
 
 /* centred: LayerNorm; mean, bias, dbias are NULL otherwise. */
 template <class T>
-void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred);
+void norm_fwd_wide(struct backend *k, const char *op, const struct norm_fwd_args<T> *a,
+		   bool centred);
 template <class T>
-void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred);
+void norm_bwd_wide(struct backend *k, const char *op, const struct norm_bwd_args<T> *a,
+		   bool centred);
 
 #endif

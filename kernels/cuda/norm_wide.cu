@@ -83,13 +83,15 @@ static int wide_threads(int64_t c)
 }
 
 template <class T>
-void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred)
+void norm_fwd_wide(struct backend *k, const char *op, const struct norm_fwd_args<T> *a,
+		   bool centred)
 {
 	launch(k, op, fwd_wide_kernel<T>, cuda_blocks(a->n, 1), wide_threads(a->c), 0, *a, centred);
 }
 
 template <class T>
-void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred)
+void norm_bwd_wide(struct backend *k, const char *op, const struct norm_bwd_args<T> *a,
+		   bool centred)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(a->dy, a->c) && pack_fits(a->x, a->c);
@@ -106,9 +108,9 @@ void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T>
 }
 
 #define WIDE_OF(T) \
-	template void norm_fwd_wide<T>(struct kern *, const char *, \
+	template void norm_fwd_wide<T>(struct backend *, const char *, \
 				       const struct norm_fwd_args<T> *, bool); \
-	template void norm_bwd_wide<T>(struct kern *, const char *, \
+	template void norm_bwd_wide<T>(struct backend *, const char *, \
 				       const struct norm_bwd_args<T> *, bool);
 WIDE_OF(float)
 WIDE_OF(__nv_bfloat16)

@@ -188,9 +188,9 @@ static inline unsigned flat_blocks(int64_t count, int v)
 }
 
 /* Enters the ops of a family, whose fill<T>(struct ops *) names those of one storage type, into
- * the kern's table. */
+ * the backend's table. */
 #define CUDA_FILL(family) \
-	extern "C" void cuda_fill_##family(struct kern *k) \
+	extern "C" void cuda_fill_##family(struct backend *k) \
 	{ \
 		switch (cuda_of(k)->storage) { \
 		case STORE_FP32: \

@@ -110,7 +110,7 @@ template <class T> static bool update_packs(const struct update *u)
 }
 
 template <class T, class Rule>
-static void update_all(struct kern *k, const char *op, const struct update *u, int n,
+static void update_all(struct backend *k, const char *op, const struct update *u, int n,
 		       const Rule &rule)
 {
 	for (int i = 0; i < n; i += BATCH) {
@@ -131,7 +131,7 @@ static void update_all(struct kern *k, const char *op, const struct update *u, i
 }
 
 template <class T>
-static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
+static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a)
 {
 	double bias1 = 1 - pow((double)a->beta1, (double)a->step),
 	       bias2 = 1 - pow((double)a->beta2, (double)a->step);
@@ -150,7 +150,7 @@ static void adamw(struct kern *k, const struct update *u, int n, const struct ad
 }
 
 template <class T>
-static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a)
 {
 	struct sgd_rule rule = { a->lr, a->momentum, a->grad_scale, a->step <= 1 };
 	update_all<T, sgd_rule>(k, "sgd", u, n, rule);
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(SQUARES)
 		parts[blockIdx.x] = total;
 }
 
-static void sqnorm(struct kern *k, double *sum, const float *x, int64_t count)
+static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count)
 {
 	bool packs = pack_fits(x, 0);
 	unsigned blocks = cuda_blocks(count, SQUARES * SQUARES_TURNS * (packs ? 4 : 1));

@@ -6,7 +6,7 @@ static __global__ void probe_kernel()
 {
 }
 
-extern "C" void cuda_probe(struct kern *k)
+extern "C" void cuda_probe(struct backend *k)
 {
 	launch(k, "looking for code that it runs", probe_kernel, 1, 1, 0);
 }

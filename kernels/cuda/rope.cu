@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(ROPE)
 }
 
 template <class T>
-static void rotate(struct kern *k, const char *op, T *x, const struct rope_shape *s,
+static void rotate(struct backend *k, const char *op, T *x, const struct rope_shape *s,
 		   const float *cosines, const float *sines, float sign)
 {
 	constexpr int v = pack_of<T>;
@@ -70,14 +70,14 @@ static void rotate(struct kern *k, const char *op, T *x, const struct rope_shape
 }
 
 template <class T>
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosines,
+static void rope_fwd(struct backend *k, void *x, const struct rope_shape *s, const float *cosines,
 		     const float *sines)
 {
 	rotate<T>(k, "rope_fwd", (T *)x, s, cosines, sines, 1);
 }
 
 template <class T>
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosines,
+static void rope_bwd(struct backend *k, void *dx, const struct rope_shape *s, const float *cosines,
 		     const float *sines)
 {
 	rotate<T>(k, "rope_bwd", (T *)dx, s, cosines, sines, -1);

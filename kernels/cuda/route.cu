@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(ROUTE) route_fwd_kernel(struct routed r, const
 		r.weights[token * r.top + i] /= chosen_sum;
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float *probs, float *lse,
 		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	struct routed r = { chosen, weights, probs, lse, n, e, top, before };
@@ -125,9 +125,10 @@ __global__ void __launch_bounds__(ROUTE)
 	}
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
-		      const float *weights, const float *probs, const float *lse, const float *aux,
-		      float z, int64_t n, int64_t e, int64_t top, bool before)
+static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
+		      const int32_t *chosen, const float *weights, const float *probs,
+		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
+		      int64_t top, bool before)
 {
 	struct routed r = {
 		(int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before
@@ -229,21 +230,21 @@ static dim3 piece_blocks(int64_t n, int64_t e, int64_t length)
 	return dim3(cuda_blocks(e, ORDER_KEYS), n > 0 ? cuda_blocks(n, length) : 0);
 }
 
-static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n,
+static void route_count(struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
 			int64_t e, int64_t top, int64_t length)
 {
 	launch(k, "route_count", count_kernel, piece_blocks(n, e, length), ORDER, 0, choices,
 	       chosen, n * top, length * top, e);
 }
 
-static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before,
+static void route_drop(struct backend *k, int64_t *at, const int32_t *chosen, const int64_t *before,
 		       int64_t n, int64_t e, int64_t top, int64_t length, int64_t most)
 {
 	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen,
 	       before, n * top, length * top, e, most);
 }
 
-static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from,
+static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
 			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
 	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e,
@@ -270,7 +271,7 @@ __global__ void __launch_bounds__(LOSS)
 		parts[blockIdx.x] = total;
 }
 
-static void route_loss(struct kern *k, double *loss, const float *load, const float *probs,
+static void route_loss(struct backend *k, double *loss, const float *load, const float *probs,
 		       const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	unsigned blocks = cuda_blocks(n * e, LOSS * LOSS_TURNS);

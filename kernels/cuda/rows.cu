@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(TILE) move_kernel(T *y, int64_t y_row, const T
 }
 
 template <class T>
-static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row,
+static void move(struct backend *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row,
 		 const int64_t *from, int64_t n, int64_t c)
 {
 	constexpr int v = pack_of<T>;
@@ -40,14 +40,14 @@ static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x
 }
 
 template <class T>
-static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n,
+static void gather_rows(struct backend *k, void *y, const void *x, const int64_t *from, int64_t n,
 			int64_t c)
 {
 	move<T>(k, "gather_rows", (T *)y, c, (const T *)x, c, from, n, c);
 }
 
 template <class T>
-static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row,
+static void copy_rows(struct backend *k, void *y, int64_t y_row, const void *x, int64_t x_row,
 		      int64_t n, int64_t c)
 {
 	bool dense = n == 1 || (y_row == c && x_row == c);
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(TILE)
 }
 
 template <class T>
-static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+static void combine_fwd(struct backend *k, void *yv, const void *xv, const int64_t *at,
 			const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	T *y = (T *)yv;
@@ -138,8 +138,9 @@ __global__ void __launch_bounds__(COMBINE)
 }
 
 template <class T>
-static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
-			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
+static void combine_bwd(struct backend *k, void *dxv, float *dweights, const void *dyv,
+			const void *xv, const int64_t *at, const float *weights, int64_t n,
+			int64_t top, int64_t c)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(TILE) add_bias_kernel(T *x, const T *bias, str
 }
 
 template <class T>
-static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
+static void add_bias(struct backend *k, void *xv, const void *biasv, int64_t n, int64_t c)
 {
 	T *x = (T *)xv;
 	const T *bias = (const T *)biasv;

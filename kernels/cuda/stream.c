@@ -1,5 +1,5 @@
 /*
- * The kern's two streams: that of the ops with the copies in their order, and that of the copies
+ * The backend's two streams: that of the ops with the copies in their order, and that of the copies
  * beside them.
  *
  * What is put goes through a ring of pinned memory, so that the caller's may change at once and
@@ -40,7 +40,7 @@ struct cuda_side {
 /* --- The ring
  * -------------------------------------------------------------------------------------------- */
 
-static void ring_pop(struct kern *k, struct cuda_ring *r)
+static void ring_pop(struct backend *k, struct cuda_ring *r)
 {
 	cuda_ok(k, cudaEventSynchronize(r->done[r->first]), cuda_of(k)->last_op);
 	r->used -= r->bytes[r->first];
@@ -49,7 +49,7 @@ static void ring_pop(struct kern *k, struct cuda_ring *r)
 }
 
 /* A stretch of so many bytes, at most RING_PIECE. It may wait for the oldest ones. */
-static char *ring_take(struct kern *k, struct cuda_ring *r, size_t bytes)
+static char *ring_take(struct backend *k, struct cuda_ring *r, size_t bytes)
 {
 	size_t end = RING_BYTES - r->head, skip = bytes > end ? end : 0;
 	while (r->marks && (r->marks == RING_MARKS || r->used + skip + bytes > RING_BYTES))
@@ -62,14 +62,14 @@ static char *ring_take(struct kern *k, struct cuda_ring *r, size_t bytes)
 }
 
 /* Marks the stretch that was taken last. */
-static void ring_mark(struct kern *k, struct cuda_ring *r)
+static void ring_mark(struct backend *k, struct cuda_ring *r)
 {
 	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream),
 		"kern_put");
 	r->marks++;
 }
 
-static void put_piece(struct kern *k, char *to, const char *from, size_t bytes)
+static void put_piece(struct backend *k, char *to, const char *from, size_t bytes)
 {
 	struct cuda_ring *r = cuda_of(k)->ring;
 	char *at = ring_take(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
@@ -82,9 +82,9 @@ static void put_piece(struct kern *k, char *to, const char *from, size_t bytes)
 /* --- In the order of the ops
  * ---------------------------------------------------------------------------- */
 
-void cuda_put(struct kern *k, void *to, const void *from, size_t bytes)
+void cuda_put(struct backend *k, void *to, const void *from, size_t bytes)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	if (c->recording) {
 		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put",
 			  "it came between kern_record and kern_recorded");
@@ -96,7 +96,7 @@ void cuda_put(struct kern *k, void *to, const void *from, size_t bytes)
 			  bytes - at < RING_PIECE ? bytes - at : RING_PIECE);
 }
 
-void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes)
+void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	cuda_choose(k);
 	if (bytes)
@@ -108,9 +108,9 @@ void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes)
 
 /* What failed on the device shows up here; it was queued by the op that was queued last, or
  * before. */
-static bool wait_for(struct kern *k, cudaStream_t stream)
+static bool wait_for(struct backend *k, cudaStream_t stream)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	cudaError_t rc = cudaStreamSynchronize(stream);
 	if (rc != cudaSuccess) {
 		char more[96];
@@ -120,9 +120,9 @@ static bool wait_for(struct kern *k, cudaStream_t stream)
 	return rc == cudaSuccess;
 }
 
-int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
+int cuda_get(struct backend *k, void *to, const void *from, size_t bytes, struct err *e)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	if (c->recording)
 		return err_set(
 			e, ERR_INTERNAL,
@@ -137,9 +137,9 @@ int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct er
 	return cuda_failed(k, e);
 }
 
-int cuda_sync(struct kern *k, struct err *e)
+int cuda_sync(struct backend *k, struct err *e)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	if (c->recording)
 		return err_set(
 			e, ERR_INTERNAL,
@@ -154,9 +154,9 @@ int cuda_sync(struct kern *k, struct err *e)
 /* --- Beside the ops
  * --------------------------------------------------------------------------------------- */
 
-uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
+uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	struct cuda_side *s = c->copies;
 	cuda_choose(k);
 	s->copies++;
@@ -169,16 +169,16 @@ uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes
 	return s->copies;
 }
 
-void cuda_side_wait(struct kern *k, uint64_t ticket)
+void cuda_side_wait(struct backend *k, uint64_t ticket)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	cuda_choose(k);
 	if (ticket)
 		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0),
 			"kern_side_wait");
 }
 
-void cuda_side_join(struct kern *k)
+void cuda_side_join(struct backend *k)
 {
 	cuda_side_wait(k, cuda_of(k)->copies->copies);
 }
@@ -186,15 +186,15 @@ void cuda_side_join(struct kern *k)
 /* --- Opening
  * ------------------------------------------------------------------------------------------------ */
 
-static bool event_new(struct kern *k, cudaEvent_t *event)
+static bool event_new(struct backend *k, cudaEvent_t *event)
 {
 	return cuda_ok(k, cudaEventCreateWithFlags(event, cudaEventDisableTiming),
 		       "making an event");
 }
 
-static bool streams_make(struct kern *k)
+static bool streams_make(struct backend *k)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	return cuda_ok(k, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
 		       "making a stream") &&
 	       cuda_ok(k, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking),
@@ -203,9 +203,9 @@ static bool streams_make(struct kern *k)
 		       "taking pinned memory of the host");
 }
 
-int cuda_stream_open(struct kern *k, struct err *e)
+int cuda_stream_open(struct backend *k, struct err *e)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	c->ring = calloc(1, sizeof *c->ring);
 	c->copies = calloc(1, sizeof *c->copies);
 	if (!c->ring || !c->copies)
@@ -234,9 +234,9 @@ static void stream_end(cudaStream_t stream)
 	cudaStreamDestroy(stream);
 }
 
-void cuda_stream_close(struct kern *k)
+void cuda_stream_close(struct backend *k)
 {
-	struct cuda_kern *c = cuda_of(k);
+	struct cuda_backend *c = cuda_of(k);
 	stream_end(c->side);
 	stream_end(c->stream);
 	if (c->copies) {

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(SLOTS *WARP)
 	(blockIdx.y ? out1 : out0)[j] += sum;
 }
 
-void cuda_add_columns(struct kern *k, const char *op, float *const out[2], const float *parts,
+void cuda_add_columns(struct backend *k, const char *op, float *const out[2], const float *parts,
 		      int64_t rows, int64_t c)
 {
 	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP,
@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(1024)
 		*out += sum;
 }
 
-void cuda_add_parts(struct kern *k, const char *op, double *out, const double *parts, int64_t count)
+void cuda_add_parts(struct backend *k, const char *op, double *out, const double *parts,
+		    int64_t count)
 {
 	launch(k, op, add_parts_kernel, 1, count > 256 ? 1024 : 256, 0, out, parts, count);
 }
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(SUM_COLUMNS)
 }
 
 template <class T>
-static void sum_rows(struct kern *k, float *out, const void *xv, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *xv, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;

@@ -1,5 +1,5 @@
 /*
- * sums — sums over many blocks in two steps: each block leaves its part in the kern's scratch, then
+ * sums — sums over many blocks in two steps: each block leaves its part in the backend's scratch, then
  * the parts are added in their order. So no sum depends on which block ran first.
  */
 #ifndef MUSTER_KERNELS_CUDA_SUMS_CUH
@@ -9,11 +9,11 @@
 
 /* out[0][j] += the sum over i of parts[i, j], i of `rows`, j of c; out[1], unless NULL, the same
  * of the rows behind them. */
-void cuda_add_columns(struct kern *k, const char *op, float *const out[2], const float *parts,
+void cuda_add_columns(struct backend *k, const char *op, float *const out[2], const float *parts,
 		      int64_t rows, int64_t c);
 
 /* *out += the sum of parts[0 … count). */
-void cuda_add_parts(struct kern *k, const char *op, double *out, const double *parts,
+void cuda_add_parts(struct backend *k, const char *op, double *out, const double *parts,
 		    int64_t count);
 
 /* The columns of [n, c] cut for a first step: each block takes SUM_COLUMNS packs wide, and rows
@@ -22,7 +22,7 @@ enum { SUM_COLUMNS = 128, SUM_ROWS = 64 };
 
 /* Parts for `strips` strips of columns: enough to fill the device, none below SUM_ROWS rows, no
  * more than fit the scratch with `floats` of each. */
-static inline int64_t sum_parts(const struct kern *k, int64_t n, int64_t strips, int64_t floats)
+static inline int64_t sum_parts(const struct backend *k, int64_t n, int64_t strips, int64_t floats)
 {
 	int64_t most = (int64_t)cuda_of(k)->sms * 8 / strips + 1,
 		rows = (n + SUM_ROWS - 1) / SUM_ROWS;

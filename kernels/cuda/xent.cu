@@ -218,14 +218,14 @@ static int row_threads(int64_t v)
 }
 
 template <class T>
-static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *max, const void *logits, int64_t n, int64_t v)
 {
 	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max,
 	       (const T *)logits, (int)v);
 }
 
 template <class T>
-static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
+static void xent_exp(struct backend *k, void *logits, float *sum, float *target, const float *max,
 		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
 	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
@@ -233,7 +233,7 @@ static void xent_exp(struct kern *k, void *logits, float *sum, float *target, co
 }
 
 template <class T>
-static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets,
+static void xent_grad(struct backend *k, void *logits, const float *sum, const int32_t *targets,
 		      float scale, int64_t n, int64_t v, int32_t lo)
 {
 	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits,
@@ -241,7 +241,7 @@ static void xent_grad(struct kern *k, void *logits, const float *sum, const int3
 }
 
 template <class T>
-static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets,
+static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
 		 float scale, int64_t n, int64_t v)
 {
 	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(LOSS)
 		*loss += total;
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target,
+static void xent_loss(struct backend *k, double *loss, const float *sum, const float *target,
 		      int64_t n)
 {
 	launch(k, "xent_loss", loss_kernel, cuda_blocks(n, INT64_MAX / 2), LOSS, 0, loss, sum,

@@ -23,14 +23,14 @@ struct head {
 
 /* Items in lanes, or, when there are fewer of them than threads, one after the other by all
  * threads. */
-static void items_run(struct kern *k, int64_t items, tile_fn *fn, const void *call)
+static void items_run(struct backend *k, int64_t items, tile_fn *fn, const void *call)
 {
 	if (items >= k->threads) {
-		tiles_run(k, items, 1, fn, call);
+		low_precision_tiles_run(k, items, 1, fn, call);
 		return;
 	}
 	for (int64_t i = 0; i < items; i++) {
-		struct tile t = tile_team(k);
+		struct tile t = low_precision_tile_team(k);
 		fn(&t, call, i, 1);
 	}
 }
@@ -38,7 +38,7 @@ static void items_run(struct kern *k, int64_t items, tile_fn *fn, const void *ca
 /* Positions of a span: a lane holds eight arrays of them, with their log-sum-exps. */
 static int64_t span_of(const struct attn_shape *s)
 {
-	return NARROW_LANE / (8 * s->dim + 16) / 64 * 64;
+	return LOW_PRECISION_LANE / (8 * s->dim + 16) / 64 * 64;
 }
 
 /* The shape of queries q0 … of head h over keys k0 …, all of them dense. */
@@ -93,22 +93,25 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 {
 	const struct attn_shape *s = a->s;
 	int64_t span = span_of(s), qn = narrow_min(span, s->q_len - q0);
-	float *q = tile_in_rows(&t, a->q, q_at(s, at, q0), s->q_row, qn, s->dim);
-	float *o = tile_room(&t, qn * s->dim), *lse = a->lse + lse_at(s, at, q0);
-	float *o2 = k ? NULL : tile_room(&t, qn * s->dim), *lse2 = k ? NULL : tile_room(&t, qn);
+	float *q = low_precision_tile_in_rows(&t, a->q, q_at(s, at, q0), s->q_row, qn, s->dim);
+	float *o = low_precision_tile_room(&t, qn * s->dim), *lse = a->lse + lse_at(s, at, q0);
+	float *o2 = k ? NULL : low_precision_tile_room(&t, qn * s->dim),
+	      *lse2 = k ? NULL : low_precision_tile_room(&t, qn);
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
 		int64_t kn = narrow_min(span, s->k_len - k0);
 		struct attn_shape p = piece_of(s, at, q0, qn, k0, kn);
 		struct tile inner = t;
-		const float *key =
-			k ? k : tile_in_rows(&inner, a->k, kv_at(s, at, k0), s->kv_row, kn, s->dim);
-		const float *value =
-			v ? v : tile_in_rows(&inner, a->v, kv_at(s, at, k0), s->kv_row, kn, s->dim);
+		const float *key = k ? k
+				     : low_precision_tile_in_rows(&inner, a->k, kv_at(s, at, k0),
+								  s->kv_row, kn, s->dim);
+		const float *value = v ? v
+				       : low_precision_tile_in_rows(&inner, a->v, kv_at(s, at, k0),
+								    s->kv_row, kn, s->dim);
 		t.wide->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
 		if (k0)
 			t.wide->attention_merge(t.k, o, lse, o2, lse2, &p);
 	}
-	tile_out_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, s->dim, o);
+	low_precision_tile_out_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, s->dim, o);
 }
 
 static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t one)
@@ -119,16 +122,18 @@ static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t on
 	int group = s->heads / s->kv_heads;
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
 	bool whole = s->k_len <= span_of(s);
-	const float *k = whole ? tile_in_rows(t, a->k, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim)
+	const float *k = whole ? low_precision_tile_in_rows(t, a->k, kv_at(s, at, 0), s->kv_row,
+							    s->k_len, s->dim)
 			       : NULL;
-	const float *v = whole ? tile_in_rows(t, a->v, kv_at(s, at, 0), s->kv_row, s->k_len, s->dim)
+	const float *v = whole ? low_precision_tile_in_rows(t, a->v, kv_at(s, at, 0), s->kv_row,
+							    s->k_len, s->dim)
 			       : NULL;
 	for (at.h = at.g * group; at.h < (at.g + 1) * group; at.h++)
 		for (int64_t q0 = 0; q0 < s->q_len; q0 += span_of(s))
 			queries_fwd(*t, a, at, q0, k, v);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+static void attention_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s)
 {
 	items_run(k, s->batch * s->kv_heads, fwd_item,
@@ -137,7 +142,7 @@ static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, co
 
 static float *zeros(struct tile *t, int64_t count)
 {
-	float *x = tile_room(t, count);
+	float *x = low_precision_tile_room(t, count);
 	memset(x, 0, (size_t)count * sizeof *x);
 	return x;
 }
@@ -146,7 +151,8 @@ static float *zeros(struct tile *t, int64_t count)
 static float *gradient(struct tile *t, bool stored, const void *x, int64_t first, int64_t ld,
 		       int64_t rows, int64_t dim)
 {
-	return stored ? tile_in_rows(t, x, first, ld, rows, dim) : zeros(t, rows * dim);
+	return stored ? low_precision_tile_in_rows(t, x, first, ld, rows, dim)
+		      : zeros(t, rows * dim);
 }
 
 /* A span of keys and its gradients, in fp32. */
@@ -161,13 +167,13 @@ static void queries_bwd(struct tile t, const struct attention *a, struct head at
 	const struct attn_shape *s = a->s;
 	int64_t qn = narrow_min(span_of(s), s->q_len - q0), dim = s->dim, first = q_at(s, at, q0);
 	struct attn_shape p = piece_of(s, at, q0, qn, ks->first, ks->n);
-	float *q = tile_in_rows(&t, a->q, first, s->q_row, qn, dim);
+	float *q = low_precision_tile_in_rows(&t, a->q, first, s->q_row, qn, dim);
 	float *dq = gradient(&t, a->add || ks->first, a->dq, first, s->q_row, qn, dim);
-	float *o = tile_in_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, dim);
-	float *dout = tile_in_rows(&t, a->dout, o_at(s, at, q0), o_row(s), qn, dim);
+	float *o = low_precision_tile_in_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, dim);
+	float *dout = low_precision_tile_in_rows(&t, a->dout, o_at(s, at, q0), o_row(s), qn, dim);
 	t.wide->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
 			      ks->k, ks->v, &p, true);
-	tile_out_rows(&t, a->dq, first, s->q_row, qn, dim, dq);
+	low_precision_tile_out_rows(&t, a->dq, first, s->q_row, qn, dim, dq);
 }
 
 static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_t one)
@@ -180,21 +186,23 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
 		struct tile t = *whole;
 		int64_t kn = narrow_min(span, s->k_len - k0), first = kv_at(s, at, k0);
-		struct keys ks = { k0,
-				   kn,
-				   tile_in_rows(&t, a->k, first, s->kv_row, kn, s->dim),
-				   tile_in_rows(&t, a->v, first, s->kv_row, kn, s->dim),
-				   gradient(&t, a->add, a->dk, first, s->kv_row, kn, s->dim),
-				   gradient(&t, a->add, a->dv, first, s->kv_row, kn, s->dim) };
+		struct keys ks = {
+			k0,
+			kn,
+			low_precision_tile_in_rows(&t, a->k, first, s->kv_row, kn, s->dim),
+			low_precision_tile_in_rows(&t, a->v, first, s->kv_row, kn, s->dim),
+			gradient(&t, a->add, a->dk, first, s->kv_row, kn, s->dim),
+			gradient(&t, a->add, a->dv, first, s->kv_row, kn, s->dim)
+		};
 		for (at.h = at.g * group; at.h < (at.g + 1) * group; at.h++)
 			for (int64_t q0 = 0; q0 < s->q_len; q0 += span)
 				queries_bwd(t, a, at, q0, &ks);
-		tile_out_rows(&t, a->dk, first, s->kv_row, kn, s->dim, ks.dk);
-		tile_out_rows(&t, a->dv, first, s->kv_row, kn, s->dim, ks.dv);
+		low_precision_tile_out_rows(&t, a->dk, first, s->kv_row, kn, s->dim, ks.dk);
+		low_precision_tile_out_rows(&t, a->dv, first, s->kv_row, kn, s->dim, ks.dv);
 	}
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
 			  const void *o, const float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s, bool add)
 {
@@ -219,25 +227,26 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	const struct merge *a = callv;
 	const struct attn_shape *s = a->s;
 	struct head at = { item / s->heads, 0, item % s->heads };
-	for (int64_t q0 = 0, most = tile_rows(2 * s->dim); q0 < s->q_len; q0 += most) {
+	for (int64_t q0 = 0, most = low_precision_tile_rows(2 * s->dim); q0 < s->q_len;
+	     q0 += most) {
 		struct tile t = *whole;
 		int64_t qn = narrow_min(most, s->q_len - q0), first = o_at(s, at, q0),
 			l = lse_at(s, at, q0);
 		struct attn_shape p = piece_of(s, at, q0, qn, 0, s->k_len);
-		float *o = tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);
-		float *o2 = tile_in_rows(&t, a->o2, first, o_row(s), qn, s->dim);
+		float *o = low_precision_tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);
+		float *o2 = low_precision_tile_in_rows(&t, a->o2, first, o_row(s), qn, s->dim);
 		t.wide->attention_merge(t.k, o, a->lse + l, o2, a->lse2 + l, &p);
-		tile_out_rows(&t, a->o, first, o_row(s), qn, s->dim, o);
+		low_precision_tile_out_rows(&t, a->o, first, o_row(s), qn, s->dim, o);
 	}
 }
 
-static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2,
-			    const struct attn_shape *s)
+static void attention_merge(struct backend *k, void *o, float *lse, const void *o2,
+			    const float *lse2, const struct attn_shape *s)
 {
 	items_run(k, s->batch * s->heads, merge_item, &(struct merge){ o, o2, lse, lse2, s });
 }
 
-void narrow_attention(struct ops *o)
+void low_precision_attention(struct ops *o)
 {
 	o->attention_fwd = attention_fwd;
 	o->attention_bwd = attention_bwd;

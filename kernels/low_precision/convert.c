@@ -172,7 +172,8 @@ static void fp16_narrow_random(uint16_t *y, const float *x, struct philox_key ke
 	narrow_random(fp16_random, y, x, key, first, n);
 }
 
-const struct narrow_type NARROW_EXPAND(LOW_PRECISION_ISA, types)[NARROW_TYPES] = {
+const struct low_precision_type LOW_PRECISION_EXPAND(LOW_PRECISION_ISA,
+						     types)[LOW_PRECISION_TYPES] = {
 	{ "bf16", bf16_widen, bf16_narrow, bf16_narrow_random },
 	{ "fp16", fp16_widen, fp16_narrow, fp16_narrow_random },
 };

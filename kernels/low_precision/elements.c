@@ -15,41 +15,45 @@ struct call {
 static void gelu_fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *x = tile_in(t, a->x, lo, n);
+	float *x = low_precision_tile_in(t, a->x, lo, n);
 	t->wide->gelu_fwd(t->k, x, x, n);
-	tile_out(t, a->y, lo, n, x);
+	low_precision_tile_out(t, a->y, lo, n, x);
 }
 
-static void gelu_fwd(struct kern *k, void *y, const void *x, int64_t count)
+static void gelu_fwd(struct backend *k, void *y, const void *x, int64_t count)
 {
-	tiles_run(k, count, tile_rows(1), gelu_fwd_tile, &(struct call){ .y = y, .x = x });
+	low_precision_tiles_run(k, count, low_precision_tile_rows(1), gelu_fwd_tile,
+				&(struct call){ .y = y, .x = x });
 }
 
 static void gelu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *dy = tile_in(t, a->x2, lo, n), *x = tile_in(t, a->x, lo, n);
+	float *dy = low_precision_tile_in(t, a->x2, lo, n),
+	      *x = low_precision_tile_in(t, a->x, lo, n);
 	t->wide->gelu_bwd(t->k, dy, dy, x, n);
-	tile_out(t, a->y, lo, n, dy);
+	low_precision_tile_out(t, a->y, lo, n, dy);
 }
 
-static void gelu_bwd(struct kern *k, void *dx, const void *dy, const void *x, int64_t count)
+static void gelu_bwd(struct backend *k, void *dx, const void *dy, const void *x, int64_t count)
 {
-	tiles_run(k, count, tile_rows(2), gelu_bwd_tile,
-		  &(struct call){ .y = dx, .x = x, .x2 = dy });
+	low_precision_tiles_run(k, count, low_precision_tile_rows(2), gelu_bwd_tile,
+				&(struct call){ .y = dx, .x = x, .x2 = dy });
 }
 
 static void add_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *y = tile_in(t, a->y, lo, n), *x = tile_in(t, a->x, lo, n);
+	float *y = low_precision_tile_in(t, a->y, lo, n),
+	      *x = low_precision_tile_in(t, a->x, lo, n);
 	t->wide->add(t->k, y, x, n);
-	tile_out(t, a->y, lo, n, y);
+	low_precision_tile_out(t, a->y, lo, n, y);
 }
 
-static void add(struct kern *k, void *y, const void *x, int64_t count)
+static void add(struct backend *k, void *y, const void *x, int64_t count)
 {
-	tiles_run(k, count, tile_rows(2), add_tile, &(struct call){ .y = y, .x = x });
+	low_precision_tiles_run(k, count, low_precision_tile_rows(2), add_tile,
+				&(struct call){ .y = y, .x = x });
 }
 
 /* --- rows of c --- */
@@ -57,71 +61,74 @@ static void add(struct kern *k, void *y, const void *x, int64_t count)
 static void swiglu_fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *gu = tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c), *y = tile_room(t, n * a->c);
+	float *gu = low_precision_tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
+	      *y = low_precision_tile_room(t, n * a->c);
 	t->wide->swiglu_fwd(t->k, y, gu, n, a->c);
-	tile_out(t, a->y, lo * a->c, n * a->c, y);
+	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
-static void swiglu_fwd(struct kern *k, void *y, const void *gu, int64_t n, int64_t f)
+static void swiglu_fwd(struct backend *k, void *y, const void *gu, int64_t n, int64_t f)
 {
-	tiles_run(k, n, tile_rows(3 * f), swiglu_fwd_tile,
-		  &(struct call){ .y = y, .x = gu, .c = f });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(3 * f), swiglu_fwd_tile,
+				&(struct call){ .y = y, .x = gu, .c = f });
 }
 
 static void swiglu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *gu = tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
-	      *dy = tile_in(t, a->x2, lo * a->c, n * a->c);
-	float *dgu = tile_room(t, n * 2 * a->c);
+	float *gu = low_precision_tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
+	      *dy = low_precision_tile_in(t, a->x2, lo * a->c, n * a->c);
+	float *dgu = low_precision_tile_room(t, n * 2 * a->c);
 	t->wide->swiglu_bwd(t->k, dgu, dy, gu, n, a->c);
-	tile_out(t, a->y, lo * 2 * a->c, n * 2 * a->c, dgu);
+	low_precision_tile_out(t, a->y, lo * 2 * a->c, n * 2 * a->c, dgu);
 }
 
-static void swiglu_bwd(struct kern *k, void *dgu, const void *dy, const void *gu, int64_t n,
+static void swiglu_bwd(struct backend *k, void *dgu, const void *dy, const void *gu, int64_t n,
 		       int64_t f)
 {
-	tiles_run(k, n, tile_rows(5 * f), swiglu_bwd_tile,
-		  &(struct call){ .y = dgu, .x = gu, .x2 = dy, .c = f });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(5 * f), swiglu_bwd_tile,
+				&(struct call){ .y = dgu, .x = gu, .x2 = dy, .c = f });
 }
 
 static void add_bias_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *y = tile_in(t, a->y, lo * a->c, n * a->c), *bias = tile_in(t, a->x, 0, a->c);
+	float *y = low_precision_tile_in(t, a->y, lo * a->c, n * a->c),
+	      *bias = low_precision_tile_in(t, a->x, 0, a->c);
 	t->wide->add_bias(t->k, y, bias, n, a->c);
-	tile_out(t, a->y, lo * a->c, n * a->c, y);
+	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
-static void add_bias(struct kern *k, void *x, const void *bias, int64_t n, int64_t c)
+static void add_bias(struct backend *k, void *x, const void *bias, int64_t n, int64_t c)
 {
-	tiles_run(k, n, tile_rows(c), add_bias_tile, &(struct call){ .y = x, .x = bias, .c = c });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(c), add_bias_tile,
+				&(struct call){ .y = x, .x = bias, .c = c });
 }
 
 static void dropout_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *x = tile_in(t, a->x, lo * a->c, n * a->c);
+	float *x = low_precision_tile_in(t, a->x, lo * a->c, n * a->c);
 	t->wide->dropout(t->k, x, x, a->rows + lo, n, a->c, a->drop);
-	tile_out(t, a->y, lo * a->c, n * a->c, x);
+	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, x);
 }
 
-static void dropout(struct kern *k, void *y, const void *x, const int64_t *rows, int64_t n,
+static void dropout(struct backend *k, void *y, const void *x, const int64_t *rows, int64_t n,
 		    int64_t c, const struct dropout *d)
 {
-	tiles_run(k, n, tile_rows(c), dropout_tile,
-		  &(struct call){ .y = y, .x = x, .c = c, .rows = rows, .drop = d });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(c), dropout_tile,
+				&(struct call){ .y = y, .x = x, .c = c, .rows = rows, .drop = d });
 }
 
 /* --- sums over rows: by all threads, block after block --- */
 
-static void sum_rows(struct kern *k, float *out, const void *x, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c)
 {
-	int64_t most = team_rows(c);
+	int64_t most = low_precision_team_rows(c);
 	for (int64_t lo = 0; lo < n; lo += most) {
-		struct tile t = tile_team(k);
+		struct tile t = low_precision_tile_team(k);
 		int64_t rows = narrow_min(most, n - lo);
-		t.wide->sum_rows(k, out, tile_in(&t, x, lo * c, rows * c), rows, c);
+		t.wide->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c);
 	}
 }
 
@@ -130,19 +137,19 @@ static void sum_rows(struct kern *k, float *out, const void *x, int64_t n, int64
 /* Elements that a thread converts at a time. */
 enum { TURN = 4096 };
 
-static void widen(struct kern *k, float *y, const void *x, int64_t count)
+static void widen(struct backend *k, float *y, const void *x, int64_t count)
 {
-	const struct narrow_type *type = k->narrow->type;
+	const struct low_precision_type *type = k->narrow->type;
 	int team = count < 2 * TURN ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
 	for (int64_t i = 0; i < count; i += TURN)
 		type->widen(y + i, (const uint16_t *)x + i, narrow_min(TURN, count - i));
 }
 
-static void narrow(struct kern *k, void *yv, const float *x, int64_t count,
+static void narrow(struct backend *k, void *yv, const float *x, int64_t count,
 		   const struct philox_key *key, uint64_t first)
 {
-	const struct narrow_type *type = k->narrow->type;
+	const struct low_precision_type *type = k->narrow->type;
 	uint16_t *y = yv;
 	int team = count < 2 * TURN ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
@@ -155,7 +162,7 @@ static void narrow(struct kern *k, void *yv, const float *x, int64_t count,
 	}
 }
 
-void narrow_elements(struct ops *o)
+void low_precision_elements(struct ops *o)
 {
 	o->gelu_fwd = gelu_fwd;
 	o->gelu_bwd = gelu_bwd;

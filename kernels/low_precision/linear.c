@@ -37,8 +37,8 @@ static struct cut cut_of(const struct product *f, int64_t room)
 static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_t q, int64_t p0,
 		     int64_t p)
 {
-	return f->backward ? tile_in_rows(t, f->w, q0 * f->p + p0, f->p, q, p)
-			   : tile_in_rows(t, f->w, p0 * f->q + q0, f->q, p, q);
+	return f->backward ? low_precision_tile_in_rows(t, f->w, q0 * f->p + p0, f->p, q, p)
+			   : low_precision_tile_in_rows(t, f->w, p0 * f->q + q0, f->q, p, q);
 }
 
 /* Rows m0 … m0 + m, columns p0 … p0 + p of c. `a` holds the rows of a when they fit whole, else
@@ -46,12 +46,15 @@ static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_
 static void block(struct tile t, const struct product *f, const struct cut *s, const float *a,
 		  int64_t m0, int64_t m, int64_t p0, int64_t p)
 {
-	const float *bias = f->bias ? tile_in(&t, f->bias, p0, p) : NULL;
-	float *sum = tile_room(&t, m * p), *part = s->q < f->q ? tile_room(&t, m * p) : NULL;
+	const float *bias = f->bias ? low_precision_tile_in(&t, f->bias, p0, p) : NULL;
+	float *sum = low_precision_tile_room(&t, m * p),
+	      *part = s->q < f->q ? low_precision_tile_room(&t, m * p) : NULL;
 	for (int64_t q0 = 0; q0 < f->q; q0 += s->q) {
 		struct tile inner = t;
 		int64_t q = narrow_min(s->q, f->q - q0);
-		const float *left = a ? a : tile_in_rows(&inner, f->a, m0 * f->q + q0, f->q, m, q);
+		const float *left = a ? a
+				      : low_precision_tile_in_rows(&inner, f->a, m0 * f->q + q0,
+								   f->q, m, q);
 		const float *right = weight(&inner, f, q0, q, p0, p);
 		float *to = q0 ? part : sum;
 		if (f->backward)
@@ -61,29 +64,30 @@ static void block(struct tile t, const struct product *f, const struct cut *s, c
 		if (q0)
 			t.wide->add(t.k, sum, part, m * p);
 	}
-	tile_out_rows(&t, f->c, m0 * f->p + p0, f->p, m, p, sum);
+	low_precision_tile_out_rows(&t, f->c, m0 * f->p + p0, f->p, m, p, sum);
 }
 
-static void product(struct kern *k, const struct product *f)
+static void product(struct backend *k, const struct product *f)
 {
-	struct tile whole = tile_team(k);
+	struct tile whole = low_precision_tile_team(k);
 	struct cut s = cut_of(f, whole.end - whole.at - SLACK);
 	for (int64_t m0 = 0; m0 < f->m; m0 += s.m) {
 		struct tile t = whole;
 		int64_t m = narrow_min(s.m, f->m - m0);
-		const float *a = s.q == f->q ? tile_in(&t, f->a, m0 * f->q, m * f->q) : NULL;
+		const float *a = s.q == f->q ? low_precision_tile_in(&t, f->a, m0 * f->q, m * f->q)
+					     : NULL;
 		for (int64_t p0 = 0; p0 < f->p; p0 += s.p)
 			block(t, f, &s, a, m0, m, p0, narrow_min(s.p, f->p - p0));
 	}
 }
 
-static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias,
+static void linear_fwd(struct backend *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
 {
 	product(k, &(struct product){ false, y, x, w, bias, n, in, out });
 }
 
-static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const void *w, int64_t n,
+static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const void *w, int64_t n,
 			     int64_t in, int64_t out)
 {
 	if (dx)
@@ -91,27 +95,28 @@ static void linear_bwd_input(struct kern *k, void *dx, const void *dy, const voi
 }
 
 /* Rows of dw lie one after the other, so that a block of them is a weight gradient of its own. */
-static void linear_bwd_weight(struct kern *k, float *dw, float *dbias, const void *dy,
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {
-	struct tile whole = tile_team(k);
+	struct tile whole = low_precision_tile_team(k);
 	int64_t columns = narrow_min(out, COLUMNS);
 	int64_t most = narrow_min(n, (whole.end - whole.at - SLACK) / (in + columns));
 	for (int64_t n0 = 0; n0 < n; n0 += most) {
 		struct tile t = whole;
 		int64_t rows = narrow_min(most, n - n0);
-		const float *xs = tile_in(&t, x, n0 * in, rows * in);
+		const float *xs = low_precision_tile_in(&t, x, n0 * in, rows * in);
 		for (int64_t o0 = 0; o0 < out; o0 += columns) {
 			struct tile inner = t;
 			int64_t cols = narrow_min(columns, out - o0);
-			const float *dys = tile_in_rows(&inner, dy, n0 * out + o0, out, rows, cols);
+			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * out + o0,
+								      out, rows, cols);
 			t.wide->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
 						  xs, rows, in, cols);
 		}
 	}
 }
 
-void narrow_linear(struct ops *o)
+void low_precision_linear(struct ops *o)
 {
 	o->linear_fwd = linear_fwd;
 	o->linear_bwd_input = linear_bwd_input;

@@ -6,35 +6,36 @@
 #include <string.h>
 
 /* Which conversions go with a variant of cpu; the rest has those without an instruction set. */
-static const struct narrow_type *types_of(const char *isa)
+static const struct low_precision_type *types_of(const char *isa)
 {
 #ifdef __x86_64__
 	if (!strcmp(isa, "v4"))
-		return narrow_v4_types;
+		return low_precision_v4_types;
 	if (!strcmp(isa, "v3"))
-		return narrow_v3_types;
+		return low_precision_v3_types;
 	if (!strcmp(isa, "v2"))
-		return narrow_v2_types;
+		return low_precision_v2_types;
 #endif
 	(void)isa;
-	return narrow_base_types;
+	return low_precision_base_types;
 }
 
-static const struct narrow_type *type_find(const struct narrow_type *types, const char *name)
+static const struct low_precision_type *type_find(const struct low_precision_type *types,
+						  const char *name)
 {
-	for (int i = 0; i < NARROW_TYPES; i++)
+	for (int i = 0; i < LOW_PRECISION_TYPES; i++)
 		if (!strcmp(types[i].name, name))
 			return &types[i];
 	return NULL;
 }
 
-static void lanes_fill(struct kern *k, struct kern *lanes)
+static void lanes_fill(struct backend *k, struct backend *lanes)
 {
 	for (int i = 0; i < k->threads; i++)
-		lanes[i] = (struct kern){ .ops = k->ops,
-					  .threads = 1,
-					  .element = sizeof(float),
-					  .scratch = kern_scratch(k, i) };
+		lanes[i] = (struct backend){ .ops = k->ops,
+					     .threads = 1,
+					     .element = sizeof(float),
+					     .scratch = backend_scratch(k, i) };
 }
 
 /* What is fp32 in every storage is the backend's own. Everything else is entered by a family, so
@@ -55,33 +56,33 @@ static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 	backend_composed(o);
 	backend_places(o);
 	backend_product8(o);
-	narrow_linear(o);
-	narrow_norm(o);
-	narrow_elements(o);
-	narrow_rows(o);
-	narrow_attention(o);
-	narrow_xent(o);
+	low_precision_linear(o);
+	low_precision_norm(o);
+	low_precision_elements(o);
+	low_precision_rows(o);
+	low_precision_attention(o);
+	low_precision_xent(o);
 }
 
-int narrow_open(struct kern *k, const char *storage, struct err *e)
+int low_precision_open(struct backend *k, const char *storage, struct err *e)
 {
-	const struct narrow_type *type = k->element == sizeof(float)
-						 ? type_find(types_of(k->isa), storage)
-						 : NULL;
+	const struct low_precision_type *type = k->element == sizeof(float)
+							? type_find(types_of(k->isa), storage)
+							: NULL;
 	if (!type)
 		return err_set(e, ERR_USAGE,
 			       "backend %s:%s: no such storage type of this backend; use bf16 or "
 			       "fp16 of cpu or plain",
 			       k->ops.name, storage);
 	struct narrow *n = calloc(1, sizeof *n);
-	struct kern *lanes = calloc((size_t)k->threads, sizeof *lanes);
-	float *arena = backend_alloc(k, (size_t)k->threads * KERN_NARROW_LANE);
+	struct backend *lanes = calloc((size_t)k->threads, sizeof *lanes);
+	float *arena = backend_alloc(k, (size_t)k->threads * BACKEND_NARROW_LANE);
 	if (!n || !lanes || !arena) {
 		free(n);
 		free(lanes);
 		return err_set(e, ERR_NOMEM,
 			       "backend %s:%s: no memory for %d lanes of %d MiB; use fewer threads",
-			       k->ops.name, storage, k->threads, KERN_NARROW_LANE >> 20);
+			       k->ops.name, storage, k->threads, BACKEND_NARROW_LANE >> 20);
 	}
 	lanes_fill(k, lanes);
 	*n = (struct narrow){ .type = type, .wide = k->ops, .arena = arena, .lanes = lanes };
@@ -92,7 +93,7 @@ int narrow_open(struct kern *k, const char *storage, struct err *e)
 	return 0;
 }
 
-void narrow_close(struct kern *k)
+void low_precision_close(struct backend *k)
 {
 	if (!k->narrow)
 		return;

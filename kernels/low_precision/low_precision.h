@@ -6,7 +6,7 @@
  * every sum is made in fp32 by code that is tested on its own, and a number is rounded
  * once, where it is stored.
  *
- * Scratch is fixed at backend_open: a lane of KERN_NARROW_LANE bytes a thread, counted by
+ * Scratch is fixed at backend_open: a lane of BACKEND_NARROW_LANE bytes a thread, counted by
  * backend_peak; no op needs more than that, or than one row takes, which
  * plan/spec/job/check_model.c holds to fit. There are two ways to use it:
  *
@@ -22,10 +22,10 @@
 #ifndef MUSTER_KERNELS_LOW_PRECISION_LOW_PRECISION_H
 #define MUSTER_KERNELS_LOW_PRECISION_LOW_PRECISION_H
 
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 /* One storage type as one instruction set converts it. Every set gives the same bits. */
-struct narrow_type {
+struct low_precision_type {
 	const char *name;
 	void (*widen)(float *y, const uint16_t *x, int64_t n);
 	/* Nearest even; too large becomes infinity, NaN stays NaN. */
@@ -36,72 +36,75 @@ struct narrow_type {
 			      int64_t n);
 };
 
-enum { NARROW_TYPES = 2 };
+enum { LOW_PRECISION_TYPES = 2 };
 
 /* The tables of the instruction sets, from convert.c. */
-#define NARROW_PASTE(isa, name)  narrow_##isa##_##name
-#define NARROW_EXPAND(isa, name) NARROW_PASTE(isa, name)
-#define NARROW_DECLARE(isa)      extern const struct narrow_type narrow_##isa##_types[NARROW_TYPES];
-NARROW_DECLARE(base)
-NARROW_DECLARE(v2)
-NARROW_DECLARE(v3)
-NARROW_DECLARE(v4)
+#define LOW_PRECISION_PASTE(isa, name)  low_precision_##isa##_##name
+#define LOW_PRECISION_EXPAND(isa, name) LOW_PRECISION_PASTE(isa, name)
+#define LOW_PRECISION_DECLARE(isa) \
+	extern const struct low_precision_type low_precision_##isa##_types[LOW_PRECISION_TYPES];
+LOW_PRECISION_DECLARE(base)
+LOW_PRECISION_DECLARE(v2)
+LOW_PRECISION_DECLARE(v3)
+LOW_PRECISION_DECLARE(v4)
 
 struct narrow {
-	const struct narrow_type *type;
+	const struct low_precision_type *type;
 	struct ops wide; /* of the fp32 backend */
 	float *arena;    /* one lane a thread; of backend_alloc */
-	/* for the fp32 ops inside a lane: one thread, its part of the kern's scratch */
-	struct kern *lanes;
+	/* for the fp32 ops inside a lane: one thread, its part of the backend's scratch */
+	struct backend *lanes;
 	char name[32];
 };
 
 /* Scratch from which a call carves its operands: a lane, or all of them. */
 struct tile {
-	struct kern *k; /* what the fp32 ops get */
+	struct backend *k; /* what the fp32 ops get */
 	const struct ops *wide;
-	const struct narrow_type *type;
+	const struct low_precision_type *type;
 	float *at, *end;
 };
 
 enum {
-	NARROW_LANE = KERN_NARROW_LANE / sizeof(float),
+	LOW_PRECISION_LANE = BACKEND_NARROW_LANE / sizeof(float),
 	/* floats that a tile of rows takes together: they stay in the second cache */
-	NARROW_TILE = 32 << 10,
-	NARROW_TEAM_TILE = 256 << 10 /* and of a block of rows that all threads share */
+	LOW_PRECISION_TILE = 32 << 10,
+	LOW_PRECISION_TEAM_TILE = 256 << 10 /* and of a block of rows that all threads share */
 };
 
 /* The whole arena for all threads. */
-struct tile tile_team(struct kern *k);
+struct tile low_precision_tile_team(struct backend *k);
 /* Room for `count` floats, aligned to 64 bytes. */
-float *tile_room(struct tile *t, int64_t count);
+float *low_precision_tile_room(struct tile *t, int64_t count);
 /* Room with x[first … first + count) in it; NULL for NULL. */
-float *tile_in(struct tile *t, const void *x, int64_t first, int64_t count);
+float *low_precision_tile_in(struct tile *t, const void *x, int64_t first, int64_t count);
 /* The same of `cols` elements from each of `rows` rows that are `ld` apart; dense. */
-float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows,
-		    int64_t cols);
+float *low_precision_tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld,
+				  int64_t rows, int64_t cols);
 /* Back into storage; nothing when y is NULL. */
-void tile_out(struct tile *t, void *y, int64_t first, int64_t count, const float *from);
-void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols,
-		   const float *from);
+void low_precision_tile_out(struct tile *t, void *y, int64_t first, int64_t count,
+			    const float *from);
+void low_precision_tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows,
+				 int64_t cols, const float *from);
 
 /* One tile of a call: rows lo … lo + n. */
 typedef void tile_fn(struct tile *t, const void *call, int64_t lo, int64_t n);
 
 /* Calls fn for all n rows, `most` at a time, in lanes. */
-void tiles_run(struct kern *k, int64_t n, int64_t most, tile_fn *fn, const void *call);
+void low_precision_tiles_run(struct backend *k, int64_t n, int64_t most, tile_fn *fn,
+			     const void *call);
 /* Rows of a tile when each takes `floats` of scratch. */
-int64_t tile_rows(int64_t floats);
+int64_t low_precision_tile_rows(int64_t floats);
 /* The same for blocks of a team. */
-int64_t team_rows(int64_t floats);
+int64_t low_precision_team_rows(int64_t floats);
 
 /* The families: each enters its ops into the table. */
-void narrow_linear(struct ops *o);
-void narrow_norm(struct ops *o);
-void narrow_elements(struct ops *o);
-void narrow_rows(struct ops *o);
-void narrow_attention(struct ops *o);
-void narrow_xent(struct ops *o);
+void low_precision_linear(struct ops *o);
+void low_precision_norm(struct ops *o);
+void low_precision_elements(struct ops *o);
+void low_precision_rows(struct ops *o);
+void low_precision_attention(struct ops *o);
+void low_precision_xent(struct ops *o);
 
 static inline int64_t narrow_min(int64_t a, int64_t b)
 {

@@ -16,41 +16,42 @@ struct fwd {
 /* The norm's input: x, or x + r after its way through storage. */
 static float *input(struct tile *t, const struct fwd *a, int64_t at, int64_t count)
 {
-	float *x = tile_in(t, a->x, at, count);
+	float *x = low_precision_tile_in(t, a->x, at, count);
 	if (!a->r)
 		return x;
-	t->wide->add(t->k, x, tile_in(t, a->r, at, count), count);
-	tile_out(t, a->sum, at, count, x);
-	return tile_in(t, a->sum, at, count);
+	t->wide->add(t->k, x, low_precision_tile_in(t, a->r, at, count), count);
+	low_precision_tile_out(t, a->sum, at, count, x);
+	return low_precision_tile_in(t, a->sum, at, count);
 }
 
 static void fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct fwd *a = callv;
 	int64_t c = a->c, at = lo * c, count = n * c;
-	const float *w = tile_in(t, a->w, 0, c), *bias = tile_in(t, a->bias, 0, c);
-	float *x = input(t, a, at, count), *y = tile_room(t, count);
+	const float *w = low_precision_tile_in(t, a->w, 0, c),
+		    *bias = low_precision_tile_in(t, a->bias, 0, c);
+	float *x = input(t, a, at, count), *y = low_precision_tile_room(t, count);
 	if (a->mean)
 		t->wide->layernorm_fwd(t->k, y, NULL, a->mean + lo, a->rstd + lo, x, NULL, w, bias,
 				       n, c, a->eps);
 	else
 		t->wide->rmsnorm_fwd(t->k, y, NULL, a->rstd + lo, x, NULL, w, n, c, a->eps);
-	tile_out(t, a->y, at, count, y);
+	low_precision_tile_out(t, a->y, at, count, y);
 }
 
-static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd,
+static void layernorm_fwd(struct backend *k, void *y, void *sum, float *mean, float *rstd,
 			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
 			  int64_t c, float eps)
 {
-	tiles_run(k, n, tile_rows(4 * c), fwd_tile,
-		  &(struct fwd){ y, sum, mean, rstd, x, r, w, bias, c, eps });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(4 * c), fwd_tile,
+				&(struct fwd){ y, sum, mean, rstd, x, r, w, bias, c, eps });
 }
 
-static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x,
+static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, const void *x,
 			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
-	tiles_run(k, n, tile_rows(4 * c), fwd_tile,
-		  &(struct fwd){ y, sum, NULL, rstd, x, r, w, NULL, c, eps });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(4 * c), fwd_tile,
+				&(struct fwd){ y, sum, NULL, rstd, x, r, w, NULL, c, eps });
 }
 
 struct bwd {
@@ -65,42 +66,43 @@ struct bwd {
 static void bwd_block(struct tile *t, const struct bwd *a, const float *w, int64_t lo, int64_t n)
 {
 	int64_t c = a->c, at = lo * c, count = n * c;
-	float *dy = tile_in(t, a->dy, at, count), *dres = tile_in(t, a->dres, at, count),
-	      *x = tile_in(t, a->x, at, count);
-	float *dx = dres ? dres : tile_room(t, count);
+	float *dy = low_precision_tile_in(t, a->dy, at, count),
+	      *dres = low_precision_tile_in(t, a->dres, at, count),
+	      *x = low_precision_tile_in(t, a->x, at, count);
+	float *dx = dres ? dres : low_precision_tile_room(t, count);
 	if (a->mean)
 		t->wide->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo,
 				       a->rstd + lo, w, n, c);
 	else
 		t->wide->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c);
-	tile_out(t, a->dx, at, count, dx);
+	low_precision_tile_out(t, a->dx, at, count, dx);
 }
 
-static void bwd(struct kern *k, const struct bwd *a)
+static void bwd(struct backend *k, const struct bwd *a)
 {
-	struct tile whole = tile_team(k);
-	const float *w = tile_in(&whole, a->w, 0, a->c);
-	int64_t most = team_rows(3 * a->c);
+	struct tile whole = low_precision_tile_team(k);
+	const float *w = low_precision_tile_in(&whole, a->w, 0, a->c);
+	int64_t most = low_precision_team_rows(3 * a->c);
 	for (int64_t lo = 0; lo < a->n; lo += most) {
 		struct tile t = whole;
 		bwd_block(&t, a, w, lo, narrow_min(most, a->n - lo));
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy,
+static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
 			  const void *w, int64_t n, int64_t c)
 {
 	bwd(k, &(struct bwd){ dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c });
 }
 
-static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres,
+static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
 			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
 {
 	bwd(k, &(struct bwd){ dx, dw, NULL, dy, dres, x, NULL, rstd, w, n, c });
 }
 
-void narrow_norm(struct ops *o)
+void low_precision_norm(struct ops *o)
 {
 	o->layernorm_fwd = layernorm_fwd;
 	o->layernorm_bwd = layernorm_bwd;

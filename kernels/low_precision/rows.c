@@ -29,10 +29,11 @@ static void gather_tile(struct tile *t, const void *callv, int64_t lo, int64_t n
 		copy_row(a->y + i * a->c, a->from[i] < 0 ? NULL : a->x + a->from[i] * a->c, a->c);
 }
 
-static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n,
+static void gather_rows(struct backend *k, void *y, const void *x, const int64_t *from, int64_t n,
 			int64_t c)
 {
-	tiles_run(k, n, tile_rows(c), gather_tile, &(struct gather){ y, x, from, c });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(c), gather_tile,
+				&(struct gather){ y, x, from, c });
 }
 
 struct copy {
@@ -49,10 +50,11 @@ static void copy_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 		copy_row(a->y + i * a->y_row, a->x + i * a->x_row, a->c);
 }
 
-static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row,
+static void copy_rows(struct backend *k, void *y, int64_t y_row, const void *x, int64_t x_row,
 		      int64_t n, int64_t c)
 {
-	tiles_run(k, n, tile_rows(c), copy_tile, &(struct copy){ y, x, y_row, x_row, c });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(c), copy_tile,
+				&(struct copy){ y, x, y_row, x_row, c });
 }
 
 /* --- embeddings --- */
@@ -74,33 +76,33 @@ static void embed_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 		const uint16_t *place = a->wpe ? a->wpe + a->positions[i] * a->c : NULL;
 		if (token && place) {
 			struct tile row = *t;
-			float *sum = tile_in(&row, token, 0, a->c);
-			t->wide->add(t->k, sum, tile_in(&row, place, 0, a->c), a->c);
-			tile_out(&row, a->y, i * a->c, a->c, sum);
+			float *sum = low_precision_tile_in(&row, token, 0, a->c);
+			t->wide->add(t->k, sum, low_precision_tile_in(&row, place, 0, a->c), a->c);
+			low_precision_tile_out(&row, a->y, i * a->c, a->c, sum);
 		} else {
 			copy_row(a->y + i * a->c, token ? token : place, a->c);
 		}
 	}
 }
 
-static void embed_fwd(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions,
+static void embed_fwd(struct backend *k, void *y, const int32_t *tokens, const int32_t *positions,
 		      const void *wte, const void *wpe, int64_t n, int64_t c, int32_t lo,
 		      int32_t hi)
 {
-	tiles_run(k, n, tile_rows(2 * c), embed_tile,
-		  &(struct embed){ y, wte, wpe, tokens, positions, c, lo, hi });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(2 * c), embed_tile,
+				&(struct embed){ y, wte, wpe, tokens, positions, c, lo, hi });
 }
 
-static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dy,
+static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *dy,
 		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
 		      int32_t lo, int32_t hi)
 {
-	int64_t most = team_rows(c);
+	int64_t most = low_precision_team_rows(c);
 	for (int64_t i = 0; i < n; i += most) {
-		struct tile t = tile_team(k);
+		struct tile t = low_precision_tile_team(k);
 		int64_t rows = narrow_min(most, n - i);
-		t.wide->embed_bwd(k, dwte, dwpe, tile_in(&t, dy, i * c, rows * c), tokens + i,
-				  positions ? positions + i : NULL, rows, c, lo, hi);
+		t.wide->embed_bwd(k, dwte, dwpe, low_precision_tile_in(&t, dy, i * c, rows * c),
+				  tokens + i, positions ? positions + i : NULL, rows, c, lo, hi);
 	}
 }
 
@@ -119,7 +121,7 @@ struct combine {
 /* Places in the tile in place of those in x; a dropped one stays dropped. */
 static int64_t *places(struct tile *t, const int64_t *at, int64_t n)
 {
-	int64_t *local = (int64_t *)(void *)tile_room(t, 2 * n);
+	int64_t *local = (int64_t *)(void *)low_precision_tile_room(t, 2 * n);
 	for (int64_t j = 0; j < n; j++)
 		local[j] = at[j] < 0 ? -1 : j;
 	return local;
@@ -127,7 +129,7 @@ static int64_t *places(struct tile *t, const int64_t *at, int64_t n)
 
 static float *met_in(struct tile *t, const void *x, const int64_t *at, int64_t n, int64_t c)
 {
-	float *rows = tile_room(t, n * c);
+	float *rows = low_precision_tile_room(t, n * c);
 	for (int64_t j = 0; j < n; j++)
 		if (at[j] >= 0)
 			t->type->widen(rows + j * c, (const uint16_t *)x + at[j] * c, c);
@@ -139,18 +141,20 @@ static void combine_fwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 	const struct combine *a = callv;
 	int64_t first = lo * a->top, met = n * a->top;
 	int64_t *local = places(t, a->at + first, met);
-	float *x = met_in(t, a->x, a->at + first, met, a->c), *y = tile_room(t, n * a->c);
+	float *x = met_in(t, a->x, a->at + first, met, a->c),
+	      *y = low_precision_tile_room(t, n * a->c);
 	t->wide->combine_fwd(t->k, y, x, local, a->weights ? a->weights + first : NULL, n, a->top,
 			     a->c);
-	tile_out(t, a->y, lo * a->c, n * a->c, y);
+	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
-static void combine_fwd(struct kern *k, void *y, const void *x, const int64_t *at,
+static void combine_fwd(struct backend *k, void *y, const void *x, const int64_t *at,
 			const float *weights, int64_t n, int64_t top, int64_t c)
 {
-	tiles_run(k, n, tile_rows((top + 1) * c + 2 * top), combine_fwd_tile,
-		  &(struct combine){
-			  .y = y, .x = x, .at = at, .weights = weights, .top = top, .c = c });
+	low_precision_tiles_run(
+		k, n, low_precision_tile_rows((top + 1) * c + 2 * top), combine_fwd_tile,
+		&(struct combine){
+			.y = y, .x = x, .at = at, .weights = weights, .top = top, .c = c });
 }
 
 static void combine_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -158,20 +162,22 @@ static void combine_bwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 	const struct combine *a = callv;
 	int64_t first = lo * a->top, met = n * a->top, c = a->c;
 	int64_t *local = places(t, a->at + first, met);
-	float *dy = tile_in(t, a->y, lo * c, n * c), *dx = tile_room(t, met * c);
+	float *dy = low_precision_tile_in(t, a->y, lo * c, n * c),
+	      *dx = low_precision_tile_room(t, met * c);
 	float *x = a->dweights ? met_in(t, a->x, a->at + first, met, c) : NULL;
 	t->wide->combine_bwd(t->k, dx, a->dweights ? a->dweights + first : NULL, dy, x, local,
 			     a->weights ? a->weights + first : NULL, n, a->top, c);
 	for (int64_t j = 0; j < met; j++)
 		if (local[j] >= 0)
-			tile_out(t, a->dx, a->at[first + j] * c, c, dx + j * c);
+			low_precision_tile_out(t, a->dx, a->at[first + j] * c, c, dx + j * c);
 }
 
-static void combine_bwd(struct kern *k, void *dx, float *dweights, const void *dy, const void *x,
+static void combine_bwd(struct backend *k, void *dx, float *dweights, const void *dy, const void *x,
 			const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
 {
-	tiles_run(k, n, tile_rows((2 * top + 1) * c + 2 * top), combine_bwd_tile,
-		  &(struct combine){ (void *)dy, dx, x, dweights, at, weights, top, c });
+	low_precision_tiles_run(
+		k, n, low_precision_tile_rows((2 * top + 1) * c + 2 * top), combine_bwd_tile,
+		&(struct combine){ (void *)dy, dx, x, dweights, at, weights, top, c });
 }
 
 /* --- rope: the heads that rotate, of rows between two ends of the tables --- */
@@ -190,9 +196,9 @@ static void rope_run(struct tile t, const struct rope *a, int64_t lo, int64_t n)
 	struct rope_shape piece = {
 		.n = n, .row = width, .heads = s->heads, .dim = s->dim, .seq = s->seq - place
 	};
-	float *x = tile_in_rows(&t, a->x, lo * s->row, s->row, n, width);
+	float *x = low_precision_tile_in_rows(&t, a->x, lo * s->row, s->row, n, width);
 	(a->back ? t.wide->rope_bwd : t.wide->rope_fwd)(t.k, x, &piece, a->cos + at, a->sin + at);
-	tile_out_rows(&t, a->x, lo * s->row, s->row, n, width, x);
+	low_precision_tile_out_rows(&t, a->x, lo * s->row, s->row, n, width, x);
 }
 
 static void rope_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -204,21 +210,21 @@ static void rope_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 	}
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+static void rope_fwd(struct backend *k, void *x, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
-	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile,
-		  &(struct rope){ x, s, cosine, sine, false });
+	low_precision_tiles_run(k, s->n, low_precision_tile_rows((int64_t)s->heads * s->dim),
+				rope_tile, &(struct rope){ x, s, cosine, sine, false });
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+static void rope_bwd(struct backend *k, void *dx, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
-	tiles_run(k, s->n, tile_rows((int64_t)s->heads * s->dim), rope_tile,
-		  &(struct rope){ dx, s, cosine, sine, true });
+	low_precision_tiles_run(k, s->n, low_precision_tile_rows((int64_t)s->heads * s->dim),
+				rope_tile, &(struct rope){ dx, s, cosine, sine, true });
 }
 
-void narrow_rows(struct ops *o)
+void low_precision_rows(struct ops *o)
 {
 	o->gather_rows = gather_rows;
 	o->copy_rows = copy_rows;

@@ -6,40 +6,41 @@
 /* Elements that one thread converts at a time; two of them are worth a team. */
 enum { PIECE = 16384, ALIGN = 16 };
 
-struct tile tile_team(struct kern *k)
+struct tile low_precision_tile_team(struct backend *k)
 {
 	struct narrow *n = k->narrow;
 	return (struct tile){ k, &n->wide, n->type, n->arena,
-			      n->arena + (int64_t)k->threads * NARROW_LANE };
+			      n->arena + (int64_t)k->threads * LOW_PRECISION_LANE };
 }
 
-static struct tile tile_lane(struct kern *k, int lane)
+static struct tile tile_lane(struct backend *k, int lane)
 {
 	struct narrow *n = k->narrow;
-	float *at = n->arena + (int64_t)lane * NARROW_LANE;
-	return (struct tile){ &n->lanes[lane], &n->wide, n->type, at, at + NARROW_LANE };
+	float *at = n->arena + (int64_t)lane * LOW_PRECISION_LANE;
+	return (struct tile){ &n->lanes[lane], &n->wide, n->type, at, at + LOW_PRECISION_LANE };
 }
 
-float *tile_room(struct tile *t, int64_t count)
+float *low_precision_tile_room(struct tile *t, int64_t count)
 {
 	float *room = t->at;
 	t->at += (count + ALIGN - 1) / ALIGN * ALIGN;
 	return room;
 }
 
-float *tile_in(struct tile *t, const void *x, int64_t first, int64_t count)
+float *low_precision_tile_in(struct tile *t, const void *x, int64_t first, int64_t count)
 {
-	return tile_in_rows(t, x, first, count, 1, count);
+	return low_precision_tile_in_rows(t, x, first, count, 1, count);
 }
 
-void tile_out(struct tile *t, void *y, int64_t first, int64_t count, const float *from)
+void low_precision_tile_out(struct tile *t, void *y, int64_t first, int64_t count,
+			    const float *from)
 {
-	tile_out_rows(t, y, first, count, 1, count, from);
+	low_precision_tile_out_rows(t, y, first, count, 1, count, from);
 }
 
 /* Rows of a conversion, `ld` apart in storage and dense in scratch, cut into pieces. */
 struct rows {
-	const struct narrow_type *type;
+	const struct low_precision_type *type;
 	uint16_t *stored;
 	float *scratch;
 	int64_t ld, rows, cols, pieces;
@@ -73,43 +74,44 @@ static void convert(const struct tile *t, const struct rows *r)
 		convert_piece(r, i);
 }
 
-float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows,
-		    int64_t cols)
+float *low_precision_tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld,
+				  int64_t rows, int64_t cols)
 {
 	if (!x)
 		return NULL;
-	float *y = tile_room(t, rows * cols);
+	float *y = low_precision_tile_room(t, rows * cols);
 	convert(t, &(struct rows){ t->type, (uint16_t *)x + first, y, ld, rows, cols,
 				   (cols + PIECE - 1) / PIECE, false });
 	return y;
 }
 
-void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols,
-		   const float *from)
+void low_precision_tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows,
+				 int64_t cols, const float *from)
 {
 	if (y)
 		convert(t, &(struct rows){ t->type, (uint16_t *)y + first, (float *)from, ld, rows,
 					   cols, (cols + PIECE - 1) / PIECE, true });
 }
 
-int64_t tile_rows(int64_t floats)
+int64_t low_precision_tile_rows(int64_t floats)
 {
-	return narrow_max(1, NARROW_TILE / floats);
+	return narrow_max(1, LOW_PRECISION_TILE / floats);
 }
 
-int64_t team_rows(int64_t floats)
+int64_t low_precision_team_rows(int64_t floats)
 {
-	return narrow_max(1, NARROW_TEAM_TILE / floats);
+	return narrow_max(1, LOW_PRECISION_TEAM_TILE / floats);
 }
 
-static void run_one(struct kern *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn,
+static void run_one(struct backend *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn,
 		    const void *call)
 {
 	struct tile t = tile_lane(k, lane);
 	fn(&t, call, i * most, narrow_min(most, n - i * most));
 }
 
-void tiles_run(struct kern *k, int64_t n, int64_t most, tile_fn *fn, const void *call)
+void low_precision_tiles_run(struct backend *k, int64_t n, int64_t most, tile_fn *fn,
+			     const void *call)
 {
 	int64_t tiles = (n + most - 1) / most;
 	int team = (int)narrow_min(tiles, k->threads);

@@ -13,47 +13,50 @@ struct call {
 static void max_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	t->wide->xent_max(t->k, a->max + lo, tile_in(t, a->logits, lo * a->v, n * a->v), n, a->v);
+	t->wide->xent_max(t->k, a->max + lo,
+			  low_precision_tile_in(t, a->logits, lo * a->v, n * a->v), n, a->v);
 }
 
 static void exp_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *x = tile_in(t, a->logits, lo * a->v, n * a->v);
+	float *x = low_precision_tile_in(t, a->logits, lo * a->v, n * a->v);
 	t->wide->xent_exp(t->k, x, a->sum + lo, a->target + lo, a->max + lo, a->targets + lo, n,
 			  a->v, a->lo);
-	tile_out(t, a->logits, lo * a->v, n * a->v, x);
+	low_precision_tile_out(t, a->logits, lo * a->v, n * a->v, x);
 }
 
 static void grad_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	float *x = tile_in(t, a->logits, lo * a->v, n * a->v);
+	float *x = low_precision_tile_in(t, a->logits, lo * a->v, n * a->v);
 	t->wide->xent_grad(t->k, x, a->sum + lo, a->targets + lo, a->scale, n, a->v, a->lo);
-	tile_out(t, a->logits, lo * a->v, n * a->v, x);
+	low_precision_tile_out(t, a->logits, lo * a->v, n * a->v, x);
 }
 
-static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *max, const void *logits, int64_t n, int64_t v)
 {
-	tiles_run(k, n, tile_rows(v), max_tile,
-		  &(struct call){ .logits = (void *)logits, .max = max, .v = v });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(v), max_tile,
+				&(struct call){ .logits = (void *)logits, .max = max, .v = v });
 }
 
-static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
+static void xent_exp(struct backend *k, void *logits, float *sum, float *target, const float *max,
 		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
-	tiles_run(k, n, tile_rows(v), exp_tile,
-		  &(struct call){ logits, (float *)max, sum, target, targets, v, lo, 0 });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(v), exp_tile,
+				&(struct call){ logits, (float *)max, sum, target, targets, v, lo,
+						0 });
 }
 
-static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets,
+static void xent_grad(struct backend *k, void *logits, const float *sum, const int32_t *targets,
 		      float scale, int64_t n, int64_t v, int32_t lo)
 {
-	tiles_run(k, n, tile_rows(v), grad_tile,
-		  &(struct call){ logits, NULL, (float *)sum, NULL, targets, v, lo, scale });
+	low_precision_tiles_run(k, n, low_precision_tile_rows(v), grad_tile,
+				&(struct call){ logits, NULL, (float *)sum, NULL, targets, v, lo,
+						scale });
 }
 
-void narrow_xent(struct ops *o)
+void low_precision_xent(struct ops *o)
 {
 	o->xent_max = xent_max;
 	o->xent_exp = xent_exp;

@@ -8,7 +8,7 @@
 static const double sqrt_2_pi = 0.79788456080286535588;
 static const double cubic = 0.044715;
 
-static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
+static void gelu_fwd(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	(void)k;
 	real *y = yv;
@@ -19,7 +19,7 @@ static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
 	}
 }
 
-static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+static void gelu_bwd(struct backend *k, void *dxv, const void *dyv, const void *xv, int64_t count)
 {
 	(void)k;
 	real *dx = dxv;
@@ -37,7 +37,7 @@ static double sigmoid(double x)
 	return 1 / (1 + exp(-x));
 }
 
-static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
+static void swiglu_fwd(struct backend *k, void *yv, const void *guv, int64_t n, int64_t f)
 {
 	(void)k;
 	real *y = yv;
@@ -49,7 +49,7 @@ static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int
 		}
 }
 
-static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n,
+static void swiglu_bwd(struct backend *k, void *dguv, const void *dyv, const void *guv, int64_t n,
 		       int64_t f)
 {
 	(void)k;
@@ -64,7 +64,7 @@ static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *
 		}
 }
 
-void PLAIN(act)(struct ops *o)
+void REFERENCE(act)(struct ops *o)
 {
 	o->gelu_fwd = gelu_fwd;
 	o->gelu_bwd = gelu_bwd;

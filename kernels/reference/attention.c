@@ -76,7 +76,7 @@ static void query_fwd(real *o, real *lse, const struct given *in, const struct q
 	double l = log_sum_exp(in, a), sum[ATTN_DIM_MAX] = { 0 };
 	for (int64_t j = a->lo; j < a->hi; j++) {
 		double p = exp(score(in, a, j) - l) *
-			   PLAIN(keep)(&in->s->drop, a->number + (uint64_t)j);
+			   REFERENCE(keep)(&in->s->drop, a->number + (uint64_t)j);
 		for (int i = 0; i < in->s->dim; i++)
 			sum[i] += p * (double)in->v[a->kv + j * in->s->kv_row + i];
 	}
@@ -90,7 +90,7 @@ static void weight(const struct given *in, const struct query *a, int64_t j, dou
 {
 	int dim = in->s->dim;
 	const real *d = in->dout + a->o;
-	double m = PLAIN(keep)(&in->s->drop, a->number + (uint64_t)j);
+	double m = REFERENCE(keep)(&in->s->drop, a->number + (uint64_t)j);
 	double p = exp(score(in, a, j) - (double)in->lse[a->lse]);
 	double big_d = dot(d, in->o + a->o, dim);
 	*pm = p * m;
@@ -137,7 +137,7 @@ static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g
 	put(dv + at, dv_sum, s->dim, add);
 }
 
-static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key,
+static void attention_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s)
 {
 	(void)k;
@@ -150,7 +150,7 @@ static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, co
 			}
 }
 
-static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout,
+static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
 			  const void *o, const float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s, bool add)
 {
@@ -180,7 +180,7 @@ static void merge_query(real *o, real *lse, const real *o2, double l2, int dim)
 	*lse = (real)both;
 }
 
-static void attention_merge(struct kern *k, void *ov, float *lsef, const void *o2v,
+static void attention_merge(struct backend *k, void *ov, float *lsef, const void *o2v,
 			    const float *lse2f, const struct attn_shape *s)
 {
 	(void)k;
@@ -195,7 +195,7 @@ static void attention_merge(struct kern *k, void *ov, float *lsef, const void *o
 			}
 }
 
-void PLAIN(attention)(struct ops *o)
+void REFERENCE(attention)(struct ops *o)
 {
 	o->attention_fwd = attention_fwd;
 	o->attention_merge = attention_merge;

@@ -1,7 +1,7 @@
 /* Between the storage type and that of sums, which are one here; what accumulates in the latter. */
 #include "kernels/reference/reference.h"
 
-static void accumulate(struct kern *k, float *yf, const float *xf, int64_t count)
+static void accumulate(struct backend *k, float *yf, const float *xf, int64_t count)
 {
 	(void)k;
 	real *y = (real *)yf;
@@ -16,13 +16,13 @@ static void copy(real *y, const real *x, int64_t count)
 		y[i] = x[i];
 }
 
-static void widen(struct kern *k, float *y, const void *x, int64_t count)
+static void widen(struct backend *k, float *y, const void *x, int64_t count)
 {
 	(void)k;
 	copy((real *)y, x, count);
 }
 
-static void narrow(struct kern *k, void *y, const float *x, int64_t count,
+static void narrow(struct backend *k, void *y, const float *x, int64_t count,
 		   const struct philox_key *key, uint64_t first)
 {
 	(void)k;
@@ -31,7 +31,7 @@ static void narrow(struct kern *k, void *y, const float *x, int64_t count,
 	copy(y, (const real *)x, count);
 }
 
-void PLAIN(convert)(struct ops *o)
+void REFERENCE(convert)(struct ops *o)
 {
 	o->accumulate = accumulate;
 	o->widen = widen;

@@ -2,7 +2,7 @@
  * tensor. */
 #include "kernels/reference/reference.h"
 
-double PLAIN(keep)(const struct dropout *d, uint64_t element)
+double REFERENCE(keep)(const struct dropout *d, uint64_t element)
 {
 	uint32_t words[4];
 	if (d->p <= 0)
@@ -11,7 +11,7 @@ double PLAIN(keep)(const struct dropout *d, uint64_t element)
 	return (double)words[element % 4] * 0x1p-32 < (double)d->p ? 0 : 1 / (1 - (double)d->p);
 }
 
-static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
+static void dropout(struct backend *k, void *yv, const void *xv, const int64_t *rows, int64_t n,
 		    int64_t c, const struct dropout *d)
 {
 	(void)k;
@@ -19,12 +19,13 @@ static void dropout(struct kern *k, void *yv, const void *xv, const int64_t *row
 	const real *x = xv;
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t j = 0; j < c; j++) {
-			double keep = PLAIN(keep)(d, (uint64_t)rows[i] * (uint64_t)c + (uint64_t)j);
+			double keep =
+				REFERENCE(keep)(d, (uint64_t)rows[i] * (uint64_t)c + (uint64_t)j);
 			y[i * c + j] = keep > 0 ? (real)((double)x[i * c + j] * keep) : 0;
 		}
 }
 
-void PLAIN(dropout)(struct ops *o)
+void REFERENCE(dropout)(struct ops *o)
 {
 	o->dropout = dropout;
 }

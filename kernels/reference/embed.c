@@ -1,7 +1,7 @@
 /* Token and position embeddings; this shard holds the rows of tokens lo … hi. */
 #include "kernels/reference/reference.h"
 
-static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+static void embed_fwd(struct backend *k, void *yv, const int32_t *tokens, const int32_t *positions,
 		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo,
 		      int32_t hi)
 {
@@ -16,7 +16,7 @@ static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int
 	}
 }
 
-static void embed_bwd(struct kern *k, float *dwtef, float *dwpef, const void *dyv,
+static void embed_bwd(struct backend *k, float *dwtef, float *dwpef, const void *dyv,
 		      const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c,
 		      int32_t lo, int32_t hi)
 {
@@ -32,7 +32,7 @@ static void embed_bwd(struct kern *k, float *dwtef, float *dwpef, const void *dy
 		}
 }
 
-void PLAIN(embed)(struct ops *o)
+void REFERENCE(embed)(struct ops *o)
 {
 	o->embed_fwd = embed_fwd;
 	o->embed_bwd = embed_bwd;

@@ -1,8 +1,8 @@
 /* Matrix products and the sums that go with them. */
 #include "kernels/reference/reference.h"
 
-static void linear_fwd(struct kern *k, void *yv, const void *xv, const void *wv, const void *biasv,
-		       int64_t n, int64_t in, int64_t out)
+static void linear_fwd(struct backend *k, void *yv, const void *xv, const void *wv,
+		       const void *biasv, int64_t n, int64_t in, int64_t out)
 {
 	(void)k;
 	real *y = yv;
@@ -16,8 +16,8 @@ static void linear_fwd(struct kern *k, void *yv, const void *xv, const void *wv,
 		}
 }
 
-static void linear_bwd_input(struct kern *k, void *dxv, const void *dyv, const void *wv, int64_t n,
-			     int64_t in, int64_t out)
+static void linear_bwd_input(struct backend *k, void *dxv, const void *dyv, const void *wv,
+			     int64_t n, int64_t in, int64_t out)
 {
 	(void)k;
 	real *dx = dxv;
@@ -33,7 +33,7 @@ static void linear_bwd_input(struct kern *k, void *dxv, const void *dyv, const v
 		}
 }
 
-static void sum_rows(struct kern *k, float *outf, const void *xv, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *outf, const void *xv, int64_t n, int64_t c)
 {
 	(void)k;
 	real *out = (real *)outf;
@@ -46,7 +46,7 @@ static void sum_rows(struct kern *k, float *outf, const void *xv, int64_t n, int
 	}
 }
 
-static void linear_bwd_weight(struct kern *k, float *dwf, float *dbias, const void *dyv,
+static void linear_bwd_weight(struct backend *k, float *dwf, float *dbias, const void *dyv,
 			      const void *xv, int64_t n, int64_t in, int64_t out)
 {
 	real *dw = (real *)dwf;
@@ -62,7 +62,7 @@ static void linear_bwd_weight(struct kern *k, float *dwf, float *dbias, const vo
 		sum_rows(k, dbias, dy, n, out);
 }
 
-static void add(struct kern *k, void *yv, const void *xv, int64_t count)
+static void add(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	(void)k;
 	real *y = yv;
@@ -71,13 +71,13 @@ static void add(struct kern *k, void *yv, const void *xv, int64_t count)
 		y[i] += x[i];
 }
 
-static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
+static void add_bias(struct backend *k, void *xv, const void *biasv, int64_t n, int64_t c)
 {
 	for (int64_t i = 0; i < n; i++)
 		add(k, (real *)xv + i * c, biasv, c);
 }
 
-void PLAIN(linear)(struct ops *o)
+void REFERENCE(linear)(struct ops *o)
 {
 	o->linear_fwd = linear_fwd;
 	o->linear_bwd_input = linear_bwd_input;

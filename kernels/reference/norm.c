@@ -65,7 +65,7 @@ static void norm_row_bwd(real *dx, real *dw, real *dbias, const real *dy, const 
 	}
 }
 
-static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *meanf, float *rstdf,
+static void layernorm_fwd(struct backend *k, void *yv, void *sumv, float *meanf, float *rstdf,
 			  const void *xv, const void *rv, const void *w, const void *bias,
 			  int64_t n, int64_t c, float eps)
 {
@@ -83,7 +83,7 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *meanf, fl
 	}
 }
 
-static void layernorm_bwd(struct kern *k, void *dxv, float *dw, float *dbias, const void *dyv,
+static void layernorm_bwd(struct backend *k, void *dxv, float *dw, float *dbias, const void *dyv,
 			  const void *dresv, const void *xv, const float *meanf, const float *rstdf,
 			  const void *w, int64_t n, int64_t c)
 {
@@ -97,7 +97,7 @@ static void layernorm_bwd(struct kern *k, void *dxv, float *dw, float *dbias, co
 			     (double)rstd[i], w, c);
 }
 
-static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstdf, const void *xv,
+static void rmsnorm_fwd(struct backend *k, void *yv, void *sumv, float *rstdf, const void *xv,
 			const void *rv, const void *w, int64_t n, int64_t c, float eps)
 {
 	(void)k;
@@ -112,7 +112,7 @@ static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstdf, cons
 	}
 }
 
-static void rmsnorm_bwd(struct kern *k, void *dxv, float *dw, const void *dyv, const void *dresv,
+static void rmsnorm_bwd(struct backend *k, void *dxv, float *dw, const void *dyv, const void *dresv,
 			const void *xv, const float *rstdf, const void *w, int64_t n, int64_t c)
 {
 	(void)k;
@@ -123,7 +123,7 @@ static void rmsnorm_bwd(struct kern *k, void *dxv, float *dw, const void *dyv, c
 			     x + i * c, 0, (double)rstd[i], w, c);
 }
 
-void PLAIN(norm)(struct ops *o)
+void REFERENCE(norm)(struct ops *o)
 {
 	o->layernorm_fwd = layernorm_fwd;
 	o->layernorm_bwd = layernorm_bwd;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void sqnorm(struct kern *k, double *sum, const float *xf, int64_t count)
+static void sqnorm(struct backend *k, double *sum, const float *xf, int64_t count)
 {
 	(void)k;
 	const real *x = (const real *)xf;
@@ -13,7 +13,7 @@ static void sqnorm(struct kern *k, double *sum, const float *xf, int64_t count)
 	*sum += total;
 }
 
-static void store(struct kern *k, const struct update *u)
+static void store(struct backend *k, const struct update *u)
 {
 	if (u->stored)
 		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
@@ -37,7 +37,7 @@ static void adamw_one(const struct update *u, const struct adamw_args *a)
 	}
 }
 
-static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
+static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a)
 {
 	for (int i = 0; i < n; i++) {
 		adamw_one(&u[i], a);
@@ -59,7 +59,7 @@ static void sgd_one(const struct update *u, const struct sgd_args *a)
 	}
 }
 
-static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a)
 {
 	for (int i = 0; i < n; i++) {
 		sgd_one(&u[i], a);
@@ -67,7 +67,7 @@ static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_
 	}
 }
 
-void PLAIN(optim)(struct ops *o)
+void REFERENCE(optim)(struct ops *o)
 {
 	o->sqnorm = sqnorm;
 	o->adamw = adamw;

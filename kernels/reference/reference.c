@@ -1,21 +1,21 @@
 #include "kernels/reference/reference.h"
 
-int PLAIN(fill)(struct kern *k, const char *variant, struct err *e)
+int REFERENCE(fill)(struct backend *k, const char *variant, struct err *e)
 {
 	struct ops *o = &k->ops;
 	(void)variant;
 	(void)e;
-	PLAIN(linear)(o);
-	PLAIN(norm)(o);
-	PLAIN(act)(o);
-	PLAIN(rope)(o);
-	PLAIN(attention)(o);
-	PLAIN(embed)(o);
-	PLAIN(dropout)(o);
-	PLAIN(route)(o);
-	PLAIN(xent)(o);
-	PLAIN(convert)(o);
-	PLAIN(optim)(o);
+	REFERENCE(linear)(o);
+	REFERENCE(norm)(o);
+	REFERENCE(act)(o);
+	REFERENCE(rope)(o);
+	REFERENCE(attention)(o);
+	REFERENCE(embed)(o);
+	REFERENCE(dropout)(o);
+	REFERENCE(route)(o);
+	REFERENCE(xent)(o);
+	REFERENCE(convert)(o);
+	REFERENCE(optim)(o);
 	backend_composed(o);
 	backend_places(o);
 	backend_product8(o);

@@ -12,29 +12,29 @@
 #ifndef MUSTER_KERNELS_REFERENCE_REFERENCE_H
 #define MUSTER_KERNELS_REFERENCE_REFERENCE_H
 
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #ifdef REFERENCE64
 typedef double real;
-#define PLAIN(name) plain64_##name
+#define REFERENCE(name) reference64_##name
 #else
 typedef float real;
-#define PLAIN(name) plain_##name
+#define REFERENCE(name) reference_##name
 #endif
 
-void PLAIN(linear)(struct ops *o);
-void PLAIN(norm)(struct ops *o);
-void PLAIN(act)(struct ops *o);
-void PLAIN(rope)(struct ops *o);
-void PLAIN(attention)(struct ops *o);
-void PLAIN(embed)(struct ops *o);
-void PLAIN(dropout)(struct ops *o);
-void PLAIN(route)(struct ops *o);
-void PLAIN(xent)(struct ops *o);
-void PLAIN(convert)(struct ops *o);
-void PLAIN(optim)(struct ops *o);
+void REFERENCE(linear)(struct ops *o);
+void REFERENCE(norm)(struct ops *o);
+void REFERENCE(act)(struct ops *o);
+void REFERENCE(rope)(struct ops *o);
+void REFERENCE(attention)(struct ops *o);
+void REFERENCE(embed)(struct ops *o);
+void REFERENCE(dropout)(struct ops *o);
+void REFERENCE(route)(struct ops *o);
+void REFERENCE(xent)(struct ops *o);
+void REFERENCE(convert)(struct ops *o);
+void REFERENCE(optim)(struct ops *o);
 
 /* What dropout multiplies an element of the global tensor with: 0 or 1 / (1 - p). */
-double PLAIN(keep)(const struct dropout *d, uint64_t element);
+double REFERENCE(keep)(const struct dropout *d, uint64_t element);
 
 #endif

@@ -23,21 +23,21 @@ static void rotate_all(real *x, const struct rope_shape *s, const real *cosine, 
 			       sine + i % s->seq * half, half, sign);
 }
 
-static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine,
+static void rope_fwd(struct backend *k, void *x, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
 	(void)k;
 	rotate_all(x, s, (const real *)cosine, (const real *)sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine,
+static void rope_bwd(struct backend *k, void *dx, const struct rope_shape *s, const float *cosine,
 		     const float *sine)
 {
 	(void)k;
 	rotate_all(dx, s, (const real *)cosine, (const real *)sine, -1);
 }
 
-void PLAIN(rope)(struct ops *o)
+void REFERENCE(rope)(struct ops *o)
 {
 	o->rope_fwd = rope_fwd;
 	o->rope_bwd = rope_bwd;

@@ -53,7 +53,7 @@ static void route_token(int32_t *chosen, real *weights, real *probs, real *lse, 
 					sum);
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse,
+static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float *probs, float *lse,
 		      const float *logits, int64_t n, int64_t e, int64_t top, bool before)
 {
 	(void)k;
@@ -95,9 +95,10 @@ static void route_token_bwd(real *dlogits, const struct routed *r, double z_slop
 	}
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen,
-		      const float *weights, const float *probs, const float *lse, const float *aux,
-		      float z, int64_t n, int64_t e, int64_t top, bool before)
+static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
+		      const int32_t *chosen, const float *weights, const float *probs,
+		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
+		      int64_t top, bool before)
 {
 	(void)k;
 	for (int64_t i = 0; i < n; i++) {
@@ -116,7 +117,7 @@ static void route_bwd(struct kern *k, float *dlogits, const float *dweights, con
 	}
 }
 
-static void route_loss(struct kern *k, double *loss, const float *loadf, const float *probsf,
+static void route_loss(struct backend *k, double *loss, const float *loadf, const float *probsf,
 		       const float *lsef, int64_t n, int64_t e, int64_t seq, double aux, double z)
 {
 	(void)k;
@@ -131,7 +132,7 @@ static void route_loss(struct kern *k, double *loss, const float *loadf, const f
 	*loss += aux * balance + z * squares;
 }
 
-static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n,
+static void gather_rows(struct backend *k, void *yv, const void *xv, const int64_t *from, int64_t n,
 			int64_t c)
 {
 	(void)k;
@@ -142,7 +143,7 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 			y[i * c + l] = from[i] < 0 ? 0 : x[from[i] * c + l];
 }
 
-static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
+static void copy_rows(struct backend *k, void *yv, int64_t y_row, const void *xv, int64_t x_row,
 		      int64_t n, int64_t c)
 {
 	(void)k;
@@ -153,7 +154,7 @@ static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, i
 			y[i * y_row + l] = x[i * x_row + l];
 }
 
-static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at,
+static void combine_fwd(struct backend *k, void *yv, const void *xv, const int64_t *at,
 			const float *weightsf, int64_t n, int64_t top, int64_t c)
 {
 	(void)k;
@@ -170,7 +171,7 @@ static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t 
 		}
 }
 
-static void combine_bwd(struct kern *k, void *dxv, float *dweightsf, const void *dyv,
+static void combine_bwd(struct backend *k, void *dxv, float *dweightsf, const void *dyv,
 			const void *xv, const int64_t *at, const float *weightsf, int64_t n,
 			int64_t top, int64_t c)
 {
@@ -190,7 +191,7 @@ static void combine_bwd(struct kern *k, void *dxv, float *dweightsf, const void 
 	}
 }
 
-void PLAIN(route)(struct ops *o)
+void REFERENCE(route)(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;

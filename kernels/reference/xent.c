@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void xent_max(struct kern *k, float *maxf, const void *logitsv, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *maxf, const void *logitsv, int64_t n, int64_t v)
 {
 	(void)k;
 	real *max = (real *)maxf;
@@ -23,8 +23,8 @@ static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 	return j >= 0 && j < v ? j : -1;
 }
 
-static void xent_exp(struct kern *k, void *logitsv, float *sumf, float *targetf, const float *maxf,
-		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+static void xent_exp(struct backend *k, void *logitsv, float *sumf, float *targetf,
+		     const float *maxf, const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
 	(void)k;
 	real *logits = logitsv, *sum = (real *)sumf, *target = (real *)targetf;
@@ -43,7 +43,7 @@ static void xent_exp(struct kern *k, void *logitsv, float *sumf, float *targetf,
 	}
 }
 
-static void xent_grad(struct kern *k, void *logitsv, const float *sumf, const int32_t *targets,
+static void xent_grad(struct backend *k, void *logitsv, const float *sumf, const int32_t *targets,
 		      float scale, int64_t n, int64_t v, int32_t lo)
 {
 	(void)k;
@@ -58,7 +58,7 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sumf, const in
 	}
 }
 
-static void xent_loss(struct kern *k, double *loss, const float *sumf, const float *targetf,
+static void xent_loss(struct backend *k, double *loss, const float *sumf, const float *targetf,
 		      int64_t n)
 {
 	(void)k;
@@ -69,7 +69,7 @@ static void xent_loss(struct kern *k, double *loss, const float *sumf, const flo
 	*loss += total;
 }
 
-void PLAIN(xent)(struct ops *o)
+void REFERENCE(xent)(struct ops *o)
 {
 	o->xent_max = xent_max;
 	o->xent_exp = xent_exp;

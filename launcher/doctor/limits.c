@@ -104,7 +104,7 @@ void doctor_check_memory(const struct needs *n, struct findings *f)
 	const struct host *h;
 	struct err e = ERR_INIT;
 	char free_text[HUMAN], all_text[HUMAN], need[HUMAN], total_text[HUMAN];
-	double there = meminfo("MemAvailable"), total = meminfo("MemTotal");
+	double there = meminfo_read("MemAvailable"), total = meminfo_read("MemTotal");
 	if (topo_host_get(&h, &e)) {
 		doctor_found_bad(f, FINDING_FAIL, "memory", "see what lstopo says", "%s", e.text);
 		return;

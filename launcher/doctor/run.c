@@ -17,12 +17,10 @@
 
 enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 
-#define GRACE \
-/* seconds for a killed process to be gone; one that a driver holds stays, and is not
-	 * waited for */
-0.5
+/* Seconds for a killed process to be gone. One that a driver holds stays; nobody waits for it. */
+#define GRACE 0.5
 
-	struct running {
+struct running {
 	const struct check *check;
 	pid_t pid;
 	int fd; /* -1: its answer is whole, or it has none */

@@ -10,14 +10,17 @@
 
 #include "libcomm/flight/recorder.h"
 
-/* of a rank */, TRACE_FILE = 256 << 20 /* bytes */
-}
-; /* at most */
 enum {
-	TRACE_RANKS = 1 << 17, TRACE_GROUPS = 4096
+	TRACE_RANKS = 1 << 17,
+	TRACE_GROUPS = 4096,    /* of one rank at most */
+	TRACE_FILE = 256 << 20, /* bytes of a file at most */
+};
 
-			       struct trace_message{ bool send; int peer; /* in the group */
-						     int64_t nth, bytes; };
+struct trace_message {
+	bool send;
+	int peer; /* in the group */
+	int64_t nth, bytes;
+};
 
 struct trace_op {
 	enum op_kind kind;

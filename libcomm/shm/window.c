@@ -93,7 +93,7 @@ char *comm_window_map(pid_t pid, const struct span *s)
 /* What the kernel could give without killing somebody for it; unknown: everything. */
 static size_t memory_free(void)
 {
-	double bytes = meminfo("MemAvailable");
+	double bytes = meminfo_read("MemAvailable");
 	return bytes > 0 ? (size_t)bytes : SIZE_MAX;
 }
 

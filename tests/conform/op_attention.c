@@ -54,7 +54,7 @@ static struct extent extent_of(const struct dims *d)
 	return (struct extent){ k, k + s.batch * s.kv_batch, k + 2 * s.batch * s.kv_batch };
 }
 
-static void *part(struct kern *k, void *qkv, int64_t at)
+static void *part(struct backend *k, void *qkv, int64_t at)
 {
 	return (char *)qkv + (size_t)at * backend_width(k);
 }
@@ -85,7 +85,7 @@ static void attention_fwd_args(const struct dims *d, struct arg *a)
 	place_args(d, a, 3);
 }
 
-static void attention_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+static void attention_fwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	(void)o;
@@ -93,7 +93,8 @@ static void attention_fwd_prepare(const struct ops *o, struct kern *k, const str
 	make_starts(d, p[3]);
 }
 
-static void attention_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	struct attn_shape s = shape_with(d, p[3], p[4]);
 	struct extent e = extent_of(d);
@@ -111,7 +112,7 @@ static void attention_bwd_args(const struct dims *d, struct arg *a)
 	place_args(d, a, 5);
 }
 
-static void attention_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+static void attention_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	make_starts(d, p[5]);
@@ -120,7 +121,8 @@ static void attention_bwd_prepare(const struct ops *o, struct kern *k, const str
 	o->attention_fwd(k, p[2], p[3], p[4], part(k, p[4], e.k), part(k, p[4], e.v), &s);
 }
 
-static void attention_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	struct attn_shape s = shape_with(d, p[5], p[6]);
 	struct extent e = extent_of(d);
@@ -139,7 +141,7 @@ static void attention_merge_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 3, SINGLE };
 }
 
-static void attention_merge_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+static void attention_merge_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				    void **p)
 {
 	(void)o;
@@ -151,7 +153,8 @@ static void attention_merge_prepare(const struct ops *o, struct kern *k, const s
 	}
 }
 
-static void attention_merge_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_merge_run(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	struct attn_shape s = shape_of(d);
 	o->attention_merge(k, p[0], p[1], p[2], p[3], &s);

@@ -161,7 +161,7 @@ void op_call_keep(struct op_call *to, const struct op_call *from)
 			memcpy(to->p[i], from->p[i], op_call_bytes(from, i));
 }
 
-int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS],
+int op_call_lend(const struct op_call *c, struct backend *k, void *base[ARGS], void *p[ARGS],
 		 struct err *e)
 {
 	memset(base, 0, ARGS * sizeof *base);
@@ -178,7 +178,7 @@ int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void
 	return 0;
 }
 
-int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], struct err *e)
+int op_call_fetch(struct op_call *c, struct backend *k, void *const base[ARGS], struct err *e)
 {
 	for (int i = 0; i < ARGS; i++)
 		if (base[i] && backend_get(k, c->block[i], base[i], block_bytes(c, i), e))
@@ -186,7 +186,7 @@ int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], str
 	return 0;
 }
 
-void op_call_return(struct kern *k, void *const base[ARGS])
+void op_call_return(struct backend *k, void *const base[ARGS])
 {
 	for (int i = 0; i < ARGS; i++)
 		backend_free(k, base[i]);

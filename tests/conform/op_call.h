@@ -42,12 +42,12 @@ void op_call_copy(struct op_call *to, const struct op_call *from);
 /* The same arrays. */
 void op_call_keep(struct op_call *to, const struct op_call *from);
 
-/* Blocks of the kern's memory that hold c's: base[i] (NULL: no argument) the block, p[i] the
+/* Blocks of the backend's memory that hold c's: base[i] (NULL: no argument) the block, p[i] the
  * array in it. */
-int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void *p[ARGS],
+int op_call_lend(const struct op_call *c, struct backend *k, void *base[ARGS], void *p[ARGS],
 		 struct err *e);
 /* What they hold now. The first error of what was queued. */
-int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], struct err *e);
-void op_call_return(struct kern *k, void *const base[ARGS]);
+int op_call_fetch(struct op_call *c, struct backend *k, void *const base[ARGS], struct err *e);
+void op_call_return(struct backend *k, void *const base[ARGS]);
 
 #endif

@@ -15,10 +15,10 @@ const struct op_test *const op_families[] = { layer_ops,  element_ops, token_ops
 enum { THREADS_MOST = 3 };
 
 struct op_checker {
-	const char *backend;
+	const char *backend_name;
 	const struct storage *storage;
-	struct kern *spec;            /* plain64 */
-	struct kern *k[THREADS_MOST]; /* with i + 1 threads */
+	struct backend *spec;            /* plain64 */
+	struct backend *k[THREADS_MOST]; /* with i + 1 threads */
 	int n;
 };
 
@@ -48,11 +48,11 @@ void op_checker_close(struct op_checker *c)
 /* plain has no threads, a device's do not count. */
 static int open_all(struct op_checker *c, struct err *e)
 {
-	int most = strncmp(c->backend, "plain", 5) ? THREADS_MOST : 1;
+	int most = strncmp(c->backend_name, "plain", 5) ? THREADS_MOST : 1;
 	if (backend_open("plain64", 1, &c->spec, e))
 		return -1;
 	while (c->n < most) {
-		if (backend_open(c->backend, c->n + 1, &c->k[c->n], e))
+		if (backend_open(c->backend_name, c->n + 1, &c->k[c->n], e))
 			return -1;
 		if (!backend_on_host(c->k[c->n++]))
 			most = 1;
@@ -60,13 +60,13 @@ static int open_all(struct op_checker *c, struct err *e)
 	return 0;
 }
 
-int op_checker_open(const char *backend, struct op_checker **out, struct err *e)
+int op_checker_open(const char *backend_name, struct op_checker **out, struct err *e)
 {
 	struct op_checker *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "no memory for a checker");
-	c->backend = backend;
-	c->storage = storage_of(backend);
+	c->backend_name = backend_name;
+	c->storage = storage_of(backend_name);
 	if (open_all(c, e)) {
 		op_checker_close(c);
 		return -1;
@@ -89,9 +89,9 @@ __attribute__((format(printf, 3, 4))) static bool wrong(const struct trial *t, i
 	snprintf(t->why, OP_CHECK_WHY,
 		 "%s %s, %d threads, argument %d (n %ld, c %ld, d %ld, lo %d, %ldx%ld over %ld, "
 		 "%d/%d heads of %d, shift %d): %s",
-		 t->c->backend, t->t->name, t->threads, arg, (long)d->n, (long)d->c, (long)d->d,
-		 (int)d->lo, (long)d->s.batch, (long)d->s.q_len, (long)d->s.k_len, d->s.heads,
-		 d->s.kv_heads, d->s.dim, t->draw->shift, what);
+		 t->c->backend_name, t->t->name, t->threads, arg, (long)d->n, (long)d->c,
+		 (long)d->d, (int)d->lo, (long)d->s.batch, (long)d->s.q_len, (long)d->s.k_len,
+		 d->s.heads, d->s.kv_heads, d->s.dim, t->draw->shift, what);
 	return false;
 }
 
@@ -144,12 +144,12 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 
 /* --- Running it ---------------------------------------------------------------------------- */
 
-/* The op on arrays of the kern's memory that begin as `in`; `out` is what they hold after it. */
-static bool run_in(const struct trial *t, struct kern *k, const struct op_call *in, bool taped,
+/* The op on arrays of the backend's memory that begin as `in`; `out` is what they hold after it. */
+static bool run_in(const struct trial *t, struct backend *k, const struct op_call *in, bool taped,
 		   struct op_call *out)
 {
 	struct err e = ERR_INIT;
-	struct kern_tape *tape = NULL;
+	struct backend_tape *tape = NULL;
 	void *base[ARGS], *p[ARGS];
 	int rc = op_call_lend(in, k, base, p, &e);
 	if (!rc && taped)
@@ -162,12 +162,12 @@ static bool run_in(const struct trial *t, struct kern *k, const struct op_call *
 			backend_replay(k, tape);
 	}
 	rc = rc || op_call_fetch(out, k, base, &e) ? -1 : 0;
-	backend_tape_free(k, tape);
+	backend_graph_free(k, tape);
 	op_call_return(k, base);
 	return !rc || wrong(t, -1, "%s", e.text);
 }
 
-static bool run_kern(struct trial *t, struct kern *k)
+static bool run_backend(struct trial *t, struct backend *k)
 {
 	struct op_call in, one, two;
 	op_call_init(&in, t->t, t->d, t->c->storage, t->draw->shift);
@@ -204,7 +204,7 @@ bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dim
 	op_call_copy(&r.ref, &r.master);
 	t->run(backend_ops(c->spec), c->spec, d, r.ref.p);
 	for (r.threads = 1; ok && r.threads <= c->n; r.threads++)
-		ok = run_kern(&r, c->k[r.threads - 1]);
+		ok = run_backend(&r, c->k[r.threads - 1]);
 	op_call_fini(&r.master);
 	op_call_fini(&r.ref);
 	op_call_fini(&r.first);

@@ -7,7 +7,7 @@
  * "adds" outputs hold known values, inputs must stay as they were, nothing may be written before or
  * behind an array, the error is |out - ref| / |ref| <= 1e-5 (more where the result is stored in 2
  * bytes), two runs give the same bits, and so do 1, 2 and 3 threads where the op promises it, and,
- * where the backend records, a tape of it. All arrays lie in the kern's memory, a device's too.
+ * where the backend records, a tape of it. All arrays lie in the backend's memory, a device's too.
  *
  * No test framework: tests/conform/test_ops.c, the tests over the emulator and make check-gpu are
  * mains over it.
@@ -27,7 +27,7 @@ struct op_checker;
 enum { OP_CHECK_WHY = 400 };
 
 /* Fails where the backend cannot work here. */
-int op_checker_open(const char *backend, struct op_checker **out, struct err *e);
+int op_checker_open(const char *backend_name, struct op_checker **out, struct err *e);
 void op_checker_close(struct op_checker *c);
 
 /* Elements (0 or more) by which the begin of each array is moved off its alignment, and the seed

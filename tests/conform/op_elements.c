@@ -9,7 +9,7 @@ static void map_fwd_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 3, STORED };
 }
 
-static void gelu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void gelu_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->gelu_fwd(k, p[0], p[1], d->n);
 }
@@ -20,7 +20,7 @@ static void gelu_bwd_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->n, 3, STORED };
 }
 
-static void gelu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void gelu_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->gelu_bwd(k, p[0], p[1], p[2], d->n);
 }
@@ -31,7 +31,7 @@ static void swiglu_fwd_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n * 2 * d->c, 3, STORED };
 }
 
-static void swiglu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void swiglu_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->swiglu_fwd(k, p[0], p[1], d->n, d->c);
 }
@@ -43,7 +43,7 @@ static void swiglu_bwd_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->n * 2 * d->c, 3, STORED };
 }
 
-static void swiglu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void swiglu_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->swiglu_bwd(k, p[0], p[1], p[2], d->n, d->c);
 }
@@ -72,7 +72,7 @@ static void add_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 1, STORED };
 }
 
-static void add_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->add(k, p[0], p[1], d->n);
 }
@@ -83,7 +83,7 @@ static void add_bias_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->c, 1, STORED };
 }
 
-static void add_bias_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void add_bias_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->add_bias(k, p[0], p[1], d->n, d->c);
 }
@@ -94,7 +94,7 @@ static void sum_rows_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void sum_rows_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void sum_rows_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->sum_rows(k, p[0], p[1], d->n, d->c);
 }
@@ -105,7 +105,7 @@ static void sqnorm_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
 }
 
-static void sqnorm_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void sqnorm_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->sqnorm(k, p[0], p[1], d->n);
 }
@@ -120,7 +120,7 @@ static void adamw_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
 }
 
-static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void adamw_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	(void)o;
 	(void)k;
@@ -151,7 +151,7 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 
 /* Cuts the parameters into updates, of which one is empty; into c of them where c is given.
  * Returns how many. */
-static int parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES_MOST])
+static int parts(const struct dims *d, struct backend *k, void **p, struct update u[UPDATES_MOST])
 {
 	size_t stored = backend_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
 	int64_t ends[UPDATES + 1] = { 0, d->n / 3, d->n / 3, d->n - d->n / 4, d->n };
@@ -163,7 +163,7 @@ static int parts(const struct dims *d, struct kern *k, void **p, struct update u
 	return d->c ? (int)d->c : UPDATES;
 }
 
-static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void adamw_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.7f, 3 };
 	struct update u[UPDATES_MOST];
@@ -180,7 +180,7 @@ static void sgd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
 }
 
-static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void sgd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct sgd_args a = { 0.1f, 0.9f, 0.7f, d->lo + 1 };
 	struct update u[UPDATES_MOST];
@@ -206,7 +206,7 @@ static void accumulate_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 1, SINGLE };
 }
 
-static void accumulate_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void accumulate_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->accumulate(k, p[0], p[1], d->n);
 }
@@ -217,7 +217,7 @@ static void widen_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 3, STORED };
 }
 
-static void widen_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void widen_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->widen(k, p[0], p[1], d->n);
 }
@@ -228,7 +228,7 @@ static void narrow_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
 }
 
-static void narrow_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void narrow_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct philox_key key = philox_key(1, PHILOX_TEST, 2);
 	o->narrow(k, p[0], p[1], d->n, d->with ? &key : NULL, 5);
@@ -243,7 +243,7 @@ static void dropout_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ ROWS, d->n, 1 << 30, STORED };
 }
 
-static void dropout_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void dropout_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct dropout drop = { philox_key(3, PHILOX_DROPOUT, 4), d->p };
 	o->dropout(k, p[0], p[1], p[2], d->n, d->c, &drop);

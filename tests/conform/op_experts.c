@@ -14,7 +14,7 @@ static void route_fwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ IN, d->n * d->d, 2, SINGLE };
 }
 
-static void route_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void route_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], d->n, d->d, d->lo, d->with);
 }
@@ -31,13 +31,14 @@ static void route_bwd_args(const struct dims *d, struct arg *a)
 	a[7] = (struct arg){ IN, d->n * d->d, 2, SINGLE };
 }
 
-static void route_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void route_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	o->route_fwd(k, p[2], p[3], p[4], p[5], p[7], d->n, d->d, d->lo, d->with);
 }
 
 /* fused: with the losses that balance. */
-static void route_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void route_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL,
 		     d->fused ? 0.25f : 0, d->n, d->d, d->lo, d->with);
@@ -67,7 +68,7 @@ static void count_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ TOKENS, d->n * d->lo, (double)d->d, STORED };
 }
 
-static void count_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void count_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_count(k, p[0], p[1], d->n, d->d, d->lo, d->c);
 }
@@ -85,7 +86,7 @@ static void drop_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ ROWS, pieces(d) * d->d, (double)limit(d) + 1, STORED };
 }
 
-static void drop_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void drop_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_drop(k, p[0], p[1], d->with ? p[2] : NULL, d->n, d->d, d->lo, d->c, limit(d));
 }
@@ -98,13 +99,13 @@ static void place_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ TOKENS, d->n * d->lo, (double)d->d, STORED };
 }
 
-static void place_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void place_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_drop(k, p[1], p[3], NULL, d->n, d->d, d->lo, d->c,
 		      d->with ? limit(d) : d->n * d->lo);
 }
 
-static void place_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void place_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo);
 }
@@ -131,7 +132,7 @@ static void loss_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n, 1, SINGLE };
 }
 
-static void loss_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void loss_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_loss(k, p[0], p[1], p[2], p[3], d->n, d->d, d->c, 0.5, 0.25);
 }
@@ -145,7 +146,7 @@ static void gather_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ ROWS, d->n, (double)d->d, STORED };
 }
 
-static void gather_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void gather_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	(void)o;
 	(void)k;
@@ -154,7 +155,7 @@ static void gather_prepare(const struct ops *o, struct kern *k, const struct dim
 		from[i] = -1;
 }
 
-static void gather_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void gather_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->gather_rows(k, p[0], p[1], p[2], d->n, d->c);
 }
@@ -175,7 +176,7 @@ static void copy_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n * (d->c + d->d), 1, STORED };
 }
 
-static void copy_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void copy_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->copy_rows(k, p[0], d->c + d->lo, p[1], d->c + d->d, d->n, d->c);
 }
@@ -212,14 +213,15 @@ static void combine_fwd_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
 }
 
-static void combine_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void combine_fwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	(void)o;
 	(void)k;
 	scatter(d, p[2]);
 }
 
-static void combine_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void combine_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->combine_fwd(k, p[0], p[1], p[2], d->with ? p[3] : NULL, d->n, d->lo, d->c);
 }
@@ -234,14 +236,15 @@ static void combine_bwd_args(const struct dims *d, struct arg *a)
 	a[5] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
 }
 
-static void combine_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void combine_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	(void)o;
 	(void)k;
 	scatter(d, p[4]);
 }
 
-static void combine_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void combine_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->combine_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL,
 		       d->n, d->lo, d->c);

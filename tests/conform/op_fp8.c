@@ -31,14 +31,14 @@ static void cast_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n * d->c, 3, STORED };
 }
 
-static void cast_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void cast_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	(void)o;
 	(void)k;
 	begin(p[2], d->with ? 0x1p13f : 64);
 }
 
-static void cast_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void cast_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->cast8(k, d->fused ? NULL : p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d), d->n,
 		 d->c);
@@ -74,7 +74,7 @@ static void product_single_args(const struct dims *d, struct arg *a)
 }
 
 /* The numbers are doubles, the storage of the reference. */
-static void product_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void product_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct scale8 *s = p[3];
 	begin(&s[0], 32);
@@ -83,7 +83,7 @@ static void product_prepare(const struct ops *o, struct kern *k, const struct di
 	o->cast8(k, p[2], NULL, &s[1], p[6], FP8_E4M3, d->c, d->d);
 }
 
-static void product(const struct ops *o, struct kern *k, const struct dims *d, void **p,
+static void product(const struct ops *o, struct backend *k, const struct dims *d, void **p,
 		    bool single)
 {
 	const struct scale8 *s = p[3];
@@ -93,12 +93,13 @@ static void product(const struct ops *o, struct kern *k, const struct dims *d, v
 		    d->d);
 }
 
-static void product_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	product(o, k, d, p, false);
 }
 
-static void product_single_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void product_single_run(const struct ops *o, struct backend *k, const struct dims *d,
+			       void **p)
 {
 	product(o, k, d, p, true);
 }
@@ -120,7 +121,7 @@ static void update_args(const struct dims *d, struct arg *a)
 	a[0] = (struct arg){ CHOICES, d->n * SCALE_WORDS, 1, STORED };
 }
 
-static void update_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void update_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	(void)o;
 	(void)k;
@@ -134,7 +135,7 @@ static void update_prepare(const struct ops *o, struct kern *k, const struct dim
 	}
 }
 
-static void update_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void update_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->scale8_update(k, p[0], d->n, format_of(d), d->lo, 1);
 }

@@ -11,7 +11,7 @@ static void linear_fwd_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->d, 1, STORED };
 }
 
-static void linear_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void linear_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->linear_fwd(k, p[0], p[1], p[2], d->with ? p[3] : NULL, d->n, d->c, d->d);
 }
@@ -23,7 +23,7 @@ static void linear_bwd_input_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
 }
 
-static void linear_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d,
+static void linear_bwd_input_run(const struct ops *o, struct backend *k, const struct dims *d,
 				 void **p)
 {
 	o->linear_bwd_input(k, NULL, p[1], p[2], d->n, d->c, d->d);
@@ -38,7 +38,7 @@ static void linear_bwd_weight_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d,
+static void linear_bwd_weight_run(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
@@ -55,7 +55,8 @@ static void linear_gelu_fwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ IN, d->d, 1, STORED };
 }
 
-static void linear_gelu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void linear_gelu_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	o->linear_gelu_fwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, d->n, d->c, d->d);
 }
@@ -66,7 +67,8 @@ static void linear_gelu_bwd_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void linear_gelu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void linear_gelu_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	o->linear_gelu_bwd(k, p[0], p[1], p[2], p[3], d->n, d->c, d->d);
 }
@@ -99,7 +101,7 @@ static void grouped_fwd_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->lo * group_stride(d), 0.1, STORED };
 }
 
-static void grouped_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void grouped_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	int64_t rows[GROUPS_MOST];
 	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
@@ -113,7 +115,7 @@ static void grouped_bwd_input_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->lo * group_stride(d), 0.1, STORED };
 }
 
-static void grouped_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d,
+static void grouped_bwd_input_run(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	int64_t rows[GROUPS_MOST];
@@ -128,7 +130,7 @@ static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
-static void grouped_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d,
+static void grouped_bwd_weight_run(const struct ops *o, struct backend *k, const struct dims *d,
 				   void **p)
 {
 	int64_t rows[GROUPS_MOST];
@@ -174,7 +176,8 @@ static void norm_fwd_args(const struct dims *d, struct arg *a)
 	a[7] = (struct arg){ IN, d->c, 1, STORED };
 }
 
-static void layernorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void layernorm_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	o->layernorm_fwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL,
 			 p[6], p[7], d->n, d->c, 1e-5f);
@@ -186,7 +189,7 @@ static void rmsnorm_fwd_args(const struct dims *d, struct arg *a)
 	a[2].kind = IN;
 }
 
-static void rmsnorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void rmsnorm_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->rmsnorm_fwd(k, p[0], d->with ? p[1] : NULL, p[3], p[4], d->with ? p[5] : NULL, p[6],
 		       d->n, d->c, 1e-5f);
@@ -206,13 +209,14 @@ static void norm_bwd_args(const struct dims *d, struct arg *a)
 	a[9] = (struct arg){ IN, d->n * d->c, 1, STORED }; /* y, while preparing */
 }
 
-static void layernorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+static void layernorm_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	o->layernorm_fwd(k, p[9], NULL, p[6], p[7], p[5], NULL, p[8], p[8], d->n, d->c, 1e-5f);
 }
 
-static void layernorm_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void layernorm_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8],
 			 d->n, d->c);
@@ -224,12 +228,13 @@ static void rmsnorm_bwd_args(const struct dims *d, struct arg *a)
 	a[2].kind = IN;
 }
 
-static void rmsnorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void rmsnorm_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
 {
 	o->rmsnorm_fwd(k, p[9], NULL, p[7], p[5], NULL, p[8], d->n, d->c, 1e-5f);
 }
 
-static void rmsnorm_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void rmsnorm_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c);
 }

@@ -44,8 +44,8 @@ struct op_test {
 	bool any_threads; /* the same bits for any number of threads */
 	void (*args)(const struct dims *d, struct arg *a);
 	/* derived inputs; may be NULL */
-	void (*prepare)(const struct ops *o, struct kern *k, const struct dims *d, void **p);
-	void (*run)(const struct ops *o, struct kern *k, const struct dims *d, void **p);
+	void (*prepare)(const struct ops *o, struct backend *k, const struct dims *d, void **p);
+	void (*run)(const struct ops *o, struct backend *k, const struct dims *d, void **p);
 	struct dims dims[24];
 };
 

@@ -17,13 +17,13 @@ static void rope_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, d->d * d->s.dim / 2, 1, SINGLE };
 }
 
-static void rope_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void rope_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct rope_shape s = rope_of(d);
 	o->rope_fwd(k, p[0], &s, p[1], p[2]);
 }
 
-static void rope_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void rope_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct rope_shape s = rope_of(d);
 	o->rope_bwd(k, p[0], &s, p[1], p[2]);
@@ -53,7 +53,7 @@ static void embed_fwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
-static void embed_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void embed_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->embed_fwd(k, p[0], p[1], d->with ? p[4] : NULL, p[2], d->with ? p[3] : NULL, d->n, d->c,
 		     d->lo, d->lo + SHARD);
@@ -68,7 +68,7 @@ static void embed_bwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
-static void embed_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void embed_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->embed_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->with ? p[4] : NULL, d->n, d->c,
 		     d->lo, d->lo + SHARD);
@@ -95,7 +95,7 @@ static void xent_max_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ IN, d->n * d->c, 3, STORED };
 }
 
-static void xent_max_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_max_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent_max(k, p[0], p[1], d->n, d->c);
 }
@@ -109,12 +109,12 @@ static void xent_exp_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
-static void xent_exp_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_exp_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent_max(k, p[3], p[0], d->n, d->c);
 }
 
-static void xent_exp_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_exp_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, d->lo);
 }
@@ -125,13 +125,14 @@ static void xent_grad_args(const struct dims *d, struct arg *a)
 	a[1].kind = a[2].kind = IN;
 }
 
-static void xent_grad_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_grad_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	o->xent_max(k, p[3], p[0], d->n, d->c);
 	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, d->lo);
 }
 
-static void xent_grad_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_grad_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, d->lo);
 }
@@ -143,7 +144,7 @@ static void xent_args(const struct dims *d, struct arg *a)
 	a[3] = (struct arg){ .kind = NONE };
 }
 
-static void xent_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent(k, p[0], p[1], p[2], p[4], 0.25f, d->n, d->c);
 }
@@ -157,7 +158,8 @@ static void xent_loss_args(const struct dims *d, struct arg *a)
 }
 
 /* Sums of exponentials are at least 1. */
-static void xent_loss_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_loss_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	(void)o;
 	(void)k;
@@ -166,7 +168,7 @@ static void xent_loss_prepare(const struct ops *o, struct kern *k, const struct 
 		sum[i] = 1 + sum[i] * sum[i];
 }
 
-static void xent_loss_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void xent_loss_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->xent_loss(k, p[0], p[1], p[2], d->n);
 }

@@ -8,9 +8,9 @@ const struct storage storage_fp32 = { "fp32", 4, 23, 8, 1e-5 };
 const struct storage storage_bf16 = { "bf16", 2, 7, 8, 5e-3 };
 const struct storage storage_fp16 = { "fp16", 2, 10, 5, 7e-4 };
 
-const struct storage *storage_of(const char *backend)
+const struct storage *storage_of(const char *backend_name)
 {
-	const char *colon = strchr(backend, ':');
+	const char *colon = strchr(backend_name, ':');
 	if (!colon)
 		return &storage_fp32;
 	return strcmp(colon + 1, "bf16") ? &storage_fp16 : &storage_bf16;

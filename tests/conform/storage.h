@@ -20,7 +20,7 @@ struct storage {
 extern const struct storage storage_fp32, storage_bf16, storage_fp16, storage_fp64;
 
 /* The storage of a backend by its name: what stands behind the colon, or fp32. */
-const struct storage *storage_of(const char *backend);
+const struct storage *storage_of(const char *backend_name);
 
 /* The nearest number that it can hold, of two the one with the even fraction; too large ones are
  * infinite. */

@@ -23,11 +23,11 @@ static const char *const backends[] = {
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 /* NULL when this processor lacks its instructions. */
-static struct kern *opened(const char *backend, int threads)
+static struct backend *opened(const char *backend_name, int threads)
 {
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	struct err e = ERR_INIT;
-	if (backend_open(backend, threads, &k, &e) < 0)
+	if (backend_open(backend_name, threads, &k, &e) < 0)
 		assert_int_equal(e.code, ERR_UNSUPPORTED);
 	return k;
 }
@@ -46,12 +46,12 @@ static uint32_t bits_of(float x)
 	return bits;
 }
 
-static void check_widened(const char *backend)
+static void check_widened(const char *backend_name)
 {
 	enum { ALL = 1 << 16 };
 	static uint16_t x[ALL], again[ALL];
 	static float y[ALL];
-	struct kern *k = opened(backend, 2);
+	struct backend *k = opened(backend_name, 2);
 	for (int i = 0; i < ALL; i++)
 		x[i] = (uint16_t)i;
 	if (!k)
@@ -59,13 +59,13 @@ static void check_widened(const char *backend)
 	backend_ops(k)->widen(k, y, x, ALL);
 	backend_ops(k)->narrow(k, again, y, ALL, NULL, 0);
 	for (int i = 0; i < ALL; i++) {
-		double want = storage_get(storage_of(backend), x, i);
+		double want = storage_get(storage_of(backend_name), x, i);
 		if (isnan(want) ? !isnan(y[i])
 				: !((double)y[i] == want && !signbit(y[i]) == !signbit(want)))
-			fail_msg("%s: 0x%04x widens to %g, not to %g", backend, (unsigned)i,
+			fail_msg("%s: 0x%04x widens to %g, not to %g", backend_name, (unsigned)i,
 				 (double)y[i], want);
 		if (!isnan(want) && again[i] != x[i])
-			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend, (unsigned)i,
+			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend_name, (unsigned)i,
 				 again[i]);
 	}
 	backend_close(k);
@@ -99,13 +99,13 @@ static int64_t trials(const struct storage *s, float *x)
 	return n;
 }
 
-static void check_nearest(const char *backend)
+static void check_nearest(const char *backend_name)
 {
 	enum { MOST = 1100000 };
-	struct kern *k = opened(backend, 2);
+	struct backend *k = opened(backend_name, 2);
 	if (!k)
 		return;
-	const struct storage *s = storage_of(backend);
+	const struct storage *s = storage_of(backend_name);
 	float *x = malloc(MOST * sizeof *x);
 	uint16_t *y = malloc(MOST * sizeof *y);
 	assert_true(x && y);
@@ -115,8 +115,8 @@ static void check_nearest(const char *backend)
 	for (int64_t i = 0; i < n; i++) {
 		double want = storage_round(s, (double)x[i]), got = storage_get(s, y, i);
 		if (isnan(want) ? !isnan(got) : !(got == want && !signbit(got) == !signbit(want)))
-			fail_msg("%s: %.9g narrows to %.9g, not to %.9g", backend, (double)x[i],
-				 got, want);
+			fail_msg("%s: %.9g narrows to %.9g, not to %.9g", backend_name,
+				 (double)x[i], got, want);
 	}
 	free(x);
 	free(y);
@@ -130,7 +130,7 @@ static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
 		check_nearest(backends[i]);
 }
 
-static double narrowed(struct kern *k, const struct storage *s, float x)
+static double narrowed(struct backend *k, const struct storage *s, float x)
 {
 	uint16_t y;
 	backend_ops(k)->narrow(k, &y, &x, 1, NULL, 0);
@@ -140,7 +140,7 @@ static double narrowed(struct kern *k, const struct storage *s, float x)
 static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **state)
 {
 	(void)state;
-	struct kern *b = opened("cpu:bf16", 1), *h = opened("cpu:fp16", 1);
+	struct backend *b = opened("cpu:bf16", 1), *h = opened("cpu:fp16", 1);
 	assert_true(narrowed(b, &storage_bf16, 1 + 0x1p-8f) == 1);
 	assert_true(narrowed(b, &storage_bf16, 1 + 0x3p-8f) == 1 + 0x1p-6);
 	assert_true(isinf(narrowed(b, &storage_bf16, FLT_MAX)));
@@ -162,12 +162,12 @@ static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **s
 
 /* The mean of many roundings of x is x, to five standard deviations of such a mean; each is one
  * of x's neighbours. */
-static void check_unbiased(const char *backend, float x)
+static void check_unbiased(const char *backend_name, float x)
 {
 	enum { N = 200000 };
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 77);
-	const struct storage *s = storage_of(backend);
-	struct kern *k = opened(backend, 1);
+	const struct storage *s = storage_of(backend_name);
+	struct backend *k = opened(backend_name, 1);
 	float *xs = malloc(N * sizeof *xs);
 	uint16_t *ys = malloc(N * sizeof *ys);
 	assert_true(k && xs && ys);
@@ -183,8 +183,8 @@ static void check_unbiased(const char *backend, float x)
 	}
 	double bound = 5 * sqrt(((double)x - lo) * (hi - (double)x) / N);
 	if (!(lo <= (double)x && (double)x <= hi && fabs(sum / N) <= bound))
-		fail_msg("%s: %.9g rounds to %.9g on the average, between %.9g and %.9g", backend,
-			 (double)x, (double)x + sum / N, lo, hi);
+		fail_msg("%s: %.9g rounds to %.9g on the average, between %.9g and %.9g",
+			 backend_name, (double)x, (double)x + sum / N, lo, hi);
 	double near = storage_round(s, (double)x);
 	assert_true(near == lo || near == hi);
 	free(xs);
@@ -205,17 +205,17 @@ static void random_rounding_is_right_on_the_average(void **state)
 
 /* Whatever part an op sees, however many threads and whichever instructions: element first + i
  * decides. */
-static void check_random(const char *backend, const float *x, const uint16_t *want, int64_t n)
+static void check_random(const char *backend_name, const float *x, const uint16_t *want, int64_t n)
 {
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
-	struct kern *k = opened(backend, 3);
+	struct backend *k = opened(backend_name, 3);
 	uint16_t *y = malloc((size_t)n * sizeof *y);
 	assert_non_null(y);
 	for (int64_t at = 0, part = 1; k && at < n; at += part, part = part * 3 + 1)
 		backend_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key,
 				       1000003 + (uint64_t)at);
 	if (k && memcmp(y, want, (size_t)n * sizeof *y))
-		fail_msg("%s: rounds otherwise than plain", backend);
+		fail_msg("%s: rounds otherwise than plain", backend_name);
 	free(y);
 	backend_close(k);
 }
@@ -231,7 +231,7 @@ static void random_rounding_depends_on_the_element_alone(void **state)
 	for (int i = 0; i < N; i += 7)
 		x[i] *= 0x1p-18f;
 	for (int i = 0; i < 2; i++) {
-		struct kern *k = opened(backends[i], 1);
+		struct backend *k = opened(backends[i], 1);
 		backend_ops(k)->narrow(k, want[i], x, N, &key, 1000003);
 		backend_ops(k)->narrow(k, other, x, N, &key, 1000004);
 		assert_memory_not_equal(want[i], other, sizeof other);
@@ -248,7 +248,7 @@ static void random_rounding_keeps_what_is_not_finite(void **state)
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 79);
 	for (int i = 0; i < 2; i++) {
 		const struct storage *s = storage_of(backends[i]);
-		struct kern *k = opened(backends[i], 1);
+		struct backend *k = opened(backends[i], 1);
 		uint16_t y[4];
 		backend_ops(k)->narrow(k, y, x, 4, &key, 0);
 		assert_true(storage_get(s, y, 0) == (double)INFINITY &&
@@ -272,7 +272,7 @@ struct pair {
 	int64_t count;
 };
 
-static struct pair pair_random(struct kern *k, int64_t count, uint64_t stream)
+static struct pair pair_random(struct backend *k, int64_t count, uint64_t stream)
 {
 	struct pair p = { malloc((size_t)count * sizeof(uint16_t)),
 			  malloc((size_t)count * sizeof(float)), count };
@@ -302,7 +302,7 @@ static void doctor_check_near(const float *a, const float *b, int64_t n, double 
 			 (long)z->out, sqrt(diff / norm));
 }
 
-static void check_products(struct kern *nk, struct kern *wk, const struct sizes *z)
+static void check_products(struct backend *nk, struct backend *wk, const struct sizes *z)
 {
 	const struct ops *no = backend_ops(nk), *wo = backend_ops(wk);
 	struct pair x = pair_random(nk, z->n * z->in, 1), w = pair_random(nk, z->out * z->in, 2);
@@ -344,7 +344,7 @@ static void products_of_any_size_are_made_of_blocks(void **state)
 				     { 3, 4096, 1100 },
 				     { 3, 1100, 4096 },
 				     { 75, 60000, 8 } };
-	struct kern *nk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
+	struct backend *nk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		check_products(nk, wk, &all[i]);
 	backend_close(nk);
@@ -359,7 +359,7 @@ static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state
 	enum { N = 37, C = 129 };
 	static uint16_t y[2][N * C], sum[N * C];
 	float rstd[2][N], mean[2][N];
-	struct kern *k = opened("cpu:bf16", 1);
+	struct backend *k = opened("cpu:bf16", 1);
 	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2),
 		    w = pair_random(k, C, 3);
 	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow,

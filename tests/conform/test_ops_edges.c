@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 struct fixture {
-	const char *backend;
-	struct kern *k;
+	const char *backend_name;
+	struct backend *k;
 	const struct ops *o;
 };
 
@@ -30,7 +30,7 @@ static int open_backends(void **state)
 	for (int i = 0; i < FIXTURES; i++) {
 		struct fixture *f = &fixtures[i];
 		struct err e = ERR_INIT;
-		if (backend_open(f->backend, 2, &f->k, &e) < 0 && e.code != ERR_UNSUPPORTED)
+		if (backend_open(f->backend_name, 2, &f->k, &e) < 0 && e.code != ERR_UNSUPPORTED)
 			return -1;
 		f->o = f->k ? backend_ops(f->k) : NULL;
 	}
@@ -523,7 +523,7 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 	}
 	double first = 0;
 	for (int threads = 1; threads <= 3; threads++) {
-		struct kern *k;
+		struct backend *k;
 		assert_int_equal(backend_open("cpu", threads, &k, NULL), 0);
 		double sum = 0;
 		backend_ops(k)->sqnorm(k, &sum, x, COUNT);

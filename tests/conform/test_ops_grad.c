@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 static const struct ops *o;
-static struct kern *k;
+static struct backend *k;
 
 static double *numbers(int64_t n, uint64_t stream)
 {

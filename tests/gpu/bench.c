@@ -41,7 +41,7 @@
 enum { BATCHES = 4, LINE = 1024, STEPS_MOST = 10000 };
 
 struct bench {
-	const char *backend;
+	const char *backend_name;
 	bool toy, open;
 	struct comm *world;
 	struct job job;
@@ -88,10 +88,10 @@ static void next_batch(struct bench *b)
 }
 
 /* On a device the host's threads only set the initial weights; all of this process's cores may. */
-static int host_threads(const char *backend)
+static int host_threads(const char *backend_name)
 {
 	cpu_set_t cores;
-	if (strcmp(backend, "cuda") || sched_getaffinity(0, sizeof cores, &cores))
+	if (strcmp(backend_name, "cuda") || sched_getaffinity(0, sizeof cores, &cores))
 		return 1;
 	return CPU_COUNT(&cores) < 64 ? CPU_COUNT(&cores) : 64;
 }
@@ -102,13 +102,13 @@ static int open_model(struct bench *b, struct err *e)
 		.job = &b->job,
 		.layout = layout_of(&b->job, 1),
 		.world = b->world,
-		.backend = b->backend,
-		.threads = host_threads(b->backend),
+		.backend_name = b->backend_name,
+		.threads = host_threads(b->backend_name),
 		.spill_dir = ".",
 	};
 	if (pipeline_open(&opt, &b->engine, e) || make_batches(b, e))
 		return -1;
-	const struct optim_options o = { .kern = pipeline_kern(b->engine),
+	const struct optim_options o = { .backend = pipeline_backend(b->engine),
 					 .store = pipeline_store(b->engine),
 					 .job = &b->job,
 					 .spill_dir = "." };
@@ -128,7 +128,7 @@ static void close_model(struct bench *b)
 	free(b->tokens);
 	free(b->inputs);
 	free(b->targets);
-	*b = (struct bench){ .backend = b->backend, .toy = b->toy };
+	*b = (struct bench){ .backend_name = b->backend_name, .toy = b->toy };
 }
 
 static int one_step(struct bench *b, double *loss, double *seconds, struct err *e)
@@ -144,7 +144,7 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 		return -1;
 	optim_step(b->optim, norm, 1, b->step);
 	if (param_store_publish(pipeline_store(b->engine), ++b->step, e) ||
-	    backend_sync(pipeline_kern(b->engine), e))
+	    backend_sync(pipeline_backend(b->engine), e))
 		return -1;
 	*seconds = clock_s() - since;
 	return 0;
@@ -180,7 +180,7 @@ static int command_open(struct bench *b, char *words, struct err *e)
 	close_model(b);
 	if (!name)
 		return err_set(e, ERR_USAGE, "open needs a model's name");
-	if (models_job(name, b->toy, b->backend, rest, &b->job, e))
+	if (models_job(name, b->toy, b->backend_name, rest, &b->job, e))
 		return -1;
 	b->world = world_alone();
 	b->open = true;
@@ -221,21 +221,21 @@ static int command_close(struct bench *b, char *words, struct err *e)
 	return 0;
 }
 
-static int open_kern(const struct bench *b, struct kern **k, struct err *e)
+static int open_backend(const struct bench *b, struct backend **k, struct err *e)
 {
 	char name[64];
-	snprintf(name, sizeof name, "%s:bf16", b->backend);
+	snprintf(name, sizeof name, "%s:bf16", b->backend_name);
 	return backend_open(name, 1, k, e);
 }
 
 static int command_gemm(struct bench *b, char *words, struct err *e)
 {
-	struct kern *k;
+	struct backend *k;
 	char *rest;
 	int64_t n = strtoll(words, &rest, 10);
 	if (n < 1)
 		return err_set(e, ERR_USAGE, "gemm needs a size and seconds");
-	if (open_kern(b, &k, e))
+	if (open_backend(b, &k, e))
 		return -1;
 	double flops = backend_gemm_flops(k, n, strtod(rest, NULL));
 	backend_close(k);
@@ -247,7 +247,7 @@ static int command_gemm(struct bench *b, char *words, struct err *e)
 }
 
 /* Eight copies in a row, five times; the best. */
-static int copies(struct kern *k, void *to, const void *from, size_t bytes, double *rate,
+static int copies(struct backend *k, void *to, const void *from, size_t bytes, double *rate,
 		  struct err *e)
 {
 	enum { ROUNDS = 6, COPIES = 8 };
@@ -266,12 +266,12 @@ static int copies(struct kern *k, void *to, const void *from, size_t bytes, doub
 
 static int command_copy(struct bench *b, char *words, struct err *e)
 {
-	struct kern *k;
+	struct backend *k;
 	size_t bytes = strtoull(words, NULL, 10);
 	double rate = 0;
 	if (!bytes)
 		return err_set(e, ERR_USAGE, "copy needs a number of bytes");
-	if (open_kern(b, &k, e))
+	if (open_backend(b, &k, e))
 		return -1;
 	void *from = backend_alloc(k, bytes), *to = backend_alloc(k, bytes);
 	int rc = from && to ? copies(k, to, from, bytes, &rate, e)
@@ -324,12 +324,12 @@ int main(int argc, char **argv)
 	static const struct option options[] = { { "backend", required_argument, NULL, 'b' },
 						 { "toy", no_argument, NULL, 't' },
 						 { 0 } };
-	struct bench b = { .backend = "cuda" };
+	struct bench b = { .backend_name = "cuda" };
 	char line[LINE];
 	bool ok = true;
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
-			b.backend = optarg;
+			b.backend_name = optarg;
 		else if (c == 't')
 			b.toy = true;
 		else

@@ -1,4 +1,4 @@
-/* cuda_kern — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only
+/* cuda_backend — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only
  * where HAVE_CUDA. */
 #ifndef MUSTER_TESTS_GPU_CUDA_KERN_H
 #define MUSTER_TESTS_GPU_CUDA_KERN_H
@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline struct kern *open_kern(const char *name)
+static inline struct backend *open_backend(const char *name)
 {
-	struct kern *k;
+	struct backend *k;
 	struct err e = ERR_INIT;
 	if (backend_open_device(name, 1, 0, &k, &e) < 0)
 		fail_msg("%s", e.text);
 	return k;
 }
 
-static inline void check_all(struct kern *k, const float *p, float expected, int count)
+static inline void check_all(struct backend *k, const float *p, float expected, int count)
 {
 	float *back = malloc((size_t)count * sizeof *back);
 	assert_non_null(back);
@@ -28,7 +28,7 @@ static inline void check_all(struct kern *k, const float *p, float expected, int
 }
 
 /* What it is put from is spoilt at once. */
-static inline void put_all(struct kern *k, float *p, float value, int count)
+static inline void put_all(struct backend *k, float *p, float value, int count)
 {
 	float *host = malloc((size_t)count * sizeof *host);
 	assert_non_null(host);

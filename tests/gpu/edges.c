@@ -17,17 +17,17 @@ enum { SIDES = 2, ARRAYS = 8 }; /* plain on the host, and the backend */
 
 /* The same call on both sides, each with arrays of its own. */
 struct pair {
-	struct kern *k[SIDES];
+	struct backend *k[SIDES];
 	void *p[SIDES][ARRAYS];
 	size_t bytes[ARRAYS];
 	int arrays;
 	struct score *score;
-	const char *backend;
+	const char *backend_name;
 };
 
 #define BOTH(pair, side, k, o) \
 	for (int side = 0; side < SIDES; side++) \
-		for (struct kern *k = (pair)->k[side]; k; k = NULL) \
+		for (struct backend *k = (pair)->k[side]; k; k = NULL) \
 			for (const struct ops *o = backend_ops(k); o; o = NULL)
 
 /* Array i of both sides gets these bytes; `shift` bytes off its alignment. */
@@ -67,7 +67,7 @@ static bool fetch(struct pair *c, int i, void *got[SIDES])
 		struct err e = ERR_INIT;
 		got[side] = calloc(1, c->bytes[i] + 8);
 		if (backend_get(c->k[side], got[side], c->p[side][i], c->bytes[i], &e) < 0) {
-			printf("%s: %s\n", c->backend, e.text);
+			printf("%s: %s\n", c->backend_name, e.text);
 			ok = false;
 		}
 	}
@@ -122,7 +122,7 @@ static void over(struct pair *c, bool ok, const char *what)
 				     (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
 	memset(c->p, 0, sizeof c->p);
 	c->arrays = 0;
-	score_check(c->score, ok, "%s: %s", c->backend, what);
+	score_check(c->score, ok, "%s: %s", c->backend_name, what);
 }
 
 /* --- bits --- */
@@ -291,7 +291,7 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 
 static void nothing_is_no_work(struct pair *c)
 {
-	struct kern *k = c->k[1];
+	struct backend *k = c->k[1];
 	const struct ops *o = backend_ops(k);
 	const struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
 	const struct dropout d = { { { 1, 2 } }, 0.5f };
@@ -331,7 +331,7 @@ static void nothing_is_no_work(struct pair *c)
 	o->adamw(k, NULL, 0, &adamw);
 	bool ok = backend_sync(k, &e) == 0;
 	if (!ok)
-		printf("%s: %s\n", c->backend, e.text);
+		printf("%s: %s\n", c->backend_name, e.text);
 	over(c, ok, "nothing is no work");
 }
 
@@ -379,11 +379,11 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 }
 
 /* The same storage of plain; the words behind the colon. */
-static struct kern *plain_of(const char *backend, struct err *e)
+static struct backend *plain_of(const char *backend_name, struct err *e)
 {
-	const char *storage = strchr(backend, ':');
+	const char *storage = strchr(backend_name, ':');
 	char name[32];
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	snprintf(name, sizeof name, "plain%s", storage ? storage : "");
 	return backend_open(name, 1, &k, e) < 0 ? NULL : k;
 }
@@ -402,7 +402,7 @@ int main(int argc, char **argv)
 	};
 	struct score score = { 0, 0, 0 };
 	for (int i = 1; i < argc; i++) {
-		struct pair c = { .score = &score, .backend = argv[i] };
+		struct pair c = { .score = &score, .backend_name = argv[i] };
 		struct err e = ERR_INIT;
 		if (!(c.k[0] = plain_of(argv[i], &e)) ||
 		    backend_open(argv[i], 1, &c.k[1], &e) < 0) {

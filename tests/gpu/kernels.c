@@ -31,7 +31,7 @@ struct row {
 };
 
 struct bench {
-	struct kern *k;
+	struct backend *k;
 	const struct storage *storage;
 	bool toy;
 	const char *only;
@@ -56,7 +56,7 @@ static void embed_fwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ INOUT, d->d * d->c, 1, STORED };
 }
 
-static void embed_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void embed_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->embed_fwd(k, p[0], p[1], d->with ? p[3] : NULL, p[4], d->with ? p[2] : NULL, d->n, d->c,
 		     0, (int32_t)d->d);
@@ -71,7 +71,7 @@ static void embed_bwd_args(const struct dims *d, struct arg *a)
 	a[4] = (struct arg){ TOKENS, d->with ? d->n : 0, (double)(d->lo ? d->lo : 1), STORED };
 }
 
-static void embed_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void embed_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->embed_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->with ? p[4] : NULL, d->n, d->c,
 		     0, (int32_t)d->d);
@@ -88,7 +88,7 @@ static struct attn_shape shape_of(const struct dims *d)
 	return s;
 }
 
-static void *part(struct kern *k, void *p, int64_t at)
+static void *part(struct backend *k, void *p, int64_t at)
 {
 	return (char *)p + (size_t)at * backend_width(k);
 }
@@ -101,7 +101,7 @@ static void attention_fwd_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ IN, s.batch * s.q_batch, 1, STORED };
 }
 
-static void forward(const struct ops *o, struct kern *k, const struct dims *d, void *out,
+static void forward(const struct ops *o, struct backend *k, const struct dims *d, void *out,
 		    float *lse, void *qkv)
 {
 	struct attn_shape s = shape_of(d);
@@ -109,7 +109,8 @@ static void forward(const struct ops *o, struct kern *k, const struct dims *d, v
 			 part(k, qkv, (s.heads + s.kv_heads) * s.dim), &s);
 }
 
-static void attention_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	forward(o, k, d, p[0], p[1], p[2]);
 }
@@ -123,13 +124,14 @@ static void attention_bwd_args(const struct dims *d, struct arg *a)
 }
 
 /* What it goes back over must be an attention's. */
-static void attention_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d,
+static void attention_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
 	forward(o, k, d, p[0], p[1], p[2]);
 }
 
-static void attention_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+static void attention_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
 {
 	struct attn_shape s = shape_of(d);
 	int64_t key = s.heads * s.dim, v = key + s.kv_heads * s.dim;
@@ -234,7 +236,7 @@ static int by_value(const void *a, const void *b)
 
 /* All sets once, or the tape of it. */
 static void once(const struct bench *b, const struct row *r, const struct op_test *t,
-		 struct kern_tape *tape, void *(*p)[ARGS], int sets)
+		 struct backend_tape *tape, void *(*p)[ARGS], int sets)
 {
 	if (tape)
 		backend_replay(b->k, tape);
@@ -246,7 +248,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 		    void *(*p)[ARGS], int sets, double *seconds, struct err *e)
 {
 	double rounds[ROUNDS_MOST];
-	struct kern_tape *tape = NULL;
+	struct backend_tape *tape = NULL;
 	/* what it finds out the first time is not to be timed, nor recorded */
 	once(b, r, t, NULL, p, sets);
 	if (backend_sync(b->k, e))
@@ -271,7 +273,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 			rounds[i++] = took / (double)(times * sets);
 		}
 	}
-	backend_tape_free(b->k, tape);
+	backend_graph_free(b->k, tape);
 	qsort(rounds, (size_t)b->rounds, sizeof *rounds, by_value);
 	*seconds = rounds[b->rounds / 2];
 	return rc;
@@ -477,20 +479,20 @@ int main(int argc, char **argv)
 		{ "only", required_argument, NULL, 'o' },
 		{ 0 },
 	};
-	const char *backend = "cuda:bf16";
+	const char *backend_name = "cuda:bf16";
 	struct bench b = { .toy = false };
 	struct err e = ERR_INIT;
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
-			backend = optarg;
+			backend_name = optarg;
 		else if (c == 't')
 			b.toy = true;
 		else if (c == 'o')
 			b.only = optarg;
 		else
 			return 2;
-	b.storage = storage_of(backend);
-	if (prepare(&b) || backend_open(backend, 1, &b.k, &e)) {
+	b.storage = storage_of(backend_name);
+	if (prepare(&b) || backend_open(backend_name, 1, &b.k, &e)) {
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}

@@ -39,14 +39,14 @@ const char *models_name(int i)
 	return i < MODELS ? models[i].name : NULL;
 }
 
-static int job_of(int i, bool toy, const char *backend, const char *more, struct job *out,
+static int job_of(int i, bool toy, const char *backend_name, const char *more, struct job *out,
 		  struct err *e)
 {
 	const char *list[WORDS_MOST];
 	char *text, *rest;
 	int n = 0;
 	if (asprintf(&text, "%s job.device=%s %s %s %s", common,
-		     strcmp(backend, "cuda") ? "cpu" : "cuda", models[i].words,
+		     strcmp(backend_name, "cuda") ? "cpu" : "cuda", models[i].words,
 		     toy ? models[i].toy : "", more) < 0)
 		return err_set(e, ERR_NOMEM, "no memory for the words of a job");
 	rest = text;
@@ -57,12 +57,12 @@ static int job_of(int i, bool toy, const char *backend, const char *more, struct
 	return rc;
 }
 
-int models_job(const char *name, bool toy, const char *backend, const char *more, struct job *out,
-	       struct err *e)
+int models_job(const char *name, bool toy, const char *backend_name, const char *more,
+	       struct job *out, struct err *e)
 {
 	for (int i = 0; i < MODELS; i++)
 		if (!strcmp(models[i].name, name))
-			return job_of(i, toy, backend, more, out, e);
+			return job_of(i, toy, backend_name, more, out, e);
 	return err_set(e, ERR_USAGE,
 		       "there is no model %s; there are gpt2-50304, gpt2-50257 and llama-1b", name);
 }

@@ -21,8 +21,8 @@
 
 /* The job of a model in bf16 on one device, with a few words more; ERR_USAGE for a name that is
  * none. backend: "cuda", or another one, whose jobs are of device cpu. */
-int models_job(const char *name, bool toy, const char *backend, const char *more, struct job *out,
-	       struct err *e);
+int models_job(const char *name, bool toy, const char *backend_name, const char *more,
+	       struct job *out, struct err *e);
 /* The i-th name; NULL: there are no more. */
 const char *models_name(int i);
 

@@ -80,13 +80,13 @@ static bool try_op(struct op_checker *c, const struct op_test *t, const struct s
 }
 
 /* A process's life: the ops from the first that nobody has tried. */
-static int try_rest(const char *backend, const struct settings *s, struct findings *found)
+static int try_rest(const char *backend_name, const struct settings *s, struct findings *found)
 {
 	const struct op_test *list[OPS_MOST];
 	struct op_checker *c;
 	struct err e = ERR_INIT;
 	int n = list_ops(s, list);
-	if (op_checker_open(backend, &c, &e)) {
+	if (op_checker_open(backend_name, &c, &e)) {
 		snprintf(found->refused, sizeof found->refused, "%s", e.text);
 		return 1;
 	}
@@ -105,38 +105,38 @@ static int try_rest(const char *backend, const struct settings *s, struct findin
 }
 
 /* 0 when that process ended by itself. */
-static int in_process(const char *backend, const struct settings *s, struct findings *found)
+static int in_process(const char *backend_name, const struct settings *s, struct findings *found)
 {
 	int status = 0;
 	fflush(NULL);
 	if (s->here) {
-		try_rest(backend, s, found);
+		try_rest(backend_name, s, found);
 		return 0;
 	}
 	pid_t pid = fork();
 	if (pid == 0)
-		_exit(try_rest(backend, s, found));
+		_exit(try_rest(backend_name, s, found));
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 /* One process's findings; false: no other one should follow. */
-static bool go_on(const char *backend, const struct settings *s, const char *op,
+static bool go_on(const char *backend_name, const struct settings *s, const char *op,
 		  struct findings *found)
 {
 	found->open = false;
-	int signal = in_process(backend, s, found);
+	int signal = in_process(backend_name, s, found);
 	if (signal) {
 		snprintf(found->ops[found->at++].why, OP_CHECK_WHY,
-			 "%s %s: its process ended by signal %d%s", backend, op, signal,
+			 "%s %s: its process ended by signal %d%s", backend_name, op, signal,
 			 signal == SIGALRM ? ", being out of time" : "");
 		return true;
 	}
 	return found->open;
 }
 
-static void try_backend(const char *backend, const struct settings *s, struct score *score)
+static void try_backend(const char *backend_name, const struct settings *s, struct score *score)
 {
 	const struct op_test *list[OPS_MOST];
 	struct findings *found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE,
@@ -144,19 +144,20 @@ static void try_backend(const char *backend, const struct settings *s, struct sc
 	int n = list_ops(s, list), printed = 0;
 	bool more = found != MAP_FAILED && n > 0;
 	while (more) {
-		more = go_on(backend, s, list[found->at]->name, found) && found->at < n;
+		more = go_on(backend_name, s, list[found->at]->name, found) && found->at < n;
 		for (; printed < found->at; printed++) {
 			const struct finding *f = &found->ops[printed];
-			score_check(score, f->ok, "%s %s, %d sizes%s%s", backend,
+			score_check(score, f->ok, "%s %s, %d sizes%s%s", backend_name,
 				    list[printed]->name, f->sizes, f->ok ? "" : ": ",
 				    f->ok ? "" : f->why);
 		}
 	}
 	if (!printed)
-		score_skip(score, backend,
+		score_skip(score, backend_name,
 			   *found->refused ? found->refused : "it cannot be opened");
 	else if (printed < n)
-		score_check(score, false, "%s cannot be opened again: %s", backend, found->refused);
+		score_check(score, false, "%s cannot be opened again: %s", backend_name,
+			    found->refused);
 	munmap(found, sizeof *found);
 }
 

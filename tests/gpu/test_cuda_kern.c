@@ -1,6 +1,6 @@
 /*
  * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is
- * promised in kernels/ops.h of a kern whose memory is a device's. Copies and ops run late there, in
+ * promised in kernels/ops.h of a backend whose memory is a device's. Copies and ops run late there, in
  * an order of dice but for what streams and events forbid.
  */
 #include <setjmp.h>
@@ -91,7 +91,7 @@ static void it_says_what_it_is(void **state)
 	(void)state;
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
 	for (int i = 0; i < 3; i++) {
-		struct kern *k = open_kern(names[i]);
+		struct backend *k = open_backend(names[i]);
 		assert_string_equal(backend_ops(k)->name, names[i]);
 		assert_int_equal(backend_width(k), i ? 2 : 4);
 		assert_false(backend_on_host(k));
@@ -103,7 +103,7 @@ static void it_says_what_it_is(void **state)
 static void every_op_is_there(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda:bf16");
+	struct backend *k = open_backend("cuda:bf16");
 	void *entry;
 	for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
 		memcpy(&entry, (const char *)backend_ops(k) + at, sizeof entry);
@@ -116,7 +116,7 @@ static void every_op_is_there(void **state)
 static void a_device_that_is_not_there_is_named(void **state)
 {
 	(void)state;
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	struct err e = ERR_INIT;
 	assert_int_equal(backend_open_device("cuda", 1, 99, &k, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
@@ -128,7 +128,7 @@ static void a_device_that_is_not_there_is_named(void **state)
 static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 {
 	(void)state;
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	struct err e = ERR_INIT;
 	double_set_memory((size_t)80 << 20); /* less than scratch and workspace */
 	assert_int_equal(backend_open("cuda", 1, &k, &e), -1);
@@ -146,7 +146,7 @@ static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 static void memory_is_zeroed_aligned_and_counted(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	const size_t own = backend_peak(k),
 		     sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
 	size_t total = 0;
@@ -176,7 +176,7 @@ static void memory_that_is_given_back_grows_together(void **state)
 	(void)state;
 	enum { PARTS = 48 }; /* more than is left where the workspace lies */
 	static const size_t part = (size_t)1 << 20;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	size_t room = (size_t)256 << 20;
 	double_set_memory(room);
 	void *p[PARTS];
@@ -202,7 +202,7 @@ static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 {
 	(void)state;
 	enum { TURNS = 3000 };
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	float *p = backend_alloc(k, N * sizeof *p), *sum = backend_alloc(k, N * sizeof *sum);
 	for (int i = 1; i <= TURNS; i++) { /* more of them than the ring marks */
 		put_all(k, p, (float)(i % 7), N);
@@ -215,7 +215,7 @@ static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 static void more_than_the_ring_holds_arrives_whole(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	const size_t count = ((size_t)90 << 20) / sizeof(int32_t) + 11;
 	int32_t *host = malloc(count * sizeof *host), *p = backend_alloc(k, count * sizeof *p);
 	assert_non_null(host);
@@ -234,7 +234,7 @@ static void more_than_the_ring_holds_arrives_whole(void **state)
 static void copies_and_zeros_keep_their_places(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	float *p = backend_alloc(k, N * sizeof *p), *q = backend_alloc(k, N * sizeof *q);
 	put_all(k, p, 3, N);
 	backend_copy(k, q, p, N * sizeof *p);
@@ -250,7 +250,7 @@ static void copies_and_zeros_keep_their_places(void **state)
 static void waiting_for_the_kern_waits_for_its_ops(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	waited_for = backend_stream(k);
 	waits = 0;
 	assert_int_equal(backend_sync(k, NULL), 0);
@@ -268,7 +268,7 @@ static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **sta
 {
 	(void)state;
 	enum { ROUNDS = 100 };
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	float *p = backend_alloc(k, N * sizeof *p), *one = backend_alloc(k, N * sizeof *one),
 	      *host = backend_host_alloc(k, N * sizeof *host);
 	assert_non_null(host);
@@ -295,7 +295,7 @@ static void an_old_ticket_is_waited_for_too(void **state)
 {
 	(void)state;
 	enum { COPIES = 150 };
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	float *p = backend_alloc(k, N * sizeof *p), *host = backend_host_alloc(k, N * sizeof *host);
 	put_all(k, p, 2, N);
 	uint64_t first = backend_side_copy(k, host, p, N * sizeof *p);
@@ -312,7 +312,7 @@ static void an_old_ticket_is_waited_for_too(void **state)
 static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	for (int i = 0; i < 20; i++) {
 		float *p = backend_alloc(k, N * sizeof *p),
 		      *host = backend_host_alloc(k, N * sizeof *host);
@@ -335,8 +335,8 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
-	struct kern_tape *t;
+	struct backend *k = open_backend("cuda");
+	struct backend_tape *t;
 	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x),
 	      *y = backend_alloc(k, N * sizeof *y);
 	put_all(k, x, 2, N);
@@ -354,7 +354,7 @@ static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **stat
 	backend_replay(k, t);
 	check_all(k, sum, 22, N);
 	check_all(k, y, 0, N);
-	backend_tape_free(k, t);
+	backend_graph_free(k, t);
 	backend_close(k);
 }
 
@@ -362,9 +362,9 @@ static void products_go_on_tapes(void **state)
 {
 	(void)state;
 	enum { EDGE = 64 };
-	struct kern *k = open_kern("cuda:bf16");
+	struct backend *k = open_backend("cuda:bf16");
 	const size_t bytes = EDGE * EDGE * backend_width(k);
-	struct kern_tape *t;
+	struct backend_tape *t;
 	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes),
 	     *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
 	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones),
@@ -384,16 +384,16 @@ static void products_go_on_tapes(void **state)
 	assert_int_equal(backend_get(k, again, y, bytes, NULL), 0);
 	assert_memory_equal(once, again, bytes);
 	check_all(k, dw, 2 * EDGE * EDGE, EDGE * EDGE);
-	backend_tape_free(k, t);
+	backend_graph_free(k, t);
 	backend_close(k);
 }
 
-/* What may not be recorded spoils the tape, not the kern. */
+/* What may not be recorded spoils the tape, not the backend. */
 static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
-	struct kern_tape *t = NULL;
+	struct backend *k = open_backend("cuda");
+	struct backend_tape *t = NULL;
 	struct err e = ERR_INIT;
 	float *p = backend_alloc(k, N * sizeof *p), *x = backend_alloc(k, N * sizeof *x), back;
 	put_all(k, x, 1, N);
@@ -418,7 +418,7 @@ static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 static void what_fails_on_the_device_is_told_and_stays(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	struct err first = ERR_INIT, second = ERR_INIT;
 	float *p = backend_alloc(k, N * sizeof *p), back;
 	backend_ops(k)->accumulate(k, p, p, N);
@@ -439,7 +439,7 @@ static void what_fails_on_the_device_is_told_and_stays(void **state)
 static void the_call_that_failed_is_named_and_the_first_counts(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	struct err e = ERR_INIT;
 	float *p = backend_alloc(k, N * sizeof *p);
 	fail_memset = cudaErrorECCUncorrectable;

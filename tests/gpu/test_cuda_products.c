@@ -32,14 +32,14 @@ static int teardown(void **state)
 	return double_open_things() == things_before ? 0 : -1;
 }
 
-static double product_error(struct kern *k, int n, int in, int out, bool grouped)
+static double product_error(struct backend *k, int n, int in, int out, bool grouped)
 {
 	const int64_t sizes[] = { (int64_t)n * in, (int64_t)out * in, out, (int64_t)n * out,
 				  (int64_t)n * out },
 		      rows[] = { n / 3, 0, n - n / 3 };
 	float *host[5], worst = 0;
 	void *p[5];
-	struct kern *plain;
+	struct backend *plain;
 	assert_int_equal(backend_open("plain", 1, &plain, NULL), 0);
 	for (int i = 0; i < 5; i++) {
 		host[i] = backend_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
@@ -74,7 +74,7 @@ static void products_that_the_library_refuses_are_made_all_the_same(void **state
 	static const int sizes[][3] = {
 		{ 1, 1, 1 }, { 3, 70, 5 }, { 130, 33, 65 }, { 64, 64, 128 }
 	};
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	for (int refuses = 0; refuses < 2; refuses++)
 		for (int i = 0; i < 4; i++) {
 			double_blas_refuses = refuses;
@@ -94,7 +94,7 @@ static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
 	float dbias[2][EDGE];
 	for (int apart = 0; apart < 2; apart++) {
 		double_blas_apart = apart;
-		struct kern *k = open_kern("cuda");
+		struct backend *k = open_backend("cuda");
 		float *x = backend_alloc(k, EDGE * EDGE * sizeof *x),
 		      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw),
 		      *sums = backend_alloc(k, sizeof dbias[0]);
@@ -112,7 +112,7 @@ static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
 static void shapes_without_end_are_no_matter(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda");
+	struct backend *k = open_backend("cuda");
 	float *p = backend_alloc(k, 3 * 4500 * sizeof *p);
 	for (int n = 1; n <= 4500; n++)
 		backend_ops(k)->linear_fwd(k, p, p + 4500, p + 9000, NULL, n, 1, 1);
@@ -123,7 +123,7 @@ static void shapes_without_end_are_no_matter(void **state)
 static void products_have_a_rate(void **state)
 {
 	(void)state;
-	struct kern *k = open_kern("cuda:bf16");
+	struct backend *k = open_backend("cuda:bf16");
 	assert_true(backend_gemm_flops(k, 64, 0) > 0);
 	assert_true(backend_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
 	backend_close(k);

@@ -70,7 +70,7 @@ static const struct cell cells[] = {
 struct course {
 	const struct tiny *model;
 	struct job job;
-	const char *backend;
+	const char *backend_name;
 	int from, to; /* steps */
 	/* a checkpoint is made there at the end, or gone on from; NULL: neither */
 	const char *dir;
@@ -99,8 +99,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct course *c = arg;
 	struct trainee t;
 	double loss, norm, eval;
-	int rc = trainee_resume(c->model, &c->job, world, c->backend, 1, c->from ? c->dir : NULL,
-				&t, e);
+	int rc = trainee_resume(c->model, &c->job, world, c->backend_name, 1,
+				c->from ? c->dir : NULL, &t, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
 		rc = trainee_step(&t, step, &loss, &norm, e);
 		if (!rc && comm_rank(world) == 0) {
@@ -121,12 +121,12 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static struct course *course_of(const struct cell *cell, const char *backend, const char *more)
+static struct course *course_of(const struct cell *cell, const char *backend_name, const char *more)
 {
 	const char *words[3 * WORDS] = { NULL };
 	struct err e = ERR_INIT;
 	struct course *c = world_shared(sizeof *c);
-	bool device = !strcmp(backend, "cuda");
+	bool device = !strcmp(backend_name, "cuda");
 	int n = 0;
 	for (int i = 0; cell->math[i]; i++)
 		words[n++] = cell->math[i];
@@ -135,7 +135,9 @@ static struct course *course_of(const struct cell *cell, const char *backend, co
 	if (device)
 		words[n++] = "job.device=cuda";
 	words[n] = more;
-	*c = (struct course){ .model = cell->model, .backend = backend, .to = cell->steps };
+	*c = (struct course){ .model = cell->model,
+			      .backend_name = backend_name,
+			      .to = cell->steps };
 	if (trainee_job(cell->model, words, &c->job, &e))
 		fail_msg("%s: %s", cell->name, e.text);
 	return c;

@@ -91,7 +91,7 @@ static const struct column {
 struct course {
 	const struct tiny *model;
 	struct job job;
-	const char *backend;
+	const char *backend_name;
 	int from, to; /* steps */
 	bool keeps;   /* its state, at the end */
 	double loss[STEPS_MOST], norm[STEPS_MOST];
@@ -100,7 +100,7 @@ struct course {
 };
 
 struct settings {
-	const char *backend, *only;
+	const char *backend_name, *only;
 	int steps;
 	bool few;
 };
@@ -147,9 +147,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct course *c = arg;
 	struct trainee t;
 	resumed = c;
-	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend, 1, from_memory,
-					   NULL, &t, e)
-			 : trainee_open(c->model, &c->job, world, c->backend, 1, &t, e);
+	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend_name, 1,
+					   from_memory, NULL, &t, e)
+			 : trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
 		double loss, norm;
 		rc = trainee_step(&t, step, &loss, &norm, e);
@@ -172,7 +172,7 @@ static void add_words(const char *const *from, const char **to, int *n)
 
 /* A course with the row's words and more; NULL where the job's checks refuse it. */
 static struct course *course_of(const struct settings *s, const struct row *row,
-				const char *backend, const char *const *more)
+				const char *backend_name, const char *const *more)
 {
 	const char *words[4 * WORDS] = { NULL };
 	struct course *c = world_shared(sizeof *c);
@@ -181,7 +181,7 @@ static struct course *course_of(const struct settings *s, const struct row *row,
 	int n = 0;
 	add_words(row->words, words, &n);
 	add_words(more, words, &n);
-	if (!strncmp(backend, "cuda", 4))
+	if (!strncmp(backend_name, "cuda", 4))
 		words[n++] = "job.device=cuda";
 	snprintf(global, sizeof global, "batch.global=%d", 2 * row->model->micro);
 	if (s->few) {
@@ -189,7 +189,7 @@ static struct course *course_of(const struct settings *s, const struct row *row,
 		words[n++] = global;
 	}
 	c->model = row->model;
-	c->backend = backend;
+	c->backend_name = backend_name;
 	c->to = s->steps;
 	if (!trainee_job(row->model, words, &c->job, &e))
 		return c;
@@ -283,7 +283,7 @@ static void check_same(bool ran, const struct course *c, const struct course *on
 static void check_again(const struct settings *s, const struct row *row, const struct course *one,
 			struct score *score)
 {
-	struct course *again = course_of(s, row, s->backend, nothing);
+	struct course *again = course_of(s, row, s->backend_name, nothing);
 	again->keeps = true;
 	check_same(course_run(again), again, one, row, "the same bits twice", score);
 	course_end(again);
@@ -294,7 +294,7 @@ static void check_tapes(const struct settings *s, const struct row *row, const s
 			struct score *score)
 {
 	static const char *const off[] = { "job.graphs=no", NULL };
-	struct course *c = course_of(s, row, s->backend, off);
+	struct course *c = course_of(s, row, s->backend_name, off);
 	bool ran = false;
 	if (c) {
 		c->keeps = true;
@@ -308,7 +308,7 @@ static void check_tapes(const struct settings *s, const struct row *row, const s
 static void check_resume(const struct settings *s, const struct row *row, const struct course *one,
 			 struct score *score)
 {
-	struct course *c = course_of(s, row, s->backend, nothing);
+	struct course *c = course_of(s, row, s->backend_name, nothing);
 	c->keeps = true;
 	c->to = s->steps / 2;
 	bool ran = course_run(c);
@@ -326,7 +326,7 @@ static void check_layouts(const struct settings *s, const struct row *row, const
 	for (int i = 0; i < (s->few ? 1 : COUNT(columns)); i++) {
 		if (columns[i].experts && row->model->family != FAMILY_MIXTRAL)
 			continue;
-		struct course *c = course_of(s, row, s->backend, columns[i].words);
+		struct course *c = course_of(s, row, s->backend_name, columns[i].words);
 		double d = c && course_run(c) ? off(c, one) : NAN;
 		score_check(
 			score, d <= allowed,
@@ -338,15 +338,16 @@ static void check_layouts(const struct settings *s, const struct row *row, const
 
 static void check_row(const struct settings *s, const struct row *row, struct score *score)
 {
-	struct course *one = course_of(s, row, s->backend, nothing);
+	struct course *one = course_of(s, row, s->backend_name, nothing);
 	if (one)
 		one->keeps = true;
 	if (!one || !course_run(one)) {
-		score_check(score, false, "%s: %d steps on %s", row->name, s->steps, s->backend);
+		score_check(score, false, "%s: %d steps on %s", row->name, s->steps,
+			    s->backend_name);
 	} else {
 		check_specification(s, row, one, score);
 		check_again(s, row, one, score);
-		if (!strncmp(s->backend, "cuda", 4))
+		if (!strncmp(s->backend_name, "cuda", 4))
 			check_tapes(s, row, one, score);
 		if (!s->few)
 			check_resume(s, row, one, score);
@@ -357,7 +358,7 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 }
 
 /* In a process of its own, as every use of the device. */
-static bool opens(const char *backend, char *why, size_t size)
+static bool opens(const char *backend_name, char *why, size_t size)
 {
 	int status = 0, ends[2];
 	fflush(NULL);
@@ -365,9 +366,9 @@ static bool opens(const char *backend, char *why, size_t size)
 		return false;
 	pid_t pid = fork();
 	if (pid == 0) {
-		struct kern *k;
+		struct backend *k;
 		struct err e = ERR_INIT;
-		int rc = backend_open(backend, 1, &k, &e);
+		int rc = backend_open(backend_name, 1, &k, &e);
 		if (rc && write(ends[1], e.text, strlen(e.text)) < 0)
 			rc = -1;
 		_exit(rc ? 1 : 0);
@@ -388,12 +389,12 @@ int main(int argc, char **argv)
 		{ "only", required_argument, NULL, 'o' },
 		{ 0 },
 	};
-	struct settings s = { .backend = "cuda", .only = "", .steps = STEPS_MOST };
+	struct settings s = { .backend_name = "cuda", .only = "", .steps = STEPS_MOST };
 	struct score score = { 0 };
 	char why[400];
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
-			s.backend = optarg;
+			s.backend_name = optarg;
 		else if (c == 's')
 			s.steps = atoi(optarg);
 		else if (c == 'f')
@@ -408,7 +409,7 @@ int main(int argc, char **argv)
 	}
 	if (s.few)
 		world_patience = 600;
-	if (!opens(s.backend, why, sizeof why)) {
+	if (!opens(s.backend_name, why, sizeof why)) {
 		score_skip(&score, "training", why);
 		return score_close(&score);
 	}

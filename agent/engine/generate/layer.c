@@ -6,7 +6,7 @@ static void linear(struct lm *m, const struct linear_weights *l, float *y, const
 		   int64_t n)
 {
 	if (n)
-		m->ops->linear_fwd(m->kern, y, x, l->w, l->b, n, l->in, l->out);
+		m->ops->linear_fwd(m->backend, y, x, l->w, l->b, n, l->in, l->out);
 }
 
 /* y = norm(x + r), and x becomes x + r; r NULL: zero. */
@@ -15,10 +15,10 @@ static void norm(struct lm *m, const struct norm_weights *v, const float *r, int
 	struct buffers *b = &m->b;
 	float eps = (float)m->shape.norm_eps, *sum = r ? b->x : NULL;
 	if (m->shape.rms)
-		m->ops->rmsnorm_fwd(m->kern, b->y, sum, b->stats, b->x, r, v->w, n, m->shape.hidden,
-				    eps);
+		m->ops->rmsnorm_fwd(m->backend, b->y, sum, b->stats, b->x, r, v->w, n,
+				    m->shape.hidden, eps);
 	else
-		m->ops->layernorm_fwd(m->kern, b->y, sum, b->stats, b->stats + n, b->x, r, v->w,
+		m->ops->layernorm_fwd(m->backend, b->y, sum, b->stats, b->stats + n, b->x, r, v->w,
 				      v->b, n, m->shape.hidden, eps);
 }
 
@@ -32,7 +32,7 @@ static void rotate(struct lm *m, int64_t n)
 				    .heads = (int)(s->heads + s->kv_heads),
 				    .dim = (int)s->head_dim,
 				    .seq = n };
-	m->ops->rope_fwd(m->kern, m->b.qkv, &shape, m->cos + at, m->sin + at);
+	m->ops->rope_fwd(m->backend, m->b.qkv, &shape, m->cos + at, m->sin + at);
 }
 
 /* r = o_proj(attention of the n queries over all that was seen) */
@@ -61,18 +61,18 @@ static void attend(struct lm *m, struct layer *l, int64_t n)
 	linear(m, &l->qkv, b->qkv, b->y, n);
 	if (s->rope)
 		rotate(m, n);
-	m->ops->copy_rows(m->kern, l->keys + m->length * kv, kv, b->qkv + q, row, n, kv);
-	m->ops->copy_rows(m->kern, l->values + m->length * kv, kv, b->qkv + q + kv, row, n, kv);
-	m->ops->attention_fwd(m->kern, b->o, b->lse, b->qkv, l->keys, l->values, &shape);
+	m->ops->copy_rows(m->backend, l->keys + m->length * kv, kv, b->qkv + q, row, n, kv);
+	m->ops->copy_rows(m->backend, l->values + m->length * kv, kv, b->qkv + q + kv, row, n, kv);
+	m->ops->attention_fwd(m->backend, b->o, b->lse, b->qkv, l->keys, l->values, &shape);
 	linear(m, &l->o, b->r, b->o, n);
 }
 
 static void activate(struct lm *m, float *act, const float *up, int64_t n)
 {
 	if (m->shape.gated)
-		m->ops->swiglu_fwd(m->kern, act, up, n, m->shape.ffn);
+		m->ops->swiglu_fwd(m->backend, act, up, n, m->shape.ffn);
 	else
-		m->ops->gelu_fwd(m->kern, act, up, n * m->shape.ffn);
+		m->ops->gelu_fwd(m->backend, act, up, n * m->shape.ffn);
 }
 
 /* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's
@@ -102,10 +102,10 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
 	linear(m, &l->router, b->logits, b->y, n);
-	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n,
+	m->ops->route_fwd(m->backend, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n,
 			  s->experts, s->top, s->router == ROUTER_SOFTMAX_BEFORE);
 	sort_choices(m, n);
-	m->ops->gather_rows(m->kern, b->sorted, b->y, b->from, n * s->top, s->hidden);
+	m->ops->gather_rows(m->backend, b->sorted, b->y, b->from, n * s->top, s->hidden);
 	for (int64_t i = 0; i < s->experts; i++) {
 		int64_t first = b->first[i], rows = b->first[i + 1] - first;
 		float *up = b->up + first * 2 * s->ffn, *act = b->act + first * s->ffn;
@@ -115,7 +115,7 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 		activate(m, act, up, rows);
 		linear(m, &l->experts_down[i], b->back + first * s->hidden, act, rows);
 	}
-	m->ops->combine_fwd(m->kern, b->r, b->back, b->at, b->weights, n, s->top, s->hidden);
+	m->ops->combine_fwd(m->backend, b->r, b->back, b->at, b->weights, n, s->top, s->hidden);
 }
 
 void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
@@ -123,7 +123,7 @@ void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
 	struct buffers *b = &m->b;
 	for (int64_t i = 0; i < n; i++)
 		b->positions[i] = (int32_t)(m->length + i);
-	m->ops->embed_fwd(m->kern, b->x, tokens, b->positions, m->tokens, m->positions, n,
+	m->ops->embed_fwd(m->backend, b->x, tokens, b->positions, m->tokens, m->positions, n,
 			  m->shape.hidden, 0, (int32_t)m->shape.vocab);
 	for (int64_t i = 0; i < m->shape.layers; i++) {
 		struct layer *l = &m->layers[i];

@@ -53,7 +53,7 @@ static void carve_buffers(const struct model_shape *s, int64_t n, struct carver 
 /* ERR_NOMEM says for what. */
 static void *take(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
 {
-	void *p = backend_alloc(m->kern, bytes);
+	void *p = backend_alloc(m->backend, bytes);
 	if (!p)
 		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; %s", what, bytes, remedy);
 	return p;
@@ -88,9 +88,9 @@ int generate_lm_open(const struct lm_options *opt, struct lm **out, struct err *
 	m->stage =
 		(struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
 	struct share whole = { .tp = 1, .ep = 1, .chunks = &m->stage, .n_chunks = 1 };
-	if (backend_open(opt->backend, opt->threads, &m->kern, e))
+	if (backend_open(opt->backend_name, opt->threads, &m->backend, e))
 		goto fail;
-	m->ops = backend_ops(m->kern);
+	m->ops = backend_ops(m->backend);
 	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) ||
 	    generate_weights_view(m, e) || (m->shape.rope && generate_rope_fill(m, e)))
 		goto fail;
@@ -107,7 +107,7 @@ void generate_lm_close(struct lm *m)
 		return;
 	generate_weights_drop(m);
 	catalogue_free(&m->catalogue);
-	backend_close(m->kern);
+	backend_close(m->backend);
 	free(m);
 }
 
@@ -180,10 +180,10 @@ static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 		generate_layers_forward(m, tokens + i, rows);
 		m->length += rows;
 		if (all)
-			m->ops->linear_fwd(m->kern, logits + i * m->shape.vocab, m->b.y, m->head.w,
-					   NULL, rows, c, m->head.out);
+			m->ops->linear_fwd(m->backend, logits + i * m->shape.vocab, m->b.y,
+					   m->head.w, NULL, rows, c, m->head.out);
 		else if (i + rows == n)
-			m->ops->linear_fwd(m->kern, logits, m->b.y + (rows - 1) * c, m->head.w,
+			m->ops->linear_fwd(m->backend, logits, m->b.y + (rows - 1) * c, m->head.w,
 					   NULL, 1, c, m->head.out);
 	}
 	return 0;

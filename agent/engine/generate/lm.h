@@ -7,7 +7,7 @@
  * has seen; each layer's keys and values of these are kept, so that a token costs one pass over the
  * weights, whatever stands before it.
  *
- * One thread calls it; the kern's threads do the work.
+ * One thread calls it; the backend's threads do the work.
  */
 #ifndef MUSTER_AGENT_ENGINE_GENERATE_LM_H
 #define MUSTER_AGENT_ENGINE_GENERATE_LM_H
@@ -21,7 +21,7 @@ struct lm;
 
 struct lm_options {
 	struct model_shape shape; /* seq: the most tokens that it can see at once */
-	const char *backend;      /* "cpu", "plain" */
+	const char *backend_name; /* "cpu", "plain" */
 	int threads;
 };
 

@@ -48,7 +48,7 @@ struct lm {
 	struct model_shape shape;
 	struct stage stage; /* the whole model */
 	struct catalogue catalogue;
-	struct kern *kern;
+	struct backend *backend;
 	const struct ops *ops;
 	float *weights, *cache;
 	char *memory; /* of the buffers */

@@ -6,7 +6,7 @@ int generate_rope_fill(struct lm *m, struct err *e)
 {
 	const struct model_shape *s = &m->shape;
 	int64_t half = s->head_dim / 2, n = s->seq * half;
-	m->cos = backend_alloc(m->kern, (size_t)(2 * n) * sizeof *m->cos);
+	m->cos = backend_alloc(m->backend, (size_t)(2 * n) * sizeof *m->cos);
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers",
 			       (long long)n);

@@ -56,7 +56,7 @@ static void carve_scratch(struct model *m, struct carver *c)
 static int take(struct model *m, struct carver *c, const char *what, struct err *e)
 {
 	size_t bytes = (size_t)c->used;
-	*c = (struct carver){ .base = backend_alloc(m->kern, bytes ? bytes : 1) };
+	*c = (struct carver){ .base = backend_alloc(m->backend, bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
 	return err_set(e, ERR_NOMEM,
@@ -120,7 +120,7 @@ static void close_slots(struct model *m, struct chunk *ch)
 {
 	for (int i = 0; ch->slots && i < ch->n_slots; i++) {
 		if (ch->slots[i].memory)
-			backend_free(m->kern, ch->slots[i].memory);
+			backend_free(m->backend, ch->slots[i].memory);
 		free(ch->slots[i].blocks);
 	}
 	free(ch->slots);
@@ -132,9 +132,9 @@ void model_activations_close(struct model *m)
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		close_slots(m, &m->chunks[i]);
 	if (m->work)
-		backend_free(m->kern, m->work);
+		backend_free(m->backend, m->work);
 	if (m->scratch_memory)
-		backend_free(m->kern, m->scratch_memory);
+		backend_free(m->backend, m->scratch_memory);
 	m->work = m->scratch_memory = NULL;
 	model_offload_close(m);
 }

@@ -32,7 +32,7 @@ static int core_forward(struct pass *p, const struct block_view *v, struct block
 			struct err *e)
 {
 	struct attn_shape s = attn_of(p, v->layer);
-	return cp_attention_forward(p->m->cp, p->m->kern, k->at[ACT_O], k->at[ACT_LSE],
+	return cp_attention_forward(p->m->cp, p->m->backend, k->at[ACT_O], k->at[ACT_LSE],
 				    k->at[ACT_QKV], &s, e);
 }
 
@@ -50,7 +50,7 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 		return -1;
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
-		m->ops->rope_fwd(m->kern, k->at[ACT_QKV], &r, m->cos, m->sin);
+		m->ops->rope_fwd(m->backend, k->at[ACT_QKV], &r, m->cos, m->sin);
 	}
 	s->r = pending;
 	if (core_forward(p, v, k, e) ||                            /* [n, w] → [n, H d] */
@@ -74,12 +74,12 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 {
 	struct model *m = p->m;
 	struct attn_shape s = attn_of(p, v->layer);
-	if (cp_attention_backward(m->cp, m->kern, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE],
+	if (cp_attention_backward(m->cp, m->backend, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE],
 				  k->at[ACT_QKV], &s, e))
 		return -1;
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
-		m->ops->rope_bwd(m->kern, dqkv, &r, m->cos, m->sin);
+		m->ops->rope_bwd(m->backend, dqkv, &r, m->cos, m->sin);
 	}
 	return 0;
 }
@@ -95,8 +95,8 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 	if (p->input) {
 		dsub = model_drop_backward(p, DROP_ATTN, v->layer, dres);
 		if (m->d.split)
-			m->ops->copy_rows(m->kern, k->at[ACT_DATTN], m->d.c, dsub, m->d.c, m->d.s,
-					  m->d.c);
+			m->ops->copy_rows(m->backend, k->at[ACT_DATTN], m->d.c, dsub, m->d.c,
+					  m->d.s, m->d.c);
 	}
 	if (model_row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
 	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||

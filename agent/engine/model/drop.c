@@ -25,7 +25,7 @@ void model_drop_forward(struct pass *p, enum drop_site site, int layer, void *x)
 	struct model *m = p->m;
 	struct dropout d = model_drop_of(p, site, layer);
 	if (drops(p))
-		m->ops->dropout(m->kern, x, x, p->rows, m->d.s, m->d.c, &d);
+		m->ops->dropout(m->backend, x, x, p->rows, m->d.s, m->d.c, &d);
 }
 
 const void *model_drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy)
@@ -34,6 +34,6 @@ const void *model_drop_backward(struct pass *p, enum drop_site site, int layer, 
 	struct dropout d = model_drop_of(p, site, layer);
 	if (!drops(p))
 		return dy;
-	m->ops->dropout(m->kern, m->scratch[SCRATCH_SUB], dy, p->rows, m->d.s, m->d.c, &d);
+	m->ops->dropout(m->backend, m->scratch[SCRATCH_SUB], dy, p->rows, m->d.s, m->d.c, &d);
 	return m->scratch[SCRATCH_SUB];
 }

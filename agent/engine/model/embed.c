@@ -16,7 +16,7 @@ int model_embed_forward(struct pass *p, void *x, struct err *e)
 	if (model_unit_hold(m, v->tokens.unit, e) ||
 	    (v->positions >= 0 && model_unit_hold(m, v->positions, e)))
 		return -1;
-	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at,
+	m->ops->embed_fwd(m->backend, full, p->inputs, m->positions_at,
 			  model_unit_param(m, v->tokens.unit, v->tokens.w),
 			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo,
 			  v->vocab_hi);
@@ -43,7 +43,7 @@ int model_embed_backward(struct pass *p, const void *dx, struct err *e)
 			return -1;
 		full = m->scratch[SCRATCH_FULL];
 	}
-	m->ops->embed_bwd(m->kern, model_unit_grad(m, v->tokens.unit, v->tokens.w),
+	m->ops->embed_bwd(m->backend, model_unit_grad(m, v->tokens.unit, v->tokens.w),
 			  v->positions >= 0 ? m->grads[v->positions] : NULL, full, p->inputs,
 			  m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
 	if (v->positions >= 0 && model_unit_done(p, v->positions, true, e))

@@ -10,22 +10,22 @@ static int count_of(const struct model *m)
 static void forward(struct model *m, const struct block_view *v, const struct linear_view *l,
 		    void *y, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_fwd(m->kern, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride,
+	m->ops->grouped_fwd(m->backend, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride,
 			    rows, count_of(m), l->in, l->out);
 }
 
 static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
 		       void *dx, const void *dy, const int64_t *rows)
 {
-	m->ops->grouped_bwd_input(m->kern, dx, dy, model_unit_param(m, l->unit, l->w),
+	m->ops->grouped_bwd_input(m->backend, dx, dy, model_unit_param(m, l->unit, l->w),
 				  v->expert_stride, rows, count_of(m), l->in, l->out);
 }
 
 static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
 			const void *dy, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), v->expert_stride, dy,
-				   x, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w), v->expert_stride,
+				   dy, x, rows, count_of(m), l->in, l->out);
 }
 
 void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
@@ -34,7 +34,7 @@ void model_experts_forward(struct pass *p, const struct block_view *v, struct mo
 	struct model *m = p->m;
 	const int64_t *rows = k->plan.per_expert;
 	forward(m, v, &v->experts->up, k->gu, k->x, rows);
-	m->ops->swiglu_fwd(m->kern, k->act, k->gu, k->plan.received, m->d.act);
+	m->ops->swiglu_fwd(m->backend, k->act, k->gu, k->plan.received, m->d.act);
 	forward(m, v, &v->experts->down, out, k->act, rows);
 }
 
@@ -46,7 +46,7 @@ void model_experts_backward(struct pass *p, const struct block_view *v, struct m
 	const int64_t *rows = k->plan.per_expert;
 	if (p->input) {
 		input_grad(m, v, down, dact, dout, rows);
-		m->ops->swiglu_bwd(m->kern, k->dgu, dact, k->gu, k->plan.received, m->d.act);
+		m->ops->swiglu_bwd(m->backend, k->dgu, dact, k->gu, k->plan.received, m->d.act);
 		input_grad(m, v, up, dx, k->dgu, rows);
 	}
 	if (p->weight) {

@@ -19,21 +19,21 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
 
 	/* [rows, V] */
-	m->ops->linear_fwd(m->kern, logits, y, model_unit_param(m, head->unit, head->w), NULL, rows,
-			   head->in, head->out);
+	m->ops->linear_fwd(m->backend, logits, y, model_unit_param(m, head->unit, head->w), NULL,
+			   rows, head->in, head->out);
 	if (at_once(p)) {
-		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows,
+		m->ops->xent(m->backend, logits, sum, target, targets, p->batch->grad_scale, rows,
 			     head->out);
-		m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
+		m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 		return 0;
 	}
-	m->ops->xent_max(m->kern, max, logits, rows, head->out);
+	m->ops->xent_max(m->backend, max, logits, rows, head->out);
 	if (tp_max(m->tp, max, (size_t)rows, e))
 		return -1;
-	m->ops->xent_exp(m->kern, logits, sum, target, max, targets, rows, head->out, lo);
+	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, lo);
 	if (tp_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
-	m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
+	m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 	return 0;
 }
 
@@ -46,12 +46,12 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	void *logits = m->scratch[SCRATCH_LOGITS];
 
 	if (!at_once(p))
-		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets,
+		m->ops->xent_grad(m->backend, logits, m->scratch[SCRATCH_SUMS], targets,
 				  p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, head->unit, head->w), NULL, logits, y,
-				  rows, head->in, head->out);
-	m->ops->linear_bwd_input(m->kern, y, logits, model_unit_param(m, head->unit, head->w), rows,
-				 head->in, head->out);
+	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, head->unit, head->w), NULL, logits,
+				  y, rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->backend, y, logits, model_unit_param(m, head->unit, head->w),
+				 rows, head->in, head->out);
 }
 
 static int chunks(struct pass *p, struct err *e)

@@ -42,7 +42,7 @@ static void product(struct model *m, const struct linear_view *l, void *y, const
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
-		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in),
+		m->ops->linear_fwd(m->backend, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in),
 				   model_unit_param(m, l->unit, l->w),
 				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo,
 				   l->in, l->out);
@@ -61,7 +61,8 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_input(m, l, dx);
 	else if (s.hi > s.lo)
-		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out),
+		m->ops->linear_bwd_input(m->backend, row(m, dx, s.lo, l->in),
+					 row(m, dy, s.lo, l->out),
 					 model_unit_param(m, l->unit, l->w), s.hi - s.lo, l->in,
 					 l->out);
 }
@@ -71,7 +72,7 @@ static void weight_grad(struct model *m, const struct linear_view *l, const void
 	if (m->d.fp8)
 		model_linear8_weight(m, l, dy, x);
 	else
-		m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w),
+		m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w),
 					  model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in,
 					  l->out);
 }
@@ -163,7 +164,7 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 	if (model_to_stream(m, y, e))
 		return -1;
 	if (l->b >= 0 && !alone)
-		m->ops->add_bias(m->kern, y, model_unit_param(m, l->unit, l->b), m->d.s, m->d.c);
+		m->ops->add_bias(m->backend, y, model_unit_param(m, l->unit, l->b), m->d.s, m->d.c);
 	return 0;
 }
 
@@ -198,7 +199,7 @@ bool model_gelu_fuses(const struct model *m)
 void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre,
 			       const void *x)
 {
-	m->ops->linear_gelu_fwd(m->kern, y, pre, x, model_unit_param(m, l->unit, l->w),
+	m->ops->linear_gelu_fwd(m->backend, y, pre, x, model_unit_param(m, l->unit, l->w),
 				model_unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
 }
 
@@ -207,8 +208,8 @@ void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *
 {
 	struct model *m = p->m;
 	if (p->input)
-		m->ops->linear_gelu_bwd(m->kern, dpre, dy, model_unit_param(m, l->unit, l->w), pre,
-					m->d.n, l->in, l->out);
+		m->ops->linear_gelu_bwd(m->backend, dpre, dy, model_unit_param(m, l->unit, l->w),
+					pre, m->d.n, l->in, l->out);
 	if (p->weight)
 		weight_grad(m, l, dy, x);
 }

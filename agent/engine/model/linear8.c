@@ -21,10 +21,10 @@ static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, 
 {
 	struct scale8 *s = scale_of(m, o);
 	enum fp8 format = format_of(m, o);
-	backend_zero(m->kern, s, sizeof *s);
-	m->ops->cast8(m->kern, NULL, NULL, s, x, format, rows, columns);
-	m->ops->scale8_update(m->kern, s, 1, format, 1, 0);
-	m->ops->cast8(m->kern, at, turned, s, x, format, rows, columns);
+	backend_zero(m->backend, s, sizeof *s);
+	m->ops->cast8(m->backend, NULL, NULL, s, x, format, rows, columns);
+	m->ops->scale8_update(m->backend, s, 1, format, 1, 0);
+	m->ops->cast8(m->backend, at, turned, s, x, format, rows, columns);
 }
 
 static struct tensor8 tensor(const struct model *m, enum act_scratch at, enum operand o)
@@ -40,7 +40,7 @@ void model_linear8_forward(struct model *m, const struct linear_view *l, void *y
 	cast(m, m->scratch[SCRATCH_8_ROWS], NULL, OPERAND_X, x, m->d.n, l->in);
 	cast(m, m->scratch[SCRATCH_8_WEIGHT], NULL, OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->product8(m->kern, y, &left, &right, bias, false, m->d.n, l->out, l->in);
+	m->ops->product8(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
 }
 
 void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy,
@@ -58,7 +58,7 @@ void model_linear8_input(struct model *m, const struct linear_view *l, void *dx)
 			     right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
 	cast(m, NULL, m->scratch[SCRATCH_8_WEIGHT], OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->product8(m->kern, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
+	m->ops->product8(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
 }
 
 /* The gradient's own rows are not needed any more: x, turned, takes their place. */
@@ -68,8 +68,8 @@ void model_linear8_weight(struct model *m, const struct linear_view *l, const vo
 	const struct tensor8 left = tensor(m, SCRATCH_8_TURNED, OPERAND_GRADIENT),
 			     right = tensor(m, SCRATCH_8_ROWS, OPERAND_X);
 	cast(m, NULL, m->scratch[SCRATCH_8_ROWS], OPERAND_X, x, m->d.n, l->in);
-	m->ops->product8(m->kern, model_unit_grad(m, l->unit, l->w), &left, &right, NULL, true,
+	m->ops->product8(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL, true,
 			 l->out, l->in, m->d.n);
 	if (l->b >= 0)
-		m->ops->sum_rows(m->kern, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
+		m->ops->sum_rows(m->backend, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
 }

@@ -3,18 +3,18 @@
 static void activate(struct model *m, const struct block_kept *k)
 {
 	if (m->shape.gated)
-		m->ops->swiglu_fwd(m->kern, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
+		m->ops->swiglu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
 	else
-		m->ops->gelu_fwd(m->kern, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
+		m->ops->gelu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
 }
 
 static void activate_backward(struct model *m, const struct block_kept *k, void *dup,
 			      const void *dact)
 {
 	if (m->shape.gated)
-		m->ops->swiglu_bwd(m->kern, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
+		m->ops->swiglu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
 	else
-		m->ops->gelu_bwd(m->kern, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);
+		m->ops->gelu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);
 }
 
 /* From the stream to the input of down. */
@@ -69,7 +69,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	if (p->input) {
 		dsub = model_drop_backward(p, DROP_MLP, v->layer, dres);
 		if (m->d.split)
-			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s,
+			m->ops->copy_rows(m->backend, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s,
 					  m->d.c);
 	}
 	if (model_gelu_fuses(m)) {

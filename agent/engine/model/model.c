@@ -1,5 +1,5 @@
 #include "agent/engine/model/moe.h"
-#include "agent/engine/model/tapes.h"
+#include "agent/engine/model/graphs.h"
 
 #include <stdlib.h>
 
@@ -36,12 +36,12 @@ static struct pass pass_of(struct model *m, int chunk, int slot, const struct mo
 
 void model_loss_begin(struct model *m)
 {
-	backend_zero(m->kern, m->loss, LOSSES * sizeof *m->loss);
+	backend_zero(m->backend, m->loss, LOSSES * sizeof *m->loss);
 }
 
 int model_loss(struct model *m, double *losses, struct err *e)
 {
-	return backend_get(m->kern, losses, m->loss, LOSSES * sizeof *losses, e);
+	return backend_get(m->backend, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
 static int forward_pass(struct pass *p, struct err *e)
@@ -55,7 +55,7 @@ static int forward_pass(struct pass *p, struct err *e)
 			return -1;
 	if (p->chunk->stage.last)
 		return model_head_forward(p, s, e);
-	m->ops->add(m->kern, s.r, s.x, model_boundary(m));
+	m->ops->add(m->backend, s.r, s.x, model_boundary(m));
 	return 0;
 }
 
@@ -122,7 +122,7 @@ static void open_rest(struct model *m)
 	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : m->losses_here;
 	m->positions_at = m->d.device ? m->scratch[SCRATCH_POSITIONS] : m->positions;
 	if (m->d.device)
-		backend_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions,
+		backend_put(m->backend, m->scratch[SCRATCH_POSITIONS], m->positions,
 			    (size_t)m->d.n * sizeof *m->positions);
 	else
 		m->rows = m->scratch[SCRATCH_ROWS];
@@ -135,14 +135,14 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 		return err_set(e, ERR_NOMEM, "model: out of memory");
 	m->job = opt->job;
 	m->shape = *opt->shape;
-	m->kern = opt->kern;
-	m->ops = backend_ops(opt->kern);
+	m->backend = opt->backend;
+	m->ops = backend_ops(opt->backend);
 	m->store = opt->store;
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
 	activations_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
-	m->d.device = !backend_on_host(m->kern);
+	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(opt->shape, &opt->layout, opt->tp_rank);
 	if (open_chunks(m, opt, e) || model_places_open(m, e) || model_activations_open(m, e) ||
 	    (m->shape.experts && model_moe_open(m, opt->ep, e)) || model_tapes_open(m, e)) {

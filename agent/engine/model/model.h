@@ -53,7 +53,7 @@ struct model_options {
 	struct tp *tp;
 	struct cp *cp;
 	struct ep *ep;
-	struct kern *kern;
+	struct backend *backend;
 	const char *spill_dir; /* of offloaded activations, unless TMPDIR is set */
 };
 

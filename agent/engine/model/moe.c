@@ -60,8 +60,8 @@ static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err
 		return 0;
 	int64_t take = a->bytes ? bytes + bytes / 8 : bytes;
 	if (a->base)
-		backend_free(m->kern, a->base);
-	a->base = backend_alloc(m->kern, (size_t)take);
+		backend_free(m->backend, a->base);
+	a->base = backend_alloc(m->backend, (size_t)take);
 	a->bytes = a->base ? take : 0;
 	return a->base ? 0
 		       : err_set(e, ERR_NOMEM,
@@ -99,7 +99,7 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 	struct carver c = { 0 };
 	int64_t balanced = m->d.n * m->d.top;
 	carve_fixed(m, &c, k);
-	k->fixed = backend_alloc(m->kern, (size_t)c.used);
+	k->fixed = backend_alloc(m->backend, (size_t)c.used);
 	if (!k->fixed)
 		return err_set(e, ERR_NOMEM,
 			       "routes of %lld tokens: no memory for %lld bytes; lower batch.micro",
@@ -115,12 +115,12 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 
 static void close_kept(struct model *m, struct moe_kept *k)
 {
-	ep_plan_close(m->kern, &k->plan);
+	ep_plan_close(m->backend, &k->plan);
 	free(k->loads);
 	if (k->fixed)
-		backend_free(m->kern, k->fixed);
+		backend_free(m->backend, k->fixed);
 	if (k->rows.base)
-		backend_free(m->kern, k->rows.base);
+		backend_free(m->backend, k->rows.base);
 }
 
 static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
@@ -174,7 +174,7 @@ int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 	*moe = (struct moe){ .ep = ep, .experts = m->d.experts, .top = m->d.top };
 	moe->kept = calloc((size_t)m->n_chunks, sizeof *moe->kept);
 	carve_moe(m, &c, moe);
-	moe->fixed = backend_alloc(m->kern, (size_t)c.used);
+	moe->fixed = backend_alloc(m->backend, (size_t)c.used);
 	if (!moe->kept || !moe->fixed)
 		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes",
 			       (long long)moe->experts, (long long)c.used);
@@ -200,9 +200,9 @@ void model_moe_close(struct model *m)
 	close_kept(m, &moe->again);
 	model_route_close(moe);
 	if (moe->fixed)
-		backend_free(m->kern, moe->fixed);
+		backend_free(m->backend, moe->fixed);
 	if (moe->rows.base)
-		backend_free(m->kern, moe->rows.base);
+		backend_free(m->backend, moe->rows.base);
 	free(moe->kept);
 	free(moe);
 	m->moe = NULL;
@@ -216,17 +216,17 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	struct model *m = p->m;
 	struct ep *ep = m->moe->ep;
 	struct rows r;
-	if (ep_plan(ep, m->kern, m->moe->kept_of, &k->plan, e) ||
+	if (ep_plan(ep, m->backend, m->moe->kept_of, &k->plan, e) ||
 	    fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;
-	m->ops->gather_rows(m->kern, r.sent, full, k->from, k->plan.sent, m->d.c);
-	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) ||
+	m->ops->gather_rows(m->backend, r.sent, full, k->from, k->plan.sent, m->d.c);
+	if (ep_dispatch(ep, m->backend, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) ||
 	    model_unit_hold(m, v->experts_unit, e))
 		return -1;
 	model_experts_forward(p, v, k, r.out);
 	model_unit_drop(m, v->experts_unit);
-	return ep_return(ep, m->kern, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
+	return ep_return(ep, m->backend, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
 }
 
 /* From the stream to what the experts give back. */
@@ -253,7 +253,7 @@ int model_moe_forward(struct pass *p, const struct block_view *v, struct block_k
 	if (upper_half(p, v, k, s, p->loss, e))
 		return -1;
 	s->r = pending;
-	m->ops->combine_fwd(m->kern, model_before_reduce(m, pending), k->moe->y, k->moe->at,
+	m->ops->combine_fwd(m->backend, model_before_reduce(m, pending), k->moe->y, k->moe->at,
 			    k->moe->weights, m->d.n, m->d.top, m->d.c);
 	if (model_to_stream(m, pending, e))
 		return -1;
@@ -305,13 +305,13 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 
 	if (model_all_rows(m, dsub, &full, e))
 		return -1;
-	m->ops->combine_bwd(m->kern, r->sent, m->moe->dweights, full, k->y, k->at, k->weights,
+	m->ops->combine_bwd(m->backend, r->sent, m->moe->dweights, full, k->y, k->at, k->weights,
 			    m->d.n, m->d.top, m->d.c);
-	if (ep_dispatch(ep, m->kern, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) ||
+	if (ep_dispatch(ep, m->backend, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) ||
 	    experts_pass(p, v, k, r, e) ||
-	    ep_return(ep, m->kern, &k->plan, r->dx, r->arrival, r->sent, m->d.c, e))
+	    ep_return(ep, m->backend, &k->plan, r->dx, r->arrival, r->sent, m->d.c, e))
 		return -1;
-	m->ops->combine_fwd(m->kern, dfull, r->sent, k->at, NULL, m->d.n, m->d.top, m->d.c);
+	m->ops->combine_fwd(m->backend, dfull, r->sent, k->at, NULL, m->d.n, m->d.top, m->d.c);
 	if (m->tp->sp) {
 		if (tp_gather(m->tp, y2, r->stream[0], (size_t)(m->d.s * m->d.c), e))
 			return -1;

@@ -62,7 +62,7 @@ struct moe {
 	float *logits;                  /* [n, E], then their gradient */
 	float *dweights;                /* [n, top] */
 	int64_t *counts;                /* [E] */
-	int64_t *choices_at, *taken_at; /* choices and taken, in the kern's memory */
+	int64_t *choices_at, *taken_at; /* choices and taken, in the backend's memory */
 	float *pull_at;                 /* pull, too */
 	/* The host's, of a sequence's pieces here: choices of each expert, and those in the
 	 * pieces before. */

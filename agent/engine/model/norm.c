@@ -13,9 +13,10 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 	float eps = (float)m->shape.norm_eps, *rstd = rstd_of(m, stats);
 
 	if (m->shape.rms)
-		m->ops->rmsnorm_fwd(m->kern, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c, eps);
+		m->ops->rmsnorm_fwd(m->backend, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c,
+				    eps);
 	else
-		m->ops->layernorm_fwd(m->kern, y, r ? sum : NULL, stats, rstd, x, r, w,
+		m->ops->layernorm_fwd(m->backend, y, r ? sum : NULL, stats, rstd, x, r, w,
 				      model_unit_param(m, v->unit, v->b), m->d.s, m->d.c, eps);
 }
 
@@ -26,8 +27,8 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 	float *dw = model_unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
 
 	if (m->shape.rms)
-		m->ops->rmsnorm_bwd(m->kern, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
+		m->ops->rmsnorm_bwd(m->backend, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
 	else
-		m->ops->layernorm_bwd(m->kern, dx, dw, model_unit_grad(m, v->unit, v->b), dy, dres,
-				      x, stats, rstd, w, m->d.s, m->d.c);
+		m->ops->layernorm_bwd(m->backend, dx, dw, model_unit_grad(m, v->unit, v->b), dy,
+				      dres, x, stats, rstd, w, m->d.s, m->d.c);
 }

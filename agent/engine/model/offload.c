@@ -13,7 +13,7 @@ struct staged {
 };
 
 struct offload {
-	char *staging; /* [STAGED] places of `place` bytes, in the kern's memory */
+	char *staging; /* [STAGED] places of `place` bytes, in the backend's memory */
 	struct staged places[STAGED];
 	int64_t place;
 	void *host; /* [chunks][slots][layers], one after the other */
@@ -39,7 +39,7 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 	if (!m->d.device)
 		return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host,
 				  e);
-	o->host = backend_host_alloc(m->kern, o->host_bytes ? o->host_bytes : 1);
+	o->host = backend_host_alloc(m->backend, o->host_bytes ? o->host_bytes : 1);
 	if (!o->host)
 		return err_set(e, ERR_NOMEM,
 			       "offloaded activations: no memory of the host for %zu bytes that "
@@ -58,7 +58,7 @@ int model_offload_open(struct model *m, struct offload **out, struct err *e)
 	for (int i = 0; i < m->n_chunks; i++)
 		stages[i] = m->chunks[i].stage;
 	o->place = activations_staged(&m->d, stages, m->n_chunks);
-	o->staging = backend_alloc(m->kern, (size_t)(STAGED * o->place));
+	o->staging = backend_alloc(m->backend, (size_t)(STAGED * o->place));
 	if (!o->staging)
 		return err_set(e, ERR_NOMEM,
 			       "staged activations: no memory for %lld bytes; lower batch.micro",
@@ -72,13 +72,13 @@ void model_offload_close(struct model *m)
 	if (!o)
 		return;
 	if (m->d.device) {
-		backend_sync(m->kern, NULL); /* copies may still be under way */
-		backend_host_free(m->kern, o->host);
+		backend_sync(m->backend, NULL); /* copies may still be under way */
+		backend_host_free(m->backend, o->host);
 	} else if (o->host) {
 		spill_close(o->host, o->host_bytes);
 	}
 	if (o->staging)
-		backend_free(m->kern, o->staging);
+		backend_free(m->backend, o->staging);
 	free(o->chunk_at);
 	free(o->slot);
 	free(o);
@@ -116,7 +116,7 @@ static void empty(const struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);
 	if (t->ticket)
-		backend_side_wait(p->m->kern, t->ticket);
+		backend_side_wait(p->m->backend, t->ticket);
 	t->slot = NULL;
 }
 
@@ -126,7 +126,7 @@ static void copy_out(struct pass *p, int i)
 	int64_t bytes;
 	char *host = place_of(p, i, &bytes);
 	*t = (struct staged){ p->slot, i,
-			      backend_side_copy(p->m->kern, host,
+			      backend_side_copy(p->m->backend, host,
 						model_offload_staged(p->m->offload, i),
 						(size_t)bytes) };
 }
@@ -141,8 +141,9 @@ static void copy_in(struct pass *p, int i)
 	if (t->slot == p->slot && t->layer == i)
 		return;
 	*t = (struct staged){ p->slot, i,
-			      backend_side_copy(p->m->kern, model_offload_staged(p->m->offload, i),
-						host, (size_t)bytes) };
+			      backend_side_copy(p->m->backend,
+						model_offload_staged(p->m->offload, i), host,
+						(size_t)bytes) };
 }
 
 /* The layer below comes while this one is computed. */
@@ -151,7 +152,7 @@ static void fetch_ahead(struct pass *p, int i)
 	copy_in(p, i);
 	if (i > 0)
 		copy_in(p, i - 1);
-	backend_side_wait(p->m->kern, staged_of(p, i)->ticket);
+	backend_side_wait(p->m->backend, staged_of(p, i)->ticket);
 }
 
 /* --- What layers call

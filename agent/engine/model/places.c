@@ -78,7 +78,7 @@ static void in_slot(struct pass *p)
 static void put_tokens(struct pass *p, int which, enum act_place place, const int32_t *whole)
 {
 	if (whole)
-		backend_put(p->m->kern, place_of(p, place), local_of(p->m, which, whole),
+		backend_put(p->m->backend, place_of(p, place), local_of(p->m, which, whole),
 			    (size_t)p->m->d.n * sizeof *whole);
 }
 
@@ -92,10 +92,10 @@ static void put_all(struct pass *p)
 		put_tokens(p, 1, PLACE_TARGETS, p->batch->targets);
 	put_tokens(p, 2, PLACE_STARTS, p->batch->starts);
 	if (drops_weights(p))
-		backend_put(m->kern, place_of(p, PLACE_SAMPLES), m->samples,
+		backend_put(m->backend, place_of(p, PLACE_SAMPLES), m->samples,
 			    (size_t)m->d.micro * sizeof *m->samples);
 	if (drops_rows(p))
-		backend_put(m->kern, place_of(p, PLACE_ROWS), m->rows,
+		backend_put(m->backend, place_of(p, PLACE_ROWS), m->rows,
 			    (size_t)m->d.s * sizeof *m->rows);
 }
 
@@ -146,5 +146,5 @@ void model_places_close(struct model *m)
 	free(m->positions);
 	free(m->samples);
 	if (m->cos)
-		backend_free(m->kern, m->cos);
+		backend_free(m->backend, m->cos);
 }

@@ -7,7 +7,7 @@
 int model_rope_tables(struct model *m, struct err *e)
 {
 	int64_t half = m->d.dim / 2, n = m->d.seq * half;
-	m->cos = backend_alloc(m->kern, (size_t)activations_rope_bytes(&m->d));
+	m->cos = backend_alloc(m->backend, (size_t)activations_rope_bytes(&m->d));
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM,
 			       "rotary positions: no memory for 2 × %lld numbers; lower model.seq",
@@ -24,7 +24,7 @@ int model_rope_tables(struct model *m, struct err *e)
 			sines[t * half + i] = (float)sin(angle);
 		}
 	}
-	backend_put(m->kern, m->cos, tables, (size_t)(2 * n) * sizeof *tables);
+	backend_put(m->backend, m->cos, tables, (size_t)(2 * n) * sizeof *tables);
 	free(tables);
 	return 0;
 }

@@ -49,7 +49,7 @@ void model_route_close(struct moe *moe)
 static void give(struct model *m, void *at, const void *numbers, size_t bytes)
 {
 	if (at != numbers)
-		backend_put(m->kern, at, numbers, bytes);
+		backend_put(m->backend, at, numbers, bytes);
 }
 
 /* How often the tokens of each piece chose each expert: the one thing that a layer tells the
@@ -58,11 +58,11 @@ static int count_choices(struct model *m, const struct moe_kept *k, struct err *
 {
 	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
-	m->ops->route_count(m->kern, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top,
+	m->ops->route_count(m->backend, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top,
 			    m->d.seq / pieces);
 	if (moe->choices == moe->choices_at)
 		return 0;
-	return backend_get(m->kern, moe->choices, moe->choices_at,
+	return backend_get(m->backend, moe->choices, moe->choices_at,
 			   (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
@@ -116,13 +116,13 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	int64_t experts = moe->experts, n = m->d.micro * pieces, most = capacity(m);
 
 	if (most == INT64_MAX) {
-		backend_zero(m->kern, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
+		backend_zero(m->backend, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
 		memset(moe->taken, 0, (size_t)(n * experts) * sizeof *moe->taken);
 	} else {
 		if (count_before(m, e))
 			return -1;
 		give(m, moe->taken_at, moe->taken, (size_t)(n * experts) * sizeof *moe->taken);
-		m->ops->route_drop(m->kern, k->at, k->chosen, moe->taken_at, m->d.n, experts,
+		m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_at, m->d.n, experts,
 				   moe->top, m->d.seq / pieces, most);
 	}
 	memset(moe->kept_of, 0, (size_t)experts * sizeof *moe->kept_of);
@@ -152,7 +152,7 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 		return -1;
 	for (int64_t i = 0; i < n; i++)
 		loads[i] /= (float)(m->shape.seq * m->moe->top);
-	backend_put(m->kern, k->load, loads, (size_t)n * sizeof *loads);
+	backend_put(m->backend, k->load, loads, (size_t)n * sizeof *loads);
 	return 0;
 }
 
@@ -167,8 +167,9 @@ static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
 		     { loss + LOSS_Z, 0, z } };
 	for (int i = 0; i < (int)(sizeof sums / sizeof *sums); i++)
 		if (sums[i].aux > 0 || sums[i].z > 0)
-			m->ops->route_loss(m->kern, sums[i].to, k->load, k->probs, k->lse, m->d.n,
-					   m->moe->experts, m->d.seq, sums[i].aux, sums[i].z);
+			m->ops->route_loss(m->backend, sums[i].to, k->load, k->probs, k->lse,
+					   m->d.n, m->moe->experts, m->d.seq, sums[i].aux,
+					   sums[i].z);
 }
 
 int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
@@ -177,15 +178,16 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_k
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
 
-	m->ops->linear_fwd(m->kern, moe->raw, y, model_unit_param(m, v->router.unit, v->router.w),
-			   NULL, m->d.n, m->d.c, moe->experts);
-	m->ops->widen(m->kern, moe->logits, moe->raw, m->d.n * moe->experts);
-	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
+	m->ops->linear_fwd(m->backend, moe->raw, y,
+			   model_unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c,
+			   moe->experts);
+	m->ops->widen(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
+	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	if (count_choices(m, k, e) || drop_excess(m, k, e) || balance(p, k, e))
 		return -1;
-	m->ops->route_place(m->kern, moe->counts, k->at, k->from, k->chosen, m->d.n, moe->experts,
-			    moe->top);
+	m->ops->route_place(m->backend, moe->counts, k->at, k->from, k->chosen, m->d.n,
+			    moe->experts, moe->top);
 	if (loss)
 		add_losses(m, k, loss);
 	return 0;
@@ -207,21 +209,21 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 	give(m, moe->pull_at, moe->pull, (size_t)(m->d.micro * experts) * sizeof *moe->pull);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
-		m->ops->route_bwd(m->kern, moe->logits + first * experts,
+		m->ops->route_bwd(m->backend, moe->logits + first * experts,
 				  moe->dweights + first * top, k->chosen + first * top,
 				  k->weights + first * top, k->probs + first * experts,
 				  k->lse + first, moe->pull_at + b * experts,
 				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top,
 				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
-	m->ops->narrow(m->kern, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
-	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, v->router.unit, v->router.w), NULL,
+	m->ops->narrow(m->backend, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
+	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, v->router.unit, v->router.w), NULL,
 				  moe->raw, y, m->d.n, m->d.c, experts);
 	if (m->tp->rank == 0) {
-		m->ops->linear_bwd_input(m->kern, dx, moe->raw,
+		m->ops->linear_bwd_input(m->backend, dx, moe->raw,
 					 model_unit_param(m, v->router.unit, v->router.w), m->d.n,
 					 m->d.c, experts);
-		m->ops->add(m->kern, dy, dx, m->d.n * m->d.c);
+		m->ops->add(m->backend, dy, dx, m->d.n * m->d.c);
 	}
 	return 0;
 }

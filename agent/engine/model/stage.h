@@ -73,7 +73,7 @@ struct model {
 	const struct job *job;
 	struct model_shape shape;
 	const struct ops *ops;
-	struct kern *kern;
+	struct backend *backend;
 	struct store *store;
 	struct tp *tp;
 	struct cp *cp;
@@ -93,8 +93,8 @@ struct model {
 	int64_t *rows;               /* [s] of the stream in the run, with dropout */
 	int64_t head_first;          /* this shard's first query head */
 	int32_t *local[3];           /* [n] this rank's part of inputs, targets, starts; under cp */
-	const int32_t *positions_at; /* positions, in the kern's memory */
-	/* the sums of losses: in the kern's memory, which is `losses_here` on the host */
+	const int32_t *positions_at; /* positions, in the backend's memory */
+	/* the sums of losses: in the backend's memory, which is `losses_here` on the host */
 	double losses_here[LOSSES], *loss;
 	struct tapes *tapes; /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
@@ -110,13 +110,13 @@ struct pass {
 	struct model *m;
 	struct chunk *chunk;
 	struct slot *slot;
-	/* In the kern's memory: */
+	/* In the backend's memory: */
 	const int32_t *inputs, *targets, *starts; /* [n] this rank's */
 	const int64_t *samples, *rows;            /* [micro], [s]: for dropout */
 	const struct model_batch *batch;
 	bool keep;          /* forward: a backward pass follows; dropout is on */
 	bool input, weight; /* backward: which halves */
-	/* [LOSSES] forward: what routers add their losses to, in the kern's memory; NULL:
+	/* [LOSSES] forward: what routers add their losses to, in the backend's memory; NULL:
 	 * nowhere */
 	double *loss;
 };

@@ -1,6 +1,6 @@
 #include "agent/engine/model/stage.h"
 
-#include "agent/engine/model/tapes.h"
+#include "agent/engine/model/graphs.h"
 
 int model_unit_hold(struct model *m, int unit, struct err *e)
 {

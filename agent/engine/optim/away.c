@@ -7,7 +7,7 @@
 enum { PLACES = 2, TENSORS = 3 };
 
 struct away {
-	struct kern *kern;
+	struct backend *backend;
 	bool moved[TENSORS]; /* m, v, p: which of them are away */
 	float *memory;
 	float *at[PLACES][TENSORS];  /* [ZERO_STAGED], NULL where it is not away */
@@ -21,12 +21,12 @@ struct part {
 	int place;
 };
 
-int optim_away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e)
+int optim_away_open(struct backend *k, int moments, bool masters, struct away **out, struct err *e)
 {
 	struct away *a = calloc(1, sizeof *a);
 	if (!a)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
-	*a = (struct away){ .kern = k, .moved = { true, moments > 1, masters } };
+	*a = (struct away){ .backend = k, .moved = { true, moments > 1, masters } };
 	size_t bytes = (size_t)zero_staged_bytes(moments + masters);
 	a->memory = backend_alloc(k, bytes);
 	if (!a->memory) {
@@ -51,7 +51,7 @@ void optim_away_close(struct away *a)
 {
 	if (!a)
 		return;
-	backend_free(a->kern, a->memory);
+	backend_free(a->backend, a->memory);
 	free(a);
 }
 
@@ -83,7 +83,7 @@ static void copy(struct away *a, const struct part *p, bool back)
 		float *here = a->at[p->place][t];
 		if (!a->moved[t])
 			continue;
-		uint64_t ticket = backend_side_copy(a->kern, back ? home(p, t) : here,
+		uint64_t ticket = backend_side_copy(a->backend, back ? home(p, t) : here,
 						    back ? here : home(p, t),
 						    (size_t)p->count * sizeof(float));
 		*(back ? &a->gone : &a->come[p->place]) = ticket;
@@ -119,8 +119,8 @@ void optim_away_update(struct away *a, const struct update *u, int n,
 		more = advance(&next, u + n);
 		if (more)
 			copy(a, &next, false);
-		struct update part = update_of(a, &now, backend_width(a->kern));
-		backend_side_wait(a->kern, a->come[now.place]);
+		struct update part = update_of(a, &now, backend_width(a->backend));
+		backend_side_wait(a->backend, a->come[now.place]);
 		apply(&part, arg);
 		copy(a, &now, true);
 	}
@@ -129,6 +129,6 @@ void optim_away_update(struct away *a, const struct update *u, int n,
 int optim_away_settle(struct away *a, struct err *e)
 {
 	if (a->gone)
-		backend_side_wait(a->kern, a->gone);
-	return backend_sync(a->kern, e);
+		backend_side_wait(a->backend, a->gone);
+	return backend_sync(a->backend, e);
 }

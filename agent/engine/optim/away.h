@@ -1,5 +1,5 @@
 /*
- * away — updates of what lies in the host's memory while the kern's is a device's
+ * away — updates of what lies in the host's memory while the backend's is a device's
  * (offload.optimizer).
  *
  * Moments, and masters that are away too (store.h), pass through two places in the device's memory
@@ -18,7 +18,7 @@
 struct away;
 
 /* moments: of each update, 1 or 2; masters: whether p is away as well. */
-int optim_away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e);
+int optim_away_open(struct backend *k, int moments, bool masters, struct away **out, struct err *e);
 /* Takes NULL. */
 void optim_away_close(struct away *a);
 

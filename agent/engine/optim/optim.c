@@ -38,21 +38,21 @@ struct optimizer {
 
 struct optim {
 	const struct optimizer *kind;
-	struct kern *kern;
+	struct backend *backend;
 	const struct ops *ops;
 	struct store *store;
 	const struct job *job;
 	float *moments[OPTIM_MOMENTS_MOST];
 	size_t bytes; /* of a moment */
 	bool spilled;
-	struct away *away; /* spilled, and the kern's memory is a device's */
+	struct away *away; /* spilled, and the backend's memory is a device's */
 	struct run *runs;
 	int n_runs;
 	struct update *updates; /* [n_runs], of the step under way */
 	struct stretch *counted;
 	int n_counted;
 	double squares;     /* the sum of them, of one step */
-	double *squares_at; /* in the kern's memory: the one above, or the device's */
+	double *squares_at; /* in the backend's memory: the one above, or the device's */
 	bool squared;
 };
 
@@ -71,7 +71,7 @@ static void adamw(const struct optim *o, struct update *u, int n, const struct s
 		.grad_scale = (float)s->scale,
 		.step = s->number,
 	};
-	o->ops->adamw(o->kern, u, n, &a);
+	o->ops->adamw(o->backend, u, n, &a);
 }
 
 /* The moment of an unchanging gradient G grows to G / (1 - momentum), whatever the share; 1 of a
@@ -92,7 +92,7 @@ static void sgd(const struct optim *o, struct update *u, int n, const struct ste
 	};
 	for (int i = 0; i < n; i++)
 		u[i].weight_decay = (float)(decay_of(o, u[i].weight_decay > 0) * weight);
-	o->ops->sgd(o->kern, u, n, &a);
+	o->ops->sgd(o->backend, u, n, &a);
 }
 
 static const struct optimizer optimizers[] = {
@@ -135,8 +135,8 @@ static bool joins(const struct optim *o, const struct run *r, const struct piece
 {
 	int64_t ahead = p->at - r->at;
 	const char *from = stored_of(o, r->first), *to = stored_of(o, p);
-	bool alone = backend_width(o->kern) < sizeof(float) &&
-		     (!from || to != from + (size_t)ahead * backend_width(o->kern));
+	bool alone = backend_width(o->backend) < sizeof(float) &&
+		     (!from || to != from + (size_t)ahead * backend_width(o->backend));
 	return r->decay == p->param->decay && p->master - r->master == ahead &&
 	       p->grad - r->grad == ahead && !alone;
 }
@@ -187,7 +187,7 @@ static int find_counted(struct optim *o, struct err *e)
 			whole_to = NULL;
 			continue;
 		}
-		bool follows = !backend_on_host(o->kern) && whole_to && p->count_lo == 0 &&
+		bool follows = !backend_on_host(o->backend) && whole_to && p->count_lo == 0 &&
 			       p->grad - before->grad == p->at - before->at;
 		if (follows)
 			o->counted[o->n_counted - 1].count = s.grad + s.count -
@@ -204,7 +204,7 @@ static void *take_moment(const struct optim *o, const char *spill_dir, struct er
 {
 	void *p = NULL;
 	if (!o->spilled) {
-		if (!(p = backend_alloc(o->kern, o->bytes)))
+		if (!(p = backend_alloc(o->backend, o->bytes)))
 			err_set(e, ERR_NOMEM,
 				"optimizer: no memory for %zu bytes of %s's moments; raise "
 				"parallel.tp, parallel.pp or "
@@ -212,9 +212,9 @@ static void *take_moment(const struct optim *o, const char *spill_dir, struct er
 				o->bytes, o->kind->name);
 		return p;
 	}
-	if (backend_on_host(o->kern))
+	if (backend_on_host(o->backend))
 		return spill_open(spill_dir, "the optimizer's moments", o->bytes, &p, e) ? NULL : p;
-	if (!(p = backend_host_alloc(o->kern, o->bytes)))
+	if (!(p = backend_host_alloc(o->backend, o->bytes)))
 		err_set(e, ERR_NOMEM,
 			"optimizer: no memory of the host for %zu bytes of %s's moments; free "
 			"some, or set offload.optimizer = no",
@@ -230,13 +230,14 @@ static int open_moments(struct optim *o, const char *spill_dir, struct err *e)
 	for (; optim_moment_name(optim_kind(o), n); n++)
 		if (!(o->moments[n] = take_moment(o, spill_dir, e)))
 			return -1;
-	o->squares_at = backend_on_host(o->kern) ? &o->squares
-						 : backend_alloc(o->kern, sizeof *o->squares_at);
+	o->squares_at = backend_on_host(o->backend)
+				? &o->squares
+				: backend_alloc(o->backend, sizeof *o->squares_at);
 	if (!o->squares_at)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a sum; lower batch.micro");
-	return o->spilled && !backend_on_host(o->kern)
-		       ? optim_away_open(o->kern, n, param_store_masters_away(o->store), &o->away,
-					 e)
+	return o->spilled && !backend_on_host(o->backend)
+		       ? optim_away_open(o->backend, n, param_store_masters_away(o->store),
+					 &o->away, e)
 		       : 0;
 }
 
@@ -247,8 +248,8 @@ int optim_open(const struct optim_options *opt, struct optim **out, struct err *
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
 	*o = (struct optim){
 		.kind = &optimizers[opt->job->optimizer.kind],
-		.kern = opt->kern,
-		.ops = backend_ops(opt->kern),
+		.backend = opt->backend,
+		.ops = backend_ops(opt->backend),
 		.store = opt->store,
 		.job = opt->job,
 		.bytes = (size_t)param_store_owned(opt->store) * sizeof(float),
@@ -268,17 +269,17 @@ void optim_close(struct optim *o)
 		return;
 	if (o->spilled)
 		/* copies may still read and write what is given back */
-		backend_sync(o->kern, NULL);
+		backend_sync(o->backend, NULL);
 	optim_away_close(o->away);
 	for (int i = 0; i < OPTIM_MOMENTS_MOST; i++)
 		if (!o->spilled)
-			backend_free(o->kern, o->moments[i]);
-		else if (backend_on_host(o->kern))
+			backend_free(o->backend, o->moments[i]);
+		else if (backend_on_host(o->backend))
 			spill_close(o->moments[i], o->bytes);
 		else
-			backend_host_free(o->kern, o->moments[i]);
+			backend_host_free(o->backend, o->moments[i]);
 	if (o->squares_at != &o->squares)
-		backend_free(o->kern, o->squares_at);
+		backend_free(o->backend, o->squares_at);
 	free(o->counted);
 	free(o->updates);
 	free(o->runs);
@@ -297,9 +298,9 @@ int optim_settle(struct optim *o, struct err *e)
 
 void optim_square(struct optim *o)
 {
-	backend_zero(o->kern, o->squares_at, sizeof *o->squares_at);
+	backend_zero(o->backend, o->squares_at, sizeof *o->squares_at);
 	for (int i = 0; i < o->n_counted; i++)
-		o->ops->sqnorm(o->kern, o->squares_at, o->counted[i].grad, o->counted[i].count);
+		o->ops->sqnorm(o->backend, o->squares_at, o->counted[i].grad, o->counted[i].count);
 	o->squared = true;
 }
 
@@ -309,7 +310,7 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 	if (!o->squared)
 		optim_square(o);
 	o->squared = false;
-	if (backend_get(o->kern, &sum, o->squares_at, sizeof sum, e))
+	if (backend_get(o->backend, &sum, o->squares_at, sizeof sum, e))
 		return -1;
 	if (world && comm_size(world) > 1 &&
 	    comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))

@@ -11,7 +11,7 @@
  *
  * A moment is [param_store_owned] fp32; element piece.at + i of it belongs to piece.master[i]. With
  * offload.optimizer moments lie in a file without a name (base/spill.h), which the system may write
- * to disk and drop from memory; when the kern's memory is a device's, in the host's (away.h).
+ * to disk and drop from memory; when the backend's memory is a device's, in the host's (away.h).
  *
  * An update sets the stored form of the parameters too, where that is another (param_store_fuse).
  */
@@ -31,7 +31,7 @@ struct comm;
 struct optim;
 
 struct optim_options {
-	struct kern *kern;
+	struct backend *backend;
 	struct store *store; /* borrowed, as all here; must be closed after the optimizer */
 	const struct job *job;
 	const char *spill_dir; /* for offload.optimizer, unless TMPDIR is set: the run folder */
@@ -46,10 +46,10 @@ void optim_close(struct optim *o);
 const char *optim_name(enum job_optimizer kind);
 /* "m", "v": the i-th moment's name in checkpoints, NULL when the optimizer has no such moment. */
 const char *optim_moment_name(enum job_optimizer kind, int i);
-/* [param_store_owned], in the kern's memory, or the host's when they are away; NULL when the
+/* [param_store_owned], in the backend's memory, or the host's when they are away; NULL when the
  * optimizer has no such moment. */
 float *optim_moment(struct optim *o, int i);
-/* Whether moments are the host's, and the kern's memory is not. */
+/* Whether moments are the host's, and the backend's memory is not. */
 bool optim_away(const struct optim *o);
 /* Until what lies away is as the last step left it. */
 int optim_settle(struct optim *o, struct err *e);

@@ -31,7 +31,7 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t)
 	return place_of(c, c->rank, (int)(t / length)) * length + t % length;
 }
 
-static void *at(const struct kern *k, const void *base, int64_t elements)
+static void *at(const struct backend *k, const void *base, int64_t elements)
 {
 	return (char *)base + (size_t)elements * backend_width(k);
 }
@@ -39,7 +39,7 @@ static void *at(const struct kern *k, const void *base, int64_t elements)
 /* Attention of fused rows, and what follows from their shape. */
 struct ring {
 	struct cp *c;
-	struct kern *k;
+	struct backend *k;
 	const struct ops *ops;
 	struct attn_shape s;
 	int64_t tokens;        /* of a sequence here */
@@ -49,7 +49,7 @@ struct ring {
 	const int32_t *starts; /* [batch, tokens] or NULL */
 };
 
-static struct ring ring_of(struct cp *c, struct kern *k, const struct attn_shape *s)
+static struct ring ring_of(struct cp *c, struct backend *k, const struct attn_shape *s)
 {
 	struct ring r = {
 		.c = c,
@@ -210,7 +210,7 @@ static int ring_forward(struct ring *r, struct forward *f, struct err *e)
 	return 0;
 }
 
-int cp_attention_forward(struct cp *c, struct kern *k, void *o, float *lse, const void *qkv,
+int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, const void *qkv,
 			 const struct attn_shape *s, struct err *e)
 {
 	struct ring r = ring_of(c, k, s);
@@ -285,9 +285,9 @@ fail:
 	return -1;
 }
 
-int cp_attention_backward(struct cp *c, struct kern *k, void *dqkv, const void *dout, const void *o,
-			  const float *lse, const void *qkv, const struct attn_shape *s,
-			  struct err *e)
+int cp_attention_backward(struct cp *c, struct backend *k, void *dqkv, const void *dout,
+			  const void *o, const float *lse, const void *qkv,
+			  const struct attn_shape *s, struct err *e)
 {
 	struct ring r = ring_of(c, k, s);
 	struct backward b = { .dqkv = dqkv, .dout = dout, .o = o, .qkv = qkv, .lse = lse };

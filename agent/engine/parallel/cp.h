@@ -45,11 +45,11 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t);
  * projection, [batch × seq / size, w]. s: batch, heads, kv_heads, dim, and what concerns dropout
  * and documents (starts [batch, seq / size], of this rank's tokens); the rest is set here. o [rows,
  * heads × dim], lse [heads × rows], laid out piece by piece. */
-int cp_attention_forward(struct cp *c, struct kern *k, void *o, float *lse, const void *qkv,
+int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, const void *qkv,
 			 const struct attn_shape *s, struct err *e);
 /* Sets dqkv. */
-int cp_attention_backward(struct cp *c, struct kern *k, void *dqkv, const void *dout, const void *o,
-			  const float *lse, const void *qkv, const struct attn_shape *s,
-			  struct err *e);
+int cp_attention_backward(struct cp *c, struct backend *k, void *dqkv, const void *dout,
+			  const void *o, const float *lse, const void *qkv,
+			  const struct attn_shape *s, struct err *e);
 
 #endif

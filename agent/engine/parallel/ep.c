@@ -24,7 +24,7 @@ void ep_init(struct ep *p, struct comm *group, struct comm *values, int64_t expe
 	p->hi = (int)hi;
 }
 
-void ep_plan_close(struct kern *k, struct ep_plan *plan)
+void ep_plan_close(struct backend *k, struct ep_plan *plan)
 {
 	backend_free(k, plan->places);
 	free(plan->out);
@@ -106,7 +106,7 @@ static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan 
 
 /* Where the rows' ops read them. More than before come with an eighth of room, so that few steps
  * grow it. */
-static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
+static int give_rows(struct backend *k, struct ep_plan *plan, struct err *e)
 {
 	int64_t *at = plan->sorted, rows = plan->received;
 	if (!backend_on_host(k) && rows > plan->room) {
@@ -130,7 +130,7 @@ static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
 	return 0;
 }
 
-int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan *plan,
+int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_plan *plan,
 	    struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo);
@@ -169,13 +169,13 @@ static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *o
 	return rc;
 }
 
-static void copy(struct kern *k, void *to, const void *from, int64_t rows, int64_t c)
+static void copy(struct backend *k, void *to, const void *from, int64_t rows, int64_t c)
 {
 	if (to != from)
 		backend_ops(k)->copy_rows(k, to, c, from, c, rows, c);
 }
 
-int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *sent,
+int ep_dispatch(struct ep *p, struct backend *k, const struct ep_plan *plan, const void *sent,
 		void *arrival, void *received, int64_t c, struct err *e)
 {
 	if (!p->comm) {
@@ -188,7 +188,7 @@ int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const 
 	return 0;
 }
 
-int ep_return(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *received,
+int ep_return(struct ep *p, struct backend *k, const struct ep_plan *plan, const void *received,
 	      void *arrival, void *sent, int64_t c, struct err *e)
 {
 	if (!p->comm) {

@@ -38,7 +38,7 @@ struct ep_plan {
 	int64_t sent, received; /* rows */
 	size_t *out, *in;       /* [size] rows to and from each rank */
 	int64_t *per_expert;    /* [hi - lo] rows received for each of this rank's experts */
-	/* In the kern's memory: */
+	/* In the backend's memory: */
 	int64_t *order;  /* [received] the place in arrival of the i-th row by expert */
 	int64_t *back;   /* [received] its inverse */
 	int64_t *sorted; /* both, one behind the other, in the host's */
@@ -48,16 +48,16 @@ struct ep_plan {
 };
 
 /* A plan begins as zeros; its arrays grow in ep_plan. Takes what was never opened. */
-void ep_plan_close(struct kern *k, struct ep_plan *plan);
+void ep_plan_close(struct backend *k, struct ep_plan *plan);
 /* Collective. counts [experts], the host's: this rank's rows for each. */
-int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan *plan,
+int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_plan *plan,
 	    struct err *e);
 
 /* c elements a row; arrival: [received, c] of scratch, not used when alone. When alone
  * `received` may be `sent` itself. */
-int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *sent,
+int ep_dispatch(struct ep *p, struct backend *k, const struct ep_plan *plan, const void *sent,
 		void *arrival, void *received, int64_t c, struct err *e);
-int ep_return(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *received,
+int ep_return(struct ep *p, struct backend *k, const struct ep_plan *plan, const void *received,
 	      void *arrival, void *sent, int64_t c, struct err *e);
 
 #endif

@@ -43,7 +43,7 @@ static void lay_out(struct store *s, int zero, int64_t *params, int64_t *grads)
 static void *take(struct store *s, const char *what, int64_t elements, size_t width, struct err *e)
 {
 	size_t bytes = (size_t)elements * width;
-	void *p = backend_alloc(s->kern, bytes);
+	void *p = backend_alloc(s->backend, bytes);
 	if (!p)
 		err_set(e, ERR_NOMEM,
 			"%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or "
@@ -62,9 +62,9 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 		return s->masters ? 0 : -1;
 	}
 	size_t bytes = (size_t)s->owned * sizeof(float);
-	if (backend_on_host(s->kern))
+	if (backend_on_host(s->backend))
 		return spill_open(spill_dir, "master parameters", bytes, (void **)&s->masters, e);
-	s->masters = backend_host_alloc(s->kern, bytes);
+	s->masters = backend_host_alloc(s->backend, bytes);
 	if (!s->masters)
 		return err_set(e, ERR_NOMEM,
 			       "master parameters: no memory of the host for %zu bytes that the "
@@ -77,7 +77,7 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 
 bool param_store_masters_away(const struct store *s)
 {
-	return s->spilled && !backend_on_host(s->kern);
+	return s->spilled && !backend_on_host(s->backend);
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
@@ -136,21 +136,21 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 	return 0;
 }
 
-/* both: what each of the two holders says, through the kern's memory. */
+/* both: what each of the two holders says, through the backend's memory. */
 static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], struct err *e)
 {
-	if (backend_on_host(s->kern))
+	if (backend_on_host(s->backend))
 		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
-	int64_t *at = backend_alloc(s->kern, 6 * sizeof *at);
+	int64_t *at = backend_alloc(s->backend, 6 * sizeof *at);
 	if (!at)
 		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro",
 			       6 * sizeof *at);
-	backend_put(s->kern, at, mine, 2 * sizeof *at);
+	backend_put(s->backend, at, mine, 2 * sizeof *at);
 	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) ||
-				 backend_get(s->kern, both, at + 2, 4 * sizeof *at, e)
+				 backend_get(s->backend, both, at + 2, 4 * sizeof *at, e)
 			 ? -1
 			 : 0;
-	backend_free(s->kern, at);
+	backend_free(s->backend, at);
 	return rc;
 }
 
@@ -206,14 +206,14 @@ int param_store_open(const struct store_options *opt, struct store **out, struct
 	if (!s)
 		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
 	*s = (struct store){
-		.kern = opt->kern,
-		.ops = backend_ops(opt->kern),
+		.backend = opt->backend,
+		.ops = backend_ops(opt->backend),
 		.catalogue = opt->catalogue,
 		.groups = opt->groups,
 		.overlap = opt->overlap,
 		.stochastic = opt->stochastic,
 		.seed = opt->seed,
-		.width = backend_width(opt->kern),
+		.width = backend_width(opt->backend),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
@@ -232,7 +232,7 @@ int param_store_open(const struct store_options *opt, struct store **out, struct
 static void close_pool(struct store *s, struct pool *p)
 {
 	for (int i = 0; i < p->n; i++)
-		backend_free(s->kern, p->slots[i].data);
+		backend_free(s->backend, p->slots[i].data);
 }
 
 static void end_pool(struct pool *p)
@@ -268,13 +268,13 @@ void param_store_close(struct store *s)
 		close_pool(s, &s->scatters[i]);
 	}
 	if (param_store_masters_away(s))
-		backend_host_free(s->kern, s->masters);
+		backend_host_free(s->backend, s->masters);
 	else if (s->spilled)
 		spill_close(s->masters, (size_t)s->owned * sizeof(float));
 	else
-		backend_free(s->kern, s->masters);
-	backend_free(s->kern, s->params);
-	backend_free(s->kern, s->grads);
+		backend_free(s->backend, s->masters);
+	backend_free(s->backend, s->params);
+	backend_free(s->backend, s->grads);
 	for (int i = 0; i < ZERO_CLASSES; i++)
 		free(s->replicas[i].counts);
 	param_store_order_fini(&s->order);

@@ -35,7 +35,7 @@
  * param_store_publish narrows into the stored ones, unless the optimizer has already
  * (param_store_fuse).
  *
- * All of it lies in the kern's memory, which may be a device's. With offload.optimizer masters that
+ * All of it lies in the backend's memory, which may be a device's. With offload.optimizer masters that
  * are copies of their own lie in the host's (param_store_masters_away): on the host in a file
  * without a name, else in memory that the device copies from.
  *
@@ -75,7 +75,7 @@ struct store_groups {
 
 struct store_options {
 	const struct catalogue *catalogue; /* borrowed, as all here */
-	struct kern *kern;
+	struct backend *backend;
 	struct store_groups groups;
 	int zero;     /* 0 to 3 */
 	bool overlap; /* reduce and gather while the passes go on; else wait at once */
@@ -83,8 +83,8 @@ struct store_options {
 	bool stochastic;
 	uint64_t seed;
 	/* offload.optimizer: masters that are copies of their own lie in a nameless file here,
-	 * unless TMPDIR is set (base/spill.h), or in the host's memory when the kern's is a
-	 * device's; NULL: in the kern's. */
+	 * unless TMPDIR is set (base/spill.h), or in the host's memory when the backend's is a
+	 * device's; NULL: in the backend's. */
 	const char *spill_dir;
 	/* no pass asks for units or adds gradients: no buffers for whole units (agent/server) */
 	bool owned_only;
@@ -131,10 +131,10 @@ struct piece {
 	int64_t count_lo, count_hi;
 };
 const struct piece *param_store_pieces(const struct store *s, int *n);
-struct kern *param_store_kern(const struct store *s);
+struct backend *param_store_backend(const struct store *s);
 /* elements of all pieces, rounded to whole groups */
 int64_t param_store_owned(const struct store *s);
-/* Whether masters are the host's, and the kern's memory is not. */
+/* Whether masters are the host's, and the backend's memory is not. */
 bool param_store_masters_away(const struct store *s);
 
 /* Lets an update of the whole piece (kernels/ops.h) set the stored form of the masters as well,

@@ -94,7 +94,7 @@ void param_store_zero(struct store *s)
 	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads
 					   ? last->hi - last->lo
 					   : last->n);
-	backend_zero(s->kern, s->grads, (size_t)n * sizeof(float));
+	backend_zero(s->backend, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		s->homes[i].reduced = false;
 	param_store_order_rewind(&s->order);

@@ -53,7 +53,7 @@ struct pool {
 };
 
 struct store {
-	struct kern *kern;
+	struct backend *backend;
 	const struct ops *ops;
 	const struct catalogue *catalogue;
 	struct store_groups groups;

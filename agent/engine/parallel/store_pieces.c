@@ -48,9 +48,9 @@ const struct piece *param_store_pieces(const struct store *s, int *n)
 	return s->pieces;
 }
 
-struct kern *param_store_kern(const struct store *s)
+struct backend *param_store_backend(const struct store *s)
 {
-	return s->kern;
+	return s->backend;
 }
 
 int64_t param_store_owned(const struct store *s)

@@ -9,7 +9,7 @@ static struct philox_key key_of(const struct store *s, const struct param *p, in
 	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
 }
 
-/* Rounds n masters, which may be away: then through `stage` in the kern's memory. */
+/* Rounds n masters, which may be away: then through `stage` in the backend's memory. */
 static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage,
 		   const struct philox_key *key, uint64_t first)
 {
@@ -17,10 +17,10 @@ static void narrow(struct store *s, void *stored, const float *masters, int64_t 
 		const float *from = masters + i;
 		part = !stage || n - i < ZERO_PUBLISHED ? n - i : ZERO_PUBLISHED;
 		if (stage) {
-			backend_put(s->kern, stage, from, (size_t)part * sizeof *stage);
+			backend_put(s->backend, stage, from, (size_t)part * sizeof *stage);
 			from = stage;
 		}
-		s->ops->narrow(s->kern, (char *)stored + (size_t)i * s->width, from, part, key,
+		s->ops->narrow(s->backend, (char *)stored + (size_t)i * s->width, from, part, key,
 			       first + (uint64_t)i);
 	}
 }
@@ -102,7 +102,7 @@ static int round_masters(struct store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
 	if (param_store_masters_away(s) && left_over(s)) {
-		stage = backend_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
+		stage = backend_alloc(s->backend, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM,
 				       "parameters: no memory for %zu bytes of masters on their "
@@ -110,7 +110,7 @@ static int round_masters(struct store *s, int64_t step, struct err *e)
 				       ZERO_PUBLISHED * sizeof *stage);
 	}
 	narrow_all(s, stage, step);
-	backend_free(s->kern, stage);
+	backend_free(s->backend, stage);
 	s->fused = false;
 	return 0;
 }

@@ -134,7 +134,7 @@ int param_store_retire(struct store *s, struct slot *t, struct err *e)
 	t->unit = -1;
 	if (param_store_wait(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->kern, param_store_grad(s, unit), (const float *)t->data + h->lo,
+	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->lo,
 			   h->hi - h->lo);
 	return 0;
 }
@@ -164,7 +164,7 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 	}
 	if (param_store_retire(s, best, e))
 		return NULL;
-	backend_zero(s->kern, best->data, (size_t)s->homes[unit].n * sizeof(float));
+	backend_zero(s->backend, best->data, (size_t)s->homes[unit].n * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;

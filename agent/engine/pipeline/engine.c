@@ -50,17 +50,17 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 
 /* "cpu" and the like, with the storage type behind it; a device is one of those that this
  * process sees. */
-static int open_kern(struct engine *g, const struct engine_options *opt, struct err *e)
+static int open_backend(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	static const char *const suffix[] = {
 		[DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16"
 	};
 	char name[32];
-	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
-	if (backend_open_device(name, opt->threads, opt->device, &g->kern, e))
+	snprintf(name, sizeof name, "%s%s", opt->backend_name, suffix[g->job->precision.dtype]);
+	if (backend_open_device(name, opt->threads, opt->device, &g->backend, e))
 		return -1;
-	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->kern) &&
-	    !backend_fp8(g->kern) && comm_rank(opt->world) == 0)
+	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
+	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
 		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute "
 			 "capability 8.9 and later have) and "
 			 "computes them slowly; use off",
@@ -74,7 +74,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 		[DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16
 	};
 	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
-	bool on_device = !backend_on_host(g->kern) && comm_size(opt->world) > 1;
+	bool on_device = !backend_on_host(g->backend) && comm_size(opt->world) > 1;
 	const struct groups_options o = {
 		.layout = &g->layout,
 		.at = g->at,
@@ -84,7 +84,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 		.node = opt->node,
 		.apart = g->job->parallel.sync == SYNC_SERVER,
 		.device = on_device ? &device : NULL,
-		.stream = backend_stream(g->kern),
+		.stream = backend_stream(g->backend),
 	};
 	enum comm_type type = types[g->job->precision.dtype];
 	if ((on_device && parallel_device_table(&device.device, e)) ||
@@ -105,7 +105,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, const 
 		return -1;
 	const struct store_options o = {
 		.catalogue = &g->catalogue,
-		.kern = g->kern,
+		.backend = g->backend,
 		.groups = g->groups.store,
 		.zero = (int)job->parallel.zero,
 		.overlap = job->parallel.overlap,
@@ -135,7 +135,7 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 		.tp = &g->tp,
 		.cp = &g->cp,
 		.ep = &g->ep,
-		.kern = g->kern,
+		.backend = g->backend,
 		.spill_dir = opt->spill_dir,
 	};
 	if (model_open(&m, &g->model, e))
@@ -150,7 +150,7 @@ int pipeline_open(const struct engine_options *opt, struct engine **out, struct 
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
 	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
-	    open_kern(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
+	    open_backend(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
 		pipeline_close(g);
 		return -1;
 	}
@@ -171,7 +171,7 @@ void pipeline_close(struct engine *g)
 	model_close(g->model);
 	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
-	backend_close(g->kern);
+	backend_close(g->backend);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
 	pipeline_tracks_close(g);
@@ -195,9 +195,9 @@ struct store *pipeline_store(struct engine *g)
 	return g->store;
 }
 
-struct kern *pipeline_kern(struct engine *g)
+struct backend *pipeline_backend(struct engine *g)
 {
-	return g->kern;
+	return g->backend;
 }
 
 /* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have
@@ -304,5 +304,5 @@ void pipeline_times(const struct engine *g, struct engine_times *out)
 
 int64_t pipeline_peak_bytes(const struct engine *g)
 {
-	return (int64_t)backend_peak(g->kern);
+	return (int64_t)backend_peak(g->backend);
 }

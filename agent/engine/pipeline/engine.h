@@ -27,9 +27,9 @@ struct engine_options {
 	const struct job *job;
 	struct layout layout;
 	struct coords at;
-	struct comm *world;    /* rank order as in plan/spec/layout.h; borrowed */
-	const char *backend;   /* "cpu", "plain", "cuda"; the storage type is the job's */
-	int device;            /* which of those that this process sees; 0 on the host */
+	struct comm *world;       /* rank order as in plan/spec/layout.h; borrowed */
+	const char *backend_name; /* "cpu", "plain", "cuda"; the storage type is the job's */
+	int device;               /* which of those that this process sees; 0 on the host */
 	const char *transport; /* of tensors on devices, as comm_on_device takes it: NULL chooses */
 	int threads;
 	int node; /* this rank's: ZeRO may shard inside nodes */
@@ -50,7 +50,7 @@ void pipeline_close(struct engine *g);
 const struct model_shape *pipeline_shape(const struct engine *g);
 const struct catalogue *pipeline_catalogue(const struct engine *g);
 struct store *pipeline_store(struct engine *g);
-struct kern *pipeline_kern(struct engine *g);
+struct backend *pipeline_backend(struct engine *g);
 
 /* This dp rank's part of a global batch (ranks of one dp index pass the same). */
 struct engine_batch {

@@ -50,7 +50,7 @@ struct engine {
 	struct coords at;
 	struct stage *stages; /* all of the model's */
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
-	struct kern *kern;
+	struct backend *backend;
 	struct groups groups;
 	struct tp tp;
 	struct cp cp;

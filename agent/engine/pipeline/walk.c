@@ -32,7 +32,8 @@ static int recv(struct walk *w, const struct sched_step *s, struct err *e)
 /* What passes between two stages of this rank. */
 static void hand_over(struct engine *g, void *to, const void *from)
 {
-	backend_copy(g->kern, to, from, (size_t)model_boundary(g->model) * backend_width(g->kern));
+	backend_copy(g->backend, to, from,
+		     (size_t)model_boundary(g->model) * backend_width(g->backend));
 }
 
 /* The chunk's input when the stage before it is here. Without gradients that was all its output

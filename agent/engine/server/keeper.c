@@ -16,7 +16,7 @@ struct keeper {
 	struct comm *servers;
 	int n;
 	int64_t staleness;
-	struct kern *kern;
+	struct backend *backend;
 	const struct ops *ops;
 	struct store *store;
 	struct optim *optim;
@@ -38,7 +38,7 @@ static int open_workers(struct keeper *k, struct err *e)
 	size_t bytes = (size_t)k->owned * sizeof(float);
 	k->workers = calloc((size_t)k->n, sizeof *k->workers);
 	for (int i = 0; k->workers && i < k->n; i++) {
-		k->workers[i].buffer = backend_alloc(k->kern, bytes);
+		k->workers[i].buffer = backend_alloc(k->backend, bytes);
 		if (!k->workers[i].buffer)
 			return err_set(e, ERR_NOMEM,
 				       "parameter server: no memory for %zu bytes for each of %d "
@@ -71,7 +71,7 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 {
 	const struct store_options o = {
 		.catalogue = opt->catalogue,
-		.kern = k->kern,
+		.backend = k->backend,
 		.zero = 3,
 		.owned_only = true,
 		.seed = opt->job->job.seed,
@@ -80,7 +80,9 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 	};
 	if (param_store_open(&o, &k->store, e))
 		return -1;
-	const struct optim_options by = { .kern = k->kern, .store = k->store, .job = opt->job };
+	const struct optim_options by = { .backend = k->backend,
+					  .store = k->store,
+					  .job = opt->job };
 	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
 }
 
@@ -95,9 +97,9 @@ int param_server_keeper_open(const struct server_options *opt, struct comm *serv
 			      .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
-	if (backend_open(opt->backend, 1, &k->kern, e))
+	if (backend_open(opt->backend_name, 1, &k->backend, e))
 		goto fail;
-	k->ops = backend_ops(k->kern);
+	k->ops = backend_ops(k->backend);
 	if (open_shard(k, opt, e))
 		goto fail;
 	*out = k;
@@ -112,12 +114,12 @@ void param_server_keeper_close(struct keeper *k)
 	if (!k)
 		return;
 	for (int i = 0; k->workers && i < k->n; i++)
-		backend_free(k->kern, k->workers[i].buffer);
+		backend_free(k->backend, k->workers[i].buffer);
 	free(k->workers);
 	optim_close(k->optim);
 	param_store_close(k->store);
-	if (k->kern)
-		backend_close(k->kern);
+	if (k->backend)
+		backend_close(k->backend);
 	pthread_cond_destroy(&k->moved);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
@@ -135,7 +137,7 @@ struct optim *param_server_keeper_optim(struct keeper *k)
 
 int64_t param_server_keeper_peak_bytes(const struct keeper *k)
 {
-	return (int64_t)backend_peak(k->kern);
+	return (int64_t)backend_peak(k->backend);
 }
 
 void param_server_keeper_begin(struct keeper *k, int64_t step)
@@ -202,7 +204,7 @@ static int apply_whole(struct keeper *k, int64_t step, struct err *e)
 {
 	copy(k, k->grads, k->workers[0].buffer);
 	for (int i = 1; i < k->n; i++)
-		k->ops->accumulate(k->kern, k->grads, k->workers[i].buffer, k->owned);
+		k->ops->accumulate(k->backend, k->grads, k->workers[i].buffer, k->owned);
 	k->loss = mean_loss(k);
 	if (optim_norm(k->optim, k->servers, 1, &k->norm, e))
 		return -1;

@@ -24,7 +24,7 @@ struct server {
 	struct keeper *keeper;
 	struct serving *serving;
 	struct store *worker;
-	struct kern *kern;
+	struct backend *backend;
 	double share;
 	struct whole *units;
 	int n_units;
@@ -76,12 +76,12 @@ static void unpack(const struct server *s, int i, const float *in)
 /* Norm of this worker's own mean gradient. */
 static double own_norm(const struct server *s)
 {
-	const struct ops *ops = backend_ops(s->kern);
+	const struct ops *ops = backend_ops(s->backend);
 	int n;
 	const struct piece *p = param_store_pieces(s->worker, &n);
 	double sum = 0;
 	for (int i = 0; i < n; i++)
-		ops->sqnorm(s->kern, &sum, p[i].grad, p[i].count);
+		ops->sqnorm(s->backend, &sum, p[i].grad, p[i].count);
 	return sqrt(sum) / s->share;
 }
 
@@ -253,7 +253,7 @@ static int open_all(struct server *s, const struct server_options *opt, struct e
 		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes
 				? (size_t)shard_size(s, i) * sizeof(float)
 				: bytes;
-	s->scratch = backend_alloc(s->kern, bytes);
+	s->scratch = backend_alloc(s->backend, bytes);
 	return s->scratch
 		       ? 0
 		       : err_set(e, ERR_NOMEM,
@@ -273,7 +273,7 @@ int param_server_open(const struct server_options *opt, struct server **out, str
 		.n = comm_size(opt->world),
 		.me = comm_rank(opt->world),
 		.worker = opt->worker,
-		.kern = opt->kern,
+		.backend = opt->backend,
 		.share = opt->share,
 	};
 	pthread_condattr_init(&steady);
@@ -307,7 +307,7 @@ void param_server_close(struct server *s)
 		give_up(s);
 	stop_ticker(s);
 	param_server_serving_close(s->serving);
-	backend_free(s->kern, s->scratch);
+	backend_free(s->backend, s->scratch);
 	param_server_keeper_close(s->keeper);
 	param_server_pairs_close(s->pairs, s->n);
 	comm_close(s->servers);

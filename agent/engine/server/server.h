@@ -46,7 +46,7 @@
  * worker that hangs is found by those that wait for it, after network.timeout, as in any
  * collective.
  *
- * One thread calls. The servers' threads use nothing of the worker's: they have a kern of their
+ * One thread calls. The servers' threads use nothing of the worker's: they have a backend of their
  * own.
  */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_SERVER_H
@@ -68,9 +68,9 @@ struct server_options {
 	const struct job *job;             /* borrowed, as all here */
 	const struct catalogue *catalogue; /* of the whole model */
 	struct comm *world;                /* its ranks are the workers and servers */
-	const char *backend;               /* of the servers' own kern, without storage type */
+	const char *backend_name;          /* of the servers' own backend, without storage type */
 	struct store *worker;              /* the engine's: whole, and no other replica's */
-	struct kern *kern;                 /* the engine's */
+	struct backend *backend;           /* the engine's */
 	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
 

@@ -129,7 +129,7 @@ static struct ckpt_memory memory_of(const struct state_view *view)
 				     .put = put,
 				     .take = take,
 				     .give_back = give_back,
-				     .arg = param_store_kern(view->store) };
+				     .arg = param_store_backend(view->store) };
 }
 
 /* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */

@@ -23,7 +23,7 @@ static int64_t part_of(const struct piece *pieces, int n, int threads)
 static void init_piece(const struct state_view *view, const struct piece *piece,
 		       const struct model_shape *s, uint64_t seed, int64_t most, float *part)
 {
-	int threads = backend_threads(param_store_kern(view->store));
+	int threads = backend_threads(param_store_backend(view->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
 		int64_t n = piece->count - at < most ? piece->count - at : most;
 		model_init(piece->param, s, seed, piece->first + at, n, threads, part);
@@ -34,7 +34,7 @@ static void init_piece(const struct state_view *view, const struct piece *piece,
 int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed,
 		     struct err *e)
 {
-	int n, threads = backend_threads(param_store_kern(view->store));
+	int n, threads = backend_threads(param_store_backend(view->store));
 	const struct piece *pieces = param_store_pieces(view->store, &n);
 	bool in_place = train_state_on_host(view, 0);
 	int64_t most = part_of(pieces, n, threads);

@@ -107,7 +107,7 @@ static int passes(struct trainer *t, const struct engine_batch *batch, double *l
 {
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
-	if (t->optim && !backend_on_host(pipeline_kern(t->engine)))
+	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
 		optim_square(t->optim);
 	return pipeline_loss(t->engine, loss, e);
 }

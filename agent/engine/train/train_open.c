@@ -43,7 +43,7 @@ static int open_data(struct trainer *t, struct err *e)
 }
 
 /* The state is the shards'. */
-static int open_server(struct trainer *t, const char *backend, struct err *e)
+static int open_server(struct trainer *t, const char *backend_name, struct err *e)
 {
 	struct batch_share mine;
 	if (batch_share_of(t->job, &t->env->layout, t->env->at.dp, &mine, e))
@@ -52,9 +52,9 @@ static int open_server(struct trainer *t, const char *backend, struct err *e)
 		.job = t->job,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->env->world,
-		.backend = backend,
+		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
-		.kern = pipeline_kern(t->engine),
+		.backend = pipeline_backend(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&opt, &t->server, e))
@@ -73,7 +73,7 @@ static int open_model(struct trainer *t, struct err *e)
 		.layout = env->layout,
 		.at = env->at,
 		.world = env->world,
-		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu",
+		.backend_name = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu",
 		.device = env->device,
 		.threads = env->threads,
 		.node = env->node,
@@ -84,9 +84,9 @@ static int open_model(struct trainer *t, struct err *e)
 	if (pipeline_open(&opt, &t->engine, e))
 		return -1;
 	if (t->job->parallel.sync == SYNC_SERVER)
-		return open_server(t, opt.backend, e);
+		return open_server(t, opt.backend_name, e);
 	const struct optim_options o = {
-		.kern = pipeline_kern(t->engine),
+		.backend = pipeline_backend(t->engine),
 		.store = pipeline_store(t->engine),
 		.job = t->job,
 		.spill_dir = env->run_dir,

@@ -17,7 +17,7 @@ float *train_state_at(const struct state_view *view, const struct piece *piece, 
 
 bool train_state_on_host(const struct state_view *view, int tensor)
 {
-	return backend_on_host(param_store_kern(view->store)) ||
+	return backend_on_host(param_store_backend(view->store)) ||
 	       (tensor ? optim_away(view->optim) : param_store_masters_away(view->store));
 }
 
@@ -27,7 +27,7 @@ int train_state_read(const struct state_view *view, const struct piece *piece, i
 	const float *at = train_state_at(view, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
 	if (!train_state_on_host(view, tensor))
-		return backend_get(param_store_kern(view->store), out, at, bytes, e);
+		return backend_get(param_store_backend(view->store), out, at, bytes, e);
 	if (optim_settle(view->optim, e))
 		return -1;
 	memcpy(out, at, bytes);
@@ -42,7 +42,7 @@ void train_state_write(const struct state_view *view, const struct piece *piece,
 	if (train_state_on_host(view, tensor))
 		memcpy(at, in, bytes);
 	else
-		backend_put(param_store_kern(view->store), at, in, bytes);
+		backend_put(param_store_backend(view->store), at, in, bytes);
 }
 
 void train_state_clear(const struct state_view *view)
@@ -55,7 +55,7 @@ void train_state_clear(const struct state_view *view)
 			if (train_state_on_host(view, t))
 				memset(train_state_at(view, &pieces[i], t), 0, bytes);
 			else
-				backend_zero(param_store_kern(view->store),
+				backend_zero(param_store_backend(view->store),
 					     train_state_at(view, &pieces[i], t), bytes);
 		}
 }

@@ -2,7 +2,7 @@
  * view — a rank's training state in memory: masters and moments, wherever they lie.
  *
  * Of each piece (store.h) tensor 0 is the masters, those after it are the optimizer's moments of
- * them. They lie in the kern's memory or, with offload.optimizer on a device, in the host's.
+ * them. They lie in the backend's memory or, with offload.optimizer on a device, in the host's.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
 #define MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
@@ -29,7 +29,7 @@ struct state_view {
 };
 
 /* Collective over the store's groups. The parameters of the job's beginning (model_init, by the
- * kern's number of threads), published. */
+ * backend's number of threads), published. */
 int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed,
 		     struct err *e);
 

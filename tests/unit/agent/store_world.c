@@ -166,13 +166,13 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 			     .shape = shape_of(cut) };
 	take_stages(b);
 	if (catalogue_build(&b->shape, &b->share, &b->catalogue, e) || open_groups(b, e) ||
-	    backend_open(cut->backend, 1, &b->kern, e))
+	    backend_open(cut->backend_name, 1, &b->backend, e))
 		return -1;
-	b->kern_own = backend_peak(b->kern);
+	b->backend_own = backend_peak(b->backend);
 	draw_all(b);
 	struct store_options opt = {
 		.catalogue = &b->catalogue,
-		.kern = b->kern,
+		.backend = b->backend,
 		.groups = b->groups,
 		.zero = cut->zero,
 		.overlap = cut->overlap,
@@ -185,7 +185,7 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 void bench_close(struct bench *b)
 {
 	param_store_close(b->store);
-	backend_close(b->kern);
+	backend_close(b->backend);
 	catalogue_free(&b->catalogue);
 	free(b->starts);
 	free(b->totals);
@@ -207,8 +207,9 @@ int bench_start_all(struct bench *b, struct err *e)
 static float stored(const struct bench *b, const void *params, int64_t i)
 {
 	float x;
-	backend_ops(b->kern)->widen(b->kern, &x,
-				    (const char *)params + (size_t)i * backend_width(b->kern), 1);
+	backend_ops(b->backend)
+		->widen(b->backend, &x,
+			(const char *)params + (size_t)i * backend_width(b->backend), 1);
 	return x;
 }
 

@@ -24,7 +24,7 @@ struct cut {
 	bool sp;
 	int ep, shards, copies, pp;
 	int zero;
-	const char *backend;
+	const char *backend_name;
 	bool overlap, stochastic;
 	int micros;
 };
@@ -39,8 +39,8 @@ struct bench {
 	struct catalogue catalogue;
 	struct zero_cut cuts[ZERO_CLASSES];
 	struct store_groups groups;
-	struct kern *kern;
-	size_t kern_own; /* bytes that the kern took for itself */
+	struct backend *backend;
+	size_t backend_own; /* bytes that the backend took for itself */
 	struct store *store;
 	/* [elements] of the flat order: where masters begin, the whole gradient of a step */
 	float *starts, *totals;
@@ -48,7 +48,7 @@ struct bench {
 };
 
 int cut_world(const struct cut *c);
-/* Collective: shape, groups, kern, store. */
+/* Collective: shape, groups, backend, store. */
 int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struct err *e);
 void bench_close(struct bench *b);
 

@@ -28,7 +28,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 					.layout = l,
 					.at = layout_coords(&l, comm_rank(world)),
 					.world = world,
-					.backend = "plain",
+					.backend_name = "plain",
 					.threads = 1 };
 }
 
@@ -41,7 +41,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 struct refusal {
 	int64_t micro, global;
 	struct layout layout;
-	const char *backend, *says;
+	const char *backend_name, *says;
 };
 
 static const struct refusal refusals[] = {
@@ -60,7 +60,7 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 	job.batch.micro = r->micro;
 	job.batch.global = r->global;
 	struct engine_options opt = options(&job, r->layout, world);
-	opt.backend = r->backend;
+	opt.backend_name = r->backend_name;
 	if (!pipeline_open(&opt, &g, e)) {
 		pipeline_close(g);
 		return err_set(e, ERR_INTERNAL, "opened, where it had to say '%s'", r->says);

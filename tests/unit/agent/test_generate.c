@@ -55,14 +55,14 @@ static void must(int rc, const struct err *e)
 }
 
 /* Both models with the same weights. */
-static void open_pair(const struct kind *k, const char *backend, struct pair *p)
+static void open_pair(const struct kind *k, const char *backend_name, struct pair *p)
 {
 	struct err e = ERR_INIT;
 	struct job job;
 	must(trainee_job(&k->model, k->words, &job, &e), &e);
-	must(trainee_open(&k->model, &job, world_alone(), backend, 2, &p->trainee, &e), &e);
+	must(trainee_open(&k->model, &job, world_alone(), backend_name, 2, &p->trainee, &e), &e);
 	p->shape = *pipeline_shape(p->trainee.engine);
-	struct lm_options opt = { .shape = p->shape, .backend = backend, .threads = 2 };
+	struct lm_options opt = { .shape = p->shape, .backend_name = backend_name, .threads = 2 };
 	must(generate_lm_open(&opt, &p->lm, &e), &e);
 	trainee_gather(&p->trainee, generate_lm_catalogue(p->lm), false, generate_lm_weights(p->lm),
 		       NULL);

@@ -77,7 +77,7 @@ static double imported(const json_t *row)
 }
 
 /* One layer, of `n` tokens in sequences of `seq`: its part of the loss, times n. */
-static double layer_loss(struct kern *k, const float *logits, int64_t n, int64_t seq,
+static double layer_loss(struct backend *k, const float *logits, int64_t n, int64_t seq,
 			 int64_t experts, int64_t top, double aux)
 {
 	const struct ops *ops = backend_ops(k);
@@ -109,7 +109,7 @@ static double loss_of(const json_t *row)
 		experts = whole(row, "experts");
 	const json_t *numbers = json_object_get(row, "logits");
 	float *logits = calloc((size_t)(n * experts), sizeof *logits);
-	struct kern *k;
+	struct backend *k;
 	struct err e = ERR_INIT;
 	double loss = 0;
 	if (backend_open("plain", 1, &k, &e))

@@ -240,14 +240,14 @@ static int open_state(const struct course *c, struct engine *engine, struct comm
 			.job = &c->job,
 			.catalogue = pipeline_catalogue(engine),
 			.world = world,
-			.backend = "cpu",
+			.backend_name = "cpu",
 			.worker = pipeline_store(engine),
-			.kern = pipeline_kern(engine),
+			.backend = pipeline_backend(engine),
 			.share = 1.0 / c->layout.dp,
 		};
 		return param_server_open(&o, &s->server, e);
 	}
-	struct optim_options o = { .kern = pipeline_kern(engine),
+	struct optim_options o = { .backend = pipeline_backend(engine),
 				   .store = pipeline_store(engine),
 				   .job = &c->job,
 				   .spill_dir = "/tmp" };
@@ -269,7 +269,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 				      .layout = c->layout,
 				      .at = at,
 				      .world = world,
-				      .backend = "cpu",
+				      .backend_name = "cpu",
 				      .threads = 1,
 				      .spill_dir = "/tmp",
 				      .node = node_of(c, comm_rank(world)) };

@@ -26,7 +26,7 @@ enum { STEPS = 20, BATCH = 4, SEQ = 12 };
 static const double tolerance = 1e-5;
 
 static const struct golden_case {
-	const char *folder, *backend;
+	const char *folder, *backend_name;
 	int micro;
 } cases[] = {
 	{ "gpt2", "plain", 2 },         { "gpt2", "cpu", 2 },
@@ -140,11 +140,11 @@ static int run_open(const struct golden_case *c, struct comm *world, int micro, 
 	const struct engine_options opt = { .job = &r->job,
 					    .layout = layout_of(&r->job, 1),
 					    .world = world,
-					    .backend = c->backend,
+					    .backend_name = c->backend_name,
 					    .threads = 2 };
 	if (pipeline_open(&opt, &r->engine, e))
 		return -1;
-	const struct optim_options o = { .kern = pipeline_kern(r->engine),
+	const struct optim_options o = { .backend = pipeline_backend(r->engine),
 					 .store = pipeline_store(r->engine),
 					 .job = &r->job,
 					 .spill_dir = "." };
@@ -196,11 +196,11 @@ static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 		if (!(off < most))
 			most = off, at = p->param->name;
 	}
-	printf("  %s, %s: %s off by %.1e (%s)\n", r->c->folder, r->c->backend, folder + 1, most,
-	       at);
+	printf("  %s, %s: %s off by %.1e (%s)\n", r->c->folder, r->c->backend_name, folder + 1,
+	       most, at);
 	return most <= tolerance ? 0
 				 : err_set(e, ERR_NUMERIC, "%s, %s: %s of %s are off by %.2e",
-					   r->c->folder, r->c->backend, folder + 1, at, most);
+					   r->c->folder, r->c->backend_name, folder + 1, at, most);
 }
 
 static const int32_t *tokens_of(const struct run *r, const char *name, int step)
@@ -225,7 +225,7 @@ static int near(const struct run *r, const char *what, int step, double got, str
 	if (fabs(got - all[step]) <= tolerance * fabs(all[step]))
 		return 0;
 	return err_set(e, ERR_NUMERIC, "%s, %s: %s, step %d: %.9g, PyTorch's is %.9g", r->c->folder,
-		       r->c->backend, what, step, got, all[step]);
+		       r->c->backend_name, what, step, got, all[step]);
 }
 
 /* Evaluation leaves exp(logit - max) and max in the head's scratch. */
@@ -239,10 +239,10 @@ static int compare_logits(struct run *r, struct err *e)
 	for (int64_t i = 0; i < n; i++)
 		got[i] = logf(exps[i]) + max[i / vocab];
 	double off = length(got, want, n) / length(want, NULL, n);
-	printf("  %s, %s: logits off by %.1e\n", r->c->folder, r->c->backend, off);
+	printf("  %s, %s: logits off by %.1e\n", r->c->folder, r->c->backend_name, off);
 	return off <= tolerance ? 0
 				: err_set(e, ERR_NUMERIC, "%s, %s: logits are off by %.2e",
-					  r->c->folder, r->c->backend, off);
+					  r->c->folder, r->c->backend_name, off);
 }
 
 static int logits_of(struct comm *world, void *arg, struct err *e)

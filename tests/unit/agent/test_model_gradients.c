@@ -173,7 +173,8 @@ static void find_truth(const struct trainee *t, struct truth *truth, float *room
 	copy_close(&copy);
 }
 
-static int check_backend(struct trainee *t, const char *backend, struct truth *truth, struct err *e)
+static int check_backend(struct trainee *t, const char *backend_name, struct truth *truth,
+			 struct err *e)
 {
 	float *grads = calloc((size_t)truth->whole.elements, sizeof *grads);
 	const struct engine_batch b = {
@@ -196,7 +197,7 @@ static int check_backend(struct trainee *t, const char *backend, struct truth *t
 		double error = worst(&truth->whole, grads, truth->grads, &name),
 		       length_of = length(grads, NULL, truth->whole.elements);
 		printf("  %s, %s: loss off by %.1e, gradients by %.1e (%s)\n", t->model->name,
-		       backend, fabs(loss - truth->loss) / truth->loss, error, name);
+		       backend_name, fabs(loss - truth->loss) / truth->loss, error, name);
 		bool same = truth->loss == truth->tokens_loss
 				    ? eval == loss
 				    : fabs(eval - truth->tokens_loss) <= 1e-6 * eval;
@@ -204,13 +205,13 @@ static int check_backend(struct trainee *t, const char *backend, struct truth *t
 			rc = err_set(e, ERR_NUMERIC,
 				     "%s, %s: loss %.9g, expected %.9g, evaluated %.9g, expected "
 				     "%.9g; gradient of %s is off by %.2e",
-				     t->model->name, backend, loss, truth->loss, eval,
+				     t->model->name, backend_name, loss, truth->loss, eval,
 				     truth->tokens_loss, name, error);
 		else if (!(fabs(norm - length_of) <= 1e-6 * norm && norm == before))
 			rc = err_set(e, ERR_NUMERIC,
 				     "%s, %s: gradient norm %.9g, of %.9g, or evaluation changed "
 				     "it: %.9g",
-				     t->model->name, backend, before, length_of, norm);
+				     t->model->name, backend_name, before, length_of, norm);
 	}
 	free(grads);
 	return rc;

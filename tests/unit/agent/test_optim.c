@@ -108,18 +108,18 @@ static void reference_step(struct reference *r, const float *g, double norm, con
 }
 
 struct bed {
-	struct kern *k;
+	struct backend *k;
 	struct store *store;
 	struct optim *o;
 };
 
-static void bed_open(struct bed *b, const char *backend, const struct job *job)
+static void bed_open(struct bed *b, const char *backend_name, const struct job *job)
 {
-	assert_int_equal(backend_open(backend, 1, &b->k, NULL), 0);
-	const struct store_options so = { .catalogue = &catalogue, .kern = b->k };
+	assert_int_equal(backend_open(backend_name, 1, &b->k, NULL), 0);
+	const struct store_options so = { .catalogue = &catalogue, .backend = b->k };
 	assert_int_equal(param_store_open(&so, &b->store, NULL), 0);
 	const struct optim_options oo = {
-		.kern = b->k, .store = b->store, .job = job, .spill_dir = "/tmp"
+		.backend = b->k, .store = b->store, .job = job, .spill_dir = "/tmp"
 	};
 	assert_int_equal(optim_open(&oo, &b->o, NULL), 0);
 }
@@ -139,11 +139,11 @@ static float *masters(struct bed *b)
 }
 
 /* loss_scale: of the gradients as they lie. */
-static void steps_follow_the_formulas(const char *backend, const struct job *job, double norm,
+static void steps_follow_the_formulas(const char *backend_name, const struct job *job, double norm,
 				      float loss_scale)
 {
 	struct bed b;
-	bed_open(&b, backend, job);
+	bed_open(&b, backend_name, job);
 	float *p = masters(&b), *g = param_store_flat_grads(b.store), true_g[ELEMENTS];
 	struct reference r = { 0 };
 	draw(p, 0);
@@ -267,7 +267,7 @@ static void no_room_for_the_file_is_an_error(void **state)
 	bed_open(&b, "plain", &job);
 	job.offload.optimizer = true;
 	const struct optim_options opt = {
-		.kern = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp"
+		.backend = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp"
 	};
 	struct optim *o = NULL;
 	signal(SIGXFSZ, SIG_IGN);
@@ -312,7 +312,7 @@ static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e)
 			 ? -1
 			 : 0;
-	const struct optim_options opt = { .kern = b.kern, .store = b.store, .job = &job };
+	const struct optim_options opt = { .backend = b.backend, .store = b.store, .job = &job };
 	if (!rc)
 		rc = optim_open(&opt, &o, e) || optim_norm(o, world, 1, &norm, e) ? -1 : 0;
 	for (int k = 0; k < b.catalogue.n; k++) {

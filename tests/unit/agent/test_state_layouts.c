@@ -28,7 +28,7 @@ static int trainer_open(struct trainer *t, const struct run *run, struct comm *w
 	t->job.optimizer.kind = run->kind;
 	if (bench_open(run->cut, world, &t->bench, e))
 		return -1;
-	const struct optim_options opt = { .kern = t->bench.kern,
+	const struct optim_options opt = { .backend = t->bench.backend,
 					   .store = t->bench.store,
 					   .job = &t->job };
 	if (optim_open(&opt, &t->optim, e))

@@ -42,7 +42,7 @@ static const struct {
 } grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
 
 static const struct {
-	const char *backend;
+	const char *backend_name;
 	bool overlap, stochastic;
 	int micros;
 } manners[] = {
@@ -64,7 +64,7 @@ static void train_all(int zero)
 			c.zero = zero;
 			c.shards = grids[g].shards;
 			c.copies = grids[g].copies;
-			c.backend = manners[manner].backend;
+			c.backend_name = manners[manner].backend_name;
 			c.overlap = manners[manner].overlap;
 			c.stochastic = manners[manner].stochastic;
 			c.micros = manners[manner].micros;
@@ -73,7 +73,7 @@ static void train_all(int zero)
 			ran++;
 			if (world_run(cut_world(&c), train, &c))
 				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero,
-					 c.shards, c.copies, c.backend);
+					 c.shards, c.copies, c.backend_name);
 		}
 	assert_true(ran > 10);
 }

@@ -117,10 +117,10 @@ static int measure(struct comm *world, void *arg, struct err *e)
 		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1
 											      : 0;
 	if (!rc) {
-		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)backend_width(b.kern),
+		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)backend_width(b.backend),
 			    &z);
 		double want = z.params + z.grads + z.masters + z.gather + z.reduce,
-		       took = (double)(backend_peak(b.kern) - b.kern_own);
+		       took = (double)(backend_peak(b.backend) - b.backend_own);
 		if (took != want || (double)param_store_owned(b.store) != z.owned)
 			rc = err_set(e, ERR_NUMERIC,
 				     "%s: the store took %.0f bytes, the plan says %.0f; %lld "
@@ -325,8 +325,8 @@ static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 			uint16_t bits = stored[pieces[i].master -
 					       param_store_master(b->store, p->unit) + j],
 				 nearest;
-			backend_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1,
-						     NULL, 0);
+			backend_ops(b->backend)
+				->narrow(b->backend, &nearest, &pieces[i].master[j], 1, NULL, 0);
 			sums[0] += bits * (uint64_t)weight(p, pieces[i].first + j);
 			sums[1] += bits != nearest;
 		}

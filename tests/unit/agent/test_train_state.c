@@ -178,7 +178,7 @@ struct fixture {
 	struct unit unit;
 	struct catalogue catalogue;
 	struct job job;
-	struct kern *kern;
+	struct backend *backend;
 	struct store *store;
 	struct optim *optim;
 };
@@ -190,12 +190,12 @@ static void fixture_open(struct fixture *f)
 		.unit = { .kind = UNIT_NORM, .hi = 16, .n_params = 1 },
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
-	assert_int_equal(backend_open("plain", 1, &f->kern, NULL), 0);
+	assert_int_equal(backend_open("plain", 1, &f->backend, NULL), 0);
 	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue,
-								   .kern = f->kern },
+								   .backend = f->backend },
 					  &f->store, NULL),
 			 0);
-	assert_int_equal(optim_open(&(struct optim_options){ .kern = f->kern,
+	assert_int_equal(optim_open(&(struct optim_options){ .backend = f->backend,
 							     .store = f->store,
 							     .job = &f->job },
 				    &f->optim, NULL),
@@ -206,7 +206,7 @@ static void fixture_close(struct fixture *f)
 {
 	optim_close(f->optim);
 	param_store_close(f->store);
-	backend_close(f->kern);
+	backend_close(f->backend);
 }
 
 static float number(const struct fixture *f, int i)

@@ -82,15 +82,15 @@ static int shake(const struct state_view *view, struct err *e)
 	return 0;
 }
 
-static int open_server(struct trainee *t, const char *backend, struct err *e)
+static int open_server(struct trainee *t, const char *backend_name, struct err *e)
 {
 	const struct server_options o = {
 		.job = &t->job,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->world,
-		.backend = backend,
+		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
-		.kern = pipeline_kern(t->engine),
+		.backend = pipeline_backend(t->engine),
 		.share = 1.0 / t->layout.dp,
 	};
 	if (param_server_open(&o, &t->server, e))
@@ -103,7 +103,7 @@ static int open_server(struct trainee *t, const char *backend, struct err *e)
 static int open_optim(struct trainee *t, struct err *e)
 {
 	const struct optim_options o = {
-		.kern = pipeline_kern(t->engine),
+		.backend = pipeline_backend(t->engine),
 		.store = pipeline_store(t->engine),
 		.job = &t->job,
 		.spill_dir = ".",
@@ -124,12 +124,12 @@ static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 	return param_store_publish(t->view.store, 0, e);
 }
 
-static int open_state(struct trainee *t, const char *backend, trainee_start *start, const char *dir,
-		      struct err *e)
+static int open_state(struct trainee *t, const char *backend_name, trainee_start *start,
+		      const char *dir, struct err *e)
 {
 	bool server = t->job.parallel.sync == SYNC_SERVER;
 	struct ckpt_state at = { .step = 0 };
-	if (server ? open_server(t, backend, e) : open_optim(t, e))
+	if (server ? open_server(t, backend_name, e) : open_optim(t, e))
 		return -1;
 	if (start(t, dir, &at, e))
 		return -1;
@@ -138,7 +138,7 @@ static int open_state(struct trainee *t, const char *backend, trainee_start *sta
 }
 
 int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world,
-		    const char *backend, int threads, trainee_start *start, const char *dir,
+		    const char *backend_name, int threads, trainee_start *start, const char *dir,
 		    struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
@@ -157,21 +157,22 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		.layout = t->layout,
 		.at = t->at,
 		.world = world,
-		.backend = backend,
+		.backend_name = backend_name,
 		.threads = threads,
 		/* as on two nodes */
 		.device = trainee_device,
 		.spill_dir = ".",
 		.node = 2 * comm_rank(world) / comm_size(world),
 	};
-	t->failed = pipeline_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
+	t->failed = pipeline_open(&opt, &t->engine, e) ||
+		    open_state(t, backend_name, start, dir, e);
 	return t->failed ? -1 : 0;
 }
 
 int trainee_open(const struct tiny *model, const struct job *job, struct comm *world,
-		 const char *backend, int threads, struct trainee *t, struct err *e)
+		 const char *backend_name, int threads, struct trainee *t, struct err *e)
 {
-	return trainee_open_as(model, job, world, backend, threads, begin, NULL, t, e);
+	return trainee_open_as(model, job, world, backend_name, threads, begin, NULL, t, e);
 }
 
 void trainee_close(struct trainee *t)
@@ -245,7 +246,7 @@ static int passes(struct trainee *t, const struct engine_batch *b, double *loss,
 {
 	if (pipeline_passes(t->engine, b, e))
 		return -1;
-	if (t->optim && !backend_on_host(pipeline_kern(t->engine)))
+	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
 		optim_square(t->optim);
 	return pipeline_loss(t->engine, loss, e);
 }
@@ -300,7 +301,7 @@ int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool 
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)
 			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
-		rc = grads ? backend_get(param_store_kern(t->view.store), values, p->grad,
+		rc = grads ? backend_get(param_store_backend(t->view.store), values, p->grad,
 					 (size_t)p->count * sizeof *values, e)
 			   : train_state_read(&t->view, p, 0, 0, p->count, values, e);
 		for (int64_t j = p->count_lo; !rc && w && j < p->count_hi; j++)

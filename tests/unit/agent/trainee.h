@@ -34,17 +34,17 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 /* Collective, and so is closing one that has not failed. The parameters begin as the model's,
  * shaken (tiny_shake). */
 int trainee_open(const struct tiny *t, const struct job *job, struct comm *world,
-		 const char *backend, int threads, struct trainee *out, struct err *e);
+		 const char *backend_name, int threads, struct trainee *out, struct err *e);
 /* The same, its state begun by `start`: from `dir`, setting at->step to the steps that it has
  * behind it. */
 typedef int trainee_start(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e);
 int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *world,
-		    const char *backend, int threads, trainee_start *start, const char *dir,
+		    const char *backend_name, int threads, trainee_start *start, const char *dir,
 		    struct trainee *out, struct err *e);
 /* As trainee_open, but it goes on from the newest checkpoint in the folder `dir` (NULL: from the
  * beginning). */
 int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world,
-		   const char *backend, int threads, const char *dir, struct trainee *out,
+		   const char *backend_name, int threads, const char *dir, struct trainee *out,
 		   struct err *e);
 /* Collective, after `step` steps: a checkpoint in `dir`, committed. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);

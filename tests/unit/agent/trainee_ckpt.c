@@ -14,12 +14,12 @@ static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 }
 
 int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world,
-		   const char *backend, int threads, const char *dir, struct trainee *t,
+		   const char *backend_name, int threads, const char *dir, struct trainee *t,
 		   struct err *e)
 {
 	if (!dir)
-		return trainee_open(model, job, world, backend, threads, t, e);
-	return trainee_open_as(model, job, world, backend, threads, go_on, dir, t, e);
+		return trainee_open(model, job, world, backend_name, threads, t, e);
+	return trainee_open_as(model, job, world, backend_name, threads, go_on, dir, t, e);
 }
 
 static int save(struct trainee *t, const char *dir, const struct ckpt_state *at, struct err *e)

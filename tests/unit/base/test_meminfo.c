@@ -12,11 +12,11 @@
 static void what_the_kernel_tells_is_in_bytes(void **state)
 {
 	(void)state;
-	double all = meminfo("MemTotal"),
+	double all = meminfo_read("MemTotal"),
 	       pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 	assert_true(all > 0.9 * pages && all < 1.1 * pages);
-	assert_true(meminfo("MemAvailable") > 0 && meminfo("MemAvailable") <= all);
-	assert_true(meminfo("Mem") == 0 && meminfo("") == 0);
+	assert_true(meminfo_read("MemAvailable") > 0 && meminfo_read("MemAvailable") <= all);
+	assert_true(meminfo_read("Mem") == 0 && meminfo_read("") == 0);
 }
 
 int main(void)

@@ -23,7 +23,7 @@ static void refused(const unsigned char k[SEAL_KEY_BYTES], const char *about, co
 {
 	struct err e = ERR_INIT;
 	char *out = (char *)text;
-	assert_int_equal(unseal_text(k, about, words, &out, &e), -1);
+	assert_int_equal(seal_open_text(k, about, words, &out, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_ptr_equal(out, text);
 }
@@ -34,7 +34,7 @@ static void a_sealed_text_opens_with_its_key_and_subject(void **state)
 	const char *const all[] = { "", "a", text };
 	for (size_t i = 0; i < 3; i++) {
 		char *s = sealed(all[i]), *back;
-		assert_int_equal(unseal_text(key, "rank 3", s, &back, NULL), 0);
+		assert_int_equal(seal_open_text(key, "rank 3", s, &back, NULL), 0);
 		assert_string_equal(back, all[i]);
 		free(back);
 		free(s);

@@ -14,7 +14,7 @@
 static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
 {
 	(void)state;
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	struct err e = ERR_INIT;
 	assert_int_equal(backend_open("cuba", 1, &k, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
@@ -37,7 +37,7 @@ static void a_backend_knows_its_name_and_threads(void **state)
 	(void)state;
 	const char *names[] = { "plain", "cpu", "plain:fp16", "cpu:bf16" };
 	for (int i = 0; i < 4; i++) {
-		struct kern *k;
+		struct backend *k;
 		assert_int_equal(backend_open(names[i], 3, &k, NULL), 0);
 		assert_string_equal(backend_ops(k)->name, names[i]);
 		assert_int_equal(backend_threads(k), 3);
@@ -53,7 +53,7 @@ static void every_backend_has_every_op(void **state)
 	(void)state;
 	const char *names[] = { "plain", "plain64", "cpu", "cpu:bf16", "cpu:fp16" };
 	for (int i = 0; i < 5; i++) {
-		struct kern *k;
+		struct backend *k;
 		assert_int_equal(backend_open(names[i], 1, &k, NULL), 0);
 		void *entry;
 		for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
@@ -67,7 +67,7 @@ static void every_backend_has_every_op(void **state)
 static void memory_is_zeroed_aligned_and_counted(void **state)
 {
 	(void)state;
-	struct kern *k;
+	struct backend *k;
 	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
 	const size_t sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 3 };
 	size_t total = 0;
@@ -91,22 +91,22 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 	backend_close(k); /* takes the rest along */
 }
 
-/* The lanes of 2-byte storage are the kern's own memory, counted like the rest. */
+/* The lanes of 2-byte storage are the backend's own memory, counted like the rest. */
 static void narrow_storage_counts_its_scratch(void **state)
 {
 	(void)state;
-	struct kern *k;
+	struct backend *k;
 	assert_int_equal(backend_open("cpu:bf16", 3, &k, NULL), 0);
-	assert_int_equal(backend_peak(k), 3 * (size_t)KERN_NARROW_LANE);
+	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_NARROW_LANE);
 	assert_non_null(backend_alloc(k, 1000));
-	assert_int_equal(backend_peak(k), 3 * (size_t)KERN_NARROW_LANE + 1000);
+	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_NARROW_LANE + 1000);
 	backend_close(k);
 }
 
 static void memory_that_is_not_there_is_null(void **state)
 {
 	(void)state;
-	struct kern *k;
+	struct backend *k;
 	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
 	assert_null(backend_alloc(k, SIZE_MAX));
 	assert_null(backend_alloc(k, SIZE_MAX / 4));
@@ -118,7 +118,7 @@ static void memory_that_is_not_there_is_null(void **state)
 static void the_host_copies_at_once(void **state)
 {
 	(void)state;
-	struct kern *k;
+	struct backend *k;
 	const char text[] = "sixteen letters";
 	char back[sizeof text];
 	assert_int_equal(backend_open("plain", 1, &k, NULL), 0);
@@ -139,14 +139,14 @@ static void the_host_copies_at_once(void **state)
 static void the_host_has_no_tapes(void **state)
 {
 	(void)state;
-	struct kern *k;
-	struct kern_tape *tape = NULL;
+	struct backend *k;
+	struct backend_tape *tape = NULL;
 	struct err e = ERR_INIT;
 	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
 	assert_false(backend_record(k));
 	assert_int_equal(backend_recorded(k, &tape, &e), -1);
 	assert_int_equal(e.code, ERR_INTERNAL);
-	backend_tape_free(k, tape);
+	backend_graph_free(k, tape);
 	backend_close(k);
 }
 
@@ -154,7 +154,7 @@ static void the_host_has_no_tapes(void **state)
 static void cuda_without_its_library_says_so(void **state)
 {
 	(void)state;
-	struct kern *k = NULL;
+	struct backend *k = NULL;
 	struct err e = ERR_INIT;
 	assert_int_equal(backend_open_device("cuda:bf16", 1, 3, &k, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
@@ -168,7 +168,7 @@ static void cuda_without_its_library_says_so(void **state)
 static void products_have_a_rate(void **state)
 {
 	(void)state;
-	struct kern *k;
+	struct backend *k;
 	assert_int_equal(backend_open("cpu", 2, &k, NULL), 0);
 	assert_true(backend_gemm_flops(k, 64, 0) > 0);
 	assert_true(backend_gemm_flops(k, (int64_t)1 << 30, 0) == 0);

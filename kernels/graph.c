@@ -1,12 +1,12 @@
 /* Tapes: devices have them, the host does not. */
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
-bool backend_record(struct kern *k)
+bool backend_record(struct backend *k)
 {
 	return k->device && k->device->record(k);
 }
 
-int backend_recorded(struct kern *k, struct kern_tape **out, struct err *e)
+int backend_recorded(struct backend *k, struct backend_tape **out, struct err *e)
 {
 	if (!k->device)
 		return err_set(e, ERR_INTERNAL,
@@ -15,12 +15,12 @@ int backend_recorded(struct kern *k, struct kern_tape **out, struct err *e)
 	return k->device->recorded(k, out, e);
 }
 
-void backend_replay(struct kern *k, struct kern_tape *t)
+void backend_replay(struct backend *k, struct backend_tape *t)
 {
 	k->device->replay(k, t);
 }
 
-void backend_tape_free(struct kern *k, struct kern_tape *t)
+void backend_graph_free(struct backend *k, struct backend_tape *t)
 {
 	if (t)
 		k->device->tape_free(k, t);

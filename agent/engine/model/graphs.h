@@ -13,8 +13,8 @@
  * ever, and so is each pass when it comes for the first time, which lets the backend choose its
  * ways.
  */
-#ifndef MUSTER_AGENT_ENGINE_MODEL_TAPES_H
-#define MUSTER_AGENT_ENGINE_MODEL_TAPES_H
+#ifndef MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
+#define MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
 
 #include "agent/engine/model/stage.h"
 

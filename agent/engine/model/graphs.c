@@ -1,4 +1,4 @@
-#include "agent/engine/model/tapes.h"
+#include "agent/engine/model/graphs.h"
 
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ struct note {
 };
 
 struct tape {
-	struct kern_tape *calls; /* NULL: not recorded */
+	struct backend_tape *calls; /* NULL: not recorded */
 	struct note *notes;
 	int n, room;
 	bool met;         /* the pass was carried out once */
@@ -47,7 +47,7 @@ int model_tapes_open(struct model *m, struct err *e)
 static void erase(struct model *m, struct tape *t)
 {
 	if (t->calls)
-		backend_tape_free(m->kern, t->calls);
+		backend_graph_free(m->backend, t->calls);
 	t->calls = NULL;
 	t->n = 0;
 }
@@ -97,7 +97,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 {
 	struct model *m = p->m;
 	erase(m, t);
-	if (!backend_record(m->kern)) {
+	if (!backend_record(m->backend)) {
 		m->tapes->off = true;
 		return run(p, e);
 	}
@@ -105,7 +105,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 	m->tapes->lost = false;
 	int rc = run(p, e);
 	m->tapes->recording = NULL;
-	if (backend_recorded(m->kern, &t->calls, rc ? NULL : e))
+	if (backend_recorded(m->backend, &t->calls, rc ? NULL : e))
 		return rc ? rc
 			  : err_prefix(e,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
@@ -113,7 +113,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
-	backend_replay(m->kern, t->calls);
+	backend_replay(m->backend, t->calls);
 	if (m->tapes->lost)
 		erase(m, t);
 	return 0;
@@ -136,7 +136,7 @@ static int ask(struct pass *p, const struct note *n, struct err *e)
 
 static int replay(struct pass *p, const struct tape *t, struct err *e)
 {
-	backend_replay(p->m->kern, t->calls);
+	backend_replay(p->m->backend, t->calls);
 	for (int i = 0; i < t->n; i++)
 		if (ask(p, &t->notes[i], e))
 			return -1;

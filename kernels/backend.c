@@ -1,4 +1,4 @@
-#include "kernels/kern.h"
+#include "kernels/backend.h"
 
 #include "base/clock.h"
 
@@ -6,17 +6,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const struct backend {
+static const struct backend_name {
 	const char *name;
 	size_t element;
-	int (*fill)(struct kern *k, const char *variant, struct err *e);
+	int (*fill)(struct backend *k, const char *variant, struct err *e);
 	const char *variant;
 } backends[] = {
 	{ "cpu", sizeof(float), cpu_fill, NULL },
-	{ "plain", sizeof(float), plain_fill, NULL },
+	{ "plain", sizeof(float), reference_fill, NULL },
 	{ "cuda", sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
 	/* for tests and measurements */
-	{ "plain64", sizeof(double), plain64_fill, NULL },
+	{ "plain64", sizeof(double), reference64_fill, NULL },
 	{ "cpu-v4", sizeof(float), cpu_fill, "v4" },
 	{ "cpu-v3", sizeof(float), cpu_fill, "v3" },
 	{ "cpu-v2", sizeof(float), cpu_fill, "v2" },
@@ -25,7 +25,7 @@ static const struct backend {
 enum { BACKENDS = sizeof backends / sizeof backends[0], THREADS_MAX = 1024 };
 
 /* The row of the first `len` bytes of a name. */
-static const struct backend *backend_find(const char *name, size_t len)
+static const struct backend_name *backend_find(const char *name, size_t len)
 {
 	for (int i = 0; i < BACKENDS; i++)
 		if (strlen(backends[i].name) == len && !memcmp(backends[i].name, name, len))
@@ -33,28 +33,29 @@ static const struct backend *backend_find(const char *name, size_t len)
 	return NULL;
 }
 
-static int scratch_reserve(struct kern *k, struct err *e)
+static int scratch_reserve(struct backend *k, struct err *e)
 {
-	void *p = mmap(NULL, (size_t)k->threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, (size_t)k->threads * BACKEND_SCRATCH, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM,
 				 "backend %s: cannot reserve %zu MiB of address space for scratch; "
 				 "use fewer threads or raise ulimit -v",
-				 k->ops.name, (size_t)k->threads * (KERN_SCRATCH >> 20));
+				 k->ops.name, (size_t)k->threads * (BACKEND_SCRATCH >> 20));
 	k->scratch = p;
 	return 0;
 }
 
 /* By the processor's threads, with scratch for each. */
-static int open_host(struct kern *k, const struct backend *b, const char *storage, struct err *e)
+static int open_host(struct backend *k, const struct backend_name *b, const char *storage,
+		     struct err *e)
 {
 	if (b->fill(k, b->variant, e) < 0 || scratch_reserve(k, e) < 0)
 		return -1;
-	return storage ? narrow_open(k, storage, e) : 0;
+	return storage ? low_precision_open(k, storage, e) : 0;
 }
 
-static int open_cuda(struct kern *k, const char *storage, int device, struct err *e)
+static int open_cuda(struct backend *k, const char *storage, int device, struct err *e)
 {
 	if (storage && strcmp(storage, "bf16") && strcmp(storage, "fp16"))
 		return err_set(
@@ -64,28 +65,28 @@ static int open_cuda(struct kern *k, const char *storage, int device, struct err
 	return backend_cuda_open(k, storage, device, e);
 }
 
-int backend_open(const char *backend, int threads, struct kern **out, struct err *e)
+int backend_open(const char *backend_name, int threads, struct backend **out, struct err *e)
 {
-	return backend_open_device(backend, threads, 0, out, e);
+	return backend_open_device(backend_name, threads, 0, out, e);
 }
 
-int backend_open_device(const char *backend, int threads, int device, struct kern **out,
+int backend_open_device(const char *backend_name, int threads, int device, struct backend **out,
 			struct err *e)
 {
-	size_t len = strcspn(backend, ":");
-	const char *storage = backend[len] ? backend + len + 1 : NULL;
-	const struct backend *b = backend_find(backend, len);
+	size_t len = strcspn(backend_name, ":");
+	const char *storage = backend_name[len] ? backend_name + len + 1 : NULL;
+	const struct backend_name *b = backend_find(backend_name, len);
 	if (!b)
 		return err_set(e, ERR_USAGE,
 			       "backend '%s': there is none of that name; use cpu, cuda or plain, "
 			       "with :bf16 or :fp16 behind it for storage of 2 bytes",
-			       backend);
+			       backend_name);
 	if (threads < 1 || threads > THREADS_MAX)
-		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend,
+		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend_name,
 			       threads, THREADS_MAX);
-	struct kern *k = calloc(1, sizeof *k);
+	struct backend *k = calloc(1, sizeof *k);
 	if (!k)
-		return err_set(e, ERR_NOMEM, "backend %s: no memory; free some", backend);
+		return err_set(e, ERR_NOMEM, "backend %s: no memory; free some", backend_name);
 	k->threads = threads;
 	k->element = b->element;
 	k->ops.name = b->name;
@@ -97,35 +98,35 @@ int backend_open_device(const char *backend, int threads, int device, struct ker
 	return 0;
 }
 
-void backend_close(struct kern *k)
+void backend_close(struct backend *k)
 {
 	if (!k)
 		return;
-	narrow_close(k);
+	low_precision_close(k);
 	backend_free_all(k);
 	if (k->device)
 		k->device->close(k);
 	if (k->scratch)
-		munmap(k->scratch, (size_t)k->threads * KERN_SCRATCH);
+		munmap(k->scratch, (size_t)k->threads * BACKEND_SCRATCH);
 	free(k);
 }
 
-const struct ops *backend_ops(const struct kern *k)
+const struct ops *backend_ops(const struct backend *k)
 {
 	return &k->ops;
 }
 
-int backend_threads(const struct kern *k)
+int backend_threads(const struct backend *k)
 {
 	return k->threads;
 }
 
-bool backend_fp8(const struct kern *k)
+bool backend_fp8(const struct backend *k)
 {
 	return k->fp8;
 }
 
-size_t backend_width(const struct kern *k)
+size_t backend_width(const struct backend *k)
 {
 	return k->element;
 }
@@ -133,7 +134,7 @@ size_t backend_width(const struct kern *k)
 enum { PATTERN = 1021 };
 
 /* Numbers that repeat: the first ones are stored by the backend, the others are copies of those. */
-static void fill_pattern(struct kern *k, void *p, int64_t count, float *numbers)
+static void fill_pattern(struct backend *k, void *p, int64_t count, float *numbers)
 {
 	int64_t made = count < PATTERN ? count : PATTERN;
 	k->ops.narrow(k, p, numbers, made, NULL, 0);
@@ -143,8 +144,8 @@ static void fill_pattern(struct kern *k, void *p, int64_t count, float *numbers)
 	}
 }
 
-/* In the kern's memory: floats, or doubles where those are the storage. */
-static float *pattern(struct kern *k)
+/* In the backend's memory: floats, or doubles where those are the storage. */
+static float *pattern(struct backend *k)
 {
 	double x[PATTERN];
 	float single[PATTERN];
@@ -165,7 +166,7 @@ enum { GEMM_QUEUED = 8 };
 
 /* The fastest product counts: what else runs on the machine only slows the others. The first one is
  * not measured on a device, where it looks for the way that suits the size. */
-static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seconds)
+static double gemm_best(struct backend *k, void *const m[3], int64_t n, double seconds)
 {
 	int queued = backend_on_host(k) ? 1 : GEMM_QUEUED;
 	double end = clock_s() + seconds, best = 0;
@@ -186,7 +187,7 @@ static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seco
 	return best;
 }
 
-double backend_gemm_flops(struct kern *k, int64_t n, double seconds)
+double backend_gemm_flops(struct backend *k, int64_t n, double seconds)
 {
 	void *m[3];
 	float *numbers = pattern(k);
