@@ -1,10 +1,9 @@
 /*
  * buf — a growing byte string: text, messages, files read whole.
  *
- * Memory that cannot be had makes the buf "failed": appends then do nothing,
- * and buf_failed says so once, at the end, so that builders need no check
- * after every line. data is NUL-terminated after an append and after buf_str,
- * not after the caller wrote into buf_room.
+ * When an allocation fails, the buf becomes "failed": later appends do nothing. Code that builds a
+ * text needs no check after every line; it calls buf_failed once at the end. data is NUL-terminated
+ * after an append and after buf_str, but not after the caller wrote into buf_room.
  */
 #ifndef MUSTER_BASE_BUF_H
 #define MUSTER_BASE_BUF_H
@@ -33,13 +32,12 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
 bool buf_failed(const struct buf *b);
 /* Removes the first n bytes. */
 void buf_drop(struct buf *b, size_t n);
-/* Makes room for n more bytes and returns where they go; the caller then adds
- * to len what it wrote there. NULL when there is no memory. */
+/* Reserves n more bytes and returns where they begin; the caller adds to len what it wrote there.
+ * NULL when there is no memory. */
 char *buf_room(struct buf *b, size_t n);
 /* The text, never NULL ("" when empty or failed); owned by the buf. */
 const char *buf_str(struct buf *b);
-/* Takes the memory out (to be freed by the caller), or NULL when failed; the buf is empty after
- * it. */
+/* Returns the memory, which the caller frees, and empties the buf; NULL when it has failed. */
 char *buf_take(struct buf *b);
 
 #endif

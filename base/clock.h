@@ -1,4 +1,4 @@
-/* clock — time that only goes forward, for waits and measurements. */
+/* clock — monotonic time for waits and measurements, and wall-clock time for files. */
 #ifndef MUSTER_BASE_CLOCK_H
 #define MUSTER_BASE_CLOCK_H
 

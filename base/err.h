@@ -5,35 +5,34 @@
  * last argument. On failure the err holds a code, for programs, and a text,
  * for people: it names the object, the cause and the remedy. Libraries return
  * errors; only a main and the supervisor print them. Outputs are set only
- * after success. A NULL err is allowed and loses the text. Texts hold names and
- * words from outside and end on terminals: each is one line, made plain as by
- * human_plain.
+ * after success. The err may be NULL; the text is lost then. A text can hold names from outside and
+ * ends on a terminal, so each is one line and passes through human_plain.
  */
 #ifndef MUSTER_BASE_ERR_H
 #define MUSTER_BASE_ERR_H
 
 #include <stdarg.h>
 
-/* code, the word that logs and JSON use for it */
+/* Each row: the code, and its word in logs and JSON. */
 #define ERR_CODES(X) \
 	X(ERR_NONE, "none")               /* no error */ \
 	X(ERR_USAGE, "usage")             /* the command line or a job file */ \
 	X(ERR_IO, "io")                   /* a file or a disk */ \
 	X(ERR_NET, "net")                 /* a socket or a peer's connection */ \
 	X(ERR_NOMEM, "no-memory")         /* memory, descriptors, processes */ \
-	X(ERR_PROTO, "protocol")          /* a peer sent what it may not send */ \
-	X(ERR_AUTH, "auth")               /* a peer that is not who it must be */ \
+	X(ERR_PROTO, "protocol")          /* a peer broke the protocol */ \
+	X(ERR_AUTH, "auth")               /* a peer did not prove its identity */ \
 	X(ERR_STALE, "stale")             /* a message of another generation */ \
-	X(ERR_CORRUPT, "corrupt")         /* stored data that is not what it was */ \
-	X(ERR_NOTFOUND, "not-found")      /* a thing that should be there */ \
-	X(ERR_UNSUPPORTED, "unsupported") /* legal, but not built for this */ \
-	X(ERR_NOFIT, "no-fit")            /* a plan the machines cannot hold */ \
-	X(ERR_TIMEOUT, "timeout")         /* a wait that ended */ \
+	X(ERR_CORRUPT, "corrupt")         /* stored data is damaged */ \
+	X(ERR_NOTFOUND, "not-found")      /* something does not exist */ \
+	X(ERR_UNSUPPORTED, "unsupported") /* legal, but not implemented */ \
+	X(ERR_NOFIT, "no-fit")            /* the machines cannot hold the plan */ \
+	X(ERR_TIMEOUT, "timeout")         /* a time limit has passed */ \
 	X(ERR_ABORTED, "aborted")         /* stopped from outside */ \
 	X(ERR_PEER, "peer")               /* another rank died or failed */ \
-	X(ERR_DENIED, "denied")           /* the system forbids it: permissions */ \
+	X(ERR_DENIED, "denied")           /* the system refuses it: permissions */ \
 	X(ERR_NUMERIC, "numeric")         /* NaN, infinity, overflow */ \
-	X(ERR_INTERNAL, "internal")       /* a bug of ours */
+	X(ERR_INTERNAL, "internal")       /* a bug in muster */
 
 enum err_code {
 #define ERR_ENUM(code, word) code,

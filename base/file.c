@@ -14,7 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* at < 0: from where the descriptor stands. */
+/* at < 0: reads from the current file position. */
 static int read_full(int fd, char *to, size_t n, off_t at)
 {
 	while (n) {
@@ -75,7 +75,7 @@ static const char *word_of(mode_t mode)
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if ((mode & S_IFMT) == types[i].type)
 			return types[i].word;
-	return "thing of another kind";
+	return "file of an unknown type";
 }
 
 static int refuse(const char *path, const struct stat *st, enum file_kind kind, struct err *e)
@@ -90,14 +90,14 @@ static int refuse(const char *path, const struct stat *st, enum file_kind kind, 
 		       kind == FILE_REGULAR ? "regular file" : "file");
 }
 
-/* fd < 0: it is not open yet, and whether a device is a terminal is seen later. */
+/* fd < 0: the file is not open yet; whether a device is a terminal is checked after it is opened. */
 static bool may_be(int fd, const struct stat *st, enum file_kind kind)
 {
 	if (S_ISREG(st->st_mode) || (kind == FILE_TEXT && S_ISFIFO(st->st_mode)))
 		return true;
 	if (kind != FILE_TEXT || !S_ISCHR(st->st_mode))
 		return false;
-	/* /dev/null, by the kernel's list of devices */
+	/* /dev/null has device number 1:3 (Documentation/admin-guide/devices.txt in the kernel) */
 	return fd < 0 || isatty(fd) || st->st_rdev == makedev(1, 3);
 }
 
@@ -110,9 +110,9 @@ static int cannot_open(const char *path, struct err *e)
 		const char *remedy;
 	} known[] = {
 		{ ENOENT, ERR_NOTFOUND, "" },
-		{ EACCES, ERR_DENIED, "; look at its permissions and at those of its folder (ls -ld)" },
-		{ EPERM, ERR_DENIED, "; look at its attributes (lsattr) and at those of its folder" },
-		{ EROFS, ERR_DENIED, "; choose a folder that can be written to" },
+		{ EACCES, ERR_DENIED, "; check its permissions and those of its folder (ls -ld)" },
+		{ EPERM, ERR_DENIED, "; check its attributes and those of its folder (lsattr)" },
+		{ EROFS, ERR_DENIED, "; choose a writable folder" },
 	};
 	/* clang-format on */
 	enum err_code code = ERR_IO;
@@ -158,7 +158,7 @@ static int too_large(const char *path, size_t most, struct err *e)
 		       most);
 }
 
-/* To the end of the file; a file may grow while it is read. */
+/* Reads up to the end of the file. The file may grow meanwhile. */
 static int read_all(int fd, const char *path, size_t most, struct buf *out, struct err *e)
 {
 	for (size_t total = 0;;) {
@@ -245,7 +245,7 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 		return err_set(e, ERR_IO, "the name of the file to write is empty; name one");
 	if (!stat(path, &st) && !S_ISREG(st.st_mode))
 		return err_set(e, ERR_IO,
-			       "%s: it is a %s, which a file would take the place of; name a file",
+			       "%s: is a %s, which must not be replaced by a file; name a file",
 			       path, S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
 	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
 	if (len >= (int)sizeof tmp)
@@ -286,9 +286,8 @@ int file_make_dirs(const char *path, struct err *e)
 	}
 	if (stat(path, &st) < 0)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
-	return S_ISDIR(st.st_mode)
-		       ? 0
-		       : err_set(e, ERR_IO, "%s: is no folder; move it out of the way", path);
+	return S_ISDIR(st.st_mode) ? 0
+				   : err_set(e, ERR_IO, "%s: is not a folder; move it away", path);
 }
 
 int file_make_own_dir(const char *path, struct err *e)
@@ -297,7 +296,7 @@ int file_make_own_dir(const char *path, struct err *e)
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
 	if (lstat(path, &st))
-		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
+		return err_errno(e, ERR_IO, "%s: cannot stat the folder", path);
 	return S_ISDIR(st.st_mode)
 		       ? 0
 		       : err_set(e, ERR_CORRUPT,

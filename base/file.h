@@ -1,19 +1,20 @@
 /*
- * file — opening, whole reads and writes, and writes that are there entirely or not.
+ * file — opens files safely, reads and writes them whole, and replaces them atomically.
  *
  * Everything muster creates is private to its user: files 0600, folders 0700.
  *
- * A name can lead to anything: a symbolic link to somebody's file, a FIFO that
- * makes open(2) wait for ever, a device, a sparse file of 100 GB. Files are
- * therefore opened here, by who chose the name (enum file_kind):
- *   - muster's own files (in a run folder, its logs/ and trace/, a checkpoint) are regular files,
- *     and their last name is no symbolic link. The folders logs/ and trace/ are real folders, too
- *     (file_make_own_dir). The folders above may be links: people link runs/ or ckpt/ to a scratch
- *     disk, and move a checkpoint and leave a link. This is safe because a run folder belongs to
- *     its user and nobody else may write to it (launcher/rundir/rundir.h).
- *   - a file that a person names may be reached through links (the folders of the Hugging Face
- *     cache consist of links), but must be regular in the end;
- *   - text that a person names may also come through a pipe: /dev/stdin, or <(command).
+ * A path can lead to a symbolic link to somebody's file, to a FIFO that blocks open(2) for ever, to
+ * a device, or to a sparse file of 100 GB. Files are therefore opened here. What is accepted depends
+ * on who chose the name (enum file_kind):
+ *   - muster's own files (in a run folder, its logs/ and trace/, a checkpoint) must be regular
+ *     files, and the last component of their path must not be a symbolic link. The folders logs/
+ *     and trace/ must be real folders too (file_make_own_dir). The folders above may be links:
+ *     people link runs/ or ckpt/ to a scratch disk, or move a checkpoint and leave a link. This is
+ *     safe because a run folder belongs to its user and nobody else may write to it
+ *     (launcher/rundir/rundir.h).
+ *   - A file that a person names may be reached through links, because the folders of the Hugging
+ *     Face cache consist of links, but it must be a regular file.
+ *   - Text that a person names may also come through a pipe: /dev/stdin, or <(command).
  */
 #ifndef MUSTER_BASE_FILE_H
 #define MUSTER_BASE_FILE_H
@@ -24,8 +25,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Reads or writes n bytes, through EINTR and short counts. The int returned is
- * 0 or -1 with errno set; file_read_full fails with EPIPE at an early end. */
+/* Reads or writes exactly n bytes; retries after EINTR and short counts. Returns 0, or -1 with errno
+ * set; file_read_full fails with EPIPE when the input ends early. */
 int file_read_full(int fd, void *data, size_t n);
 int file_write_full(int fd, const void *data, size_t n);
 int file_pread_full(int fd, void *data, size_t n, off_t at);
@@ -37,30 +38,30 @@ enum file_kind {
 	FILE_TEXT, /* also a pipe, a terminal or /dev/null; anything else is ERR_USAGE */
 };
 
-/* open(2), close-on-exec, with mode 0600 where it creates. Never waits: what the kind does not
- * allow is refused before it is opened, and looked at again once it is. Returns the descriptor,
- * which blocks as usual, or -1: ERR_NOTFOUND, ERR_DENIED when permissions or a read-only file
+/* open(2) with O_CLOEXEC; a new file gets mode 0600. It never blocks: a file that the kind does not
+ * allow is refused before it is opened, and checked again afterwards. Returns a blocking
+ * descriptor, or -1: ERR_NOTFOUND, ERR_DENIED when permissions or a read-only file
  * system forbid it, ERR_IO, or the kind's code. */
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e);
 
-/* Appends the file to `out`; refuses one larger than `most` bytes, a regular one before any memory
- * is taken. file_slurp reads a FILE_TEXT; a pipe that nobody writes to is empty. file_slurp_own
- * reads a FILE_OWN. */
+/* Appends the file to `out`. A file larger than `most` bytes is refused; if it is a regular file,
+ * before memory is allocated. file_slurp reads a FILE_TEXT; a pipe without a writer is empty.
+ * file_slurp_own reads a FILE_OWN. */
 int file_slurp(const char *path, size_t most, struct buf *out, struct err *e);
 int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e);
 
-/* Writes to a temporary neighbour, fsyncs it, renames it to `path` and fsyncs
- * the folder: after a crash `path` holds the old text or the new one. A folder, device or
- * pipe of that name is left alone, and refused. */
+/* Writes to a temporary file in the same folder, fsyncs it, renames it to `path` and fsyncs the
+ * folder. After a crash `path` holds either the old content or the new content. When `path` is a
+ * folder, a device or a pipe, the call fails and leaves it unchanged. */
 int file_replace(const char *path, const void *data, size_t n, struct err *e);
 
-/* fsyncs a folder, so that names made or removed in it last. */
+/* fsyncs a folder, so that names created or removed in it survive a crash. */
 int file_sync_dir(const char *path, struct err *e);
 
 /* mkdir -p with mode 0700. */
 int file_make_dirs(const char *path, struct err *e);
-/* mkdir with mode 0700 where it is missing; ERR_CORRUPT when a symbolic link or a file has that
- * name. */
+/* Creates the folder with mode 0700 if it is missing; ERR_CORRUPT when a symbolic link or a file has
+ * that name. */
 int file_make_own_dir(const char *path, struct err *e);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * human — numbers and texts for people: one style wherever muster prints one.
+ * human — formats numbers and texts for people, in one style everywhere.
  *
- * What is stored or held in memory is in powers of 1024 ("3.2 GiB"); rates and
- * counts are in powers of 1000 ("12.5 GB/s", "124 M"). A blank stands before
- * the unit. Numbers that programs read (--json) are never written so.
+ * Sizes of files and memory use powers of 1024 ("3.2 GiB"); rates and
+ * counts use powers of 1000 ("12.5 GB/s", "124 M"). A space precedes the unit. Numbers that
+ * programs read (--json) are never formatted this way.
  */
 #ifndef MUSTER_BASE_HUMAN_H
 #define MUSTER_BASE_HUMAN_H
@@ -22,11 +22,11 @@ const char *human_count(double n, const char *unit, char out[HUMAN]);
 /* "12.3 ms", "0 s" */
 const char *human_seconds(double seconds, char out[HUMAN]);
 
-/* Blanks in place of what could steer a terminal, in UTF-8 too (U+0080 to U+009F): for text that
- * came from outside. */
+/* Replaces control characters by spaces, including those in UTF-8 (U+0080 to U+009F), so that text
+ * from outside cannot control a terminal. */
 void human_plain(char *text);
 
-/* The ending of a noun: "%d node%s". */
+/* The plural ending of a noun, "" or "s": "%d node%s". */
 const char *human_s(int64_t n);
 
 #endif

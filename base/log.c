@@ -66,7 +66,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	if (len > sizeof line - 2)
 		len = sizeof line - 2;
 	line[len++] = '\n';
-	/* A log that cannot be written has nowhere to say so. */
+	/* A failed write to the log cannot be reported anywhere. */
 	if (write(out.fd, line, len) < 0)
 		return;
 }

@@ -1,8 +1,8 @@
 /*
- * log — lines for people, from a main, the supervisor and the agent's loop.
+ * log — lines for people. Only a main, the supervisor and the training loop write them.
  *
  * Libraries do not log: they return errors (base/err.h). A line is written
- * with one write(2), so lines of several threads do not mix. Every line reads
+ * with one write(2), so that lines of several threads do not mix. Every line reads
  * `HH:MM:SS.mmm LEVEL who: text`. A hook, when set, also gets each line at or
  * above its level: the agent uses it to send warnings to the supervisor.
  */
@@ -11,8 +11,8 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Where lines go (default: descriptor 2), from which level on (default:
- * LOG_INFO), and who speaks, such as "node3:12"; `who` is copied. */
+/* fd: where lines are written (default 2). least: the lowest level that is written (default
+ * LOG_INFO). who: the source that each line names, such as "node3:12"; it is copied. */
 void log_setup(int fd, enum log_level least, const char *who);
 
 /* hook(level, text, arg) runs on the thread that logs; it must not log. */
@@ -22,7 +22,7 @@ void log_hook(enum log_level least, void (*hook)(enum log_level, const char *tex
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 const char *log_level_word(enum log_level level);
-/* Returns -1 for a word that is no level. */
+/* -1: the word is not a level. */
 int log_level_parse(const char *word);
 
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)

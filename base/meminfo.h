@@ -1,9 +1,8 @@
-/* meminfo — what the kernel tells of the host's memory. */
+/* meminfo — the host's memory, from /proc/meminfo. */
 #ifndef MUSTER_BASE_MEMINFO_H
 #define MUSTER_BASE_MEMINFO_H
 
-/* Bytes of a line of /proc/meminfo: "MemTotal", or "MemAvailable", what it could give without
- * ending anybody for it. 0: not told. */
+/* Bytes of the line `name`, such as "MemTotal" or "MemAvailable". 0: there is no such line. */
 double meminfo_read(const char *name);
 
 #endif

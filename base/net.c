@@ -47,7 +47,7 @@ static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 			 ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port));
 }
 
-/* ":1" to ":65535"; the system's own reading of larger ones wraps. */
+/* Accepts ":1" to ":65535". getaddrinfo would let larger numbers wrap around. */
 static int is_port(const char *text)
 {
 	size_t digits = strspn(text + 1, "0123456789");
@@ -56,7 +56,7 @@ static int is_port(const char *text)
 	       port <= 65535;
 }
 
-/* Takes "host", "[v6]", "host:port", "[v6]:port" apart; port is "" when there is none. */
+/* Splits "host", "[v6]", "host:port" or "[v6]:port"; port is "" when there is none. */
 static int split_address(const char *address, char host[NET_ADDR_MAX], char port[8])
 {
 	const char *end, *rest;
@@ -102,8 +102,7 @@ static union any_addr addr_of(const struct sockaddr *from)
 	return a;
 }
 
-/* How well an interface's address serves: 3 IPv4, 2 IPv6, 1 IPv6 of this link alone, 0 not at
- * all. */
+/* How useful an interface's address is: 3 IPv4, 2 IPv6, 1 link-local IPv6, 0 none of these. */
 static int addr_rank(const struct sockaddr *a)
 {
 	if (a && a->sa_family == AF_INET)
@@ -160,8 +159,8 @@ static int is_ours(const struct addrinfo *a)
 	return rc == 0;
 }
 
-/* Of a name's addresses the first that is this machine's and that others reach; else one of this
- * machine's; else any. */
+/* Chooses among a name's addresses: the first of this machine that other hosts can reach; otherwise
+ * one of this machine; otherwise any. */
 static const struct addrinfo *best_local(const struct addrinfo *found)
 {
 	const struct addrinfo *best = NULL;
@@ -204,8 +203,8 @@ int net_loopback_up(struct err *e)
 	freeifaddrs(all);
 	return up ? 0
 		  : err_set(e, ERR_NET,
-			    "the loopback interface is down, and the processes of this host meet "
-			    "there; bring it up: "
+			    "the loopback interface is down, and the processes of this host "
+			    "connect through it; bring it up: "
 			    "ip link set lo up (as root; in a container or network namespace, "
 			    "inside it)");
 }
@@ -216,7 +215,7 @@ static int is_wildcard(const union any_addr *a)
 					    : a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-/* A descriptor that listens there, *a with its port; or -1 with errno. */
+/* Returns a listening descriptor and sets the port in *a; or -1 with errno. */
 static int listen_at(union any_addr *a)
 {
 	int s = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -260,7 +259,7 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
 	return rc;
 }
 
-/* A free port of this host can connect to itself (simultaneous open). */
+/* A connection to a free port of this host can connect to itself (simultaneous open). */
 static int connected_to_itself(int s)
 {
 	union any_addr self, peer;
@@ -272,7 +271,7 @@ static int connected_to_itself(int s)
 	       !memcmp(&self, &peer, self_len);
 }
 
-/* One attempt at one address: a descriptor, or -1 with errno. */
+/* Tries one address once. Returns a descriptor, or -1 with errno. */
 static int connect_once(const struct addrinfo *a, double until)
 {
 	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -299,8 +298,8 @@ static int connect_once(const struct addrinfo *a, double until)
 	return -1;
 }
 
-/* Each address in turn, each with an equal share of the time. -1: errno is ECONNREFUSED when one
- * of them refused. */
+/* Tries each address in turn, each for an equal share of the time. On -1, errno is ECONNREFUSED if
+ * one of them refused. */
 static int connect_any(const struct addrinfo *found, double until)
 {
 	int s = -1, error = 0, left = 0;
@@ -360,7 +359,7 @@ int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
 	return 0;
 }
 
-/* A descriptor whose connection is under way, or -1 with errno. */
+/* Returns a descriptor whose connection has begun, or -1 with errno. */
 static int begin_connect(const struct addrinfo *a)
 {
 	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -421,11 +420,11 @@ int net_guard(int fd, double silence_s, struct err *e)
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
 		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
 			       sizeof(int)) < 0)
-			return err_errno(e, ERR_NET, "cannot have a connection watched");
+			return err_errno(e, ERR_NET, "cannot set keep-alive on a connection");
 	return 0;
 }
 
-/* The remedy differs where descriptors are what lacks. */
+/* When descriptors are exhausted, the remedy differs. */
 static int accept_failed(struct err *e)
 {
 	if (errno == EMFILE)
@@ -445,14 +444,14 @@ int net_accept(int listener, int *fd, struct err *e)
 	*fd = -1;
 	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	if (s < 0) {
-		/* The last three: the visitor left, or its network did, before it was let in. */
+		/* The last three: the peer or its network went away before the connection was accepted. */
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || errno == EPROTO ||
 		    errno == ENETDOWN)
 			return 0;
 		return accept_failed(e);
 	}
 	if (finish_socket(s, NULL) < 0)
-		return 0; /* it is gone already */
+		return 0; /* the peer has closed it already */
 	*fd = s;
 	return 0;
 }

@@ -2,7 +2,7 @@
  * net — TCP sockets for the control channel and for libcomm.
  *
  * Addresses are texts: "192.0.2.7:4711", "[2001:db8::1]:4711", "node7:4711" (all its addresses are
- * tried). Sockets are close-on-exec, non-blocking where said, with TCP_NODELAY. Nothing here
+ * tried). Sockets have O_CLOEXEC and TCP_NODELAY; they are non-blocking where stated. Nothing here
  * listens on a wildcard address: the caller names the address to listen on.
  */
 #ifndef MUSTER_BASE_NET_H
@@ -14,39 +14,40 @@
 
 enum { NET_ADDR_MAX = 80 };
 
-/* The address that this machine uses on `interface` ("eth0"; IPv4 before IPv6), or, when
- * interface is "" or NULL, of those that `hint` (a host name, a literal address, or NULL for the
- * loopback address) resolves to, the first that this machine has, loopback's last. Without a port;
- * IPv6 comes in brackets, and one that is valid on its link alone with its interface,
- * "[fe80::1%eth0]": it serves others only where their interface has the same name. */
+/* An address of this machine, without a port.
+ *   - With an interface such as "eth0": the address of that interface, IPv4 before IPv6.
+ *   - Otherwise (interface is "" or NULL): `hint` is resolved, and the first result that this
+ *     machine has is used; loopback addresses come last. hint is a host name or a literal address;
+ *     NULL stands for the loopback address.
+ * An IPv6 address is in brackets. A link-local one includes its interface, "[fe80::1%eth0]"; other
+ * hosts can use it only if their interface has the same name. */
 int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX],
 		      struct err *e);
-/* ERR_NET when no loopback interface of this network namespace is up: nothing on this host could
- * connect to it. */
+/* ERR_NET when no loopback interface of this network namespace is up: processes of this host could
+ * not connect to each other. */
 int net_loopback_up(struct err *e);
 
-/* Listens on `address` (without a port; one is chosen), the first of its
- * addresses that this machine has; writes the full
- * address with its port to `bound`. The descriptor is non-blocking. */
+/* Listens on the first of `address`'s addresses that this machine has, on a port that the system
+ * chooses; writes the address with its port to `bound`. The descriptor is non-blocking. */
 int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct err *e);
 
 /* Connects within timeout_s seconds to the first address of the name that answers; the descriptor
- * is blocking. Retries a refused connection until then, as the peer may not listen yet. */
+ * is blocking. A refused connection is retried until then, because the peer may not listen
+ * yet. */
 int net_connect(const char *address, double timeout_s, int *fd, struct err *e);
 
-/* The same without waiting: a non-blocking descriptor whose connection is under
- * way. Once it is writable, net_connect_done says whether it is there; the
- * descriptor stays the caller's. */
+/* Starts a connection without waiting; the descriptor is non-blocking. Once it is writable,
+ * net_connect_done returns the result; the caller keeps the descriptor. */
 int net_connect_start(const char *address, int *fd, struct err *e);
 /* 0 connected; -1 refused or unreachable. */
 int net_connect_done(int fd, const char *address, struct err *e);
 
-/* Has the kernel end a connection from whose other end nothing has come for silence_s seconds (at
- * least one), although it was asked or sent data: a cut line, a host that is off. Reads and writes
- * then fail with ETIMEDOUT. */
+/* Makes the kernel end a connection whose peer has not answered probes or data for silence_s seconds
+ * (at least 1): the line is cut, or the host is off. Reads and writes then fail with ETIMEDOUT. */
 int net_guard(int fd, double silence_s, struct err *e);
 
-/* Accepts one waiting connection (blocking descriptor); *fd = -1 and 0 when none waits. */
+/* Accepts one waiting connection; the descriptor is blocking. Returns 0 with *fd = -1 when none
+ * waits. */
 int net_accept(int listener, int *fd, struct err *e);
 
 #endif

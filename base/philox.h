@@ -1,9 +1,9 @@
 /*
- * philox — random numbers that are a function of what they are for.
+ * philox — counter-based random numbers.
  *
  * Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
  * easy as 1, 2, 3" (SC 2011). A number is keyed by (seed, stream) and counted
- * by a global index, never by a rank: any layout of the job draws the same.
+ * by a global index, never by a rank: any layout of the job draws the same numbers.
  */
 #ifndef MUSTER_BASE_PHILOX_H
 #define MUSTER_BASE_PHILOX_H
@@ -25,10 +25,10 @@ struct philox_key {
 	uint32_t k[2];
 };
 
-/* The key of (seed, use, item): item tells parameters, layers, epochs apart. */
+/* The key of (seed, use, item). item identifies a parameter, a layer or an epoch. */
 struct philox_key philox_key(uint64_t seed, enum philox_use use, uint64_t item);
 
-/* The item of a thing with a name, such as a parameter: FNV-1a, 64 bits. */
+/* The item of a name, such as a parameter's: FNV-1a, 64 bits. */
 uint64_t philox_item(const char *name);
 
 /* The four words at counter `index`. */

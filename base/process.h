@@ -1,10 +1,10 @@
 /*
- * process — how muster and muster-agent begin, whatever their parent left them.
+ * process — puts a process into a known state, whatever its parent left.
  *
- * A parent hands down more than arguments: ignored and blocked signals, closed
+ * A process inherits more than arguments: ignored and blocked signals, closed
  * descriptors, a umask. A launcher whose SIGCHLD is ignored never learns that
  * an agent has ended, and a blocked SIGTERM cannot end it. Both programs
- * therefore call process_begin first, and whatever the launcher starts calls
+ * therefore call process_begin first, and every program that the launcher starts calls
  * process_signals between fork and exec.
  */
 #ifndef MUSTER_BASE_PROCESS_H
@@ -12,10 +12,10 @@
 
 #include "base/err.h"
 
-/* The first call of a main, before any thread and any file:
+/* Call this first in main, before any thread is started and any file is opened:
  *   - descriptors 0, 1 and 2 that are closed are opened on /dev/null, so that no file of muster
  *     gets one of these numbers;
- *   - signals as by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f` fails
+ *   - signals are reset by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f` fails
  *     with EFBIG, which is handled like a full disk (process_full), and does not kill the process;
  *   - the umask is 077: a umask such as 0777 would make folders that muster itself cannot use. */
 void process_begin(void);
@@ -26,12 +26,12 @@ void process_begin(void);
  * too: `kill -INT` stops a run in the background as it does elsewhere. Async-signal-safe. */
 void process_signals(void);
 
-/* What a person can do about a write that failed with this errno: "; remedy" when there is no room
- * for it (ENOSPC, EDQUOT, or EFBIG at the limit of file sizes), else "". */
+/* The remedy for a write that failed with this errno, as "; remedy": for ENOSPC and EDQUOT, and for
+ * EFBIG at the limit of file sizes. "" for other errors. */
 const char *process_full(int error);
 
-/* ERR_NOMEM when `ulimit -v` leaves this process fewer than `bytes` of address space; `what` needs
- * them. Without a limit always 0. */
+/* ERR_NOMEM when `ulimit -v` leaves this process less than `bytes` of address space; the error names
+ * `what` as what needs them. Without a limit it returns 0. */
 int process_room(const char *what, double bytes, struct err *e);
 /* The limit of the address space of this process and of what it starts, in bytes; 0: there is
  * none. */

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The name is gone when this returns. */
+/* Returns a descriptor of a file that has no name any more. */
 static int open_nameless(const char *dir, const char *what, struct err *e)
 {
 	char path[PATH_MAX];
@@ -30,7 +30,7 @@ static int open_nameless(const char *dir, const char *what, struct err *e)
 	return fd;
 }
 
-/* Blocks of the disk for all of it. */
+/* Reserves disk blocks for the whole file. */
 static int take_room(int fd, const char *dir, const char *what, size_t bytes, struct err *e)
 {
 	do

@@ -1,4 +1,4 @@
-/* version — muster's own. */
+/* version — the version of muster. */
 #ifndef MUSTER_BASE_VERSION_H
 #define MUSTER_BASE_VERSION_H
 

@@ -122,7 +122,7 @@ static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
 	assert_int_equal(file_slurp(path, 10, &b, NULL), 0);
 	assert_int_equal(b.len, 0);
 	assert_int_equal(file_replace(path, "text", 4, &e), -1);
-	assert_non_null(strstr(e.text, "pipe: it is a device or pipe"));
+	assert_non_null(strstr(e.text, "pipe: is a device or pipe"));
 	assert_int_equal(stat(path, &st), 0);
 	assert_true(S_ISFIFO(st.st_mode));
 	unlink(path);
@@ -261,7 +261,7 @@ static void folders_are_made_on_the_way_and_private(void **state)
 	assert_int_equal(file_make_dirs(in_dir("a/file/d"), &e), -1);
 	assert_int_equal(e.code, ERR_IO);
 	assert_int_equal(file_make_dirs(in_dir("a/file"), &e), -1);
-	assert_non_null(strstr(e.text, "a/file: is no folder"));
+	assert_non_null(strstr(e.text, "a/file: is not a folder"));
 	assert_int_equal(file_make_dirs("", &e), -1);
 	assert_int_equal(file_make_dirs("/", &e), 0);
 	assert_int_equal(file_make_dirs(in_dir("a//b/"), &e), 0);
