@@ -29,7 +29,7 @@ static const struct hierarchy *hierarchy_of(const char *line, const char **path)
 	return NULL;
 }
 
-static void lower(double *least, const char *path)
+static void lower_limit(double *least, const char *path)
 {
 	double bytes; /* not "max" */
 	FILE *f = fopen(path, "re");
@@ -41,14 +41,15 @@ static void lower(double *least, const char *path)
 
 /* The limits of a group and of all that it is in; inside a container its own may be the mount's
  * root. */
-static void walk(const char *mount, const struct hierarchy *h, char *group, double *least)
+static void limit_of_hierarchy(const char *mount, const struct hierarchy *h, char *group,
+			       double *least)
 {
 	char path[2 * PATH_MAX];
 	for (;;) {
 		char *slash = strrchr(group, '/');
 		snprintf(path, sizeof path, "%s%s%s/%s", mount, h->folder,
 			 slash && slash[1] ? group : "", h->file);
-		lower(least, path);
+		lower_limit(least, path);
 		if (!slash || !slash[1])
 			return;
 		slash[slash == group] = '\0';
@@ -65,7 +66,7 @@ double topo_cgroup_memory(const char *membership, const char *mount)
 		line[strcspn(line, "\n")] = '\0';
 		const struct hierarchy *h = hierarchy_of(line, &path);
 		if (h)
-			walk(mount, h, line + (path - line), &least);
+			limit_of_hierarchy(mount, h, line + (path - line), &least);
 	}
 	if (f)
 		fclose(f);

@@ -83,7 +83,7 @@ struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b)
 				   .latency = k->link_latency };
 }
 
-bool topo_cluster_joined(const struct cluster *c, int a, int b)
+bool topo_cluster_share_nvlink(const struct cluster *c, int a, int b)
 {
 	return a == b || (c->nodes[a].domain >= 0 && c->nodes[a].domain == c->nodes[b].domain);
 }
@@ -150,10 +150,10 @@ static bool is_file(const char *spec, size_t *path)
 
 static int open_file(const char *spec, size_t len, int devices, struct cluster *out, struct err *e)
 {
-	long nodes = spec[len] ? topo_nodes_in(spec + len + 1, strlen(spec + len + 1)) : 0;
+	long nodes = spec[len] ? topo_node_count_of(spec + len + 1, strlen(spec + len + 1)) : 0;
 	if (nodes < 0)
 		return err_set(e, ERR_USAGE,
-			       "cluster \"%.200s\": \"%.100s\" is no number of nodes; give one "
+			       "cluster \"%.200s\": \"%.100s\" is not a number of nodes; give one "
 			       "from 1 to %d",
 			       spec, spec + len + 1, NODES_MOST);
 	char *path = strndup(spec, len);

@@ -1,18 +1,17 @@
 /*
- * cluster — what the hardware is: nodes, their devices and adapters, the links between them, the
+ * cluster — the hardware: nodes, their devices and network adapters, the links between them, and the
  * switches.
  *
- * One description, whether it was discovered, imported (topo/read/), or is a preset
- * ("dgx-h100:128"). Units: bytes, bytes/s, seconds, FLOP/s. Bandwidths are for one direction. A
- * figure of 0 is unknown, an index of -1 too.
+ * The description is the same whether it was discovered, read from a file (topo/read/), or built
+ * from a preset ("dgx-h100:128"). Units: bytes, bytes/s, seconds, FLOP/s. Bandwidths are for one
+ * direction. A figure of 0 and an index of -1 mean "unknown".
  *
- * Nodes of one kind are equal. A kind has totals that every reader can use, and, where they are
- * known, its parts: each device, each network adapter, the link between any two devices. The totals
- * are always there; parts agree with them.
+ * Nodes of one kind are equal. A kind always has totals. Where they are known, it also has parts:
+ * each device, each network adapter, and the link between any two devices. Parts and totals agree.
  *
- * Between nodes: a node hangs on a leaf switch, switches form a tree. Nodes of one `domain` also
- * share an NVLink fabric (GB200 NVL72: 18 trays of 4 GPUs): their devices reach each other at the
- * kind's `link_bandwidth`, as inside a node.
+ * Each node is attached to a leaf switch, and the switches form a tree. Nodes of one `domain` also
+ * share an NVLink fabric (GB200 NVL72: 18 trays of 4 GPUs): their devices communicate at the kind's
+ * `link_bandwidth`, as they do inside a node.
  */
 #ifndef MUSTER_TOPO_CLUSTER_H
 #define MUSTER_TOPO_CLUSTER_H
@@ -25,18 +24,18 @@
 
 enum { TOPO_NAME = 64, TOPO_CPUS = 128 };
 
-/* How two parts of a node reach each other: the worst bridge on the way. The order is
- * nvidia-smi's: what comes later is nearer. */
+/* The path between two parts of a node, named after the slowest bridge on it. The order is that of
+ * nvidia-smi: later values are nearer. */
 enum link_kind {
 	LINK_UNKNOWN,
-	LINK_SYS,      /* between NUMA domains, over the sockets' interconnect */
+	LINK_SYS,      /* between NUMA domains, over the socket interconnect */
 	LINK_NODE,     /* between host bridges of one NUMA domain */
 	LINK_PHB,      /* over one PCIe host bridge, the CPU */
 	LINK_PXB,      /* over several PCIe switches */
 	LINK_PIX,      /* over one PCIe switch */
-	LINK_XGMI,     /* AMD's direct link */
+	LINK_XGMI,     /* a direct link between AMD GPUs */
 	LINK_NVLINK,   /* direct */
-	LINK_NVSWITCH, /* over a fabric that gives every pair the devices' whole port */
+	LINK_NVSWITCH, /* through a switch: every pair can use the full bandwidth of its devices */
 	LINK_SELF,
 	LINK_KINDS
 };
@@ -46,7 +45,7 @@ const char *topo_link_word(enum link_kind kind);
 /* Between two devices of a node. */
 struct topo_link {
 	enum link_kind kind;
-	/* NVLinks or xGMI links side by side; 0: not of that sort, or not told */
+	/* parallel NVLink or xGMI links; 0: another kind of link, or unknown */
 	int lanes;
 	double bandwidth, latency;
 };
@@ -58,9 +57,10 @@ struct topo_device {
 	char cpus[TOPO_CPUS]; /* nearest cores, a kernel cpu list, or "" */
 	int nic;              /* nearest adapter, index into nics */
 	enum link_kind nic_link;
-	int pcie, pcie_width; /* generation and lanes that it and its slot can; 0: unknown */
-	int nvlink;           /* generation of its NVLinks; 0: none, or unknown */
-	bool mig;             /* parted (MIG): a process gets one instance of it */
+	int pcie,
+		pcie_width; /* highest generation and width of the device and its slot; 0: unknown */
+	int nvlink;         /* generation of its NVLinks; 0: none, or unknown */
+	bool mig;           /* partitioned (MIG): a process gets one instance */
 };
 
 struct topo_nic {
@@ -72,32 +72,32 @@ struct topo_nic {
 
 struct measured; /* plan/cost/measured.h: of processors that were calibrated */
 
-struct node_kind {              /* nodes of one kind are equal */
+struct node_kind {
 	char name[TOPO_NAME];   /* "dgx-h100", "local" */
 	char device[TOPO_NAME]; /* "H100-SXM5-80GB", "cpu" */
 	int devices;            /* slots for agents on a node */
 	int cores, numa;        /* physical cores, NUMA domains */
 	int packages, caches;   /* sockets; last-level caches */
-	double cache;           /* bytes of one of those */
+	double cache;           /* bytes of one last-level cache */
 	double memory;          /* host memory of the node */
 	double device_memory;
-	double device_flops;     /* dense matrix products in 2-byte types; of CPUs in fp32 */
+	double device_flops;     /* dense matrix products in 2-byte types; for CPUs in fp32 */
 	double device_bandwidth; /* memory bandwidth of a device */
-	/* of a device to the others of its node: its whole port where a switch joins them, else
-	 * a pair's best link */
+	/* from a device to the others of its node: all of its links together where a switch
+	 * connects them, otherwise the best link of a pair */
 	double link_bandwidth, link_latency;
 	double net_bandwidth, net_latency; /* between nodes, per device */
-	/* all pairs at once have the whole port: NVSwitch, or a GPU box's fabric */
+	/* all pairs can use the full bandwidth at once, as with NVSwitch */
 	bool switched;
-	/* Parts: NULL where they are not known. */
+	/* Parts; NULL where they are unknown. */
 	struct topo_device *parts; /* [devices] */
 	struct topo_nic *nics;     /* [n_nics] */
 	int n_nics;
-	struct measured *measured; /* one block; NULL: not calibrated */
-	/* [devices × devices], row i: from device i; the diagonal is LINK_SELF */
+	struct measured *measured; /* one allocation; NULL: not calibrated */
+	/* [devices × devices]; row i holds the links of device i; the diagonal is LINK_SELF */
 	struct topo_link *links;
-	/* what the source does not say, for people: "NVLinks, which this file leaves to the
-	 * driver", or "" */
+	/* what the source does not contain, for people, such as "NVLinks, which this file
+	 * leaves to the driver"; or "" */
 	char unsaid[256];
 };
 
@@ -105,13 +105,13 @@ struct cluster_node {
 	char name[TOPO_NAME];
 	int kind;   /* index into kinds */
 	int leaf;   /* index into switches */
-	int domain; /* NVLink fabric that it shares with other nodes, counted from 0 */
+	int domain; /* the NVLink fabric that it shares with other nodes, counted from 0 */
 };
 
 struct cluster_switch {
 	char name[TOPO_NAME];
-	int parent; /* index into switches, above its own; -1: a top */
-	/* of all links to the parent together; 0: as much as what hangs below can send */
+	int parent; /* index into switches, lower than its own; -1: a root */
+	/* bandwidth of all links to the parent together; 0: as much as its children can send */
 	double up;
 };
 
@@ -121,25 +121,28 @@ struct cluster {
 	int n_kinds;
 	struct cluster_node *nodes;
 	int n_nodes;
-	struct cluster_switch *switches; /* NULL: all nodes are alike far apart */
+	struct cluster_switch *switches; /* NULL: all nodes are equally far apart */
 	int n_switches;
-	/* a leaf joins the n-th adapters of its nodes; adapters of different places meet one
-	 * level higher */
+	/* rail-optimized: a leaf connects the n-th adapters of its nodes; other adapters are
+	 * connected one level higher */
 	bool rails;
-	/* where figures come from that are neither a preset's nor estimates, or "" */
+	/* source of figures that are neither a preset's nor estimates, or "" */
 	char figures[320];
 };
 
-/* "local" (this host, `devices` slots; 0: one a core), "slurm" (the allocation this process runs
- * in), a preset or a sum of such, PRESET[:NODES][+PRESET[:NODES]…], or a file that topo/read/
- * knows, PATH[:NODES] (a PATH holds a '/' or ends in .xml, .json or .txt). */
+/* Opens the cluster that `spec` names:
+ *   "local"                             this host with `devices` slots; 0: one per core
+ *   "slurm"                             the allocation that this process runs in
+ *   PRESET[:NODES][+PRESET[:NODES]…]    presets
+ *   PATH[:NODES]                        a file in a format of topo/read/; the path contains '/' or
+ *                                       ends in .xml, .json or .txt */
 int topo_cluster_open(const char *spec, int devices, struct cluster *out, struct err *e);
-/* The same after a closer look, where the machines can be asked: GPUs are the slots of a host that
- * has any ("auto" and "local"), with their links and adapters; an allocation's nodes are all asked
- * in one step of it ("auto" and "slurm"), or, unless `fresh`, taken from a cache where they were
- * asked since they booted. Takes tens of milliseconds; the step up to a second and more. */
+/* As topo_cluster_open, but examines the machines. On a host with GPUs ("auto" and "local") the GPUs
+ * are the slots, with their links and adapters. The nodes of an allocation ("auto" and "slurm") are
+ * examined in one job step; unless `fresh`, the results of nodes that have not rebooted since come
+ * from a cache. This takes tens of milliseconds on a host, and a second or more for the step. */
 int topo_cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e);
-/* What this host says in such a step: lines for the process that asks
+/* Appends this host's report of such a step: lines that the asking process reads
  * (topo/discover/internal.h). */
 int topo_cluster_report(struct buf *out, struct err *e);
 void topo_cluster_free(struct cluster *c);
@@ -147,16 +150,17 @@ void topo_cluster_free(struct cluster *c);
 int topo_cluster_devices(const struct cluster *c);
 const struct node_kind *topo_cluster_kind(const struct cluster *c, int node);
 
-/* A place for an agent. */
+/* A device of a node that an agent can use. */
 struct cluster_slot {
 	int node, device;
 };
-/* The link between two devices of a node of this kind: the parts' own, else the totals'. */
+/* The link between two devices of a node of this kind: from the parts, otherwise from the totals. */
 struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b);
-/* Levels of switches up to where two nodes meet: 0 the same node, 1 the same leaf, then one more a
- * level; one more than the tree is high where they meet nowhere. Without switches: 1. */
+/* Levels of switches that a message between two nodes passes: 0 for the same node, 1 for the same
+ * leaf, and one more per level. Nodes without a common switch: one more than the height of the tree.
+ * Without switches: 1. */
 int topo_cluster_hops(const struct cluster *c, int a, int b);
-/* Whether two nodes' devices reach each other over one NVLink fabric, or they are the same node. */
-bool topo_cluster_joined(const struct cluster *c, int a, int b);
+/* Whether the devices of two nodes share an NVLink fabric; true also for the same node. */
+bool topo_cluster_share_nvlink(const struct cluster *c, int a, int b);
 
 #endif

@@ -8,17 +8,17 @@
 /* Above the leaves: a spine over each `group` leaves of a kind and, where there are several
  * spines or kinds, a core over all. */
 struct run {
-	const struct box *box;
+	const struct topo_preset *box;
 	int first, nodes; /* in the cluster's nodes */
 	int leaves, spines;
 };
 
-static int up(int n, int by)
+static int parent_at_level(int n, int by)
 {
 	return (n + by - 1) / by;
 }
 
-static struct run run_of(const struct cluster *c, const struct box *b, int kind)
+static struct run nodes_of_kind(const struct cluster *c, const struct topo_preset *b, int kind)
 {
 	struct run r = { .box = b, .first = -1 };
 	for (int i = 0; i < c->n_nodes; i++)
@@ -26,8 +26,8 @@ static struct run run_of(const struct cluster *c, const struct box *b, int kind)
 			r.first = r.first < 0 ? i : r.first;
 			r.nodes++;
 		}
-	r.leaves = b->unit ? up(r.nodes, b->unit) : 1;
-	r.spines = b->unit ? up(r.leaves, b->group) : 0;
+	r.leaves = b->unit ? parent_at_level(r.nodes, b->unit) : 1;
+	r.spines = b->unit ? parent_at_level(r.leaves, b->group) : 0;
 	return r;
 }
 
@@ -46,7 +46,7 @@ static void set_domains(struct cluster *c, const struct run *r, int *next)
 		return;
 	for (int i = 0; i < r->nodes; i++)
 		c->nodes[r->first + i].domain = *next + i / r->box->domain;
-	*next += up(r->nodes, r->box->domain);
+	*next += parent_at_level(r->nodes, r->box->domain);
 }
 
 /* The order of switches is: the core, where there is one, then each run's spines, then its
@@ -66,7 +66,7 @@ static void add_run(struct cluster *c, const struct run *r, bool several, int co
 	c->n_switches = leaf + r->leaves;
 }
 
-int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e)
+int topo_fabric_build(struct cluster *c, const struct topo_preset *const *boxes, struct err *e)
 {
 	struct run *runs = calloc((size_t)c->n_kinds, sizeof *runs);
 	if (!runs)
@@ -74,7 +74,7 @@ int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct 
 	int spines = 0, leaves = 0, known = 0, domains = 0;
 	bool rails = true;
 	for (int k = 0; k < c->n_kinds; k++) {
-		runs[k] = run_of(c, boxes[k], k);
+		runs[k] = nodes_of_kind(c, boxes[k], k);
 		spines += runs[k].spines;
 		leaves += runs[k].leaves;
 		known += boxes[k]->unit > 0;

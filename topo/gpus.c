@@ -116,7 +116,7 @@ const struct gpu_model *topo_gpu_at(int i)
 	return i >= 0 && i < MODELS ? &models[i] : NULL;
 }
 
-const struct gpu_model *topo_gpu_named(const char *name)
+const struct gpu_model *topo_gpu_of_name(const char *name)
 {
 	for (int i = 0; i < MODELS; i++)
 		if (!strcmp(models[i].name, name))
@@ -163,7 +163,7 @@ static bool has_word(const char *text, const char *word, size_t len)
 }
 
 /* How many words of the row the text has; 0 when one is missing. */
-static int score(const char *text, const char *words)
+static int matching_words(const char *text, const char *words)
 {
 	int n = 0;
 	while (*words) {
@@ -176,12 +176,12 @@ static int score(const char *text, const char *words)
 	return n;
 }
 
-const struct gpu_model *topo_gpu_called(const char *text)
+const struct gpu_model *topo_gpu_of_driver_name(const char *text)
 {
 	const struct gpu_model *best = NULL;
 	int most = 0;
 	for (int i = 0; i < MODELS; i++) {
-		int n = score(text, models[i].words);
+		int n = matching_words(text, models[i].words);
 		if (n > most) {
 			most = n;
 			best = &models[i];
@@ -190,9 +190,9 @@ const struct gpu_model *topo_gpu_called(const char *text)
 	return best;
 }
 
-const struct gpu_model *topo_gpu_typed(const char *type)
+const struct gpu_model *topo_gpu_of_gres(const char *type)
 {
-	const struct gpu_model *called = topo_gpu_called(type), *begun = NULL;
+	const struct gpu_model *called = topo_gpu_of_driver_name(type), *begun = NULL;
 	size_t len = strlen(type);
 	for (int i = 0; !called && len && i < MODELS; i++) {
 		if (strncasecmp(models[i].name, type, len))

@@ -1,13 +1,12 @@
 /*
- * gpus — the device models that muster knows: how each is recognised, and what it can do.
+ * gpus — the GPU models that muster knows: how each is recognized, and its figures.
  *
- * One table (gpus.c), used by the presets and by every reader of a machine's description. A figure
- * of 0 is not known; no figure is a measurement. Rates are dense ones (no sparsity), bandwidths are
- * for one direction; each row names its source.
+ * One table (gpus.c), used by the presets and by every reader of machine descriptions. A figure
+ * of 0 is unknown. The figures come from data sheets, not from measurements: rates without sparsity,
+ * bandwidths for one direction. Each row names its source.
  *
- * To add a model: a row in gpus.c with its name, the words in which its driver names it, its PCI
- * device ids, its figures and where they are from. tests/unit/topo/test_gpus.c holds the table
- * together.
+ * To add a model, add a row to gpus.c: its name, the words of its name in the driver, its PCI device
+ * ids, its figures and their source. tests/unit/topo/test_gpus.c checks the table.
  */
 #ifndef MUSTER_TOPO_GPUS_H
 #define MUSTER_TOPO_GPUS_H
@@ -18,39 +17,39 @@ enum { GPU_IDS = 8 };
 enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002 };
 
 struct gpu_model {
-	const char *name; /* ours: "H100-SXM5-80GB" */
-	/* blank-separated, all in the driver's name whatever the case: "h100 hbm3"; "": known by
-	 * its ids alone */
+	const char *name; /* muster's name: "H100-SXM5-80GB" */
+	/* space-separated words that the driver's name must all contain, in any case: "h100 hbm3";
+	 * "": recognized only by its ids */
 	const char *words;
-	int vendor, ids[GPU_IDS]; /* PCI; the ids end at a 0 */
-	/* NVIDIA: compute capability × 10, as in NCCL's `sm`; AMD: the number of gfx read as
-	 * hex, 0x90a */
+	int vendor, ids[GPU_IDS]; /* PCI; the list of ids ends with 0 */
+	/* NVIDIA: compute capability × 10, as in NCCL's `sm`; AMD: the number after "gfx" as
+	 * hexadecimal, 0x90a */
 	int arch;
 	/* dense matrix products in bf16, in fp16 where there is no bf16 or it is faster */
 	double flops;
 	double memory, bandwidth;
-	enum link_kind link; /* LINK_NVLINK, LINK_XGMI or LINK_UNKNOWN: over PCIe alone */
+	enum link_kind link; /* LINK_NVLINK, LINK_XGMI, or LINK_UNKNOWN: PCIe only */
 	int lanes;           /* of the device */
-	double lane;         /* bandwidth of one */
+	double lane;         /* bandwidth of one lane */
 };
 
-/* The row of that name; NULL when there is none. */
-const struct gpu_model *topo_gpu_named(const char *name);
+/* Each returns a row of the table, or NULL if none matches. By muster's name. */
+const struct gpu_model *topo_gpu_of_name(const char *name);
 /* By PCI ids. */
 const struct gpu_model *topo_gpu_of_pci(int vendor, int device);
-/* By what a driver calls it ("NVIDIA H100 80GB HBM3"): the row with the most words in it. */
-const struct gpu_model *topo_gpu_called(const char *text);
-/* By what a Slurm site calls it in Gres or a feature: the driver's name with underscores, or how
- * ours begins, "a100": the first such row. */
-const struct gpu_model *topo_gpu_typed(const char *type);
-/* By the architecture alone: the first row of that vendor. What is built of it in several forms is
- * the commonest one, so only lanes and their bandwidth are sure. */
+/* By the driver's name ("NVIDIA H100 80GB HBM3"): the row with the most matching words. */
+const struct gpu_model *topo_gpu_of_driver_name(const char *text);
+/* By its name in Slurm's Gres or features: the driver's name with underscores, or the beginning of
+ * muster's name, such as "a100". The first matching row. */
+const struct gpu_model *topo_gpu_of_gres(const char *type);
+/* By the architecture only: the first row of that vendor. An architecture can have several models
+ * and the most common one is returned, so only lanes and their bandwidth are reliable. */
 const struct gpu_model *topo_gpu_of_arch(int vendor, int arch);
 
-/* Row i, for those who go through all; NULL past the end. */
+/* Row i, for iteration; NULL past the end. */
 const struct gpu_model *topo_gpu_at(int i);
 
-/* What a node_kind says of its device, from the model. */
+/* Sets the device fields of a node_kind from the model. */
 void topo_gpu_fill(const struct gpu_model *m, struct node_kind *k);
 
 #endif

@@ -12,7 +12,7 @@ static struct host the_host;
 static struct err the_error;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static int load(hwloc_topology_t t, struct err *e)
+static int load_topology(hwloc_topology_t t, struct err *e)
 {
 	/* The CPUID component repeats what the kernel says, binding to each core in turn to do
 	 * so. */
@@ -22,7 +22,7 @@ static int load(hwloc_topology_t t, struct err *e)
 	    hwloc_topology_load(t))
 		return err_errno(e, ERR_UNSUPPORTED,
 				 "this host: hwloc cannot read its topology "
-				 "(see what lstopo says)");
+				 "(see the output of lstopo)");
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static int read_cores(hwloc_topology_t t, struct host *h, struct err *e)
 	if (!h->n_cores)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "this host: hwloc names no core that this process may use "
-			       "(see what lstopo says)");
+			       "(see the output of lstopo)");
 	return 0;
 }
 
@@ -96,7 +96,7 @@ static void discover(void)
 		err_set(&the_error, ERR_NOMEM, "this host: no memory for its topology");
 		return;
 	}
-	if (!load(t, &the_error) && !read_cores(t, &the_host, &the_error)) {
+	if (!load_topology(t, &the_error) && !read_cores(t, &the_host, &the_error)) {
 		int numa = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_NUMANODE);
 		the_host.n_numa = numa > 0 ? numa : 1;
 		the_host.memory = memory_of(t);

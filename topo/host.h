@@ -1,10 +1,10 @@
 /*
  * host — this machine as hwloc sees it: cores, their NUMA domains, memory.
  *
- * Discovered once a process, then read-only for every thread. Only cores, PUs
- * and NUMA nodes are asked for: PCI and I/O discovery, which can take seconds,
- * is left out (2 ms in all on a small machine). Only what this process may use counts: a cgroup, a
- * Slurm step or taskset makes the machine smaller.
+ * It is discovered once per process and then read-only, so every thread may use it. Only cores, PUs
+ * and NUMA nodes are discovered; PCI and I/O discovery, which can take seconds, is skipped (2 ms in
+ * total on a small machine). Only what this process may use is counted: a cgroup, a Slurm step or
+ * taskset makes the machine smaller.
  */
 #ifndef MUSTER_TOPO_HOST_H
 #define MUSTER_TOPO_HOST_H
@@ -19,12 +19,12 @@ struct host_core {
 };
 
 struct host {
-	struct host_core *cores; /* in the topology's order: neighbours share caches */
+	struct host_core *cores; /* in topology order: neighbours share caches */
 	int n_cores, n_numa;
 	double memory; /* bytes */
 };
 
-/* The host stays owned by this module. */
+/* This module keeps ownership of the host. */
 int topo_host_get(const struct host **out, struct err *e);
 
 #endif

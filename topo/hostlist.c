@@ -14,18 +14,18 @@ struct expansion {
 	struct err *e;
 };
 
-static int bad(struct expansion *x, const char *why)
+static int refuse_list(struct expansion *x, const char *why)
 {
 	return err_set(x->e, ERR_USAGE, "host list \"%.200s\": %s", x->text, why);
 }
 
-static int emit(struct expansion *x)
+static int emit_name(struct expansion *x)
 {
 	struct hostlist *h = x->out;
 	if (!x->name[0])
-		return bad(x, "a name is empty");
+		return refuse_list(x, "a name is empty");
 	if (h->n == HOSTLIST_MOST)
-		return bad(x, "more than 65536 names");
+		return refuse_list(x, "more than 65536 names");
 	if (h->n == h->cap) {
 		int cap = h->cap ? 2 * h->cap : 16;
 		void *more = realloc(h->names, (size_t)cap * sizeof *h->names);
@@ -47,13 +47,13 @@ static int read_number(struct expansion *x, const char **at, const char *end, lo
 	while (*at < end && **at >= '0' && **at <= '9' && *at - from < DIGITS)
 		*value = *value * 10 + (*(*at)++ - '0');
 	*width = (int)(*at - from);
-	return *width ? 0 : bad(x, "a range in brackets is not of the form 1-4,7");
+	return *width ? 0 : refuse_list(x, "a range in brackets is not of the form 1-4,7");
 }
 
-static int append(struct expansion *x, size_t used, const char *s, size_t len)
+static int append_name(struct expansion *x, size_t used, const char *s, size_t len)
 {
 	if (used + len >= sizeof x->name)
-		return bad(x, "a name is longer than 63 characters");
+		return refuse_list(x, "a name is longer than 63 characters");
 	memcpy(x->name + used, s, len);
 	x->name[used + len] = '\0';
 	return 0;
@@ -78,18 +78,18 @@ static int expand_ranges(struct expansion *x, size_t used, const char *at, const
 				return -1;
 		}
 		if (hi < lo)
-			return bad(x, "a range runs backwards");
+			return refuse_list(x, "a range runs backwards");
 		for (long v = lo; v <= hi; v++) {
 			char digits[16];
 			int len = snprintf(digits, sizeof digits, "%0*ld", width, v);
-			if (append(x, used, digits, (size_t)len) ||
+			if (append_name(x, used, digits, (size_t)len) ||
 			    expand_from(x, used + (size_t)len, rest, stop, depth + 1))
 				return -1;
 		}
 		if (at == end)
 			return 0;
 		if (*at++ != ',')
-			return bad(x, "a range in brackets is not of the form 1-4,7");
+			return refuse_list(x, "a range in brackets is not of the form 1-4,7");
 	}
 }
 
@@ -97,15 +97,15 @@ static int expand_ranges(struct expansion *x, size_t used, const char *at, const
 static int expand_from(struct expansion *x, size_t used, const char *at, const char *end, int depth)
 {
 	const char *open = memchr(at, '[', (size_t)(end - at));
-	if (append(x, used, at, (size_t)((open ? open : end) - at)))
+	if (append_name(x, used, at, (size_t)((open ? open : end) - at)))
 		return -1;
 	if (!open)
-		return emit(x);
+		return emit_name(x);
 	const char *close = memchr(open, ']', (size_t)(end - open));
 	if (!close)
-		return bad(x, "a bracket is not closed");
+		return refuse_list(x, "a bracket is not closed");
 	if (depth == BRACKETS)
-		return bad(x, "more than 8 brackets in one name");
+		return refuse_list(x, "more than 8 brackets in one name");
 	return expand_ranges(x, used + (size_t)(open - at), open + 1, close, close + 1, end, depth);
 }
 
@@ -142,7 +142,7 @@ void topo_hostlist_free(struct hostlist *h)
 	*h = (struct hostlist){ 0 };
 }
 
-static int bad_counts(const char *text, struct err *e)
+static int refuse_counts(const char *text, struct err *e)
 {
 	return err_set(e, ERR_USAGE, "task counts \"%.200s\": not of the form 4(x2),3", text);
 }
@@ -154,13 +154,13 @@ int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e)
 		int value, repeat = 1, used = 0;
 		if (*at < '0' || *at > '9' || sscanf(at, "%7d%n", &value, &used) != 1 ||
 		    value > 1000000)
-			return bad_counts(text, e);
+			return refuse_counts(text, e);
 		at += used;
 		used = 0;
 		if (*at == '(') {
 			if (sscanf(at, "(x%7d%n", &repeat, &used) != 1 || !used ||
 			    at[used] != ')' || repeat < 1)
-				return bad_counts(text, e);
+				return refuse_counts(text, e);
 			at += used + 1;
 		}
 		for (; repeat > 0 && filled < n; repeat--)

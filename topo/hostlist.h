@@ -1,13 +1,12 @@
 /*
- * hostlist — Slurm's short forms for many nodes.
+ * hostlist — expands Slurm's compact lists of nodes and of counts.
  *
- * Host lists: names separated by commas, with ranges in brackets, any number
- * of brackets in a name; a range keeps the width of its first number:
+ * Host lists: names separated by commas. A name may contain any number of ranges in brackets; a range
+ * keeps the width of its first number:
  * `n[1-3,07-09],login` and `rack[0-1]-n[00-11]`.
  * Counts, as in SLURM_TASKS_PER_NODE: `4(x2),3` is 4, 4, 3.
  *
- * The text comes from outside: whatever it holds, the answer is a list or an
- * error.
+ * The text comes from outside: any text gives either a list or an error.
  */
 #ifndef MUSTER_TOPO_HOSTLIST_H
 #define MUSTER_TOPO_HOSTLIST_H
@@ -21,11 +20,11 @@ struct hostlist {
 	int n, cap;
 };
 
-/* The names in the order of the text, repeats kept. */
+/* The names in the order of the text; duplicates are kept. */
 int topo_hostlist_expand(const char *text, struct hostlist *out, struct err *e);
 void topo_hostlist_free(struct hostlist *h);
 
-/* Fills counts[0..n): the text must hold exactly n of them, each from 0 to 1000000. */
+/* Fills counts[0..n). The text must contain exactly n counts from 0 to 1000000. */
 int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* internal — what the files of this room share; for them and their tests alone. */
+/* internal — declarations for the files of topo/ and their tests only. */
 #ifndef MUSTER_TOPO_INTERNAL_H
 #define MUSTER_TOPO_INTERNAL_H
 
@@ -12,29 +12,28 @@ int topo_cluster_local(int devices, struct cluster *out, struct err *e);
 int topo_cluster_slurm(struct cluster *out, struct err *e);
 int topo_cluster_preset(const char *spec, struct cluster *out, struct err *e);
 
-/* Nodes that a cluster may have. */
+/* The largest number of nodes of a cluster. */
 enum { NODES_MOST = 65536 };
-/* A number of nodes from 1 to NODES_MOST, written in digits alone; else -1. */
-long topo_nodes_in(const char *text, size_t len);
+/* Parses a number of nodes from 1 to NODES_MOST that consists of digits only; otherwise -1. */
+long topo_node_count_of(const char *text, size_t len);
 
-/* An empty cluster with that many kinds and nodes, zeroed. */
+/* Allocates a cluster with zeroed kinds and nodes. */
 int topo_cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e);
 
-/* Seconds from one device to another over such a link: an estimate that orders plans. */
+/* Estimated latency of a link in seconds, good enough to rank plans. */
 double topo_link_latency(enum link_kind kind);
-/* What two sockets pass on of PCIe traffic at most: between NCCL's 9 GB/s for Broadwell's QPI
- * and 22 for Sapphire Rapids (src/graph/topo.h). */
+/* The highest bandwidth of PCIe traffic between two sockets, bytes/s: between NCCL's 9 GB/s for
+ * Broadwell's QPI and 22 GB/s for Sapphire Rapids (src/graph/topo.h in NCCL). */
 #define SYS_BANDWIDTH 16e9
 
 /* Frees a kind's parts. */
 void topo_kind_free(struct node_kind *k);
 
-/* What is known of this host without asking a device: a kind with `devices` CPU slots that share
- * it. */
+/* This host without its devices: a kind with `devices` CPU slots that share the host. */
 int topo_kind_of_host(int devices, struct node_kind *out, struct err *e);
 
-/* Bytes that this process's control groups allow, by the lines of `membership` (/proc/self/cgroup)
- * and the limits below `mount` (/sys/fs/cgroup), of either version; 0: no limit. */
+/* The memory limit of this process's control groups in bytes, version 1 or 2; 0: no limit.
+ * membership: the text of /proc/self/cgroup; mount: the folder /sys/fs/cgroup. */
 double topo_cgroup_memory(const char *membership, const char *mount);
 
 /* Bandwidth (one direction, bytes/s) and latency (s) of this host's fastest network, from sysfs. */

@@ -15,7 +15,7 @@
  */
 #define IB(gbits) .nic_bandwidth = (gbits)*1e9 / 8, .nic_latency = 5e-6
 
-static const struct box boxes[] = {
+static const struct topo_preset boxes[] = {
 	{
 		/* "DGX-1 With Tesla V100 System Architecture": 8 V100 in a hybrid cube mesh, 2 ×
 		 * Xeon E5-2698 v4 (20 cores), 512 GB, 4 × EDR 100 Gb/s, each near two GPUs. Two
@@ -279,12 +279,12 @@ static const struct box boxes[] = {
 
 enum { BOXES = sizeof boxes / sizeof *boxes };
 
-const struct box *topo_box_at(int i)
+const struct topo_preset *topo_preset_at(int i)
 {
 	return i >= 0 && i < BOXES ? &boxes[i] : NULL;
 }
 
-const struct box *topo_box_named(const char *name, size_t len)
+const struct topo_preset *topo_preset_named(const char *name, size_t len)
 {
 	for (int i = 0; i < BOXES; i++)
 		if (strlen(boxes[i].name) == len && !memcmp(boxes[i].name, name, len))

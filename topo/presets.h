@@ -1,9 +1,9 @@
 /*
  * presets — well-known machines, so that a job can be planned before there is an allocation.
  *
- * One table of boxes (presets.c) with the source of every figure; a box becomes a node_kind with
- * all its parts, and so many of them a cluster with its switches (fabric.c). To add one: a row in
- * presets.c. For this room and its tests alone.
+ * There is one table of presets (presets.c), with the source of every figure. A preset becomes a
+ * node_kind with all its parts, and several nodes become a cluster with its switches (fabric.c). To
+ * add a preset, add a row to presets.c. Only topo/ and its tests include this header.
  */
 #ifndef MUSTER_TOPO_PRESETS_H
 #define MUSTER_TOPO_PRESETS_H
@@ -14,37 +14,38 @@
 
 enum { BOX_DEVICES = 16 };
 
-struct box {
-	const char *name, *gpu; /* gpu: a row of gpus.c, whose figures hold */
-	/* threads a core; cores lie in NUMA order, second threads after all cores */
+struct topo_preset {
+	const char *name, *gpu; /* gpu: the name of a row of gpus.c */
+	/* threads: per core. Cores are numbered in NUMA order, second threads after all cores. */
 	int devices, cores, threads, numa;
 	double memory;
-	/* NVSWITCH: whole ports; NVLINK, XGMI: direct, `lanes`; UNKNOWN: PCIe alone */
+	/* NVSWITCH: through switches; NVLINK, XGMI: direct, see `lanes`; UNKNOWN: PCIe only */
 	enum link_kind join;
-	const char *lanes; /* devices × devices digits, NULL: one lane between any two */
-	const char *homes; /* NUMA domain of each device, a digit each */
-	/* between two devices that nothing else joins: in a NUMA domain, between two */
+	const char *lanes; /* devices × devices digits; NULL: one lane between any two devices */
+	const char *homes; /* NUMA domain of each device, one digit each */
+	/* bandwidth between two devices without a direct link: inside a NUMA domain, across two */
 	double pcie, cross;
-	const char *nics;    /* names, parted by blanks */
-	const char *nearest; /* place in `nics` of each device's adapter, a hex digit each */
+	const char *nics; /* names, separated by spaces */
+	const char *
+		nearest; /* index in `nics` of each device's nearest adapter, one hexadecimal digit each */
 	enum link_kind nic_link;
 	double nic_bandwidth, nic_latency;
 	/* Between nodes. */
-	int domain; /* nodes that one NVLink fabric joins; 0: none */
-	/* nodes a leaf, leaves a spine; unit 0: not known, all nodes alike far apart */
+	int domain; /* nodes of one NVLink fabric; 0: none */
+	/* nodes per leaf, leaves per spine; unit 0: unknown, all nodes are equally far apart */
 	int unit, group;
 	bool rails;
 };
 
-/* The row of that name (`len` characters), NULL when there is none; row i, NULL past the end. */
-const struct box *topo_box_named(const char *name, size_t len);
-const struct box *topo_box_at(int i);
+/* The row with that name (`len` characters), or NULL; row i, or NULL past the end. */
+const struct topo_preset *topo_preset_named(const char *name, size_t len);
+const struct topo_preset *topo_preset_at(int i);
 
-/* A kind with its parts, owned by the caller (topo_cluster_free). */
-int topo_box_kind(const struct box *b, struct node_kind *out, struct err *e);
+/* Makes a kind with its parts; the caller owns it (topo_cluster_free). */
+int topo_preset_kind(const struct topo_preset *b, struct node_kind *out, struct err *e);
 
-/* The switches over the nodes of a cluster of boxes: boxes[k] is kind k. Nodes of one kind lie side
- * by side. Sets the nodes' leaves and domains, and rails. */
-int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e);
+/* Builds the switches of a cluster of presets: boxes[k] is kind k, and the nodes of one kind are
+ * consecutive. Sets the leaves and domains of the nodes, and `rails`. */
+int topo_fabric_build(struct cluster *c, const struct topo_preset *const *boxes, struct err *e);
 
 #endif

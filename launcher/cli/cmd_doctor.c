@@ -92,7 +92,7 @@ static int look(const struct needs *n, const struct hostlist *names, struct doct
 	struct err e = ERR_INIT;
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
 	if (!asked)
-		topo_nodes_self(nodes[0].name);
+		topo_nodes_own_name(nodes[0].name);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
 		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes",

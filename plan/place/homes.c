@@ -38,7 +38,7 @@ static void add_unit(struct homes *h, int node, int *at)
 	struct unit *u = &h->units[h->n];
 	*u = (struct unit){ .first = *at, .leaf = c->nodes[node].leaf, .index = h->n };
 	for (int i = node; i < c->n_nodes; i++) {
-		if (!topo_cluster_joined(c, node, i))
+		if (!topo_cluster_share_nvlink(c, node, i))
 			continue;
 		h->nodes[(*at)++] = i;
 		u->nodes++;

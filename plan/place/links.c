@@ -20,7 +20,7 @@ static void see(void *with, struct cluster_slot from, struct cluster_slot to)
 							from.device, to.device)
 					      .kind;
 		l->inside = kind < l->inside ? kind : l->inside;
-	} else if (topo_cluster_joined(s->c, from.node, to.node)) {
+	} else if (topo_cluster_share_nvlink(s->c, from.node, to.node)) {
 		l->fabric = true;
 	} else {
 		int hops = topo_cluster_hops(s->c, from.node, to.node);

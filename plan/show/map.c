@@ -23,7 +23,7 @@ struct chart {
 };
 
 /* Entries [lo, hi) of the order: one tensor-parallel group's on one node. */
-struct box {
+struct topo_preset {
 	int lo, hi;
 };
 
@@ -32,9 +32,9 @@ static const struct plan_rank *rank_at(const struct chart *h, int entry)
 	return &h->p->ranks[h->order[entry]];
 }
 
-static struct box topo_box_at(const struct chart *h, int lo, int end)
+static struct topo_preset topo_preset_at(const struct chart *h, int lo, int end)
 {
-	struct box b = { lo, lo + 1 };
+	struct topo_preset b = { lo, lo + 1 };
 	int tp = h->p->layout.tp;
 	while (b.hi < end && h->order[b.hi] / tp == h->order[lo] / tp)
 		b.hi++;
@@ -84,7 +84,7 @@ static void frame(const struct pen *pen, int n, const char *left, const char *mi
 	buf_printf(out, "%s\n", right);
 }
 
-static void title_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n,
+static void title_line(const struct chart *h, const struct pen *pen, const struct topo_preset *boxes, int n,
 		       struct buf *out)
 {
 	repeat(" ", INDENT, out);
@@ -100,7 +100,7 @@ static void title_line(const struct chart *h, const struct pen *pen, const struc
 }
 
 /* The ranks, or their devices. */
-static void number_line(const struct chart *h, const struct pen *pen, const struct box *boxes,
+static void number_line(const struct chart *h, const struct pen *pen, const struct topo_preset *boxes,
 			int n, bool devices, struct buf *out)
 {
 	repeat(" ", INDENT, out);
@@ -133,10 +133,10 @@ static void draw_node(const struct chart *h, const struct pen *pen, int node, bo
 	if (per_row < 1)
 		per_row = 1;
 	while (at < end) {
-		struct box boxes[WIDTH];
+		struct topo_preset boxes[WIDTH];
 		int n = 0;
 		for (; n < per_row && at < end; at = boxes[n++].hi)
-			boxes[n] = topo_box_at(h, at, end);
+			boxes[n] = topo_preset_at(h, at, end);
 		frame(pen, n, "┌", "┬", "┐", out);
 		title_line(h, pen, boxes, n, out);
 		number_line(h, pen, boxes, n, false, out);

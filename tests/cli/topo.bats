@@ -27,7 +27,7 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && ${lines[0]} == "local: 1 node, 8 devices" && $output == *"8 × V100-SXM2-32GB"* ]]
 	[[ $output == *"GPU0      X   NV1   NV1   NV2   NV2 "* && $output == *"NV2   2 NVLinks, direct, 50.0 GB/s each way"* ]]
 	topo_as dgx-h100
-	[[ $status -eq 0 && $output == *"ports     PCIe 5.0 × 16, NVLink 4"* && $output == *"a switch joins all: 450 GB/s"* && $output == *"NV18  18 NVLinks into the NVSwitch, 450 GB/s each way"* ]]
+	[[ $status -eq 0 && $output == *"ports     PCIe 5.0 × 16, NVLink 4"* && $output == *"a switch connects all: 450 GB/s"* && $output == *"NV18  18 NVLinks into the NVSwitch, 450 GB/s each way"* ]]
 }
 
 @test "a GPU that is lost and links that are down are said" {
@@ -57,7 +57,7 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: CUDA_VISIBLE_DEVICES is empty, which gives none"* ]]
 	run env -u SLURM_JOB_ID CUDA_VISIBLE_DEVICES=MIG-c2 NVML_DOUBLE=dgx-h100,mig=2 LD_LIBRARY_PATH="$doubles" "$MUSTER" topo
 	echo "$output"
-	[[ $status -eq 0 && ${lines[0]} == *" 1 device" && $output == *"ports     PCIe 5.0 × 16, NVLink 4, parted (MIG)"* && $output == *"device    20 GiB"* ]]
+	[[ $status -eq 0 && ${lines[0]} == *" 1 device" && $output == *"ports     PCIe 5.0 × 16, NVLink 4, partitioned (MIG)"* && $output == *"device    20 GiB"* ]]
 	run env -u SLURM_JOB_ID CUDA_VISIBLE_DEVICES=9 NVML_DOUBLE=dgx-1 LD_LIBRARY_PATH="$doubles" "$MUSTER" topo
 	echo "$output"
 	[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: CUDA_VISIBLE_DEVICES names none that is here"* ]]

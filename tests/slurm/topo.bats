@@ -37,20 +37,20 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 
 @test "an allocation without drivers: its switches, its nodes, what Slurm says and no driver shows" {
 	allocated "$MUSTER" topo
-	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" && ${lines[1]} == "figures: each node asked in one step" ]]
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" && ${lines[1]} == "figures: each node, examined in one job step" ]]
 	[[ $output == *"leaf0  2 nodes"*"n[1-2]  2 × slurm"*"leaf1  2 nodes"*"n[3-4]  2 × slurm"* ]]
-	[[ $output == *"2 GPUs that Slurm tells of and no driver shows"* && $output != *"odd ones out"* ]]
+	[[ $output == *"2 GPUs that Slurm reports and no driver shows"* && $output != *"outliers"* ]]
 }
 
 @test "equal nodes are one kind" {
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, 32 devices, 3 switches" ]]
-	[[ $output == *"4 nodes of 8 × V100-SXM2-32GB"* && $output != *"odd ones out"* ]]
+	[[ $output == *"4 nodes of 8 × V100-SXM2-32GB"* && $output != *"outliers"* ]]
 }
 
 @test "nodes that differ from the others are named with what differs" {
 	with_gpus NVML_DOUBLE=dgx-1 NVML_DOUBLE_n3=dgx-1,weak=0-3 "$MUSTER" topo
-	[[ $status -eq 0 && $output == *"odd ones out"*"n3: NVLink GPU0-GPU3 has 1 lane where others have 2"* ]]
+	[[ $status -eq 0 && $output == *"outliers"*"n3: NVLink GPU0-GPU3 has 1 lane where others have 2"* ]]
 	with_gpus NVML_DOUBLE=pair NVML_DOUBLE_n2=pair,lost=2 "$MUSTER" topo
 	[[ $status -eq 0 && $output == *"n2: 3 GPUs where its 3 like have 4: GPU at 0000:39:00.0 is missing"* ]]
 	with_gpus NVML_DOUBLE=dgx-h100 NVML_DOUBLE_n4=dgx-h100,init "$MUSTER" topo
@@ -78,17 +78,17 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $(stat -c %a "$kept") == 600 && $(stat -c %a "$XDG_CACHE_HOME/muster") == 700 ]]
 	# Other GPUs now: what was kept does not know of them, a new look does.
 	with_gpus NVML_DOUBLE=pair "$MUSTER" topo --cached
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before, and none has booted since" && $output == *"8 × V100"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined before; none has rebooted since" && $output == *"8 × V100"* ]]
 	with_gpus NVML_DOUBLE=pair "$MUSTER" topo
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step" && $output == *"4 × A100-PCIe-80GB"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step" && $output == *"4 × A100-PCIe-80GB"* ]]
 	# An allocation of another share of the nodes is another one.
 	run salloc --quiet --nodes=4 --ntasks-per-node=1 env LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	echo "$output"
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step" ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step" ]]
 	# Damage is told, and the nodes are asked.
 	truncate -s 300 "$kept"
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step; what was kept is damaged and was not used: $kept"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; what was kept is damaged and was not used: $kept"* ]]
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before"* ]]
 }
@@ -98,13 +98,13 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	ln -s "$(command -v scontrol)" "$BATS_TEST_TMPDIR/bin"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" ]]
-	[[ ${lines[1]} == "figures: what Slurm tells of its nodes: they could not be asked: srun: cannot be executed"* ]]
+	[[ ${lines[1]} == "figures: Slurm; the nodes could not be examined: srun: cannot be executed"* ]]
 	[[ ! -e $XDG_CACHE_HOME ]]
 	# Its features tell which GPUs they are.
 	scontrol update nodename=n[1-4] AvailableFeatures=ib,h100 ActiveFeatures=ib,h100
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
 	scontrol update nodename=n[1-4] AvailableFeatures= ActiveFeatures=
-	[[ $status -eq 0 && $output == *"4 nodes of 2 × H100-SXM5-80GB"*"missing   all but what Slurm tells: the node was not asked"* ]]
+	[[ $status -eq 0 && $output == *"4 nodes of 2 × H100-SXM5-80GB"*"missing   everything that Slurm does not report: the node was not examined"* ]]
 	# Nor is there a controller.
 	mkdir "$BATS_TEST_TMPDIR/none"
 	allocated PATH="$BATS_TEST_TMPDIR/none" "$(realpath "$MUSTER")" topo
@@ -116,7 +116,7 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && ${lines[1]} == *"they could not be asked: srun failed: srun: error: the step is not for you" ]]
 	printf '#!/bin/sh\n%s "$@" | %s -v "muster-topo n3 "\n' "$(command -v srun)" "$(command -v grep)" >"$BATS_TEST_TMPDIR/bin/srun"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$(realpath "$MUSTER")" topo
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step; n3 did not answer: what Slurm tells of it" ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; n3 did not answer: what Slurm tells of it" ]]
 	[[ $output == *"n3: no GPU where its 3 like have 8"* ]]
 }
 

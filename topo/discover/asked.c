@@ -64,7 +64,7 @@ static int findings_init(struct findings *f, struct err *e)
 }
 
 /* The answer of `scontrol [--oneliner] show WHAT [WHICH]`. */
-static int scontrol(const char *what, const char *which, struct buf *text, struct err *e)
+static int run_scontrol(const char *what, const char *which, struct buf *text, struct err *e)
 {
 	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
 	struct command c = { .argv = (char *const *)argv,
@@ -86,7 +86,7 @@ static void ask_controller(struct findings *f)
 	/* The list has been read as names of hosts: it begins with none that srun could take for
 	 * an option. */
 	const char *names = getenv("SLURM_JOB_NODELIST");
-	if (names && *names != '-' && !scontrol("node", names, &text, NULL) &&
+	if (names && *names != '-' && !run_scontrol("node", names, &text, NULL) &&
 	    !topo_scontrol_nodes(buf_str(&text), &list, &n, NULL))
 		qsort(list, (size_t)n, sizeof *list, by_name);
 	f->booted = true;
@@ -105,7 +105,7 @@ static void ask_controller(struct findings *f)
 }
 
 /* A CPU node's slots are as many as the allocation has tasks there: they share what it has. */
-static void share(struct node_kind *k, int devices)
+static void share_node(struct node_kind *k, int devices)
 {
 	double part = devices > 0 ? (double)k->devices / devices : 1;
 	k->device_memory *= part;
@@ -119,11 +119,11 @@ static void share(struct node_kind *k, int devices)
 static const struct gpu_model *model_told(const struct slurm_node *t)
 {
 	char word[sizeof t->features];
-	const struct gpu_model *m = topo_gpu_typed(t->gpu);
+	const struct gpu_model *m = topo_gpu_of_gres(t->gpu);
 	for (const char *at = t->features; !m && !*t->gpu && *at;) {
 		size_t len = strcspn(at, ",");
 		snprintf(word, sizeof word, "%.*s", (int)len, at);
-		m = len > 1 ? topo_gpu_typed(word) : NULL;
+		m = len > 1 ? topo_gpu_of_gres(word) : NULL;
 		at += len + (at[len] == ',');
 	}
 	return m;
@@ -149,10 +149,10 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 		k->switched = false;
 		k->link_bandwidth = m->lanes * m->lane;
 		snprintf(k->unsaid, sizeof k->unsaid,
-			 "all but what Slurm tells: the node was not asked");
+			 "everything that Slurm does not report: the node was not examined");
 	} else if (t->gpus) {
 		snprintf(k->unsaid, sizeof k->unsaid,
-			 "%d GPU%s that Slurm tells of, type \"%s\": the node was not asked",
+			 "%d GPU%s that Slurm reports, type \"%s\": the node was not examined",
 			 t->gpus, human_s(t->gpus), t->gpu);
 	}
 	return 0;
@@ -169,14 +169,14 @@ static int kind_of_node(struct findings *f, int i, struct node_kind *k, struct e
 	int threads = f->told[i].threads > 1 ? f->told[i].threads : 1,
 	    cores = f->a.cpus[i] / threads, gpus = f->told[i].gpus;
 	if (cpu && f->a.devices[i] > 0)
-		share(k, f->a.devices[i]);
+		share_node(k, f->a.devices[i]);
 	if (cores > 0 && (cpu || cores < k->cores))
 		k->cores = cores;
 	size_t len = strlen(k->unsaid);
 	if (cpu && gpus)
 		snprintf(k->unsaid + len, sizeof k->unsaid - len,
-			 "%s%d GPU%s that Slurm tells of and no driver shows", len ? "; " : "",
-			 gpus, human_s(gpus));
+			 "%s%d GPU%s that Slurm reports and no driver shows", len ? "; " : "", gpus,
+			 human_s(gpus));
 	return 0;
 }
 
@@ -205,20 +205,20 @@ static void say_source(const struct findings *f, struct cluster *c)
 			first = i;
 		}
 	if (!silent)
-		snprintf(c->figures, sizeof c->figures, "each node asked in one step");
+		snprintf(c->figures, sizeof c->figures, "each node, examined in one job step");
 	else if (silent == c->n_nodes)
 		snprintf(c->figures, sizeof c->figures,
-			 "what Slurm tells of its nodes: they could not be asked: %.200s",
-			 f->trouble.text);
+			 "Slurm; the nodes could not be examined: %.200s", f->trouble.text);
 	else
 		snprintf(c->figures, sizeof c->figures,
-			 "each node asked in one step; %.60s%s did not answer: what Slurm tells of "
+			 "each node, examined in one job step; %.60s%s did not answer: what Slurm "
+			 "reports of "
 			 "%s",
 			 c->nodes[first].name, silent > 1 ? " and others" : "",
 			 silent > 1 ? "them" : "it");
 }
 
-static int build(struct findings *f, struct cluster *c, struct err *e)
+static int build_cluster(struct findings *f, struct cluster *c, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	if (topo_cluster_alloc("slurm", f->a.nodes.n, f->a.nodes.n, c, e))
@@ -234,8 +234,8 @@ static int build(struct findings *f, struct cluster *c, struct err *e)
 		 * them tells better. */
 		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
 	}
-	topo_kinds_join(f->kinds, c->n_nodes, c);
-	if (!scontrol("topology", NULL, &text, NULL))
+	topo_kind_merge(f->kinds, c->n_nodes, c);
+	if (!run_scontrol("topology", NULL, &text, NULL))
 		topo_scontrol_topology(buf_str(&text), f->joins, c, NULL);
 	buf_fini(&text);
 	set_fabrics(f, c);
@@ -243,7 +243,7 @@ static int build(struct findings *f, struct cluster *c, struct err *e)
 	return 0;
 }
 
-static const char *env(const char *name)
+static const char *environment_number(const char *name)
 {
 	const char *text = getenv(name);
 	return text ? text : "";
@@ -251,19 +251,20 @@ static const char *env(const char *name)
 
 /* CPUs and tasks of each node; where GPUs are not all of the node's, which ones they are is this
  * job's own. As a number: lists may be long. */
-static void say_share(const struct findings *f, char out[CACHE_SHARE])
+static void describe_share(const struct findings *f, char out[CACHE_SHARE])
 {
 	struct buf text = BUF_INIT;
-	int gpus = topo_scontrol_gpus(env("SLURM_GPUS_ON_NODE"), false, NULL);
+	int gpus = topo_scontrol_gpus(environment_number("SLURM_GPUS_ON_NODE"), false, NULL);
 	bool whole = !gpus || gpus == f->told[0].gpus;
-	buf_printf(&text, "%s %s %s %s", env("SLURM_JOB_CPUS_PER_NODE"),
-		   env("SLURM_TASKS_PER_NODE"), env("SLURM_GPUS_ON_NODE"),
-		   whole ? "" : env("SLURM_JOB_ID"));
+	buf_printf(&text, "%s %s %s %s", environment_number("SLURM_JOB_CPUS_PER_NODE"),
+		   environment_number("SLURM_TASKS_PER_NODE"),
+		   environment_number("SLURM_GPUS_ON_NODE"),
+		   whole ? "" : environment_number("SLURM_JOB_ID"));
 	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)philox_item(buf_str(&text)));
 	buf_fini(&text);
 }
 
-static bool all_told(const struct findings *f)
+static bool all_answered(const struct findings *f)
 {
 	for (int i = 0; i < f->a.nodes.n; i++)
 		if (!f->reports[i].there)
@@ -271,7 +272,7 @@ static bool all_told(const struct findings *f)
 	return true;
 }
 
-int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
+int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e)
 {
 	struct findings f;
 	struct cluster c;
@@ -280,10 +281,10 @@ int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
 		return -1;
 	ask_controller(&f);
 	struct cache_key key = { .nodes = &f.a.nodes, .boots = f.boots };
-	say_share(&f, key.share);
+	describe_share(&f, key.share);
 	if (!fresh && f.booted && !topo_cache_read(&key, &c, &why)) {
 		snprintf(c.figures, sizeof c.figures,
-			 "each node asked before, and none has booted since");
+			 "each node, examined before; none has rebooted since");
 		findings_free(&f);
 		*out = c;
 		return 0;
@@ -294,9 +295,9 @@ int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
 		findings_free(&f);
 		return err_set(e, f.trouble.code, "%s", f.trouble.text);
 	}
-	int rc = build(&f, &c, e);
+	int rc = build_cluster(&f, &c, e);
 	struct err lost = ERR_INIT;
-	if (!rc && f.booted && all_told(&f) && topo_cache_write(&key, &c, &lost)) {
+	if (!rc && f.booted && all_answered(&f) && topo_cache_write(&key, &c, &lost)) {
 		size_t len = strlen(c.figures);
 		snprintf(c.figures + len, sizeof c.figures - len, "; not kept: %.120s", lost.text);
 	}

@@ -19,7 +19,7 @@
 
 enum { PATH = 4096, ENTRY_MOST = 256 << 20 };
 
-static int folder(char path[PATH], struct err *e)
+static int cache_folder(char path[PATH], struct err *e)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	int n = -1;
@@ -38,7 +38,7 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 {
 	struct buf names = BUF_INIT;
 	char dir[PATH];
-	if (folder(dir, e))
+	if (cache_folder(dir, e))
 		return -1;
 	for (int i = 0; i < nodes->n; i++)
 		buf_printf(&names, "%s\n", nodes->names[i]);
@@ -131,7 +131,7 @@ int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err
 int topo_cache_write(const struct cache_key *key, const struct cluster *c, struct err *e)
 {
 	char path[PATH], dir[PATH];
-	if (entry_path(key->nodes, path, e) || folder(dir, e) || file_make_dirs(dir, e))
+	if (entry_path(key->nodes, path, e) || cache_folder(dir, e) || file_make_dirs(dir, e))
 		return -1;
 	json_t *cluster = topo_json(c, e), *list = json_array();
 	if (!cluster) {

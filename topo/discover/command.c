@@ -24,7 +24,7 @@ struct child {
 	size_t n_bad;
 };
 
-static int spawn(const struct command *c, int out, int bad, pid_t *pid)
+static int spawn_child(const struct command *c, int out, int bad, pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -49,7 +49,7 @@ static int spawn(const struct command *c, int out, int bad, pid_t *pid)
 	return rc;
 }
 
-static int start(const struct command *c, struct child *ch, struct err *e)
+static int start_child(const struct command *c, struct child *ch, struct err *e)
 {
 	int out[2], bad[2];
 	if (pipe2(out, O_CLOEXEC))
@@ -59,7 +59,7 @@ static int start(const struct command *c, struct child *ch, struct err *e)
 		close(out[1]);
 		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
 	}
-	int rc = spawn(c, out[1], bad[1], &ch->pid);
+	int rc = spawn_child(c, out[1], bad[1], &ch->pid);
 	close(out[1]);
 	close(bad[1]);
 	ch->out = out[0];
@@ -74,7 +74,7 @@ static int start(const struct command *c, struct child *ch, struct err *e)
 }
 
 /* Reads what is there; closes the descriptor at its end. */
-static void take_out(struct child *ch, struct buf *out)
+static void read_output(struct child *ch, struct buf *out)
 {
 	char *to = buf_room(out, 65536);
 	ssize_t n = to ? read(ch->out, to, 65536) : -1;
@@ -86,7 +86,7 @@ static void take_out(struct child *ch, struct buf *out)
 	}
 }
 
-static void take_bad(struct child *ch)
+static void read_complaint(struct child *ch)
 {
 	char rest[256];
 	bool full = ch->n_bad == sizeof ch->complaint - 1;
@@ -102,7 +102,7 @@ static void take_bad(struct child *ch)
 }
 
 /* Until both ends are closed, the time is over or there is too much: 0 only in the first case. */
-static int listen_to(struct child *ch, double until, size_t most, struct buf *out)
+static int read_pipes(struct child *ch, double until, size_t most, struct buf *out)
 {
 	while (ch->out >= 0 || ch->bad >= 0) {
 		struct pollfd fds[2] = { { .fd = ch->out, .events = POLLIN },
@@ -113,9 +113,9 @@ static int listen_to(struct child *ch, double until, size_t most, struct buf *ou
 		if (poll(fds, 2, (int)(left * 1000) + 1) < 0 && errno != EINTR)
 			return -1;
 		if (ch->out >= 0 && fds[0].revents)
-			take_out(ch, out);
+			read_output(ch, out);
 		if (ch->bad >= 0 && fds[1].revents)
-			take_bad(ch);
+			read_complaint(ch);
 	}
 	return 0;
 }
@@ -130,7 +130,7 @@ static bool ended_within(pid_t pid, int ms, int *status)
 	return false;
 }
 
-static void end(pid_t pid, int *status)
+static void end_child(pid_t pid, int *status)
 {
 	kill(pid, SIGTERM);
 	if (ended_within(pid, GRACE_MS, status))
@@ -145,17 +145,17 @@ int topo_command_run(const struct command *c, struct buf *out, struct err *e)
 	struct child ch = { .pid = -1 };
 	size_t before = out->len;
 	int status = 0;
-	if (start(c, &ch, e))
+	if (start_child(c, &ch, e))
 		return -1;
 	double until = clock_s() + c->timeout;
-	int cut = listen_to(&ch, until, before + c->most, out);
+	int cut = read_pipes(&ch, until, before + c->most, out);
 	if (ch.out >= 0)
 		close(ch.out);
 	if (ch.bad >= 0)
 		close(ch.bad);
 	/* Its ends are closed, yet it may stay. */
 	if (cut || !ended_within(ch.pid, GRACE_MS, &status))
-		end(ch.pid, &status);
+		end_child(ch.pid, &status);
 	buf_puts(out, "");
 	if (buf_failed(out))
 		return err_set(e, ERR_NOMEM, "%s: no memory for its answer", c->argv[0]);

@@ -1,9 +1,8 @@
 /*
- * command — a program's answer: started without a shell, waited for so long and no longer.
+ * command — runs a program without a shell and collects its output, with a time limit.
  *
- * The program is found in PATH, reads nothing, and has default signals. It is asked to end
- * (SIGTERM) when its time is over or its output is more than was asked for, and killed a second
- * later.
+ * The program is found in PATH; it gets no input and default signals. When its time or the limit of
+ * its output is exceeded, it gets SIGTERM, and SIGKILL one second later.
  */
 #ifndef MUSTER_TOPO_DISCOVER_COMMAND_H
 #define MUSTER_TOPO_DISCOVER_COMMAND_H
@@ -15,11 +14,11 @@ struct command {
 	char *const *argv;
 	char *const *env; /* NULL: this process's */
 	double timeout;   /* seconds */
-	size_t most;      /* bytes of output */
+	size_t most;      /* limit of the output, bytes */
 };
 
-/* Appends what it printed. ERR_NOTFOUND: there is no such program; ERR_TIMEOUT; else its status is
- * not 0 and the error quotes the first line of its complaint. */
+/* Appends the output. ERR_NOTFOUND: there is no such program; ERR_TIMEOUT: its time is over. Other
+ * errors: its exit status is not 0, and the error quotes the first line of its stderr. */
 int topo_command_run(const struct command *c, struct buf *out, struct err *e);
 
 #endif

@@ -51,7 +51,7 @@ static bool prohibited(const struct gpu_state *g, char out[TEXT])
 
 static bool parted_without(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "MIG is on and there is no instance: no program can use it");
+	snprintf(out, TEXT, "MIG is on and has no instance; no program can use the GPU");
 	return g->mig == 1 && !g->instances;
 }
 
@@ -135,7 +135,7 @@ static bool ecc_waits(const struct gpu_state *g, char out[TEXT])
 static bool parted(const struct gpu_state *g, char out[TEXT])
 {
 	snprintf(out, TEXT,
-		 "parted (MIG) into %d instance%s; a process sees one of them, without NVLink",
+		 "partitioned (MIG) into %d instance%s; a process sees one of them, without NVLink",
 		 g->instances, human_s(g->instances));
 	return g->mig == 1 && g->instances;
 }
@@ -170,7 +170,7 @@ static const struct rule {
 	{ worn, GPU_NOTE, "have GPU %d exchanged" },
 	{ power_brake, GPU_WARN, "look at the power supplies and the rack's limit of GPU %d's node" },
 	{ thermal, GPU_WARN, "look at fans, airflow and coolant of GPU %d's node" },
-	{ slowdown, GPU_WARN, "nvidia-smi -q -d PERFORMANCE -i %d tells more" },
+	{ slowdown, GPU_WARN, "nvidia-smi -q -d PERFORMANCE -i %d shows more" },
 	{ limited, GPU_NOTE, "nvidia-smi -i %d -pl WATTS, unless the site wants it so" },
 	{ narrow, GPU_WARN, "reseat GPU %d or its riser; look at the BIOS's setting of the slot" },
 	{ unstable, GPU_WARN, "nvidia-smi nvlink -e -i %d names the link; reseat the GPU or its bridge" },

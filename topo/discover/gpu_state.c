@@ -2,7 +2,7 @@
 
 #include "topo/discover/nvml_api.h"
 #include "topo/discover/visible.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,20 +13,20 @@ enum { PROCESSES_ROOM = 512 }; /* the library tells all of them or none */
 typedef nvml_code_t one_figure(nvml_device_t, unsigned *);
 
 /* -1 where it is not told, or beyond what is believed. */
-static int figure(one_figure *call, nvml_device_t d, unsigned most)
+static int round_figure(one_figure *call, nvml_device_t d, unsigned most)
 {
 	unsigned n = 0;
 	return call && call(d, &n) == NVML_OK && n <= most ? (int)n : -1;
 }
 
-static int some(int n)
+static int any_known(int n)
 {
 	return n < 0 ? 0 : n;
 }
 
-static double watts(one_figure *call, nvml_device_t d)
+static double watts_of(one_figure *call, nvml_device_t d)
 {
-	int n = figure(call, d, 10000000);
+	int n = round_figure(call, d, 10000000);
 	return n < 0 ? -1 : n / 1000.0;
 }
 
@@ -37,7 +37,7 @@ static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_d
 	if (!call || call(d, text, sizeof text - 1) != NVML_OK)
 		text[0] = '\0';
 	text[sizeof text - 1] = '\0';
-	topo_machine_text(out, size, text);
+	topo_found_text(out, size, text);
 }
 
 static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
@@ -69,7 +69,7 @@ static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t
 		       : -1;
 }
 
-static int pages(const struct nvml_api *a, nvml_device_t d, nvml_cause_t cause)
+static int retired_pages(const struct nvml_api *a, nvml_device_t d, nvml_cause_t cause)
 {
 	unsigned n = 0; /* asks how many there are */
 	nvml_code_t code = a->retired ? a->retired(d, cause, &n, NULL) : NVML_NOT_PERMITTED;
@@ -88,9 +88,10 @@ static void read_errors(const struct nvml_api *a, nvml_device_t d, struct gpu_st
 	g->uncorrected = ecc_count(a, d, NVML_UNCORRECTED, NVML_SINCE_LOAD);
 	g->corrected_ever = ecc_count(a, d, NVML_CORRECTED, NVML_EVER);
 	g->uncorrected_ever = ecc_count(a, d, NVML_UNCORRECTED, NVML_EVER);
-	int one = pages(a, d, NVML_RETIRED_SINGLE), two = pages(a, d, NVML_RETIRED_DOUBLE);
-	g->retired = one < 0 && two < 0 ? -1 : some(one) + some(two);
-	g->retire_pending = figure(a->retire_pending, d, 1);
+	int one = retired_pages(a, d, NVML_RETIRED_SINGLE),
+	    two = retired_pages(a, d, NVML_RETIRED_DOUBLE);
+	g->retired = one < 0 && two < 0 ? -1 : any_known(one) + any_known(two);
+	g->retire_pending = round_figure(a->retire_pending, d, 1);
 	g->remapped = g->remap_pending = g->remap_failed = -1;
 	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK &&
 	    corrected < 1000000 && uncorrected < 1000000) {
@@ -100,8 +101,8 @@ static void read_errors(const struct nvml_api *a, nvml_device_t d, struct gpu_st
 	}
 }
 
-static void add(int64_t *sum, const struct nvml_api *a, nvml_device_t d, unsigned link,
-		nvml_counter_t which)
+static void add_process(int64_t *sum, const struct nvml_api *a, nvml_device_t d, unsigned link,
+			nvml_counter_t which)
 {
 	unsigned long long n = 0;
 	if (a->link_errors && a->link_errors(d, link, which, &n) == NVML_OK &&
@@ -122,10 +123,10 @@ static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_sta
 		if (active != NVML_ON && len < sizeof g->links_down - 4)
 			snprintf(g->links_down + len, sizeof g->links_down - len, "%s%u",
 				 len ? "," : "", link);
-		add(&g->link_replays, a, d, link, NVML_REPLAYS);
-		add(&g->link_recoveries, a, d, link, NVML_RECOVERIES);
-		add(&g->link_crc, a, d, link, NVML_CRC_FLITS);
-		add(&g->link_crc, a, d, link, NVML_CRC_DATA);
+		add_process(&g->link_replays, a, d, link, NVML_REPLAYS);
+		add_process(&g->link_recoveries, a, d, link, NVML_RECOVERIES);
+		add_process(&g->link_crc, a, d, link, NVML_CRC_FLITS);
+		add_process(&g->link_crc, a, d, link, NVML_CRC_DATA);
 	}
 }
 
@@ -155,15 +156,15 @@ static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu
 	if (a->temperature_limit &&
 	    a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000)
 		g->temperature_slow = (int)celsius;
-	g->power = watts(a->power, d);
-	g->power_limit = watts(a->power_limit, d);
-	g->power_default = watts(a->power_default, d);
-	g->persistence = figure(a->persistence, d, 1);
-	g->compute = figure(a->compute_mode, d, 16);
-	g->pcie = some(figure(a->pcie, d, PCIE_MOST));
-	g->pcie_width = some(figure(a->pcie_width, d, PCIE_WIDTH_MOST));
-	g->pcie_most = some(figure(a->pcie_most, d, PCIE_MOST));
-	g->pcie_width_most = some(figure(a->pcie_width_most, d, PCIE_WIDTH_MOST));
+	g->power = watts_of(a->power, d);
+	g->power_limit = watts_of(a->power_limit, d);
+	g->power_default = watts_of(a->power_default, d);
+	g->persistence = round_figure(a->persistence, d, 1);
+	g->compute = round_figure(a->compute_mode, d, 16);
+	g->pcie = any_known(round_figure(a->pcie, d, PCIE_MOST));
+	g->pcie_width = any_known(round_figure(a->pcie_width, d, PCIE_WIDTH_MOST));
+	g->pcie_most = any_known(round_figure(a->pcie_most, d, PCIE_MOST));
+	g->pcie_width_most = any_known(round_figure(a->pcie_width_most, d, PCIE_WIDTH_MOST));
 }
 
 static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
@@ -184,7 +185,7 @@ static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu
 			name[0] = '\0';
 		name[sizeof name - 1] = '\0';
 		const char *slash = strrchr(name, '/');
-		topo_machine_text(p->name, sizeof p->name, slash ? slash + 1 : name);
+		topo_found_text(p->name, sizeof p->name, slash ? slash + 1 : name);
 	}
 }
 
@@ -238,7 +239,7 @@ static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nv
 	return false;
 }
 
-/* Its instances, of which the names are for topo_visible_pick. */
+/* Its instances, of which the names are for topo_visible_select. */
 static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g,
 		      struct nvml_instance *parts)
 {
@@ -257,12 +258,12 @@ static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 }
 
 /* Those that a process sees; of an instance the memory is its own. */
-static void choose(const struct nvml_api *a, const nvml_device_t *devices, const char *visible,
-		   const struct gpu_id *ids, const struct gpu_state *all, int n,
-		   struct gpu_states *s)
+static void choose_gpus(const struct nvml_api *a, const nvml_device_t *devices, const char *visible,
+			const struct gpu_id *ids, const struct gpu_state *all, int n,
+			struct gpu_states *s)
 {
 	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
-	s->n = topo_visible_pick(visible, ids, n, picked, part);
+	s->n = topo_visible_select(visible, ids, n, picked, part);
 	s->hidden = n - s->n;
 	for (int i = 0; i < s->n; i++) {
 		nvml_device_t d;
@@ -292,7 +293,7 @@ static int read_some(const struct nvml_api *a, const char *visible, int n, struc
 								    parts[i]) };
 	}
 	if (!rc)
-		choose(a, devices, visible, ids, all, n, s);
+		choose_gpus(a, devices, visible, ids, all, n, s);
 	free(parts);
 	free(all);
 	return rc;
@@ -307,11 +308,11 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
 		return err_set(e, ERR_NOTFOUND,
-			       "NVIDIA driver: names no GPU that this process may use");
+			       "NVIDIA driver: shows no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "NVIDIA driver: names %u GPUs, more than the %d that muster takes",
-			       n, NVML_GPUS_MOST);
+			       "NVIDIA driver: shows %u GPUs, more than the limit of %d", n,
+			       NVML_GPUS_MOST);
 	return read_some(a, visible, (int)n, s, e);
 }
 
@@ -324,7 +325,7 @@ int topo_gpu_states_read(const char *library, const char *visible, struct gpu_st
 	if (topo_nvml_open(library, &a, e))
 		return -1;
 	if (a.driver && a.driver(driver, sizeof driver - 1) == NVML_OK)
-		topo_machine_text(s.driver, sizeof s.driver, driver);
+		topo_found_text(s.driver, sizeof s.driver, driver);
 	if (!a.cuda || a.cuda(&s.cuda) != NVML_OK || s.cuda < 0 || s.cuda > 1000000)
 		s.cuda = 0;
 	int rc = read_all(&a, visible, &s, e);

@@ -1,11 +1,11 @@
 /*
- * gpu_state — how the GPUs of this host are at this moment, as NVIDIA's management library tells
- * it: memory, errors, heat, who uses them.
+ * gpu_state — the current state of this host's GPUs from NVIDIA's management library: memory, errors,
+ * temperature, processes.
  *
- * What lasts (model, links, where it hangs) is a cluster's description (topo/cluster.h); this is
- * not part of one: `muster doctor` and an agent before it trains ask for it. What a driver or a
- * model does not tell is -1, "" or 0, as each line says. The calls may take seconds on a driver
- * that is in trouble, and for ever on one that hangs.
+ * Permanent properties (model, links, position) are in topo/cluster.h instead. `muster doctor` reads
+ * the state, and so does an agent before it trains. Values that the driver or the model does not
+ * provide are -1, "" or 0, as each line states. The calls can take seconds if the driver has
+ * problems, and never return if it hangs.
  */
 #ifndef MUSTER_TOPO_DISCOVER_GPU_STATE_H
 #define MUSTER_TOPO_DISCOVER_GPU_STATE_H
@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Why its clocks are lower than they could be; only what somebody should see to: no idle GPU, no
- * clocks set by hand. */
+/* Reasons for reduced clocks that need attention. An idle GPU and clocks set by hand are not among
+ * them. */
 enum {
 	GPU_SLOW_POWER_CAP = 1,
 	GPU_SLOW_THERMAL = 2,
@@ -28,67 +28,66 @@ enum {
 enum { GPU_PROCESSES_MOST = 32 };
 struct gpu_process {
 	int pid;
-	double bytes;         /* -1: not told */
-	char name[TOPO_NAME]; /* of its program, or "" */
+	double bytes;         /* -1: unknown */
+	char name[TOPO_NAME]; /* name of the program, or "" */
 };
 
 struct gpu_state {
-	int index; /* by PCI address */
-	/* why it does not answer; below only its name, UUID and address may be told then. "": it
-	 * does */
+	int index; /* in the order of PCI addresses */
+	/* why it does not answer, or "" if it does. If it does not, only name, UUID and address may
+	 * be set below */
 	char trouble[200];
 	char name[TOPO_NAME], uuid[96], bus[16];
-	/* bytes; -1. Of the instance, where a process sees one */
+	/* bytes; -1. For a process that sees one instance, those of the instance */
 	double memory, memory_free, memory_reserved;
-	/* generations and lanes, now and at most; 0 */
+	/* generation and width, current and maximum; 0 */
 	int pcie, pcie_width, pcie_most, pcie_width_most;
 	int links, links_up; /* NVLinks */
 	char links_down[48]; /* their numbers, "3,7" */
-	/* of all links since the driver was loaded; -1 */
+	/* totals of all links since the driver was loaded; -1 */
 	int64_t link_replays, link_recoveries, link_crc;
-	int ecc, ecc_next; /* 0 off, 1 on, now and after a reset; -1 */
+	int ecc, ecc_next; /* 0 off, 1 on; current and after a reset; -1 */
 	/* memory errors since the driver was loaded; -1 */
 	int64_t corrected, uncorrected;
 	int64_t corrected_ever, uncorrected_ever;
-	int retired, retire_pending;               /* memory pages given up, up to Volta; -1 */
-	int remapped, remap_pending, remap_failed; /* memory rows given up, from Ampere on; -1 */
+	int retired, retire_pending;               /* retired memory pages, up to Volta; -1 */
+	int remapped, remap_pending, remap_failed; /* remapped memory rows, since Ampere; -1 */
 	bool slow_told;
-	unsigned slow;                            /* GPU_SLOW_…, together */
-	int temperature, temperature_slow;        /* °C, now and where it slows down; -1 */
+	unsigned slow;                            /* a bit mask of GPU_SLOW_… */
+	int temperature, temperature_slow;        /* °C, current and slowdown threshold; -1 */
 	double power, power_limit, power_default; /* W; -1 */
 	int persistence;                          /* 0, 1; -1 */
 	int compute;       /* nvml_mode_t: 0 shared, 2 prohibited, 3 one process; -1 */
 	int mig, mig_next; /* 0, 1; -1 */
 	int instances;
-	/* that have contexts on it; in a container, only those that it sees */
+	/* processes with a context on the GPU; in a container, only those that are visible there */
 	struct gpu_process processes[GPU_PROCESSES_MOST];
-	int n_processes; /* the first ones, where there are more; -1 */
+	int n_processes; /* the list holds the first ones if there are more; -1 */
 };
 
 struct gpu_states {
-	/* in CUDA_VISIBLE_DEVICES' order where it is set; a GPU that does not answer keeps its
-	 * place */
+	/* in the order of CUDA_VISIBLE_DEVICES if it is set; a GPU that does not answer keeps its
+	 * position */
 	struct gpu_state *gpus;
 	int n;
-	int hidden;      /* GPUs that CUDA_VISIBLE_DEVICES leaves out */
+	int hidden;      /* GPUs that CUDA_VISIBLE_DEVICES excludes */
 	char driver[80]; /* "570.124.06", or "" */
-	int cuda;        /* the newest CUDA that the driver can, 12080 for 12.8; 0 */
+	int cuda;        /* the newest CUDA version that the driver supports, 12080 for 12.8; 0 */
 };
 
-/* visible: CUDA_VISIBLE_DEVICES's value; NULL: all. ERR_NOTFOUND: no such library here, or no GPU;
- * another error: there is a driver and it fails. */
+/* visible: the value of CUDA_VISIBLE_DEVICES; NULL: all. ERR_NOTFOUND: there is no such library or no
+ * GPU. Other errors: there is a driver and it fails. */
 int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out,
 			 struct err *e);
 void topo_gpu_states_free(struct gpu_states *s);
 
-/* The one at a PCI address; NULL. */
+/* The state of the GPU at a PCI address, or NULL. */
 const struct gpu_state *topo_gpu_state_at(const struct gpu_states *s, const char *bus);
 
 /*
- * What is wrong with a GPU, whoever asks: for `doctor`, and for an agent that is about to train on
- * it. At `level` GPU_BAD it must not be trained on, at GPU_WARN a run suffers or may, at GPU_NOTE
- * somebody should look at it some day. Its text says what was found, `remedy` what to do. Calls
- * `say` for each finding, the worst ones first.
+ * Finds problems of a GPU, for `muster doctor` and for an agent before it trains. Levels: GPU_BAD, it
+ * must not be used for training; GPU_WARN, a run suffers or may suffer; GPU_NOTE, it needs attention
+ * some time. found: the problem; remedy: what to do. Calls `say` for each problem, the worst first.
  */
 enum gpu_level { GPU_NOTE, GPU_WARN, GPU_BAD };
 typedef void gpu_say(void *arg, enum gpu_level level, const char *found, const char *remedy);

@@ -1,4 +1,4 @@
-/* internal — what the discovery's files share; for them and their tests alone. */
+/* internal — declarations for the files of topo/discover/ and their tests only. */
 #ifndef MUSTER_TOPO_DISCOVER_INTERNAL_H
 #define MUSTER_TOPO_DISCOVER_INTERNAL_H
 
@@ -9,48 +9,49 @@
 #include "topo/hostlist.h"
 
 /*
- * pci.c: fills in what hwloc's view of the PCI devices tells of a kind: packages and caches, the
- * adapters (k->nics), and for each part, found by its bus address, its NUMA domain, cores and
- * nearest adapter, and the way to each other part (k->links, where it is LINK_UNKNOWN). Parts that
- * hwloc does not show stay as they are.
+ * pci.c: completes a kind from hwloc's PCI devices: packages, caches and adapters (k->nics). Each
+ * part is found by its bus address and gets its NUMA domain, cores, nearest adapter, and its paths
+ * to the other parts (those of k->links that are LINK_UNKNOWN). Parts that hwloc does not show are
+ * not changed.
  */
 int topo_pci_fill(struct node_kind *k, struct err *e);
 
-/* Bandwidth of one adapter, bytes/s in one direction, from sysfs; 0: not told. infiniband:
- * "mlx5_0", else "eth0". */
+/* Bandwidth of one adapter, bytes/s in one direction, from sysfs; 0: unknown. infiniband:
+ * the name is one like "mlx5_0", otherwise one like "eth0". */
 double topo_net_of_adapter(const char *name, bool infiniband);
 
 /*
- * probe.c: this host with its parts. GPUs are its slots where the driver shows any; else it is
- * topo_kind_of_host's, with its adapters. `fabric` is nvml_host's. library: NVML's.
+ * probe.c: this host with its parts. Its slots are the GPUs that the driver shows. Without GPUs it
+ * is topo_kind_of_host's result with adapters. fabric: as in nvml_host. library: NVML's path.
  */
 int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC],
 		    struct err *e);
-/* The same as a cluster of one node. */
+/* As topo_probe_kind, as a cluster of one node. */
 int topo_cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC],
 			     struct err *e);
 
-/* kinds.c: whether nodes are equal, but for what differs between equal machines too. */
-bool topo_kind_same(const struct node_kind *a, const struct node_kind *b);
-/* Node i of c, which has room for n kinds, is of[i]: equal ones become one kind. Takes all that
- * `of` owns; the number of kinds. */
-int topo_kinds_join(struct node_kind *of, int n, struct cluster *c);
+/* kinds.c: whether nodes are equal, ignoring what also differs between identical machines. */
+bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b);
+/* Node i of c is of[i]; equal ones become one kind. c has room for n kinds. Takes ownership of
+ * everything in `of`; returns the number of kinds. */
+int topo_kind_merge(struct node_kind *of, int n, struct cluster *c);
 
-enum { TOPOLOGY_MOST = 64 << 20 }; /* bytes of an answer of Slurm's controller */
+enum { TOPOLOGY_MOST = 64 << 20 }; /* limit of an answer of Slurm's controller, bytes */
 
-/* slurm.c: what the environment tells of the allocation, per node. */
+/* slurm.c: the allocation from the environment, per node. */
 struct allocation {
 	struct hostlist nodes;
-	int *devices, *cpus; /* cpus 0: not told */
+	int *devices, *cpus; /* cpus 0: unknown */
 };
 int topo_allocation_read(struct allocation *a, struct err *e);
 void topo_allocation_free(struct allocation *a);
-/* Node i as if it were this host, with the devices and cores that the environment tells. */
+/* Describes node i as if it were this host, with the devices and cores from the environment. */
 int topo_allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e);
 
 /*
- * report.c: what a node tells of itself when all are asked (nodes.h), as "muster-topo": the fabric
- * of nvml_host ("-": none), a blank, and the node as a cluster of one (topo/json.h) on one line.
+ * report.c: the report of one node when all are examined (nodes.h), with the tag "muster-topo": the
+ * fabric of nvml_host ("-": none), a space, and the node as a cluster of one node (topo/json.h) on
+ * one line.
  */
 struct report {
 	bool there;
@@ -59,30 +60,29 @@ struct report {
 };
 int topo_report_print(const struct cluster *local, const char *fabric, struct buf *out,
 		      struct err *e);
-/* Fills the reports of the nodes that told all of theirs. */
+/* Fills the reports of the nodes whose reports are complete. */
 int topo_report_parse(const char *text, const struct hostlist *nodes, struct report *reports,
 		      struct err *e);
-/* Asks every node of the allocation. Fails when not one told anything; else a node that is
- * silent has no report. */
+/* Examines every node of the allocation. It fails if no node answered; otherwise nodes that did not
+ * answer have no report. */
 int topo_report_ask(const struct hostlist *nodes, struct report *reports, struct err *e);
 
 /*
- * cache.c: clusters that were asked for, one file a list of nodes, in $XDG_CACHE_HOME/muster, else
- * ~/.cache/muster. An entry holds for allocations of the same share of the same nodes as long as
- * each of them has not booted, a day at the most.
+ * cache.c: results of examined clusters, one file per list of nodes, in $XDG_CACHE_HOME/muster or
+ * ~/.cache/muster. An entry is valid for allocations of the same share of the same nodes until one
+ * of them reboots, and for one day at most.
  */
 enum { CACHE_SHARE = 24 };
 struct cache_key {
 	const struct hostlist *nodes;
 	char (*boots)[32];       /* [nodes]: BootTime */
-	char share[CACHE_SHARE]; /* what of each node belongs to the allocation */
+	char share[CACHE_SHARE]; /* the part of each node that belongs to the allocation */
 };
-/* 0, or -1 with the reason, which is ERR_NOTFOUND when there is simply none and ERR_STALE when
- * it does not hold. */
+/* ERR_NOTFOUND: there is no entry; ERR_STALE: it is not valid any more. */
 int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err *e);
 int topo_cache_write(const struct cache_key *key, const struct cluster *c, struct err *e);
 
-/* asked.c: the allocation, every node asked; fresh: without the cache. */
-int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e);
+/* asked.c: the allocation, with every node examined; fresh: without the cache. */
+int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e);
 
 #endif

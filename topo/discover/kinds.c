@@ -10,7 +10,7 @@
 /* Firmware takes a little of the memory, here more, there less. */
 #define NEARLY 0.02
 
-static bool near(double a, double b)
+static bool same_distance(double a, double b)
 {
 	return fabs(a - b) <= NEARLY * fmax(a, b);
 }
@@ -29,28 +29,29 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 	for (int i = 0; a->links && i < a->devices * a->devices; i++)
 		if (a->links[i].kind != b->links[i].kind ||
 		    a->links[i].lanes != b->links[i].lanes ||
-		    !near(a->links[i].bandwidth, b->links[i].bandwidth))
+		    !same_distance(a->links[i].bandwidth, b->links[i].bandwidth))
 			return false;
 	for (int i = 0; a->nics && i < a->n_nics; i++)
 		if (strcmp(a->nics[i].name, b->nics[i].name) ||
 		    a->nics[i].numa != b->nics[i].numa ||
-		    !near(a->nics[i].bandwidth, b->nics[i].bandwidth))
+		    !same_distance(a->nics[i].bandwidth, b->nics[i].bandwidth))
 			return false;
 	return true;
 }
 
 /* Rates of cores follow the clock of the moment: equal cores are told by their number. */
-bool topo_kind_same(const struct node_kind *a, const struct node_kind *b)
+bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b)
 {
 	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores &&
 	       a->numa == b->numa && a->packages == b->packages && a->caches == b->caches &&
-	       a->switched == b->switched && a->n_nics == b->n_nics && near(a->memory, b->memory) &&
-	       near(a->device_memory, b->device_memory) && !strcmp(a->unsaid, b->unsaid) &&
+	       a->switched == b->switched && a->n_nics == b->n_nics &&
+	       same_distance(a->memory, b->memory) &&
+	       same_distance(a->device_memory, b->device_memory) && !strcmp(a->unsaid, b->unsaid) &&
 	       same_parts(a, b);
 }
 
 /* Takes what the other kind owns. */
-static void take(struct node_kind *from, struct node_kind *to)
+static void take_kind(struct node_kind *from, struct node_kind *to)
 {
 	*to = *from;
 	from->parts = NULL;
@@ -58,16 +59,16 @@ static void take(struct node_kind *from, struct node_kind *to)
 	from->links = NULL;
 }
 
-int topo_kinds_join(struct node_kind *of, int n, struct cluster *c)
+int topo_kind_merge(struct node_kind *of, int n, struct cluster *c)
 {
 	c->n_kinds = 0;
 	for (int i = 0; i < n; i++) {
 		int at = 0;
-		while (at < c->n_kinds && !topo_kind_same(&c->kinds[at], &of[i]))
+		while (at < c->n_kinds && !topo_kind_equal(&c->kinds[at], &of[i]))
 			at++;
 		c->nodes[i].kind = at;
 		if (at == c->n_kinds)
-			take(&of[i], &c->kinds[c->n_kinds++]);
+			take_kind(&of[i], &c->kinds[c->n_kinds++]);
 		else
 			topo_kind_free(&of[i]);
 	}

@@ -23,7 +23,7 @@ static double read_number(const char *path)
 	return v;
 }
 
-static double over_files(const char *pattern, double (*fold)(double, double))
+static double for_each_adapter(const char *pattern, double (*fold)(double, double))
 {
 	glob_t g;
 	double v = 0;
@@ -35,12 +35,12 @@ static double over_files(const char *pattern, double (*fold)(double, double))
 	return v;
 }
 
-static double sum(double a, double b)
+static double sum_rates(double a, double b)
 {
 	return a + b;
 }
 
-static double most(double a, double b)
+static double fastest_rate(double a, double b)
 {
 	return a > b ? a : b;
 }
@@ -49,8 +49,8 @@ void topo_net_of_host(double *bandwidth, double *latency)
 {
 	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s,
 	 * one. */
-	double gbits = over_files("/sys/class/infiniband/*/ports/*/rate", sum);
-	double mbits = over_files("/sys/class/net/*/speed", most);
+	double gbits = for_each_adapter("/sys/class/infiniband/*/ports/*/rate", sum_rates);
+	double mbits = for_each_adapter("/sys/class/net/*/speed", fastest_rate);
 	*latency = gbits > 0 ? INFINIBAND_LATENCY : ETHERNET_LATENCY;
 	*bandwidth = gbits > 0 ? gbits * 1e9 / 8 : mbits > 0 ? mbits * 1e6 / 8 : ETHERNET_GUESS;
 }
@@ -63,5 +63,5 @@ double topo_net_of_adapter(const char *name, bool infiniband)
 	snprintf(path, sizeof path,
 		 infiniband ? "/sys/class/infiniband/%s/ports/*/rate" : "/sys/class/net/%s/speed",
 		 name);
-	return over_files(path, sum) * (infiniband ? 1e9 : 1e6) / 8;
+	return for_each_adapter(path, sum_rates) * (infiniband ? 1e9 : 1e6) / 8;
 }

@@ -20,13 +20,14 @@ int topo_nodes_of_allocation(struct hostlist *out, struct err *e)
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	if (!list || !*list)
 		return err_set(e, ERR_NOTFOUND,
-			       "SLURM_JOB_NODELIST is not set, so this is no allocation; start "
+			       "SLURM_JOB_NODELIST is not set, so this process is not in an "
+			       "allocation; start "
 			       "through `muster "
 			       "submit`, sbatch or salloc");
 	return topo_hostlist_expand(list, out, e) ? err_prefix(e, "SLURM_JOB_NODELIST") : 0;
 }
 
-void topo_nodes_self(char out[HOSTLIST_NAME])
+void topo_nodes_own_name(char out[HOSTLIST_NAME])
 {
 	const char *node = getenv("SLURMD_NODENAME");
 	if (node && *node)
@@ -40,7 +41,7 @@ void topo_nodes_print(const char *tag, const char *text, size_t len, struct buf 
 {
 	char node[HOSTLIST_NAME];
 	int parts = (int)((len + PART - 1) / PART);
-	topo_nodes_self(node);
+	topo_nodes_own_name(node);
 	for (int i = 0; i < parts; i++)
 		buf_printf(out, "%s %s %d %d %.*s\n", tag, node, i, parts, PART,
 			   text + (size_t)i * PART);
@@ -63,7 +64,7 @@ static int find_muster(char path[PATH], struct err *e)
 
 /* Of Slurm's words only which allocation and which cluster: the others srun would take for its
  * options. */
-static bool keeps(const char *word)
+static bool kept_variable(const char *word)
 {
 	static const char *const kept[] = { "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CONF",
 					    "SLURM_CLUSTER_NAME=" };
@@ -84,7 +85,7 @@ static char **step_environment(void)
 		n++;
 	char **env = calloc(n + 1, sizeof *env);
 	for (size_t i = 0, k = 0; env && i < n; i++)
-		if (keeps(environ[i]))
+		if (kept_variable(environ[i]))
 			env[k++] = environ[i];
 	return env;
 }
@@ -221,5 +222,6 @@ int topo_nodes_ask(const char *tag, const char *const *words, double seconds,
 		return bad;
 	if (rc)
 		return err_set(e, why.code, "%s", why.text);
-	return err_set(e, ERR_PROTO, "the step that asks the nodes told nothing that can be read");
+	return err_set(e, ERR_PROTO,
+		       "the job step that examines the nodes gave no readable answer");
 }

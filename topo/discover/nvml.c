@@ -2,7 +2,7 @@
 
 #include "topo/discover/nvml_api.h"
 #include "topo/discover/visible.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void read_instances(const struct nvml_api *a, nvml_device_t d, struct nvm
 	}
 }
 
-static int figure(nvml_code_t (*call)(nvml_device_t, unsigned *), nvml_device_t d, unsigned most)
+static int figure_of(nvml_code_t (*call)(nvml_device_t, unsigned *), nvml_device_t d, unsigned most)
 {
 	unsigned n = 0;
 	return call && call(d, &n) == NVML_OK && n <= most ? (int)n : 0;
@@ -61,7 +61,7 @@ static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, 
 	if (a->name(*d, name, sizeof name - 1) != NVML_OK)
 		name[0] = '\0';
 	name[sizeof name - 1] = '\0';
-	topo_machine_text(g->name, sizeof g->name, name);
+	topo_found_text(g->name, sizeof g->name, name);
 	if (!a->uuid || a->uuid(*d, g->uuid, sizeof g->uuid - 1) != NVML_OK)
 		g->uuid[0] = '\0';
 	g->uuid[sizeof g->uuid - 1] = '\0';
@@ -70,8 +70,8 @@ static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, 
 	if (a->capability && a->capability(*d, &major, &minor) == NVML_OK && major > 0 &&
 	    major < 1000 && minor >= 0 && minor < 10)
 		g->arch = 10 * major + minor;
-	g->pcie = figure(a->pcie_most, *d, PCIE_MOST);
-	g->pcie_width = figure(a->pcie_width_most, *d, PCIE_WIDTH_MOST);
+	g->pcie = figure_of(a->pcie_most, *d, PCIE_MOST);
+	g->pcie_width = figure_of(a->pcie_width_most, *d, PCIE_WIDTH_MOST);
 	read_instances(a, *d, g);
 	return 0;
 }
@@ -117,7 +117,7 @@ static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, 
 }
 
 /* A link has two ends: what only one of them tells is not taken for one. */
-static void agree(struct nvml_host *h)
+static void peers_agree(struct nvml_host *h)
 {
 	for (int i = 0; i < h->n; i++)
 		for (int j = i + 1; j < h->n; j++) {
@@ -166,11 +166,11 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
 		return err_set(e, ERR_NOTFOUND,
-			       "NVIDIA driver: names no GPU that this process may use");
+			       "NVIDIA driver: shows no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "NVIDIA driver: names %u GPUs, more than the %d that muster takes",
-			       n, NVML_GPUS_MOST);
+			       "NVIDIA driver: shows %u GPUs, more than the limit of %d", n,
+			       NVML_GPUS_MOST);
 	h->gpus = calloc(n, sizeof *h->gpus);
 	h->lanes = calloc((size_t)n * n, sizeof *h->lanes);
 	if (!h->gpus || !h->lanes)
@@ -188,7 +188,7 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	for (int i = 0; a->link_state && i < h->n; i++)
 		for (unsigned link = 0; link < NVML_LINKS_MOST; link++)
 			read_link(a, devices[i], link, i, h);
-	agree(h);
+	peers_agree(h);
 	read_peers(a, devices, h);
 	read_fabric(a, devices, h);
 	return 0;
@@ -203,7 +203,7 @@ int topo_nvml_keep(struct nvml_host *h, const char *visible)
 					  .uuid = h->gpus[i].uuid,
 					  .instances = h->gpus[i].instances,
 					  .n_instances = h->gpus[i].n_instances };
-	int kept = topo_visible_pick(visible, ids, h->n, old, part), n = h->n;
+	int kept = topo_visible_select(visible, ids, h->n, old, part), n = h->n;
 	struct nvml_gpu *gpus = calloc((size_t)n + 1, sizeof *gpus);
 	int *lanes = calloc((size_t)n * (size_t)n + 1, sizeof *lanes);
 	if (!gpus || !lanes)

@@ -1,11 +1,9 @@
 /*
- * nvml — NVIDIA's GPUs of this host and the NVLinks between them, as its management library tells
- * them.
+ * nvml — the NVIDIA GPUs of this host and the NVLinks between them, from NVIDIA's management library.
  *
- * The library comes with the driver and is loaded when it is first asked for; without it, or
- * without a GPU, there are none. What it says is checked as if it came from a stranger: counts,
- * indices, names without an end, errors of single calls. A figure that it does not give is 0, a
- * link that it does not give is not there.
+ * The library comes with the driver and is loaded on first use; without it there are no GPUs. Its
+ * answers are checked like untrusted input: counts, indices, unterminated names, errors of single
+ * calls. An unknown figure is 0, and an unknown link does not exist.
  */
 #ifndef MUSTER_TOPO_DISCOVER_NVML_H
 #define MUSTER_TOPO_DISCOVER_NVML_H
@@ -31,39 +29,39 @@ struct nvml_gpu {
 	int vendor, id;       /* PCI */
 	int arch;             /* compute capability × 10; 0 is unknown */
 	double memory;        /* bytes */
-	int ports;            /* NVLinks into NVSwitches that are up */
-	int down;             /* NVLinks that are there and not up */
+	int ports;            /* NVLinks to NVSwitches that are up */
+	int down;             /* NVLinks that exist and are not up */
 	int nvlink;           /* their generation; 0: unknown */
-	/* generation and lanes that it and its slot can, an idle GPU does less; 0: unknown */
+	/* highest generation and width of the GPU and its slot (an idle GPU uses less); 0: unknown */
 	int pcie, pcie_width;
-	bool mig; /* parted: programs get instances of it, each one */
+	bool mig; /* partitioned: each program gets one instance */
 	struct nvml_instance instances[NVML_INSTANCES_MOST];
 	int n_instances;
 };
 
-/* The NVLink fabric of several nodes that this one has joined (GB200 NVL72). Nodes of equal
- * texts reach each other. */
+/* Identifies the multi-node NVLink fabric of this node (GB200 NVL72). Nodes with equal texts are in
+ * the same fabric. */
 enum { NVML_FABRIC = 48 };
 
 struct nvml_host {
 	struct nvml_gpu *gpus;
 	int n;
-	int *lanes;        /* [n × n]: NVLinks that lead straight from one to the other */
-	int lost;          /* GPUs that are there and do not answer */
-	char trouble[200]; /* what the first of them says */
-	int cut;           /* pairs without peer access, where that was told */
-	/* cluster's UUID and clique, "" : none, or not all GPUs in the same */
+	int *lanes;        /* [n × n]: direct NVLinks between two GPUs */
+	int lost;          /* GPUs that exist and do not answer */
+	char trouble[200]; /* the error of the first of them */
+	int cut;           /* pairs without peer access, if known */
+	/* UUID of the cluster and clique; "": none, or the GPUs are not all in the same one */
 	char fabric[NVML_FABRIC];
 };
 
-/* ERR_NOTFOUND: no such library here, or no GPU; another error: there is a driver and it, or
- * every GPU, fails. */
+/* ERR_NOTFOUND: there is no such library or no GPU. Other errors: there is a driver, and it or every
+ * GPU fails. */
 int topo_nvml_read(const char *library, struct nvml_host *out, struct err *e);
 void topo_nvml_free(struct nvml_host *h);
 
-/* Keeps those that `visible` names, in its order (visible.h), so that place i is CUDA's device i.
- * Of one that is named by an instance the memory is that instance's. NULL keeps all. 0, or -1 when
- * none is left. */
+/* Keeps the GPUs that `visible` selects, in its order (visible.h), so that index i is CUDA's device i.
+ * If an instance is selected, the memory becomes that of the instance. NULL keeps all. Returns -1 if
+ * no GPU remains. */
 int topo_nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif

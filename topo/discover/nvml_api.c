@@ -31,7 +31,7 @@ static int not_loaded(const char *library, const char *why, struct err *e)
 		       why);
 }
 
-static int load(const char *library, struct nvml_api *a, struct err *e)
+static int load_symbols(const char *library, struct nvml_api *a, struct err *e)
 {
 	*a = (struct nvml_api){ .library = dlopen(library, RTLD_NOW | RTLD_LOCAL) };
 	if (!a->library)
@@ -53,14 +53,14 @@ int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t cod
 {
 	const char *text = a->error ? a->error(code) : NULL;
 	return err_set(e, ERR_UNSUPPORTED,
-		       "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what,
+		       "NVIDIA driver: %s: %.200s (%d); see the output of nvidia-smi", what,
 		       text ? text : "fails", (int)code);
 }
 
 int topo_nvml_open(const char *library, struct nvml_api *out, struct err *e)
 {
 	struct nvml_api a;
-	if (load(library, &a, e))
+	if (load_symbols(library, &a, e))
 		return -1;
 	nvml_code_t code = a.init();
 	if (code != NVML_OK) {

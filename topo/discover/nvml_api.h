@@ -1,13 +1,13 @@
 /*
- * nvml_api — what muster calls of NVIDIA's management library, and how the library is opened.
+ * nvml_api — the functions of NVIDIA's management library that muster calls, and loading it.
  *
- * The interface is nvml.h's of the CUDA toolkit, declared again, as that header is missing where
- * there is no toolkit. Where it is there, tests/unit/topo/test_nvml_abi.c holds every size, offset,
- * value and function type below to it. Only calls that the library has had since driver 450 are
- * needed; newer ones are used where they are, and NULL elsewhere.
+ * The declarations repeat those of nvml.h in the CUDA toolkit, because that header is missing where
+ * there is no toolkit. Where it exists, tests/unit/topo/test_nvml_abi.c compares every size, offset,
+ * value and function type below with it. Only functions that exist since driver 450 are required;
+ * newer ones are NULL if the library lacks them.
  *
- * To add a call: a line in NVML_CALLS, its types and values here, their lines in the test, its play
- * in tests/doubles/nvml.c.
+ * To add a function: a line in NVML_CALLS, its types and values here, their lines in the test, and
+ * its test double in tests/doubles/nvml.c.
  */
 #ifndef MUSTER_TOPO_DISCOVER_NVML_API_H
 #define MUSTER_TOPO_DISCOVER_NVML_API_H
@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 typedef struct nvml_device *nvml_device_t;
-/* Enumerations of nvml.h, which has them without negative values. */
+/* Enumerations of nvml.h; none has negative values. */
 typedef unsigned nvml_code_t, nvml_state_t, nvml_peer_t, nvml_p2p_index_t, nvml_p2p_t, nvml_error_t,
 	nvml_span_t, nvml_cause_t, nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t;
 
@@ -32,7 +32,7 @@ enum { NVML_REPLAYS = 0, NVML_RECOVERIES = 1, NVML_CRC_FLITS = 2, NVML_CRC_DATA 
 enum { NVML_COMPUTE_PROHIBITED = 2 }; /* nvml_mode_t */
 /* nvml_sensor_t, nvml_threshold_t */
 enum { NVML_TEMPERATURE = 0, NVML_SLOWDOWN_AT = 1 };
-/* Bits of the reasons for lower clocks. */
+/* Bits of the reasons for reduced clocks. */
 enum {
 	NVML_SLOW_POWER_CAP = 0x4,
 	NVML_SLOW_HARDWARE = 0x8,
@@ -70,13 +70,13 @@ struct nvml_fabric {
 
 struct nvml_process {
 	unsigned pid;
-	unsigned long long bytes; /* all bits set: not told */
+	unsigned long long bytes; /* all bits set: unknown */
 	unsigned instance, compute_instance;
 };
 
 #define NVML_VERSION(type, number) (unsigned)(sizeof(type) | (unsigned)(number) << 24)
 
-/* result, member, the library's name, needed, arguments */
+/* result, member, name in the library, required, arguments */
 #define NVML_CALLS(X) \
 	X(nvml_code_t, init, nvmlInit_v2, true, (void)) \
 	X(nvml_code_t, shutdown, nvmlShutdown, true, (void)) \
@@ -167,12 +167,12 @@ struct nvml_api {
 #undef NVML_MEMBER
 };
 
-/* Loads and starts it. ERR_NOTFOUND: no such library here; ERR_UNSUPPORTED: another error of it. */
+/* Loads and initializes the library. ERR_NOTFOUND: there is none; ERR_UNSUPPORTED: it fails. */
 int topo_nvml_open(const char *library, struct nvml_api *out, struct err *e);
 void topo_nvml_close(struct nvml_api *a);
-/* ERR_UNSUPPORTED with what the driver says of a call's code; -1. */
+/* Sets ERR_UNSUPPORTED with the driver's text for a result code; returns -1. */
 int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e);
-/* "0000:1b:00.0", from the numbers: the library's text has more digits of the domain. */
+/* "0000:1b:00.0" from the numbers, because the library's text has more digits of the domain. */
 void topo_nvml_bus(const struct nvml_pci *p, char out[16]);
 /* The generation of an NVLink version, 4 for 4.0; 0: unknown. */
 int topo_nvml_generation(unsigned version);

@@ -12,7 +12,7 @@
 #define PORT_GUESS 15.75e9
 
 /* Its own GPU components ask drivers, for seconds at times; NVML is asked once, elsewhere. */
-static hwloc_topology_t load(struct err *e)
+static hwloc_topology_t load_topology(struct err *e)
 {
 	static const char *const slow[] = { "x86",  "opencl", "gl",       "cuda",
 					    "nvml", "rsmi",   "levelzero" };
@@ -27,7 +27,7 @@ static hwloc_topology_t load(struct err *e)
 	    hwloc_topology_load(t)) {
 		hwloc_topology_destroy(t);
 		err_errno(e, ERR_UNSUPPORTED,
-			  "this host: hwloc cannot read its devices (see what lstopo says)");
+			  "this host: hwloc cannot read its devices (see the output of lstopo)");
 		return NULL;
 	}
 	return t;
@@ -74,7 +74,7 @@ static int bridges_below(hwloc_obj_t o, hwloc_obj_t top)
 	return n;
 }
 
-static hwloc_obj_t meet(hwloc_obj_t a, hwloc_obj_t b)
+static hwloc_obj_t lowest_common_bridge(hwloc_obj_t a, hwloc_obj_t b)
 {
 	for (; a; a = a->parent)
 		for (hwloc_obj_t at = b; at; at = at->parent)
@@ -84,9 +84,9 @@ static hwloc_obj_t meet(hwloc_obj_t a, hwloc_obj_t b)
 }
 
 /* As nvidia-smi counts: below one switch, each has at most its port's bridge of its own there. */
-static enum link_kind way(hwloc_obj_t a, hwloc_obj_t b)
+static enum link_kind link_between(hwloc_obj_t a, hwloc_obj_t b)
 {
-	hwloc_obj_t top = meet(a, b);
+	hwloc_obj_t top = lowest_common_bridge(a, b);
 	if (!top)
 		return LINK_UNKNOWN;
 	if (is_bridge(top) || top->type == HWLOC_OBJ_PCI_DEVICE)
@@ -123,7 +123,7 @@ static double port_rate(const struct topo_device *d, hwloc_obj_t o)
 static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a,
 				  const struct topo_device *y, hwloc_obj_t b)
 {
-	enum link_kind kind = a && b ? way(a, b) : LINK_UNKNOWN;
+	enum link_kind kind = a && b ? link_between(a, b) : LINK_UNKNOWN;
 	double rate = port_rate(x, a) < port_rate(y, b) ? port_rate(x, a) : port_rate(y, b);
 	rate *= PCIE_SHARE;
 	if ((kind == LINK_SYS || kind == LINK_UNKNOWN) && rate > SYS_BANDWIDTH)
@@ -176,7 +176,7 @@ static void choose_nic(struct node_kind *k, int device, hwloc_obj_t pci, hwloc_o
 	struct topo_device *d = &k->parts[device];
 	int least = 0;
 	for (int i = 0; i < k->n_nics; i++) {
-		enum link_kind link = way(pci, nics[i]);
+		enum link_kind link = link_between(pci, nics[i]);
 		int users = 0;
 		for (int x = 0; x < device; x++)
 			users += k->parts[x].nic == i;
@@ -215,7 +215,7 @@ static void fill_links(struct node_kind *k, hwloc_obj_t const *pci)
 
 int topo_pci_fill(struct node_kind *k, struct err *e)
 {
-	hwloc_topology_t t = load(e);
+	hwloc_topology_t t = load_topology(e);
 	if (!t)
 		return -1;
 	hwloc_obj_t *nics = NULL, *pci = calloc((size_t)k->devices + 1, sizeof *pci);

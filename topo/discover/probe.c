@@ -31,7 +31,7 @@ static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, co
 
 static const struct gpu_model *model_of(const struct nvml_gpu *g)
 {
-	const struct gpu_model *m = topo_gpu_called(g->name);
+	const struct gpu_model *m = topo_gpu_of_driver_name(g->name);
 	if (!m)
 		m = topo_gpu_of_pci(g->vendor, g->id);
 	return m ? m : topo_gpu_of_arch(PCI_NVIDIA, g->arch);
@@ -111,7 +111,8 @@ static void name_instances(const struct nvml_host *h, struct node_kind *k)
 	for (int i = 0; i < h->n; i++)
 		if (h->gpus[i].mig) {
 			unsaid(k,
-			       "GPU%d is parted (MIG), %d instance%s: CUDA shows a process one of "
+			       "GPU%d is partitioned (MIG), %d instance%s: CUDA shows a process "
+			       "one of "
 			       "all of them, so one agent a node "
 			       "computes",
 			       h->gpus[i].index, h->gpus[i].n_instances,
@@ -223,7 +224,7 @@ int topo_cluster_probe_local(const char *library, struct cluster *out, char fabr
 	}
 	if (c.kinds[0].parts)
 		snprintf(c.figures, sizeof c.figures,
-			 "what the driver and hwloc tell of this host; the rates of its device "
+			 "the driver and hwloc on this host; the rates of its device "
 			 "model");
 	if (gethostname(c.nodes[0].name, sizeof c.nodes[0].name - 1))
 		snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "localhost");
@@ -237,7 +238,7 @@ int topo_cluster_probe(const char *spec, bool fresh, struct cluster *out, struct
 	if (!*spec || !strcmp(spec, "auto"))
 		spec = getenv("SLURM_JOB_ID") ? "slurm" : "local";
 	if (!strcmp(spec, "slurm"))
-		return topo_cluster_asked(fresh, out, e);
+		return topo_cluster_of_nodes(fresh, out, e);
 	if (!strcmp(spec, "local"))
 		return topo_cluster_probe_local(NVML_LIBRARY, out, fabric, e);
 	return topo_cluster_open(spec, 0, out, e);

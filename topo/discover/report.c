@@ -24,7 +24,7 @@ int topo_report_print(const struct cluster *local, const char *fabric, struct bu
 	bool bad = !dump || buf_failed(&text) || buf_failed(out);
 	free(dump);
 	buf_fini(&text);
-	return bad ? err_set(e, ERR_NOMEM, "this host: no memory to tell what it is") : 0;
+	return bad ? err_set(e, ERR_NOMEM, "this host: no memory for its report") : 0;
 }
 
 static void take_report(const char *node, struct buf *answer, struct report *r)
@@ -78,5 +78,5 @@ int topo_report_ask(const struct hostlist *nodes, struct report *reports, struct
 		told += reports[i].there;
 	return rc || told ? rc
 			  : err_set(e, ERR_PROTO,
-				    "the step that asks the nodes told nothing that can be read");
+				    "the job step that examines the nodes gave no readable answer");
 }

@@ -10,7 +10,7 @@ enum { SWITCHES_MOST = 65536, GPUS_MOST = 1024, LEVELS_MOST = 64 };
 
 /* Of the line at `line`: the text behind the first "KEY=", up to the next blank. False when it is
  * not there. Its own keys come before texts that people write (OS, Reason, Comment). */
-static bool field(const char *line, const char *key, const char **at, size_t *len)
+static bool find_field(const char *line, const char *key, const char **at, size_t *len)
 {
 	size_t n = strlen(key);
 	const char *end = line + strcspn(line, "\n");
@@ -33,7 +33,8 @@ static void copy_field(const char *line, const char *key, char *out, size_t size
 	const char *at;
 	size_t len;
 	out[0] = '\0';
-	if (field(line, key, &at, &len) && len < size && !(len == 6 && !memcmp(at, "(null)", 6)))
+	if (find_field(line, key, &at, &len) && len < size &&
+	    !(len == 6 && !memcmp(at, "(null)", 6)))
 		snprintf(out, size, "%.*s", (int)len, at);
 }
 
@@ -116,7 +117,7 @@ int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, str
 		most += !strncmp(at, "NodeName=", 9);
 	if (most > NODES_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "scontrol: names %d nodes, more than the %d that muster takes", most,
+			       "scontrol: lists %d nodes, more than the limit of %d", most,
 			       NODES_MOST);
 	struct slurm_node *list = calloc((size_t)most + 1, sizeof *list);
 	if (!list)
@@ -155,11 +156,11 @@ static void free_told(struct told_list *l)
 	free(l->at);
 }
 
-static int expand(const char *line, const char *key, struct hostlist *out, struct err *e)
+static int expand_nodes(const char *line, const char *key, struct hostlist *out, struct err *e)
 {
 	const char *at;
 	size_t len;
-	if (!field(line, key, &at, &len) || !len || (len == 6 && !memcmp(at, "(null)", 6)))
+	if (!find_field(line, key, &at, &len) || !len || (len == 6 && !memcmp(at, "(null)", 6)))
 		return 0;
 	char *copy = strndup(at, len);
 	int rc = copy ? topo_hostlist_expand(copy, out, e)
@@ -175,8 +176,8 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 		most += !strncmp(at, "SwitchName=", 11) || !strncmp(at, "BlockName=", 10);
 	if (most > SWITCHES_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "scontrol: names %d switches, more than the %d that muster takes",
-			       most, SWITCHES_MOST);
+			       "scontrol: lists %d switches, more than the limit of %d", most,
+			       SWITCHES_MOST);
 	l->at = calloc((size_t)most + 1, sizeof *l->at);
 	if (!l->at)
 		return err_set(e, ERR_NOMEM, "scontrol: no memory for %d switches", most);
@@ -189,8 +190,8 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 		t->s.parent = -1;
 		copy_field(at, block ? "BlockName" : "SwitchName", t->s.name, sizeof t->s.name);
 		t->level = (int)number(at, "Level", LEVELS_MOST);
-		if (expand(at, "Nodes", &t->nodes, e) ||
-		    (!block && expand(at, "Switches", &t->below, e)))
+		if (expand_nodes(at, "Nodes", &t->nodes, e) ||
+		    (!block && expand_nodes(at, "Switches", &t->below, e)))
 			return -1;
 	}
 	return 0;
@@ -202,15 +203,15 @@ struct entry {
 	int index;
 };
 
-static int by_name(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-static int find(const struct entry *list, int n, const char *name)
+static int find_switch(const struct entry *list, int n, const char *name)
 {
 	struct entry key = { .name = name };
-	const struct entry *at = bsearch(&key, list, (size_t)n, sizeof *list, by_name);
+	const struct entry *at = bsearch(&key, list, (size_t)n, sizeof *list, compare_names);
 	return at ? at->index : -1;
 }
 
@@ -219,7 +220,7 @@ static void set_parents(struct told_list *l, const struct entry *switches)
 {
 	for (int i = 0; i < l->n; i++)
 		for (int k = 0; k < l->at[i].below.n; k++) {
-			int below = find(switches, l->n, l->at[i].below.names[k]);
+			int below = find_switch(switches, l->n, l->at[i].below.names[k]);
 			if (below < 0 || l->at[below].level >= l->at[i].level)
 				continue;
 			int now = l->at[below].s.parent;
@@ -234,7 +235,7 @@ static void set_leaves(struct told_list *l, const struct entry *nodes, const boo
 {
 	for (int i = 0; i < l->n; i++)
 		for (int k = 0; k < l->at[i].nodes.n; k++) {
-			int node = find(nodes, c->n_nodes, l->at[i].nodes.names[k]);
+			int node = find_switch(nodes, c->n_nodes, l->at[i].nodes.names[k]);
 			if (node < 0)
 				continue;
 			int now = c->nodes[node].leaf;
@@ -292,7 +293,7 @@ static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 	return 0;
 }
 
-static int hang(struct told_list *l, const bool *joins, struct cluster *c, struct err *e)
+static int attach_node(struct told_list *l, const bool *joins, struct cluster *c, struct err *e)
 {
 	struct entry *nodes = calloc((size_t)c->n_nodes + 1, sizeof *nodes),
 		     *switches = calloc((size_t)l->n + 1, sizeof *switches);
@@ -304,8 +305,8 @@ static int hang(struct told_list *l, const bool *joins, struct cluster *c, struc
 	for (int i = 0; !rc && i < l->n; i++)
 		switches[i] = (struct entry){ l->at[i].s.name, i };
 	if (!rc) {
-		qsort(nodes, (size_t)c->n_nodes, sizeof *nodes, by_name);
-		qsort(switches, (size_t)l->n, sizeof *switches, by_name);
+		qsort(nodes, (size_t)c->n_nodes, sizeof *nodes, compare_names);
+		qsort(switches, (size_t)l->n, sizeof *switches, compare_names);
 		set_parents(l, switches);
 		set_leaves(l, nodes, joins, c);
 		rc = keep_used(l, c, e);
@@ -320,7 +321,7 @@ int topo_scontrol_topology(const char *text, const bool *joins, struct cluster *
 	struct told_list l = { .n = 0 };
 	int rc = read_told(text, &l, e);
 	if (!rc && l.n)
-		rc = hang(&l, joins, c, e);
+		rc = attach_node(&l, joins, c, e);
 	free_told(&l);
 	return rc;
 }

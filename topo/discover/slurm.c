@@ -45,7 +45,8 @@ static int read_lists(struct allocation *a, struct err *e)
 	const char *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
 	if (!list || !*list)
 		return err_set(e, ERR_NOTFOUND,
-			       "slurm: SLURM_JOB_NODELIST is not set, so this is no allocation; "
+			       "slurm: SLURM_JOB_NODELIST is not set, so this process is not in an "
+			       "allocation; "
 			       "start through `muster submit`, sbatch or salloc");
 	if (topo_hostlist_expand(list, &a->nodes, e))
 		return err_prefix(e, "SLURM_JOB_NODELIST");
@@ -87,7 +88,7 @@ int topo_allocation_kind(const struct allocation *a, int i, struct node_kind *ou
 }
 
 /* Nodes with equal counts are of one kind. */
-static int fill(const struct allocation *a, struct cluster *c, struct err *e)
+static int fill_nodes(const struct allocation *a, struct cluster *c, struct err *e)
 {
 	c->n_kinds = 0;
 	for (int i = 0; i < c->n_nodes; i++) {
@@ -123,7 +124,7 @@ int topo_cluster_slurm(struct cluster *out, struct err *e)
 	if (topo_allocation_read(&a, e))
 		return -1;
 	int rc = topo_cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
-	if (!rc && fill(&a, &c, e)) {
+	if (!rc && fill_nodes(&a, &c, e)) {
 		topo_cluster_free(&c);
 		rc = -1;
 	}

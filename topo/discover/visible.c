@@ -50,7 +50,7 @@ static struct spot by_instance(const char *at, size_t len, const struct gpu_id *
 	return found;
 }
 
-static struct spot find(const char *at, size_t len, const struct gpu_id *ids, int n)
+static struct spot find_gpu(const char *at, size_t len, const struct gpu_id *ids, int n)
 {
 	if (len > 4 && !strncmp(at, "GPU-", 4))
 		return by_uuid(at, len, ids, n);
@@ -59,7 +59,7 @@ static struct spot find(const char *at, size_t len, const struct gpu_id *ids, in
 	return by_number(at, len, ids, n);
 }
 
-int topo_visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part)
+int topo_visible_select(const char *list, const struct gpu_id *ids, int n, int *picked, int *part)
 {
 	int kept = 0;
 	for (int i = 0; !list && i < n; i++) {
@@ -68,7 +68,7 @@ int topo_visible_pick(const char *list, const struct gpu_id *ids, int n, int *pi
 	}
 	for (const char *at = list; at;) {
 		size_t len = strcspn(at, ",");
-		struct spot s = find(at, len, ids, n);
+		struct spot s = find_gpu(at, len, ids, n);
 		if (s.gpu < 0)
 			break;
 		int seen = 0;

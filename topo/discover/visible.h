@@ -1,13 +1,12 @@
 /*
- * visible — which GPUs a process may use, by the word that it shares with CUDA:
- * CUDA_VISIBLE_DEVICES.
+ * visible — the GPUs that a process may use, from CUDA_VISIBLE_DEVICES.
  *
- * The word is a list parted by commas, read from the left: a GPU's number in the order of PCI
- * addresses (CUDA_DEVICE_ORDER=PCI_BUS_ID), how its UUID begins ("GPU-8932f937"), or an instance of
- * a parted GPU, by its UUID ("MIG-…") or in the older form "MIG-GPU-<UUID of the
- * GPU>/<instance>/<instance>". The first entry that names nothing ends the list, as it does CUDA's;
- * so "", "-1", "none" and "NoDevFiles" give no GPU at all. CUDA shows a process one instance at
- * most: after one, nothing more is taken.
+ * The value is a list separated by commas and read from the left. An entry is a GPU's number in the
+ * order of PCI addresses (CUDA_DEVICE_ORDER=PCI_BUS_ID), the beginning of its UUID ("GPU-8932f937"),
+ * or an instance of a partitioned GPU, by its UUID ("MIG-…") or in the older form "MIG-GPU-<UUID of the
+ * GPU>/<instance>/<instance>". The first entry that matches nothing ends the list, as in CUDA;
+ * so "", "-1", "none" and "NoDevFiles" give no GPU. CUDA gives a process at most one instance, so
+ * the list also ends after an instance.
  */
 #ifndef MUSTER_TOPO_DISCOVER_VISIBLE_H
 #define MUSTER_TOPO_DISCOVER_VISIBLE_H
@@ -26,8 +25,9 @@ struct gpu_id {
 	int n_instances;
 };
 
-/* picked: [n], places in ids in the list's order; part: [n], the instance of each, -1: all of it.
- * NULL picks all. How many; an entry that is there again counts once. */
-int topo_visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part);
+/* Selects GPUs from ids[n]. picked: [n], indices into ids in the order of the list; part: [n], the
+ * instance of each, -1: the whole GPU. list NULL selects all. Returns the number of selected GPUs;
+ * repeated entries count once. */
+int topo_visible_select(const char *list, const struct gpu_id *ids, int n, int *picked, int *part);
 
 #endif

@@ -49,13 +49,13 @@ static int sort_below(const struct cluster *c, above_of *above, int n, int **at,
 	return 0;
 }
 
-static bool same(const struct group *a, const struct group *b)
+static bool same_group(const struct group *a, const struct group *b)
 {
 	if (a->what != b->what || a->n_below != b->n_below ||
 	    (a->what == GROUP_NODES && (a->kind != b->kind)))
 		return false;
 	for (int i = 0; i < a->n_below; i++)
-		if (a->below[i]->n != b->below[i]->n || !same(a->below[i], b->below[i]))
+		if (a->below[i]->n != b->below[i]->n || !same_group(a->below[i], b->below[i]))
 			return false;
 	return true;
 }
@@ -97,7 +97,7 @@ struct list {
 	bool failed;
 };
 
-static void push(struct list *l, struct group *g)
+static void push_group(struct list *l, struct group *g)
 {
 	if (g && l->n == l->cap) {
 		int cap = l->cap ? 2 * l->cap : 4;
@@ -115,12 +115,12 @@ static void push(struct list *l, struct group *g)
 
 /* Makes one of equal neighbours: nodes always, what holds others where there are more than a
  * few. */
-static void merge(struct list *l)
+static void merge_groups(struct list *l)
 {
 	int kept = 0;
 	for (int i = 0, end; i < l->n; i = end) {
 		struct group *g = l->at[i];
-		for (end = i + 1; end < l->n && same(g, l->at[end]); end++)
+		for (end = i + 1; end < l->n && same_group(g, l->at[end]); end++)
 			;
 		int *members = end - i > (g->what == GROUP_NODES ? 1 : APART)
 				       ? malloc((size_t)(end - i) * sizeof *members)
@@ -142,9 +142,9 @@ static void merge(struct list *l)
 	l->n = kept;
 }
 
-static void give(struct list *l, struct group *g)
+static void give_node(struct list *l, struct group *g)
 {
-	merge(l);
+	merge_groups(l);
 	g->below = l->at;
 	g->n_below = l->n;
 }
@@ -173,16 +173,17 @@ static void add_nodes(const struct cluster *c, int *nodes, int n, struct list *l
 			;
 		struct list inside = { 0 };
 		for (int k = i; k < end; k++)
-			push(&inside, new_group(GROUP_NODES, nodes[k], c->nodes[nodes[k]].kind));
+			push_group(&inside,
+				   new_group(GROUP_NODES, nodes[k], c->nodes[nodes[k]].kind));
 		struct group *g = end - i > 1 ? new_group(GROUP_DOMAIN, nodes[i], -1) : NULL;
 		l->failed |= inside.failed;
 		if (g) {
-			give(&inside, g);
-			push(l, g);
+			give_node(&inside, g);
+			push_group(l, g);
 			continue;
 		}
 		for (int k = 0; k < inside.n; k++)
-			push(l, inside.at[k]);
+			push_group(l, inside.at[k]);
 		free(inside.at);
 	}
 }
@@ -195,10 +196,10 @@ static void add_below(const struct tree *t, int at, int depth, struct list *l)
 		add_below(t, t->switches[i], depth + 1, &inside);
 		l->failed |= inside.failed;
 		if (g)
-			give(&inside, g);
+			give_node(&inside, g);
 		else
 			topo_group_free(inside.at, inside.n);
-		push(l, g);
+		push_group(l, g);
 	}
 	add_nodes(t->c, t->nodes + t->node_at[at + 1], t->node_at[at + 2] - t->node_at[at + 1], l);
 }
@@ -212,7 +213,7 @@ struct group **topo_group_cluster(const struct cluster *c, int *n)
 		     sort_below(c, leaf_of, c->n_nodes, &t.node_at, &t.nodes);
 	if (!top.failed)
 		add_below(&t, -1, 0, &top);
-	merge(&top);
+	merge_groups(&top);
 	free(t.switch_at);
 	free(t.switches);
 	free(t.node_at);

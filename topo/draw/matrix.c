@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *topo_ink(enum ink i, bool colour)
+const char *topo_draw_colour(enum ink i, bool colour)
 {
 	static const char *const codes[] = {
 		[INK_NONE] = "\033[0m",          [INK_BOLD] = "\033[1m",
@@ -17,7 +17,7 @@ const char *topo_ink(enum ink i, bool colour)
 	return colour ? codes[i] : "";
 }
 
-enum ink topo_link_ink(enum link_kind kind)
+enum ink topo_draw_link_colour(enum link_kind kind)
 {
 	if (kind == LINK_NVLINK || kind == LINK_NVSWITCH || kind == LINK_XGMI)
 		return INK_DIRECT;
@@ -37,7 +37,7 @@ void topo_link_name(const struct topo_link *l, char out[16])
 static void explain(const struct topo_link *l, char out[80])
 {
 	static const char *const meanings[LINK_KINDS] = {
-		[LINK_UNKNOWN] = "not told how",
+		[LINK_UNKNOWN] = "path unknown",
 		[LINK_SYS] = "over the interconnect of the sockets",
 		[LINK_NODE] = "over host bridges of a NUMA domain",
 		[LINK_PHB] = "over a PCIe host bridge",
@@ -105,7 +105,7 @@ static void put_rate(struct buf *out, double least, double most)
 {
 	char a[HUMAN], b[HUMAN];
 	if (!(most > 0))
-		buf_puts(out, "bandwidth not told");
+		buf_puts(out, "bandwidth unknown");
 	else if (least < 0.99 * most && least > 0)
 		buf_printf(out, "%s to %s", human_count(least, "B/s", a),
 			   human_count(most, "B/s", b));
@@ -120,10 +120,10 @@ void topo_links_summary(const struct node_kind *k, struct buf *out)
 	int n = k->devices > 1 && k->devices <= MATRIX_MOST ? sorts_of(k, sorts) : 0;
 	bool untold = n == 1 && sorts[0].link.kind == LINK_UNKNOWN;
 	if (k->devices > 1 && (k->switched || !n || untold)) {
-		buf_puts(out, k->switched ? "a switch joins all: " : "each other device: ");
+		buf_puts(out, k->switched ? "a switch connects all: " : "each other device: ");
 		buf_printf(out, "%s",
 			   k->link_bandwidth > 0 ? human_count(k->link_bandwidth, "B/s", rate)
-						 : "not told");
+						 : "unknown");
 		put_latency(out, k->link_latency);
 		return;
 	}
@@ -144,8 +144,8 @@ static void put_legend(const struct node_kind *k, bool colour, struct buf *out)
 		topo_link_name(&sorts[i].link, word);
 		explain(&sorts[i].link, text);
 		buf_printf(out, "    %s%-5s%s %s, ",
-			   topo_ink(topo_link_ink(sorts[i].link.kind), colour), word,
-			   topo_ink(INK_NONE, colour), text);
+			   topo_draw_colour(topo_draw_link_colour(sorts[i].link.kind), colour),
+			   word, topo_draw_colour(INK_NONE, colour), text);
 		put_rate(out, sorts[i].least, sorts[i].link.bandwidth);
 		buf_puts(out, " each way\n");
 	}
@@ -169,15 +169,16 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 	const struct topo_device *p = k->parts ? &k->parts[i] : NULL;
 	char name[8];
 	int width = k->devices <= NAMED ? 6 : 5;
-	buf_printf(out, "    %s%-5s%s", topo_ink(INK_DEVICE, colour), put_name(k, i, name),
-		   topo_ink(INK_NONE, colour));
+	buf_printf(out, "    %s%-5s%s", topo_draw_colour(INK_DEVICE, colour), put_name(k, i, name),
+		   topo_draw_colour(INK_NONE, colour));
 	for (int j = 0; j < k->devices; j++) {
 		struct topo_link l = topo_cluster_link(k, i, j);
 		char word[16];
 		topo_link_name(&l, word);
 		buf_printf(out, "%s%*s%s",
-			   topo_ink(i == j ? INK_DIM : topo_link_ink(l.kind), colour), width,
-			   i == j ? "X" : word, topo_ink(INK_NONE, colour));
+			   topo_draw_colour(i == j ? INK_DIM : topo_draw_link_colour(l.kind),
+					    colour),
+			   width, i == j ? "X" : word, topo_draw_colour(INK_NONE, colour));
 	}
 	if (p) {
 		if (p->numa >= 0)
@@ -189,9 +190,9 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 		human_plain(cpus);
 		buf_printf(out, "%-16s", cpus);
 		if (p->nic >= 0 && p->nic < k->n_nics) {
-			buf_printf(out, " %s", topo_ink(INK_NIC, colour));
-			topo_put_plain(out, k->nics[p->nic].name);
-			buf_printf(out, "%s (%s)", topo_ink(INK_NONE, colour),
+			buf_printf(out, " %s", topo_draw_colour(INK_NIC, colour));
+			topo_draw_plain(out, k->nics[p->nic].name);
+			buf_printf(out, "%s (%s)", topo_draw_colour(INK_NONE, colour),
 				   topo_link_word(p->nic_link));
 		} else {
 			buf_puts(out, " -");
@@ -207,9 +208,9 @@ void topo_draw_matrix(const struct node_kind *k, bool colour, struct buf *out)
 	buf_printf(out, "         ");
 	for (int j = 0; j < k->devices; j++) {
 		char name[8];
-		buf_printf(out, "%s%*s%s", topo_ink(INK_DEVICE, colour),
+		buf_printf(out, "%s%*s%s", topo_draw_colour(INK_DEVICE, colour),
 			   k->devices <= NAMED ? 6 : 5, put_name(k, j, name),
-			   topo_ink(INK_NONE, colour));
+			   topo_draw_colour(INK_NONE, colour));
 	}
 	buf_printf(out, "%s\n", k->parts ? "  NUMA  cores            adapter" : "");
 	for (int i = 0; i < k->devices; i++)

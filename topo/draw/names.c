@@ -25,7 +25,7 @@ int topo_nodes_of_kind(const struct cluster *c, int kind)
 	return n;
 }
 
-void topo_put_plain(struct buf *out, const char *text)
+void topo_draw_plain(struct buf *out, const char *text)
 {
 	char copy[512];
 	snprintf(copy, sizeof copy, "%s", text);
@@ -34,7 +34,7 @@ void topo_put_plain(struct buf *out, const char *text)
 }
 
 /* The length of a name before its last digits; those must fit a long. */
-static size_t stem(const char *name)
+static size_t stem_length(const char *name)
 {
 	size_t len = strlen(name), at = len;
 	while (at > 0 && len - at < 9 && isdigit((unsigned char)name[at - 1]))
@@ -44,10 +44,10 @@ static size_t stem(const char *name)
 
 /* Whether b is the name after a in a range: same stem, the next number, written as wide or
  * without leading zeros. */
-static bool follows(const char *a, const char *b)
+static bool follows_number(const char *a, const char *b)
 {
-	size_t s = stem(a);
-	if (s != stem(b) || !a[s] || !b[s] || memcmp(a, b, s))
+	size_t s = stem_length(a);
+	if (s != stem_length(b) || !a[s] || !b[s] || memcmp(a, b, s))
 		return false;
 	bool as_wide = strlen(a) == strlen(b);
 	return (as_wide || (a[s] != '0' && b[s] != '0')) && atol(b + s) == atol(a + s) + 1;
@@ -55,15 +55,15 @@ static bool follows(const char *a, const char *b)
 
 static bool same_stem(const char *a, const char *b)
 {
-	size_t s = stem(a);
-	return s == stem(b) && a[s] && b[s] && !memcmp(a, b, s);
+	size_t s = stem_length(a);
+	return s == stem_length(b) && a[s] && b[s] && !memcmp(a, b, s);
 }
 
 /* The number of names from `at` on that one range holds. */
 static int run_from(const struct cluster *c, name_of *name, const int *indices, int n, int at)
 {
 	int end = at + 1;
-	while (end < n && follows(name(c, indices[end - 1]), name(c, indices[end])))
+	while (end < n && follows_number(name(c, indices[end - 1]), name(c, indices[end])))
 		end++;
 	return end - at;
 }
@@ -75,7 +75,7 @@ void topo_names_fold(const struct cluster *c, name_of *name, const int *indices,
 	bool open = false;
 	for (int i = 0, run; i < n; i += run) {
 		const char *first = name(c, indices[i]);
-		size_t s = stem(first);
+		size_t s = stem_length(first);
 		run = run_from(c, name, indices, n, i);
 		const char *last = name(c, indices[i + run - 1]);
 		if (out->len - from > most) {
@@ -87,7 +87,7 @@ void topo_names_fold(const struct cluster *c, name_of *name, const int *indices,
 			buf_puts(out, i ? "," : "");
 			char head[TOPO_NAME + 1];
 			snprintf(head, sizeof head, "%.*s", (int)s, first);
-			topo_put_plain(out, head);
+			topo_draw_plain(out, head);
 			open = goes_on || run > 1;
 			buf_puts(out, open ? "[" : "");
 		} else {

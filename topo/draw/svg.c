@@ -131,7 +131,7 @@ static double put_odd(struct svg *s, double y)
 	struct buf odd = BUF_INIT;
 	double height = 0;
 	int lines = 0;
-	topo_draw_odd(s->c, &odd);
+	topo_draw_outliers(s->c, &odd);
 	for (const char *at = buf_str(&odd), *end; *at && lines < ODD; at = end + 1, lines++) {
 		char line[256];
 		end = strchr(at, '\n');

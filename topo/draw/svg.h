@@ -1,10 +1,10 @@
 /*
- * svg — what the parts of the SVG picture share; for this room alone.
+ * svg — declarations shared by the files that draw the SVG picture; for topo/draw/ only.
  *
- *     svg.c          the document, its title and key, words and shapes
- *     topo_svg_fabric.c   switches over nodes, equal ones as a stack
- *     svg_node.c     a kind of node: which layout, NUMA domains, adapters
- *     svg_links.c    its devices and what joins them: a hub, a ring, a row, a grid
+ *     svg.c          the document, its title and key, text and shapes
+ *     svg_fabric.c   switches above nodes, equal ones as a stack
+ *     svg_node.c     a kind of node: its layout, NUMA domains and adapters
+ *     svg_links.c    its devices and their connections: a hub, a ring, a row or a grid
  */
 #ifndef MUSTER_TOPO_DRAW_SVG_H
 #define MUSTER_TOPO_DRAW_SVG_H
@@ -14,7 +14,7 @@
 /* Pixels of a slide. */
 enum { SVG_WIDTH = 1600, SVG_MARGIN = 50 };
 
-/* The palette of the pipeline's pictures (plan/show/draw.h). */
+/* The palette is that of the pipeline pictures (plan/show/draw.h). */
 #define SVG_DEVICE       "#1f5fa8"
 #define SVG_DEVICE_LIGHT "#8ab8e6"
 #define SVG_DIRECT       "#2a7d3f"
@@ -30,17 +30,17 @@ enum { SVG_WIDTH = 1600, SVG_MARGIN = 50 };
 struct svg {
 	const struct cluster *c;
 	struct buf *out;
-	bool nvlink, xgmi, hub, nic, pcie, fabric; /* what the key must explain */
+	bool nvlink, xgmi, hub, nic, pcie, fabric; /* symbols that the key must explain */
 };
 
 struct svg_box {
 	double x, y, w, h;
 };
 
-/* Text that came from outside, at most `most` characters of it. */
+/* Text from outside, at most `most` characters. */
 void topo_svg_text(struct svg *s, double x, double y, const char *class, int most,
 		   const char *text);
-/* Text of ours. */
+/* Formatted text of muster itself. */
 void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* Text for a tooltip, as a <title>. */
@@ -48,20 +48,20 @@ void topo_svg_title(struct svg *s, const char *text);
 /* A rounded box; stroke may be NULL. */
 void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill,
 		   const char *stroke);
-/* The same with two more behind it: several that are alike. */
+/* A stack of three boxes, for several equal things. */
 void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill,
 		    const char *stroke);
 void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width,
 		   const char *stroke);
 
-/* Each draws at y and returns the height that it took. */
+/* Each draws at y and returns the height that it used. */
 double topo_svg_fabric(struct svg *s, double y);
 double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
 
-/* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 ×
- * i], at[2 × i + 1]. */
+/* svg_links.c: draws the devices of a kind as a ring inside b. Sets the centre of device i:
+ * at[2 × i], at[2 × i + 1]. */
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
-/* Switches' fabrics as bars with wires to their devices: inside b. */
+/* Draws the switch fabrics as bars inside b, with wires to their devices. */
 bool topo_svg_has_hub(const struct node_kind *k);
 void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
 void topo_svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);

@@ -8,7 +8,7 @@
 
 #define PI 3.14159265358979323846
 
-static bool direct(const struct topo_link *l)
+static bool has_direct_links(const struct topo_link *l)
 {
 	return l->kind == LINK_NVLINK || l->kind == LINK_XGMI;
 }
@@ -55,7 +55,7 @@ static bool two_sides(const struct node_kind *k, int *left)
 
 /* The first domain's devices down the left half of an ellipse, the others' down the right; a
  * single domain's all around. */
-static void place(const struct node_kind *k, struct svg_box b, double *at)
+static void place_device(const struct node_kind *k, struct svg_box b, double *at)
 {
 	int left, seen[2] = { 0, 0 };
 	bool sides = two_sides(k, &left);
@@ -89,13 +89,13 @@ static void put_link(struct svg *s, const struct node_kind *k, int i, int j, con
 
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at)
 {
-	place(k, b, at);
+	place_device(k, b, at);
 	/* The wider ones lie above. */
 	for (int wide = 0; wide < 2; wide++)
 		for (int i = 0; i < k->devices; i++)
 			for (int j = i + 1; j < k->devices; j++) {
 				struct topo_link l = topo_cluster_link(k, i, j);
-				if (direct(&l) && (l.lanes > 1) == wide)
+				if (has_direct_links(&l) && (l.lanes > 1) == wide)
 					put_link(s, k, i, j, at);
 			}
 	for (int i = 0; i < k->devices; i++)
@@ -121,7 +121,8 @@ bool topo_svg_has_hub(const struct node_kind *k)
 }
 
 /* How far a fabric's devices reach to the left and right. */
-static void reach(const struct node_kind *k, const double *at, int hub, double *left, double *right)
+static void put_reach(const struct node_kind *k, const double *at, int hub, double *left,
+		      double *right)
 {
 	*left = *right = at[2 * hub];
 	for (int i = 0; i < k->devices; i++)
@@ -141,7 +142,7 @@ static int levels_of(const struct node_kind *k, const double *at)
 		if (hub_of(k, hub) != hub)
 			continue;
 		n++;
-		reach(k, at, hub, &left, &right);
+		put_reach(k, at, hub, &left, &right);
 		for (int i = 0; i < k->devices; i++)
 			mixed |= hub_of(k, i) >= 0 && hub_of(k, i) != hub && at[2 * i] > left &&
 				 at[2 * i] < right;
@@ -177,7 +178,7 @@ void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, co
 		if (hub_of(k, hub) != hub)
 			continue;
 		double left, right, h = b.h / levels;
-		reach(k, at, hub, &left, &right);
+		put_reach(k, at, hub, &left, &right);
 		left = k->switched ? b.x : fmax(b.x, left - 66);
 		right = k->switched ? b.x + b.w : fmin(b.x + b.w, right + 66);
 		struct svg_box bar = { left, b.y + level * h, right - left,
@@ -187,7 +188,7 @@ void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, co
 				put_port(s, k, i, bar.y + bar.h, b.y + b.h + 22, at);
 		topo_svg_rect(s, bar, 10, SVG_DIRECT, NULL);
 		topo_svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on",
-			       "%s: %s a device, each way",
+			       "%s: %s per device, each way",
 			       port_of(k, hub).kind == LINK_NVSWITCH ? "NVSwitch" : "fabric",
 			       human_count(k->link_bandwidth, "B/s", rate));
 		level += levels > 1;

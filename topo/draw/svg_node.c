@@ -61,13 +61,14 @@ static void put_head(struct card *d, double y, int nodes)
 	if (k->device_bandwidth > 0)
 		buf_printf(&right, " at %s", human_count(k->device_bandwidth, "B/s", b));
 	if (k->device_flops > 0)
-		buf_printf(&right, ", %s a device", human_count(k->device_flops, "FLOP/s", c));
+		buf_printf(&right, ", %s per device", human_count(k->device_flops, "FLOP/s", c));
 	buf_printf(d->s->out,
 		   "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n",
 		   right_x, y + 32, buf_str(&right));
 	buf_clear(&right);
 	if (k->net_bandwidth > 0)
-		buf_printf(&right, "network %s a device", human_count(k->net_bandwidth, "B/s", a));
+		buf_printf(&right, "network %s per device",
+			   human_count(k->net_bandwidth, "B/s", a));
 	if (k->cores)
 		buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores,
 			   human_s(k->cores));
@@ -137,7 +138,7 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 			cpus = d->k->parts[i].cpus;
 		}
 	if (!domain && !told)
-		snprintf(text, sizeof text, "NUMA domains not told");
+		snprintf(text, sizeof text, "NUMA domains unknown");
 	else
 		snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
 	topo_svg_rect(d->s, b, 6, "#e3e8ee", NULL);

@@ -19,18 +19,18 @@ struct page {
 	int lines; /* of the tree so far */
 };
 
-static const char *on(const struct page *p, enum ink i)
+static const char *coloured(const struct page *p, enum ink i)
 {
-	return topo_ink(i, p->colour);
+	return topo_draw_colour(i, p->colour);
 }
 
 static void put_head(struct page *p)
 {
 	const struct cluster *c = p->c;
 	int devices = topo_cluster_devices(c);
-	buf_puts(p->out, on(p, INK_BOLD));
-	topo_put_plain(p->out, c->name);
-	buf_printf(p->out, "%s: %d node%s, %d device%s", on(p, INK_NONE), c->n_nodes,
+	buf_puts(p->out, coloured(p, INK_BOLD));
+	topo_draw_plain(p->out, c->name);
+	buf_printf(p->out, "%s: %d node%s, %d device%s", coloured(p, INK_NONE), c->n_nodes,
 		   human_s(c->n_nodes), devices, human_s(devices));
 	if (c->n_switches)
 		buf_printf(p->out, ", %d switch%s%s", c->n_switches, c->n_switches == 1 ? "" : "es",
@@ -38,7 +38,7 @@ static void put_head(struct page *p)
 	buf_puts(p->out, "\n");
 	if (*c->figures) {
 		buf_puts(p->out, "figures: ");
-		topo_put_plain(p->out, c->figures);
+		topo_draw_plain(p->out, c->figures);
 		buf_puts(p->out, "\n");
 	}
 }
@@ -49,15 +49,15 @@ static void put_nodes(struct page *p, const struct group *g, bool sample)
 {
 	const struct node_kind *k = &p->c->kinds[g->kind];
 	topo_group_name(p->c, g, p->out);
-	buf_printf(p->out, "%s  %s", sample ? ", …" : "", on(p, INK_DIM));
+	buf_printf(p->out, "%s  %s", sample ? ", …" : "", coloured(p, INK_DIM));
 	if (g->n > 1)
 		buf_printf(p->out, "%d × ", g->n);
-	topo_put_plain(p->out, k->name);
-	buf_puts(p->out, on(p, INK_NONE));
+	topo_draw_plain(p->out, k->name);
+	buf_puts(p->out, coloured(p, INK_NONE));
 	if (k->devices) {
-		buf_printf(p->out, " %s%d × ", on(p, INK_DEVICE), k->devices);
-		topo_put_plain(p->out, k->device);
-		buf_puts(p->out, on(p, INK_NONE));
+		buf_printf(p->out, " %s%d × ", coloured(p, INK_DEVICE), k->devices);
+		topo_draw_plain(p->out, k->device);
+		buf_puts(p->out, coloured(p, INK_NONE));
 	}
 	buf_puts(p->out, "\n");
 }
@@ -68,15 +68,15 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 	int nodes, devices;
 	topo_group_count(p->c, g, &nodes, &devices);
 	topo_group_name(p->c, g, p->out);
-	buf_printf(p->out, "%s%s", sample ? ", …" : "", on(p, INK_DIM));
+	buf_printf(p->out, "%s%s", sample ? ", …" : "", coloured(p, INK_DIM));
 	if (g->n > 1)
-		buf_printf(p->out, "  %d like this, each", g->n);
+		buf_printf(p->out, "  %d of these, each", g->n);
 	buf_printf(p->out, "  %d node%s, %d device%s", nodes, human_s(nodes), devices,
 		   human_s(devices));
 	if (g->what == GROUP_SWITCH && p->c->switches[g->members[0]].up > 0)
 		buf_printf(p->out, ", %s up",
 			   human_count(p->c->switches[g->members[0]].up, "B/s", up));
-	buf_printf(p->out, "%s\n", on(p, INK_NONE));
+	buf_printf(p->out, "%s\n", coloured(p, INK_NONE));
 }
 
 /* sample: what hangs above is one of several alike, and so are these. */
@@ -87,11 +87,11 @@ static void put_groups(struct page *p, struct group *const *g, int n, const char
 	for (int i = 0; i < n && p->lines <= LINES; i++) {
 		bool last = i == n - 1;
 		if (p->lines++ == LINES) {
-			buf_printf(p->out, "%s└─ … and so on; --json tells all\n", indent);
+			buf_printf(p->out, "%s└─ … and so on; --json lists all\n", indent);
 			return;
 		}
-		buf_printf(p->out, "%s%s%s%s ", indent, on(p, INK_DIM), last ? "└─" : "├─",
-			   on(p, INK_NONE));
+		buf_printf(p->out, "%s%s%s%s ", indent, coloured(p, INK_DIM), last ? "└─" : "├─",
+			   coloured(p, INK_NONE));
 		if (g[i]->what == GROUP_NODES)
 			put_nodes(p, g[i], sample);
 		else
@@ -106,7 +106,7 @@ static void put_groups(struct page *p, struct group *const *g, int n, const char
 /* "  links     …": begins a line of the card. */
 static void put_label(struct page *p, const char *label)
 {
-	buf_printf(p->out, "  %s%-10s%s", on(p, INK_DIM), label, on(p, INK_NONE));
+	buf_printf(p->out, "  %s%-10s%s", coloured(p, INK_DIM), label, coloured(p, INK_NONE));
 }
 
 /* How the devices are plugged in, where all are alike in it; what differs stands beside each. */
@@ -128,7 +128,7 @@ void topo_port_summary(const struct topo_device *d, struct buf *out)
 	if (d->nvlink)
 		buf_printf(out, "%sNVLink %d", out->len > before ? ", " : "", d->nvlink);
 	if (d->mig)
-		buf_printf(out, "%sparted (MIG)", out->len > before ? ", " : "");
+		buf_printf(out, "%spartitioned (MIG)", out->len > before ? ", " : "");
 }
 
 static void put_ports(struct page *p, const struct node_kind *k)
@@ -150,9 +150,9 @@ static void put_figures(struct page *p, const struct node_kind *k)
 	buf_printf(p->out, "%s of memory, %s, %s\n",
 		   k->device_memory > 0 ? human_bytes(k->device_memory, a) : "unknown size",
 		   k->device_bandwidth > 0 ? human_count(k->device_bandwidth, "B/s", b)
-					   : "bandwidth not told",
+					   : "bandwidth unknown",
 		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f)
-				       : "compute not told");
+				       : "compute rate unknown");
 	put_ports(p, k);
 	struct buf links = BUF_INIT;
 	topo_links_summary(k, &links);
@@ -163,9 +163,9 @@ static void put_figures(struct page *p, const struct node_kind *k)
 	buf_fini(&links);
 	put_label(p, "network");
 	if (k->net_bandwidth > 0)
-		buf_printf(p->out, "%s a device", human_count(k->net_bandwidth, "B/s", a));
+		buf_printf(p->out, "%s per device", human_count(k->net_bandwidth, "B/s", a));
 	else
-		buf_puts(p->out, "not told");
+		buf_puts(p->out, "unknown");
 	if (k->net_latency > 0)
 		buf_printf(p->out, ", %s", human_seconds(k->net_latency, a));
 	if (k->n_nics)
@@ -183,14 +183,15 @@ static void put_host(struct page *p, const struct node_kind *k)
 		buf_printf(p->out, "%d core%s, ", k->cores, human_s(k->cores));
 	if (k->numa)
 		buf_printf(p->out, "%d NUMA domain%s, ", k->numa, human_s(k->numa));
-	buf_printf(p->out, "memory %s", k->memory > 0 ? human_bytes(k->memory, text) : "not told");
+	buf_printf(p->out, "memory %s", k->memory > 0 ? human_bytes(k->memory, text) : "unknown");
 	if (k->caches && k->cache > 0)
 		buf_printf(p->out, ", %d last-level cache%s of %s", k->caches, human_s(k->caches),
 			   human_bytes(k->cache, text));
 	buf_puts(p->out, "\n");
 	if (*k->unsaid) {
-		buf_printf(p->out, "  %s%-10s%s", on(p, INK_WARN), "missing", on(p, INK_NONE));
-		topo_put_plain(p->out, k->unsaid);
+		buf_printf(p->out, "  %s%-10s%s", coloured(p, INK_WARN), "missing",
+			   coloured(p, INK_NONE));
+		topo_draw_plain(p->out, k->unsaid);
 		buf_puts(p->out, "\n");
 	}
 }
@@ -198,9 +199,9 @@ static void put_host(struct page *p, const struct node_kind *k)
 static void put_nic(struct page *p, const struct topo_nic *nic, bool rate_too)
 {
 	char rate[HUMAN];
-	buf_puts(p->out, on(p, INK_NIC));
-	topo_put_plain(p->out, nic->name);
-	buf_puts(p->out, on(p, INK_NONE));
+	buf_puts(p->out, coloured(p, INK_NIC));
+	topo_draw_plain(p->out, nic->name);
+	buf_puts(p->out, coloured(p, INK_NONE));
 	if (nic->bandwidth > 0 && rate_too)
 		buf_printf(p->out, " %s", human_count(nic->bandwidth, "B/s", rate));
 }
@@ -232,12 +233,12 @@ static bool nic_owned(const struct node_kind *k, int nic)
 static void put_device(struct page *p, const struct node_kind *k, int i, const char *shared_cpus)
 {
 	const struct topo_device *d = &k->parts[i];
-	buf_puts(p->out, on(p, INK_DEVICE));
-	topo_put_plain(p->out, *d->name ? d->name : "device");
-	buf_puts(p->out, on(p, INK_NONE));
+	buf_puts(p->out, coloured(p, INK_DEVICE));
+	topo_draw_plain(p->out, *d->name ? d->name : "device");
+	buf_puts(p->out, coloured(p, INK_NONE));
 	if (*d->bus) {
 		buf_puts(p->out, "  ");
-		topo_put_plain(p->out, d->bus);
+		topo_draw_plain(p->out, d->bus);
 	}
 	struct buf port = BUF_INIT;
 	if (!ports_alike(k))
@@ -247,11 +248,12 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 	buf_fini(&port);
 	if (*d->cpus && strcmp(d->cpus, shared_cpus)) {
 		buf_puts(p->out, "  cores ");
-		topo_put_plain(p->out, d->cpus);
+		topo_draw_plain(p->out, d->cpus);
 	}
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)),
-			   topo_link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ",
+			   coloured(p, topo_draw_link_colour(d->nic_link)),
+			   topo_link_word(d->nic_link), coloured(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], owns_nic(k, i));
 	}
 	buf_puts(p->out, "\n");
@@ -273,14 +275,15 @@ static int alike_from(const struct node_kind *k, int at)
 static void put_alike(struct page *p, const struct node_kind *k, int first, int n)
 {
 	const struct topo_device *d = &k->parts[first];
-	buf_puts(p->out, on(p, INK_DEVICE));
-	topo_put_plain(p->out, d->name);
+	buf_puts(p->out, coloured(p, INK_DEVICE));
+	topo_draw_plain(p->out, d->name);
 	buf_puts(p->out, " to ");
-	topo_put_plain(p->out, k->parts[first + n - 1].name);
-	buf_puts(p->out, on(p, INK_NONE));
+	topo_draw_plain(p->out, k->parts[first + n - 1].name);
+	buf_puts(p->out, coloured(p, INK_NONE));
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)),
-			   topo_link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ",
+			   coloured(p, topo_draw_link_colour(d->nic_link)),
+			   topo_link_word(d->nic_link), coloured(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], false);
 	}
 	buf_puts(p->out, "\n");
@@ -308,14 +311,15 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		parts += k->parts[i].numa == numa;
 	for (int i = 0; i < k->n_nics; i++)
 		parts += k->nics[i].numa == numa && !nic_owned(k, i);
-	buf_printf(p->out, "    %s%s%s ", on(p, INK_DIM), last ? "└─" : "├─", on(p, INK_NONE));
+	buf_printf(p->out, "    %s%s%s ", coloured(p, INK_DIM), last ? "└─" : "├─",
+		   coloured(p, INK_NONE));
 	if (numa < 0)
-		buf_puts(p->out, "NUMA domain not told");
+		buf_puts(p->out, "NUMA domain unknown");
 	else
 		buf_printf(p->out, "NUMA %d", numa);
 	if (*cpus) {
 		buf_puts(p->out, "  cores ");
-		topo_put_plain(p->out, cpus);
+		topo_draw_plain(p->out, cpus);
 	}
 	buf_puts(p->out, "\n");
 	for (int i = 0, n; i < devices + k->n_nics; i += n) {
@@ -324,8 +328,8 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		if (nic < 0 ? k->parts[i].numa != numa
 			    : k->nics[nic].numa != numa || nic_owned(k, nic))
 			continue;
-		buf_printf(p->out, "    %s%s%s%s ", on(p, INK_DIM), bar,
-			   ++at == parts ? "└─" : "├─", on(p, INK_NONE));
+		buf_printf(p->out, "    %s%s%s%s ", coloured(p, INK_DIM), bar,
+			   ++at == parts ? "└─" : "├─", coloured(p, INK_NONE));
 		if (nic < 0 && n > 1)
 			put_alike(p, k, i, n);
 		else if (nic < 0)
@@ -335,7 +339,7 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		put_nic(p, &k->nics[nic], true);
 		if (*k->nics[nic].bus) {
 			buf_puts(p->out, "  ");
-			topo_put_plain(p->out, k->nics[nic].bus);
+			topo_draw_plain(p->out, k->nics[nic].bus);
 		}
 		buf_puts(p->out, "\n");
 	}
@@ -364,13 +368,13 @@ static void put_domains(struct page *p, const struct node_kind *k)
 
 static void put_card(struct page *p, const struct node_kind *k, int nodes)
 {
-	buf_printf(p->out, "\n%s", on(p, INK_BOLD));
-	topo_put_plain(p->out, k->name);
-	buf_printf(p->out, "%s  %d node%s", on(p, INK_NONE), nodes, human_s(nodes));
+	buf_printf(p->out, "\n%s", coloured(p, INK_BOLD));
+	topo_draw_plain(p->out, k->name);
+	buf_printf(p->out, "%s  %d node%s", coloured(p, INK_NONE), nodes, human_s(nodes));
 	if (k->devices) {
-		buf_printf(p->out, " of %s%d × ", on(p, INK_DEVICE), k->devices);
-		topo_put_plain(p->out, k->device);
-		buf_puts(p->out, on(p, INK_NONE));
+		buf_printf(p->out, " of %s%d × ", coloured(p, INK_DEVICE), k->devices);
+		topo_draw_plain(p->out, k->device);
+		buf_puts(p->out, coloured(p, INK_NONE));
 	}
 	buf_puts(p->out, "\n");
 	if (k->devices)
@@ -387,9 +391,10 @@ static void put_card(struct page *p, const struct node_kind *k, int nodes)
 static void put_odd(struct page *p)
 {
 	struct buf odd = BUF_INIT;
-	topo_draw_odd(p->c, &odd);
+	topo_draw_outliers(p->c, &odd);
 	if (odd.len)
-		buf_printf(p->out, "\n%sodd ones out%s\n", on(p, INK_WARN), on(p, INK_NONE));
+		buf_printf(p->out, "\n%soutliers%s\n", coloured(p, INK_WARN),
+			   coloured(p, INK_NONE));
 	for (const char *at = buf_str(&odd), *end; *at; at = end + 1) {
 		end = strchr(at, '\n');
 		buf_printf(p->out, "  %.*s\n", (int)(end - at), at);
@@ -416,7 +421,7 @@ void topo_draw_cluster(const struct cluster *c, bool colour, struct buf *out)
 			left += nodes > 0;
 	}
 	if (left)
-		buf_printf(out, "\n%d more kind%s of node; --json tells them all\n", left,
+		buf_printf(out, "\n%d more kind%s of node; --json lists all\n", left,
 			   human_s(left));
 	put_odd(&p);
 }

@@ -74,7 +74,8 @@ struct matrix {
 	enum link_kind kind;
 };
 
-static int broken(const struct hwloc_ids *ids, const struct xml *x, const char *why, struct err *e)
+static int refuse_distances(const struct hwloc_ids *ids, const struct xml *x, const char *why,
+			    struct err *e)
 {
 	return err_set(e, ERR_USAGE, "%s:%d: matrix of distances: %s; export the file again",
 		       ids->file, x->line, why);
@@ -107,7 +108,7 @@ static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *
 	for (int i = 0; i < x->n; i++) {
 		const char *w = next_word(&el, &at, "indexes");
 		if (!w)
-			return broken(ids, x->at, "fewer objects than it says", e);
+			return refuse_distances(ids, x->at, "fewer objects than it announces", e);
 		/* "OSDev:332", or the number alone where all are of one type. */
 		const char *colon = w + strcspn(w, ": \t\r\n");
 		struct id key = { .gp = strtoull(*colon == ':' ? colon + 1 : w, NULL, 10) };
@@ -117,8 +118,9 @@ static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *
 		x->rows[i] = found ? *found : (struct id){ .index = -1 };
 		past_word(&at);
 	}
-	return next_word(&el, &at, "indexes") ? broken(ids, x->at, "more objects than it says", e)
-					      : 0;
+	return next_word(&el, &at, "indexes")
+		       ? refuse_distances(ids, x->at, "more objects than it announces", e)
+		       : 0;
 }
 
 static int read_values(const struct hwloc_ids *ids, struct matrix *x, struct err *e)
@@ -129,17 +131,17 @@ static int read_values(const struct hwloc_ids *ids, struct matrix *x, struct err
 		const char *w = next_word(&el, &at, "u64values");
 		char *end;
 		if (!w)
-			return broken(ids, x->at, "fewer values than objects squared", e);
+			return refuse_distances(ids, x->at, "fewer values than objects squared", e);
 		errno = 0;
 		double v = (double)strtoull(w, &end, 10);
 		if (end == w || errno || !isdigit((unsigned char)*w) ||
 		    (*end && !isspace((unsigned char)*end)))
-			return broken(ids, x->at, "a value that is no number", e);
+			return refuse_distances(ids, x->at, "a value that is not a number", e);
 		x->values[i] = v * 1e6;
 		past_word(&at);
 	}
 	return next_word(&el, &at, "u64values")
-		       ? broken(ids, x->at, "more values than objects squared", e)
+		       ? refuse_distances(ids, x->at, "more values than objects squared", e)
 		       : 0;
 }
 
@@ -159,7 +161,7 @@ static int lanes_in(const struct found_gpu *g, double bandwidth)
 
 /* hwloc before 2.10 counts NVLinks of the third and fourth generation twice (open-mpi/hwloc#574):
  * then a GPU has more than its model can. */
-static void halve_what_is_counted_twice(struct matrix *x, const struct machine *m)
+static void halve_what_is_counted_twice(struct matrix *x, const struct found_node *m)
 {
 	bool twice = false;
 	for (int i = 0; i < x->n; i++) {
@@ -180,7 +182,7 @@ static void halve_what_is_counted_twice(struct matrix *x, const struct machine *
 /* Ports: what a GPU has to switches, and which switches are joined. Links from switch to switch are
  * seldom told, so fabrics that the file leaves apart are taken for one, as in every machine that
  * has two boards of switches. */
-static void take_ports(const struct matrix *x, struct machine *m, int *up)
+static void take_ports(const struct matrix *x, struct found_node *m, int *up)
 {
 	int fabric = -1;
 	for (int i = 0; i < x->n; i++)
@@ -201,13 +203,13 @@ static void take_ports(const struct matrix *x, struct machine *m, int *up)
 			struct found_gpu *g = &m->gpus[x->rows[i].index];
 			g->port_lanes = lanes_in(g, g->port);
 			if (fabric >= 0 && fabric != root_of(up, i))
-				topo_machine_unsaid(m, "links between its NVSwitches: they are "
-						       "taken to join all GPUs");
+				topo_found_add_unknown(m, "links between its NVSwitches: they are "
+							  "taken to join all GPUs");
 			fabric = root_of(up, i);
 		}
 }
 
-static int take_pairs(const struct matrix *x, struct machine *m, struct err *e)
+static int take_pairs(const struct matrix *x, struct found_node *m, struct err *e)
 {
 	for (int i = 0; i < x->n; i++)
 		for (int j = 0; j < x->n; j++) {
@@ -218,19 +220,20 @@ static int take_pairs(const struct matrix *x, struct machine *m, struct err *e)
 				continue;
 			const struct found_link l = { a->index, b->index, x->kind,
 						      lanes_in(&m->gpus[a->index], v), v };
-			if (topo_machine_link(m, &l, e) < 0)
+			if (topo_found_add_link(m, &l, e) < 0)
 				return -1;
 		}
 	return 0;
 }
 
 static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum link_kind kind,
-		       struct machine *m, struct err *e)
+		       struct found_node *m, struct err *e)
 {
 	const char *n = topo_xml_get(at, "nbobjs");
 	struct matrix x = { .at = at, .n = n ? atoi(n) : 0, .kind = kind };
 	if (x.n < 1 || x.n > MATRIX_MOST)
-		return broken(ids, at, "it is of no objects or of more than a machine has", e);
+		return refuse_distances(ids, at,
+					"it is of no objects or of more than a machine has", e);
 	x.rows = calloc((size_t)x.n, sizeof *x.rows);
 	x.values = calloc((size_t)x.n * (size_t)x.n, sizeof *x.values);
 	int *up = calloc((size_t)x.n, sizeof *up);
@@ -248,7 +251,7 @@ static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum l
 	return result;
 }
 
-int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m,
+int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct found_node *m,
 		     struct err *e)
 {
 	static const struct {
@@ -270,7 +273,8 @@ int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machi
 			}
 	}
 	if (m->n_gpus > 1 && !taken[0] && !taken[1])
-		topo_machine_unsaid(m, "NVLink or xGMI links between GPUs: the file has no matrix "
+		topo_found_add_unknown(m,
+				       "NVLink or xGMI links between GPUs: the file has no matrix "
 				       "of their bandwidths");
 	return 0;
 }

@@ -1,17 +1,17 @@
 #include "topo/internal.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 #include "topo/read/near.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(const struct machine *m, struct err *e)
+static int no_memory(const struct found_node *m, struct err *e)
 {
 	return err_set(e, ERR_NOMEM, "%s: no memory for its parts", m->file);
 }
 
-static int fill_nics(const struct machine *m, struct node_kind *k, struct err *e)
+static int fill_nics(const struct found_node *m, struct node_kind *k, struct err *e)
 {
 	if (!m->n_nics)
 		return 0;
@@ -33,7 +33,7 @@ static int fill_nics(const struct machine *m, struct node_kind *k, struct err *e
 }
 
 /* The adapters that are some device's nearest carry the traffic between nodes. */
-static void fill_net(const struct machine *m, struct node_kind *k)
+static void fill_net(const struct found_node *m, struct node_kind *k)
 {
 	for (int i = 0; i < m->n_nics; i++) {
 		bool used = false;
@@ -50,7 +50,7 @@ struct rank {
 	int order, gpu;
 };
 
-static int by_order(const void *a, const void *b)
+static int compare_orders(const void *a, const void *b)
 {
 	const struct rank *x = a, *y = b;
 	return x->order != y->order ? (x->order > y->order) - (x->order < y->order)
@@ -58,7 +58,7 @@ static int by_order(const void *a, const void *b)
 }
 
 /* order[i]: the GPU that is device i; as the file numbers them where it numbers all. */
-static int *order_of(const struct machine *m)
+static int *order_of(const struct found_node *m)
 {
 	struct rank *ranks = calloc((size_t)m->n_gpus, sizeof *ranks);
 	int *order = calloc((size_t)m->n_gpus, sizeof *order);
@@ -68,7 +68,7 @@ static int *order_of(const struct machine *m)
 	if (ranks && order) {
 		for (int i = 0; i < m->n_gpus; i++)
 			ranks[i] = (struct rank){ numbered ? m->gpus[i].order : i, i };
-		qsort(ranks, (size_t)m->n_gpus, sizeof *ranks, by_order);
+		qsort(ranks, (size_t)m->n_gpus, sizeof *ranks, compare_orders);
 		for (int i = 0; i < m->n_gpus; i++)
 			order[i] = ranks[i].gpu;
 	}
@@ -81,7 +81,7 @@ static int *order_of(const struct machine *m)
 }
 
 /* The device is what the first one is; where they differ, the weakest figures hold for all. */
-static void fill_device(const struct machine *m, const int *order, struct node_kind *k)
+static void fill_device(const struct found_node *m, const int *order, struct node_kind *k)
 {
 	const struct found_gpu *g = &m->gpus[order[0]];
 	if (g->model)
@@ -102,7 +102,7 @@ static void fill_device(const struct machine *m, const int *order, struct node_k
 	}
 }
 
-static void fill_devices(const struct machine *m, const int *order, struct node_kind *k)
+static void fill_devices(const struct found_node *m, const int *order, struct node_kind *k)
 {
 	for (int i = 0; i < m->n_gpus; i++) {
 		const struct found_gpu *g = &m->gpus[order[i]];
@@ -129,7 +129,7 @@ static struct topo_link over_switch(const struct found_gpu *a, const struct foun
 
 /* PCIe first, then what is better: a switch's fabric, then what the file draws between two
  * devices. */
-static void fill_links(const struct machine *m, const int *order, const int *device,
+static void fill_links(const struct found_node *m, const int *order, const int *device,
 		       struct node_kind *k)
 {
 	int n = m->n_gpus;
@@ -174,7 +174,7 @@ static void fill_totals(struct node_kind *k)
 	}
 }
 
-static int finish_gpus(const struct machine *m, struct node_kind *k, struct err *e)
+static int finish_gpus(const struct found_node *m, struct node_kind *k, struct err *e)
 {
 	size_t n = (size_t)m->n_gpus;
 	int *order = order_of(m), *device = calloc(n, sizeof *device);
@@ -200,7 +200,7 @@ static int finish_gpus(const struct machine *m, struct node_kind *k, struct err 
 
 /* Slots on cores: slot i on the i-th share of them. Slots are close through memory; which
  * adapter is theirs says their domain. */
-static int finish_cores(const struct machine *m, int devices, struct node_kind *k, struct err *e)
+static int finish_cores(const struct found_node *m, int devices, struct node_kind *k, struct err *e)
 {
 	k->devices = devices > 0 ? devices : m->n_cores;
 	snprintf(k->device, sizeof k->device, "cpu");
@@ -226,7 +226,7 @@ static int finish_cores(const struct machine *m, int devices, struct node_kind *
 	return 0;
 }
 
-int topo_machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e)
+int topo_found_finish(const struct found_node *m, int devices, struct node_kind *out, struct err *e)
 {
 	struct node_kind k = { .cores = m->n_cores,
 			       .numa = m->numa > 0 ? m->numa : 1,

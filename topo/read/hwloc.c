@@ -35,7 +35,7 @@ struct numa {
 };
 
 struct walk {
-	struct machine *m;
+	struct found_node *m;
 	const char *file;
 	struct hwloc_ids *ids;
 	struct numa numa[MACHINE_NUMA]; /* in the file's order */
@@ -51,33 +51,33 @@ struct where {
 	char cpus[TOPO_CPUS];
 };
 
-static bool is(const struct xml *x, const char *type)
+static bool has_type(const struct xml *x, const char *type)
 {
 	const char *t = topo_xml_get(x, "type");
 	return t && !strcmp(t, type);
 }
 
-static const char *word(const struct xml *x, const char *name)
+static const char *attribute(const struct xml *x, const char *name)
 {
 	const char *v = topo_xml_get(x, name);
 	return v ? v : "";
 }
 
-static const char *info(const struct xml *x, const char *name)
+static const char *info_value(const struct xml *x, const char *name)
 {
 	for (const struct xml *i = topo_xml_child(x->first, "info"); i;
 	     i = topo_xml_child(i->next, "info"))
-		if (!strcmp(word(i, "name"), name))
-			return word(i, "value");
+		if (!strcmp(attribute(i, "name"), name))
+			return attribute(i, "value");
 	return NULL;
 }
 
 static bool on_a_gpu(const struct xml *numa)
 {
-	return !strcmp(word(numa, "subtype"), "GPUMemory");
+	return !strcmp(attribute(numa, "subtype"), "GPUMemory");
 }
 
-static uint64_t digest(const char *text)
+static uint64_t digest_object(const char *text)
 {
 	uint64_t h = 14695981039346656037u; /* FNV-1a */
 	for (; *text; text++)
@@ -88,16 +88,15 @@ static uint64_t digest(const char *text)
 static int count_numa(struct walk *w, const struct xml *x)
 {
 	if (w->n_numa == MACHINE_NUMA)
-		return err_set(
-			w->e, ERR_USAGE,
-			"%s:%d: more than %d NUMA nodes; this is no description of one machine",
-			w->file, x->line, MACHINE_NUMA);
+		return err_set(w->e, ERR_USAGE,
+			       "%s:%d: more than %d NUMA nodes; it does not describe one machine",
+			       w->file, x->line, MACHINE_NUMA);
 	const char *os = topo_xml_get(x, "os_index");
 	struct numa *n = &w->numa[w->n_numa++];
 	*n = (struct numa){ .number = w->n_numa - 1,
 			    .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1,
-			    .cpus = digest(word(x, "cpuset")) };
-	struct mask_bits cpus = topo_mask_bits(word(x, "cpuset"));
+			    .cpus = digest_object(attribute(x, "cpuset")) };
+	struct mask_bits cpus = topo_mask_bits(attribute(x, "cpuset"));
 	n->bare = topo_mask_next(&cpus) < 0;
 	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
 		w->of_os_index[n->os_index] = w->n_numa;
@@ -107,11 +106,11 @@ static int count_numa(struct walk *w, const struct xml *x)
 /* First pass: what has to be known before a device can be placed. */
 static int count(struct walk *w, const struct xml *x)
 {
-	if (is(x, "NUMANode") && !on_a_gpu(x) && count_numa(w, x))
+	if (has_type(x, "NUMANode") && !on_a_gpu(x) && count_numa(w, x))
 		return -1;
-	w->cores += is(x, "Core");
-	w->pus += is(x, "PU");
-	w->pci += is(x, "PCIDev");
+	w->cores += has_type(x, "Core");
+	w->pus += has_type(x, "PU");
+	w->pci += has_type(x, "PCIDev");
 	const char *memory = on_a_gpu(x) ? NULL : topo_xml_get(x, "local_memory");
 	double bytes = memory ? strtod(memory, NULL) : 0;
 	if (bytes > 0 && bytes < 1e18)
@@ -160,7 +159,7 @@ static struct where where_is(const struct walk *w, const struct xml *x, const st
 	if (nodes)
 		at.numa = numa_in(w, nodes);
 	if (cpus)
-		topo_machine_mask(cpus, at.cpus);
+		topo_found_mask(cpus, at.cpus);
 	return at;
 }
 
@@ -168,7 +167,7 @@ static struct where where_is(const struct walk *w, const struct xml *x, const st
 static void ids_of(const struct xml *x, unsigned *class, unsigned *vendor, unsigned *device)
 {
 	*class = *vendor = *device = 0;
-	sscanf(word(x, "pci_type"), "%4x [%4x:%4x]", class, vendor, device);
+	sscanf(attribute(x, "pci_type"), "%4x [%4x:%4x]", class, vendor, device);
 }
 
 /* KiB, with or without the unit. */
@@ -185,27 +184,28 @@ struct said {
 	bool computes;
 };
 
-static void listen(const struct xml *pci, struct said *s)
+static void set_callbacks(const struct xml *pci, struct said *s)
 {
 	static const char *const sizes[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize",
 					     "RSMIVRAMSize", "LevelZeroHBMSize" };
 	for (const struct xml *o = topo_xml_child(pci->first, "object"); o;
 	     o = topo_xml_child(o->next, "object")) {
-		const char *name = word(o, "name"), *model = info(o, "GPUModel");
-		bool compute =
-			!strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) ||
-			!strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
-			(!strncmp(name, "opencl", 6) &&
-			 !strcmp(info(o, "OpenCLDeviceType") ? info(o, "OpenCLDeviceType") : "GPU",
-				 "GPU"));
-		if (!is(o, "OSDev") || !compute)
+		const char *name = attribute(o, "name"), *model = info_value(o, "GPUModel");
+		bool compute = !strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) ||
+			       !strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
+			       (!strncmp(name, "opencl", 6) &&
+				!strcmp(info_value(o, "OpenCLDeviceType")
+						? info_value(o, "OpenCLDeviceType")
+						: "GPU",
+					"GPU"));
+		if (!has_type(o, "OSDev") || !compute)
 			continue;
 		s->computes = true;
 		if (model && (!s->model || !strncmp(name, "nvml", 4)))
 			s->model = model;
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-			if (memory_in(info(o, sizes[i])) > s->memory)
-				s->memory = memory_in(info(o, sizes[i]));
+			if (memory_in(info_value(o, sizes[i])) > s->memory)
+				s->memory = memory_in(info_value(o, sizes[i]));
 		/* The management libraries count devices as the driver does. */
 		if ((!strncmp(name, "nvml", 4) || !strncmp(name, "rsmi", 4)) &&
 		    isdigit((unsigned char)name[4]) && strlen(name) < 9)
@@ -236,17 +236,17 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 			       .numa = at->numa,
 			       .order = s->order,
 			       .memory = s->memory };
-	topo_machine_bus(word(x, "pci_busid"), g.bus);
+	topo_found_bus(attribute(x, "pci_busid"), g.bus);
 	memcpy(g.cpus, at->cpus, sizeof g.cpus);
 	if (s->model)
-		topo_machine_text(g.label, sizeof g.label, s->model);
+		topo_found_text(g.label, sizeof g.label, s->model);
 	else
 		snprintf(g.label, sizeof g.label, "GPU %04x:%04x", vendor, device);
-	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	g.pcie = speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0;
+	double speed = strtod(attribute(x, "pci_link_speed"), NULL) * 1e9;
+	g.pcie = speed > 0 && speed < 1e15 ? topo_found_payload(speed) : 0;
 	if (!model)
-		topo_machine_unsaid(w->m, "rates of the GPUs, which are of no model known here");
-	int gpu = topo_machine_gpu(w->m, &g, w->e);
+		topo_found_add_unknown(w->m, "rates of the GPUs, which are of no model known here");
+	int gpu = topo_found_add_gpu(w->m, &g, w->e);
 	if (gpu < 0 || topo_hwloc_id(w->ids, x, HWLOC_GPU, gpu, w->e))
 		return -1;
 	for (const struct xml *o = topo_xml_child(x->first, "object"); o;
@@ -262,9 +262,9 @@ static const char *nic_name(const struct xml *x)
 	const char *best = "";
 	for (const struct xml *o = topo_xml_child(x->first, "object"); o;
 	     o = topo_xml_child(o->next, "object")) {
-		const char *name = word(o, "name");
+		const char *name = attribute(o, "name");
 		bool rdma = strchr(name, '_') != NULL;
-		if (is(o, "OSDev") && (!best[0] || (rdma && !strchr(best, '_'))))
+		if (has_type(o, "OSDev") && (!best[0] || (rdma && !strchr(best, '_'))))
 			best = name;
 	}
 	return best;
@@ -275,15 +275,15 @@ static int add_nic(struct walk *w, const struct xml *x, int place, const struct 
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
 	struct found_nic n = { .place = place, .numa = at->numa };
-	topo_machine_bus(word(x, "pci_busid"), n.bus);
-	topo_machine_text(n.name, sizeof n.name, nic_name(x));
-	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
+	topo_found_bus(attribute(x, "pci_busid"), n.bus);
+	topo_found_text(n.name, sizeof n.name, nic_name(x));
+	double speed = strtod(attribute(x, "pci_link_speed"), NULL) * 1e9;
 	topo_nic_figures(class, vendor, device,
-			 speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0, &n.bandwidth,
+			 speed > 0 && speed < 1e15 ? topo_found_payload(speed) : 0, &n.bandwidth,
 			 &n.latency);
 	if (!n.bandwidth)
-		topo_machine_unsaid(w->m, "speeds of some network adapters");
-	return topo_machine_nic(w->m, &n, w->e) < 0 ? -1 : 0;
+		topo_found_add_unknown(w->m, "speeds of some network adapters");
+	return topo_found_add_nic(w->m, &n, w->e) < 0 ? -1 : 0;
 }
 
 static int add_pci(struct walk *w, const struct xml *x, int place, const struct where *at)
@@ -291,13 +291,14 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 	unsigned class, vendor, device;
 	struct said s = { .order = -1 };
 	ids_of(x, &class, &vendor, &device);
-	listen(x, &s);
+	set_callbacks(x, &s);
 	const struct gpu_model *model = topo_gpu_of_pci((int)vendor, (int)device);
 	if (!model && s.model)
-		model = topo_gpu_called(s.model);
+		model = topo_gpu_of_driver_name(s.model);
 	if (is_gpu(class, vendor, model, &s))
 		return add_gpu(w, x, place, at, &s, model);
-	if (!strcmp(word(x, "subtype"), "NVSwitch") || (class == 0x0680 && vendor == PCI_NVIDIA))
+	if (!strcmp(attribute(x, "subtype"), "NVSwitch") ||
+	    (class == 0x0680 && vendor == PCI_NVIDIA))
 		return topo_hwloc_id(w->ids, x, HWLOC_SWITCH, topo_hwloc_switch(w->ids), w->e);
 	if (class >> 8 == 0x02 || class == 0x0c06)
 		return add_nic(w, x, place, at);
@@ -308,30 +309,30 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
  * else. */
 static int add_bridge(struct walk *w, const struct xml *x, int place)
 {
-	bool host = !strncmp(word(x, "bridge_type"), "0-", 2);
-	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	int added = topo_machine_place(w->m, host ? PLACE_HOST : PLACE_PORT, place, w->e);
+	bool host = !strncmp(attribute(x, "bridge_type"), "0-", 2);
+	double speed = strtod(attribute(x, "pci_link_speed"), NULL) * 1e9;
+	int added = topo_found_add_place(w->m, host ? FOUND_HOST : FOUND_PORT, place, w->e);
 	if (added >= 0 && !host && speed > 0 && speed < 1e15)
-		w->m->places[added].bandwidth = topo_machine_payload(speed);
+		w->m->places[added].bandwidth = topo_found_payload(speed);
 	return added;
 }
 
 /* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet
  * follows the domain. */
-static int walk(struct walk *w, const struct xml *x, int place, const struct where *above,
-		const int *domains)
+static int walk_objects(struct walk *w, const struct xml *x, int place, const struct where *above,
+			const int *domains)
 {
 	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
 	     c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
 		int below = place;
-		if (w->m->places[place].kind <= PLACE_NUMA)
+		if (w->m->places[place].kind <= FOUND_NUMA)
 			below = at.numa >= 0 ? domains[at.numa] : domains[w->m->numa];
-		if (is(c, "Bridge"))
+		if (has_type(c, "Bridge"))
 			below = add_bridge(w, c, below);
-		else if (is(c, "PCIDev") && add_pci(w, c, below, &at))
+		else if (has_type(c, "PCIDev") && add_pci(w, c, below, &at))
 			return -1;
-		if (below < 0 || walk(w, c, below, &at, domains))
+		if (below < 0 || walk_objects(w, c, below, &at, domains))
 			return -1;
 	}
 	return 0;
@@ -343,7 +344,7 @@ static void add_cores(struct walk *w, const struct xml *x, const char *type,
 	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
 	     c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
-		if (is(c, type)) {
+		if (has_type(c, type)) {
 			struct topo_device *d = &w->m->cores[w->m->n_cores++];
 			d->numa = at.numa;
 			memcpy(d->cpus, at.cpus, sizeof d->cpus);
@@ -358,8 +359,8 @@ static int take_cores(struct walk *w, const struct xml *root)
 	int n = w->cores ? w->cores : w->pus;
 	if (n > MACHINE_CORES)
 		return err_set(w->e, ERR_USAGE,
-			       "%s: more than %d cores; this is no description of one machine",
-			       w->file, MACHINE_CORES);
+			       "%s: more than %d cores; it does not describe one machine", w->file,
+			       MACHINE_CORES);
 	w->m->cores = n ? calloc((size_t)n, sizeof *w->m->cores) : NULL;
 	if (n && !w->m->cores)
 		return err_set(w->e, ERR_NOMEM, "%s: no memory for its cores", w->file);
@@ -376,28 +377,28 @@ static int read_machine(struct walk *w, const struct xml *root)
 		return -1;
 	number_numa(w);
 	w->m->numa = w->n_numa ? w->n_numa : 1;
-	int machine = topo_machine_place(w->m, PLACE_MACHINE, -1, w->e);
+	int machine = topo_found_add_place(w->m, FOUND_MACHINE, -1, w->e);
 	domains[w->m->numa] = machine;
 	for (int i = 0; i < w->m->numa; i++)
 		if (machine < 0 ||
-		    (domains[i] = topo_machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
+		    (domains[i] = topo_found_add_place(w->m, FOUND_NUMA, machine, w->e)) < 0)
 			return -1;
-	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) ||
+	if (take_cores(w, root) || walk_objects(w, root, machine, &nowhere, domains) ||
 	    topo_hwloc_links(w->ids, root, w->m, w->e))
 		return -1;
 	for (int i = 0; i < w->m->n_gpus; i++)
 		if (w->m->gpus[i].numa < 0)
-			topo_machine_unsaid(w->m, "which NUMA domain some GPUs are next to");
+			topo_found_add_unknown(w->m, "which NUMA domain some GPUs are next to");
 	return 0;
 }
 
 static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct xml_doc *doc;
-	struct machine m;
+	struct found_node m;
 	if (topo_xml_parse(in->file, in->text, in->len, &doc, e))
 		return -1;
-	topo_machine_init(&m, in->file);
+	topo_found_init(&m, in->file);
 	struct walk *w = calloc(1, sizeof *w);
 	struct hwloc_ids *ids = topo_hwloc_ids_open(in->file);
 	struct node_kind kind;
@@ -408,18 +409,19 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 		*w = (struct walk){ .m = &m, .file = in->file, .ids = ids, .e = e };
 		if (!read_machine(w, topo_xml_root(doc))) {
 			if (!w->pci)
-				topo_machine_unsaid(&m, "GPUs and network adapters: it was written "
-							"without I/O devices");
+				topo_found_add_unknown(&m,
+						       "GPUs and network adapters: it was written "
+						       "without I/O devices");
 			else if (!m.n_nics)
-				topo_machine_unsaid(&m, "network adapters");
-			result = topo_machine_finish(&m, in->devices, &kind, e);
+				topo_found_add_unknown(&m, "network adapters");
+			result = topo_found_finish(&m, in->devices, &kind, e);
 		}
 	}
 	free(w);
 	topo_hwloc_ids_close(ids);
-	topo_machine_fini(&m);
+	topo_found_fini(&m);
 	topo_xml_free(doc);
-	return result ? -1 : topo_one_node("hwloc XML", in, &kind, out, e);
+	return result ? -1 : topo_cluster_of_node("hwloc XML", in, &kind, out, e);
 }
 
 const struct topo_format topo_format_hwloc = { .name = "hwloc XML", .sniff = sniff, .read = read };

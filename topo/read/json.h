@@ -1,5 +1,5 @@
-/* json — the fields of kinds and their parts, once, for the writer and the reader. For this room
- * alone. */
+/* json — tables of the JSON fields of kinds and their parts, for the writer and the reader. For
+ * topo/read/ only. */
 #ifndef MUSTER_TOPO_READ_JSON_H
 #define MUSTER_TOPO_READ_JSON_H
 
@@ -24,7 +24,7 @@ struct field {
 	bool needed;
 };
 
-/* Each ends with a key of NULL. */
+/* Each table ends with a NULL key. */
 extern const struct field topo_fields_kind[], topo_fields_device[], topo_fields_nic[],
 	topo_fields_link[], topo_fields_node[], topo_fields_switch[];
 

@@ -2,7 +2,7 @@
 #include "topo/hostlist.h"
 #include "topo/internal.h"
 #include "topo/read/json.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 #include "topo/read/read.h"
 
 #include <math.h>
@@ -19,13 +19,13 @@ struct spot {
 	struct err *e;
 };
 
-static int refused(const struct spot *s, const char *key, const char *why)
+static int refuse_value(const struct spot *s, const char *key, const char *why)
 {
 	return err_set(s->e, ERR_USAGE, "%s: %s%s\"%s\": %s", s->file, s->path,
 		       s->path[0] ? ": " : "", key, why);
 }
 
-static struct spot below(const struct spot *s, const char *array, size_t i)
+static struct spot is_below(const struct spot *s, const char *array, size_t i)
 {
 	struct spot b = *s;
 	snprintf(b.path, sizeof b.path, "%.30s%s%.12s[%zu]", s->path, s->path[0] ? "." : "", array,
@@ -51,11 +51,11 @@ static int take_text(const struct spot *s, const struct field *f, const json_t *
 {
 	const char *text = json_string_value(v);
 	if (!text || json_string_length(v) != strlen(text) || strlen(text) >= f->size)
-		return refused(s, f->key, "it must be text, and not longer than names are");
+		return refuse_value(s, f->key, "it must be text, and not longer than names are");
 	if (has_controls(text))
-		return refused(s, f->key, "it holds control characters");
+		return refuse_value(s, f->key, "it holds control characters");
 	if (f->needed && !*text)
-		return refused(s, f->key, "it is empty; give a name");
+		return refuse_value(s, f->key, "it is empty; give a name");
 	memcpy(to, text, strlen(text) + 1);
 	return 0;
 }
@@ -74,7 +74,7 @@ static int take_int(const struct spot *s, const struct field *f, const json_t *v
 			 : f->needed            ? 1
 						: 0,
 			 f->most);
-		return refused(s, f->key, why);
+		return refuse_value(s, f->key, why);
 	}
 	*to = (int)n;
 	return 0;
@@ -89,8 +89,8 @@ static int take_link(const struct spot *s, const struct field *f, const json_t *
 			*to = (enum link_kind)k;
 			return 0;
 		}
-	return refused(s, f->key,
-		       "it must be one of ?, SYS, NODE, PHB, PXB, PIX, XGMI, NVL, NVS, X");
+	return refuse_value(s, f->key,
+			    "it must be one of ?, SYS, NODE, PHB, PXB, PIX, XGMI, NVL, NVS, X");
 }
 
 static int take_field(const struct spot *s, const struct field *f, const json_t *v, void *to)
@@ -105,13 +105,14 @@ static int take_field(const struct spot *s, const struct field *f, const json_t 
 	case FIELD_FIGURE: {
 		double d = json_number_value(v);
 		if (!json_is_number(v) || !isfinite(d) || d < 0 || d > 1e30)
-			return refused(s, f->key, "it must be a number, not negative, or null");
+			return refuse_value(s, f->key,
+					    "it must be a number, not negative, or null");
 		*(double *)at = d;
 		return 0;
 	}
 	case FIELD_FLAG:
 		if (!json_is_boolean(v))
-			return refused(s, f->key, "it must be true or false");
+			return refuse_value(s, f->key, "it must be true or false");
 		*(bool *)at = json_is_true(v);
 		return 0;
 	case FIELD_LINK:
@@ -124,14 +125,14 @@ static int take_field(const struct spot *s, const struct field *f, const json_t 
 static int take_object(const struct spot *s, const struct field *fields, const json_t *o, void *to)
 {
 	if (!json_is_object(o))
-		return refused(s, "", "it must be an object");
+		return refuse_value(s, "", "it must be an object");
 	for (const struct field *f = fields; f->key; f++) {
 		const json_t *v = json_object_get(o, f->key);
 		if (f->type == FIELD_INDEX)
 			*(int *)((char *)to + f->offset) = -1;
 		if (!v || json_is_null(v)) {
 			if (f->needed)
-				return refused(s, f->key, "it is missing; give it");
+				return refuse_value(s, f->key, "it is missing; give it");
 		} else if (take_field(s, f, v, to)) {
 			return -1;
 		}
@@ -151,15 +152,16 @@ static int take_array(const struct spot *s, const json_t *o, const char *key,
 	size_t count = json_array_size(a);
 	if (!json_is_array(a) || !count || count > (size_t)most ||
 	    (exact >= 0 && count != (size_t)exact))
-		return refused(s, key,
-			       exact >= 0 ? "it must be a list with an entry for each device"
-					  : "it must be a list, neither empty nor of more than a "
-					    "machine has");
+		return refuse_value(s, key,
+				    exact >= 0
+					    ? "it must be a list with an entry for each device"
+					    : "it must be a list, neither empty nor of more than a "
+					      "machine has");
 	char *rows = calloc(count, size);
 	if (!rows)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for %s", s->file, key);
 	for (size_t i = 0; i < count; i++) {
-		struct spot at = below(s, key, i);
+		struct spot at = is_below(s, key, i);
 		if (take_object(&at, fields, json_array_get(a, i), rows + i * size)) {
 			free(rows);
 			return -1;
@@ -175,25 +177,27 @@ static int take_matrix(const struct spot *s, const json_t *rows, const struct to
 {
 	size_t n = (size_t)k->devices;
 	if (!json_is_array(rows) || json_array_size(rows) != n || n > MACHINE_DEVICES)
-		return refused(s, "links",
-			       "it must be a list with a row for each device, 1024 at most");
+		return refuse_value(s, "links",
+				    "it must be a list with a row for each device, 1024 at most");
 	k->links = calloc(n * n, sizeof *k->links);
 	if (!k->links)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for links", s->file);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(rows, i);
-		struct spot at = below(s, "links", i);
+		struct spot at = is_below(s, "links", i);
 		if (!json_is_array(row) || json_array_size(row) != n)
-			return refused(&at, "links",
-				       "a row must have a place in link_types for each device");
+			return refuse_value(
+				&at, "links",
+				"a row must have a place in link_types for each device");
 		for (size_t j = 0; j < n; j++) {
 			const json_t *v = json_array_get(row, j);
 			json_int_t type = json_is_integer(v) ? json_integer_value(v) : -1;
 			if (type < 0 || type >= n_types)
-				return refused(&at, "links", "an entry is no place in link_types");
+				return refuse_value(&at, "links",
+						    "an entry is not an index into link_types");
 			if ((types[type].kind == LINK_SELF) != (i == j))
-				return refused(&at, "links",
-					       "the diagonal, and it alone, must be X");
+				return refuse_value(&at, "links",
+						    "the diagonal, and it alone, must be X");
 			k->links[i * n + j] = types[type];
 		}
 	}
@@ -225,20 +229,23 @@ static int take_links(const struct spot *s, const json_t *o, struct node_kind *k
 static int check_parts(const struct spot *s, const struct node_kind *k)
 {
 	for (int i = 0; k->parts && i < k->devices; i++) {
-		struct spot at = below(s, "parts", (size_t)i);
+		struct spot at = is_below(s, "parts", (size_t)i);
 		if (k->parts[i].nic >= k->n_nics)
-			return refused(&at, "nic", "it is no place in nics; give one, or -1");
+			return refuse_value(&at, "nic",
+					    "it is not an index into nics; give one, or -1");
 		if (k->parts[i].numa >= (k->numa > 0 ? k->numa : 1))
-			return refused(&at, "numa",
-				       "it is no NUMA domain of this kind; give one, counted from "
-				       "0, or -1");
+			return refuse_value(
+				&at, "numa",
+				"it is not a NUMA domain of this kind; give one, counted from "
+				"0, or -1");
 	}
 	for (int i = 0; i < k->n_nics; i++) {
-		struct spot at = below(s, "nics", (size_t)i);
+		struct spot at = is_below(s, "nics", (size_t)i);
 		if (k->nics[i].numa >= (k->numa > 0 ? k->numa : 1))
-			return refused(&at, "numa",
-				       "it is no NUMA domain of this kind; give one, counted from "
-				       "0, or -1");
+			return refuse_value(
+				&at, "numa",
+				"it is not a NUMA domain of this kind; give one, counted from "
+				"0, or -1");
 	}
 	return 0;
 }
@@ -246,7 +253,7 @@ static int check_parts(const struct spot *s, const struct node_kind *k)
 /* What the document leaves out of a device that is known by its name. */
 static void know_device(struct node_kind *k)
 {
-	const struct gpu_model *m = topo_gpu_named(k->device);
+	const struct gpu_model *m = topo_gpu_of_name(k->device);
 	if (!m)
 		return;
 	k->device_flops = k->device_flops > 0 ? k->device_flops : m->flops;
@@ -276,13 +283,13 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 	const json_t *a = json_object_get(doc, "kinds");
 	size_t n = json_array_size(a);
 	if (!n || n > KINDS_MOST)
-		return refused(s, "kinds", "it must be a list of 1 to 1024 kinds of nodes");
+		return refuse_value(s, "kinds", "it must be a list of 1 to 1024 kinds of nodes");
 	c->kinds = calloc(n, sizeof *c->kinds);
 	if (!c->kinds)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for its kinds", s->file);
 	c->n_kinds = (int)n;
 	for (size_t i = 0; i < n; i++) {
-		struct spot at = below(s, "kinds", i);
+		struct spot at = is_below(s, "kinds", i);
 		if (take_kind(&at, json_array_get(a, i), &c->kinds[i]))
 			return -1;
 	}
@@ -296,10 +303,11 @@ static int take_switches(const struct spot *s, const json_t *doc, struct cluster
 		       2 * NODES_MOST, &c->switches, &c->n_switches))
 		return -1;
 	for (int i = 0; i < c->n_switches; i++) {
-		struct spot at = below(s, "switches", (size_t)i);
+		struct spot at = is_below(s, "switches", (size_t)i);
 		if (c->switches[i].parent >= i)
-			return refused(&at, "parent",
-				       "it must be a switch that stands before this one, or -1");
+			return refuse_value(
+				&at, "parent",
+				"it must be a switch that stands before this one, or -1");
 	}
 	return 0;
 }
@@ -313,19 +321,20 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 	if (take_object(s, topo_fields_node, o, &node))
 		return -1;
 	if (node.kind >= c->n_kinds || node.leaf >= c->n_switches)
-		return refused(s, node.kind >= c->n_kinds ? "kind" : "leaf",
-			       "there is none of that number");
+		return refuse_value(s, node.kind >= c->n_kinds ? "kind" : "leaf",
+				    "there is none of that number");
 	if (!text)
-		return refused(s, "names", "it must be a list of names, such as \"node[0-31]\"");
+		return refuse_value(s, "names",
+				    "it must be a list of names, such as \"node[0-31]\"");
 	if (has_controls(text) || strchr(text, ' '))
-		return refused(s, "names", "it holds control characters or blanks");
+		return refuse_value(s, "names", "it holds control characters or blanks");
 	if (topo_hostlist_expand(text, &names, &why))
-		return refused(s, "names", why.text);
+		return refuse_value(s, "names", why.text);
 	struct cluster_node *more = NULL;
 	*devices += (long)names.n * c->kinds[node.kind].devices;
 	if (c->n_nodes + names.n > NODES_MOST || *devices > DEVICES_MOST)
-		refused(s, "names",
-			"more nodes or devices than a cluster may have, 65536 and 67108864");
+		refuse_value(s, "names",
+			     "more nodes or devices than a cluster may have, 65536 and 67108864");
 	else if (!(more = realloc(c->nodes, (size_t)(c->n_nodes + names.n) * sizeof *more)))
 		err_set(s->e, ERR_NOMEM, "%s: no memory for its nodes", s->file);
 	else
@@ -343,9 +352,9 @@ static int take_nodes(const struct spot *s, const json_t *doc, struct cluster *c
 	const json_t *a = json_object_get(doc, "nodes");
 	long devices = 0;
 	if (!json_array_size(a) || json_array_size(a) > NODES_MOST)
-		return refused(s, "nodes", "it must be a list of 1 to 65536 runs of nodes");
+		return refuse_value(s, "nodes", "it must be a list of 1 to 65536 runs of nodes");
 	for (size_t i = 0; i < json_array_size(a); i++) {
-		struct spot at = below(s, "nodes", i);
+		struct spot at = is_below(s, "nodes", i);
 		if (take_run(&at, json_array_get(a, i), c, &devices))
 			return -1;
 	}
@@ -364,12 +373,13 @@ static int take_cluster(const struct spot *s, const json_t *doc, struct cluster 
 	/* clang-format on */
 	const char *format = json_string_value(json_object_get(doc, "format"));
 	if (!format || strcmp(format, JSON_FORMAT))
-		return refused(s, "format",
-			       "it must be \"" JSON_FORMAT "\": what muster topo --json writes");
+		return refuse_value(s, "format",
+				    "it must be \"" JSON_FORMAT
+				    "\": what muster topo --json writes");
 	if (take_object(s, fields, doc, c))
 		return -1;
 	if (!c->name[0])
-		topo_machine_file_name(c->name, s->file);
+		topo_found_file_name(c->name, s->file);
 	return take_kinds(s, doc, c) || take_switches(s, doc, c) || take_nodes(s, doc, c) ? -1 : 0;
 }
 
@@ -385,7 +395,7 @@ int topo_json_read(const char *file, const char *text, size_t len, struct cluste
 			       "%s:%d: %.100s: the JSON is broken or cut short; write it again",
 			       file, error.line, error.text);
 	int result = json_is_object(doc) ? take_cluster(&s, doc, &c)
-					 : refused(&s, "", "it must be an object");
+					 : refuse_value(&s, "", "it must be an object");
 	json_decref(doc);
 	if (result)
 		topo_cluster_free(&c);

@@ -1,6 +1,6 @@
 #include "topo/internal.h"
 #include "topo/read/json.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -300,7 +300,7 @@ json_t *topo_json(const struct cluster *c, struct err *e)
 	if (!doc || bad) {
 		json_decref(doc);
 		err_set(e, ERR_NOMEM,
-			"cluster %s: no memory for its JSON, or a name that is no UTF-8", c->name);
+			"cluster %s: no memory for its JSON, or a name that is not UTF-8", c->name);
 		return NULL;
 	}
 	return doc;

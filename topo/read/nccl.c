@@ -12,7 +12,7 @@
  */
 #include "topo/read/nccl.h"
 
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 #include "topo/read/nics.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
 enum { SPEED_MOST = 10000000 }; /* Mb/s of an adapter: what claims more is in another unit */
 
 struct host_reader {
-	struct machine *m;
+	struct found_node *m;
 	const char *file, *text, *host;
 	int domains[MACHINE_NUMA];                   /* places; -1: none yet */
 	const struct xml *elements[MACHINE_DEVICES]; /* <gpu> of each GPU, or NULL */
@@ -38,13 +38,13 @@ bool topo_nccl_of_host(const struct xml *cpu, const char *host)
 	return !strcmp(own ? own : "", host);
 }
 
-static const char *word(const struct xml *x, const char *name)
+static const char *attribute(const struct xml *x, const char *name)
 {
 	const char *v = topo_xml_get(x, name);
 	return v ? v : "";
 }
 
-static int refused(const struct host_reader *r, const struct xml *x, const char *why)
+static int refuse_element(const struct host_reader *r, const struct xml *x, const char *why)
 {
 	return err_set(r->e, ERR_USAGE, "%s:%d: <%.20s>: %s", r->file, x->line, x->name, why);
 }
@@ -53,16 +53,16 @@ static int refused(const struct host_reader *r, const struct xml *x, const char 
  * ones two bits in 130. */
 static double link_payload(const struct xml *pci)
 {
-	double rate = strtod(word(pci, "link_speed"), NULL),
-	       width = strtod(word(pci, "link_width"), NULL);
+	double rate = strtod(attribute(pci, "link_speed"), NULL),
+	       width = strtod(attribute(pci, "link_width"), NULL);
 	if (!(rate > 0 && rate < 1000 && width > 0 && width <= 64))
 		return 0;
-	return topo_machine_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
+	return topo_found_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
 }
 
-static unsigned hex(const struct xml *x, const char *name)
+static unsigned hex_value(const struct xml *x, const char *name)
 {
-	return (unsigned)(strtoul(word(x, name), NULL, 16) & 0xffffff);
+	return (unsigned)(strtoul(attribute(x, name), NULL, 16) & 0xffffff);
 }
 
 /* "910" and "gfx90a:sramecc+" are 0x90a, "940" and "gfx942" one family. */
@@ -81,10 +81,10 @@ static int gcn_of(const char *text)
 static const struct gpu_model *model_of(struct host_reader *r, const struct xml *pci,
 					const struct xml *gpu, struct found_gpu *g)
 {
-	unsigned vendor = hex(pci, "vendor"), device = hex(pci, "device");
+	unsigned vendor = hex_value(pci, "vendor"), device = hex_value(pci, "device");
 	const struct gpu_model *m = topo_gpu_of_pci((int)vendor, (int)device);
 	const char *gcn = gpu ? topo_xml_get(gpu, "gcn") : NULL;
-	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
+	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(attribute(gpu, "sm")) : 0;
 	bool usual = !vendor || vendor == 0xffff || vendor == PCI_NVIDIA || vendor == PCI_AMD;
 	if (!m && arch > 0 && usual) {
 		const char *grace = !r->arm || gcn ? NULL
@@ -92,11 +92,11 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 				    : arch == 100  ? "GB200-186GB"
 				    : arch == 103  ? "GB300-288GB"
 						   : NULL;
-		m = grace ? topo_gpu_named(grace)
+		m = grace ? topo_gpu_of_name(grace)
 			  : topo_gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
 		if (m)
-			topo_machine_unsaid(r->m, "the GPUs' exact model: it is taken for the "
-						  "commonest of its architecture");
+			topo_found_add_unknown(r->m, "the GPUs' exact model: it is taken for the "
+						     "commonest of its architecture");
 	}
 	if (!m) {
 		if (vendor && device && vendor != 0xffff)
@@ -105,7 +105,7 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 			snprintf(g->label, sizeof g->label, "AMD gfx%x", arch);
 		else if (arch)
 			snprintf(g->label, sizeof g->label, "NVIDIA sm_%d", arch);
-		topo_machine_unsaid(r->m, "which GPUs these are, their memory and rates");
+		topo_found_add_unknown(r->m, "which GPUs these are, their memory and rates");
 	}
 	return m;
 }
@@ -116,12 +116,12 @@ static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xm
 	struct found_gpu g = {
 		.place = place, .numa = numa, .order = -1, .pcie = link_payload(pci)
 	};
-	topo_machine_bus(word(pci, "busid"), g.bus);
-	topo_machine_mask(cpus, g.cpus);
+	topo_found_bus(attribute(pci, "busid"), g.bus);
+	topo_found_mask(cpus, g.cpus);
 	g.model = model_of(r, pci, gpu, &g);
 	if (gpu && topo_xml_get(gpu, "dev"))
 		g.order = atoi(topo_xml_get(gpu, "dev"));
-	int added = topo_machine_gpu(r->m, &g, r->e);
+	int added = topo_found_add_gpu(r->m, &g, r->e);
 	if (added < 0)
 		return -1;
 	r->elements[added] = gpu;
@@ -132,8 +132,9 @@ static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xm
 static double latency_of(const struct xml *pci)
 {
 	double unused, latency;
-	topo_nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0,
-			 pci ? hex(pci, "device") : 0, 0, &unused, &latency);
+	topo_nic_figures(pci ? hex_value(pci, "class") >> 8 : 0x0200,
+			 pci ? hex_value(pci, "vendor") : 0, pci ? hex_value(pci, "device") : 0, 0,
+			 &unused, &latency);
 	return latency;
 }
 
@@ -144,7 +145,7 @@ static bool stood_before(struct host_reader *r, const char *name)
 	for (int i = 0; i < r->m->n_nics; i++)
 		if (!r->m->nics[i].bus[0] && !strcmp(r->m->nics[i].name, name)) {
 			r->m->nics[i].place = r->m->nics[i].numa = -1;
-			topo_machine_unsaid(r->m, "where some network adapters are");
+			topo_found_add_unknown(r->m, "where some network adapters are");
 			return true;
 		}
 	return false;
@@ -155,9 +156,9 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 		   int numa)
 {
 	struct found_nic n = { .place = place, .numa = numa, .latency = latency_of(pci) };
-	double mbits = strtod(word(net, "speed"), NULL);
-	topo_machine_bus(pci ? word(pci, "busid") : "", n.bus);
-	topo_machine_text(n.name, sizeof n.name, word(net, "name"));
+	double mbits = strtod(attribute(net, "speed"), NULL);
+	topo_found_bus(pci ? attribute(pci, "busid") : "", n.bus);
+	topo_found_text(n.name, sizeof n.name, attribute(net, "name"));
 	if (!pci && n.name[0] && stood_before(r, n.name))
 		return 0;
 	if (!strncmp(n.name, "mlx", 3))
@@ -165,20 +166,20 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	if (mbits > 0 && mbits <= SPEED_MOST)
 		n.bandwidth = mbits * 1e6 / 8;
 	else
-		topo_machine_unsaid(r->m, "speeds of some network adapters");
-	return topo_machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+		topo_found_add_unknown(r->m, "speeds of some network adapters");
+	return topo_found_add_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
 /* A PCI device that is an adapter by its class: its ports are not named. */
 static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, int numa)
 {
 	struct found_nic n = { .place = place, .numa = numa };
-	topo_machine_bus(word(pci, "busid"), n.bus);
-	topo_nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"),
-			 link_payload(pci), &n.bandwidth, &n.latency);
-	topo_machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names"
-						  : "the network adapters' names and speeds");
-	return topo_machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+	topo_found_bus(attribute(pci, "busid"), n.bus);
+	topo_nic_figures(hex_value(pci, "class") >> 8, hex_value(pci, "vendor"),
+			 hex_value(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
+	topo_found_add_unknown(r->m, n.bandwidth > 0 ? "the network adapters' names"
+						     : "the network adapters' names and speeds");
+	return topo_found_add_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
 /* A <nic> below a PCI device, or NULL, is as many adapters as it names ports. */
@@ -204,36 +205,38 @@ static const struct platform {
 static int add_by_platform(struct host_reader *r, const struct xml *pci, int place, int numa,
 			   const char *cpus)
 {
-	const char *bus = word(pci, "busid");
+	const char *bus = attribute(pci, "busid");
 	unsigned domain, b, device = 0;
 	const struct platform *p = NULL;
 	for (size_t i = 0; i < sizeof platforms / sizeof *platforms; i++)
 		if (strstr(r->text, platforms[i].name))
 			p = &platforms[i];
 	if (!p || sscanf(bus, "%8x:%2x:%2x", &domain, &b, &device) != 3)
-		return refused(r, pci,
-			       "it has no class, so the file does not say whether it is a GPU or a "
-			       "network adapter; write class=\"0x030200\" "
-			       "(GPU) or class=\"0x020000\" (adapter)");
-	topo_machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken "
-				  "for those of the platform it names");
+		return refuse_element(
+			r, pci,
+			"it has no class, so the file does not say whether it is a GPU or a "
+			"network adapter; write class=\"0x030200\" "
+			"(GPU) or class=\"0x020000\" (adapter)");
+	topo_found_add_unknown(r->m,
+			       "what its PCI devices are (they have no class): they are taken "
+			       "for those of the platform it names");
 	if (device < p->first || device > p->last)
 		return add_unnamed(r, pci, place, numa);
 	struct found_gpu g = { .place = place,
 			       .numa = numa,
 			       .order = -1,
 			       .pcie = link_payload(pci),
-			       .model = topo_gpu_named(p->gpu) };
-	topo_machine_bus(bus, g.bus);
-	topo_machine_mask(cpus, g.cpus);
-	return topo_machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
+			       .model = topo_gpu_of_name(p->gpu) };
+	topo_found_bus(bus, g.bus);
+	topo_found_mask(cpus, g.cpus);
+	return topo_found_add_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
 }
 
 /* What a PCI element is itself: a GPU or adapters, by the elements in it or by its class. */
 static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa,
 		      const char *cpus)
 {
-	unsigned class = hex(pci, "class") >> 8;
+	unsigned class = hex_value(pci, "class") >> 8;
 	const struct xml *gpu = topo_xml_child(pci->first, "gpu"),
 			 *nic = topo_xml_child(pci->first, "nic");
 	if (gpu && add_gpu(r, pci, gpu, above, numa, cpus))
@@ -248,9 +251,9 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 			       ? 0
 			       : add_by_platform(r, pci, above, numa, cpus);
 	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
-	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
+	if (class >> 8 == 0x03 || class == 0x1200 || hex_value(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
-	if (class >> 8 == 0x02 || class == 0x0c06 || hex(pci, "class") == 0x02)
+	if (class >> 8 == 0x02 || class == 0x0c06 || hex_value(pci, "class") == 0x02)
 		return add_unnamed(r, pci, above, numa);
 	return 0;
 }
@@ -262,7 +265,7 @@ static int add_pci(struct host_reader *r, const struct xml *pci, int above, int 
 	const struct xml *inner = topo_xml_child(pci->first, "pci");
 	int place = above;
 	if (inner) {
-		place = topo_machine_place(r->m, PLACE_SWITCH, above, r->e);
+		place = topo_found_add_place(r->m, FOUND_SWITCH, above, r->e);
 		if (place < 0)
 			return -1;
 		r->m->places[place].bandwidth = link_payload(pci);
@@ -278,26 +281,27 @@ static int add_pci(struct host_reader *r, const struct xml *pci, int above, int 
 static int add_cpu(struct host_reader *r, const struct xml *cpu)
 {
 	char *end;
-	const char *id = word(cpu, "numaid");
+	const char *id = attribute(cpu, "numaid");
 	long numa = strtol(id, &end, 10);
 	if (end == id || *end)
-		return refused(r, cpu, "it has no numaid; NCCL writes one, -1 where there is none");
+		return refuse_element(r, cpu,
+				      "it has no numaid; NCCL writes one, -1 where there is none");
 	if (numa < -1 || numa >= MACHINE_NUMA)
-		return refused(r, cpu, "its numaid is no number of a NUMA domain");
+		return refuse_element(r, cpu, "its numaid is not the number of a NUMA domain");
 	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart,
 	 * and calls it PHB. */
 	int *known = numa >= 0 ? &r->domains[numa] : NULL;
-	int place = known && *known >= 0 ? *known : topo_machine_place(r->m, PLACE_HOST, 0, r->e);
+	int place = known && *known >= 0 ? *known : topo_found_add_place(r->m, FOUND_HOST, 0, r->e);
 	if (place < 0)
 		return -1;
 	if (known)
 		*known = place;
 	if (numa >= r->m->numa)
 		r->m->numa = (int)numa + 1;
-	r->arm = !strcmp(word(cpu, "arch"), "arm64");
+	r->arm = !strcmp(attribute(cpu, "arch"), "arm64");
 	for (const struct xml *c = cpu->first; c; c = c->next) {
 		if (!strcmp(c->name, "pci") &&
-		    add_pci(r, c, place, (int)numa, word(cpu, "affinity")))
+		    add_pci(r, c, place, (int)numa, attribute(cpu, "affinity")))
 			return -1;
 		if (!strcmp(c->name, "nic") && add_nic(r, NULL, c, place, (int)numa))
 			return -1;
@@ -324,10 +328,10 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	char bus[16];
 	struct found_gpu *g = &r->m->gpus[from];
 	long count = strtol(topo_xml_get(x, "count") ? topo_xml_get(x, "count") : "1", NULL, 10);
-	unsigned tclass = hex(x, "tclass");
+	unsigned tclass = hex_value(x, "tclass");
 	double lane = g->model && g->model->lane > 0 ? g->model->lane : NVLINK_LANE;
 	if (count < 1 || count > 1000)
-		return refused(r, x, "its count is no number of links");
+		return refuse_element(r, x, "its count is not a number of links");
 	if (tclass >> 8 == 0x0680) {
 		/* 0x068001 is POWER9's processor. */
 		if (tclass & 0xff)
@@ -336,7 +340,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 		g->port = g->port_lanes * lane;
 		return 0;
 	}
-	topo_machine_bus(word(x, "target"), bus);
+	topo_found_bus(attribute(x, "target"), bus);
 	const struct bus_row key = { bus, -1 };
 	int low = 0, high = r->m->n_gpus;
 	while (low < high) {
@@ -350,12 +354,12 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	if (low == r->m->n_gpus || strcmp(rows[low].bus, bus))
 		return 0;
 	if (rows[low].gpu == from) {
-		topo_machine_unsaid(r->m,
-				    "where the direct links lead: it points them at their own GPU");
+		topo_found_add_unknown(
+			r->m, "where the direct links lead: it points them at their own GPU");
 		return 0;
 	}
 	const struct found_link l = { from, rows[low].gpu, kind, (int)count, (double)count * lane };
-	return topo_machine_link(r->m, &l, r->e) < 0 ? -1 : 0;
+	return topo_found_add_link(r->m, &l, r->e) < 0 ? -1 : 0;
 }
 
 static int add_links(struct host_reader *r)
@@ -383,42 +387,43 @@ static int add_links(struct host_reader *r)
 static int read_host(struct host_reader *r, const struct xml *system, int devices,
 		     struct node_kind *out)
 {
-	struct machine *m = r->m;
+	struct found_node *m = r->m;
 	for (int i = 0; i < MACHINE_NUMA; i++)
 		r->domains[i] = -1;
-	if (topo_machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
+	if (topo_found_add_place(m, FOUND_MACHINE, -1, r->e) < 0)
 		return -1;
 	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c;
 	     c = topo_xml_child(c->next, "cpu"))
 		if (topo_nccl_of_host(c, r->host) && add_cpu(r, c))
 			return -1;
 	if (!m->n_gpus)
-		return refused(r, system,
-			       "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that "
-			       "uses them");
+		return refuse_element(
+			r, system,
+			"it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that "
+			"uses them");
 	if (add_links(r))
 		return -1;
 	if (!r->any_gpu)
-		topo_machine_unsaid(m, "NVLink or xGMI links, which it leaves to the driver");
+		topo_found_add_unknown(m, "NVLink or xGMI links, which it leaves to the driver");
 	if (!m->n_nics)
-		topo_machine_unsaid(m, "network adapters");
-	topo_machine_unsaid(m, "cores and host memory");
-	return topo_machine_finish(m, devices, out, r->e);
+		topo_found_add_unknown(m, "network adapters");
+	topo_found_add_unknown(m, "cores and host memory");
+	return topo_found_finish(m, devices, out, r->e);
 }
 
 int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host,
 		   struct node_kind *out, struct err *e)
 {
-	struct machine m;
+	struct found_node m;
 	struct host_reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
-	topo_machine_init(&m, in->file);
+	topo_found_init(&m, in->file);
 	*r = (struct host_reader){
 		.m = &m, .file = in->file, .text = in->text, .host = host, .e = e
 	};
 	int result = read_host(r, system, in->devices, out);
-	topo_machine_fini(&m);
+	topo_found_fini(&m);
 	free(r);
 	return result;
 }

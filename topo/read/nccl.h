@@ -1,15 +1,15 @@
-/* nccl — one host of NCCL's topology XML. For this room alone. */
+/* nccl — reads one host of NCCL's topology XML. For topo/read/ only. */
 #ifndef MUSTER_TOPO_READ_NCCL_H
 #define MUSTER_TOPO_READ_NCCL_H
 
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 #include "topo/read/read.h"
 #include "topo/read/xml.h"
 
-/* Whether a <cpu> is of that host; "" is the one of files that name none. */
+/* Whether a <cpu> belongs to that host; "" is the host of files that name none. */
 bool topo_nccl_of_host(const struct xml *cpu, const char *host);
 
-/* What <system> says of a host; the kind's parts belong to the caller. */
+/* Builds the kind of one host of <system>; the caller owns the kind's parts. */
 int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host,
 		   struct node_kind *out, struct err *e);
 

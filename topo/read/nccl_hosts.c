@@ -40,10 +40,10 @@ static int find_hosts(const struct topo_text *in, const struct xml *system, stru
 						   : "";
 	}
 	if (!h->n)
-		return err_set(
-			e, ERR_USAGE,
-			"%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut",
-			in->file, system->line, system->name);
+		return err_set(e, ERR_USAGE,
+			       "%s:%d: <%.20s> contains no <cpu>; the file is not an NCCL "
+			       "topology, or it is truncated",
+			       in->file, system->line, system->name);
 	return 0;
 }
 
@@ -69,7 +69,7 @@ static int read_hosts(const struct topo_text *in, const struct xml *system, cons
 	struct node_kind first;
 	struct cluster c;
 	if (topo_nccl_host(in, system, h->names[0], &first, e) ||
-	    topo_one_node("NCCL topology XML", in, &first, &c, e))
+	    topo_cluster_of_node("NCCL topology XML", in, &first, &c, e))
 		return -1;
 	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
 	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);

@@ -10,17 +10,17 @@ static double narrower(double a, double b)
 }
 
 /* Bridges passed on the way up are counted, their links' bandwidth is kept. */
-static int step(const struct machine *m, int at, int *passed, double *bandwidth)
+static int put_step(const struct found_node *m, int at, int *passed, double *bandwidth)
 {
-	const struct place *p = &m->places[at];
-	*passed += p->kind == PLACE_SWITCH || p->kind == PLACE_PORT;
+	const struct found_place *p = &m->places[at];
+	*passed += p->kind == FOUND_SWITCH || p->kind == FOUND_PORT;
 	*bandwidth = narrower(p->bandwidth, *bandwidth);
 	return p->parent;
 }
 
 /* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not
  * told). */
-static enum link_kind near_places(const struct machine *m, int a, int b, double *bandwidth)
+static enum link_kind near_places(const struct found_node *m, int a, int b, double *bandwidth)
 {
 	int from_a = 0, from_b = 0;
 	*bandwidth = 0;
@@ -29,28 +29,28 @@ static enum link_kind near_places(const struct machine *m, int a, int b, double 
 	while (a != b && a >= 0 && b >= 0) {
 		int deep_a = m->places[a].depth, deep_b = m->places[b].depth;
 		if (deep_a >= deep_b)
-			a = step(m, a, &from_a, bandwidth);
+			a = put_step(m, a, &from_a, bandwidth);
 		if (deep_b >= deep_a)
-			b = step(m, b, &from_b, bandwidth);
+			b = put_step(m, b, &from_b, bandwidth);
 	}
 	if (a < 0 || a != b)
 		return LINK_SYS;
 	switch (m->places[a].kind) {
-	case PLACE_SWITCH:
+	case FOUND_SWITCH:
 		return from_a || from_b ? LINK_PXB : LINK_PIX;
-	case PLACE_PORT:
+	case FOUND_PORT:
 		return from_a > 1 || from_b > 1 ? LINK_PXB : LINK_PIX;
-	case PLACE_HOST:
+	case FOUND_HOST:
 		return LINK_PHB;
-	case PLACE_NUMA:
+	case FOUND_NUMA:
 		return LINK_NODE;
-	case PLACE_MACHINE:
+	case FOUND_MACHINE:
 		break;
 	}
 	return LINK_SYS;
 }
 
-struct topo_link topo_near_gpus(const struct machine *m, int a, int b)
+struct topo_link topo_near_gpus(const struct found_node *m, int a, int b)
 {
 	const struct found_gpu *x = &m->gpus[a], *y = &m->gpus[b];
 	struct topo_link l = { .kind = LINK_UNKNOWN };
@@ -65,7 +65,7 @@ struct topo_link topo_near_gpus(const struct machine *m, int a, int b)
 	return l;
 }
 
-static enum link_kind near_nic(const struct machine *m, int gpu, int nic)
+static enum link_kind near_nic(const struct found_node *m, int gpu, int nic)
 {
 	double unused;
 	if (m->near)
@@ -74,7 +74,7 @@ static enum link_kind near_nic(const struct machine *m, int gpu, int nic)
 	return near_places(m, m->gpus[gpu].place, m->nics[nic].place, &unused);
 }
 
-int topo_near_assign(const struct machine *m, const int *order, struct topo_device *parts,
+int topo_near_assign(const struct found_node *m, const int *order, struct topo_device *parts,
 		     struct err *e)
 {
 	int *users = calloc((size_t)m->n_nics + 1, sizeof *users);

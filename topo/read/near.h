@@ -1,17 +1,17 @@
-/* near — how near two places of a machine are, and which adapter is each device's. For this room
- * alone. */
+/* near — the path between two places of a node, and the nearest adapter of each device. For
+ * topo/read/ only. */
 #ifndef MUSTER_TOPO_READ_NEAR_H
 #define MUSTER_TOPO_READ_NEAR_H
 
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
-/* Between GPUs over PCIe. */
-struct topo_link topo_near_gpus(const struct machine *m, int a, int b);
+/* The PCIe path between two GPUs. */
+struct topo_link topo_near_gpus(const struct found_node *m, int a, int b);
 
-/* Every device's adapter: the nearest of those that are not far slower than the fastest; among
- * equally near ones the devices take turns. order[i] is the GPU that device i is. Fills nic and
+/* Assigns an adapter to every device: the nearest of those that are not much slower than the
+ * fastest; equally near adapters are assigned in turn. order[i]: the GPU of device i. Sets nic and
  * nic_link. */
-int topo_near_assign(const struct machine *m, const int *order, struct topo_device *parts,
+int topo_near_assign(const struct found_node *m, const int *order, struct topo_device *parts,
 		     struct err *e);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "topo/internal.h"
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -33,13 +33,11 @@ int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *
 		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
 					 i ? i == FORMATS - 1 ? " or " : ", " : "",
 					 formats[i]->name);
-	return err_set(e, ERR_USAGE,
-		       "%s: it begins like no description of a machine that is known here; give %s",
-		       in->file, names);
+	return err_set(e, ERR_USAGE, "%s: its format is unknown; give %s", in->file, names);
 }
 
-int topo_one_node(const char *format, const struct topo_text *in, struct node_kind *kind,
-		  struct cluster *out, struct err *e)
+int topo_cluster_of_node(const char *format, const struct topo_text *in, struct node_kind *kind,
+			 struct cluster *out, struct err *e)
 {
 	struct cluster c;
 	if (topo_cluster_alloc(kind->name, 1, 1, &c, e)) {
@@ -49,16 +47,15 @@ int topo_one_node(const char *format, const struct topo_text *in, struct node_ki
 	c.kinds[0] = *kind;
 	snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "node0");
 	char file[128];
-	topo_machine_text(file, sizeof file, in->file);
+	topo_found_text(file, sizeof file, in->file);
 	snprintf(c.figures, sizeof c.figures,
-		 "what the %s in %s tells; the rates of its device model and adapters", format,
-		 file);
+		 "the %s in %s; the rates of its device model and adapters", format, file);
 	*out = c;
 	return 0;
 }
 
 /* So many nodes of the one that a file describes. */
-static int repeat(const char *path, int nodes, struct cluster *c, struct err *e)
+static int repeat_node(const char *path, int nodes, struct cluster *c, struct err *e)
 {
 	if (c->n_nodes != 1 || c->n_kinds != 1)
 		return err_set(
@@ -92,7 +89,7 @@ int topo_read_file(const char *path, int nodes, int devices, struct cluster *out
 	buf_fini(&text);
 	if (result)
 		return -1;
-	if (nodes > 0 && repeat(path, nodes, &c, e)) {
+	if (nodes > 0 && repeat_node(path, nodes, &c, e)) {
 		topo_cluster_free(&c);
 		return -1;
 	}

@@ -1,18 +1,18 @@
 /*
- * read — machines described in files, whoever wrote them.
+ * read — reads descriptions of machines from files of several formats.
  *
- * One table of formats (read.c); the first whose sniff knows the text reads it. To add one:
+ * There is one table of formats (read.c). The first format whose sniff accepts the text reads it. To
+ * add a format:
  *   1. topo/read/NAME.c with `static bool sniff(…)`, `static int read(…)` and one `const struct
- *      topo_format format_NAME`; XML is taken through xml.h, and a node's parts are put together by
- *      machine.h, which knows how near two devices are;
- *   2. its declaration below, its line in read.c's table;
- *   3. small files of it in tests/machines/, rows for them and for broken ones in
+ *      topo_format format_NAME`; parse XML through xml.h and build the node through
+ *      found.h, which computes the paths between devices;
+ *   2. its declaration below and its row in the table of read.c;
+ *   3. small files in tests/machines/, and rows for them and for broken files in
  *      tests/unit/topo/test_read.c;
  *   4. tests/fuzz/fuzz_topo_NAME.c and seeds in tests/fuzz/corpus/topo_NAME.
  *
- * The text comes from outside: whatever it holds, the answer is a cluster or ERR_USAGE with file,
- * line, cause and remedy. What a file does not tell is 0, -1 or NULL, and is said in the kind's
- * `unsaid`.
+ * The text comes from outside. The result is a cluster, or ERR_USAGE with file, line, cause and
+ * remedy. What a file does not contain is 0, -1 or NULL, and the kind's `unsaid` names it.
  */
 #ifndef MUSTER_TOPO_READ_READ_H
 #define MUSTER_TOPO_READ_READ_H
@@ -21,13 +21,13 @@
 
 #include <stddef.h>
 
-enum { TOPO_FILE_MOST = 64 << 20 }; /* bytes of a file */
+enum { TOPO_FILE_MOST = 64 << 20 }; /* largest file, bytes */
 
 struct topo_text {
-	const char *file; /* names it in errors */
+	const char *file; /* its name in errors */
 	const char *text; /* NUL-terminated after `len` bytes */
 	size_t len;
-	int devices; /* slots of a machine without GPUs; 0: one a core */
+	int devices; /* slots of a machine without GPUs; 0: one per core */
 };
 
 struct topo_format {
@@ -39,13 +39,14 @@ struct topo_format {
 extern const struct topo_format topo_format_hwloc, topo_format_nccl, topo_format_smi,
 	topo_format_json;
 
-/* A cluster from a text; the caller frees it with topo_cluster_free. */
+/* Reads a cluster from a text; the caller frees it with topo_cluster_free. */
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e);
-/* From a file; with nodes > 0, for a file of one node, that many of it. */
+/* Reads a cluster from a file. nodes > 0: the file must describe one node, which is repeated that many
+ * times. */
 int topo_read_file(const char *path, int nodes, int devices, struct cluster *out, struct err *e);
 
-/* For readers: a cluster of one node of this kind, which then belongs to it. */
-int topo_one_node(const char *format, const struct topo_text *in, struct node_kind *kind,
-		  struct cluster *out, struct err *e);
+/* For readers: makes a cluster of one node of this kind and takes ownership of the kind. */
+int topo_cluster_of_node(const char *format, const struct topo_text *in, struct node_kind *kind,
+			 struct cluster *out, struct err *e);
 
 #endif

@@ -24,7 +24,7 @@
 enum { COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
 
 /* A text without escape sequences and carriage returns; tabs and blanks are one. */
-static int plain(const struct topo_text *in, struct buf *out, struct err *e)
+static int strip_escapes(const struct topo_text *in, struct buf *out, struct err *e)
 {
 	for (size_t i = 0; i < in->len; i++) {
 		char c = in->text[i];
@@ -102,7 +102,7 @@ static bool sniff(const struct topo_text *in)
 	struct topo_text head = *in;
 	bool found = false;
 	head.len = in->len < LINE_MOST ? in->len : LINE_MOST;
-	if (!plain(&head, &text, NULL))
+	if (!strip_escapes(&head, &text, NULL))
 		for (const char *line = buf_str(&text); line && !found; line = strchr(line, '\n')) {
 			line += *line == '\n';
 			found = is_header(line);
@@ -111,7 +111,7 @@ static bool sniff(const struct topo_text *in)
 	return found;
 }
 
-static int refused(const struct smi_table *t, int line, const char *why)
+static int refuse_line(const struct smi_table *t, int line, const char *why)
 {
 	return err_set(t->e, ERR_USAGE, "%s:%d: %s", t->file, line, why);
 }
@@ -136,7 +136,7 @@ static int read_header(struct smi_table *t, const char *line, int number)
 			break;
 		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) ||
 		    (!is_gpu(at, len) && t->nics == MACHINE_NICS))
-			return refused(t, number, "more columns than a machine has devices");
+			return refuse_line(t, number, "more columns than a machine has devices");
 		struct smi_column *c = &t->columns[t->n++];
 		snprintf(c->name, sizeof c->name, "%.*s",
 			 (int)(len < TOPO_NAME ? len : TOPO_NAME - 1), at);
@@ -187,7 +187,8 @@ static int read_affinities(struct smi_table *t, int gpu, const char *at, int num
 		return 0;
 	g->numa = len < 9 ? atoi(at) : MACHINE_NUMA;
 	return g->numa >= MACHINE_NUMA
-		       ? refused(t, number, "the NUMA affinity is no number of a NUMA domain")
+		       ? refuse_line(t, number,
+				     "the NUMA affinity is not the number of a NUMA domain")
 		       : 0;
 }
 
@@ -203,9 +204,10 @@ static int read_row(struct smi_table *t, const char *line, int number)
 		    !strncmp(t->columns[i].name, at, len))
 			gpu = t->columns[i].gpu;
 	if (gpu < 0 || t->seen[gpu])
-		return refused(t, number,
-			       "a row of a GPU that no column has, or for the second time; give "
-			       "the table as nvidia-smi wrote it");
+		return refuse_line(
+			t, number,
+			"a row of a GPU that no column has, or for the second time; give "
+			"the table as nvidia-smi wrote it");
 	t->seen[gpu] = true;
 	at += len;
 	for (int i = 0; i < t->n; i++) {
@@ -215,12 +217,13 @@ static int read_row(struct smi_table *t, const char *line, int number)
 		at += strspn(at, " ");
 		len = entry_at(at, &kind, &lanes);
 		if (!len)
-			return refused(t, number,
-				       "fewer entries than columns, or one that is none of X, SYS, "
-				       "NODE, PHB, PXB, PIX, NV1 to NV36; the table is "
-				       "cut or broken");
+			return refuse_line(
+				t, number,
+				"fewer entries than columns, or one that is none of X, SYS, "
+				"NODE, PHB, PXB, PIX, NV1 to NV36; the table is "
+				"cut or broken");
 		if ((kind == LINK_SELF) != (c->gpu == gpu))
-			return refused(
+			return refuse_line(
 				t, number,
 				"its X is not below its own column; the table is cut or broken");
 		if (c->gpu >= 0)
@@ -258,8 +261,8 @@ static void read_name(struct smi_table *t, const char *line)
 		return;
 	for (size_t len = strlen(name); len && name[len - 1] == ' ';)
 		name[--len] = '\0';
-	topo_machine_text(t->label, sizeof t->label, name);
-	t->model = topo_gpu_called(name);
+	topo_found_text(t->label, sizeof t->label, name);
+	t->model = topo_gpu_of_driver_name(name);
 }
 
 static int read_lines(struct smi_table *t, char *text)
@@ -292,7 +295,7 @@ static int read_lines(struct smi_table *t, char *text)
 
 /* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without
  * leaving its own. */
-static int numa_of_nic(const struct smi_table *t, const struct machine *m, int nic)
+static int numa_of_nic(const struct smi_table *t, const struct found_node *m, int nic)
 {
 	enum link_kind nearest = LINK_SYS;
 	int numa = -1;
@@ -307,7 +310,7 @@ static int numa_of_nic(const struct smi_table *t, const struct machine *m, int n
 }
 
 /* Without a column of NUMA domains: devices next to the same cores are in one. */
-static void numa_by_cpus(const struct smi_table *t, struct machine *m)
+static void numa_by_cpus(const struct smi_table *t, struct found_node *m)
 {
 	int domains = 0;
 	for (int i = 0; i < t->gpus; i++) {
@@ -318,19 +321,19 @@ static void numa_by_cpus(const struct smi_table *t, struct machine *m)
 				  : same < i          ? m->gpus[same].numa
 						      : domains++;
 	}
-	topo_machine_unsaid(
+	topo_found_add_unknown(
 		m, domains ? "NUMA domains: devices next to the same cores are taken to be in one"
 			   : "NUMA domains");
 }
 
-static int take(struct smi_table *t, struct machine *m)
+static int take_matrix_row(struct smi_table *t, struct found_node *m)
 {
 	for (int i = 0; i < t->gpus; i++) {
 		struct found_gpu g = t->found[i];
 		g.place = g.order = -1;
 		g.model = t->model;
 		memcpy(g.label, t->label, sizeof g.label);
-		if (topo_machine_gpu(m, &g, t->e) < 0)
+		if (topo_found_add_gpu(m, &g, t->e) < 0)
 			return -1;
 	}
 	if (!t->numa)
@@ -338,49 +341,49 @@ static int take(struct smi_table *t, struct machine *m)
 	for (int i = 0; i < t->gpus; i++) {
 		m->numa = m->gpus[i].numa >= m->numa ? m->gpus[i].numa + 1 : m->numa;
 		if (m->gpus[i].numa < 0)
-			topo_machine_unsaid(m, "NUMA domains");
+			topo_found_add_unknown(m, "NUMA domains");
 	}
 	for (int i = 0; i < t->n; i++) {
 		if (t->columns[i].nic < 0)
 			continue;
 		struct found_nic nic = { .place = -1,
 					 .numa = numa_of_nic(t, m, t->columns[i].nic) };
-		topo_machine_text(nic.name, sizeof nic.name, t->columns[i].name);
-		if (topo_machine_nic(m, &nic, t->e) < 0)
+		topo_found_text(nic.name, sizeof nic.name, t->columns[i].name);
+		if (topo_found_add_nic(m, &nic, t->e) < 0)
 			return -1;
 	}
 	m->near = t->near;
 	t->near = NULL;
 	if (!t->model)
-		topo_machine_unsaid(
+		topo_found_add_unknown(
 			m,
 			t->label[0]
 				? "memory and rates of the GPUs, which are of no model known here"
-				: "which GPUs these are (the lines of nvidia-smi -L would tell), "
+				: "which GPUs these are (the lines of nvidia-smi -L name them), "
 				  "their memory and rates");
 	if (t->pcie)
-		topo_machine_unsaid(m, "NVLinks, which topo -mp leaves out");
-	topo_machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
-	topo_machine_unsaid(m, "cores and host memory");
+		topo_found_add_unknown(m, "NVLinks, which topo -mp leaves out");
+	topo_found_add_unknown(m, t->nics ? "the adapters' speeds" : "network adapters");
+	topo_found_add_unknown(m, "cores and host memory");
 	return topo_smi_links(t, m);
 }
 
 static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	struct machine m;
+	struct found_node m;
 	struct node_kind kind;
 	struct smi_table t = { .file = in->file,
 			       .e = e,
 			       .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
 	int result = -1;
-	topo_machine_init(&m, in->file);
+	topo_found_init(&m, in->file);
 	if (!t.columns)
 		err_set(e, ERR_NOMEM, "%s: no memory for its columns", in->file);
-	else if (!plain(in, &text, e)) {
+	else if (!strip_escapes(in, &text, e)) {
 		buf_str(&text);
-		if (!read_lines(&t, text.data) && !take(&t, &m))
-			result = topo_machine_finish(&m, in->devices, &kind, e);
+		if (!read_lines(&t, text.data) && !take_matrix_row(&t, &m))
+			result = topo_found_finish(&m, in->devices, &kind, e);
 	}
 	buf_fini(&text);
 	free(t.columns);
@@ -388,8 +391,8 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	free(t.lanes);
 	free(t.seen);
 	free(t.found);
-	topo_machine_fini(&m);
-	return result ? -1 : topo_one_node("nvidia-smi table", in, &kind, out, e);
+	topo_found_fini(&m);
+	return result ? -1 : topo_cluster_of_node("nvidia-smi table", in, &kind, out, e);
 }
 
 const struct topo_format topo_format_smi = { .name = "the text of nvidia-smi topo -m",

@@ -10,7 +10,7 @@ static double lane_of(const struct smi_table *t)
 	return t->model && t->model->lane > 0 ? t->model->lane : NVLINK_LANE;
 }
 
-static int root_of(struct machine *m, int i)
+static int root_of(struct found_node *m, int i)
 {
 	while (m->gpus[i].fabric != i)
 		i = m->gpus[i].fabric = m->gpus[m->gpus[i].fabric].fabric;
@@ -18,7 +18,7 @@ static int root_of(struct machine *m, int i)
 }
 
 /* Which GPUs NVLinks join, directly or through others: one of them stands for all. */
-static void find_fabrics(const struct smi_table *t, struct machine *m)
+static void find_fabrics(const struct smi_table *t, struct found_node *m)
 {
 	for (int i = 0; i < t->gpus; i++)
 		m->gpus[i].fabric = i;
@@ -32,7 +32,7 @@ static void find_fabrics(const struct smi_table *t, struct machine *m)
 
 /* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU
  * has. */
-static bool is_switched(const struct smi_table *t, const struct machine *m, int fabric)
+static bool is_switched(const struct smi_table *t, const struct found_node *m, int fabric)
 {
 	long most = 0;
 	for (int i = 0; i < t->gpus; i++) {
@@ -47,7 +47,7 @@ static bool is_switched(const struct smi_table *t, const struct machine *m, int 
 	return most > SMI_LANES;
 }
 
-static void take_ports(const struct smi_table *t, struct machine *m)
+static void take_ports(const struct smi_table *t, struct found_node *m)
 {
 	find_fabrics(t, m);
 	for (int f = 0; f < t->gpus; f++) {
@@ -62,7 +62,7 @@ static void take_ports(const struct smi_table *t, struct machine *m)
 	}
 }
 
-int topo_smi_links(const struct smi_table *t, struct machine *m)
+int topo_smi_links(const struct smi_table *t, struct found_node *m)
 {
 	bool any = false;
 	take_ports(t, m);
@@ -72,11 +72,12 @@ int topo_smi_links(const struct smi_table *t, struct machine *m)
 			const struct found_link l = { i, j, LINK_NVLINK, lanes,
 						      lanes * lane_of(t) };
 			any = any || lanes;
-			if (lanes && !m->gpus[i].port_lanes && topo_machine_link(m, &l, t->e) < 0)
+			if (lanes && !m->gpus[i].port_lanes && topo_found_add_link(m, &l, t->e) < 0)
 				return -1;
 		}
 	if (any && !t->model)
-		topo_machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in "
+		topo_found_add_unknown(m,
+				       "NVLink's generation: a link is counted as 25 GB/s, as in "
 				       "the second to the fourth");
 	return 0;
 }

@@ -35,7 +35,7 @@ struct reader {
 	bool refused;
 };
 
-static void *take(struct xml_doc *d, size_t n)
+static void *take_element(struct xml_doc *d, size_t n)
 {
 	n = (n + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);
 	if (!d->chunks || d->chunks->size - d->chunks->used < n) {
@@ -53,7 +53,7 @@ static void *take(struct xml_doc *d, size_t n)
 
 static char *take_text(struct xml_doc *d, const char *s, size_t len)
 {
-	char *p = take(d, len + 1);
+	char *p = take_element(d, len + 1);
 	if (p) {
 		memcpy(p, s, len);
 		p[len] = '\0';
@@ -67,7 +67,7 @@ static int line_of(const struct reader *r)
 }
 
 /* The first refusal is the one that is told. */
-static void refuse(struct reader *r, enum err_code code, const char *why)
+static void refuse_document(struct reader *r, enum err_code code, const char *why)
 {
 	if (r->refused)
 		return;
@@ -82,12 +82,12 @@ static const char **copy_attrs(struct reader *r, const char **attrs)
 	while (attrs[n])
 		n++;
 	if (n > 2 * XML_ATTRS) {
-		refuse(r, ERR_USAGE,
-		       "more than 64 attributes in one element; this is no description of a "
-		       "machine");
+		refuse_document(r, ERR_USAGE,
+				"more than 64 attributes in one element; it does not describe a "
+				"machine");
 		return NULL;
 	}
-	const char **copy = take(r->doc, (size_t)(n + 1) * sizeof *copy);
+	const char **copy = take_element(r->doc, (size_t)(n + 1) * sizeof *copy);
 	for (int i = 0; copy && i < n; i++) {
 		copy[i] = take_text(r->doc, attrs[i], strlen(attrs[i]));
 		if (!copy[i])
@@ -96,7 +96,7 @@ static const char **copy_attrs(struct reader *r, const char **attrs)
 	if (copy)
 		copy[n] = NULL;
 	else
-		refuse(r, ERR_NOMEM, "no memory for the document");
+		refuse_document(r, ERR_NOMEM, "no memory for the document");
 	return copy;
 }
 
@@ -106,16 +106,17 @@ static void on_start(void *self, const char *name, const char **attrs)
 	if (r->refused)
 		return;
 	if (r->depth >= XML_DEPTH || ++r->elements > XML_ELEMENTS) {
-		refuse(r, ERR_USAGE,
-		       "nested deeper than 128 or more than a million elements; this is no "
-		       "description of a machine");
+		refuse_document(
+			r, ERR_USAGE,
+			"nested deeper than 128 or more than a million elements; this is no "
+			"description of a machine");
 		return;
 	}
-	struct xml *x = take(r->doc, sizeof *x);
+	struct xml *x = take_element(r->doc, sizeof *x);
 	const char **copy = x ? copy_attrs(r, attrs) : NULL;
 	char *own = copy ? take_text(r->doc, name, strlen(name)) : NULL;
 	if (!own) {
-		refuse(r, ERR_NOMEM, "no memory for the document");
+		refuse_document(r, ERR_NOMEM, "no memory for the document");
 		return;
 	}
 	*x = (struct xml){
@@ -142,7 +143,7 @@ static void on_end(void *self, const char *name)
 	if (!r->at->first && r->text.len) {
 		const char *text = take_text(r->doc, buf_str(&r->text), r->text.len);
 		if (!text || buf_failed(&r->text)) {
-			refuse(r, ERR_NOMEM, "no memory for the document");
+			refuse_document(r, ERR_NOMEM, "no memory for the document");
 			return;
 		}
 		r->at->text = text;
@@ -165,19 +166,19 @@ static void on_entity(void *self, const char *name, int parameter, const char *v
 {
 	(void)name, (void)parameter, (void)value, (void)len, (void)base, (void)system, (void)public,
 		(void)notation;
-	refuse(self, ERR_USAGE,
-	       "it declares entities, which no description of a machine needs; remove the "
-	       "declarations");
+	refuse_document(self, ERR_USAGE,
+			"it declares entities, which no description of a machine needs; remove the "
+			"declarations");
 }
 
 static void on_skipped(void *self, const char *name, int parameter)
 {
 	(void)name, (void)parameter;
-	refuse(self, ERR_USAGE,
-	       "it uses an entity that is not XML's own; write the character itself");
+	refuse_document(self, ERR_USAGE,
+			"it uses an entity that is not XML's own; write the character itself");
 }
 
-static int parse(struct reader *r, const char *text, size_t len)
+static int parse_document(struct reader *r, const char *text, size_t len)
 {
 	XML_SetUserData(r->parser, r);
 	XML_SetElementHandler(r->parser, on_start, on_end);
@@ -207,10 +208,10 @@ int topo_xml_parse(const char *file, const char *text, size_t len, struct xml_do
 	if (!doc || !r.parser)
 		err_set(e, ERR_NOMEM, "%s: no memory for the document", file);
 	else if (len > 1u << 30)
-		err_set(e, ERR_USAGE, "%s: larger than 1 GiB; this is no description of a machine",
+		err_set(e, ERR_USAGE, "%s: larger than 1 GiB; it does not describe a machine",
 			file);
 	else
-		result = parse(&r, text, len);
+		result = parse_document(&r, text, len);
 	buf_fini(&r.text);
 	if (r.parser)
 		XML_ParserFree(r.parser);

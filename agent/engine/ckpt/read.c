@@ -98,15 +98,15 @@ int ckpt_reader_file(struct reader *r, int64_t file, struct err *e)
 }
 
 /* Rows and columns; a vector is one row, so that its elements are copied in one piece. */
-struct box {
+struct topo_preset {
 	int64_t lo[2], hi[2];
 };
 
-static struct box box_of(int dims, const int64_t *lo, const int64_t *hi)
+static struct topo_preset box_of(int dims, const int64_t *lo, const int64_t *hi)
 {
 	if (dims == 1)
-		return (struct box){ { 0, lo[0] }, { 1, hi[0] } };
-	return (struct box){ { lo[0], lo[1] }, { hi[0], hi[1] } };
+		return (struct topo_preset){ { 0, lo[0] }, { 1, hi[0] } };
+	return (struct topo_preset){ { lo[0], lo[1] }, { hi[0], hi[1] } };
 }
 
 bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t)
@@ -128,8 +128,8 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* The elements [first, first + n) of the slice, row by row, to where they lie in the other box. */
-static void copy(const struct box *from, const float *data, int64_t first, int64_t n,
-		 const struct box *to, float *out)
+static void copy(const struct topo_preset *from, const float *data, int64_t first, int64_t n,
+		 const struct topo_preset *to, float *out)
 {
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {
@@ -150,7 +150,7 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 		       struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[s->file];
-	struct box from = box_of(t->dims, s->lo, s->hi);
+	struct topo_preset from = box_of(t->dims, s->lo, s->hi);
 	int64_t bytes = ckpt_slice_bytes(s);
 	ckpt_digester_start(r->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
@@ -162,7 +162,7 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
 		for (int i = 0; i < n_into; i++) {
-			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
+			struct topo_preset to = box_of(t->dims, into[i].lo, into[i].hi);
 			copy(&from, r->chunk, at / (int64_t)sizeof(float),
 			     n / (int64_t)sizeof(float), &to, into[i].data);
 		}

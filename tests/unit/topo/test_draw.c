@@ -21,7 +21,7 @@ static void a_box_is_a_card_with_its_parts_and_links(void **state)
 		"  device    80 GiB of memory, 1.9 TB/s, 312 TFLOP/s\n"
 		"  links     2 NVLinks, direct: 50.0 GB/s, 2.00 µs; over the interconnect of the "
 		"sockets: 10.0 GB/s, 10.0 µs\n"
-		"  network   12.5 GB/s a device, 5.00 µs, 2 adapters\n"
+		"  network   12.5 GB/s per device, 5.00 µs, 2 adapters\n"
 		"  host      2 packages, 64 cores, 2 NUMA domains, memory 512 GiB, 2 last-level "
 		"caches of 32 MiB\n"
 		"  missing   all that was not asked\n"
@@ -72,11 +72,11 @@ static void a_hundred_thousand_devices_are_a_page(void **state)
 	draw_tree(&c, tree, sizeof tree);
 	assert_string_equal(tree,
 			    "└─ core  25000 nodes, 100000 devices\n"
-			    "   ├─ spine[0-23]  24 like this, each  1024 nodes, 4096 devices\n"
-			    "   │  └─ leaf[0-31], …  32 like this, each  32 nodes, 128 devices\n"
+			    "   ├─ spine[0-23]  24 of these, each  1024 nodes, 4096 devices\n"
+			    "   │  └─ leaf[0-31], …  32 of these, each  32 nodes, 128 devices\n"
 			    "   │     └─ n[1-32], …  32 × four 4 × A100-PCIe-80GB\n"
 			    "   └─ spine24  424 nodes, 1696 devices\n"
-			    "      ├─ leaf[768-780]  13 like this, each  32 nodes, 128 devices\n"
+			    "      ├─ leaf[768-780]  13 of these, each  32 nodes, 128 devices\n"
 			    "      │  └─ n[24577-24608], …  32 × four 4 × A100-PCIe-80GB\n"
 			    "      └─ leaf781  8 nodes, 32 devices\n"
 			    "         └─ n[24993-25000]  8 × four 4 × A100-PCIe-80GB\n");
@@ -172,14 +172,14 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 		void (*change)(struct node_kind *k);
 		const char *line;
 	} rows[] = {
-		{ lose_gpu, "n3: 3 GPUs where its 15 like have 4: GPU at 0000:41:00.0 is missing\n" },
+		{ lose_gpu, "n3: 3 GPUs where 15 similar nodes have 4: GPU at 0000:41:00.0 is missing\n" },
 		{ weaken, "n3: NVLink GPU0-GPU1 has 1 lane where others have 2\n" },
 		{ fall_to_pcie, "n3: GPU0-GPU1 is NODE where others have NV2\n" },
 		{ lose_adapter, "n3: 1 adapter where others have 2: mlx5_1 is missing\n" },
 		{ slow_adapter, "n3: mlx5_1 runs at 12.5 GB/s where others have 25.0 GB/s\n" },
 		{ lose_memory, "n3: host memory of 256 GiB where others have 512 GiB\n" },
-		{ tell_port, "n3: GPU1 has PCIe 4.0 × 8 where others have a port that is not told\n" },
-		{ lose_driver, "n3: no GPU where its 15 like have 4\n" },
+		{ tell_port, "n3: GPU1 has PCIe 4.0 × 8 where others have an unknown port\n" },
+		{ lose_driver, "n3: no GPU where 15 similar nodes have 4\n" },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -188,7 +188,7 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 		boxes(2, 16, &c);
 		c.nodes[2].kind = 1;
 		rows[i].change(&c.kinds[1]);
-		topo_draw_odd(&c, &text);
+		topo_draw_outliers(&c, &text);
 		assert_string_equal(buf_str(&text), rows[i].line);
 		buf_fini(&text);
 		topo_cluster_free(&c);
@@ -203,11 +203,11 @@ static void halves_are_no_odd_ones(void **state)
 	boxes(2, 4, &c);
 	lose_memory(&c.kinds[1]);
 	c.nodes[1].kind = c.nodes[2].kind = 1;
-	topo_draw_odd(&c, &text);
+	topo_draw_outliers(&c, &text);
 	assert_int_equal(text.len, 0);
 	c.nodes[2].kind = 0;
 	snprintf(c.kinds[1].device, TOPO_NAME, "another model");
-	topo_draw_odd(&c, &text);
+	topo_draw_outliers(&c, &text);
 	assert_int_equal(text.len, 0);
 	topo_cluster_free(&c);
 	/* Three of seven are most, and no majority. */
@@ -216,7 +216,7 @@ static void halves_are_no_odd_ones(void **state)
 	weaken(&c.kinds[2]);
 	c.nodes[0].kind = c.nodes[1].kind = 1;
 	c.nodes[2].kind = c.nodes[3].kind = 2;
-	topo_draw_odd(&c, &text);
+	topo_draw_outliers(&c, &text);
 	assert_int_equal(text.len, 0);
 	buf_fini(&text);
 	topo_cluster_free(&c);
@@ -387,7 +387,7 @@ static void what_has_no_end_is_cut(void **state)
 		c.nodes[i].kind = i % 20 < i / 20 % 11 ? i % 12 : 11;
 	topo_draw_cluster(&c, false, &text);
 	assert_int_equal(count(buf_str(&text), "… and so on"), 1);
-	assert_non_null(strstr(buf_str(&text), "4 more kinds of node; --json tells them all"));
+	assert_non_null(strstr(buf_str(&text), "4 more kinds of node; --json lists all"));
 	assert_true(count(buf_str(&text), "\n") < 400);
 	buf_clear(&text);
 	topo_draw_cluster_svg(&c, &text);

@@ -15,7 +15,7 @@ static void each_row_is_found_by_its_name_and_ids(void **state)
 	(void)state;
 	int n = 0;
 	for (const struct gpu_model *m; (m = topo_gpu_at(n)) != NULL; n++) {
-		assert_ptr_equal(topo_gpu_named(m->name), m);
+		assert_ptr_equal(topo_gpu_of_name(m->name), m);
 		assert_true(m->ids[0] != 0 && m->ids[GPU_IDS - 1] == 0);
 		for (int i = 0; m->ids[i]; i++)
 			assert_ptr_equal(topo_gpu_of_pci(m->vendor, m->ids[i]), m);
@@ -79,7 +79,7 @@ static void drivers_names_are_understood(void **state)
 		{ "", NULL },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct gpu_model *m = topo_gpu_called(rows[i].text);
+		const struct gpu_model *m = topo_gpu_of_driver_name(rows[i].text);
 		if ((m != NULL) != (rows[i].name != NULL) || (m && strcmp(m->name, rows[i].name)))
 			fail_msg("\"%s\" is taken for %s", rows[i].text, m ? m->name : "nothing");
 	}
@@ -96,7 +96,7 @@ static void slurms_types_are_understood(void **state)
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct gpu_model *m = topo_gpu_typed(rows[i][0]);
+		const struct gpu_model *m = topo_gpu_of_gres(rows[i][0]);
 		if ((m != NULL) != (rows[i][1] != NULL) || (m && strcmp(m->name, rows[i][1])))
 			fail_msg("\"%s\" is taken for %s", rows[i][0], m ? m->name : "nothing");
 	}
@@ -110,7 +110,7 @@ static void an_architecture_tells_its_lanes(void **state)
 	assert_float_equal(topo_gpu_of_arch(PCI_NVIDIA, 70)->lane, 25e9, 1);
 	assert_null(topo_gpu_of_arch(PCI_AMD, 90));
 	assert_null(topo_gpu_of_pci(0x8086, 0x20b0));
-	assert_null(topo_gpu_named("h100-sxm5-80gb"));
+	assert_null(topo_gpu_of_name("h100-sxm5-80gb"));
 }
 
 int main(void)

@@ -52,9 +52,9 @@ static void every_preset_has_parts_that_agree_with_its_totals(void **state)
 {
 	(void)state;
 	int n = 0;
-	for (const struct box *b; (b = topo_box_at(n)) != NULL; n++) {
+	for (const struct topo_preset *b; (b = topo_preset_at(n)) != NULL; n++) {
 		struct cluster c = opened(b->name);
-		const struct gpu_model *m = topo_gpu_named(c.kinds[0].device);
+		const struct gpu_model *m = topo_gpu_of_name(c.kinds[0].device);
 		assert_non_null(m);
 		assert_float_equal(c.kinds[0].device_flops, m->flops, 1);
 		parts_agree_with_totals(&c.kinds[0]);
@@ -143,9 +143,9 @@ static void trays_of_a_rack_share_one_fabric(void **state)
 	(void)state;
 	struct cluster c = opened("gb200-nvl72:36");
 	assert_int_equal(topo_cluster_devices(&c), 144);
-	assert_true(topo_cluster_joined(&c, 0, 17));
-	assert_false(topo_cluster_joined(&c, 17, 18));
-	assert_true(topo_cluster_joined(&c, 18, 35));
+	assert_true(topo_cluster_share_nvlink(&c, 0, 17));
+	assert_false(topo_cluster_share_nvlink(&c, 17, 18));
+	assert_true(topo_cluster_share_nvlink(&c, 18, 35));
 	topo_cluster_free(&c);
 	c = opened("gb200-nvl72:18+dgx-a100:1+gb200-nvl72:1");
 	assert_int_equal(c.n_kinds, 2);
@@ -205,8 +205,8 @@ static void broken_sums_are_refused(void **state)
 	struct err e = ERR_INIT;
 	struct cluster c;
 	assert_int_equal(topo_cluster_open("dgx-h10", 0, &c, &e), -1);
-	for (int i = 0; topo_box_at(i); i++)
-		assert_non_null(strstr(e.text, topo_box_at(i)->name));
+	for (int i = 0; topo_preset_at(i); i++)
+		assert_non_null(strstr(e.text, topo_preset_at(i)->name));
 }
 
 int main(void)

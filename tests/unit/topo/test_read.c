@@ -224,7 +224,7 @@ static void trays_in_one_dump_are_nodes_of_one_domain(void **state)
 	assert_int_equal(c.n_nodes, 2);
 	assert_int_equal(c.n_kinds, 1);
 	assert_int_equal(topo_cluster_devices(&c), 4);
-	assert_true(topo_cluster_joined(&c, 0, 1));
+	assert_true(topo_cluster_share_nvlink(&c, 0, 1));
 	assert_float_equal(c.kinds[0].link_bandwidth, 900e9, 1);
 	topo_cluster_free(&c);
 }

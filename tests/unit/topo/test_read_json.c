@@ -83,7 +83,7 @@ static void json_by_hand_is_read(void **state)
 	assert_string_equal(c.nodes[4].name, "login");
 	assert_int_equal(topo_cluster_hops(&c, 0, 4), 1);
 	assert_int_equal(topo_cluster_hops(&c, 0, 5), 2);
-	assert_true(topo_cluster_joined(&c, 5, 6));
+	assert_true(topo_cluster_share_nvlink(&c, 5, 6));
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_int_equal(c.kinds[0].parts[3].nic, -1);
 	assert_float_equal(c.switches[1].up, 1e11, 1);

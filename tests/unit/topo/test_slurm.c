@@ -197,7 +197,7 @@ static void blocks_are_leaves_and_maybe_domains(void **state)
 	assert_int_equal(c.n_switches, 2);
 	assert_int_equal(c.nodes[1].domain, 0);
 	assert_int_equal(c.nodes[3].domain, 1);
-	assert_true(topo_cluster_joined(&c, 0, 1) && !topo_cluster_joined(&c, 1, 2));
+	assert_true(topo_cluster_share_nvlink(&c, 0, 1) && !topo_cluster_share_nvlink(&c, 1, 2));
 	topo_cluster_free(&c);
 	boxes(1, 4, &c);
 	assert_int_equal(topo_scontrol_topology(text, NULL, &c, NULL), 0);
@@ -280,8 +280,8 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	assert_string_equal(reports[2].fabric, "abcd.7");
 	assert_int_equal(reports[0].kind.links[1].lanes, 2);
 	assert_int_equal(reports[2].kind.links[1].lanes, 1);
-	assert_true(topo_kind_same(&reports[0].kind, &reports[0].kind) &&
-		    !topo_kind_same(&reports[0].kind, &reports[2].kind));
+	assert_true(topo_kind_equal(&reports[0].kind, &reports[0].kind) &&
+		    !topo_kind_equal(&reports[0].kind, &reports[2].kind));
 	for (int i = 0; i < 3; i++)
 		topo_kind_free(&reports[i].kind);
 	buf_fini(&one);
@@ -339,7 +339,7 @@ static void equal_nodes_become_one_kind(void **state)
 	kinds[1].memory *= 0.99;      /* firmware's share */
 	kinds[1].device_flops *= 1.3; /* the clock of the moment */
 	kinds[2].nics[1].bandwidth /= 2;
-	assert_int_equal(topo_kinds_join(kinds, 4, &c), 2);
+	assert_int_equal(topo_kind_merge(kinds, 4, &c), 2);
 	assert_int_equal(c.nodes[0].kind, 0);
 	assert_int_equal(c.nodes[1].kind, 0);
 	assert_int_equal(c.nodes[2].kind, 1);
@@ -370,7 +370,7 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	assert_int_equal(topo_cache_write(&key, &c, &e), 0);
 	assert_int_equal(topo_cache_read(&key, &back, &e), 0);
 	assert_int_equal(topo_cluster_devices(&back), 8);
-	assert_true(topo_kind_same(&back.kinds[0], &c.kinds[0]));
+	assert_true(topo_kind_equal(&back.kinds[0], &c.kinds[0]));
 	topo_cluster_free(&back);
 	assert_int_equal(topo_cache_read(&part, &back, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);

@@ -9,27 +9,28 @@
 enum { TERMS_MOST = 16 };
 
 struct sum {
-	const struct box *boxes[TERMS_MOST]; /* all different */
+	const struct topo_preset *boxes[TERMS_MOST]; /* all different */
 	int nodes[TERMS_MOST];
 	int n, total;
 };
 
-static int no_preset(const char *spec, const char *name, size_t len, struct err *e)
+static int refuse_preset(const char *spec, const char *name, size_t len, struct err *e)
 {
 	char names[256] = "";
 	size_t used = 0;
-	for (int i = 0; topo_box_at(i) && used < sizeof names; i++)
+	for (int i = 0; topo_preset_at(i) && used < sizeof names; i++)
 		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
-					 topo_box_at(i)->name);
-	return err_set(e, ERR_USAGE,
-		       "cluster \"%.200s\": no such machine as \"%.*s\"; use auto, local, slurm, "
-		       "NAME[:NODES][+NAME[:NODES]…] "
-		       "with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, "
-		       ".json or .txt at its end",
-		       spec, (int)(len > 100 ? 100 : len), name, names);
+					 topo_preset_at(i)->name);
+	return err_set(
+		e, ERR_USAGE,
+		"cluster \"%.200s\": there is no preset or file \"%.*s\"; use auto, local, slurm, "
+		"NAME[:NODES][+NAME[:NODES]…] "
+		"with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, "
+		".json or .txt at its end",
+		spec, (int)(len > 100 ? 100 : len), name, names);
 }
 
-long topo_nodes_in(const char *text, size_t len)
+long topo_node_count_of(const char *text, size_t len)
 {
 	long n = 0;
 	for (size_t i = 0; i < len; i++) {
@@ -40,7 +41,7 @@ long topo_nodes_in(const char *text, size_t len)
 	return n < 1 || n > NODES_MOST ? -1 : n;
 }
 
-static int add_term(struct sum *s, const struct box *b, int nodes)
+static int add_term(struct sum *s, const struct topo_preset *b, int nodes)
 {
 	int i = 0;
 	while (i < s->n && s->boxes[i] != b)
@@ -58,16 +59,17 @@ static int read_sum(const char *spec, struct sum *s, struct err *e)
 {
 	for (const char *at = spec;; at++) {
 		size_t len = strcspn(at, "+"), name = strcspn(at, "+:");
-		const struct box *b = topo_box_named(at, name);
+		const struct topo_preset *b = topo_preset_named(at, name);
 		if (!b)
-			return no_preset(spec, at, name, e);
-		long nodes = name == len ? 1 : topo_nodes_in(at + name + 1, len - name - 1);
+			return refuse_preset(spec, at, name, e);
+		long nodes = name == len ? 1 : topo_node_count_of(at + name + 1, len - name - 1);
 		if (nodes < 0)
-			return err_set(e, ERR_USAGE,
-				       "cluster \"%.200s\": \"%.*s\" is no number of nodes; give "
-				       "one from 1 to %d",
-				       spec, (int)(len - name - 1 > 100 ? 100 : len - name - 1),
-				       at + name + 1, NODES_MOST);
+			return err_set(
+				e, ERR_USAGE,
+				"cluster \"%.200s\": \"%.*s\" is not a number of nodes; give "
+				"one from 1 to %d",
+				spec, (int)(len - name - 1 > 100 ? 100 : len - name - 1),
+				at + name + 1, NODES_MOST);
 		if (s->total + nodes > NODES_MOST || add_term(s, b, (int)nodes))
 			return err_set(e, ERR_USAGE,
 				       "cluster \"%.200s\": more than %d nodes or %d kinds; "
@@ -79,11 +81,11 @@ static int read_sum(const char *spec, struct sum *s, struct err *e)
 	}
 }
 
-static int fill(const struct sum *s, struct cluster *c, struct err *e)
+static int fill_cluster(const struct sum *s, struct cluster *c, struct err *e)
 {
 	int at = 0;
 	for (int k = 0; k < s->n; k++) {
-		if (topo_box_kind(s->boxes[k], &c->kinds[k], e))
+		if (topo_preset_kind(s->boxes[k], &c->kinds[k], e))
 			return -1;
 		for (int i = 0; i < s->nodes[k]; i++, at++) {
 			snprintf(c->nodes[at].name, sizeof c->nodes[at].name, "node%d", at);
@@ -99,7 +101,7 @@ int topo_cluster_preset(const char *spec, struct cluster *out, struct err *e)
 	struct cluster c;
 	if (read_sum(spec, &s, e) || topo_cluster_alloc(spec, s.n, s.total, &c, e))
 		return -1;
-	if (fill(&s, &c, e)) {
+	if (fill_cluster(&s, &c, e)) {
 		topo_cluster_free(&c);
 		return -1;
 	}

@@ -22,19 +22,19 @@ static bool is_cpu(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
-static const char *noun(const struct node_kind *k)
+static const char *device_noun(const struct node_kind *k)
 {
 	return is_cpu(k) ? "CPU slot" : "GPU";
 }
 
-static void begin(struct pair *p)
+static void begin_line(struct pair *p)
 {
 	if (p->said++)
 		buf_puts(p->out, "; ");
 }
 
 /* The usual node's device that the odd one's is: by its PCI address, else by its place. */
-static int match(const struct pair *p, int device)
+static int match_device(const struct pair *p, int device)
 {
 	const char *bus = p->odd->parts ? p->odd->parts[device].bus : "";
 	for (int i = 0; *bus && p->usual->parts && i < p->usual->devices; i++)
@@ -60,7 +60,7 @@ static void missing_devices(struct pair *p)
 	for (int i = 0; i < u->devices; i++)
 		if (*u->parts[i].bus && !has_bus(o, u->parts[i].bus)) {
 			buf_printf(p->out, "%s at ", gone++ ? "," : ": GPU");
-			topo_put_plain(p->out, u->parts[i].bus);
+			topo_draw_plain(p->out, u->parts[i].bus);
 		}
 	if (gone)
 		buf_printf(p->out, " %s missing", gone > 1 ? "are" : "is");
@@ -70,11 +70,11 @@ static void compare_devices(struct pair *p, const char *like)
 {
 	const struct node_kind *u = p->usual, *o = p->odd;
 	if (is_cpu(o) && !is_cpu(u)) {
-		begin(p);
+		begin_line(p);
 		buf_printf(p->out, "no GPU where %s have %d", like, u->devices);
 	} else if (o->devices != u->devices) {
-		begin(p);
-		buf_printf(p->out, "%d %s%s where %s have %d", o->devices, noun(o),
+		begin_line(p);
+		buf_printf(p->out, "%d %s%s where %s have %d", o->devices, device_noun(o),
 			   human_s(o->devices), like, u->devices);
 		missing_devices(p);
 	}
@@ -90,7 +90,7 @@ static void missing_nics(struct pair *p)
 			there |= !strcmp(o->nics[k].name, u->nics[i].name);
 		if (!there) {
 			buf_puts(p->out, gone++ ? ", " : ": ");
-			topo_put_plain(p->out, u->nics[i].name);
+			topo_draw_plain(p->out, u->nics[i].name);
 		}
 	}
 	if (gone)
@@ -101,7 +101,7 @@ static void compare_nics(struct pair *p)
 {
 	const struct node_kind *u = p->usual, *o = p->odd;
 	if (o->n_nics != u->n_nics) {
-		begin(p);
+		begin_line(p);
 		buf_printf(p->out, "%d adapter%s where others have %d", o->n_nics,
 			   human_s(o->n_nics), u->n_nics);
 		missing_nics(p);
@@ -112,8 +112,8 @@ static void compare_nics(struct pair *p)
 		if (fabs(u->nics[i].bandwidth - o->nics[i].bandwidth) <=
 		    0.01 * u->nics[i].bandwidth)
 			continue;
-		begin(p);
-		topo_put_plain(p->out, o->nics[i].name);
+		begin_line(p);
+		topo_draw_plain(p->out, o->nics[i].name);
 		buf_printf(p->out, " runs at %s where others have %s",
 			   human_count(o->nics[i].bandwidth, "B/s", a),
 			   human_count(u->nics[i].bandwidth, "B/s", b));
@@ -134,7 +134,7 @@ static void one_link(struct pair *p, int i, int j, const struct topo_link *mine,
 		     const struct topo_link *usual)
 {
 	char a[24], b[24], had[16], has[16];
-	begin(p);
+	begin_line(p);
 	device_name(p->odd, i, a);
 	device_name(p->odd, j, b);
 	if (mine->kind == usual->kind && mine->lanes && usual->lanes) {
@@ -155,7 +155,7 @@ static void compare_links(struct pair *p)
 		return;
 	for (int i = 0; i < p->odd->devices; i++)
 		for (int j = i + 1; j < p->odd->devices; j++) {
-			int x = match(p, i), y = match(p, j);
+			int x = match_device(p, i), y = match_device(p, j);
 			if (x < 0 || y < 0)
 				continue;
 			struct topo_link mine = topo_cluster_link(p->odd, i, j),
@@ -174,20 +174,20 @@ static void put_port(const struct topo_device *d, struct buf *out)
 	size_t before = out->len;
 	topo_port_summary(d, out);
 	if (out->len == before)
-		buf_puts(out, "a port that is not told");
+		buf_puts(out, "an unknown port");
 }
 
 static void compare_ports(struct pair *p)
 {
 	for (int i = 0; p->odd->parts && p->usual->parts && i < p->odd->devices; i++) {
-		int usual = match(p, i);
+		int usual = match_device(p, i);
 		const struct topo_device *a = &p->odd->parts[i],
 					 *b = usual < 0 ? a : &p->usual->parts[usual];
 		char name[24];
 		if (a->pcie == b->pcie && a->pcie_width == b->pcie_width &&
 		    a->nvlink == b->nvlink && a->mig == b->mig)
 			continue;
-		begin(p);
+		begin_line(p);
 		buf_printf(p->out, "%s has ", device_name(p->odd, i, name));
 		put_port(a, p->out);
 		buf_puts(p->out, " where others have ");
@@ -200,7 +200,7 @@ static void compare_bytes(struct pair *p, const char *what, double odd, double u
 	char a[HUMAN], b[HUMAN];
 	if (!(fabs(odd - usual) > 0.02 * usual) || !(odd > 0))
 		return;
-	begin(p);
+	begin_line(p);
 	buf_printf(p->out, "%s of %s where others have %s", what, human_bytes(odd, a),
 		   human_bytes(usual, b));
 }
@@ -209,7 +209,7 @@ static void compare_counts(struct pair *p, const char *what, int odd, int usual)
 {
 	if (odd == usual || !odd)
 		return;
-	begin(p);
+	begin_line(p);
 	buf_printf(p->out, "%d %s%s where others have %d", odd, what, human_s(odd), usual);
 }
 
@@ -237,7 +237,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 	for (int i = 0; i < c->n_nodes; i++)
 		if (c->nodes[i].kind == kind)
 			members[n++] = i;
-	snprintf(others, sizeof others, "%s %d like", n > 1 ? "their" : "its", like);
+	snprintf(others, sizeof others, "%d similar nodes", like);
 	topo_names_fold(c, topo_node_name, members, n, NAMES, out);
 	buf_puts(out, ": ");
 	compare_devices(&p, others);
@@ -255,7 +255,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 	buf_puts(out, "\n");
 }
 
-void topo_draw_odd(const struct cluster *c, struct buf *out)
+void topo_draw_outliers(const struct cluster *c, struct buf *out)
 {
 	int *counts = calloc((size_t)c->n_kinds + 1, sizeof *counts),
 	    *members = malloc(((size_t)c->n_nodes + 1) * sizeof *members);

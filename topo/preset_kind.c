@@ -11,7 +11,7 @@ static int digit(char c)
 	return c >= 'a' ? c - 'a' + 10 : c - '0';
 }
 
-static struct topo_link over_pcie(const struct box *b, int x, int y)
+static struct topo_link over_pcie(const struct topo_preset *b, int x, int y)
 {
 	bool same = b->homes[x] == b->homes[y];
 	enum link_kind kind = same ? LINK_NODE : LINK_SYS;
@@ -20,7 +20,8 @@ static struct topo_link over_pcie(const struct box *b, int x, int y)
 				   .latency = topo_link_latency(kind) };
 }
 
-static struct topo_link link_of(const struct box *b, const struct gpu_model *m, int x, int y)
+static struct topo_link link_of(const struct topo_preset *b, const struct gpu_model *m, int x,
+				int y)
 {
 	if (x == y)
 		return (struct topo_link){ .kind = LINK_SELF };
@@ -37,7 +38,7 @@ static struct topo_link link_of(const struct box *b, const struct gpu_model *m, 
 }
 
 /* The cores of a NUMA domain and, after all cores, their second threads. */
-static void cpus_of(const struct box *b, int numa, char out[TOPO_CPUS])
+static void cpus_of(const struct topo_preset *b, int numa, char out[TOPO_CPUS])
 {
 	int n = b->cores / b->numa, first = numa * n;
 	if (b->threads == 1)
@@ -47,7 +48,7 @@ static void cpus_of(const struct box *b, int numa, char out[TOPO_CPUS])
 			 b->cores + first + n - 1);
 }
 
-static void fill_nics(const struct box *b, struct node_kind *k)
+static void fill_nics(const struct topo_preset *b, struct node_kind *k)
 {
 	const char *at = b->nics;
 	for (int i = 0; i < k->n_nics; i++) {
@@ -60,7 +61,7 @@ static void fill_nics(const struct box *b, struct node_kind *k)
 }
 
 /* Of the devices that share an adapter, the first one's domain is where it is. */
-static void fill_parts(const struct box *b, struct node_kind *k)
+static void fill_parts(const struct topo_preset *b, struct node_kind *k)
 {
 	for (int i = 0; i < b->devices; i++) {
 		struct topo_device *d = &k->parts[i];
@@ -74,7 +75,7 @@ static void fill_parts(const struct box *b, struct node_kind *k)
 	}
 }
 
-static void fill_links(const struct box *b, const struct gpu_model *m, struct node_kind *k)
+static void fill_links(const struct topo_preset *b, const struct gpu_model *m, struct node_kind *k)
 {
 	for (int x = 0; x < b->devices; x++)
 		for (int y = 0; y < b->devices; y++) {
@@ -95,9 +96,9 @@ static int words_in(const char *text)
 	return n;
 }
 
-int topo_box_kind(const struct box *b, struct node_kind *out, struct err *e)
+int topo_preset_kind(const struct topo_preset *b, struct node_kind *out, struct err *e)
 {
-	const struct gpu_model *m = topo_gpu_named(b->gpu);
+	const struct gpu_model *m = topo_gpu_of_name(b->gpu);
 	if (!m)
 		return err_set(e, ERR_INTERNAL, "preset %s: no device model %s", b->name, b->gpu);
 	struct node_kind k = { .devices = b->devices,

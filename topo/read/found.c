@@ -1,4 +1,4 @@
-#include "topo/read/machine.h"
+#include "topo/read/found.h"
 
 #include "base/buf.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void topo_machine_text(char *out, size_t size, const char *text)
+void topo_found_text(char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%s", text);
 	for (char *c = out; *c; c++)
@@ -16,22 +16,22 @@ void topo_machine_text(char *out, size_t size, const char *text)
 			*c = '_';
 }
 
-void topo_machine_file_name(char out[TOPO_NAME], const char *file)
+void topo_found_file_name(char out[TOPO_NAME], const char *file)
 {
 	const char *slash = strrchr(file, '/');
-	topo_machine_text(out, TOPO_NAME, slash ? slash + 1 : file);
+	topo_found_text(out, TOPO_NAME, slash ? slash + 1 : file);
 	char *dot = strrchr(out, '.');
 	if (dot && dot > out)
 		*dot = '\0';
 }
 
-void topo_machine_init(struct machine *m, const char *file)
+void topo_found_init(struct found_node *m, const char *file)
 {
-	*m = (struct machine){ .file = file };
-	topo_machine_file_name(m->name, file);
+	*m = (struct found_node){ .file = file };
+	topo_found_file_name(m->name, file);
 }
 
-void topo_machine_fini(struct machine *m)
+void topo_found_fini(struct found_node *m)
 {
 	free(m->places);
 	free(m->gpus);
@@ -39,18 +39,18 @@ void topo_machine_fini(struct machine *m)
 	free(m->links);
 	free(m->near);
 	free(m->cores);
-	*m = (struct machine){ 0 };
+	*m = (struct found_node){ 0 };
 }
 
 /* Room for one more of `size` bytes in *array. */
-static int grow(const struct machine *m, void *array, int n, int *cap, size_t size, int most,
-		const char *what, struct err *e)
+static int grow_list(const struct found_node *m, void *array, int n, int *cap, size_t size,
+		     int most, const char *what, struct err *e)
 {
 	void **at = array;
 	if (n >= most)
 		return err_set(e, ERR_USAGE,
-			       "%s: more than %d %s; this is no description of one machine",
-			       m->file, most, what);
+			       "%s: more than %d %s; it does not describe one machine", m->file,
+			       most, what);
 	if (n < *cap)
 		return 0;
 	int room = *cap ? *cap * 2 : 16;
@@ -62,46 +62,47 @@ static int grow(const struct machine *m, void *array, int n, int *cap, size_t si
 	return 0;
 }
 
-int topo_machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e)
+int topo_found_add_place(struct found_node *m, enum found_place_kind kind, int parent,
+			 struct err *e)
 {
-	if (grow(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES,
-		 "places", e))
+	if (grow_list(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES,
+		      "places", e))
 		return -1;
 	m->places[m->n_places] =
-		(struct place){ .kind = kind,
-				.parent = parent,
-				.depth = parent < 0 ? 0 : m->places[parent].depth + 1 };
+		(struct found_place){ .kind = kind,
+				      .parent = parent,
+				      .depth = parent < 0 ? 0 : m->places[parent].depth + 1 };
 	return m->n_places++;
 }
 
-int topo_machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
+int topo_found_add_gpu(struct found_node *m, const struct found_gpu *g, struct err *e)
 {
-	if (grow(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES, "devices",
-		 e))
+	if (grow_list(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES,
+		      "devices", e))
 		return -1;
 	m->gpus[m->n_gpus] = *g;
 	return m->n_gpus++;
 }
 
-int topo_machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
+int topo_found_add_nic(struct found_node *m, const struct found_nic *n, struct err *e)
 {
-	if (grow(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS,
-		 "network adapters", e))
+	if (grow_list(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS,
+		      "network adapters", e))
 		return -1;
 	m->nics[m->n_nics] = *n;
 	return m->n_nics++;
 }
 
-int topo_machine_link(struct machine *m, const struct found_link *l, struct err *e)
+int topo_found_add_link(struct found_node *m, const struct found_link *l, struct err *e)
 {
-	if (grow(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links,
-		 MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
+	if (grow_list(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links,
+		      MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
 		return -1;
 	m->links[m->n_links] = *l;
 	return m->n_links++;
 }
 
-void topo_machine_unsaid(struct machine *m, const char *phrase)
+void topo_found_add_unknown(struct found_node *m, const char *phrase)
 {
 	size_t used = strlen(m->unsaid);
 	if (!strstr(m->unsaid, phrase) && used + strlen(phrase) + 3 < sizeof m->unsaid)
@@ -109,7 +110,7 @@ void topo_machine_unsaid(struct machine *m, const char *phrase)
 			 phrase);
 }
 
-double topo_machine_payload(double bandwidth)
+double topo_found_payload(double bandwidth)
 {
 	return bandwidth * 12 / 15.75;
 }
@@ -168,7 +169,7 @@ long topo_mask_next(struct mask_bits *b)
 	return b->base + bit;
 }
 
-void topo_machine_mask(const char *mask, char out[TOPO_CPUS])
+void topo_found_mask(const char *mask, char out[TOPO_CPUS])
 {
 	struct buf list = BUF_INIT;
 	struct mask_bits bits = topo_mask_bits(mask);
@@ -187,7 +188,7 @@ void topo_machine_mask(const char *mask, char out[TOPO_CPUS])
 	buf_fini(&list);
 }
 
-void topo_machine_bus(const char *text, char out[16])
+void topo_found_bus(const char *text, char out[16])
 {
 	unsigned domain, bus, device, function;
 	int used = 0;
