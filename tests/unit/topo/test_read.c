@@ -247,7 +247,7 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
 		assert_int_equal(topo_cluster_open(none[i], 0, &c, &e), -1);
 		if (e.code != ERR_USAGE ||
-		    !strstr(e.text, "no number of nodes; give one from 1 to 65536"))
+		    !strstr(e.text, "not a number of nodes; give one from 1 to 65536"))
 			fail_msg("%s: %s", none[i], e.text);
 	}
 	assert_int_equal(topo_cluster_open("./a:b/none.xml", 0, &c, &e), -1);
