@@ -75,7 +75,7 @@ void comm_abort(struct comm *c, const char *reason)
 	comm_world_fail(c->world, &why);
 }
 
-/* --- Each operation, in its two forms ------------------------------------------------ */
+/* --- Each operation, in its two forms --- */
 
 #define P(...) __VA_ARGS__
 

@@ -265,7 +265,7 @@ void comm_group_cut(struct comm *c, const struct err *why)
 		comm_bell_ring(c->bell.tx);
 }
 
-/* --- Waits -------------------------------------------------------------------- */
+/* --- Waits --- */
 
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160])
 {

@@ -109,7 +109,7 @@ int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 /* all[size][bytes]: what each rank gives, in the host's memory too. */
 int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
 
-/* --- For waits ---------------------------------------------------------------- */
+/* --- For waits --- */
 
 enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
 

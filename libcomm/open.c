@@ -238,7 +238,7 @@ void comm_close(struct comm *c)
 	comm_world_free(w);
 }
 
-/* --- Split ---------------------------------------------------------------------- */
+/* --- Split --- */
 
 int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
 {

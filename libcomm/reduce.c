@@ -15,7 +15,7 @@ enum { BLOCK = 1024 };
 #define WIDE
 #endif
 
-/* --- Half precision, without branches so that the loops vectorize ----------- */
+/* --- Half precision, without branches so that the loops vectorize --- */
 
 static inline float float_of(uint32_t bits)
 {
@@ -65,7 +65,7 @@ static inline uint16_t store_f16(float f)
 	return (uint16_t)(r | (b >> 16 & 0x8000));
 }
 
-/* --- The loops, for each type and each operation ----------------------------- */
+/* --- The loops, for each type and each operation --- */
 
 #define SAME(x) (x)
 
@@ -181,7 +181,7 @@ struct type_loops {
 
 static const struct type_loops loops[] = { TYPES(TYPE_ROW) }; /* in the order of enum comm_type */
 
-/* --- The tree ------------------------------------------------------------------ */
+/* --- The tree --- */
 
 static int left_ranks(int n)
 {

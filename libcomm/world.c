@@ -16,7 +16,7 @@ static const char key[] = "muster.comm.1";
 
 enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
-/* --- Meeting ------------------------------------------------------------------ */
+/* --- Meeting --- */
 
 /* pid memfd bell nonce secret address sockets algorithm force_tcp integrity host; the host comes
  * last, as it may hold anything. */
@@ -136,7 +136,7 @@ int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const st
 	return number_hosts(w, e);
 }
 
-/* --- The first error ------------------------------------------------------------ */
+/* --- The first error --- */
 
 /* Under the lock. */
 static void keep_words(struct world *w, int speaker, const char *words)

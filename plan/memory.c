@@ -9,7 +9,7 @@
  * (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
 enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
 
-/* --- Activations ---------------------------------------------------------------- */
+/* --- Activations --- */
 
 /* Beyond so many bytes of one tensor the arithmetic of activations.h does not fit its integers. */
 #define TENSOR_MOST 1e17
@@ -141,7 +141,7 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
-/* --- All ------------------------------------------------------------------------- */
+/* --- All --- */
 
 /* The step's tokens and those read ahead. */
 static double token_bytes(const struct job *job, int micros)

@@ -82,7 +82,7 @@ int topo_bind_cpus(int slots, int slot, int threads, char *list, int size, struc
 	return topo_host_get(&h, e) ? -1 : topo_bind_on(h, slots, slot, threads, list, size, e);
 }
 
-/* --- Next to a device --------------------------------------------------------------------- */
+/* --- Next to a device --- */
 
 enum { CPUS_MOST = 4096 };
 

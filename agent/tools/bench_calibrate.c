@@ -67,8 +67,7 @@ struct settings {
 	const char *file; /* NULL: the default one */
 };
 
-/* --- Operations
- * ------------------------------------------------------------------------------------------- */
+/* --- Operations --- */
 
 static int measure_ops(struct bench_ops *b, struct measured_point *least, struct err *e)
 {
@@ -139,8 +138,7 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 	return rc;
 }
 
-/* --- Exchanges
- * ---------------------------------------------------------------------------------------------- */
+/* --- Exchanges --- */
 
 /* After a millisecond's work of each rank. */
 static double meeting_of(const struct measured *m, const struct measured_exchange *x)
@@ -207,8 +205,7 @@ static int all_exchanges(const struct settings *s, struct calibration *c, struct
 	return 0;
 }
 
-/* --- The command line
- * --------------------------------------------------------------------------------------- */
+/* --- The command line --- */
 
 static int calibrate(const struct settings *s)
 {

@@ -108,8 +108,7 @@ struct bench {
 	uint64_t wrong;
 };
 
-/* --- Reading the words
- * ------------------------------------------------------------------------------------ */
+/* --- Reading the words --- */
 
 static const char *op_list(char *list, size_t size)
 {
@@ -382,8 +381,7 @@ static int check_ranks(const struct bench_comm *l, int ranks, struct err *e)
 	return 0;
 }
 
-/* --- The work
- * ------------------------------------------------------------------------------------------------ */
+/* --- The work --- */
 
 /* In every rank. */
 static int work(struct comm *world, void *arg, struct err *e)

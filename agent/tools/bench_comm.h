@@ -22,8 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- Operations
- * --------------------------------------------------------------------------------------- */
+/* --- Operations --- */
 
 /* One call. Which fields count is the operation's matter. */
 struct bench_call {
@@ -78,8 +77,7 @@ int bench_redop(const char *word);
 const char *bench_type_word(enum comm_type type);
 const char *bench_redop_word(enum comm_op op);
 
-/* --- Values
- * -------------------------------------------------------------------------------------------- */
+/* --- Values --- */
 
 /* Each rank has an endless stream of numbers, small enough that every type adds them up without
  * rounding (as long as there are at most 256 ranks) and that repeats after BENCH_PERIOD elements, a
@@ -99,8 +97,7 @@ void bench_fill(const struct bench_values *v, int rank, size_t offset, void *dat
 size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const void *data,
 		   size_t count);
 
-/* --- The loop
- * ------------------------------------------------------------------------------------------- */
+/* --- The loop --- */
 
 struct bench_comm {
 	uint32_t ops;       /* a bit for each of bench_ops */
@@ -137,8 +134,7 @@ struct bench_row {
 int bench_comm_loop(struct comm *world, const struct bench_comm *b,
 		    void (*tell)(void *arg, const struct bench_row *row), void *arg, struct err *e);
 
-/* --- The report
- * ------------------------------------------------------------------------------------------ */
+/* --- The report --- */
 
 struct bench_report; /* rank 0's */
 
@@ -149,8 +145,7 @@ void bench_report_row(void *report, const struct bench_row *row);
 int bench_report_end(struct bench_report *r, uint64_t *wrong, struct err *e);
 void bench_report_close(struct bench_report *r);
 
-/* --- Calibration
- * ------------------------------------------------------------------------------------------- */
+/* --- Calibration --- */
 
 /* Measures with this crew's ranks and options, prints, and writes the file (NULL: the default
  * one). */

@@ -32,8 +32,7 @@ static int slowest(const struct loop *l, double *seconds, int n, struct err *e)
 	return comm_all_reduce(l->world, seconds, seconds, (size_t)n, COMM_F64, COMM_MAX, e);
 }
 
-/* --- One trial
- * ------------------------------------------------------------------------------------------ */
+/* --- One trial --- */
 
 static struct trial trial_of(const struct loop *l, const struct bench_row *row, bool in_place)
 {
@@ -161,8 +160,7 @@ static int measure(const struct loop *l, const struct bench_row *row, bool in_pl
 	return 0;
 }
 
-/* --- All of them
- * ------------------------------------------------------------------------------------------ */
+/* --- All of them --- */
 
 static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 {

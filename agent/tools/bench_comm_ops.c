@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-/* --- Calls
- * -------------------------------------------------------------------------------------------- */
+/* --- Calls --- */
 
 /* Both forms of an operation of comm.h, with the arguments that they share. */
 #define BOTH(name, ...) \
@@ -102,8 +101,7 @@ int bench_run(const struct bench_op *op, const struct bench_call *k, struct err 
 	return op->start(k, &req, e) ? -1 : comm_wait(req, e);
 }
 
-/* --- Where results come from
- * --------------------------------------------------------------------------- */
+/* --- Where results come from --- */
 
 static const struct bench_source nobody = { RANK_NONE, 0 };
 
@@ -179,8 +177,7 @@ static struct bench_source from_nobody(const struct bench_call *k, int block)
 	return nobody;
 }
 
-/* --- The tables
- * ------------------------------------------------------------------------------------------ */
+/* --- The tables --- */
 
 #define ONE  SHAPE_ONE
 #define ALL  SHAPE_ALL

@@ -49,8 +49,7 @@ static double rate(double bytes, double seconds)
 	return seconds > 0 ? bytes / seconds : 0;
 }
 
-/* --- The table
- * -------------------------------------------------------------------------------------------- */
+/* --- The table --- */
 
 static void print_head(const struct bench_report *r, const struct bench_row *row)
 {
@@ -94,8 +93,7 @@ static void print_row(struct bench_report *r, const struct bench_row *row)
 	fflush(stdout);
 }
 
-/* --- JSON
- * --------------------------------------------------------------------------------------------------- */
+/* --- JSON --- */
 
 static json_t *json_place(const struct bench_report *r, const struct bench_row *row,
 			  const struct bench_time *t)
@@ -118,8 +116,7 @@ static json_t *json_row(const struct bench_report *r, const struct bench_row *ro
 			 json_place(r, row, &row->in_place));
 }
 
-/* --- Both
- * ----------------------------------------------------------------------------------------------------- */
+/* --- Both --- */
 
 static void count_place(struct bench_report *r, const struct bench_row *row,
 			const struct bench_time *t)

@@ -78,8 +78,7 @@ static int one_op(struct comm *group, const struct pass *p, enum measured_op op,
 	return bench_comm_loop(group, &loop, note, &mine, e);
 }
 
-/* --- Meetings
- * ----------------------------------------------------------------------------------------------- */
+/* --- Meetings --- */
 
 static double burn(int64_t turns)
 {

@@ -70,8 +70,7 @@ struct bench {
 	double calibrated; /* FLOP/s of matrix products on all cores */
 };
 
-/* --- The jobs
- * --------------------------------------------------------------------------------------------- */
+/* --- The jobs --- */
 
 static int add_words(char *text, const char **list, int n)
 {
@@ -125,8 +124,7 @@ static int list_forms(struct bench *b, struct err *e)
 			      b->only);
 }
 
-/* --- Predicting
- * --------------------------------------------------------------------------------------------- */
+/* --- Predicting --- */
 
 static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 {
@@ -141,8 +139,7 @@ static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 	return 0;
 }
 
-/* --- Measuring
- * ---------------------------------------------------------------------------------------------- */
+/* --- Measuring --- */
 
 static void add_parts(struct plan_time *sum, const struct plan_time *t, double share)
 {
@@ -202,8 +199,7 @@ static int measure(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* --- The command line
- * --------------------------------------------------------------------------------------- */
+/* --- The command line --- */
 
 static int bench(struct bench *b)
 {

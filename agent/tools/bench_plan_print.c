@@ -41,8 +41,7 @@ double bench_plan_memory_error(const struct bench_plan_form *f)
 	return f->predicted_bytes / f->measured_bytes - 1;
 }
 
-/* --- For people
- * ------------------------------------------------------------------------------------------- */
+/* --- For people --- */
 
 struct errors {
 	double mean, most;
@@ -143,8 +142,7 @@ void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts
 	print_best(forms, n);
 }
 
-/* --- For programs
- * ------------------------------------------------------------------------------------------- */
+/* --- For programs --- */
 
 static json_t *time_json(const struct plan_time *t)
 {

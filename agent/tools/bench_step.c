@@ -93,7 +93,7 @@ struct bench {
 	double gemm;   /* the mean over rounds */
 };
 
-/* --- the jobs ------------------------------------------------------------------------ */
+/* --- the jobs --- */
 
 /* The first form's words, then those of the other one. */
 static int load_form(const struct bench *b, const char *more, struct job *job, struct err *e)
@@ -148,7 +148,7 @@ static int check_forms(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* --- measuring ------------------------------------------------------------------------- */
+/* --- measuring --- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -191,7 +191,7 @@ static int measure(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* --- the report -------------------------------------------------------------------- */
+/* --- the report --- */
 
 static double flops_of(const struct bench *b, const struct form *f)
 {
@@ -269,7 +269,7 @@ static int report(const struct bench *b)
 	return TOOL_OK;
 }
 
-/* --- the command line ---------------------------------------------------------------- */
+/* --- the command line --- */
 
 static int bench(struct bench *b)
 {

@@ -37,8 +37,7 @@ struct seat {
 	uint32_t fences;
 };
 
-/* --- The board
- * ------------------------------------------------------------------------------------ */
+/* --- The board --- */
 
 static struct board *board_open(int ranks, struct err *e)
 {
@@ -119,8 +118,7 @@ static struct comm_bootstrap seat_bootstrap(struct seat *s)
 					.arg = s };
 }
 
-/* --- A rank
- * ----------------------------------------------------------------------------------------- */
+/* --- A rank --- */
 
 static int rank_work(const struct crew *crew, struct board *b, int rank, struct err *e)
 {
@@ -153,8 +151,7 @@ static _Noreturn void rank_main(const struct crew *crew, struct board *b, int ra
 	_exit(rc ? 1 : 0);
 }
 
-/* --- The parent
- * --------------------------------------------------------------------------------------- */
+/* --- The parent --- */
 
 struct watch {
 	pid_t pids[CREW_MOST];
@@ -258,8 +255,7 @@ int tool_crew_run(const struct crew *crew, struct err *e)
 	return rc;
 }
 
-/* --- A launcher's step
- * ---------------------------------------------------------------------------------- */
+/* --- A launcher's step --- */
 
 bool tool_crew_invited(void)
 {

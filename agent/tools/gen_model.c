@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a checkpoint --------------------------------------------------------------------- */
+/* --- a checkpoint --- */
 
 static int find_checkpoint(const char *word, struct gen_model *m, struct err *e)
 {
@@ -63,7 +63,7 @@ static int open_checkpoint(const char *word, struct gen_model *g, struct err *e)
 	return rc;
 }
 
-/* --- a folder ------------------------------------------------------------------------- */
+/* --- a folder --- */
 
 static int open_folder(const char *word, struct gen_model *g, struct err *e)
 {
@@ -103,7 +103,7 @@ static void put_note(void *arg, const char *text)
 		f->note(f->arg, text);
 }
 
-/* --- either --------------------------------------------------------------------------- */
+/* --- either --- */
 
 int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 {

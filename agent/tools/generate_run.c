@@ -36,7 +36,7 @@ struct generate {
 	double load_s, prompt_s, text_s;
 };
 
-/* --- what to load -------------------------------------------------------------------------- */
+/* --- what to load --- */
 
 /* The one that was named, else the model's own; none is right for a model of bytes. */
 static int open_tokenizer(struct generate *g, struct err *e)
@@ -130,7 +130,7 @@ static int open_model(struct generate *g, struct err *e)
 	return rc;
 }
 
-/* --- the prompt ---------------------------------------------------------------------------- */
+/* --- the prompt --- */
 
 static int add_ids(void *arg, const int32_t *ids, size_t n, struct err *e)
 {
@@ -182,7 +182,7 @@ static int read_prompt(struct generate *g, struct err *e)
 				     "give --prompt TEXT");
 }
 
-/* --- the text ------------------------------------------------------------------------------ */
+/* --- the text --- */
 
 /* What has come so far goes out at once. */
 static int print_out(struct generate *g, struct err *e)
@@ -278,7 +278,7 @@ static int write_text(struct generate *g, struct err *e)
 	return rc || print_out(g, e) ? -1 : 0;
 }
 
-/* --- the report ---------------------------------------------------------------------------- */
+/* --- the report --- */
 
 /* JSON holds only UTF-8. */
 static json_t *json_text(const struct buf *text)

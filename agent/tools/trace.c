@@ -45,7 +45,7 @@ static const char page[] =
 	"  1  they do\n"
 	"  2  usage, or the files cannot be read\n";
 
-/* --- Finding the files ------------------------------------------------------------- */
+/* --- Finding the files --- */
 
 static bool is_folder(const char *path)
 {
@@ -141,7 +141,7 @@ static int add_word(struct trace *t, const char *word, struct err *e)
 			       word);
 }
 
-/* --- Printing ------------------------------------------------------------------------ */
+/* --- Printing --- */
 
 static json_t *as_json(const struct trace *t, struct diagnosis *d)
 {

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Errors
- * ------------------------------------------------------------------------------------ */
+/* --- Errors --- */
 
 /* clang-format off */
 static const struct remedy {
@@ -81,8 +80,7 @@ int cuda_failed(const struct backend *k, struct err *e)
 		       : error_say(c, c->first_error, c->error_where, c->error_more, e);
 }
 
-/* --- What kernels ask for
- * ------------------------------------------------------------------------ */
+/* --- What kernels ask for --- */
 
 void *cuda_scratch(struct backend *k, size_t bytes, const char *op)
 {
@@ -120,8 +118,7 @@ bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, con
 	return true;
 }
 
-/* --- Opening
- * ------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 enum { FIRST_FP8 = 89 }; /* has products of 8 bits */
 enum { OLDEST = 80 };    /* has bf16 and asynchronous copies into shared memory */

@@ -37,8 +37,7 @@ struct cuda_blas {
 	struct plan table[PLANS];
 };
 
-/* --- Keys
- * ------------------------------------------------------------------------------------------ */
+/* --- Keys --- */
 
 /* The largest power of 2 that divides an address, at most CUDA_ALIGN; that for NULL. */
 static uint16_t alignment(const void *p)
@@ -77,8 +76,7 @@ static size_t key_hash(const struct key *key)
 	return (size_t)(h ^ h >> 32) % PLANS;
 }
 
-/* --- Plans
- * -------------------------------------------------------------------------------------------- */
+/* --- Plans --- */
 
 static void plan_end(const struct lt *lt, struct plan *p)
 {
@@ -265,8 +263,7 @@ static struct plan *plan_of(struct backend *k, const struct blas_product *p)
 	return plan;
 }
 
-/* --- Products
- * ---------------------------------------------------------------------------------------------- */
+/* --- Products --- */
 
 /* The library's statuses have no counterpart among CUDA's: its own words are kept beside the
  * nearest. */
@@ -306,8 +303,7 @@ bool blas_product(struct backend *k, const struct blas_product *p, const char *o
 	return true;
 }
 
-/* --- Opening
- * --------------------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 int cuda_blas_open(struct backend *k, struct err *e)
 {

@@ -222,8 +222,7 @@ static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const groupe
 		tile_store((T *)c.d + first * t.n, sum, t);
 }
 
-/* --- on the host
- * ---------------------------------------------------------------------------------- */
+/* --- on the host --- */
 
 static int64_t edges(int64_t n)
 {

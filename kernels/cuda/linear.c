@@ -16,8 +16,7 @@ static void product(struct backend *k, const struct blas_product *p, const char 
 		plain_product(k, p, op);
 }
 
-/* --- alone
- * ------------------------------------------------------------------------------------------ */
+/* --- alone --- */
 
 static void linear_fwd(struct backend *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
@@ -77,8 +76,7 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 		k->ops.sum_rows(k, dbias, dy, n, out);
 }
 
-/* --- with GELU
- * ---------------------------------------------------------------------------------------- */
+/* --- with GELU --- */
 
 static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
 			    const void *bias, int64_t n, int64_t in, int64_t out)
@@ -116,8 +114,7 @@ static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
-/* --- in 8 bits
- * ------------------------------------------------------------------------------------------ */
+/* --- in 8 bits --- */
 
 static enum blas_type type_of(const struct tensor8 *t)
 {
@@ -151,8 +148,7 @@ static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		plain_product8(k, d, left, right, bias, single, m, n, depth);
 }
 
-/* --- grouped
- * --------------------------------------------------------------------------------------------- */
+/* --- grouped --- */
 
 /* Groups of so many rows each fill the device alone, and the library's own kernels are faster
  * than ours. */

@@ -36,8 +36,7 @@ static size_t round_up(size_t bytes, size_t to)
 	return (bytes + to - 1) / to * to;
 }
 
-/* --- Chunks
- * ------------------------------------------------------------------------------------ */
+/* --- Chunks --- */
 
 static struct span *span_new(struct span *next, char *at, size_t bytes)
 {
@@ -109,8 +108,7 @@ static bool pool_grow(struct cuda_pool *p, size_t bytes)
 	return true;
 }
 
-/* --- Spans
- * --------------------------------------------------------------------------------------- */
+/* --- Spans --- */
 
 /* The smallest free span that holds so many bytes. */
 static struct span *span_find(const struct cuda_pool *p, size_t bytes)
@@ -159,8 +157,7 @@ static bool span_give(struct chunk *c, const void *p)
 	return false;
 }
 
-/* --- The backend's memory
- * ------------------------------------------------------------------------------ */
+/* --- The backend's memory --- */
 
 void *cuda_memory_alloc(struct backend *k, size_t bytes)
 {
@@ -220,8 +217,7 @@ void cuda_memory_close(struct backend *k)
 	c->pool = NULL;
 }
 
-/* --- Memory of the host that the device reaches
- * ------------------------------------------------------- */
+/* --- Memory of the host that the device reaches --- */
 
 void *cuda_host_alloc(struct backend *k, size_t bytes)
 {

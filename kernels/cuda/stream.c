@@ -37,8 +37,7 @@ struct cuda_side {
 	cudaEvent_t done[SIDE_MARKS];
 };
 
-/* --- The ring
- * -------------------------------------------------------------------------------------------- */
+/* --- The ring --- */
 
 static void ring_pop(struct backend *k, struct cuda_ring *r)
 {
@@ -79,8 +78,7 @@ static void put_piece(struct backend *k, char *to, const char *from, size_t byte
 	ring_mark(k, r);
 }
 
-/* --- In the order of the ops
- * ---------------------------------------------------------------------------- */
+/* --- In the order of the ops --- */
 
 void cuda_put(struct backend *k, void *to, const void *from, size_t bytes)
 {
@@ -151,8 +149,7 @@ int cuda_sync(struct backend *k, struct err *e)
 	return cuda_failed(k, e);
 }
 
-/* --- Beside the ops
- * --------------------------------------------------------------------------------------- */
+/* --- Beside the ops --- */
 
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
@@ -183,8 +180,7 @@ void cuda_side_join(struct backend *k)
 	cuda_side_wait(k, cuda_of(k)->copies->copies);
 }
 
-/* --- Opening
- * ------------------------------------------------------------------------------------------------ */
+/* --- Opening --- */
 
 static bool event_new(struct backend *k, cudaEvent_t *event)
 {

@@ -51,8 +51,7 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	return status;
 }
 
-/* --- Other sizes
- * --------------------------------------------------------------------------------------- */
+/* --- Other sizes --- */
 
 static int read_range(const char *range, int *from, int *to, struct err *e)
 {

@@ -35,8 +35,7 @@ static double sum_of(const double p[CONTRACT_PARTS])
 	return sum;
 }
 
-/* --- Gathering
- * --------------------------------------------------------------------------------------------- */
+/* --- Gathering --- */
 
 void supervise_contract_step(struct contract *c, const json_t *metrics)
 {
@@ -88,8 +87,7 @@ void supervise_contract_predicted(const struct job *job, const struct cluster *c
 	p[CONTRACT_OTHER] = fmax(0, t->total + p[CONTRACT_CHECKPOINT] - sum_of(p));
 }
 
-/* --- Telling
- * -------------------------------------------------------------------------------------------------- */
+/* --- Telling --- */
 
 static double measured(const struct contract *c, int part)
 {

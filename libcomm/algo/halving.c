@@ -35,7 +35,7 @@ static int swap(struct comm *c, const struct op *op, int peer, const void *give,
 	return comm_exchange_run(c, e);
 }
 
-/* --- Doubling -------------------------------------------------------------------------- */
+/* --- Doubling --- */
 
 int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 {
@@ -74,7 +74,7 @@ int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* --- Halving ------------------------------------------------------------------------------ */
+/* --- Halving --- */
 
 struct half {
 	int begin, end; /* shares, in the order of the vector */

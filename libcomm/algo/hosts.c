@@ -83,7 +83,7 @@ static int count_carried(const struct hosts *h)
 	return most;
 }
 
-/* --- Shares ------------------------------------------------------------------------ */
+/* --- Shares --- */
 
 /* What host a sends and receives, the larger of the two, when its ranks sum up `units` of all
  * `unit`s of the vector. weight: of the host's parts, in elements; all: of all hosts' parts. It

@@ -87,7 +87,7 @@ static int make_room(struct flow *f, struct err *e)
 	return 0;
 }
 
-/* --- What a round's pieces are ------------------------------------------------------- */
+/* --- What a round's pieces are --- */
 
 /* Of len bytes of the vector from byte `at` on: each host's share, cut into its ranks' pieces. */
 static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned *own)
@@ -121,7 +121,7 @@ static const char *given(const struct flow *f, int rank, int owner)
 	return step_room(w->inner, w->h->number[rank], f->room) + f->own[owner].slot;
 }
 
-/* --- Up -------------------------------------------------------------------------------- */
+/* --- Up --- */
 
 /* What a part of this host comes to, of len bytes of owner's piece from byte `at` on; made in room
  * unless it is one rank's elements. */
@@ -236,7 +236,7 @@ static int list_elements(struct flow *f, char *piece, struct err *e)
 	return 0;
 }
 
-/* --- Down ------------------------------------------------------------------------------ */
+/* --- Down --- */
 
 /* Whether results go to a host: not to one that has them already, nor past the root's. */
 static bool wanted(const struct flow *f, int host)
@@ -290,7 +290,7 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 	return 0;
 }
 
-/* --- The rounds ------------------------------------------------------------------------- */
+/* --- The rounds --- */
 
 static size_t chunk_bytes(const struct flow *f, size_t bytes, size_t k)
 {
@@ -364,7 +364,7 @@ int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* --- reduce_scatter: up only, every rank owns its block -------------------------------------- */
+/* --- reduce_scatter: up only, every rank owns its block --- */
 
 bool comm_hybrid_scatter_fits(const struct comm *c, size_t bytes)
 {

@@ -71,7 +71,7 @@ static bool wanted(const struct crew *w, int host)
 	return w->op->kind != OP_REDUCE || host == w->h->of[w->op->root];
 }
 
-/* --- Few hosts: every leader that wants the result gets all parts ---------------------------- */
+/* --- Few hosts: every leader that wants the result gets all parts --- */
 
 static int list_parts(struct council *m, struct err *e)
 {
@@ -115,7 +115,7 @@ static int tell_all(struct council *m, struct err *e)
 	return 0;
 }
 
-/* --- Many hosts: sums up the tree, the result down ---------------------------------------- */
+/* --- Many hosts: sums up the tree, the result down --- */
 
 static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes,
 		    struct err *e)
@@ -214,7 +214,7 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* --- Without sums ----------------------------------------------------------------------- */
+/* --- Without sums --- */
 
 /* The root's host has the data first; on the others the leader, which hands it on, then shows
  * it. */

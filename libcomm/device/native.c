@@ -62,7 +62,7 @@ static struct seg_line *line_of(const struct comm *c, int rank)
 	return c->segment.head && c->local[rank] >= 0 ? &c->segment.line[c->local[rank]] : NULL;
 }
 
-/* --- What is in flight ------------------------------------------------------------ */
+/* --- What is in flight --- */
 
 static struct flight *flight_push(struct comm *c, const struct op *op, struct mark *m)
 {
@@ -115,7 +115,7 @@ static int reap(struct comm *c, struct err *e)
 	return 0;
 }
 
-/* --- The watcher -------------------------------------------------------------------- */
+/* --- The watcher --- */
 
 /* Whether the rank has come as far with collectives as `number`. */
 static bool reached(const _Atomic uint32_t *word, uint32_t number)
@@ -274,7 +274,7 @@ void comm_native_cut(struct comm *c)
 		pthread_cond_signal(&c->ondevice->native->change);
 }
 
-/* --- Operations --------------------------------------------------------------------- */
+/* --- Operations --- */
 
 /* The watcher ends the wait when it takes too long. */
 static int settle(struct comm *c, struct err *e)
@@ -355,7 +355,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct mark *m, struct 
 	return rc;
 }
 
-/* --- Opening and closing --------------------------------------------------------------- */
+/* --- Opening and closing --- */
 
 static bool someone_is_gone(struct comm *c, struct err *e)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- Waiting for the device ---------------------------------------------------- */
+/* --- Waiting for the device --- */
 
 enum { LOOKS_AWAKE = 64, NAP_SHORTEST_NS = 20000, NAP_LONGEST_NS = 1000000 };
 
@@ -46,7 +46,7 @@ int comm_ondevice_await(struct comm *c, void *event, const char *what, struct er
 	return 0;
 }
 
-/* --- Marks ----------------------------------------------------------------------- */
+/* --- Marks --- */
 
 static struct mark *mark_new(struct ondevice *d, struct err *e)
 {
@@ -124,7 +124,7 @@ static void marks_close(struct ondevice *d)
 	}
 }
 
-/* --- Opening ------------------------------------------------------------------------ */
+/* --- Opening --- */
 
 /* What a rank tells the others before they choose. */
 struct profile {
@@ -306,7 +306,7 @@ const char *comm_ondevice_backend(const struct comm *c)
 	return c->ondevice->native ? c->ondevice->api->collectives->name : "staged";
 }
 
-/* --- Operations ------------------------------------------------------------------------ */
+/* --- Operations --- */
 
 static int run_marked(struct comm *c, const struct op *op, struct mark *m, struct err *e)
 {
@@ -351,7 +351,7 @@ int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e)
 	return mark_take(c, &op->mark, &why) < 0 ? fail(c, comm_op_word(op->kind), &why, e) : 0;
 }
 
-/* --- API ------------------------------------------------------------------------------------ */
+/* --- API --- */
 
 int comm_on_device(struct comm *c, const struct comm_device_options *opt, const char *name,
 		   struct comm **out, struct err *e)

@@ -61,7 +61,7 @@ int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e);
 /* The caller's stream goes on after the operation; ends the mark. */
 int comm_ondevice_join(struct comm *c, struct mark *m, struct err *e);
 
-/* --- For the two ways ----------------------------------------------------------------- */
+/* --- For the two ways --- */
 
 /* A wait on the device: sleeps longer and longer, and ends with the world's first error or after
  * its time-out. */

@@ -47,7 +47,7 @@ struct cut {
 	size_t chunks;
 };
 
-/* --- Blocks ------------------------------------------------------------------------ */
+/* --- Blocks --- */
 
 static int blocks_room(struct staged *s, int want, struct err *e)
 {
@@ -196,7 +196,7 @@ static size_t slice_of(const struct cut *cut, size_t bytes, size_t k)
 	return left < cut->slice ? left : cut->slice;
 }
 
-/* --- Pinned memory ------------------------------------------------------------------- */
+/* --- Pinned memory --- */
 
 static void buffer_close(struct comm *c, struct buffer *b)
 {
@@ -254,7 +254,7 @@ static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
 	return 0;
 }
 
-/* --- A chunk ----------------------------------------------------------------------------- */
+/* --- A chunk --- */
 
 static int load(struct comm *c, const struct cut *cut, size_t k, struct err *e)
 {
@@ -378,7 +378,7 @@ int comm_staged_sync(struct comm *c, struct err *e)
 	return 0;
 }
 
-/* --- Opening and closing --------------------------------------------------------------- */
+/* --- Opening and closing --- */
 
 int comm_staged_open(struct comm *c, struct err *e)
 {

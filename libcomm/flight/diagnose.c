@@ -16,7 +16,7 @@ void comm_diagnosis_fini(struct diagnosis *d)
 	free(d->ranks);
 }
 
-/* --- Messages of different sizes -------------------------------------------------------- */
+/* --- Messages of different sizes --- */
 
 static int say_message(const struct trace *t, const struct trace_part *p, const struct trace_op *op,
 		       const struct trace_message *m, const struct meeting *met,
@@ -58,7 +58,7 @@ static int look_for_message(const struct trace *t, struct diagnosis *d, struct e
 	return rc;
 }
 
-/* --- Ranks that wait for each other ------------------------------------------------------- */
+/* --- Ranks that wait for each other --- */
 
 static void put_wait(struct buf *b, const struct trace *t, const struct wait *w)
 {
@@ -123,7 +123,7 @@ static int look_for_circle(const struct trace *t, struct diagnosis *d, struct er
 	return rc;
 }
 
-/* --- A rank that never came --------------------------------------------------------------- */
+/* --- A rank that never came --- */
 
 enum { TOLD = 3 }; /* last operations, at most */
 
@@ -261,7 +261,7 @@ static int look_for_missing(const struct trace *t, struct diagnosis *d, struct e
 	return rc;
 }
 
-/* --- Nothing ------------------------------------------------------------------------------ */
+/* --- Nothing --- */
 
 static void say_nothing(const struct trace *t, struct diagnosis *d)
 {

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- The text ------------------------------------------------------------------------ */
+/* --- The text --- */
 
 /* Bytes of the UTF-8 character at s, 0: it is none. */
 static int character(const unsigned char *s)
@@ -163,7 +163,7 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 			     : 0;
 }
 
-/* --- The file ------------------------------------------------------------------------ */
+/* --- The file --- */
 
 /* Whole or not at all; it need not outlast the machine, so nothing is synced. */
 static int write_file(const char *path, const struct buf *text, struct err *e)
@@ -198,7 +198,7 @@ int comm_dump(struct comm *c, const char *path, struct err *e)
 	return rc;
 }
 
-/* --- At the first error ---------------------------------------------------------------- */
+/* --- At the first error --- */
 
 enum { WRITING, WRITTEN, LEFT_ALONE };
 

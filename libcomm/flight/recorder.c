@@ -42,7 +42,7 @@ struct recorder {
 	_Atomic uint32_t collectives, messages_begun;
 };
 
-/* --- Time ------------------------------------------------------------------------- */
+/* --- Time --- */
 
 /* Whether the processor's counter runs evenly, whatever the core's speed and sleep. It takes
  * half of what the clock does. */
@@ -84,7 +84,7 @@ static int64_t when(const struct timeline *t, uint64_t at)
 	return at ? t->ns - (int64_t)((double)(int64_t)(t->ticks - at) * t->ns_per_tick) : 0;
 }
 
-/* --- Writing ---------------------------------------------------------------------- */
+/* --- Writing --- */
 
 int comm_recorder_open(int ranks, struct recorder **out, struct err *e)
 {
@@ -209,7 +209,7 @@ void comm_recorder_end(struct recorder *r, bool failed)
 	put(&s->guard, guard_of(r->current, failed ? RECORD_FAILED : RECORD_DONE));
 }
 
-/* --- Reading ---------------------------------------------------------------------- */
+/* --- Reading --- */
 
 static inline uint64_t take(const _Atomic uint64_t *word)
 {

@@ -73,7 +73,7 @@ static const char *state_word(int i)
 	return words[i];
 }
 
-/* --- Operations ---------------------------------------------------------------------- */
+/* --- Operations --- */
 
 static int read_message(const json_t *o, int ranks, struct trace_message *m, struct err *e)
 {
@@ -153,7 +153,7 @@ static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 	return 0;
 }
 
-/* --- Groups -------------------------------------------------------------------------- */
+/* --- Groups --- */
 
 static struct trace_group *find_group(const struct trace *t, uint64_t id)
 {
@@ -287,7 +287,7 @@ static int read_part(struct trace *t, const json_t *o, int world_rank, struct tr
 		       : 0;
 }
 
-/* --- A rank -------------------------------------------------------------------------- */
+/* --- A rank --- */
 
 static int read_groups(struct trace *t, const json_t *list, int rank, struct err *e)
 {

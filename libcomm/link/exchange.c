@@ -59,7 +59,7 @@ int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data
 	return add(c, op, false, peer, data, bytes, e);
 }
 
-/* --- Queues ----------------------------------------------------------------- */
+/* --- Queues --- */
 
 /* How the message goes. */
 static void choose_way(struct link *l, int i)
@@ -113,7 +113,7 @@ static bool unfinished(const struct link *l)
 	return false;
 }
 
-/* --- Moving bytes ------------------------------------------------------------ */
+/* --- Moving bytes --- */
 
 static size_t frame_on(int lane)
 {
@@ -278,7 +278,7 @@ static void move_self(struct comm *c)
 	}
 }
 
-/* --- Waiting ------------------------------------------------------------------ */
+/* --- Waiting --- */
 
 static void mark_absent(struct comm *c, int active)
 {

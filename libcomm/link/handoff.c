@@ -22,7 +22,7 @@ bool comm_handoff_fits(const struct link *l, size_t bytes)
 	return l->handoff.tx && bytes >= HANDOFF_FROM;
 }
 
-/* --- Chunks --------------------------------------------------------------------- */
+/* --- Chunks --- */
 
 static size_t chunk_size(size_t bytes)
 {
@@ -57,7 +57,7 @@ static bool claim_chunk(struct handoff *h, uint32_t number, size_t bytes, uint64
 	return true;
 }
 
-/* --- The sender ------------------------------------------------------------------- */
+/* --- The sender --- */
 
 bool comm_handoff_offer(struct link *l, int transfer)
 {
@@ -133,7 +133,7 @@ void comm_handoff_help(struct link *l, bool *moved)
 	comm_ring_wake(l);
 }
 
-/* --- The receiver ----------------------------------------------------------------- */
+/* --- The receiver --- */
 
 static void open_chunks(struct link *l, struct transfer *t)
 {

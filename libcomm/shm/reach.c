@@ -99,7 +99,7 @@ bool comm_reach_in_windows(const struct comm *c, const struct op *op)
 	       (!p.out_bytes || reach_span(c, p.out, p.out_bytes).window);
 }
 
-/* --- Windows ---------------------------------------------------------------------- */
+/* --- Windows --- */
 
 /* Takes the freed ones of rank out. */
 static void sweep(struct comm *c, int rank)
@@ -151,7 +151,7 @@ int comm_reach_no_map(struct comm *c, int rank, struct err *e)
 		       strerror(cause));
 }
 
-/* --- Private memory ----------------------------------------------------------------- */
+/* --- Private memory --- */
 
 static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 {

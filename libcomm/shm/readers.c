@@ -37,7 +37,7 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* --- Telling and hearing ------------------------------------------------------------ */
+/* --- Telling and hearing --- */
 
 static void tell(struct comm *c, const struct op *op)
 {
@@ -75,7 +75,7 @@ static int after(const struct comm *c, int i)
 	return (c->rank + i) % c->size;
 }
 
-/* --- Reductions ---------------------------------------------------------------------- */
+/* --- Reductions --- */
 
 /* One share of everyone's input, on its way through the cache. */
 struct fold {
@@ -291,7 +291,7 @@ int comm_readers_reduce(struct comm *c, const struct op *op, struct err *e)
 	return comm_step_pass(c, e);
 }
 
-/* --- Data that is not reduced ----------------------------------------------------------- */
+/* --- Data that is not reduced --- */
 
 /* to[bytes] = what rank told as its input, from byte `at` on; of `all` that this rank takes. */
 static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, size_t bytes,
@@ -371,7 +371,7 @@ int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 	return comm_step_pass(c, e);
 }
 
-/* --- all_to_all: only the two ranks of a block know its size ----------------------------- */
+/* --- all_to_all: only the two ranks of a block know its size --- */
 
 /* A rank with few bytes gives them at the first step, the sizes of its blocks before them; one with
  * many tells where they are and gives the sizes alone. Bytes in a window are many sooner. For each

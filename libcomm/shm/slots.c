@@ -217,7 +217,7 @@ int comm_slots_broadcast(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* --- all_to_all: only the two ranks of a block know its size --------------------- */
+/* --- all_to_all: only the two ranks of a block know its size --- */
 
 static size_t table_size(const struct comm *c)
 {

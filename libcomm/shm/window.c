@@ -88,7 +88,7 @@ char *comm_window_map(pid_t pid, const struct span *s)
 	return base;
 }
 
-/* --- Making and freeing --------------------------------------------------------- */
+/* --- Making and freeing --- */
 
 /* What the kernel could give without killing somebody for it; unknown: everything. */
 static size_t memory_free(void)

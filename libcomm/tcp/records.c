@@ -44,7 +44,7 @@ struct records {
 	struct direction out, in;
 };
 
-/* --- Opening ------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 bool comm_records_have_aes(void)
 {
@@ -105,7 +105,7 @@ unsigned long long comm_records_number(const struct records *r)
 	return r->in.number;
 }
 
-/* --- Pieces of memory ------------------------------------------------------------------------ */
+/* --- Pieces of memory --- */
 
 static size_t total(const struct iovec *v, int n)
 {
@@ -144,8 +144,7 @@ static void copy_in(unsigned char *to, const struct iovec *v, int n)
 		memcpy(to, v[i].iov_base, v[i].iov_len);
 }
 
-/* --- Checks
- * ------------------------------------------------------------------------------------ */
+/* --- Checks --- */
 
 static uint32_t head_check(const struct direction *d)
 {
@@ -210,8 +209,7 @@ static int decrypt(struct direction *d, unsigned char *at)
 								  d->key);
 }
 
-/* --- Sending
- * ------------------------------------------------------------------------------------- */
+/* --- Sending --- */
 
 static void begin_record(struct records *r, const struct iovec *v, int n)
 {
@@ -269,8 +267,7 @@ ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n
 	return (ssize_t)moved;
 }
 
-/* --- Receiving
- * ------------------------------------------------------------------------------------- */
+/* --- Receiving --- */
 
 static ssize_t broken(struct direction *d)
 {

@@ -44,7 +44,7 @@ struct side_lines {
 	int count, room;
 };
 
-/* --- What is known of a rank ---------------------------------------------------- */
+/* --- What is known of a rank --- */
 
 static void want(struct world *w)
 {
@@ -94,7 +94,7 @@ static int waits_for(struct world *w, uint64_t group)
 	return who;
 }
 
-/* --- Lines ------------------------------------------------------------------------- */
+/* --- Lines --- */
 
 static struct line *line_new(struct side_lines *s, int peer)
 {
@@ -175,7 +175,7 @@ static void line_end(struct side_lines *s, int i, bool gone, int error)
 	s->line[i] = s->line[--s->count];
 }
 
-/* --- Calls --------------------------------------------------------------------------- */
+/* --- Calls --- */
 
 static int call_begin(struct side_lines *s, struct line *l, struct err *e)
 {
@@ -248,7 +248,7 @@ static enum call call_step(struct side_lines *s, struct line *l, int *error)
 	return l->shut_out++ < SHUT_OUT_MOST && call_begin(s, l, NULL) == 0 ? CALL_ON : CALL_FAILED;
 }
 
-/* --- Notes in -------------------------------------------------------------------------- */
+/* --- Notes in --- */
 
 static void heard_answer(struct world *w, int peer, const struct note *n)
 {
@@ -354,7 +354,7 @@ static int line_get(struct side_lines *s, struct line *l, int *error)
 	}
 }
 
-/* --- Notes out -------------------------------------------------------------------------- */
+/* --- Notes out --- */
 
 static void write_note(struct line *l, enum note_kind kind)
 {
@@ -453,7 +453,7 @@ static void line_work(struct side_lines *s, int i)
 	}
 }
 
-/* --- For the acceptor ------------------------------------------------------------------ */
+/* --- For the acceptor --- */
 
 struct side_lines *comm_side_lines_new(struct world *w)
 {

@@ -49,7 +49,7 @@ struct side {
 	int waits_for;                  /* the last answer: a world rank, -1: for nobody */
 };
 
-/* --- Any thread, under the world's lock ------------------------------------------- */
+/* --- Any thread, under the world's lock --- */
 
 /* Wants a connection to it, unless one is there, has been called for or has ended. */
 void comm_side_call(struct world *w, int rank);
@@ -57,7 +57,7 @@ void comm_side_call(struct world *w, int rank);
  * the returned number. w->news tells of every change. */
 uint32_t comm_side_ask(struct world *w, int rank, uint64_t group);
 
-/* --- The acceptor's thread ----------------------------------------------------------- */
+/* --- The acceptor's thread --- */
 
 struct side_lines;
 struct records;

@@ -17,8 +17,7 @@
 
 enum { VERSION = 2, FILE_MOST = 1024 * 1024, CORES_MOST = 65536 };
 
-/* --- The fit
- * ------------------------------------------------------------------------------------------ */
+/* --- The fit --- */
 
 double calibration_predict(const struct calibration_link *link, int ranks, double bytes)
 {
@@ -62,8 +61,7 @@ bool calibration_fit(const struct calibration_sample *samples, int n, struct cal
 	return true;
 }
 
-/* --- This machine
- * -------------------------------------------------------------------------------------- */
+/* --- This machine --- */
 
 static void cpu_model(char *out, size_t size)
 {
@@ -94,8 +92,7 @@ int calibration_here(struct calibration *c, struct err *e)
 	return 0;
 }
 
-/* --- The file
- * -------------------------------------------------------------------------------------------- */
+/* --- The file --- */
 
 void calibration_write(const struct calibration *c, struct buf *out)
 {
@@ -245,8 +242,7 @@ static void calibration_default(char *path, size_t size)
 		snprintf(path, size, "%s/.config/muster/calibration.json", home);
 }
 
-/* --- For the tools that measure
- * --------------------------------------------------------------------------- */
+/* --- For the tools that measure --- */
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
@@ -300,8 +296,7 @@ int calibration_save(const struct calibration *c, const char *path, struct err *
 	return rc;
 }
 
-/* --- For a plan
- * ------------------------------------------------------------------------------------------- */
+/* --- For a plan --- */
 
 /* Discovered nodes are this host, or taken to be like it. */
 static bool is_like_here(const struct node_kind *k)

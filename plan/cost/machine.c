@@ -64,7 +64,7 @@ double cost_machine_attention(const struct machine *m, enum cost_class form, dou
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
 }
 
-/* --- Products in tiles --------------------------------------------------------- */
+/* --- Products in tiles --- */
 
 /* The shapes that matrix libraries choose from, and the share of the largest one's rate that they
  * reach: a smaller tile reads its operands more often (CUTLASS's profiles of Ampere GEMMs; cuBLAS
@@ -117,7 +117,7 @@ double cost_machine_product(const struct machine *m, enum cost_class form, doubl
 					  : cost_machine_products(m, form, 1, n, out, in, width);
 }
 
-/* --- Transfers ----------------------------------------------------------------- */
+/* --- Transfers --- */
 
 void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 {

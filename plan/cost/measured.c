@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* --- Keeping
- * -------------------------------------------------------------------------------------------- */
+/* --- Keeping --- */
 
 void measured_add_machine(struct measured *m, const struct measured_machine *machine)
 {
@@ -35,8 +34,7 @@ void measured_add_exchange(struct measured *m, const struct measured_exchange *e
 	m->n_exchanges += i == m->n_exchanges;
 }
 
-/* --- Asking
- * ----------------------------------------------------------------------------------------------- */
+/* --- Asking --- */
 
 double measured_share(const struct measured *m, double busy)
 {

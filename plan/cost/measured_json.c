@@ -20,8 +20,7 @@ const char *measured_transport_word(enum measured_transport transport)
 	return transports[transport];
 }
 
-/* --- To
- * --------------------------------------------------------------------------------------------------- */
+/* --- To --- */
 
 static json_t *points_json(int n, const double *x, const double *y)
 {
@@ -68,8 +67,7 @@ json_t *measured_exchanges_json(const struct measured *m)
 	return list;
 }
 
-/* --- From
- * --------------------------------------------------------------------------------------------------- */
+/* --- From --- */
 
 static int damaged(const char *name, const char *what, struct err *e)
 {

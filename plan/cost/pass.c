@@ -56,7 +56,7 @@ static struct shard shard_of(const struct cost_case *c)
 	};
 }
 
-/* --- Passes over tensors ------------------------------------------------------------- */
+/* --- Passes over tensors --- */
 
 static bool needed(const struct cost_case *c, enum engine_need need)
 {
@@ -113,7 +113,7 @@ static double moved(const struct cost_case *c, double bytes)
 	return cost_machine_seconds(c->machine, COST_MOVED, bytes);
 }
 
-/* --- A layer's products and attention ------------------------------------------------ */
+/* --- A layer's products and attention --- */
 
 enum linear { LINEAR_QKV, LINEAR_OUT, LINEAR_UP, LINEAR_DOWN, LINEARS };
 enum { FORMS = COST_PRODUCT_WEIGHT + 1 };
@@ -173,7 +173,7 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 		stored_attention(c, h, y);
 }
 
-/* --- A layer's transfers ------------------------------------------------------------- */
+/* --- A layer's transfers --- */
 
 /* Keys and values round the ring, beside attention's time. factor: how much more goes round in
  * the backward pass. */
@@ -228,7 +228,7 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 	return seconds;
 }
 
-/* --- A stage ------------------------------------------------------------------------- */
+/* --- A stage --- */
 
 /* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture,
  * whose gates need its result, the product before. */

@@ -66,7 +66,7 @@ double cost_meeting(const struct cost_case *c, double pass)
 		       : 0;
 }
 
-/* --- The replicas' transfers, the optimizer ------------------------------------------- */
+/* --- The replicas' transfers, the optimizer --- */
 
 void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 		   struct cost_units *out)
@@ -211,7 +211,7 @@ static double straggling(const struct cost_case *c, double seconds)
 	return seconds * c->machine->spread * sqrt(2 * log(c->layout->dp));
 }
 
-/* --- Cores that agents share ------------------------------------------------------------ */
+/* --- Cores that agents share --- */
 
 struct cost_sharing cost_sharing(const struct cost_case *c)
 {
@@ -229,7 +229,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 		    c->micros * busy / c->layout->pp * c->machine->crowd);
 }
 
-/* --- The parts ------------------------------------------------------------------------- */
+/* --- The parts --- */
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
@@ -266,7 +266,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 	};
 }
 
-/* --- In closed form -------------------------------------------------------------------- */
+/* --- In closed form --- */
 
 /* Few kinds of stage come again and again. */
 struct passes {

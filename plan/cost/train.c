@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* --- Young and Daly ------------------------------------------------------------------ */
+/* --- Young and Daly --- */
 
 /* Seconds of work between two checkpoints that cost `saving` each. */
 static double optimum(double saving, double mtbf)
@@ -43,7 +43,7 @@ void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every
 	out->failures = out->total / c->mtbf;
 }
 
-/* --- Of a plan ------------------------------------------------------------------------- */
+/* --- Of a plan --- */
 
 #define GB   1e9
 #define HOUR 3600.0

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Devices that are alike -------------------------------------------------------------- */
+/* --- Devices that are alike --- */
 
 struct device {
 	struct cluster_slot slot;
@@ -51,7 +51,7 @@ static bool alike(const struct cluster *c, int node, int a, int b)
 	return true;
 }
 
-/* --- The search -------------------------------------------------------------------------- */
+/* --- The search --- */
 
 struct search {
 	const struct cluster *c;

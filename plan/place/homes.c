@@ -118,7 +118,7 @@ bool place_homes_fit(const struct homes *h, int box, int ranks)
 	return room >= ranks;
 }
 
-/* --- The order of nodes ------------------------------------------------------------- */
+/* --- The order of nodes --- */
 
 static int by_leaf(const void *a, const void *b)
 {
@@ -195,7 +195,7 @@ static int by_given(const void *a, const void *b)
 	return x->first - y->first;
 }
 
-/* --- The boxes ------------------------------------------------------------------------ */
+/* --- The boxes --- */
 
 static struct cluster_slot device_of(const struct homes *h, const struct unit *u, int i,
 				     int *const *order)

@@ -42,7 +42,7 @@ struct yard {
 	struct placement *out;
 };
 
-/* --- Keeping the best ------------------------------------------------------------------- */
+/* --- Keeping the best --- */
 
 /* Leaves of which some nodes are used and some are not: whole ones are worth more to others. */
 static int broken_leaves(struct yard *y)
@@ -120,7 +120,7 @@ static void fill_cyclic(struct yard *y)
 				y->slots[r++] = (struct cluster_slot){ node, round };
 }
 
-/* --- Inside a node ------------------------------------------------------------------------ */
+/* --- Inside a node --- */
 
 /* A node's box as a job of its own on that node: several boxes beside each other are stages that
  * say nothing to each other. */
@@ -330,8 +330,7 @@ static void place_fixed(struct yard *y)
 	y->out->fixed = true;
 }
 
-/* --- What stays free
- * --------------------------------------------------------------------------- */
+/* --- What stays free --- */
 
 static int list_spares(struct yard *y, struct err *e)
 {
@@ -356,8 +355,7 @@ static int list_spares(struct yard *y, struct err *e)
 	return 0;
 }
 
-/* --- All
- * ---------------------------------------------------------------------------------------- */
+/* --- All --- */
 
 static int yard_open(struct yard *y, struct err *e)
 {

@@ -12,7 +12,7 @@ static double known(double x, double otherwise)
 	return x > 0 ? x : otherwise;
 }
 
-/* --- The yard -------------------------------------------------------------------------- */
+/* --- The yard --- */
 
 static void least_link(struct span_link *l, double bandwidth, double latency)
 {
@@ -195,7 +195,7 @@ int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct er
 	return rc;
 }
 
-/* --- The closed form -------------------------------------------------------------------- */
+/* --- The closed form --- */
 
 struct span_fold place_span_fold_block(const struct span_yard *y, const struct layout *l)
 {

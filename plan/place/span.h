@@ -40,8 +40,7 @@ struct span {
 int place_spans_of(const struct cluster *c, const struct layout *l,
 		   const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e);
 
-/* --- In constant time, where nodes are alike: for a search over many layouts
- * ------------------------------ */
+/* --- In constant time, where nodes are alike: for a search over many layouts --- */
 
 enum { SPAN_DEVICES = 16, SPAN_LEVELS = 6 };
 
@@ -83,8 +82,7 @@ void place_spans_nested(const struct span_yard *y, const struct layout *l,
 			const struct span_fold *f, const struct span_fold *below,
 			struct span spans[GROUP_KINDS]);
 
-/* --- Seconds
- * ------------------------------------------------------------------------------------------ */
+/* --- Seconds --- */
 
 /* A ring's all-gather or reduce-scatter of a tensor of so many bytes in all. */
 double place_span_gather(const struct span *s, double bytes);

@@ -71,7 +71,7 @@ void place_weigh_close(struct weigh *w)
 	free(w);
 }
 
-/* --- One group ------------------------------------------------------------------------ */
+/* --- One group --- */
 
 /* A group in the order of its ring, and what passes over its flows: they are shown, or added, or
  * their shares are taken. */
@@ -286,7 +286,7 @@ static void flows(struct group *g, enum group_kind kind)
 	}
 }
 
-/* --- A kind --------------------------------------------------------------------------- */
+/* --- A kind --- */
 
 static bool in_order(enum group_kind kind)
 {

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- What is found once
- * ----------------------------------------------------------------------------- */
+/* --- What is found once --- */
 
 static int largest_box(const struct cluster *c)
 {
@@ -91,8 +90,7 @@ void search_eval_close(struct eval *v)
 	free(v);
 }
 
-/* --- Grid
- * ------------------------------------------------------------------------------------------- */
+/* --- Grid --- */
 
 /* On the fullest node. */
 int search_eval_agents(const struct eval *v)
@@ -186,8 +184,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	return true;
 }
 
-/* --- Stream
- * ----------------------------------------------------------------------------------------- */
+/* --- Stream --- */
 
 static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 {
@@ -286,8 +283,7 @@ double search_eval_stream_bound(const struct eval *v)
 	       (1 - 1e-9);
 }
 
-/* --- Leaf
- * ------------------------------------------------------------------------------------------- */
+/* --- Leaf --- */
 
 bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 {

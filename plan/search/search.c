@@ -120,8 +120,7 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	post(&h->best, leaf);
 }
 
-/* --- The finalists
- * ---------------------------------------------------------------------------------- */
+/* --- The finalists --- */
 
 /* `mine` is the job with the finalist's configuration. */
 static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f,

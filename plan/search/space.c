@@ -34,8 +34,7 @@ static int devices_apart(const struct job *job, const struct cluster *c)
 	return sum;
 }
 
-/* --- Degrees
- * -------------------------------------------------------------------------------------- */
+/* --- Degrees --- */
 
 static bool cuts_tp(const struct model_shape *m, int tp)
 {
@@ -117,8 +116,7 @@ static void list_micro(struct space *s)
 			add(&s->micro, micro);
 }
 
-/* --- Ways
- * ----------------------------------------------------------------------------------------- */
+/* --- Ways --- */
 
 static void add_again(struct space *s, enum job_recompute mode)
 {

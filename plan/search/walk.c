@@ -21,8 +21,7 @@ static bool worth(const struct walk *w, double seconds)
 	return !w->visitor->worth || w->visitor->worth(w->visitor->arg, seconds);
 }
 
-/* --- The grids
- * ------------------------------------------------------------------------------------- */
+/* --- The grids --- */
 
 static bool add(struct walk *w, struct grid g)
 {
@@ -119,8 +118,7 @@ static int by_bound(const void *a, const void *b)
 	return 0;
 }
 
-/* --- Below a grid
- * ---------------------------------------------------------------------------------- */
+/* --- Below a grid --- */
 
 static void walk_leaves(struct walk *w)
 {

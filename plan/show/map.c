@@ -55,7 +55,7 @@ static void repeat(const char *s, int n, struct buf *out)
 		buf_puts(out, s);
 }
 
-/* --- Boxes ------------------------------------------------------------------ */
+/* --- Boxes --- */
 
 struct pen {
 	int cell;   /* columns inside a box */
@@ -157,7 +157,7 @@ static void draw_nodes(const struct chart *h, struct buf *out)
 			draw_node(h, &pen, n, devices, out);
 }
 
-/* --- The table -------------------------------------------------------------- */
+/* --- The table --- */
 
 enum { TP, CP, DP, PP, AXES };
 

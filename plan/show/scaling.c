@@ -79,8 +79,7 @@ json_t *show_scaling_json(const struct job *job, const char *cluster,
 			 "points", list);
 }
 
-/* --- The picture
- * ---------------------------------------------------------------------------------------- */
+/* --- The picture --- */
 
 /* Powers of two on both axes. */
 struct chart {

@@ -32,7 +32,7 @@ static int enter_host(const struct ranks *r, int rank)
 	return network_enter(&net, r->hosts[rank] - 'a');
 }
 
-/* --- Plain ------------------------------------------------------------------------ */
+/* --- Plain --- */
 
 /* Sends and receives so many bytes at once; 0, or -1. */
 static int stream(int fd, char *out, size_t to_send, char *in, size_t to_get)
@@ -109,7 +109,7 @@ static double plain(bool both)
 	return bad ? 0 : shared->rate;
 }
 
-/* --- libcomm ----------------------------------------------------------------------- */
+/* --- libcomm --- */
 
 static int turn(struct comm *w, bool both, char *data, struct err *e)
 {
@@ -150,7 +150,7 @@ static double ours(bool both, int sockets)
 	return ranks_run(&r) ? 0 : shared->rate;
 }
 
-/* --- Side by side ------------------------------------------------------------------- */
+/* --- Side by side --- */
 
 static int by_value(const void *a, const void *b)
 {

@@ -23,7 +23,7 @@ const char *reference_redop_name(enum comm_op op)
 	return names[op];
 }
 
-/* --- Elements as numbers ------------------------------------------------------------ */
+/* --- Elements as numbers --- */
 
 union element {
 	float f32;
@@ -107,7 +107,7 @@ double reference_number(enum comm_type type, const void *at)
 	return NAN;
 }
 
-/* --- The documented order -------------------------------------------------------------- */
+/* --- The documented order --- */
 
 /* What partial results are kept in: fp32 for the halves. Integers wrap. */
 union partial {
@@ -221,7 +221,7 @@ void reference_reduce(enum comm_type type, enum comm_op op, const void *const *s
 	}
 }
 
-/* --- The same in float64 ----------------------------------------------------------------- */
+/* --- The same in float64 --- */
 
 /* Sums round in fp32 or wider at each of at most seven additions, and once to the type. */
 static const double rounding[] = { 0, 0, 0x1p-8, 0x1p-11, 0, 0, 0 };
@@ -248,7 +248,7 @@ static bool near_float64(enum comm_type type, enum comm_op op, const void *const
 	return fabs(reference_number(type, out + at) - want) <= bound;
 }
 
-/* --- Values ---------------------------------------------------------------------------------- */
+/* --- Values --- */
 
 static uint32_t mix(uint32_t rank, uint32_t block, uint32_t i)
 {
@@ -300,8 +300,7 @@ static void set_element(enum comm_type type, bool factor, uint32_t x, char *at)
 	memcpy(at, &v, comm_type_size(type));
 }
 
-/* --- The tables
- * --------------------------------------------------------------------------------- */
+/* --- The tables --- */
 
 static size_t period_bytes(enum comm_type type)
 {

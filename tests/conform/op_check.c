@@ -75,7 +75,7 @@ int op_checker_open(const char *backend_name, struct op_checker **out, struct er
 	return 0;
 }
 
-/* --- What went wrong ---------------------------------------------------------------------- */
+/* --- What went wrong --- */
 
 __attribute__((format(printf, 3, 4))) static bool wrong(const struct trial *t, int arg,
 							const char *fmt, ...)
@@ -142,7 +142,7 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 	return true;
 }
 
-/* --- Running it ---------------------------------------------------------------------------- */
+/* --- Running it --- */
 
 /* The op on arrays of the backend's memory that begin as `in`; `out` is what they hold after it. */
 static bool run_in(const struct trial *t, struct backend *k, const struct op_call *in, bool taped,

@@ -98,7 +98,7 @@ struct run {
 	int share;      /* of all cells; on top of the sizes' own */
 };
 
-/* --- Which cells -------------------------------------------------------------------------- */
+/* --- Which cells --- */
 
 static uint32_t mix(uint32_t a, uint32_t b)
 {
@@ -128,7 +128,7 @@ static size_t count_of(const struct size *size, const struct form *form, enum co
 	       3;
 }
 
-/* --- One cell ------------------------------------------------------------------------------- */
+/* --- One cell --- */
 
 /* Memory for the largest cell so far. */
 static int make_room(struct run *run, size_t room)
@@ -177,8 +177,7 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	return cell_check(t);
 }
 
-/* --- A world's cells
- * ----------------------------------------------------------------------------- */
+/* --- A world's cells --- */
 
 static int redops_of(const struct form *form)
 {
@@ -228,8 +227,7 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- Worlds
- * ------------------------------------------------------------------------------------------ */
+/* --- Worlds --- */
 
 static void run_world(const struct world *w, const char *algorithm, int share)
 {

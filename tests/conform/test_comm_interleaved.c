@@ -80,7 +80,7 @@ static uint32_t throw(uint32_t * dice)
 	return mix(*dice, 77);
 }
 
-/* --- One operation ---------------------------------------------------------------------------- */
+/* --- One operation --- */
 
 static size_t some_count(uint32_t x)
 {
@@ -145,8 +145,7 @@ static int finish_one(struct part *p, bool patient, uint32_t *dice)
 	return cell_check(&s->cell);
 }
 
-/* --- A rank
- * ------------------------------------------------------------------------------------------ */
+/* --- A rank --- */
 
 static int part_open(struct part *p, enum parts part, struct comm *world, uint32_t seed)
 {
@@ -309,8 +308,7 @@ static int many_threads(struct comm *world, void *arg)
 	return bad;
 }
 
-/* --- Worlds
- * ---------------------------------------------------------------------------------------------- */
+/* --- Worlds --- */
 
 static const struct ranks worlds[] = {
 	{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" },    { .n = 5, .hosts = "abbba" },

@@ -176,7 +176,7 @@ static void every_algorithm_gives_the_documented_bits(void **state)
 				run_split(&splits[i], *name);
 }
 
-/* --- Many ranks, whose inputs each of them makes for itself -------------------------------- */
+/* --- Many ranks, whose inputs each of them makes for itself --- */
 
 enum { MANY = 72, FEW = 777 };
 

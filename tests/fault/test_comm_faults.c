@@ -61,7 +61,7 @@ static uint32_t mix(uint32_t a, uint32_t b)
 	return x ^ x >> 13;
 }
 
-/* --- What a process has ------------------------------------------------------------------- */
+/* --- What a process has --- */
 
 struct belongings {
 	int descriptors, threads, mappings; /* mappings that are shared */
@@ -113,7 +113,7 @@ static int compare_stock(struct belongings before, const char *when)
 	return 0;
 }
 
-/* --- The victim ------------------------------------------------------------------------------ */
+/* --- The victim --- */
 
 struct striker {
 	struct trial *t;
@@ -149,7 +149,7 @@ static int meet_fault(struct striker *s)
 	return 0;
 }
 
-/* --- Operations until one fails --------------------------------------------------------------- */
+/* --- Operations until one fails --- */
 
 static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
 {
@@ -268,8 +268,7 @@ static int until_the_fault(struct comm *world, struct trial *t)
 	return rc > 0 ? 1 : check_error(world, t, &e);
 }
 
-/* --- A rank
- * ---------------------------------------------------------------------------------------- */
+/* --- A rank --- */
 
 static int start_again(struct trial *t, int rank)
 {
@@ -322,8 +321,7 @@ static int live(struct trial *t, int rank)
 	return compare_stock(stock, "after the survivors' world");
 }
 
-/* --- A trial
- * ------------------------------------------------------------------------------------------ */
+/* --- A trial --- */
 
 static const char *const hosts[] = { NULL, NULL, "aabb" };
 static const char *const backends[] = { "shm", "tcp", NULL };
@@ -400,8 +398,7 @@ static struct trial *trial_new(void)
 	return t;
 }
 
-/* --- Kills
- * ------------------------------------------------------------------------------------------------ */
+/* --- Kills --- */
 
 struct times {
 	int64_t ns[1024];
@@ -459,8 +456,7 @@ static void a_killed_rank_ends_every_operation(void **state)
 	munmap(t, sizeof *t);
 }
 
-/* --- Others
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Others --- */
 
 /* Each form once, over the backends in turn; by: how many of the forms are left out. */
 static void each_form(enum fault fault, double timeout_s, int by,

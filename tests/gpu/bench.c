@@ -52,7 +52,7 @@ struct bench {
 	int64_t step;
 };
 
-/* --- The model ------------------------------------------------------------------------------ */
+/* --- The model --- */
 
 static void draw_tokens(struct bench *b, int64_t n, uint32_t vocab)
 {
@@ -150,7 +150,7 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 	return 0;
 }
 
-/* --- What is planned ------------------------------------------------------------------------- */
+/* --- What is planned --- */
 
 static int print_plan(struct bench *b, struct err *e)
 {
@@ -171,7 +171,7 @@ static int print_plan(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* --- Commands --------------------------------------------------------------------------------- */
+/* --- Commands --- */
 
 /* words: the model's name, and of its job. */
 static int command_open(struct bench *b, char *words, struct err *e)

@@ -35,7 +35,7 @@ struct mirror {
 	size_t room;
 };
 
-/* --- One cell ---------------------------------------------------------------------------- */
+/* --- One cell --- */
 
 static void *on_device(const struct mirror *m, const char *p)
 {
@@ -110,7 +110,7 @@ static int run_form(const struct mirror *m, const struct form *form, _Atomic int
 	return 0;
 }
 
-/* --- One world ------------------------------------------------------------------------------ */
+/* --- One world --- */
 
 static int open_mirror(struct mirror *m, struct comm *c)
 {
@@ -155,8 +155,7 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- All of them
- * -------------------------------------------------------------------------------- */
+/* --- All of them --- */
 
 struct score {
 	int passed, failed, skipped;

@@ -83,8 +83,7 @@ static int teardown(void **state)
 	return double_open_things() == things_before ? 0 : -1;
 }
 
-/* --- Opening
- * ---------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 static void it_says_what_it_is(void **state)
 {
@@ -140,8 +139,7 @@ static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 	assert_non_null(strstr(e.text, "pinned"));
 }
 
-/* --- Memory
- * ------------------------------------------------------------------------------------------- */
+/* --- Memory --- */
 
 static void memory_is_zeroed_aligned_and_counted(void **state)
 {
@@ -195,8 +193,7 @@ static void memory_that_is_given_back_grows_together(void **state)
 	backend_close(k);
 }
 
-/* --- In the order of the ops
- * -------------------------------------------------------------------------- */
+/* --- In the order of the ops --- */
 
 static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 {
@@ -259,8 +256,7 @@ static void waiting_for_the_kern_waits_for_its_ops(void **state)
 	waited_for = NULL;
 }
 
-/* --- Beside the ops
- * --------------------------------------------------------------------------------------- */
+/* --- Beside the ops --- */
 
 /* Offloads an activation, uses its place for others, and brings it back: for more rounds than
  * there are marks. */
@@ -329,8 +325,7 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	backend_close(k);
 }
 
-/* --- Tapes
- * --------------------------------------------------------------------------------------------------- */
+/* --- Tapes --- */
 
 static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
 {
@@ -412,8 +407,7 @@ static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 	backend_close(k);
 }
 
-/* --- Errors
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Errors --- */
 
 static void what_fails_on_the_device_is_told_and_stays(void **state)
 {

@@ -39,7 +39,7 @@ static int nothing_open(void)
 	return 0;
 }
 
-/* --- Without faults ----------------------------------------------------------------------- */
+/* --- Without faults --- */
 
 /* Runs make check-gpu's program over the doubles. */
 static void check_forms(const char *devices)
@@ -127,7 +127,7 @@ static void groups_split_and_close_in_any_order(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* --- Faults ---------------------------------------------------------------------------------- */
+/* --- Faults --- */
 
 enum sin { NEVER_COMES, DIES, CABLE, REFUSES, ABORTS, NEVER_READY, TOO_OLD };
 
@@ -247,8 +247,7 @@ static void every_fault_is_named_and_leaves_nothing(void **state)
 	}
 }
 
-/* --- The doubles see misuse
- * -------------------------------------------------------------------- */
+/* --- The doubles see misuse --- */
 
 /* Two ranks in one process, each with a device. */
 struct pair {

@@ -116,7 +116,7 @@ static void die(const char *what)
 	exit(2);
 }
 
-/* --- Connections ---------------------------------------------------------------------- */
+/* --- Connections --- */
 
 static int connect_to(const struct sockaddr_in *to)
 {
@@ -188,7 +188,7 @@ static void end_connection(int i)
 	connections[i] = connections[--count];
 }
 
-/* --- Bytes ------------------------------------------------------------------------------ */
+/* --- Bytes --- */
 
 static void hold(struct way *w, const char *data, size_t n)
 {
@@ -308,7 +308,7 @@ static bool finish_ways(struct connection *c)
 	return c->way[0].shut && c->way[1].shut;
 }
 
-/* --- The loop ----------------------------------------------------------------------------- */
+/* --- The loop --- */
 
 static void turn(int server)
 {

@@ -29,7 +29,7 @@ int ckpt_commit_share(struct comm *group, int rc, struct err *e)
 	return -1;
 }
 
-/* --- step 1 ---------------------------------------------------------------------- */
+/* --- step 1 --- */
 
 int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation,
 		      struct attempt *a, struct err *e)
@@ -66,7 +66,7 @@ static int begin(const struct commit *c, struct attempt *a, struct err *made, st
 	return 0;
 }
 
-/* --- steps 2 and 3 --------------------------------------------------------------- */
+/* --- steps 2 and 3 --- */
 
 static int write_part(const struct commit *c, const struct attempt *a, struct manifest *part,
 		      struct err *e)
@@ -144,7 +144,7 @@ done:
 	return rc;
 }
 
-/* --- step 4, on rank 0 ------------------------------------------------------------- */
+/* --- step 4, on rank 0 --- */
 
 static int add_report(struct manifest *m, int rank, const char *text, size_t n, struct err *e)
 {

@@ -40,7 +40,7 @@ static int bad(struct err *e, const char *file, const char *tensor, const char *
 	return err_set(e, ERR_CORRUPT, "%s: tensor %.100s: %s", file, tensor, what);
 }
 
-/* --- reading ------------------------------------------------------------------ */
+/* --- reading --- */
 
 static int read_dtype(json_t *v, const char *file, struct st_tensor *t, struct err *e)
 {
@@ -263,7 +263,7 @@ void ckpt_safetensors_header_fini(struct st_header *h)
 	*h = (struct st_header){ 0 };
 }
 
-/* --- writing ------------------------------------------------------------------ */
+/* --- writing --- */
 
 static json_t *tensor_json(const struct st_tensor *t)
 {

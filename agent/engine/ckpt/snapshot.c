@@ -10,7 +10,7 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* --- the copy ------------------------------------------------------------------ */
+/* --- the copy --- */
 
 static int count_elements(const struct ckpt_tensor *t, int64_t *count, struct err *e)
 {
@@ -131,7 +131,7 @@ void ckpt_snapshot_fini(struct snapshot *s)
 	*s = (struct snapshot){ 0 };
 }
 
-/* --- the shard ----------------------------------------------------------------- */
+/* --- the shard --- */
 
 void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo,
 		     const int64_t *hi, char out[SLICE_NAME])

@@ -43,7 +43,7 @@ const char *data_stream_packed(const struct stream *s);
  * empty. */
 size_t data_stream_plain(const struct stream *s, int *fd);
 
-/* --- for the containers ------------------------------------------------------------------- */
+/* --- for the containers --- */
 
 /* Compressed bytes that were read and not used yet. */
 struct stream_in {

@@ -93,7 +93,7 @@ static const struct job_key *key_of(const char *ours)
 	return &job_keys[job_key_find("model", ours)];
 }
 
-/* --- reading ------------------------------------------------------------------ */
+/* --- reading --- */
 
 struct reader {
 	json_t *root;
@@ -346,7 +346,7 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 	return rc;
 }
 
-/* --- writing ------------------------------------------------------------------ */
+/* --- writing --- */
 
 /* With the sizes that the job left to be derived. */
 static struct job resolved(const struct job *job)

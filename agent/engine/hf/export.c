@@ -35,7 +35,7 @@ struct departure {
 	char folder[PATH_MAX];   /* where it is being made */
 };
 
-/* --- the plan of the files -------------------------------------------------------- */
+/* --- the plan of the files --- */
 
 static void describe(const struct hf_tensor *t, const struct hf_type *type, int64_t at,
 		     struct st_tensor *out)
@@ -82,7 +82,7 @@ static void file_name(const struct departure *d, int file, char out[FILE_NAME])
 		snprintf(out, FILE_NAME, "model-%05d-of-%05d.safetensors", file + 1, d->n_files);
 }
 
-/* --- one tensor ------------------------------------------------------------------- */
+/* --- one tensor --- */
 
 /* A part into its place among `rows`; every slice that is read is held against its digest. */
 static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part,
@@ -127,7 +127,7 @@ static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, 
 	return ckpt_io_write_full(d->io, fd, path, out, n * (size_t)d->type->size, e);
 }
 
-/* --- files ------------------------------------------------------------------------ */
+/* --- files --- */
 
 static int path_in(const struct departure *d, const char *name, char path[PATH_MAX], struct err *e)
 {
@@ -241,7 +241,7 @@ static int write_card(struct departure *d, const struct job *job, int64_t params
 	return rc ? -1 : 0;
 }
 
-/* --- the folder ------------------------------------------------------------------- */
+/* --- the folder --- */
 
 /* A neighbour of the folder, which takes its name at the end. */
 static int make_folder(struct departure *d, const char *folder, struct err *e)

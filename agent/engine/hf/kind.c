@@ -134,7 +134,7 @@ int hf_kind_check_folder(const char *folder, struct err *e)
 	return 0;
 }
 
-/* --- config.json -------------------------------------------------------------------- */
+/* --- config.json --- */
 
 /* A word of the file for a message; NULL: it is none. */
 static const char *word_of(const json_t *v)

@@ -47,7 +47,7 @@ static const struct {
 
 enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
 
-/* --- in ------------------------------------------------------------------------------ */
+/* --- in --- */
 
 static json_t *parse(const struct carry *c, const char *name)
 {
@@ -110,7 +110,7 @@ int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *tex
 	return 0;
 }
 
-/* --- out ----------------------------------------------------------------------------- */
+/* --- out --- */
 
 bool hf_side_exported(const char *name)
 {

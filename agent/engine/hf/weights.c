@@ -39,7 +39,7 @@ struct weights {
 	int fd, open;   /* the shard that is open; -1 */
 };
 
-/* --- opening ------------------------------------------------------------------ */
+/* --- opening --- */
 
 static int open_shard(const struct weights *f, const char *name, struct err *e)
 {
@@ -202,7 +202,7 @@ void hf_weights_close(struct weights *f)
 	free(f);
 }
 
-/* --- what it holds -------------------------------------------------------------- */
+/* --- what it holds --- */
 
 /* By its name, or by that of a bare model's file. */
 static const struct entry *find(const struct weights *f, const struct hf_names *names,
@@ -346,7 +346,7 @@ int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *
 	return rc;
 }
 
-/* --- numbers -------------------------------------------------------------------- */
+/* --- numbers --- */
 
 void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 {

@@ -48,7 +48,7 @@ static void init_run(const struct param *p, const struct model_shape *shape, uin
 		out[i] = p->init == INIT_ONE;
 }
 
-/* --- Threads ------------------------------------------------------------------ */
+/* --- Threads --- */
 
 /* A thread with fewer elements costs more to start than it saves; and the largest team. */
 enum { THREAD_LEAST = 1 << 15, TEAM_MOST = 256 };

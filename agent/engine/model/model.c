@@ -94,7 +94,7 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 	return model_tapes_run(&p, kinds[pass], backward_pass, e);
 }
 
-/* --- Opening ----------------------------------------------------------------- */
+/* --- Opening --- */
 
 static int open_chunks(struct model *m, const struct model_options *opt, struct err *e)
 {

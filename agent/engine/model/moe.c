@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* --- Memory ----------------------------------------------------------------------- */
+/* --- Memory --- */
 
 static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept *k)
 {
@@ -208,7 +208,7 @@ void model_moe_close(struct model *m)
 	m->moe = NULL;
 }
 
-/* --- Forward -------------------------------------------------------------------------- */
+/* --- Forward --- */
 
 static int through_experts(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			   const void *full, struct err *e)
@@ -276,7 +276,7 @@ int model_moe_again(struct pass *p, const struct block_view *v, struct block_kep
 	return 0;
 }
 
-/* --- Backward ------------------------------------------------------------------------- */
+/* --- Backward --- */
 
 /* The experts' own part, and their units. */
 static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k,

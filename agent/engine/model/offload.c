@@ -103,8 +103,7 @@ static char *place_of(const struct pass *p, int i, int64_t *bytes)
 	return (char *)o->host + at;
 }
 
-/* --- On a device: copies go on beside the passes
- * ----------------------------------------------- */
+/* --- On a device: copies go on beside the passes --- */
 
 static struct staged *staged_of(const struct pass *p, int i)
 {
@@ -155,8 +154,7 @@ static void fetch_ahead(struct pass *p, int i)
 	backend_side_wait(p->m->backend, staged_of(p, i)->ticket);
 }
 
-/* --- What layers call
- * ------------------------------------------------------------------------------ */
+/* --- What layers call --- */
 
 void model_offload_begin(struct pass *p, int i)
 {

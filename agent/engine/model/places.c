@@ -56,7 +56,7 @@ static void in_place(struct pass *p)
 	p->rows = m->rows;
 }
 
-/* --- On a device: a part of the slot ---------------------------------------------------------- */
+/* --- On a device: a part of the slot --- */
 
 static void *place_of(const struct pass *p, enum act_place which)
 {
@@ -117,8 +117,7 @@ void model_places_backward(struct pass *p)
 		in_place(p);
 }
 
-/* --- Opening
- * ------------------------------------------------------------------------------------ */
+/* --- Opening --- */
 
 int model_places_open(struct model *m, struct err *e)
 {

@@ -71,7 +71,7 @@ static struct ring ring_of(struct cp *c, struct backend *k, const struct attn_sh
 	return r;
 }
 
-/* --- One rank alone: the whole sequences over themselves ----------------------- */
+/* --- One rank alone: the whole sequences over themselves --- */
 
 static struct attn_shape whole(const struct ring *r)
 {
@@ -82,7 +82,7 @@ static struct attn_shape whole(const struct ring *r)
 	return s;
 }
 
-/* --- A piece of queries over a piece of keys ------------------------------------- */
+/* --- A piece of queries over a piece of keys --- */
 
 /* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value
  * rows, of lse. */
@@ -115,7 +115,7 @@ static struct meeting meeting_of(const struct ring *r, int mine, int owner, int 
 	return m;
 }
 
-/* --- What goes round --------------------------------------------------------------- */
+/* --- What goes round --- */
 
 static void *half_of(const struct ring *r, void *pair, int which)
 {
@@ -163,7 +163,7 @@ static void unpack(const struct ring *r, void *qkv, const void *packed)
 	r->ops->copy_rows(r->k, at(r->k, qkv, r->q), r->row, packed, r->kv, r->rows, r->kv);
 }
 
-/* --- Forward ------------------------------------------------------------------------- */
+/* --- Forward --- */
 
 struct forward {
 	void *o;
@@ -222,7 +222,7 @@ int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, c
 	return 0;
 }
 
-/* --- Backward ------------------------------------------------------------------------ */
+/* --- Backward --- */
 
 struct backward {
 	void *dqkv;

@@ -93,7 +93,7 @@ static struct comm **member(struct groups *g, size_t offset)
 	return (struct comm **)((char *)g + offset);
 }
 
-/* --- Replicas ------------------------------------------------------------------ */
+/* --- Replicas --- */
 
 /* The replicas of one kind of parameter: dense ones, experts. */
 struct replicas {
@@ -151,7 +151,7 @@ static int split_store(struct groups *g, const struct place *p, struct err *e)
 				    : 0;
 }
 
-/* --- The pipeline ------------------------------------------------------------------ */
+/* --- The pipeline --- */
 
 /* Edge i of the ring leads from pipeline rank i to the one after it. Along it go activations,
  * against it gradients; where a V comes back, the other way round besides. */
@@ -241,7 +241,7 @@ static int split_pipeline(struct groups *g, const struct place *p, struct err *e
 	return 0;
 }
 
-/* --- The host and the device ---------------------------------------------------------- */
+/* --- The host and the device --- */
 
 /* One rank alone has no groups. */
 static int open_root(struct groups *g, const struct groups_options *opt, struct err *e)

@@ -7,7 +7,7 @@
  * worth cutting has many of them, so the first leaves early. */
 enum { ENOUGH = 1 << 20 };
 
-/* --- parts ------------------------------------------------------------------------ */
+/* --- parts --- */
 
 /* How many of the unit's parameters from i on lie together and are parts over one group. */
 static int run_of_parts(const struct store *s, const struct unit *u, int i)
@@ -43,7 +43,7 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 	return 0;
 }
 
-/* --- gradients that are whole until the step's end ------------------------------------- */
+/* --- gradients that are whole until the step's end --- */
 
 /* The unit's elements as every tp rank counts them: what is put together must be the same on
  * all. */
@@ -123,7 +123,7 @@ static int complete_whole(struct store *s, int unit, struct err *e)
 		       : 0;
 }
 
-/* --- gradients that leave after each micro-batch ------------------------------------ */
+/* --- gradients that leave after each micro-batch --- */
 
 int param_store_retire(struct store *s, struct slot *t, struct err *e)
 {
@@ -188,7 +188,7 @@ static int scatter(struct store *s, int unit, struct err *e)
 	return s->overlap ? 0 : param_store_retire(s, t, e);
 }
 
-/* --- what the model calls ------------------------------------------------------------ */
+/* --- what the model calls --- */
 
 static int check_open(const struct store *s, int unit, struct err *e)
 {

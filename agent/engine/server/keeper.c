@@ -152,7 +152,7 @@ float *param_server_keeper_buffer(struct keeper *k, int worker)
 	return k->workers[worker].buffer;
 }
 
-/* --- under the lock ------------------------------------------------------------------ */
+/* --- under the lock --- */
 
 static int64_t slowest(const struct keeper *k)
 {
@@ -236,7 +236,7 @@ static int note_push(struct keeper *k, int worker, const struct note *note, stru
 	return 0;
 }
 
-/* --- what the threads call ---------------------------------------------------------------- */
+/* --- what the threads call --- */
 
 int param_server_keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e)
 {

@@ -38,7 +38,7 @@ struct server {
 	double waited;
 };
 
-/* --- the worker's copy, in shards -------------------------------------------------------- */
+/* --- the worker's copy, in shards --- */
 
 /* Elements of shard i. */
 static int64_t shard_size(const struct server *s, int i)
@@ -110,7 +110,7 @@ static int find_units(struct server *s, const struct catalogue *c, struct err *e
 	return 0;
 }
 
-/* --- conversation --------------------------------------------------------------------------- */
+/* --- conversation --- */
 
 static int say(const struct server *s, int i, const struct note *note, struct err *e)
 {
@@ -182,7 +182,7 @@ static int pull(struct server *s, struct err *e)
 	return converse(s, &note, &a, e);
 }
 
-/* --- while the worker computes ------------------------------------------------------------ */
+/* --- while the worker computes --- */
 
 /* Four times in network.timeout, so that one that comes late does not matter. */
 static struct timespec next_tick(double timeout)
@@ -239,7 +239,7 @@ static void stop_ticker(struct server *s)
 	s->ticks = false;
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- life --- */
 
 static int open_all(struct server *s, const struct server_options *opt, struct err *e)
 {
@@ -352,8 +352,7 @@ struct optim *param_server_optim(struct server *s)
 	return param_server_keeper_optim(s->keeper);
 }
 
-/* --- training
- * ---------------------------------------------------------------------------------- */
+/* --- training --- */
 
 int param_server_step(struct server *s, struct server_step *io, struct err *e)
 {

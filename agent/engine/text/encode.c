@@ -90,7 +90,7 @@ static int emit(struct encoder *c, const int32_t *ids, size_t n, struct err *e)
 	return 0;
 }
 
-/* --- one word --------------------------------------------------------------------------- */
+/* --- one word --- */
 
 /* The symbols of a word: characters, or bytes. What has none becomes unk_token; several in a row
  * only one, where fuse_unk says so. */
@@ -211,7 +211,7 @@ static int encode_word(struct encoder *c, const char *word, size_t n, struct err
 	return emit(c, c->symbols, n_ids, e);
 }
 
-/* --- words ------------------------------------------------------------------------------ */
+/* --- words --- */
 
 /* Cuts text, all UTF-8, by the splits from number i on. */
 static int encode_splits(struct encoder *c, int i, const char *text, size_t n, struct err *e)
@@ -261,7 +261,7 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 	return 0;
 }
 
-/* --- pieces ----------------------------------------------------------------------------- */
+/* --- pieces --- */
 
 /* Takes what lies between added tokens. first: the piece starts where the text does. */
 typedef int piece_fn(struct encoder *c, const char *text, size_t n, bool first, struct err *e);

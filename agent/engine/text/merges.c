@@ -82,8 +82,7 @@ static size_t apply_short(const struct merges *m, int32_t *symbols, size_t n)
 	return n;
 }
 
-/* --- Long words: a list of symbols and a heap of (rank, place)
- * --------------------------------- */
+/* --- Long words: a list of symbols and a heap of (rank, place) --- */
 
 static void heap_push(uint64_t *heap, size_t *n, uint64_t v)
 {

@@ -239,7 +239,7 @@ int text_read_model(struct tokenizer *t, const json_t *o, struct err *e)
 	return 0;
 }
 
-/* --- added_tokens ----------------------------------------------------------------------- */
+/* --- added_tokens --- */
 
 /* What is looked for in a normalized text is normalized itself. */
 static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content,

@@ -37,7 +37,7 @@ struct normalize_row {
 	bool commutes; /* with Replace of " " by "▁" */
 };
 
-/* --- characters --------------------------------------------------------------------------- */
+/* --- characters --- */
 
 /* What utf8proc's Unicode 15 has of marks, combining classes and decompositions, and Unicode 9 has
  * not. Between them lie only characters that have none of these. tests/golden/make_tokenizers.py
@@ -92,7 +92,7 @@ static void put_char(struct buf *out, int32_t c)
 	buf_add(out, bytes, (size_t)utf8proc_encode_char(c, bytes));
 }
 
-/* --- NFC, NFD, NFKC, NFKD ----------------------------------------------------------------- */
+/* --- NFC, NFD, NFKC, NFKD --- */
 
 static int grow(struct normalize_work *w, struct err *e)
 {
@@ -224,7 +224,7 @@ static int run_form(const struct normalize_step *s, struct normalize_work *w, co
 	return 0;
 }
 
-/* --- the others ----------------------------------------------------------------------------- */
+/* --- the others --- */
 
 static int run_lowercase(const struct normalize_step *s, struct normalize_work *w, const char *text,
 			 size_t n, struct buf *out, struct err *e)
@@ -334,7 +334,7 @@ static int run_prepend(const struct normalize_step *s, struct normalize_work *w,
 	return too_large(s, out, e);
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 /* The string that is the member `key` of o. */
 static int keep_text(const json_t *o, const char *key, char **text, size_t *n, struct err *e)
@@ -449,7 +449,7 @@ void text_normalizer_fini(struct normalizer *z)
 	z->n = 0;
 }
 
-/* --- use ------------------------------------------------------------------------------------ */
+/* --- use --- */
 
 void text_normalize_work_fini(struct normalize_work *w)
 {

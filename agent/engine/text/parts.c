@@ -50,7 +50,7 @@ int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const
 	return !o || json_is_null(o) ? 0 : each(t, o, list, what, one, 0, e);
 }
 
-/* --- normalizer ------------------------------------------------------------------------- */
+/* --- normalizer --- */
 
 /* Its pattern is the plain text `text`. */
 static bool replaces(const json_t *o, const char *text, const char *by)
@@ -94,7 +94,7 @@ int text_read_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 	return 0;
 }
 
-/* --- pre_tokenizer ---------------------------------------------------------------------- */
+/* --- pre_tokenizer --- */
 
 /* What ByteLevel cuts by: GPT-2's expression, as Hugging Face's documentation gives it. */
 static const char gpt2_pattern[] =
@@ -203,7 +203,7 @@ int text_read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 	return 0;
 }
 
-/* --- post_processor --------------------------------------------------------------------- */
+/* --- post_processor --- */
 
 static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 {
@@ -251,7 +251,7 @@ int text_read_post_processor(struct tokenizer *t, const json_t *o, struct err *e
 	return text_part_each(t, o, "processors", "post_processor", one_post_processor, e);
 }
 
-/* --- decoder ---------------------------------------------------------------------------- */
+/* --- decoder --- */
 
 static int one_decoder(struct tokenizer *t, const json_t *o, struct err *e)
 {

@@ -99,7 +99,7 @@ static void add_piece(struct boxes *b, const struct state_view *view,
 	}
 }
 
-/* --- Tensors in a device's memory --------------------------------------------------- */
+/* --- Tensors in a device's memory --- */
 
 static int get(void *arg, void *to, const void *from, size_t bytes, struct err *e)
 {

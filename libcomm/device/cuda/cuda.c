@@ -52,7 +52,7 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 			       (unsigned char)prop.uuid.bytes[i]);
 }
 
-/* --- Streams and events ------------------------------------------------------------ */
+/* --- Streams and events --- */
 
 static int cuda_stream_open(struct device *d, void **stream, struct err *e)
 {
@@ -110,7 +110,7 @@ static int cuda_stream_wait(struct device *d, void *stream, void *event, struct 
 					       "waiting for an event", e);
 }
 
-/* --- Memory -------------------------------------------------------------------------- */
+/* --- Memory --- */
 
 static int cuda_pin(struct device *d, void *memory, size_t bytes, struct err *e)
 {

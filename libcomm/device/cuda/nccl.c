@@ -33,7 +33,7 @@ struct device_comm {
 	bool finishing, finished;   /* all peers have what they need of this rank */
 };
 
-/* --- Loading ------------------------------------------------------------------------- */
+/* --- Loading --- */
 
 static void load(void)
 {
@@ -77,7 +77,7 @@ static int check(ncclResult_t rc, struct device_comm *dc, const char *what, stru
 		       detail ? detail : "");
 }
 
-/* --- Communicators ---------------------------------------------------------------------- */
+/* --- Communicators --- */
 
 static int nccl_new_key(struct device *d, unsigned char key[DEVICE_KEY], struct err *e)
 {
@@ -173,7 +173,7 @@ static void nccl_close(struct device_comm *dc)
 	free(dc);
 }
 
-/* --- Operations ----------------------------------------------------------------------------- */
+/* --- Operations --- */
 
 static const ncclDataType_t types[] = {
 	[COMM_F32] = ncclFloat32, [COMM_F64] = ncclFloat64, [COMM_BF16] = ncclBfloat16,

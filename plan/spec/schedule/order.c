@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* --- A pass and the messages around it -------------------------------------- */
+/* --- A pass and the messages around it --- */
 
 /* Whether the pipeline goes on past `stage` in a direction (1: with activations, -1: with
  * gradients), and whether on this rank: then *chunk is where. */
@@ -87,7 +87,7 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* --- One chunk a rank --------------------------------------------------------- */
+/* --- One chunk a rank --- */
 
 /* `ahead` forwards, then one forward and one backward in turn, then the backwards that are left. */
 static void take_turns(struct order *o, int ahead)
@@ -139,7 +139,7 @@ static void zb_h1(struct order *o)
 		backward_weight(o, 0, weights++);
 }
 
-/* --- Interleaved ---------------------------------------------------------------- */
+/* --- Interleaved --- */
 
 /* Micro-batches are dealt into micros / pp groups (one at least) that differ by one at most, the
  * larger ones first. A group goes through all chunks before the next begins. */
@@ -190,7 +190,7 @@ static void interleaved(struct order *o)
 	}
 }
 
-/* --- zb-v ------------------------------------------------------------------------- */
+/* --- zb-v --- */
 
 /* How far each kind of pass of a chunk has come. */
 struct vee {
@@ -264,7 +264,7 @@ static void zb_v(struct order *o)
 		vee_weight(&v, 0);
 }
 
-/* --- The table of schedules --------------------------------------------------------- */
+/* --- The table of schedules --- */
 
 static const struct rule {
 	void (*list)(struct order *o);

@@ -195,8 +195,7 @@ static int walk_all(struct walk *w)
 	return -1;
 }
 
-/* --- Ranks that share cores: all clocks go together
- * ------------------------------------------------------- */
+/* --- Ranks that share cores: all clocks go together --- */
 
 struct sharing {
 	double now;

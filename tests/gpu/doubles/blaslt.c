@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct blas_algo) <= sizeof(cublasLtMatmulAlgo_t),
 
 enum { MAGIC = 0x6c74626c, WORKSPACE = 64 << 10, ALIGN = 256 };
 
-/* --- Handles and descriptors -------------------------------------------------------------- */
+/* --- Handles and descriptors --- */
 
 struct cublasLtContext {
 	int device;
@@ -314,7 +314,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 	return put(p, from, bytes, "preference", (int)attr);
 }
 
-/* --- What is supported ------------------------------------------------------------------------ */
+/* --- What is supported --- */
 
 static bool product_types(const struct blas_desc *d, cudaDataType_t a, cudaDataType_t b,
 			  cudaDataType_t c, cudaDataType_t out)
@@ -457,8 +457,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- The product
- * --------------------------------------------------------------------------------- */
+/* --- The product --- */
 
 static void check_matrix(const char *who, const void *at, const struct blas_layout *l,
 			 uint32_t align)

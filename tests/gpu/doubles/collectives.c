@@ -105,7 +105,7 @@ static int area_new(void)
 	return i;
 }
 
-/* --- Carrying out ------------------------------------------------------------------------- */
+/* --- Carrying out --- */
 
 static bool all_came(const struct ncclComm *c, uint32_t n)
 {
@@ -248,7 +248,7 @@ static bool run_group(void *arg)
 	return false;
 }
 
-/* --- The rules ------------------------------------------------------------------------------ */
+/* --- The rules --- */
 
 /* What any call but ncclCommGetAsyncError and ncclCommAbort needs. */
 static void check_comm(const struct ncclComm *c, const char *who)
@@ -312,8 +312,7 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 	return ncclSuccess;
 }
 
-/* --- Operations
- * -------------------------------------------------------------------------------- */
+/* --- Operations --- */
 
 ncclResult_t ncclGroupStart(void); /* nccl.h has no prototypes of these two */
 ncclResult_t ncclGroupEnd(void);
@@ -391,8 +390,7 @@ ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, nc
 		     (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
 }
 
-/* --- Communicators
- * ------------------------------------------------------------------------------- */
+/* --- Communicators --- */
 
 static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
 {

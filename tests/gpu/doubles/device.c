@@ -37,7 +37,7 @@ void double_count_things(int more)
 	open_things += more;
 }
 
-/* --- Devices ---------------------------------------------------------------------------- */
+/* --- Devices --- */
 
 /* What differs between the devices that can be played; CUDA C++ Programming Guide, "Technical
  * specifications per compute capability". */
@@ -182,7 +182,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 	return cudaSuccess;
 }
 
-/* --- Errors --------------------------------------------------------------------------------- */
+/* --- Errors --- */
 
 /* clang-format off */
 static const struct error {

@@ -33,7 +33,7 @@ struct CUgraphExec_st {
 static struct CUgraph_st *captures[16]; /* under way */
 enum { CAPTURES = sizeof captures / sizeof *captures };
 
-/* --- Sets of nodes ---------------------------------------------------------------------------- */
+/* --- Sets of nodes --- */
 
 void nodes_copy(struct nodes *to, const struct nodes *from)
 {
@@ -54,8 +54,7 @@ static void nodes_add(struct nodes *n, int node)
 	n->node[n->count++] = node;
 }
 
-/* --- Capturing
- * ------------------------------------------------------------------------------------ */
+/* --- Capturing --- */
 
 static void set_capture(const struct CUgraph_st *old, struct CUgraph_st *new)
 {
@@ -227,8 +226,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 	return cudaSuccess;
 }
 
-/* --- Graphs
- * ------------------------------------------------------------------------------------------ */
+/* --- Graphs --- */
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {

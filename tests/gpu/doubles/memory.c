@@ -101,7 +101,7 @@ const char *double_memory_word(const void *at)
 				: "memory of the host";
 }
 
-/* --- Guarding ----------------------------------------------------------------------------- */
+/* --- Guarding --- */
 
 /* By a protection key where the processor has them, which costs a step nothing; else by the
  * pages' rights. */
@@ -142,7 +142,7 @@ void memory_close(void)
 		protect(false);
 }
 
-/* --- Buffers --------------------------------------------------------------------------------- */
+/* --- Buffers --- */
 
 static struct buffer *free_row(void)
 {
@@ -225,8 +225,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 	return cudaSuccess;
 }
 
-/* --- Pinned memory
- * ------------------------------------------------------------------------------ */
+/* --- Pinned memory --- */
 
 bool memory_pinned(const void *at, size_t bytes)
 {

@@ -42,7 +42,7 @@ struct CUstream_st *double_stream(cudaStream_t s)
 	return s;
 }
 
-/* --- Queues ------------------------------------------------------------------------------- */
+/* --- Queues --- */
 
 static void append(struct CUstream_st *s, bool (*run)(void *arg), void *arg)
 {
@@ -127,7 +127,7 @@ void double_drain(struct CUstream_st *s)
 	}
 }
 
-/* --- Streams -------------------------------------------------------------------------------- */
+/* --- Streams --- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
 {
@@ -209,7 +209,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-/* --- Events ----------------------------------------------------------------------------------- */
+/* --- Events --- */
 
 struct mark {
 	cudaEvent_t event;

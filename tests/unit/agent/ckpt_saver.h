@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* --- calls that fail, write short, or are the process's last ---------------------- */
+/* --- calls that fail, write short, or are the process's last --- */
 
 enum what { NOTHING, FAIL, SHORT, DIE_BEFORE, DIE_AFTER };
 
@@ -102,7 +102,7 @@ static inline void set_fault(enum what what, int at, int error)
 	memset(fault.trace, 0, sizeof fault.trace);
 }
 
-/* --- one rank that saves --------------------------------------------------------- */
+/* --- one rank that saves --- */
 
 static const struct fix_layout whole = { 1, 1, 0 };
 

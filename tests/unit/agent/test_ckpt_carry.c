@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-/* --- headers ------------------------------------------------------------------------- */
+/* --- headers --- */
 
 static void rewrite(const char *file, const char *from, const char *to)
 {
@@ -94,7 +94,7 @@ static void headers_that_changed_places_are_found(void **state)
 	buf_fini(&text[1]);
 }
 
-/* --- files that are carried ------------------------------------------------------------ */
+/* --- files that are carried --- */
 
 static const struct {
 	const char *name, *text;
@@ -356,7 +356,7 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 	}
 }
 
-/* --- manifests ------------------------------------------------------------------------- */
+/* --- manifests --- */
 
 static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 {

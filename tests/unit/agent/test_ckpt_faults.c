@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* --- one call fails ------------------------------------------------------------------ */
+/* --- one call fails --- */
 
 static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 {
@@ -272,7 +272,7 @@ static void a_full_disk_keeps_the_checkpoint_before(void **state)
 	assert_int_equal(WEXITSTATUS(ws), 0);
 }
 
-/* --- the process dies at a call ---------------------------------------------------------- */
+/* --- the process dies at a call --- */
 
 static int child_save(int64_t step)
 {

@@ -126,7 +126,7 @@ static void what_does_not_fit_is_named(void **state)
 	free(t.data);
 }
 
-/* --- damages ------------------------------------------------------------------- */
+/* --- damages --- */
 
 static void flip(const char *path, long at)
 {

@@ -4,7 +4,7 @@
 #include <semaphore.h>
 #include <signal.h>
 
-/* --- what must hold when nothing fails --------------------------------------------- */
+/* --- what must hold when nothing fails --- */
 
 static void a_save_is_committed_whole_and_private(void **state)
 {
@@ -218,7 +218,7 @@ static void a_folder_that_cannot_be_written_to_is_refused_at_once(void **state)
 	comm_close(world);
 }
 
-/* --- several ranks ---------------------------------------------------------------------- */
+/* --- several ranks --- */
 
 static const struct fix_layout two_by_two = { 2, 2, 0 };
 

@@ -209,7 +209,7 @@ static void too_few_tokens_are_refused(void **state)
 	dataset_close(d);
 }
 
-/* --- broken files ------------------------------------------------------------ */
+/* --- broken files --- */
 
 struct damage {
 	const char *what;
@@ -319,7 +319,7 @@ static void a_file_that_shrinks_while_mapped_is_refused(void **state)
 	dataset_close(d);
 }
 
-/* --- packing ----------------------------------------------------------------- */
+/* --- packing --- */
 
 static void packing_makes_one_document_a_file(void **state)
 {

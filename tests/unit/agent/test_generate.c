@@ -175,7 +175,7 @@ static void tokens_that_do_not_fit_are_refused(void **state)
 	close_pair(&p);
 }
 
-/* --- sampling ------------------------------------------------------------------------------ */
+/* --- sampling --- */
 
 enum { VOCAB = 6, DRAWS = 20000 };
 
@@ -269,7 +269,7 @@ static void logits_that_are_no_numbers_are_refused(void **state)
 	generate_sampler_close(s);
 }
 
-/* --- texts --------------------------------------------------------------------------------- */
+/* --- texts --- */
 
 enum { TEXT = 800 };
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* --- numbers -------------------------------------------------------------------- */
+/* --- numbers --- */
 
 static void every_half_comes_back_to_the_bit(void **state)
 {
@@ -76,7 +76,7 @@ static void what_a_type_cannot_hold_is_said(void **state)
 	assert_null(hf_numbers_dtype("F64"));
 }
 
-/* --- names ---------------------------------------------------------------------- */
+/* --- names --- */
 
 static const struct hf_tensor *tensor(const struct hf_names *n, const char *name)
 {
@@ -153,7 +153,7 @@ static void llama_and_mixtral_share_their_names(void **state)
 	hf_names_free(&n);
 }
 
-/* --- configurations --------------------------------------------------------------- */
+/* --- configurations --- */
 
 #define ROTARY \
 	"\"hidden_size\": 64, \"num_hidden_layers\": 3, \"num_attention_heads\": 8, " \

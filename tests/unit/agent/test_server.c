@@ -55,7 +55,7 @@ static void course_close(struct course *c)
 	world_unshared(c->board, sizeof *c->board);
 }
 
-/* --- the bound --------------------------------------------------------------------------- */
+/* --- the bound --- */
 
 /* Rank 0 runs as far ahead as it may; rank 1 makes step k only when rank 0 has finished step k +
  * staleness - 1, so that one that had to wait for it could not, and the run would not end. */
@@ -121,7 +121,7 @@ static void no_server_ever_allows_more(void **state)
 	}
 }
 
-/* --- learning ------------------------------------------------------------------------------ */
+/* --- learning --- */
 
 /* All meet, and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
@@ -168,7 +168,7 @@ static void staleness_learns(void **state)
 	}
 }
 
-/* --- gradients that are no numbers ------------------------------------------------------------ */
+/* --- gradients that are no numbers --- */
 
 static bool all_finite(struct store *s)
 {
@@ -216,8 +216,7 @@ static void a_gradient_that_is_no_number_changes_nothing(void **state)
 	}
 }
 
-/* --- stops
- * --------------------------------------------------------------------------------------- */
+/* --- stops --- */
 
 /* Rank 2 is told to stop in its step 4. */
 static int stop(struct comm *world, void *arg, struct err *e)
@@ -256,8 +255,7 @@ static void all_stop_after_the_same_step(void **state)
 	}
 }
 
-/* --- failures
- * -------------------------------------------------------------------------------------- */
+/* --- failures --- */
 
 /* Rank 1, a worker and a server, dies in the middle of its third step. */
 static int die(struct comm *world, void *arg, struct err *e)

@@ -40,7 +40,7 @@ static void run_all(world_fn *fn)
 			fail_msg("%s", cuts[i].name);
 }
 
-/* --- counting -------------------------------------------------------------------- */
+/* --- counting --- */
 
 /* A number for each element of the model, whole, so that sums in double are exact. */
 static double weight(const struct param *p, int64_t i)
@@ -106,7 +106,7 @@ static void each_element_counts_on_one_rank(void **state)
 	run_all(count);
 }
 
-/* --- memory ---------------------------------------------------------------------- */
+/* --- memory --- */
 
 static int measure(struct comm *world, void *arg, struct err *e)
 {
@@ -166,7 +166,7 @@ static void each_stage_takes_less(void **state)
 	}
 }
 
-/* --- the learned order -------------------------------------------------------------- */
+/* --- the learned order --- */
 
 static bool on_its_way(const struct bench *b, int unit)
 {
@@ -247,7 +247,7 @@ static void evaluations_between_steps_see_the_new_parameters(void **state)
 		assert_int_equal(world_run(3, look_between, &c), 0);
 }
 
-/* --- wrong uses --------------------------------------------------------------------- */
+/* --- wrong uses --- */
 
 static int expect(int rc, const struct err *got, const char *what, struct err *e)
 {
@@ -299,7 +299,7 @@ static void wrong_uses_are_named(void **state)
 	assert_int_equal(world_run(2, misuse, &c), 0);
 }
 
-/* --- rounding ----------------------------------------------------------------------- */
+/* --- rounding --- */
 
 struct roundings {
 	struct cut cut;
@@ -375,7 +375,7 @@ static void random_rounding_is_the_same_in_every_layout(void **state)
 	world_unshared(sums, 2 * sizeof *sums);
 }
 
-/* --- a death --------------------------------------------------------------------------- */
+/* --- a death --- */
 
 static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 {

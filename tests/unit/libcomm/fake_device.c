@@ -93,7 +93,7 @@ static uint32_t roll(uint32_t sides)
 	return (dice >> 8) % sides;
 }
 
-/* --- Memory ------------------------------------------------------------------------- */
+/* --- Memory --- */
 
 static bool lies_in(const void *at, size_t bytes, bool device)
 {
@@ -127,7 +127,7 @@ static void span_drop(const void *at)
 		wrong("%p is no buffer", at);
 }
 
-/* --- The library's operations --------------------------------------------------------- */
+/* --- The library's operations --- */
 
 static int64_t *slot_of(struct device_comm *dc, uint32_t number, int rank)
 {
@@ -189,7 +189,7 @@ static bool operate(struct action *a)
 	return true;
 }
 
-/* --- Streams ---------------------------------------------------------------------------- */
+/* --- Streams --- */
 
 static struct stream *stream_of(void *stream)
 {
@@ -338,7 +338,7 @@ static int fake_stream_wait(struct device *d, void *stream, void *event, struct 
 	return 0;
 }
 
-/* --- Pinned memory and copies ------------------------------------------------------------ */
+/* --- Pinned memory and copies --- */
 
 static int fake_pin(struct device *d, void *memory, size_t bytes, struct err *e)
 {
@@ -373,7 +373,7 @@ static int fake_copy(struct device *d, void *to, const void *from, size_t bytes,
 	return 0;
 }
 
-/* --- The library -------------------------------------------------------------------------- */
+/* --- The library --- */
 
 static int library_usable(struct device *d, struct err *e)
 {
@@ -513,7 +513,7 @@ static const struct device_collectives library = {
 	.close = library_close,
 };
 
-/* --- The device ------------------------------------------------------------------------------ */
+/* --- The device --- */
 
 static int fake_open(int index, struct device **out, struct err *e)
 {
@@ -558,8 +558,7 @@ const struct comm_device fake_device = {
 	.collectives = &library,
 };
 
-/* --- For the tests
- * ------------------------------------------------------------------------------ */
+/* --- For the tests --- */
 
 void fake_set_up(bool one)
 {

@@ -108,7 +108,7 @@ static const struct spec specs[] = {
 };
 /* clang-format on */
 
-/* --- From short to JSON ------------------------------------------------------------- */
+/* --- From short to JSON --- */
 
 struct counts {
 	int number, seq, messages, sent[RANKS], received[RANKS];
@@ -287,7 +287,7 @@ static void dumps_come_to_their_sentence(void **state)
 	}
 }
 
-/* --- What is no dump ------------------------------------------------------------------ */
+/* --- What is no dump --- */
 
 #define HEAD \
 	"{\"muster_comm_dump\": 1, \"rank\": 0, \"size\": 2, \"host\": \"a\", \"time_us\": 5, " \

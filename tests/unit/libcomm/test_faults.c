@@ -39,7 +39,7 @@ static const struct ranks backends[] = {
 };
 enum { BACKENDS = sizeof backends / sizeof *backends };
 
-/* --- A rank dies ----------------------------------------------------------------- */
+/* --- A rank dies --- */
 
 enum { VECTOR = 300000 };
 
@@ -152,7 +152,7 @@ static void a_rank_that_never_connected_is_missed(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* --- A rank is late ---------------------------------------------------------------- */
+/* --- A rank is late --- */
 
 static int time_out(struct comm *w, void *arg)
 {
@@ -228,7 +228,7 @@ static void the_end_of_a_chain_of_waits_is_named(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* --- Abort --------------------------------------------------------------------------- */
+/* --- Abort --- */
 
 static void *abort_it(void *arg)
 {
@@ -283,7 +283,7 @@ static void an_abort_ends_every_wait(void **state)
 	}
 }
 
-/* --- Disagreement ---------------------------------------------------------------------- */
+/* --- Disagreement --- */
 
 static int disagree(struct comm *w, void *arg)
 {
@@ -358,7 +358,7 @@ static void misuse_is_refused_and_harms_nobody(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* --- Strangers ---------------------------------------------------------------------------- */
+/* --- Strangers --- */
 
 static int work_among_strangers(struct comm *w, void *arg)
 {
@@ -471,7 +471,7 @@ static void another_user_of_this_host_is_not_heard(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* --- Opening -------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 static int lie_about_memory(void *arg, int rank, const char *key, char **value, struct err *e)
 {

@@ -214,7 +214,7 @@ static void short_messages_arrive(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* --- What the kernel forbids ------------------------------------------------------ */
+/* --- What the kernel forbids --- */
 
 static int forbid(long call)
 {
@@ -275,7 +275,7 @@ static void where_memory_may_not_be_written_the_receiver_fetches_all(void **stat
 	check_without(SYS_process_vm_writev);
 }
 
-/* --- What goes wrong ------------------------------------------------------------------ */
+/* --- What goes wrong --- */
 
 static int unequal(struct comm *w, void *arg)
 {

@@ -31,7 +31,7 @@ static void wait_until(_Atomic int *word, int least)
 		usleep(1000);
 }
 
-/* --- A rank dies inside the barrier ---------------------------------------------- */
+/* --- A rank dies inside the barrier --- */
 
 enum { DYING = 1 };
 
@@ -72,7 +72,7 @@ static void a_rank_that_dies_inside_a_barrier_blocks_nobody(void **state)
 	}
 }
 
-/* --- A rank cannot go on ------------------------------------------------------------ */
+/* --- A rank cannot go on --- */
 
 static int split_without_descriptors(struct comm *w, void *arg)
 {
@@ -111,7 +111,7 @@ static void a_rank_that_cannot_split_tells_the_others(void **state)
 	}
 }
 
-/* --- Many knock at the same moment ----------------------------------------------------- */
+/* --- Many knock at the same moment --- */
 
 enum { CROWD = 72, STRANGERS = 100 }; /* each more than the strangers that are heard at a time */
 

@@ -42,7 +42,7 @@ static int nothing_left(struct comm *device)
 	return 0;
 }
 
-/* --- Without faults --------------------------------------------------------------------- */
+/* --- Without faults --- */
 
 struct data {
 	int64_t *in, *out;                       /* the device's */
@@ -186,7 +186,7 @@ static void one_rank_without_the_library_is_enough_for_staged(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* --- Faults --------------------------------------------------------------------------------- */
+/* --- Faults --- */
 
 enum fault_case { NEVER_COMES, NEVER_COMES_ASYNC, DIES, DIES_EARLY, LIBRARY_FAILS, ABORTS, CLOSES };
 

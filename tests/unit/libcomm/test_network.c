@@ -57,7 +57,7 @@ static int enter_host(const struct ranks *r, int rank)
 	return network_enter(&net, r->hosts[rank] - 'a');
 }
 
-/* --- It works ------------------------------------------------------------------------ */
+/* --- It works --- */
 
 enum { TURNS = 10, COUNT = 300007 }; /* more than the sockets buffer, and no even share */
 
@@ -184,7 +184,7 @@ static void different_numbers_of_sockets_are_refused(void **state)
 	assert_int_equal(ranks_finish(&r), 0);
 }
 
-/* --- It fails --------------------------------------------------------------------------- */
+/* --- It fails --- */
 
 static int until_it_fails(struct comm *w, void *arg)
 {

@@ -26,7 +26,7 @@ static int alloc(struct comm *w, size_t bytes, char **out)
 	return p ? 0 : -1;
 }
 
-/* --- Windows ---------------------------------------------------------------------- */
+/* --- Windows --- */
 
 static int look_at_windows(struct comm *w, void *arg)
 {
@@ -176,7 +176,7 @@ static void memory_without_neighbours_is_memory(void **state)
 	assert_int_equal(ranks_run(&shm), 0);
 }
 
-/* --- Private memory ------------------------------------------------------------------ */
+/* --- Private memory --- */
 
 static int forbid_reading(void)
 {
@@ -286,7 +286,7 @@ static void results_do_not_depend_on_where_buffers_are(void **state)
 		}
 }
 
-/* --- What stops a reader --------------------------------------------------------------- */
+/* --- What stops a reader --- */
 
 /* Rank 1 loses the right to read after the world is open. */
 static int lose_the_right(struct comm *w, void *arg)

@@ -23,7 +23,7 @@ static char dir[200];
 		RANK_CHECK((call) == 0, "%s: %s", #call, why.text); \
 	} while (0)
 
-/* --- The ring ----------------------------------------------------------------------------- */
+/* --- The ring --- */
 
 static const struct op reduction = {
 	.kind = OP_ALL_REDUCE, .count = 4, .type = COMM_I64, .redop = COMM_MAX
@@ -158,7 +158,7 @@ static void what_is_lost_has_begun(void **state)
 	comm_recorder_close(r);
 }
 
-/* --- Dumps of a world ------------------------------------------------------------------- */
+/* --- Dumps of a world --- */
 
 static void path_of(int rank, char out[300])
 {
@@ -257,7 +257,7 @@ static void a_dump_that_cannot_be_written_is_an_error_of_its_own(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* --- Programs that are wrong on purpose ---------------------------------------------------- */
+/* --- Programs that are wrong on purpose --- */
 
 static int other_op(struct comm *w, void *arg)
 {

@@ -91,7 +91,7 @@ static void inject(struct pair *p, const unsigned char *bytes, size_t n)
 	assert_int_equal(send(p->fd[0], bytes, n, MSG_DONTWAIT), n);
 }
 
-/* --- What comes through ------------------------------------------------------------------- */
+/* --- What comes through --- */
 
 /* Cuts [done, end) of data into some pieces. */
 static int cut_randomly(char *data, size_t done, size_t end, struct iovec *v, int most)
@@ -181,7 +181,7 @@ static void sealed_bytes_do_not_show_the_data(void **state)
 	}
 }
 
-/* --- What does not -------------------------------------------------------------------------- */
+/* --- What does not --- */
 
 static void expect_broken(struct pair *p, size_t room)
 {
@@ -293,8 +293,7 @@ static void no_byte_is_given_out_before_its_record_is_whole(void **state)
 	}
 }
 
-/* --- The handshake
- * ------------------------------------------------------------------------------ */
+/* --- The handshake --- */
 
 struct meeting {
 	struct world w[2]; /* 0 connects */

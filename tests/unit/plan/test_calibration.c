@@ -236,8 +236,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 	}
 }
 
-/* --- What is asked of it
- * -------------------------------------------------------------------------------------- */
+/* --- What is asked of it --- */
 
 static double fastest(const struct measured *m, int agents, int threads)
 {
@@ -344,8 +343,7 @@ static void who_measures_keeps_what_another_tool_did_here(void **state)
 	remove(dir);
 }
 
-/* --- In a plan
- * ---------------------------------------------------------------------------------------------- */
+/* --- In a plan --- */
 
 static void write_file(const char *path, const struct calibration *c)
 {

@@ -161,7 +161,7 @@ static void offloading_costs_its_bytes(void **state)
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
 }
 
-/* --- Replicas ---------------------------------------------------------------------------- */
+/* --- Replicas --- */
 
 /* 8 a node, 8 micro-batches each */
 static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
@@ -246,7 +246,7 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 	assert_true(of_replicas("parallel.zero=1", &e, 1, 1).dp > 1.2 * now);
 }
 
-/* --- Mixtures and shared heads -------------------------------------------------------------- */
+/* --- Mixtures and shared heads --- */
 
 /* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose
  * result the gates' gradients need (agent/engine/model/moe.c, model_moe_again); selective does

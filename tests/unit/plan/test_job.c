@@ -234,7 +234,7 @@ static void the_templates_are_right(void **state)
 	}
 }
 
-/* --- Random jobs come back from their own text ------------------------------- */
+/* --- Random jobs come back from their own text --- */
 
 struct dice {
 	uint64_t at;

@@ -84,7 +84,7 @@ static void build(const struct model_shape *m, int tp, int tp_rank, const struct
 	assert_int_equal(catalogue_build(m, &share, c, NULL), 0);
 }
 
-/* --- The catalogue ----------------------------------------------------------- */
+/* --- The catalogue --- */
 
 static const char *const shapes[] = {
 	"[model]\nfamily = mixtral\nlayers = 2\nhidden = 24\nheads = 4\nkv_heads = 2\nvocab = "

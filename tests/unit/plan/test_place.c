@@ -25,7 +25,7 @@ static int lanes(const struct cluster *c, struct cluster_slot a, struct cluster_
 	return topo_cluster_link(topo_cluster_kind(c, a.node), a.device, b.device).lanes;
 }
 
-/* --- Known machines --------------------------------------------------------------------------- */
+/* --- Known machines --- */
 
 static void eight_on_a_dgx1_go_round_the_ring_of_double_links(void **state)
 {

@@ -67,8 +67,7 @@ static bool legal(const struct job *job)
 	return false;
 }
 
-/* --- Evaluations
- * ------------------------------------------------------------------------------------------ */
+/* --- Evaluations --- */
 
 /* Every k-th configuration of a space. */
 struct sample {
@@ -197,8 +196,7 @@ static void an_evaluation_is_the_whole_plans(void **state)
 		1e-12, 1e-9);
 }
 
-/* --- The search
- * ------------------------------------------------------------------------------------------- */
+/* --- The search --- */
 
 static void bounds_lose_nothing(void **state)
 {
@@ -331,8 +329,7 @@ static void fewer_devices_can_be_better(void **state)
 	topo_cluster_free(&c);
 }
 
-/* --- Cores that agents share
- * ------------------------------------------------------------------------------ */
+/* --- Cores that agents share --- */
 
 #define SHARED \
 	"job.device=cpu launch.threads=1 launch.calibration=none model.layers=6 model.hidden=128 " \

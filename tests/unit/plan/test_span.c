@@ -298,8 +298,7 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 	assert_true(n > 500);
 }
 
-/* --- Seconds
- * ------------------------------------------------------------------------------------------ */
+/* --- Seconds --- */
 
 /* A piece that goes round passes each link: with two nodes of eight, two across and the others
  * inside. */

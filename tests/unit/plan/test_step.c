@@ -103,8 +103,7 @@ static void a_plan_has_the_same_parts(void **state)
 	report("plans of 175b", &all, 0.02, 0.06);
 }
 
-/* --- Cores that agents share
- * ------------------------------------------------------------------------------ */
+/* --- Cores that agents share --- */
 
 /* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in
  * closed form. */

@@ -130,8 +130,7 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 		    place_traffic_bytes(&t, GROUP_EDP) == 0);
 }
 
-/* --- Beside the cost model
- * ---------------------------------------------------------------------- */
+/* --- Beside the cost model --- */
 
 /* Links of so many bytes a second and no latency, groups all on one node. */
 static void even_links(const struct layout *l, double bandwidth, struct span spans[GROUP_KINDS])
