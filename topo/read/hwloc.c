@@ -9,6 +9,7 @@
  */
 #include "topo/read/hwloc.h"
 
+#include "base/hash.h"
 #include "topo/read/nics.h"
 #include "topo/read/read.h"
 #include "topo/read/xml.h"
@@ -77,14 +78,6 @@ static bool on_a_gpu(const struct xml *numa)
 	return !strcmp(attribute(numa, "subtype"), "GPUMemory");
 }
 
-static uint64_t digest_object(const char *text)
-{
-	uint64_t h = 14695981039346656037u; /* FNV-1a */
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * 1099511628211u;
-	return h;
-}
-
 static int count_numa(struct walk *w, const struct xml *x)
 {
 	if (w->n_numa == MACHINE_NUMA)
@@ -95,7 +88,7 @@ static int count_numa(struct walk *w, const struct xml *x)
 	struct numa *n = &w->numa[w->n_numa++];
 	*n = (struct numa){ .number = w->n_numa - 1,
 			    .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1,
-			    .cpus = digest_object(attribute(x, "cpuset")) };
+			    .cpus = hash_text(attribute(x, "cpuset")) };
 	struct mask_bits cpus = topo_mask_bits(attribute(x, "cpuset"));
 	n->bare = topo_mask_next(&cpus) < 0;
 	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
