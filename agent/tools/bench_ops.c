@@ -363,9 +363,9 @@ static void fill(struct rig *r)
 	}
 	for (int a = 0; a < INPUT_FP32 && r->width < (int64_t)sizeof(float); a++)
 		for (size_t at = 0; at < ARENA; at += ARENA / 2)
-			r->ops->narrow(r->backend, r->arenas[a] + at,
-				       (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width,
-				       NULL, 0);
+			r->ops->fp32_to_storage(r->backend, r->arenas[a] + at,
+						(const float *)r->arenas[INPUT_FP32],
+						ARENA / 2 / r->width, NULL, 0);
 	for (int i = 0; i < TOKENS; i++)
 		r->ids[i] = i * 31 % 500;
 	for (int i = 0; i < TOKENS * ROPE_DIM / 2; i++)

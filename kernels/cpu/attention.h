@@ -71,7 +71,7 @@ static inline struct span seen_by_tile(const struct head *a, int64_t q0, int64_t
 		struct span one = seen(a, t, 0, a->s->k_len);
 		if (one.lo >= one.hi)
 			continue;
-		all.lo = all.hi ? cpu_min(all.lo, one.lo) : one.lo;
+		all.lo = all.hi ? backend_min(all.lo, one.lo) : one.lo;
 		all.hi = one.hi > all.hi ? one.hi : all.hi;
 	}
 	all.lo -= all.lo % TILE;

@@ -30,7 +30,7 @@ static void dropout(struct backend *k, void *yv, const void *xv, const int64_t *
 		uint64_t first = (uint64_t)rows[i] * (uint64_t)c;
 		for (int64_t j = 0; j < c; j += RUN)
 			drop_run(y + i * c + j, x + i * c + j, d, first + (uint64_t)j,
-				 cpu_min(RUN, c - j));
+				 backend_min(RUN, c - j));
 	}
 }
 

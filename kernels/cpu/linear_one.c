@@ -42,7 +42,7 @@ void CPU(linear_one)(struct backend *k, float *y, const float *x, const float *w
 	int64_t groups = (out + SIDE - 1) / SIDE;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, in * out))
 	for (int64_t g = 0; g < groups; g++) {
-		int64_t first = g * SIDE, last = cpu_min(first + SIDE, out);
+		int64_t first = g * SIDE, last = backend_min(first + SIDE, out);
 		if (last - first == SIDE)
 			dot_rows(y + first, x, w + first * in, in);
 		else

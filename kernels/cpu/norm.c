@@ -127,7 +127,7 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 	double dw[CPU_STRIP] = { 0 }, db[CPU_STRIP] = { 0 };
 	for (int64_t i = 0; i < s->n; i += CPU_RUN) {
 		float dw_run[CPU_STRIP] = { 0 }, db_run[CPU_STRIP] = { 0 };
-		strip_run(dw_run, db_run, s, i, cpu_min(s->n, i + CPU_RUN), j, w);
+		strip_run(dw_run, db_run, s, i, backend_min(s->n, i + CPU_RUN), j, w);
 		for (int64_t l = 0; l < w; l++) {
 			dw[l] += (double)dw_run[l];
 			db[l] += (double)db_run[l];
@@ -148,7 +148,7 @@ static void norm_bwd(struct backend *k, float *dx, const float *dres, const floa
 	{
 		#pragma omp for schedule(static) nowait
 		for (int64_t j = 0; j < c; j += CPU_STRIP)
-			strip(s, j, cpu_min(CPU_STRIP, c - j));
+			strip(s, j, backend_min(CPU_STRIP, c - j));
 		#pragma omp for schedule(static)
 		for (int64_t i = 0; i < n; i++)
 			row_bwd(dx + i * c, s->dy + i * c, dres ? dres + i * c : NULL, s->x + i * c,

@@ -22,10 +22,10 @@ static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count
 	double *sums = backend_scratch(k, 0), total = 0;
 	const int64_t most = (int64_t)(BACKEND_SCRATCH / sizeof *sums) * BLOCK;
 	for (int64_t at = 0; at < count; at += most) {
-		int64_t n = cpu_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
+		int64_t n = backend_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
 		#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n))
 		for (int64_t b = 0; b < blocks; b++)
-			sums[b] = block_sum(x + at + b * BLOCK, cpu_min(BLOCK, n - b * BLOCK));
+			sums[b] = block_sum(x + at + b * BLOCK, backend_min(BLOCK, n - b * BLOCK));
 		for (int64_t b = 0; b < blocks; b++)
 			total += sums[b];
 	}
@@ -35,7 +35,8 @@ static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count
 static void store(struct backend *k, const struct update *u)
 {
 	if (u->stored)
-		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+		k->ops.fp32_to_storage(k, u->stored, u->p, u->count, u->random ? &u->key : NULL,
+				       u->first);
 }
 
 static void adamw_one(struct backend *k, const struct update *u, const struct adamw_args *a)

@@ -39,7 +39,7 @@ static double row_exp(float *x, float max, int64_t v)
 {
 	double sum = 0;
 	for (int64_t j = 0; j < v; j += RUN)
-		sum += (double)exp_run(x + j, max, cpu_min(RUN, v - j));
+		sum += (double)exp_run(x + j, max, backend_min(RUN, v - j));
 	return sum;
 }
 

@@ -54,7 +54,7 @@ static __device__ void any_copy(float *to, const struct rows<T> &from, int64_t f
 	for (int turn = 0; turn < EDGE * WIDE / ANY_THREADS; turn++) {
 		int i = (int)threadIdx.x + turn * ANY_THREADS, r = i / WIDE, c = i % WIDE;
 		bool there = first + r < from.count && d + c < from.dim;
-		to[r * (WIDE + 1) + c] = there ? widened(from.at[(first + r) * from.apart + d + c])
+		to[r * (WIDE + 1) + c] = there ? to_fp32(from.at[(first + r) * from.apart + d + c])
 					       : 0;
 	}
 }
@@ -164,7 +164,7 @@ static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t coun
 				if (r >= count || c >= dim)
 					continue;
 				T *at = to + r * apart + c;
-				*at = narrowed<T>(sum[p][i][j] * by[i] + (add ? widened(*at) : 0));
+				*at = from_fp32<T>(sum[p][i][j] * by[i] + (add ? to_fp32(*at) : 0));
 			}
 }
 

@@ -205,10 +205,10 @@ static const struct backend_device parallel_device_table = {
 	.host_free = cuda_host_free,
 	.side_copy = cuda_side_copy,
 	.side_wait = cuda_side_wait,
-	.record = cuda_record,
-	.recorded = cuda_recorded,
-	.replay = cuda_replay,
-	.tape_free = cuda_tape_free,
+	.graph_begin = cuda_graph_begin,
+	.graph_end = cuda_graph_end,
+	.graph_replay = cuda_graph_replay,
+	.graph_free = cuda_graph_free,
 	.close = close_backend,
 };
 
@@ -225,8 +225,8 @@ static enum storage storage_of(const char *name)
 	return !name ? STORE_FP32 : strcmp(name, "bf16") ? STORE_FP16 : STORE_BF16;
 }
 
-__attribute__((visibility("default"))) cuda_open_fn muster_kern_cuda;
-int muster_kern_cuda(struct backend *k, size_t size, const char *storage, int device, struct err *e)
+__attribute__((visibility("default"))) cuda_open_fn muster_cuda_open;
+int muster_cuda_open(struct backend *k, size_t size, const char *storage, int device, struct err *e)
 {
 	if (size != sizeof *k)
 		return err_set(e, ERR_UNSUPPORTED,

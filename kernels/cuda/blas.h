@@ -49,8 +49,8 @@ struct blas_product {
 bool blas_product(struct backend *k, const struct blas_product *p, const char *op);
 
 /* Any product after BLAS_STORE or BLAS_BIAS by a kernel of ours, for what the library has no way
- * for (linear_plain.cu). */
-void plain_product(struct backend *k, const struct blas_product *p, const char *op);
+ * for (linear_fallback.cu). */
+void fallback_product(struct backend *k, const struct blas_product *p, const char *op);
 
 #ifdef __cplusplus
 }

@@ -1,14 +1,14 @@
 /*
  * cuda — the backend for NVIDIA GPUs, in libmuster-cuda.so: what its files share.
  *
- * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one
- * family of ops each. A family exports cuda_fill_<family>, which enters its ops into the table; its
- * line in CUDA_FAMILIES makes the backend call it. An op queues kernels on the backend's stream by
- * launch() of launch.cuh and returns; it neither allocates, nor waits, nor fails: what goes wrong
- * becomes the backend's first error, which backend_get and backend_sync return.
+ * Host code is C: the backend, memory, streams, graphs and matrix products. Kernels are .cu files
+ * with one family of ops each. A family exports cuda_fill_<family>, which enters its ops into the
+ * table. An op queues kernels on the backend's stream by launch() of launch.cuh and returns. It does
+ * not allocate, wait or fail. What goes wrong becomes the backend's first error, which backend_get
+ * and backend_sync return.
  *
- * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a
- * .cu, which the build finds by itself, and a line in CUDA_FAMILIES.
+ * To add an op, add its kernel to a family's .cu file, and its line to that family's fill function.
+ * To add a family, add its .cu file (the build finds it) and its line in CUDA_FAMILIES.
  */
 #ifndef MUSTER_KERNELS_CUDA_CUDA_H
 #define MUSTER_KERNELS_CUDA_CUDA_H
@@ -24,14 +24,24 @@ extern "C" {
 
 #include "kernels/backend.h"
 
-/* The families of ops whose kernels are there. */
+/* clang-format off */
+/* The families of ops. */
 #define CUDA_FAMILIES(X) \
 	X(linear) \
 	X(fp8) \
 	X(norm) \
 	X(act) \
 	X(sums) \
-	X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
+	X(rope) \
+	X(attention) \
+	X(embed) \
+	X(dropout) \
+	X(rows) \
+	X(convert) \
+	X(optim) \
+	X(xent) \
+	X(route)
+/* clang-format on */
 
 #define CUDA_DECLARE(family) void cuda_fill_##family(struct backend *k);
 CUDA_FAMILIES(CUDA_DECLARE)
@@ -73,7 +83,7 @@ struct cuda_backend {
 	char error_more[160];    /* what is known besides, or "" */
 	const char *last_op;     /* queued last */
 
-	bool recording; /* between backend_record and backend_recorded */
+	bool recording; /* between backend_graph_begin and backend_graph_end */
 	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
 
 	struct cuda_pool *pool;
@@ -130,10 +140,10 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
 int cuda_sync(struct backend *k, struct err *e);
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void cuda_side_wait(struct backend *k, uint64_t ticket);
-bool cuda_record(struct backend *k);
-int cuda_recorded(struct backend *k, struct backend_tape **out, struct err *e);
-void cuda_replay(struct backend *k, struct backend_tape *t);
-void cuda_tape_free(struct backend *k, struct backend_tape *t);
+bool cuda_graph_begin(struct backend *k);
+int cuda_graph_end(struct backend *k, struct backend_graph **out, struct err *e);
+void cuda_graph_replay(struct backend *k, struct backend_graph *t);
+void cuda_graph_free(struct backend *k, struct backend_graph *t);
 
 /* Makes what is queued from now on come after all side copies so far. */
 void cuda_side_join(struct backend *k);

@@ -1,4 +1,4 @@
-/* Dropout: the same elements as kernels/plain drops. Numbers come by four, so rows of whole
+/* Dropout: the same elements as kernels/reference drops. Numbers come by four, so rows of whole
  * packs draw each once. */
 #include <math.h>
 

@@ -13,7 +13,7 @@ static bool gelu_fits(const struct backend *k)
 static void product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	if (p->m && p->n && p->k && !blas_product(k, p, op))
-		plain_product(k, p, op);
+		fallback_product(k, p, op);
 }
 
 /* --- alone
@@ -119,15 +119,15 @@ static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const
 /* --- in 8 bits
  * ------------------------------------------------------------------------------------------ */
 
-static enum blas_type type_of(const struct tensor8 *t)
+static enum blas_type type_of(const struct fp8_tensor *t)
 {
 	return t->format == FP8_E4M3 ? BLAS_E4M3 : BLAS_E5M2;
 }
 
 /* Chips before Ada have no such products, and cuBLASLt has no fp32 bias for them. */
-static void product8(struct backend *k, void *d, const struct tensor8 *left,
-		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
-		     int64_t n, int64_t depth)
+static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
+			const struct fp8_tensor *right, const void *bias, bool single, int64_t m,
+			int64_t n, int64_t depth)
 {
 	const struct blas_product p = {
 		.d = d,
@@ -147,8 +147,8 @@ static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		.right_scale = &right->scale->inverse,
 	};
 	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
-	if (m && n && depth && !(fits && blas_product(k, &p, "product8")))
-		plain_product8(k, d, left, right, bias, single, m, n, depth);
+	if (m && n && depth && !(fits && blas_product(k, &p, "fp8_product")))
+		fp8_fallback_product(k, d, left, right, bias, single, m, n, depth);
 }
 
 /* --- grouped
@@ -246,7 +246,7 @@ void cuda_fill_linear(struct backend *k)
 	k->ops.linear_bwd_weight = linear_bwd_weight;
 	k->ops.linear_gelu_fwd = linear_gelu_fwd;
 	k->ops.linear_gelu_bwd = linear_gelu_bwd;
-	k->ops.product8 = product8;
+	k->ops.fp8_product = fp8_product;
 	k->ops.grouped_fwd = grouped_fwd;
 	k->ops.grouped_bwd_input = grouped_bwd_input;
 	k->ops.grouped_bwd_weight = grouped_bwd_weight;

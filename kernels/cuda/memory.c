@@ -191,7 +191,7 @@ void cuda_memory_zero(struct backend *k, void *p, size_t bytes)
 {
 	cuda_choose(k);
 	if (bytes)
-		cuda_ok(k, cudaMemsetAsync(p, 0, bytes, cuda_of(k)->stream), "kern_zero");
+		cuda_ok(k, cudaMemsetAsync(p, 0, bytes, cuda_of(k)->stream), "backend_zero");
 }
 
 int cuda_memory_open(struct backend *k, struct err *e)

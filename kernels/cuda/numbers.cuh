@@ -21,35 +21,35 @@ template <class T> constexpr int pack_of = 16 / (int)sizeof(T);
 
 /* --- one number --- */
 
-__device__ inline float widened(float x)
+__device__ inline float to_fp32(float x)
 {
 	return x;
 }
 
-__device__ inline float widened(__nv_bfloat16 x)
+__device__ inline float to_fp32(__nv_bfloat16 x)
 {
 	return __bfloat162float(x);
 }
 
-__device__ inline float widened(__half x)
+__device__ inline float to_fp32(__half x)
 {
 	return __half2float(x);
 }
 
 /* To the nearest, of two to the even. */
-template <class T> __device__ inline T narrowed(float x);
+template <class T> __device__ inline T from_fp32(float x);
 
-template <> __device__ inline float narrowed<float>(float x)
+template <> __device__ inline float from_fp32<float>(float x)
 {
 	return x;
 }
 
-template <> __device__ inline __nv_bfloat16 narrowed<__nv_bfloat16>(float x)
+template <> __device__ inline __nv_bfloat16 from_fp32<__nv_bfloat16>(float x)
 {
 	return __float2bfloat16_rn(x);
 }
 
-template <> __device__ inline __half narrowed<__half>(float x)
+template <> __device__ inline __half from_fp32<__half>(float x)
 {
 	return __float2half_rn(x);
 }
@@ -57,7 +57,7 @@ template <> __device__ inline __half narrowed<__half>(float x)
 /* What x becomes when it is stored and read again. */
 template <class T> __device__ inline float stored(float x)
 {
-	return widened(narrowed<T>(x));
+	return to_fp32(from_fp32<T>(x));
 }
 
 /* --- words of 4 bytes: one float, or two of the others, the first in the low half --- */
@@ -101,7 +101,7 @@ template <int V, class T> __device__ inline void load(float (&x)[V], const T *p)
 {
 	constexpr int bytes = V * (int)sizeof(T), word = 4 / (int)sizeof(T);
 	if constexpr (V == 1) {
-		x[0] = widened(*p);
+		x[0] = to_fp32(*p);
 	} else if constexpr (bytes == 8) {
 		uint2 w = *(const uint2 *)p;
 		word_open(x, w.x, p);
@@ -126,7 +126,7 @@ template <int V, class T> __device__ inline void store(T *p, const float (&x)[V]
 {
 	constexpr int bytes = V * (int)sizeof(T), word = 4 / (int)sizeof(T);
 	if constexpr (V == 1) {
-		*p = narrowed<T>(x[0]);
+		*p = from_fp32<T>(x[0]);
 	} else if constexpr (bytes == 8) {
 		*(uint2 *)p = make_uint2(word_close(x, p), word_close(x + word, p));
 	} else {
@@ -151,7 +151,7 @@ template <int V, class T> __device__ inline void load_some(float (&x)[V], const 
 	}
 	#pragma unroll
 	for (int i = 0; i < V; i++)
-		x[i] = i < left ? widened(p[i]) : 0;
+		x[i] = i < left ? to_fp32(p[i]) : 0;
 }
 
 template <int V, class T> __device__ inline void store_some(T *p, const float (&x)[V], int64_t left)
@@ -163,7 +163,7 @@ template <int V, class T> __device__ inline void store_some(T *p, const float (&
 	#pragma unroll
 	for (int i = 0; i < V; i++)
 		if (i < left)
-			p[i] = narrowed<T>(x[i]);
+			p[i] = from_fp32<T>(x[i]);
 }
 
 /* Whether packs of 16 bytes fit rows of `row` elements that begin at p; NULL fits. */

@@ -65,7 +65,7 @@ static char *ring_take(struct backend *k, struct cuda_ring *r, size_t bytes)
 static void ring_mark(struct backend *k, struct cuda_ring *r)
 {
 	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream),
-		"kern_put");
+		"backend_put");
 	r->marks++;
 }
 
@@ -75,7 +75,7 @@ static void put_piece(struct backend *k, char *to, const char *from, size_t byte
 	char *at = ring_take(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
 	memcpy(at, from, bytes);
 	cuda_ok(k, cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, cuda_of(k)->stream),
-		"kern_put");
+		"backend_put");
 	ring_mark(k, r);
 }
 
@@ -86,8 +86,8 @@ void cuda_put(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	struct cuda_backend *c = cuda_of(k);
 	if (c->recording) {
-		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put",
-			  "it came between kern_record and kern_recorded");
+		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "backend_put",
+			  "it came between backend_graph_begin and backend_graph_end");
 		return;
 	}
 	cuda_choose(k);
@@ -103,7 +103,7 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes)
 		cuda_ok(k,
 			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
 					cuda_of(k)->stream),
-			"kern_copy");
+			"backend_copy");
 }
 
 /* What failed on the device shows up here; it was queued by the op that was queued last, or
@@ -126,13 +126,13 @@ int cuda_get(struct backend *k, void *to, const void *from, size_t bytes, struct
 	if (c->recording)
 		return err_set(
 			e, ERR_INTERNAL,
-			"CUDA device %d: kern_get came between kern_record and kern_recorded",
+			"CUDA device %d: backend_get came between backend_graph_begin and backend_graph_end",
 			c->device);
 	cuda_choose(k);
 	if (cuda_failed(k, e) < 0)
 		return -1;
 	if (bytes && cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
-			     "kern_get"))
+			     "backend_get"))
 		wait_for(k, c->stream);
 	return cuda_failed(k, e);
 }
@@ -143,7 +143,7 @@ int cuda_sync(struct backend *k, struct err *e)
 	if (c->recording)
 		return err_set(
 			e, ERR_INTERNAL,
-			"CUDA device %d: kern_sync came between kern_record and kern_recorded",
+			"CUDA device %d: backend_sync came between backend_graph_begin and backend_graph_end",
 			c->device);
 	cuda_choose(k);
 	if (wait_for(k, c->stream))
@@ -160,12 +160,12 @@ uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t by
 	struct cuda_side *s = c->copies;
 	cuda_choose(k);
 	s->copies++;
-	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "kern_side_copy") &&
-	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "kern_side_copy") &&
+	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "backend_side_copy") &&
+	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "backend_side_copy") &&
 	    (!bytes || cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->side),
-			       "kern_side_copy")))
+			       "backend_side_copy")))
 		cuda_ok(k, cudaEventRecord(s->done[s->copies % SIDE_MARKS], c->side),
-			"kern_side_copy");
+			"backend_side_copy");
 	return s->copies;
 }
 
@@ -175,7 +175,7 @@ void cuda_side_wait(struct backend *k, uint64_t ticket)
 	cuda_choose(k);
 	if (ticket)
 		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0),
-			"kern_side_wait");
+			"backend_side_wait");
 }
 
 void cuda_side_join(struct backend *k)

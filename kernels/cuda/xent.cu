@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logi
 	const struct row_packs r = packs_of(row, v);
 	float most = -INFINITY;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x)
-		most = fmaxf(most, widened(row[edge_column<T>(r, e)]));
+		most = fmaxf(most, to_fp32(row[edge_column<T>(r, e)]));
 	#pragma unroll ROW_TURNS
 	for (int p = threadIdx.x; p < r.packs; p += blockDim.x) {
 		float a[V];
@@ -82,14 +82,14 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	float sum = 0;
 	if (threadIdx.x == 0) {
 		const int t = target_column(targets[blockIdx.x], lo, v);
-		target[blockIdx.x] = t < 0 ? 0 : widened(row[t]) - most;
+		target[blockIdx.x] = t < 0 ? 0 : to_fp32(row[t]) - most;
 	}
 	__syncthreads(); /* the target's logit has been read */
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		T *at = row + edge_column<T>(r, e);
-		const float a = exp_for<T>(widened(*at) - most);
+		const float a = exp_for<T>(to_fp32(*at) - most);
 		sum += a;
-		*at = narrowed<T>(a);
+		*at = from_fp32<T>(a);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
 		float a[ROW_TURNS][V];
@@ -121,8 +121,8 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 	constexpr int V = pack_of<T>;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		const int j = edge_column<T>(r, e);
-		const float a = WHOLE ? exp_for<T>(widened(row[j]) - most) : widened(row[j]);
-		row[j] = narrowed<T>((a * by - (j == target ? 1.0f : 0.0f)) * scale);
+		const float a = WHOLE ? exp_for<T>(to_fp32(row[j]) - most) : to_fp32(row[j]);
+		row[j] = from_fp32<T>((a * by - (j == target ? 1.0f : 0.0f)) * scale);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
 		float a[ROW_TURNS][V];
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	const struct row_packs r = packs_of(row, v);
 	struct online o = { -FLT_MAX, 0 };
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
-		const float a[1] = { widened(row[edge_column<T>(r, e)]) };
+		const float a[1] = { to_fp32(row[edge_column<T>(r, e)]) };
 		online_add<T, 1>(o, a);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	}
 	const int target = target_column(targets[blockIdx.x], 0, v);
 	/* before the barriers, behind which it changes */
-	const float of_target = target < 0 ? 0 : widened(row[target]);
+	const float of_target = target < 0 ? 0 : to_fp32(row[target]);
 	const float most = block_max(o.most), sum = block_sum(o.sum * exp_for<T>(o.most - most)),
 		    by = 1.0f / sum;
 	if (threadIdx.x == 0) {

@@ -92,13 +92,13 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 			const float *k, const float *v)
 {
 	const struct attn_shape *s = a->s;
-	int64_t span = span_of(s), qn = narrow_min(span, s->q_len - q0);
+	int64_t span = span_of(s), qn = backend_min(span, s->q_len - q0);
 	float *q = low_precision_tile_in_rows(&t, a->q, q_at(s, at, q0), s->q_row, qn, s->dim);
 	float *o = low_precision_tile_room(&t, qn * s->dim), *lse = a->lse + lse_at(s, at, q0);
 	float *o2 = k ? NULL : low_precision_tile_room(&t, qn * s->dim),
 	      *lse2 = k ? NULL : low_precision_tile_room(&t, qn);
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
-		int64_t kn = narrow_min(span, s->k_len - k0);
+		int64_t kn = backend_min(span, s->k_len - k0);
 		struct attn_shape p = piece_of(s, at, q0, qn, k0, kn);
 		struct tile inner = t;
 		const float *key = k ? k
@@ -107,9 +107,9 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 		const float *value = v ? v
 				       : low_precision_tile_in_rows(&inner, a->v, kv_at(s, at, k0),
 								    s->kv_row, kn, s->dim);
-		t.wide->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
+		t.fp32->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
 		if (k0)
-			t.wide->attention_merge(t.k, o, lse, o2, lse2, &p);
+			t.fp32->attention_merge(t.k, o, lse, o2, lse2, &p);
 	}
 	low_precision_tile_out_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, s->dim, o);
 }
@@ -165,13 +165,13 @@ static void queries_bwd(struct tile t, const struct attention *a, struct head at
 			const struct keys *ks)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = narrow_min(span_of(s), s->q_len - q0), dim = s->dim, first = q_at(s, at, q0);
+	int64_t qn = backend_min(span_of(s), s->q_len - q0), dim = s->dim, first = q_at(s, at, q0);
 	struct attn_shape p = piece_of(s, at, q0, qn, ks->first, ks->n);
 	float *q = low_precision_tile_in_rows(&t, a->q, first, s->q_row, qn, dim);
 	float *dq = gradient(&t, a->add || ks->first, a->dq, first, s->q_row, qn, dim);
 	float *o = low_precision_tile_in_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, dim);
 	float *dout = low_precision_tile_in_rows(&t, a->dout, o_at(s, at, q0), o_row(s), qn, dim);
-	t.wide->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
+	t.fp32->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
 			      ks->k, ks->v, &p, true);
 	low_precision_tile_out_rows(&t, a->dq, first, s->q_row, qn, dim, dq);
 }
@@ -185,7 +185,7 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
 		struct tile t = *whole;
-		int64_t kn = narrow_min(span, s->k_len - k0), first = kv_at(s, at, k0);
+		int64_t kn = backend_min(span, s->k_len - k0), first = kv_at(s, at, k0);
 		struct keys ks = {
 			k0,
 			kn,
@@ -230,12 +230,12 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	for (int64_t q0 = 0, most = low_precision_tile_rows(2 * s->dim); q0 < s->q_len;
 	     q0 += most) {
 		struct tile t = *whole;
-		int64_t qn = narrow_min(most, s->q_len - q0), first = o_at(s, at, q0),
+		int64_t qn = backend_min(most, s->q_len - q0), first = o_at(s, at, q0),
 			l = lse_at(s, at, q0);
 		struct attn_shape p = piece_of(s, at, q0, qn, 0, s->k_len);
 		float *o = low_precision_tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);
 		float *o2 = low_precision_tile_in_rows(&t, a->o2, first, o_row(s), qn, s->dim);
-		t.wide->attention_merge(t.k, o, a->lse + l, o2, a->lse2 + l, &p);
+		t.fp32->attention_merge(t.k, o, a->lse + l, o2, a->lse2 + l, &p);
 		low_precision_tile_out_rows(&t, a->o, first, o_row(s), qn, s->dim, o);
 	}
 }

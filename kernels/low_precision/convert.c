@@ -30,7 +30,7 @@ static const uint32_t infinite = 0x7f800000, magnitude = 0x7fffffff;
 
 /* --- bf16: the upper half of a float --- */
 
-static void bf16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
+static void bf16_to_fp32(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		y[i] = float_of((uint32_t)x[i] << 16);
@@ -44,7 +44,7 @@ static inline uint16_t bf16_cut(uint32_t b, uint32_t add)
 	return (uint16_t)((b & magnitude) > infinite ? nan : rounded);
 }
 
-static void bf16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n)
+static void bf16_from_fp32(uint16_t *restrict y, const float *restrict x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint32_t b = bits_of(x[i]);
@@ -107,7 +107,7 @@ static inline float fp16_value(uint16_t h)
 	return float_of(sign | b);
 }
 
-static void fp16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
+static void fp16_to_fp32(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
 	int64_t i = 0;
 #if defined __AVX512F__
@@ -121,7 +121,7 @@ static void fp16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
 		y[i] = fp16_value(x[i]);
 }
 
-static void fp16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n)
+static void fp16_from_fp32(uint16_t *restrict y, const float *restrict x, int64_t n)
 {
 	int64_t i = 0;
 #if defined __AVX512F__
@@ -149,31 +149,31 @@ static void fp16_random(uint16_t *restrict y, const float *restrict x,
 typedef void random_fn(uint16_t *restrict y, const float *restrict x,
 		       const uint32_t *restrict words, int64_t n);
 
-static inline void narrow_random(random_fn *round, uint16_t *y, const float *x,
-				 struct philox_key key, uint64_t first, int64_t n)
+static inline void from_fp32_random(random_fn *round, uint16_t *y, const float *x,
+				    struct philox_key key, uint64_t first, int64_t n)
 {
 	for (int64_t at = -(int64_t)(first % 4); at < n; at += PHILOX_WORDS) {
 		uint32_t words[PHILOX_WORDS];
 		philox_words(key, (first + (uint64_t)at) / 4, words);
-		int64_t lo = narrow_max(at, 0), hi = narrow_min(n, at + PHILOX_WORDS);
+		int64_t lo = backend_max(at, 0), hi = backend_min(n, at + PHILOX_WORDS);
 		round(y + lo, x + lo, words + (lo - at), hi - lo);
 	}
 }
 
-static void bf16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
-			       int64_t n)
+static void bf16_from_fp32_random(uint16_t *y, const float *x, struct philox_key key,
+				  uint64_t first, int64_t n)
 {
-	narrow_random(bf16_random, y, x, key, first, n);
+	from_fp32_random(bf16_random, y, x, key, first, n);
 }
 
-static void fp16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
-			       int64_t n)
+static void fp16_from_fp32_random(uint16_t *y, const float *x, struct philox_key key,
+				  uint64_t first, int64_t n)
 {
-	narrow_random(fp16_random, y, x, key, first, n);
+	from_fp32_random(fp16_random, y, x, key, first, n);
 }
 
 const struct low_precision_type LOW_PRECISION_EXPAND(LOW_PRECISION_ISA,
 						     types)[LOW_PRECISION_TYPES] = {
-	{ "bf16", bf16_widen, bf16_narrow, bf16_narrow_random },
-	{ "fp16", fp16_widen, fp16_narrow, fp16_narrow_random },
+	{ "bf16", bf16_to_fp32, bf16_from_fp32, bf16_from_fp32_random },
+	{ "fp16", fp16_to_fp32, fp16_from_fp32, fp16_from_fp32_random },
 };

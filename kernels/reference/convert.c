@@ -16,14 +16,14 @@ static void copy(real *y, const real *x, int64_t count)
 		y[i] = x[i];
 }
 
-static void widen(struct backend *k, float *y, const void *x, int64_t count)
+static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)
 {
 	(void)k;
 	copy((real *)y, x, count);
 }
 
-static void narrow(struct backend *k, void *y, const float *x, int64_t count,
-		   const struct philox_key *key, uint64_t first)
+static void fp32_to_storage(struct backend *k, void *y, const float *x, int64_t count,
+			    const struct philox_key *key, uint64_t first)
 {
 	(void)k;
 	(void)key;
@@ -34,6 +34,6 @@ static void narrow(struct backend *k, void *y, const float *x, int64_t count,
 void REFERENCE(convert)(struct ops *o)
 {
 	o->accumulate = accumulate;
-	o->widen = widen;
-	o->narrow = narrow;
+	o->storage_to_fp32 = storage_to_fp32;
+	o->fp32_to_storage = fp32_to_storage;
 }

@@ -234,13 +234,13 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* All sets once, or the tape of it. */
+/* All sets once, or the graph of it. */
 static void once(const struct bench *b, const struct row *r, const struct op_test *t,
-		 struct backend_tape *tape, void *(*p)[ARGS], int sets)
+		 struct backend_graph *graph, void *(*p)[ARGS], int sets)
 {
-	if (tape)
-		backend_replay(b->k, tape);
-	for (int i = 0; !tape && i < sets; i++)
+	if (graph)
+		backend_graph_replay(b->k, graph);
+	for (int i = 0; !graph && i < sets; i++)
 		t->run(backend_ops(b->k), b->k, &r->d, p[i]);
 }
 
@@ -248,14 +248,14 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 		    void *(*p)[ARGS], int sets, double *seconds, struct err *e)
 {
 	double rounds[ROUNDS_MOST];
-	struct backend_tape *tape = NULL;
+	struct backend_graph *graph = NULL;
 	/* what it finds out the first time is not to be timed, nor recorded */
 	once(b, r, t, NULL, p, sets);
 	if (backend_sync(b->k, e))
 		return -1;
-	if (backend_record(b->k)) {
+	if (backend_graph_begin(b->k)) {
 		once(b, r, t, NULL, p, sets);
-		if (backend_recorded(b->k, &tape, e))
+		if (backend_graph_end(b->k, &graph, e))
 			return -1;
 	}
 	int rc = 0;
@@ -263,7 +263,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 	for (int i = 0; !rc && i < b->rounds;) {
 		double since = clock_s();
 		for (int64_t j = 0; j < times; j++)
-			once(b, r, t, tape, p, sets);
+			once(b, r, t, graph, p, sets);
 		rc = backend_sync(b->k, e);
 		double took = clock_s() - since;
 		if (!rc && took < b->least) {
@@ -273,7 +273,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 			rounds[i++] = took / (double)(times * sets);
 		}
 	}
-	backend_graph_free(b->k, tape);
+	backend_graph_free(b->k, graph);
 	qsort(rounds, (size_t)b->rounds, sizeof *rounds, by_value);
 	*seconds = rounds[b->rounds / 2];
 	return rc;

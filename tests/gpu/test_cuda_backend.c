@@ -1,5 +1,5 @@
 /*
- * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is
+ * The CUDA backend's memory, streams, graphs and errors, over the doubles of tests/gpu: what is
  * promised in kernels/ops.h of a backend whose memory is a device's. Copies and ops run late there, in
  * an order of dice but for what streams and events forbid.
  */
@@ -12,7 +12,7 @@
 
 #ifdef HAVE_CUDA
 
-#include "tests/gpu/cuda_kern.h"
+#include "tests/gpu/cuda_backend.h"
 #include "tests/gpu/doubles/runtime.h"
 
 #include <dlfcn.h>
@@ -247,7 +247,7 @@ static void copies_and_zeros_keep_their_places(void **state)
 	backend_close(k);
 }
 
-static void waiting_for_the_kern_waits_for_its_ops(void **state)
+static void waiting_for_the_backend_waits_for_its_ops(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -329,58 +329,58 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	backend_close(k);
 }
 
-/* --- Tapes
+/* --- Graphs
  * --------------------------------------------------------------------------------------------------- */
 
-static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
+static void a_graph_is_carried_out_when_it_is_replayed_and_not_before(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
-	struct backend_tape *t;
+	struct backend_graph *t;
 	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x),
 	      *y = backend_alloc(k, N * sizeof *y);
 	put_all(k, x, 2, N);
-	assert_true(backend_record(k));
+	assert_true(backend_graph_begin(k));
 	backend_copy(k, y, x, N * sizeof *x);
 	backend_ops(k)->accumulate(k, y, x, N);
 	backend_ops(k)->accumulate(k, sum, y, N);
 	backend_zero(k, y, N * sizeof *y);
-	assert_int_equal(backend_recorded(k, &t, NULL), 0);
+	assert_int_equal(backend_graph_end(k, &t, NULL), 0);
 	check_all(k, sum, 0, N);
 	for (int i = 0; i < 5; i++)
-		backend_replay(k, t);
+		backend_graph_replay(k, t);
 	check_all(k, sum, 20, N);
 	put_all(k, x, 1, N);
-	backend_replay(k, t);
+	backend_graph_replay(k, t);
 	check_all(k, sum, 22, N);
 	check_all(k, y, 0, N);
 	backend_graph_free(k, t);
 	backend_close(k);
 }
 
-static void products_go_on_tapes(void **state)
+static void products_go_on_graphs(void **state)
 {
 	(void)state;
 	enum { EDGE = 64 };
 	struct backend *k = open_backend("cuda:bf16");
 	const size_t bytes = EDGE * EDGE * backend_width(k);
-	struct backend_tape *t;
+	struct backend_graph *t;
 	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes),
 	     *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
 	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones),
 	      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw);
 	put_all(k, ones, 1, EDGE * EDGE);
-	backend_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
-	backend_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, x, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, w, ones, EDGE * EDGE, NULL, 0);
 	for (int recorded = 0; recorded < 2; recorded++) {
-		assert_true(!recorded || backend_record(k));
+		assert_true(!recorded || backend_graph_begin(k));
 		backend_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
 		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
-		assert_true(!recorded || backend_recorded(k, &t, NULL) == 0);
+		assert_true(!recorded || backend_graph_end(k, &t, NULL) == 0);
 		assert_int_equal(backend_get(k, once, y, bytes, NULL), 0);
 	}
 	backend_zero(k, y, bytes);
-	backend_replay(k, t);
+	backend_graph_replay(k, t);
 	assert_int_equal(backend_get(k, again, y, bytes, NULL), 0);
 	assert_memory_equal(once, again, bytes);
 	check_all(k, dw, 2 * EDGE * EDGE, EDGE * EDGE);
@@ -388,23 +388,23 @@ static void products_go_on_tapes(void **state)
 	backend_close(k);
 }
 
-/* What may not be recorded spoils the tape, not the backend. */
-static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
+/* What may not be recorded spoils the graph, not the backend. */
+static void a_graph_that_fails_leaves_the_backend_as_it_was(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
-	struct backend_tape *t = NULL;
+	struct backend_graph *t = NULL;
 	struct err e = ERR_INIT;
 	float *p = backend_alloc(k, N * sizeof *p), *x = backend_alloc(k, N * sizeof *x), back;
 	put_all(k, x, 1, N);
-	assert_true(backend_record(k));
+	assert_true(backend_graph_begin(k));
 	backend_ops(k)->accumulate(k, p, x, N);
 	backend_put(k, p, &(float){ 9 }, sizeof *p);
 	assert_int_equal(backend_get(k, &back, p, sizeof back, &e), -1);
-	assert_non_null(strstr(e.text, "kern_record"));
+	assert_non_null(strstr(e.text, "backend_graph_begin"));
 	assert_int_equal(backend_sync(k, &e), -1);
-	assert_int_equal(backend_recorded(k, &t, &e), -1);
-	assert_non_null(strstr(e.text, "kern_put"));
+	assert_int_equal(backend_graph_end(k, &t, &e), -1);
+	assert_non_null(strstr(e.text, "backend_put"));
 	assert_null(t);
 	check_all(k, p, 0, N);
 	backend_ops(k)->accumulate(k, p, x, N);
@@ -432,7 +432,7 @@ static void what_fails_on_the_device_is_told_and_stays(void **state)
 	backend_ops(k)->accumulate(k, p, p, N);
 	assert_int_equal(backend_get(k, &back, p, sizeof back, &second), -1);
 	assert_string_equal(first.text, second.text);
-	assert_false(backend_record(k));
+	assert_false(backend_graph_begin(k));
 	backend_close(k);
 }
 
@@ -448,7 +448,7 @@ static void the_call_that_failed_is_named_and_the_first_counts(void **state)
 	backend_zero(k, p, sizeof *p);
 	fail_memset = cudaSuccess;
 	assert_int_equal(backend_sync(k, &e), -1);
-	assert_non_null(strstr(e.text, "kern_zero"));
+	assert_non_null(strstr(e.text, "backend_zero"));
 	assert_non_null(strstr(e.text, "drain the node"));
 	backend_close(k);
 }
@@ -466,13 +466,13 @@ int main(void)
 		TEST(what_is_put_may_change_at_once_and_arrives_in_order),
 		TEST(more_than_the_ring_holds_arrives_whole),
 		TEST(copies_and_zeros_keep_their_places),
-		TEST(waiting_for_the_kern_waits_for_its_ops),
+		TEST(waiting_for_the_backend_waits_for_its_ops),
 		TEST(side_copies_begin_after_what_is_queued_and_are_waited_for),
 		TEST(an_old_ticket_is_waited_for_too),
 		TEST(memory_that_a_side_copy_reads_is_not_given_away_before),
-		TEST(a_tape_is_carried_out_when_it_is_replayed_and_not_before),
-		TEST(products_go_on_tapes),
-		TEST(a_tape_that_fails_leaves_the_kern_as_it_was),
+		TEST(a_graph_is_carried_out_when_it_is_replayed_and_not_before),
+		TEST(products_go_on_graphs),
+		TEST(a_graph_that_fails_leaves_the_backend_as_it_was),
 		TEST(what_fails_on_the_device_is_told_and_stays),
 		TEST(the_call_that_failed_is_named_and_the_first_counts),
 	};

@@ -1,7 +1,7 @@
 /* cuda_backend — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only
  * where HAVE_CUDA. */
-#ifndef MUSTER_TESTS_GPU_CUDA_KERN_H
-#define MUSTER_TESTS_GPU_CUDA_KERN_H
+#ifndef MUSTER_TESTS_GPU_CUDA_BACKEND_H
+#define MUSTER_TESTS_GPU_CUDA_BACKEND_H
 
 #include "kernels/ops.h"
 
