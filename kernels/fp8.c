@@ -1,11 +1,11 @@
-/* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time.
- * Nothing here is fast. */
+/* The host's form of fp8 products, in any storage type, a row at a time. It is the specification, and
+ * slow. */
 #include "kernels/backend.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What 8 bits hold: 1 sign, `exponent` bits, `fraction` bits. */
+/* A format has 1 sign bit, `exponent` bits and `fraction` bits. */
 static const struct format {
 	int exponent, fraction, bias;
 	float largest;
@@ -33,12 +33,12 @@ static uint8_t encode(const struct format *f, double x)
 	frexp(a, &e);
 	if (a == 0 || e - 1 < 1 - f->bias)
 		e = 2 - f->bias;
-	/* with the leading bit, unless below the normal numbers */
+	/* with the leading bit, except for subnormal numbers */
 	int whole = (int)nearbyint(ldexp(a, f->fraction + 1 - e));
 	return (uint8_t)(sign + ((e - 2 + f->bias) << f->fraction) + whole);
 }
 
-/* Number i of a row that is widened: doubles where those are the storage. */
+/* Number i of a row that was converted to fp32, or to doubles for reference64. */
 static double number(const struct backend *k, const void *row, int64_t i)
 {
 	return k->element == sizeof(double) ? ((const double *)row)[i]
@@ -52,8 +52,8 @@ static uint32_t magnitude(float x)
 	return bits & 0x7fffffff;
 }
 
-/* By their bits, of which NaN has the largest. */
-static void meet(struct fp8_scale *s, float x)
+/* Compares magnitudes by their bits, of which NaN has the largest. */
+static void update_largest(struct fp8_scale *s, float x)
 {
 	if (magnitude(x) > magnitude(s->largest))
 		s->largest = fabsf(x);
@@ -69,7 +69,7 @@ void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *turned, struc
 		for (int64_t j = 0; j < c; j++) {
 			double number_j = number(k, row, j);
 			uint8_t bits = encode(&formats[format], number_j * scale);
-			meet(s, (float)number_j);
+			update_largest(s, (float)number_j);
 			if (y)
 				y[i * c + j] = bits;
 			if (turned)
@@ -86,7 +86,7 @@ static void decode_all(enum fp8 format, double numbers[CODES])
 		numbers[i] = (double)decode(&formats[format], (uint8_t)i);
 }
 
-/* a, b: what the codes of left and right stand for. */
+/* a, b: the numbers of the codes of left and right. */
 static double dot(const struct fp8_tensor *left, const double *a, int64_t i,
 		  const struct fp8_tensor *right, const double *b, int64_t j, int64_t depth)
 {
@@ -129,7 +129,7 @@ void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tenso
 	}
 }
 
-/* The largest power of 2 with which `largest` fits; kept apart from the ends of fp32, so that
+/* The largest power of 2 with which `largest` fits. It is kept away from the limits of fp32, so that
  * its inverse is exact. */
 static float scale_of(float largest, enum fp8 format, int spare)
 {

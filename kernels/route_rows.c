@@ -1,4 +1,4 @@
-/* Where the rows of a mixture of experts go: whole numbers, the same on every host backend. */
+/* The host's form of the ops that assign rows to experts: integers, so all host backends share it. */
 #include "kernels/backend.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ void backend_host_route_count(struct backend *k, int64_t *choices, const int32_t
 			      int64_t e, int64_t top, int64_t length)
 {
 	(void)k;
-	if (n) /* the arrays of nothing may be NULL */
+	if (n) /* with n = 0 the arrays may be NULL */
 		memset(choices, 0, (size_t)(n / length * e) * sizeof *choices);
 	for (int64_t i = 0; i < n * top; i++)
 		choices[i / top / length * e + chosen[i]]++;

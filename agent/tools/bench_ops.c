@@ -61,8 +61,7 @@ static float *out32(struct rig *r, int64_t n)
 	return take(r, OUTPUT_FP32, n);
 }
 
-/* --- The operations; each returns its work
- * ------------------------------------------------------------ */
+/* --- The operations; each returns its work ------------------------------------------------ */
 
 /* d: tokens, in, out; of attention: heads, dim, length; of the others rows and columns. */
 typedef double run_fn(struct rig *r, const int64_t *d);
@@ -239,8 +238,7 @@ static double optimizer(struct rig *r, const int64_t *d)
 	return 28.0 * (double)n;
 }
 
-/* --- What is measured
- * ------------------------------------------------------------------------------------ */
+/* --- What is measured --------------------------------------------------------------------- */
 
 enum { SHAPES_MOST = 16 };
 

@@ -1,18 +1,19 @@
 /*
- * Attention of one query a sequence, as when a text is written token by token: bound by the memory
- * that keys and values take. They are cut into pieces, so that one long sequence has work for every
- * thread; all heads go through a piece block by block, so that memory is read in its order. A piece
- * leaves the largest score, the sum of the weights and the weighted sum of its values, which are
- * then put together in the order of the pieces: the same bits for any number of threads.
+ * Attention of one query per sequence, as in generating text token by token. It is bound by the
+ * bandwidth of reading keys and values. They are split into pieces, so that one long sequence has
+ * work for every thread. All heads go through a piece block by block, so that memory is read in
+ * order. A piece results in the largest score, the sum of the weights and the weighted sum of its
+ * values. These are then joined in the order of the pieces, so any number of threads gives the same
+ * bits.
  */
 #include "kernels/cpu/attention.h"
 
 #include <string.h>
 
-/* Keys whose scores are at hand at a time; a piece is PIECE of them, or a multiple. */
+/* Keys whose scores are kept at a time. A piece is PIECE keys, or a multiple. */
 enum { BLOCK = 32, PIECE = 256 };
 
-/* What a piece leaves for one head; `dim` floats follow. */
+/* The result of a piece for one head; `dim` floats follow. */
 struct part {
 	float max, sum;
 	float o[];
@@ -20,8 +21,8 @@ struct part {
 
 struct parts {
 	char *at;            /* [batch, heads, pieces] */
-	size_t bytes;        /* of one */
-	int64_t pieces, len; /* keys a piece */
+	size_t bytes;        /* of one part */
+	int64_t pieces, len; /* number of pieces, keys per piece */
 };
 
 static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
@@ -29,8 +30,8 @@ static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
 	return (struct part *)(void *)(p->at + (size_t)(head * p->pieces + piece) * p->bytes);
 }
 
-/* Cut as finely as the scratch of one thread has room for. */
-static struct parts cut(struct backend *k, const struct attn_shape *s)
+/* Splits the keys as finely as the scratch of one thread allows. */
+static struct parts split_keys(struct backend *k, const struct attn_shape *s)
 {
 	struct parts p = { .at = backend_scratch(k, 0),
 			   .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
@@ -43,8 +44,8 @@ static struct parts cut(struct backend *k, const struct attn_shape *s)
 	return p;
 }
 
-/* w[j] = scale q · k_j for j of n; returns the largest. Four keys at a time, whose sums do not
- * wait for each other. */
+/* w[j] = scale q · k_j for j < n. Returns the largest. Four keys at a time, whose sums do not depend
+ * on each other. */
 static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim,
 		    float scale)
 {
@@ -71,7 +72,7 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 	return max;
 }
 
-/* o += sum of w[j] v_j over j of n */
+/* o += sum of w[j] v_j over j < n */
 static void weigh(float *restrict o, const float *restrict w, const float *restrict v, int64_t row,
 		  int64_t n, int dim)
 {
@@ -88,7 +89,7 @@ static void weigh(float *restrict o, const float *restrict w, const float *restr
 			o[i] += w[j] * v[j * row + i];
 }
 
-/* Keys j0 … j0 + n - 1, all of which the query sees. */
+/* Adds keys j0 … j0 + n - 1, all of which the query sees. */
 static void add_block(struct part *p, const float *q, const float *k, const float *v,
 		      const struct head *a, int64_t j0, int64_t n)
 {
@@ -109,7 +110,7 @@ static void add_block(struct part *p, const float *q, const float *k, const floa
 	weigh(p->o, w, v + j0 * s->kv_row, s->kv_row, n, s->dim);
 }
 
-/* What attention reads, each from its first element on. */
+/* What attention reads. */
 struct given {
 	const float *q, *k, *v;
 };
@@ -119,7 +120,7 @@ static void block_fwd(const struct parts *p, const struct given *in, const struc
 {
 	for (int h = 0; h < s->heads; h++) {
 		struct head a = head_at(s, b, h);
-		struct span keys = seen(&a, 0, j0, n);
+		struct columns keys = seen(&a, 0, j0, n);
 		if (keys.lo < keys.hi)
 			add_block(part_at(p, b * s->heads + h, j0 / p->len), in->q + a.q,
 				  in->k + a.kv, in->v + a.kv, &a, j0 + keys.lo, keys.hi - keys.lo);
@@ -164,7 +165,7 @@ static void join(float *o, float *lse, const struct parts *p, int64_t head, int 
 bool CPU(attention_one)(struct backend *k, float *o, float *lse, const float *q, const float *key,
 			const float *v, const struct attn_shape *s)
 {
-	struct parts p = cut(k, s);
+	struct parts p = split_keys(k, s);
 	if (!p.pieces)
 		return false;
 	const struct given in = { q, key, v };

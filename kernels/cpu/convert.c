@@ -1,4 +1,4 @@
-/* The storage type is that of sums: converting is copying. */
+/* The storage type is fp32 here, so converting is copying. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>

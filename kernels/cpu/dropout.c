@@ -1,11 +1,11 @@
-/* Dropout, a run of elements at a time: its numbers first, then the product. */
+/* Dropout, a run of elements at a time: first its factors, then the product. */
 #include "kernels/cpu/philox.h"
 
 #include <string.h>
 
 enum { RUN = 4 * PHILOX_WORDS };
 
-/* A dropped element is 0 whatever it was. */
+/* A dropped element becomes 0, even if it is infinite or NaN. */
 static void drop_run(float *y, const float *x, const struct dropout *d, uint64_t first, int64_t n)
 {
 	float keep[RUN];

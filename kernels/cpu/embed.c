@@ -1,5 +1,5 @@
-/* Embeddings: forward by rows; backward by strips of columns, tokens in order, so that no two
- * threads meet. */
+/* Embeddings. Forward goes by rows. Backward goes by strips of columns with tokens in order, so that
+ * no two threads write the same elements. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
 /*
- * The product of one row, as when a text is written token by token: bound by the memory that the
- * weights take, which a BLAS made for larger products reads and writes again to pack it. Each
- * output is one sum in an order of its own: the same bits for any number of threads.
+ * The product of one row, as in generating text token by token. It is bound by the bandwidth of
+ * reading the weights, which a BLAS for larger products also copies to pack them. Each output is one
+ * sum in a fixed order, so any number of threads gives the same bits.
  */
 #include "kernels/cpu/linear.h"
 
-/* Rows of weights that are read side by side: enough streams to keep the memory busy, few enough
- * for the registers. */
+/* Rows of weights that are read at the same time: enough streams to use the memory's bandwidth, and
+ * few enough for the registers. */
 enum { SIDE = 4 };
 
 static void dot_rows(float *restrict y, const float *restrict x, const float *restrict w,

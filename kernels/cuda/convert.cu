@@ -1,4 +1,4 @@
-/* Element by element: sums, and what goes between the storage type and fp32. */
+/* Ops on single elements: sums, and conversions between the storage type and fp32. */
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.cuh"
 

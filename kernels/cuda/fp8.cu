@@ -1,10 +1,9 @@
 /*
- * Numbers of 8 bits: casts with their turned copies, scales, and products that cuBLASLt has no way
- * for.
+ * fp8: casts with their transposed copies, scales, and products that cuBLASLt does not support.
  *
- * A cast reads a tile of EDGE × EDGE once, writes it, and turns it through shared memory. The
- * largest |x| is met as an integer: bits of floats that are not negative are ordered as they are,
- * and a maximum has no order.
+ * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. The
+ * largest |x| is found by an integer maximum: the bits of floats that are not negative have the same
+ * order as the floats, and a maximum does not depend on the order of its operands.
  */
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/launch.cuh"
@@ -43,10 +42,10 @@ template <class T> struct cast_call {
 	const T *x;
 	__nv_fp8_interpretation_t kind;
 	int64_t n, c;
-	bool whole, turned_whole; /* chunks of 8 bytes fit y's rows, turned's */
+	bool whole, turned_whole; /* rows of y, and of turned, are whole chunks of 8 bytes */
 };
 
-/* Eight bytes, as one where they fit. */
+/* Writes 8 bytes, in one access if `whole`. */
 __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left, bool whole)
 {
 	if (whole && left >= CHUNK) {
@@ -99,7 +98,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 	if (lane_id() == 0)
 		largest[warp_id()] = most;
 	__syncthreads();
-	if (threadIdx.x == 0) { /* one a block: all go to the same word */
+	if (threadIdx.x == 0) { /* one thread per block, since all blocks write the same word */
 				#pragma unroll
 		for (int w = 1; w < CAST_THREADS / WARP; w++)
 			most = max(most, largest[w]);
@@ -137,7 +136,7 @@ static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_s
 		launch(k, "fp8_cast", fp8_cast_kernel<T, false>, blocks, CAST_THREADS, 0, a);
 }
 
-/* --- products: an element a thread --- */
+/* --- products: one element per thread --- */
 
 enum { SIDE = 16 };
 
@@ -205,7 +204,7 @@ extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp
 
 /* --- scales --- */
 
-/* The largest power of 2 with which `most` fits, as kernels/fp8_product.c has it. */
+/* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
 __device__ inline float scale_of(float most, float largest, int spare)
 {
 	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;

@@ -1,5 +1,5 @@
-/* fp8 — products of 8 bits without tensor cores, for what cuBLASLt has no way for. Arguments as
- * those of fp8_product in kernels/ops.h. */
+/* fp8 — fp8 products without tensor cores, for those that cuBLASLt does not support. The arguments
+ * are those of the op fp8_product (kernels/ops_table.h). */
 #ifndef MUSTER_KERNELS_CUDA_FP8_H
 #define MUSTER_KERNELS_CUDA_FP8_H
 

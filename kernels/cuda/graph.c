@@ -1,5 +1,5 @@
-/* Tapes: the backend's stream is captured into a CUDA graph. Nothing that is queued meanwhile is
- * carried out. */
+/* Graphs: the backend's stream is captured into a CUDA graph. What is queued meanwhile does not
+ * run. */
 #include "kernels/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ struct backend_graph {
 	cudaGraphExec_t exec;
 };
 
-/* Thread-local: other threads may allocate, wait and ask meanwhile. */
+/* The capture mode is thread-local, so other threads may call any function of CUDA meanwhile. */
 bool cuda_graph_begin(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
@@ -22,9 +22,9 @@ bool cuda_graph_begin(struct backend *k)
 	return true;
 }
 
-/* A failure while recording is the tape's alone: nothing was carried out, and the caller may go
- * on without it. */
-static int record_failed(struct backend *k, struct err *e)
+/* A failure while recording does not spoil the backend: nothing has run, and the caller may continue
+ * without the graph. */
+static int fail_recording(struct backend *k, struct err *e)
 {
 	cuda_failed(k, e);
 	cuda_of(k)->first_error = cudaSuccess;
@@ -48,7 +48,7 @@ int cuda_graph_end(struct backend *k, struct backend_graph **out, struct err *e)
 		return 0;
 	}
 	free(t);
-	return t ? record_failed(k, e)
+	return t ? fail_recording(k, e)
 		 : err_set(e, ERR_NOMEM, "recording a graph: no memory; close other programs");
 }
 
@@ -60,7 +60,7 @@ void cuda_graph_replay(struct backend *k, struct backend_graph *t)
 	cuda_ok(k, cudaGraphLaunch(t->exec, c->stream), "a graph");
 }
 
-/* What it was launched for may still be under way: the runtime frees it after that. */
+/* The graph may still run; the runtime frees it after that. */
 void cuda_graph_free(struct backend *k, struct backend_graph *t)
 {
 	cuda_choose(k);

@@ -1,8 +1,8 @@
 /*
- * Any matrix product without tensor cores: for sizes and addresses that cuBLASLt has no way for.
+ * Any matrix product without tensor cores: for sizes and addresses that cuBLASLt does not support.
  *
- * A block makes a tile of EDGE × EDGE, each of its 256 threads 4 × 4 of it, from slices of left and
- * right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
+ * A block computes a tile of EDGE × EDGE, and each of its 256 threads 4 × 4 of it, from slices of
+ * left and right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/launch.cuh"
@@ -17,15 +17,15 @@ template <class T> struct fallback_matrix {
 };
 
 template <class T, class D> struct fallback_call {
-	fallback_matrix<T> left, right; /* [m, k], and right turned to [n, k] */
+	fallback_matrix<T> left, right; /* [m, k], and right transposed to [n, k] */
 	D *d;
 	const T *bias;
 	int64_t m, n, k;
 	bool add;
 };
 
-/* slice[l][i] = element (first + i, k0 + l), 0 beyond the matrix. Neighbouring threads read
- * along the dense side. */
+/* slice[l][i] = element (first + i, k0 + l), and 0 beyond the matrix. Neighbouring threads read along
+ * the dense side. */
 template <class T>
 __device__ inline void slice_load(float (&slice)[DEPTH][EDGE + 1], const fallback_matrix<T> &x,
 				  int64_t first, int64_t rows, int64_t k0, int64_t k)

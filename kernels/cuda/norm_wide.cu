@@ -1,10 +1,10 @@
-/* Norms of rows of any width and alignment: a block walks over its row as often as it needs it. */
+/* Norms of rows of any width and alignment: a block goes over its row several times. */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
 
 enum { WIDE = 512 };
 
-/* A thread reads only what it has written itself: `in` may be a.sum. */
+/* `in` may be a.sum, since a thread reads only what it wrote itself. */
 template <class T>
 __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> a, bool centred)
 {
@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> 
 	}
 }
 
-/* Each block: one strip of columns, one part of the rows; the parts of dw, then those of dbias. */
+/* Each block sums one strip of columns over one part of the rows. The parts of dw come first, then
+ * those of dbias. */
 template <class T, int V>
 __global__ void __launch_bounds__(SUM_COLUMNS)
 	columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)

@@ -1,9 +1,9 @@
 /*
  * numbers — the storage types as kernels see them: float, __nv_bfloat16, __half.
  *
- * Kernels compute in float. They go over memory by packs of V elements: as many as fit 16 bytes
- * where pointers and sizes allow (every accelerated path), or 1 where they do not. A kernel that
- * can be asked for any size is built for both, and its op chooses on the host (pack_fits).
+ * Kernels compute in float. They read and write packs of V elements: as many as fit 16 bytes if
+ * pointers and sizes allow (all fast paths), otherwise 1. A kernel for any size is built for both,
+ * and its op chooses on the host (pack_fits).
  */
 #ifndef MUSTER_KERNELS_CUDA_NUMBERS_CUH
 #define MUSTER_KERNELS_CUDA_NUMBERS_CUH
@@ -36,7 +36,7 @@ __device__ inline float to_fp32(__half x)
 	return __half2float(x);
 }
 
-/* To the nearest, of two to the even. */
+/* Rounds to the nearest even. */
 template <class T> __device__ inline T from_fp32(float x);
 
 template <> __device__ inline float from_fp32<float>(float x)
@@ -54,7 +54,7 @@ template <> __device__ inline __half from_fp32<__half>(float x)
 	return __float2half_rn(x);
 }
 
-/* What x becomes when it is stored and read again. */
+/* The value of x after it was stored and read again. */
 template <class T> __device__ inline float stored(float x)
 {
 	return to_fp32(from_fp32<T>(x));
@@ -94,9 +94,9 @@ __device__ inline uint32_t word_close(const float *x, const __half *)
 	return pack2<__half>(x[0], x[1]);
 }
 
-/* --- V numbers that lie together --- */
+/* --- V consecutive numbers --- */
 
-/* p is aligned to the V elements, at most to 16 bytes. */
+/* p is aligned to V elements, at most to 16 bytes. */
 template <int V, class T> __device__ inline void load(float (&x)[V], const T *p)
 {
 	constexpr int bytes = V * (int)sizeof(T), word = 4 / (int)sizeof(T);
@@ -141,8 +141,8 @@ template <int V, class T> __device__ inline void store(T *p, const float (&x)[V]
 	}
 }
 
-/* The same at the end of an array, where `left` elements are left: what lies behind reads as 0
- * and is not written. */
+/* As load and store, at the end of an array, with `left` elements left. Elements beyond the end
+ * read as 0 and are not written. */
 template <int V, class T> __device__ inline void load_some(float (&x)[V], const T *p, int64_t left)
 {
 	if (left >= V) {
@@ -187,8 +187,8 @@ static inline unsigned flat_blocks(int64_t count, int v)
 	return cuda_blocks(count, (int64_t)FLAT * FLAT_TURNS * v);
 }
 
-/* Enters the ops of a family, whose fill<T>(struct ops *) names those of one storage type, into
- * the backend's table. */
+/* Defines cuda_fill_<family>, which calls the file's fill<T>(struct ops *) for the backend's storage
+ * type. */
 #define CUDA_FILL(family) \
 	extern "C" void cuda_fill_##family(struct backend *k) \
 	{ \

@@ -1,7 +1,7 @@
 /*
- * Conversions, built once for each instruction set (kernels.mk) and once for
- * none ("base", the specification). Loops without branches, which the compiler
- * turns into vectors, and F16C where there is one.
+ * Conversions, built once for each instruction set (kernels.mk) and once for none ("base", the
+ * specification). The loops have no branches, so that the compiler vectorizes them, and use F16C
+ * where it exists.
  */
 #include "kernels/cpu/philox.h"
 #include "kernels/low_precision/low_precision.h"
@@ -36,7 +36,7 @@ static void bf16_to_fp32(float *restrict y, const uint16_t *restrict x, int64_t 
 		y[i] = float_of((uint32_t)x[i] << 16);
 }
 
-/* What is added below the cut carries into the upper half; a NaN keeps its upper half and stays
+/* A number added below the cut carries into the upper half. A NaN keeps its upper half and is
  * quiet. */
 static inline uint16_t bf16_cut(uint32_t b, uint32_t add)
 {
@@ -61,11 +61,11 @@ static void bf16_random(uint16_t *restrict y, const float *restrict x,
 
 /* --- fp16: 5 bits of exponent, 10 of fraction --- */
 
-/* Of floats: the smallest normal fp16, 2^-14, and the first number beyond the range, 2^16. */
+/* As floats: the smallest normal fp16, 2^-14, and the first number beyond the range, 2^16. */
 static const uint32_t fp16_normal = 0x38800000, fp16_beyond = 0x47800000;
 
-/* The magnitude a, a normal fp16 in its range, cut after `add` below the cut; the carry may end
- * in infinity. */
+/* Cuts the magnitude a, which is in the range of normal fp16, after adding `add` below the cut. The
+ * carry may give infinity. */
 static inline uint32_t fp16_cut(uint32_t a, uint32_t add)
 {
 	return (a + add - ((uint32_t)(127 - 15) << 23)) >> 13;
@@ -79,7 +79,7 @@ static inline uint16_t fp16_join(uint32_t b, uint32_t in_range)
 	return (uint16_t)((b >> 16 & 0x8000) | h);
 }
 
-/* Below 2^-14 the quantum is 2^-24: that of floats in [0.5, 1). */
+/* Below 2^-14 the quantum is 2^-24, which is the quantum of floats in [0.5, 1). */
 static inline uint16_t fp16_nearest(float x)
 {
 	uint32_t b = bits_of(x), a = b & magnitude;

@@ -1,7 +1,7 @@
-/* Ops over elements and over rows that know nothing of each other. */
+/* Ops over elements and over rows that do not depend on each other. */
 #include "kernels/low_precision/low_precision.h"
 
-/* The operands of a call, as each op reads them. */
+/* The operands of a call. Each op uses those that it needs. */
 struct call {
 	void *y;
 	const void *x, *x2;
@@ -135,15 +135,15 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 /* --- the conversions themselves --- */
 
 /* Elements that a thread converts at a time. */
-enum { TURN = 4096 };
+enum { PIECE = 4096 };
 
 static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)
 {
 	const struct low_precision_type *type = k->low_precision->type;
-	int team = count < 2 * TURN ? 1 : k->threads;
+	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
-	for (int64_t i = 0; i < count; i += TURN)
-		type->to_fp32(y + i, (const uint16_t *)x + i, backend_min(TURN, count - i));
+	for (int64_t i = 0; i < count; i += PIECE)
+		type->to_fp32(y + i, (const uint16_t *)x + i, backend_min(PIECE, count - i));
 }
 
 static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t count,
@@ -151,10 +151,10 @@ static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t
 {
 	const struct low_precision_type *type = k->low_precision->type;
 	uint16_t *y = yv;
-	int team = count < 2 * TURN ? 1 : k->threads;
+	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
-	for (int64_t i = 0; i < count; i += TURN) {
-		int64_t n = backend_min(TURN, count - i);
+	for (int64_t i = 0; i < count; i += PIECE) {
+		int64_t n = backend_min(PIECE, count - i);
 		if (key)
 			type->from_fp32_random(y + i, x + i, *key, first + (uint64_t)i, n);
 		else

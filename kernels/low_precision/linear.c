@@ -1,15 +1,15 @@
 /*
- * Matrix products, block by block. Operands are widened into blocks that fill
- * the arena, so that the widening of one is shared by many rows of the other: at
- * a thousand rows it costs about a thousandth of the products' additions.
- * The sum over more than DEPTH elements is made of several products, added up in fp32.
+ * Matrix products, block by block. Operands are converted into blocks that fill the arena, so that
+ * many rows of the other operand share one conversion: with a thousand rows it costs about a
+ * thousandth of the products' additions. A sum over more than DEPTH elements is several products,
+ * added in fp32.
  */
 #include "kernels/low_precision/low_precision.h"
 
 enum {
-	DEPTH = 4096,  /* of a product that is made at once */
-	COLUMNS = 512, /* of a weight gradient's block */
-	SLACK = 1024   /* floats that alignment may cost */
+	DEPTH = 4096,  /* of one product */
+	COLUMNS = 512, /* of one block of a weight gradient */
+	SLACK = 1024   /* floats that alignment may take */
 };
 
 /* c[m, p] = a[m, q] · w, where w is [p, q] (forward: c = a wᵀ + bias) or [q, p] (backward). */
@@ -20,7 +20,7 @@ struct product {
 	int64_t m, q, p;
 };
 
-/* Edges of the blocks: half of the room for a's, the rest for w's and c's. */
+/* The edges of the blocks: a's takes half of the scratch, w's and c's the rest. */
 struct cut {
 	int64_t m, q, p;
 };
@@ -41,8 +41,8 @@ static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_
 			   : low_precision_tile_in_rows(t, f->w, p0 * f->q + q0, f->q, p, q);
 }
 
-/* Rows m0 … m0 + m, columns p0 … p0 + p of c. `a` holds the rows of a when they fit whole, else
- * NULL. */
+/* Computes rows m0 … m0 + m and columns p0 … p0 + p of c. `a` holds the converted rows of a if they
+ * fit, otherwise it is NULL. */
 static void block(struct tile t, const struct product *f, const struct cut *s, const float *a,
 		  int64_t m0, int64_t m, int64_t p0, int64_t p)
 {
@@ -94,7 +94,7 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 		product(k, &(struct product){ true, dx, dy, w, NULL, n, out, in });
 }
 
-/* Rows of dw lie one after the other, so that a block of them is a weight gradient of its own. */
+/* The rows of dw are consecutive, so a block of them is a weight gradient by itself. */
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {

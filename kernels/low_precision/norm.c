@@ -1,7 +1,7 @@
 /*
- * LayerNorm and RMSNorm. The forward pass norms the sum as it is stored, not
- * as it was before rounding: a norm that is computed again from what was kept
- * gives the same bits. The backward pass sums over rows, hence all threads work on one block.
+ * LayerNorm and RMSNorm. The forward pass takes the sum as it is stored, after rounding. So a norm
+ * that is recomputed from what was kept gives the same bits. The backward pass sums over rows, so all
+ * threads work on one block.
  */
 #include "kernels/low_precision/low_precision.h"
 
@@ -13,7 +13,7 @@ struct fwd {
 	float eps;
 };
 
-/* The norm's input: x, or x + r after its way through storage. */
+/* The norm's input: x, or x + r after it was rounded to the storage type. */
 static float *input(struct tile *t, const struct fwd *a, int64_t at, int64_t count)
 {
 	float *x = low_precision_tile_in(t, a->x, at, count);

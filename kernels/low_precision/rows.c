@@ -1,5 +1,5 @@
-/* Ops that choose rows: embeddings, experts; and rope, whose rows know their place. What is only
- * copied is not widened. */
+/* Ops that select rows (embeddings, experts), and rope, whose rows depend on their positions. Rows
+ * that are only copied are not converted. */
 #include "kernels/low_precision/low_precision.h"
 
 #include <string.h>
@@ -109,7 +109,7 @@ static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *d
 /* --- experts: the rows that a tile's tokens meet, one behind the other --- */
 
 struct combine {
-	void *y; /* of the tokens: y, or dy; in the backward pass only read */
+	void *y; /* the tokens' rows: y, or dy, which the backward pass only reads */
 	void *dx;
 	const void *x;
 	float *dweights;
@@ -118,7 +118,7 @@ struct combine {
 	int64_t top, c;
 };
 
-/* Places in the tile in place of those in x; a dropped one stays dropped. */
+/* Replaces the rows of x by rows of the tile. A dropped choice stays dropped. */
 static int64_t *places(struct tile *t, const int64_t *at, int64_t n)
 {
 	int64_t *local = (int64_t *)(void *)low_precision_tile_room(t, 2 * n);

@@ -1,9 +1,9 @@
-/* Tiles: scratch, conversions into and out of it, and the threads that take them. */
+/* Tiles: scratch, conversions into and out of it, and the threads that process them. */
 #include "kernels/low_precision/low_precision.h"
 
 #include <omp.h>
 
-/* Elements that one thread converts at a time; two of them are worth a team. */
+/* PIECE: elements that one thread converts at a time; two pieces are worth a team. */
 enum { PIECE = 16384, ALIGN = 16 };
 
 struct tile low_precision_tile_team(struct backend *k)
@@ -38,7 +38,8 @@ void low_precision_tile_out(struct tile *t, void *y, int64_t first, int64_t coun
 	low_precision_tile_out_rows(t, y, first, count, 1, count, from);
 }
 
-/* Rows of a conversion, `ld` apart in storage and dense in scratch, cut into pieces. */
+/* The rows of a conversion, `ld` elements from one to the next in storage and dense in scratch, split
+ * into pieces. */
 struct rows {
 	const struct low_precision_type *type;
 	uint16_t *stored;
@@ -59,8 +60,7 @@ static void convert_piece(const struct rows *r, int64_t i)
 		r->type->to_fp32(scratch, stored, n);
 }
 
-/* Without a team there is no parallel region at all: inside a lane it would cost more than the
- * conversion. */
+/* Without a team there is no parallel region: inside a lane it would cost more than the conversion. */
 static void convert(const struct tile *t, const struct rows *r)
 {
 	int64_t pieces = r->rows * r->pieces;

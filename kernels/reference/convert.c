@@ -1,4 +1,4 @@
-/* Between the storage type and that of sums, which are one here; what accumulates in the latter. */
+/* Conversions between the storage type and the type of sums, which are the same here, and sums. */
 #include "kernels/reference/reference.h"
 
 static void accumulate(struct backend *k, float *yf, const float *xf, int64_t count)

@@ -1,4 +1,4 @@
-/* What runs over the flat parameter buffer. */
+/* Ops over the flat parameter buffer. */
 #include "kernels/reference/reference.h"
 
 #include <math.h>

@@ -217,8 +217,7 @@ FORM(barrier)
 	return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e);
 }
 
-/* --- Messages
- * ---------------------------------------------------------------------------------- */
+/* --- Messages ----------------------------------------------------------------------------- */
 
 /* The i-th of n messages, in one of the orders: sends first, receives first, by pairs,
  * backwards. */
@@ -305,8 +304,7 @@ FORM(in_order)
 	return EITHER(group, ops, 2 * MESSAGES);
 }
 
-/* --- The table
- * ------------------------------------------------------------------------------------ */
+/* --- The table ---------------------------------------------------------------------------- */
 
 /* clang-format off */
 const struct form comm_forms[] = {
@@ -332,8 +330,7 @@ const struct form comm_forms[] = {
 
 const int comm_form_count = sizeof comm_forms / sizeof *comm_forms;
 
-/* --- Cells
- * ------------------------------------------------------------------------------------------ */
+/* --- Cells -------------------------------------------------------------------------------- */
 
 /* What rank a gives to rank b where blocks are uneven: empty ones among others; one alone; all a
  * little different. */

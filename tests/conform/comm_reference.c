@@ -300,8 +300,7 @@ static void set_element(enum comm_type type, bool factor, uint32_t x, char *at)
 	memcpy(at, &v, comm_type_size(type));
 }
 
-/* --- The tables
- * --------------------------------------------------------------------------------- */
+/* --- The tables --------------------------------------------------------------------------- */
 
 static size_t period_bytes(enum comm_type type)
 {

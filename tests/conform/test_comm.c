@@ -177,8 +177,7 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	return cell_check(t);
 }
 
-/* --- A world's cells
- * ----------------------------------------------------------------------------- */
+/* --- A world's cells ---------------------------------------------------------------------- */
 
 static int redops_of(const struct form *form)
 {
@@ -228,8 +227,7 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- Worlds
- * ------------------------------------------------------------------------------------------ */
+/* --- Worlds ------------------------------------------------------------------------------- */
 
 static void run_world(const struct world *w, const char *algorithm, int share)
 {

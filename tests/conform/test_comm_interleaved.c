@@ -145,8 +145,7 @@ static int finish_one(struct part *p, bool patient, uint32_t *dice)
 	return cell_check(&s->cell);
 }
 
-/* --- A rank
- * ------------------------------------------------------------------------------------------ */
+/* --- A rank ------------------------------------------------------------------------------- */
 
 static int part_open(struct part *p, enum parts part, struct comm *world, uint32_t seed)
 {
@@ -309,8 +308,7 @@ static int many_threads(struct comm *world, void *arg)
 	return bad;
 }
 
-/* --- Worlds
- * ---------------------------------------------------------------------------------------------- */
+/* --- Worlds ------------------------------------------------------------------------------- */
 
 static const struct ranks worlds[] = {
 	{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" },    { .n = 5, .hosts = "abbba" },

@@ -42,8 +42,7 @@ struct bench {
 	int rounds;
 };
 
-/* --- Ops whose sizes tests/conform keeps small
- * ------------------------------------------------- */
+/* --- Ops whose sizes tests/conform keeps small -------------------------------------------- */
 
 /* y tokens wte wpe positions; d = rows of wte, lo = positions */
 static void embed_fwd_args(const struct dims *d, struct arg *a)
@@ -153,8 +152,7 @@ static const struct op_test embed_fwd = { .name = "embed_fwd",
 					      .prepare = attention_bwd_prepare,
 					      .run = attention_bwd_run };
 
-/* --- Arrays
- * --------------------------------------------------------------------------------------- */
+/* --- Arrays ------------------------------------------------------------------------------- */
 
 static size_t element_of(const struct bench *b, const struct arg *a)
 {
@@ -225,8 +223,7 @@ static double bytes_of(const struct bench *b, const struct row *r, const struct 
 	return sum;
 }
 
-/* --- Timing
- * ---------------------------------------------------------------------------------------- */
+/* --- Timing ------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -322,8 +319,7 @@ static int measure(const struct bench *b, const struct row *r)
 	return rc;
 }
 
-/* --- The table
- * --------------------------------------------------------------------------------------- */
+/* --- The table ---------------------------------------------------------------------------- */
 
 /* Forward and backward of a product of n rows. */
 static int products(const struct bench *b, const char *model, const char *what, int64_t n,
@@ -452,8 +448,7 @@ static int llama(const struct bench *b)
 	return bad;
 }
 
-/* --- The program
- * --------------------------------------------------------------------------------------- */
+/* --- The program -------------------------------------------------------------------------- */
 
 static int prepare(struct bench *b)
 {

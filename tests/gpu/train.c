@@ -105,8 +105,7 @@ struct settings {
 	bool few;
 };
 
-/* --- The state in the host's memory
- * ------------------------------------------------------------ */
+/* --- The state in the host's memory ------------------------------------------------------- */
 
 /* Goes over masters and moments, reading or writing them. */
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
@@ -139,8 +138,7 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 											      : 0;
 }
 
-/* --- Runs
- * ---------------------------------------------------------------------------------------- */
+/* --- Runs --------------------------------------------------------------------------------- */
 
 static int attend(struct comm *world, void *arg, struct err *e)
 {
@@ -248,8 +246,7 @@ static const char *parted(const struct course *a, const struct course *b, char o
 	return out;
 }
 
-/* --- Checks
- * ---------------------------------------------------------------------------------------- */
+/* --- Checks ------------------------------------------------------------------------------- */
 
 static const char *const nothing[] = { NULL };
 

@@ -132,8 +132,7 @@ static void from_floats(cudaDataType_t type, void *to, int64_t at, const float *
 		}
 }
 
-/* --- Products
- * ------------------------------------------------------------------------------------ */
+/* --- Products ----------------------------------------------------------------------------- */
 
 /* op(X) in fp32 [cols of op(X)][rows of op(X)], each column one behind the other. */
 static float *take(const struct blas_layout *l, const void *at, int64_t first, bool transposed)
