@@ -1,39 +1,44 @@
+/* The table of backends, and opening one. */
 #include "kernels/backend.h"
-
-#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-static const struct backend_name {
-	const char *name;
+static const struct backend_row {
+	const char *name, *also; /* also: another spelling, or NULL */
 	size_t element;
 	int (*fill)(struct backend *k, const char *variant, struct err *e);
 	const char *variant;
 } backends[] = {
-	{ "cpu", sizeof(float), cpu_fill, NULL },
-	{ "plain", sizeof(float), reference_fill, NULL },
-	{ "cuda", sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
+	{ "cpu", NULL, sizeof(float), cpu_fill, NULL },
+	{ "reference", "plain", sizeof(float), reference_fill, NULL },
+	{ "cuda", NULL, sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
 	/* for tests and measurements */
-	{ "plain64", sizeof(double), reference64_fill, NULL },
-	{ "cpu-v4", sizeof(float), cpu_fill, "v4" },
-	{ "cpu-v3", sizeof(float), cpu_fill, "v3" },
-	{ "cpu-v2", sizeof(float), cpu_fill, "v2" },
+	{ "reference64", "plain64", sizeof(double), reference64_fill, NULL },
+	{ "cpu-v4", NULL, sizeof(float), cpu_fill, "v4" },
+	{ "cpu-v3", NULL, sizeof(float), cpu_fill, "v3" },
+	{ "cpu-v2", NULL, sizeof(float), cpu_fill, "v2" },
 };
 
 enum { BACKENDS = sizeof backends / sizeof backends[0], THREADS_MAX = 1024 };
 
-/* The row of the first `len` bytes of a name. */
-static const struct backend_name *backend_find(const char *name, size_t len)
+static bool is_spelling(const char *spelling, const char *name, size_t len)
+{
+	return spelling && strlen(spelling) == len && !memcmp(spelling, name, len);
+}
+
+/* The row of the first `len` bytes of a name, or NULL. */
+static const struct backend_row *find_backend(const char *name, size_t len)
 {
 	for (int i = 0; i < BACKENDS; i++)
-		if (strlen(backends[i].name) == len && !memcmp(backends[i].name, name, len))
+		if (is_spelling(backends[i].name, name, len) ||
+		    is_spelling(backends[i].also, name, len))
 			return &backends[i];
 	return NULL;
 }
 
-static int scratch_reserve(struct backend *k, struct err *e)
+static int reserve_scratch(struct backend *k, struct err *e)
 {
 	void *p = mmap(NULL, (size_t)k->threads * BACKEND_SCRATCH, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -46,23 +51,36 @@ static int scratch_reserve(struct backend *k, struct err *e)
 	return 0;
 }
 
-/* By the processor's threads, with scratch for each. */
-static int open_host(struct backend *k, const struct backend_name *b, const char *storage,
+static int open_host(struct backend *k, const struct backend_row *b, const char *storage,
 		     struct err *e)
 {
-	if (b->fill(k, b->variant, e) < 0 || scratch_reserve(k, e) < 0)
+	if (b->fill(k, b->variant, e) || reserve_scratch(k, e))
 		return -1;
+	backend_fill_shared(&k->ops, true);
 	return storage ? low_precision_open(k, storage, e) : 0;
 }
 
 static int open_cuda(struct backend *k, const char *storage, int device, struct err *e)
 {
 	if (storage && strcmp(storage, "bf16") && strcmp(storage, "fp16"))
-		return err_set(
-			e, ERR_USAGE,
-			"backend cuda:%s: no such storage type of this backend; use bf16 or fp16",
-			storage);
-	return backend_cuda_open(k, storage, device, e);
+		return err_set(e, ERR_USAGE,
+			       "backend cuda:%s: cuda has no such storage type; use bf16 or fp16",
+			       storage);
+	if (backend_cuda_open(k, storage, device, e))
+		return -1;
+	backend_fill_shared(&k->ops, false);
+	return 0;
+}
+
+static int check_ops(const struct backend *k, struct err *e)
+{
+	const char *missing = backend_missing_op(&k->ops);
+	if (missing)
+		return err_set(e, ERR_INTERNAL,
+			       "backend %s: it has no form of the op %s; add one "
+			       "(kernels/ops_table.h says where)",
+			       k->ops.name, missing);
+	return 0;
 }
 
 int backend_open(const char *backend_name, int threads, struct backend **out, struct err *e)
@@ -75,11 +93,11 @@ int backend_open_device(const char *backend_name, int threads, int device, struc
 {
 	size_t len = strcspn(backend_name, ":");
 	const char *storage = backend_name[len] ? backend_name + len + 1 : NULL;
-	const struct backend_name *b = backend_find(backend_name, len);
+	const struct backend_row *b = find_backend(backend_name, len);
 	if (!b)
 		return err_set(e, ERR_USAGE,
-			       "backend '%s': there is none of that name; use cpu, cuda or plain, "
-			       "with :bf16 or :fp16 behind it for storage of 2 bytes",
+			       "backend '%s': no backend has this name; use cpu, cuda or "
+			       "reference, with :bf16 or :fp16 after it for storage of 2 bytes",
 			       backend_name);
 	if (threads < 1 || threads > THREADS_MAX)
 		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend_name,
@@ -90,7 +108,8 @@ int backend_open_device(const char *backend_name, int threads, int device, struc
 	k->threads = threads;
 	k->element = b->element;
 	k->ops.name = b->name;
-	if ((b->fill ? open_host(k, b, storage, e) : open_cuda(k, storage, device, e)) < 0) {
+	if ((b->fill ? open_host(k, b, storage, e) : open_cuda(k, storage, device, e)) ||
+	    check_ops(k, e)) {
 		backend_close(k);
 		return -1;
 	}
@@ -129,76 +148,4 @@ bool backend_fp8(const struct backend *k)
 size_t backend_width(const struct backend *k)
 {
 	return k->element;
-}
-
-enum { PATTERN = 1021 };
-
-/* Numbers that repeat: the first ones are stored by the backend, the others are copies of those. */
-static void fill_pattern(struct backend *k, void *p, int64_t count, float *numbers)
-{
-	int64_t made = count < PATTERN ? count : PATTERN;
-	k->ops.narrow(k, p, numbers, made, NULL, 0);
-	for (int64_t n; made < count; made += n) {
-		n = count - made < made ? count - made : made;
-		backend_copy(k, (char *)p + (size_t)made * k->element, p, (size_t)n * k->element);
-	}
-}
-
-/* In the backend's memory: floats, or doubles where those are the storage. */
-static float *pattern(struct backend *k)
-{
-	double x[PATTERN];
-	float single[PATTERN];
-	for (int i = 0; i < PATTERN; i++) {
-		x[i] = (double)((uint64_t)i * 2654435761u % PATTERN) / PATTERN - 0.5;
-		single[i] = (float)x[i];
-	}
-	float *p = backend_alloc(k, sizeof x);
-	if (p && k->element == sizeof *x)
-		backend_put(k, p, x, sizeof x);
-	else if (p)
-		backend_put(k, p, single, sizeof single);
-	return p;
-}
-
-/* Products that are measured together: on a device so many that waiting for them does not count. */
-enum { GEMM_QUEUED = 8 };
-
-/* The fastest product counts: what else runs on the machine only slows the others. The first one is
- * not measured on a device, where it looks for the way that suits the size. */
-static double gemm_best(struct backend *k, void *const m[3], int64_t n, double seconds)
-{
-	int queued = backend_on_host(k) ? 1 : GEMM_QUEUED;
-	double end = clock_s() + seconds, best = 0;
-	if (!backend_on_host(k))
-		k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
-	do {
-		if (backend_sync(k, NULL) < 0)
-			return 0;
-		double start = clock_s();
-		for (int i = 0; i < queued; i++)
-			k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
-		if (backend_sync(k, NULL) < 0)
-			return 0;
-		double rate = 2.0 * (double)n * (double)n * (double)n * queued /
-			      (clock_s() - start);
-		best = rate > best ? rate : best;
-	} while (clock_s() < end);
-	return best;
-}
-
-double backend_gemm_flops(struct backend *k, int64_t n, double seconds)
-{
-	void *m[3];
-	float *numbers = pattern(k);
-	double best = 0;
-	int made = 0;
-	while (numbers && made < 3 && (m[made] = backend_alloc(k, (size_t)(n * n) * k->element)))
-		fill_pattern(k, m[made++], n * n, numbers);
-	if (made == 3)
-		best = gemm_best(k, m, n, seconds);
-	while (made)
-		backend_free(k, m[--made]);
-	backend_free(k, numbers);
-	return best;
 }

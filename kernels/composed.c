@@ -1,38 +1,41 @@
-/* Ops that the host's backends make of their others, in any storage. */
+/* Forms of ops that call other ops, in any storage type. */
 #include "kernels/backend.h"
 
-/* --- products fused with GELU --- */
+/* --- Products fused with GELU ------------------------------------------------------------- */
 
-static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
-			    const void *bias, int64_t n, int64_t in, int64_t out)
+void backend_composed_linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x,
+				      const void *w, const void *bias, int64_t n, int64_t in,
+				      int64_t out)
 {
 	k->ops.linear_fwd(k, pre, x, w, bias, n, in, out);
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
-			    const void *pre, int64_t n, int64_t in, int64_t out)
+void backend_composed_linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
+				      const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_bwd_input(k, dpre, dy, w, n, in, out);
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
-/* --- grouped products: one after the other --- */
+/* --- Grouped products, one after the other ------------------------------------------------ */
 
-/* Element i of an array in storage. */
+/* The address of element i of an array in the storage type. */
 static void *element(const struct backend *k, const void *x, int64_t i)
 {
 	return (char *)x + (size_t)i * k->element;
 }
 
-/* Of what is fp32 in any storage: floats, or doubles where those are the storage (plain64). */
-static float *single(const struct backend *k, float *x, int64_t i)
+/* The address of element i of an array that is fp32 in every storage type, and doubles for
+ * reference64. */
+static float *fp32_element(const struct backend *k, float *x, int64_t i)
 {
 	return k->element == sizeof(double) ? (float *)(void *)((double *)(void *)x + i) : x + i;
 }
 
-static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
-			const int64_t *rows, int groups, int64_t in, int64_t out)
+void backend_composed_grouped_fwd(struct backend *k, void *y, const void *x, const void *w,
+				  int64_t stride, const int64_t *rows, int groups, int64_t in,
+				  int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
@@ -41,9 +44,9 @@ static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w
 					  element(k, w, i * stride), NULL, rows[i], in, out);
 }
 
-static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
-			      int64_t stride, const int64_t *rows, int groups, int64_t in,
-			      int64_t out)
+void backend_composed_grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
+					int64_t stride, const int64_t *rows, int groups, int64_t in,
+					int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
@@ -53,42 +56,32 @@ static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const
 						rows[i], in, out);
 }
 
-static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
-			       const void *x, const int64_t *rows, int groups, int64_t in,
-			       int64_t out)
+void backend_composed_grouped_bwd_weight(struct backend *k, float *dw, int64_t stride,
+					 const void *dy, const void *x, const int64_t *rows,
+					 int groups, int64_t in, int64_t out)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
-			k->ops.linear_bwd_weight(k, single(k, dw, i * stride), NULL,
+			k->ops.linear_bwd_weight(k, fp32_element(k, dw, i * stride), NULL,
 						 element(k, dy, at * out), element(k, x, at * in),
 						 rows[i], in, out);
 }
 
-/* --- cross-entropy in one: its steps, some rows at a time --- */
+/* --- Cross-entropy: its three steps over a few rows at a time ----------------------------- */
 
 enum { XENT_ROWS = 256 };
 
-static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
-		 float scale, int64_t n, int64_t v)
+void backend_host_xent(struct backend *k, void *logits, float *sum, float *target,
+		       const int32_t *targets, float scale, int64_t n, int64_t v)
 {
-	double max[XENT_ROWS]; /* doubles, or floats in their place */
+	double max[XENT_ROWS]; /* room for floats or doubles */
 	for (int64_t i = 0; i < n; i += XENT_ROWS) {
-		int64_t rows = n - i < XENT_ROWS ? n - i : XENT_ROWS;
+		int64_t rows = backend_min(n - i, XENT_ROWS);
 		void *some = element(k, logits, i * v);
 		k->ops.xent_max(k, (float *)max, some, rows, v);
-		k->ops.xent_exp(k, some, single(k, sum, i), single(k, target, i), (float *)max,
-				targets + i, rows, v, 0);
-		k->ops.xent_grad(k, some, single(k, sum, i), targets + i, scale, rows, v, 0);
+		k->ops.xent_exp(k, some, fp32_element(k, sum, i), fp32_element(k, target, i),
+				(float *)max, targets + i, rows, v, 0);
+		k->ops.xent_grad(k, some, fp32_element(k, sum, i), targets + i, scale, rows, v, 0);
 	}
-}
-
-void backend_composed(struct ops *o)
-{
-	o->xent = xent;
-	o->linear_gelu_fwd = linear_gelu_fwd;
-	o->linear_gelu_bwd = linear_gelu_bwd;
-	o->grouped_fwd = grouped_fwd;
-	o->grouped_bwd_input = grouped_bwd_input;
-	o->grouped_bwd_weight = grouped_bwd_weight;
 }

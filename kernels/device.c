@@ -1,5 +1,4 @@
-/* Opens the backends of devices, which are libraries beside the program: built apart, since not
- * every machine has what they need. */
+/* Loads the CUDA backend's library, which is built apart since not every machine has CUDA. */
 #include "kernels/backend.h"
 
 #include <dlfcn.h>
@@ -10,14 +9,15 @@
 
 static const char library[] = "libmuster-cuda.so";
 
-/* The library beside the running program. */
-static int library_path(char *path, size_t size, struct err *e)
+/* The path of the library, which is beside the running program. */
+static int find_library(char *path, size_t size, struct err *e)
 {
 	char program[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
 	if (n < 0)
 		return err_errno(e, ERR_IO,
-				 "backend cuda: cannot tell where this program lies; mount /proc");
+				 "backend cuda: cannot read /proc/self/exe to find this program's "
+				 "folder; mount /proc");
 	program[n] = '\0';
 	*strrchr(program, '/') = '\0';
 	if ((size_t)snprintf(path, size, "%s/%s", program, library) >= size)
@@ -29,13 +29,13 @@ static int library_path(char *path, size_t size, struct err *e)
 int backend_cuda_symbol(const char *symbol, void **out, struct err *e)
 {
 	char path[PATH_MAX];
-	if (library_path(path, sizeof path, e) < 0)
+	if (find_library(path, sizeof path, e))
 		return -1;
 	if (access(path, R_OK) < 0)
 		return err_errno(e, ERR_UNSUPPORTED,
-				 "backend cuda: cannot read %s; build it where CUDA 12 or newer "
-				 "with nvcc is, and "
-				 "install it beside the program, or use device = cpu",
+				 "backend cuda: cannot read %s; build it on a machine with CUDA 12 "
+				 "or newer and nvcc, and install it beside the program, or use "
+				 "device = cpu",
 				 path);
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
@@ -45,7 +45,7 @@ int backend_cuda_symbol(const char *symbol, void **out, struct err *e)
 	if (!*out)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "backend cuda: %s has no %s: it is of another version; install the "
-			       "program's own",
+			       "one built with this program",
 			       path, symbol);
 	return 0;
 }
@@ -54,7 +54,7 @@ int backend_cuda_open(struct backend *k, const char *storage, int device, struct
 {
 	void *at;
 	cuda_open_fn *open;
-	if (backend_cuda_symbol("muster_kern_cuda", &at, e) < 0)
+	if (backend_cuda_symbol("muster_cuda_open", &at, e))
 		return -1;
 	memcpy(&open, &at, sizeof open);
 	return open(k, sizeof *k, storage, device, e);

@@ -1,27 +1,28 @@
-/* Tapes: devices have them, the host does not. */
+/* Graphs of recorded calls, which only devices have. */
 #include "kernels/backend.h"
 
-bool backend_record(struct backend *k)
+bool backend_graph_begin(struct backend *k)
 {
-	return k->device && k->device->record(k);
+	return k->device && k->device->graph_begin(k);
 }
 
-int backend_recorded(struct backend *k, struct backend_tape **out, struct err *e)
+int backend_graph_end(struct backend *k, struct backend_graph **out, struct err *e)
 {
 	if (!k->device)
-		return err_set(e, ERR_INTERNAL,
-			       "backend %s: it records no tapes (kern_record said so)",
-			       k->ops.name);
-	return k->device->recorded(k, out, e);
+		return err_set(
+			e, ERR_INTERNAL,
+			"backend %s: it records no graphs (backend_graph_begin returned false)",
+			k->ops.name);
+	return k->device->graph_end(k, out, e);
 }
 
-void backend_replay(struct backend *k, struct backend_tape *t)
+void backend_graph_replay(struct backend *k, struct backend_graph *t)
 {
-	k->device->replay(k, t);
+	k->device->graph_replay(k, t);
 }
 
-void backend_graph_free(struct backend *k, struct backend_tape *t)
+void backend_graph_free(struct backend *k, struct backend_graph *t)
 {
 	if (t)
-		k->device->tape_free(k, t);
+		k->device->graph_free(k, t);
 }

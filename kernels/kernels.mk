@@ -5,11 +5,11 @@
 # chooses one when the backend is opened, so that one binary serves any node. So
 # are the conversions of low_precision, and once more for any processor ("base").
 
-KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
+KERNELS_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
 # tests/gpu/build.py reads the lines `cpu_… := words` and CPU_OP_FLAGS below.
 cpu_isas_x86_64 := v2 v3 v4
-cpu_isas := $(or $(cpu_isas_$(KERN_MACHINE)),base)
+cpu_isas := $(or $(cpu_isas_$(KERNELS_MACHINE)),base)
 cpu_isa_base :=
 cpu_isa_v2   := -march=x86-64-v2
 cpu_isa_v3   := -march=x86-64-v3

@@ -1,5 +1,5 @@
-/* Memory of a backend: of its device, or zeroed pages from the kernel for what is large, huge where
- * it offers them. */
+/* Memory of a backend: its device's, or the host's. On the host, large blocks are zeroed pages of
+ * their own, huge ones where the operating system has them. */
 #include "kernels/backend.h"
 
 #include <stdlib.h>
@@ -12,12 +12,12 @@ static const size_t huge = (size_t)2 << 20;
 struct block {
 	struct block *next;
 	void *p;
-	size_t bytes; /* as asked for */
-	void *map;    /* NULL when it came from the heap, or from a device */
+	size_t bytes; /* as requested */
+	void *map;    /* NULL: from the heap, or from a device */
 	size_t map_len;
 };
 
-static bool block_map(struct block *b, size_t bytes)
+static bool map_block(struct block *b, size_t bytes)
 {
 	b->map_len = bytes + huge;
 	b->map = mmap(NULL, b->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -25,11 +25,11 @@ static bool block_map(struct block *b, size_t bytes)
 		return false;
 	uintptr_t at = ((uintptr_t)b->map + huge - 1) / huge * huge;
 	b->p = (void *)at;
-	madvise(b->p, bytes, MADV_HUGEPAGE); /* a kernel without them is only slower */
+	madvise(b->p, bytes, MADV_HUGEPAGE); /* without them it is only slower */
 	return true;
 }
 
-static bool block_heap(struct block *b, size_t bytes)
+static bool allocate_block(struct block *b, size_t bytes)
 {
 	size_t rounded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
 	b->p = aligned_alloc(ALIGN, rounded ? rounded : ALIGN);
@@ -38,11 +38,11 @@ static bool block_heap(struct block *b, size_t bytes)
 	return b->p != NULL;
 }
 
-static bool block_take(struct backend *k, struct block *b, size_t bytes)
+static bool fill_block(struct backend *k, struct block *b, size_t bytes)
 {
 	if (k->device)
 		return (b->p = k->device->alloc(k, bytes)) != NULL;
-	return bytes >= huge ? block_map(b, bytes) : block_heap(b, bytes);
+	return bytes >= huge ? map_block(b, bytes) : allocate_block(b, bytes);
 }
 
 void *backend_alloc(struct backend *k, size_t bytes)
@@ -50,7 +50,7 @@ void *backend_alloc(struct backend *k, size_t bytes)
 	struct block *b = calloc(1, sizeof *b);
 	if (!b)
 		return NULL;
-	if (bytes > SIZE_MAX / 2 || !block_take(k, b, bytes)) {
+	if (bytes > SIZE_MAX / 2 || !fill_block(k, b, bytes)) {
 		free(b);
 		return NULL;
 	}
@@ -63,7 +63,7 @@ void *backend_alloc(struct backend *k, size_t bytes)
 	return b->p;
 }
 
-static void block_release(struct backend *k, struct block *b)
+static void free_block(struct backend *k, struct block *b)
 {
 	if (k->device)
 		k->device->free(k, b->p);
@@ -82,7 +82,7 @@ void backend_free(struct backend *k, void *p)
 			continue;
 		*at = b->next;
 		k->bytes -= b->bytes;
-		block_release(k, b);
+		free_block(k, b);
 		return;
 	}
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread
- * (kernels/ops.h, BACKEND_NARROW_LANE); what the operations on a GPU take whatever the shapes
+ * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU take whatever the shapes
  * (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
 enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
 

@@ -61,7 +61,7 @@ static float *out32(struct rig *r, int64_t n)
 	return take(r, OUTPUT_FP32, n);
 }
 
-/* --- The operations; each returns its work --- */
+/* --- The operations; each returns its work ------------------------------------------------ */
 
 /* d: tokens, in, out; of attention: heads, dim, length; of the others rows and columns. */
 typedef double run_fn(struct rig *r, const int64_t *d);
@@ -238,7 +238,7 @@ static double optimizer(struct rig *r, const int64_t *d)
 	return 28.0 * (double)n;
 }
 
-/* --- What is measured --- */
+/* --- What is measured --------------------------------------------------------------------- */
 
 enum { SHAPES_MOST = 16 };
 
@@ -361,9 +361,9 @@ static void fill(struct rig *r)
 	}
 	for (int a = 0; a < INPUT_FP32 && r->width < (int64_t)sizeof(float); a++)
 		for (size_t at = 0; at < ARENA; at += ARENA / 2)
-			r->ops->narrow(r->backend, r->arenas[a] + at,
-				       (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width,
-				       NULL, 0);
+			r->ops->fp32_to_storage(r->backend, r->arenas[a] + at,
+						(const float *)r->arenas[INPUT_FP32],
+						ARENA / 2 / r->width, NULL, 0);
 	for (int i = 0; i < TOKENS; i++)
 		r->ids[i] = i * 31 % 500;
 	for (int i = 0; i < TOKENS * ROPE_DIM / 2; i++)

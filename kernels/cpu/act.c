@@ -1,4 +1,4 @@
-/* Activations. GELU's tanh formula is x · sigmoid(2u), which loses nothing for large -x. */
+/* Activations. GELU's tanh formula equals x · sigmoid(2u), which loses no precision for large -x. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 

@@ -1,9 +1,9 @@
 /*
- * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): where a
- * head lies, which keys a query sees, what dropout multiplies a row of weights with.
+ * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): a head's
+ * offsets, the keys that a query sees, and the factors of dropout for a row of weights.
  *
- * A tile is TILE queries by TILE keys of one head; its scores live in the thread's scratch, its
- * products are done by the BLAS, tiles of which no query sees anything are left out.
+ * A tile is TILE queries by TILE keys of one head. Its scores are in the thread's scratch, and the
+ * BLAS computes its products. Tiles of which no query sees anything are skipped.
  */
 #ifndef MUSTER_KERNELS_CPU_ATTENTION_H
 #define MUSTER_KERNELS_CPU_ATTENTION_H
@@ -16,13 +16,13 @@
 
 enum { TILE = 64 };
 
-/* One head of one sequence: where it lies. */
+/* One head of one sequence, as offsets. */
 struct head {
 	const struct attn_shape *s;
-	int64_t q, kv, o, lse; /* offsets of its first query and key */
-	int64_t orow;          /* between the rows of o */
-	const int32_t *starts; /* of its queries; NULL: all 0 */
-	uint64_t number;       /* dropout's, of the weight of query 0 and key 0 */
+	int64_t q, kv, o, lse; /* of its first query and key */
+	int64_t orow;          /* from one row of o to the next */
+	const int32_t *starts; /* of its queries; NULL: all are 0 */
+	uint64_t number;       /* by which dropout knows the weight of query 0 and key 0 */
 	float scale;
 };
 
@@ -44,8 +44,8 @@ static inline struct head head_at(const struct attn_shape *s, int64_t b, int h)
 	};
 }
 
-/* Columns lo … hi - 1 of a row. */
-struct span {
+/* Columns lo … hi - 1 of a row of scores. */
+struct columns {
 	int64_t lo, hi;
 };
 
@@ -54,31 +54,31 @@ static inline int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 	return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Which of the keys k0 … k0 + kn - 1 query t sees, counted from k0. */
-static inline struct span seen(const struct head *a, int64_t t, int64_t k0, int64_t kn)
+/* The keys of k0 … k0 + kn - 1 that query t sees, counted from k0. */
+static inline struct columns seen(const struct head *a, int64_t t, int64_t k0, int64_t kn)
 {
 	int64_t first = a->s->k_first + k0;
 	int64_t lo = clamp((a->starts ? a->starts[t] : 0) - first, 0, kn);
-	return (struct span){ lo, clamp(a->s->q_first + t - first + 1, lo, kn) };
+	return (struct columns){ lo, clamp(a->s->q_first + t - first + 1, lo, kn) };
 }
 
-/* Which keys some query of q0 … q0 + qn - 1 sees lie in here; the first rounded down to a
- * tile's. */
-static inline struct span seen_by_tile(const struct head *a, int64_t q0, int64_t qn)
+/* A range that contains all keys that queries q0 … q0 + qn - 1 see. Its begin is rounded down to a
+ * multiple of TILE. */
+static inline struct columns seen_by_tile(const struct head *a, int64_t q0, int64_t qn)
 {
-	struct span all = { 0, 0 };
+	struct columns all = { 0, 0 };
 	for (int64_t t = q0; t < q0 + qn; t++) {
-		struct span one = seen(a, t, 0, a->s->k_len);
+		struct columns one = seen(a, t, 0, a->s->k_len);
 		if (one.lo >= one.hi)
 			continue;
-		all.lo = all.hi ? cpu_min(all.lo, one.lo) : one.lo;
+		all.lo = all.hi ? backend_min(all.lo, one.lo) : one.lo;
 		all.hi = one.hi > all.hi ? one.hi : all.hi;
 	}
 	all.lo -= all.lo % TILE;
 	return all;
 }
 
-/* keep[j]: what dropout multiplies the weight of query t and key k0 + j with. */
+/* Sets keep[j] to the factor that dropout gives the weight of query t and key k0 + j. */
 static inline void keep_row(float keep[TILE], const struct head *a, int64_t t, int64_t k0,
 			    int64_t kn)
 {
@@ -86,10 +86,8 @@ static inline void keep_row(float keep[TILE], const struct head *a, int64_t t, i
 		     a->number + (uint64_t)t * (uint64_t)a->s->seq + (uint64_t)k0, kn);
 }
 
-/*
- * The loops over a row of scores run to a multiple of 16, so that they are
- * whole vectors; what the query does not see is masked.
- */
+/* The loops over a row of scores run to a multiple of 16, so that they are whole vectors. Keys that
+ * the query does not see are masked. */
 static inline int padded(int64_t n)
 {
 	return (int)((n + 15) / 16 * 16);
@@ -102,7 +100,7 @@ static inline void scale_row(float *x, float by, int n)
 		x[i] *= by;
 }
 
-/* x = exp(x - max), which is 0 where x was masked; returns the sum. */
+/* x = exp(x - max), which is 0 where x was masked. Returns the sum. */
 static inline float exp_row(float *x, int width, float max)
 {
 	float sum = 0;
@@ -121,8 +119,8 @@ static inline void drop_row(float *x, const float *keep, int n)
 		x[i] *= keep[i];
 }
 
-/* attention_fwd of one query a sequence, with the keys cut into pieces; false when its scratch
- * does not suffice. */
+/* attention_fwd of one query per sequence, with the keys split into pieces. false: its scratch does
+ * not suffice. */
 bool CPU(attention_one)(struct backend *k, float *o, float *lse, const float *q, const float *key,
 			const float *v, const struct attn_shape *s);
 

@@ -1,11 +1,11 @@
 /*
- * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the
- * same dk and dv, and those of one query tile to the same dq. So an item of work is a k/v head;
- * where there are too few of them for the threads, it is a tile of a diagonal, on which no two
- * tiles share a query or a key.
+ * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the same
+ * dk and dv, and the tiles of the same queries add to the same dq. So an item of work is a k/v head.
+ * If there are too few of them for the threads, it is a tile of a diagonal, on which no two tiles
+ * share a query or a key.
  *
- * Both ways sum dk and dv head by head and over the queries in their order, dq over the keys in
- * falling order: they give the same bits.
+ * Both ways sum dk and dv head by head and over the queries in order, and dq over the keys in falling
+ * order. So they give the same bits.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
@@ -29,7 +29,8 @@ static float row_dot(const float *a, const float *b, int n)
 	return sum;
 }
 
-/* p = exp(score - lse), and ds = p (dp - dot) scale over dp; both 0 where masked. */
+/* p = exp(score - lse), and ds = p (dp - dot) scale, in place of the score and of dp. Both are 0 where
+ * masked. */
 static void harden(float *p, float *ds, float lse, float dot, float scale, int lo, int hi,
 		   int width)
 {
@@ -41,7 +42,7 @@ static void harden(float *p, float *ds, float lse, float dot, float scale, int l
 	}
 }
 
-/* The same when dropout multiplies the weights with keep. */
+/* As harden, when dropout multiplies the weights by keep. */
 static void harden_dropped(float *p, float *ds, const float *keep, float lse, float dot,
 			   float scale, int lo, int hi, int width)
 {
@@ -53,8 +54,8 @@ static void harden_dropped(float *p, float *ds, const float *keep, float lse, fl
 	}
 }
 
-/* A tile: queries q0 … against keys k0 …, dout · o of these queries, and whether it sets dq, or
- * dk and dv, or adds. */
+/* A tile: queries q0 … against keys k0 …, dout · o of these queries, and whether it sets dq, and dk
+ * and dv, or adds to them. */
 struct tile {
 	int64_t q0, k0;
 	const float *dots;
@@ -66,7 +67,7 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 {
 	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
-		struct span s = seen(a, t->q0 + i, t->k0, kn);
+		struct columns s = seen(a, t->q0 + i, t->k0, kn);
 		float dot = t->dots[i], lse = x->lse[a->lse + t->q0 + i];
 		float *pr = p + i * TILE, *dr = ds + i * TILE;
 		if (a->s->drop.p > 0) {
@@ -80,12 +81,12 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 	}
 }
 
-/* What one tile of a head adds to the gradients. */
+/* Adds one tile of a head to the gradients. */
 static void tile_bwd(const struct head *a, const struct arrays *x, const struct tile *t,
 		     float *scratch)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = cpu_min(TILE, s->q_len - t->q0), kn = cpu_min(TILE, s->k_len - t->k0);
+	int64_t qn = backend_min(TILE, s->q_len - t->q0), kn = backend_min(TILE, s->k_len - t->k0);
 	int64_t q = a->q + t->q0 * s->q_row, kv = a->kv + t->k0 * s->kv_row;
 	const float *dout = x->dout + a->o + t->q0 * a->orow;
 	float *p = scratch, *ds = p + TILE * TILE;
@@ -101,10 +102,10 @@ static void tile_bwd(const struct head *a, const struct arrays *x, const struct 
 		  x->dq + q, s->q_row);
 }
 
-/* Which keys some of the query tile's queries see lie in here. */
-static struct span keys_of(const struct head *a, int64_t q0)
+/* A range that contains all keys that a tile's queries see. */
+static struct columns keys_of(const struct head *a, int64_t q0)
 {
-	return seen_by_tile(a, q0, cpu_min(TILE, a->s->q_len - q0));
+	return seen_by_tile(a, q0, backend_min(TILE, a->s->q_len - q0));
 }
 
 /* dots[i] = dout · o of query q0 + i, for i of n. */
@@ -134,23 +135,23 @@ static void clear_keys(const struct head *a, const struct arrays *x, int64_t k0,
 	clear_rows(x->dv + a->kv + k0 * a->s->kv_row, kn, a->s->kv_row, a->s->dim);
 }
 
-/* All query tiles against the key tile k0; dk and dv are set by the first of them when sets_kv. */
+/* Goes over all query tiles against the key tile k0. With sets_kv, the first one sets dk and dv. */
 static void keys_bwd(const struct head *a, const struct arrays *x, int64_t k0, const float *dots,
 		     bool sets_q, bool sets_kv, float *scratch)
 {
 	/* the first query that may see this tile */
 	int64_t q0 = a->s->k_first + k0 - a->s->q_first;
 	for (q0 = q0 > 0 ? q0 / TILE * TILE : 0; q0 < a->s->q_len; q0 += TILE) {
-		struct span keys = keys_of(a, q0);
+		struct columns keys = keys_of(a, q0);
 		if (k0 < keys.lo || k0 >= keys.hi)
 			continue;
-		bool last = keys.hi - k0 <= TILE; /* no later tile was seen before this one */
+		bool last = keys.hi - k0 <= TILE; /* this is the first tile of these queries */
 		tile_bwd(a, x, &(struct tile){ q0, k0, dots + q0, sets_q && last, sets_kv },
 			 scratch);
 		sets_kv = false;
 	}
 	if (sets_kv)
-		clear_keys(a, x, k0, cpu_min(TILE, a->s->k_len - k0));
+		clear_keys(a, x, k0, backend_min(TILE, a->s->k_len - k0));
 }
 
 static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, bool sets_kv,
@@ -161,7 +162,7 @@ static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, 
 	dots_of(dots, a, x, 0, s->q_len);
 	for (int64_t q0 = 0; sets_q && q0 < s->q_len; q0 += TILE)
 		if (!keys_of(a, q0).hi)
-			clear_queries(a, x, q0, cpu_min(TILE, s->q_len - q0));
+			clear_queries(a, x, q0, backend_min(TILE, s->q_len - q0));
 	for (int64_t k0 = (s->k_len - 1) / TILE * TILE; k0 >= 0; k0 -= TILE)
 		keys_bwd(a, x, k0, dots, sets_q, sets_kv, scratch);
 }
@@ -181,11 +182,11 @@ static void by_heads(struct backend *k, const struct arrays *x, const struct att
 		}
 }
 
-/* Query tile t meets key tile t + last - d on diagonal d: last is how far ahead of it the last
- * key tile lies that it sees. */
+/* On diagonal d, query tile t is computed against key tile t + last - d. last is the distance from a
+ * query tile to the last key tile that it sees. */
 struct diagonals {
 	int64_t q_tiles, k_tiles, last;
-	int64_t first, end; /* diagonals that may hold something */
+	int64_t first, end; /* diagonals that may contain tiles to compute */
 };
 
 static struct diagonals diagonals_of(const struct attn_shape *s)
@@ -199,12 +200,13 @@ static struct diagonals diagonals_of(const struct attn_shape *s)
 	return d;
 }
 
-/* Diagonal n of the i-th query head of every k/v head; all threads of a team come here together. */
+/* Computes diagonal n of the i-th query head of every k/v head. All threads of a team call this
+ * together. */
 static void diagonal_bwd(struct backend *k, const struct arrays *x, const struct attn_shape *s,
 			 const struct diagonals *d, int64_t n, int i)
 {
 	int64_t q_lo = n > d->last ? n - d->last : 0;
-	int64_t q_hi = cpu_min(d->q_tiles, d->k_tiles + n - d->last),
+	int64_t q_hi = backend_min(d->q_tiles, d->k_tiles + n - d->last),
 		tiles = q_hi > q_lo ? q_hi - q_lo : 0;
 	#pragma omp for schedule(dynamic)
 	for (int64_t at = 0; at < s->batch * s->kv_heads * tiles; at++) {
@@ -213,10 +215,10 @@ static void diagonal_bwd(struct backend *k, const struct arrays *x, const struct
 		struct head a = head_at(s, item / s->kv_heads, h);
 		float dots[TILE];
 		struct tile t = { tile * TILE, (tile + d->last - n) * TILE, dots, false, false };
-		struct span keys = keys_of(&a, t.q0);
+		struct columns keys = keys_of(&a, t.q0);
 		if (t.k0 < keys.lo || t.k0 >= keys.hi)
 			continue;
-		dots_of(dots, &a, x, t.q0, cpu_min(TILE, s->q_len - t.q0));
+		dots_of(dots, &a, x, t.q0, backend_min(TILE, s->q_len - t.q0));
 		tile_bwd(&a, x, &t, backend_scratch(k, omp_get_thread_num()));
 	}
 }
@@ -252,7 +254,7 @@ static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const
 	struct arrays x = { dq, dk, dv, dout, o, lse, q, key, v };
 	int64_t items = s->batch * s->kv_heads;
 	int threads = cpu_team(k, s->batch * s->heads * s->q_len * s->k_len);
-	if (items % threads == 0 || items >= 4 * threads || cpu_min(s->q_len, s->k_len) <= TILE)
+	if (items % threads == 0 || items >= 4 * threads || backend_min(s->q_len, s->k_len) <= TILE)
 		by_heads(k, &x, s, add, threads);
 	else
 		by_diagonals(k, &x, s, add, threads);

@@ -1,7 +1,7 @@
 /*
- * Attention forward: an item of work is a tile of queries of one head; a
- * running maximum and sum for each query rescale what was summed before a
- * larger score came. Outputs accumulate in place, in the order of the tiles.
+ * Attention forward. An item of work is a tile of queries of one head. Each query has a running
+ * maximum and sum: when a larger score comes, what was summed before is rescaled. Outputs accumulate
+ * in place, in the order of the tiles.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
@@ -19,19 +19,18 @@ static float max_row(float *x, int lo, int hi, int width, float max)
 	return max;
 }
 
-/* A tile's queries, and what is known of each so far. */
+/* A tile's queries, with the maximum and the sum of each so far. */
 struct queries {
 	const struct head *a;
 	int64_t q0, qn;
-	float *o; /* of the first */
+	float *o; /* of the first query */
 	float max[TILE], sum[TILE];
 };
 
-/* Row i of the scores against keys k0 … becomes weights; where a larger score came, o is
- * rescaled. */
+/* Turns row i of the scores against keys k0 … into weights. If a larger score came, o is rescaled. */
 static void soften(float *x, struct queries *t, int64_t i, int64_t k0, int64_t kn)
 {
-	struct span s = seen(t->a, t->q0 + i, k0, kn);
+	struct columns s = seen(t->a, t->q0 + i, k0, kn);
 	int width = padded(kn);
 	if (s.lo >= s.hi) {
 		memset(x, 0, (size_t)width * sizeof *x);
@@ -59,7 +58,7 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 {
 	const struct head *a = t->a;
 	const struct attn_shape *s = a->s;
-	struct span keys = seen_by_tile(a, t->q0, t->qn);
+	struct columns keys = seen_by_tile(a, t->q0, t->qn);
 	for (int64_t i = 0; i < t->qn; i++) {
 		t->max[i] = -INFINITY;
 		t->sum[i] = 0;
@@ -67,7 +66,7 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 			memset(t->o + i * a->orow, 0, (size_t)s->dim * sizeof *t->o);
 	}
 	for (int64_t k0 = keys.lo; k0 < keys.hi; k0 += TILE) {
-		int64_t kn = cpu_min(TILE, keys.hi - k0);
+		int64_t kn = backend_min(TILE, keys.hi - k0);
 		blas_gemm(false, true, t->qn, kn, s->dim, a->scale, q + t->q0 * s->q_row, s->q_row,
 			  k + k0 * s->kv_row, s->kv_row, 0, scores, TILE);
 		for (int64_t i = 0; i < t->qn; i++)
@@ -97,7 +96,7 @@ static void attention_fwd(struct backend *k, void *ov, float *lse, const void *q
 		struct head a = head_at(s, item % heads / s->heads, (int)(item % s->heads));
 		struct queries t = { .a = &a,
 				     .q0 = tile * TILE,
-				     .qn = cpu_min(TILE, s->q_len - tile * TILE) };
+				     .qn = backend_min(TILE, s->q_len - tile * TILE) };
 		t.o = o + a.o + t.q0 * a.orow;
 		queries_fwd(&t, lse + a.lse, q + a.q, key + a.kv, v + a.kv,
 			    backend_scratch(k, omp_get_thread_num()));
@@ -111,12 +110,12 @@ static void merge_row(float *restrict o, const float *restrict o2, float w, floa
 		o[i] = o[i] * w + o2[i] * w2;
 }
 
-/* Each o counts with its share of exp(l) + exp(l2). */
+/* Each o is weighted by its share of exp(l) + exp(l2). */
 static void merge_query(float *o, float *lse, const float *o2, float l2, int dim)
 {
 	float l = *lse, max = l > l2 ? l : l2;
 	if (l2 == -INFINITY)
-		return; /* nothing new, and perhaps nothing at all */
+		return; /* the second result saw no key, and perhaps neither did */
 	float w = v_exp(l - max), w2 = v_exp(l2 - max), sum = w + w2;
 	merge_row(o, o2, w / sum, w2 / sum, dim);
 	*lse = max + logf(sum);

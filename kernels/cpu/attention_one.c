@@ -1,18 +1,19 @@
 /*
- * Attention of one query a sequence, as when a text is written token by token: bound by the memory
- * that keys and values take. They are cut into pieces, so that one long sequence has work for every
- * thread; all heads go through a piece block by block, so that memory is read in its order. A piece
- * leaves the largest score, the sum of the weights and the weighted sum of its values, which are
- * then put together in the order of the pieces: the same bits for any number of threads.
+ * Attention of one query per sequence, as in generating text token by token. It is bound by the
+ * bandwidth of reading keys and values. They are split into pieces, so that one long sequence has
+ * work for every thread. All heads go through a piece block by block, so that memory is read in
+ * order. A piece results in the largest score, the sum of the weights and the weighted sum of its
+ * values. These are then joined in the order of the pieces, so any number of threads gives the same
+ * bits.
  */
 #include "kernels/cpu/attention.h"
 
 #include <string.h>
 
-/* Keys whose scores are at hand at a time; a piece is PIECE of them, or a multiple. */
+/* Keys whose scores are kept at a time. A piece is PIECE keys, or a multiple. */
 enum { BLOCK = 32, PIECE = 256 };
 
-/* What a piece leaves for one head; `dim` floats follow. */
+/* The result of a piece for one head; `dim` floats follow. */
 struct part {
 	float max, sum;
 	float o[];
@@ -20,8 +21,8 @@ struct part {
 
 struct parts {
 	char *at;            /* [batch, heads, pieces] */
-	size_t bytes;        /* of one */
-	int64_t pieces, len; /* keys a piece */
+	size_t bytes;        /* of one part */
+	int64_t pieces, len; /* number of pieces, keys per piece */
 };
 
 static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
@@ -29,8 +30,8 @@ static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
 	return (struct part *)(void *)(p->at + (size_t)(head * p->pieces + piece) * p->bytes);
 }
 
-/* Cut as finely as the scratch of one thread has room for. */
-static struct parts cut(struct backend *k, const struct attn_shape *s)
+/* Splits the keys as finely as the scratch of one thread allows. */
+static struct parts split_keys(struct backend *k, const struct attn_shape *s)
 {
 	struct parts p = { .at = backend_scratch(k, 0),
 			   .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
@@ -38,21 +39,21 @@ static struct parts cut(struct backend *k, const struct attn_shape *s)
 	int64_t room = heads ? (int64_t)(BACKEND_SCRATCH / p.bytes) / heads : 0;
 	if (room < 1 || least < 1)
 		return p;
-	p.len = (least + cpu_min(room, least) - 1) / cpu_min(room, least) * PIECE;
+	p.len = (least + backend_min(room, least) - 1) / backend_min(room, least) * PIECE;
 	p.pieces = (s->k_len + p.len - 1) / p.len;
 	return p;
 }
 
-/* w[j] = scale q · k_j for j of n; returns the largest. Four keys at a time, whose sums do not
- * wait for each other. */
+/* w[j] = scale q · k_j for j < n. Returns the largest. Four keys at a time, whose sums do not depend
+ * on each other. */
 static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim,
 		    float scale)
 {
 	float max = -INFINITY;
 	for (int64_t j = 0; j < n; j += 4) {
-		const float *k0 = k + j * row, *k1 = k + cpu_min(j + 1, n - 1) * row;
-		const float *k2 = k + cpu_min(j + 2, n - 1) * row,
-			    *k3 = k + cpu_min(j + 3, n - 1) * row;
+		const float *k0 = k + j * row, *k1 = k + backend_min(j + 1, n - 1) * row;
+		const float *k2 = k + backend_min(j + 2, n - 1) * row,
+			    *k3 = k + backend_min(j + 3, n - 1) * row;
 		float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 		#pragma omp simd reduction(+ : s0, s1, s2, s3)
 		for (int i = 0; i < dim; i++) {
@@ -62,7 +63,7 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 			s3 += q[i] * k3[i];
 		}
 		const float sums[] = { s0, s1, s2, s3 };
-		for (int64_t l = 0; l < cpu_min(4, n - j); l++)
+		for (int64_t l = 0; l < backend_min(4, n - j); l++)
 			w[j + l] = sums[l] * scale;
 	}
 	#pragma omp simd reduction(max : max)
@@ -71,7 +72,7 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 	return max;
 }
 
-/* o += sum of w[j] v_j over j of n */
+/* o += sum of w[j] v_j over j < n */
 static void weigh(float *restrict o, const float *restrict w, const float *restrict v, int64_t row,
 		  int64_t n, int dim)
 {
@@ -88,7 +89,7 @@ static void weigh(float *restrict o, const float *restrict w, const float *restr
 			o[i] += w[j] * v[j * row + i];
 }
 
-/* Keys j0 … j0 + n - 1, all of which the query sees. */
+/* Adds keys j0 … j0 + n - 1, all of which the query sees. */
 static void add_block(struct part *p, const float *q, const float *k, const float *v,
 		      const struct head *a, int64_t j0, int64_t n)
 {
@@ -109,7 +110,7 @@ static void add_block(struct part *p, const float *q, const float *k, const floa
 	weigh(p->o, w, v + j0 * s->kv_row, s->kv_row, n, s->dim);
 }
 
-/* What attention reads, each from its first element on. */
+/* What attention reads. */
 struct given {
 	const float *q, *k, *v;
 };
@@ -119,7 +120,7 @@ static void block_fwd(const struct parts *p, const struct given *in, const struc
 {
 	for (int h = 0; h < s->heads; h++) {
 		struct head a = head_at(s, b, h);
-		struct span keys = seen(&a, 0, j0, n);
+		struct columns keys = seen(&a, 0, j0, n);
 		if (keys.lo < keys.hi)
 			add_block(part_at(p, b * s->heads + h, j0 / p->len), in->q + a.q,
 				  in->k + a.kv, in->v + a.kv, &a, j0 + keys.lo, keys.hi - keys.lo);
@@ -135,9 +136,9 @@ static void piece_fwd(const struct parts *p, const struct given *in, const struc
 		one->sum = 0;
 		memset(one->o, 0, (size_t)s->dim * sizeof *one->o);
 	}
-	int64_t end = cpu_min((piece + 1) * p->len, s->k_len);
+	int64_t end = backend_min((piece + 1) * p->len, s->k_len);
 	for (int64_t j = piece * p->len; j < end; j += BLOCK)
-		block_fwd(p, in, s, b, j, cpu_min(BLOCK, end - j));
+		block_fwd(p, in, s, b, j, backend_min(BLOCK, end - j));
 }
 
 static void join(float *o, float *lse, const struct parts *p, int64_t head, int dim)
@@ -164,7 +165,7 @@ static void join(float *o, float *lse, const struct parts *p, int64_t head, int 
 bool CPU(attention_one)(struct backend *k, float *o, float *lse, const float *q, const float *key,
 			const float *v, const struct attn_shape *s)
 {
-	struct parts p = cut(k, s);
+	struct parts p = split_keys(k, s);
 	if (!p.pieces)
 		return false;
 	const struct given in = { q, key, v };

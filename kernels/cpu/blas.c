@@ -9,7 +9,7 @@
 
 blas_sgemm_fn *cpu_blas_sgemm;
 
-/* In order of preference; all export cblas_sgemm with 32-bit sizes. */
+/* In order of preference. All export cblas_sgemm with 32-bit sizes. */
 static const char *const libraries[] = {
 	"libopenblas.so.0",
 	"libopenblas.so",
@@ -23,10 +23,10 @@ static char name[80];
 static char failure[400];
 static void *library;
 
-/* OpenBLAS has room for twice its largest number of threads, 64 or more */
+/* OpenBLAS has buffers for twice its largest number of threads, which is 64 or more. */
 enum { RESERVE_MOST = 64 };
 
-/* Runs before main, when no thread can be reading the environment. */
+/* Runs before main, when no other thread can read the environment. */
 __attribute__((constructor)) static void blas_environment(void)
 {
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
@@ -61,8 +61,8 @@ static void blas_load(void)
 	}
 }
 
-/* OpenBLAS keeps the buffers that it has once taken. Another BLAS has no such functions, and
- * needs none. */
+/* OpenBLAS keeps the buffers that it has allocated once. Other BLAS libraries lack these functions,
+ * and need no reservation. */
 static void blas_reserve(int threads)
 {
 	void *(*take)(int) = (void *(*)(int))dlsym(library, "blas_memory_alloc");

@@ -1,4 +1,4 @@
-/* The storage type is that of sums: converting is copying. */
+/* The storage type is fp32 here, so converting is copying. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -16,16 +16,16 @@ static void copy(struct backend *k, float *y, const float *x, int64_t count)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, count))
 	for (int64_t i = 0; i < count; i += PIECE)
-		memcpy(y + i, x + i, (size_t)cpu_min(PIECE, count - i) * sizeof *y);
+		memcpy(y + i, x + i, (size_t)backend_min(PIECE, count - i) * sizeof *y);
 }
 
-static void widen(struct backend *k, float *y, const void *x, int64_t count)
+static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)
 {
 	copy(k, y, x, count);
 }
 
-static void narrow(struct backend *k, void *y, const float *x, int64_t count,
-		   const struct philox_key *key, uint64_t first)
+static void fp32_to_storage(struct backend *k, void *y, const float *x, int64_t count,
+			    const struct philox_key *key, uint64_t first)
 {
 	(void)key;
 	(void)first;
@@ -35,6 +35,6 @@ static void narrow(struct backend *k, void *y, const float *x, int64_t count,
 void CPU(convert)(struct ops *o)
 {
 	o->accumulate = accumulate;
-	o->widen = widen;
-	o->narrow = narrow;
+	o->storage_to_fp32 = storage_to_fp32;
+	o->fp32_to_storage = fp32_to_storage;
 }

@@ -5,17 +5,20 @@
 
 #include <string.h>
 
-/* Enters the ops built for `isa` when the processor can run them. */
+/* enter_<isa> enters the ops built for an instruction set if the processor supports it. */
+/* clang-format off */
 #define CPU_CALL(isa, family) cpu_##isa##_##family(o);
-#define CPU_ENTER(isa, runs) \
-	CPU_FAMILIES(CPU_DECLARE, isa) \
-	static bool enter_##isa(struct ops *o) \
-	{ \
-		if (!(runs)) \
-			return false; \
-		CPU_FAMILIES(CPU_CALL, isa) \
-		return true; \
+#define CPU_ENTER(isa, supported)                                                                  \
+	CPU_FAMILIES(CPU_DECLARE, isa)                                                             \
+	static bool enter_##isa(struct ops *o)                                                     \
+	{                                                                                          \
+		bool ok = supported;                                                               \
+		if (ok) {                                                                          \
+			CPU_FAMILIES(CPU_CALL, isa)                                                \
+		}                                                                                  \
+		return ok;                                                                         \
 	}
+/* clang-format on */
 
 #ifdef CPU_HAVE_v4
 CPU_ENTER(v4, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -55,17 +58,14 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 
 int cpu_fill(struct backend *k, const char *variant, struct err *e)
 {
-	if (cpu_blas_open(k->threads, e) < 0)
+	if (cpu_blas_open(k->threads, e))
 		return -1;
 	for (int i = 0; i < ISAS; i++)
 		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {
-			backend_composed(&k->ops);
-			backend_places(&k->ops);
-			backend_product8(&k->ops);
 			k->isa = isas[i].name;
 			return 0;
 		}
 	return err_set(e, ERR_UNSUPPORTED,
 		       "backend cpu%s%s: this processor lacks the instructions; use the backend %s",
-		       variant ? "-" : "", variant ? variant : "", variant ? "cpu" : "plain");
+		       variant ? "-" : "", variant ? variant : "", variant ? "cpu" : "reference");
 }

@@ -1,11 +1,11 @@
-/* Dropout, a run of elements at a time: its numbers first, then the product. */
+/* Dropout, a run of elements at a time: first its factors, then the product. */
 #include "kernels/cpu/philox.h"
 
 #include <string.h>
 
 enum { RUN = 4 * PHILOX_WORDS };
 
-/* A dropped element is 0 whatever it was. */
+/* A dropped element becomes 0, even if it is infinite or NaN. */
 static void drop_run(float *y, const float *x, const struct dropout *d, uint64_t first, int64_t n)
 {
 	float keep[RUN];
@@ -30,7 +30,7 @@ static void dropout(struct backend *k, void *yv, const void *xv, const int64_t *
 		uint64_t first = (uint64_t)rows[i] * (uint64_t)c;
 		for (int64_t j = 0; j < c; j += RUN)
 			drop_run(y + i * c + j, x + i * c + j, d, first + (uint64_t)j,
-				 cpu_min(RUN, c - j));
+				 backend_min(RUN, c - j));
 	}
 }
 

@@ -1,10 +1,10 @@
-/* Matrix products, cut into one piece a thread, and the sums that go with them. */
+/* Matrix products, split into one piece per thread, and their sums. */
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/linear.h"
 
 #include <string.h>
 
-/* A grid of pieces over the product's m × n: the one whose pieces have the shortest edges. */
+/* The grid of pieces over a product's m × n whose pieces have the shortest edges. */
 struct grid {
 	int rows, cols;
 };
@@ -13,7 +13,7 @@ static struct grid grid_cut(int threads, int64_t m, int64_t n, int64_t k)
 {
 	struct grid best = { 1, 1 };
 	if (m * n * k < (int64_t)1 << 20)
-		return best; /* less work than waking a team */
+		return best; /* too little work to start a team for */
 	double least = 0;
 	for (int rows = 1; rows <= threads; rows++) {
 		if (threads % rows)
@@ -28,22 +28,22 @@ static struct grid grid_cut(int threads, int64_t m, int64_t n, int64_t k)
 	return best;
 }
 
-/* Piece i of `pieces` of n: whole multiples of 16 where that is possible. */
+/* Piece i of `pieces` of n: lo and hi are multiples of 16 where possible. */
 static void piece(int64_t n, int pieces, int i, int64_t *lo, int64_t *hi)
 {
 	int64_t units = (n + 15) / 16;
-	*lo = cpu_min(units * i / pieces * 16, n);
-	*hi = cpu_min(units * (i + 1) / pieces * 16, n);
+	*lo = backend_min(units * i / pieces * 16, n);
+	*hi = backend_min(units * (i + 1) / pieces * 16, n);
 }
 
-/* op(a)[m,k] · op(b)[k,n] and where it goes. */
+/* c = op(a)[m,k] · op(b)[k,n] */
 struct product {
 	bool ta, tb;
 	int64_t m, n, k;
 	const float *a, *b;
 	int64_t lda, ldb;
 	float *c;          /* [m, n], dense */
-	bool add;          /* to c, else sets it */
+	bool add;          /* adds to c; otherwise sets it */
 	const float *bias; /* [n] or NULL */
 };
 
@@ -53,7 +53,7 @@ static void bias_rows(float *c, int64_t ldc, const float *bias, int64_t m, int64
 		memcpy(c + i * ldc, bias, (size_t)n * sizeof *c);
 }
 
-/* The BLAS reads c anyway, so a bias laid down first costs no pass of its own. */
+/* The BLAS reads c anyway, so writing the bias to it first costs no extra pass. */
 static void product_piece(const struct product *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
 	if (m0 == m1 || n0 == n1)
@@ -122,7 +122,7 @@ static void sum_strip(float *restrict out, const float *restrict x, int64_t n, i
 	double total[CPU_STRIP] = { 0 };
 	for (int64_t i0 = 0; i0 < n; i0 += CPU_RUN) {
 		float part[CPU_STRIP] = { 0 };
-		for (int64_t i = i0; i < cpu_min(n, i0 + CPU_RUN); i++)
+		for (int64_t i = i0; i < backend_min(n, i0 + CPU_RUN); i++)
 			for (int64_t l = 0; l < w; l++)
 				part[l] += x[i * c + j + l];
 		for (int64_t l = 0; l < w; l++)
@@ -136,7 +136,7 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP)
-		sum_strip(out, x, n, c, j, cpu_min(CPU_STRIP, c - j));
+		sum_strip(out, x, n, c, j, backend_min(CPU_STRIP, c - j));
 }
 
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,

@@ -1,12 +1,12 @@
 /*
- * The product of one row, as when a text is written token by token: bound by the memory that the
- * weights take, which a BLAS made for larger products reads and writes again to pack it. Each
- * output is one sum in an order of its own: the same bits for any number of threads.
+ * The product of one row, as in generating text token by token. It is bound by the bandwidth of
+ * reading the weights, which a BLAS for larger products also copies to pack them. Each output is one
+ * sum in a fixed order, so any number of threads gives the same bits.
  */
 #include "kernels/cpu/linear.h"
 
-/* Rows of weights that are read side by side: enough streams to keep the memory busy, few enough
- * for the registers. */
+/* Rows of weights that are read at the same time: enough streams to use the memory's bandwidth, and
+ * few enough for the registers. */
 enum { SIDE = 4 };
 
 static void dot_rows(float *restrict y, const float *restrict x, const float *restrict w,
@@ -42,7 +42,7 @@ void CPU(linear_one)(struct backend *k, float *y, const float *x, const float *w
 	int64_t groups = (out + SIDE - 1) / SIDE;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, in * out))
 	for (int64_t g = 0; g < groups; g++) {
-		int64_t first = g * SIDE, last = cpu_min(first + SIDE, out);
+		int64_t first = g * SIDE, last = backend_min(first + SIDE, out);
 		if (last - first == SIDE)
 			dot_rows(y + first, x, w + first * in, in);
 		else

@@ -1,7 +1,7 @@
 /*
- * LayerNorm and RMSNorm. Forward: a row is read once from memory and stays in
- * the first cache for its sums. Backward: dx row by row, then dw and dbias
- * strip by strip of columns, so that their sums do not depend on the threads.
+ * LayerNorm and RMSNorm. Forward reads a row once from memory; it stays in the L1 cache for its sums.
+ * Backward computes dx row by row, then dw and dbias in strips of columns, so that their sums do not
+ * depend on the number of threads.
  */
 #include "kernels/cpu/cpu.h"
 
@@ -76,7 +76,7 @@ static void rmsnorm_fwd(struct backend *k, void *yv, void *sumv, float *rstd, co
 }
 
 /* dx = rstd * (g - mean(g) - h * mean(g h)) + dres with g = dy w, h = (x - mean) rstd; RMSNorm
- * leaves mean(g) out. */
+ * has no mean(g). */
 static void row_bwd(float *dx, const float *dy, const float *dres, const float *x, float mean,
 		    float rstd, const float *w, int64_t c, bool centred)
 {
@@ -100,14 +100,14 @@ static void row_bwd(float *dx, const float *dy, const float *dres, const float *
 		dx[j] = rstd * (dy[j] * w[j] - g_mean - (x[j] - mean) * rstd * gh_mean);
 }
 
-/* What dw and dbias are summed from; mean and dbias are NULL for RMSNorm. */
+/* The operands of the sums dw and dbias. mean and dbias are NULL for RMSNorm. */
 struct sums {
 	float *dw, *dbias;
 	const float *dy, *x, *mean, *rstd;
 	int64_t n, c;
 };
 
-/* Rows i0 … i1 of a strip, in float. */
+/* Sums rows i0 … i1 of a strip in float. */
 static void strip_run(float *restrict dw, float *restrict db, const struct sums *s, int64_t i0,
 		      int64_t i1, int64_t j, int64_t w)
 {
@@ -127,7 +127,7 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 	double dw[CPU_STRIP] = { 0 }, db[CPU_STRIP] = { 0 };
 	for (int64_t i = 0; i < s->n; i += CPU_RUN) {
 		float dw_run[CPU_STRIP] = { 0 }, db_run[CPU_STRIP] = { 0 };
-		strip_run(dw_run, db_run, s, i, cpu_min(s->n, i + CPU_RUN), j, w);
+		strip_run(dw_run, db_run, s, i, backend_min(s->n, i + CPU_RUN), j, w);
 		for (int64_t l = 0; l < w; l++) {
 			dw[l] += (double)dw_run[l];
 			db[l] += (double)db_run[l];
@@ -148,7 +148,7 @@ static void norm_bwd(struct backend *k, float *dx, const float *dres, const floa
 	{
 		#pragma omp for schedule(static) nowait
 		for (int64_t j = 0; j < c; j += CPU_STRIP)
-			strip(s, j, cpu_min(CPU_STRIP, c - j));
+			strip(s, j, backend_min(CPU_STRIP, c - j));
 		#pragma omp for schedule(static)
 		for (int64_t i = 0; i < n; i++)
 			row_bwd(dx + i * c, s->dy + i * c, dres ? dres + i * c : NULL, s->x + i * c,

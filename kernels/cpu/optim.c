@@ -1,10 +1,9 @@
-/* What runs over the flat parameter buffer: bound by memory, so one pass each. */
+/* Ops over the flat parameter buffer. They are bound by memory bandwidth, so each makes one pass. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 
-/* Elements of a block of sqnorm: few enough blocks that their sums fit the scratch of one
- * thread. */
+/* Elements per block of sqnorm: so many that the blocks' sums fit in the scratch of one thread. */
 enum { BLOCK = 1 << 16 };
 
 static double block_sum(const float *x, int64_t n)
@@ -16,16 +15,16 @@ static double block_sum(const float *x, int64_t n)
 	return sum;
 }
 
-/* Blocks of fixed size, added in their order: the same bits for any number of threads. */
+/* Blocks have a fixed size and are added in order, so any number of threads gives the same bits. */
 static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count)
 {
 	double *sums = backend_scratch(k, 0), total = 0;
 	const int64_t most = (int64_t)(BACKEND_SCRATCH / sizeof *sums) * BLOCK;
 	for (int64_t at = 0; at < count; at += most) {
-		int64_t n = cpu_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
+		int64_t n = backend_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
 		#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n))
 		for (int64_t b = 0; b < blocks; b++)
-			sums[b] = block_sum(x + at + b * BLOCK, cpu_min(BLOCK, n - b * BLOCK));
+			sums[b] = block_sum(x + at + b * BLOCK, backend_min(BLOCK, n - b * BLOCK));
 		for (int64_t b = 0; b < blocks; b++)
 			total += sums[b];
 	}
@@ -35,7 +34,8 @@ static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count
 static void store(struct backend *k, const struct update *u)
 {
 	if (u->stored)
-		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+		k->ops.fp32_to_storage(k, u->stored, u->p, u->count, u->random ? &u->key : NULL,
+				       u->first);
 }
 
 static void adamw_one(struct backend *k, const struct update *u, const struct adamw_args *a)
@@ -72,7 +72,7 @@ static void sgd_one(struct backend *k, const struct update *u, const struct sgd_
 	const float *g = u->g;
 	const float scale = a->grad_scale, decay = u->weight_decay, lr = a->lr,
 		    momentum = a->momentum;
-	const bool first = a->step <= 1; /* what m holds does not count then, were it NaN */
+	const bool first = a->step <= 1; /* ignores what m holds, even NaN */
 	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
 	for (int64_t i = 0; i < u->count; i++) {
 		float before = first ? 0 : momentum * m[i];

@@ -1,4 +1,4 @@
-/* philox — base/philox's words for many counters at once, and dropout's choice from them. */
+/* philox — the words of base/philox.h for many counters at once, and dropout's choice from them. */
 #ifndef MUSTER_KERNELS_CPU_PHILOX_H
 #define MUSTER_KERNELS_CPU_PHILOX_H
 
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Counters of one batch, and the words they give. */
+/* Counters of one batch, and their words. */
 enum { PHILOX_BLOCKS = 32, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
 /* Words 4 block … 4 block + PHILOX_WORDS - 1 of a stream. */
@@ -38,13 +38,13 @@ static inline void philox_words(struct philox_key key, uint64_t block,
 			out[4 * i + w] = c[w][i];
 }
 
-/* Words below it drop their element: word / 2^32 < p. */
+/* An element is dropped if its word is below this: word / 2^32 < p. */
 static inline uint32_t dropout_threshold(const struct dropout *d)
 {
 	return (uint32_t)ceil((double)d->p * 0x1p32);
 }
 
-/* keep[i] = what element first + i is multiplied with, 0 or 1 / (1 - p), for i of n. */
+/* Sets keep[i] to the factor of element first + i, 0 or 1 / (1 - p), for i < n. */
 static inline void dropout_keep(float *keep, const struct dropout *d, uint64_t first, int64_t n)
 {
 	const uint32_t threshold = dropout_threshold(d);
@@ -53,7 +53,7 @@ static inline void dropout_keep(float *keep, const struct dropout *d, uint64_t f
 	uint32_t words[PHILOX_WORDS];
 	for (int64_t at = -skip; at < n; at += PHILOX_WORDS) {
 		philox_words(d->key, (first + (uint64_t)at) / 4, words);
-		int64_t i0 = at < 0 ? 0 : at, i1 = cpu_min(n, at + PHILOX_WORDS);
+		int64_t i0 = at < 0 ? 0 : at, i1 = backend_min(n, at + PHILOX_WORDS);
 		for (int64_t i = i0; i < i1; i++)
 			keep[i] = words[i - at] < threshold ? 0 : by;
 	}

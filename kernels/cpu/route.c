@@ -1,4 +1,4 @@
-/* The router of a mixture of experts: small rows, so a token at a time. */
+/* The router of a mixture of experts, one token at a time, since rows are small. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 
@@ -33,7 +33,7 @@ static bool among(const int32_t *chosen, int64_t n, int64_t j)
 	return false;
 }
 
-/* The largest that is not chosen yet; the first of equals. */
+/* The expert with the largest logit that is not chosen yet; the first among equals. */
 static int32_t next_largest(const float *logits, int64_t e, const int32_t *chosen, int64_t n)
 {
 	int64_t best = -1;
@@ -67,7 +67,7 @@ static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float 
 			    logits + i * e, e, top, before);
 }
 
-/* dlogits holds the gradient of probs; it becomes that of the logits. `slope` is that of lse. */
+/* Turns dlogits from the gradient of probs into that of the logits. slope: the gradient of lse. */
 static void softmax_bwd(float *dlogits, const float *probs, float slope, int64_t e)
 {
 	float mean = 0;

@@ -1,4 +1,4 @@
-/* Rows that go to the experts and come back: bound by memory, a row at a time. */
+/* Rows that are sent to experts and come back, one row at a time; bound by memory bandwidth. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -61,7 +61,7 @@ static void combine_fwd(struct backend *k, void *yv, const void *xv, const int64
 	}
 }
 
-/* Sets dx = w dy and returns dy · x: dy is read once for both. */
+/* Sets dx = w dy and returns dy · x, reading dy once. */
 static float row_bwd(float *restrict dx, const float *restrict dy, const float *restrict x, float w,
 		     int64_t c)
 {

@@ -1,4 +1,4 @@
-/* vmath — elementary functions without branches, which loops over them turn into vectors. */
+/* vmath — elementary functions without branches, so that the compiler vectorizes loops over them. */
 #ifndef MUSTER_KERNELS_CPU_VMATH_H
 #define MUSTER_KERNELS_CPU_VMATH_H
 
@@ -6,12 +6,12 @@
 #include <string.h>
 
 /*
- * exp(x) to about 1 ulp. x = k ln 2 + r with |r| <= ln(2)/2; exp(r) is its Taylor sum to r^7/7!,
- * whose rest is below 6e-9 there; 2^k is put together from bits. ln 2 is split in two so that k
- * times the first part is exact. Results below 2^-125 are 0, above the largest float infinity; NaN
+ * exp(x) to about 1 ulp. x = k ln 2 + r with |r| <= ln(2)/2. exp(r) is its Taylor sum to r^7/7!, whose
+ * remainder is below 6e-9 there. 2^k is built from bits. ln 2 is split in two so that k times the
+ * first part is exact. Results below 2^-125 are 0; those above the largest float are infinity; NaN
  * stays NaN.
  *
- * Adding 1.5 * 2^23 leaves k, rounded, in the low bits of a float.
+ * Adding 1.5 * 2^23 puts k, rounded, into the low bits of a float.
  */
 static inline float v_exp(float x)
 {
@@ -30,7 +30,7 @@ static inline float v_exp(float x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	/* 2^(k-1) has an exponent for every k that is left, up to 128; k = -126 and less give 0. */
+	/* 2^(k-1) has an exponent for every remaining k, up to 128. k <= -126 gives 0. */
 	uint32_t bits;
 	memcpy(&bits, &t, sizeof bits);
 	bits = (bits + 126) << 23;

@@ -1,10 +1,10 @@
-/* Cross-entropy over rows of logits: each step is one pass over the row. */
+/* Cross-entropy over rows of logits. Each step is one pass over the row. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 
 #include <math.h>
 
-/* Elements of a row that are summed in float before double takes over. */
+/* Elements of a row that are summed in float before they are added in double. */
 enum { RUN = 2048 };
 
 static float row_max(const float *x, int64_t v)
@@ -39,11 +39,11 @@ static double row_exp(float *x, float max, int64_t v)
 {
 	double sum = 0;
 	for (int64_t j = 0; j < v; j += RUN)
-		sum += (double)exp_run(x + j, max, cpu_min(RUN, v - j));
+		sum += (double)exp_run(x + j, max, backend_min(RUN, v - j));
 	return sum;
 }
 
-/* This shard's column of the target, or -1. */
+/* The target's column in this shard, or -1. */
 static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 {
 	int64_t j = (int64_t)target - lo;

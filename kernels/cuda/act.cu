@@ -1,5 +1,5 @@
-/* Activations: bound by memory, a pack at a time. GELU's tanh formula is x sigmoid(2u), which
- * loses nothing for large -x. */
+/* Activations, bound by memory bandwidth, one pack at a time. GELU's tanh formula equals
+ * x sigmoid(2u), which loses no precision for large -x. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile.cuh"
@@ -8,7 +8,7 @@
 static constexpr float two_u = 0x1.988454p+0f;
 static constexpr float cubic = 0.044715f;
 
-/* exp as exactly as the storage type can tell. */
+/* exp, as exact as the storage type needs. */
 template <class T> __device__ inline float exp_for(float x)
 {
 	if constexpr (sizeof(T) == sizeof(float))
@@ -31,7 +31,7 @@ template <class T> __device__ inline float gelu(float x)
 	return x * sigmoid<T>(two_u * (x + cubic * x * x * x));
 }
 
-/* Beyond 30 the slope is 0 or 1, and the cubic would overflow. */
+/* Beyond ±30 the slope is 0 or 1, and the cubic term would overflow. */
 template <class T> __device__ inline float gelu_slope(float all)
 {
 	float x = all > 30.0f ? 30.0f : all < -30.0f ? -30.0f : all;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(FLAT)
 	}
 }
 
-/* Rows of y are f wide, those of gu two of them: gate, then up. */
+/* A row of y has f elements, a row of gu 2 f: gate, then up. */
 template <class T, int V>
 __global__ void __launch_bounds__(TILE) swiglu_fwd_kernel(T *y, const T *gu, struct tile tile)
 {

@@ -1,13 +1,13 @@
 /*
- * Attention's ops: which kernels take a shape, what the backward pass has of each query, and the
- * merge of two results.
+ * The ops of attention: the choice of kernels for a shape, the backward pass's data of each query,
+ * and the merge of two results.
  *
- * The passes over rows of o (8 threads a row, 16 bytes each where rows allow) are bound by memory:
- * the backward pass's reads o and dout once, the merge reads two rows and writes one. 40 to 64
- * registers, no shared memory.
+ * The passes over rows of o (8 threads per row, 16 bytes each where rows allow) are bound by memory
+ * bandwidth. That of the backward pass reads o and dout once; the merge reads two rows and writes
+ * one. They use 40 to 64 registers and no shared memory.
  *
- * The backward pass keeps 16 bytes a query and head in the scratch and cuts its heads into pieces
- * that fit there; one group of heads that share a k/v head must (4 Mi queries).
+ * The backward pass keeps 16 bytes per query and head in the scratch, and splits its heads into
+ * pieces that fit there. One group of heads that share a k/v head must fit (4 Mi queries).
  */
 #include "kernels/cuda/attention_host.cuh"
 
@@ -15,7 +15,7 @@
 
 enum { ROW_THREADS = 256, PER_ROW = 8, ROWS = ROW_THREADS / PER_ROW };
 
-/* A row of o: query t of pair first + `piece`, and the first element in it of this thread. */
+/* A row of o: query t of pair first + `piece`, and this thread's first element of it. */
 struct o_place {
 	int64_t piece, t, at;
 	bool there;
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 		    by2 = expf(two - max) / sum;
 	__syncwarp(); /* the row's 8 threads have read its lse */
 	if (max == -INFINITY || !p.there)
-		return; /* neither saw a key */
+		return; /* neither result saw a key */
 	for (int i = (int)threadIdx.x % PER_ROW * V; i < a.s.dim; i += PER_ROW * V) {
 		float x[V], y[V];
 		load<V>(x, (const T *)a.out + p.at + i);
@@ -121,7 +121,7 @@ static struct attention attention_of(const struct attn_shape *s)
 	return a;
 }
 
-/* Whether tensor cores take it: all rows are whole pieces of 16 bytes. */
+/* Whether the tensor-core kernels support the shape: all rows are whole pieces of 16 bytes. */
 static bool tiles_fit(struct backend *k, const struct attention &a, const void *o, const void *dout)
 {
 	const struct attn_shape *s = &a.s;
@@ -147,7 +147,7 @@ static void attention_fwd(struct backend *k, void *o, float *lse, const void *q,
 		attention_fwd_any(k, &a);
 }
 
-/* Heads of `a` from a->first on, as many as their queries fit the scratch. */
+/* The heads of `a` from a->first on, as many as fit in the scratch with their queries. */
 static void bwd_piece(struct backend *k, struct attention *a, bool tiles)
 {
 	switch (cuda_of(k)->storage) {

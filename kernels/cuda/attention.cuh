@@ -1,13 +1,13 @@
 /*
- * attention — what the kernels of attention share: their argument, which keys a query sees, which
- * weights dropout keeps.
+ * attention — what the kernels of attention share: their argument, the keys that a query sees, and
+ * the weights that dropout keeps.
  *
  * o = softmax(q·kᵀ / sqrt(dim)) · v is computed tile by tile with a running maximum and sum, and
  * the backward pass computes the scores again (Dao, arXiv 2307.08691, algorithms 1 and 2).
  * kernels/reference/attention.c is the specification.
  *
- * A pair is a head of a sequence: number b * heads + h. A launch takes `pairs` of them from `first`
- * on, whole groups of heads that share a k/v head.
+ * A pair is a head of a sequence, number b * heads + h. A launch handles `pairs` of them, beginning
+ * with `first`. These are whole groups of heads that share a k/v head.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_CUH
@@ -17,17 +17,17 @@
 #include "kernels/cuda/reduce.cuh"
 
 /* Keys lo … hi - 1 of the piece; 0, 0 when there are none. */
-struct span {
+struct range {
 	int lo, hi;
 };
 
-/* What the backward pass has of each query beside its rows, 16 bytes. All 0: a query that sees
- * nothing. */
+/* What the backward pass needs of each query besides its rows, 16 bytes. A query that sees nothing
+ * is all 0. */
 struct __align__(16) query
 {
-	float lse;   /* over log 2: of powers of 2 */
+	float lse;   /* in units of log 2, for powers of 2 */
 	float delta; /* dout · o */
-	struct span seen;
+	struct range seen;
 };
 
 struct attention {
@@ -38,16 +38,17 @@ struct attention {
 	struct query *queries; /* [pairs, q_len] */
 	int64_t first, pairs;
 	float scale;        /* 1 / sqrt(dim) */
-	float keep;         /* what dropout multiplies a kept weight with */
-	uint32_t threshold; /* it drops weights whose word is below; 0: nothing is dropped */
+	float keep;         /* the factor of a weight that dropout keeps */
+	uint32_t threshold; /* weights whose word is below it are dropped; 0: none are */
 	bool add;
-	/* of the pipeline of tiles: 2, or 1 where that lets two blocks share a multiprocessor */
+	/* stages of the pipeline of tiles: 2, or 1 if only that lets two blocks share a
+	 * multiprocessor */
 	int stages;
 };
 
 static const float LOG2E = 1.4426950408889634f;
 
-/* A head of a sequence: where its first elements lie. */
+/* A head of a sequence: pointers to its first elements. */
 struct head {
 	int64_t pair, b;
 	int64_t q, kv, o;
@@ -55,7 +56,7 @@ struct head {
 
 static __device__ __forceinline__ struct head head_of(const struct attention &a, int64_t pair)
 {
-	/* pairs fit a grid */
+	/* the number of pairs fits in a grid */
 	int64_t b = (uint32_t)pair / (uint32_t)a.s.heads, h = (uint32_t)pair % (uint32_t)a.s.heads;
 	struct head at;
 	at.pair = pair;
@@ -76,11 +77,11 @@ static __device__ __forceinline__ int clamp_to(int64_t x, int64_t most)
 	return (int)(x < 0 ? 0 : x > most ? most : x);
 }
 
-/* Those that query t of sequence b sees; none behind the last query. */
-static __device__ __forceinline__ struct span keys_seen(const struct attention &a, int64_t b,
-							int64_t t)
+/* The keys that query t of sequence b sees; none for t beyond the last query. */
+static __device__ __forceinline__ struct range keys_seen(const struct attention &a, int64_t b,
+							 int64_t t)
 {
-	struct span none = { 0, 0 }, seen;
+	struct range none = { 0, 0 }, seen;
 	if (t >= a.s.q_len)
 		return none;
 	int64_t start = a.s.starts ? a.s.starts[b * a.s.starts_batch + t] : 0;
@@ -89,8 +90,8 @@ static __device__ __forceinline__ struct span keys_seen(const struct attention &
 	return seen.lo < seen.hi ? seen : none;
 }
 
-/* The smallest span that holds both. */
-static __device__ __forceinline__ struct span span_join(struct span a, struct span b)
+/* The smallest range that holds both. */
+static __device__ __forceinline__ struct range join_ranges(struct range a, struct range b)
 {
 	if (a.lo >= a.hi || b.lo >= b.hi)
 		return a.lo < a.hi ? a : b;
@@ -99,29 +100,30 @@ static __device__ __forceinline__ struct span span_join(struct span a, struct sp
 	return a;
 }
 
-/* That of all threads' spans, the same in every thread. room: 2 ints a warp, shared. */
+/* The smallest range that holds the ranges of all threads; every thread gets it. room: 2 ints per
+ * warp, in shared memory. */
 template <int WARPS>
-static __device__ __forceinline__ struct span block_span(struct span mine, int *room)
+static __device__ __forceinline__ struct range block_range(struct range mine, int *room)
 {
 	for (int i = WARP / 2; i > 0; i /= 2) {
-		struct span other = { __shfl_xor_sync(WARP_ALL, mine.lo, i),
-				      __shfl_xor_sync(WARP_ALL, mine.hi, i) };
-		mine = span_join(mine, other);
+		struct range other = { __shfl_xor_sync(WARP_ALL, mine.lo, i),
+				       __shfl_xor_sync(WARP_ALL, mine.hi, i) };
+		mine = join_ranges(mine, other);
 	}
 	if (lane_id() == 0) {
 		room[2 * warp_id()] = mine.lo;
 		room[2 * warp_id() + 1] = mine.hi;
 	}
 	__syncthreads();
-	struct span all = { 0, 0 };
+	struct range all = { 0, 0 };
 	for (int w = 0; w < WARPS; w++) {
-		struct span one = { room[2 * w], room[2 * w + 1] };
-		all = span_join(all, one);
+		struct range one = { room[2 * w], room[2 * w + 1] };
+		all = join_ranges(all, one);
 	}
 	return all;
 }
 
-/* Dropout's number of the weight of query t and key u of a head. */
+/* The number by which dropout knows the weight of query t and key u of a head. */
 static __device__ __forceinline__ uint64_t weight_number(const struct attention &a, int64_t pair,
 							 int64_t t, int64_t u)
 {
@@ -131,7 +133,8 @@ static __device__ __forceinline__ uint64_t weight_number(const struct attention 
 	       (uint64_t)(a.s.k_first + u);
 }
 
-/* Bit i: the weight with number first + i is kept, for i of COUNT (at most 32; a multiple of 4). */
+/* Bit i is set if the weight with number first + i is kept. i < COUNT, a multiple of 4, at most
+ * 32. */
 template <int COUNT>
 static __device__ __forceinline__ uint32_t kept_bits(const struct attention &a, uint64_t first)
 {

@@ -1,12 +1,13 @@
 /*
- * attention_any — attention without tensor cores: fp32, heads of any width up to ATTN_DIM_MAX, rows
- * of any alignment. What its passes share.
+ * attention_any — what the passes of attention without tensor cores share: fp32, heads of any width
+ * up to ATTN_DIM_MAX, rows of any alignment.
  *
- * The same loops over tiles as on tensor cores, in fp32: a block of 256 threads has 64 rows by 64
- * columns, a thread the 16 sums of rows 4 (thread / 16) + i and columns thread % 16 + 16 j; a row's
- * 16 threads are half a warp, and warps without rows leave products out. Rows go to shared memory
- * as floats, 32 of their elements at a time (products of rows) or 64 (sums). Shared memory 34 KiB.
- * 16 multiplications for 8 words from shared memory: at most a half of the chip's fp32 rate.
+ * The loops over tiles are those of the tensor-core kernels, in fp32. A block of 256 threads has 64
+ * rows by 64 columns. A thread has the 16 sums of rows 4 (thread / 16) + i and columns
+ * thread % 16 + 16 j. The 16 threads of a row are half a warp, and warps without rows skip the
+ * products. Rows go to shared memory as floats, 32 of their elements at a time (products of rows) or
+ * 64 (sums). A block uses 34 KiB of shared memory. A thread does 16 multiplications for 8 words from
+ * shared memory, so these kernels reach at most half of the chip's fp32 rate.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
@@ -16,8 +17,7 @@
 
 enum { EDGE = 64, PART = 32, SPREAD = 16, EACH = EDGE / SPREAD, ANY_THREADS = SPREAD * SPREAD };
 
-/* Rows of one head: where row 0 begins, how far rows lie apart, how many there are and how wide
- * they are. */
+/* The rows of one head: row 0, elements from one row to the next, number of rows, width. */
 template <class T> struct rows {
 	const T *at;
 	int64_t apart, count;
@@ -26,7 +26,7 @@ template <class T> struct rows {
 
 /* The block's shared memory. */
 struct any_room {
-	float part[2 * EDGE * (PART + 1)]; /* of rows; EDGE (EDGE + 1) of them fit as well */
+	float part[2 * EDGE * (PART + 1)]; /* of rows; EDGE (EDGE + 1) floats fit too */
 	float weights[EDGE][EDGE + 1];
 };
 
@@ -54,7 +54,7 @@ static __device__ void any_copy(float *to, const struct rows<T> &from, int64_t f
 	for (int turn = 0; turn < EDGE * WIDE / ANY_THREADS; turn++) {
 		int i = (int)threadIdx.x + turn * ANY_THREADS, r = i / WIDE, c = i % WIDE;
 		bool there = first + r < from.count && d + c < from.dim;
-		to[r * (WIDE + 1) + c] = there ? widened(from.at[(first + r) * from.apart + d + c])
+		to[r * (WIDE + 1) + c] = there ? to_fp32(from.at[(first + r) * from.apart + d + c])
 					       : 0;
 	}
 }
@@ -93,7 +93,7 @@ static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room,
 	}
 }
 
-/* The block's weights go to shared memory; the next any_sum waits until they are there. */
+/* Writes the block's weights to shared memory. The next any_sum waits until all are written. */
 static __device__ __forceinline__ void any_put_weights(struct any_room *room,
 						       const float (&w)[EACH][EACH])
 {
@@ -105,8 +105,7 @@ static __device__ __forceinline__ void any_put_weights(struct any_room *room,
 			room->weights[any_row(i)][any_column(j)] = w[i][j];
 }
 
-/* sum += the weights by EDGE rows of b from b0 on; `left` rows of sum, columns: PIECES times
- * EDGE. */
+/* sum += weights · EDGE rows of b from b0 on. sum has `left` rows and PIECES * EDGE columns. */
 template <int PIECES, class T>
 static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], int64_t left,
 			       struct any_room *room, const struct rows<T> &b, int64_t b0)
@@ -146,8 +145,8 @@ static __device__ __forceinline__ void any_clear(float (&sum)[PIECES][EACH][EACH
 			sum[p][i / EACH][i % EACH] = 0;
 }
 
-/* Rows first … of an array of `count` rows that lie `apart` elements apart; row i of the sums is
- * multiplied with by[i]. */
+/* Writes the sums to rows first … of an array of `count` rows, `apart` elements from one to the
+ * next. Row i of the sums is multiplied by by[i]. */
 template <int PIECES, class T>
 static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t count, int dim,
 			       const float (&sum)[PIECES][EACH][EACH], const float (&by)[EACH],
@@ -164,11 +163,11 @@ static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t coun
 				if (r >= count || c >= dim)
 					continue;
 				T *at = to + r * apart + c;
-				*at = narrowed<T>(sum[p][i][j] * by[i] + (add ? widened(*at) : 0));
+				*at = from_fp32<T>(sum[p][i][j] * by[i] + (add ? to_fp32(*at) : 0));
 			}
 }
 
-/* What dropout multiplies the weight of query t and key u with. */
+/* The factor that dropout gives the weight of query t and key u. */
 static __device__ __forceinline__ float any_keep(const struct attention &a, int64_t pair, int64_t t,
 						 int64_t u)
 {
@@ -180,7 +179,7 @@ static __device__ __forceinline__ float any_keep(const struct attention &a, int6
 	return philox_pick(words, (unsigned)(number % 4)) >= a.threshold ? a.keep : 0;
 }
 
-/* The arrays that a head has. */
+/* The arrays of one head. */
 template <class T>
 static __device__ __forceinline__ struct rows<T> q_rows(const struct attention &a,
 							const struct head &at) {
@@ -208,8 +207,8 @@ static __device__ __forceinline__ struct rows<T> kv_rows(const struct attention 
 	return r;
 }
 
-/* Calls f<T, PIECES>(k, a) for the backend's storage and the heads' width; narrow storage comes
- * here by rare shapes alone. */
+/* Calls f<T, PIECES>(k, a) for the backend's storage type and the heads' width. Storage of 2 bytes
+ * comes here only with rare shapes. */
 #define ANY_CALL(f, k, a) \
 	switch (cuda_of(k)->storage) { \
 	case STORE_FP32: \

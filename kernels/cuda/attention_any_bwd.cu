@@ -1,13 +1,13 @@
 /*
- * Attention backward in fp32, for what the tensor cores do not take; see attention_any.cuh for the
- * tiles, attention_bwd_q.cu and attention_bwd_kv.cu for the formulas. A block has 64 queries of one
- * head, or 64 keys of one k/v head.
+ * Attention backward in fp32, for shapes that the tensor-core kernels do not support.
+ * attention_any.cuh describes the tiles; attention_bwd_q.cu and attention_bwd_kv.cu have the
+ * formulas. A block has 64 queries of one head, or 64 keys of one k/v head.
  */
 #include "kernels/cuda/attention_any.cuh"
 
 #include <math.h>
 
-/* The weight of a score: exp(s scale - lse) where the query sees the key. */
+/* The weight of a score: exp(s scale - lse) if the query sees the key, otherwise 0. */
 static __device__ __forceinline__ float any_weight(float s, float scale, const struct query &of,
 						   int64_t key)
 {
@@ -25,7 +25,7 @@ template <class T, int PIECES>
 static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel(struct attention a)
 {
 	__shared__ struct any_room room;
-	__shared__ int spans[2 * ANY_THREADS / WARP];
+	__shared__ int ranges[2 * ANY_THREADS / WARP];
 	const int tiles = (int)((a.s.q_len + EDGE - 1) / EDGE);
 	const struct head at = head_of(a, a.first + blockIdx.x / tiles);
 	const int64_t t0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * EDGE;
@@ -33,15 +33,15 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 	const struct rows<T> key = kv_rows<T>(a, at, a.key), v = kv_rows<T>(a, at, a.v);
 	float dq[PIECES][EACH][EACH], s[EACH][EACH], dp[EACH][EACH], by[EACH];
 	struct query of[EACH];
-	struct span mine = { 0, 0 };
+	struct range mine = { 0, 0 };
 	any_clear(dq);
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
 		of[i] = query_of(a, at.pair, t0 + any_row(i));
-		mine = span_join(mine, of[i].seen);
+		mine = join_ranges(mine, of[i].seen);
 		by[i] = a.scale;
 	}
-	const struct span all = block_span<ANY_THREADS / WARP>(mine, spans);
+	const struct range all = block_range<ANY_THREADS / WARP>(mine, ranges);
 	for (int key0 = all.lo; key0 < all.hi; key0 += EDGE) {
 		any_scores(s, &room, q, t0, key, key0);
 		any_scores(dp, &room, dout, t0, v, key0);
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 	any_put((T *)a.dq + at.q, a.s.q_row, t0, a.s.q_len, a.s.dim, dq, by, a.add);
 }
 
-/* One head's part of the sums of a k/v head's keys. */
+/* Adds one head's part to the sums of a k/v head's keys. */
 template <class T, int PIECES>
 static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIECES][EACH][EACH],
 				struct any_room *room, const struct attention &a,
@@ -79,7 +79,7 @@ static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIE
 			some |= of[j].seen.lo < key0 + EDGE && of[j].seen.hi > key0;
 		}
 		if (!__any_sync(WARP_ALL, some))
-			continue; /* each warp has all queries of the tile: all leave it out */
+			continue; /* each warp has all queries of the tile, so all skip it */
 		any_scores(s, room, key, key0, q, t0);
 		any_scores(dp, room, v, key0, dout, t0);
 		#pragma unroll

@@ -1,10 +1,11 @@
-/* Attention forward in fp32, for what the tensor cores do not take; see attention_any.cuh. A
- * block has 64 queries of one head. */
+/* Attention forward in fp32, for shapes that the tensor-core kernels do not support
+ * (attention_any.cuh). A block has 64 queries of one head. */
 #include "kernels/cuda/attention_any.cuh"
 
 #include <math.h>
 
-/* Of the queries of this thread's rows; the same in a row's 16 threads. */
+/* The running maximum and sum of the queries of this thread's rows; all 16 threads of a row have the
+ * same. */
 struct any_running {
 	float max[EACH], sum[EACH];
 };
@@ -23,11 +24,11 @@ static __device__ __forceinline__ float row_sum(float x)
 	return x;
 }
 
-/* s becomes exp((s - max) scale) of the keys that a query sees, 0 of the others; o and sum are
- * scaled to the new maximum. */
+/* s becomes exp((s - max) scale) for keys that the query sees, and 0 for others. o and sum are
+ * rescaled to the new maximum. */
 template <int PIECES>
 static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r,
-				 float (&o)[PIECES][EACH][EACH], const struct span (&seen)[EACH],
+				 float (&o)[PIECES][EACH][EACH], const struct range (&seen)[EACH],
 				 int key0, float scale)
 {
 	#pragma unroll
@@ -61,7 +62,7 @@ template <class T, int PIECES>
 static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(struct attention a)
 {
 	__shared__ struct any_room room;
-	__shared__ int spans[2 * ANY_THREADS / WARP];
+	__shared__ int ranges[2 * ANY_THREADS / WARP];
 	const int tiles = (int)((a.s.q_len + EDGE - 1) / EDGE);
 	const struct head at = head_of(a, a.first + blockIdx.x / tiles);
 	const int64_t t0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * EDGE;
@@ -69,16 +70,16 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 			     v = kv_rows<T>(a, at, a.v);
 	float o[PIECES][EACH][EACH], s[EACH][EACH], by[EACH];
 	struct any_running r;
-	struct span seen[EACH], mine = { 0, 0 };
+	struct range seen[EACH], mine = { 0, 0 };
 	any_clear(o);
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
 		r.max[i] = -INFINITY;
 		r.sum[i] = 0;
 		seen[i] = keys_seen(a, at.b, t0 + any_row(i));
-		mine = span_join(mine, seen[i]);
+		mine = join_ranges(mine, seen[i]);
 	}
-	const struct span all = block_span<ANY_THREADS / WARP>(mine, spans);
+	const struct range all = block_range<ANY_THREADS / WARP>(mine, ranges);
 	for (int key0 = all.lo; key0 < all.hi; key0 += EDGE) {
 		any_scores(s, &room, q, t0, key, key0);
 		any_weigh(s, &r, o, seen, key0, a.scale * LOG2E);

@@ -1,22 +1,23 @@
 /*
- * Attention's gradients of keys and values on tensor cores; see attention_bwd_q.cu, which has that
- * of the queries.
+ * Attention's gradients of keys and values on tensor cores; attention_bwd_q.cu has the gradient of
+ * the queries.
  *
- * A block has 128 keys of one k/v head and goes over the queries that see any of them, of all heads
- * that share it, one head after the other. Everything is transposed: keys are rows, queries
- * columns, so that a warp keeps its weights in registers:
- *     pᵀ = exp(k·qᵀ scale - lse), dv += (m p)ᵀ·dout, dsᵀ = pᵀ (m v·doutᵀ - delta), dk += dsᵀ·q, in
+ * A block has 128 keys of one k/v head. It goes over the queries that see any of them, of all heads
+ * that share the k/v head, one head after the other. Everything is transposed: keys are rows and
+ * queries are columns, so that a warp keeps its weights in registers:
+ *     pᵀ = exp(k·qᵀ scale - lse), dv += (m p)ᵀ·dout, dsᵀ = pᵀ (m v·doutᵀ - delta), dk += dsᵀ·q, at
  *     the end times scale.
- * A lane is one query of 32 where masks and dropout are concerned. At D = 64 4 warps have 32 keys
- * each, at D = 128 8 warps 16 each, since dk and dv take 2 D rows / 32 registers. Tiles of q and
- * dout, with lse, delta and what each query sees, come in stages of 64 queries (D = 64) or 32 (D =
- * 128). Blocks of early keys, which most queries see, come first within a head.
+ * For masks and dropout, a lane is one of 32 queries. At D = 64, 4 warps have 32 keys each; at
+ * D = 128, 8 warps have 16 each, since dk and dv take 2 D rows / 32 registers. Tiles of q and dout,
+ * with lse, delta and the keys that each query sees, come in stages of 64 queries (D = 64) or 32
+ * (D = 128). Within a head, blocks of early keys come first, since most queries see them.
  *
- * Shared memory: k and v 32 KiB (D = 64) or 64, a stage 17: 66 or 97 KiB in all. Registers: dk and
- * dv 128, S and dP 64 (32 at D = 128); 2 blocks of 128 threads a multiprocessor, or 1 of 256. Work:
- * 8 q_len k_len dim heads FLOPs (half when causal); of 128 keys and 32 queries at D = 128 4.2
- * MFLOP, 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB pass from shared
- * memory (2300 cycles): about 250 to 300 TFLOP/s of an H200's 790 are expected, 350 at D = 64.
+ * Shared memory: k and v take 32 KiB (D = 64) or 64, a stage 17; 66 or 97 KiB in all. Registers: dk
+ * and dv take 128, S and dP 64 (32 at D = 128). A multiprocessor holds 2 blocks of 128 threads, or 1
+ * of 256. Work: 8 q_len k_len dim heads FLOPs (half when causal). 128 keys and 32 queries at D = 128
+ * are 4.2 MFLOP, or 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB are read
+ * from shared memory (2300 cycles). Expected on an H200: about 250 to 300 of 790 TFLOP/s, 350 at
+ * D = 64.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -24,32 +25,32 @@
 enum { KEYS = 128, STEP = 32 };
 
 template <int D> constexpr int stage_queries = D == 64 ? 64 : 32;
-/* of 16 keys, a warp */
+/* tiles of 16 keys per warp */
 template <int D> constexpr int row_tiles = D == 64 ? 2 : 1;
 template <int D> constexpr int block_threads = KEYS / (16 * row_tiles<D>)*WARP;
 
-/* The queries of a block: of heads pair0, pair0 + 1, … those from t0 on, in `each` stages a
- * head, `all` together. */
+/* The queries of a block: those from t0 on of heads pair0, pair0 + 1, …, in `each` stages per head
+ * and `all` stages in all. */
 struct course {
 	int64_t pair0, t0;
 	int each, all;
 };
 
-/* One more than the last query from `from` on that sees any of the block's keys; the same in
- * every thread. */
+/* One more than the last query from `from` on that sees any of the block's keys. Every thread gets
+ * it. */
 template <int WARPS>
 static __device__ __forceinline__ int64_t last_query(const struct attention &a, int64_t b, int key0,
 						     int64_t from, int *room)
 {
 	if (!a.s.starts)
 		return a.s.q_len;
-	struct span mine = { 0, 0 };
+	struct range mine = { 0, 0 };
 	for (int64_t t = from + threadIdx.x; t < a.s.q_len; t += WARPS * WARP) {
-		struct span seen = keys_seen(a, b, t);
+		struct range seen = keys_seen(a, b, t);
 		if (seen.lo < seen.hi && seen.lo < key0 + KEYS)
 			mine.hi = (int)(t + 1 - from);
 	}
-	return from + block_span<WARPS>(mine, room).hi;
+	return from + block_range<WARPS>(mine, room).hi;
 }
 
 template <int WARPS>
@@ -92,8 +93,8 @@ static __device__ __forceinline__ void copy_queries(unsigned char *stage, const 
 	cp_async_commit();
 }
 
-/* s becomes the weights; 0 where a query does not see the key. column: the first of the queries;
- * key0: the warp's first key. */
+/* s becomes the weights; 0 where a query does not see the key. column: the first query; key0: the
+ * warp's first key. */
 template <int M>
 static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const struct query *column,
 					     int key0, bool part, float scale)
@@ -105,7 +106,7 @@ static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const s
 		for (int e = 0; e < 2; e++) {
 			const struct query *to = &column[8 * n + 2 * (lane % 4) + e];
 			float lse = to->lse;
-			struct span seen = to->seen;
+			struct range seen = to->seen;
 			#pragma unroll
 			for (int m = 0; m < M; m++)
 				#pragma unroll
@@ -119,7 +120,8 @@ static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const s
 		}
 }
 
-/* w = s where dropout keeps the weight, else 0. kept: of the query that is this lane's column. */
+/* w = s where dropout keeps the weight, otherwise 0. kept belongs to the query of this lane's
+ * column. */
 template <int M>
 static __device__ __forceinline__ void kept_weights(float (&w)[M][STEP / 8][4],
 						    const float (&s)[M][STEP / 8][4], uint32_t kept)
@@ -181,7 +183,7 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1)
 	const int64_t group = blockIdx.x / tiles;
 	const int key0 = (int)(blockIdx.x % tiles) * KEYS, row0 = warp_id() * 16 * M;
 	const struct course found = course_of<THREADS / WARP>(a, group, key0, QUERIES, room);
-	__shared__ struct course c; /* not in registers, which are short */
+	__shared__ struct course c; /* in shared memory to save registers */
 	if (threadIdx.x == 0)
 		c = found;
 	__syncthreads();
@@ -200,7 +202,7 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1)
 		const T *q = (const T *)(stages + (turn & (a.stages - 1)) * BYTES),
 			*dout = q + QUERIES * D;
 		cp_async_wait<0>();
-		/* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are complete, and no thread reads those of the previous turn */
 		__syncthreads();
 		if (a.stages == 2 && turn + 1 < c.all)
 			copy_queries<T, D>(stages + ((turn & 1) ^ 1) * BYTES, a, c, turn + 1);

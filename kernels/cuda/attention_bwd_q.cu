@@ -1,21 +1,21 @@
 /*
- * Attention's gradient of the queries on tensor cores; attention_bwd_kv.cu has that of keys and
- * values. Each computes the scores again and sums in an order of its own, so nothing is added to
- * memory by several blocks and the bits are the same every time, for 7 products instead of the 5 of
- * a kernel that adds dq up atomically (Dao, arXiv 2307.08691, algorithm 2).
+ * Attention's gradient of the queries on tensor cores; attention_bwd_kv.cu has those of keys and
+ * values. Each computes the scores again and sums in its own order. So several blocks never add to
+ * the same memory, and the bits are the same every time. This takes 7 products, where a kernel that
+ * adds dq atomically takes 5 (Dao, arXiv 2307.08691, algorithm 2).
  *
- * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned,
- * and goes over the keys that any of them sees, 32 at a time:
- *     p = exp(q·kᵀ scale - lse), ds = p (m dout·vᵀ - delta), dq += ds·k, in the end times scale.
- * Tiles of k and v come in stages of 64 keys (D = 64) or 32 (D = 128), copied ahead while the one
- * before is used.
+ * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes over
+ * the keys that any of them sees, 32 at a time:
+ *     p = exp(q·kᵀ scale - lse), ds = p (m dout·vᵀ - delta), dq += ds·k, at the end times scale.
+ * Tiles of k and v come in stages of 64 keys (D = 64) or 32 (D = 128). A stage is copied while the
+ * one before it is used.
  *
- * Shared memory: q and dout 32 KiB (D = 64) or 64, a stage 16: 64 or 96 KiB in all. Registers: dq
- * D, S and dP 32 each; 128 threads, at most 255 each, two blocks a multiprocessor (D = 128: one
- * with 2 stages where shared memory is less than 196 KiB). Work: 6 q_len k_len dim heads FLOPs
- * (half when causal); of 128 queries and 32 keys at D = 128 3.1 MFLOP, 1240 cycles of a Hopper
- * multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles): about 350
- * TFLOP/s of an H200's 790 are expected.
+ * Shared memory: q and dout take 32 KiB (D = 64) or 64, a stage 16; 64 or 96 KiB in all. Registers:
+ * dq takes D, S and dP 32 each; 128 threads have at most 255 each. A multiprocessor holds two blocks
+ * (D = 128: one with 2 stages if it has less than 196 KiB of shared memory). Work: 6 q_len k_len dim
+ * heads FLOPs (half when causal). 128 queries and 32 keys at D = 128 are 3.1 MFLOP, or 1240 cycles of
+ * a Hopper multiprocessor by mma.sync, for which 160 KiB are read from shared memory (1280 cycles).
+ * Expected on an H200: about 350 of 790 TFLOP/s.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const s
 		}
 }
 
-/* s = s (m dp - delta). kept: of this lane's query, the weights that dropout keeps. */
+/* s = s (m dp - delta). kept: the weights of this lane's query that dropout keeps. */
 static __device__ __forceinline__ void score_gradient(float (&s)[2][STEP / 8][4],
 						      const float (&dp)[2][STEP / 8][4],
 						      const struct query &mine, uint32_t kept,
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 {
 	constexpr int KEYS = stage_keys<D>;
 	__shared__ int room[2 * WARPS];
-	__shared__ struct head at; /* not in registers, which are short */
+	__shared__ struct head at; /* in shared memory to save registers */
 	T *q = dynamic_shared<T>(), *dout = q + QUERIES * D, *stages = dout + QUERIES * D;
 	const int tiles = (int)((a.s.q_len + QUERIES - 1) / QUERIES);
 	const int64_t pair = a.first + blockIdx.x / tiles,
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 						     : none;
 	if (threadIdx.x == 0)
 		at = head_of(a, pair);
-	const struct span all = block_span<WARPS>(mine.seen, room);
+	const struct range all = block_range<WARPS>(mine.seen, room);
 	float dq[2][D / 8][4];
 	clear(dq);
 	if (all.lo < all.hi) {
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 	for (int key0 = all.lo; key0 < all.hi; key0 += KEYS, turn ^= 1) {
 		const T *stage = stages + (turn & (a.stages - 1)) * 2 * KEYS * D;
 		cp_async_wait<0>();
-		/* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are complete, and no thread reads those of the previous turn */
 		__syncthreads();
 		if (a.stages == 2 && key0 + KEYS < all.hi)
 			copy_keys<T, D>(stages + (turn ^ 1) * 2 * KEYS * D, a, at, key0 + KEYS);

@@ -1,35 +1,35 @@
 /*
  * Attention forward on tensor cores: FlashAttention-2's loop (Dao, arXiv 2307.08691, algorithm 1).
  *
- * A block has 128 queries of one head, 32 a warp, one a lane where masks and dropout are concerned,
- * and goes over the keys that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and
- * sum, o += p·v with p in the storage type. The tiles of k and v are copied ahead while the ones
- * before are used: two stages, one barrier a tile. A warp leaves out tiles of which its queries see
- * nothing, and compares positions only where they see a part. Blocks of late queries, which see
- * most keys, come first within a head, and a head's blocks lie together, so that its k and v stay
- * in the L2 cache.
+ * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes over
+ * the keys that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and sum, o += p·v with
+ * p in the storage type. Tiles of k and v are copied while the ones before them are used: two
+ * stages, one barrier per tile. A warp skips tiles of which its queries see nothing, and compares
+ * positions only where they see a part. Within a head, blocks of late queries come first, since they
+ * see most keys. The blocks of a head are consecutive, so that its k and v stay in the L2 cache.
  *
- * Shared memory: D = 64: 16 KiB of q, 16 a stage; D = 128: 32 and 32. 48 or 96 KiB in all: two
- * blocks a multiprocessor on sm_80 (with one stage at D = 128) and sm_90. Registers: o D, S 64 a
- * thread; 128 threads, at most 255 each. Work: 4 q_len k_len dim heads FLOPs, half of it when
- * causal, so that S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128, about 1650 cycles of
- * a Hopper multiprocessor by mma.sync, for which 160 KiB pass from shared memory (1280 cycles) and
- * 32 KiB from L2. At best 60 % of the chip's peak, which wgmma alone reaches; 350 to 400 TFLOP/s of
- * an H200's 790 are expected.
+ * Shared memory: q takes 16 KiB and a stage 16 at D = 64, 32 and 32 at D = 128; 48 or 96 KiB in all.
+ * A multiprocessor holds two blocks on sm_80 (with one stage at D = 128) and on sm_90. Registers: o
+ * takes D and S 64 per thread; 128 threads have at most 255 each. Work: 4 q_len k_len dim heads FLOPs
+ * (half when causal). S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128, or about 1650
+ * cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB are read from shared memory (1280
+ * cycles) and 32 KiB from L2. The limit is 60 % of the chip's peak, which only wgmma reaches.
+ * Expected on an H200: 350 to 400 of 790 TFLOP/s.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
 
 enum { QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP };
 
-/* A query's running maximum of raw scores and sum of weights; this lane has its share of four
- * queries' sums. */
+/* A query's running maximum of raw scores, and sum of weights. This lane has its part of the sums of
+ * four queries. */
 struct running {
 	float max[2][2], sum[2][2];
 };
 
-/* The scores of keys that a query does not see become -INFINITY. seen: of this lane's query. */
-static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], struct span seen,
+/* Sets the scores of keys that a query does not see to -INFINITY. seen belongs to this lane's
+ * query. */
+static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], struct range seen,
 						   int key0)
 {
 	int lane = lane_id();
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], s
 		}
 }
 
-/* s becomes exp((s - max) scale), max and sum take it in, o is scaled to the new maximum. */
+/* s becomes exp((s - max) scale). max and sum are updated, and o is rescaled to the new maximum. */
 template <int D>
 static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct running *r,
 					     float (&o)[2][D / 8][4], float scale)
@@ -85,8 +85,8 @@ static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct 
 		}
 }
 
-/* Weights that dropout does not keep become 0. number: of this lane's query and the tile's first
- * key. */
+/* Sets weights that dropout does not keep to 0. number: of the weight of this lane's query and the
+ * tile's first key. */
 static __device__ __forceinline__ void drop_weights(float (&s)[2][KEYS / 8][4],
 						    const struct attention &a, uint64_t number)
 {
@@ -146,16 +146,16 @@ template <class T, int D>
 static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct attention a)
 {
 	__shared__ int room[2 * WARPS];
-	__shared__ struct head at; /* not in registers, which are short */
+	__shared__ struct head at; /* in shared memory to save registers */
 	T *q = dynamic_shared<T>(), *stages = q + QUERIES * D;
 	const int tiles = (int)((a.s.q_len + QUERIES - 1) / QUERIES);
 	const int64_t pair = a.first + blockIdx.x / tiles,
 		      tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
 	const int64_t t0 = tile0 + warp_id() * WARP, mine = t0 + lane_id();
-	const struct span seen = keys_seen(a, pair / a.s.heads, mine);
+	const struct range seen = keys_seen(a, pair / a.s.heads, mine);
 	if (threadIdx.x == 0)
 		at = head_of(a, pair);
-	const struct span all = block_span<WARPS>(seen, room);
+	const struct range all = block_range<WARPS>(seen, room);
 	float o[2][D / 8][4], s[2][KEYS / 8][4];
 	struct running r;
 	clear(o);
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 	for (int key0 = all.lo; key0 < all.hi; key0 += KEYS, turn ^= 1) {
 		T *stage = stages + (turn & (a.stages - 1)) * 2 * KEYS * D;
 		cp_async_wait<0>();
-		/* the tiles are there, and nobody reads those of the turn before any more */
+		/* the tiles are complete, and no thread reads those of the previous turn */
 		__syncthreads();
 		if (a.stages == 2 && key0 + KEYS < all.hi)
 			copy_keys<T, D>(stages + (turn ^ 1) * 2 * KEYS * D, a, at, key0 + KEYS);

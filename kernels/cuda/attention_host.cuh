@@ -1,22 +1,22 @@
-/* attention_host — the passes of attention as attention.cu queues them, and how their launches
- * are cut. */
+/* attention_host — the passes of attention that attention.cu queues, and the sizes of their
+ * launches. */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
 #define MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/launch.cuh"
 
-/* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes; each sets
- * a->stages. bwd needs a->queries. */
+/* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes. Each sets
+ * a->stages. The backward passes need a->queries. */
 void attention_fwd_tiles(struct backend *k, struct attention *a);
 void attention_bwd_q_tiles(struct backend *k, struct attention *a);
 void attention_bwd_kv_tiles(struct backend *k, struct attention *a);
 
-/* Any storage, size and alignment. */
+/* For any storage type, size and alignment. */
 void attention_fwd_any(struct backend *k, struct attention *a);
 void attention_bwd_any(struct backend *k, struct attention *a);
 
-/* Two stages, unless one alone lets two blocks share a multiprocessor. */
+/* Two stages, unless only one lets two blocks share a multiprocessor. */
 static inline int attention_stages(const struct backend *k, size_t fixed, size_t stage)
 {
 	size_t most = cuda_of(k)->shared_most;
@@ -24,7 +24,7 @@ static inline int attention_stages(const struct backend *k, size_t fixed, size_t
 	return one_shares && !two_share ? 1 : 2;
 }
 
-/* A block for each tile of `rows` rows of each of the pairs. */
+/* One block for each tile of `rows` rows of each pair. */
 static inline unsigned attention_blocks(int64_t pairs, int64_t rows, int tile)
 {
 	return (unsigned)(pairs * ((rows + tile - 1) / tile));

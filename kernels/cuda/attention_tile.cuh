@@ -2,16 +2,16 @@
  * attention_tile — tiles of rows in shared memory, and a warp's products over them, on tensor
  * cores.
  *
- * A tile has rows of D elements of 2 bytes, cut in chunks of 16 bytes; chunk c of row r lies where
- * chunk c ^ (r % 8) would, so that the 8 rows of one chunk that ldmatrix reads at once, and the 8
- * chunks of one row that a copy writes, are in different banks. Heads that are narrower than D are
+ * A tile has rows of D elements of 2 bytes, in chunks of 16 bytes. Chunk c of row r is stored at the
+ * place of chunk c ^ (r % 8). Thus the 8 rows of one chunk that ldmatrix reads at once, and the 8
+ * chunks of one row that a copy writes, are in different banks. Heads with fewer than D elements are
  * padded with zeros, which change no product.
  *
- * Tiles are 16-byte aligned and D is a power of two, so the chunk 2 k further on, for even chunks,
- * is at index ^ 16 k.
+ * Tiles are 16-byte aligned and D is a power of two, so for an even chunk the chunk 2 k after it is
+ * at index ^ 16 k.
  *
- * A warp's sums are acc[m][n][4]: 16 rows by 8 columns each, as mma_16816 leaves them. This lane
- * has rows lane / 4 + 8 i + 16 m (i of 2) and columns 8 n + 2 (lane % 4) + e (e of 2) in
+ * A warp's sums are acc[m][n][4]: 16 rows by 8 columns each, in mma_16816's layout. This lane has
+ * rows lane / 4 + 8 i + 16 m (i of 2) and columns 8 n + 2 (lane % 4) + e (e of 2) in
  * acc[m][n][2 i + e].
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_TILE_CUH
@@ -22,14 +22,14 @@
 
 #include <math.h>
 
-/* Where chunk c of row r of a tile begins. */
+/* The index at which chunk c of row r of a tile begins. */
 template <int D> static __device__ __forceinline__ int tile_at(int r, int c)
 {
 	return r * D + (c ^ (r & 7)) * 8;
 }
 
-/* Begins the copy of rows first … first + ROWS - 1 of the array's `rows`, which lie `row`
- * elements apart. */
+/* Begins the copy of rows first … first + ROWS - 1 of an array of `rows` rows, `row` elements from
+ * one to the next. */
 template <class T, int D, int ROWS, int THREADS>
 static __device__ __forceinline__ void tile_copy(T *tile, const T *from, int64_t row, int64_t first,
 						 int64_t rows, int dim)
@@ -86,7 +86,8 @@ static __device__ __forceinline__ void score_product(float (&acc)[M][N][4], cons
 	}
 }
 
-/* acc += w · b, w [16 M, 8 N] as sums lie, rounded to T; rows of tile b from row0 on. */
+/* acc += w · b. w[16 M, 8 N] has the layout of sums and is rounded to T; b is the rows of a tile
+ * from row0 on. */
 template <class T, int D, int M, int N>
 static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4],
 						    const float (&w)[M][N][4], const T *b, int row0)
@@ -118,12 +119,12 @@ static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4],
 
 /* --- masks --- */
 
-/* Whether columns first … first + COUNT - 1 matter to a warp whose lanes are rows that see spans
- * (or the other way round). */
+/* How much the rows of a warp's lanes, which see ranges of columns, see of columns first …
+ * first + COUNT - 1 (or the columns of the lanes, of rows). */
 enum view { SEES_NOTHING, SEES_SOME, SEES_ALL };
 
 template <int COUNT>
-static __device__ __forceinline__ enum view warp_sees(struct span seen, bool real, int first)
+static __device__ __forceinline__ enum view warp_sees(struct range seen, bool real, int first)
 {
 	bool some = real && seen.lo < first + COUNT && seen.hi > first;
 	bool all = !real || (seen.lo <= first && seen.hi >= first + COUNT);
@@ -147,8 +148,8 @@ static __device__ __forceinline__ void put_pair(T *p, float first, float second,
 	*reinterpret_cast<uint32_t *>(p) = pack2<T>(first, second);
 }
 
-/* Rows row0 … of an array of `rows` rows from a warp's sums; row r of the sums is multiplied
- * with by[m][i]. */
+/* Writes a warp's sums to rows row0 … of an array of `rows` rows. Row r of the sums is multiplied by
+ * by[m][i]. */
 template <class T, int D, int M>
 static __device__ __forceinline__ void put_rows(T *to, int64_t row, int64_t row0, int64_t rows,
 						int dim, const float (&acc)[M][D / 8][4],

@@ -1,11 +1,11 @@
-/* Opens the CUDA backend on a device and keeps its first error. */
+/* Opens the CUDA backend on a device, and keeps the backend's first error. */
 #include "kernels/cuda/blas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Errors --- */
+/* --- Errors ------------------------------------------------------------------------------- */
 
 /* clang-format off */
 static const struct remedy {
@@ -14,14 +14,14 @@ static const struct remedy {
 	const char *text;
 } remedies[] = {
 	{ cudaErrorMemoryAllocation, ERR_NOMEM, "lower batch.micro, raise parallel.tp, parallel.pp or parallel.zero, or set recompute.mode; "
-	  "see with nvidia-smi who else uses the device" },
-	{ cudaErrorNoDevice, ERR_NOTFOUND, "is one given to this job (--gres, CUDA_VISIBLE_DEVICES)?" },
-	{ cudaErrorInsufficientDriver, ERR_UNSUPPORTED, "load NVIDIA's driver, or update it to one for CUDA " },
+	  "nvidia-smi shows which other programs use the device" },
+	{ cudaErrorNoDevice, ERR_NOTFOUND, "request one for this job (--gres), and check CUDA_VISIBLE_DEVICES" },
+	{ cudaErrorInsufficientDriver, ERR_UNSUPPORTED, "load NVIDIA's driver, or update it to one that supports CUDA " },
 	{ cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED, "build libmuster-cuda.so for this device: make CUDA_ARCH=" },
 	{ cudaErrorUnsupportedPtxVersion, ERR_UNSUPPORTED, "update the driver, or build libmuster-cuda.so for this device: make CUDA_ARCH=" },
-	{ cudaErrorIllegalAddress, ERR_IO, "a bug of ours: CUDA_LAUNCH_BLOCKING=1 tells which operation it was" },
-	{ cudaErrorLaunchFailure, ERR_IO, "a bug of ours or a broken device: CUDA_LAUNCH_BLOCKING=1 tells which operation it was, "
-	  "nvidia-smi -q whether the device has errors" },
+	{ cudaErrorIllegalAddress, ERR_IO, "a bug in muster: run with CUDA_LAUNCH_BLOCKING=1 to find the operation" },
+	{ cudaErrorLaunchFailure, ERR_IO, "a bug in muster or a broken device: run with CUDA_LAUNCH_BLOCKING=1 to find the operation, "
+	  "and see in nvidia-smi -q whether the device has errors" },
 	{ cudaErrorECCUncorrectable, ERR_IO, "its memory is broken: drain the node and reset the device" },
 	{ cudaErrorSystemNotReady, ERR_IO, "start nvidia-fabricmanager, or drain the node" },
 };
@@ -39,7 +39,7 @@ static const struct remedy *remedy_of(cudaError_t rc)
 	return &none;
 }
 
-/* What follows a remedy that ends in a blank or a sign: CUDA's version, or the device's. */
+/* Some remedies end in a blank or '=': CUDA's version, or the device's, follows. */
 static void remedy_tail(const struct cuda_backend *c, const struct remedy *r, char *to, size_t size)
 {
 	to[0] = '\0';
@@ -50,7 +50,7 @@ static void remedy_tail(const struct cuda_backend *c, const struct remedy *r, ch
 		snprintf(to, size, "%d", c->cc);
 }
 
-static int error_say(const struct cuda_backend *c, cudaError_t rc, const char *where,
+static int set_error(const struct cuda_backend *c, cudaError_t rc, const char *where,
 		     const char *more, struct err *e)
 {
 	const struct remedy *r = remedy_of(rc);
@@ -64,7 +64,7 @@ static int error_say(const struct cuda_backend *c, cudaError_t rc, const char *w
 void cuda_fail(struct backend *k, cudaError_t rc, const char *where, const char *more)
 {
 	struct cuda_backend *c = cuda_of(k);
-	cudaGetLastError(); /* the runtime's own note of it, which later calls would return */
+	cudaGetLastError(); /* clears the runtime's own record, which later calls would return */
 	if (c->first_error != cudaSuccess)
 		return;
 	c->first_error = rc;
@@ -77,16 +77,16 @@ int cuda_failed(const struct backend *k, struct err *e)
 	const struct cuda_backend *c = cuda_of(k);
 	return c->first_error == cudaSuccess
 		       ? 0
-		       : error_say(c, c->first_error, c->error_where, c->error_more, e);
+		       : set_error(c, c->first_error, c->error_where, c->error_more, e);
 }
 
-/* --- What kernels ask for --- */
+/* --- Services for kernels ----------------------------------------------------------------- */
 
 void *cuda_scratch(struct backend *k, size_t bytes, const char *op)
 {
 	if (bytes <= CUDA_SCRATCH)
 		return cuda_of(k)->scratch;
-	cuda_fail(k, cudaErrorMemoryAllocation, op, "its scratch is too small for this size");
+	cuda_fail(k, cudaErrorMemoryAllocation, op, "the scratch is too small for this size");
 	return NULL;
 }
 
@@ -98,7 +98,7 @@ bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, con
 		at = (at + 1) % CUDA_KERNELS_MOST;
 		if (tries == CUDA_KERNELS_MOST) {
 			cuda_fail(k, cudaErrorInvalidValue, op,
-				  "more kernels with much shared memory than CUDA_KERNELS_MOST");
+				  "more kernels use much shared memory than CUDA_KERNELS_MOST");
 			return false;
 		}
 	}
@@ -107,7 +107,7 @@ bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, con
 	cuda_choose(k);
 	if (shared > c->shared_most)
 		cuda_fail(k, cudaErrorInvalidValue, op,
-			  "it needs more shared memory than this device has");
+			  "the kernel needs more shared memory than this device has");
 	if (shared > c->shared_most ||
 	    !cuda_ok(k,
 		     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -118,56 +118,58 @@ bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, con
 	return true;
 }
 
-/* --- Opening --- */
+/* --- Opening ------------------------------------------------------------------------------ */
 
-enum { FIRST_FP8 = 89 }; /* has products of 8 bits */
-enum { OLDEST = 80 };    /* has bf16 and asynchronous copies into shared memory */
+/* compute capabilities */
+enum {
+	FIRST_FP8 = 89, /* the first with fp8 products */
+	OLDEST = 80     /* the first with bf16 and asynchronous copies into shared memory */
+};
 
-static int attribute(const struct cuda_backend *c, enum cudaDeviceAttr which, int *value,
-		     struct err *e)
+static int get_attribute(const struct cuda_backend *c, enum cudaDeviceAttr which, int *value,
+			 struct err *e)
 {
 	cudaError_t rc = cudaDeviceGetAttribute(value, which, c->device);
-	return rc == cudaSuccess ? 0 : error_say(c, rc, "asking what it has", "", e);
+	return rc == cudaSuccess ? 0
+				 : set_error(c, rc, "cannot read the device's attributes", "", e);
 }
 
-static int device_find(struct cuda_backend *c, struct err *e)
+static int select_device(struct cuda_backend *c, struct err *e)
 {
 	int count = 0;
 	cudaError_t rc = cudaGetDeviceCount(&count);
 	if (rc != cudaSuccess)
-		return error_say(c, rc, "looking for devices", "", e);
+		return set_error(c, rc, "cannot count devices", "", e);
 	if (c->device < 0 || c->device >= count)
 		return err_set(e, ERR_NOTFOUND,
-			       "CUDA device %d: this process sees %d; give the job more of them "
-			       "(--gres, CUDA_VISIBLE_DEVICES), "
-			       "or start fewer agents",
+			       "CUDA device %d: this process sees %d devices; give the job more of "
+			       "them (--gres, CUDA_VISIBLE_DEVICES), or start fewer agents",
 			       c->device, count);
 	rc = cudaSetDevice(c->device);
-	return rc == cudaSuccess ? 0 : error_say(c, rc, "choosing it", "", e);
+	return rc == cudaSuccess ? 0 : set_error(c, rc, "cannot select the device", "", e);
 }
 
-static int device_measure(struct cuda_backend *c, struct err *e)
+static int read_device(struct cuda_backend *c, struct err *e)
 {
 	int major, minor, shared;
-	if (attribute(c, cudaDevAttrComputeCapabilityMajor, &major, e) < 0 ||
-	    attribute(c, cudaDevAttrComputeCapabilityMinor, &minor, e) < 0 ||
-	    attribute(c, cudaDevAttrMultiProcessorCount, &c->sms, e) < 0 ||
-	    attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared, e) < 0)
+	if (get_attribute(c, cudaDevAttrComputeCapabilityMajor, &major, e) < 0 ||
+	    get_attribute(c, cudaDevAttrComputeCapabilityMinor, &minor, e) < 0 ||
+	    get_attribute(c, cudaDevAttrMultiProcessorCount, &c->sms, e) < 0 ||
+	    get_attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared, e) < 0)
 		return -1;
 	c->cc = 10 * major + minor;
 	c->shared_most = (size_t)shared;
 	if (c->cc < OLDEST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "CUDA device %d has compute capability %d.%d, %d.%d is the oldest "
-			       "that muster's kernels run on; "
-			       "use device = cpu or another node",
+			       "CUDA device %d has compute capability %d.%d; muster's kernels need "
+			       "at least %d.%d; use device = cpu or another node",
 			       c->device, major, minor, OLDEST / 10, OLDEST % 10);
 	return 0;
 }
 
 #define CUDA_FILL(family) cuda_fill_##family(k);
 
-static void table_fill(struct backend *k)
+static void fill_table(struct backend *k)
 {
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
 	k->ops = (struct ops){ .name = names[cuda_of(k)->storage] };
@@ -189,7 +191,7 @@ static void close_backend(struct backend *k)
 	k->state = NULL;
 }
 
-static const struct backend_device parallel_device_table = {
+static const struct backend_device cuda_device_table = {
 	.alloc = cuda_memory_alloc,
 	.free = cuda_memory_free,
 	.zero = cuda_memory_zero,
@@ -202,16 +204,16 @@ static const struct backend_device parallel_device_table = {
 	.host_free = cuda_host_free,
 	.side_copy = cuda_side_copy,
 	.side_wait = cuda_side_wait,
-	.record = cuda_record,
-	.recorded = cuda_recorded,
-	.replay = cuda_replay,
-	.tape_free = cuda_tape_free,
+	.graph_begin = cuda_graph_begin,
+	.graph_end = cuda_graph_end,
+	.graph_replay = cuda_graph_replay,
+	.graph_free = cuda_graph_free,
 	.close = close_backend,
 };
 
-static int parts_open(struct backend *k, struct err *e)
+static int open_parts(struct backend *k, struct err *e)
 {
-	if (cuda_stream_open(k, e) < 0 || cuda_memory_open(k, e) < 0 || cuda_blas_open(k, e) < 0)
+	if (cuda_stream_open(k, e) || cuda_memory_open(k, e) || cuda_blas_open(k, e))
 		return -1;
 	cuda_probe(k);
 	return cuda_sync(k, e);
@@ -222,8 +224,8 @@ static enum storage storage_of(const char *name)
 	return !name ? STORE_FP32 : strcmp(name, "bf16") ? STORE_FP16 : STORE_BF16;
 }
 
-__attribute__((visibility("default"))) cuda_open_fn muster_kern_cuda;
-int muster_kern_cuda(struct backend *k, size_t size, const char *storage, int device, struct err *e)
+__attribute__((visibility("default"))) cuda_open_fn muster_cuda_open;
+int muster_cuda_open(struct backend *k, size_t size, const char *storage, int device, struct err *e)
 {
 	if (size != sizeof *k)
 		return err_set(e, ERR_UNSUPPORTED,
@@ -234,22 +236,22 @@ int muster_kern_cuda(struct backend *k, size_t size, const char *storage, int de
 		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");
 	c->storage = storage_of(storage);
 	c->device = device;
-	c->last_op = "opening it";
-	if (device_find(c, e) < 0 || device_measure(c, e) < 0) {
+	c->last_op = "opening the device";
+	if (select_device(c, e) || read_device(c, e)) {
 		free(c);
 		return -1;
 	}
 	k->state = c;
-	if (parts_open(k, e) < 0) {
+	if (open_parts(k, e)) {
 		close_backend(k);
 		return -1;
 	}
 	k->element = c->storage == STORE_FP32 ? sizeof(float) : sizeof(uint16_t);
 	k->fp8 = c->cc >= FIRST_FP8;
 	k->isa = c->isa;
-	k->device = &parallel_device_table;
+	k->device = &cuda_device_table;
 	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
 	k->bytes = k->peak = CUDA_SCRATCH + BLAS_WORKSPACE;
-	table_fill(k);
+	fill_table(k);
 	return 0;
 }

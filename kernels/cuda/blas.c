@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything that a plan hangs on. Compared as bytes: made from zeros. */
+/* All that a plan depends on. Keys are compared as bytes, so padding must be 0. */
 struct key {
 	int64_t m, n, k;
 	uint16_t left, right, d, bias, pre; /* alignments */
 	uint8_t left_flipped, right_flipped, left_type, right_type, single, add, after;
 };
 
-/* A product as the library wants it, and its way to make it. */
+/* A product as the library describes it, and the algorithm for it. */
 struct plan {
 	struct key key;
 	bool used, possible;
@@ -23,8 +23,8 @@ struct plan {
 	int32_t algo_id; /* -1: none */
 };
 
-/* A row of `pre` must hold a multiple of so many elements
- * (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), which begin at so many bytes. */
+/* A row of `pre` must have a multiple of PRE_ROW elements
+ * (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), and `pre` must be aligned to PRE_ALIGN bytes. */
 enum { PRE_ROW = 8, PRE_ALIGN = 16 };
 
 enum { PLANS = 4096, PLANS_MOST = PLANS * 3 / 4 };
@@ -37,16 +37,28 @@ struct cuda_blas {
 	struct plan table[PLANS];
 };
 
-/* --- Keys --- */
+/* --- Keys --------------------------------------------------------------------------------- */
 
-/* The largest power of 2 that divides an address, at most CUDA_ALIGN; that for NULL. */
+/* The largest power of 2 that divides an address, at most CUDA_ALIGN. CUDA_ALIGN for NULL. */
 static uint16_t alignment(const void *p)
 {
 	uintptr_t a = (uintptr_t)p | CUDA_ALIGN;
 	return (uint16_t)(a & -a);
 }
 
-static void key_of(const struct blas_product *p, struct key *key)
+/* The array that the library takes as the bias: the sums are written there. */
+static const void *bias_of(const struct blas_product *p)
+{
+	return p->sums ? p->sums : p->bias;
+}
+
+/* The array that the library takes as the auxiliary matrix. */
+static const void *pre_of(const struct blas_product *p)
+{
+	return p->pre ? p->pre : p->given_pre;
+}
+
+static void fill_key(const struct blas_product *p, struct key *key)
 {
 	memset(key, 0, sizeof *key);
 	key->m = p->m;
@@ -55,8 +67,8 @@ static void key_of(const struct blas_product *p, struct key *key)
 	key->left = alignment(p->left);
 	key->right = alignment(p->right);
 	key->d = alignment(p->d);
-	key->bias = alignment(p->bias);
-	key->pre = alignment(p->pre);
+	key->bias = alignment(bias_of(p));
+	key->pre = alignment(pre_of(p));
 	key->left_flipped = p->left_flipped;
 	key->right_flipped = p->right_flipped;
 	key->left_type = (uint8_t)p->left_type;
@@ -67,7 +79,7 @@ static void key_of(const struct blas_product *p, struct key *key)
 }
 
 /* FNV-1a, 64 bits. */
-static size_t key_hash(const struct key *key)
+static size_t hash_key(const struct key *key)
 {
 	const unsigned char *bytes = (const unsigned char *)key;
 	uint64_t h = 0xcbf29ce484222325u;
@@ -76,9 +88,9 @@ static size_t key_hash(const struct key *key)
 	return (size_t)(h ^ h >> 32) % PLANS;
 }
 
-/* --- Plans --- */
+/* --- Plans -------------------------------------------------------------------------------- */
 
-static void plan_end(const struct lt *lt, struct plan *p)
+static void free_plan(const struct lt *lt, struct plan *p)
 {
 	if (p->desc)
 		lt->MatmulDescDestroy(p->desc);
@@ -113,7 +125,7 @@ static const uint32_t epilogues[] = {
 	[BLAS_SUMS] = CUBLASLT_EPILOGUE_BGRADB,
 };
 
-/* A row of `value`'s type to a description; the first failure stays in *rc. */
+/* Sets an attribute of a description, unless *rc is already a failure. */
 #define SET(rc, lt, desc, attribute, value) \
 	do { \
 		if (*(rc) == CUBLAS_STATUS_SUCCESS) \
@@ -121,24 +133,25 @@ static const uint32_t epilogues[] = {
 				desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value)); \
 	} while (0)
 
-/* Where the epilogue reads and writes: of each call. */
+/* Sets the epilogue's pointers, which differ from call to call. */
 static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc,
 			 const struct blas_product *p, cublasStatus_t *rc)
 {
-	if (p->bias)
-		SET(rc, lt, desc, BIAS_POINTER, p->bias);
-	if (p->pre)
-		SET(rc, lt, desc, EPILOGUE_AUX_POINTER, p->pre);
+	const void *bias = bias_of(p), *pre = pre_of(p);
+	if (bias)
+		SET(rc, lt, desc, BIAS_POINTER, bias);
+	if (pre)
+		SET(rc, lt, desc, EPILOGUE_AUX_POINTER, pre);
 	if (p->right_scale)
 		SET(rc, lt, desc, A_SCALE_POINTER, p->right_scale);
 	if (p->left_scale)
 		SET(rc, lt, desc, B_SCALE_POINTER, p->left_scale);
 }
 
-/* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right
- * comes first. */
-static cublasStatus_t describe(const struct lt *lt, struct backend *k, struct plan *plan,
-			       const struct blas_product *p)
+/* The library is column-major, where a row-major matrix is its transpose. So d[m,n] is a[n,k] ·
+ * b[k,m] there, and right comes first. */
+static cublasStatus_t describe_plan(const struct lt *lt, struct backend *k, struct plan *plan,
+				    const struct blas_product *p)
 {
 	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N,
 			  b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -149,7 +162,7 @@ static cublasStatus_t describe(const struct lt *lt, struct backend *k, struct pl
 	SET(&rc, lt, plan->desc, TRANSA, a);
 	SET(&rc, lt, plan->desc, TRANSB, b);
 	SET(&rc, lt, plan->desc, EPILOGUE, epilogues[p->after]);
-	if (p->pre)
+	if (pre_of(p))
 		SET(&rc, lt, plan->desc, EPILOGUE_AUX_LD, p->n);
 	set_pointers(lt, plan->desc, p, &rc);
 	if (rc == CUBLAS_STATUS_SUCCESS)
@@ -162,10 +175,10 @@ static cublasStatus_t describe(const struct lt *lt, struct backend *k, struct pl
 					   : rc;
 }
 
-static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t prefer,
-			     const struct key *key)
+static cublasStatus_t set_preferences(const struct lt *lt, cublasLtMatmulPreference_t prefer,
+				      const struct key *key)
 {
-	/* Parts of a sum that was cut are added in fp32, through the workspace. */
+	/* The parts of a split sum are added in fp32, through the workspace. */
 	const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 	const uint64_t workspace = BLAS_WORKSPACE;
 	const uint32_t a = key->right, b = key->left, d = key->d;
@@ -188,16 +201,16 @@ static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t pre
 	return rc;
 }
 
-/* The library's own choice. What it has no way for it says by a status of many names, or by
- * choosing nothing. */
-static bool choose(struct cuda_blas *blas, struct plan *plan)
+/* Takes the library's own choice. Several statuses, or no result, mean that it does not support the
+ * product. */
+static bool choose_algorithm(struct cuda_blas *blas, struct plan *plan)
 {
 	const struct lt *lt = blas->lt;
 	cublasLtMatmulPreference_t p = NULL;
 	cublasLtMatmulHeuristicResult_t best;
 	int found = 0;
 	bool chosen = lt->MatmulPreferenceCreate(&p) == CUBLAS_STATUS_SUCCESS &&
-		      prefer(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
+		      set_preferences(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
 		      lt->MatmulAlgoGetHeuristic(blas->handle, plan->desc, plan->a, plan->b,
 						 plan->d, plan->d, p, 1, &best,
 						 &found) == CUBLAS_STATUS_SUCCESS &&
@@ -214,59 +227,60 @@ static bool choose(struct cuda_blas *blas, struct plan *plan)
 	return chosen;
 }
 
-static void plans_forget(struct cuda_blas *blas)
+static void clear_plans(struct cuda_blas *blas)
 {
 	for (int i = 0; i < PLANS; i++)
-		plan_end(blas->lt, &blas->table[i]);
+		free_plan(blas->lt, &blas->table[i]);
 	blas->plans = 0;
 }
 
-/* The plan of that key, or the place for it. */
-static struct plan *plan_find(struct cuda_blas *blas, const struct key *key)
+/* The plan of that key, or its empty entry. */
+static struct plan *find_plan(struct cuda_blas *blas, const struct key *key)
 {
-	size_t at = key_hash(key);
+	size_t at = hash_key(key);
 	while (blas->table[at].used && memcmp(&blas->table[at].key, key, sizeof *key))
 		at = (at + 1) % PLANS;
 	return &blas->table[at];
 }
 
-static struct plan *plan_make(struct backend *k, const struct blas_product *p,
+static struct plan *make_plan(struct backend *k, const struct blas_product *p,
 			      const struct key *key)
 {
 	struct cuda_blas *blas = cuda_of(k)->blas;
 	if (blas->plans == PLANS_MOST)
-		plans_forget(blas);
-	struct plan *plan = plan_find(blas, key);
+		clear_plans(blas);
+	struct plan *plan = find_plan(blas, key);
 	plan->key = *key;
 	plan->used = true;
 	blas->plans++;
-	plan->possible = describe(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS &&
-			 choose(blas, plan);
+	plan->possible = describe_plan(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS &&
+			 choose_algorithm(blas, plan);
 	return plan;
 }
 
-static struct plan *plan_of(struct backend *k, const struct blas_product *p)
+static struct plan *get_plan(struct backend *k, const struct blas_product *p)
 {
 	struct key key;
-	key_of(p, &key);
-	struct plan *plan = plan_find(cuda_of(k)->blas, &key);
+	fill_key(p, &key);
+	struct plan *plan = find_plan(cuda_of(k)->blas, &key);
 	if (plan->used)
 		return plan;
 	if (p->after == BLAS_STORE || p->after == BLAS_BIAS)
-		return plan_make(k, p, &key);
+		return make_plan(k, p, &key);
 	struct blas_product alone = *p;
 	alone.after = BLAS_STORE;
-	alone.bias = alone.pre = NULL;
-	int32_t id = plan_of(k, &alone)->algo_id;
-	plan = plan_make(k, p, &key);
+	alone.bias = alone.given_pre = NULL;
+	alone.sums = NULL;
+	alone.pre = NULL;
+	int32_t id = get_plan(k, &alone)->algo_id;
+	plan = make_plan(k, p, &key);
 	plan->possible &= plan->algo_id == id;
 	return plan;
 }
 
-/* --- Products --- */
+/* --- Products ----------------------------------------------------------------------------- */
 
-/* The library's statuses have no counterpart among CUDA's: its own words are kept beside the
- * nearest. */
+/* The library's statuses have no counterpart among CUDA's, so its own text is kept too. */
 static void blas_fail(struct backend *k, cublasStatus_t rc, const char *op)
 {
 	struct cuda_backend *c = cuda_of(k);
@@ -285,10 +299,10 @@ bool blas_product(struct backend *k, const struct blas_product *p, const char *o
 	const float one = 1, zero = 0, *beta = p->add ? &one : &zero;
 	struct cuda_backend *c = cuda_of(k);
 	struct cuda_blas *blas = c->blas;
-	if (p->pre && (p->n % PRE_ROW || alignment(p->pre) < PRE_ALIGN))
+	if (pre_of(p) && (p->n % PRE_ROW || alignment(pre_of(p)) < PRE_ALIGN))
 		return false;
 	cuda_choose(k);
-	struct plan *plan = plan_of(k, p);
+	struct plan *plan = get_plan(k, p);
 	if (!plan->possible)
 		return false;
 	cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
@@ -303,7 +317,7 @@ bool blas_product(struct backend *k, const struct blas_product *p, const char *o
 	return true;
 }
 
-/* --- Opening --- */
+/* --- Opening ------------------------------------------------------------------------------ */
 
 int cuda_blas_open(struct backend *k, struct err *e)
 {
@@ -313,14 +327,15 @@ int cuda_blas_open(struct backend *k, struct err *e)
 		return err_set(
 			e, ERR_NOMEM,
 			"backend cuda: no memory for a table of products; close other programs");
-	if (lt_load(&c->blas->lt, e) < 0)
+	if (lt_load(&c->blas->lt, e))
 		return -1;
 	c->blas->workspace = cuda_memory_alloc(k, BLAS_WORKSPACE);
 	if (!c->blas->workspace)
-		cuda_fail(k, cudaErrorMemoryAllocation, "taking the workspace of products", NULL);
+		cuda_fail(k, cudaErrorMemoryAllocation, "allocating the workspace of products",
+			  NULL);
 	else if (c->blas->lt->Create(&c->blas->handle) != CUBLAS_STATUS_SUCCESS)
 		cuda_fail(k, cudaErrorUnknown, "opening cuBLASLt",
-			  "is it of the driver's version?");
+			  "install a version that the driver supports");
 	return cuda_failed(k, e);
 }
 
@@ -330,7 +345,7 @@ void cuda_blas_close(struct backend *k)
 	if (!blas)
 		return;
 	if (blas->lt)
-		plans_forget(blas);
+		clear_plans(blas);
 	if (blas->handle)
 		blas->lt->Destroy(blas->handle);
 	free(blas);

@@ -1,4 +1,4 @@
-/* Element by element: sums, and what goes between the storage type and fp32. */
+/* Ops on single elements: sums, and conversions between the storage type and fp32. */
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -41,7 +41,7 @@ static void accumulate(struct backend *k, float *y, const float *x, int64_t coun
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(FLAT) widen_kernel(float *y, const T *x, int64_t count)
+__global__ void __launch_bounds__(FLAT) to_fp32_kernel(float *y, const T *x, int64_t count)
 {
 	float a[FLAT_TURNS][V];
 	#pragma unroll
@@ -52,21 +52,24 @@ __global__ void __launch_bounds__(FLAT) widen_kernel(float *y, const T *x, int64
 		store_some<V>(y + flat_at<V>(t), a[t], count - flat_at<V>(t));
 }
 
-template <class T> static void widen(struct backend *k, float *y, const void *xv, int64_t count)
+template <class T>
+static void storage_to_fp32(struct backend *k, float *y, const void *xv, int64_t count)
 {
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	if (sizeof(T) == sizeof(float))
 		k->ops.copy_rows(k, y, count, x, count, 1, count);
 	else if (pack_fits(y, 0) && pack_fits(x, 0))
-		launch(k, "widen", widen_kernel<T, v>, flat_blocks(count, v), FLAT, 0, y, x, count);
+		launch(k, "storage_to_fp32", to_fp32_kernel<T, v>, flat_blocks(count, v), FLAT, 0,
+		       y, x, count);
 	else
-		launch(k, "widen", widen_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x, count);
+		launch(k, "storage_to_fp32", to_fp32_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0,
+		       y, x, count);
 }
 
 template <class T, int V, bool RANDOM>
 __global__ void __launch_bounds__(FLAT)
-	narrow_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64_t first)
+	from_fp32_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64_t first)
 {
 	float a[FLAT_TURNS][V];
 	#pragma unroll
@@ -81,33 +84,34 @@ __global__ void __launch_bounds__(FLAT)
 }
 
 template <class T, int V>
-static void narrow_by(struct backend *k, T *y, const float *x, int64_t count,
-		      const struct philox_key *key, uint64_t first)
+static void from_fp32_by(struct backend *k, T *y, const float *x, int64_t count,
+			 const struct philox_key *key, uint64_t first)
 {
 	const struct philox_key none = {};
-	launch(k, "narrow", key ? narrow_kernel<T, V, true> : narrow_kernel<T, V, false>,
+	launch(k, "fp32_to_storage",
+	       key ? from_fp32_kernel<T, V, true> : from_fp32_kernel<T, V, false>,
 	       flat_blocks(count, V), FLAT, 0, y, x, count, key ? *key : none, first);
 }
 
 template <class T>
-static void narrow(struct backend *k, void *yv, const float *x, int64_t count,
-		   const struct philox_key *key, uint64_t first)
+static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t count,
+			    const struct philox_key *key, uint64_t first)
 {
 	T *y = (T *)yv;
 	if (sizeof(T) == sizeof(float))
 		k->ops.copy_rows(k, y, count, x, count, 1, count);
 	else if (pack_fits(y, 0) && pack_fits(x, 0))
-		narrow_by<T, pack_of<T>>(k, y, x, count, key, first);
+		from_fp32_by<T, pack_of<T>>(k, y, x, count, key, first);
 	else
-		narrow_by<T, 1>(k, y, x, count, key, first);
+		from_fp32_by<T, 1>(k, y, x, count, key, first);
 }
 
 template <class T> static void fill(struct ops *o)
 {
 	o->add = add<T>;
 	o->accumulate = accumulate;
-	o->widen = widen<T>;
-	o->narrow = narrow<T>;
+	o->storage_to_fp32 = storage_to_fp32<T>;
+	o->fp32_to_storage = fp32_to_storage<T>;
 }
 
 CUDA_FILL(convert)

@@ -1,9 +1,8 @@
 /*
- * convert — rounding to storage of 2 bytes at random, with the bits of
+ * convert — random rounding to storage of 2 bytes, with the same bits as
  * kernels/low_precision/convert.c.
  *
- * The numbers become what storing them rounds to: exactly representable, so that store() keeps
- * them.
+ * The results are floats that the storage type represents exactly, so that store() keeps them.
  */
 #ifndef MUSTER_KERNELS_CUDA_CONVERT_CUH
 #define MUSTER_KERNELS_CUDA_CONVERT_CUH
@@ -11,7 +10,7 @@
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/philox.cuh"
 
-/* What is added below the cut carries into the upper half; what is not finite stays what it is. */
+/* A number added below the cut carries into the upper half. Infinity and NaN stay as they are. */
 __device__ inline float cut_randomly(float x, uint32_t word, const __nv_bfloat16 *)
 {
 	const uint32_t b = __float_as_uint(x);
@@ -19,8 +18,8 @@ __device__ inline float cut_randomly(float x, uint32_t word, const __nv_bfloat16
 						: __uint_as_float((b + (word >> 16)) & 0xffff0000u);
 }
 
-/* Below 2^-14 the quantum is 2^-24; else 13 bits are cut off. The carry may end in 2^16, which
- * is stored as infinity. */
+/* Below 2^-14 the quantum is 2^-24; otherwise 13 bits are cut off. The carry may give 2^16, which is
+ * stored as infinity. */
 __device__ inline float cut_randomly(float x, uint32_t word, const __half *)
 {
 	const uint32_t b = __float_as_uint(x), a = b & 0x7fffffffu;
@@ -42,7 +41,7 @@ __device__ inline float cut_randomly(float x, uint32_t, const float *)
 	return x;
 }
 
-/* x becomes what elements first … first + V - 1 of the key's stream make of it. */
+/* Rounds x by elements first … first + V - 1 of the key's stream. */
 template <class T, int V>
 __device__ inline void round_randomly(float (&x)[V], struct philox_key key, uint64_t first)
 {

@@ -1,14 +1,14 @@
 /*
  * cuda — the backend for NVIDIA GPUs, in libmuster-cuda.so: what its files share.
  *
- * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one
- * family of ops each. A family exports cuda_fill_<family>, which enters its ops into the table; its
- * line in CUDA_FAMILIES makes the backend call it. An op queues kernels on the backend's stream by
- * launch() of launch.cuh and returns; it neither allocates, nor waits, nor fails: what goes wrong
- * becomes the backend's first error, which backend_get and backend_sync return.
+ * Host code is C: the backend, memory, streams, graphs and matrix products. Kernels are .cu files
+ * with one family of ops each. A family exports cuda_fill_<family>, which enters its ops into the
+ * table. An op queues kernels on the backend's stream by launch() of launch.cuh and returns. It does
+ * not allocate, wait or fail. What goes wrong becomes the backend's first error, which backend_get
+ * and backend_sync return.
  *
- * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a
- * .cu, which the build finds by itself, and a line in CUDA_FAMILIES.
+ * To add an op, add its kernel to a family's .cu file, and its line to that family's fill function.
+ * To add a family, add its .cu file (the build finds it) and its line in CUDA_FAMILIES.
  */
 #ifndef MUSTER_KERNELS_CUDA_CUDA_H
 #define MUSTER_KERNELS_CUDA_CUDA_H
@@ -24,14 +24,24 @@ extern "C" {
 
 #include "kernels/backend.h"
 
-/* The families of ops whose kernels are there. */
+/* clang-format off */
+/* The families of ops. */
 #define CUDA_FAMILIES(X) \
 	X(linear) \
 	X(fp8) \
 	X(norm) \
 	X(act) \
 	X(sums) \
-	X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
+	X(rope) \
+	X(attention) \
+	X(embed) \
+	X(dropout) \
+	X(rows) \
+	X(convert) \
+	X(optim) \
+	X(xent) \
+	X(route)
+/* clang-format on */
 
 #define CUDA_DECLARE(family) void cuda_fill_##family(struct backend *k);
 CUDA_FAMILIES(CUDA_DECLARE)
@@ -39,13 +49,13 @@ CUDA_FAMILIES(CUDA_DECLARE)
 enum storage { STORE_FP32, STORE_BF16, STORE_FP16 };
 
 enum {
-	CUDA_ALIGN = 256, /* bytes: of every allocation and of the scratch */
+	CUDA_ALIGN = 256, /* bytes; of every allocation and of the scratch */
 	CUDA_SCRATCH = 64 << 20,
-	/* dynamic shared memory that needs no attribute: 48 KiB less what kernels have besides */
+	/* bytes of dynamic shared memory that need no attribute: 48 KiB less the static ones */
 	CUDA_SHARED_FREE = 32 << 10
 };
 
-/* Kernels that take more shared memory than CUDA_SHARED_FREE, and how much each may have by now. */
+/* A kernel that uses more shared memory than CUDA_SHARED_FREE, and how much it is allowed now. */
 enum { CUDA_KERNELS_MOST = 256 };
 struct cuda_allowed {
 	const void *kernel;
@@ -61,19 +71,19 @@ struct cuda_backend {
 	enum storage storage;
 	int device;
 	int sms;             /* multiprocessors */
-	int cc;              /* compute capability, as 90 */
+	int cc;              /* compute capability, such as 90 */
 	char isa[8];         /* "sm_90" */
 	size_t shared_most;  /* bytes of dynamic shared memory that a block can have */
 	cudaStream_t stream; /* of the ops */
 	cudaStream_t side;   /* of backend_side_copy */
-	void *scratch;       /* CUDA_SCRATCH bytes, of the op that was queued last */
+	void *scratch;       /* CUDA_SCRATCH bytes, for the op that is queued last */
 
-	cudaError_t first_error; /* of anything queued or asked for; cudaSuccess: none */
-	const char *error_where; /* the op, or what else was done */
-	char error_more[160];    /* what is known besides, or "" */
-	const char *last_op;     /* queued last */
+	cudaError_t first_error; /* of anything queued or called; cudaSuccess: none */
+	const char *error_where; /* the op, or another action */
+	char error_more[160];    /* details, or "" */
+	const char *last_op;     /* the op that was queued last */
 
-	bool recording; /* between backend_record and backend_recorded */
+	bool recording; /* between backend_graph_begin and backend_graph_end */
 	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
 
 	struct cuda_pool *pool;
@@ -87,14 +97,14 @@ static inline struct cuda_backend *cuda_of(const struct backend *k)
 	return (struct cuda_backend *)k->state;
 }
 
-/* Makes the backend's device this thread's: before anything that is asked of the runtime. */
+/* Makes the backend's device current for this thread. Every call of the runtime needs it. */
 static inline void cuda_choose(const struct backend *k)
 {
 	cudaSetDevice(cuda_of(k)->device);
 }
 
-/* Keeps the backend's first error. where: the op's name, a string that lasts. more: what is known
- * besides CUDA's words, or NULL. */
+/* Records an error, if it is the backend's first. where: the op's name, a string that stays valid.
+ * more: details besides CUDA's text, or NULL. */
 void cuda_fail(struct backend *k, cudaError_t rc, const char *where, const char *more);
 static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 {
@@ -103,14 +113,14 @@ static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 	return rc == cudaSuccess;
 }
 
-/* -1 with the first error's text, or 0. */
+/* Returns -1 and the first error's text, or 0. */
 int cuda_failed(const struct backend *k, struct err *e);
 
 /* Queues a kernel that does nothing. */
 void cuda_probe(struct backend *k);
 
-/* The parts of an opened backend, a file each. What open made, close takes apart, after the device has
- * done what was queued; close takes what was never opened. */
+/* The parts of an opened backend, one file each. close frees what open created, after the device has
+ * finished what was queued. It may be called without open. */
 int cuda_memory_open(struct backend *k, struct err *e);
 void cuda_memory_close(struct backend *k);
 int cuda_stream_open(struct backend *k, struct err *e);
@@ -118,7 +128,7 @@ void cuda_stream_close(struct backend *k);
 int cuda_blas_open(struct backend *k, struct err *e);
 void cuda_blas_close(struct backend *k);
 
-/* Their rows of the table of backend.h. */
+/* Their entries in struct backend_device. */
 void *cuda_memory_alloc(struct backend *k, size_t bytes);
 void cuda_memory_free(struct backend *k, void *p);
 void cuda_memory_zero(struct backend *k, void *p, size_t bytes);
@@ -130,31 +140,32 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
 int cuda_sync(struct backend *k, struct err *e);
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void cuda_side_wait(struct backend *k, uint64_t ticket);
-bool cuda_record(struct backend *k);
-int cuda_recorded(struct backend *k, struct backend_tape **out, struct err *e);
-void cuda_replay(struct backend *k, struct backend_tape *t);
-void cuda_tape_free(struct backend *k, struct backend_tape *t);
+bool cuda_graph_begin(struct backend *k);
+int cuda_graph_end(struct backend *k, struct backend_graph **out, struct err *e);
+void cuda_graph_replay(struct backend *k, struct backend_graph *t);
+void cuda_graph_free(struct backend *k, struct backend_graph *t);
 
-/* Makes what is queued from now on come after all side copies so far. */
+/* What is queued from now on begins after all side copies so far. */
 void cuda_side_join(struct backend *k);
 
-/* The start of the backend's scratch, valid until the next op; NULL, and an error, for more than
- * CUDA_SCRATCH bytes. Several arrays are carved from one call. */
+/* The backend's scratch, valid until the next op. NULL, and an error, for more than CUDA_SCRATCH
+ * bytes. An op calls this once and splits the scratch into its arrays. */
 void *cuda_scratch(struct backend *k, size_t bytes, const char *op);
 
-/* Allows a kernel `shared` bytes of dynamic shared memory; false, and an error, where the device
- * has less. */
+/* Allows a kernel `shared` bytes of dynamic shared memory. false, and an error: the device has
+ * less. */
 bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op);
 
-/* Blocks for `work` units of which each block takes `per_block`: at least 1 where there is work, at
- * most 2^31 - 1, so kernels over many units step by the grid. */
+/* The number of blocks for `work` units, `per_block` per block: at least 1 if there is work, at most
+ * 2^31 - 1, so kernels over many units step by the grid. */
 static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 {
 	int64_t blocks = (work + per_block - 1) / per_block;
 	return blocks > INT32_MAX ? (unsigned)INT32_MAX : (unsigned)blocks;
 }
 
-/* The same, but no more than `each` blocks a multiprocessor: for kernels that step by the grid. */
+/* As cuda_blocks, with at most `each` blocks per multiprocessor: for kernels that step by the
+ * grid. */
 static inline unsigned cuda_blocks_most(const struct backend *k, int64_t work, int64_t per_block,
 					int each)
 {
@@ -162,8 +173,8 @@ static inline unsigned cuda_blocks_most(const struct backend *k, int64_t work, i
 	return blocks < most ? blocks : most;
 }
 
-/* Whether 16-byte accesses fit: the pointer, and rows of `row` elements of `width` bytes behind
- * it. */
+/* Whether 16-byte accesses are aligned, for rows of `row` elements of `width` bytes that begin at
+ * p. */
 static inline bool cuda_aligned(const void *p, int64_t row, size_t width)
 {
 	return (uintptr_t)p % 16 == 0 && (size_t)row * width % 16 == 0;

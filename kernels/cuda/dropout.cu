@@ -1,5 +1,5 @@
-/* Dropout: the same elements as kernels/plain drops. Numbers come by four, so rows of whole
- * packs draw each once. */
+/* Dropout of the same elements as in kernels/reference. Random numbers come in fours, so rows of
+ * whole packs draw each number once. */
 #include <math.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -7,7 +7,8 @@
 #include "kernels/cuda/philox.cuh"
 #include "kernels/cuda/tile.cuh"
 
-/* Words below `threshold` drop their element; the others are multiplied by `by`. y may be x. */
+/* An element is dropped if its word is below `threshold`; the others are multiplied by `by`. y may be
+ * x. */
 template <class T, int V>
 __global__ void __launch_bounds__(TILE)
 	dropout_kernel(T *y, const T *x, const int64_t *rows, struct tile tile,

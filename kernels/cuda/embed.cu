@@ -1,10 +1,11 @@
 /*
  * Token and position embeddings.
  *
- * Backward, rows of dy are added by id, without atomics: the items are ordered by id (order.cuh),
- * cut into pieces of a warp's lanes, and each warp adds the rows of a piece, id after id. Ids that
- * lie within one piece are done with that. One that goes on over pieces leaves a part in each,
- * which the last kernel adds: a token that occurs in every second place is the work of many warps.
+ * The backward pass adds rows of dy by id, without atomics. The items are ordered by id (order.cuh)
+ * and split into pieces of a warp's lanes. Each warp adds the rows of a piece, id after id. This
+ * completes the ids that are within one piece. An id that continues over pieces leaves a part in
+ * each, and the last kernel adds these parts. So a token that is at every second position is the work
+ * of many warps.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
@@ -67,7 +68,7 @@ struct sorted {
 	int *total;
 };
 
-/* What a block's keys are, from `first` on, of ids in [lo, hi). */
+/* The keys of a block: ids from `first` on, of those in [lo, hi). */
 struct id_keys {
 	const int32_t *ids;
 	int32_t lo, hi;
@@ -105,7 +106,7 @@ __device__ inline int block_most(const int32_t *x, int64_t n)
 	return most;
 }
 
-/* Each block has ORDER_KEYS ids, then those a grid further. hi -1: up to the largest there is. */
+/* Each block has ORDER_KEYS ids, then those a grid further on. hi = -1: up to the largest id. */
 __global__ void __launch_bounds__(ORDER)
 	order_kernel(struct sorted out, const int32_t *ids, int64_t n, int32_t lo, int32_t hi)
 {
@@ -132,7 +133,7 @@ template <int V> __device__ inline void row_add(float *row, const float (&sum)[V
 	store<V>(row, a);
 }
 
-/* This warp's piece and its lanes' columns, a strip of them. */
+/* This warp's piece, and the strip of columns of its lanes. */
 struct strip {
 	int64_t piece, column;
 };
@@ -144,8 +145,8 @@ template <int V> __device__ inline struct strip strip_of(int64_t c)
 	return { warp / strips, (warp % strips * WARP + lane_id()) * V };
 }
 
-/* parts [2, pieces, c]: of the id that came from the piece before; of the one that begins here
- * and goes on. */
+/* parts[2, pieces, c]: first those of ids that continue from the piece before, then those of ids
+ * that begin here and continue. */
 template <class T, int V>
 __global__ void __launch_bounds__(ADD)
 	add_kernel(float *dw, float *parts, const T *dy, struct sorted in, int64_t pieces,
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(ADD)
 		store<V>(parts + ((head ? 0 : pieces) + s.piece) * c + s.column, sum);
 }
 
-/* Adds the parts of the id that begins in this piece and goes on. */
+/* Adds the parts of the id that begins in this piece and continues. */
 template <int V>
 __global__ void __launch_bounds__(ADD) join_kernel(float *dw, const float *parts, struct sorted in,
 						   int64_t pieces, int64_t c, int32_t lo)
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(ADD) join_kernel(float *dw, const float *parts
 		row_add<V>(dw + (int64_t)(id - lo) * c + s.column, sum);
 }
 
-/* Of at most as many tokens as the scratch has room for. */
+/* Handles at most as many tokens as the scratch has room for. */
 template <class T>
 static void add_ids(struct backend *k, float *dw, const T *dy, const int32_t *ids, int64_t n,
 		    int64_t c, int32_t lo, int32_t hi)
@@ -254,7 +255,8 @@ static void add_ids(struct backend *k, float *dw, const T *dy, const int32_t *id
 	       in, pieces, c, lo);
 }
 
-/* Bytes of scratch a token: its item, and its share of a piece's two parts. */
+/* The most tokens that fit in the scratch: each takes its item, and its share of a piece's two
+ * parts. */
 static int64_t tokens_most(int64_t c)
 {
 	int64_t each = (int64_t)sizeof(int2) + 2 * c * (int64_t)sizeof(float) / PIECE + 1;

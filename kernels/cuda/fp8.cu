@@ -1,10 +1,9 @@
 /*
- * Numbers of 8 bits: casts with their turned copies, scales, and products that cuBLASLt has no way
- * for.
+ * fp8: casts with their transposed copies, scales, and products that cuBLASLt does not support.
  *
- * A cast reads a tile of EDGE × EDGE once, writes it, and turns it through shared memory. The
- * largest |x| is met as an integer: bits of floats that are not negative are ordered as they are,
- * and a maximum has no order.
+ * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. The
+ * largest |x| is found by an integer maximum: the bits of floats that are not negative have the same
+ * order as the floats, and a maximum does not depend on the order of its operands.
  */
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/launch.cuh"
@@ -39,14 +38,14 @@ static __nv_fp8_interpretation_t kind_of(enum fp8 format)
 
 template <class T> struct cast_call {
 	uint8_t *y, *turned;
-	scale8 *s;
+	fp8_scale *s;
 	const T *x;
 	__nv_fp8_interpretation_t kind;
 	int64_t n, c;
-	bool whole, turned_whole; /* chunks of 8 bytes fit y's rows, turned's */
+	bool whole, turned_whole; /* rows of y, and of turned, are whole chunks of 8 bytes */
 };
 
-/* Eight bytes, as one where they fit. */
+/* Writes 8 bytes, in one access if `whole`. */
 __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left, bool whole)
 {
 	if (whole && left >= CHUNK) {
@@ -63,7 +62,7 @@ __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left,
 }
 
 template <class T, bool PACKS>
-static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_call<T> a)
+static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cast_call<T> a)
 {
 	__shared__ uint8_t turn[EDGE][TURN_ROW]; /* [column][row] */
 	__shared__ uint32_t largest[CAST_THREADS / WARP];
@@ -82,7 +81,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_c
 		} else {
 			#pragma unroll
 			for (int l = 0; l < CHUNK; l++)
-				x[l] = l < left ? widened(from[l]) : 0;
+				x[l] = l < left ? to_fp32(from[l]) : 0;
 		}
 		#pragma unroll
 		for (int l = 0; l < CHUNK; l++) {
@@ -99,7 +98,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_c
 	if (lane_id() == 0)
 		largest[warp_id()] = most;
 	__syncthreads();
-	if (threadIdx.x == 0) { /* one a block: all go to the same word */
+	if (threadIdx.x == 0) { /* one thread per block, since all blocks write the same word */
 				#pragma unroll
 		for (int w = 1; w < CAST_THREADS / WARP; w++)
 			most = max(most, largest[w]);
@@ -117,7 +116,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_c
 }
 
 template <class T>
-static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct scale8 *s,
+static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_scale *s,
 		    const void *xv, enum fp8 format, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
@@ -132,19 +131,19 @@ static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct scale
 				 (uintptr_t)turned % CHUNK == 0 && n % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
-		launch(k, "cast8", cast8_kernel<T, true>, blocks, CAST_THREADS, 0, a);
+		launch(k, "fp8_cast", fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);
 	else
-		launch(k, "cast8", cast8_kernel<T, false>, blocks, CAST_THREADS, 0, a);
+		launch(k, "fp8_cast", fp8_cast_kernel<T, false>, blocks, CAST_THREADS, 0, a);
 }
 
-/* --- products: an element a thread --- */
+/* --- products: one element per thread --- */
 
 enum { SIDE = 16 };
 
 template <class T> struct product_call {
 	T *d;
 	const uint8_t *left, *right;
-	const scale8 *left_scale, *right_scale;
+	const fp8_scale *left_scale, *right_scale;
 	__nv_fp8_interpretation_t left_kind, right_kind;
 	const T *bias;
 	int64_t m, n, k;
@@ -152,7 +151,7 @@ template <class T> struct product_call {
 };
 
 template <class T>
-static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const product_call<T> c)
+static __global__ void __launch_bounds__(SIDE *SIDE) fp8_product_kernel(const product_call<T> c)
 {
 	const int64_t across = (c.n + SIDE - 1) / SIDE;
 	const int64_t i = blockIdx.x / across * SIDE + threadIdx.x / SIDE,
@@ -165,14 +164,14 @@ static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const produ
 			   of_fp8(c.right[j * c.k + l], c.right_kind), sum);
 	sum *= c.left_scale->inverse;
 	sum *= c.right_scale->inverse;
-	sum += c.bias ? widened(c.bias[j]) : 0;
+	sum += c.bias ? to_fp32(c.bias[j]) : 0;
 	T *d = c.d + i * c.n + j;
-	*d = narrowed<T>(c.add ? widened(*d) + sum : sum);
+	*d = from_fp32<T>(c.add ? to_fp32(*d) + sum : sum);
 }
 
 template <class T>
-static void product_op(struct backend *k, void *d, const struct tensor8 *left,
-		       const struct tensor8 *right, const void *bias, bool add, int64_t m,
+static void product_op(struct backend *k, void *d, const struct fp8_tensor *left,
+		       const struct fp8_tensor *right, const void *bias, bool add, int64_t m,
 		       int64_t n, int64_t depth)
 {
 	const product_call<T> c = { (T *)d,
@@ -187,13 +186,13 @@ static void product_op(struct backend *k, void *d, const struct tensor8 *left,
 				    n,
 				    depth,
 				    add };
-	launch(k, "product8", product8_kernel<T>,
+	launch(k, "fp8_product", fp8_product_kernel<T>,
 	       cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
 }
 
-extern "C" void plain_product8(struct backend *k, void *d, const struct tensor8 *left,
-			       const struct tensor8 *right, const void *bias, bool single,
-			       int64_t m, int64_t n, int64_t depth)
+extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp8_tensor *left,
+				     const struct fp8_tensor *right, const void *bias, bool single,
+				     int64_t m, int64_t n, int64_t depth)
 {
 	if (single || cuda_of(k)->storage == STORE_FP32)
 		product_op<float>(k, d, left, right, bias, single, m, n, depth);
@@ -205,7 +204,7 @@ extern "C" void plain_product8(struct backend *k, void *d, const struct tensor8 
 
 /* --- scales --- */
 
-/* The largest power of 2 with which `most` fits, as kernels/product8.c has it. */
+/* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
 __device__ inline float scale_of(float most, float largest, int spare)
 {
 	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
@@ -213,17 +212,18 @@ __device__ inline float scale_of(float most, float largest, int spare)
 	return __uint_as_float((uint32_t)(e + 127) << 23);
 }
 
-static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int steps, int spare)
+static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, int steps,
+					int spare)
 {
 	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= n)
 		return;
 	s += i;
 	uint32_t most = 0;
-	s->history[s->updates % SCALE8_HISTORY] = s->largest;
+	s->history[s->updates % FP8_SCALE_HISTORY] = s->largest;
 	s->updates++;
 	for (int j = 1; j <= steps && j <= s->updates; j++)
-		most = max(most, __float_as_uint(s->history[(s->updates - j) % SCALE8_HISTORY]) &
+		most = max(most, __float_as_uint(s->history[(s->updates - j) % FP8_SCALE_HISTORY]) &
 					 0x7fffffffu);
 	s->largest = 0;
 	if (most == 0 || most >= 0x7f800000u)
@@ -232,17 +232,17 @@ static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int st
 	s->inverse = 1.0f / s->scale;
 }
 
-static void scale8_update(struct backend *k, struct scale8 *s, int64_t n, enum fp8 format,
-			  int steps, int spare)
+static void fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n, enum fp8 format,
+			      int steps, int spare)
 {
-	launch(k, "scale8_update", scale8_kernel, cuda_blocks(n, 128), 128, 0, s, n,
+	launch(k, "fp8_update_scales", fp8_scale_kernel, cuda_blocks(n, 128), 128, 0, s, n,
 	       format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);
 }
 
 template <class T> static void fill(struct ops *o)
 {
-	o->cast8 = cast_op<T>;
-	o->scale8_update = scale8_update;
+	o->fp8_cast = cast_op<T>;
+	o->fp8_update_scales = fp8_update_scales;
 }
 
 CUDA_FILL(fp8)

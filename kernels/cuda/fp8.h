@@ -1,5 +1,5 @@
-/* fp8 — products of 8 bits without tensor cores, for what cuBLASLt has no way for. Arguments as
- * those of product8 in kernels/ops.h. */
+/* fp8 — fp8 products without tensor cores, for those that cuBLASLt does not support. The arguments
+ * are those of the op fp8_product (kernels/ops_table.h). */
 #ifndef MUSTER_KERNELS_CUDA_FP8_H
 #define MUSTER_KERNELS_CUDA_FP8_H
 
@@ -9,8 +9,8 @@
 extern "C"
 #endif
 	void
-	plain_product8(struct backend *k, void *d, const struct tensor8 *left,
-		       const struct tensor8 *right, const void *bias, bool single, int64_t m,
-		       int64_t n, int64_t depth);
+	fp8_fallback_product(struct backend *k, void *d, const struct fp8_tensor *left,
+			     const struct fp8_tensor *right, const void *bias, bool single,
+			     int64_t m, int64_t n, int64_t depth);
 
 #endif

@@ -1,15 +1,15 @@
-/* Tapes: the backend's stream is captured into a CUDA graph. Nothing that is queued meanwhile is
- * carried out. */
+/* Graphs: the backend's stream is captured into a CUDA graph. What is queued meanwhile does not
+ * run. */
 #include "kernels/cuda/cuda.h"
 
 #include <stdlib.h>
 
-struct backend_tape {
+struct backend_graph {
 	cudaGraphExec_t exec;
 };
 
-/* Thread-local: other threads may allocate, wait and ask meanwhile. */
-bool cuda_record(struct backend *k)
+/* The capture mode is thread-local, so other threads may call any function of CUDA meanwhile. */
+bool cuda_graph_begin(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cuda_choose(k);
@@ -22,25 +22,25 @@ bool cuda_record(struct backend *k)
 	return true;
 }
 
-/* A failure while recording is the tape's alone: nothing was carried out, and the caller may go
- * on without it. */
-static int record_failed(struct backend *k, struct err *e)
+/* A failure while recording does not spoil the backend: nothing has run, and the caller may continue
+ * without the graph. */
+static int fail_recording(struct backend *k, struct err *e)
 {
 	cuda_failed(k, e);
 	cuda_of(k)->first_error = cudaSuccess;
-	return err_prefix(e, "recording a tape");
+	return err_prefix(e, "recording a graph");
 }
 
-int cuda_recorded(struct backend *k, struct backend_tape **out, struct err *e)
+int cuda_graph_end(struct backend *k, struct backend_graph **out, struct err *e)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cudaGraph_t graph = NULL;
 	cuda_choose(k);
 	c->recording = false;
 	cuda_ok(k, cudaStreamEndCapture(c->stream, &graph), c->last_op);
-	struct backend_tape *t = malloc(sizeof *t);
+	struct backend_graph *t = malloc(sizeof *t);
 	bool made = t && c->first_error == cudaSuccess &&
-		    cuda_ok(k, cudaGraphInstantiate(&t->exec, graph, 0), "making a tape");
+		    cuda_ok(k, cudaGraphInstantiate(&t->exec, graph, 0), "instantiating a graph");
 	if (graph)
 		cudaGraphDestroy(graph);
 	if (made) {
@@ -48,20 +48,20 @@ int cuda_recorded(struct backend *k, struct backend_tape **out, struct err *e)
 		return 0;
 	}
 	free(t);
-	return t ? record_failed(k, e)
-		 : err_set(e, ERR_NOMEM, "recording a tape: no memory; close other programs");
+	return t ? fail_recording(k, e)
+		 : err_set(e, ERR_NOMEM, "recording a graph: no memory; close other programs");
 }
 
-void cuda_replay(struct backend *k, struct backend_tape *t)
+void cuda_graph_replay(struct backend *k, struct backend_graph *t)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cuda_choose(k);
-	c->last_op = "a tape";
-	cuda_ok(k, cudaGraphLaunch(t->exec, c->stream), "a tape");
+	c->last_op = "a graph";
+	cuda_ok(k, cudaGraphLaunch(t->exec, c->stream), "a graph");
 }
 
-/* What it was launched for may still be under way: the runtime frees it after that. */
-void cuda_tape_free(struct backend *k, struct backend_tape *t)
+/* The graph may still run; the runtime frees it after that. */
+void cuda_graph_free(struct backend *k, struct backend_graph *t)
 {
 	cuda_choose(k);
 	cudaGraphExecDestroy(t->exec);

@@ -1,11 +1,11 @@
 /*
  * Grouped products on tensor cores, all groups in one launch.
  *
- * A block makes a tile of EDGE × EDGE of one group's result, its 8 warps 64 × 32 each, from slices
- * of left and right that are DEPTH deep and come by asynchronous copies, STAGES - 1 ahead. A slice
- * lies in shared memory as it does in global memory, dense along k or along the other side, and
- * ldmatrix turns it where the tensor cores want it turned; rows are padded so that neither meets a
- * bank twice. Sums are fp32, in the order of k.
+ * A block computes a tile of EDGE × EDGE of one group's result, and each of its 8 warps 64 × 32 of it,
+ * from slices of left and right that are DEPTH deep. Asynchronous copies bring the slices STAGES - 1
+ * ahead. A slice has the same layout in shared memory as in global memory: dense along k, or along
+ * the other side. ldmatrix transposes it where the tensor cores need that. Rows are padded so that
+ * neither way has bank conflicts. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.cuh"
@@ -19,14 +19,14 @@ enum {
 	WARPS_ACROSS = 4, /* of 8 warps */
 	WARP_M = 64,
 	WARP_N = 32,
-	CHUNK = 8, /* elements of 16 bytes */
+	CHUNK = 8, /* elements in 16 bytes */
 	DENSE_ROW = DEPTH + 8,
 	FLAT_ROW = EDGE + 8,
 	SLICE = EDGE * DENSE_ROW, /* elements; more than DEPTH * FLAT_ROW */
 	CHUNKS = EDGE * DEPTH / CHUNK
 };
 
-/* Groups of one launch, whose entries travel in the kernel's parameters. */
+/* The most groups of one launch: their entries are in the kernel's parameters. */
 enum { GROUPS_AT_ONCE = 128 };
 
 struct grouped_call {
@@ -34,15 +34,15 @@ struct grouped_call {
 	const void *left, *right;
 	int64_t stride, in, out;
 	int groups;
-	/* where each group's rows begin; the last entry: where they end */
+	/* each group's first row; the last entry: the end */
 	int64_t row[GROUPS_AT_ONCE + 1];
-	int tile[GROUPS_AT_ONCE + 1]; /* the same of its tiles */
+	int tile[GROUPS_AT_ONCE + 1]; /* each group's first tile; the last entry: the end */
 };
 
-/* What a tile is made of: left is [m, k], right [n, k] in some order. */
+/* The operands of a tile: left is [m, k] and right [n, k], either one perhaps transposed. */
 template <class T> struct tile_job {
 	const T *left, *right;
-	int64_t left_row, right_row; /* elements from a row in memory to the next */
+	int64_t left_row, right_row; /* elements from one row in memory to the next */
 	int64_t m, n, k;
 	int64_t i0, j0;
 };
@@ -53,8 +53,8 @@ template <bool DENSE> __device__ inline int slice_at(int e, int k)
 	return DENSE ? e * DENSE_ROW + k : k * FLAT_ROW + e;
 }
 
-/* Begins the copies of the slice e0 …, k0 … of a matrix of e_end × k_end; zeros beyond it.
- * DENSE: k lies together. */
+/* Begins the copies of the slice e0 …, k0 … of a matrix of e_end × k_end, with zeros beyond it.
+ * DENSE: elements along k are consecutive. */
 template <bool DENSE, class T>
 __device__ inline void slice_copy(T *slice, const T *x, int64_t row, int64_t e0, int64_t e_end,
 				  int64_t k0, int64_t k_end)
@@ -82,7 +82,7 @@ __device__ inline void left_fragment(uint32_t (&r)[4], const T *slice, int e, in
 		ldmatrix_x4_trans(r, slice + slice_at<DENSE>(e, k + in));
 }
 
-/* right's of 16 × 16: two of 8 columns. */
+/* right's fragment of 16 × 16: two of 8 columns. */
 template <bool DENSE, class T>
 __device__ inline void right_fragments(uint32_t (&first)[2], uint32_t (&second)[2], const T *slice,
 				       int e, int k)
@@ -144,7 +144,7 @@ __device__ inline void tile_product(warp_sums &sum, const tile_job<T> &t)
 		copy(s);
 	for (int64_t s = 0; s < slices; s++) {
 		cp_async_wait<STAGES - 2>();
-		__syncthreads(); /* slice s is there, and s - 1 has been read by all */
+		__syncthreads(); /* slice s is complete, and all have read s - 1 */
 		copy(s + STAGES - 1);
 		const T *at = shared + s % STAGES * 2 * SLICE;
 		slice_product<LEFT_DENSE, RIGHT_DENSE>(sum, at, at + SLICE);
@@ -152,7 +152,7 @@ __device__ inline void tile_product(warp_sums &sum, const tile_job<T> &t)
 	cp_async_wait<0>();
 }
 
-/* Two neighbours of a row; n is even. */
+/* Two neighbouring elements of a row; n is even. */
 template <class T> __device__ inline void put_pair(T *d, float first, float second)
 {
 	*(uint32_t *)d = pack2<T>(first, second);
@@ -222,14 +222,14 @@ static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const groupe
 		tile_store((T *)c.d + first * t.n, sum, t);
 }
 
-/* --- on the host --- */
+/* --- On the host -------------------------------------------------------------------------- */
 
 static int64_t edges(int64_t n)
 {
 	return (n + EDGE - 1) / EDGE;
 }
 
-/* Tiles of a group; none where there is nothing to do. */
+/* The number of tiles of a group; 0 if there is nothing to do. */
 static int64_t tiles_of(const struct grouped *g, int64_t rows)
 {
 	if (rows == 0)
@@ -258,7 +258,8 @@ static void launch_form(struct backend *k, enum grouped_form form, const struct 
 	}
 }
 
-/* Groups first … of g, at most GROUPS_AT_ONCE, whose rows begin at `row`; how many those were. */
+/* Launches groups first … of g, at most GROUPS_AT_ONCE, whose rows begin at `row`. Returns how many
+ * rows they have. */
 template <class T>
 static int launch_some(struct backend *k, const struct grouped *g, int first, int64_t *row,
 		       const char *op)

@@ -1,7 +1,7 @@
 /*
  * grouped — grouped products of linear layers by one kernel (grouped.cu).
  *
- * Rows of a group lie one group behind the other; its weights begin at element i * stride.
+ * The rows of group i follow those of group i - 1; its weights begin at element i * stride.
  */
 #ifndef MUSTER_KERNELS_CUDA_GROUPED_H
 #define MUSTER_KERNELS_CUDA_GROUPED_H
@@ -29,8 +29,8 @@ struct grouped {
 	int64_t in, out;
 };
 
-/* Queues all groups; false: the kernel has no way for this storage, these sizes or addresses,
- * and nothing was queued. */
+/* Queues all groups. false: the kernel does not support this storage type, these sizes or these
+ * addresses, and nothing was queued. */
 bool grouped_kernel_product(struct backend *k, const struct grouped *g, const char *op);
 
 #ifdef __cplusplus

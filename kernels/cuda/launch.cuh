@@ -1,10 +1,10 @@
 /*
- * launch — the one way in which kernels are queued.
+ * launch — queues a kernel. All kernels are queued by this function.
  *
  *     launch(k, "gelu_fwd", gelu_fwd_kernel<T>, cuda_blocks(count, 1024), 256, 0, y, x, count);
  *
- * grid and block are dim3 (a number is as good), `shared` the bytes of dynamic shared memory. A
- * grid without blocks is no work. Arguments are converted to the kernel's parameters.
+ * grid and block are dim3 or a number; `shared` is the bytes of dynamic shared memory. With a grid of
+ * 0 blocks nothing is queued. Arguments are converted to the kernel's parameters.
  */
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_CUH
 #define MUSTER_KERNELS_CUDA_LAUNCH_CUH

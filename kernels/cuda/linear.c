@@ -1,59 +1,59 @@
-/* Linear layers: products by cuBLASLt with what follows them fused in where the library can,
- * else by the ops that do it alone. */
+/* Linear layers: products by cuBLASLt. What follows a product is its epilogue where the library
+ * supports that, otherwise an op of its own. */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/grouped.h"
 
-/* The library's GELU is as exact as 2 bytes can tell. */
+/* The library's GELU is exact enough for storage of 2 bytes, but not for fp32. */
 static bool gelu_fits(const struct backend *k)
 {
 	return cuda_of(k)->storage != STORE_FP32;
 }
 
-static void product(struct backend *k, const struct blas_product *p, const char *op)
+static void queue_product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	if (p->m && p->n && p->k && !blas_product(k, p, op))
-		plain_product(k, p, op);
+		fallback_product(k, p, op);
 }
 
-/* --- alone --- */
+/* --- Products ----------------------------------------------------------------------------- */
 
 static void linear_fwd(struct backend *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
 {
-	product(k,
-		&(struct blas_product){ .d = y,
-					.left = x,
-					.right = w,
-					.m = n,
-					.n = out,
-					.k = in,
-					.right_flipped = true,
-					.after = bias ? BLAS_BIAS : BLAS_STORE,
-					.bias = (void *)bias },
-		"linear_fwd");
+	queue_product(k,
+		      &(struct blas_product){ .d = y,
+					      .left = x,
+					      .right = w,
+					      .m = n,
+					      .n = out,
+					      .k = in,
+					      .right_flipped = true,
+					      .after = bias ? BLAS_BIAS : BLAS_STORE,
+					      .bias = bias },
+		      "linear_fwd");
 }
 
 static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const void *w, int64_t n,
 			     int64_t in, int64_t out)
 {
 	if (dx)
-		product(k,
-			&(struct blas_product){
-				.d = dx, .left = dy, .right = w, .m = n, .n = in, .k = out },
-			"linear_bwd_input");
+		queue_product(k,
+			      &(struct blas_product){
+				      .d = dx, .left = dy, .right = w, .m = n, .n = in, .k = out },
+			      "linear_bwd_input");
 }
 
-/* Sums of dy come with the product into scratch, if the library makes them: it can set them
- * only. */
-static bool weight_and_sums(struct backend *k, struct blas_product *p, float *dbias, int64_t out)
+/* If the library supports it, the product also sums dy. The sums go to scratch, since the library can
+ * only set them, and not add. */
+static bool product_with_sums(struct backend *k, struct blas_product *p, float *dbias, int64_t out)
 {
 	struct blas_product both = *p;
 	both.after = BLAS_SUMS;
-	both.bias = cuda_scratch(k, (size_t)out * sizeof(float), "linear_bwd_weight");
-	if (!both.bias || !blas_product(k, &both, "linear_bwd_weight"))
+	both.sums = cuda_scratch(k, (size_t)out * sizeof(float), "linear_bwd_weight");
+	if (!both.sums || !blas_product(k, &both, "linear_bwd_weight"))
 		return false;
-	k->ops.accumulate(k, dbias, both.bias, out);
+	k->ops.accumulate(k, dbias, both.sums, out);
 	return true;
 }
 
@@ -69,14 +69,14 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 				  .left_flipped = true,
 				  .single = true,
 				  .add = true };
-	if (n == 0 || (dbias && weight_and_sums(k, &p, dbias, out)))
+	if (n == 0 || (dbias && product_with_sums(k, &p, dbias, out)))
 		return;
-	product(k, &p, "linear_bwd_weight");
+	queue_product(k, &p, "linear_bwd_weight");
 	if (dbias)
 		k->ops.sum_rows(k, dbias, dy, n, out);
 }
 
-/* --- with GELU --- */
+/* --- With GELU ---------------------------------------------------------------------------- */
 
 static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
 			    const void *bias, int64_t n, int64_t in, int64_t out)
@@ -89,7 +89,7 @@ static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x
 					.k = in,
 					.right_flipped = true,
 					.after = bias ? BLAS_GELU_BIAS : BLAS_GELU,
-					.bias = (void *)bias,
+					.bias = bias,
 					.pre = pre };
 	if (n == 0 || (gelu_fits(k) && blas_product(k, &p, "linear_gelu_fwd")))
 		return;
@@ -107,24 +107,24 @@ static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const
 					.n = in,
 					.k = out,
 					.after = BLAS_GELU_SLOPE,
-					.pre = (void *)pre };
+					.given_pre = pre };
 	if (n == 0 || (gelu_fits(k) && blas_product(k, &p, "linear_gelu_bwd")))
 		return;
 	linear_bwd_input(k, dpre, dy, w, n, in, out);
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
-/* --- in 8 bits --- */
+/* --- fp8 --------------------------------------------------------------------------------- */
 
-static enum blas_type type_of(const struct tensor8 *t)
+static enum blas_type type_of(const struct fp8_tensor *t)
 {
 	return t->format == FP8_E4M3 ? BLAS_E4M3 : BLAS_E5M2;
 }
 
-/* Chips before Ada have no such products, and cuBLASLt has no fp32 bias for them. */
-static void product8(struct backend *k, void *d, const struct tensor8 *left,
-		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
-		     int64_t n, int64_t depth)
+/* Chips before Ada have no fp8 products, and cuBLASLt has no fp32 bias for them. */
+static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
+			const struct fp8_tensor *right, const void *bias, bool single, int64_t m,
+			int64_t n, int64_t depth)
 {
 	const struct blas_product p = {
 		.d = d,
@@ -137,24 +137,24 @@ static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		.single = single,
 		.add = single,
 		.after = bias ? BLAS_BIAS : BLAS_STORE,
-		.bias = (void *)bias,
+		.bias = bias,
 		.left_type = type_of(left),
 		.right_type = type_of(right),
 		.left_scale = &left->scale->inverse,
 		.right_scale = &right->scale->inverse,
 	};
 	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
-	if (m && n && depth && !(fits && blas_product(k, &p, "product8")))
-		plain_product8(k, d, left, right, bias, single, m, n, depth);
+	if (m && n && depth && !(fits && blas_product(k, &p, "fp8_product")))
+		fp8_fallback_product(k, d, left, right, bias, single, m, n, depth);
 }
 
-/* --- grouped --- */
+/* --- Grouped ------------------------------------------------------------------------------ */
 
-/* Groups of so many rows each fill the device alone, and the library's own kernels are faster
- * than ours. */
+/* A group of this many rows fills the device by itself, and the library's kernels are faster than
+ * ours. */
 enum { ROWS_LARGE = 2048 };
 
-static bool groups_large(const struct grouped *g)
+static bool are_groups_large(const struct grouped *g)
 {
 	int64_t all = 0;
 	for (int i = 0; i < g->groups; i++)
@@ -162,8 +162,8 @@ static bool groups_large(const struct grouped *g)
 	return all >= (int64_t)g->groups * ROWS_LARGE;
 }
 
-/* Group i, whose rows begin at `row`, by itself. */
-static void group_alone(struct backend *k, const struct grouped *g, int i, int64_t row,
+/* Computes group i, whose rows begin at `row`, as a single product. */
+static void queue_group(struct backend *k, const struct grouped *g, int i, int64_t row,
 			const char *op)
 {
 	const int64_t n = g->rows[i], in = g->in, out = g->out;
@@ -200,39 +200,41 @@ static void group_alone(struct backend *k, const struct grouped *g, int i, int64
 					   .add = true };
 		break;
 	}
-	product(k, &p, op);
+	queue_product(k, &p, op);
 }
 
-static void grouped(struct backend *k, const struct grouped *g, const char *op)
+static void queue_groups(struct backend *k, const struct grouped *g, const char *op)
 {
-	if (!groups_large(g) && grouped_kernel_product(k, g, op))
+	if (!are_groups_large(g) && grouped_kernel_product(k, g, op))
 		return;
 	int64_t row = 0;
 	for (int i = 0; i < g->groups; row += g->rows[i++])
-		group_alone(k, g, i, row, op);
+		queue_group(k, g, i, row, op);
 }
 
 static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
 			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out },
-		"grouped_fwd");
+	queue_groups(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out },
+		     "grouped_fwd");
 }
 
 static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
 			      int64_t stride, const int64_t *rows, int groups, int64_t in,
 			      int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out },
-		"grouped_bwd_input");
+	queue_groups(k,
+		     &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out },
+		     "grouped_bwd_input");
 }
 
 static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
 			       const void *x, const int64_t *rows, int groups, int64_t in,
 			       int64_t out)
 {
-	grouped(k, &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out },
-		"grouped_bwd_weight");
+	queue_groups(k,
+		     &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out },
+		     "grouped_bwd_weight");
 }
 
 void cuda_fill_linear(struct backend *k)
@@ -242,7 +244,7 @@ void cuda_fill_linear(struct backend *k)
 	k->ops.linear_bwd_weight = linear_bwd_weight;
 	k->ops.linear_gelu_fwd = linear_gelu_fwd;
 	k->ops.linear_gelu_bwd = linear_gelu_bwd;
-	k->ops.product8 = product8;
+	k->ops.fp8_product = fp8_product;
 	k->ops.grouped_fwd = grouped_fwd;
 	k->ops.grouped_bwd_input = grouped_bwd_input;
 	k->ops.grouped_bwd_weight = grouped_bwd_weight;

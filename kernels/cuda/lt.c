@@ -5,13 +5,13 @@
 #include <stdio.h>
 
 static struct lt lt;
-static struct err load_error; /* of the one try */
+static struct err load_error; /* of the only attempt */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-/* The first that there is; the toolkit's own folder is not always among those that the loader
- * knows. why: of the first name, which says what is wrong with a library that is there and cannot
- * be loaded. */
-static void *library_open(char *why, size_t size)
+/* Opens the first library that loads. The dynamic loader does not always search the toolkit's own
+ * folder. why: the error for the first name, which describes a library that exists but does not
+ * load. */
+static void *open_library(char *why, size_t size)
 {
 	static const char *const names[] = {
 		"libcublasLt.so.13",
@@ -26,15 +26,14 @@ static void *library_open(char *why, size_t size)
 	return lib;
 }
 
-static void load(void)
+static void load_once(void)
 {
 	char why[400] = "";
-	void *lib = library_open(why, sizeof why);
+	void *lib = open_library(why, sizeof why);
 	if (!lib) {
 		err_set(&load_error, ERR_NOTFOUND,
-			"backend cuda: cuBLASLt cannot be loaded: %s; install CUDA's libraries "
-			"(libcublas), or name "
-			"their folder in LD_LIBRARY_PATH",
+			"backend cuda: cannot load cuBLASLt: %s; install CUDA's libraries "
+			"(libcublas), or add their folder to LD_LIBRARY_PATH",
 			why);
 		return;
 	}
@@ -42,14 +41,14 @@ static void load(void)
 	if (!(*(void **)(void *)&lt.f = dlsym(lib, "cublasLt" #f))) \
 		err_set(&load_error, ERR_UNSUPPORTED, \
 			"backend cuda: cuBLASLt has no cublasLt" #f \
-			"; install that of CUDA 12 or newer");
+			"; install the one of CUDA 12 or newer");
 	LT_FUNCTIONS(LT_FIND)
 #undef LT_FIND
 }
 
 int lt_load(const struct lt **out, struct err *e)
 {
-	pthread_once(&loaded, load);
+	pthread_once(&loaded, load_once);
 	if (load_error.code)
 		return err_set(e, load_error.code, "%s", load_error.text);
 	*out = &lt;

@@ -1,4 +1,4 @@
-/* lt — the functions of cuBLASLt that products need, by dlopen. */
+/* lt — the functions of cuBLASLt that products need, loaded by dlopen. */
 #ifndef MUSTER_KERNELS_CUDA_LT_H
 #define MUSTER_KERNELS_CUDA_LT_H
 
@@ -6,6 +6,7 @@
 
 #include <cublasLt.h>
 
+/* clang-format off */
 #define LT_FUNCTIONS(X) \
 	X(Create) \
 	X(Destroy) \
@@ -18,7 +19,10 @@
 	X(MatmulDescSetAttribute) \
 	X(MatrixLayoutCreate) \
 	X(MatrixLayoutDestroy) \
-	X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+	X(MatmulPreferenceCreate) \
+	X(MatmulPreferenceDestroy) \
+	X(MatmulPreferenceSetAttribute)
+/* clang-format on */
 
 struct lt {
 #define LT_FIELD(f) __typeof__(&cublasLt##f) f;
@@ -26,7 +30,7 @@ struct lt {
 #undef LT_FIELD
 };
 
-/* The library's, loaded at the first call and for good. */
+/* Loads the library at the first call; it stays loaded. */
 int lt_load(const struct lt **out, struct err *e);
 
 #endif

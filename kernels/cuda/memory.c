@@ -1,18 +1,17 @@
 /*
- * Memory of the device: large chunks of cudaMalloc, cut into spans. cudaMalloc and cudaFree wait
- * for the device, so a chunk stays until the backend ends, or until there is no room elsewhere; what a
- * step takes and gives back is cut from what is there.
+ * Device memory: large chunks from cudaMalloc, split into extents. cudaMalloc and cudaFree wait for
+ * the device. So a chunk is kept until the backend closes, or until there is no other memory, and
+ * what a training step allocates and frees comes from existing chunks.
  *
- * A span that is given back may be handed out at once: whoever uses it next is queued after whoever
- * used it last.
+ * A freed extent may be allocated again at once, since its next use is queued after its last one.
  */
 #include "kernels/cuda/cuda.h"
 
 #include <stdlib.h>
 
-/* Spans of a chunk lie one behind the other and fill it. Two free ones are never neighbours. */
-struct span {
-	struct span *next;
+/* The extents of a chunk are consecutive and fill it. Two neighbours are never both free. */
+struct extent {
+	struct extent *next;
 	char *at;
 	size_t bytes;
 	bool used;
@@ -22,7 +21,7 @@ struct chunk {
 	struct chunk *next;
 	char *base;
 	size_t bytes;
-	struct span *spans;
+	struct extent *extents;
 };
 
 struct cuda_pool {
@@ -36,71 +35,71 @@ static size_t round_up(size_t bytes, size_t to)
 	return (bytes + to - 1) / to * to;
 }
 
-/* --- Chunks --- */
+/* --- Chunks ------------------------------------------------------------------------------- */
 
-static struct span *span_new(struct span *next, char *at, size_t bytes)
+static struct extent *new_extent(struct extent *next, char *at, size_t bytes)
 {
-	struct span *s = malloc(sizeof *s);
+	struct extent *s = malloc(sizeof *s);
 	if (s)
-		*s = (struct span){ .next = next, .at = at, .bytes = bytes };
+		*s = (struct extent){ .next = next, .at = at, .bytes = bytes };
 	return s;
 }
 
-static void chunk_close(struct chunk *c)
+static void free_chunk(struct chunk *c)
 {
 	cudaFree(c->base);
-	while (c->spans) {
-		struct span *next = c->spans->next;
-		free(c->spans);
-		c->spans = next;
+	while (c->extents) {
+		struct extent *next = c->extents->next;
+		free(c->extents);
+		c->extents = next;
 	}
 	free(c);
 }
 
-static struct chunk *chunk_open(size_t bytes)
+static struct chunk *new_chunk(size_t bytes)
 {
 	struct chunk *c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
 	c->bytes = bytes;
 	if (cudaMalloc((void **)&c->base, bytes) != cudaSuccess) {
-		cudaGetLastError(); /* who asked gets NULL instead */
+		cudaGetLastError(); /* the caller gets NULL instead */
 		free(c);
 		return NULL;
 	}
-	c->spans = span_new(NULL, c->base, bytes);
-	if (!c->spans) {
-		chunk_close(c);
+	c->extents = new_extent(NULL, c->base, bytes);
+	if (!c->extents) {
+		free_chunk(c);
 		return NULL;
 	}
 	return c;
 }
 
-/* Gives chunks in which nothing is used back to the device. */
-static void chunks_release(struct cuda_pool *p)
+/* Frees the chunks of which nothing is used. */
+static void free_unused_chunks(struct cuda_pool *p)
 {
 	for (struct chunk **at = &p->chunks; *at;) {
 		struct chunk *c = *at;
-		if (c->spans->used || c->spans->next) {
+		if (c->extents->used || c->extents->next) {
 			at = &c->next;
 			continue;
 		}
 		*at = c->next;
-		chunk_close(c);
+		free_chunk(c);
 	}
 }
 
-/* A new chunk with room for that many bytes: larger than they are where there is memory enough. */
-static bool pool_grow(struct cuda_pool *p, size_t bytes)
+/* Adds a chunk of at least `bytes` bytes; a larger one if there is enough memory. */
+static bool grow_pool(struct cuda_pool *p, size_t bytes)
 {
 	size_t exact = round_up(bytes, page), wanted = exact > chunk_bytes ? exact : chunk_bytes;
-	struct chunk *c = chunk_open(wanted);
+	struct chunk *c = new_chunk(wanted);
 	if (!c) {
-		chunks_release(p);
-		c = chunk_open(wanted);
+		free_unused_chunks(p);
+		c = new_chunk(wanted);
 	}
 	if (!c && wanted > exact)
-		c = chunk_open(exact);
+		c = new_chunk(exact);
 	if (!c)
 		return false;
 	c->next = p->chunks;
@@ -108,33 +107,34 @@ static bool pool_grow(struct cuda_pool *p, size_t bytes)
 	return true;
 }
 
-/* --- Spans --- */
+/* --- Extents ------------------------------------------------------------------------------ */
 
-/* The smallest free span that holds so many bytes. */
-static struct span *span_find(const struct cuda_pool *p, size_t bytes)
+/* The smallest free extent of at least `bytes` bytes. */
+static struct extent *find_extent(const struct cuda_pool *p, size_t bytes)
 {
-	struct span *best = NULL;
+	struct extent *best = NULL;
 	for (const struct chunk *c = p->chunks; c; c = c->next)
-		for (struct span *s = c->spans; s; s = s->next)
+		for (struct extent *s = c->extents; s; s = s->next)
 			if (!s->used && s->bytes >= bytes && (!best || s->bytes < best->bytes))
 				best = s;
 	return best;
 }
 
-/* Without memory for the rest's own entry the span keeps it. */
-static void span_cut(struct span *s, size_t bytes)
+/* Without memory for an entry of the rest, the extent keeps it. */
+static void split_extent(struct extent *s, size_t bytes)
 {
-	struct span *rest = s->bytes > bytes ? span_new(s->next, s->at + bytes, s->bytes - bytes)
-					     : NULL;
+	struct extent *rest = s->bytes > bytes
+				      ? new_extent(s->next, s->at + bytes, s->bytes - bytes)
+				      : NULL;
 	if (!rest)
 		return;
 	s->next = rest;
 	s->bytes = bytes;
 }
 
-static void span_join(struct span *s)
+static void join_extent(struct extent *s)
 {
-	struct span *after = s->next;
+	struct extent *after = s->next;
 	if (!after || s->used || after->used)
 		return;
 	s->bytes += after->bytes;
@@ -142,34 +142,34 @@ static void span_join(struct span *s)
 	free(after);
 }
 
-static bool span_give(struct chunk *c, const void *p)
+static bool free_extent(struct chunk *c, const void *p)
 {
-	struct span *before = NULL;
-	for (struct span *s = c->spans; s; before = s, s = s->next) {
+	struct extent *before = NULL;
+	for (struct extent *s = c->extents; s; before = s, s = s->next) {
 		if (s->at != p)
 			continue;
 		s->used = false;
-		span_join(s);
+		join_extent(s);
 		if (before)
-			span_join(before);
+			join_extent(before);
 		return true;
 	}
 	return false;
 }
 
-/* --- The backend's memory --- */
+/* --- The backend's memory ----------------------------------------------------------------- */
 
 void *cuda_memory_alloc(struct backend *k, size_t bytes)
 {
 	struct cuda_pool *p = cuda_of(k)->pool;
 	bytes = round_up(bytes ? bytes : 1, CUDA_ALIGN);
 	cuda_choose(k);
-	struct span *s = span_find(p, bytes);
-	if (!s && pool_grow(p, bytes))
-		s = span_find(p, bytes);
+	struct extent *s = find_extent(p, bytes);
+	if (!s && grow_pool(p, bytes))
+		s = find_extent(p, bytes);
 	if (!s)
 		return NULL;
-	span_cut(s, bytes);
+	split_extent(s, bytes);
 	s->used = true;
 	cuda_memory_zero(k, s->at, bytes);
 	return s->at;
@@ -180,7 +180,7 @@ void cuda_memory_free(struct backend *k, void *at)
 	cuda_choose(k);
 	cuda_side_join(k);
 	for (struct chunk *c = cuda_of(k)->pool->chunks; c; c = c->next)
-		if ((char *)at >= c->base && (char *)at < c->base + c->bytes && span_give(c, at))
+		if ((char *)at >= c->base && (char *)at < c->base + c->bytes && free_extent(c, at))
 			return;
 }
 
@@ -188,7 +188,7 @@ void cuda_memory_zero(struct backend *k, void *p, size_t bytes)
 {
 	cuda_choose(k);
 	if (bytes)
-		cuda_ok(k, cudaMemsetAsync(p, 0, bytes, cuda_of(k)->stream), "kern_zero");
+		cuda_ok(k, cudaMemsetAsync(p, 0, bytes, cuda_of(k)->stream), "backend_zero");
 }
 
 int cuda_memory_open(struct backend *k, struct err *e)
@@ -197,11 +197,11 @@ int cuda_memory_open(struct backend *k, struct err *e)
 	c->pool = calloc(1, sizeof *c->pool);
 	if (!c->pool)
 		return err_set(e, ERR_NOMEM,
-			       "backend cuda: no memory for an account of the device's; close "
-			       "other programs");
+			       "backend cuda: no memory to manage the device's; close other "
+			       "programs");
 	c->scratch = cuda_memory_alloc(k, CUDA_SCRATCH);
 	if (!c->scratch)
-		cuda_fail(k, cudaErrorMemoryAllocation, "taking its scratch", NULL);
+		cuda_fail(k, cudaErrorMemoryAllocation, "allocating the scratch", NULL);
 	return cuda_failed(k, e);
 }
 
@@ -210,14 +210,14 @@ void cuda_memory_close(struct backend *k)
 	struct cuda_backend *c = cuda_of(k);
 	while (c->pool && c->pool->chunks) {
 		struct chunk *next = c->pool->chunks->next;
-		chunk_close(c->pool->chunks);
+		free_chunk(c->pool->chunks);
 		c->pool->chunks = next;
 	}
 	free(c->pool);
 	c->pool = NULL;
 }
 
-/* --- Memory of the host that the device reaches --- */
+/* --- Pinned host memory ---------------------------------------------------------------- */
 
 void *cuda_host_alloc(struct backend *k, size_t bytes)
 {
@@ -229,7 +229,7 @@ void *cuda_host_alloc(struct backend *k, size_t bytes)
 	return NULL;
 }
 
-/* After the copies from and to it. */
+/* Waits for the copies from and to it. */
 void cuda_host_free(struct backend *k, void *p)
 {
 	if (!p)

@@ -1,15 +1,15 @@
 /*
- * LayerNorm and RMSNorm with the residual sum in front. A row is read once and held in registers,
- * by one warp where that can hold it, else by a block; rows that no block can hold, or of no whole
- * packs, are in norm_wide.cu.
+ * LayerNorm and RMSNorm after the residual sum. A row is read once and kept in registers, by one warp
+ * if it fits there, otherwise by a block. Rows that do not fit in a block's registers, or are not
+ * whole packs, are in norm_wide.cu.
  *
- * Backward, each block walks over rows and keeps its threads' columns of dw and dbias in registers;
- * sums.cuh adds the blocks'.
+ * In the backward pass each block goes over rows and keeps its threads' columns of dw and dbias in
+ * registers. sums.cuh adds those of all blocks.
  */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
 
-/* Packs a thread; threads of a block, and of one whose rows take a warp each. */
+/* Packs per thread; threads per block, and per block whose rows take a warp each. */
 enum { FWD_PACKS = 4, FWD_MOST = 1024, FWD_SHORT = 128 };
 
 __device__ inline float row_sum(float x, int width)
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(FWD_MOST) norm_fwd_kernel(struct norm_fwd_args
 	const int first = threadIdx.x % width, packs = (int)(a.c / V);
 	const int64_t at = row * a.c;
 	float x[FWD_PACKS][V], sum = 0, spread = 0;
-	if (row >= a.n) /* then its whole warp, of a block without barriers */
+	if (row >= a.n) /* so has its whole warp, and this kernel has no barriers */
 		return;
 	#pragma unroll
 	for (int p = 0; p < FWD_PACKS; p++)
@@ -98,7 +98,7 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 	       *a, width);
 }
 
-/* Each thread holds BWD_NUMBERS sums: of dw, and of dbias where there is one. */
+/* Each thread holds BWD_NUMBERS sums of dw, and of dbias if there is one. */
 enum { BWD_NUMBERS = 16, BWD_MOST = 512, BWD_ROWS = 4 };
 template <class T, bool CENTRED>
 constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;

@@ -1,5 +1,5 @@
-/* norm — the arguments of the norms' kernels, and those kernels that take rows of any width.
- * Meaning: kernels/ops.h. */
+/* norm — the arguments of the norms' kernels (kernels/ops_table.h describes them), and the kernels
+ * for rows of any width. */
 #ifndef MUSTER_KERNELS_CUDA_NORM_CUH
 #define MUSTER_KERNELS_CUDA_NORM_CUH
 
@@ -24,7 +24,7 @@ template <class T> struct norm_bwd_args {
 	int64_t n, c;
 };
 
-/* centred: LayerNorm; mean, bias, dbias are NULL otherwise. */
+/* centred: LayerNorm. Otherwise mean, bias and dbias are NULL. */
 template <class T>
 void norm_fwd_wide(struct backend *k, const char *op, const struct norm_fwd_args<T> *a,
 		   bool centred);

@@ -1,10 +1,10 @@
-/* Norms of rows of any width and alignment: a block walks over its row as often as it needs it. */
+/* Norms of rows of any width and alignment: a block goes over its row several times. */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
 
 enum { WIDE = 512 };
 
-/* A thread reads only what it has written itself: `in` may be a.sum. */
+/* `in` may be a.sum, since a thread reads only what it wrote itself. */
 template <class T>
 __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> a, bool centred)
 {
@@ -13,16 +13,16 @@ __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> 
 	float sum = 0, spread = 0;
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
 		if (a.r)
-			a.sum[at + j] = narrowed<T>(widened(a.x[at + j]) + widened(a.r[at + j]));
-		sum += widened(in[j]);
+			a.sum[at + j] = from_fp32<T>(to_fp32(a.x[at + j]) + to_fp32(a.r[at + j]));
+		sum += to_fp32(in[j]);
 	}
 	const float mean = centred ? block_sum(sum) / (float)a.c : 0;
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
-		spread += (widened(in[j]) - mean) * (widened(in[j]) - mean);
+		spread += (to_fp32(in[j]) - mean) * (to_fp32(in[j]) - mean);
 	const float rstd = 1.0f / sqrtf(block_sum(spread) / (float)a.c + a.eps);
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
-		a.y[at + j] = narrowed<T>((widened(in[j]) - mean) * rstd * widened(a.w[j]) +
-					  (centred ? widened(a.bias[j]) : 0));
+		a.y[at + j] = from_fp32<T>((to_fp32(in[j]) - mean) * rstd * to_fp32(a.w[j]) +
+					   (centred ? to_fp32(a.bias[j]) : 0));
 	if (threadIdx.x == 0) {
 		a.rstd[row] = rstd;
 		if (centred)
@@ -37,20 +37,21 @@ __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> 
 	const float mean = centred ? a.mean[row] : 0, rstd = a.rstd[row];
 	float sums[2] = { 0, 0 };
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
-		float g = widened(a.dy[at + j]) * widened(a.w[j]);
+		float g = to_fp32(a.dy[at + j]) * to_fp32(a.w[j]);
 		sums[0] += centred ? g : 0;
-		sums[1] += g * (widened(a.x[at + j]) - mean) * rstd;
+		sums[1] += g * (to_fp32(a.x[at + j]) - mean) * rstd;
 	}
 	block_sums<2>(sums);
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
-		float g = widened(a.dy[at + j]) * widened(a.w[j]),
-		      h = (widened(a.x[at + j]) - mean) * rstd;
+		float g = to_fp32(a.dy[at + j]) * to_fp32(a.w[j]),
+		      h = (to_fp32(a.x[at + j]) - mean) * rstd;
 		float through = rstd * (g - sums[0] / (float)a.c - h * (sums[1] / (float)a.c));
-		a.dx[at + j] = narrowed<T>(through + (a.dres ? widened(a.dres[at + j]) : 0));
+		a.dx[at + j] = from_fp32<T>(through + (a.dres ? to_fp32(a.dres[at + j]) : 0));
 	}
 }
 
-/* Each block: one strip of columns, one part of the rows; the parts of dw, then those of dbias. */
+/* Each block sums one strip of columns over one part of the rows. The parts of dw come first, then
+ * those of dbias. */
 template <class T, int V>
 __global__ void __launch_bounds__(SUM_COLUMNS)
 	columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)

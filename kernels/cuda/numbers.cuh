@@ -1,9 +1,9 @@
 /*
  * numbers — the storage types as kernels see them: float, __nv_bfloat16, __half.
  *
- * Kernels compute in float. They go over memory by packs of V elements: as many as fit 16 bytes
- * where pointers and sizes allow (every accelerated path), or 1 where they do not. A kernel that
- * can be asked for any size is built for both, and its op chooses on the host (pack_fits).
+ * Kernels compute in float. They read and write packs of V elements: as many as fit 16 bytes if
+ * pointers and sizes allow (all fast paths), otherwise 1. A kernel for any size is built for both,
+ * and its op chooses on the host (pack_fits).
  */
 #ifndef MUSTER_KERNELS_CUDA_NUMBERS_CUH
 #define MUSTER_KERNELS_CUDA_NUMBERS_CUH
@@ -21,43 +21,43 @@ template <class T> constexpr int pack_of = 16 / (int)sizeof(T);
 
 /* --- one number --- */
 
-__device__ inline float widened(float x)
+__device__ inline float to_fp32(float x)
 {
 	return x;
 }
 
-__device__ inline float widened(__nv_bfloat16 x)
+__device__ inline float to_fp32(__nv_bfloat16 x)
 {
 	return __bfloat162float(x);
 }
 
-__device__ inline float widened(__half x)
+__device__ inline float to_fp32(__half x)
 {
 	return __half2float(x);
 }
 
-/* To the nearest, of two to the even. */
-template <class T> __device__ inline T narrowed(float x);
+/* Rounds to the nearest even. */
+template <class T> __device__ inline T from_fp32(float x);
 
-template <> __device__ inline float narrowed<float>(float x)
+template <> __device__ inline float from_fp32<float>(float x)
 {
 	return x;
 }
 
-template <> __device__ inline __nv_bfloat16 narrowed<__nv_bfloat16>(float x)
+template <> __device__ inline __nv_bfloat16 from_fp32<__nv_bfloat16>(float x)
 {
 	return __float2bfloat16_rn(x);
 }
 
-template <> __device__ inline __half narrowed<__half>(float x)
+template <> __device__ inline __half from_fp32<__half>(float x)
 {
 	return __float2half_rn(x);
 }
 
-/* What x becomes when it is stored and read again. */
+/* The value of x after it was stored and read again. */
 template <class T> __device__ inline float stored(float x)
 {
-	return widened(narrowed<T>(x));
+	return to_fp32(from_fp32<T>(x));
 }
 
 /* --- words of 4 bytes: one float, or two of the others, the first in the low half --- */
@@ -94,14 +94,14 @@ __device__ inline uint32_t word_close(const float *x, const __half *)
 	return pack2<__half>(x[0], x[1]);
 }
 
-/* --- V numbers that lie together --- */
+/* --- V consecutive numbers --- */
 
-/* p is aligned to the V elements, at most to 16 bytes. */
+/* p is aligned to V elements, at most to 16 bytes. */
 template <int V, class T> __device__ inline void load(float (&x)[V], const T *p)
 {
 	constexpr int bytes = V * (int)sizeof(T), word = 4 / (int)sizeof(T);
 	if constexpr (V == 1) {
-		x[0] = widened(*p);
+		x[0] = to_fp32(*p);
 	} else if constexpr (bytes == 8) {
 		uint2 w = *(const uint2 *)p;
 		word_open(x, w.x, p);
@@ -126,7 +126,7 @@ template <int V, class T> __device__ inline void store(T *p, const float (&x)[V]
 {
 	constexpr int bytes = V * (int)sizeof(T), word = 4 / (int)sizeof(T);
 	if constexpr (V == 1) {
-		*p = narrowed<T>(x[0]);
+		*p = from_fp32<T>(x[0]);
 	} else if constexpr (bytes == 8) {
 		*(uint2 *)p = make_uint2(word_close(x, p), word_close(x + word, p));
 	} else {
@@ -141,8 +141,8 @@ template <int V, class T> __device__ inline void store(T *p, const float (&x)[V]
 	}
 }
 
-/* The same at the end of an array, where `left` elements are left: what lies behind reads as 0
- * and is not written. */
+/* As load and store, at the end of an array, with `left` elements left. Elements beyond the end
+ * read as 0 and are not written. */
 template <int V, class T> __device__ inline void load_some(float (&x)[V], const T *p, int64_t left)
 {
 	if (left >= V) {
@@ -151,7 +151,7 @@ template <int V, class T> __device__ inline void load_some(float (&x)[V], const 
 	}
 	#pragma unroll
 	for (int i = 0; i < V; i++)
-		x[i] = i < left ? widened(p[i]) : 0;
+		x[i] = i < left ? to_fp32(p[i]) : 0;
 }
 
 template <int V, class T> __device__ inline void store_some(T *p, const float (&x)[V], int64_t left)
@@ -163,7 +163,7 @@ template <int V, class T> __device__ inline void store_some(T *p, const float (&
 	#pragma unroll
 	for (int i = 0; i < V; i++)
 		if (i < left)
-			p[i] = narrowed<T>(x[i]);
+			p[i] = from_fp32<T>(x[i]);
 }
 
 /* Whether packs of 16 bytes fit rows of `row` elements that begin at p; NULL fits. */
@@ -187,8 +187,8 @@ static inline unsigned flat_blocks(int64_t count, int v)
 	return cuda_blocks(count, (int64_t)FLAT * FLAT_TURNS * v);
 }
 
-/* Enters the ops of a family, whose fill<T>(struct ops *) names those of one storage type, into
- * the backend's table. */
+/* Defines cuda_fill_<family>, which calls the file's fill<T>(struct ops *) for the backend's storage
+ * type. */
 #define CUDA_FILL(family) \
 	extern "C" void cuda_fill_##family(struct backend *k) \
 	{ \

@@ -1,7 +1,7 @@
 /*
- * What runs over parameters: one pass each over memory. A list of updates goes by value in a
- * kernel's parameters, BATCH at a time, so that nothing is copied to the device first; each block
- * finds its stretch by the blocks that the updates before it take.
+ * Ops over parameters; each goes over memory once. A list of updates is passed by value in a kernel's
+ * parameters, BATCH at a time, so that nothing has to be copied to the device first. Each block
+ * finds its range from the number of blocks of the updates before it.
  */
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/sums.cuh"
 
-/* threads of a block, elements of a thread; 4 KiB hold the batch */
+/* threads per block, elements per thread, updates per launch, which fit in 4 KiB */
 enum { UPDATE = 256, UPDATE_EACH = 8, BATCH = 32 };
 
 struct batch {
@@ -20,7 +20,7 @@ struct batch {
 	uint32_t packs;            /* bit i: packs of four fit update i */
 };
 
-/* adamw_args with what the host can compute once. */
+/* adamw_args, with what the host computes once. */
 struct adamw_step {
 	float beta1, beta2, rest1, rest2, unbias2, rate, lr, eps, grad_scale;
 };
@@ -37,7 +37,7 @@ struct adamw_rule {
 	}
 };
 
-/* What m holds does not count in the first step, were it NaN. */
+/* The first step ignores what m holds, even NaN. */
 struct sgd_rule {
 	float lr, momentum, grad_scale;
 	bool begins;
@@ -58,7 +58,7 @@ __device__ inline int update_of_block(const struct batch &b)
 	return lo;
 }
 
-/* The block's stretch of one update, packs of V. */
+/* The block's range of one update, in packs of V. */
 template <class T, int V, class Rule>
 __device__ inline void update_stretch(const struct update &u, unsigned block, const Rule &rule)
 {
@@ -160,7 +160,7 @@ static void sgd(struct backend *k, const struct update *u, int n, const struct s
 
 enum { SQUARES = 256, SQUARES_TURNS = 4, SQUARES_BLOCKS = 1024 };
 
-/* One block adds to `sum` itself, several leave their parts. */
+/* A single block adds to `sum` itself; several write their parts. */
 template <int V>
 __global__ void __launch_bounds__(SQUARES)
 	sqnorm_kernel(double *sum, double *parts, const float *x, int64_t count)

@@ -1,14 +1,13 @@
 /*
- * order — a block orders items by a small key, and items of equal keys as they stand: where each
- * goes.
+ * order — a stable counting sort of items by a small key, by one block.
  *
- * Every warp has a stretch of the items. order_count counts the keys of each stretch; order_begin
- * makes of the counts where the first of each stretch and key goes; order_place walks again and
- * gives each item its place. Nothing depends on which warp is first. Each is called by all threads
- * of a block of ORDER.
+ * Every warp has a range of the items. order_count counts the keys of each range. order_begin turns
+ * the counts into the place of the first item of each range and key. order_place goes over the items
+ * again and gives each its place. The result does not depend on which warp is first. All threads of
+ * a block of ORDER call each function.
  *
- * A key is given by a function of the item: 0 … ORDER_KEYS - 1 are the block's own; smaller ones
- * stand before them and are only counted; larger ones do not count.
+ * A function gives the key of an item. Keys 0 … ORDER_KEYS - 1 are the block's own. Smaller keys come
+ * before them and are only counted. Larger keys are ignored.
  */
 #ifndef MUSTER_KERNELS_CUDA_ORDER_CUH
 #define MUSTER_KERNELS_CUDA_ORDER_CUH
@@ -32,7 +31,7 @@ struct order_room {
 	int sums[ORDER_KEYS / WARP];
 };
 
-/* A warp's stretch of n items. */
+/* The first of a warp's range of n items. */
 __device__ inline int64_t order_first(int64_t n, int warp)
 {
 	const int64_t each = ((n + ORDER_WARPS - 1) / ORDER_WARPS + WARP - 1) / WARP * WARP;
@@ -52,7 +51,7 @@ __device__ inline bool order_own(int key)
 	return key >= 0 && key < ORDER_KEYS;
 }
 
-/* Returns how many items have keys before the block's. A warp's row of `next` is its own until
+/* Returns how many items have keys before the block's. Only its own warp uses a row of `next` until
  * the barriers of this sum. */
 template <class Keys>
 __device__ inline int order_count(struct order_room &room, const Keys &keys, int64_t n)
@@ -77,8 +76,8 @@ __device__ inline int order_count(struct order_room &room, const Keys &keys, int
 	return block_sum(before);
 }
 
-/* room.count: of each key; room.first: where its first item goes, when `before` items stand
- * before the block's. */
+/* Sets room.count, the items of each key, and room.first, the place of its first item when `before`
+ * items come before the block's. */
 __device__ inline void order_begin(struct order_room &room, int before)
 {
 	const int key = threadIdx.x;
@@ -90,7 +89,7 @@ __device__ inline void order_begin(struct order_room &room, int before)
 			room.next[w][key] = sum;
 			sum += count;
 		}
-		upto = sum; /* becomes the sum of this warp's keys up to this one */
+		upto = sum; /* then the sum of this warp's keys up to this one */
 			    #pragma unroll
 		for (int step = 1; step < WARP; step *= 2) {
 			int other = __shfl_up_sync(WARP_ALL, upto, step);

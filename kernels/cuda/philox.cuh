@@ -1,5 +1,5 @@
 /*
- * philox — base/philox.h's numbers on the device: the same bits.
+ * philox — the random numbers of base/philox.h on the device, with the same bits.
  */
 #ifndef MUSTER_KERNELS_CUDA_PHILOX_CUH
 #define MUSTER_KERNELS_CUDA_PHILOX_CUH
@@ -27,7 +27,7 @@ __device__ inline void philox_words(uint32_t (&out)[4], struct philox_key key, u
 	out[3] = c3;
 }
 
-/* One word out of four, by a number that is not known when this is compiled. */
+/* One word of four, by an index that is not a compile-time constant. */
 __device__ inline uint32_t philox_pick(const uint32_t (&words)[4], unsigned i)
 {
 	return i == 0 ? words[0] : i == 1 ? words[1] : i == 2 ? words[2] : words[3];

@@ -1,5 +1,4 @@
-/* A kernel that does nothing: whether the library holds code that the device can run shows when
- * one is launched. */
+/* A kernel that does nothing. Launching it shows whether the library has code for the device. */
 #include "kernels/cuda/launch.cuh"
 
 static __global__ void probe_kernel()

@@ -1,10 +1,10 @@
 /*
- * ptx — every instruction that CUDA C++ has no word for, and dynamic shared memory.
+ * ptx — all instructions that CUDA C++ does not provide, and dynamic shared memory.
  *
- * Kernels use these functions only, so that a double of this file (tests/gpu/emulator) can run them
- * on a processor. All are for sm_80 and later. Meaning and layouts: PTX ISA 8.x, sections
- * "cp.async", "ldmatrix" and "Matrix Fragments for mma.m16n8k16"; l is the lane, l / 4 its group, l
- * % 4 its place in the group.
+ * Kernels use only these functions for them, so that a double of this file (tests/gpu/emulator) can
+ * run kernels on a processor. All are for sm_80 and later. PTX ISA 8.x describes them and their
+ * layouts, in the sections "cp.async", "ldmatrix" and "Matrix Fragments for mma.m16n8k16". l is the
+ * lane, l / 4 its group, l % 4 its index in the group.
  */
 #ifndef MUSTER_KERNELS_CUDA_PTX_CUH
 #define MUSTER_KERNELS_CUDA_PTX_CUH
@@ -16,7 +16,7 @@
 
 #include <stdint.h>
 
-/* The block's dynamic shared memory, 128-byte aligned; every call gives the same start. */
+/* The block's dynamic shared memory, 128-byte aligned. Every call returns its start. */
 template <class T> __device__ __forceinline__ T *dynamic_shared()
 {
 	extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -30,7 +30,8 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 
 /* --- copies from global to shared memory that go on while the thread does --- */
 
-/* 16 bytes, both ends 16-byte aligned; zeros, with nothing read, unless `there`. */
+/* Copies 16 bytes; both ends are 16-byte aligned. Without `there` it reads nothing and writes
+ * zeros. */
 __device__ __forceinline__ void cp_async16_zfill(void *shared, const void *global, bool there)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
@@ -38,14 +39,14 @@ __device__ __forceinline__ void cp_async16_zfill(void *shared, const void *globa
 		     : "memory");
 }
 
-/* Those of this thread since the last commit are one group. */
+/* The copies of this thread since the last commit become one group. */
 __device__ __forceinline__ void cp_async_commit()
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most the LEFT newest groups of this thread are under way. What other threads copied:
- * after a barrier. */
+/* Waits until at most the last LEFT groups of this thread are in flight. What other threads copied
+ * is complete after a barrier. */
 template <int LEFT> __device__ __forceinline__ void cp_async_wait()
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
@@ -53,8 +54,8 @@ template <int LEFT> __device__ __forceinline__ void cp_async_wait()
 
 /* --- matrices of 8 rows of 16 bytes, from shared memory into a warp's registers --- */
 
-/* Four of them: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i]: elements 2 (l % 4)
- * and the next of its row l / 4. */
+/* Loads four matrices: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i] gets elements
+ * 2 (l % 4) and the next of its row l / 4. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -63,7 +64,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 		     : "memory");
 }
 
-/* The same of the transposed matrices. r[i]: elements l / 4 of its rows 2 (l % 4) and the next. */
+/* As ldmatrix_x4, transposed: r[i] gets elements l / 4 of matrix i's rows 2 (l % 4) and the next. */
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -76,7 +77,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void *
 
 /*
  * d[16,8] += a[16,16] · b[16,8], sums in fp32. Each register of a and b holds two neighbouring
- * elements, the first in its low half; columns and rows k below are the first of two.
+ * elements, the first in its low half. The columns and rows k below are the first of the two.
  *     a[0], a[1]: rows l / 4, l / 4 + 8, k = 2 (l % 4);  a[2], a[3]: the same rows, k + 8
  *     b[0], b[1]: column l / 4, k = 2 (l % 4) and k + 8
  *     d[0], d[1]: row l / 4, columns 2 (l % 4) and the next;  d[2], d[3]: row l / 4 + 8
@@ -109,7 +110,7 @@ __device__ __forceinline__ void mma_16816<__half>(float (&d)[4], const uint32_t 
 
 /* --- numbers --- */
 
-/* 2^x, 2 ulp; 0 below the smallest normal number, NaN of NaN. */
+/* 2^x to 2 ulp. 0 below the smallest normal number; NaN for NaN. */
 __device__ __forceinline__ float exp2_approx(float x)
 {
 	float y;
@@ -134,8 +135,8 @@ template <> __device__ __forceinline__ uint32_t pack2<__half>(float first, float
 	return r;
 }
 
-/* Two fp8 numbers, `first` in the low byte, what is too large becomes the largest. In hardware
- * from sm_89 on. */
+/* Two fp8 numbers, `first` in the low byte. A number that is too large becomes the largest one.
+ * sm_89 and later do this in hardware. */
 __device__ __forceinline__ uint16_t pack2_e4m3(float first, float second)
 {
 	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E4M3);

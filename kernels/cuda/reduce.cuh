@@ -1,9 +1,9 @@
 /*
- * reduce — sums and maxima over a warp and over a block, always in the same order, the same bits in
- * every thread.
+ * reduce — sums and maxima over a warp and over a block, always in the same order, with the same
+ * bits in every thread.
  *
- * All threads of the warp, or of the block, take part; blocks are whole warps. Those of a block
- * hold two barriers.
+ * All threads of the warp, or of the block, must call these functions. Blocks are whole warps. The
+ * functions over a block contain two barriers.
  */
 #ifndef MUSTER_KERNELS_CUDA_REDUCE_CUH
 #define MUSTER_KERNELS_CUDA_REDUCE_CUH
@@ -41,7 +41,7 @@ __device__ inline float warp_max(float x)
 	return x;
 }
 
-/* Each of the block's N sums; x becomes them. */
+/* Replaces each of the N numbers x by its sum over the block. */
 template <int N, class F> __device__ inline void block_sums(F (&x)[N])
 {
 	__shared__ F parts[N][WARP];
@@ -49,7 +49,7 @@ template <int N, class F> __device__ inline void block_sums(F (&x)[N])
 	#pragma unroll
 	for (int i = 0; i < N; i++)
 		x[i] = warp_sum(x[i]);
-	__syncthreads(); /* what the last sums left has been read */
+	__syncthreads(); /* all threads have read the previous sums */
 			 #pragma unroll
 	for (int i = 0; i < N; i++)
 		if (lane == 0)

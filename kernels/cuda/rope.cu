@@ -3,11 +3,10 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 
-/* threads of a block; heads that a thread loads at once, and should get */
+/* threads per block; heads that a thread loads at once; heads that a thread should have */
 enum { ROPE = 128, ROPE_TURNS = 2, ROPE_HEADS = 4 };
 
-/* `wide` threads a token; `packs` of a head's half, of which `along` lie on neighbouring
- * threads. */
+/* `wide` threads per token; `packs` per half of a head, `along` of them on neighbouring threads. */
 template <class T, int V>
 __global__ void __launch_bounds__(ROPE)
 	rope_kernel(T *x, struct rope_shape s, const float *cosines, const float *sines, float sign,

@@ -1,4 +1,5 @@
-/* A mixture of experts: the router, a warp a token, and the places of its choices, by order.cuh. */
+/* The router of a mixture of experts, with one warp per token, and the places of its choices, by
+ * order.cuh. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/order.cuh"
@@ -6,8 +7,7 @@
 
 enum { ROUTE = 128 };
 
-/* An expert and its logit. Better ones come first: larger logits, of equals the lower index;
- * what is not a number comes last. */
+/* An expert and its logit. Larger logits come first; among equals, the lower index; NaN last. */
 struct candidate {
 	float logit;
 	int index; /* INT32_MAX: none */
@@ -18,7 +18,7 @@ __device__ inline bool better(const struct candidate &a, const struct candidate 
 	return a.logit > b.logit || (a.logit == b.logit && a.index < b.index);
 }
 
-/* The best of those behind `last`. */
+/* The best candidate after `last`. */
 __device__ inline struct candidate next_best(const float *logits, int64_t e,
 					     const struct candidate &last)
 {
@@ -40,7 +40,7 @@ __device__ inline struct candidate next_best(const float *logits, int64_t e,
 	return best;
 }
 
-/* Arrays and sizes of the router's two passes, as in kernels/ops.h. */
+/* Arrays and sizes of the router's two passes, as in kernels/ops_table.h. */
 struct routed {
 	int32_t *chosen;
 	float *weights, *probs, *lse;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(ROUTE) route_fwd_kernel(struct routed r, const
 	struct candidate best = { INFINITY, -1 };
 	for (int64_t i = 0; i < r.top; i++) {
 		best = next_best(logits, r.e, best);
-		const float logit = logits[best.index]; /* as it is, were it NaN */
+		const float logit = logits[best.index]; /* also if it is NaN */
 		first = i == 0 ? logit : first;
 		chosen_sum += expf(logit - first);
 		if (lane_id() == 0) {
@@ -88,7 +88,7 @@ static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float 
 	launch(k, "route_fwd", route_fwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, r, logits);
 }
 
-/* The gradient of probs[j] of a token, whose choices are given. */
+/* The gradient of probs[j] of a token with these choices. */
 __device__ inline float prob_gradient(const struct routed &r, const float *dweights,
 				      const int32_t *chosen, const float *aux, int64_t j)
 {
@@ -98,7 +98,7 @@ __device__ inline float prob_gradient(const struct routed &r, const float *dweig
 	return d;
 }
 
-/* Of a softmax p with gradient dp: dlogit_j = p_j (dp_j - the sum of dp p). */
+/* For a softmax p with gradient dp: dlogit_j = p_j (dp_j - sum of dp p). */
 __global__ void __launch_bounds__(ROUTE)
 	route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights,
 			 const float *aux, float z)
@@ -139,7 +139,7 @@ static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
 
 /* --- places: blocks by experts (x), ORDER_KEYS each, and by pieces (y) --- */
 
-/* Choices of a block's experts; those with at < 0 do not count, unless at is NULL. */
+/* The choices of a block's experts. Those with at < 0 do not count, unless at is NULL. */
 struct choice_keys {
 	const int32_t *chosen;
 	const int64_t *at;
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const in
 		choices[blockIdx.y * e + expert] = room.count[threadIdx.x];
 }
 
-/* Keeps a choice whose number among those of its expert, with `before`, is below `most`. */
+/* Keeps a choice if its index among its expert's choices, plus `before`, is below `most`. */
 struct drop_put {
 	int64_t *at;
 	const int64_t *before;
@@ -209,7 +209,7 @@ struct row_put {
 	}
 };
 
-/* One block: what an expert's choices write others read. */
+/* One block, since experts read what the choices of others write. */
 __global__ void __launch_bounds__(ORDER)
 	place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen,
 		     int64_t items, int64_t e, int64_t top)

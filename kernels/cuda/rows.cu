@@ -1,10 +1,10 @@
-/* Rows that go to the experts and come back, blocks of columns, a bias. */
+/* Rows that are sent to experts and come back, blocks of columns, and a bias. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile.cuh"
 
-/* y[i] = x[from[i]], zeros where that is below 0; from NULL: x[i]. */
+/* y[i] = x[from[i]], zeros if from[i] < 0. from = NULL: y[i] = x[i]. */
 template <class T, int V>
 __global__ void __launch_bounds__(TILE) move_kernel(T *y, int64_t y_row, const T *x, int64_t x_row,
 						    const int64_t *from, struct tile tile)
@@ -57,7 +57,7 @@ static void copy_rows(struct backend *k, void *y, int64_t y_row, const void *x, 
 		move<T>(k, "copy_rows", (T *)y, y_row, (const T *)x, x_row, NULL, n, c);
 }
 
-/* Sums over the choices in their order, all of a pack in registers. */
+/* Sums over the choices in their order, with all of a pack in registers. */
 template <class T, int V>
 __global__ void __launch_bounds__(TILE)
 	combine_fwd_kernel(T *y, const T *x, const int64_t *at, const float *weights, int64_t top,
@@ -102,7 +102,7 @@ static void combine_fwd(struct backend *k, void *yv, const void *xv, const int64
 
 enum { COMBINE = 256 };
 
-/* A warp a choice: it sets the choice's row of dx while it sums its weight's gradient. */
+/* One warp per choice: it sets the choice's row of dx, and sums the gradient of its weight. */
 template <class T, int V>
 __global__ void __launch_bounds__(COMBINE)
 	combine_bwd_kernel(T *__restrict__ dx, float *dweights, const T *__restrict__ dy,

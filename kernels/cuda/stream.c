@@ -1,10 +1,9 @@
 /*
- * The backend's two streams: that of the ops with the copies in their order, and that of the copies
- * beside them.
+ * The backend's two streams: one for ops and for copies in their order, one for side copies.
  *
- * What is put goes through a ring of pinned memory, so that the caller's may change at once and
- * nobody waits, unless the device is a whole ring behind. An event marks where the device is done
- * with a stretch of it.
+ * backend_put copies through a ring of pinned memory, so that the caller may change its memory at
+ * once. It waits only if the device is a whole ring behind. Events mark when the device has finished
+ * with a piece of the ring.
  */
 #include "kernels/cuda/cuda.h"
 
@@ -14,18 +13,18 @@
 
 enum {
 	RING_BYTES = 32 << 20,
-	RING_PIECE = 4 << 20, /* of a put that is larger */
+	RING_PIECE = 4 << 20, /* the largest piece of a put */
 	RING_MARKS = 1024,
 	RING_ALIGN = 64,
 	SIDE_MARKS = 64
 };
 
-/* Stretches of the ring that are in use: from mark `first` on, `marks` of them. */
+/* The pieces of the ring that are in use: `marks` of them, from mark `first` on. */
 struct cuda_ring {
 	char *base;
-	size_t head, used; /* where the next stretch begins; bytes that are not free */
+	size_t head, used; /* where the next piece begins; bytes that are not free */
 	int first, marks;
-	/* of each stretch, with what was left over at the ring's end */
+	/* of each piece, with what was left unused at the ring's end */
 	size_t bytes[RING_MARKS];
 	cudaEvent_t done[RING_MARKS];
 };
@@ -33,13 +32,13 @@ struct cuda_ring {
 struct cuda_side {
 	uint64_t copies;    /* so far; the ticket of copy i is i + 1 */
 	cudaEvent_t before; /* the ops that a copy waits for */
-	/* of ticket t: t % SIDE_MARKS, or of a later one in its place */
+	/* entry t % SIDE_MARKS is ticket t's, or a later one's that replaced it */
 	cudaEvent_t done[SIDE_MARKS];
 };
 
-/* --- The ring --- */
+/* --- The ring ----------------------------------------------------------------------------- */
 
-static void ring_pop(struct backend *k, struct cuda_ring *r)
+static void free_oldest_piece(struct backend *k, struct cuda_ring *r)
 {
 	cuda_ok(k, cudaEventSynchronize(r->done[r->first]), cuda_of(k)->last_op);
 	r->used -= r->bytes[r->first];
@@ -47,12 +46,12 @@ static void ring_pop(struct backend *k, struct cuda_ring *r)
 	r->marks--;
 }
 
-/* A stretch of so many bytes, at most RING_PIECE. It may wait for the oldest ones. */
-static char *ring_take(struct backend *k, struct cuda_ring *r, size_t bytes)
+/* A piece of `bytes` bytes, at most RING_PIECE. May wait until the oldest pieces are free. */
+static char *allocate_piece(struct backend *k, struct cuda_ring *r, size_t bytes)
 {
 	size_t end = RING_BYTES - r->head, skip = bytes > end ? end : 0;
 	while (r->marks && (r->marks == RING_MARKS || r->used + skip + bytes > RING_BYTES))
-		ring_pop(k, r);
+		free_oldest_piece(k, r);
 	size_t at = skip ? 0 : r->head;
 	r->bytes[(r->first + r->marks) % RING_MARKS] = skip + bytes;
 	r->used += skip + bytes;
@@ -60,32 +59,32 @@ static char *ring_take(struct backend *k, struct cuda_ring *r, size_t bytes)
 	return r->base + at;
 }
 
-/* Marks the stretch that was taken last. */
-static void ring_mark(struct backend *k, struct cuda_ring *r)
+/* Marks the piece that was allocated last. */
+static void mark_piece(struct backend *k, struct cuda_ring *r)
 {
 	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream),
-		"kern_put");
+		"backend_put");
 	r->marks++;
 }
 
 static void put_piece(struct backend *k, char *to, const char *from, size_t bytes)
 {
 	struct cuda_ring *r = cuda_of(k)->ring;
-	char *at = ring_take(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
+	char *at = allocate_piece(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
 	memcpy(at, from, bytes);
 	cuda_ok(k, cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, cuda_of(k)->stream),
-		"kern_put");
-	ring_mark(k, r);
+		"backend_put");
+	mark_piece(k, r);
 }
 
-/* --- In the order of the ops --- */
+/* --- In the order of the ops -------------------------------------------------------------- */
 
 void cuda_put(struct backend *k, void *to, const void *from, size_t bytes)
 {
 	struct cuda_backend *c = cuda_of(k);
 	if (c->recording) {
-		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put",
-			  "it came between kern_record and kern_recorded");
+		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "backend_put",
+			  "it was called while a graph is recorded");
 		return;
 	}
 	cuda_choose(k);
@@ -101,18 +100,17 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes)
 		cuda_ok(k,
 			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
 					cuda_of(k)->stream),
-			"kern_copy");
+			"backend_copy");
 }
 
-/* What failed on the device shows up here; it was queued by the op that was queued last, or
- * before. */
+/* Reports what failed on the device: something that was queued by the last op or before. */
 static bool wait_for(struct backend *k, cudaStream_t stream)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cudaError_t rc = cudaStreamSynchronize(stream);
 	if (rc != cudaSuccess) {
 		char more[96];
-		snprintf(more, sizeof more, "in what was queued up to %s", c->last_op);
+		snprintf(more, sizeof more, "in work that was queued up to %s", c->last_op);
 		cuda_fail(k, rc, "waiting", more);
 	}
 	return rc == cudaSuccess;
@@ -122,15 +120,14 @@ int cuda_get(struct backend *k, void *to, const void *from, size_t bytes, struct
 {
 	struct cuda_backend *c = cuda_of(k);
 	if (c->recording)
-		return err_set(
-			e, ERR_INTERNAL,
-			"CUDA device %d: kern_get came between kern_record and kern_recorded",
-			c->device);
+		return err_set(e, ERR_INTERNAL,
+			       "CUDA device %d: backend_get was called while a graph is recorded",
+			       c->device);
 	cuda_choose(k);
-	if (cuda_failed(k, e) < 0)
+	if (cuda_failed(k, e))
 		return -1;
 	if (bytes && cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
-			     "kern_get"))
+			     "backend_get"))
 		wait_for(k, c->stream);
 	return cuda_failed(k, e);
 }
@@ -139,17 +136,16 @@ int cuda_sync(struct backend *k, struct err *e)
 {
 	struct cuda_backend *c = cuda_of(k);
 	if (c->recording)
-		return err_set(
-			e, ERR_INTERNAL,
-			"CUDA device %d: kern_sync came between kern_record and kern_recorded",
-			c->device);
+		return err_set(e, ERR_INTERNAL,
+			       "CUDA device %d: backend_sync was called while a graph is recorded",
+			       c->device);
 	cuda_choose(k);
 	if (wait_for(k, c->stream))
 		wait_for(k, c->side);
 	return cuda_failed(k, e);
 }
 
-/* --- Beside the ops --- */
+/* --- Side copies -------------------------------------------------------------------------- */
 
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes)
 {
@@ -157,12 +153,12 @@ uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t by
 	struct cuda_side *s = c->copies;
 	cuda_choose(k);
 	s->copies++;
-	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "kern_side_copy") &&
-	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "kern_side_copy") &&
+	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "backend_side_copy") &&
+	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "backend_side_copy") &&
 	    (!bytes || cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->side),
-			       "kern_side_copy")))
+			       "backend_side_copy")))
 		cuda_ok(k, cudaEventRecord(s->done[s->copies % SIDE_MARKS], c->side),
-			"kern_side_copy");
+			"backend_side_copy");
 	return s->copies;
 }
 
@@ -172,7 +168,7 @@ void cuda_side_wait(struct backend *k, uint64_t ticket)
 	cuda_choose(k);
 	if (ticket)
 		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0),
-			"kern_side_wait");
+			"backend_side_wait");
 }
 
 void cuda_side_join(struct backend *k)
@@ -180,23 +176,23 @@ void cuda_side_join(struct backend *k)
 	cuda_side_wait(k, cuda_of(k)->copies->copies);
 }
 
-/* --- Opening --- */
+/* --- Opening ------------------------------------------------------------------------------ */
 
-static bool event_new(struct backend *k, cudaEvent_t *event)
+static bool new_event(struct backend *k, cudaEvent_t *event)
 {
 	return cuda_ok(k, cudaEventCreateWithFlags(event, cudaEventDisableTiming),
-		       "making an event");
+		       "creating an event");
 }
 
-static bool streams_make(struct backend *k)
+static bool new_streams(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
 	return cuda_ok(k, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
-		       "making a stream") &&
+		       "creating a stream") &&
 	       cuda_ok(k, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking),
-		       "making a stream") &&
+		       "creating a stream") &&
 	       cuda_ok(k, cudaHostAlloc((void **)&c->ring->base, RING_BYTES, cudaHostAllocPortable),
-		       "taking pinned memory of the host");
+		       "allocating pinned host memory");
 }
 
 int cuda_stream_open(struct backend *k, struct err *e)
@@ -207,22 +203,22 @@ int cuda_stream_open(struct backend *k, struct err *e)
 	if (!c->ring || !c->copies)
 		return err_set(e, ERR_NOMEM,
 			       "backend cuda: no memory for its streams; close other programs");
-	bool made = streams_make(k) && event_new(k, &c->copies->before);
+	bool made = new_streams(k) && new_event(k, &c->copies->before);
 	for (int i = 0; i < RING_MARKS; i++)
-		made = made && event_new(k, &c->ring->done[i]);
+		made = made && new_event(k, &c->ring->done[i]);
 	for (int i = 0; i < SIDE_MARKS; i++)
-		made = made && event_new(k, &c->copies->done[i]);
+		made = made && new_event(k, &c->copies->done[i]);
 	return cuda_failed(k, e);
 }
 
-static void events_close(cudaEvent_t *events, int n)
+static void destroy_events(cudaEvent_t *events, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (events[i])
 			cudaEventDestroy(events[i]);
 }
 
-static void stream_end(cudaStream_t stream)
+static void destroy_stream(cudaStream_t stream)
 {
 	if (!stream)
 		return;
@@ -233,14 +229,14 @@ static void stream_end(cudaStream_t stream)
 void cuda_stream_close(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
-	stream_end(c->side);
-	stream_end(c->stream);
+	destroy_stream(c->side);
+	destroy_stream(c->stream);
 	if (c->copies) {
-		events_close(&c->copies->before, 1);
-		events_close(c->copies->done, SIDE_MARKS);
+		destroy_events(&c->copies->before, 1);
+		destroy_events(c->copies->done, SIDE_MARKS);
 	}
 	if (c->ring) {
-		events_close(c->ring->done, RING_MARKS);
+		destroy_events(c->ring->done, RING_MARKS);
 		if (c->ring->base)
 			cudaFreeHost(c->ring->base);
 	}

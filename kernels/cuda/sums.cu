@@ -4,9 +4,9 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/sums.cuh"
 
-enum { SLOTS = 32 }; /* threads that share a column; as many columns a block */
+enum { SLOTS = 32 }; /* threads per column, and columns per block */
 
-/* Every SLOTS-th part first, then the slots in their order. */
+/* A slot adds every SLOTS-th part; then the slots are added in order. */
 __global__ void __launch_bounds__(SLOTS *WARP)
 	add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows, int64_t c)
 {
@@ -53,7 +53,7 @@ void cuda_add_parts(struct backend *k, const char *op, double *out, const double
 	launch(k, op, add_parts_kernel, 1, count > 256 ? 1024 : 256, 0, out, parts, count);
 }
 
-/* Each block: one strip of columns, one part of the rows. */
+/* Each block sums one strip of columns over one part of the rows. */
 template <class T, int V>
 __global__ void __launch_bounds__(SUM_COLUMNS)
 	sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)

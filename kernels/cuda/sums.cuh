@@ -1,14 +1,14 @@
 /*
- * sums — sums over many blocks in two steps: each block leaves its part in the backend's scratch, then
- * the parts are added in their order. So no sum depends on which block ran first.
+ * sums — sums over many blocks in two steps: each block writes its part to the backend's scratch,
+ * then the parts are added in order. So no sum depends on which block ran first.
  */
 #ifndef MUSTER_KERNELS_CUDA_SUMS_CUH
 #define MUSTER_KERNELS_CUDA_SUMS_CUH
 
 #include "kernels/cuda/cuda.h"
 
-/* out[0][j] += the sum over i of parts[i, j], i of `rows`, j of c; out[1], unless NULL, the same
- * of the rows behind them. */
+/* out[0][j] += the sum of parts[i, j] over the first `rows` rows i, for j < c. If out[1] is not
+ * NULL, out[1][j] += the same over the next `rows` rows. */
 void cuda_add_columns(struct backend *k, const char *op, float *const out[2], const float *parts,
 		      int64_t rows, int64_t c);
 
@@ -16,12 +16,12 @@ void cuda_add_columns(struct backend *k, const char *op, float *const out[2], co
 void cuda_add_parts(struct backend *k, const char *op, double *out, const double *parts,
 		    int64_t count);
 
-/* The columns of [n, c] cut for a first step: each block takes SUM_COLUMNS packs wide, and rows
- * `part` of `parts`. */
+/* The first step over [n, c]: each block sums SUM_COLUMNS packs of columns over part `part` of
+ * `parts` of the rows. */
 enum { SUM_COLUMNS = 128, SUM_ROWS = 64 };
 
-/* Parts for `strips` strips of columns: enough to fill the device, none below SUM_ROWS rows, no
- * more than fit the scratch with `floats` of each. */
+/* The number of parts for `strips` strips of columns: enough to fill the device, with at least
+ * SUM_ROWS rows each, and no more than fit in the scratch with `floats` each. */
 static inline int64_t sum_parts(const struct backend *k, int64_t n, int64_t strips, int64_t floats)
 {
 	int64_t most = (int64_t)cuda_of(k)->sms * 8 / strips + 1,

@@ -1,8 +1,9 @@
 /*
- * Vocabulary-parallel cross-entropy: a block a row, in the three steps of kernels/ops.h, or in one.
+ * Vocabulary-parallel cross-entropy with one block per row, in the three steps of
+ * kernels/ops_table.h, or in one.
  *
- * Rows need not begin at a multiple of 16 bytes (a vocabulary of 50257 does not): what lies before
- * the first whole pack and behind the last are the row's edges, single elements.
+ * Rows need not begin at a multiple of 16 bytes (with a vocabulary of 50257 they do not). The elements
+ * before the first whole pack and after the last one are the row's edges, and are handled singly.
  */
 #include <float.h>
 
@@ -10,9 +11,9 @@
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-enum { ROW_MOST = 512, ROW_TURNS = 3 }; /* threads of a block; packs that a thread loads at once */
+enum { ROW_MOST = 512, ROW_TURNS = 3 }; /* threads per block; packs that a thread loads at once */
 
-/* The whole packs of a row of v: `packs` of them from `head` on. */
+/* The whole packs of a row of v elements: `packs` of them from element `head` on. */
 struct row_packs {
 	int head, packs, edges;
 };
@@ -25,20 +26,20 @@ template <class T> __device__ inline struct row_packs packs_of(const T *row, int
 	return { head, packs, v - packs * pack_of<T> };
 }
 
-/* Column of an edge. */
+/* The column of an edge's element. */
 template <class T> __device__ inline int edge_column(const struct row_packs &r, int edge)
 {
 	return edge < r.head ? edge : edge + r.packs * pack_of<T>;
 }
 
-/* This shard's column of the target, or -1. */
+/* The target's column in this shard, or -1. */
 __device__ inline int target_column(int32_t target, int32_t lo, int v)
 {
 	const int64_t j = (int64_t)target - lo;
 	return j >= 0 && j < v ? (int)j : -1;
 }
 
-/* exp as exactly as the storage type can tell. */
+/* exp, as exact as the storage type needs. */
 template <class T> __device__ inline float exp_for(float x)
 {
 	if constexpr (sizeof(T) == sizeof(float))
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logi
 	const struct row_packs r = packs_of(row, v);
 	float most = -INFINITY;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x)
-		most = fmaxf(most, widened(row[edge_column<T>(r, e)]));
+		most = fmaxf(most, to_fp32(row[edge_column<T>(r, e)]));
 	#pragma unroll ROW_TURNS
 	for (int p = threadIdx.x; p < r.packs; p += blockDim.x) {
 		float a[V];
@@ -82,14 +83,14 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	float sum = 0;
 	if (threadIdx.x == 0) {
 		const int t = target_column(targets[blockIdx.x], lo, v);
-		target[blockIdx.x] = t < 0 ? 0 : widened(row[t]) - most;
+		target[blockIdx.x] = t < 0 ? 0 : to_fp32(row[t]) - most;
 	}
-	__syncthreads(); /* the target's logit has been read */
+	__syncthreads(); /* all threads have read the target's logit */
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		T *at = row + edge_column<T>(r, e);
-		const float a = exp_for<T>(widened(*at) - most);
+		const float a = exp_for<T>(to_fp32(*at) - most);
 		sum += a;
-		*at = narrowed<T>(a);
+		*at = from_fp32<T>(a);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
 		float a[ROW_TURNS][V];
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 		sums[blockIdx.x] = sum;
 }
 
-/* The gradient of a row in place: from exponentials, or, WHOLE, from logits. */
+/* Computes the gradient of a row in place: from exponentials, or, with WHOLE, from logits. */
 template <class T, bool WHOLE>
 __device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by,
 				float scale, int target)
@@ -121,8 +122,8 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 	constexpr int V = pack_of<T>;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		const int j = edge_column<T>(r, e);
-		const float a = WHOLE ? exp_for<T>(widened(row[j]) - most) : widened(row[j]);
-		row[j] = narrowed<T>((a * by - (j == target ? 1.0f : 0.0f)) * scale);
+		const float a = WHOLE ? exp_for<T>(to_fp32(row[j]) - most) : to_fp32(row[j]);
+		row[j] = from_fp32<T>((a * by - (j == target ? 1.0f : 0.0f)) * scale);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
 		float a[ROW_TURNS][V];
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 			   target_column(targets[blockIdx.x], lo, v));
 }
 
-/* A row's maximum, and the sum of exp(x - it), of what has been seen. */
+/* The maximum of the elements so far, and the sum of exp(x - maximum). */
 struct online {
 	float most, sum;
 };
@@ -174,7 +175,7 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 	o.most = most;
 }
 
-/* All three steps: what is read the second time lies in the second cache. */
+/* All three steps. The second read of a row comes from the L2 cache. */
 template <class T>
 __global__ void __launch_bounds__(ROW_MOST, 2)
 	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	const struct row_packs r = packs_of(row, v);
 	struct online o = { -FLT_MAX, 0 };
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
-		const float a[1] = { widened(row[edge_column<T>(r, e)]) };
+		const float a[1] = { to_fp32(row[edge_column<T>(r, e)]) };
 		online_add<T, 1>(o, a);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
@@ -200,8 +201,8 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 				online_add<T, V>(o, a[t]);
 	}
 	const int target = target_column(targets[blockIdx.x], 0, v);
-	/* before the barriers, behind which it changes */
-	const float of_target = target < 0 ? 0 : widened(row[target]);
+	/* before the barriers, since it changes after them */
+	const float of_target = target < 0 ? 0 : to_fp32(row[target]);
 	const float most = block_max(o.most), sum = block_sum(o.sum * exp_for<T>(o.most - most)),
 		    by = 1.0f / sum;
 	if (threadIdx.x == 0) {
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 	row_grad<T, true>(row, r, most, by, scale, target);
 }
 
-/* Threads for rows of v: enough that each has a few packs. */
+/* The number of threads for rows of v elements, so that each has a few packs. */
 static int row_threads(int64_t v)
 {
 	return v <= 4096 ? 128 : v <= 16384 ? 256 : (int)ROW_MOST;

@@ -1,8 +1,8 @@
 /*
- * Attention, a k/v head with the query heads that share it at a time. Its keys
- * and its queries are widened in spans that fit a lane. Up to some thousands of
- * positions that is one span; of longer sequences the forward pass merges the
- * spans of keys in fp32, and the backward pass adds to dq span by span, in storage.
+ * Attention, one k/v head at a time with the query heads that share it. Its keys and queries are
+ * converted in blocks that fit in a lane. Up to some thousands of positions this is one block. For
+ * longer sequences the forward pass merges the blocks of keys in fp32, and the backward pass adds to
+ * dq block by block, in the storage type.
  */
 #include "kernels/low_precision/low_precision.h"
 
@@ -21,7 +21,7 @@ struct head {
 	int64_t b, g, h;
 };
 
-/* Items in lanes, or, when there are fewer of them than threads, one after the other by all
+/* Runs items in lanes, or, if there are fewer of them than threads, one after the other with all
  * threads. */
 static void items_run(struct backend *k, int64_t items, tile_fn *fn, const void *call)
 {
@@ -35,13 +35,13 @@ static void items_run(struct backend *k, int64_t items, tile_fn *fn, const void 
 	}
 }
 
-/* Positions of a span: a lane holds eight arrays of them, with their log-sum-exps. */
-static int64_t span_of(const struct attn_shape *s)
+/* Positions of a block: a lane holds eight arrays of them, with their log-sum-exps. */
+static int64_t block_length(const struct attn_shape *s)
 {
 	return LOW_PRECISION_LANE / (8 * s->dim + 16) / 64 * 64;
 }
 
-/* The shape of queries q0 … of head h over keys k0 …, all of them dense. */
+/* The shape of queries q0 … of head h over keys k0 …, with dense rows. */
 static struct attn_shape piece_of(const struct attn_shape *s, struct head at, int64_t q0,
 				  int64_t qn, int64_t k0, int64_t kn)
 {
@@ -60,7 +60,7 @@ static struct attn_shape piece_of(const struct attn_shape *s, struct head at, in
 	return p;
 }
 
-/* Offsets of position t. */
+/* The offsets of position t. */
 static int64_t q_at(const struct attn_shape *s, struct head at, int64_t t)
 {
 	return at.b * s->q_batch + t * s->q_row + at.h * s->dim;
@@ -86,19 +86,19 @@ static int64_t lse_at(const struct attn_shape *s, struct head at, int64_t t)
 	return (at.b * s->heads + at.h) * s->q_len + t;
 }
 
-/* Queries q0 … of one head. Keys that all fit one span are widened once for all heads that share
- * them: k and v then. */
+/* Queries q0 … of one head. If all keys fit in one block, they are converted once for all heads that
+ * share them, and k and v point to them. */
 static void queries_fwd(struct tile t, const struct attention *a, struct head at, int64_t q0,
 			const float *k, const float *v)
 {
 	const struct attn_shape *s = a->s;
-	int64_t span = span_of(s), qn = narrow_min(span, s->q_len - q0);
+	int64_t length = block_length(s), qn = backend_min(length, s->q_len - q0);
 	float *q = low_precision_tile_in_rows(&t, a->q, q_at(s, at, q0), s->q_row, qn, s->dim);
 	float *o = low_precision_tile_room(&t, qn * s->dim), *lse = a->lse + lse_at(s, at, q0);
 	float *o2 = k ? NULL : low_precision_tile_room(&t, qn * s->dim),
 	      *lse2 = k ? NULL : low_precision_tile_room(&t, qn);
-	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
-		int64_t kn = narrow_min(span, s->k_len - k0);
+	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += length) {
+		int64_t kn = backend_min(length, s->k_len - k0);
 		struct attn_shape p = piece_of(s, at, q0, qn, k0, kn);
 		struct tile inner = t;
 		const float *key = k ? k
@@ -107,9 +107,9 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 		const float *value = v ? v
 				       : low_precision_tile_in_rows(&inner, a->v, kv_at(s, at, k0),
 								    s->kv_row, kn, s->dim);
-		t.wide->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
+		t.fp32->attention_fwd(t.k, k0 ? o2 : o, k0 ? lse2 : lse, q, key, value, &p);
 		if (k0)
-			t.wide->attention_merge(t.k, o, lse, o2, lse2, &p);
+			t.fp32->attention_merge(t.k, o, lse, o2, lse2, &p);
 	}
 	low_precision_tile_out_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, s->dim, o);
 }
@@ -121,7 +121,7 @@ static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t on
 	const struct attn_shape *s = a->s;
 	int group = s->heads / s->kv_heads;
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
-	bool whole = s->k_len <= span_of(s);
+	bool whole = s->k_len <= block_length(s);
 	const float *k = whole ? low_precision_tile_in_rows(t, a->k, kv_at(s, at, 0), s->kv_row,
 							    s->k_len, s->dim)
 			       : NULL;
@@ -129,7 +129,7 @@ static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t on
 							    s->k_len, s->dim)
 			       : NULL;
 	for (at.h = at.g * group; at.h < (at.g + 1) * group; at.h++)
-		for (int64_t q0 = 0; q0 < s->q_len; q0 += span_of(s))
+		for (int64_t q0 = 0; q0 < s->q_len; q0 += block_length(s))
 			queries_fwd(*t, a, at, q0, k, v);
 }
 
@@ -147,7 +147,7 @@ static float *zeros(struct tile *t, int64_t count)
 	return x;
 }
 
-/* A gradient to add to: what is stored, or nothing yet. */
+/* A gradient to add to: the stored one, or zeros. */
 static float *gradient(struct tile *t, bool stored, const void *x, int64_t first, int64_t ld,
 		       int64_t rows, int64_t dim)
 {
@@ -155,7 +155,7 @@ static float *gradient(struct tile *t, bool stored, const void *x, int64_t first
 		      : zeros(t, rows * dim);
 }
 
-/* A span of keys and its gradients, in fp32. */
+/* A block of keys and its gradients, in fp32. */
 struct keys {
 	int64_t first, n;
 	float *k, *v, *dk, *dv;
@@ -165,13 +165,14 @@ static void queries_bwd(struct tile t, const struct attention *a, struct head at
 			const struct keys *ks)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = narrow_min(span_of(s), s->q_len - q0), dim = s->dim, first = q_at(s, at, q0);
+	int64_t qn = backend_min(block_length(s), s->q_len - q0), dim = s->dim,
+		first = q_at(s, at, q0);
 	struct attn_shape p = piece_of(s, at, q0, qn, ks->first, ks->n);
 	float *q = low_precision_tile_in_rows(&t, a->q, first, s->q_row, qn, dim);
 	float *dq = gradient(&t, a->add || ks->first, a->dq, first, s->q_row, qn, dim);
 	float *o = low_precision_tile_in_rows(&t, a->o, o_at(s, at, q0), o_row(s), qn, dim);
 	float *dout = low_precision_tile_in_rows(&t, a->dout, o_at(s, at, q0), o_row(s), qn, dim);
-	t.wide->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
+	t.fp32->attention_bwd(t.k, dq, ks->dk, ks->dv, dout, o, a->lse + lse_at(s, at, q0), q,
 			      ks->k, ks->v, &p, true);
 	low_precision_tile_out_rows(&t, a->dq, first, s->q_row, qn, dim, dq);
 }
@@ -181,11 +182,11 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	(void)one;
 	const struct attention *a = callv;
 	const struct attn_shape *s = a->s;
-	int64_t span = span_of(s), group = s->heads / s->kv_heads;
+	int64_t length = block_length(s), group = s->heads / s->kv_heads;
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
-	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += span) {
+	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += length) {
 		struct tile t = *whole;
-		int64_t kn = narrow_min(span, s->k_len - k0), first = kv_at(s, at, k0);
+		int64_t kn = backend_min(length, s->k_len - k0), first = kv_at(s, at, k0);
 		struct keys ks = {
 			k0,
 			kn,
@@ -195,7 +196,7 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 			gradient(&t, a->add, a->dv, first, s->kv_row, kn, s->dim)
 		};
 		for (at.h = at.g * group; at.h < (at.g + 1) * group; at.h++)
-			for (int64_t q0 = 0; q0 < s->q_len; q0 += span)
+			for (int64_t q0 = 0; q0 < s->q_len; q0 += length)
 				queries_bwd(t, a, at, q0, &ks);
 		low_precision_tile_out_rows(&t, a->dk, first, s->kv_row, kn, s->dim, ks.dk);
 		low_precision_tile_out_rows(&t, a->dv, first, s->kv_row, kn, s->dim, ks.dv);
@@ -230,12 +231,12 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	for (int64_t q0 = 0, most = low_precision_tile_rows(2 * s->dim); q0 < s->q_len;
 	     q0 += most) {
 		struct tile t = *whole;
-		int64_t qn = narrow_min(most, s->q_len - q0), first = o_at(s, at, q0),
+		int64_t qn = backend_min(most, s->q_len - q0), first = o_at(s, at, q0),
 			l = lse_at(s, at, q0);
 		struct attn_shape p = piece_of(s, at, q0, qn, 0, s->k_len);
 		float *o = low_precision_tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);
 		float *o2 = low_precision_tile_in_rows(&t, a->o2, first, o_row(s), qn, s->dim);
-		t.wide->attention_merge(t.k, o, a->lse + l, o2, a->lse2 + l, &p);
+		t.fp32->attention_merge(t.k, o, a->lse + l, o2, a->lse2 + l, &p);
 		low_precision_tile_out_rows(&t, a->o, first, o_row(s), qn, s->dim, o);
 	}
 }

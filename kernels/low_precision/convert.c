@@ -1,7 +1,7 @@
 /*
- * Conversions, built once for each instruction set (kernels.mk) and once for
- * none ("base", the specification). Loops without branches, which the compiler
- * turns into vectors, and F16C where there is one.
+ * Conversions, built once for each instruction set (kernels.mk) and once for none ("base", the
+ * specification). The loops have no branches, so that the compiler vectorizes them, and use F16C
+ * where it exists.
  */
 #include "kernels/cpu/philox.h"
 #include "kernels/low_precision/low_precision.h"
@@ -30,13 +30,13 @@ static const uint32_t infinite = 0x7f800000, magnitude = 0x7fffffff;
 
 /* --- bf16: the upper half of a float --- */
 
-static void bf16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
+static void bf16_to_fp32(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		y[i] = float_of((uint32_t)x[i] << 16);
 }
 
-/* What is added below the cut carries into the upper half; a NaN keeps its upper half and stays
+/* A number added below the cut carries into the upper half. A NaN keeps its upper half and is
  * quiet. */
 static inline uint16_t bf16_cut(uint32_t b, uint32_t add)
 {
@@ -44,7 +44,7 @@ static inline uint16_t bf16_cut(uint32_t b, uint32_t add)
 	return (uint16_t)((b & magnitude) > infinite ? nan : rounded);
 }
 
-static void bf16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n)
+static void bf16_from_fp32(uint16_t *restrict y, const float *restrict x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint32_t b = bits_of(x[i]);
@@ -61,11 +61,11 @@ static void bf16_random(uint16_t *restrict y, const float *restrict x,
 
 /* --- fp16: 5 bits of exponent, 10 of fraction --- */
 
-/* Of floats: the smallest normal fp16, 2^-14, and the first number beyond the range, 2^16. */
+/* As floats: the smallest normal fp16, 2^-14, and the first number beyond the range, 2^16. */
 static const uint32_t fp16_normal = 0x38800000, fp16_beyond = 0x47800000;
 
-/* The magnitude a, a normal fp16 in its range, cut after `add` below the cut; the carry may end
- * in infinity. */
+/* Cuts the magnitude a, which is in the range of normal fp16, after adding `add` below the cut. The
+ * carry may give infinity. */
 static inline uint32_t fp16_cut(uint32_t a, uint32_t add)
 {
 	return (a + add - ((uint32_t)(127 - 15) << 23)) >> 13;
@@ -79,7 +79,7 @@ static inline uint16_t fp16_join(uint32_t b, uint32_t in_range)
 	return (uint16_t)((b >> 16 & 0x8000) | h);
 }
 
-/* Below 2^-14 the quantum is 2^-24: that of floats in [0.5, 1). */
+/* Below 2^-14 the quantum is 2^-24, which is the quantum of floats in [0.5, 1). */
 static inline uint16_t fp16_nearest(float x)
 {
 	uint32_t b = bits_of(x), a = b & magnitude;
@@ -107,7 +107,7 @@ static inline float fp16_value(uint16_t h)
 	return float_of(sign | b);
 }
 
-static void fp16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
+static void fp16_to_fp32(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
 	int64_t i = 0;
 #if defined __AVX512F__
@@ -121,7 +121,7 @@ static void fp16_widen(float *restrict y, const uint16_t *restrict x, int64_t n)
 		y[i] = fp16_value(x[i]);
 }
 
-static void fp16_narrow(uint16_t *restrict y, const float *restrict x, int64_t n)
+static void fp16_from_fp32(uint16_t *restrict y, const float *restrict x, int64_t n)
 {
 	int64_t i = 0;
 #if defined __AVX512F__
@@ -149,31 +149,31 @@ static void fp16_random(uint16_t *restrict y, const float *restrict x,
 typedef void random_fn(uint16_t *restrict y, const float *restrict x,
 		       const uint32_t *restrict words, int64_t n);
 
-static inline void narrow_random(random_fn *round, uint16_t *y, const float *x,
-				 struct philox_key key, uint64_t first, int64_t n)
+static inline void from_fp32_random(random_fn *round, uint16_t *y, const float *x,
+				    struct philox_key key, uint64_t first, int64_t n)
 {
 	for (int64_t at = -(int64_t)(first % 4); at < n; at += PHILOX_WORDS) {
 		uint32_t words[PHILOX_WORDS];
 		philox_words(key, (first + (uint64_t)at) / 4, words);
-		int64_t lo = narrow_max(at, 0), hi = narrow_min(n, at + PHILOX_WORDS);
+		int64_t lo = backend_max(at, 0), hi = backend_min(n, at + PHILOX_WORDS);
 		round(y + lo, x + lo, words + (lo - at), hi - lo);
 	}
 }
 
-static void bf16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
-			       int64_t n)
+static void bf16_from_fp32_random(uint16_t *y, const float *x, struct philox_key key,
+				  uint64_t first, int64_t n)
 {
-	narrow_random(bf16_random, y, x, key, first, n);
+	from_fp32_random(bf16_random, y, x, key, first, n);
 }
 
-static void fp16_narrow_random(uint16_t *y, const float *x, struct philox_key key, uint64_t first,
-			       int64_t n)
+static void fp16_from_fp32_random(uint16_t *y, const float *x, struct philox_key key,
+				  uint64_t first, int64_t n)
 {
-	narrow_random(fp16_random, y, x, key, first, n);
+	from_fp32_random(fp16_random, y, x, key, first, n);
 }
 
 const struct low_precision_type LOW_PRECISION_EXPAND(LOW_PRECISION_ISA,
 						     types)[LOW_PRECISION_TYPES] = {
-	{ "bf16", bf16_widen, bf16_narrow, bf16_narrow_random },
-	{ "fp16", fp16_widen, fp16_narrow, fp16_narrow_random },
+	{ "bf16", bf16_to_fp32, bf16_from_fp32, bf16_from_fp32_random },
+	{ "fp16", fp16_to_fp32, fp16_from_fp32, fp16_from_fp32_random },
 };

@@ -1,7 +1,7 @@
-/* Ops over elements and over rows that know nothing of each other. */
+/* Ops over elements and over rows that do not depend on each other. */
 #include "kernels/low_precision/low_precision.h"
 
-/* The operands of a call, as each op reads them. */
+/* The operands of a call. Each op uses those that it needs. */
 struct call {
 	void *y;
 	const void *x, *x2;
@@ -16,7 +16,7 @@ static void gelu_fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t
 {
 	const struct call *a = callv;
 	float *x = low_precision_tile_in(t, a->x, lo, n);
-	t->wide->gelu_fwd(t->k, x, x, n);
+	t->fp32->gelu_fwd(t->k, x, x, n);
 	low_precision_tile_out(t, a->y, lo, n, x);
 }
 
@@ -31,7 +31,7 @@ static void gelu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t
 	const struct call *a = callv;
 	float *dy = low_precision_tile_in(t, a->x2, lo, n),
 	      *x = low_precision_tile_in(t, a->x, lo, n);
-	t->wide->gelu_bwd(t->k, dy, dy, x, n);
+	t->fp32->gelu_bwd(t->k, dy, dy, x, n);
 	low_precision_tile_out(t, a->y, lo, n, dy);
 }
 
@@ -46,7 +46,7 @@ static void add_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 	const struct call *a = callv;
 	float *y = low_precision_tile_in(t, a->y, lo, n),
 	      *x = low_precision_tile_in(t, a->x, lo, n);
-	t->wide->add(t->k, y, x, n);
+	t->fp32->add(t->k, y, x, n);
 	low_precision_tile_out(t, a->y, lo, n, y);
 }
 
@@ -63,7 +63,7 @@ static void swiglu_fwd_tile(struct tile *t, const void *callv, int64_t lo, int64
 	const struct call *a = callv;
 	float *gu = low_precision_tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
 	      *y = low_precision_tile_room(t, n * a->c);
-	t->wide->swiglu_fwd(t->k, y, gu, n, a->c);
+	t->fp32->swiglu_fwd(t->k, y, gu, n, a->c);
 	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
@@ -79,7 +79,7 @@ static void swiglu_bwd_tile(struct tile *t, const void *callv, int64_t lo, int64
 	float *gu = low_precision_tile_in(t, a->x, lo * 2 * a->c, n * 2 * a->c),
 	      *dy = low_precision_tile_in(t, a->x2, lo * a->c, n * a->c);
 	float *dgu = low_precision_tile_room(t, n * 2 * a->c);
-	t->wide->swiglu_bwd(t->k, dgu, dy, gu, n, a->c);
+	t->fp32->swiglu_bwd(t->k, dgu, dy, gu, n, a->c);
 	low_precision_tile_out(t, a->y, lo * 2 * a->c, n * 2 * a->c, dgu);
 }
 
@@ -95,7 +95,7 @@ static void add_bias_tile(struct tile *t, const void *callv, int64_t lo, int64_t
 	const struct call *a = callv;
 	float *y = low_precision_tile_in(t, a->y, lo * a->c, n * a->c),
 	      *bias = low_precision_tile_in(t, a->x, 0, a->c);
-	t->wide->add_bias(t->k, y, bias, n, a->c);
+	t->fp32->add_bias(t->k, y, bias, n, a->c);
 	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
 
@@ -109,7 +109,7 @@ static void dropout_tile(struct tile *t, const void *callv, int64_t lo, int64_t 
 {
 	const struct call *a = callv;
 	float *x = low_precision_tile_in(t, a->x, lo * a->c, n * a->c);
-	t->wide->dropout(t->k, x, x, a->rows + lo, n, a->c, a->drop);
+	t->fp32->dropout(t->k, x, x, a->rows + lo, n, a->c, a->drop);
 	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, x);
 }
 
@@ -127,38 +127,38 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 	int64_t most = low_precision_team_rows(c);
 	for (int64_t lo = 0; lo < n; lo += most) {
 		struct tile t = low_precision_tile_team(k);
-		int64_t rows = narrow_min(most, n - lo);
-		t.wide->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c);
+		int64_t rows = backend_min(most, n - lo);
+		t.fp32->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c);
 	}
 }
 
 /* --- the conversions themselves --- */
 
 /* Elements that a thread converts at a time. */
-enum { TURN = 4096 };
+enum { PIECE = 4096 };
 
-static void widen(struct backend *k, float *y, const void *x, int64_t count)
+static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)
 {
-	const struct low_precision_type *type = k->narrow->type;
-	int team = count < 2 * TURN ? 1 : k->threads;
+	const struct low_precision_type *type = k->low_precision->type;
+	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
-	for (int64_t i = 0; i < count; i += TURN)
-		type->widen(y + i, (const uint16_t *)x + i, narrow_min(TURN, count - i));
+	for (int64_t i = 0; i < count; i += PIECE)
+		type->to_fp32(y + i, (const uint16_t *)x + i, backend_min(PIECE, count - i));
 }
 
-static void narrow(struct backend *k, void *yv, const float *x, int64_t count,
-		   const struct philox_key *key, uint64_t first)
+static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t count,
+			    const struct philox_key *key, uint64_t first)
 {
-	const struct low_precision_type *type = k->narrow->type;
+	const struct low_precision_type *type = k->low_precision->type;
 	uint16_t *y = yv;
-	int team = count < 2 * TURN ? 1 : k->threads;
+	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
-	for (int64_t i = 0; i < count; i += TURN) {
-		int64_t n = narrow_min(TURN, count - i);
+	for (int64_t i = 0; i < count; i += PIECE) {
+		int64_t n = backend_min(PIECE, count - i);
 		if (key)
-			type->narrow_random(y + i, x + i, *key, first + (uint64_t)i, n);
+			type->from_fp32_random(y + i, x + i, *key, first + (uint64_t)i, n);
 		else
-			type->narrow(y + i, x + i, n);
+			type->from_fp32(y + i, x + i, n);
 	}
 }
 
@@ -172,6 +172,6 @@ void low_precision_elements(struct ops *o)
 	o->add_bias = add_bias;
 	o->dropout = dropout;
 	o->sum_rows = sum_rows;
-	o->widen = widen;
-	o->narrow = narrow;
+	o->storage_to_fp32 = storage_to_fp32;
+	o->fp32_to_storage = fp32_to_storage;
 }

@@ -1,15 +1,15 @@
 /*
- * Matrix products, block by block. Operands are widened into blocks that fill
- * the arena, so that the widening of one is shared by many rows of the other: at
- * a thousand rows it costs about a thousandth of the products' additions.
- * The sum over more than DEPTH elements is made of several products, added up in fp32.
+ * Matrix products, block by block. Operands are converted into blocks that fill the arena, so that
+ * many rows of the other operand share one conversion: with a thousand rows it costs about a
+ * thousandth of the products' additions. A sum over more than DEPTH elements is several products,
+ * added in fp32.
  */
 #include "kernels/low_precision/low_precision.h"
 
 enum {
-	DEPTH = 4096,  /* of a product that is made at once */
-	COLUMNS = 512, /* of a weight gradient's block */
-	SLACK = 1024   /* floats that alignment may cost */
+	DEPTH = 4096,  /* of one product */
+	COLUMNS = 512, /* of one block of a weight gradient */
+	SLACK = 1024   /* floats that alignment may take */
 };
 
 /* c[m, p] = a[m, q] · w, where w is [p, q] (forward: c = a wᵀ + bias) or [q, p] (backward). */
@@ -20,17 +20,17 @@ struct product {
 	int64_t m, q, p;
 };
 
-/* Edges of the blocks: half of the room for a's, the rest for w's and c's. */
+/* The edges of the blocks: a's takes half of the scratch, w's and c's the rest. */
 struct cut {
 	int64_t m, q, p;
 };
 
 static struct cut cut_of(const struct product *f, int64_t room)
 {
-	struct cut s = { .q = narrow_min(f->q, DEPTH) };
-	s.m = narrow_min(f->m, room / 2 / s.q);
+	struct cut s = { .q = backend_min(f->q, DEPTH) };
+	s.m = backend_min(f->m, room / 2 / s.q);
 	int64_t results = s.q < f->q ? 2 : 1;
-	s.p = narrow_min(f->p, (room - s.m * s.q) / (s.q + results * s.m + 1));
+	s.p = backend_min(f->p, (room - s.m * s.q) / (s.q + results * s.m + 1));
 	return s;
 }
 
@@ -41,8 +41,8 @@ static float *weight(struct tile *t, const struct product *f, int64_t q0, int64_
 			   : low_precision_tile_in_rows(t, f->w, p0 * f->q + q0, f->q, p, q);
 }
 
-/* Rows m0 … m0 + m, columns p0 … p0 + p of c. `a` holds the rows of a when they fit whole, else
- * NULL. */
+/* Computes rows m0 … m0 + m and columns p0 … p0 + p of c. `a` holds the converted rows of a if they
+ * fit, otherwise it is NULL. */
 static void block(struct tile t, const struct product *f, const struct cut *s, const float *a,
 		  int64_t m0, int64_t m, int64_t p0, int64_t p)
 {
@@ -51,18 +51,18 @@ static void block(struct tile t, const struct product *f, const struct cut *s, c
 	      *part = s->q < f->q ? low_precision_tile_room(&t, m * p) : NULL;
 	for (int64_t q0 = 0; q0 < f->q; q0 += s->q) {
 		struct tile inner = t;
-		int64_t q = narrow_min(s->q, f->q - q0);
+		int64_t q = backend_min(s->q, f->q - q0);
 		const float *left = a ? a
 				      : low_precision_tile_in_rows(&inner, f->a, m0 * f->q + q0,
 								   f->q, m, q);
 		const float *right = weight(&inner, f, q0, q, p0, p);
 		float *to = q0 ? part : sum;
 		if (f->backward)
-			t.wide->linear_bwd_input(t.k, to, left, right, m, p, q);
+			t.fp32->linear_bwd_input(t.k, to, left, right, m, p, q);
 		else
-			t.wide->linear_fwd(t.k, to, left, right, q0 ? NULL : bias, m, q, p);
+			t.fp32->linear_fwd(t.k, to, left, right, q0 ? NULL : bias, m, q, p);
 		if (q0)
-			t.wide->add(t.k, sum, part, m * p);
+			t.fp32->add(t.k, sum, part, m * p);
 	}
 	low_precision_tile_out_rows(&t, f->c, m0 * f->p + p0, f->p, m, p, sum);
 }
@@ -73,11 +73,11 @@ static void product(struct backend *k, const struct product *f)
 	struct cut s = cut_of(f, whole.end - whole.at - SLACK);
 	for (int64_t m0 = 0; m0 < f->m; m0 += s.m) {
 		struct tile t = whole;
-		int64_t m = narrow_min(s.m, f->m - m0);
+		int64_t m = backend_min(s.m, f->m - m0);
 		const float *a = s.q == f->q ? low_precision_tile_in(&t, f->a, m0 * f->q, m * f->q)
 					     : NULL;
 		for (int64_t p0 = 0; p0 < f->p; p0 += s.p)
-			block(t, f, &s, a, m0, m, p0, narrow_min(s.p, f->p - p0));
+			block(t, f, &s, a, m0, m, p0, backend_min(s.p, f->p - p0));
 	}
 }
 
@@ -94,23 +94,23 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 		product(k, &(struct product){ true, dx, dy, w, NULL, n, out, in });
 }
 
-/* Rows of dw lie one after the other, so that a block of them is a weight gradient of its own. */
+/* The rows of dw are consecutive, so a block of them is a weight gradient by itself. */
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	struct tile whole = low_precision_tile_team(k);
-	int64_t columns = narrow_min(out, COLUMNS);
-	int64_t most = narrow_min(n, (whole.end - whole.at - SLACK) / (in + columns));
+	int64_t columns = backend_min(out, COLUMNS);
+	int64_t most = backend_min(n, (whole.end - whole.at - SLACK) / (in + columns));
 	for (int64_t n0 = 0; n0 < n; n0 += most) {
 		struct tile t = whole;
-		int64_t rows = narrow_min(most, n - n0);
+		int64_t rows = backend_min(most, n - n0);
 		const float *xs = low_precision_tile_in(&t, x, n0 * in, rows * in);
 		for (int64_t o0 = 0; o0 < out; o0 += columns) {
 			struct tile inner = t;
-			int64_t cols = narrow_min(columns, out - o0);
+			int64_t cols = backend_min(columns, out - o0);
 			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * out + o0,
 								      out, rows, cols);
-			t.wide->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
+			t.fp32->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
 						  xs, rows, in, cols);
 		}
 	}

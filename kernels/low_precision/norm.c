@@ -1,7 +1,7 @@
 /*
- * LayerNorm and RMSNorm. The forward pass norms the sum as it is stored, not
- * as it was before rounding: a norm that is computed again from what was kept
- * gives the same bits. The backward pass sums over rows, hence all threads work on one block.
+ * LayerNorm and RMSNorm. The forward pass takes the sum as it is stored, after rounding. So a norm
+ * that is recomputed from what was kept gives the same bits. The backward pass sums over rows, so all
+ * threads work on one block.
  */
 #include "kernels/low_precision/low_precision.h"
 
@@ -13,13 +13,13 @@ struct fwd {
 	float eps;
 };
 
-/* The norm's input: x, or x + r after its way through storage. */
+/* The norm's input: x, or x + r after it was rounded to the storage type. */
 static float *input(struct tile *t, const struct fwd *a, int64_t at, int64_t count)
 {
 	float *x = low_precision_tile_in(t, a->x, at, count);
 	if (!a->r)
 		return x;
-	t->wide->add(t->k, x, low_precision_tile_in(t, a->r, at, count), count);
+	t->fp32->add(t->k, x, low_precision_tile_in(t, a->r, at, count), count);
 	low_precision_tile_out(t, a->sum, at, count, x);
 	return low_precision_tile_in(t, a->sum, at, count);
 }
@@ -32,10 +32,10 @@ static void fwd_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 		    *bias = low_precision_tile_in(t, a->bias, 0, c);
 	float *x = input(t, a, at, count), *y = low_precision_tile_room(t, count);
 	if (a->mean)
-		t->wide->layernorm_fwd(t->k, y, NULL, a->mean + lo, a->rstd + lo, x, NULL, w, bias,
+		t->fp32->layernorm_fwd(t->k, y, NULL, a->mean + lo, a->rstd + lo, x, NULL, w, bias,
 				       n, c, a->eps);
 	else
-		t->wide->rmsnorm_fwd(t->k, y, NULL, a->rstd + lo, x, NULL, w, n, c, a->eps);
+		t->fp32->rmsnorm_fwd(t->k, y, NULL, a->rstd + lo, x, NULL, w, n, c, a->eps);
 	low_precision_tile_out(t, a->y, at, count, y);
 }
 
@@ -71,10 +71,10 @@ static void bwd_block(struct tile *t, const struct bwd *a, const float *w, int64
 	      *x = low_precision_tile_in(t, a->x, at, count);
 	float *dx = dres ? dres : low_precision_tile_room(t, count);
 	if (a->mean)
-		t->wide->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo,
+		t->fp32->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo,
 				       a->rstd + lo, w, n, c);
 	else
-		t->wide->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c);
+		t->fp32->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c);
 	low_precision_tile_out(t, a->dx, at, count, dx);
 }
 
@@ -85,7 +85,7 @@ static void bwd(struct backend *k, const struct bwd *a)
 	int64_t most = low_precision_team_rows(3 * a->c);
 	for (int64_t lo = 0; lo < a->n; lo += most) {
 		struct tile t = whole;
-		bwd_block(&t, a, w, lo, narrow_min(most, a->n - lo));
+		bwd_block(&t, a, w, lo, backend_min(most, a->n - lo));
 	}
 }
 

@@ -1,5 +1,5 @@
-/* Ops that choose rows: embeddings, experts; and rope, whose rows know their place. What is only
- * copied is not widened. */
+/* Ops that select rows (embeddings, experts), and rope, whose rows depend on their positions. Rows
+ * that are only copied are not converted. */
 #include "kernels/low_precision/low_precision.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ static void embed_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 		if (token && place) {
 			struct tile row = *t;
 			float *sum = low_precision_tile_in(&row, token, 0, a->c);
-			t->wide->add(t->k, sum, low_precision_tile_in(&row, place, 0, a->c), a->c);
+			t->fp32->add(t->k, sum, low_precision_tile_in(&row, place, 0, a->c), a->c);
 			low_precision_tile_out(&row, a->y, i * a->c, a->c, sum);
 		} else {
 			copy_row(a->y + i * a->c, token ? token : place, a->c);
@@ -100,8 +100,8 @@ static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *d
 	int64_t most = low_precision_team_rows(c);
 	for (int64_t i = 0; i < n; i += most) {
 		struct tile t = low_precision_tile_team(k);
-		int64_t rows = narrow_min(most, n - i);
-		t.wide->embed_bwd(k, dwte, dwpe, low_precision_tile_in(&t, dy, i * c, rows * c),
+		int64_t rows = backend_min(most, n - i);
+		t.fp32->embed_bwd(k, dwte, dwpe, low_precision_tile_in(&t, dy, i * c, rows * c),
 				  tokens + i, positions ? positions + i : NULL, rows, c, lo, hi);
 	}
 }
@@ -109,7 +109,7 @@ static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *d
 /* --- experts: the rows that a tile's tokens meet, one behind the other --- */
 
 struct combine {
-	void *y; /* of the tokens: y, or dy; in the backward pass only read */
+	void *y; /* the tokens' rows: y, or dy, which the backward pass only reads */
 	void *dx;
 	const void *x;
 	float *dweights;
@@ -118,7 +118,7 @@ struct combine {
 	int64_t top, c;
 };
 
-/* Places in the tile in place of those in x; a dropped one stays dropped. */
+/* Replaces the rows of x by rows of the tile. A dropped choice stays dropped. */
 static int64_t *places(struct tile *t, const int64_t *at, int64_t n)
 {
 	int64_t *local = (int64_t *)(void *)low_precision_tile_room(t, 2 * n);
@@ -132,7 +132,7 @@ static float *met_in(struct tile *t, const void *x, const int64_t *at, int64_t n
 	float *rows = low_precision_tile_room(t, n * c);
 	for (int64_t j = 0; j < n; j++)
 		if (at[j] >= 0)
-			t->type->widen(rows + j * c, (const uint16_t *)x + at[j] * c, c);
+			t->type->to_fp32(rows + j * c, (const uint16_t *)x + at[j] * c, c);
 	return rows;
 }
 
@@ -143,7 +143,7 @@ static void combine_fwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 	int64_t *local = places(t, a->at + first, met);
 	float *x = met_in(t, a->x, a->at + first, met, a->c),
 	      *y = low_precision_tile_room(t, n * a->c);
-	t->wide->combine_fwd(t->k, y, x, local, a->weights ? a->weights + first : NULL, n, a->top,
+	t->fp32->combine_fwd(t->k, y, x, local, a->weights ? a->weights + first : NULL, n, a->top,
 			     a->c);
 	low_precision_tile_out(t, a->y, lo * a->c, n * a->c, y);
 }
@@ -165,7 +165,7 @@ static void combine_bwd_tile(struct tile *t, const void *callv, int64_t lo, int6
 	float *dy = low_precision_tile_in(t, a->y, lo * c, n * c),
 	      *dx = low_precision_tile_room(t, met * c);
 	float *x = a->dweights ? met_in(t, a->x, a->at + first, met, c) : NULL;
-	t->wide->combine_bwd(t->k, dx, a->dweights ? a->dweights + first : NULL, dy, x, local,
+	t->fp32->combine_bwd(t->k, dx, a->dweights ? a->dweights + first : NULL, dy, x, local,
 			     a->weights ? a->weights + first : NULL, n, a->top, c);
 	for (int64_t j = 0; j < met; j++)
 		if (local[j] >= 0)
@@ -197,7 +197,7 @@ static void rope_run(struct tile t, const struct rope *a, int64_t lo, int64_t n)
 		.n = n, .row = width, .heads = s->heads, .dim = s->dim, .seq = s->seq - place
 	};
 	float *x = low_precision_tile_in_rows(&t, a->x, lo * s->row, s->row, n, width);
-	(a->back ? t.wide->rope_bwd : t.wide->rope_fwd)(t.k, x, &piece, a->cos + at, a->sin + at);
+	(a->back ? t.fp32->rope_bwd : t.fp32->rope_fwd)(t.k, x, &piece, a->cos + at, a->sin + at);
 	low_precision_tile_out_rows(&t, a->x, lo * s->row, s->row, n, width, x);
 }
 
@@ -205,7 +205,7 @@ static void rope_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct rope *a = callv;
 	for (int64_t end = lo + n, rows; lo < end; lo += rows) {
-		rows = narrow_min(end - lo, a->s->seq - lo % a->s->seq);
+		rows = backend_min(end - lo, a->s->seq - lo % a->s->seq);
 		rope_run(*t, a, lo, rows);
 	}
 }

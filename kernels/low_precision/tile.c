@@ -1,23 +1,23 @@
-/* Tiles: scratch, conversions into and out of it, and the threads that take them. */
+/* Tiles: scratch, conversions into and out of it, and the threads that process them. */
 #include "kernels/low_precision/low_precision.h"
 
 #include <omp.h>
 
-/* Elements that one thread converts at a time; two of them are worth a team. */
+/* PIECE: elements that one thread converts at a time; two pieces are worth a team. */
 enum { PIECE = 16384, ALIGN = 16 };
 
 struct tile low_precision_tile_team(struct backend *k)
 {
-	struct narrow *n = k->narrow;
-	return (struct tile){ k, &n->wide, n->type, n->arena,
+	struct low_precision *n = k->low_precision;
+	return (struct tile){ k, &n->fp32, n->type, n->arena,
 			      n->arena + (int64_t)k->threads * LOW_PRECISION_LANE };
 }
 
 static struct tile tile_lane(struct backend *k, int lane)
 {
-	struct narrow *n = k->narrow;
+	struct low_precision *n = k->low_precision;
 	float *at = n->arena + (int64_t)lane * LOW_PRECISION_LANE;
-	return (struct tile){ &n->lanes[lane], &n->wide, n->type, at, at + LOW_PRECISION_LANE };
+	return (struct tile){ &n->lanes[lane], &n->fp32, n->type, at, at + LOW_PRECISION_LANE };
 }
 
 float *low_precision_tile_room(struct tile *t, int64_t count)
@@ -38,7 +38,8 @@ void low_precision_tile_out(struct tile *t, void *y, int64_t first, int64_t coun
 	low_precision_tile_out_rows(t, y, first, count, 1, count, from);
 }
 
-/* Rows of a conversion, `ld` apart in storage and dense in scratch, cut into pieces. */
+/* The rows of a conversion, `ld` elements from one to the next in storage and dense in scratch, split
+ * into pieces. */
 struct rows {
 	const struct low_precision_type *type;
 	uint16_t *stored;
@@ -50,17 +51,16 @@ struct rows {
 static void convert_piece(const struct rows *r, int64_t i)
 {
 	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE,
-		n = narrow_min(PIECE, r->cols - lo);
+		n = backend_min(PIECE, r->cols - lo);
 	uint16_t *stored = r->stored + row * r->ld + lo;
 	float *scratch = r->scratch + row * r->cols + lo;
 	if (r->out)
-		r->type->narrow(stored, scratch, n);
+		r->type->from_fp32(stored, scratch, n);
 	else
-		r->type->widen(scratch, stored, n);
+		r->type->to_fp32(scratch, stored, n);
 }
 
-/* Without a team there is no parallel region at all: inside a lane it would cost more than the
- * conversion. */
+/* Without a team there is no parallel region: inside a lane it would cost more than the conversion. */
 static void convert(const struct tile *t, const struct rows *r)
 {
 	int64_t pieces = r->rows * r->pieces;
@@ -95,26 +95,26 @@ void low_precision_tile_out_rows(struct tile *t, void *y, int64_t first, int64_t
 
 int64_t low_precision_tile_rows(int64_t floats)
 {
-	return narrow_max(1, LOW_PRECISION_TILE / floats);
+	return backend_max(1, LOW_PRECISION_TILE / floats);
 }
 
 int64_t low_precision_team_rows(int64_t floats)
 {
-	return narrow_max(1, LOW_PRECISION_TEAM_TILE / floats);
+	return backend_max(1, LOW_PRECISION_TEAM_TILE / floats);
 }
 
 static void run_one(struct backend *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn,
 		    const void *call)
 {
 	struct tile t = tile_lane(k, lane);
-	fn(&t, call, i * most, narrow_min(most, n - i * most));
+	fn(&t, call, i * most, backend_min(most, n - i * most));
 }
 
 void low_precision_tiles_run(struct backend *k, int64_t n, int64_t most, tile_fn *fn,
 			     const void *call)
 {
 	int64_t tiles = (n + most - 1) / most;
-	int team = (int)narrow_min(tiles, k->threads);
+	int team = (int)backend_min(tiles, k->threads);
 	if (team <= 1) {
 		for (int64_t i = 0; i < tiles; i++)
 			run_one(k, 0, i, n, most, fn, call);

@@ -13,7 +13,7 @@ struct call {
 static void max_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
-	t->wide->xent_max(t->k, a->max + lo,
+	t->fp32->xent_max(t->k, a->max + lo,
 			  low_precision_tile_in(t, a->logits, lo * a->v, n * a->v), n, a->v);
 }
 
@@ -21,7 +21,7 @@ static void exp_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
 	float *x = low_precision_tile_in(t, a->logits, lo * a->v, n * a->v);
-	t->wide->xent_exp(t->k, x, a->sum + lo, a->target + lo, a->max + lo, a->targets + lo, n,
+	t->fp32->xent_exp(t->k, x, a->sum + lo, a->target + lo, a->max + lo, a->targets + lo, n,
 			  a->v, a->lo);
 	low_precision_tile_out(t, a->logits, lo * a->v, n * a->v, x);
 }
@@ -30,7 +30,7 @@ static void grad_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct call *a = callv;
 	float *x = low_precision_tile_in(t, a->logits, lo * a->v, n * a->v);
-	t->wide->xent_grad(t->k, x, a->sum + lo, a->targets + lo, a->scale, n, a->v, a->lo);
+	t->fp32->xent_grad(t->k, x, a->sum + lo, a->targets + lo, a->scale, n, a->v, a->lo);
 	low_precision_tile_out(t, a->logits, lo * a->v, n * a->v, x);
 }
 

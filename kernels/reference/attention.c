@@ -1,6 +1,6 @@
 /*
- * Causal attention, one query at a time; p_j = exp(q·k_j / sqrt(dim) - lse), m_j what dropout
- * multiplies it with.
+ * Causal attention, one query at a time. p_j = exp(q·k_j / sqrt(dim) - lse); m_j is the factor that
+ * dropout gives it.
  *     o = sum of p_j m_j v_j over the keys j that the query sees.
  * Backward, with do the gradient of o and D = do·o:
  *     ds_j = p_j (m_j do·v_j - D) / sqrt(dim),  dq = sum of ds_j k_j over j,
@@ -10,19 +10,19 @@
 
 #include <math.h>
 
-/* What attention reads; the backward pass reads all of it. */
+/* The inputs of attention. Only the backward pass reads all of them. */
 struct given {
 	const struct attn_shape *s;
 	const real *q, *k, *v;
 	const real *dout, *o, *lse;
 };
 
-/* One query: where its parts lie, and the keys lo … hi - 1 that it sees. */
+/* One query: its offsets, and the keys lo … hi - 1 that it sees. */
 struct query {
-	int64_t q, kv; /* offsets: its own, and that of its k/v head's key 0 */
+	int64_t q, kv; /* its own offset, and that of its k/v head's key 0 */
 	int64_t o, lse;
 	int64_t lo, hi;
-	uint64_t number; /* dropout's, of its weight for key 0 */
+	uint64_t number; /* by which dropout knows its weight for key 0 */
 };
 
 static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
@@ -114,7 +114,7 @@ static void query_bwd(real *dq, const struct given *in, const struct query *a, b
 	put(dq + a->q, sum, in->s->dim, add);
 }
 
-/* Key j of k/v head g: all queries that see it, of all heads that share it. */
+/* The gradients of key j of k/v head g, over all queries that see it, of all heads that share it. */
 static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g, int64_t j,
 		    bool add)
 {
@@ -168,12 +168,12 @@ static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const
 	}
 }
 
-/* lse = log(exp(l) + exp(l2)), and each o counts with its share of that. */
+/* lse = log(exp(l) + exp(l2)). Each o is weighted by its share of that. */
 static void merge_query(real *o, real *lse, const real *o2, double l2, int dim)
 {
 	double l = (double)*lse, max = fmax(l, l2);
 	if (max == -INFINITY)
-		return; /* neither saw a key */
+		return; /* neither result saw a key */
 	double both = max + log(exp(l - max) + exp(l2 - max));
 	for (int i = 0; i < dim; i++)
 		o[i] = (real)(exp(l - both) * (double)o[i] + exp(l2 - both) * (double)o2[i]);

@@ -1,4 +1,4 @@
-/* Between the storage type and that of sums, which are one here; what accumulates in the latter. */
+/* Conversions between the storage type and the type of sums, which are the same here, and sums. */
 #include "kernels/reference/reference.h"
 
 static void accumulate(struct backend *k, float *yf, const float *xf, int64_t count)
@@ -16,14 +16,14 @@ static void copy(real *y, const real *x, int64_t count)
 		y[i] = x[i];
 }
 
-static void widen(struct backend *k, float *y, const void *x, int64_t count)
+static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)
 {
 	(void)k;
 	copy((real *)y, x, count);
 }
 
-static void narrow(struct backend *k, void *y, const float *x, int64_t count,
-		   const struct philox_key *key, uint64_t first)
+static void fp32_to_storage(struct backend *k, void *y, const float *x, int64_t count,
+			    const struct philox_key *key, uint64_t first)
 {
 	(void)k;
 	(void)key;
@@ -34,6 +34,6 @@ static void narrow(struct backend *k, void *y, const float *x, int64_t count,
 void REFERENCE(convert)(struct ops *o)
 {
 	o->accumulate = accumulate;
-	o->widen = widen;
-	o->narrow = narrow;
+	o->storage_to_fp32 = storage_to_fp32;
+	o->fp32_to_storage = fp32_to_storage;
 }

@@ -1,5 +1,5 @@
-/* Dropout (Srivastava et al., JMLR 2014), its numbers drawn by the element's place in the global
- * tensor. */
+/* Dropout (Srivastava et al., JMLR 2014). An element's index in the global tensor gives its random
+ * number. */
 #include "kernels/reference/reference.h"
 
 double REFERENCE(keep)(const struct dropout *d, uint64_t element)

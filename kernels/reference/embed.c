@@ -1,4 +1,4 @@
-/* Token and position embeddings; this shard holds the rows of tokens lo … hi. */
+/* Token and position embeddings. This shard holds the rows of tokens lo … hi. */
 #include "kernels/reference/reference.h"
 
 static void embed_fwd(struct backend *k, void *yv, const int32_t *tokens, const int32_t *positions,

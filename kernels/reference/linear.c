@@ -1,4 +1,4 @@
-/* Matrix products and the sums that go with them. */
+/* Matrix products and their sums. */
 #include "kernels/reference/reference.h"
 
 static void linear_fwd(struct backend *k, void *yv, const void *xv, const void *wv,

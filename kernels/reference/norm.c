@@ -1,9 +1,9 @@
-/* LayerNorm and RMSNorm over rows of c elements, with the residual sum in front. */
+/* LayerNorm and RMSNorm over rows of c elements, after the residual sum. */
 #include "kernels/reference/reference.h"
 
 #include <math.h>
 
-/* The norm's input of one row: x, or x + r, which is then kept in sum. */
+/* The norm's input of one row: x, or x + r, which is stored in sum. */
 static const real *input_row(real *sum, const real *x, const real *r, int64_t c)
 {
 	if (!r)

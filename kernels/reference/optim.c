@@ -1,4 +1,4 @@
-/* What runs over the flat parameter buffer. */
+/* Ops over the flat parameter buffer. */
 #include "kernels/reference/reference.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ static void sqnorm(struct backend *k, double *sum, const float *xf, int64_t coun
 static void store(struct backend *k, const struct update *u)
 {
 	if (u->stored)
-		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+		k->ops.fp32_to_storage(k, u->stored, u->p, u->count, u->random ? &u->key : NULL,
+				       u->first);
 }
 
 static void adamw_one(const struct update *u, const struct adamw_args *a)

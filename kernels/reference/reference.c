@@ -16,9 +16,6 @@ int REFERENCE(fill)(struct backend *k, const char *variant, struct err *e)
 	REFERENCE(xent)(o);
 	REFERENCE(convert)(o);
 	REFERENCE(optim)(o);
-	backend_composed(o);
-	backend_places(o);
-	backend_product8(o);
 	k->isa = "base";
 	return 0;
 }

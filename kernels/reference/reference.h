@@ -1,13 +1,13 @@
 /*
- * plain — the specification of the ops: loops one can read, sums in double.
+ * reference — the specification of the ops: simple loops, with sums in double.
  *
- * The same files are built twice. As "plain" the storage type is float. As
- * "plain64" it is double, and then every `void *` and every `float *` of the
- * ops points at doubles: with that build tests take finite differences and
- * measure the rounding of the others.
+ * The same files are built twice. In "reference" the storage type is float. In "reference64" it is
+ * double, and every `void *` and every `float *` of the ops points to doubles. Tests use that build
+ * to take finite differences and to measure the rounding of other backends.
  *
- * Each file holds one family of ops and exports one function, which enters
- * them into the table.
+ * Each file holds one family of ops and exports one function, which enters them into the table. To
+ * add a family, add its file (the build finds it), declare its function here, and call it in
+ * reference.c.
  */
 #ifndef MUSTER_KERNELS_REFERENCE_REFERENCE_H
 #define MUSTER_KERNELS_REFERENCE_REFERENCE_H
@@ -34,7 +34,7 @@ void REFERENCE(xent)(struct ops *o);
 void REFERENCE(convert)(struct ops *o);
 void REFERENCE(optim)(struct ops *o);
 
-/* What dropout multiplies an element of the global tensor with: 0 or 1 / (1 - p). */
+/* The factor of an element of the global tensor: 0 if it is dropped, otherwise 1 / (1 - p). */
 double REFERENCE(keep)(const struct dropout *d, uint64_t element);
 
 #endif

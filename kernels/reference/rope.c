@@ -1,8 +1,8 @@
 /* Rotary position embedding (Su et al., arXiv 2104.09864). */
 #include "kernels/reference/reference.h"
 
-/* Rotates the pairs (i, i + half) of one head by sign times the angles whose cos and sin are
- * given. */
+/* Rotates the pairs (i, i + half) of one head by sign times the angles with these cosines and
+ * sines. */
 static void rotate(real *x, const real *cosine, const real *sine, int half, double sign)
 {
 	for (int i = 0; i < half; i++) {

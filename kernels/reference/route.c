@@ -1,7 +1,7 @@
 /*
- * Mixture of experts: the router, and the rows that go to the experts and come back.
+ * Mixture of experts: the router, and the rows that are sent to experts and come back.
  *
- * Backward of a softmax p with gradient dp: dlogit_i = p_i (dp_i - sum of dp_j p_j over j).
+ * The backward pass of a softmax p with gradient dp: dlogit_i = p_i (dp_i - sum of dp_j p_j over j).
  */
 #include "kernels/reference/reference.h"
 
@@ -25,7 +25,7 @@ static bool among(const int32_t *chosen, int64_t n, int64_t j)
 	return false;
 }
 
-/* The largest that is not chosen yet; the first of equals. */
+/* The expert with the largest logit that is not chosen yet; the first among equals. */
 static int32_t next_largest(const real *logits, int64_t e, const int32_t *chosen, int64_t n)
 {
 	int64_t best = -1;
@@ -62,7 +62,7 @@ static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float 
 			    (real *)lse + i, (const real *)logits + i * e, e, top, before);
 }
 
-/* What the backward pass of one token reads. */
+/* The inputs of one token's backward pass. */
 struct routed {
 	const real *dweights, *weights, *probs, *aux;
 	const int32_t *chosen;

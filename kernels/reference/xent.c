@@ -1,4 +1,4 @@
-/* The three steps of the vocabulary-parallel cross-entropy (kernels/ops.h), and its loss. */
+/* The three steps of vocabulary-parallel cross-entropy (kernels/ops_table.h), and its loss. */
 #include "kernels/reference/reference.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static void xent_max(struct backend *k, float *maxf, const void *logitsv, int64_
 	}
 }
 
-/* This shard's column of the target, or -1. */
+/* The target's column in this shard, or -1. */
 static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 {
 	int64_t j = (int64_t)target - lo;

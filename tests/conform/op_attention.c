@@ -5,7 +5,7 @@
  * with gaps between rows and between sequences, which must stay as they were; c: how wide the gaps
  * are, 0 for odd ones.
  */
-#include "tests/conform/op_test.h"
+#include "tests/conform/op_vary.h"
 
 #include <math.h>
 
@@ -211,9 +211,9 @@ static void attention_merge_run(const struct ops *o, struct backend *k, const st
 
 /* clang-format off */
 const struct op_test attention_ops[] = {
-	{ "attention_fwd", true, attention_fwd_args, attention_fwd_prepare, attention_fwd_run, ATTENTION_DIMS },
-	{ "attention_merge", true, attention_merge_args, attention_merge_prepare, attention_merge_run, ATTENTION_DIMS },
-	{ "attention_bwd", true, attention_bwd_args, attention_bwd_prepare, attention_bwd_run, ATTENTION_DIMS },
+	{ "attention_fwd", vary_attention, true, attention_fwd_args, attention_fwd_prepare, attention_fwd_run, ATTENTION_DIMS },
+	{ "attention_merge", vary_attention, true, attention_merge_args, attention_merge_prepare, attention_merge_run, ATTENTION_DIMS },
+	{ "attention_bwd", vary_attention, true, attention_bwd_args, attention_bwd_prepare, attention_bwd_run, ATTENTION_DIMS },
 	{ 0 }
 };
 /* clang-format on */

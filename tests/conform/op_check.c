@@ -17,7 +17,7 @@ enum { THREADS_MOST = 3 };
 struct op_checker {
 	const char *backend_name;
 	const struct storage *storage;
-	struct backend *spec;            /* plain64 */
+	struct backend *spec;            /* reference64 */
 	struct backend *k[THREADS_MOST]; /* with i + 1 threads */
 	int n;
 };
@@ -48,8 +48,8 @@ void op_checker_close(struct op_checker *c)
 /* plain has no threads, a device's do not count. */
 static int open_all(struct op_checker *c, struct err *e)
 {
-	int most = strncmp(c->backend_name, "plain", 5) ? THREADS_MOST : 1;
-	if (backend_open("plain64", 1, &c->spec, e))
+	int most = strncmp(c->backend_name, "reference", 9) ? THREADS_MOST : 1;
+	if (backend_open("reference64", 1, &c->spec, e))
 		return -1;
 	while (c->n < most) {
 		if (backend_open(c->backend_name, c->n + 1, &c->k[c->n], e))
@@ -145,24 +145,24 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 /* --- Running it --- */
 
 /* The op on arrays of the backend's memory that begin as `in`; `out` is what they hold after it. */
-static bool run_in(const struct trial *t, struct backend *k, const struct op_call *in, bool taped,
-		   struct op_call *out)
+static bool run_in(const struct trial *t, struct backend *k, const struct op_call *in,
+		   bool recorded, struct op_call *out)
 {
 	struct err e = ERR_INIT;
-	struct backend_tape *tape = NULL;
+	struct backend_graph *graph = NULL;
 	void *base[ARGS], *p[ARGS];
 	int rc = op_call_lend(in, k, base, p, &e);
-	if (!rc && taped)
-		taped = backend_record(k);
+	if (!rc && recorded)
+		recorded = backend_graph_begin(k);
 	if (!rc)
 		t->t->run(backend_ops(k), k, t->d, p);
-	if (!rc && taped) {
-		rc = backend_recorded(k, &tape, &e);
+	if (!rc && recorded) {
+		rc = backend_graph_end(k, &graph, &e);
 		if (!rc)
-			backend_replay(k, tape);
+			backend_graph_replay(k, graph);
 	}
 	rc = rc || op_call_fetch(out, k, base, &e) ? -1 : 0;
-	backend_graph_free(k, tape);
+	backend_graph_free(k, graph);
 	op_call_return(k, base);
 	return !rc || wrong(t, -1, "%s", e.text);
 }
@@ -178,7 +178,7 @@ static bool run_backend(struct trial *t, struct backend *k)
 		  run_in(t, k, &in, false, &two) && check_same(t, &one, &two, "two runs");
 	if (ok && !backend_on_host(k))
 		ok = run_in(t, k, &in, true, &two) &&
-		     check_same(t, &one, &two, "the op and its tape");
+		     check_same(t, &one, &two, "the op and its graph");
 	if (ok && t->threads == 1)
 		op_call_keep(&t->first, &one);
 	else if (ok && t->t->any_threads)

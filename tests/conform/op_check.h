@@ -1,5 +1,5 @@
 /*
- * comm_op_check — one op of one backend against plain64, the specification on doubles, at one
+ * comm_op_check — one op of one backend against reference64, the specification on doubles, at one
  * choice of sizes.
  *
  * A struct op_test declares an op's arguments and calls it; the rest is the same for all: the
@@ -7,7 +7,7 @@
  * "adds" outputs hold known values, inputs must stay as they were, nothing may be written before or
  * behind an array, the error is |out - ref| / |ref| <= 1e-5 (more where the result is stored in 2
  * bytes), two runs give the same bits, and so do 1, 2 and 3 threads where the op promises it, and,
- * where the backend records, a tape of it. All arrays lie in the backend's memory, a device's too.
+ * where the backend records, a graph of it. All arrays lie in the backend's memory, a device's too.
  *
  * No test framework: tests/conform/test_ops.c, the tests over the emulator and make check-gpu are
  * mains over it.

@@ -1,5 +1,5 @@
 /* Ops that go over elements: activations, sums, conversions, dropout, the optimizers. */
-#include "tests/conform/op_test.h"
+#include "tests/conform/op_vary.h"
 
 /* --- activations: y x / dx dy x --- */
 
@@ -211,27 +211,27 @@ static void accumulate_run(const struct ops *o, struct backend *k, const struct 
 	o->accumulate(k, p[0], p[1], d->n);
 }
 
-static void widen_args(const struct dims *d, struct arg *a)
+static void to_fp32_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ SET, d->n, 1, SINGLE };
 	a[1] = (struct arg){ IN, d->n, 3, STORED };
 }
 
-static void widen_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+static void to_fp32_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->widen(k, p[0], p[1], d->n);
+	o->storage_to_fp32(k, p[0], p[1], d->n);
 }
 
-static void narrow_args(const struct dims *d, struct arg *a)
+static void from_fp32_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ SET, d->n, 1, STORED };
 	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
 }
 
-static void narrow_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+static void from_fp32_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct philox_key key = philox_key(1, PHILOX_TEST, 2);
-	o->narrow(k, p[0], p[1], d->n, d->with ? &key : NULL, 5);
+	o->fp32_to_storage(k, p[0], p[1], d->n, d->with ? &key : NULL, 5);
 }
 
 /* --- dropout: y x rows --- */
@@ -261,20 +261,20 @@ static void dropout_run(const struct ops *o, struct backend *k, const struct dim
 
 /* clang-format off */
 const struct op_test element_ops[] = {
-	{ "gelu_fwd", true, map_fwd_args, NULL, gelu_fwd_run, COUNT_DIMS },
-	{ "gelu_bwd", true, gelu_bwd_args, NULL, gelu_bwd_run, COUNT_DIMS },
-	{ "swiglu_fwd", true, swiglu_fwd_args, NULL, swiglu_fwd_run, ROWS_DIMS },
-	{ "swiglu_bwd", true, swiglu_bwd_args, NULL, swiglu_bwd_run, ROWS_DIMS },
-	{ "add", true, add_args, NULL, add_run, COUNT_DIMS },
-	{ "add_bias", true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
-	{ "sum_rows", true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
-	{ "accumulate", true, accumulate_args, NULL, accumulate_run, COUNT_DIMS },
-	{ "widen", true, widen_args, NULL, widen_run, COUNT_DIMS },
-	{ "narrow", true, narrow_args, NULL, narrow_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
-	{ "dropout", true, dropout_args, NULL, dropout_run, DROP_DIMS },
-	{ "sqnorm", true, sqnorm_args, NULL, sqnorm_run, COUNT_DIMS },
-	{ "sgd", true, sgd_args, NULL, sgd_run, UPDATE_DIMS },
-	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
+	{ "gelu_fwd", vary_counts, true, map_fwd_args, NULL, gelu_fwd_run, COUNT_DIMS },
+	{ "gelu_bwd", vary_counts, true, gelu_bwd_args, NULL, gelu_bwd_run, COUNT_DIMS },
+	{ "swiglu_fwd", vary_rows, true, swiglu_fwd_args, NULL, swiglu_fwd_run, ROWS_DIMS },
+	{ "swiglu_bwd", vary_rows, true, swiglu_bwd_args, NULL, swiglu_bwd_run, ROWS_DIMS },
+	{ "add", vary_counts, true, add_args, NULL, add_run, COUNT_DIMS },
+	{ "add_bias", vary_rows, true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
+	{ "sum_rows", vary_rows, true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
+	{ "accumulate", vary_counts, true, accumulate_args, NULL, accumulate_run, COUNT_DIMS },
+	{ "storage_to_fp32", vary_counts, true, to_fp32_args, NULL, to_fp32_run, COUNT_DIMS },
+	{ "fp32_to_storage", vary_counts, true, from_fp32_args, NULL, from_fp32_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
+	{ "dropout", vary_rows, true, dropout_args, NULL, dropout_run, DROP_DIMS },
+	{ "sqnorm", vary_counts, true, sqnorm_args, NULL, sqnorm_run, COUNT_DIMS },
+	{ "sgd", vary_counts, true, sgd_args, NULL, sgd_run, UPDATE_DIMS },
+	{ "adamw", vary_counts, true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
 	{ 0 }
 };
 /* clang-format on */

@@ -1,6 +1,6 @@
 /* A mixture of experts: the router and the rows that go to the experts; n tokens, c wide, d
  * experts, lo chosen. */
-#include "tests/conform/op_test.h"
+#include "tests/conform/op_vary.h"
 
 /* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits;
  * with: weights before choosing --- */
@@ -261,16 +261,16 @@ static void combine_bwd_run(const struct ops *o, struct backend *k, const struct
 
 /* clang-format off */
 const struct op_test expert_ops[] = {
-	{ "route_fwd", true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
-	{ "route_bwd", true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
-	{ "route_count", true, count_args, NULL, count_run, PLACE_DIMS },
-	{ "route_drop", true, drop_args, NULL, drop_run, PLACE_DIMS },
-	{ "route_place", true, place_args, place_prepare, place_run, PLACE_DIMS },
-	{ "route_loss", true, loss_args, NULL, loss_run, PLACE_DIMS },
-	{ "gather_rows", true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
-	{ "copy_rows", true, copy_args, NULL, copy_run, COPY_DIMS },
-	{ "combine_fwd", true, combine_fwd_args, combine_fwd_prepare, combine_fwd_run, COMBINE_DIMS },
-	{ "combine_bwd", true, combine_bwd_args, combine_bwd_prepare, combine_bwd_run, COMBINE_DIMS },
+	{ "route_fwd", vary_experts, true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
+	{ "route_bwd", vary_experts, true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
+	{ "route_count", vary_places, true, count_args, NULL, count_run, PLACE_DIMS },
+	{ "route_drop", vary_places, true, drop_args, NULL, drop_run, PLACE_DIMS },
+	{ "route_place", vary_places, true, place_args, place_prepare, place_run, PLACE_DIMS },
+	{ "route_loss", vary_places, true, loss_args, NULL, loss_run, PLACE_DIMS },
+	{ "gather_rows", vary_gather, true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
+	{ "copy_rows", vary_gather, true, copy_args, NULL, copy_run, COPY_DIMS },
+	{ "combine_fwd", vary_combine, true, combine_fwd_args, combine_fwd_prepare, combine_fwd_run, COMBINE_DIMS },
+	{ "combine_bwd", vary_combine, true, combine_bwd_args, combine_bwd_prepare, combine_bwd_run, COMBINE_DIMS },
 	{ 0 }
 };
 /* clang-format on */

@@ -9,16 +9,16 @@ static int64_t words(int64_t bytes)
 	return (bytes + 3) / 4;
 }
 
-enum { SCALE_WORDS = sizeof(struct scale8) / sizeof(int32_t) };
+enum { SCALE_WORDS = sizeof(struct fp8_scale) / sizeof(int32_t) };
 
 static enum fp8 format_of(const struct dims *d)
 {
 	return d->with ? FP8_E5M2 : FP8_E4M3;
 }
 
-static void begin(struct scale8 *s, float scale)
+static void begin(struct fp8_scale *s, float scale)
 {
-	*s = (struct scale8){ .scale = scale, .inverse = 1 / scale, .largest = 0.25f };
+	*s = (struct fp8_scale){ .scale = scale, .inverse = 1 / scale, .largest = 0.25f };
 }
 
 /* --- y turned scale x; fused: the largest alone --- */
@@ -40,8 +40,8 @@ static void cast_prepare(const struct ops *o, struct backend *k, const struct di
 
 static void cast_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->cast8(k, d->fused ? NULL : p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d), d->n,
-		 d->c);
+	o->fp8_cast(k, d->fused ? NULL : p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d),
+		    d->n, d->c);
 }
 
 #define CAST_DIMS \
@@ -76,21 +76,21 @@ static void product_single_args(const struct dims *d, struct arg *a)
 /* The numbers are doubles, the storage of the reference. */
 static void product_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	struct scale8 *s = p[3];
+	struct fp8_scale *s = p[3];
 	begin(&s[0], 32);
 	begin(&s[1], 16);
-	o->cast8(k, p[1], NULL, &s[0], p[5], format_of(d), d->n, d->d);
-	o->cast8(k, p[2], NULL, &s[1], p[6], FP8_E4M3, d->c, d->d);
+	o->fp8_cast(k, p[1], NULL, &s[0], p[5], format_of(d), d->n, d->d);
+	o->fp8_cast(k, p[2], NULL, &s[1], p[6], FP8_E4M3, d->c, d->d);
 }
 
 static void product(const struct ops *o, struct backend *k, const struct dims *d, void **p,
 		    bool single)
 {
-	const struct scale8 *s = p[3];
-	const struct tensor8 left = { p[1], &s[0], format_of(d) },
-			     right = { p[2], &s[1], FP8_E4M3 };
-	o->product8(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n, d->c,
-		    d->d);
+	const struct fp8_scale *s = p[3];
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d) },
+				right = { p[2], &s[1], FP8_E4M3 };
+	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n,
+		       d->c, d->d);
 }
 
 static void product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
@@ -125,11 +125,11 @@ static void update_prepare(const struct ops *o, struct backend *k, const struct 
 {
 	(void)o;
 	(void)k;
-	struct scale8 *s = p[0];
+	struct fp8_scale *s = p[0];
 	for (int64_t i = 0; i < d->n; i++) {
 		begin(&s[i], 8);
 		s[i].largest = i % 5 == 4 ? 0 : 0.37f * (float)(i * i + 1);
-		for (int j = 0; j < SCALE8_HISTORY; j++)
+		for (int j = 0; j < FP8_SCALE_HISTORY; j++)
 			s[i].history[j] = i % 5 == 4 ? 0 : (float)((i * 7 + j * 31) % 23);
 		s[i].updates = (int32_t)i;
 	}
@@ -137,7 +137,7 @@ static void update_prepare(const struct ops *o, struct backend *k, const struct 
 
 static void update_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->scale8_update(k, p[0], d->n, format_of(d), d->lo, 1);
+	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->lo, 1);
 }
 
 #define UPDATE8_DIMS \
@@ -150,10 +150,10 @@ static void update_run(const struct ops *o, struct backend *k, const struct dims
 
 /* clang-format off */
 const struct op_test fp8_ops[] = {
-	{ "cast8", true, cast_args, cast_prepare, cast_run, CAST_DIMS },
-	{ "product8", true, product_args, product_prepare, product_run, PRODUCT8_DIMS },
-	{ "product8 single", true, product_single_args, product_prepare, product_single_run, PRODUCT8_DIMS },
-	{ "scale8_update", true, update_args, update_prepare, update_run, UPDATE8_DIMS },
+	{ "fp8_cast", NULL, true, cast_args, cast_prepare, cast_run, CAST_DIMS },
+	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT8_DIMS },
+	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT8_DIMS },
+	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE8_DIMS },
 	{ 0 }
 };
 /* clang-format on */

@@ -1,5 +1,5 @@
 /* Ops with weights: matrix products and norms. */
-#include "tests/conform/op_test.h"
+#include "tests/conform/op_vary.h"
 
 /* --- linear: y x w bias / dx dy w / dw dbias dy x; n, c = in, d = out --- */
 
@@ -251,18 +251,18 @@ static void rmsnorm_bwd_run(const struct ops *o, struct backend *k, const struct
 
 /* clang-format off */
 const struct op_test layer_ops[] = {
-	{ "linear_fwd", false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
-	{ "linear_bwd_input", false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
-	{ "linear_bwd_weight", false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
-	{ "linear_gelu_fwd", false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
-	{ "linear_gelu_bwd", false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
-	{ "grouped_fwd", false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },
-	{ "grouped_bwd_input", false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
-	{ "grouped_bwd_weight", false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
-	{ "layernorm_fwd", true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
-	{ "layernorm_bwd", true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
-	{ "rmsnorm_fwd", true, rmsnorm_fwd_args, NULL, rmsnorm_fwd_run, NORM_DIMS },
-	{ "rmsnorm_bwd", true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
+	{ "linear_fwd", vary_products, false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
+	{ "linear_bwd_input", vary_products, false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
+	{ "linear_bwd_weight", vary_products, false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
+	{ "linear_gelu_fwd", vary_products, false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
+	{ "linear_gelu_bwd", vary_products, false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
+	{ "grouped_fwd", vary_groups, false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },
+	{ "grouped_bwd_input", vary_groups, false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
+	{ "grouped_bwd_weight", vary_groups, false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
+	{ "layernorm_fwd", vary_norms, true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
+	{ "layernorm_bwd", vary_norms, true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
+	{ "rmsnorm_fwd", vary_norms, true, rmsnorm_fwd_args, NULL, rmsnorm_fwd_run, NORM_DIMS },
+	{ "rmsnorm_bwd", vary_norms, true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
 	{ 0 }
 };
 /* clang-format on */

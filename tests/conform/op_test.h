@@ -1,24 +1,36 @@
 /*
- * op_test — an op as comm_op_check.c tries it: what its arguments are, how it is called, with which
- * sizes.
+ * op_test — how op_check.c tests an op: its arguments, how it is called, and with which sizes.
  *
- * To add an op: its arguments, its call and its sizes in the file of its family, and a row in that
- * file's table.
+ * To test an op: write its arguments, its call and its sizes in the file of its family, and add a row
+ * to the table at that file's end. A row's name is the op's; what follows a blank tells rows of one
+ * op apart. test_ops.c fails for an op of kernels/ops_table.h that has no row.
  */
 #ifndef MUSTER_TESTS_OP_TEST_H
 #define MUSTER_TESTS_OP_TEST_H
 
 #include "kernels/ops.h"
 
-/* TOKENS are int32 and ROWS int64, both inputs; CHOICES are int32 and PLACES int64 that the op
- * sets or changes, -1 before. */
+/*
+ * IN       numbers that the op only reads
+ * SET      numbers that the op overwrites; NaN before the call
+ * ADD      numbers that the op adds to
+ * INOUT    numbers that the op changes in place
+ * TOKENS   int32 input
+ * ROWS     int64 input
+ * CHOICES  int32 that the op sets or changes; -1 before the call
+ * PLACES   int64 that the op sets or changes; -1 before the call
+ */
 enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES, PLACES };
 
-/* Of numbers: in the storage type; fp32 in every storage; fp32, but computed from what was
- * rounded on its way; float64 in every storage. */
+/*
+ * STORED            the storage type
+ * SINGLE            fp32 in every storage type
+ * SINGLE_OF_STORED  fp32, but computed from numbers that were rounded to the storage type
+ * DOUBLE            float64 in every storage type
+ */
 enum width { STORED, SINGLE, SINGLE_OF_STORED, DOUBLE };
 
-/* Random numbers of standard deviation `scale`; for TOKENS and ROWS in [0, scale). */
+/* Random numbers of standard deviation `scale`; TOKENS and ROWS are in [0, scale). */
 struct arg {
 	enum kind kind;
 	int64_t count;
@@ -28,22 +40,26 @@ struct arg {
 
 enum { ARGS = 10 };
 
-/* Sizes, as each op reads them. */
+/* Sizes. Each op reads them in its own way. */
 struct dims {
 	int64_t n, c, d;
 	int32_t lo;
 	bool with; /* the optional arguments */
 	float p;   /* of dropout */
 	struct attn_shape s;
-	/* q, k, v of a token in one row; positions do not see over the start of their document */
+	/* q, k and v of a token are in one row; positions see only their own document */
 	bool fused, documents;
 };
 
+struct op_random; /* op_vary.h */
+
 struct op_test {
 	const char *name;
+	/* draws sizes at random; NULL: only `dims` are tested */
+	void (*vary)(struct op_random *r, struct dims *d);
 	bool any_threads; /* the same bits for any number of threads */
 	void (*args)(const struct dims *d, struct arg *a);
-	/* derived inputs; may be NULL */
+	/* computes inputs that are not simply random; may be NULL */
 	void (*prepare)(const struct ops *o, struct backend *k, const struct dims *d, void **p);
 	void (*run)(const struct ops *o, struct backend *k, const struct dims *d, void **p);
 	struct dims dims[24];

@@ -1,5 +1,5 @@
 /* Ops that know of tokens and their places: rope, embeddings, cross-entropy. */
-#include "tests/conform/op_test.h"
+#include "tests/conform/op_vary.h"
 
 /* --- rope: x cos sin; n tokens in rows of c, d places --- */
 
@@ -186,16 +186,16 @@ static void xent_loss_run(const struct ops *o, struct backend *k, const struct d
 
 /* clang-format off */
 const struct op_test token_ops[] = {
-	{ "rope_fwd", true, rope_args, NULL, rope_fwd_run, ROPE_DIMS },
-	{ "rope_bwd", true, rope_args, NULL, rope_bwd_run, ROPE_DIMS },
-	{ "embed_fwd", true, embed_fwd_args, NULL, embed_fwd_run, EMBED_DIMS },
-	{ "embed_bwd", true, embed_bwd_args, NULL, embed_bwd_run, EMBED_DIMS },
-	{ "xent_max", true, xent_max_args, NULL, xent_max_run, XENT_DIMS },
-	{ "xent_exp", true, xent_exp_args, xent_exp_prepare, xent_exp_run, XENT_DIMS },
-	{ "xent_grad", true, xent_grad_args, xent_grad_prepare, xent_grad_run, XENT_DIMS },
-	{ "xent", true, xent_args, NULL, xent_run, {
+	{ "rope_fwd", vary_rope, true, rope_args, NULL, rope_fwd_run, ROPE_DIMS },
+	{ "rope_bwd", vary_rope, true, rope_args, NULL, rope_bwd_run, ROPE_DIMS },
+	{ "embed_fwd", vary_embed, true, embed_fwd_args, NULL, embed_fwd_run, EMBED_DIMS },
+	{ "embed_bwd", vary_embed, true, embed_bwd_args, NULL, embed_bwd_run, EMBED_DIMS },
+	{ "xent_max", vary_xent, true, xent_max_args, NULL, xent_max_run, XENT_DIMS },
+	{ "xent_exp", vary_xent, true, xent_exp_args, xent_exp_prepare, xent_exp_run, XENT_DIMS },
+	{ "xent_grad", vary_xent, true, xent_grad_args, xent_grad_prepare, xent_grad_run, XENT_DIMS },
+	{ "xent", vary_xent, true, xent_args, NULL, xent_run, {
 		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, { .n = 300, .c = 512, .d = 512 }, { .n = 3, .c = 50257, .d = 50257 } } },
-	{ "xent_loss", true, xent_loss_args, xent_loss_prepare, xent_loss_run, { { .n = 1 }, { .n = 33 }, { .n = 9001 } } },
+	{ "xent_loss", vary_counts, true, xent_loss_args, xent_loss_prepare, xent_loss_run, { { .n = 1 }, { .n = 33 }, { .n = 9001 } } },
 	{ 0 }
 };
 /* clang-format on */

@@ -18,8 +18,8 @@ struct fixture {
 };
 
 static struct fixture fixtures[] = {
-	{ "plain", NULL, NULL },  { "cpu", NULL, NULL },    { "cpu-v2", NULL, NULL },
-	{ "cpu-v3", NULL, NULL }, { "cpu-v4", NULL, NULL },
+	{ "reference", NULL, NULL }, { "cpu", NULL, NULL },    { "cpu-v2", NULL, NULL },
+	{ "cpu-v3", NULL, NULL },    { "cpu-v4", NULL, NULL },
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
@@ -464,8 +464,8 @@ static void empty_inputs_are_no_work(void **state)
 		o->combine_fwd(f->k, NULL, NULL, NULL, NULL, 0, 2, 8);
 		o->combine_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
 		o->accumulate(f->k, NULL, NULL, 0);
-		o->widen(f->k, NULL, NULL, 0);
-		o->narrow(f->k, NULL, NULL, 0, NULL, 0);
+		o->storage_to_fp32(f->k, NULL, NULL, 0);
+		o->fp32_to_storage(f->k, NULL, NULL, 0, NULL, 0);
 		o->sgd(f->k, NULL, 0, &sgd);
 		o->sgd(f->k, &(struct update){ .count = 0 }, 1, &sgd);
 		o->adamw(f->k, NULL, 0, &(struct adamw_args){ .step = 1 });

@@ -49,7 +49,7 @@ static double dot(const double *a, const double *b, int64_t n)
 	return sum;
 }
 
-/* plain64 takes doubles where the ops say float. */
+/* reference64 takes doubles where the ops say float. */
 static float *f(double *x)
 {
 	return (float *)x;
@@ -422,7 +422,7 @@ static void cross_entropy_has_the_slope_it_says(void **state)
 static int open_specification(void **state)
 {
 	(void)state;
-	if (backend_open("plain64", 1, &k, NULL) < 0)
+	if (backend_open("reference64", 1, &k, NULL) < 0)
 		return -1;
 	o = backend_ops(k);
 	return 0;

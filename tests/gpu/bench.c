@@ -14,7 +14,7 @@
  * A command that fails answers {"error": "…"}.
  *
  * usage: bench [--backend NAME] [--toy] [COMMAND …]
- *   --backend NAME  cuda (default), cpu, plain
+ *   --backend NAME  cuda (default), cpu, reference
  *   --toy           toy models
  *   COMMAND         instead of the standard input's lines
  *

@@ -155,7 +155,7 @@ static int conform(struct comm *world, void *arg)
 	return 0;
 }
 
-/* --- All of them --- */
+/* --- All of them -------------------------------------------------------------------------- */
 
 struct score {
 	int passed, failed, skipped;

@@ -1,5 +1,5 @@
 /*
- * What random numbers do not meet, on a backend whose memory is a device's, beside plain in the
+ * What random numbers do not meet, on a backend whose memory is a device's, beside the reference in the
  * same storage: bits of random rounding and of dropout, what is not finite, nothing at all, outputs
  * that are inputs, the widest rows.
  *
@@ -48,10 +48,10 @@ static void array(struct pair *c, int i, const void *from, size_t bytes, size_t 
 static void stored(struct pair *c, int i, const float *from, int64_t count)
 {
 	size_t width = backend_width(c->k[0]);
-	char *narrow = malloc((size_t)count * width);
-	backend_ops(c->k[0])->narrow(c->k[0], narrow, from, count, NULL, 0);
-	array(c, i, narrow, (size_t)count * width, 0);
-	free(narrow);
+	char *rounded = malloc((size_t)count * width);
+	backend_ops(c->k[0])->fp32_to_storage(c->k[0], rounded, from, count, NULL, 0);
+	array(c, i, rounded, (size_t)count * width, 0);
+	free(rounded);
 }
 
 static void singles(struct pair *c, int i, const float *from, int64_t count)
@@ -101,7 +101,7 @@ static bool alike(struct pair *c, int i, bool in_storage)
 		if (width == sizeof(float))
 			memcpy(x[side], got[side], c->bytes[i]);
 		else
-			backend_ops(c->k[0])->widen(c->k[0], x[side], got[side], count);
+			backend_ops(c->k[0])->storage_to_fp32(c->k[0], x[side], got[side], count);
 	}
 	for (int64_t j = 0; j < count; j++)
 		ok = ok &&
@@ -141,7 +141,7 @@ static void all_sizes(float *x)
 }
 
 /* However arrays lie and wherever in the stream they begin; and when the optimizer stores. */
-static void random_rounding_has_the_bits_of_plain(struct pair *c)
+static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 {
 	static float x[MANY], zeros[MANY];
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
@@ -169,7 +169,7 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 					    .random = true,
 					    .key = key,
 					    .first = first };
-			o->narrow(k, p[4], p[0], MANY, &key, first);
+			o->fp32_to_storage(k, p[4], p[0], MANY, &key, first);
 			o->adamw(k, &u, 1, &still);
 		}
 		ok = ok && same_bits(c, 4) && same_bits(c, 5) && same_bits(c, 0);
@@ -179,10 +179,10 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 					backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] &
 									  ~(uintptr_t)63));
 	}
-	over(c, ok, "random rounding has the bits of plain, wherever it begins");
+	over(c, ok, "random rounding has the bits of the reference, wherever it begins");
 }
 
-static void dropout_drops_the_elements_that_plain_drops(struct pair *c)
+static void dropout_drops_the_elements_that_the_reference_drops(struct pair *c)
 {
 	enum { ROWS = 20 };
 	static const int64_t widths[] = { 1, 512, 515 };
@@ -198,13 +198,14 @@ static void dropout_drops_the_elements_that_plain_drops(struct pair *c)
 		array(c, 1, rows, sizeof rows, 0);
 		BOTH(c, side, k, o)
 		o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
-		over(c, alike(c, 0, true), "dropout in place drops the elements that plain drops");
+		over(c, alike(c, 0, true),
+		     "dropout in place drops the elements that the reference drops");
 	}
 }
 
 /* --- what is not finite, and far out --- */
 
-static void activations_far_out_are_those_of_plain(struct pair *c)
+static void activations_far_out_are_those_of_the_reference(struct pair *c)
 {
 	static const float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f, NAN, INFINITY },
 			   ones[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -324,8 +325,8 @@ static void nothing_is_no_work(struct pair *c)
 	o->add_bias(k, NULL, NULL, 0, 8);
 	o->sum_rows(k, NULL, NULL, 0, 8);
 	o->accumulate(k, NULL, NULL, 0);
-	o->widen(k, NULL, NULL, 0);
-	o->narrow(k, NULL, NULL, 0, NULL, 0);
+	o->storage_to_fp32(k, NULL, NULL, 0);
+	o->fp32_to_storage(k, NULL, NULL, 0, NULL, 0);
 	o->sqnorm(k, NULL, NULL, 0);
 	o->sgd(k, &none, 1, &sgd);
 	o->adamw(k, NULL, 0, &adamw);
@@ -378,22 +379,22 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 	over(c, alike(c, 0, true) && alike(c, 1, false), "rows may be 512 Ki wide");
 }
 
-/* The same storage of plain; the words behind the colon. */
-static struct backend *plain_of(const char *backend_name, struct err *e)
+/* The same storage of the reference; the words behind the colon. */
+static struct backend *reference_of(const char *backend_name, struct err *e)
 {
 	const char *storage = strchr(backend_name, ':');
 	char name[32];
 	struct backend *k = NULL;
-	snprintf(name, sizeof name, "plain%s", storage ? storage : "");
+	snprintf(name, sizeof name, "reference%s", storage ? storage : "");
 	return backend_open(name, 1, &k, e) < 0 ? NULL : k;
 }
 
 int main(int argc, char **argv)
 {
 	static void (*const cases[])(struct pair * c) = {
-		random_rounding_has_the_bits_of_plain,
-		dropout_drops_the_elements_that_plain_drops,
-		activations_far_out_are_those_of_plain,
+		random_rounding_has_the_bits_of_the_reference,
+		dropout_drops_the_elements_that_the_reference_drops,
+		activations_far_out_are_those_of_the_reference,
 		a_nan_goes_through,
 		the_router_always_chooses_some_experts,
 		nothing_is_no_work,
@@ -404,7 +405,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		struct pair c = { .score = &score, .backend_name = argv[i] };
 		struct err e = ERR_INIT;
-		if (!(c.k[0] = plain_of(argv[i], &e)) ||
+		if (!(c.k[0] = reference_of(argv[i], &e)) ||
 		    backend_open(argv[i], 1, &c.k[1], &e) < 0) {
 			score_skip(&score, argv[i], e.text);
 			backend_close(c.k[0]);

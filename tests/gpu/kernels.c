@@ -42,7 +42,7 @@ struct bench {
 	int rounds;
 };
 
-/* --- Ops whose sizes tests/conform keeps small --- */
+/* --- Ops whose sizes tests/conform keeps small -------------------------------------------- */
 
 /* y tokens wte wpe positions; d = rows of wte, lo = positions */
 static void embed_fwd_args(const struct dims *d, struct arg *a)
@@ -152,7 +152,7 @@ static const struct op_test embed_fwd = { .name = "embed_fwd",
 					      .prepare = attention_bwd_prepare,
 					      .run = attention_bwd_run };
 
-/* --- Arrays --- */
+/* --- Arrays ------------------------------------------------------------------------------- */
 
 static size_t element_of(const struct bench *b, const struct arg *a)
 {
@@ -223,7 +223,7 @@ static double bytes_of(const struct bench *b, const struct row *r, const struct 
 	return sum;
 }
 
-/* --- Timing --- */
+/* --- Timing ------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -231,13 +231,13 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* All sets once, or the tape of it. */
+/* All sets once, or the graph of it. */
 static void once(const struct bench *b, const struct row *r, const struct op_test *t,
-		 struct backend_tape *tape, void *(*p)[ARGS], int sets)
+		 struct backend_graph *graph, void *(*p)[ARGS], int sets)
 {
-	if (tape)
-		backend_replay(b->k, tape);
-	for (int i = 0; !tape && i < sets; i++)
+	if (graph)
+		backend_graph_replay(b->k, graph);
+	for (int i = 0; !graph && i < sets; i++)
 		t->run(backend_ops(b->k), b->k, &r->d, p[i]);
 }
 
@@ -245,14 +245,14 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 		    void *(*p)[ARGS], int sets, double *seconds, struct err *e)
 {
 	double rounds[ROUNDS_MOST];
-	struct backend_tape *tape = NULL;
+	struct backend_graph *graph = NULL;
 	/* what it finds out the first time is not to be timed, nor recorded */
 	once(b, r, t, NULL, p, sets);
 	if (backend_sync(b->k, e))
 		return -1;
-	if (backend_record(b->k)) {
+	if (backend_graph_begin(b->k)) {
 		once(b, r, t, NULL, p, sets);
-		if (backend_recorded(b->k, &tape, e))
+		if (backend_graph_end(b->k, &graph, e))
 			return -1;
 	}
 	int rc = 0;
@@ -260,7 +260,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 	for (int i = 0; !rc && i < b->rounds;) {
 		double since = clock_s();
 		for (int64_t j = 0; j < times; j++)
-			once(b, r, t, tape, p, sets);
+			once(b, r, t, graph, p, sets);
 		rc = backend_sync(b->k, e);
 		double took = clock_s() - since;
 		if (!rc && took < b->least) {
@@ -270,7 +270,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 			rounds[i++] = took / (double)(times * sets);
 		}
 	}
-	backend_graph_free(b->k, tape);
+	backend_graph_free(b->k, graph);
 	qsort(rounds, (size_t)b->rounds, sizeof *rounds, by_value);
 	*seconds = rounds[b->rounds / 2];
 	return rc;
@@ -319,7 +319,7 @@ static int measure(const struct bench *b, const struct row *r)
 	return rc;
 }
 
-/* --- The table --- */
+/* --- The table ---------------------------------------------------------------------------- */
 
 /* Forward and backward of a product of n rows. */
 static int products(const struct bench *b, const char *model, const char *what, int64_t n,
@@ -448,7 +448,7 @@ static int llama(const struct bench *b)
 	return bad;
 }
 
-/* --- The program --- */
+/* --- The program -------------------------------------------------------------------------- */
 
 static int prepare(struct bench *b)
 {

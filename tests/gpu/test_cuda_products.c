@@ -9,7 +9,7 @@
 
 #ifdef HAVE_CUDA
 
-#include "tests/gpu/cuda_kern.h"
+#include "tests/gpu/cuda_backend.h"
 #include "tests/gpu/doubles/blaslt.h"
 #include "tests/gpu/doubles/runtime.h"
 
@@ -39,10 +39,10 @@ static double product_error(struct backend *k, int n, int in, int out, bool grou
 		      rows[] = { n / 3, 0, n - n / 3 };
 	float *host[5], worst = 0;
 	void *p[5];
-	struct backend *plain;
-	assert_int_equal(backend_open("plain", 1, &plain, NULL), 0);
+	struct backend *reference;
+	assert_int_equal(backend_open("reference", 1, &reference, NULL), 0);
 	for (int i = 0; i < 5; i++) {
-		host[i] = backend_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		host[i] = backend_alloc(reference, (size_t)(3 * sizes[i]) * sizeof *host[i]);
 		p[i] = backend_alloc(k, (size_t)(3 * sizes[i]) * sizeof *host[i]);
 		for (int64_t j = 0; i < 3 && j < 3 * sizes[i]; j++)
 			host[i][j] = (float)((j * 7 + i) % 11 - 5);
@@ -50,12 +50,12 @@ static double product_error(struct backend *k, int n, int in, int out, bool grou
 	}
 	if (grouped) {
 		backend_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
-		backend_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3,
-						in, out);
+		backend_ops(reference)->grouped_fwd(reference, host[3], host[0], host[1], sizes[1],
+						    rows, 3, in, out);
 	} else {
 		backend_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
-		backend_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in,
-					       out);
+		backend_ops(reference)->linear_fwd(reference, host[3], host[0], host[1], host[2], n,
+						   in, out);
 	}
 	assert_int_equal(backend_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL),
 			 0);
@@ -63,7 +63,7 @@ static double product_error(struct backend *k, int n, int in, int out, bool grou
 		worst = fmaxf(worst, fabsf(host[4][i] - host[3][i]));
 	for (int i = 0; i < 5; i++)
 		backend_free(k, p[i]);
-	backend_close(plain);
+	backend_close(reference);
 	return (double)worst;
 }
 

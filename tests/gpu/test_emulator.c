@@ -25,7 +25,7 @@
 
 enum { ORDERS = 200 };
 
-/* --- Fragments: each element is looked for by its place in the matrix --- */
+/* --- Fragments: each element is looked for by its place in the matrix --------------------- */
 
 static void matrices_load_as_the_isa_says(void **state)
 {
@@ -126,7 +126,7 @@ static void shuffles_are_as_documented(void **state)
 			}
 }
 
-/* --- Dice --- */
+/* --- Dice --------------------------------------------------------------------------------- */
 
 static void what_is_missing_shows(void **state)
 {
@@ -147,7 +147,7 @@ static void what_is_missing_shows(void **state)
 	unsetenv("MUSTER_EMULATE_RACES");
 }
 
-/* --- Misuse --- */
+/* --- Misuse ------------------------------------------------------------------------------- */
 
 /* How the process ended that did it; what it said. */
 static int end_of(void (*run)(void), char *said, size_t size)
@@ -203,7 +203,7 @@ static void races_end_with_their_threads(void **state)
 	}
 }
 
-/* --- Memory --- */
+/* --- Memory ------------------------------------------------------------------------------- */
 
 static void memory_ends_where_it_is_said_to(void **state)
 {
@@ -224,7 +224,7 @@ static void memory_ends_where_it_is_said_to(void **state)
 	double_set_memory(0);
 }
 
-/* --- Graphs --- */
+/* --- Graphs ------------------------------------------------------------------------------- */
 
 enum { COUNT = 70 };
 

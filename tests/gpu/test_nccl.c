@@ -247,7 +247,7 @@ static void every_fault_is_named_and_leaves_nothing(void **state)
 	}
 }
 
-/* --- The doubles see misuse --- */
+/* --- The doubles see misuse --------------------------------------------------------------- */
 
 /* Two ranks in one process, each with a device. */
 struct pair {

@@ -105,7 +105,7 @@ struct settings {
 	bool few;
 };
 
-/* --- The state in the host's memory --- */
+/* --- The state in the host's memory ------------------------------------------------------- */
 
 /* Goes over masters and moments, reading or writing them. */
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
@@ -138,7 +138,7 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 											      : 0;
 }
 
-/* --- Runs --- */
+/* --- Runs --------------------------------------------------------------------------------- */
 
 static int attend(struct comm *world, void *arg, struct err *e)
 {
@@ -246,7 +246,7 @@ static const char *parted(const struct course *a, const struct course *b, char o
 	return out;
 }
 
-/* --- Checks --- */
+/* --- Checks ------------------------------------------------------------------------------- */
 
 static const char *const nothing[] = { NULL };
 
@@ -260,12 +260,12 @@ static void check_specification(const struct settings *s, const struct row *row,
 					    "offload.optimizer=no",
 					    "precision.loss_scale=0",
 					    NULL };
-	struct course *spec = course_of(s, row, "plain", fp32);
+	struct course *spec = course_of(s, row, "reference", fp32);
 	bool ran = spec && course_run(spec);
 	double d = ran ? off(one, spec) : NAN;
 	score_check(score, d <= row->tolerance,
-		    "%s: %d losses beside those of plain, off by %.1e (%.0e allowed)", row->name,
-		    s->steps, d, row->tolerance);
+		    "%s: %d losses beside those of the reference, off by %.1e (%.0e allowed)",
+		    row->name, s->steps, d, row->tolerance);
 	course_end(spec);
 }
 
@@ -286,9 +286,9 @@ static void check_again(const struct settings *s, const struct row *row, const s
 	course_end(again);
 }
 
-/* Passes are replayed from tapes, or carried out each time. */
-static void check_tapes(const struct settings *s, const struct row *row, const struct course *one,
-			struct score *score)
+/* Passes are replayed from graphs, or carried out each time. */
+static void check_graphs(const struct settings *s, const struct row *row, const struct course *one,
+			 struct score *score)
 {
 	static const char *const off[] = { "job.graphs=no", NULL };
 	struct course *c = course_of(s, row, s->backend_name, off);
@@ -297,7 +297,7 @@ static void check_tapes(const struct settings *s, const struct row *row, const s
 		c->keeps = true;
 		ran = course_run(c);
 	}
-	check_same(ran, c, one, row, "the same bits without tapes", score);
+	check_same(ran, c, one, row, "the same bits without graphs", score);
 	course_end(c);
 }
 
@@ -345,7 +345,7 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 		check_specification(s, row, one, score);
 		check_again(s, row, one, score);
 		if (!strncmp(s->backend_name, "cuda", 4))
-			check_tapes(s, row, one, score);
+			check_graphs(s, row, one, score);
 		if (!s->few)
 			check_resume(s, row, one, score);
 		if (row->layouts)

@@ -11,7 +11,7 @@ struct note {
 };
 
 struct tape {
-	struct backend_tape *calls; /* NULL: not recorded */
+	struct backend_graph *calls; /* NULL: not recorded */
 	struct note *notes;
 	int n, room;
 	bool met;         /* the pass was carried out once */
@@ -97,7 +97,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 {
 	struct model *m = p->m;
 	erase(m, t);
-	if (!backend_record(m->backend)) {
+	if (!backend_graph_begin(m->backend)) {
 		m->tapes->off = true;
 		return run(p, e);
 	}
@@ -105,7 +105,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 	m->tapes->lost = false;
 	int rc = run(p, e);
 	m->tapes->recording = NULL;
-	if (backend_recorded(m->backend, &t->calls, rc ? NULL : e))
+	if (backend_graph_end(m->backend, &t->calls, rc ? NULL : e))
 		return rc ? rc
 			  : err_prefix(e,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
@@ -113,7 +113,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
-	backend_replay(m->backend, t->calls);
+	backend_graph_replay(m->backend, t->calls);
 	if (m->tapes->lost)
 		erase(m, t);
 	return 0;
@@ -136,7 +136,7 @@ static int ask(struct pass *p, const struct note *n, struct err *e)
 
 static int replay(struct pass *p, const struct tape *t, struct err *e)
 {
-	backend_replay(p->m->backend, t->calls);
+	backend_graph_replay(p->m->backend, t->calls);
 	for (int i = 0; i < t->n; i++)
 		if (ask(p, &t->notes[i], e))
 			return -1;

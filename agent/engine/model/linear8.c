@@ -2,11 +2,11 @@
 
 /* What a product reads: the scales of the tensors that scratch has. */
 enum operand { OPERAND_X, OPERAND_WEIGHT, OPERAND_GRADIENT };
-_Static_assert(sizeof(struct scale8) == ACT_SCALE8, "the planner counts scales");
+_Static_assert(sizeof(struct fp8_scale) == ACT_SCALE8, "the planner counts scales");
 
-static struct scale8 *scale_of(const struct model *m, enum operand o)
+static struct fp8_scale *scale_of(const struct model *m, enum operand o)
 {
-	return (struct scale8 *)m->scratch[SCRATCH_8_SCALES] + o;
+	return (struct fp8_scale *)m->scratch[SCRATCH_8_SCALES] + o;
 }
 
 static enum fp8 format_of(const struct model *m, enum operand o)
@@ -19,28 +19,28 @@ static enum fp8 format_of(const struct model *m, enum operand o)
 static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, const void *x,
 		 int64_t rows, int64_t columns)
 {
-	struct scale8 *s = scale_of(m, o);
+	struct fp8_scale *s = scale_of(m, o);
 	enum fp8 format = format_of(m, o);
 	backend_zero(m->backend, s, sizeof *s);
-	m->ops->cast8(m->backend, NULL, NULL, s, x, format, rows, columns);
-	m->ops->scale8_update(m->backend, s, 1, format, 1, 0);
-	m->ops->cast8(m->backend, at, turned, s, x, format, rows, columns);
+	m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
+	m->ops->fp8_update_scales(m->backend, s, 1, format, 1, 0);
+	m->ops->fp8_cast(m->backend, at, turned, s, x, format, rows, columns);
 }
 
-static struct tensor8 tensor(const struct model *m, enum act_scratch at, enum operand o)
+static struct fp8_tensor tensor(const struct model *m, enum act_scratch at, enum operand o)
 {
-	return (struct tensor8){ m->scratch[at], scale_of(m, o), format_of(m, o) };
+	return (struct fp8_tensor){ m->scratch[at], scale_of(m, o), format_of(m, o) };
 }
 
 void model_linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
 			   const void *bias)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_X),
-			     right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
+	const struct fp8_tensor left = tensor(m, SCRATCH_8_ROWS, OPERAND_X),
+				right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
 	cast(m, m->scratch[SCRATCH_8_ROWS], NULL, OPERAND_X, x, m->d.n, l->in);
 	cast(m, m->scratch[SCRATCH_8_WEIGHT], NULL, OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->product8(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
+	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
 }
 
 void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy,
@@ -54,22 +54,22 @@ void model_linear8_gradient(struct model *m, const struct linear_view *l, const 
 
 void model_linear8_input(struct model *m, const struct linear_view *l, void *dx)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_ROWS, OPERAND_GRADIENT),
-			     right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
+	const struct fp8_tensor left = tensor(m, SCRATCH_8_ROWS, OPERAND_GRADIENT),
+				right = tensor(m, SCRATCH_8_WEIGHT, OPERAND_WEIGHT);
 	cast(m, NULL, m->scratch[SCRATCH_8_WEIGHT], OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->product8(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
+	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
 }
 
 /* The gradient's own rows are not needed any more: x, turned, takes their place. */
 void model_linear8_weight(struct model *m, const struct linear_view *l, const void *dy,
 			  const void *x)
 {
-	const struct tensor8 left = tensor(m, SCRATCH_8_TURNED, OPERAND_GRADIENT),
-			     right = tensor(m, SCRATCH_8_ROWS, OPERAND_X);
+	const struct fp8_tensor left = tensor(m, SCRATCH_8_TURNED, OPERAND_GRADIENT),
+				right = tensor(m, SCRATCH_8_ROWS, OPERAND_X);
 	cast(m, NULL, m->scratch[SCRATCH_8_ROWS], OPERAND_X, x, m->d.n, l->in);
-	m->ops->product8(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL, true,
-			 l->out, l->in, m->d.n);
+	m->ops->fp8_product(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL,
+			    true, l->out, l->in, m->d.n);
 	if (l->b >= 0)
 		m->ops->sum_rows(m->backend, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
 }

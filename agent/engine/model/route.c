@@ -181,7 +181,7 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_k
 	m->ops->linear_fwd(m->backend, moe->raw, y,
 			   model_unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c,
 			   moe->experts);
-	m->ops->widen(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
+	m->ops->storage_to_fp32(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	if (count_choices(m, k, e) || drop_excess(m, k, e) || balance(p, k, e))
@@ -216,7 +216,7 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top,
 				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
-	m->ops->narrow(m->backend, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
+	m->ops->fp32_to_storage(m->backend, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
 	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, v->router.unit, v->router.w), NULL,
 				  moe->raw, y, m->d.n, m->d.c, experts);
 	if (m->tp->rank == 0) {

@@ -20,8 +20,8 @@ static void narrow(struct store *s, void *stored, const float *masters, int64_t 
 			backend_put(s->backend, stage, from, (size_t)part * sizeof *stage);
 			from = stage;
 		}
-		s->ops->narrow(s->backend, (char *)stored + (size_t)i * s->width, from, part, key,
-			       first + (uint64_t)i);
+		s->ops->fp32_to_storage(s->backend, (char *)stored + (size_t)i * s->width, from,
+					part, key, first + (uint64_t)i);
 	}
 }
 

@@ -2,7 +2,7 @@
 #include "plan/spec/job/rules.h"
 
 /* What kernels/ops.h promises of attention; and the numbers that a thread's scratch holds of 2-byte
- * storage (BACKEND_NARROW_LANE), less what alignment may cost. */
+ * storage (BACKEND_LOW_PRECISION_LANE), less what alignment may cost. */
 enum { HEAD_WIDEST = 256, NARROW_MOST = (4 << 20) - 4096 };
 
 static bool divides_hidden(const struct rule_job *j, int64_t heads)

@@ -457,7 +457,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- The product --- */
+/* --- The product -------------------------------------------------------------------------- */
 
 static void check_matrix(const char *who, const void *at, const struct blas_layout *l,
 			 uint32_t align)

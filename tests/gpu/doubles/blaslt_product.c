@@ -91,7 +91,7 @@ static float of_bf16(uint16_t h)
 	return x;
 }
 
-static void widen(float *to, cudaDataType_t type, const void *from, int64_t at, int64_t count)
+static void to_floats(float *to, cudaDataType_t type, const void *from, int64_t at, int64_t count)
 {
 	if (type == CUDA_R_32F) {
 		memcpy(to, (const float *)from + at, (size_t)count * sizeof *to);
@@ -113,7 +113,7 @@ static void put_bf16(uint16_t *to, float x)
 	*to = (uint16_t)(isnan(x) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static void narrow(cudaDataType_t type, void *to, int64_t at, const float *from, int64_t count)
+static void from_floats(cudaDataType_t type, void *to, int64_t at, const float *from, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
 		switch (type) {
@@ -132,7 +132,7 @@ static void narrow(cudaDataType_t type, void *to, int64_t at, const float *from,
 		}
 }
 
-/* --- Products --- */
+/* --- Products ----------------------------------------------------------------------------- */
 
 /* op(X) in fp32 [cols of op(X)][rows of op(X)], each column one behind the other. */
 static float *take(const struct blas_layout *l, const void *at, int64_t first, bool transposed)
@@ -140,8 +140,8 @@ static float *take(const struct blas_layout *l, const void *at, int64_t first, b
 	float *all = malloc((size_t)(l->rows * l->cols) * sizeof *all),
 	      *column = malloc((size_t)l->rows * sizeof *column);
 	for (int64_t j = 0; j < l->cols; j++) {
-		widen(transposed ? column : all + j * l->rows, l->type, at, first + j * l->ld,
-		      l->rows);
+		to_floats(transposed ? column : all + j * l->rows, l->type, at, first + j * l->ld,
+			  l->rows);
 		for (int64_t i = 0; transposed && i < l->rows; i++)
 			all[i * l->cols + j] = column[i];
 	}
@@ -197,9 +197,9 @@ static void epilogue(const struct blas_call *c, float *sums, float *extra, const
 	for (int64_t i = 0; (d->epilogue & CUBLASLT_EPILOGUE_BIAS) && i < m; i++)
 		sums[i] += bias[i];
 	if ((d->epilogue & (CUBLASLT_EPILOGUE_GELU_AUX)) == CUBLASLT_EPILOGUE_GELU_AUX)
-		narrow(aux, d->aux, at, sums, m);
+		from_floats(aux, d->aux, at, sums, m);
 	if ((d->epilogue & CUBLASLT_EPILOGUE_DGELU) == CUBLASLT_EPILOGUE_DGELU)
-		widen(extra, aux, d->aux, at, m);
+		to_floats(extra, aux, d->aux, at, m);
 	for (int64_t i = 0; i < m; i++)
 		if (d->epilogue & CUBLASLT_EPILOGUE_GELU)
 			sums[i] = gelu(sums[i]);
@@ -238,11 +238,11 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 	      *bias = numbers(m > n ? m : n), *gradient = numbers(m);
 	float alpha = c->alpha * scale_of(c, 0) * scale_of(c, 1);
 	if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
-		widen(bias, bias_type(c), d->bias, batch * d->bias_stride, m);
+		to_floats(bias, bias_type(c), d->bias, batch * d->bias_stride, m);
 	for (int64_t j = 0; j < n; j++) {
 		column_product(sums, part, a, b + j, m, k, n);
 		if (c->beta != 0)
-			widen(extra, c->c.type, c->at_c, batch * c->c.stride + j * c->c.ld, m);
+			to_floats(extra, c->c.type, c->at_c, batch * c->c.stride + j * c->c.ld, m);
 		for (int64_t i = 0; i < m; i++)
 			sums[i] = alpha * sums[i] +
 				  (c->beta != 0 ? c->beta * scale_of(c, 2) * extra[i] : 0);
@@ -251,16 +251,16 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 			largest = fmaxf(largest, fabsf(sums[i]));
 			sums[i] *= blas_is_fp8(c->d.type) ? scale_of(c, 3) : 1;
 		}
-		narrow(c->d.type, c->at_d, batch * c->d.stride + j * c->d.ld, sums, m);
+		from_floats(c->d.type, c->at_d, batch * c->d.stride + j * c->d.ld, sums, m);
 	}
 	if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
 		sums_of(bias, a, m, k);
 	else if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		sums_of(bias, b, n, k);
 	if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB | 16))
-		narrow(bias_type(c), d->bias, batch * d->bias_stride,
-		       d->epilogue & 16 ? gradient : bias,
-		       d->epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m);
+		from_floats(bias_type(c), d->bias, batch * d->bias_stride,
+			    d->epilogue & 16 ? gradient : bias,
+			    d->epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m);
 	float *all[] = { a, b, sums, part, extra, bias, gradient };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);

@@ -312,7 +312,7 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 	return ncclSuccess;
 }
 
-/* --- Operations --- */
+/* --- Operations --------------------------------------------------------------------------- */
 
 ncclResult_t ncclGroupStart(void); /* nccl.h has no prototypes of these two */
 ncclResult_t ncclGroupEnd(void);
@@ -390,7 +390,7 @@ ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, nc
 		     (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
 }
 
-/* --- Communicators --- */
+/* --- Communicators ------------------------------------------------------------------------ */
 
 static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
 {

@@ -54,7 +54,7 @@ static void nodes_add(struct nodes *n, int node)
 	n->node[n->count++] = node;
 }
 
-/* --- Capturing --- */
+/* --- Capturing ---------------------------------------------------------------------------- */
 
 static void set_capture(const struct CUgraph_st *old, struct CUgraph_st *new)
 {
@@ -226,7 +226,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 	return cudaSuccess;
 }
 
-/* --- Graphs --- */
+/* --- Graphs ------------------------------------------------------------------------------- */
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {

@@ -225,7 +225,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 	return cudaSuccess;
 }
 
-/* --- Pinned memory --- */
+/* --- Pinned memory ------------------------------------------------------------------------ */
 
 bool memory_pinned(const void *at, size_t bytes)
 {

@@ -62,7 +62,7 @@ void emulated_misuse(const char *fmt, ...)
 	abort();
 }
 
-/* --- Waiting --- */
+/* --- Waiting ------------------------------------------------------------------------------ */
 
 static int index_of(const struct thread *t)
 {
@@ -136,7 +136,7 @@ void emulated_meet(enum emulated_meeting kind, uint32_t mask, void *mine,
 			set_ready(&first[i]);
 }
 
-/* --- Asynchronous copies --- */
+/* --- Asynchronous copies ------------------------------------------------------------------ */
 
 void emulated_copy_async(void *to, const void *from)
 {
@@ -182,7 +182,7 @@ void emulated_copy_wait(int groups_left)
 	t->copy_count = kept;
 }
 
-/* --- A block --- */
+/* --- A block ------------------------------------------------------------------------------ */
 
 /* Of a fiber: one thread after the other, whichever is the current one. */
 static void run_threads(void)
@@ -336,7 +336,7 @@ static void run_block(size_t shared)
 	shared_check();
 }
 
-/* --- A grid --- */
+/* --- A grid ------------------------------------------------------------------------------- */
 
 static void on_segv(int signal, siginfo_t *info, void *context)
 {

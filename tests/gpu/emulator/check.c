@@ -154,7 +154,7 @@ static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
 	c->write_clock = clock;
 }
 
-/* --- Whose memory it is --- */
+/* --- Whose memory it is ------------------------------------------------------------------- */
 
 /* Anything but shared memory and the buffer that was touched last; whether it is device memory. */
 static bool other_memory(const char *at, size_t bytes, bool write)

@@ -93,7 +93,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel
 							       threads, shared);
 }
 
-/* --- Meeting --- */
+/* --- Meeting ------------------------------------------------------------------------------ */
 
 inline void __syncthreads(EMULATED_SITE)
 {
@@ -209,7 +209,7 @@ inline void __threadfence_block()
 {
 }
 
-/* --- Memory --- */
+/* --- Memory ------------------------------------------------------------------------------- */
 
 template <class T> T __ldg(const T *p)
 {
@@ -281,7 +281,7 @@ template <class T> T atomicCAS(T *p, std::common_type_t<T> is, std::common_type_
 	return emulated_atomic(p, [&](T old) { return old == is ? x : old; });
 }
 
-/* --- Bits --- */
+/* --- Bits --------------------------------------------------------------------------------- */
 
 template <class To, class From> To emulated_bits(From x)
 {
@@ -365,7 +365,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s)
 	return z;
 }
 
-/* --- Numbers --- */
+/* --- Numbers ------------------------------------------------------------------------------ */
 
 inline float rsqrtf(float x)
 {

@@ -21,7 +21,7 @@ EMULATED_FLAGS := -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-except
 	-Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -Wno-array-bounds -pthread \
 	-fsanitize=thread,alignment,bounds -fsanitize-undefined-trap-on-error --param tsan-instrument-func-entry-exit=0 \
 	-Itests/gpu/emulator -I. -D_GNU_SOURCE -include tests/gpu/emulator/device.h
-CXX_EMULATED := g++ $(EMULATED_FLAGS) -mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -isystem $(CUDA_HOME)/include
+CXX_EMULATED := g++ $(EMULATED_FLAGS) -mtls-dialect=$(if $(filter x86_64,$(KERNELS_MACHINE)),gnu2,desc) -isystem $(CUDA_HOME)/include
 
 $(BUILD)/obj/emulated/%.o: %.cu
 	@mkdir -p $(@D)
@@ -73,7 +73,7 @@ $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULAT
 	@mkdir -p $(@D)
 	$(link) -lcmocka
 
-$(DOUBLES)/test_cuda_kern $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
+$(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)

@@ -33,7 +33,7 @@ static __global__ void two_barriers()
 		__syncthreads();
 }
 
-/* --- Meetings of lanes --- */
+/* --- Meetings of lanes -------------------------------------------------------------------- */
 
 static __global__ void lane_is_gone()
 {
@@ -57,7 +57,7 @@ static __global__ void from_outside()
 		__shfl_sync(0xffff, 1, 20);
 }
 
-/* --- Memory --- */
+/* --- Memory ------------------------------------------------------------------------------- */
 
 static __global__ void writes_at(char *at, long offset)
 {
@@ -176,7 +176,7 @@ static void guarded()
 	x[0] = 1;
 }
 
-/* --- Launches --- */
+/* --- Launches ----------------------------------------------------------------------------- */
 
 static __global__ void nothing()
 {

@@ -100,7 +100,7 @@ static bool blocks(bool whole)
 	return right;
 }
 
-/* --- What was never written --- */
+/* --- What was never written --------------------------------------------------------------- */
 
 static __global__ void sum_shared(float *out, bool whole)
 {
@@ -122,7 +122,7 @@ static bool unwritten(bool whole)
 	return out.host[0] == THREADS;
 }
 
-/* --- Asynchronous copies --- */
+/* --- Asynchronous copies ------------------------------------------------------------------ */
 
 /* Two groups: the first is waited for, the second is not unless `whole`. */
 static __global__ void copy_two(float *out, const float *in, bool whole)
@@ -158,7 +158,7 @@ static bool copies(bool whole)
 	return right;
 }
 
-/* --- Streams --- */
+/* --- Streams ------------------------------------------------------------------------------ */
 
 static __global__ void add_kernel(float *x, int count, float by)
 {

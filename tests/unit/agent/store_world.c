@@ -208,8 +208,8 @@ static float stored(const struct bench *b, const void *params, int64_t i)
 {
 	float x;
 	backend_ops(b->backend)
-		->widen(b->backend, &x,
-			(const char *)params + (size_t)i * backend_width(b->backend), 1);
+		->storage_to_fp32(b->backend, &x,
+				  (const char *)params + (size_t)i * backend_width(b->backend), 1);
 	return x;
 }
 

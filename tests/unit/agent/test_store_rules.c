@@ -326,7 +326,8 @@ static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 					       param_store_master(b->store, p->unit) + j],
 				 nearest;
 			backend_ops(b->backend)
-				->narrow(b->backend, &nearest, &pieces[i].master[j], 1, NULL, 0);
+				->fp32_to_storage(b->backend, &nearest, &pieces[i].master[j], 1,
+						  NULL, 0);
 			sums[0] += bits * (uint64_t)weight(p, pieces[i].first + j);
 			sums[1] += bits != nearest;
 		}

@@ -1,20 +1,21 @@
-/* Where the rows of a mixture of experts go: whole numbers, the same on every host backend. */
+/* The host's form of the ops that assign rows to experts: integers, so all host backends share it. */
 #include "kernels/backend.h"
 
 #include <string.h>
 
-static void route_count(struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
-			int64_t e, int64_t top, int64_t length)
+void backend_host_route_count(struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
+			      int64_t e, int64_t top, int64_t length)
 {
 	(void)k;
-	if (n) /* the arrays of nothing may be NULL */
+	if (n) /* with n = 0 the arrays may be NULL */
 		memset(choices, 0, (size_t)(n / length * e) * sizeof *choices);
 	for (int64_t i = 0; i < n * top; i++)
 		choices[i / top / length * e + chosen[i]]++;
 }
 
-static void route_drop(struct backend *k, int64_t *at, const int32_t *chosen, const int64_t *before,
-		       int64_t n, int64_t e, int64_t top, int64_t length, int64_t most)
+void backend_host_route_drop(struct backend *k, int64_t *at, const int32_t *chosen,
+			     const int64_t *before, int64_t n, int64_t e, int64_t top,
+			     int64_t length, int64_t most)
 {
 	int64_t *taken = backend_scratch(k, 0), piece = length * top;
 	for (int64_t i = 0; i < n * top; i++) {
@@ -26,8 +27,8 @@ static void route_drop(struct backend *k, int64_t *at, const int32_t *chosen, co
 	}
 }
 
-static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
-			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
+void backend_host_route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
+			      const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
 	int64_t *next = backend_scratch(k, 0), row = 0;
 	memset(counts, 0, (size_t)e * sizeof *counts);
@@ -41,11 +42,4 @@ static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t
 		at[i] = next[chosen[i]]++;
 		from[at[i]] = i / top;
 	}
-}
-
-void backend_places(struct ops *o)
-{
-	o->route_count = route_count;
-	o->route_drop = route_drop;
-	o->route_place = route_place;
 }

@@ -1,8 +1,8 @@
 /*
- * Any matrix product without tensor cores: for sizes and addresses that cuBLASLt has no way for.
+ * Any matrix product without tensor cores: for sizes and addresses that cuBLASLt does not support.
  *
- * A block makes a tile of EDGE × EDGE, each of its 256 threads 4 × 4 of it, from slices of left and
- * right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
+ * A block computes a tile of EDGE × EDGE, and each of its 256 threads 4 × 4 of it, from slices of
+ * left and right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/launch.cuh"
@@ -11,44 +11,44 @@
 enum { EDGE = 64, DEPTH = 16, SIDE = 16, EACH = EDGE / SIDE, THREADS = SIDE * SIDE };
 
 /* Element (i, l) of a matrix is at i * row + l * col. */
-template <class T> struct plain_matrix {
+template <class T> struct fallback_matrix {
 	const T *at;
 	int64_t row, col;
 };
 
-template <class T, class D> struct plain_call {
-	plain_matrix<T> left, right; /* [m, k], and right turned to [n, k] */
+template <class T, class D> struct fallback_call {
+	fallback_matrix<T> left, right; /* [m, k], and right transposed to [n, k] */
 	D *d;
 	const T *bias;
 	int64_t m, n, k;
 	bool add;
 };
 
-/* slice[l][i] = element (first + i, k0 + l), 0 beyond the matrix. Neighbouring threads read
- * along the dense side. */
+/* slice[l][i] = element (first + i, k0 + l), and 0 beyond the matrix. Neighbouring threads read along
+ * the dense side. */
 template <class T>
-__device__ inline void slice_load(float (&slice)[DEPTH][EDGE + 1], const plain_matrix<T> &x,
+__device__ inline void slice_load(float (&slice)[DEPTH][EDGE + 1], const fallback_matrix<T> &x,
 				  int64_t first, int64_t rows, int64_t k0, int64_t k)
 {
 	for (int j = threadIdx.x; j < EDGE * DEPTH; j += THREADS) {
 		int i = x.col == 1 ? j / DEPTH : j % EDGE, l = x.col == 1 ? j % DEPTH : j / EDGE;
 		bool there = first + i < rows && k0 + l < k;
-		slice[l][i] = there ? widened(x.at[(first + i) * x.row + (k0 + l) * x.col]) : 0;
+		slice[l][i] = there ? to_fp32(x.at[(first + i) * x.row + (k0 + l) * x.col]) : 0;
 	}
 }
 
 template <class T, class D>
-__device__ inline void tile_store(const plain_call<T, D> &c, int64_t i, int64_t j, float sum)
+__device__ inline void tile_store(const fallback_call<T, D> &c, int64_t i, int64_t j, float sum)
 {
 	if (i >= c.m || j >= c.n)
 		return;
 	D *d = c.d + i * c.n + j;
-	sum += c.bias ? widened(c.bias[j]) : 0;
-	*d = narrowed<D>(c.add ? widened(*d) + sum : sum);
+	sum += c.bias ? to_fp32(c.bias[j]) : 0;
+	*d = from_fp32<D>(c.add ? to_fp32(*d) + sum : sum);
 }
 
 template <class T, class D>
-static __global__ void __launch_bounds__(THREADS) plain_kernel(const plain_call<T, D> c)
+static __global__ void __launch_bounds__(THREADS) fallback_kernel(const fallback_call<T, D> c)
 {
 	__shared__ float left[DEPTH][EDGE + 1], right[DEPTH][EDGE + 1];
 	const int64_t across = (c.n + EDGE - 1) / EDGE;
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const plain_call<
 template <class T, class D>
 static void product(struct backend *k, const struct blas_product *p, const char *op)
 {
-	const plain_call<T, D> c = {
+	const fallback_call<T, D> c = {
 		{ (const T *)p->left, p->left_flipped ? 1 : p->k, p->left_flipped ? p->m : 1 },
 		{ (const T *)p->right, p->right_flipped ? p->k : 1, p->right_flipped ? 1 : p->n },
 		(D *)p->d,
@@ -89,7 +89,7 @@ static void product(struct backend *k, const struct blas_product *p, const char 
 		p->add,
 	};
 	int64_t tiles = (p->m + EDGE - 1) / EDGE * ((p->n + EDGE - 1) / EDGE);
-	launch(k, op, plain_kernel<T, D>, cuda_blocks(tiles, 1), THREADS, 0, c);
+	launch(k, op, fallback_kernel<T, D>, cuda_blocks(tiles, 1), THREADS, 0, c);
 }
 
 template <class T>
@@ -101,7 +101,7 @@ static void product_of(struct backend *k, const struct blas_product *p, const ch
 		product<T, T>(k, p, op);
 }
 
-extern "C" void plain_product(struct backend *k, const struct blas_product *p, const char *op)
+extern "C" void fallback_product(struct backend *k, const struct blas_product *p, const char *op)
 {
 	switch (cuda_of(k)->storage) {
 	case STORE_FP32:

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 static const char *const backends[] = {
-	"plain:bf16",  "plain:fp16",  "cpu:bf16",    "cpu:fp16",    "cpu-v2:bf16",
-	"cpu-v2:fp16", "cpu-v3:bf16", "cpu-v3:fp16", "cpu-v4:bf16", "cpu-v4:fp16",
+	"reference:bf16", "reference:fp16", "cpu:bf16",    "cpu:fp16",    "cpu-v2:bf16",
+	"cpu-v2:fp16",    "cpu-v3:bf16",    "cpu-v3:fp16", "cpu-v4:bf16", "cpu-v4:fp16",
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
@@ -56,8 +56,8 @@ static void check_widened(const char *backend_name)
 		x[i] = (uint16_t)i;
 	if (!k)
 		return;
-	backend_ops(k)->widen(k, y, x, ALL);
-	backend_ops(k)->narrow(k, again, y, ALL, NULL, 0);
+	backend_ops(k)->storage_to_fp32(k, y, x, ALL);
+	backend_ops(k)->fp32_to_storage(k, again, y, ALL, NULL, 0);
 	for (int i = 0; i < ALL; i++) {
 		double want = storage_get(storage_of(backend_name), x, i);
 		if (isnan(want) ? !isnan(y[i])
@@ -111,7 +111,7 @@ static void check_nearest(const char *backend_name)
 	assert_true(x && y);
 	int64_t n = trials(s, x);
 	assert_true(n <= MOST);
-	backend_ops(k)->narrow(k, y, x, n, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, y, x, n, NULL, 0);
 	for (int64_t i = 0; i < n; i++) {
 		double want = storage_round(s, (double)x[i]), got = storage_get(s, y, i);
 		if (isnan(want) ? !isnan(got) : !(got == want && !signbit(got) == !signbit(want)))
@@ -133,7 +133,7 @@ static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
 static double narrowed(struct backend *k, const struct storage *s, float x)
 {
 	uint16_t y;
-	backend_ops(k)->narrow(k, &y, &x, 1, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, &y, &x, 1, NULL, 0);
 	return storage_get(s, &y, 0);
 }
 
@@ -173,7 +173,7 @@ static void check_unbiased(const char *backend_name, float x)
 	assert_true(k && xs && ys);
 	for (int i = 0; i < N; i++)
 		xs[i] = x;
-	backend_ops(k)->narrow(k, ys, xs, N, &key, 0);
+	backend_ops(k)->fp32_to_storage(k, ys, xs, N, &key, 0);
 	double sum = 0, lo = (double)INFINITY, hi = -(double)INFINITY;
 	for (int i = 0; i < N; i++) {
 		double y = storage_get(s, ys, i);
@@ -212,10 +212,10 @@ static void check_random(const char *backend_name, const float *x, const uint16_
 	uint16_t *y = malloc((size_t)n * sizeof *y);
 	assert_non_null(y);
 	for (int64_t at = 0, part = 1; k && at < n; at += part, part = part * 3 + 1)
-		backend_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key,
-				       1000003 + (uint64_t)at);
+		backend_ops(k)->fp32_to_storage(k, y + at, x + at, part < n - at ? part : n - at,
+						&key, 1000003 + (uint64_t)at);
 	if (k && memcmp(y, want, (size_t)n * sizeof *y))
-		fail_msg("%s: rounds otherwise than plain", backend_name);
+		fail_msg("%s: rounds differently from the reference", backend_name);
 	free(y);
 	backend_close(k);
 }
@@ -232,8 +232,8 @@ static void random_rounding_depends_on_the_element_alone(void **state)
 		x[i] *= 0x1p-18f;
 	for (int i = 0; i < 2; i++) {
 		struct backend *k = opened(backends[i], 1);
-		backend_ops(k)->narrow(k, want[i], x, N, &key, 1000003);
-		backend_ops(k)->narrow(k, other, x, N, &key, 1000004);
+		backend_ops(k)->fp32_to_storage(k, want[i], x, N, &key, 1000003);
+		backend_ops(k)->fp32_to_storage(k, other, x, N, &key, 1000004);
 		assert_memory_not_equal(want[i], other, sizeof other);
 		backend_close(k);
 	}
@@ -250,7 +250,7 @@ static void random_rounding_keeps_what_is_not_finite(void **state)
 		const struct storage *s = storage_of(backends[i]);
 		struct backend *k = opened(backends[i], 1);
 		uint16_t y[4];
-		backend_ops(k)->narrow(k, y, x, 4, &key, 0);
+		backend_ops(k)->fp32_to_storage(k, y, x, 4, &key, 0);
 		assert_true(storage_get(s, y, 0) == (double)INFINITY &&
 			    storage_get(s, y, 1) == -(double)INFINITY);
 		assert_true(isnan(storage_get(s, y, 2)));
@@ -267,7 +267,7 @@ struct sizes {
 
 /* Arrays in storage and in fp32. */
 struct pair {
-	uint16_t *narrow;
+	uint16_t *stored;
 	float *wide;
 	int64_t count;
 };
@@ -276,16 +276,16 @@ static struct pair pair_random(struct backend *k, int64_t count, uint64_t stream
 {
 	struct pair p = { malloc((size_t)count * sizeof(uint16_t)),
 			  malloc((size_t)count * sizeof(float)), count };
-	assert_true(p.narrow && p.wide);
+	assert_true(p.stored && p.wide);
 	philox_normal(philox_key(3, PHILOX_TEST, stream), 0, (size_t)count, p.wide);
-	backend_ops(k)->narrow(k, p.narrow, p.wide, count, NULL, 0);
-	backend_ops(k)->widen(k, p.wide, p.narrow, count);
+	backend_ops(k)->fp32_to_storage(k, p.stored, p.wide, count, NULL, 0);
+	backend_ops(k)->storage_to_fp32(k, p.wide, p.stored, count);
 	return p;
 }
 
 static void pair_free(struct pair p)
 {
-	free(p.narrow);
+	free(p.stored);
 	free(p.wide);
 }
 
@@ -302,29 +302,29 @@ static void doctor_check_near(const float *a, const float *b, int64_t n, double 
 			 (long)z->out, sqrt(diff / norm));
 }
 
-static void check_products(struct backend *nk, struct backend *wk, const struct sizes *z)
+static void check_products(struct backend *lk, struct backend *wk, const struct sizes *z)
 {
-	const struct ops *no = backend_ops(nk), *wo = backend_ops(wk);
-	struct pair x = pair_random(nk, z->n * z->in, 1), w = pair_random(nk, z->out * z->in, 2);
-	struct pair y = pair_random(nk, z->n * z->out, 3), bias = pair_random(nk, z->out, 4);
+	const struct ops *no = backend_ops(lk), *wo = backend_ops(wk);
+	struct pair x = pair_random(lk, z->n * z->in, 1), w = pair_random(lk, z->out * z->in, 2);
+	struct pair y = pair_random(lk, z->n * z->out, 3), bias = pair_random(lk, z->out, 4);
 	struct pair got = pair_random(
-		nk, (z->n > z->out ? z->n : z->out) * (z->in > z->out ? z->in : z->out), 5);
+		lk, (z->n > z->out ? z->n : z->out) * (z->in > z->out ? z->in : z->out), 5);
 	float *want = malloc((size_t)got.count * sizeof *want);
 	assert_non_null(want);
-	no->linear_fwd(nk, got.narrow, x.narrow, w.narrow, bias.narrow, z->n, z->in, z->out);
+	no->linear_fwd(lk, got.stored, x.stored, w.stored, bias.stored, z->n, z->in, z->out);
 	wo->linear_fwd(wk, want, x.wide, w.wide, bias.wide, z->n, z->in, z->out);
-	no->widen(nk, got.wide, got.narrow, z->n * z->out);
+	no->storage_to_fp32(lk, got.wide, got.stored, z->n * z->out);
 	doctor_check_near(got.wide, want, z->n * z->out, storage_bf16.tolerance, "linear_fwd", z);
-	no->linear_bwd_input(nk, got.narrow, y.narrow, w.narrow, z->n, z->in, z->out);
+	no->linear_bwd_input(lk, got.stored, y.stored, w.stored, z->n, z->in, z->out);
 	wo->linear_bwd_input(wk, want, y.wide, w.wide, z->n, z->in, z->out);
-	no->widen(nk, got.wide, got.narrow, z->n * z->in);
+	no->storage_to_fp32(lk, got.wide, got.stored, z->n * z->in);
 	doctor_check_near(got.wide, want, z->n * z->in, storage_bf16.tolerance, "linear_bwd_input",
 			  z);
 	memcpy(got.wide, w.wide, (size_t)w.count * sizeof *want);
 	memcpy(want, w.wide, (size_t)w.count * sizeof *want);
 	float *dbias = calloc((size_t)z->out * 2, sizeof *dbias);
 	assert_non_null(dbias);
-	no->linear_bwd_weight(nk, got.wide, dbias, y.narrow, x.narrow, z->n, z->in, z->out);
+	no->linear_bwd_weight(lk, got.wide, dbias, y.stored, x.stored, z->n, z->in, z->out);
 	wo->linear_bwd_weight(wk, want, dbias + z->out, y.wide, x.wide, z->n, z->in, z->out);
 	doctor_check_near(got.wide, want, w.count, 1e-5, "linear_bwd_weight", z);
 	doctor_check_near(dbias, dbias + z->out, z->out, 1e-5, "its bias", z);
@@ -344,10 +344,10 @@ static void products_of_any_size_are_made_of_blocks(void **state)
 				     { 3, 4096, 1100 },
 				     { 3, 1100, 4096 },
 				     { 75, 60000, 8 } };
-	struct backend *nk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
+	struct backend *lk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		check_products(nk, wk, &all[i]);
-	backend_close(nk);
+		check_products(lk, wk, &all[i]);
+	backend_close(lk);
 	backend_close(wk);
 }
 
@@ -362,10 +362,10 @@ static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state
 	struct backend *k = opened("cpu:bf16", 1);
 	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2),
 		    w = pair_random(k, C, 3);
-	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow,
-				      w.narrow, N, C, 1e-5f);
-	backend_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.narrow,
-				      w.narrow, N, C, 1e-5f);
+	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.stored, r.stored, w.stored,
+				      w.stored, N, C, 1e-5f);
+	backend_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.stored,
+				      w.stored, N, C, 1e-5f);
 	assert_memory_equal(y[0], y[1], sizeof y[0]);
 	assert_memory_equal(rstd[0], rstd[1], sizeof rstd[0]);
 	pair_free(x);

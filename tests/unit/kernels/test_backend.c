@@ -1,7 +1,7 @@
-/* What backend_open gives besides the ops: backends by name, memory and its account, the rate of
- * products. */
+/* Backends except for what their ops compute: names, the table of ops, memory and its account, the
+ * rate of products. */
+#include "kernels/backend.h"
 #include "kernels/cpu/blas.h"
-#include "kernels/ops.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
+static void unknown_backends_and_thread_counts_are_refused(void **state)
 {
 	(void)state;
 	struct backend *k = NULL;
@@ -26,16 +26,28 @@ static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
 	assert_non_null(strstr(e.text, "cpu:fp15"));
 	assert_int_equal(backend_open("cpu:", 1, &k, &e), -1);
 	assert_int_equal(backend_open("cp:bf16", 1, &k, &e), -1);
-	assert_int_equal(backend_open("plain64:bf16", 1, &k, &e), -1);
-	assert_non_null(strstr(e.text, "plain64:bf16"));
+	assert_int_equal(backend_open("reference64:bf16", 1, &k, &e), -1);
+	assert_non_null(strstr(e.text, "reference64:bf16"));
 	assert_null(k);
 	backend_close(NULL);
 }
 
-static void a_backend_knows_its_name_and_threads(void **state)
+static void plain_is_another_spelling_of_reference(void **state)
 {
 	(void)state;
-	const char *names[] = { "plain", "cpu", "plain:fp16", "cpu:bf16" };
+	struct backend *k;
+	assert_int_equal(backend_open("plain", 1, &k, NULL), 0);
+	assert_string_equal(backend_ops(k)->name, "reference");
+	backend_close(k);
+	assert_int_equal(backend_open("plain:bf16", 1, &k, NULL), 0);
+	assert_string_equal(backend_ops(k)->name, "reference:bf16");
+	backend_close(k);
+}
+
+static void a_backend_has_its_name_and_threads(void **state)
+{
+	(void)state;
+	const char *names[] = { "reference", "cpu", "reference:fp16", "cpu:bf16" };
 	for (int i = 0; i < 4; i++) {
 		struct backend *k;
 		assert_int_equal(backend_open(names[i], 3, &k, NULL), 0);
@@ -47,21 +59,61 @@ static void a_backend_knows_its_name_and_threads(void **state)
 	assert_true(cpu_blas_name()[0]);
 }
 
-/* No entry of any backend's table is missing. */
 static void every_backend_has_every_op(void **state)
 {
 	(void)state;
-	const char *names[] = { "plain", "plain64", "cpu", "cpu:bf16", "cpu:fp16" };
+	const char *names[] = { "reference", "reference64", "cpu", "cpu:bf16", "cpu:fp16" };
 	for (int i = 0; i < 5; i++) {
 		struct backend *k;
 		assert_int_equal(backend_open(names[i], 1, &k, NULL), 0);
-		void *entry;
-		for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
-			memcpy(&entry, (const char *)backend_ops(k) + at, sizeof entry);
-			assert_non_null(entry);
-		}
+		assert_null(backend_missing_op(backend_ops(k)));
 		backend_close(k);
 	}
+}
+
+static void a_missing_op_is_reported_by_its_name(void **state)
+{
+	(void)state;
+	struct backend *k;
+	assert_int_equal(backend_open("reference", 1, &k, NULL), 0);
+	struct ops o = *backend_ops(k);
+#define OP(op, operands, form, parameters) \
+	o.op = NULL; \
+	assert_string_equal(backend_missing_op(&o), #op); \
+	o.op = backend_ops(k)->op;
+#include "kernels/ops_table.h"
+	assert_null(backend_missing_op(&o));
+	backend_close(k);
+}
+
+/* A device may leave out the ops that are made of others, and the host those that it shares too. */
+static void only_ops_with_a_shared_form_may_be_left_out(void **state)
+{
+	(void)state;
+	for (int host = 0; host < 2; host++) {
+		struct ops o = { .name = "none" };
+		backend_fill_shared(&o, host);
+#define OP(op, operands, form, parameters) \
+	assert_int_equal(o.op != NULL, OP_##form == OP_COMPOSED || (host && OP_##form == OP_HOST));
+#include "kernels/ops_table.h"
+	}
+}
+
+/* Storage of 2 bytes uses the fp32 backend's form of an op if no operand is stored. */
+static void storage_types_share_the_ops_without_stored_operands(void **state)
+{
+	(void)state;
+	struct backend *wide, *k;
+	assert_int_equal(backend_open("reference", 1, &wide, NULL), 0);
+	assert_int_equal(backend_open("reference:bf16", 1, &k, NULL), 0);
+#define OP(op, operands, form, parameters) \
+	if (OP_##operands == OP_FP32 || OP_##form != OP_OWN) \
+		assert_true(backend_ops(k)->op == backend_ops(wide)->op); \
+	else \
+		assert_true(backend_ops(k)->op != backend_ops(wide)->op);
+#include "kernels/ops_table.h"
+	backend_close(k);
+	backend_close(wide);
 }
 
 static void memory_is_zeroed_aligned_and_counted(void **state)
@@ -88,22 +140,21 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 	p[1] = backend_alloc(k, 1);
 	assert_int_equal(*(char *)p[1], 0);
 	assert_int_equal(backend_peak(k), total);
-	backend_close(k); /* takes the rest along */
+	backend_close(k); /* frees the rest */
 }
 
-/* The lanes of 2-byte storage are the backend's own memory, counted like the rest. */
-static void narrow_storage_counts_its_scratch(void **state)
+static void storage_of_2_bytes_counts_its_scratch(void **state)
 {
 	(void)state;
 	struct backend *k;
 	assert_int_equal(backend_open("cpu:bf16", 3, &k, NULL), 0);
-	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_NARROW_LANE);
+	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_LOW_PRECISION_LANE);
 	assert_non_null(backend_alloc(k, 1000));
-	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_NARROW_LANE + 1000);
+	assert_int_equal(backend_peak(k), 3 * (size_t)BACKEND_LOW_PRECISION_LANE + 1000);
 	backend_close(k);
 }
 
-static void memory_that_is_not_there_is_null(void **state)
+static void an_allocation_that_is_too_large_returns_null(void **state)
 {
 	(void)state;
 	struct backend *k;
@@ -114,14 +165,13 @@ static void memory_that_is_not_there_is_null(void **state)
 	backend_close(k);
 }
 
-/* What devices do in the order of their ops is done at once. */
-static void the_host_copies_at_once(void **state)
+static void copies_on_the_host_are_complete_when_they_return(void **state)
 {
 	(void)state;
 	struct backend *k;
 	const char text[] = "sixteen letters";
 	char back[sizeof text];
-	assert_int_equal(backend_open("plain", 1, &k, NULL), 0);
+	assert_int_equal(backend_open("reference", 1, &k, NULL), 0);
 	char *p = backend_alloc(k, 2 * sizeof text), *host = backend_host_alloc(k, sizeof text);
 	assert_true(backend_on_host(k) && !backend_stream(k));
 	backend_put(k, p, text, sizeof text);
@@ -136,22 +186,22 @@ static void the_host_copies_at_once(void **state)
 	backend_close(k);
 }
 
-static void the_host_has_no_tapes(void **state)
+static void the_host_records_no_graphs(void **state)
 {
 	(void)state;
 	struct backend *k;
-	struct backend_tape *tape = NULL;
+	struct backend_graph *graph = NULL;
 	struct err e = ERR_INIT;
 	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
-	assert_false(backend_record(k));
-	assert_int_equal(backend_recorded(k, &tape, &e), -1);
+	assert_false(backend_graph_begin(k));
+	assert_int_equal(backend_graph_end(k, &graph, &e), -1);
 	assert_int_equal(e.code, ERR_INTERNAL);
-	backend_graph_free(k, tape);
+	backend_graph_free(k, graph);
 	backend_close(k);
 }
 
-/* The library lies beside the program; here there is none. */
-static void cuda_without_its_library_says_so(void **state)
+/* There is no library beside this program. */
+static void cuda_without_its_library_fails_with_a_remedy(void **state)
 {
 	(void)state;
 	struct backend *k = NULL;
@@ -181,15 +231,19 @@ static void products_have_a_rate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unknown_backends_and_thread_counts_are_refused_by_name),
-		cmocka_unit_test(a_backend_knows_its_name_and_threads),
+		cmocka_unit_test(unknown_backends_and_thread_counts_are_refused),
+		cmocka_unit_test(plain_is_another_spelling_of_reference),
+		cmocka_unit_test(a_backend_has_its_name_and_threads),
 		cmocka_unit_test(every_backend_has_every_op),
+		cmocka_unit_test(a_missing_op_is_reported_by_its_name),
+		cmocka_unit_test(only_ops_with_a_shared_form_may_be_left_out),
+		cmocka_unit_test(storage_types_share_the_ops_without_stored_operands),
 		cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
-		cmocka_unit_test(narrow_storage_counts_its_scratch),
-		cmocka_unit_test(memory_that_is_not_there_is_null),
-		cmocka_unit_test(the_host_copies_at_once),
-		cmocka_unit_test(the_host_has_no_tapes),
-		cmocka_unit_test(cuda_without_its_library_says_so),
+		cmocka_unit_test(storage_of_2_bytes_counts_its_scratch),
+		cmocka_unit_test(an_allocation_that_is_too_large_returns_null),
+		cmocka_unit_test(copies_on_the_host_are_complete_when_they_return),
+		cmocka_unit_test(the_host_records_no_graphs),
+		cmocka_unit_test(cuda_without_its_library_fails_with_a_remedy),
 		cmocka_unit_test(products_have_a_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

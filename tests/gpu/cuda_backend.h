@@ -1,7 +1,7 @@
-/* cuda_backend — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only
- * where HAVE_CUDA. */
-#ifndef MUSTER_TESTS_GPU_CUDA_KERN_H
-#define MUSTER_TESTS_GPU_CUDA_KERN_H
+/* cuda_backend — opens the CUDA backend in tests over the doubles, and checks numbers in its memory.
+ * For files that are built with HAVE_CUDA. */
+#ifndef MUSTER_TESTS_GPU_CUDA_BACKEND_H
+#define MUSTER_TESTS_GPU_CUDA_BACKEND_H
 
 #include "kernels/ops.h"
 
@@ -27,7 +27,7 @@ static inline void check_all(struct backend *k, const float *p, float expected, 
 	free(back);
 }
 
-/* What it is put from is spoilt at once. */
+/* Overwrites the source of the put at once, which must not matter. */
 static inline void put_all(struct backend *k, float *p, float value, int count)
 {
 	float *host = malloc((size_t)count * sizeof *host);

@@ -1,7 +1,7 @@
 /*
- * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is
- * promised in kernels/ops.h of a backend whose memory is a device's. Copies and ops run late there, in
- * an order of dice but for what streams and events forbid.
+ * The CUDA backend's memory, streams, graphs and errors, over the doubles of tests/gpu: what
+ * kernels/ops.h promises of a backend on a device. The doubles run copies and ops late, in a random
+ * order within what streams and events allow.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #ifdef HAVE_CUDA
 
-#include "tests/gpu/cuda_kern.h"
+#include "tests/gpu/cuda_backend.h"
 #include "tests/gpu/doubles/runtime.h"
 
 #include <dlfcn.h>
@@ -56,7 +56,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 	return fail_pinned != cudaSuccess ? fail_pinned : real(p, bytes, flags);
 }
 
-/* The double knows none of the errors that broken devices give. */
+/* The double does not know the errors of broken devices. */
 const char *cudaGetErrorString(cudaError_t rc)
 {
 	return rc == cudaErrorMemoryAllocation ? "out of memory" : "broken";
@@ -75,7 +75,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Whatever a test did, nothing of the device stays open. */
+/* After any test, nothing of the device may be open. */
 static int teardown(void **state)
 {
 	(void)state;
@@ -83,9 +83,9 @@ static int teardown(void **state)
 	return double_open_things() == things_before ? 0 : -1;
 }
 
-/* --- Opening --- */
+/* --- Opening ------------------------------------------------------------------------------ */
 
-static void it_says_what_it_is(void **state)
+static void it_reports_its_name_and_instruction_set(void **state)
 {
 	(void)state;
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
@@ -99,20 +99,15 @@ static void it_says_what_it_is(void **state)
 	}
 }
 
-static void every_op_is_there(void **state)
+static void it_has_every_op(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda:bf16");
-	void *entry;
-	for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
-		memcpy(&entry, (const char *)backend_ops(k) + at, sizeof entry);
-		if (!entry)
-			fail_msg("entry %zu of the table of ops is empty", at / sizeof entry);
-	}
+	assert_null(backend_missing_op(backend_ops(k)));
 	backend_close(k);
 }
 
-static void a_device_that_is_not_there_is_named(void **state)
+static void a_missing_device_is_reported_by_its_index(void **state)
 {
 	(void)state;
 	struct backend *k = NULL;
@@ -124,7 +119,7 @@ static void a_device_that_is_not_there_is_named(void **state)
 	assert_null(k);
 }
 
-static void without_memory_for_its_own_needs_it_does_not_open(void **state)
+static void it_does_not_open_without_memory_for_scratch_and_workspace(void **state)
 {
 	(void)state;
 	struct backend *k = NULL;
@@ -139,7 +134,7 @@ static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 	assert_non_null(strstr(e.text, "pinned"));
 }
 
-/* --- Memory --- */
+/* --- Memory ------------------------------------------------------------------------------- */
 
 static void memory_is_zeroed_aligned_and_counted(void **state)
 {
@@ -168,11 +163,11 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 	backend_close(k);
 }
 
-/* Blocks given back in any order become one again: else the last request would find no room. */
-static void memory_that_is_given_back_grows_together(void **state)
+/* Blocks freed in any order become one again, or the last request would find no room. */
+static void freed_neighbours_are_joined(void **state)
 {
 	(void)state;
-	enum { PARTS = 48 }; /* more than is left where the workspace lies */
+	enum { PARTS = 48 }; /* more than what is left in the workspace's chunk */
 	static const size_t part = (size_t)1 << 20;
 	struct backend *k = open_backend("cuda");
 	size_t room = (size_t)256 << 20;
@@ -186,16 +181,17 @@ static void memory_that_is_given_back_grows_together(void **state)
 	assert_non_null(whole);
 	assert_null(backend_alloc(k, room));
 	assert_null(backend_alloc(k, SIZE_MAX / 4));
-	assert_int_equal(backend_sync(k, NULL), 0); /* what was refused is no error of the device */
+	assert_int_equal(backend_sync(k, NULL),
+			 0); /* a refused allocation is no error of the device */
 	backend_free(k, whole);
-	/* takes the place of an empty chunk */
+	/* frees an empty chunk first */
 	assert_non_null(backend_alloc(k, (size_t)120 << 20));
 	backend_close(k);
 }
 
-/* --- In the order of the ops --- */
+/* --- In the order of the ops -------------------------------------------------------------- */
 
-static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
+static void the_source_of_a_put_may_change_at_once(void **state)
 {
 	(void)state;
 	enum { TURNS = 3000 };
@@ -209,7 +205,7 @@ static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 	backend_close(k);
 }
 
-static void more_than_the_ring_holds_arrives_whole(void **state)
+static void a_put_larger_than_the_ring_arrives_whole(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -228,7 +224,7 @@ static void more_than_the_ring_holds_arrives_whole(void **state)
 	backend_close(k);
 }
 
-static void copies_and_zeros_keep_their_places(void **state)
+static void copies_and_zeroing_run_in_the_order_of_ops(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -244,7 +240,7 @@ static void copies_and_zeros_keep_their_places(void **state)
 	backend_close(k);
 }
 
-static void waiting_for_the_kern_waits_for_its_ops(void **state)
+static void backend_sync_waits_for_ops(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -256,11 +252,11 @@ static void waiting_for_the_kern_waits_for_its_ops(void **state)
 	waited_for = NULL;
 }
 
-/* --- Beside the ops --- */
+/* --- Side copies -------------------------------------------------------------------------- */
 
-/* Offloads an activation, uses its place for others, and brings it back: for more rounds than
- * there are marks. */
-static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **state)
+/* Offloads an activation, uses its memory for others, and brings it back, in more rounds than there
+ * are marks. */
+static void side_copies_begin_after_queued_ops_and_can_be_waited_for(void **state)
 {
 	(void)state;
 	enum { ROUNDS = 100 };
@@ -286,8 +282,8 @@ static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **sta
 	backend_close(k);
 }
 
-/* An old ticket's mark may be that of a later copy by then. */
-static void an_old_ticket_is_waited_for_too(void **state)
+/* By then an old ticket's mark may be a later copy's. */
+static void an_old_ticket_can_be_waited_for(void **state)
 {
 	(void)state;
 	enum { COPIES = 150 };
@@ -304,8 +300,8 @@ static void an_old_ticket_is_waited_for_too(void **state)
 	backend_close(k);
 }
 
-/* The next owner's zeros must not reach the copy. */
-static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
+/* The copy must not read the next owner's zeros. */
+static void memory_is_not_reused_before_a_side_copy_has_read_it(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -325,57 +321,57 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	backend_close(k);
 }
 
-/* --- Tapes --- */
+/* --- Graphs ------------------------------------------------------------------------------- */
 
-static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
+static void a_graph_runs_when_it_is_replayed_and_not_before(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
-	struct backend_tape *t;
+	struct backend_graph *t;
 	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x),
 	      *y = backend_alloc(k, N * sizeof *y);
 	put_all(k, x, 2, N);
-	assert_true(backend_record(k));
+	assert_true(backend_graph_begin(k));
 	backend_copy(k, y, x, N * sizeof *x);
 	backend_ops(k)->accumulate(k, y, x, N);
 	backend_ops(k)->accumulate(k, sum, y, N);
 	backend_zero(k, y, N * sizeof *y);
-	assert_int_equal(backend_recorded(k, &t, NULL), 0);
+	assert_int_equal(backend_graph_end(k, &t, NULL), 0);
 	check_all(k, sum, 0, N);
 	for (int i = 0; i < 5; i++)
-		backend_replay(k, t);
+		backend_graph_replay(k, t);
 	check_all(k, sum, 20, N);
 	put_all(k, x, 1, N);
-	backend_replay(k, t);
+	backend_graph_replay(k, t);
 	check_all(k, sum, 22, N);
 	check_all(k, y, 0, N);
 	backend_graph_free(k, t);
 	backend_close(k);
 }
 
-static void products_go_on_tapes(void **state)
+static void products_can_be_recorded(void **state)
 {
 	(void)state;
 	enum { EDGE = 64 };
 	struct backend *k = open_backend("cuda:bf16");
 	const size_t bytes = EDGE * EDGE * backend_width(k);
-	struct backend_tape *t;
+	struct backend_graph *t;
 	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes),
 	     *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
 	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones),
 	      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw);
 	put_all(k, ones, 1, EDGE * EDGE);
-	backend_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
-	backend_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, x, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->fp32_to_storage(k, w, ones, EDGE * EDGE, NULL, 0);
 	for (int recorded = 0; recorded < 2; recorded++) {
-		assert_true(!recorded || backend_record(k));
+		assert_true(!recorded || backend_graph_begin(k));
 		backend_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
 		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
-		assert_true(!recorded || backend_recorded(k, &t, NULL) == 0);
+		assert_true(!recorded || backend_graph_end(k, &t, NULL) == 0);
 		assert_int_equal(backend_get(k, once, y, bytes, NULL), 0);
 	}
 	backend_zero(k, y, bytes);
-	backend_replay(k, t);
+	backend_graph_replay(k, t);
 	assert_int_equal(backend_get(k, again, y, bytes, NULL), 0);
 	assert_memory_equal(once, again, bytes);
 	check_all(k, dw, 2 * EDGE * EDGE, EDGE * EDGE);
@@ -383,23 +379,23 @@ static void products_go_on_tapes(void **state)
 	backend_close(k);
 }
 
-/* What may not be recorded spoils the tape, not the backend. */
-static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
+/* A call that cannot be recorded spoils the graph, but not the backend. */
+static void a_graph_that_fails_leaves_the_backend_as_it_was(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
-	struct backend_tape *t = NULL;
+	struct backend_graph *t = NULL;
 	struct err e = ERR_INIT;
 	float *p = backend_alloc(k, N * sizeof *p), *x = backend_alloc(k, N * sizeof *x), back;
 	put_all(k, x, 1, N);
-	assert_true(backend_record(k));
+	assert_true(backend_graph_begin(k));
 	backend_ops(k)->accumulate(k, p, x, N);
 	backend_put(k, p, &(float){ 9 }, sizeof *p);
 	assert_int_equal(backend_get(k, &back, p, sizeof back, &e), -1);
-	assert_non_null(strstr(e.text, "kern_record"));
+	assert_non_null(strstr(e.text, "while a graph is recorded"));
 	assert_int_equal(backend_sync(k, &e), -1);
-	assert_int_equal(backend_recorded(k, &t, &e), -1);
-	assert_non_null(strstr(e.text, "kern_put"));
+	assert_int_equal(backend_graph_end(k, &t, &e), -1);
+	assert_non_null(strstr(e.text, "backend_put"));
 	assert_null(t);
 	check_all(k, p, 0, N);
 	backend_ops(k)->accumulate(k, p, x, N);
@@ -407,9 +403,9 @@ static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 	backend_close(k);
 }
 
-/* --- Errors --- */
+/* --- Errors ------------------------------------------------------------------------------- */
 
-static void what_fails_on_the_device_is_told_and_stays(void **state)
+static void an_error_of_the_device_is_reported_and_stays(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -426,11 +422,11 @@ static void what_fails_on_the_device_is_told_and_stays(void **state)
 	backend_ops(k)->accumulate(k, p, p, N);
 	assert_int_equal(backend_get(k, &back, p, sizeof back, &second), -1);
 	assert_string_equal(first.text, second.text);
-	assert_false(backend_record(k));
+	assert_false(backend_graph_begin(k));
 	backend_close(k);
 }
 
-static void the_call_that_failed_is_named_and_the_first_counts(void **state)
+static void the_first_call_that_failed_is_reported_by_name(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -442,7 +438,7 @@ static void the_call_that_failed_is_named_and_the_first_counts(void **state)
 	backend_zero(k, p, sizeof *p);
 	fail_memset = cudaSuccess;
 	assert_int_equal(backend_sync(k, &e), -1);
-	assert_non_null(strstr(e.text, "kern_zero"));
+	assert_non_null(strstr(e.text, "backend_zero"));
 	assert_non_null(strstr(e.text, "drain the node"));
 	backend_close(k);
 }
@@ -451,24 +447,24 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(it_says_what_it_is),
-		TEST(every_op_is_there),
-		TEST(a_device_that_is_not_there_is_named),
-		TEST(without_memory_for_its_own_needs_it_does_not_open),
+		TEST(it_reports_its_name_and_instruction_set),
+		TEST(it_has_every_op),
+		TEST(a_missing_device_is_reported_by_its_index),
+		TEST(it_does_not_open_without_memory_for_scratch_and_workspace),
 		TEST(memory_is_zeroed_aligned_and_counted),
-		TEST(memory_that_is_given_back_grows_together),
-		TEST(what_is_put_may_change_at_once_and_arrives_in_order),
-		TEST(more_than_the_ring_holds_arrives_whole),
-		TEST(copies_and_zeros_keep_their_places),
-		TEST(waiting_for_the_kern_waits_for_its_ops),
-		TEST(side_copies_begin_after_what_is_queued_and_are_waited_for),
-		TEST(an_old_ticket_is_waited_for_too),
-		TEST(memory_that_a_side_copy_reads_is_not_given_away_before),
-		TEST(a_tape_is_carried_out_when_it_is_replayed_and_not_before),
-		TEST(products_go_on_tapes),
-		TEST(a_tape_that_fails_leaves_the_kern_as_it_was),
-		TEST(what_fails_on_the_device_is_told_and_stays),
-		TEST(the_call_that_failed_is_named_and_the_first_counts),
+		TEST(freed_neighbours_are_joined),
+		TEST(the_source_of_a_put_may_change_at_once),
+		TEST(a_put_larger_than_the_ring_arrives_whole),
+		TEST(copies_and_zeroing_run_in_the_order_of_ops),
+		TEST(backend_sync_waits_for_ops),
+		TEST(side_copies_begin_after_queued_ops_and_can_be_waited_for),
+		TEST(an_old_ticket_can_be_waited_for),
+		TEST(memory_is_not_reused_before_a_side_copy_has_read_it),
+		TEST(a_graph_runs_when_it_is_replayed_and_not_before),
+		TEST(products_can_be_recorded),
+		TEST(a_graph_that_fails_leaves_the_backend_as_it_was),
+		TEST(an_error_of_the_device_is_reported_and_stays),
+		TEST(the_first_call_that_failed_is_reported_by_name),
 	};
 	return cmocka_run_group_tests_name("the CUDA backend over doubles", tests, NULL, NULL);
 }

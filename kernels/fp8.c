@@ -1,11 +1,11 @@
-/* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time.
- * Nothing here is fast. */
+/* The host's form of fp8 products, in any storage type, a row at a time. It is the specification, and
+ * slow. */
 #include "kernels/backend.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What 8 bits hold: 1 sign, `exponent` bits, `fraction` bits. */
+/* A format has 1 sign bit, `exponent` bits and `fraction` bits. */
 static const struct format {
 	int exponent, fraction, bias;
 	float largest;
@@ -33,12 +33,12 @@ static uint8_t encode(const struct format *f, double x)
 	frexp(a, &e);
 	if (a == 0 || e - 1 < 1 - f->bias)
 		e = 2 - f->bias;
-	/* with the leading bit, unless below the normal numbers */
+	/* with the leading bit, except for subnormal numbers */
 	int whole = (int)nearbyint(ldexp(a, f->fraction + 1 - e));
 	return (uint8_t)(sign + ((e - 2 + f->bias) << f->fraction) + whole);
 }
 
-/* Number i of a row that is widened: doubles where those are the storage. */
+/* Number i of a row that was converted to fp32, or to doubles for reference64. */
 static double number(const struct backend *k, const void *row, int64_t i)
 {
 	return k->element == sizeof(double) ? ((const double *)row)[i]
@@ -52,24 +52,24 @@ static uint32_t magnitude(float x)
 	return bits & 0x7fffffff;
 }
 
-/* By their bits, of which NaN has the largest. */
-static void meet(struct scale8 *s, float x)
+/* Compares magnitudes by their bits, of which NaN has the largest. */
+static void update_largest(struct fp8_scale *s, float x)
 {
 	if (magnitude(x) > magnitude(s->largest))
 		s->largest = fabsf(x);
 }
 
-static void cast8(struct backend *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x,
-		  enum fp8 format, int64_t n, int64_t c)
+void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_scale *s,
+			   const void *x, enum fp8 format, int64_t n, int64_t c)
 {
 	float *row = backend_scratch(k, 0);
 	const double scale = (double)s->scale;
 	for (int64_t i = 0; i < n; i++) {
-		k->ops.widen(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
+		k->ops.storage_to_fp32(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
 		for (int64_t j = 0; j < c; j++) {
 			double number_j = number(k, row, j);
 			uint8_t bits = encode(&formats[format], number_j * scale);
-			meet(s, (float)number_j);
+			update_largest(s, (float)number_j);
 			if (y)
 				y[i * c + j] = bits;
 			if (turned)
@@ -86,9 +86,9 @@ static void decode_all(enum fp8 format, double numbers[CODES])
 		numbers[i] = (double)decode(&formats[format], (uint8_t)i);
 }
 
-/* a, b: what the codes of left and right stand for. */
-static double dot(const struct tensor8 *left, const double *a, int64_t i,
-		  const struct tensor8 *right, const double *b, int64_t j, int64_t depth)
+/* a, b: the numbers of the codes of left and right. */
+static double dot(const struct fp8_tensor *left, const double *a, int64_t i,
+		  const struct fp8_tensor *right, const double *b, int64_t j, int64_t depth)
 {
 	double sum = 0;
 	for (int64_t l = 0; l < depth; l++)
@@ -104,9 +104,9 @@ static void set_number(const struct backend *k, void *row, int64_t i, double x)
 		((float *)row)[i] = (float)x;
 }
 
-static void product8(struct backend *k, void *d, const struct tensor8 *left,
-		     const struct tensor8 *right, const void *bias, bool single, int64_t m,
-		     int64_t n, int64_t depth)
+void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
+			      const struct fp8_tensor *right, const void *bias, bool single,
+			      int64_t m, int64_t n, int64_t depth)
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
 	char *row = backend_scratch(k, 0), *added = row + BACKEND_SCRATCH / 2;
@@ -115,7 +115,7 @@ static void product8(struct backend *k, void *d, const struct tensor8 *left,
 	decode_all(right->format, b);
 	memset(added, 0, (size_t)n * width);
 	if (bias)
-		k->ops.widen(k, (float *)(void *)added, bias, n);
+		k->ops.storage_to_fp32(k, (float *)(void *)added, bias, n);
 	for (int64_t i = 0; i < m; i++) {
 		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
 		for (int64_t j = 0; j < n; j++)
@@ -124,12 +124,12 @@ static void product8(struct backend *k, void *d, const struct tensor8 *left,
 		if (single)
 			memcpy((char *)d + (size_t)(i * n) * width, row, (size_t)n * width);
 		else
-			k->ops.narrow(k, (char *)d + (size_t)(i * n) * k->element,
-				      (float *)(void *)row, n, NULL, 0);
+			k->ops.fp32_to_storage(k, (char *)d + (size_t)(i * n) * k->element,
+					       (float *)(void *)row, n, NULL, 0);
 	}
 }
 
-/* The largest power of 2 with which `largest` fits; kept apart from the ends of fp32, so that
+/* The largest power of 2 with which `largest` fits. It is kept away from the limits of fp32, so that
  * its inverse is exact. */
 static float scale_of(float largest, enum fp8 format, int spare)
 {
@@ -139,15 +139,15 @@ static float scale_of(float largest, enum fp8 format, int spare)
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
 }
 
-static void scale8_update(struct backend *k, struct scale8 *s, int64_t n, enum fp8 format,
-			  int steps, int spare)
+void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n,
+				    enum fp8 format, int steps, int spare)
 {
 	(void)k;
 	for (; n > 0; n--, s++) {
 		float most = 0;
-		s->history[s->updates++ % SCALE8_HISTORY] = s->largest;
+		s->history[s->updates++ % FP8_SCALE_HISTORY] = s->largest;
 		for (int i = 1; i <= steps && i <= s->updates; i++) {
-			float x = s->history[(s->updates - i) % SCALE8_HISTORY];
+			float x = s->history[(s->updates - i) % FP8_SCALE_HISTORY];
 			most = magnitude(x) > magnitude(most) ? x : most;
 		}
 		s->largest = 0;
@@ -156,11 +156,4 @@ static void scale8_update(struct backend *k, struct scale8 *s, int64_t n, enum f
 		s->scale = scale_of(most, format, spare);
 		s->inverse = 1 / s->scale;
 	}
-}
-
-void backend_product8(struct ops *o)
-{
-	o->cast8 = cast8;
-	o->product8 = product8;
-	o->scale8_update = scale8_update;
 }
