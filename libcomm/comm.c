@@ -6,12 +6,12 @@
 
 static const char *const integrities[COMM_INTEGRITY_COUNT] = { "none", "checksum", "seal" };
 
-const char *comm_integrity_word(enum comm_integrity integrity)
+const char *comm_integrity_name(enum comm_integrity integrity)
 {
 	return integrities[integrity];
 }
 
-int comm_integrity_named(const char *word)
+int comm_integrity_parse(const char *word)
 {
 	for (int i = 0; i < COMM_INTEGRITY_COUNT; i++)
 		if (!strcmp(word, integrities[i]))

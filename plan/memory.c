@@ -67,7 +67,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	if (d.moe) {
 		s.kept = (double)activations_experts_kept(&d);
 		s.kept_scratch = (double)activations_experts_scratch(&d);
-		s.kept_again = activations_experts_again(&d, 0);
+		s.kept_again = activations_experts_recompute(&d, 0);
 	}
 	*out = s;
 }
@@ -194,7 +194,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 	    moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
 	int64_t elements[UNIT_KINDS];
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0,
+	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->node_replicas : 0,
 		  cuts);
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		elements[kind] = catalogue_unit_elements(m, share, kind);

@@ -125,7 +125,7 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 		return -1;
 	for (int dp = 0; dp < p->layout.dp; dp++)
 		p->micros = p->shares[dp].micros > p->micros ? p->shares[dp].micros : p->micros;
-	p->pace = batch_slowest(job, &p->shape, &p->layout, p->stages, p->shares);
+	p->slowest_replica = batch_slowest(job, &p->shape, &p->layout, p->stages, p->shares);
 	return 0;
 }
 
@@ -138,14 +138,14 @@ static int check_mates(const struct job *job, const struct cluster *c, const str
 	if (!job->parallel.zero || job->parallel.zero_shard != ZERO_SHARD_NODE)
 		return 0;
 	for (int i = 0; i < p->world; i++) {
-		int mine = p->ranks[i].mates;
-		if (mine != p->ranks[0].mates || (mine % ep && ep % mine))
+		int mine = p->ranks[i].node_replicas;
+		if (mine != p->ranks[0].node_replicas || (mine % ep && ep % mine))
 			return err_set(e, ERR_USAGE,
 				       "[parallel] zero_shard = node: %s holds %d replicas of a "
 				       "parameter and %s %d, of whose experts ep = %d go to "
 				       "different ranks; use zero_shard = all, or a dp that "
 				       "spreads evenly",
-				       c->nodes[p->ranks[0].node].name, p->ranks[0].mates,
+				       c->nodes[p->ranks[0].node].name, p->ranks[0].node_replicas,
 				       c->nodes[p->ranks[i].node].name, mine, ep);
 	}
 	return 0;
@@ -185,7 +185,7 @@ static void warn_idle(const struct job *job, struct plan *p)
 static void warn_ragged(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
-	plan_ragged_say(job, &p->shape, &p->layout, &sizes);
+	plan_unaligned_print(job, &p->shape, &p->layout, &sizes);
 	if (sizes.len)
 		warn(p, "%s", buf_str(&sizes));
 	buf_fini(&sizes);
@@ -206,14 +206,14 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	warn_idle(job, p);
 	warn_ragged(job, p);
 	warn_guesses(p, c);
-	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros,
+	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);
 	if (search_fit_memory(job, c, p, e))
 		return -1;
-	return plan_cost(job, c, p, e);
+	return cost_of_plan(job, c, p, e);
 }
 
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,

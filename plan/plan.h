@@ -24,7 +24,7 @@ struct plan_rank {
 	int threads; /* of its agent */
 	int crew;    /* ranks of its node, itself too */
 	/* of them those that hold the same parameters: what zero_shard = node shards over */
-	int mates;
+	int node_replicas;
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
@@ -52,7 +52,7 @@ struct plan {
 	int world;
 	int micros; /* micro-batches a step of the replica with most */
 	/* the replica that takes longest: the schedule and its costs are its */
-	int pace;
+	int slowest_replica;
 	int threads;                /* of the agent with most */
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;       /* layout_n_stages */
@@ -83,18 +83,18 @@ bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
 
 /* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);
-int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
+int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
 /* The rank that needs most memory of those with this coordinate in the pipeline. */
 const struct plan_rank *plan_largest(const struct plan *p, int pp);
 
 /* What plan-<generation>.json and `muster plan --json` hold; a new reference. */
-json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);
+json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);
 /* "tp 2 × dp 2 × pp 2", with cp and ep where they are above 1. */
 void plan_print_degrees(const struct layout *l, const char *between, struct buf *out);
 /* "tp 0, dp 1, pp 0" likewise. */
-void plan_print_at(const struct layout *l, const struct coords *at, struct buf *out);
+void plan_print_coords(const struct layout *l, const struct coords *at, struct buf *out);
 /* The picture for people: layout, rank map, memory a rank, predicted step. */
-void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p,
+void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
 		struct buf *out);
 
 #endif

@@ -75,7 +75,7 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 			   between, m->hidden, ALIGNED, next_hidden(job, m));
 }
 
-void plan_ragged_say(const struct job *job, const struct model_shape *m, const struct layout *l,
+void plan_unaligned_print(const struct job *job, const struct model_shape *m, const struct layout *l,
 		     struct buf *out)
 {
 	struct buf sizes = BUF_INIT;

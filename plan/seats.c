@@ -12,7 +12,7 @@ static bool stays_in_order(const struct job *job, const struct cluster *c)
 {
 	bool in_nodes = job->parallel.zero && job->parallel.zero_shard == ZERO_SHARD_NODE;
 	return speeds_devices(job) || in_nodes ||
-	       (c->n_nodes == 1 && search_fit_on_cpu(topo_cluster_kind(c, 0)));
+	       (c->n_nodes == 1 && plan_on_cpu(topo_cluster_kind(c, 0)));
 }
 
 static int place(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
@@ -66,7 +66,7 @@ static void count_crew(struct plan *p, const int *ranks, int n)
 		r->crew = n;
 		for (int k = 0; k < n; k++) {
 			const struct coords *other = &p->ranks[ranks[k]].at;
-			r->mates += other->tp == r->at.tp && other->pp == r->at.pp;
+			r->node_replicas += other->tp == r->at.tp && other->pp == r->at.pp;
 		}
 	}
 }

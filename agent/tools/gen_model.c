@@ -50,7 +50,7 @@ static int read_manifest(struct gen_model *g, const struct manifest *m, struct e
 		return err_prefix(e, "%s", g->path);
 	g->step = m->state.step;
 	shape_of_job(&job, &g->shape);
-	return check_size(g, m, e) || ckpt_carry_load(g->path, m, &g->carry, e) ? -1 : 0;
+	return check_size(g, m, e) || ckpt_attached_load(g->path, m, &g->carry, e) ? -1 : 0;
 }
 
 static int open_checkpoint(const char *word, struct gen_model *g, struct err *e)
@@ -108,7 +108,7 @@ static void put_note(void *arg, const char *text)
 int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 {
 	*out = (struct gen_model){ 0 };
-	if (hf_kind_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
+	if (hf_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
 		tool_gen_model_close(out);
 		return -1;
 	}
@@ -118,7 +118,7 @@ int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 void tool_gen_model_close(struct gen_model *m)
 {
 	hf_reader_close(m->folder);
-	ckpt_carry_fini(&m->carry);
+	ckpt_attached_fini(&m->carry);
 	m->folder = NULL;
 }
 

@@ -18,7 +18,7 @@ struct gen_model {
 	char path[PATH_MAX]; /* of the checkpoint, or the folder */
 	int64_t step;        /* 0 for a folder */
 	struct model_shape shape;
-	struct carry carry;
+	struct attached carry;
 	struct hf_reader *folder; /* NULL: a checkpoint */
 };
 

@@ -25,7 +25,7 @@ struct generate {
 	struct tokenizer *tokenizer;        /* NULL: bytes */
 	struct decoder *decoder;
 	int64_t usable;          /* tokens below this may come */
-	int32_t ends[SIDE_ENDS]; /* each of these ends the text */
+	int32_t ends[HF_SIDE_ENDS]; /* each of these ends the text */
 	int n_ends;
 	/* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
 	struct buf prompt, ids, out;
@@ -41,7 +41,7 @@ struct generate {
 /* The one that was named, else the model's own; none is right for a model of bytes. */
 static int open_tokenizer(struct generate *g, struct err *e)
 {
-	const struct carry_file *own = ckpt_carry_find(&g->model.carry, "tokenizer.json");
+	const struct attached_file *own = ckpt_attached_find(&g->model.carry, "tokenizer.json");
 	char name[PATH_MAX + 32];
 	if (g->opt->tokenizer) {
 		snprintf(g->tokenizer_name, sizeof g->tokenizer_name, "%s", g->opt->tokenizer);
@@ -157,7 +157,7 @@ static int encode_text(struct generate *g, struct err *e)
 		return -1;
 	char note[ENCODER_NOTE];
 	int rc = text_encoder_encode(c, buf_str(&g->prompt), g->prompt.len, add_ids, &g->ids, e);
-	if (text_encoder_newer(c, note) && !g->opt->json)
+	if (text_encoder_unassigned(c, note) && !g->opt->json)
 		fprintf(stderr, "muster generate: the prompt: %s\n", note);
 	text_encoder_close(c);
 	return rc ? err_prefix(e, "the prompt") : 0;
@@ -209,7 +209,7 @@ static int print_token(struct generate *g, int32_t id, struct err *e)
 }
 
 /* In JSON it is a field. */
-static void warn_unseen(struct generate *g, const struct text *t)
+static void warn_unseen(struct generate *g, const struct generated_text *t)
 {
 	g->unseen = generate_text_unseen(t);
 	if (!g->unseen || g->warned || g->opt->json)
@@ -230,7 +230,7 @@ static bool is_end(const struct generate *g, int32_t id)
 	return false;
 }
 
-static int draw(struct generate *g, struct text *t, struct err *e)
+static int draw(struct generate *g, struct generated_text *t, struct err *e)
 {
 	const int32_t *prompt = (const int32_t *)(const void *)g->ids.data;
 	double since = clock_s();
@@ -255,8 +255,8 @@ static int draw(struct generate *g, struct text *t, struct err *e)
 
 static int write_text(struct generate *g, struct err *e)
 {
-	struct text *t;
-	struct text_options opt = { .lm = g->lm,
+	struct generated_text *t;
+	struct generated_text_options opt = { .lm = g->lm,
 				    .context = g->context,
 				    .vocab = g->model.shape.vocab,
 				    .usable = g->usable,

@@ -213,7 +213,7 @@ static const struct algorithm *choose(const struct comm *c, const struct op *op,
 	return lookup(c, op->kind, bytes, wanted);
 }
 
-const char *comm_algorithm_of_sum(const struct comm *c, size_t bytes)
+const char *comm_all_reduce_algorithm(const struct comm *c, size_t bytes)
 {
 	return names[lookup(c, OP_ALL_REDUCE, bytes, c->world->algorithm)->name];
 }

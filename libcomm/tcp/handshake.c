@@ -104,8 +104,8 @@ static int other_integrity(const struct handshake *h, int rank, uint32_t its, st
 		       "rank %d on host %s has [network] integrity = %s, this one %s; it must be "
 		       "the same on all ranks",
 		       rank, h->w->peers[rank].host ? h->w->peers[rank].host : "?",
-		       its < COMM_INTEGRITY_COUNT ? comm_integrity_word(its) : "?",
-		       comm_integrity_word(h->w->integrity));
+		       its < COMM_INTEGRITY_COUNT ? comm_integrity_name(its) : "?",
+		       comm_integrity_name(h->w->integrity));
 }
 
 static int check_tag(const struct handshake *h, char side, const unsigned char *got, struct err *e)

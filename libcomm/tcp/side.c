@@ -434,7 +434,7 @@ static void fail_broken(struct side_lines *s, const struct line *l)
 		"both hosts' memory and network "
 		"adapters, and the switch and cables between them",
 		l->peer, w->peers[l->peer].host, w->peers[l->peer].address, w->rank,
-		w->peers[w->rank].host, comm_integrity_word(w->integrity));
+		w->peers[w->rank].host, comm_integrity_name(w->integrity));
 	comm_world_fail(w, &why);
 }
 

@@ -210,7 +210,7 @@ static int broken(const struct link *l, int lane, struct err *e)
 		       "cables between them",
 		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address,
 		       w->rank, w->peers[w->rank].host, comm_records_number(t->records), lane + 1,
-		       l->lanes, comm_integrity_word(w->integrity));
+		       l->lanes, comm_integrity_name(w->integrity));
 }
 
 static int no_records(const struct link *l, int lane, ssize_t rc, struct err *e)

@@ -48,7 +48,7 @@ struct cost_case {
 	const double *scale;
 	int micros; /* micro-batches of the slowest replica */
 	/* replicas on a node, which parallel.zero_shard = node shards over */
-	int mates;
+	int node_replicas;
 };
 
 /* Bytes of an element of weights and activations. */

@@ -27,47 +27,47 @@
 
 #include "plan/place/span.h"
 
-enum { COST_POINTS = 16 };
+enum { RATE_POINTS = 16 };
 
 /* x ascends. Between two points the rate is linear in log x, beyond the ends it is the end's. */
-struct cost_curve {
+struct rate_curve {
 	int n; /* 0: not known */
-	double x[COST_POINTS], rate[COST_POINTS];
+	double x[RATE_POINTS], rate[RATE_POINTS];
 };
 
-enum cost_class {
+enum rate_class {
 	/* FLOPs: 2 n in out. */
-	COST_PRODUCT_FWD,
-	COST_PRODUCT_INPUT,
-	COST_PRODUCT_WEIGHT,
+	RATE_PRODUCT_FWD,
+	RATE_PRODUCT_INPUT,
+	RATE_PRODUCT_WEIGHT,
 	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim,
 	 * backward 2.5 times that. The curve is over the elements of a head's keys: their number ×
 	 * dim. */
-	COST_ATTENTION_FWD,
-	COST_ATTENTION_BWD,
+	RATE_ATTENTION_FWD,
+	RATE_ATTENTION_BWD,
 	/* Bytes. */
-	COST_NORM_FWD,
-	COST_NORM_BWD,
-	COST_GELU_FWD,
-	COST_GELU_BWD,
-	COST_SWIGLU_FWD,
-	COST_SWIGLU_BWD,
-	COST_ROPE,
-	COST_XENT,     /* its three passes together: read, read and written, read and written */
-	COST_SUM_ROWS, /* gradients of biases */
-	COST_MOVED,    /* copies, sums, embedding, rows of experts */
+	RATE_NORM_FWD,
+	RATE_NORM_BWD,
+	RATE_GELU_FWD,
+	RATE_GELU_BWD,
+	RATE_SWIGLU_FWD,
+	RATE_SWIGLU_BWD,
+	RATE_ROPE,
+	RATE_XENT,     /* its three passes together: read, read and written, read and written */
+	RATE_SUM_ROWS, /* gradients of biases */
+	RATE_MOVED,    /* copies, sums, embedding, rows of experts */
 	/* AdamW's seven words a parameter; what else a step does to each (zeroing, the norm,
 	 * rounding) is in the rate */
-	COST_OPTIMIZER,
-	COST_CLASSES
+	RATE_OPTIMIZER,
+	RATE_CLASSES
 };
 
 struct machine {
 	/* A class without a curve takes that of its kind: PRODUCT_FWD's, ATTENTION_FWD's (else
 	 * PRODUCT_FWD's), MOVED's. */
-	struct cost_curve rates[COST_CLASSES];
+	struct rate_curve rates[RATE_CLASSES];
 	/* bytes/s, of each form of a product; 0: in its rate */
-	double packing[COST_PRODUCT_WEIGHT + 1];
+	double packing[RATE_PRODUCT_WEIGHT + 1];
 	double op;   /* seconds an operation costs besides */
 	int units;   /* that tiles are dealt to; 0: products are not cut into such */
 	double wave; /* seconds */
@@ -76,7 +76,7 @@ struct machine {
 	double hides; /* share of a transfer's time that is gained when products go on beside it; the rest they lose, as it takes units,
 	                 * memory and cores from them */
 	/* bytes/s between the device's memory and its host's; 0: they are the same, and a copy
-	 * is COST_MOVED */
+	 * is RATE_MOVED */
 	double host;
 	double sync; /* seconds that a device idles after its host has waited for it */
 	/* of the replicas' times for a step, relative: standard deviation over mean */
@@ -90,20 +90,20 @@ struct machine {
 };
 
 /* "product_fwd", "norm_bwd", … */
-const char *cost_class_word(enum cost_class class);
+const char *topo_rate_class_word(enum rate_class class);
 
-double cost_curve_at(const struct cost_curve *c, double x);
+double cost_curve_at(const struct rate_curve *c, double x);
 
 /* One operation. 0 for no work. */
-double cost_machine_seconds(const struct machine *m, enum cost_class class, double work);
+double cost_machine_seconds(const struct machine *m, enum rate_class class, double work);
 /* flops: of the forward or backward pass; keys × dim: of a head. */
-double cost_machine_attention(const struct machine *m, enum cost_class form, double flops,
+double cost_machine_attention(const struct machine *m, enum rate_class form, double flops,
 			      double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
-double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in,
+double cost_machine_product(const struct machine *m, enum rate_class form, double n, double in,
 			    double out, double width);
 /* So many equal ones in one operation: y[b] [rows, columns] of the given depth. */
-double cost_machine_products(const struct machine *m, enum cost_class form, double batch,
+double cost_machine_products(const struct machine *m, enum rate_class form, double batch,
 			     double rows, double columns, double depth, double width);
 
 /* Brings the spans' bandwidths down to what transfers reach. */

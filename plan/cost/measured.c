@@ -4,7 +4,7 @@
 
 /* --- Keeping --- */
 
-void measured_add_machine(struct measured *m, const struct measured_machine *machine)
+void topo_measured_add_machine(struct measured *m, const struct measured_machine *machine)
 {
 	int i = 0;
 	while (i < m->n_machines && (m->machines[i].agents != machine->agents ||
@@ -23,7 +23,7 @@ static bool is_alike(const struct measured_exchange *a, const struct measured_ex
 	       a->crowd == b->crowd;
 }
 
-void measured_add_exchange(struct measured *m, const struct measured_exchange *exchange)
+void topo_measured_add_exchange(struct measured *m, const struct measured_exchange *exchange)
 {
 	int i = 0;
 	while (i < m->n_exchanges && !is_alike(&m->exchanges[i], exchange))
@@ -36,7 +36,7 @@ void measured_add_exchange(struct measured *m, const struct measured_exchange *e
 
 /* --- Asking --- */
 
-double measured_share(const struct measured *m, double busy)
+double place_exchange_share(const struct measured *m, double busy)
 {
 	return m->cores > 0 ? fmax(1, busy / m->cores) : 1;
 }
@@ -48,7 +48,7 @@ static double apart(double a, double b)
 }
 
 /* Agents that do not all fit were not measured: those that fill the cores stand for them. */
-bool measured_machine(const struct measured *m, int agents, int threads, bool narrow,
+bool cost_measured_machine(const struct measured *m, int agents, int threads, bool narrow,
 		      struct machine *out)
 {
 	const struct measured_machine *best = NULL;
@@ -116,10 +116,10 @@ static double alone_seconds(const struct measured *m, enum measured_op op, int g
 			    double bytes)
 {
 	const struct measured_exchange *x = find(m, op, group, crowd);
-	return seconds_at(x, bytes) / measured_share(m, x->crowd);
+	return seconds_at(x, bytes) / place_exchange_share(m, x->crowd);
 }
 
-double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd,
+double place_exchange_seconds(const struct measured *m, enum measured_op op, int group, int crowd,
 			 double bytes)
 {
 	int below, above;
@@ -135,7 +135,7 @@ double measured_exchange(const struct measured *m, enum measured_op op, int grou
 	return least + (most - least) * (group - below) / (above - below);
 }
 
-double measured_meeting(const struct measured *m, int group, int crowd, double work)
+double place_exchange_meeting(const struct measured *m, int group, int crowd, double work)
 {
-	return measured_exchange(m, MEASURED_MEETING, group, crowd, work * 1e6);
+	return place_exchange_seconds(m, MEASURED_MEETING, group, crowd, work * 1e6);
 }

@@ -56,7 +56,7 @@ struct measured_exchange {
 	enum measured_op op;
 	int group, crowd;
 	int n;
-	double bytes[COST_POINTS], seconds[COST_POINTS]; /* bytes ascend */
+	double bytes[RATE_POINTS], seconds[RATE_POINTS]; /* bytes ascend */
 };
 
 struct measured {
@@ -67,44 +67,44 @@ struct measured {
 	struct measured_exchange exchanges[MEASURED_EXCHANGES];
 };
 
-const char *measured_transport_word(enum measured_transport transport);
+const char *topo_measured_transport_word(enum measured_transport transport);
 
 /* Replaces what is there of the same kind; what has no room is left out. */
-void measured_add_machine(struct measured *m, const struct measured_machine *machine);
-void measured_add_exchange(struct measured *m, const struct measured_exchange *exchange);
+void topo_measured_add_machine(struct measured *m, const struct measured_machine *machine);
+void topo_measured_add_exchange(struct measured *m, const struct measured_exchange *exchange);
 
 /* An agent of so many threads, one of `agents` on the host, as fast as it is while it has its
  * cores: where agents × threads is more than cores, all take so much longer. False when nothing of
  * that storage is known. */
-bool measured_machine(const struct measured *m, int agents, int threads, bool narrow,
+bool cost_measured_machine(const struct measured *m, int agents, int threads, bool narrow,
 		      struct machine *out);
 
 /* Seconds of one exchange over m->transport with `crowd` ranks on the host; as if the ranks had a
- * core each where they have not: times what measured_share says it is what a clock shows. Group
+ * core each where they have not: times what place_exchange_share says it is what a clock shows. Group
  * sizes in between are interpolated. 0: not known. */
-double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd,
+double place_exchange_seconds(const struct measured *m, enum measured_op op, int group, int crowd,
 			 double bytes);
 /* Seconds of a meeting after so many seconds of work, likewise. */
-double measured_meeting(const struct measured *m, int group, int crowd, double work);
+double place_exchange_meeting(const struct measured *m, int group, int crowd, double work);
 /* How much longer everything takes when `busy` threads are: busy / cores, 1 at least. */
-double measured_share(const struct measured *m, double busy);
+double place_exchange_share(const struct measured *m, double busy);
 
 /* One operation's time, from which curves are made. */
 struct measured_point {
-	enum cost_class class;
+	enum rate_class class;
 	double x; /* on the class's curve */
 	double work, seconds;
 	double weights; /* bytes of a product's, else 0 */
 };
 /* The machine's curves through the points: of products, whose sizes come in many shapes, the mean
  * of those that are alike. False when a class that all need lacks. */
-bool measured_fit(const struct measured_point *points, int n, struct machine *out);
+bool cost_measured_fit(const struct measured_point *points, int n, struct machine *out);
 
 /* New references, NULL without memory; and what they hold, in range, added to *m. name: of the
  * file. ERR_USAGE. */
-json_t *measured_machines_json(const struct measured *m);
-json_t *measured_exchanges_json(const struct measured *m);
-int measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e);
-int measured_read_exchanges(json_t *list, const char *name, struct measured *m, struct err *e);
+json_t *topo_measured_machines_json(const struct measured *m);
+json_t *topo_measured_exchanges_json(const struct measured *m);
+int topo_measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e);
+int topo_measured_read_exchanges(json_t *list, const char *name, struct measured *m, struct err *e);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* Seconds a byte of packing the weights: least squares of FLOPs / rate + bytes × packing =
  * seconds on the relative error, neither negative. */
-static double packing_of(const struct measured_point *points, int n, enum cost_class form)
+static double packing_of(const struct measured_point *points, int n, enum rate_class form)
 {
 	double ff = 0, fw = 0, ww = 0, f1 = 0, w1 = 0;
 	for (int i = 0; i < n; i++) {
@@ -38,10 +38,10 @@ static int by_x(const void *a, const void *b)
 
 /* points: of one class, sorted. apart: of two points of the curve. */
 static void curve_through(const struct measured_point *points, int n, double packing, double apart,
-			  struct cost_curve *c)
+			  struct rate_curve *c)
 {
-	*c = (struct cost_curve){ 0 };
-	for (int i = 0, in; i < n && c->n < COST_POINTS; i += in) {
+	*c = (struct rate_curve){ 0 };
+	for (int i = 0, in; i < n && c->n < RATE_POINTS; i += in) {
 		double x = 0, rate = 0;
 		for (in = 0; i + in < n && points[i + in].x <= apart * points[i].x; in++) {
 			const struct measured_point *p = &points[i + in];
@@ -54,13 +54,13 @@ static void curve_through(const struct measured_point *points, int n, double pac
 	}
 }
 
-bool measured_fit(const struct measured_point *points, int n, struct machine *out)
+bool cost_measured_fit(const struct measured_point *points, int n, struct machine *out)
 {
 	struct measured_point *mine = malloc((size_t)(n > 0 ? n : 1) * sizeof *mine);
 	memset(out, 0, sizeof *out);
-	for (int class = 0; mine && class < COST_CLASSES; class ++) {
-		bool product = class <= COST_PRODUCT_WEIGHT;
-		double packing = product ? packing_of(points, n, (enum cost_class) class) : 0;
+	for (int class = 0; mine && class < RATE_CLASSES; class ++) {
+		bool product = class <= RATE_PRODUCT_WEIGHT;
+		double packing = product ? packing_of(points, n, (enum rate_class) class) : 0;
 		int found = 0;
 		for (int i = 0; i < n; i++)
 			if ((int)points[i].class == class && points[i].seconds > 0 &&
@@ -72,5 +72,5 @@ bool measured_fit(const struct measured_point *points, int n, struct machine *ou
 			out->packing[class] = 1 / packing;
 	}
 	free(mine);
-	return out->rates[COST_PRODUCT_FWD].n && out->rates[COST_MOVED].n;
+	return out->rates[RATE_PRODUCT_FWD].n && out->rates[RATE_MOVED].n;
 }

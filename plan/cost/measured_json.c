@@ -15,7 +15,7 @@ static const char *const ops[] = {
 static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
 static const char *const storages[] = { "fp32", "bf16" };
 
-const char *measured_transport_word(enum measured_transport transport)
+const char *topo_measured_transport_word(enum measured_transport transport)
 {
 	return transports[transport];
 }
@@ -33,10 +33,10 @@ static json_t *points_json(int n, const double *x, const double *y)
 static json_t *machine_json(const struct measured_machine *m)
 {
 	json_t *rates = json_object();
-	for (int i = 0; i < COST_CLASSES; i++) {
-		const struct cost_curve *c = &m->machine.rates[i];
+	for (int i = 0; i < RATE_CLASSES; i++) {
+		const struct rate_curve *c = &m->machine.rates[i];
 		if (c->n)
-			json_object_set_new(rates, cost_class_word((enum cost_class)i),
+			json_object_set_new(rates, topo_rate_class_word((enum rate_class)i),
 					    points_json(c->n, c->x, c->rate));
 	}
 	return json_pack("{s:i, s:i, s:s, s:f, s:[f, f, f], s:o}", "agents", m->agents, "threads",
@@ -45,7 +45,7 @@ static json_t *machine_json(const struct measured_machine *m)
 			 m->machine.packing[2], "rates", rates);
 }
 
-json_t *measured_machines_json(const struct measured *m)
+json_t *topo_measured_machines_json(const struct measured *m)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_machines; i++)
@@ -53,7 +53,7 @@ json_t *measured_machines_json(const struct measured *m)
 	return list;
 }
 
-json_t *measured_exchanges_json(const struct measured *m)
+json_t *topo_measured_exchanges_json(const struct measured *m)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_exchanges; i++) {
@@ -87,7 +87,7 @@ static int index_of(const char *word, const char *const *words, int n)
 static int read_points(json_t *list, double least, double most, double *x, double *y)
 {
 	size_t n = json_array_size(list);
-	if (n < 1 || n > COST_POINTS)
+	if (n < 1 || n > RATE_POINTS)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (json_unpack(json_array_get(list, i), "[F, F!]", &x[i], &y[i]) ||
@@ -106,26 +106,26 @@ static int read_rates(json_t *rates, struct machine *m)
 	json_object_foreach(rates, word, list)
 	{
 		int class = 0;
-		while (class < COST_CLASSES &&
-		       strcmp(word, cost_class_word((enum cost_class) class)))
+		while (class < RATE_CLASSES &&
+		       strcmp(word, topo_rate_class_word((enum rate_class) class)))
 			class ++;
-		if (class == COST_CLASSES)
+		if (class == RATE_CLASSES)
 			return -1;
-		struct cost_curve *c = &m->rates[class];
+		struct rate_curve *c = &m->rates[class];
 		c->n = read_points(list, 1, 1e21, c->x, c->rate);
 		if (c->n < 1)
 			return -1;
 		known++;
 	}
 	/* What the others fall back on. */
-	return known && m->rates[COST_PRODUCT_FWD].n && m->rates[COST_MOVED].n ? 0 : -1;
+	return known && m->rates[RATE_PRODUCT_FWD].n && m->rates[RATE_MOVED].n ? 0 : -1;
 }
 
 static bool in_range(const struct measured_machine *x)
 {
 	bool good = x->agents >= 1 && x->agents <= MEASURED_AGENTS && x->threads >= 1 &&
 		    x->threads <= MEASURED_AGENTS && x->machine.op >= 0 && x->machine.op <= 1;
-	for (int i = 0; i <= COST_PRODUCT_WEIGHT; i++)
+	for (int i = 0; i <= RATE_PRODUCT_WEIGHT; i++)
 		good &= x->machine.packing[i] >= 0 && x->machine.packing[i] <= 1e18;
 	return good;
 }
@@ -148,7 +148,7 @@ static int read_machine(json_t *o, const char *name, struct measured *m, struct 
 	if (narrow < 0 || !in_range(&x) || read_rates(rates, &x.machine))
 		return damaged(name, "an entry of machines is out of range", e);
 	int before = m->n_machines;
-	measured_add_machine(m, &x);
+	topo_measured_add_machine(m, &x);
 	return m->n_machines > before
 		       ? 0
 		       : damaged(name, "a machine is there twice, or there are too many", e);
@@ -173,7 +173,7 @@ static int read_exchange(json_t *o, const char *name, struct measured *m, struct
 	x.transport = (enum measured_transport)t;
 	x.op = (enum measured_op)which;
 	int before = m->n_exchanges;
-	measured_add_exchange(m, &x);
+	topo_measured_add_exchange(m, &x);
 	return m->n_exchanges > before
 		       ? 0
 		       : damaged(name, "an exchange is there twice, or there are too many", e);
@@ -191,12 +191,12 @@ static int read_list(json_t *list,
 	return 0;
 }
 
-int measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e)
+int topo_measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e)
 {
 	return read_list(list, read_machine, name, m, e);
 }
 
-int measured_read_exchanges(json_t *list, const char *name, struct measured *m, struct err *e)
+int topo_measured_read_exchanges(json_t *list, const char *name, struct measured *m, struct err *e)
 {
 	return read_list(list, read_exchange, name, m, e);
 }

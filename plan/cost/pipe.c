@@ -5,12 +5,12 @@
 /* As busy as another: but for rounding. */
 #define ALIKE 1e-9
 
-static double busy_of(const struct pipe_rank *r)
+static double busy_of(const struct pipeline_rank_times *r)
 {
 	return r->forward + r->input + r->weight;
 }
 
-void cost_pipe_add(struct pipe *p, const struct pipe_rank *r)
+void schedule_times_add(struct pipe *p, const struct pipeline_rank_times *r)
 {
 	double busy = busy_of(r);
 	if (!p->ranks)
@@ -89,7 +89,7 @@ static double interleaved(const struct pipe *p, int chunks, int micros, double h
 /* The path through rank `at`: to it, its own work with the wait for the first gradient, and back.
  * Its weight passes are as many micro-batches late as there are ranks before it, and so are not on
  * that path. */
-static double zb_h1_path(const struct pipe *p, const struct pipe_rank *r, int at, double before,
+static double zb_h1_path(const struct pipe *p, const struct pipeline_rank_times *r, int at, double before,
 			 double after, int micros, double hop)
 {
 	int behind = p->ranks - 1 - at, ahead = behind < micros - 1 ? behind : micros - 1,
@@ -132,7 +132,7 @@ static double zb_v(const struct pipe *p, int micros, double hop)
 	return micros * p->busy + (1 - late) * few + late * many;
 }
 
-double cost_pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros,
+double schedule_seconds(const struct pipe *p, enum job_schedule kind, int chunks, int micros,
 		      double hop)
 {
 	if (p->ranks == 1)

@@ -14,7 +14,7 @@
 
 /* Seconds of one micro-batch on a pipeline rank: of all its chunks, and of its first and its
  * last one. */
-struct pipe_rank {
+struct pipeline_rank_times {
 	double forward, input, weight;
 	double first, last; /* forward and backward of one chunk */
 };
@@ -23,7 +23,7 @@ struct pipe_rank {
 struct pipe {
 	int ranks;
 	/* of all; the busiest; the pipeline's first and last */
-	struct pipe_rank sum, slow, head, tail;
+	struct pipeline_rank_times sum, slow, head, tail;
 	double most_forward, most_backward;
 	double busy;          /* of the busiest: forward + input + weight */
 	int at, heavy;        /* its place; how many are as busy */
@@ -32,10 +32,10 @@ struct pipe {
 	 * chunk's */
 	double fill;
 };
-void cost_pipe_add(struct pipe *p, const struct pipe_rank *r);
+void schedule_times_add(struct pipe *p, const struct pipeline_rank_times *r);
 
 /* chunks: of each rank. hop: seconds of a message between neighbours. */
-double cost_pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros,
+double schedule_seconds(const struct pipe *p, enum job_schedule kind, int chunks, int micros,
 		      double hop);
 
 #endif

@@ -101,16 +101,16 @@ struct cut {
 static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
-	int mates = class == ZERO_EXPERTS ? c->mates / c->layout->ep : c->mates;
+	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep : c->node_replicas;
 	if (c->job->parallel.zero == 0)
 		return (struct cut){ { .ranks = 1 }, *all, 1 };
-	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || mates >= all->ranks)
+	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
 		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
-	mates = mates > 1 ? mates : 1;
-	struct cut cut = { *all, *all, mates };
-	cut.shards.ranks = cut.shards.per_node = mates;
+	node_replicas = node_replicas > 1 ? node_replicas : 1;
+	struct cut cut = { *all, *all, node_replicas };
+	cut.shards.ranks = cut.shards.per_node = node_replicas;
 	cut.shards.nodes = 1;
-	cut.copies.ranks = all->ranks / mates;
+	cut.copies.ranks = all->ranks / node_replicas;
 	cut.copies.per_node = 1;
 	return cut;
 }
@@ -178,7 +178,7 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->mates : 0,
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->node_replicas : 0,
 		  cuts);
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
@@ -196,12 +196,12 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
-		       cost_machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
 	/* moments, and masters where they are not the parameters: there and back */
 	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
-	       (cost_machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
+	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, words * F32 * owned) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
@@ -216,11 +216,11 @@ static double straggling(const struct cost_case *c, double seconds)
 struct cost_sharing cost_sharing(const struct cost_case *c)
 {
 	const struct layout *l = c->layout;
-	int each = l->tp * l->cp * l->dp, mates = c->machine->agents / each;
+	int each = l->tp * l->cp * l->dp, node_replicas = c->machine->agents / each;
 	if (!(c->machine->crowd > 0))
 		return (struct cost_sharing){ 0, 0 };
-	mates = mates < 1 ? 1 : mates > l->pp ? l->pp : mates;
-	return (struct cost_sharing){ c->machine->crowd / mates, mates };
+	node_replicas = node_replicas < 1 ? 1 : node_replicas > l->pp ? l->pp : node_replicas;
+	return (struct cost_sharing){ c->machine->crowd / node_replicas, node_replicas };
 }
 
 double cost_shared(const struct cost_case *c, double busy, double alone)
@@ -305,7 +305,7 @@ static const struct cost_pass *pass_of(const struct cost_case *c, const struct s
 }
 
 static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r,
-		      struct pipe_rank *times)
+		      struct pipeline_rank_times *times)
 {
 	double wait = cost_wait(c), down = 0, up = 0;
 	bool splits = schedule_splits(c->job->parallel.schedule);
@@ -342,12 +342,12 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 	struct cost_sum sum = { 0 };
 	for (int pp = 0; pp < c->layout->pp; pp++) {
 		struct cost_rank r;
-		struct pipe_rank times;
+		struct pipeline_rank_times times;
 		take_rank(c, pp, &known, &r, &times);
-		cost_pipe_add(&pipe, &times);
+		schedule_times_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
 	}
-	double alone = cost_pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks,
+	double alone = schedule_seconds(&pipe, c->job->parallel.schedule, c->layout->chunks,
 				      c->micros, cost_hop(c));
 	cost_sum_parts(c, &sum,
 		       cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone),

@@ -45,7 +45,7 @@ struct eval_kind {
 	struct eval_key key;
 	int example, n; /* one of them; how many */
 	struct cost_rank cost;
-	struct pipe_rank pipe;
+	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
 	double activations[ENDS], shared[ENDS]; /* of the one with most alive */
 	int most[ENDS];                         /* that one */

@@ -38,14 +38,14 @@ static bool cut_unequal(struct eval *v)
 	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) ||
 	    batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
 		return false;
-	int pace = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
+	int slowest_replica = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
 	for (int i = 0; i < v->space->named; i++)
 		fastest = fmax(fastest, speeds_rank(&v->job, i));
 	for (int pp = 0; pp < v->layout.pp; pp++)
-		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, pace, pp);
+		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, slowest_replica, pp);
 	v->cost.scale = v->scale;
 	v->cost.stages = v->own;
-	v->cost.micros = v->shares[pace].micros;
+	v->cost.micros = v->shares[slowest_replica].micros;
 	return true;
 }
 
@@ -146,7 +146,7 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 					 .last = k->last,
 					 .scale = k->scale,
 					 .pass = all };
-	kind->pipe = (struct pipe_rank){
+	kind->pipe = (struct pipeline_rank_times){
 		.forward = k->scale * cost_forward(&all) + chunks * wait + chunks * down,
 		.weight = weight,
 		.input = k->scale * cost_backward(&all) - weight + chunks * wait + chunks * up,
@@ -221,11 +221,11 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 		}
 		v->kinds[k].n++;
 		v->kind_of[pp] = k;
-		cost_pipe_add(&v->pipe, &v->kinds[k].pipe);
+		schedule_times_add(&v->pipe, &v->kinds[k].pipe);
 	}
 	v->whole = cost_shared(
 		&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
-		cost_pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
+		schedule_seconds(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-bool search_fit_on_cpu(const struct node_kind *k)
+bool plan_on_cpu(const struct node_kind *k)
 {
 	return !strcmp(k->device, "cpu");
 }
@@ -20,9 +20,9 @@ bool search_fit_on_cpu(const struct node_kind *k)
 double search_fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
-	if (search_fit_on_cpu(k) && k->memory > 0)
+	if (plan_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
-	return k->device_memory > 0 && !search_fit_on_cpu(k)
+	return k->device_memory > 0 && !plan_on_cpu(k)
 		       ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2)
 		       : k->device_memory;
 }
@@ -96,7 +96,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	if (!e)
 		return -1;
 	search_fit_hint(job, c, &p->layout, &hint);
-	plan_print_at(&p->layout, &r->at, &at);
+	plan_print_coords(&p->layout, &r->at, &at);
 	print_parts(r, &made);
 	err_set(e, ERR_NOFIT,
 		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s",

@@ -19,7 +19,7 @@ int plan_groups(const struct cluster *c, int tp);
 int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l);
 
 /* Whether the agents of such a node compute in its own memory. */
-bool search_fit_on_cpu(const struct node_kind *k);
+bool plan_on_cpu(const struct node_kind *k);
 /* Bytes a rank may use when a node holds `agents` of them: of a GPU, less what its runtime
  * takes; 0: unknown. */
 double search_fit_limit(const struct node_kind *k, int agents);

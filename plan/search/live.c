@@ -38,7 +38,7 @@ static int least(int a, int b)
 
 /* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as
  * good as many, and so are three larger ones before them. */
-int search_live_enough(enum job_schedule kind, int pp, int micros)
+int schedule_enough_micros(enum job_schedule kind, int pp, int micros)
 {
 	int groups = micros / pp, larger = micros % pp;
 	switch (kind) {
@@ -81,7 +81,7 @@ const int *search_live_of(struct live *l, enum job_schedule kind, const struct l
 			  int micros)
 {
 	int pp = layout->pp, chunks = layout->chunks;
-	micros = search_live_enough(kind, pp, micros);
+	micros = schedule_enough_micros(kind, pp, micros);
 	struct entry **at = &l->buckets[bucket_of(kind, pp, chunks, micros)], *e = *at;
 	while (e && (e->kind != kind || e->pp != pp || e->chunks != chunks || e->micros != micros))
 		e = e->next;

@@ -50,7 +50,7 @@ void plan_print_degrees(const struct layout *l, const char *between, struct buf 
 	buf_printf(out, "%sdp %d%spp %d", between, l->dp, between, l->pp);
 }
 
-void plan_print_at(const struct layout *l, const struct coords *at, struct buf *out)
+void plan_print_coords(const struct layout *l, const struct coords *at, struct buf *out)
 {
 	buf_printf(out, "tp %d, ", at->tp);
 	if (l->cp > 1)
@@ -305,7 +305,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, "  %s\n", c->figures);
 }
 
-void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p,
+void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
 		struct buf *out)
 {
 	print_head(job, cluster, p, out);

@@ -9,9 +9,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void take(struct carry *c, const char *name, const uint8_t *data, size_t size)
+static void take(struct attached *c, const char *name, const uint8_t *data, size_t size)
 {
-	struct carry_file *f = &c->files[c->n++];
+	struct attached_file *f = &c->files[c->n++];
 	strcpy(f->name, name);
 	f->size = size;
 	f->data = malloc(size + 1);
@@ -19,18 +19,18 @@ static void take(struct carry *c, const char *name, const uint8_t *data, size_t 
 	f->data[size] = '\0';
 }
 
-static void ends_are_ids(const struct carry *c)
+static void ends_are_ids(const struct attached *c)
 {
-	int32_t ends[SIDE_ENDS];
+	int32_t ends[HF_SIDE_ENDS];
 	int n = hf_side_ends(c, 1000, ends);
-	if (n < 0 || n > SIDE_ENDS)
+	if (n < 0 || n > HF_SIDE_ENDS)
 		abort();
 	for (int i = 0; i < n; i++)
 		if (ends[i] < 0 || ends[i] >= 1000)
 			abort();
 }
 
-static void keys_are_few(const struct carry *c)
+static void keys_are_few(const struct attached *c)
 {
 	json_t *config = json_pack("{s:i}", "vocab_size", 1000);
 	if (hf_side_add_keys(c, config, NULL) ||
@@ -47,16 +47,16 @@ static void keys_are_few(const struct carry *c)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	take(&c, "config.json", data, size);
 	keys_are_few(&c);
 	ends_are_ids(&c);
 	take(&c, "generation_config.json", data, size);
 	ends_are_ids(&c);
-	if (hf_kind_check_config((const char *)data, size, "fuzz.json", &e) &&
+	if (hf_unsupported_check_config((const char *)data, size, "fuzz.json", &e) &&
 	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') ||
 	     strchr(e.text, '\x1b')))
 		abort();
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 	return 0;
 }

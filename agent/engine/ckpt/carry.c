@@ -12,15 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void ckpt_carry_fini(struct carry *c)
+void ckpt_attached_fini(struct attached *c)
 {
 	for (int i = 0; i < c->n; i++)
 		free(c->files[i].data);
-	*c = (struct carry){ 0 };
+	*c = (struct attached){ 0 };
 }
 
 /* All of an open regular file, at most `most` bytes. */
-static int read_all(struct carry_file *f, int fd, const char *path, size_t most, struct err *e)
+static int read_all(struct attached_file *f, int fd, const char *path, size_t most, struct err *e)
 {
 	struct stat st;
 	if (fstat(fd, &st))
@@ -47,7 +47,7 @@ static int read_all(struct carry_file *f, int fd, const char *path, size_t most,
 
 /* Without waiting for who writes into a pipe. flags: O_NOFOLLOW, or 0. 1, or 0: there is no such
  * file. */
-static int read_file(struct carry_file *f, const char *path, int flags, size_t most, struct err *e)
+static int read_file(struct attached_file *f, const char *path, int flags, size_t most, struct err *e)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
@@ -70,14 +70,14 @@ static int read_file(struct carry_file *f, const char *path, int flags, size_t m
 	return rc ? -1 : 1;
 }
 
-static int take(struct carry *c, const char *folder, const char *name, int flags, size_t most,
+static int take(struct attached *c, const char *folder, const char *name, int flags, size_t most,
 		struct err *e)
 {
 	char path[PATH_MAX];
-	struct carry_file *f = &c->files[c->n];
-	if (c->n == MANIFEST_CARRIED_MOST)
+	struct attached_file *f = &c->files[c->n];
+	if (c->n == MANIFEST_ATTACHED_MOST)
 		return err_set(e, ERR_INTERNAL, "%s: more than %d files to carry", folder,
-			       MANIFEST_CARRIED_MOST);
+			       MANIFEST_ATTACHED_MOST);
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
 	snprintf(f->name, sizeof f->name, "%s", name);
@@ -108,7 +108,7 @@ static bool cut_to_cache(char *folder)
 	return *folder != '\0';
 }
 
-bool ckpt_carry_leads_out(const char *folder, const char *name)
+bool ckpt_attached_leads_out(const char *folder, const char *name)
 {
 	char path[PATH_MAX], here[PATH_MAX], target[PATH_MAX];
 	struct stat st;
@@ -119,13 +119,13 @@ bool ckpt_carry_leads_out(const char *folder, const char *name)
 	return !is_below(target, here) && !(cut_to_cache(here) && is_below(target, here));
 }
 
-int ckpt_carry_take(struct carry *c, const char *folder, const char *name, size_t most,
+int ckpt_attached_add(struct attached *c, const char *folder, const char *name, size_t most,
 		    struct err *e)
 {
 	return take(c, folder, name, 0, most, e);
 }
 
-const struct carry_file *ckpt_carry_find(const struct carry *c, const char *name)
+const struct attached_file *ckpt_attached_find(const struct attached *c, const char *name)
 {
 	for (int i = 0; i < c->n; i++)
 		if (!strcmp(c->files[i].name, name))
@@ -133,16 +133,16 @@ const struct carry_file *ckpt_carry_find(const struct carry *c, const char *name
 	return NULL;
 }
 
-static int load_file(const char *path, const struct manifest_carried *want, struct carry *c,
+static int load_file(const char *path, const struct manifest_attached *want, struct attached *c,
 		     struct err *e)
 {
-	int rc = take(c, path, want->name, O_NOFOLLOW, MANIFEST_CARRIED_BYTES, e);
+	int rc = take(c, path, want->name, O_NOFOLLOW, MANIFEST_ATTACHED_BYTES, e);
 	if (rc < 0)
 		return -1;
 	if (rc == 0)
 		return err_set(e, ERR_CORRUPT, "%s/%s: a file of the checkpoint cannot be found",
 			       path, want->name);
-	const struct carry_file *f = &c->files[c->n - 1];
+	const struct attached_file *f = &c->files[c->n - 1];
 	struct digest d = ckpt_digest_of(f->data, f->size);
 	if ((int64_t)f->size == want->size && ckpt_digest_equal(&d, &want->digest))
 		return 0;
@@ -153,30 +153,30 @@ static int load_file(const char *path, const struct manifest_carried *want, stru
 		       path, want->name);
 }
 
-int ckpt_carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e)
+int ckpt_attached_load(const char *path, const struct manifest *m, struct attached *out, struct err *e)
 {
-	*out = (struct carry){ 0 };
+	*out = (struct attached){ 0 };
 	for (int i = 0; i < m->n_carried; i++)
 		if (load_file(path, &m->carried[i], out, e)) {
-			ckpt_carry_fini(out);
+			ckpt_attached_fini(out);
 			return -1;
 		}
 	snprintf(out->from, sizeof out->from, "%s", m->from);
 	return 0;
 }
 
-int ckpt_carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder,
+int ckpt_attached_write(const struct attached *c, const struct ckpt_io *io, const char *folder,
 		     struct manifest *m, struct err *e)
 {
 	for (int i = 0; i < c->n; i++) {
-		const struct carry_file *f = &c->files[i];
-		struct manifest_carried listed = { .size = (int64_t)f->size,
+		const struct attached_file *f = &c->files[i];
+		struct manifest_attached listed = { .size = (int64_t)f->size,
 						   .digest = ckpt_digest_of(f->data, f->size) };
 		char path[PATH_MAX];
 		snprintf(listed.name, sizeof listed.name, "%s", f->name);
 		if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
 			return err_set(e, ERR_IO, "%s: the path is too long", folder);
-		if (ckpt_manifest_add_carried(m, &listed, e) ||
+		if (ckpt_manifest_add_attached(m, &listed, e) ||
 		    ckpt_io_write_file(io, path, f->data, f->size, e))
 			return -1;
 	}

@@ -19,43 +19,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct carry_file {
+struct attached_file {
 	char name[MANIFEST_FILE_NAME];
 	char *data; /* with a NUL behind it */
 	size_t size;
 };
 
-struct carry {
-	struct carry_file files[MANIFEST_CARRIED_MOST];
+struct attached {
+	struct attached_file files[MANIFEST_ATTACHED_MOST];
 	int n;
 	/* the model's name where it came from, such as "openai-community/gpt2"; "": not known */
 	char from[MANIFEST_FROM];
 };
 
-void ckpt_carry_fini(struct carry *c);
+void ckpt_attached_fini(struct attached *c);
 
 /* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is
  * followed; what is no regular file is refused without being waited for (ERR_UNSUPPORTED), and so
  * is a link that leads nowhere (ERR_CORRUPT). */
-int ckpt_carry_take(struct carry *c, const char *folder, const char *name, size_t most,
+int ckpt_attached_add(struct attached *c, const char *folder, const char *name, size_t most,
 		    struct err *e);
 
 /* Whether FOLDER/NAME is a symbolic link to a file outside of the folder, and outside of the
  * Hugging Face cache that the folder belongs to, whose files are links into models--NAME/blobs.
  * What is carried gets published with the model, so such a link could publish a private file. */
-bool ckpt_carry_leads_out(const char *folder, const char *name);
+bool ckpt_attached_leads_out(const char *folder, const char *name);
 
 /* NULL: there is none. */
-const struct carry_file *ckpt_carry_find(const struct carry *c, const char *name);
+const struct attached_file *ckpt_attached_find(const struct attached *c, const char *name);
 
 /* Reads what the manifest of the checkpoint `path` lists, held against its digests. ERR_CORRUPT: a
  * file is missing or has changed. *out is overwritten, and empty after a failure. Symbolic links
  * are not followed here. */
-int ckpt_carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e);
+int ckpt_attached_load(const char *path, const struct manifest *m, struct attached *out, struct err *e);
 
 /* Writes the files into the attempt's folder, each new and synced, and lists them in the
  * manifest. The folder is not synced. */
-int ckpt_carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder,
+int ckpt_attached_write(const struct attached *c, const struct ckpt_io *io, const char *folder,
 		     struct manifest *m, struct err *e);
 
 #endif

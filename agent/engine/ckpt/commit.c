@@ -13,7 +13,7 @@
 
 enum { NAME = sizeof((struct attempt *)0)->name };
 
-int ckpt_commit_share(struct comm *group, int rc, struct err *e)
+int ckpt_commit_share_result(struct comm *group, int rc, struct err *e)
 {
 	struct err told = ERR_INIT, lost = ERR_INIT;
 	if (comm_rank(group) == 0 && rc)
@@ -247,7 +247,7 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 	}
 	if (!rc)
 		rc = check_expected(c, &m, e) ||
-		     (c->carry && ckpt_carry_write(c->carry, c->io, a->path, &m, e)) ||
+		     (c->carry && ckpt_attached_write(c->carry, c->io, a->path, &m, e)) ||
 		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
 		     ckpt_attempt_publish(c->io, c->dir, a, &m, report->path, e);
 	report->bytes = ckpt_manifest_bytes(&m);
@@ -264,12 +264,12 @@ static void clean_up(const struct commit *c, const struct attempt *a, int rc,
 		ckpt_io_remove_folder(c->io, a->path, &e);
 	if (rc)
 		return;
-	ckpt_folder_retire(c->io, c->dir, c->keep, c->state.step, &e);
+	ckpt_folder_prune(c->io, c->dir, c->keep, c->state.step, &e);
 	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
 
-int ckpt_commit_run(const struct commit *c, struct ckpt_report *report, struct err *e)
+int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, struct err *e)
 {
 	struct attempt a;
 	struct err made = ERR_INIT;
@@ -287,7 +287,7 @@ int ckpt_commit_run(const struct commit *c, struct ckpt_report *report, struct e
 				err_prefix(e, "checkpoint of step %" PRId64, c->state.step);
 			clean_up(c, &a, rc, report);
 		}
-		rc = ckpt_commit_share(c->group, rc, e);
+		rc = ckpt_commit_share_result(c->group, rc, e);
 	}
 	free(all);
 	free(counts);

@@ -33,7 +33,7 @@ struct commit {
 	json_t *model, *layout;
 	const struct ckpt_tensor *expect;
 	int n_expect;
-	const struct carry *carry; /* NULL: none */
+	const struct attached *carry; /* NULL: none */
 	struct ckpt_state state;
 	const struct ckpt_gate *gate;    /* NULL: none */
 	const struct snapshot *snapshot; /* one whose take failed fails the commit */
@@ -56,9 +56,9 @@ int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct
 
 /* Collective; the same result on every rank, but for the errors of the group itself. On rank 0
  * fills path, bytes, step and note of the report. */
-int ckpt_commit_run(const struct commit *c, struct ckpt_report *report, struct err *e);
+int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, struct err *e);
 
 /* Tells rank 0's outcome to all: each rank returns it. Collective. */
-int ckpt_commit_share(struct comm *group, int rc, struct err *e);
+int ckpt_commit_share_result(struct comm *group, int rc, struct err *e);
 
 #endif

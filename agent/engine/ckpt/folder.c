@@ -64,7 +64,7 @@ int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, str
 	return 0;
 }
 
-int ckpt_folder_claim(const char *dir, const char *run, struct err *e)
+int ckpt_folder_set_owner(const char *dir, const char *run, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -200,7 +200,7 @@ static int judge(const char *dir, const struct folder_entry *entry, int64_t kept
 	return keep <= 0 || is_valid(dir, entry);
 }
 
-int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
+int ckpt_folder_prune(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
 		       struct err *e)
 {
 	struct folder_entry *list;

@@ -38,7 +38,7 @@ int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct
 
 /* Makes `dir` the run's, by name, in DIR/RUN. ERR_USAGE when it is another's: two runs would
  * retire each other's checkpoints. */
-int ckpt_folder_claim(const char *dir, const char *run, struct err *e);
+int ckpt_folder_set_owner(const char *dir, const char *run, struct err *e);
 
 /* Removes what dead writers left: the attempts of generations up to this one, whose own is not
  * under way. Those of later ones stay, as the caller is then the one that should be dead. Goes on
@@ -49,7 +49,7 @@ int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint3
 /* Keeps the newest `keep` valid checkpoints (0: all) and the one of step `committed`, which has
  * just been committed; removes what is older than them, damaged or not, and what the committed one
  * replaced. */
-int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
+int ckpt_folder_prune(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
 		       struct err *e);
 
 #endif

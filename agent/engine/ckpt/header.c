@@ -16,7 +16,7 @@ static int by_place(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-int ckpt_places_build(const struct manifest *m, struct places *out, struct err *e)
+int ckpt_slice_index_build(const struct manifest *m, struct places *out, struct err *e)
 {
 	int64_t n = 0, at = 0;
 	for (int64_t i = 0; i < m->n_tensors; i++)
@@ -24,7 +24,7 @@ int ckpt_places_build(const struct manifest *m, struct places *out, struct err *
 	struct places p = { malloc((size_t)(n + 1) * sizeof *p.list),
 			    malloc((size_t)(m->n_files + 1) * sizeof *p.first) };
 	if (!p.list || !p.first) {
-		ckpt_places_free(&p);
+		ckpt_slice_index_free(&p);
 		return err_set(e, ERR_NOMEM, "no memory for a list of %lld slices", (long long)n);
 	}
 	for (int64_t i = 0; i < m->n_tensors; i++)
@@ -42,7 +42,7 @@ int ckpt_places_build(const struct manifest *m, struct places *out, struct err *
 	return 0;
 }
 
-void ckpt_places_free(struct places *p)
+void ckpt_slice_index_free(struct places *p)
 {
 	free(p->list);
 	free(p->first);

@@ -24,8 +24,8 @@ struct places {
 	int64_t *first;
 };
 
-int ckpt_places_build(const struct manifest *m, struct places *out, struct err *e);
-void ckpt_places_free(struct places *p);
+int ckpt_slice_index_build(const struct manifest *m, struct places *out, struct err *e);
+void ckpt_slice_index_free(struct places *p);
 
 /* fd: the open file of the checkpoint `path`, of the size that the manifest says. ERR_CORRUPT
  * names the file and the tensor. */

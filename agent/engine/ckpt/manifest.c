@@ -119,25 +119,25 @@ int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file,
 	return 0;
 }
 
-int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file,
+int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attached *file,
 			      struct err *e)
 {
 	if (doctor_check_name(m, file->name, e))
 		return -1;
-	if (m->n_carried == MANIFEST_CARRIED_MOST)
+	if (m->n_carried == MANIFEST_ATTACHED_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files are carried",
-			       MANIFEST_CARRIED_MOST);
-	if (file->size < 0 || file->size > MANIFEST_CARRIED_BYTES)
+			       MANIFEST_ATTACHED_MOST);
+	if (file->size < 0 || file->size > MANIFEST_ATTACHED_BYTES)
 		return err_set(e, ERR_CORRUPT,
 			       "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name,
-			       file->size, MANIFEST_CARRIED_BYTES);
+			       file->size, MANIFEST_ATTACHED_BYTES);
 	if (claim_name(m, file->name, e))
 		return -1;
 	m->carried[m->n_carried++] = *file;
 	return 0;
 }
 
-bool ckpt_manifest_may_be_from(const char *text)
+bool ckpt_manifest_is_model_name(const char *text)
 {
 	size_t n =
 		text ? strspn(text,

@@ -41,11 +41,11 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
-enum { MANIFEST_CARRIED_MOST = 32, MANIFEST_CARRIED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
+enum { MANIFEST_ATTACHED_MOST = 32, MANIFEST_ATTACHED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
 enum {
 	MANIFEST_FILE_NAME = 64,
 	MANIFEST_TENSOR_NAME = 96,
-	MANIFEST_MOST = 1 << 30,
+	MANIFEST_BYTES_MOST = 1 << 30,
 	MANIFEST_FILES_MOST = 1 << 20
 };
 
@@ -55,7 +55,7 @@ struct manifest_file {
 	struct digest digest;
 };
 
-struct manifest_carried {
+struct manifest_attached {
 	char name[MANIFEST_FILE_NAME];
 	int64_t size;
 	struct digest digest;
@@ -82,7 +82,7 @@ struct manifest {
 	json_t *model, *layout;
 	struct manifest_file *files;
 	int64_t n_files;
-	struct manifest_carried carried[MANIFEST_CARRIED_MOST];
+	struct manifest_attached carried[MANIFEST_ATTACHED_MOST];
 	int n_carried;
 	char from[MANIFEST_FROM]; /* "": not known */
 	struct manifest_tensor *tensors;
@@ -99,7 +99,7 @@ void ckpt_manifest_fini(struct manifest *m);
  * outside their tensor, slices outside their file. Errors name the thing, not the manifest: the
  * caller prefixes it. */
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
-int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file,
+int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attached *file,
 			      struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 			    const struct manifest_slice *slice, struct err *e);
@@ -121,7 +121,7 @@ const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const
 bool ckpt_manifest_has_file(const struct manifest *m, const char *name);
 /* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may
  * not. */
-bool ckpt_manifest_may_be_from(const char *text);
+bool ckpt_manifest_is_model_name(const char *text);
 /* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
 bool ckpt_word(const char *text);
 int64_t ckpt_slice_bytes(const struct manifest_slice *s);

@@ -146,7 +146,7 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 
 static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 {
-	struct manifest_carried f;
+	struct manifest_attached f;
 	const char *name = json_string_value(json_object_get(v, "name"));
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a carried file has no name or too long a one");
@@ -154,7 +154,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	if (get_int(v, "size", 0, &f.size, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
-	return ckpt_manifest_add_carried(m, &f, e);
+	return ckpt_manifest_add_attached(m, &f, e);
 }
 
 /* Older ones have none. */
@@ -165,7 +165,7 @@ static int read_carried(json_t *root, struct manifest *m, struct err *e)
 	if (list && json_array_size(list) == 0)
 		return malformed(e, "carried is no list of files, or empty");
 	json_array_foreach(list, i, v) if (read_carried_file(v, m, e)) return -1;
-	if (from && !ckpt_manifest_may_be_from(json_string_value(from)))
+	if (from && !ckpt_manifest_is_model_name(json_string_value(from)))
 		return malformed(e, "from is no name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
 	return 0;
@@ -276,7 +276,7 @@ int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
 	struct manifest m;
 	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
-	int rc = file_slurp_own(path, MANIFEST_MOST, &text, e);
+	int rc = file_slurp_own(path, MANIFEST_BYTES_MOST, &text, e);
 	if (rc && e && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
 			"%s: no such file, so its folder is no checkpoint; name one such as "

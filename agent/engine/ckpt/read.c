@@ -57,7 +57,7 @@ void ckpt_reader_close(struct reader *r)
 			close(r->fds[i]);
 	free(r->fds);
 	ckpt_digester_close(r->digester);
-	ckpt_places_free(&r->places);
+	ckpt_slice_index_free(&r->places);
 	free(r->chunk);
 	free(r);
 }
@@ -88,7 +88,7 @@ int ckpt_reader_file(struct reader *r, int64_t file, struct err *e)
 			       "earlier checkpoint",
 			       path, (long long)st.st_size, f->size);
 	}
-	if ((!r->places.list && ckpt_places_build(r->m, &r->places, e)) ||
+	if ((!r->places.list && ckpt_slice_index_build(r->m, &r->places, e)) ||
 	    ckpt_header_check(r->path, r->m, file, fd, &r->places, e)) {
 		close(fd);
 		return -1;

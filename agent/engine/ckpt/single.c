@@ -15,8 +15,8 @@
 
 enum { CHUNK = 1 << 20, GENERATION = 0 };
 
-struct single {
-	struct single_options opt;
+struct ckpt_stream {
+	struct ckpt_stream_options opt;
 	const struct ckpt_io *io;
 	struct attempt attempt;
 	struct manifest manifest;
@@ -32,7 +32,7 @@ static int64_t tensor_bytes(const struct ckpt_tensor *t)
 	return t->shape[0] * (t->dims == 2 ? t->shape[1] : 1) * (int64_t)sizeof(float);
 }
 
-static int check_new(const struct single_options *opt, struct err *e)
+static int check_new(const struct ckpt_stream_options *opt, struct err *e)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -45,9 +45,9 @@ static int check_new(const struct single_options *opt, struct err *e)
 	return file_make_dirs(opt->dir, e);
 }
 
-static int write_header(struct single *s, struct err *e)
+static int write_header(struct ckpt_stream *s, struct err *e)
 {
-	const struct single_options *o = &s->opt;
+	const struct ckpt_stream_options *o = &s->opt;
 	struct buf text = BUF_INIT;
 	struct manifest_file file = { .name = SHARD };
 	struct st_tensor *list = calloc((size_t)o->n + 1, sizeof *list);
@@ -83,7 +83,7 @@ static int write_header(struct single *s, struct err *e)
 	return rc ? -1 : 0;
 }
 
-static int begin(struct single *s, struct err *e)
+static int begin(struct ckpt_stream *s, struct err *e)
 {
 	s->digester = ckpt_digester_open();
 	if (!s->digester)
@@ -99,9 +99,9 @@ static int begin(struct single *s, struct err *e)
 	return write_header(s, e);
 }
 
-int ckpt_single_open(const struct single_options *opt, struct single **out, struct err *e)
+int ckpt_stream_open(const struct ckpt_stream_options *opt, struct ckpt_stream **out, struct err *e)
 {
-	struct single *s = calloc(1, sizeof *s);
+	struct ckpt_stream *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory to write a checkpoint", opt->dir);
 	s->opt = *opt;
@@ -109,14 +109,14 @@ int ckpt_single_open(const struct single_options *opt, struct single **out, stru
 	s->fd = -1;
 	ckpt_manifest_init(&s->manifest, &opt->state, GENERATION, opt->model, opt->layout);
 	if (begin(s, e)) {
-		ckpt_single_close(s);
+		ckpt_stream_close(s);
 		return -1;
 	}
 	*out = s;
 	return 0;
 }
 
-int ckpt_single_add(struct single *s, const float *data, struct err *e)
+int ckpt_stream_add_tensor(struct ckpt_stream *s, const float *data, struct err *e)
 {
 	const struct ckpt_tensor *t = &s->opt.tensors[s->next];
 	const char *from = (const char *)data;
@@ -135,7 +135,7 @@ int ckpt_single_add(struct single *s, const float *data, struct err *e)
 	return ckpt_manifest_add_slice(&s->manifest, t->name, t->dims, shape, &slice, e);
 }
 
-int ckpt_single_commit(struct single *s, char path[1024], struct err *e)
+int ckpt_stream_commit(struct ckpt_stream *s, char path[1024], struct err *e)
 {
 	if (s->next != s->opt.n)
 		return err_set(e, ERR_INTERNAL, "%s: %d of %d tensors were given", s->path, s->next,
@@ -144,7 +144,7 @@ int ckpt_single_commit(struct single *s, char path[1024], struct err *e)
 	s->fd = -1;
 	if (ckpt_io_finish(s->io, fd, s->path, e) ||
 	    (s->opt.carry &&
-	     ckpt_carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) ||
+	     ckpt_attached_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) ||
 	    ckpt_io_sync_dir(s->io, s->attempt.path, e) ||
 	    ckpt_attempt_publish(s->io, s->opt.dir, &s->attempt, &s->manifest, path, e))
 		return -1;
@@ -152,7 +152,7 @@ int ckpt_single_commit(struct single *s, char path[1024], struct err *e)
 	return 0;
 }
 
-void ckpt_single_close(struct single *s)
+void ckpt_stream_close(struct ckpt_stream *s)
 {
 	if (!s)
 		return;

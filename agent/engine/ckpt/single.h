@@ -10,14 +10,14 @@
 
 #include "agent/engine/ckpt/ckpt.h"
 
-struct single;
-struct carry;
+struct ckpt_stream;
+struct attached;
 
-struct single_options {
+struct ckpt_stream_options {
 	const char *dir; /* holds the step- folders; is made */
 	struct ckpt_state state;
-	const struct carry *carry; /* files that go into it (carry.h); NULL: none */
-	json_t *model, *layout;    /* borrowed until ckpt_single_close, as all here */
+	const struct attached *carry; /* files that go into it (carry.h); NULL: none */
+	json_t *model, *layout;    /* borrowed until ckpt_stream_close, as all here */
 	/* The tensors that will come, in their order: names and shapes; boxes and data are not
 	 * looked at. */
 	const struct ckpt_tensor *tensors;
@@ -25,12 +25,12 @@ struct single_options {
 };
 
 /* ERR_USAGE when `dir` holds a checkpoint of that step already. */
-int ckpt_single_open(const struct single_options *opt, struct single **out, struct err *e);
+int ckpt_stream_open(const struct ckpt_stream_options *opt, struct ckpt_stream **out, struct err *e);
 /* The next tensor's numbers. */
-int ckpt_single_add(struct single *s, const float *data, struct err *e);
+int ckpt_stream_add_tensor(struct ckpt_stream *s, const float *data, struct err *e);
 /* All have been added: syncs, proves, commits. path: of the checkpoint. */
-int ckpt_single_commit(struct single *s, char path[1024], struct err *e);
+int ckpt_stream_commit(struct ckpt_stream *s, char path[1024], struct err *e);
 /* Removes what was not committed. Takes NULL. */
-void ckpt_single_close(struct single *s);
+void ckpt_stream_close(struct ckpt_stream *s);
 
 #endif

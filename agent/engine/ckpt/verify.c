@@ -26,26 +26,26 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 	struct reader *r;
 	struct places places;
 	int rc = 0;
-	if (ckpt_places_build(m, &places, e))
+	if (ckpt_slice_index_build(m, &places, e))
 		return err_prefix(e, "%s", path);
 	if (ckpt_reader_open(path, m, NULL, &r, e)) {
-		ckpt_places_free(&places);
+		ckpt_slice_index_free(&places);
 		return -1;
 	}
 	for (int64_t f = 0; f < m->n_files && !rc; f++)
 		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1],
 				 f, r, e);
 	ckpt_reader_close(r);
-	ckpt_places_free(&places);
+	ckpt_slice_index_free(&places);
 	return rc;
 }
 
 static int verify_carried(const char *path, const struct manifest *m, struct err *e)
 {
-	struct carry c;
-	if (ckpt_carry_load(path, m, &c, e))
+	struct attached c;
+	if (ckpt_attached_load(path, m, &c, e))
 		return -1;
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 	return 0;
 }
 

@@ -40,7 +40,7 @@ static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 				 "%s: checkpoints cannot be written here; set checkpoint.dir to a "
 				 "folder of yours",
 				 c->dir);
-	if (owner && ckpt_folder_claim(c->dir, owner, e))
+	if (owner && ckpt_folder_set_owner(c->dir, owner, e))
 		return -1;
 	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, NULL);
 	return 0;
@@ -90,7 +90,7 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
 	}
 	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &told) : 0;
-	if (ckpt_commit_share(group, rc, &told)) {
+	if (ckpt_commit_share_result(group, rc, &told)) {
 		ckpt_writer_close(w);
 		if (e)
 			*e = told;
@@ -143,7 +143,7 @@ static void *run(void *arg)
 {
 	struct ckpt_writer *w = arg;
 	struct ckpt_report report = { 0 };
-	w->rc = ckpt_commit_run(&w->commit, &report, &w->err);
+	w->rc = ckpt_commit_snapshots(&w->commit, &report, &w->err);
 	report.seconds = clock_s() - w->started;
 	if (!w->rc && comm_rank(w->commit.group) == 0)
 		add_report(w, &report);

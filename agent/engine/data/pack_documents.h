@@ -2,7 +2,7 @@
  * pack_documents — the documents of a file, as `data pack` takes them.
  *
  *     text                                   the whole file is one document
- *     lines of JSON (data_pack_kind_is_lines)          each line is an object; the string in its
+ *     lines of JSON (data_pack_format_is_lines)          each line is an object; the string in its
  *                                                      field is a document; lines of white space
  *                                            are skipped
  *     either of them, compressed             the same, unpacked on the way (pack_stream.h)

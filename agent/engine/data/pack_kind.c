@@ -95,12 +95,12 @@ static size_t bare(const char *file)
 	return len;
 }
 
-bool data_pack_kind_is_packed(const char *file)
+bool data_pack_format_is_compressed(const char *file)
 {
 	return bare(file) < strlen(file);
 }
 
-bool data_pack_kind_is_lines(const char *file, bool asked)
+bool data_pack_format_is_lines(const char *file, bool asked)
 {
 	size_t len = bare(file);
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -134,7 +134,7 @@ static const struct kind *by_name(const char *file)
 	return found;
 }
 
-void data_pack_kind_put_word(struct buf *out, const char *word)
+void data_pack_format_quote_word(struct buf *out, const char *word)
 {
 	static const char plain[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+,/:@%=";
@@ -174,7 +174,7 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 	bool words = k->convert[strlen(k->convert) - 1] == '.';
 	for (const char *at = k->convert; *at;) {
 		if (!strncmp(at, "{}", 2)) {
-			data_pack_kind_put_word(&command, file);
+			data_pack_format_quote_word(&command, file);
 			at += 2;
 		} else if (!strncmp(at, "{field}", 7)) {
 			buf_puts(&command, safe_field(field));
@@ -191,7 +191,7 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 	return -1;
 }
 
-size_t data_pack_kind_nuls(const char *head, size_t n)
+size_t data_pack_format_nuls(const char *head, size_t n)
 {
 	size_t nuls = 0;
 	for (const char *at = head, *end = head + n; (at = memchr(at, '\0', (size_t)(end - at)));
@@ -200,16 +200,16 @@ size_t data_pack_kind_nuls(const char *head, size_t n)
 	return nuls;
 }
 
-int data_pack_kind_check(const char *file, const char *head, size_t n, const char *field,
+int data_pack_format_check(const char *file, const char *head, size_t n, const char *field,
 			 struct err *e)
 {
-	size_t nuls = data_pack_kind_nuls(head, n);
+	size_t nuls = data_pack_format_nuls(head, n);
 	size_t run = text_utf8_run(head, n);
 	bool text = !nuls && (run == n || text_utf8_begun(head + run, n - run));
 	const struct kind *k = kind_of(file, head, n, text);
 	if (k)
 		return refuse(k, file, field, e);
-	if (nuls >= KIND_NULS_MOST)
+	if (nuls >= FORMAT_NULS_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "%s: is no text (%zu NULs in its first %zu bytes); convert it to "
 			       "text, or pack its bytes as "
@@ -218,9 +218,9 @@ int data_pack_kind_check(const char *file, const char *head, size_t n, const cha
 	return 0;
 }
 
-int data_pack_kind_check_ids(const char *file, const char *head, size_t n, struct err *e)
+int data_pack_format_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
-	const struct kind *k = by_magic(head, n, KIND_MAGIC_LEAST);
+	const struct kind *k = by_magic(head, n, FORMAT_MAGIC_LEAST);
 	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so,
 	 * too. */
 	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);

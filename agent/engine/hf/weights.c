@@ -29,7 +29,7 @@ struct entry {
 	int shard;
 };
 
-struct weights {
+struct hf_weights {
 	char *path;
 	struct shard *shards;
 	int n_shards;
@@ -41,7 +41,7 @@ struct weights {
 
 /* --- opening --- */
 
-static int open_shard(const struct weights *f, const char *name, struct err *e)
+static int open_shard(const struct hf_weights *f, const char *name, struct err *e)
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", f->path, name) >= (int)sizeof path)
@@ -49,7 +49,7 @@ static int open_shard(const struct weights *f, const char *name, struct err *e)
 	return file_open(path, O_RDONLY, FILE_REGULAR, e);
 }
 
-static int read_header(struct weights *f, const char *name, struct err *e)
+static int read_header(struct hf_weights *f, const char *name, struct err *e)
 {
 	struct shard *s = &f->shards[f->n_shards];
 	int fd = open_shard(f, name, e);
@@ -78,7 +78,7 @@ static bool is_indexed(const struct hf_index *x, const char *tensor, const char 
 	return !x || (v && !strcmp(json_string_value(v), file));
 }
 
-static int list_tensors(struct weights *f, const struct hf_index *x, struct err *e)
+static int list_tensors(struct hf_weights *f, const struct hf_index *x, struct err *e)
 {
 	int64_t total = 0;
 	for (int i = 0; i < f->n_shards; i++)
@@ -93,7 +93,7 @@ static int list_tensors(struct weights *f, const struct hf_index *x, struct err 
 			const struct st_tensor *st = &f->shards[i].header.tensors[j];
 			if (!is_indexed(x, st->name, f->shards[i].name))
 				return err_set(e, ERR_CORRUPT,
-					       "%s/%s: tensor %.100s is not where " INDEX_NAME
+					       "%s/%s: tensor %.100s is not where " HF_INDEX_NAME
 					       " has it",
 					       f->path, f->shards[i].name, st->name);
 			if (json_object_set_new(f->places, st->name, json_integer(f->n)))
@@ -110,7 +110,7 @@ static int list_tensors(struct weights *f, const struct hf_index *x, struct err 
 			file) if (!json_object_get(f->places,
 						   tensor)) return err_set(e, ERR_CORRUPT,
 									   "%s/%s: has no tensor "
-									   "%.100s, and " INDEX_NAME
+									   "%.100s, and " HF_INDEX_NAME
 									   " says that it has",
 									   f->path,
 									   json_string_value(file),
@@ -118,7 +118,7 @@ static int list_tensors(struct weights *f, const struct hf_index *x, struct err 
 	return 0;
 }
 
-static int open_single(struct weights *f, struct err *e)
+static int open_single(struct hf_weights *f, struct err *e)
 {
 	f->shards = calloc(1, sizeof *f->shards);
 	if (!f->shards)
@@ -126,10 +126,10 @@ static int open_single(struct weights *f, struct err *e)
 	return read_header(f, SINGLE, e) ? -1 : list_tensors(f, NULL, e);
 }
 
-static int open_indexed(struct weights *f, const char *text, size_t n, struct err *e)
+static int open_indexed(struct hf_weights *f, const char *text, size_t n, struct err *e)
 {
 	struct hf_index x;
-	if (hf_index_parse(text, n, INDEX_NAME, &x, e))
+	if (hf_index_parse(text, n, HF_INDEX_NAME, &x, e))
 		return err_prefix(e, "%s", f->path);
 	int rc = 0;
 	f->shards = calloc((size_t)x.n_files + 1, sizeof *f->shards);
@@ -144,23 +144,23 @@ static int open_indexed(struct weights *f, const char *text, size_t n, struct er
 }
 
 /* One file comes before an index, as for transformers. */
-static int open_any(struct weights *f, struct err *e)
+static int open_any(struct hf_weights *f, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
 	if (snprintf(path, sizeof path, "%s/" SINGLE, f->path) >=
-	    (int)sizeof path - (int)sizeof INDEX_NAME)
+	    (int)sizeof path - (int)sizeof HF_INDEX_NAME)
 		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
 	if (access(path, F_OK) == 0)
 		return open_single(f, e);
-	snprintf(path, sizeof path, "%s/" INDEX_NAME, f->path);
-	int rc = file_slurp(path, INDEX_MOST, &text, &why);
+	snprintf(path, sizeof path, "%s/" HF_INDEX_NAME, f->path);
+	int rc = file_slurp(path, HF_INDEX_BYTES_MOST, &text, &why);
 	if (!rc)
 		rc = open_indexed(f, buf_str(&text), text.len, e);
 	else if (why.code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
-			"%s: has neither " SINGLE " nor " INDEX_NAME
+			"%s: has neither " SINGLE " nor " HF_INDEX_NAME
 			"; save files of other formats as safetensors first",
 			f->path);
 	else
@@ -169,9 +169,9 @@ static int open_any(struct weights *f, struct err *e)
 	return rc;
 }
 
-int hf_weights_open(const char *path, struct weights **out, struct err *e)
+int hf_weights_open(const char *path, struct hf_weights **out, struct err *e)
 {
-	struct weights *f = calloc(1, sizeof *f);
+	struct hf_weights *f = calloc(1, sizeof *f);
 	if (!f || !(f->path = strdup(path))) {
 		free(f);
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
@@ -185,7 +185,7 @@ int hf_weights_open(const char *path, struct weights **out, struct err *e)
 	return 0;
 }
 
-void hf_weights_close(struct weights *f)
+void hf_weights_close(struct hf_weights *f)
 {
 	if (!f)
 		return;
@@ -205,7 +205,7 @@ void hf_weights_close(struct weights *f)
 /* --- what it holds --- */
 
 /* By its name, or by that of a bare model's file. */
-static const struct entry *find(const struct weights *f, const struct hf_names *names,
+static const struct entry *find(const struct hf_weights *f, const struct hf_names *names,
 				const char *name)
 {
 	const json_t *at = json_object_get(f->places, name);
@@ -215,18 +215,18 @@ static const struct entry *find(const struct weights *f, const struct hf_names *
 	return at ? &f->entries[json_integer_value(at)] : NULL;
 }
 
-int64_t hf_elements(const struct hf_tensor *t)
+int64_t hf_tensor_elements(const struct hf_tensor *t)
 {
 	return t->shape[0] * t->shape[1];
 }
 
-static int fail(const struct weights *f, const struct entry *entry, struct err *e, const char *why)
+static int fail(const struct hf_weights *f, const struct entry *entry, struct err *e, const char *why)
 {
 	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path,
 		       f->shards[entry->shard].name, entry->st->name, why);
 }
 
-static int check_tensor(const struct weights *f, const struct hf_names *names,
+static int check_tensor(const struct hf_weights *f, const struct hf_names *names,
 			const struct hf_tensor *t, struct err *e)
 {
 	const struct entry *entry = find(f, names, t->name);
@@ -259,7 +259,7 @@ static int check_tensor(const struct weights *f, const struct hf_names *names,
 }
 
 /* The folder's names that the model has, as a set of ours and of bare ones. */
-static json_t *known_names(const struct weights *f, const struct hf_names *names)
+static json_t *known_names(const struct hf_weights *f, const struct hf_names *names)
 {
 	json_t *known = json_object();
 	for (int64_t i = 0; i < names->n; i++)
@@ -268,7 +268,7 @@ static json_t *known_names(const struct weights *f, const struct hf_names *names
 	return known;
 }
 
-static int pread_all(struct weights *f, const struct entry *entry, int64_t at, void *to, int64_t n,
+static int pread_all(struct hf_weights *f, const struct entry *entry, int64_t at, void *to, int64_t n,
 		     struct err *e)
 {
 	if (f->open != entry->shard) {
@@ -289,7 +289,7 @@ static int pread_all(struct weights *f, const struct entry *entry, int64_t at, v
 
 /* A tied head that is stored all the same must be the embedding, or one of the two would be
  * lost. */
-static int check_tied_head(struct weights *f, const struct hf_names *names,
+static int check_tied_head(struct hf_weights *f, const struct hf_names *names,
 			   const struct entry *head, struct err *e)
 {
 	const struct entry *table = find(f, names, names->tensors[0].name);
@@ -318,21 +318,21 @@ static int check_tied_head(struct weights *f, const struct hf_names *names,
 			      "tied; set tie_word_embeddings to false");
 }
 
-static int check_stranger(struct weights *f, const struct hf_names *names,
+static int check_stranger(struct hf_weights *f, const struct hf_names *names,
 			  const struct entry *entry, struct err *e)
 {
 	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
 		return check_tied_head(f, names, entry, e);
 	if (hf_names_may_skip(names, entry->st->name))
 		return 0;
-	if (hf_kind_of_tensor(entry->st->name))
-		return fail(f, entry, e, hf_kind_of_tensor(entry->st->name));
+	if (hf_unsupported_tensor(entry->st->name))
+		return fail(f, entry, e, hf_unsupported_tensor(entry->st->name));
 	return fail(f, entry, e,
 		    "the model of config.json has no such tensor, and leaving it out would change "
 		    "what the model computes");
 }
 
-int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
+int hf_weights_fit(struct hf_weights *f, const struct hf_names *names, struct err *e)
 {
 	for (int64_t i = 0; i < names->n; i++)
 		if (check_tensor(f, names, &names->tensors[i], e))
@@ -348,7 +348,7 @@ int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *
 
 /* --- numbers --- */
 
-void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
+void hf_weights_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 {
 	enum { TILE = 32 };
 	for (int64_t r = 0; r < rows; r += TILE)
@@ -359,7 +359,7 @@ void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 }
 
 /* Widened piece by piece. */
-static int read_floats(struct weights *f, const struct entry *entry, float *to, struct err *e)
+static int read_floats(struct hf_weights *f, const struct entry *entry, float *to, struct err *e)
 {
 	const struct hf_type *type = hf_numbers_dtype(entry->st->dtype);
 	int64_t bytes = entry->st->end - entry->st->begin;
@@ -378,13 +378,13 @@ static int read_floats(struct weights *f, const struct entry *entry, float *to, 
 	return rc;
 }
 
-int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t,
+int hf_weights_read(struct hf_weights *f, const struct hf_names *names, const struct hf_tensor *t,
 		    float *out, float *room, struct err *e)
 {
 	const struct entry *entry = find(f, names, t->name);
 	if (read_floats(f, entry, t->transposed ? room : out, e))
 		return -1;
 	if (t->transposed)
-		hf_transpose(room, t->shape[1], t->shape[0], out);
+		hf_weights_transpose(room, t->shape[1], t->shape[0], out);
 	return 0;
 }

@@ -16,7 +16,7 @@ static int ffn_forward(struct pass *p, const struct block_view *v, struct block_
 static int ffn_again(struct pass *p, const struct block_view *v, struct block_kept *k,
 		     struct stream *s, struct err *e)
 {
-	return p->m->moe ? model_moe_again(p, v, k, s, e) : model_mlp_again(p, v, k, s, e);
+	return p->m->moe ? model_moe_recompute(p, v, k, s, e) : model_mlp_recompute(p, v, k, s, e);
 }
 
 static int ffn_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
@@ -93,7 +93,7 @@ static int redo(struct pass *p, const struct block_view *v, struct block_kept *k
 	struct lap l = lap_begin(p);
 	int rc = what == AGAIN_ALL   ? all_again(p, v, k, e)
 		 : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e)
-				     : model_attention_again(p, v, k, e);
+				     : model_attention_recompute(p, v, k, e);
 	lap_end(p, &l);
 	return rc;
 }

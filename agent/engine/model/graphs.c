@@ -4,9 +4,9 @@
 
 /* What the store was asked for. */
 struct note {
-	enum tape_call call;
+	enum store_call call;
 	int unit;
-	/* of TAPE_DONE: in the step's last micro-batch the unit's gradients are complete */
+	/* of STORE_CALL_REDUCE: in the step's last micro-batch the unit's gradients are complete */
 	bool ends;
 };
 
@@ -19,14 +19,14 @@ struct tape {
 	bool starts;
 };
 
-struct tapes {
-	struct tape **chunks;   /* [n_chunks][slots × TAPE_KINDS] */
+struct pass_graphs {
+	struct tape **chunks;   /* [n_chunks][slots × GRAPH_KINDS] */
 	struct tape *recording; /* NULL: none */
 	bool off;               /* the backend does not record */
 	bool lost;              /* no memory for a note */
 };
 
-int model_tapes_open(struct model *m, struct err *e)
+int model_graphs_open(struct model *m, struct err *e)
 {
 	bool fits = m->d.device && m->job->job.graphs && m->tp->size == 1 && m->cp->size == 1 &&
 		    !m->moe && !m->offload;
@@ -37,7 +37,7 @@ int model_tapes_open(struct model *m, struct err *e)
 		m->tapes->chunks = calloc((size_t)m->n_chunks, sizeof *m->tapes->chunks);
 	bool ok = m->tapes && m->tapes->chunks;
 	for (int i = 0; ok && i < m->n_chunks; i++)
-		ok = (m->tapes->chunks[i] = calloc((size_t)m->chunks[i].n_slots * TAPE_KINDS,
+		ok = (m->tapes->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPH_KINDS,
 						   sizeof **m->tapes->chunks));
 	return ok ? 0
 		  : err_set(e, ERR_NOMEM, "recorded passes of %d chunks: out of memory",
@@ -52,12 +52,12 @@ static void erase(struct model *m, struct tape *t)
 	t->n = 0;
 }
 
-void model_tapes_close(struct model *m)
+void model_graphs_close(struct model *m)
 {
 	if (!m->tapes)
 		return;
 	for (int i = 0; m->tapes->chunks && i < m->n_chunks; i++)
-		for (int j = 0; m->tapes->chunks[i] && j < m->chunks[i].n_slots * TAPE_KINDS; j++) {
+		for (int j = 0; m->tapes->chunks[i] && j < m->chunks[i].n_slots * GRAPH_KINDS; j++) {
 			erase(m, &m->tapes->chunks[i][j]);
 			free(m->tapes->chunks[i][j].notes);
 		}
@@ -68,7 +68,7 @@ void model_tapes_close(struct model *m)
 	m->tapes = NULL;
 }
 
-void model_tapes_note(struct model *m, enum tape_call call, int unit, bool ends)
+void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends)
 {
 	struct tape *t = m->tapes ? m->tapes->recording : NULL;
 	if (!t)
@@ -122,11 +122,11 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 static int ask(struct pass *p, const struct note *n, struct err *e)
 {
 	switch (n->call) {
-	case TAPE_HOLD:
+	case STORE_CALL_HOLD:
 		return model_unit_hold(p->m, n->unit, e);
-	case TAPE_GRADS:
+	case STORE_CALL_GRADS:
 		return model_unit_grads(p->m, n->unit, e);
-	case TAPE_DONE:
+	case STORE_CALL_REDUCE:
 		return model_unit_done(p, n->unit, n->ends, e);
 	default:
 		model_unit_drop(p->m, n->unit);
@@ -143,14 +143,14 @@ static int replay(struct pass *p, const struct tape *t, struct err *e)
 	return 0;
 }
 
-int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e),
+int model_graphs_run(struct pass *p, enum pass_graph_kind kind, int (*run)(struct pass *p, struct err *e),
 		    struct err *e)
 {
-	struct tapes *all = p->m->tapes;
-	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
+	struct pass_graphs *all = p->m->tapes;
+	if (!all || all->off || !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
 	struct tape *t = &all->chunks[p->chunk - p->m->chunks]
-				     [(p->slot - p->chunk->slots) * TAPE_KINDS + kind];
+				     [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];
 	if (same(p, t))
 		return replay(p, t, e);
 	if (t->met)

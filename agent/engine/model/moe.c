@@ -151,7 +151,7 @@ static int open_all_kept(struct model *m, struct err *e)
 				       ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
-				bool shared = activations_experts_again(&m->d,
+				bool shared = activations_experts_recompute(&m->d,
 									ch->views.blocks[l].layer);
 				struct moe_kept *k = shared ? &m->moe->again
 							    : &m->moe->kept[i][s * ch->layers + l];
@@ -261,11 +261,11 @@ int model_moe_forward(struct pass *p, const struct block_view *v, struct block_k
 	return 0;
 }
 
-int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
 		    struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	if (activations_experts_again(&m->d, v->layer))
+	if (activations_experts_recompute(&m->d, v->layer))
 		return upper_half(p, v, k, s, NULL, e);
 	if (s)
 		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X],

@@ -6,7 +6,7 @@
 
 enum { PLACES = 2, TENSORS = 3 };
 
-struct away {
+struct optim_offload {
 	struct backend *backend;
 	bool moved[TENSORS]; /* m, v, p: which of them are away */
 	float *memory;
@@ -21,12 +21,12 @@ struct part {
 	int place;
 };
 
-int optim_away_open(struct backend *k, int moments, bool masters, struct away **out, struct err *e)
+int optim_away_open(struct backend *k, int moments, bool masters, struct optim_offload **out, struct err *e)
 {
-	struct away *a = calloc(1, sizeof *a);
+	struct optim_offload *a = calloc(1, sizeof *a);
 	if (!a)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
-	*a = (struct away){ .backend = k, .moved = { true, moments > 1, masters } };
+	*a = (struct optim_offload){ .backend = k, .moved = { true, moments > 1, masters } };
 	size_t bytes = (size_t)zero_staged_bytes(moments + masters);
 	a->memory = backend_alloc(k, bytes);
 	if (!a->memory) {
@@ -47,7 +47,7 @@ int optim_away_open(struct backend *k, int moments, bool masters, struct away **
 	return 0;
 }
 
-void optim_away_close(struct away *a)
+void optim_away_close(struct optim_offload *a)
 {
 	if (!a)
 		return;
@@ -77,7 +77,7 @@ static float *home(const struct part *p, int tensor)
 	return homes[tensor] + p->first;
 }
 
-static void copy(struct away *a, const struct part *p, bool back)
+static void copy(struct optim_offload *a, const struct part *p, bool back)
 {
 	for (int t = 0; t < TENSORS; t++) {
 		float *here = a->at[p->place][t];
@@ -90,7 +90,7 @@ static void copy(struct away *a, const struct part *p, bool back)
 	}
 }
 
-static struct update update_of(const struct away *a, const struct part *p, size_t width)
+static struct update update_of(const struct optim_offload *a, const struct part *p, size_t width)
 {
 	struct update u = *p->whole;
 	u.p = a->moved[2] ? a->at[p->place][2] : u.p + p->first;
@@ -107,7 +107,7 @@ static struct update update_of(const struct away *a, const struct part *p, size_
 /* A copy begins after the ops that were queued before it: so the next part's comes before the
  * update that it goes on beside. Copies keep their order, so what a place had is gone before it is
  * filled again. */
-void optim_away_update(struct away *a, const struct update *u, int n,
+void optim_away_update(struct optim_offload *a, const struct update *u, int n,
 		       void (*apply)(const struct update *part, void *arg), void *arg)
 {
 	struct part next = { .whole = u, .place = PLACES - 1 };
@@ -126,7 +126,7 @@ void optim_away_update(struct away *a, const struct update *u, int n,
 	}
 }
 
-int optim_away_settle(struct away *a, struct err *e)
+int optim_away_settle(struct optim_offload *a, struct err *e)
 {
 	if (a->gone)
 		backend_side_wait(a->backend, a->gone);

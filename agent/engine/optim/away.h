@@ -15,18 +15,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct away;
+struct optim_offload;
 
 /* moments: of each update, 1 or 2; masters: whether p is away as well. */
-int optim_away_open(struct backend *k, int moments, bool masters, struct away **out, struct err *e);
+int optim_away_open(struct backend *k, int moments, bool masters, struct optim_offload **out, struct err *e);
 /* Takes NULL. */
-void optim_away_close(struct away *a);
+void optim_away_close(struct optim_offload *a);
 
 /* Queues n updates, whose m and v (and p) are memory of backend_host_alloc: `apply` is called
  * with each part, where those are the device's. */
-void optim_away_update(struct away *a, const struct update *u, int n,
+void optim_away_update(struct optim_offload *a, const struct update *u, int n,
 		       void (*apply)(const struct update *part, void *arg), void *arg);
 /* Until what was updated is back in the host's memory. */
-int optim_away_settle(struct away *a, struct err *e);
+int optim_away_settle(struct optim_offload *a, struct err *e);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* Pieces that lie side by side in all their buffers and have the same decay: one update for all. */
 struct run {
-	const struct piece *first;
+	const struct param_piece *first;
 	float *master, *grad;
 	int64_t at, count;
 	bool decay;
@@ -40,12 +40,12 @@ struct optim {
 	const struct optimizer *kind;
 	struct backend *backend;
 	const struct ops *ops;
-	struct store *store;
+	struct param_store *store;
 	const struct job *job;
 	float *moments[OPTIM_MOMENTS_MOST];
 	size_t bytes; /* of a moment */
 	bool spilled;
-	struct away *away; /* spilled, and the backend's memory is a device's */
+	struct optim_offload *away; /* spilled, and the backend's memory is a device's */
 	struct run *runs;
 	int n_runs;
 	struct update *updates; /* [n_runs], of the step under way */
@@ -122,16 +122,16 @@ enum job_optimizer optim_kind(const struct optim *o)
 
 /* Where an update of the piece puts its stored form; NULL: nowhere, or it rounds at random and
  * so by itself alone. */
-static const char *stored_of(const struct optim *o, const struct piece *p)
+static const char *stored_of(const struct optim *o, const struct param_piece *p)
 {
 	struct update u = { .stored = NULL };
-	param_store_fuse(o->store, p, 0, &u);
+	param_store_stored_form(o->store, p, 0, &u);
 	return u.random ? NULL : u.stored;
 }
 
 /* Whether the piece begins where the run ends, or behind a gap that all buffers have: gaps hold
  * zeros and zero gradients, which an update leaves zero. */
-static bool joins(const struct optim *o, const struct run *r, const struct piece *p)
+static bool joins(const struct optim *o, const struct run *r, const struct param_piece *p)
 {
 	int64_t ahead = p->at - r->at;
 	const char *from = stored_of(o, r->first), *to = stored_of(o, p);
@@ -144,7 +144,7 @@ static bool joins(const struct optim *o, const struct run *r, const struct piece
 static int find_runs(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
 	o->updates = calloc((size_t)n + 1, sizeof *o->updates);
 	if (!o->runs || !o->updates)
@@ -152,7 +152,7 @@ static int find_runs(struct optim *o, struct err *e)
 			e, ERR_NOMEM,
 			"optimizer: no memory for a table of %d pieces; close other programs", n);
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		struct run *last = o->n_runs ? &o->runs[o->n_runs - 1] : NULL;
 		if (!last || !joins(o, last, p)) {
 			last = &o->runs[o->n_runs++];
@@ -172,16 +172,16 @@ static int find_runs(struct optim *o, struct err *e)
 static int find_counted(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	o->counted = calloc((size_t)n + 1, sizeof *o->counted);
 	if (!o->counted)
 		return err_set(
 			e, ERR_NOMEM,
 			"optimizer: no memory for a table of %d pieces; close other programs", n);
 	const float *whole_to = NULL; /* where the last piece ends, when all of it counts */
-	const struct piece *before = NULL;
+	const struct param_piece *before = NULL;
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		struct stretch s = { p->grad + p->count_lo, p->count_hi - p->count_lo };
 		if (s.count <= 0) {
 			whole_to = NULL;
@@ -236,7 +236,7 @@ static int open_moments(struct optim *o, const char *spill_dir, struct err *e)
 	if (!o->squares_at)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a sum; lower batch.micro");
 	return o->spilled && !backend_on_host(o->backend)
-		       ? optim_away_open(o->backend, n, param_store_masters_away(o->store),
+		       ? optim_away_open(o->backend, n, param_store_masters_offloaded(o->store),
 					 &o->away, e)
 		       : 0;
 }
@@ -286,12 +286,12 @@ void optim_close(struct optim *o)
 	free(o);
 }
 
-bool optim_away(const struct optim *o)
+bool optim_offloaded(const struct optim *o)
 {
 	return o->away != NULL;
 }
 
-int optim_settle(struct optim *o, struct err *e)
+int optim_wait(struct optim *o, struct err *e)
 {
 	return o->away ? optim_away_settle(o->away, e) : 0;
 }
@@ -353,13 +353,13 @@ static void update_all(struct optim *o, const struct step *s, int64_t step)
 			.count = r->count,
 			.weight_decay = (float)decay_of(o, r->decay),
 		};
-		param_store_fuse(o->store, r->first, step, u);
+		param_store_stored_form(o->store, r->first, step, u);
 	}
 	if (o->away)
 		optim_away_update(o->away, o->updates, o->n_runs, apply_part, &applying);
 	else
 		o->kind->update(o, o->updates, o->n_runs, s);
-	param_store_fused(o->store);
+	param_store_stored_done(o->store);
 }
 
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)

@@ -13,7 +13,7 @@
  * offload.optimizer moments lie in a file without a name (base/spill.h), which the system may write
  * to disk and drop from memory; when the backend's memory is a device's, in the host's (away.h).
  *
- * An update sets the stored form of the parameters too, where that is another (param_store_fuse).
+ * An update sets the stored form of the parameters too, where that is another (param_store_stored_form).
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 #define MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
@@ -32,7 +32,7 @@ struct optim;
 
 struct optim_options {
 	struct backend *backend;
-	struct store *store; /* borrowed, as all here; must be closed after the optimizer */
+	struct param_store *store; /* borrowed, as all here; must be closed after the optimizer */
 	const struct job *job;
 	const char *spill_dir; /* for offload.optimizer, unless TMPDIR is set: the run folder */
 };
@@ -50,9 +50,9 @@ const char *optim_moment_name(enum job_optimizer kind, int i);
  * optimizer has no such moment. */
 float *optim_moment(struct optim *o, int i);
 /* Whether moments are the host's, and the backend's memory is not. */
-bool optim_away(const struct optim *o);
+bool optim_offloaded(const struct optim *o);
 /* Until what lies away is as the last step left it. */
-int optim_settle(struct optim *o, struct err *e);
+int optim_wait(struct optim *o, struct err *e);
 enum job_optimizer optim_kind(const struct optim *o);
 
 /* The rate of step `step` (from 0): linear warm-up to lr over `warmup` steps, then the job's

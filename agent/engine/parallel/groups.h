@@ -40,7 +40,7 @@ struct groups {
 	struct comm *root;
 	struct comm *tp, *cp, *ep;
 	struct comm *cp_values, *ep_values;
-	struct store_groups store;
+	struct param_store_groups store;
 	struct comm *in[PIPE_KINDS][PIPE_SIDES], *out[PIPE_KINDS][PIPE_SIDES];
 };
 

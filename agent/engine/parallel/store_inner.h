@@ -52,11 +52,11 @@ struct pool {
 	int n;
 };
 
-struct store {
+struct param_store {
 	struct backend *backend;
 	const struct ops *ops;
 	const struct catalogue *catalogue;
-	struct store_groups groups;
+	struct param_store_groups groups;
 	struct replicas replicas[ZERO_CLASSES];
 	bool overlap, stochastic;
 	uint64_t seed;
@@ -70,7 +70,7 @@ struct store {
 	bool spilled;   /* masters are in a file, or in the host's memory */
 	bool fused;     /* the optimizer has set the stored form of the masters */
 	int64_t owned;
-	struct piece *pieces;
+	struct param_piece *pieces;
 	int n_pieces;
 
 	struct pool gathers[UNIT_KINDS], scatters[UNIT_KINDS];
@@ -88,37 +88,37 @@ struct store {
 	double gather_s, reduce_s;
 };
 
-static inline const struct replicas *store_replicas(const struct store *s, int unit)
+static inline const struct replicas *param_store_replicas(const struct param_store *s, int unit)
 {
 	return &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 }
 
 /* The owned part of a unit: its masters and gradients. */
-float *param_store_master(const struct store *s, int unit);
-float *param_store_grad(const struct store *s, int unit);
+float *param_store_master(const struct param_store *s, int unit);
+float *param_store_grad(const struct param_store *s, int unit);
 /* The stored form of the owned part. */
-void *param_store_stored(const struct store *s, int unit);
+void *param_store_stored(const struct param_store *s, int unit);
 /* What each shard has of a unit; valid until the next call for the class. */
-const size_t *param_store_counts(struct store *s, int unit);
+const size_t *param_store_counts(struct param_store *s, int unit);
 /* The group whose ranks have the parts of a partial parameter's gradient. */
-struct comm *param_store_parts(const struct store *s, const struct param *p);
+struct comm *param_store_partial_group(const struct param_store *s, const struct param *p);
 /* Waits for *req, which may be NULL and is NULL then; the time goes to *spent. */
-int param_store_wait(struct comm_request **req, double *spent, struct err *e);
+int param_store_wait_request(struct comm_request **req, double *spent, struct err *e);
 
-int param_store_build_pieces(struct store *s, struct err *e);
+int param_store_build_pieces(struct param_store *s, struct err *e);
 
 /* What is in the slot is done with; a gather under way is waited for. */
-int param_store_forget(struct store *s, struct slot *slot, struct err *e);
+int param_store_evict(struct param_store *s, struct slot *slot, struct err *e);
 /* The slot of the pool that holds the unit, NULL: none. */
-struct slot *param_store_find(struct pool *p, int unit);
+struct slot *param_store_find_buffer(struct pool *p, int unit);
 /* Starts gathers of what the order says comes next. */
-int param_store_prefetch(struct store *s, struct err *e);
+int param_store_prefetch(struct param_store *s, struct err *e);
 /* Waits for all parameters that are under way. */
-int param_store_settle(struct store *s, struct err *e);
+int param_store_wait_params(struct param_store *s, struct err *e);
 
 /* Starts the sum of units [first, last). */
-int param_store_flush(struct store *s, struct err *e);
+int param_store_reduce_complete(struct param_store *s, struct err *e);
 /* Adds what the slot's scatter brings to this rank's gradients. */
-int param_store_retire(struct store *s, struct slot *slot, struct err *e);
+int param_store_add_scattered(struct param_store *s, struct slot *slot, struct err *e);
 
 #endif

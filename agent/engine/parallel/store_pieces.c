@@ -8,14 +8,14 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 }
 
 /* The parameter's part in this rank's part of its unit; count 0: nothing of it. */
-static struct piece piece_of(const struct store *s, const struct param *p)
+static struct param_piece piece_of(const struct param_store *s, const struct param *p)
 {
 	const struct home *h = &s->homes[p->unit];
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
 	int64_t lo = clamp(h->lo, at, at + p->count), hi = clamp(h->hi, at, at + p->count);
-	struct piece piece = { .param = p, .first = lo - at, .count = hi - lo };
+	struct param_piece piece = { .param = p, .first = lo - at, .count = hi - lo };
 	if (hi <= lo)
-		return (struct piece){ 0 };
+		return (struct param_piece){ 0 };
 	piece.master = param_store_master(s, p->unit) + (lo - h->lo);
 	piece.grad = param_store_grad(s, p->unit) + (lo - h->lo);
 	piece.at = h->owned + lo - h->lo;
@@ -26,7 +26,7 @@ static struct piece piece_of(const struct store *s, const struct param *p)
 	return piece;
 }
 
-int param_store_build_pieces(struct store *s, struct err *e)
+int param_store_build_pieces(struct param_store *s, struct err *e)
 {
 	s->pieces = calloc((size_t)s->catalogue->n + 1, sizeof *s->pieces);
 	if (!s->pieces)
@@ -35,25 +35,25 @@ int param_store_build_pieces(struct store *s, struct err *e)
 			"store: no memory for a table of %d parameters; close other programs",
 			s->catalogue->n);
 	for (int i = 0; i < s->catalogue->n; i++) {
-		struct piece piece = piece_of(s, &s->catalogue->params[i]);
+		struct param_piece piece = piece_of(s, &s->catalogue->params[i]);
 		if (piece.count)
 			s->pieces[s->n_pieces++] = piece;
 	}
 	return 0;
 }
 
-const struct piece *param_store_pieces(const struct store *s, int *n)
+const struct param_piece *param_store_pieces(const struct param_store *s, int *n)
 {
 	*n = s->n_pieces;
 	return s->pieces;
 }
 
-struct backend *param_store_backend(const struct store *s)
+struct backend *param_store_backend(const struct param_store *s)
 {
 	return s->backend;
 }
 
-int64_t param_store_owned(const struct store *s)
+int64_t param_store_owned(const struct param_store *s)
 {
 	return s->owned;
 }

@@ -81,12 +81,12 @@ static int all_reduce(struct tp *t, float *x, size_t count, enum comm_op op, str
 	return rc;
 }
 
-int tp_sum(struct tp *t, float *x, size_t count, struct err *e)
+int tp_all_reduce_sum(struct tp *t, float *x, size_t count, struct err *e)
 {
 	return all_reduce(t, x, count, COMM_SUM, e);
 }
 
-int tp_max(struct tp *t, float *x, size_t count, struct err *e)
+int tp_all_reduce_max(struct tp *t, float *x, size_t count, struct err *e)
 {
 	return all_reduce(t, x, count, COMM_MAX, e);
 }

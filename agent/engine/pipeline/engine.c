@@ -45,7 +45,7 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	    schedule_check(&g->forwards, e))
 		return -1;
 	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
-	return pipeline_tracks_open(g, e);
+	return pipeline_slots_open(g, e);
 }
 
 /* "cpu" and the like, with the storage type behind it; a device is one of those that this
@@ -103,7 +103,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, const 
 	const struct job *job = g->job;
 	if (catalogue_build(&g->shape, share, &g->catalogue, e))
 		return -1;
-	const struct store_options o = {
+	const struct param_store_options o = {
 		.catalogue = &g->catalogue,
 		.backend = g->backend,
 		.groups = g->groups.store,
@@ -164,9 +164,9 @@ void pipeline_close(struct engine *g)
 		return;
 	/* A device may still be about transfers that nobody waits for any more: the groups end
 	 * those, then memory may go. */
-	pipeline_walk_settle(g, NULL);
+	pipeline_wait_messages(g, NULL);
 	if (g->store)
-		param_store_end(g->store);
+		param_store_drain(g->store);
 	parallel_groups_close(&g->groups);
 	model_close(g->model);
 	param_store_close(g->store);
@@ -174,7 +174,7 @@ void pipeline_close(struct engine *g)
 	backend_close(g->backend);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
-	pipeline_tracks_close(g);
+	pipeline_slots_close(g);
 	timeline_free(&g->timeline);
 	free(g->stages);
 	free(g);
@@ -190,7 +190,7 @@ const struct catalogue *pipeline_catalogue(const struct engine *g)
 	return &g->catalogue;
 }
 
-struct store *pipeline_store(struct engine *g)
+struct param_store *pipeline_store(struct engine *g)
 {
 	return g->store;
 }
@@ -240,7 +240,7 @@ static int share_parts(struct engine *g, const double *local, double loss, struc
 static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
 			 bool backward, struct err *e)
 {
-	if (!pipeline_walk_row(g, &s->rows[g->at.pp], b, backward, e))
+	if (!pipeline_run_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;
 	if (layout_world(&g->layout) > 1)
 		comm_abort(g->groups.world, e->text);

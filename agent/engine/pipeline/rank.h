@@ -57,7 +57,7 @@ struct engine {
 	struct ep ep;
 	struct pipe pipe;
 	struct catalogue catalogue;
-	struct store *store;
+	struct param_store *store;
 	struct model *model;
 	int64_t micro_tokens;  /* of a micro-batch */
 	int64_t global_tokens; /* of an optimizer step */
@@ -75,21 +75,21 @@ struct engine {
 
 /* Walks a row once over this rank's micro-batches; the model has the sum of the token losses
  * seen here (0 before the last stage). */
-int pipeline_walk_row(struct engine *g, const struct sched_row *row,
+int pipeline_run_row(struct engine *g, const struct sched_row *row,
 		      const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for every message under way; the first error stays. */
-int pipeline_walk_settle(struct engine *g, struct err *e);
+int pipeline_wait_messages(struct engine *g, struct err *e);
 
 /* --- What a row is walked with (tracks.c, receive.c) --- */
 
 /* Slots and inboxes as at the begin of a row. */
-int pipeline_tracks_open(struct engine *g, struct err *e);
-void pipeline_tracks_close(struct engine *g);
-void pipeline_tracks_begin(struct engine *g, const struct sched_row *row);
+int pipeline_slots_open(struct engine *g, struct err *e);
+void pipeline_slots_close(struct engine *g);
+void pipeline_slots_begin(struct engine *g, const struct sched_row *row);
 /* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
-int pipeline_track_slot(struct engine *g, int chunk, int micro);
-struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro);
-void pipeline_track_leave(struct engine *g, int chunk, int micro);
+int pipeline_slot_find(struct engine *g, int chunk, int micro);
+struct berth *pipeline_slot_state(struct engine *g, int chunk, int micro);
+void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
 /* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
 int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,

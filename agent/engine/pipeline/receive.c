@@ -33,7 +33,7 @@ static void advance(struct engine *g, const struct sched_row *row, enum pipe_kin
 	in->started = false;
 }
 
-void pipeline_tracks_begin(struct engine *g, const struct sched_row *row)
+void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 {
 	for (int c = 0; c < g->layout.chunks; c++) {
 		struct track *t = &g->tracks[c];
@@ -54,12 +54,12 @@ static void *free_buffer(struct engine *g, const struct sched_step *step)
 {
 	if (step->op == SCHED_RECV_GRAD) {
 		if (g->tracks[step->chunk].slot_of[step->micro] < 0 ||
-		    !comm_test(pipeline_track_berth(g, step->chunk, step->micro)->grad_sent))
+		    !comm_test(pipeline_slot_state(g, step->chunk, step->micro)->grad_sent))
 			return NULL;
 		return model_grad(g->model, step->chunk,
 				  g->tracks[step->chunk].slot_of[step->micro]);
 	}
-	int slot = pipeline_track_slot(g, step->chunk, step->micro);
+	int slot = pipeline_slot_find(g, step->chunk, step->micro);
 	return slot < 0 ? NULL : model_input(g->model, step->chunk, slot);
 }
 
@@ -88,7 +88,7 @@ int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct
 /* Nothing was started, and now it is needed. */
 static int receive_now(struct engine *g, const struct sched_step *step, struct err *e)
 {
-	int slot = pipeline_track_slot(g, step->chunk, step->micro);
+	int slot = pipeline_slot_find(g, step->chunk, step->micro);
 	if (slot < 0)
 		return err_set(e, ERR_INTERNAL,
 			       "schedule: chunk %d keeps more than its %d micro-batches",
@@ -96,7 +96,7 @@ static int receive_now(struct engine *g, const struct sched_step *step, struct e
 	if (step->op == SCHED_RECV_ACT)
 		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),
 			       model_input(g->model, step->chunk, slot), e);
-	if (pp_wait(&g->pipe, &pipeline_track_berth(g, step->chunk, step->micro)->grad_sent, e))
+	if (pp_wait(&g->pipe, &pipeline_slot_state(g, step->chunk, step->micro)->grad_sent, e))
 		return -1;
 	return pp_recv(&g->pipe, PIPE_GRAD, side_of(g, step),
 		       model_grad(g->model, step->chunk, slot), e);

@@ -13,7 +13,7 @@ static int own_chunk(const struct engine *g, int stage)
 	return pp == g->at.pp ? chunk : -1;
 }
 
-int pipeline_tracks_open(struct engine *g, struct err *e)
+int pipeline_slots_open(struct engine *g, struct err *e)
 {
 	int chunks = g->layout.chunks;
 	g->tracks = calloc((size_t)chunks, sizeof *g->tracks);
@@ -36,7 +36,7 @@ int pipeline_tracks_open(struct engine *g, struct err *e)
 	return g->tracks ? 0 : err_set(e, ERR_NOMEM, "%d chunks: out of memory", chunks);
 }
 
-void pipeline_tracks_close(struct engine *g)
+void pipeline_slots_close(struct engine *g)
 {
 	for (int c = 0; g->tracks && c < g->layout.chunks; c++) {
 		free(g->tracks[c].berths);
@@ -47,7 +47,7 @@ void pipeline_tracks_close(struct engine *g)
 }
 
 /* The round robin gives messages time to leave. */
-int pipeline_track_slot(struct engine *g, int chunk, int micro)
+int pipeline_slot_find(struct engine *g, int chunk, int micro)
 {
 	struct track *t = &g->tracks[chunk];
 	if (t->slot_of[micro] >= 0)
@@ -63,13 +63,13 @@ int pipeline_track_slot(struct engine *g, int chunk, int micro)
 	return -1;
 }
 
-struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro)
+struct berth *pipeline_slot_state(struct engine *g, int chunk, int micro)
 {
 	struct track *t = &g->tracks[chunk];
 	return &t->berths[t->slot_of[micro]];
 }
 
-void pipeline_track_leave(struct engine *g, int chunk, int micro)
+void pipeline_slot_release(struct engine *g, int chunk, int micro)
 {
-	pipeline_track_berth(g, chunk, micro)->taken = false;
+	pipeline_slot_state(g, chunk, micro)->taken = false;
 }

@@ -47,26 +47,26 @@ static void take_input(struct walk *w, const struct sched_step *s, int slot)
 	hand_over(g, model_input(g->model, s->chunk, slot),
 		  model_output(g->model, before, g->tracks[before].slot_of[s->micro]));
 	if (!w->backward)
-		pipeline_track_leave(g, before, s->micro);
+		pipeline_slot_release(g, before, s->micro);
 }
 
 static int forward(struct walk *w, const struct sched_step *s, struct err *e)
 {
 	struct engine *g = w->g;
 	struct model_batch b = micro_batch(w, s->micro);
-	int slot = pipeline_track_slot(g, s->chunk, s->micro);
+	int slot = pipeline_slot_find(g, s->chunk, s->micro);
 	if (slot < 0)
 		return err_set(e, ERR_INTERNAL,
 			       "schedule: chunk %d keeps more than its %d micro-batches", s->chunk,
 			       g->tracks[s->chunk].slots);
 	/* The output of the slot's last owner lies where this one's will. */
-	if (pp_wait(&g->pipe, &pipeline_track_berth(g, s->chunk, s->micro)->act_sent, e))
+	if (pp_wait(&g->pipe, &pipeline_slot_state(g, s->chunk, s->micro)->act_sent, e))
 		return -1;
 	take_input(w, s, slot);
 	if (model_forward(g->model, s->chunk, slot, &b, w->backward, e))
 		return -1;
 	if (!w->backward && g->tracks[s->chunk].after < 0)
-		pipeline_track_leave(g, s->chunk, s->micro);
+		pipeline_slot_release(g, s->chunk, s->micro);
 	return 0;
 }
 
@@ -87,7 +87,7 @@ static int give_gradient(struct walk *w, const struct sched_step *s, struct err 
 	int before = g->tracks[s->chunk].before;
 	if (before < 0)
 		return 0;
-	if (pp_wait(&g->pipe, &pipeline_track_berth(g, before, s->micro)->grad_sent, e))
+	if (pp_wait(&g->pipe, &pipeline_slot_state(g, before, s->micro)->grad_sent, e))
 		return -1;
 	hand_over(g, model_grad(g->model, before, g->tracks[before].slot_of[s->micro]),
 		  model_grad(g->model, s->chunk, g->tracks[s->chunk].slot_of[s->micro]));
@@ -108,7 +108,7 @@ static int backward_pass(struct walk *w, const struct sched_step *s, enum model_
 	    (pass != BACKWARD_WEIGHT && give_gradient(w, s, e)))
 		return -1;
 	if (pass != BACKWARD_INPUT)
-		pipeline_track_leave(g, s->chunk, s->micro);
+		pipeline_slot_release(g, s->chunk, s->micro);
 	return 0;
 }
 
@@ -140,10 +140,10 @@ static int reduce(struct walk *w, const struct sched_step *s, struct err *e)
 {
 	(void)s;
 	struct engine *g = w->g;
-	double start = clock_s(), waited = param_store_waited(g->store);
+	double start = clock_s(), waited = param_store_wait_seconds(g->store);
 	if (param_store_finish(g->store, e))
 		return -1;
-	g->times.dp += clock_s() - start - (param_store_waited(g->store) - waited);
+	g->times.dp += clock_s() - start - (param_store_wait_seconds(g->store) - waited);
 	return 0;
 }
 
@@ -166,7 +166,7 @@ static const struct {
 static double waits(const struct engine *g)
 {
 	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds +
-	       param_store_waited(g->store);
+	       param_store_wait_seconds(g->store);
 }
 
 static int record(struct engine *g, const struct sched_step *s, double begin, double end,
@@ -195,7 +195,7 @@ static int run_step(struct walk *w, const struct sched_step *s, double origin, s
 	return 0;
 }
 
-int pipeline_walk_settle(struct engine *g, struct err *e)
+int pipeline_wait_messages(struct engine *g, struct err *e)
 {
 	int rc = 0;
 	for (int c = 0; g->tracks && c < g->layout.chunks; c++)
@@ -216,19 +216,19 @@ static void begin(struct engine *g, const struct sched_row *row, bool backward)
 {
 	g->times = (struct engine_times){ 0 };
 	g->tp.seconds = g->cp.seconds = g->ep.seconds = g->pipe.seconds = 0;
-	pipeline_tracks_begin(g, row);
+	pipeline_slots_begin(g, row);
 	if (backward) {
 		g->timeline.n = 0;
 		g->timeline.start = clock_wall_s();
 	}
 }
 
-int pipeline_walk_row(struct engine *g, const struct sched_row *row,
+int pipeline_run_row(struct engine *g, const struct sched_row *row,
 		      const struct engine_batch *batch, bool backward, struct err *e)
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
-	double origin = clock_s(), waited = param_store_waited(g->store),
-	       again = model_again_s(g->model);
+	double origin = clock_s(), waited = param_store_wait_seconds(g->store),
+	       again = model_recompute_s(g->model);
 	begin(g, row, backward);
 	model_loss_begin(g->model);
 	if (pipeline_receive_ahead(g, row, e))
@@ -236,14 +236,14 @@ int pipeline_walk_row(struct engine *g, const struct sched_row *row,
 	for (int i = 0; i < row->n; i++)
 		if (run_step(&w, &row->steps[i], origin, e))
 			return -1;
-	if (pipeline_walk_settle(g, e))
+	if (pipeline_wait_messages(g, e))
 		return -1;
-	g->times.recompute = model_again_s(g->model) - again;
+	g->times.recompute = model_recompute_s(g->model) - again;
 	g->times.compute -= g->times.recompute;
 	g->times.tp = g->tp.seconds;
 	g->times.cp = g->cp.seconds;
 	g->times.ep = g->ep.seconds;
 	g->times.pp = g->pipe.seconds;
-	g->times.dp += param_store_waited(g->store) - waited;
+	g->times.dp += param_store_wait_seconds(g->store) - waited;
 	return 0;
 }

@@ -18,7 +18,7 @@ struct keeper {
 	int64_t staleness;
 	struct backend *backend;
 	const struct ops *ops;
-	struct store *store;
+	struct param_store *store;
 	struct optim *optim;
 	float *params, *grads; /* [owned] of the store, all pieces one behind the other */
 	int64_t owned;
@@ -55,7 +55,7 @@ static int open_workers(struct keeper *k, struct err *e)
 static int find_shard(struct keeper *k, struct err *e)
 {
 	int n;
-	const struct piece *p = param_store_pieces(k->store, &n);
+	const struct param_piece *p = param_store_pieces(k->store, &n);
 	k->owned = param_store_owned(k->store);
 	k->params = n ? p->master - p->at : NULL;
 	k->grads = n ? p->grad - p->at : NULL;
@@ -69,7 +69,7 @@ static int find_shard(struct keeper *k, struct err *e)
 
 static int open_shard(struct keeper *k, const struct server_options *opt, struct err *e)
 {
-	const struct store_options o = {
+	const struct param_store_options o = {
 		.catalogue = opt->catalogue,
 		.backend = k->backend,
 		.zero = 3,
@@ -86,7 +86,7 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
 }
 
-int param_server_keeper_open(const struct server_options *opt, struct comm *servers,
+int param_server_shard_open(const struct server_options *opt, struct comm *servers,
 			     struct keeper **out, struct err *e)
 {
 	struct keeper *k = calloc(1, sizeof *k);
@@ -105,11 +105,11 @@ int param_server_keeper_open(const struct server_options *opt, struct comm *serv
 	*out = k;
 	return 0;
 fail:
-	param_server_keeper_close(k);
+	param_server_shard_close(k);
 	return -1;
 }
 
-void param_server_keeper_close(struct keeper *k)
+void param_server_shard_close(struct keeper *k)
 {
 	if (!k)
 		return;
@@ -125,29 +125,29 @@ void param_server_keeper_close(struct keeper *k)
 	free(k);
 }
 
-struct store *param_server_keeper_store(struct keeper *k)
+struct param_store *param_server_shard_store(struct keeper *k)
 {
 	return k->store;
 }
 
-struct optim *param_server_keeper_optim(struct keeper *k)
+struct optim *param_server_shard_optim(struct keeper *k)
 {
 	return k->optim;
 }
 
-int64_t param_server_keeper_peak_bytes(const struct keeper *k)
+int64_t param_server_shard_peak_bytes(const struct keeper *k)
 {
 	return (int64_t)backend_peak(k->backend);
 }
 
-void param_server_keeper_begin(struct keeper *k, int64_t step)
+void param_server_shard_begin(struct keeper *k, int64_t step)
 {
 	for (int i = 0; i < k->n; i++)
 		k->workers[i].clock = step;
 	k->parts = step * k->n;
 }
 
-float *param_server_keeper_buffer(struct keeper *k, int worker)
+float *param_server_shard_buffer(struct keeper *k, int worker)
 {
 	return k->workers[worker].buffer;
 }
@@ -238,7 +238,7 @@ static int note_push(struct keeper *k, int worker, const struct note *note, stru
 
 /* --- what the threads call --- */
 
-int param_server_keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e)
+int param_server_shard_push(struct keeper *k, int worker, const struct note *note, struct err *e)
 {
 	pthread_mutex_lock(&k->lock);
 	int rc = note_push(k, worker, note, e);
@@ -247,7 +247,7 @@ int param_server_keeper_take(struct keeper *k, int worker, const struct note *no
 	return rc;
 }
 
-int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out,
+int param_server_shard_reply(struct keeper *k, int worker, bool bounded, struct answer *out,
 			       struct err *e)
 {
 	struct worker *w = &k->workers[worker];
@@ -267,7 +267,7 @@ int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struc
 	return rc;
 }
 
-void param_server_keeper_fail(struct keeper *k, const struct err *why)
+void param_server_shard_fail(struct keeper *k, const struct err *why)
 {
 	pthread_mutex_lock(&k->lock);
 	if (!k->failed)
@@ -277,7 +277,7 @@ void param_server_keeper_fail(struct keeper *k, const struct err *why)
 	pthread_mutex_unlock(&k->lock);
 }
 
-int64_t param_server_keeper_lead(struct keeper *k)
+int64_t param_server_shard_lead(struct keeper *k)
 {
 	pthread_mutex_lock(&k->lock);
 	int64_t lead = k->lead;

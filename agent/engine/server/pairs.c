@@ -24,7 +24,7 @@ static int split(struct comm *world, int other, struct pair *p, struct err *e)
 	return 0;
 }
 
-int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e)
+int param_server_channels_open(struct comm *world, struct pair **out, struct err *e)
 {
 	int n = comm_size(world);
 	struct pair *pairs = calloc((size_t)n, sizeof *pairs);
@@ -35,7 +35,7 @@ int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e
 	for (int round = 0; round < n; round++) {
 		int other = (round - comm_rank(world) + n) % n;
 		if (split(world, other, &pairs[other], e)) {
-			param_server_pairs_close(pairs, n);
+			param_server_channels_close(pairs, n);
 			return -1;
 		}
 	}
@@ -43,7 +43,7 @@ int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e
 	return 0;
 }
 
-void param_server_pairs_close(struct pair *pairs, int n)
+void param_server_channels_close(struct pair *pairs, int n)
 {
 	for (int i = 0; pairs && i < n; i++) {
 		comm_close(pairs[i].to);

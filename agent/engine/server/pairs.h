@@ -19,9 +19,9 @@ struct pair {
 };
 
 /* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the
- * world, or by param_server_pairs_close. */
-int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e);
+ * world, or by param_server_channels_close. */
+int param_server_channels_open(struct comm *world, struct pair **out, struct err *e);
 /* Takes NULL. */
-void param_server_pairs_close(struct pair *pairs, int n);
+void param_server_channels_close(struct pair *pairs, int n);
 
 #endif

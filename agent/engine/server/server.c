@@ -23,7 +23,7 @@ struct server {
 	int n, me;
 	struct keeper *keeper;
 	struct serving *serving;
-	struct store *worker;
+	struct param_store *worker;
 	struct backend *backend;
 	double share;
 	struct whole *units;
@@ -78,7 +78,7 @@ static double own_norm(const struct server *s)
 {
 	const struct ops *ops = backend_ops(s->backend);
 	int n;
-	const struct piece *p = param_store_pieces(s->worker, &n);
+	const struct param_piece *p = param_store_pieces(s->worker, &n);
 	double sum = 0;
 	for (int i = 0; i < n; i++)
 		ops->sqnorm(s->backend, &sum, p[i].grad, p[i].count);
@@ -88,7 +88,7 @@ static double own_norm(const struct server *s)
 static int find_units(struct server *s, const struct catalogue *c, struct err *e)
 {
 	int n;
-	const struct piece *p = param_store_pieces(s->worker, &n);
+	const struct param_piece *p = param_store_pieces(s->worker, &n);
 	s->n_units = c->n_units;
 	s->units = calloc((size_t)c->n_units + 1, sizeof *s->units);
 	if (!s->units)
@@ -149,9 +149,9 @@ static int hear_all(const struct server *s, bool bounded, struct answer *first, 
 		if (from == 0)
 			*first = a;
 	}
-	if (param_server_keeper_answer(s->keeper, s->me, bounded, &a, e))
+	if (param_server_shard_reply(s->keeper, s->me, bounded, &a, e))
 		return -1;
-	unpack(s, s->me, param_server_keeper_buffer(s->keeper, s->me));
+	unpack(s, s->me, param_server_shard_buffer(s->keeper, s->me));
 	if (s->me == 0)
 		*first = a;
 	return 0;
@@ -165,8 +165,8 @@ static int converse(struct server *s, const struct note *note, struct answer *fi
 	pthread_mutex_lock(&s->talk);
 	int rc = say_all(s, note, e);
 	if (!rc && push) {
-		pack(s, s->me, param_server_keeper_buffer(s->keeper, s->me));
-		rc = param_server_keeper_take(s->keeper, s->me, note, e);
+		pack(s, s->me, param_server_shard_buffer(s->keeper, s->me));
+		rc = param_server_shard_push(s->keeper, s->me, note, e);
 	}
 	if (!rc)
 		rc = hear_all(s, push, first, e);
@@ -244,8 +244,8 @@ static void stop_ticker(struct server *s)
 static int open_all(struct server *s, const struct server_options *opt, struct err *e)
 {
 	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) ||
-	    param_server_pairs_open(opt->world, &s->pairs, e) ||
-	    param_server_keeper_open(opt, s->servers, &s->keeper, e) ||
+	    param_server_channels_open(opt->world, &s->pairs, e) ||
+	    param_server_shard_open(opt, s->servers, &s->keeper, e) ||
 	    find_units(s, opt->catalogue, e))
 		return -1;
 	size_t bytes = 0;
@@ -296,7 +296,7 @@ static void give_up(struct server *s)
 	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training",
 		s->me);
 	comm_abort(s->world, why.text);
-	param_server_keeper_fail(s->keeper, &why);
+	param_server_shard_fail(s->keeper, &why);
 }
 
 void param_server_close(struct server *s)
@@ -308,8 +308,8 @@ void param_server_close(struct server *s)
 	stop_ticker(s);
 	param_server_serving_close(s->serving);
 	backend_free(s->backend, s->scratch);
-	param_server_keeper_close(s->keeper);
-	param_server_pairs_close(s->pairs, s->n);
+	param_server_shard_close(s->keeper);
+	param_server_channels_close(s->pairs, s->n);
 	comm_close(s->servers);
 	pthread_cond_destroy(&s->ended);
 	pthread_mutex_destroy(&s->talk);
@@ -319,11 +319,11 @@ void param_server_close(struct server *s)
 
 int param_server_start(struct server *s, int64_t step, struct err *e)
 {
-	param_server_keeper_begin(s->keeper, step);
+	param_server_shard_begin(s->keeper, step);
 	if (param_server_serving_open(s->world, s->pairs, s->keeper, &s->serving, e) ||
 	    start_ticker(s, e))
 		return -1;
-	return param_server_meet(s, e);
+	return param_server_pause(s, e);
 }
 
 int param_server_leave(struct server *s, struct err *e)
@@ -342,14 +342,14 @@ int param_server_leave(struct server *s, struct err *e)
 	return comm_barrier(s->world, e);
 }
 
-struct store *param_server_store(struct server *s)
+struct param_store *param_server_store(struct server *s)
 {
-	return param_server_keeper_store(s->keeper);
+	return param_server_shard_store(s->keeper);
 }
 
 struct optim *param_server_optim(struct server *s)
 {
-	return param_server_keeper_optim(s->keeper);
+	return param_server_shard_optim(s->keeper);
 }
 
 /* --- training --- */
@@ -373,28 +373,28 @@ int param_server_step(struct server *s, struct server_step *io, struct err *e)
 	return param_store_publish(s->worker, io->step + 1, e);
 }
 
-int param_server_meet(struct server *s, struct err *e)
+int param_server_pause(struct server *s, struct err *e)
 {
 	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1
 											       : 0;
 }
 
-int param_server_part(struct server *s, struct err *e)
+int param_server_resume(struct server *s, struct err *e)
 {
 	return comm_barrier(s->world, e);
 }
 
 int64_t param_server_lead(struct server *s)
 {
-	return param_server_keeper_lead(s->keeper);
+	return param_server_shard_lead(s->keeper);
 }
 
-double param_server_waited(const struct server *s)
+double param_server_wait_seconds(const struct server *s)
 {
 	return s->waited;
 }
 
 int64_t param_server_peak_bytes(const struct server *s)
 {
-	return param_server_keeper_peak_bytes(s->keeper);
+	return param_server_shard_peak_bytes(s->keeper);
 }

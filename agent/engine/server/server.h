@@ -69,19 +69,19 @@ struct server_options {
 	const struct catalogue *catalogue; /* of the whole model */
 	struct comm *world;                /* its ranks are the workers and servers */
 	const char *backend_name;          /* of the servers' own backend, without storage type */
-	struct store *worker;              /* the engine's: whole, and no other replica's */
+	struct param_store *worker;              /* the engine's: whole, and no other replica's */
 	struct backend *backend;           /* the engine's */
 	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
 
-/* Collective. The shard's parameters are zero until train_state_init or train_state_resume sets
+/* Collective. The shard's parameters are zero until train_state_init or train_resume sets
  * them. */
 int param_server_open(const struct server_options *opt, struct server **out, struct err *e);
 /* Before the world is closed. Aborts the world unless param_server_leave was called. Takes NULL. */
 void param_server_close(struct server *s);
 
 /* This rank's shard: for state.h. */
-struct store *param_server_store(struct server *s);
+struct param_store *param_server_store(struct server *s);
 struct optim *param_server_optim(struct server *s);
 
 /* Collective. The shards are as after `step` steps: serving begins, and the worker has their
@@ -105,13 +105,13 @@ int param_server_step(struct server *s, struct server_step *io, struct err *e);
 
 /* Collective, between two steps of the same number on all. Meet: every gradient is in, the worker's
  * parameters are the shards'. Part: steps go on. */
-int param_server_meet(struct server *s, struct err *e);
-int param_server_part(struct server *s, struct err *e);
+int param_server_pause(struct server *s, struct err *e);
+int param_server_resume(struct server *s, struct err *e);
 
 /* Most steps that this shard has let a worker be ahead of the slowest one. */
 int64_t param_server_lead(struct server *s);
 /* Seconds spent in conversation since it was opened. */
-double param_server_waited(const struct server *s);
+double param_server_wait_seconds(const struct server *s);
 /* Peak bytes of what serving takes. */
 int64_t param_server_peak_bytes(const struct server *s);
 

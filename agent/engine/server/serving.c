@@ -23,8 +23,8 @@ static int serve_one(const struct seat *seat, struct err *e)
 {
 	const struct pair *p = &seat->serving->pairs[seat->worker];
 	struct keeper *k = seat->serving->keeper;
-	float *data = param_server_keeper_buffer(k, seat->worker);
-	size_t count = (size_t)param_store_owned(param_server_keeper_store(k));
+	float *data = param_server_shard_buffer(k, seat->worker);
+	size_t count = (size_t)param_store_owned(param_server_shard_store(k));
 	struct note note;
 	struct answer answer;
 	if (comm_recv(p->from, &note, sizeof note, COMM_U8, p->peer, e))
@@ -32,9 +32,9 @@ static int serve_one(const struct seat *seat, struct err *e)
 	if (note.kind == NOTE_IDLE || note.kind == NOTE_LEAVE)
 		return note.kind == NOTE_LEAVE;
 	if (note.kind == NOTE_PUSH && (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
-				       param_server_keeper_take(k, seat->worker, &note, e)))
+				       param_server_shard_push(k, seat->worker, &note, e)))
 		return -1;
-	if (param_server_keeper_answer(k, seat->worker, note.kind == NOTE_PUSH, &answer, e) ||
+	if (param_server_shard_reply(k, seat->worker, note.kind == NOTE_PUSH, &answer, e) ||
 	    comm_send(p->from, &answer, sizeof answer, COMM_U8, p->peer, e) ||
 	    comm_send(p->from, data, count, COMM_F32, p->peer, e))
 		return -1;
@@ -51,7 +51,7 @@ static void *serve(void *arg)
 	if (rc < 0) {
 		/* First the world: who holds the keeper may be waiting for another server. */
 		comm_abort(seat->serving->world, e.text);
-		param_server_keeper_fail(seat->serving->keeper, &e);
+		param_server_shard_fail(seat->serving->keeper, &e);
 	}
 	return NULL;
 }

@@ -10,7 +10,7 @@
 
 enum { BLOCK = 4096, BLOCKS = 0x110000 / BLOCK, WORD = 64 };
 
-struct newer {
+struct unassigned_counter {
 	struct split *unassigned;
 	struct split_matcher *matcher;
 	int64_t count;
@@ -19,22 +19,22 @@ struct newer {
 	uint64_t bits[BLOCKS][BLOCK / WORD];
 };
 
-int text_newer_open(struct newer **out, struct err *e)
+int text_unassigned_open(struct unassigned_counter **out, struct err *e)
 {
 	static const char pattern[] = "\\p{Cn}+";
-	struct newer *w = calloc(1, sizeof *w);
+	struct unassigned_counter *w = calloc(1, sizeof *w);
 	if (!w)
 		return err_set(e, ERR_NOMEM, "no memory to look at characters");
 	if (text_split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) ||
 	    text_split_matcher_open(&w->matcher, e)) {
-		text_newer_close(w);
+		text_unassigned_close(w);
 		return -1;
 	}
 	*out = w;
 	return 0;
 }
 
-void text_newer_close(struct newer *w)
+void text_unassigned_close(struct unassigned_counter *w)
 {
 	if (!w)
 		return;
@@ -62,7 +62,7 @@ static void put_char(struct buf *out, uint32_t c)
 	buf_add(out, bytes + 4 - n, n);
 }
 
-static void mark(struct newer *w, const char *text, size_t n)
+static void mark(struct unassigned_counter *w, const char *text, size_t n)
 {
 	for (size_t at = 0, bytes; at < n; at += bytes) {
 		bytes = text_utf8_char(text + at, n - at);
@@ -73,7 +73,7 @@ static void mark(struct newer *w, const char *text, size_t n)
 }
 
 /* Asks the expression for all characters of a block. */
-static int learn(struct newer *w, uint32_t block, struct err *e)
+static int learn(struct unassigned_counter *w, uint32_t block, struct err *e)
 {
 	struct buf all = BUF_INIT;
 	struct split_ahead ahead = { 0 };
@@ -97,7 +97,7 @@ static int learn(struct newer *w, uint32_t block, struct err *e)
 	return rc;
 }
 
-int text_newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
+int text_unassigned_scan(struct unassigned_counter *w, const char *text, size_t n, struct err *e)
 {
 	for (size_t at = 0, bytes; at < n; at += bytes) {
 		uint64_t eight;
@@ -118,7 +118,7 @@ int text_newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
 	return 0;
 }
 
-int64_t text_newer_count(const struct newer *w, uint32_t *first)
+int64_t text_unassigned_count(const struct unassigned_counter *w, uint32_t *first)
 {
 	*first = w->first;
 	return w->count;

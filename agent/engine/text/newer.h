@@ -16,13 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct newer; /* one thread */
+struct unassigned_counter; /* one thread */
 
-int text_newer_open(struct newer **out, struct err *e);
-void text_newer_close(struct newer *w); /* takes NULL */
+int text_unassigned_open(struct unassigned_counter **out, struct err *e);
+void text_unassigned_close(struct unassigned_counter *w); /* takes NULL */
 /* text: whole characters of UTF-8. */
-int text_newer_scan(struct newer *w, const char *text, size_t n, struct err *e);
+int text_unassigned_scan(struct unassigned_counter *w, const char *text, size_t n, struct err *e);
 /* How many so far; *first is the first of them. */
-int64_t text_newer_count(const struct newer *w, uint32_t *first);
+int64_t text_unassigned_count(const struct unassigned_counter *w, uint32_t *first);
 
 #endif

@@ -66,7 +66,7 @@ enum { ENCODER_NOTE = 320 };
 /* How many characters of all texts so far are newer than the Unicode tables by which they were
  * split (newer.h): the ids of their words may not be Hugging Face's. `note` says it for people, and
  * names the first one; "" when there are none. */
-int64_t text_encoder_newer(const struct encoder *c, char note[ENCODER_NOTE]);
+int64_t text_encoder_unassigned(const struct encoder *c, char note[ENCODER_NOTE]);
 
 /* Ids to text as they come. What it appends is whole characters where the text is UTF-8: a
  * character's first bytes wait for the rest. Special tokens have no text. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
+int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
 	enum { NAME = 64 }; /* of a checkpoint in it */
 	const char *own = job->checkpoint.dir;
@@ -86,7 +86,7 @@ static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struc
 
 /* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
 static void add_piece(struct boxes *b, const struct state_view *view,
-		      const struct ckpt_memory *there, const struct piece *piece, int64_t lo,
+		      const struct ckpt_memory *there, const struct param_piece *piece, int64_t lo,
 		      int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
@@ -137,7 +137,7 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 		      struct boxes *out, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	struct boxes b = { calloc((size_t)n * TENSORS_MOST * BOXES_MOST + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
@@ -188,13 +188,13 @@ static int check_optimizer(const char *path, const struct ckpt_state *at, enum j
 }
 
 /* What an attempt before this one has read goes. */
-static int load_carried(const char *path, struct carry *c, struct err *e)
+static int load_carried(const char *path, struct attached *c, struct err *e)
 {
 	struct manifest m;
-	ckpt_carry_fini(c);
+	ckpt_attached_fini(c);
 	if (ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = ckpt_carry_load(path, &m, c, e);
+	int rc = ckpt_attached_load(path, &m, c, e);
 	ckpt_manifest_fini(&m);
 	return rc;
 }
@@ -227,7 +227,7 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 	struct ckpt_state s = *at;
 	struct boxes b;
 	struct ckpt_memory there = memory_of(view);
-	if (optim_settle(view->optim, e) || list_boxes(view, &there, true, &b, e))
+	if (optim_wait(view->optim, e) || list_boxes(view, &there, true, &b, e))
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s", optim_name(optim_kind(view->optim)));
 	int rc = ckpt_save(w, &s, b.list, b.n, e);
@@ -396,7 +396,7 @@ static int try_load(struct comm *world, const char *path, json_t *model,
 	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
-int train_state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		       const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {

@@ -38,7 +38,7 @@ int train_state_model_job(json_t *model, struct job *out, struct err *e);
 int train_state_check(const struct manifest *m, struct err *e);
 
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
-int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
+int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
 
 /* Collective. Finds the state to go on from, fills the view's masters and moments, publishes the
  * parameters, sets *at: 1; or 0 when the run is at its beginning (then train_state_init). The
@@ -48,7 +48,7 @@ int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PAT
  * checkpoint there, or an older one of its own. A checkpoint in `dir` that proves damaged while it
  * is read is renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT when
  * none is left. */
-int train_state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		       const struct state_view *view, struct ckpt_state *at, struct err *e);
 
 /* What a whole checkpoint of the model under this optimizer holds: names and shapes, to be

@@ -31,7 +31,7 @@ struct trainer {
 	struct ckpt_tensor *whole;
 	int n_whole;
 	/* on world rank 0: what came with the model, and goes into each checkpoint */
-	struct carry carry;
+	struct attached carry;
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_state at; /* where the run stands */
 	double loss;          /* of the last step; NaN before it */

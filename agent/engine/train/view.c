@@ -10,7 +10,7 @@ int train_state_tensors(const struct state_view *view)
 	return n;
 }
 
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor)
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor)
 {
 	return tensor ? optim_moment(view->optim, tensor - 1) + piece->at : piece->master;
 }
@@ -18,23 +18,23 @@ float *train_state_at(const struct state_view *view, const struct piece *piece, 
 bool train_state_on_host(const struct state_view *view, int tensor)
 {
 	return backend_on_host(param_store_backend(view->store)) ||
-	       (tensor ? optim_away(view->optim) : param_store_masters_away(view->store));
+	       (tensor ? optim_offloaded(view->optim) : param_store_masters_offloaded(view->store));
 }
 
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e)
 {
 	const float *at = train_state_at(view, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
 	if (!train_state_on_host(view, tensor))
 		return backend_get(param_store_backend(view->store), out, at, bytes, e);
-	if (optim_settle(view->optim, e))
+	if (optim_wait(view->optim, e))
 		return -1;
 	memcpy(out, at, bytes);
 	return 0;
 }
 
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
 		       int64_t first, int64_t count, const float *in)
 {
 	float *at = train_state_at(view, piece, tensor) + first;
@@ -48,7 +48,7 @@ void train_state_write(const struct state_view *view, const struct piece *piece,
 void train_state_clear(const struct state_view *view)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(view); t++) {
 			size_t bytes = (size_t)pieces[i].count * sizeof(float);

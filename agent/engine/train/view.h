@@ -16,16 +16,16 @@
 #include <stdint.h>
 
 struct ckpt_watch;
-struct carry;
+struct attached;
 
 struct state_view {
-	struct store *store;
+	struct param_store *store;
 	struct optim *optim;
 	/* hears of each piece that is loaded into it (agent/engine/ckpt/ckpt.h); NULL: nobody */
 	const struct ckpt_watch *watch;
 	/* gets the files that lie in the checkpoint that is loaded (agent/engine/ckpt/carry.h);
 	 * NULL: not on this rank */
-	struct carry *carry;
+	struct attached *carry;
 };
 
 /* Collective over the store's groups. The parameters of the job's beginning (model_init, by the
@@ -35,15 +35,15 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 
 int train_state_tensors(const struct state_view *view);
 /* Where the tensor's part of the piece lies: [piece->count]. */
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor);
 /* Whether that is memory of the host. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
 /* Copies elements [first, first + count) of it to the host's memory, after what is queued; and
  * from it. */
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e);
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
 		       int64_t first, int64_t count, const float *in);
 /* All of it becomes zero. */
 void train_state_clear(const struct state_view *view);

@@ -203,7 +203,7 @@ struct sharing {
 	double *begun; /* [pp] */
 	/* [pp] when the message that it waits for will have come; 0: it is not on its way */
 	double *wake;
-	double *pace; /* [pp] of the passes on its node, of 1 */
+	double *slowest_replica; /* [pp] of the passes on its node, of 1 */
 };
 
 /* All that a rank can do now, up to a pass. Whether it did anything. */
@@ -235,13 +235,13 @@ static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
 
 static void set_paces(const struct walk *w, struct sharing *h)
 {
-	int pp = w->s->layout.pp, mates = w->costs->mates > 0 ? w->costs->mates : pp;
-	for (int first = 0; first < pp; first += mates) {
+	int pp = w->s->layout.pp, node_replicas = w->costs->node_replicas > 0 ? w->costs->node_replicas : pp;
+	for (int first = 0; first < pp; first += node_replicas) {
 		double load = 0;
-		for (int i = first; i < first + mates && i < pp; i++)
+		for (int i = first; i < first + node_replicas && i < pp; i++)
 			load += h->left[i] > 0 ? w->costs->load : 0;
-		for (int i = first; i < first + mates && i < pp; i++)
-			h->pace[i] = load > 1 ? 1 / load : 1;
+		for (int i = first; i < first + node_replicas && i < pp; i++)
+			h->slowest_replica[i] = load > 1 ? 1 / load : 1;
 	}
 }
 
@@ -250,7 +250,7 @@ static double next_event(const struct walk *w, const struct sharing *h)
 {
 	double least = -1;
 	for (int i = 0; i < w->s->layout.pp; i++) {
-		double until = h->left[i] > 0 ? h->left[i] / h->pace[i] : h->wake[i] - h->now;
+		double until = h->left[i] > 0 ? h->left[i] / h->slowest_replica[i] : h->wake[i] - h->now;
 		if (until > 0 && (least < 0 || until < least))
 			least = until;
 	}
@@ -268,7 +268,7 @@ static bool advance(struct walk *w, struct sharing *h)
 		int stage;
 		if (!(h->left[i] > 0))
 			continue;
-		h->left[i] -= seconds * h->pace[i];
+		h->left[i] -= seconds * h->slowest_replica[i];
 		if (h->left[i] > 1e-9 * seconds)
 			continue;
 		h->left[i] = 0;
@@ -283,7 +283,7 @@ static bool walk_shared(struct walk *w)
 	size_t n = (size_t)w->s->layout.pp;
 	double *room = calloc(4 * n, sizeof *room);
 	struct sharing h = {
-		.left = room, .begun = room + n, .wake = room + 2 * n, .pace = room + 3 * n
+		.left = room, .begun = room + n, .wake = room + 2 * n, .slowest_replica = room + 3 * n
 	};
 	bool done = room != NULL;
 	if (done) {

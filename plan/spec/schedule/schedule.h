@@ -116,7 +116,7 @@ struct sched_costs {
 	 * node's cores busy, 1 being all of them. Passes that ask for more together get it in equal
 	 * shares of the time that they then take longer. load 0: each rank has its own. */
 	double load;
-	int mates;
+	int node_replicas;
 };
 
 /* Simulated time of the table; *bubble (or NULL) is the idle share of the ranks' time. timeline:

@@ -59,7 +59,7 @@ static void read_config(struct run *r)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	path_of(r->c, "/config.json", path);
-	if (file_slurp(path, CONFIG_MOST, &text, &e) ||
+	if (file_slurp(path, HF_CONFIG_BYTES_MOST, &text, &e) ||
 	    hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
 		fprintf(stderr, "%s (tests run in the top folder of the sources)\n", e.text);
 		abort();
@@ -81,7 +81,7 @@ static float *place_of(struct run *r, const char *name)
 static int read_folder(struct run *r, const char *which, struct err *e)
 {
 	struct hf_names names;
-	struct weights *w = NULL;
+	struct hf_weights *w = NULL;
 	char path[128];
 	int rc = hf_names_build(pipeline_shape(r->engine), &names, e);
 	path_of(r->c, which, path);
@@ -89,7 +89,7 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 		rc = hf_weights_open(path, &w, e) || hf_weights_fit(w, &names, e) ? -1 : 0;
 	for (int64_t i = 0; i < names.n && !rc; i++) {
 		const struct hf_tensor *t = &names.tensors[i];
-		float numbers[hf_elements(t)], room[hf_elements(t)], *at = numbers;
+		float numbers[hf_tensor_elements(t)], room[hf_tensor_elements(t)], *at = numbers;
 		rc = hf_weights_read(w, &names, t, numbers, room, e);
 		for (int j = 0; j < t->n && !rc; j++) {
 			size_t n = (size_t)(t->parts[j].rows * t->shape[1]);
@@ -103,7 +103,7 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 }
 
 /* Where element 0 of a piece is in r->values. */
-static const float *wanted(const struct run *r, const struct piece *p)
+static const float *wanted(const struct run *r, const struct param_piece *p)
 {
 	return r->values + p->param->offset + p->first;
 }
@@ -111,8 +111,8 @@ static const float *wanted(const struct run *r, const struct piece *p)
 static int set_weights(struct run *r, struct err *e)
 {
 	int n;
-	struct store *store = pipeline_store(r->engine);
-	const struct piece *pieces = param_store_pieces(store, &n);
+	struct param_store *store = pipeline_store(r->engine);
+	const struct param_piece *pieces = param_store_pieces(store, &n);
 	if (read_folder(r, "", e))
 		return -1;
 	for (int i = 0; i < n; i++)
@@ -181,13 +181,13 @@ static bool undetermined(const struct param *p)
 static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(pipeline_store(r->engine), &n);
+	const struct param_piece *pieces = param_store_pieces(pipeline_store(r->engine), &n);
 	const char *at = "";
 	double most = 0;
 	if (read_folder(r, folder, e))
 		return -1;
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		const float *want = wanted(r, p);
 		if (undetermined(p->param))
 			continue;

@@ -56,7 +56,7 @@ static float value(const struct param *p, int64_t i, int tensor)
 	return (float)(int32_t)out[0] * 0x1p-20f;
 }
 
-static float *number(const struct trainer *t, const struct piece *p, int64_t i, int tensor)
+static float *number(const struct trainer *t, const struct param_piece *p, int64_t i, int tensor)
 {
 	return tensor ? optim_moment(t->optim, tensor - 1) + p->at + i : p->master + i;
 }
@@ -64,7 +64,7 @@ static float *number(const struct trainer *t, const struct piece *p, int64_t i, 
 static int each(const struct trainer *t, bool check, struct err *e)
 {
 	int n, tensors = t->job.optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2;
-	const struct piece *pieces = param_store_pieces(t->bench.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->bench.store, &n);
 	for (int k = 0; k < n; k++)
 		for (int tensor = 0; tensor < tensors; tensor++)
 			for (int64_t i = 0; i < pieces[k].count; i++) {
@@ -133,7 +133,7 @@ static int check_published(struct trainer *t, struct err *e)
 static int load(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_state at;
-	int rc = train_state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
+	int rc = train_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||

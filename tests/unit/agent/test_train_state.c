@@ -179,7 +179,7 @@ struct fixture {
 	struct catalogue catalogue;
 	struct job job;
 	struct backend *backend;
-	struct store *store;
+	struct param_store *store;
 	struct optim *optim;
 };
 
@@ -191,7 +191,7 @@ static void fixture_open(struct fixture *f)
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
 	assert_int_equal(backend_open("plain", 1, &f->backend, NULL), 0);
-	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue,
+	assert_int_equal(param_store_open(&(struct param_store_options){ .catalogue = &f->catalogue,
 								   .backend = f->backend },
 					  &f->store, NULL),
 			 0);
@@ -219,7 +219,7 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct state_view view = { .store = f->store, .optim = f->optim };
-	return train_state_resume(world.comm, wish, dir, NULL, &view, at, e);
+	return train_resume(world.comm, wish, dir, NULL, &view, at, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
@@ -441,13 +441,13 @@ static void a_path_that_has_no_room_for_names_is_refused(void **state)
 	assert_int_equal(job_parse("", "defaults", &job, NULL), 0);
 	memset(run, 'r', sizeof run);
 	run[JOB_PATH - 65] = '\0';
-	assert_int_equal(train_state_dir(&job, run, dir, &e), -1);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	run[JOB_PATH - 80] = '\0';
-	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir + JOB_PATH - 80, "/ckpt");
 	strcpy(job.checkpoint.dir, "elsewhere");
-	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir, "elsewhere");
 }
 

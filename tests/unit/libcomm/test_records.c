@@ -389,8 +389,8 @@ static void another_integrity_is_refused_by_name(void **state)
 			assert_int_equal(m.rc[1], -1);
 			snprintf(want, sizeof want,
 				 "rank 1 on host host-b has [network] integrity = %s, this one %s",
-				 comm_integrity_word((enum comm_integrity)b),
-				 comm_integrity_word((enum comm_integrity)a));
+				 comm_integrity_name((enum comm_integrity)b),
+				 comm_integrity_name((enum comm_integrity)a));
 			assert_non_null(strstr(m.e[0].text, want));
 			assert_int_equal(m.e[0].code, ERR_USAGE);
 			part(&m);

@@ -130,9 +130,9 @@ void open_host(int cores, int slots, double meeting, struct cluster *c)
 	k->device_memory = k->memory = 64e9;
 	k->link_bandwidth = 1e9;
 	k->link_latency = 1e-5;
-	m.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 1, { 1 }, { 1e11 } };
-	m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1 }, { 1e10 } };
-	measured_add_machine(k->measured, &m);
+	m.machine.rates[RATE_PRODUCT_FWD] = (struct rate_curve){ 1, { 1 }, { 1e11 } };
+	m.machine.rates[RATE_MOVED] = (struct rate_curve){ 1, { 1 }, { 1e10 } };
+	topo_measured_add_machine(k->measured, &m);
 	if (meeting > 0)
-		measured_add_exchange(k->measured, &x);
+		topo_measured_add_exchange(k->measured, &x);
 }

@@ -167,7 +167,7 @@ static void shared_cores_fill_the_bubbles(void **state)
 		assert_true(two >= fmax(alone, 36) - 1e-9 && two <= fmax(alone, 2 * alone - 9));
 		/* Two nodes of a core each: two ranks on each. */
 		costs.load = 1;
-		costs.mates = 2;
+		costs.node_replicas = 2;
 		double nodes = schedule_simulate(&s, &costs, NULL, NULL);
 		assert_true(nodes >= two - 1e-9 && nodes <= 72 + 1e-9);
 		schedule_free(&s);

@@ -101,7 +101,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = p->micros,
-				       .mates = p->ranks[0].mates },
+				       .node_replicas = p->ranks[0].node_replicas },
 		  &t);
 	return t.total;
 }
@@ -146,7 +146,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 		most = fmax(most, p.ranks[i].total);
 	/* Placement may find more replicas for a node than Slurm's order has. */
 	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
-			  p.ranks[0].mates == mates_of(s->cluster, &p.layout);
+			  p.ranks[0].node_replicas == mates_of(s->cluster, &p.layout);
 	if (!comparable) {
 		plan_free(&p);
 		return;
@@ -496,7 +496,7 @@ static void a_few_micro_batches_tell_of_many(void **state)
 								   few = { .most = 0 };
 						schedule_slots(kinds[k], &l, m, r, &many);
 						schedule_slots(kinds[k], &l,
-							       search_live_enough(kinds[k], pp, m),
+							       schedule_enough_micros(kinds[k], pp, m),
 							       r, &few);
 						if (memcmp(many.live, few.live, sizeof many.live))
 							fail_msg("kind %d, %d ranks × %d chunks, "

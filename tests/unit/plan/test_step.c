@@ -142,7 +142,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = plan.micros,
-				       .mates = plan.ranks[0].mates },
+				       .node_replicas = plan.ranks[0].node_replicas },
 		  &t);
 	double total = plan.time.total;
 	*form = t.total;
@@ -192,7 +192,7 @@ static struct pipe pipe_of(const struct layout *l, const double *f, const double
 {
 	struct pipe p = { 0 };
 	for (int r = 0; r < l->pp; r++) {
-		struct pipe_rank rank = { 0 };
+		struct pipeline_rank_times rank = { 0 };
 		for (int c = 0; c < l->chunks; c++) {
 			int s = layout_stage(l, r, c);
 			rank.forward += f[s];
@@ -201,7 +201,7 @@ static struct pipe pipe_of(const struct layout *l, const double *f, const double
 			rank.last = f[s] + i[s] + w[s];
 			rank.first = c ? rank.first : rank.last;
 		}
-		cost_pipe_add(&p, &rank);
+		schedule_times_add(&p, &rank);
 	}
 	return p;
 }
@@ -216,7 +216,7 @@ static void compare(enum job_schedule kind, const struct layout *l, int micros, 
 		&s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop },
 		NULL, NULL);
 	schedule_free(&s);
-	note(e, cost_pipe_time(&p, kind, l->chunks, micros, hop), whole);
+	note(e, schedule_seconds(&p, kind, l->chunks, micros, hop), whole);
 }
 
 static void equal_stages_are_exact(void **state)
