@@ -67,8 +67,8 @@ enum comm_integrity {
 };
 
 /* "none", "checksum", "seal"; -1: no such word. */
-const char *comm_integrity_word(enum comm_integrity integrity);
-int comm_integrity_named(const char *word);
+const char *comm_integrity_name(enum comm_integrity integrity);
+int comm_integrity_parse(const char *word);
 
 struct comm_options {
 	/* this rank's host; ranks with equal names use shared memory; NULL or "" = "localhost" */
@@ -108,7 +108,7 @@ struct comm_request; /* an operation under way */
 /* The names of all algorithms, of each once; ends with NULL. */
 const char *const *comm_algorithms(void);
 /* The one that an all-reduce of so many bytes takes, in memory that is not comm_alloc's. */
-const char *comm_algorithm_of_sum(const struct comm *c, size_t bytes);
+const char *comm_all_reduce_algorithm(const struct comm *c, size_t bytes);
 
 /* Collective over all ranks of the bootstrap. On return the bootstrap is no
  * longer needed. Shared memory has no name in any file system, so that a

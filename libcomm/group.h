@@ -23,12 +23,12 @@
 #include "libcomm/world.h"
 
 struct hosts;
-struct link;
+struct endpoint;
 struct recorder;
-struct view;
+struct mapping;
 struct pollfd;
 struct worker;
-struct ondevice;
+struct device_group;
 struct transfer;
 
 enum group_backend { GROUP_SHM = 1, GROUP_TCP = 2, GROUP_HYBRID = 4 };
@@ -44,17 +44,17 @@ struct comm {
 	int *local;   /* index in the segment, -1: on another host */
 	int memfd;    /* what it offered its host, or -1 */
 	struct segment segment;
-	struct bell bell;
-	struct link *links;  /* by rank */
-	struct hosts *hosts; /* of a hybrid group */
+	struct wakeup_pipe wakeup;
+	struct endpoint *endpoints; /* by rank */
+	struct hosts *hosts;        /* of a hybrid group */
 	/* its ranks on this host as a group of their own, over its segment; NULL: this one alone */
-	struct comm *inner;
-	struct comm *outer; /* of an inner group: the one it belongs to */
-	uint32_t step;      /* barriers of the segment so far */
-	uint32_t reach;     /* reach.c: whether all can read all, once known */
-	struct view *views; /* peers' windows that this rank has mapped */
+	struct comm *node_group;
+	struct comm *parent_group; /* of an inner group: the one it belongs to */
+	uint32_t step;             /* barriers of the segment so far */
+	uint32_t cma;              /* reach.c: whether all can read all, once known */
+	struct mapping *mappings;  /* peers' windows that this rank has mapped */
 	/* by op_kind: whether all buffers of the last one were, on all ranks */
-	uint32_t in_windows;
+	uint32_t in_shared_buffers;
 
 	uint32_t seq, messages;   /* collectives, and calls that send and receive */
 	struct op_signature sign; /* of the operation under way */
@@ -77,8 +77,8 @@ struct comm {
 	void *scratch;
 	size_t scratch_size;
 
-	struct ondevice *ondevice; /* NULL: its buffers are the host's memory */
-	struct worker *worker;     /* NULL until the first asynchronous operation */
+	struct device_group *device_group; /* NULL: its buffers are the host's memory */
+	struct worker *worker;             /* NULL until the first asynchronous operation */
 	int open_requests;
 };
 
@@ -92,13 +92,13 @@ struct group_spec {
 	int rank, size;
 	const struct card *cards;
 	int memfd;
-	struct bell bell;
+	struct wakeup_pipe wakeup;
 };
 int comm_group_open(const struct group_spec *spec, struct comm **out, struct err *e);
 /* Leaves: peers that still wait for this rank are told. */
 void comm_group_free(struct comm *c);
 /* Tells everyone that this rank gave up. Under the world's lock. */
-void comm_group_cut(struct comm *c, const struct err *why);
+void comm_group_interrupt(struct comm *c, const struct err *why);
 
 /* Runs one operation on this thread: local, then by the table; of a device group as ondevice.h
  * says. */
@@ -107,7 +107,8 @@ int comm_group_run(struct comm *c, const struct op *op, struct err *e);
 int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 
 /* all[size][bytes]: what each rank gives, in the host's memory too. */
-int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
+int comm_group_all_gather_host(struct comm *c, const void *mine, void *all, size_t bytes,
+			       struct err *e);
 
 /* --- For waits ---------------------------------------------------------------- */
 
@@ -117,11 +118,11 @@ enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
  * A rank that has gone is reported at the second call in a row that finds it absent, because
  * its last bytes may have come in between; after the first one c->suspect is set
  * and the caller looks again at once. thorough: ask the kernel too. */
-int comm_group_patience(struct comm *c, bool thorough, struct err *e);
+int comm_group_check_wait(struct comm *c, bool thorough, struct err *e);
 /* How a rank of this host is gone, as an error; 0 when it is not. thorough: ask the kernel too. */
-int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e);
+int comm_group_check_rank(struct comm *c, int rank, bool thorough, struct err *e);
 /* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
-int64_t comm_group_nap(struct comm *c);
+int64_t comm_group_sleep_ns(struct comm *c);
 /* "rank 3 (world rank 7, node2)" */
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160]);
 /* At least size bytes, kept until the group closes. */

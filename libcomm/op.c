@@ -18,14 +18,14 @@ const char *comm_op_word(enum op_kind kind)
 
 const char *comm_op_type_word(enum comm_type type)
 {
-	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
-	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
+	static const char *const cause[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
+	return (unsigned)type < sizeof cause / sizeof *cause ? cause[type] : "unknown type";
 }
 
 const char *comm_op_redop_word(enum comm_op redop)
 {
-	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
-	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
+	static const char *const cause[] = { "sum", "avg", "max", "min", "prod" };
+	return (unsigned)redop < sizeof cause / sizeof *cause ? cause[redop] : "unknown reduction";
 }
 
 bool comm_op_reduces(enum op_kind kind)
@@ -54,7 +54,7 @@ uint64_t comm_op_bytes(const struct op *op, int ranks)
 }
 
 /* FNV-1a: lists that differ have, as good as always, other numbers. */
-static uint32_t list_number(const struct op *op, int ranks)
+static uint32_t hash_counts(const struct op *op, int ranks)
 {
 	uint32_t h = 2166136261u;
 	if (!op->counts || op->kind == OP_ALL_TO_ALL)
@@ -73,7 +73,7 @@ struct op_signature comm_op_sign(const struct op *op, uint32_t seq, int ranks)
 		.type = (uint8_t)op->type,
 		.redop = (uint8_t)(comm_op_reduces(op->kind) ? op->redop : 0),
 		.root = op->root,
-		.lists = list_number(op, ranks),
+		.lists = hash_counts(op, ranks),
 		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : comm_op_bytes(op, ranks),
 	};
 }
@@ -100,7 +100,7 @@ static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size
 }
 
 /* The next message of the list, from number i on, that a rank sends to itself, or receives. */
-static int next_to_self(const struct op *op, int i, bool send, int rank)
+static int find_self_message(const struct op *op, int i, bool send, int rank)
 {
 	while (i < op->n && (op->p2p[i].peer != rank || op->p2p[i].send != send))
 		i++;
@@ -108,11 +108,11 @@ static int next_to_self(const struct op *op, int i, bool send, int rank)
 }
 
 /* The k-th message sent to oneself is the k-th received. */
-static int check_self(const struct op *op, int rank, struct err *e)
+static int check_self_messages(const struct op *op, int rank, struct err *e)
 {
 	for (int s = -1, r = -1;;) {
-		s = next_to_self(op, s + 1, true, rank);
-		r = next_to_self(op, r + 1, false, rank);
+		s = find_self_message(op, s + 1, true, rank);
+		r = find_self_message(op, r + 1, false, rank);
 		if (s == op->n && r == op->n)
 			return 0;
 		if (s == op->n || r == op->n ||
@@ -143,7 +143,7 @@ static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
 			return -1;
 	}
-	return check_self(op, rank, e);
+	return check_self_messages(op, rank, e);
 }
 
 /* What a rank gives and takes in an operation: the whole vector, its own block, or nothing. */
@@ -163,7 +163,7 @@ static const struct {
 };
 
 /* In an all_reduce, a reduce and a broadcast the vector is one block. */
-static int blocks_of(enum op_kind kind, int ranks)
+static int count_blocks(enum op_kind kind, int ranks)
 {
 	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_BROADCAST ? 1 : ranks;
 }
@@ -172,7 +172,7 @@ static int check_buffer(const struct op *op, enum share share, const void *buffe
 			const char *which, const size_t *counts, int rank, int ranks, struct err *e)
 {
 	size_t whole = 0, block = counts ? counts[rank] : op->count;
-	if (sum_counts(counts, op->count, blocks_of(op->kind, ranks), comm_type_size(op->type),
+	if (sum_counts(counts, op->count, count_blocks(op->kind, ranks), comm_type_size(op->type),
 		       &whole, e) < 0)
 		return -1;
 	size_t count = share == WHOLE ? whole : share == BLOCK ? block : 0;

@@ -37,7 +37,7 @@ const char *comm_op_redop_word(enum comm_op redop);
 bool comm_op_reduces(enum op_kind kind);
 bool comm_op_has_root(enum op_kind kind);
 
-struct mark;
+struct stream_mark;
 
 struct op {
 	enum op_kind kind;
@@ -53,8 +53,9 @@ struct op {
 	int root;
 	const struct comm_p2p *p2p;
 	int n;
-	uint64_t record;   /* its number in the flight recorder; 0: it gets one when it begins */
-	struct mark *mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
+	uint64_t record; /* its number in the flight recorder; 0: it gets one when it begins */
+	struct stream_mark
+		*mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
 };
 
 /* What all ranks of a group must agree on in one operation. */

@@ -69,8 +69,8 @@ static const char *redop_word(int i)
 
 static const char *state_word(int i)
 {
-	static const char *const words[] = { "none", "queued", "running", "done", "failed" };
-	return words[i];
+	static const char *const cause[] = { "none", "queued", "running", "done", "failed" };
+	return cause[i];
 }
 
 /* --- Operations ---------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 	return 0;
 }
 
-static void comm_group_free(struct trace_group *g)
+static void free_group(struct trace_group *g)
 {
 	if (!g)
 		return;
@@ -216,7 +216,7 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 		g->part = calloc((size_t)n, sizeof(struct trace_part *));
 	}
 	if (!more || !g || !g->members || !g->part) {
-		comm_group_free(g);
+		free_group(g);
 		return NULL;
 	}
 	g->id = id;
@@ -366,7 +366,7 @@ void comm_trace_fini(struct trace *t)
 		free(t->ranks[r].host);
 	}
 	for (int i = 0; i < t->n; i++)
-		comm_group_free(t->groups[i]);
+		free_group(t->groups[i]);
 	free(t->groups);
 	free(t->ranks);
 	*t = (struct trace){ 0 };
