@@ -247,7 +247,7 @@ static int wire_up(struct agent *a, struct err *e)
 		.backend = a->job.network.backend,
 		.sockets = (int)a->job.network.sockets,
 		.dump_dir = dumps,
-		.integrity = (enum comm_integrity)comm_integrity_named(a->job.network.integrity),
+		.integrity = (enum comm_integrity)comm_integrity_parse(a->job.network.integrity),
 	};
 	if (comm_open(agent_boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");

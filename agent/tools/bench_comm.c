@@ -315,7 +315,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_SOCKETS:
 		return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
 	case O_INTEGRITY:
-		rc = read_word("--integrity", text, comm_integrity_named, &i, e);
+		rc = read_word("--integrity", text, comm_integrity_parse, &i, e);
 		b->crew.comm.integrity = (enum comm_integrity)i;
 		return rc;
 	case O_INTERFACE:

@@ -1,7 +1,7 @@
 /*
  * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one
  * that libcomm's table takes, and the sizes at which the fastest one changes. Printed, not kept:
- * the table is libcomm/algo/algorithms.c's.
+ * the table is libcomm/algorithms/algorithms.c's.
  */
 #include "agent/tools/bench_comm.h"
 
@@ -59,7 +59,7 @@ static int one_pass(struct comm *world, void *arg, struct err *e)
 				   .seconds = 0.03,
 				   .in_place = true };
 	for (int i = 0; i < SIZES; i++) {
-		const char *taken = comm_algorithm_of_sum(world, size_of(i));
+		const char *taken = comm_all_reduce_algorithm(world, size_of(i));
 		double seconds = 0;
 		loop.least = loop.most = size_of(i);
 		if (x->name && strcmp(taken, x->name))
