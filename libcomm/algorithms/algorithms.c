@@ -11,17 +11,6 @@ enum { ANY = GROUP_SHM | GROUP_TCP | GROUP_HYBRID, KIB = 1024 };
 
 static const size_t ALL = (size_t)-1;
 
-struct algorithm {
-	enum op_kind kind;
-	enum algorithm_name name;
-	unsigned backends;                                /* what it needs, */
-	bool (*fits)(const struct comm *c, size_t bytes); /* beyond that; NULL: nothing */
-	/* and up to where it is chosen; 0: any number */
-	int ranks;
-	size_t bytes; /* of the whole vector */
-	algorithm_fn *run;
-};
-
 static bool slots_fit(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
@@ -59,95 +48,25 @@ static bool flat_halving_costs_less(const struct comm *c, size_t bytes)
 	return comm_halving_fits(c, bytes) && flat_costs_less(c, bytes);
 }
 
-#define SLOTS      ALG_SLOTS, GROUP_SHM, slots_fit
-#define READERS    ALG_READERS, GROUP_SHM, slots_fit
-#define BY_HYBRID  ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
-#define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, comm_leaders_fit, 0
-
-/*
- * Over messages a way costs α for each message on its longest chain and β for each byte that a rank
- * sends, V being the vector: all_reduce by doubling log n (α + Vβ), by halving 2 log n α + 2Vβ, by
- * tree 2 log n (α + Vβ), direct α + (n - 1)Vβ, by shares 2α + 2Vβ but 2(n - 1) messages, whose own
- * cost decides where cores are few. Over H hosts leaders cost α + (H - 1)Vβ, or the tree's once
- * there are more than a few, and crews 2α + 2(H - 1)/H Vβ, the least that is possible. The limits
- * were measured with 4, 8 and 16 ranks over TCP on the loopback of two cores, which is no network:
- * α is a wake-up there and β a copy.
- */
-/* clang-format off */
-static const struct algorithm table[] = {
-	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, comm_message_p2p },
-	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, comm_slots_all_reduce_once },
-	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, comm_slots_all_reduce_once },
-	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, comm_slots_reduce },
-	{ OP_ALL_REDUCE, READERS, 3, ALL, comm_readers_all_reduce },
-	{ OP_ALL_REDUCE, SLOTS, 0, ALL, comm_slots_reduce },
-	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, comm_leaders_reduce },
-	{ OP_ALL_REDUCE, ALG_HALVING, GROUP_HYBRID, flat_halving_costs_less, 0, 256 * KIB, comm_halving_all_reduce },
-	{ OP_ALL_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_message_all_reduce_shares },
-	{ OP_ALL_REDUCE, BY_HYBRID, comm_hybrid_flow },
-	{ OP_ALL_REDUCE, ALG_DOUBLING, ANY, comm_halving_fits, 0, 16 * KIB, comm_doubling_all_reduce },
-	{ OP_ALL_REDUCE, ALG_HALVING, ANY, comm_halving_fits, 0, 1024 * KIB, comm_halving_all_reduce },
-	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, comm_message_all_reduce_direct },
-	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 64 * KIB, comm_message_all_reduce_tree },
-	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, comm_message_all_reduce_shares },
-	{ OP_REDUCE, SLOTS, 0, 128 * KIB, comm_slots_reduce },
-	{ OP_REDUCE, READERS, 3, ALL, comm_readers_reduce },
-	{ OP_REDUCE, SLOTS, 0, ALL, comm_slots_reduce },
-	{ OP_REDUCE, BY_LEADERS, 64 * KIB, comm_leaders_reduce },
-	{ OP_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_message_reduce_shares },
-	{ OP_REDUCE, BY_HYBRID, comm_hybrid_flow },
-	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, comm_message_reduce_tree },
-	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, comm_message_reduce_shares },
-	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, comm_slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, READERS, 2, ALL, comm_readers_reduce_scatter },
-	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, comm_slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_DIRECT, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_message_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, comm_hybrid_scatter_fits, 0, ALL, comm_hybrid_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_message_reduce_scatter },
-	{ OP_BROADCAST, SLOTS, 0, ALL, comm_slots_broadcast },
-	{ OP_BROADCAST, READERS, 0, ALL, comm_readers_broadcast },
-	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, comm_leaders_broadcast },
-	{ OP_BROADCAST, BY_HYBRID, comm_hybrid_flow },
-	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, comm_message_broadcast_tree },
-	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, comm_message_broadcast_tree },
-	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, 4096 * KIB, comm_message_broadcast_shares },
-	{ OP_BROADCAST, ALG_RING, ANY, NULL, 16, ALL, comm_ring_broadcast },
-	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, comm_message_broadcast_shares },
-	{ OP_ALL_GATHER, SLOTS, 0, 8 * KIB, comm_slots_all_gather },
-	{ OP_ALL_GATHER, READERS, 2, ALL, comm_readers_all_gather },
-	{ OP_ALL_GATHER, SLOTS, 0, 256 * KIB, comm_slots_all_gather },
-	{ OP_ALL_GATHER, READERS, 4, ALL, comm_readers_all_gather },
-	{ OP_ALL_GATHER, SLOTS, 0, ALL, comm_slots_all_gather },
-	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, comm_hybrid_gather_fits, 0, ALL, comm_hybrid_all_gather },
-	{ OP_ALL_GATHER, ALG_DOUBLING, ANY, comm_halving_fits, 0, 256 * KIB, comm_doubling_all_gather },
-	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 64, ALL, comm_message_all_gather },
-	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, 1024 * KIB, comm_message_all_gather },
-	{ OP_ALL_GATHER, ALG_RING, ANY, NULL, 0, ALL, comm_ring_all_gather },
-	{ OP_ALL_TO_ALL, READERS, 0, ALL, comm_readers_all_to_all },
-	{ OP_ALL_TO_ALL, SLOTS, 0, ALL, comm_slots_all_to_all },
-	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 32, ALL, comm_message_all_to_all },
-	{ OP_ALL_TO_ALL, ALG_PAIRWISE, ANY, NULL, 0, ALL, comm_pairwise_all_to_all },
-	{ OP_GATHER, SLOTS, 0, 16 * KIB, comm_slots_gather },
-	{ OP_GATHER, READERS, 2, ALL, comm_readers_gather },
-	{ OP_GATHER, SLOTS, 0, 512 * KIB, comm_slots_gather },
-	{ OP_GATHER, READERS, 0, ALL, comm_readers_gather },
-	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_message_gather },
-	{ OP_SCATTER, SLOTS, 0, 16 * KIB, comm_slots_scatter },
-	{ OP_SCATTER, READERS, 2, ALL, comm_readers_scatter },
-	{ OP_SCATTER, SLOTS, 0, 128 * KIB, comm_slots_scatter },
-	{ OP_SCATTER, READERS, 0, ALL, comm_readers_scatter },
-	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_message_scatter },
-	{ OP_BARRIER, SLOTS, 0, ALL, comm_slots_barrier },
-	{ OP_BARRIER, BY_LEADERS, ALL, comm_leaders_barrier },
-	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, comm_message_barrier },
+struct algorithm {
+	enum op_kind kind;
+	algorithm_fn *run;
+	enum algorithm_name name;
+	unsigned backends;
+	bool (*fits)(const struct comm *c, size_t bytes);
+	int ranks;
+	size_t bytes;
 };
-/* clang-format on */
+
+#define ALGORITHM_ROW(kind, run, ...) { kind, run, __VA_ARGS__ },
+static const struct algorithm table[] = { ALGORITHMS(ALGORITHM_ROW) };
+#undef ALGORITHM_ROW
 
 enum { ROWS = sizeof table / sizeof *table };
 
 static const char *const names[] = {
 #define ALG_WORD(name, word) word,
-	ALGORITHMS(ALG_WORD)
+	ALGORITHM_NAMES(ALG_WORD)
 #undef ALG_WORD
 		NULL,
 };
@@ -194,16 +113,17 @@ static bool prefers_readers(const struct comm *c, enum op_kind kind, size_t byte
 	return (c->in_shared_buffers >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
 }
 
+/* NULL: the table has no row for this group. */
 static const struct algorithm *find_algorithm(const struct comm *c, enum op_kind kind, size_t bytes,
 					      int wanted)
 {
 	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
 		if ((int)table[i].name == wanted && can_run(&table[i], c, kind, bytes))
 			return &table[i];
-	int i = 0; /* the last row of each kind fits always */
-	while (!can_run(&table[i], c, kind, bytes) || !is_within_limits(&table[i], c, bytes))
-		i++;
-	return &table[i];
+	for (int i = 0; i < ROWS; i++)
+		if (can_run(&table[i], c, kind, bytes) && is_within_limits(&table[i], c, bytes))
+			return &table[i];
+	return NULL;
 }
 
 static const struct algorithm *choose_algorithm(const struct comm *c, const struct op *op,
@@ -260,8 +180,10 @@ static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 	c->deadline = c->grace = 0;
 	c->accused = -1;
 	const struct algorithm *a = choose_algorithm(c, op, c->sign.bytes);
-	comm_recorder_begin(c->recorder, op, &c->sign, names[a->name]);
-	int rc = a->run(c, op, &why);
+	comm_recorder_begin(c->recorder, op, &c->sign, a ? names[a->name] : NULL);
+	int rc = a ? a->run(c, op, &why)
+		   : err_set(&why, ERR_INTERNAL, "no algorithm fits this group; add a row to "
+						 "libcomm/operations.h");
 	comm_recorder_end(c->recorder, rc < 0);
 	if (rc == 0) {
 		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);

@@ -68,34 +68,34 @@ static int reserve_blocks(struct staged *s, int want, struct err *e)
 	return 0;
 }
 
-static void add_in(struct staged *s, const void *data, size_t bytes, int peer)
-{
-	s->ins[s->in_count++] = (struct block){ (char *)(uintptr_t)data, bytes, peer };
-}
-
-static void add_out(struct staged *s, void *data, size_t bytes, int peer)
-{
-	s->outs[s->out_count++] = (struct block){ data, bytes, peer };
-}
-
 static size_t count_of(const struct op *op, const size_t *counts, int rank)
 {
 	return counts ? counts[rank] : op->count;
 }
 
-/* A block a rank, one after the other. */
-static void add_all(struct comm *c, const struct op *op, bool in, const size_t *counts)
+static void add_block(struct staged *s, bool in, char *data, size_t bytes, int peer)
+{
+	struct block b = { data, bytes, peer };
+	if (in)
+		s->ins[s->in_count++] = b;
+	else
+		s->outs[s->out_count++] = b;
+}
+
+/* Lists one buffer of this rank: one block, or one block per rank. */
+static void add_share(struct comm *c, const struct op *op, bool in, enum op_share share,
+		      const size_t *counts)
 {
 	struct staged *s = c->device_group->staged;
 	char *at = in ? (char *)(uintptr_t)op->in : op->out;
-	for (int r = 0; r < c->size; r++) {
-		size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
-		if (in)
-			add_in(s, at, bytes, r);
-		else
-			add_out(s, at, bytes, r);
-		at += bytes;
-	}
+	if (share == SHARE_BLOCK || (share == SHARE_WHOLE && comm_op_has(op->kind, OP_ONE_BLOCK)))
+		add_block(s, in, at, comm_op_share_bytes(op, share, counts, c->rank, c->size), 0);
+	else if (share == SHARE_WHOLE)
+		for (int r = 0; r < c->size; r++) {
+			size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
+			add_block(s, in, at, bytes, r);
+			at += bytes;
+		}
 }
 
 static void list_messages(struct staged *s, const struct op *op)
@@ -103,63 +103,27 @@ static void list_messages(struct staged *s, const struct op *op)
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
 		size_t bytes = p->count * comm_type_size(p->type);
-		if (p->send)
-			add_in(s, p->data, bytes, p->peer);
-		else
-			add_out(s, p->data, bytes, p->peer);
+		add_block(s, p->send, p->data, bytes, p->peer);
 	}
 }
 
 static void list_blocks(struct comm *c, const struct op *op)
 {
 	struct staged *s = c->device_group->staged;
-	size_t mine = count_of(op, op->counts, c->rank) * comm_type_size(op->type);
-	bool root = c->rank == op->root;
+	bool pairwise = comm_op_has(op->kind, OP_PAIRWISE);
 	s->in_count = s->out_count = 0;
-	switch (op->kind) {
-	case OP_ALL_REDUCE:
-	case OP_REDUCE:
-		add_in(s, op->in, mine, 0);
-		if (root || op->kind == OP_ALL_REDUCE)
-			add_out(s, op->out, mine, 0);
-		break;
-	case OP_BROADCAST:
-		if (root)
-			add_in(s, op->in, mine, 0);
-		else
-			add_out(s, op->out, mine, 0);
-		break;
-	case OP_ALL_GATHER:
-	case OP_GATHER:
-		add_in(s, op->in, mine, 0);
-		if (root || op->kind == OP_ALL_GATHER)
-			add_all(c, op, false, op->counts);
-		break;
-	case OP_REDUCE_SCATTER:
-		add_all(c, op, true, op->counts);
-		add_out(s, op->out, mine, 0);
-		break;
-	case OP_SCATTER:
-		if (root)
-			add_all(c, op, true, op->counts);
-		add_out(s, op->out, mine, 0);
-		break;
-	case OP_ALL_TO_ALL:
-		add_all(c, op, true, op->counts);
-		add_all(c, op, false, op->out_counts);
-		break;
-	case OP_P2P:
+	if (op->kind == OP_P2P) {
 		list_messages(s, op);
-		break;
-	case OP_BARRIER:
-	case OP_KIND_COUNT:
-		break;
+		return;
 	}
+	add_share(c, op, true, comm_op_in_share(op, c->rank), op->counts);
+	add_share(c, op, false, comm_op_out_share(op, c->rank),
+		  pairwise ? op->out_counts : op->counts);
 }
 
 static bool is_messages(const struct op *op)
 {
-	return op->kind == OP_P2P || op->kind == OP_ALL_TO_ALL;
+	return op->kind == OP_P2P || comm_op_has(op->kind, OP_PAIRWISE);
 }
 
 /* The size of a slice, and how many there are: of a collective the same on all ranks. */
@@ -176,8 +140,7 @@ static struct chunk_plan plan_chunks(struct comm *c, const struct op *op)
 		for (int i = 0; i < s->out_count; i++)
 			longest = s->outs[i].bytes > longest ? s->outs[i].bytes : longest;
 	} else {
-		bool one = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE ||
-			   op->kind == OP_BROADCAST;
+		bool one = comm_op_has(op->kind, OP_ONE_BLOCK);
 		interrupt.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
 		interrupt.slice = interrupt.slice ? interrupt.slice : ALIGN;
 		for (int r = 0; r < c->size; r++) {
@@ -332,8 +295,8 @@ static int run_host_chunk(struct comm *c, const struct chunk_plan *interrupt, si
 	op.record = k ? 0 : op.record;
 	op.in = s->in_count ? slot->in.memory : NULL;
 	op.out = s->out_count ? slot->out.memory : NULL;
-	if (op.kind == OP_BROADCAST)
-		op.in = op.out = c->rank == op.root ? slot->in.memory : slot->out.memory;
+	if (comm_op_has(op.kind, OP_ONE_BUFFER))
+		op.in = op.out = s->in_count ? slot->in.memory : slot->out.memory;
 	op.count = slice_bytes(interrupt, op.count * interrupt->element, k) / interrupt->element;
 	for (int r = 0; op.counts && r < c->size; r++)
 		s->counts[r] = slice_bytes(interrupt, interrupt->op->counts[r] * interrupt->element,

@@ -90,9 +90,9 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 		buf_printf(b, ", \"seq\": %" PRIu32 ", \"bytes\": %" PRIu64, r->seq, r->bytes);
 	if (r->kind != OP_P2P && r->kind != OP_BARRIER)
 		buf_printf(b, ", \"type\": \"%s\"", comm_op_type_word(r->type));
-	if (comm_op_reduces(r->kind))
+	if (comm_op_has(r->kind, OP_REDUCES))
 		buf_printf(b, ", \"redop\": \"%s\"", comm_op_redop_word(r->redop));
-	if (comm_op_has_root(r->kind))
+	if (comm_op_has(r->kind, OP_ROOTED))
 		buf_printf(b, ", \"root\": %d", r->root);
 	if (r->algorithm)
 		buf_printf(b, ", \"algorithm\": \"%s\"", r->algorithm);

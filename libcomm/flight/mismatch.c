@@ -21,7 +21,7 @@ static int by_seq(const void *a, const void *b)
 static bool same_call(const struct trace_op *a, const struct trace_op *b)
 {
 	return a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
-	       a->root == b->root && (a->bytes == b->bytes || a->kind == OP_ALL_TO_ALL);
+	       a->root == b->root && (a->bytes == b->bytes || comm_op_has(a->kind, OP_PAIRWISE));
 }
 
 /* All collectives of a group that dumps know, by number. */
@@ -108,7 +108,7 @@ static void put_call(struct buf *b, const struct trace_group *g, const struct tr
 		buf_printf(b, " of %" PRId64 " bytes", op->bytes);
 	if (what & TYPES_DIFFER && op->kind != OP_BARRIER)
 		buf_printf(b, ", %s", comm_op_type_word(op->type));
-	if (what & REDOPS_DIFFER && comm_op_reduces(op->kind))
+	if (what & REDOPS_DIFFER && comm_op_has(op->kind, OP_REDUCES))
 		buf_printf(b, ", %s", comm_op_redop_word(op->redop));
 	if (what & ROOTS_DIFFER && op->root >= 0)
 		buf_printf(b, ", root rank %d", g->members[op->root]);

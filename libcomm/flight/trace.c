@@ -117,9 +117,10 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	if (kind != OP_P2P && kind != OP_BARRIER &&
 	    get_word(o, "type", type_word, COMM_U8 + 1, &type, e))
 		return -1;
-	if (comm_op_reduces(op->kind) && get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
+	if (comm_op_has(op->kind, OP_REDUCES) &&
+	    get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
 		return -1;
-	if (comm_op_has_root(op->kind) && get_small(o, "root", 0, ranks - 1, &op->root, e))
+	if (comm_op_has(op->kind, OP_ROOTED) && get_small(o, "root", 0, ranks - 1, &op->root, e))
 		return -1;
 	op->type = (enum comm_type)type;
 	op->redop = (enum comm_op)redop;

@@ -63,30 +63,18 @@ bool comm_cma_works(struct comm *c)
 
 struct exposed_memory comm_peer_memory_expose(const struct comm *c, const struct op *op)
 {
-	size_t size = comm_type_size(op->type), n = (size_t)c->size, whole = op->count * size;
-	size_t mine = (op->counts ? op->counts[c->rank] : op->count) * size,
-	       all = op->counts ? 0 : n * whole;
-	bool root = op->root == c->rank;
-	for (int r = 0; op->counts && r < c->size; r++)
-		all += op->counts[r] * size;
-	switch (op->kind) {
-	case OP_ALL_REDUCE:
-		return (struct exposed_memory){ op->in, op->out, whole, whole };
-	case OP_REDUCE:
-		return (struct exposed_memory){ op->in, op->out, whole, root ? whole : 0 };
-	case OP_BROADCAST:
-		return (struct exposed_memory){ op->out, NULL, root ? whole : 0, 0 };
-	case OP_ALL_GATHER:
-	case OP_GATHER:
-		return (struct exposed_memory){ op->in, NULL, mine, 0 };
-	case OP_SCATTER:
-		return (struct exposed_memory){ op->in, NULL, root ? all : 0, 0 };
-	case OP_REDUCE_SCATTER:
-	case OP_ALL_TO_ALL:
-		return (struct exposed_memory){ op->in, NULL, all, 0 };
-	default:
-		return (struct exposed_memory){ NULL, NULL, 0, 0 };
+	enum op_share out = comm_op_out_share(op, c->rank);
+	struct exposed_memory x = {
+		.in = op->in,
+		.in_bytes = comm_op_share_bytes(op, comm_op_in_share(op, c->rank), op->counts,
+						c->rank, c->size),
+	};
+	/* Peers write only whole results of a reduction. */
+	if (comm_op_has(op->kind, OP_REDUCES) && out == SHARE_WHOLE) {
+		x.out = op->out;
+		x.out_bytes = comm_op_share_bytes(op, out, op->counts, c->rank, c->size);
 	}
+	return x;
 }
 
 bool comm_peer_memory_all_shared(const struct comm *c, const struct op *op)

@@ -344,6 +344,9 @@ static void (*const jobs[OP_KIND_COUNT])(struct queued_op *) = {
 static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
 {
 	struct queued_op j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
+	if (!jobs[op->kind])
+		return err_set(e, ERR_UNSUPPORTED, "NCCL cannot run %s; backend \"staged\" can",
+			       comm_op_word(op->kind));
 	if (cuda_use(&dc->device, e) < 0 ||
 	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
 	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
