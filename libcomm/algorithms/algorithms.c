@@ -149,6 +149,11 @@ static void run_single_rank(const struct op *op)
 		memmove(op->out, op->in, bytes);
 }
 
+int comm_nth_peer(const struct comm *c, int i)
+{
+	return (c->rank + i) % c->size;
+}
+
 void comm_split_evenly(const struct comm *c, size_t count, size_t element, size_t *off)
 {
 	size_t line = 64 / element; /* whole cache lines */
@@ -182,8 +187,9 @@ static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 	const struct algorithm *a = choose_algorithm(c, op, c->sign.bytes);
 	comm_recorder_begin(c->recorder, op, &c->sign, a ? names[a->name] : NULL);
 	int rc = a ? a->run(c, op, &why)
-		   : err_set(&why, ERR_INTERNAL, "no algorithm fits this group; add a row to "
-						 "libcomm/operations.h");
+		   : err_set(&why, ERR_INTERNAL,
+			     "no algorithm fits this group; add a row to "
+			     "libcomm/operations.h");
 	comm_recorder_end(c->recorder, rc < 0);
 	if (rc == 0) {
 		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);

@@ -54,6 +54,9 @@ bool comm_leaders_fit(const struct comm *c, size_t bytes);
 
 /* --- What several algorithms share ------------------------------------------------------- */
 
+/* The rank i places after this one: ranks take their peers in different orders, so that not all
+ * access the same one first. */
+int comm_nth_peer(const struct comm *c, int i);
 /* Divides count elements into one share per rank, in whole cache lines; off[0..size] in bytes. */
 void comm_split_evenly(const struct comm *c, size_t count, size_t element, size_t *off);
 /* data[off[size]]: sends this rank's block to all ranks and receives theirs. */

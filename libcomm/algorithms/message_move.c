@@ -26,12 +26,6 @@ static int recv_block(struct comm *c, const struct op *op, int peer, char *data,
 		       : 0;
 }
 
-/* Peers in an order that differs from rank to rank, so that not all go for the same one first. */
-static int choose_peer(const struct comm *c, int i)
-{
-	return (c->rank + i) % c->size;
-}
-
 static int select_rank(const int *ranks, int i)
 {
 	return ranks ? ranks[i] : i;
@@ -88,7 +82,7 @@ int comm_exchange_blocks(struct comm *c, const struct op *op, char *data, const 
 {
 	comm_exchange_begin(c);
 	for (int i = 1; i < c->size; i++) {
-		int to = choose_peer(c, i), from = choose_peer(c, c->size - i);
+		int to = comm_nth_peer(c, i), from = comm_nth_peer(c, c->size - i);
 		if (send_block(c, op, to, data, off, c->rank, e) < 0 ||
 		    recv_block(c, op, from, data, off, from, e) < 0)
 			return -1;
@@ -132,7 +126,7 @@ int comm_message_all_to_all(struct comm *c, const struct op *op, struct err *e)
 	comm_op_blocks(op, op->out_counts, c->size, c->off2);
 	comm_exchange_begin(c);
 	for (int i = 0; i < c->size; i++) {
-		int to = choose_peer(c, i), from = choose_peer(c, c->size - i);
+		int to = comm_nth_peer(c, i), from = comm_nth_peer(c, c->size - i);
 		if (send_block(c, op, to, op->in, c->off, to, e) < 0 ||
 		    recv_block(c, op, from, op->out, c->off2, from, e) < 0)
 			return -1;

@@ -1,42 +1,15 @@
-#include "libcomm/tcp/oob.h"
+#include "libcomm/tcp/oob_notes.h"
 
-#include "base/human.h"
-#include "libcomm/tcp/acceptor.h"
 #include "libcomm/group.h"
-#include "libcomm/tcp/handshake.h"
+#include "libcomm/tcp/acceptor.h"
 #include "libcomm/tcp/records.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { NOTE_MAGIC = 0x4d4e4f31, NOTE_TEXT = 1000, RETRIES_MOST = 100 };
-
-enum note_kind { NOTE_ASK = 1, NOTE_ANSWER, NOTE_CAUSE, NOTE_FAILED, NOTE_LEFT };
-
-struct note {
-	uint32_t magic, kind;
-	uint64_t group;
-	uint32_t turn; /* of a question, and of its answer */
-	int32_t rank;  /* answer: whom it waits for; heard, failed: whose words these are */
-	char text[NOTE_TEXT];
-};
-_Static_assert(sizeof(struct note) == 24 + NOTE_TEXT, "a note has no padding");
-
-struct oob_connection { /* a connection */
-	int peer, fd;
-	struct records *records;     /* NULL: notes go as they are */
-	struct handshake *handshake; /* of a call; NULL: both have proved themselves */
-	int retries;                 /* how often the other end had no time to hear it */
-	struct note in, out;
-	size_t got, put; /* bytes of them; put == sizeof out: nothing to be sent */
-	bool answer;     /* owes one, to this question: */
-	uint32_t turn;
-	uint64_t group;
-	bool last; /* has begun its last note */
-};
+enum { RETRIES_MOST = 100 };
 
 struct oob {
 	struct world *w;
@@ -67,32 +40,6 @@ uint32_t comm_oob_ask(struct world *w, int rank, uint64_t group)
 	s->group = group;
 	request_progress(w);
 	return ++s->asked;
-}
-
-/* Under the world's lock: whoever waits, for a rank or for an answer, looks again. */
-static void announce_change(struct world *w)
-{
-	pthread_cond_broadcast(&w->peers_changed);
-	for (struct comm *c = w->groups; c; c = c->next)
-		if (c->wakeup.tx >= 0)
-			comm_wakeup_signal(c->wakeup.tx);
-}
-
-/* Whom this rank waits for, as far as it knows: in that group, else in any. */
-static int find_wait(struct world *w, uint64_t group)
-{
-	int who = -1;
-	pthread_mutex_lock(&w->lock);
-	for (struct comm *c = w->groups; c; c = c->next) {
-		int rank = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
-		if (rank < 0 && c->node_group)
-			rank = atomic_load_explicit(&c->node_group->waits_for,
-						    memory_order_relaxed);
-		if (rank >= 0 && (who < 0 || c->id == group))
-			who = rank;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return who;
 }
 
 /* --- Lines ------------------------------------------------------------------------- */
@@ -169,7 +116,7 @@ static void end_connection(struct oob *s, int i, bool gone, int error)
 		side->state = gone ? OOB_GONE : OOB_NONE;
 		if (means_silence(error))
 			atomic_store(&side->silent, true);
-		announce_change(w);
+		comm_oob_announce(w);
 	}
 	pthread_mutex_unlock(&w->lock);
 	free_connection(l);
@@ -193,7 +140,7 @@ static void connect_to(struct oob *s, int rank)
 		return;
 	pthread_mutex_lock(&s->w->lock);
 	s->w->oob_peers[rank].state = OOB_NONE; /* not its fault: another try may follow */
-	announce_change(s->w);
+	comm_oob_announce(s->w);
 	pthread_mutex_unlock(&s->w->lock);
 	if (l) {
 		free_connection(l);
@@ -249,181 +196,6 @@ static enum connect_state step_connect(struct oob *s, struct oob_connection *l, 
 	return l->retries++ < RETRIES_MOST && start_connect(s, l, NULL) == 0 ? CONNECT_CONTINUES
 									     : CONNECT_FAILED;
 }
-
-/* --- Notes in -------------------------------------------------------------------------- */
-
-static void take_answer(struct world *w, int peer, const struct note *n)
-{
-	pthread_mutex_lock(&w->lock);
-	struct oob_peer *s = &w->oob_peers[peer];
-	if (n->turn - s->answered <= s->asked - s->answered) {
-		s->answered = n->turn;
-		s->waits_for = n->rank >= 0 && n->rank < w->size ? n->rank : -1;
-	}
-	pthread_cond_broadcast(&w->peers_changed);
-	pthread_mutex_unlock(&w->lock);
-}
-
-static void take_cause(struct world *w, int peer, bool last)
-{
-	pthread_mutex_lock(&w->lock);
-	w->oob_peers[peer].failed |= last;
-	announce_change(w);
-	pthread_mutex_unlock(&w->lock);
-}
-
-static void take_left(struct world *w, int peer)
-{
-	pthread_mutex_lock(&w->lock);
-	w->oob_peers[peer].left = true;
-	pthread_mutex_unlock(&w->lock);
-}
-
-/* false: no note of this world. */
-static bool handle_note(struct oob *s, struct oob_connection *l)
-{
-	struct note *n = &l->in;
-	if (n->magic != NOTE_MAGIC)
-		return false;
-	switch (n->kind) {
-	case NOTE_ASK:
-		l->answer = true;
-		l->turn = n->turn;
-		l->group = n->group;
-		return true;
-	case NOTE_ANSWER:
-		take_answer(s->w, l->peer, n);
-		return true;
-	case NOTE_CAUSE:
-	case NOTE_FAILED:
-		if (n->rank < 0 || n->rank >= s->w->size)
-			return false;
-		n->text[NOTE_TEXT - 1] = '\0';
-		human_plain(n->text); /* it comes from outside, and goes into an error */
-		comm_world_record_cause(s->w, n->rank, n->text);
-		take_cause(s->w, l->peer, n->kind == NOTE_FAILED);
-		return true;
-	case NOTE_LEFT:
-		take_left(s->w, l->peer);
-		return true;
-	}
-	return false;
-}
-
-/* As recv without waiting, and errno. */
-static ssize_t receive_bytes(struct oob_connection *l, void *to, size_t bytes)
-{
-	if (!l->records)
-		return recv(l->fd, to, bytes, MSG_DONTWAIT);
-	ssize_t n = comm_records_get(l->records, l->fd, &(struct iovec){ to, bytes }, 1);
-	if (n > 0)
-		return n;
-	if (n == RECORDS_END && !errno)
-		return 0;
-	if (n != RECORDS_END)
-		errno = n == RECORDS_BROKEN ? EBADMSG : EAGAIN;
-	return -1;
-}
-
-static ssize_t send_bytes(struct oob_connection *l, void *from, size_t bytes)
-{
-	if (!l->records)
-		return send(l->fd, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-	ssize_t n = comm_records_put(l->records, l->fd, &(struct iovec){ from, bytes }, 1);
-	if (n == 0)
-		errno = EAGAIN;
-	return n > 0 ? n : -1;
-}
-
-/* Reads what is there; 0, -1 with *error at the line's end. */
-static int receive_notes(struct oob *s, struct oob_connection *l, int *error)
-{
-	for (;;) {
-		ssize_t n = receive_bytes(l, (char *)&l->in + l->got, sizeof l->in - l->got);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return 0;
-		*error = n < 0 ? errno : 0;
-		if (n <= 0)
-			return -1;
-		l->got += (size_t)n;
-		if (l->got < sizeof l->in)
-			continue;
-		l->got = 0;
-		if (!handle_note(s, l))
-			return -1;
-	}
-}
-
-/* --- Notes out -------------------------------------------------------------------------- */
-
-static void write_note(struct oob_connection *l, enum note_kind kind)
-{
-	l->out = (struct note){ .magic = NOTE_MAGIC, .kind = kind, .rank = -1 };
-	l->put = 0;
-}
-
-static void write_cause(struct oob_connection *l, enum note_kind kind, const struct world *w)
-{
-	_Static_assert(sizeof w->cause == NOTE_TEXT, "all of the words, and no more");
-	write_note(l, kind);
-	l->out.rank = w->cause_rank;
-	memcpy(l->out.text, w->cause, sizeof l->out.text);
-}
-
-/* Chooses what is to be said next: last words before all else; false: nothing. */
-static bool choose_note(struct oob *s, struct oob_connection *l)
-{
-	struct world *w = s->w;
-	struct oob_peer *side = &w->oob_peers[l->peer];
-	if (l->last)
-		return false;
-	if (world_failed(w)) {
-		l->last = true;
-		write_cause(l, NOTE_FAILED, w);
-		return true;
-	}
-	if (l->answer && atomic_load(&w->cause_known)) {
-		l->answer = false;
-		write_cause(l, NOTE_CAUSE, w);
-		return true;
-	}
-	if (l->answer) {
-		l->answer = false;
-		write_note(l, NOTE_ANSWER);
-		l->out.turn = l->turn;
-		l->out.rank = find_wait(w, l->group);
-		return true;
-	}
-	pthread_mutex_lock(&w->lock);
-	bool ask = side->sent != side->asked;
-	if (ask) {
-		write_note(l, NOTE_ASK);
-		l->out.turn = side->sent = side->asked;
-		l->out.group = side->group;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return ask;
-}
-
-/* Sends what goes; 0, -1 with *error. */
-static int send_notes(struct oob *s, struct oob_connection *l, int *error)
-{
-	while (l->put < sizeof l->out || choose_note(s, l)) {
-		ssize_t n = send_bytes(l, (char *)&l->out + l->put, sizeof l->out - l->put);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return 0;
-		*error = errno;
-		if (n < 0)
-			return -1;
-		l->put += (size_t)n;
-	}
-	return 0;
-}
-
 /* The other rank has not ended: what it says does not come as it said it. */
 static void report_broken(struct oob *s, const struct oob_connection *l)
 {
@@ -448,7 +220,8 @@ static void progress_connection(struct oob *s, int i)
 	enum connect_state call = l->fd < 0 ? step_connect(s, l, &error) : CONNECT_CONTINUES;
 	if (call != CONNECT_CONTINUES)
 		end_connection(s, i, call == CONNECT_REFUSED, error);
-	else if (l->fd >= 0 && (receive_notes(s, l, &error) < 0 || send_notes(s, l, &error) < 0)) {
+	else if (l->fd >= 0 && (comm_oob_receive_notes(s->w, l, &error) < 0 ||
+				comm_oob_send_notes(s->w, l, &error) < 0)) {
 		if (error == EBADMSG)
 			report_broken(s, l);
 		end_connection(s, i, true, error);
@@ -490,7 +263,7 @@ void comm_oob_set_polls(const struct oob *s, struct pollfd *p)
 		else
 			p[i] = (struct pollfd){
 				.fd = l->fd,
-				.events = (short)(POLLIN | (l->put < sizeof l->out ? POLLOUT : 0))
+				.events = (short)(POLLIN | (comm_oob_is_sending(l) ? POLLOUT : 0))
 			};
 	}
 }
@@ -518,10 +291,10 @@ void comm_oob_free(struct oob *s)
 	for (int i = 0; i < s->count; i++) {
 		struct oob_connection *l = s->connection[i];
 		int error;
-		if (l->fd >= 0 && !world_failed(s->w) && l->put == sizeof l->out)
-			write_note(l, NOTE_LEFT);
+		if (l->fd >= 0 && !world_failed(s->w))
+			comm_oob_say_goodbye(l);
 		if (l->fd >= 0)
-			send_notes(s, l, &error);
+			comm_oob_send_notes(s->w, l, &error);
 		free_connection(l);
 	}
 	free(s->connection);
