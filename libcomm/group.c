@@ -69,8 +69,8 @@ static struct comm *new_group(const struct group_spec *s, struct err *e)
 	size_t n = (size_t)s->size;
 	c->world = s->world;
 	c->id = s->id;
-	c->accused = -1;
-	c->waits_for = -1;
+	c->wait.accused = -1;
+	c->wait.waits_for = -1;
 	c->rank = s->rank;
 	c->size = s->size;
 	c->memfd = s->memfd;
@@ -78,10 +78,10 @@ static struct comm *new_group(const struct group_spec *s, struct err *e)
 	snprintf(c->name, sizeof c->name, "%s", s->name);
 	c->members = calloc(n, sizeof *c->members);
 	c->local = calloc(n, sizeof *c->local);
-	c->absent = calloc(n, sizeof *c->absent);
+	c->wait.absent = calloc(n, sizeof *c->wait.absent);
 	c->off = calloc(n + 1, sizeof *c->off);
 	c->off2 = calloc(n + 1, sizeof *c->off2);
-	if (c->members && c->local && c->absent && c->off && c->off2)
+	if (c->members && c->local && c->wait.absent && c->off && c->off2)
 		return c;
 	err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
 	comm_group_free(c);
@@ -237,11 +237,11 @@ void comm_group_free(struct comm *c)
 	comm_recorder_close(c->recorder);
 	free(c->members);
 	free(c->local);
-	free(c->absent);
+	free(c->wait.absent);
 	free(c->off);
 	free(c->off2);
-	free(c->polls);
-	free(c->transfers);
+	free(c->exchange.polls);
+	free(c->exchange.transfers);
 	free(c->scratch);
 	free(c);
 }
@@ -318,7 +318,7 @@ static int report_timeout(struct comm *c, struct err *e)
 	char who[160], list[600] = "";
 	int absent = 0;
 	for (int r = 0; r < c->size; r++) {
-		if (!c->absent[r] || absent++ >= 4)
+		if (!c->wait.absent[r] || absent++ >= 4)
 			continue;
 		size_t used = strlen(list);
 		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
@@ -326,7 +326,7 @@ static int report_timeout(struct comm *c, struct err *e)
 	}
 	if (!absent)
 		return 0; /* the last has come while this one looked */
-	c->accused = c->waits_for;
+	c->wait.accused = c->wait.waits_for;
 	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list,
 		       absent > 4 ? " and others" : "", c->world->timeout_s);
 }
@@ -335,24 +335,24 @@ static int report_timeout(struct comm *c, struct err *e)
 static int find_absent(const struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
-		if (c->absent[r] && r != c->rank)
+		if (c->wait.absent[r] && r != c->rank)
 			return c->members[r];
 	return -1;
 }
 
 int comm_group_check_wait(struct comm *c, bool thorough, struct err *e)
 {
-	atomic_store_explicit(&c->waits_for, find_absent(c), memory_order_relaxed);
+	atomic_store_explicit(&c->wait.waits_for, find_absent(c), memory_order_relaxed);
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
-	bool looked_twice = c->suspect;
-	c->suspect = false;
-	for (int r = 0; c->segment.head && r < c->size && !c->suspect; r++)
-		if (c->absent[r] && r != c->rank && c->local[r] >= 0)
-			c->suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) < 0;
-	if (c->suspect)
+	bool looked_twice = c->wait.suspect;
+	c->wait.suspect = false;
+	for (int r = 0; c->segment.head && r < c->size && !c->wait.suspect; r++)
+		if (c->wait.absent[r] && r != c->rank && c->local[r] >= 0)
+			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) < 0;
+	if (c->wait.suspect)
 		return looked_twice ? -1 : 0;
-	if (c->deadline && clock_ns() >= c->deadline + c->grace)
+	if (c->wait.deadline && clock_ns() >= c->wait.deadline + c->wait.grace)
 		return report_timeout(c, e);
 	return 0;
 }
@@ -362,8 +362,8 @@ int64_t comm_group_sleep_ns(struct comm *c)
 	if (c->world->timeout_s <= 0)
 		return SLICE_NS;
 	int64_t now = clock_ns();
-	if (!c->deadline)
-		c->deadline = now + (int64_t)(c->world->timeout_s * 1e9);
-	int64_t left = c->deadline + c->grace - now;
+	if (!c->wait.deadline)
+		c->wait.deadline = now + (int64_t)(c->world->timeout_s * 1e9);
+	int64_t left = c->wait.deadline + c->wait.grace - now;
 	return left < 0 ? 0 : left < SLICE_NS ? left : SLICE_NS;
 }

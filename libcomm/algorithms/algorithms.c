@@ -182,8 +182,8 @@ static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 		return report_not_begun(c, op, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
 	c->sign = comm_op_sign(op, number, c->size);
-	c->deadline = c->grace = 0;
-	c->accused = -1;
+	c->wait.deadline = c->wait.grace = 0;
+	c->wait.accused = -1;
 	const struct algorithm *a = choose_algorithm(c, op, c->sign.bytes);
 	comm_recorder_begin(c->recorder, op, &c->sign, a ? names[a->name] : NULL);
 	int rc = a ? a->run(c, op, &why)
@@ -192,7 +192,7 @@ static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 			     "libcomm/operations.h");
 	comm_recorder_end(c->recorder, rc < 0);
 	if (rc == 0) {
-		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);
+		atomic_store_explicit(&c->wait.waits_for, -1, memory_order_relaxed);
 		return 0;
 	}
 	comm_root_cause_find(c, &why);

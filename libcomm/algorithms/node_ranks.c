@@ -12,7 +12,7 @@ struct node_ranks comm_node_ranks_begin(struct comm *c, const struct op *op)
 	double grace = c->world->timeout_s / 16 < MOST_GRACE_S ? c->world->timeout_s / 16
 							       : MOST_GRACE_S;
 	const struct hosts *h = c->hosts;
-	c->grace = (int64_t)(grace * 1e9);
+	c->wait.grace = (int64_t)(grace * 1e9);
 	if (c->node_group)
 		c->node_group->seq = c->seq;
 	return (struct node_ranks){ .c = c,
@@ -41,18 +41,18 @@ int comm_node_ranks_step(struct node_ranks *w, struct err *e)
 		return 0;
 	bool first = w->steps++ == 0;
 	struct op op = without_lists(w);
-	node_group->deadline = w->c->deadline;
-	node_group->accused = -1;
-	atomic_store_explicit(&w->c->waits_for, -1, memory_order_relaxed);
-	node_group->grace = first ? 0 : 2 * w->c->grace;
+	node_group->wait.deadline = w->c->wait.deadline;
+	node_group->wait.accused = -1;
+	atomic_store_explicit(&w->c->wait.waits_for, -1, memory_order_relaxed);
+	node_group->wait.grace = first ? 0 : 2 * w->c->wait.grace;
 	if (first)
 		node_group->sign = comm_op_sign(&op, node_group->seq, node_group->size);
 	node_group->sign.lists = w->c->sign.lists;
 	int rc = first ? comm_step_wait_first(node_group, &op, e) : comm_step_wait(node_group, e);
-	w->c->deadline = node_group->deadline;
-	w->c->accused = node_group->accused;
+	w->c->wait.deadline = node_group->wait.deadline;
+	w->c->wait.accused = node_group->wait.accused;
 	if (rc == 0)
-		atomic_store_explicit(&node_group->waits_for, -1, memory_order_relaxed);
+		atomic_store_explicit(&node_group->wait.waits_for, -1, memory_order_relaxed);
 	return rc;
 }
 

@@ -54,8 +54,8 @@ static int open_polls(struct comm *c, struct err *e)
 	size_t n = 1;
 	for (int r = 0; r < c->size; r++)
 		n += (size_t)c->endpoints[r].lanes;
-	c->polls = calloc(n, sizeof *c->polls);
-	return c->polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
+	c->exchange.polls = calloc(n, sizeof *c->exchange.polls);
+	return c->exchange.polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
 }
 
 int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)

@@ -11,7 +11,7 @@ enum { FRAME_MAGIC = 0x4d53, PIECES = 32 };
 
 void comm_exchange_begin(struct comm *c)
 {
-	c->transfer_count = 0;
+	c->exchange.count = 0;
 }
 
 /* Ranks that differ in it would hand each other wrong numbers without a word. Messages have
@@ -27,15 +27,15 @@ static uint16_t hash_call(const struct comm *c, const struct op *op)
 static int add_transfer(struct comm *c, const struct op *op, bool send, int peer, void *data,
 			size_t bytes, struct err *e)
 {
-	if (c->transfer_count == c->transfer_room) {
-		int room = c->transfer_room ? 2 * c->transfer_room : 16;
-		struct transfer *more = realloc(c->transfers, (size_t)room * sizeof *more);
+	if (c->exchange.count == c->exchange.room) {
+		int room = c->exchange.room ? 2 * c->exchange.room : 16;
+		struct transfer *more = realloc(c->exchange.transfers, (size_t)room * sizeof *more);
 		if (!more)
 			return err_set(e, ERR_NOMEM, "no memory for %d messages", room);
-		c->transfers = more;
-		c->transfer_room = room;
+		c->exchange.transfers = more;
+		c->exchange.room = room;
 	}
-	c->transfers[c->transfer_count++] = (struct transfer){
+	c->exchange.transfers[c->exchange.count++] = (struct transfer){
 		.send = send,
 		.peer = peer,
 		.next = -1,
@@ -64,7 +64,7 @@ int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data
 /* How the message goes. */
 static void choose_delivery(struct endpoint *l, int i)
 {
-	struct transfer *t = &l->c->transfers[i];
+	struct transfer *t = &l->c->exchange.transfers[i];
 	if (!t->send)
 		t->delivery = comm_rendezvous_fits(l, t->bytes) ? DELIVER_UNKNOWN : DELIVER_STREAM;
 	else if (comm_rendezvous_offer(l, i))
@@ -73,13 +73,13 @@ static void choose_delivery(struct endpoint *l, int i)
 
 static void queue_transfer(struct comm *c, int i, int *active)
 {
-	struct transfer *t = &c->transfers[i];
+	struct transfer *t = &c->exchange.transfers[i];
 	struct endpoint *l = &c->endpoints[t->peer];
 	int *tail = t->send ? &l->out_tail : &l->in_tail;
 	for (int k = 0; *tail < 0 && k < l->lanes; k++)
 		*(t->send ? &l->lane[k].out : &l->lane[k].in) = (struct cursor){ i, 0 };
 	if (*tail >= 0)
-		c->transfers[*tail].next = i;
+		c->exchange.transfers[*tail].next = i;
 	*tail = i;
 	choose_delivery(l, i);
 	if (!l->active) {
@@ -99,7 +99,7 @@ static void reset_endpoints(struct comm *c, int active)
 		for (int k = 0; k < l->lanes; k++)
 			l->lane[k].out.at = l->lane[k].in.at = -1;
 	}
-	c->transfer_count = 0;
+	c->exchange.count = 0;
 }
 
 /* Whether one of its lanes is not through, or the peer has not taken all. */
@@ -189,7 +189,7 @@ static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
 	int n = 0;
 	size_t done = k->done;
 	for (int i = k->at; i >= 0 && n + 2 <= PIECES; done = 0) {
-		struct transfer *t = &l->c->transfers[i];
+		struct transfer *t = &l->c->exchange.transfers[i];
 		n += collect_pieces(t, l, lane, done, v + n, PIECES - n);
 		i = t->send ? t->next : -1;
 	}
@@ -200,7 +200,7 @@ static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
 static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t got, struct err *e)
 {
 	while (k->at >= 0) {
-		struct transfer *t = &l->c->transfers[k->at];
+		struct transfer *t = &l->c->exchange.transfers[k->at];
 		size_t head = frame_bytes(lane), left = lane_bytes(t, l, lane) - k->done,
 		       part = got < left ? got : left;
 		bool before = k->done < head;
@@ -220,7 +220,7 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 		     struct err *e)
 {
 	while (k->at >= 0) {
-		struct transfer *t = &c->transfers[k->at];
+		struct transfer *t = &c->exchange.transfers[k->at];
 		if (k->done < lane_bytes(t, l, lane)) {
 			struct iovec v[PIECES];
 			int n = gather_pieces(l, lane, k, v);
@@ -273,7 +273,7 @@ static void move_self(struct comm *c)
 	int *out = &c->endpoints[c->rank].lane[0].out.at,
 	    *in = &c->endpoints[c->rank].lane[0].in.at;
 	while (*out >= 0 && *in >= 0) {
-		const struct transfer *s = &c->transfers[*out], *r = &c->transfers[*in];
+		const struct transfer *s = &c->exchange.transfers[*out], *r = &c->exchange.transfers[*in];
 		if (s->bytes)
 			memmove(r->data, s->data, s->bytes);
 		*out = s->next;
@@ -285,15 +285,15 @@ static void move_self(struct comm *c)
 
 static void mark_absent(struct comm *c, int active)
 {
-	memset(c->absent, 0, (size_t)c->size * sizeof *c->absent);
+	memset(c->wait.absent, 0, (size_t)c->size * sizeof *c->wait.absent);
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active)
-		c->absent[r] = is_unfinished(&c->endpoints[r]);
+		c->wait.absent[r] = is_unfinished(&c->endpoints[r]);
 }
 
 /* Sleeps in poll; false when nothing came. */
 static bool sleep_in_poll(struct comm *c, int active)
 {
-	struct pollfd *p = c->polls;
+	struct pollfd *p = c->exchange.polls;
 	int n = 0;
 	p[n++] = (struct pollfd){ .fd = c->wakeup.rx, .events = POLLIN };
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
@@ -325,7 +325,7 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 		mark_absent(c, active);
 		if (comm_group_check_wait(c, *slept_out, e) < 0)
 			left = -1;
-		else if (c->suspect)
+		else if (c->wait.suspect)
 			*slept_out = true;
 		else if (c->wakeup.rx >= 0)
 			*slept_out = !sleep_in_poll(c, active);
@@ -334,7 +334,7 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 			*slept_out = atomic_load(&me->doorbell) == rings;
 		}
 	} else {
-		c->suspect = *slept_out = false;
+		c->wait.suspect = *slept_out = false;
 	}
 	if (me)
 		atomic_store(&me->sleeping, 0);
@@ -366,15 +366,15 @@ static int run_endpoints(struct comm *c, int active, struct err *e)
 		else if (left > 0 && !spin_wait_again(&idle, c->world))
 			left = sleep_or_move(c, active, &slept_out, e);
 	}
-	c->suspect = false;
+	c->wait.suspect = false;
 	return left;
 }
 
 int comm_exchange_run(struct comm *c, struct err *e)
 {
 	int self = -1, active = -1;
-	for (int i = 0; i < c->transfer_count; i++)
-		queue_transfer(c, i, c->transfers[i].peer == c->rank ? &self : &active);
+	for (int i = 0; i < c->exchange.count; i++)
+		queue_transfer(c, i, c->exchange.transfers[i].peer == c->rank ? &self : &active);
 	move_self(c);
 	int rc = run_endpoints(c, active, e);
 	reset_endpoints(c, self);

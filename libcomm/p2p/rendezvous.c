@@ -61,7 +61,7 @@ static bool claim_chunk(struct rendezvous *h, uint32_t number, size_t bytes, uin
 
 bool comm_rendezvous_offer(struct endpoint *l, int transfer)
 {
-	struct transfer *t = &l->c->transfers[transfer];
+	struct transfer *t = &l->c->exchange.transfers[transfer];
 	struct rendezvous_end *o = &l->rendezvous;
 	if (!comm_rendezvous_fits(l, t->bytes))
 		return false;
@@ -82,7 +82,7 @@ static bool is_taken(const struct rendezvous *h, uint32_t number)
 void comm_rendezvous_reap(struct endpoint *l)
 {
 	struct rendezvous_end *o = &l->rendezvous;
-	const struct transfer *all = l->c->transfers;
+	const struct transfer *all = l->c->exchange.transfers;
 	while (o->oldest >= 0 && is_taken(o->tx, all[o->oldest].number)) {
 		do
 			o->oldest = all[o->oldest].next;
@@ -117,7 +117,7 @@ void comm_rendezvous_help(struct endpoint *l, bool *moved)
 	struct rendezvous_end *o = &l->rendezvous;
 	if (o->oldest < 0)
 		return;
-	const struct transfer *t = &l->c->transfers[o->oldest];
+	const struct transfer *t = &l->c->exchange.transfers[o->oldest];
 	uint64_t chunk, now = atomic_load(&o->tx->claim);
 	if (o->cannot_write || now >> 32 != t->number || (uint32_t)now >= chunk_count(t->bytes) ||
 	    !is_peer_alive(l))

@@ -16,7 +16,7 @@ static int next_absent(const struct comm *c, int r)
 static void mark_absent(struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
-		c->absent[r] = next_absent(c, r) == r;
+		c->wait.absent[r] = next_absent(c, r) == r;
 }
 
 static int sleep_until_all(struct comm *c, struct err *e)
@@ -34,12 +34,12 @@ static int sleep_until_all(struct comm *c, struct err *e)
 		rc = comm_group_check_wait(c, slept_out, e);
 		if (rc < 0)
 			break;
-		if (c->suspect)
+		if (c->wait.suspect)
 			continue;
 		futex_wait(&h->wakes, wakes, comm_group_sleep_ns(c));
 		slept_out = atomic_load(&h->wakes) == wakes;
 	}
-	c->suspect = false;
+	c->wait.suspect = false;
 	atomic_fetch_sub(&h->sleepers, 1);
 	return rc;
 }

@@ -27,9 +27,9 @@ static int find_wait(struct world *w, uint64_t group)
 	int who = -1;
 	pthread_mutex_lock(&w->lock);
 	for (struct comm *c = w->groups; c; c = c->next) {
-		int rank = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
+		int rank = atomic_load_explicit(&c->wait.waits_for, memory_order_relaxed);
 		if (rank < 0 && c->node_group)
-			rank = atomic_load_explicit(&c->node_group->waits_for,
+			rank = atomic_load_explicit(&c->node_group->wait.waits_for,
 						    memory_order_relaxed);
 		if (rank >= 0 && (who < 0 || c->id == group))
 			who = rank;

@@ -58,7 +58,7 @@ static const char *format_rank(const struct comm *c, int world_rank, char out[16
  * lock. */
 static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 {
-	int who = c->accused, next = -1;
+	int who = c->wait.accused, next = -1;
 	for (int hop = 0; hop < HOPS_MOST; hop++) {
 		*last = ask_rank(c, who, until, &next);
 		/* Ranks that wait for each other: none of them is to blame more than another. */
@@ -72,13 +72,13 @@ static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 void comm_root_cause_find(struct comm *c, struct err *why)
 {
 	struct world *w = c->world;
-	if (!w->oob_peers || c->accused < 0 || world_failed(w))
+	if (!w->oob_peers || c->wait.accused < 0 || world_failed(w))
 		return;
 	double patience = w->timeout_s > 0 && w->timeout_s / 4 < LONGEST_S ? w->timeout_s / 4
 									   : LONGEST_S;
 	int64_t until = clock_ns() + (int64_t)(patience * 1e9);
 	enum answer last = ANSWER_NONE;
-	int unused, who = c->accused;
+	int unused, who = c->wait.accused;
 	pthread_mutex_lock(&w->lock);
 	if (why->code == ERR_TIMEOUT)
 		who = follow_waits(c, until, &last);
@@ -89,11 +89,11 @@ void comm_root_cause_find(struct comm *c, struct err *why)
 	char blamed[160], between[160];
 	if (world_check_failed(w))
 		return;
-	if (who != c->accused)
+	if (who != c->wait.accused)
 		err_set(why, why->code,
 			"%s did not come within %g s; %s waits for it, or for one that does",
 			format_rank(c, who, blamed), w->timeout_s,
-			format_rank(c, c->accused, between));
+			format_rank(c, c->wait.accused, between));
 	if (last == ANSWER_GONE && left)
 		err_set(why, ERR_PEER, "%s has closed the world", format_rank(c, who, blamed));
 	else if (last == ANSWER_GONE && met && !atomic_load(&w->oob_peers[who].silent))

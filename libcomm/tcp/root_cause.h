@@ -11,7 +11,7 @@
 
 #include "libcomm/group.h"
 
-/* Finds out what is behind `why`, with which the operation blames world rank c->accused: *why
+/* Finds out what is behind `why`, with which the operation blames world rank c->wait.accused: *why
  * becomes the first error of the world, if one comes, or names the rank at the end of the chain.
  * Takes a quarter of the time-out at most, and never more than half a second; nothing where no
  * network is used. */

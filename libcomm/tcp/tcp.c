@@ -34,7 +34,7 @@ static int world_rank(const struct endpoint *l)
 static int report_lost(const struct endpoint *l, const char *what, int error, struct err *e)
 {
 	char who[160];
-	l->c->accused = world_rank(l);
+	l->c->wait.accused = world_rank(l);
 	comm_group_rank_text(l->c, l->peer, who);
 	if (!error)
 		return err_set(e, ERR_PEER, "%s %s", who, what);
@@ -46,7 +46,7 @@ static int report_silent(const struct endpoint *l, struct err *e)
 {
 	char who[160];
 	const struct world *w = l->c->world;
-	l->c->accused = world_rank(l);
+	l->c->wait.accused = world_rank(l);
 	return err_set(
 		e, ERR_PEER,
 		"%s at %s has not answered for %g s: its host is off or the network to it is cut",
@@ -58,7 +58,7 @@ static int report_silent(const struct endpoint *l, struct err *e)
 static int report_unconnected(const struct endpoint *l, struct err *e)
 {
 	char who[160];
-	l->c->accused = world_rank(l);
+	l->c->wait.accused = world_rank(l);
 	err_prefix(e, "no connection to %s", comm_group_rank_text(l->c, l->peer, who));
 	if (e)
 		e->code = ERR_PEER;

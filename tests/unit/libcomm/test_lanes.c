@@ -173,7 +173,7 @@ static void messages_arrive_whole_and_in_order(void **state)
 		}
 		for (int k = 0; k < LANES; k++)
 			assert_int_equal(pipes[k].head, pipes[k].tail);
-		free(o.comm.transfers);
+		free(o.comm.exchange.transfers);
 		seed = kept;
 	}
 }
@@ -195,7 +195,7 @@ static void another_size_than_was_due_is_an_error(void **state)
 	assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out, sizeof out, &e), 0);
 	assert_int_equal(comm_exchange_run(&o.comm, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
-	free(o.comm.transfers);
+	free(o.comm.exchange.transfers);
 }
 
 int main(void)
