@@ -1,6 +1,6 @@
 #include "libcomm/async.h"
 
-#include "libcomm/device/ondevice.h"
+#include "libcomm/device/device_group.h"
 #include "libcomm/flight/recorder.h"
 
 #include <signal.h>
@@ -58,7 +58,7 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static int worker_open(struct comm *c, struct err *e)
+static int open_worker(struct comm *c, struct err *e)
 {
 	struct worker *w = calloc(1, sizeof *w);
 	if (!w)
@@ -119,7 +119,7 @@ static void *copy_list(char **at, const void *list, size_t bytes)
 	return copy;
 }
 
-static struct comm_request *request_new(struct comm *c, const struct op *op, struct err *e)
+static struct comm_request *new_request(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t messages = op->kind == OP_P2P ? (size_t)op->n * sizeof *op->p2p : 0;
 	size_t counts = op->counts ? (size_t)c->size * sizeof *op->counts : 0;
@@ -140,7 +140,7 @@ static struct comm_request *request_new(struct comm *c, const struct op *op, str
 	return r;
 }
 
-static void request_open(struct worker *w, struct comm_request *r)
+static void add_request(struct worker *w, struct comm_request *r)
 {
 	r->older = w->newest;
 	if (r->older)
@@ -149,7 +149,7 @@ static void request_open(struct worker *w, struct comm_request *r)
 	r->c->open_requests++;
 }
 
-static void request_free(struct comm_request *r)
+static void free_request(struct comm_request *r)
 {
 	struct worker *w = r->c->worker;
 	*(r->newer ? &r->newer->older : &w->newest) = r->older;
@@ -163,15 +163,15 @@ int comm_async_start(struct comm *c, const struct op *op, struct comm_request **
 {
 	struct err why = ERR_INIT;
 	struct comm_request *r = NULL;
-	if (c->worker || worker_open(c, &why) == 0)
-		r = request_new(c, op, &why);
+	if (c->worker || open_worker(c, &why) == 0)
+		r = new_request(c, op, &why);
 	if (!r) {
 		comm_world_fail(c->world, &why); /* the others will wait for this rank */
 		return err_set(e, why.code, "%s", why.text);
 	}
 	struct worker *w = c->worker;
 	r->op.record = comm_recorder_queue(c->recorder, op);
-	request_open(w, r);
+	add_request(w, r);
 	*req = r;
 	pthread_mutex_lock(&w->lock);
 	*w->tail = r;
@@ -199,7 +199,7 @@ int comm_wait(struct comm_request *req, struct err *e)
 	if (rc < 0)
 		err_set(e, req->err.code, "%s", req->err.text);
 	else if (req->op.mark)
-		rc = comm_ondevice_join(req->c, req->op.mark, e);
-	request_free(req);
+		rc = comm_device_group_join(req->c, req->op.mark, e);
+	free_request(req);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* The API: each call becomes a struct op, see op.h. */
 #include "libcomm/async.h"
-#include "libcomm/device/ondevice.h"
+#include "libcomm/device/device_group.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ int comm_integrity_parse(const char *word)
 }
 
 /* Runs an operation now. */
-static int run(struct comm *c, struct op op, struct err *e)
+static int run_blocking(struct comm *c, struct op op, struct err *e)
 {
 	if (c->open_requests)
 		return err_set(e, ERR_USAGE,
@@ -32,11 +32,11 @@ static int run(struct comm *c, struct op op, struct err *e)
 	return comm_group_run(c, &op, e);
 }
 
-static int start(struct comm *c, struct op op, struct comm_request **req, struct err *e)
+static int start_request(struct comm *c, struct op op, struct comm_request **req, struct err *e)
 {
 	if (comm_op_check(&op, c->rank, c->size, e) < 0)
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
-	if (c->ondevice && comm_ondevice_mark(c, &op, e) < 0)
+	if (c->device_group && comm_device_group_mark(c, &op, e) < 0)
 		return -1;
 	return comm_async_start(c, &op, req, e);
 }
@@ -58,8 +58,8 @@ const char *comm_name(const struct comm *c)
 
 const char *comm_backend(const struct comm *c)
 {
-	if (c->ondevice)
-		return comm_ondevice_backend(c);
+	if (c->device_group)
+		return comm_device_group_backend(c);
 	return c->backend == GROUP_SHM ? "shm" : c->backend == GROUP_TCP ? "tcp" : "hybrid";
 }
 
@@ -83,11 +83,11 @@ void comm_abort(struct comm *c, const char *reason)
 #define OPERATION(name, parameters, ...) \
 	int comm_##name(parameters, struct err *e) \
 	{ \
-		return run(c, (struct op){ __VA_ARGS__ }, e); \
+		return run_blocking(c, (struct op){ __VA_ARGS__ }, e); \
 	} \
 	int comm_##name##_start(parameters, struct comm_request **req, struct err *e) \
 	{ \
-		return start(c, (struct op){ __VA_ARGS__ }, req, e); \
+		return start_request(c, (struct op){ __VA_ARGS__ }, req, e); \
 	}
 
 OPERATION(all_reduce,

@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "libcomm/async.h"
-#include "libcomm/link/exchange.h"
+#include "libcomm/p2p/exchange.h"
 #include "libcomm/shm/futex.h"
-#include "libcomm/device/ondevice.h"
-#include "libcomm/algo/hosts.h"
-#include "libcomm/shm/reach.h"
+#include "libcomm/device/device_group.h"
+#include "libcomm/algorithms/hosts.h"
+#include "libcomm/shm/peer_memory.h"
 #include "libcomm/flight/recorder.h"
 
 #include <poll.h>
@@ -15,27 +15,27 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static bool same_host(const struct world *w, int a, int b)
+static bool is_same_host(const struct world *w, int a, int b)
 {
 	return !w->force_tcp && w->peers[a].host_id == w->peers[b].host_id;
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_ints(const void *a, const void *b)
 {
 	const int *x = a, *y = b;
 	return (*x > *y) - (*x < *y);
 }
 
 /* What a group with these members is. */
-static int backend_of(const struct world *w, const int *members, int size, enum group_backend *out,
-		      struct err *e)
+static int choose_backend(const struct world *w, const int *members, int size,
+			  enum group_backend *out, struct err *e)
 {
 	int *hosts = malloc((size_t)size * sizeof *hosts);
 	if (!hosts)
 		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", size);
 	for (int r = 0; r < size; r++)
 		hosts[r] = w->force_tcp ? members[r] : w->peers[members[r]].host_id;
-	qsort(hosts, (size_t)size, sizeof *hosts, by_value);
+	qsort(hosts, (size_t)size, sizeof *hosts, compare_ints);
 	bool near = false, far = false;
 	for (int r = 1; r < size; r++) {
 		near |= hosts[r] == hosts[r - 1];
@@ -47,20 +47,20 @@ static int backend_of(const struct world *w, const int *members, int size, enum 
 }
 
 /* The first rank on `rank`'s host offers the memory. */
-static int leader_of(const struct world *w, const int *members, int size, int rank)
+static int find_leader(const struct world *w, const int *members, int size, int rank)
 {
 	for (int r = 0; r < size && r != rank; r++)
-		if (same_host(w, members[r], members[rank]))
+		if (is_same_host(w, members[r], members[rank]))
 			return r;
 	return rank;
 }
 
-static struct comm *group_new(const struct group_spec *s, struct err *e)
+static struct comm *new_group(const struct group_spec *s, struct err *e)
 {
 	struct comm *c = calloc(1, sizeof *c);
 	if (!c) {
-		struct bell bell = s->bell;
-		comm_bell_close(&bell);
+		struct wakeup_pipe wakeup = s->wakeup;
+		comm_wakeup_close(&wakeup);
 		if (s->memfd >= 0)
 			close(s->memfd);
 		err_set(e, ERR_NOMEM, "no memory for a group");
@@ -69,19 +69,19 @@ static struct comm *group_new(const struct group_spec *s, struct err *e)
 	size_t n = (size_t)s->size;
 	c->world = s->world;
 	c->id = s->id;
-	c->accused = -1;
-	c->waits_for = -1;
+	c->wait.accused = -1;
+	c->wait.waits_for = -1;
 	c->rank = s->rank;
 	c->size = s->size;
 	c->memfd = s->memfd;
-	c->bell = s->bell;
+	c->wakeup = s->wakeup;
 	snprintf(c->name, sizeof c->name, "%s", s->name);
 	c->members = calloc(n, sizeof *c->members);
 	c->local = calloc(n, sizeof *c->local);
-	c->absent = calloc(n, sizeof *c->absent);
+	c->wait.absent = calloc(n, sizeof *c->wait.absent);
 	c->off = calloc(n + 1, sizeof *c->off);
 	c->off2 = calloc(n + 1, sizeof *c->off2);
-	if (c->members && c->local && c->absent && c->off && c->off2)
+	if (c->members && c->local && c->wait.absent && c->off && c->off2)
 		return c;
 	err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
 	comm_group_free(c);
@@ -94,23 +94,23 @@ static int number_locals(struct comm *c, const struct group_spec *s)
 	int n = 0;
 	for (int r = 0; r < c->size; r++) {
 		c->members[r] = s->members[r];
-		c->local[r] = same_host(c->world, s->members[r], s->members[c->rank]) ? n++ : -1;
+		c->local[r] = is_same_host(c->world, s->members[r], s->members[c->rank]) ? n++ : -1;
 	}
 	return n;
 }
 
-static void group_enlist(struct comm *c)
+static void add_to_world(struct comm *c)
 {
 	struct world *w = c->world;
 	pthread_mutex_lock(&w->lock);
 	c->next = w->groups;
 	w->groups = c;
 	if (world_failed(w))
-		comm_group_cut(c, &w->first);
+		comm_group_interrupt(c, &w->first);
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void group_delist(struct comm *c)
+static void remove_from_world(struct comm *c)
 {
 	struct world *w = c->world;
 	pthread_mutex_lock(&w->lock);
@@ -126,14 +126,14 @@ static void group_delist(struct comm *c)
 static void drop_unused(struct comm *c, int leader, int locals)
 {
 	if (c->backend == GROUP_SHM)
-		comm_bell_close(&c->bell);
+		comm_wakeup_close(&c->wakeup);
 	if ((locals == 1 || leader != c->rank) && c->memfd >= 0) {
 		close(c->memfd);
 		c->memfd = -1;
 	}
 }
 
-static int hosts_of(struct comm *c, struct err *e)
+static int open_hosts(struct comm *c, struct err *e)
 {
 	int *host = malloc((size_t)c->size * sizeof *host);
 	if (!host)
@@ -147,7 +147,7 @@ static int hosts_of(struct comm *c, struct err *e)
 
 /* The ranks of this host, who pass steps and share slots while the whole group exchanges
  * messages. */
-static int inner_open(struct comm *c, int locals, struct err *e)
+static int open_node_group(struct comm *c, int locals, struct err *e)
 {
 	const struct hosts *h = c->hosts;
 	int *members = malloc((size_t)locals * sizeof *members);
@@ -162,45 +162,45 @@ static int inner_open(struct comm *c, int locals, struct err *e)
 				.rank = c->local[c->rank],
 				.size = locals,
 				.memfd = -1,
-				.bell = BELL_NONE };
-	struct comm *in = group_new(&s, e);
+				.wakeup = WAKEUP_NONE };
+	struct comm *in = new_group(&s, e);
 	if (in) {
 		in->backend = GROUP_SHM;
-		in->outer = c;
+		in->parent_group = c;
 		in->segment = c->segment;
 		number_locals(in, &s);
-		comm_reach_open(in);
-		c->inner = in;
+		comm_peer_memory_open(in);
+		c->node_group = in;
 	}
 	free(members);
 	return in ? 0 : -1;
 }
 
-static int group_attach(struct comm *c, const struct group_spec *s, struct err *e)
+static int attach_group(struct comm *c, const struct group_spec *s, struct err *e)
 {
-	if (backend_of(c->world, s->members, s->size, &c->backend, e) < 0)
+	if (choose_backend(c->world, s->members, s->size, &c->backend, e) < 0)
 		return -1;
 	int locals = number_locals(c, s);
-	int leader = leader_of(c->world, s->members, s->size, s->rank);
+	int leader = find_leader(c->world, s->members, s->size, s->rank);
 	const struct card *card = &s->cards[leader];
 	char who[160];
 	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid,
 					      card->memfd, card->nonce, locals, e) < 0)
 		return err_prefix(e, "%s", comm_group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
-	comm_reach_open(c);
+	comm_peer_memory_open(c);
 	if (c->backend == GROUP_HYBRID &&
-	    (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))
+	    (open_hosts(c, e) < 0 || (locals > 1 && open_node_group(c, locals, e) < 0)))
 		return -1;
-	return comm_links_open(c, s->cards, e);
+	return comm_endpoints_open(c, s->cards, e);
 }
 
 int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e)
 {
-	struct comm *c = group_new(s, e);
+	struct comm *c = new_group(s, e);
 	if (!c)
 		return -1;
-	if (group_attach(c, s, e) < 0) {
+	if (attach_group(c, s, e) < 0) {
 		comm_group_free(c);
 		return -1;
 	}
@@ -208,7 +208,7 @@ int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e
 		comm_group_free(c);
 		return -1;
 	}
-	group_enlist(c);
+	add_to_world(c);
 	*out = c;
 	return 0;
 }
@@ -216,37 +216,37 @@ int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e
 void comm_group_free(struct comm *c)
 {
 	comm_worker_close(c);
-	comm_ondevice_close(c);
-	group_delist(c);
-	if (c->inner)
-		comm_group_free(c->inner);
-	if (c->segment.head && !c->outer) {
+	comm_device_group_close(c);
+	remove_from_world(c);
+	if (c->node_group)
+		comm_group_free(c->node_group);
+	if (c->segment.head && !c->parent_group) {
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		uint32_t here = SEG_HERE;
 		atomic_compare_exchange_strong(&me->state, &here, SEG_LEFT);
 		comm_segment_wake(&c->segment);
 	}
-	comm_links_close(c);
-	comm_reach_close(c);
-	if (!c->outer)
+	comm_endpoints_close(c);
+	comm_peer_memory_close(c);
+	if (!c->parent_group)
 		comm_segment_detach(&c->segment);
 	comm_hosts_close(c->hosts);
-	comm_bell_close(&c->bell);
+	comm_wakeup_close(&c->wakeup);
 	if (c->memfd >= 0)
 		close(c->memfd);
 	comm_recorder_close(c->recorder);
 	free(c->members);
 	free(c->local);
-	free(c->absent);
+	free(c->wait.absent);
 	free(c->off);
 	free(c->off2);
-	free(c->polls);
-	free(c->transfers);
+	free(c->exchange.polls);
+	free(c->exchange.transfers);
 	free(c->scratch);
 	free(c);
 }
 
-void comm_group_cut(struct comm *c, const struct err *why)
+void comm_group_interrupt(struct comm *c, const struct err *why)
 {
 	if (c->segment.head) {
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
@@ -259,20 +259,22 @@ void comm_group_cut(struct comm *c, const struct err *why)
 		}
 		comm_segment_wake(&c->segment);
 	}
-	comm_links_cut(c);
-	comm_ondevice_cut(c);
-	if (c->bell.tx >= 0)
-		comm_bell_ring(c->bell.tx);
+	comm_endpoints_interrupt(c);
+	comm_device_group_interrupt(c);
+	if (c->wakeup.tx >= 0)
+		comm_wakeup_signal(c->wakeup.tx);
 }
 
 /* --- Waits --- */
 
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160])
 {
-	int known_as =
-		c->outer ? c->outer->hosts
-				   ->ranks[c->outer->hosts->begin[c->outer->hosts->here] + rank]
-			 : rank;
+	int known_as = c->parent_group
+			       ? c->parent_group->hosts
+					 ->ranks[c->parent_group->hosts
+							 ->begin[c->parent_group->hosts->here] +
+						 rank]
+			       : rank;
 	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", known_as, c->members[rank],
 		 c->world->peers[c->members[rank]].host);
 	return out;
@@ -293,7 +295,7 @@ void *comm_group_scratch(struct comm *c, size_t size, struct err *e)
 	return c->scratch;
 }
 
-int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
+int comm_group_check_rank(struct comm *c, int rank, bool thorough, struct err *e)
 {
 	char who[160];
 	struct seg_line *line = &c->segment.line[c->local[rank]];
@@ -311,12 +313,12 @@ int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
 	return 0;
 }
 
-static int timed_out(struct comm *c, struct err *e)
+static int report_timeout(struct comm *c, struct err *e)
 {
 	char who[160], list[600] = "";
 	int absent = 0;
 	for (int r = 0; r < c->size; r++) {
-		if (!c->absent[r] || absent++ >= 4)
+		if (!c->wait.absent[r] || absent++ >= 4)
 			continue;
 		size_t used = strlen(list);
 		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
@@ -324,44 +326,44 @@ static int timed_out(struct comm *c, struct err *e)
 	}
 	if (!absent)
 		return 0; /* the last has come while this one looked */
-	c->accused = c->waits_for;
+	c->wait.accused = c->wait.waits_for;
 	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list,
 		       absent > 4 ? " and others" : "", c->world->timeout_s);
 }
 
 /* The first rank that the operation waits for. */
-static int first_absent(const struct comm *c)
+static int find_absent(const struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
-		if (c->absent[r] && r != c->rank)
+		if (c->wait.absent[r] && r != c->rank)
 			return c->members[r];
 	return -1;
 }
 
-int comm_group_patience(struct comm *c, bool thorough, struct err *e)
+int comm_group_check_wait(struct comm *c, bool thorough, struct err *e)
 {
-	atomic_store_explicit(&c->waits_for, first_absent(c), memory_order_relaxed);
+	atomic_store_explicit(&c->wait.waits_for, find_absent(c), memory_order_relaxed);
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
-	bool looked_twice = c->suspect;
-	c->suspect = false;
-	for (int r = 0; c->segment.head && r < c->size && !c->suspect; r++)
-		if (c->absent[r] && r != c->rank && c->local[r] >= 0)
-			c->suspect = comm_group_rank_gone(c, r, thorough || looked_twice, e) < 0;
-	if (c->suspect)
+	bool looked_twice = c->wait.suspect;
+	c->wait.suspect = false;
+	for (int r = 0; c->segment.head && r < c->size && !c->wait.suspect; r++)
+		if (c->wait.absent[r] && r != c->rank && c->local[r] >= 0)
+			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) < 0;
+	if (c->wait.suspect)
 		return looked_twice ? -1 : 0;
-	if (c->deadline && clock_ns() >= c->deadline + c->grace)
-		return timed_out(c, e);
+	if (c->wait.deadline && clock_ns() >= c->wait.deadline + c->wait.grace)
+		return report_timeout(c, e);
 	return 0;
 }
 
-int64_t comm_group_nap(struct comm *c)
+int64_t comm_group_sleep_ns(struct comm *c)
 {
 	if (c->world->timeout_s <= 0)
 		return SLICE_NS;
 	int64_t now = clock_ns();
-	if (!c->deadline)
-		c->deadline = now + (int64_t)(c->world->timeout_s * 1e9);
-	int64_t left = c->deadline + c->grace - now;
+	if (!c->wait.deadline)
+		c->wait.deadline = now + (int64_t)(c->world->timeout_s * 1e9);
+	int64_t left = c->wait.deadline + c->wait.grace - now;
 	return left < 0 ? 0 : left < SLICE_NS ? left : SLICE_NS;
 }

@@ -23,62 +23,78 @@
 #include "libcomm/world.h"
 
 struct hosts;
-struct link;
+struct endpoint;
 struct recorder;
-struct view;
+struct mapping;
 struct pollfd;
 struct worker;
-struct ondevice;
+struct device_group;
 struct transfer;
 
 enum group_backend { GROUP_SHM = 1, GROUP_TCP = 2, GROUP_HYBRID = 4 };
 
+/* Which ranks the operation under way waits for, and since when. */
+struct group_wait {
+	bool *absent;          /* by rank: the operation waits for it */
+	_Atomic int waits_for; /* world rank, told to ranks that ask (oob.h); -1: nobody */
+	/* world rank that the failing operation blames and that may know the cause; -1: nobody */
+	int accused;
+	bool suspect;     /* an absent rank seems to be gone: check once more */
+	int64_t deadline; /* of the operation; 0: it has not slept yet */
+	/* nanoseconds to wait beyond the deadline, so that a rank that knows more reports first */
+	int64_t grace;
+};
+
+/* The list of messages of the operation under way (p2p/exchange.h). */
+struct group_exchange {
+	struct pollfd *polls; /* room for the wake-up pipe and all lanes; NULL without a pipe */
+	struct transfer *transfers;
+	int count, room;
+};
+
 struct comm {
 	struct world *world;
-	struct comm *next;
+	struct comm *next; /* in world->groups */
 	char name[32];
-	uint64_t id; /* the same on all its ranks, of no other group */
+	uint64_t id; /* equal on all ranks of the group, different in every other group */
 	enum group_backend backend;
 	int rank, size;
-	int *members; /* world ranks */
-	int *local;   /* index in the segment, -1: on another host */
-	int memfd;    /* what it offered its host, or -1 */
+	int *members; /* by rank: its world rank */
+	int *local;   /* by rank: its index in the segment; -1: on another host */
+
+	/* Shared memory of this host's ranks */
+	int memfd; /* what this rank offered to its host; -1: nothing */
 	struct segment segment;
-	struct bell bell;
-	struct link *links;  /* by rank */
-	struct hosts *hosts; /* of a hybrid group */
-	/* its ranks on this host as a group of their own, over its segment; NULL: this one alone */
-	struct comm *inner;
-	struct comm *outer; /* of an inner group: the one it belongs to */
-	uint32_t step;      /* barriers of the segment so far */
-	uint32_t reach;     /* reach.c: whether all can read all, once known */
-	struct view *views; /* peers' windows that this rank has mapped */
-	/* by op_kind: whether all buffers of the last one were, on all ranks */
-	uint32_t in_windows;
+	uint32_t step;            /* steps passed so far (step.h) */
+	uint32_t cma;             /* enum in peer_memory.c: whether all ranks can read each other */
+	struct mapping *mappings; /* peers' shared buffers mapped here */
+	/* bit per op_kind: all buffers of the last operation of the kind were shared, on all ranks */
+	uint32_t in_shared_buffers;
 
-	uint32_t seq, messages;   /* collectives, and calls that send and receive */
-	struct op_signature sign; /* of the operation under way */
-	uint32_t splits;
-	struct recorder *recorder;
-	bool *absent; /* whom the operation waits for */
-	/* world rank whom the operation fails for and who may know more, -1: nobody */
-	int accused;
-	_Atomic int waits_for; /* world rank, for those who ask (side.h); -1: nobody */
-	bool suspect;          /* someone absent is gone; look once more */
-	int64_t deadline;      /* of the operation; 0: not yet known, it has not slept */
-	/* what it waits beyond that, so that who knows more speaks first */
-	int64_t grace;
-	_Atomic uint64_t sent;
+	/* Messages */
+	struct wakeup_pipe wakeup;
+	struct endpoint *endpoints; /* by rank */
+	struct group_exchange exchange;
 
-	struct pollfd *polls;       /* of its bell and links; NULL without a bell */
-	struct transfer *transfers; /* of the exchange under way */
-	int transfer_count, transfer_room;
-	size_t *off, *off2; /* block offsets of the operation under way */
+	/* Groups over several hosts */
+	struct hosts *hosts;
+	/* this host's ranks as a group of their own on the same segment; NULL: this rank alone */
+	struct comm *node_group;
+	struct comm *parent_group; /* of a node group */
+
+	/* The operation under way */
+	uint32_t seq, messages; /* collectives, and send/recv calls, begun so far */
+	struct op_signature sign;
+	struct group_wait wait;
+	size_t *off, *off2; /* [size + 1]: block offsets in bytes */
 	void *scratch;
 	size_t scratch_size;
 
-	struct ondevice *ondevice; /* NULL: its buffers are the host's memory */
-	struct worker *worker;     /* NULL until the first asynchronous operation */
+	uint32_t splits; /* so far */
+	struct recorder *recorder;
+	_Atomic uint64_t sent;             /* bytes */
+	struct device_group *device_group; /* NULL: buffers are host memory */
+	struct worker *worker;             /* NULL until the first asynchronous operation */
 	int open_requests;
 };
 
@@ -92,13 +108,13 @@ struct group_spec {
 	int rank, size;
 	const struct card *cards;
 	int memfd;
-	struct bell bell;
+	struct wakeup_pipe wakeup;
 };
 int comm_group_open(const struct group_spec *spec, struct comm **out, struct err *e);
 /* Leaves: peers that still wait for this rank are told. */
 void comm_group_free(struct comm *c);
 /* Tells everyone that this rank gave up. Under the world's lock. */
-void comm_group_cut(struct comm *c, const struct err *why);
+void comm_group_interrupt(struct comm *c, const struct err *why);
 
 /* Runs one operation on this thread: local, then by the table; of a device group as ondevice.h
  * says. */
@@ -107,21 +123,22 @@ int comm_group_run(struct comm *c, const struct op *op, struct err *e);
 int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 
 /* all[size][bytes]: what each rank gives, in the host's memory too. */
-int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
+int comm_group_all_gather_host(struct comm *c, const void *mine, void *all, size_t bytes,
+			       struct err *e);
 
 /* --- For waits --- */
 
 enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
 
-/* Whether it makes sense to wait on for the ranks marked in c->absent: 0, or -1 with the error.
+/* Whether it makes sense to wait on for the ranks marked in c->wait.absent: 0, or -1 with the error.
  * A rank that has gone is reported at the second call in a row that finds it absent, because
- * its last bytes may have come in between; after the first one c->suspect is set
+ * its last bytes may have come in between; after the first one c->wait.suspect is set
  * and the caller looks again at once. thorough: ask the kernel too. */
-int comm_group_patience(struct comm *c, bool thorough, struct err *e);
+int comm_group_check_wait(struct comm *c, bool thorough, struct err *e);
 /* How a rank of this host is gone, as an error; 0 when it is not. thorough: ask the kernel too. */
-int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e);
+int comm_group_check_rank(struct comm *c, int rank, bool thorough, struct err *e);
 /* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
-int64_t comm_group_nap(struct comm *c);
+int64_t comm_group_sleep_ns(struct comm *c);
 /* "rank 3 (world rank 7, node2)" */
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160]);
 /* At least size bytes, kept until the group closes. */

@@ -2,40 +2,46 @@
 
 #include <stdio.h>
 
+static const struct {
+	const char *name;
+	enum op_share in, out, root_in, root_out;
+	unsigned traits;
+} operations[OP_KIND_COUNT] = {
+#define OP_ROW(kind, ...) [kind] = { __VA_ARGS__ },
+	OPERATIONS(OP_ROW)
+#undef OP_ROW
+};
+
 const char *comm_op_word(enum op_kind kind)
 {
-	switch (kind) {
-#define OP_CASE(k, word) \
-	case k: \
-		return word;
-		OP_KINDS(OP_CASE)
-#undef OP_CASE
-	case OP_KIND_COUNT:
-		break;
-	}
-	return "unknown operation";
+	return (unsigned)kind < OP_KIND_COUNT ? operations[kind].name : "unknown operation";
+}
+
+bool comm_op_has(enum op_kind kind, unsigned traits)
+{
+	return (operations[kind].traits & traits) == traits;
+}
+
+enum op_share comm_op_in_share(const struct op *op, int rank)
+{
+	return op->root == rank ? operations[op->kind].root_in : operations[op->kind].in;
+}
+
+enum op_share comm_op_out_share(const struct op *op, int rank)
+{
+	return op->root == rank ? operations[op->kind].root_out : operations[op->kind].out;
 }
 
 const char *comm_op_type_word(enum comm_type type)
 {
-	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
-	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
+	static const char *const cause[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
+	return (unsigned)type < sizeof cause / sizeof *cause ? cause[type] : "unknown type";
 }
 
 const char *comm_op_redop_word(enum comm_op redop)
 {
-	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
-	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
-}
-
-bool comm_op_reduces(enum op_kind kind)
-{
-	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_REDUCE_SCATTER;
-}
-
-bool comm_op_has_root(enum op_kind kind)
-{
-	return kind == OP_REDUCE || kind == OP_BROADCAST || kind == OP_GATHER || kind == OP_SCATTER;
+	static const char *const cause[] = { "sum", "avg", "max", "min", "prod" };
+	return (unsigned)redop < sizeof cause / sizeof *cause ? cause[redop] : "unknown reduction";
 }
 
 static size_t total_count(const struct op *op, int ranks)
@@ -54,10 +60,10 @@ uint64_t comm_op_bytes(const struct op *op, int ranks)
 }
 
 /* FNV-1a: lists that differ have, as good as always, other numbers. */
-static uint32_t list_number(const struct op *op, int ranks)
+static uint32_t hash_counts(const struct op *op, int ranks)
 {
 	uint32_t h = 2166136261u;
-	if (!op->counts || op->kind == OP_ALL_TO_ALL)
+	if (!op->counts || comm_op_has(op->kind, OP_PAIRWISE))
 		return 0;
 	for (int r = 0; r < ranks; r++)
 		for (size_t rest = op->counts[r], i = 0; i < sizeof rest; i++, rest >>= 8)
@@ -71,10 +77,10 @@ struct op_signature comm_op_sign(const struct op *op, uint32_t seq, int ranks)
 		.seq = seq,
 		.kind = (uint8_t)op->kind,
 		.type = (uint8_t)op->type,
-		.redop = (uint8_t)(comm_op_reduces(op->kind) ? op->redop : 0),
+		.redop = (uint8_t)(comm_op_has(op->kind, OP_REDUCES) ? op->redop : 0),
 		.root = op->root,
-		.lists = list_number(op, ranks),
-		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : comm_op_bytes(op, ranks),
+		.lists = hash_counts(op, ranks),
+		.bytes = comm_op_has(op->kind, OP_PAIRWISE) ? 0 : comm_op_bytes(op, ranks),
 	};
 }
 
@@ -100,7 +106,7 @@ static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size
 }
 
 /* The next message of the list, from number i on, that a rank sends to itself, or receives. */
-static int next_to_self(const struct op *op, int i, bool send, int rank)
+static int find_self_message(const struct op *op, int i, bool send, int rank)
 {
 	while (i < op->n && (op->p2p[i].peer != rank || op->p2p[i].send != send))
 		i++;
@@ -108,11 +114,11 @@ static int next_to_self(const struct op *op, int i, bool send, int rank)
 }
 
 /* The k-th message sent to oneself is the k-th received. */
-static int check_self(const struct op *op, int rank, struct err *e)
+static int check_self_messages(const struct op *op, int rank, struct err *e)
 {
 	for (int s = -1, r = -1;;) {
-		s = next_to_self(op, s + 1, true, rank);
-		r = next_to_self(op, r + 1, false, rank);
+		s = find_self_message(op, s + 1, true, rank);
+		r = find_self_message(op, r + 1, false, rank);
 		if (s == op->n && r == op->n)
 			return 0;
 		if (s == op->n || r == op->n ||
@@ -143,39 +149,35 @@ static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
 			return -1;
 	}
-	return check_self(op, rank, e);
+	return check_self_messages(op, rank, e);
 }
 
-/* What a rank gives and takes in an operation: the whole vector, its own block, or nothing. */
-enum share { NOTHING, BLOCK, WHOLE };
-
-static const struct {
-	enum share in, out, root_in, root_out;
-} shares[OP_KIND_COUNT] = {
-	[OP_ALL_REDUCE] = { WHOLE, WHOLE, WHOLE, WHOLE },
-	[OP_REDUCE] = { WHOLE, NOTHING, WHOLE, WHOLE },
-	[OP_BROADCAST] = { WHOLE, WHOLE, WHOLE, WHOLE },
-	[OP_ALL_GATHER] = { BLOCK, WHOLE, BLOCK, WHOLE },
-	[OP_REDUCE_SCATTER] = { WHOLE, BLOCK, WHOLE, BLOCK },
-	[OP_ALL_TO_ALL] = { WHOLE, WHOLE, WHOLE, WHOLE },
-	[OP_GATHER] = { BLOCK, NOTHING, BLOCK, WHOLE },
-	[OP_SCATTER] = { NOTHING, BLOCK, WHOLE, BLOCK },
-};
-
-/* In an all_reduce, a reduce and a broadcast the vector is one block. */
-static int blocks_of(enum op_kind kind, int ranks)
+static int count_blocks(enum op_kind kind, int ranks)
 {
-	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_BROADCAST ? 1 : ranks;
+	return comm_op_has(kind, OP_ONE_BLOCK) ? 1 : ranks;
 }
 
-static int check_buffer(const struct op *op, enum share share, const void *buffer,
+size_t comm_op_share_bytes(const struct op *op, enum op_share share, const size_t *counts, int rank,
+			   int ranks)
+{
+	size_t elements = 0;
+	if (share == SHARE_BLOCK)
+		elements = counts ? counts[rank] : op->count;
+	else if (share == SHARE_WHOLE && !counts)
+		elements = op->count * (size_t)count_blocks(op->kind, ranks);
+	for (int r = 0; share == SHARE_WHOLE && counts && r < ranks; r++)
+		elements += counts[r];
+	return elements * comm_type_size(op->type);
+}
+
+static int check_buffer(const struct op *op, enum op_share share, const void *buffer,
 			const char *which, const size_t *counts, int rank, int ranks, struct err *e)
 {
 	size_t whole = 0, block = counts ? counts[rank] : op->count;
-	if (sum_counts(counts, op->count, blocks_of(op->kind, ranks), comm_type_size(op->type),
+	if (sum_counts(counts, op->count, count_blocks(op->kind, ranks), comm_type_size(op->type),
 		       &whole, e) < 0)
 		return -1;
-	size_t count = share == WHOLE ? whole : share == BLOCK ? block : 0;
+	size_t count = share == SHARE_WHOLE ? whole : share == SHARE_BLOCK ? block : 0;
 	if (count && !buffer)
 		return err_set(e, ERR_USAGE, "no buffer \"%s\" for %zu elements", which, count);
 	return 0;
@@ -183,18 +185,17 @@ static int check_buffer(const struct op *op, enum share share, const void *buffe
 
 static int check_buffers(const struct op *op, int rank, int ranks, struct err *e)
 {
-	bool root = op->root == rank;
-	const size_t *out_counts = op->kind == OP_ALL_TO_ALL ? op->out_counts : op->counts;
+	const size_t *out_counts = comm_op_has(op->kind, OP_PAIRWISE) ? op->out_counts : op->counts;
 	if (op->by_rank && (!op->counts || !out_counts))
 		return err_set(e, ERR_USAGE, "no list of counts");
 	if (out_counts != op->counts && op->counts[rank] != out_counts[rank])
 		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu",
 			       op->counts[rank], out_counts[rank]);
-	if (check_buffer(op, root ? shares[op->kind].root_in : shares[op->kind].in, op->in, "in",
-			 op->counts, rank, ranks, e) < 0)
+	if (check_buffer(op, comm_op_in_share(op, rank), op->in, "in", op->counts, rank, ranks, e) <
+	    0)
 		return -1;
-	return check_buffer(op, root ? shares[op->kind].root_out : shares[op->kind].out, op->out,
-			    "out", out_counts, rank, ranks, e);
+	return check_buffer(op, comm_op_out_share(op, rank), op->out, "out", out_counts, rank,
+			    ranks, e);
 }
 
 int comm_op_check(const struct op *op, int rank, int ranks, struct err *e)
@@ -208,7 +209,7 @@ int comm_op_check(const struct op *op, int rank, int ranks, struct err *e)
 	if (op->root < 0 || op->root >= ranks)
 		return err_set(e, ERR_USAGE, "root %d is not a rank of the group (0 to %d)",
 			       op->root, ranks - 1);
-	if (op->kind == OP_ALL_TO_ALL && op->in == op->out && op->in)
+	if (comm_op_has(op->kind, OP_PAIRWISE) && op->in == op->out && op->in)
 		return err_set(e, ERR_USAGE,
 			       "the two buffers are the same; give another one for the result");
 	return check_buffers(op, rank, ranks, e);

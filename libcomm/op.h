@@ -9,23 +9,11 @@
 #define MUSTER_LIBCOMM_OP_H
 
 #include "libcomm/comm.h"
-
-/* kind, the word that errors use for it */
-#define OP_KINDS(X) \
-	X(OP_ALL_REDUCE, "all_reduce") \
-	X(OP_REDUCE, "reduce") \
-	X(OP_BROADCAST, "broadcast") \
-	X(OP_ALL_GATHER, "all_gather") \
-	X(OP_REDUCE_SCATTER, "reduce_scatter") \
-	X(OP_ALL_TO_ALL, "all_to_all") \
-	X(OP_GATHER, "gather") \
-	X(OP_SCATTER, "scatter") \
-	X(OP_BARRIER, "barrier") \
-	X(OP_P2P, "send/recv")
+#include "libcomm/operations.h"
 
 enum op_kind {
-#define OP_ENUM(kind, word) kind,
-	OP_KINDS(OP_ENUM)
+#define OP_ENUM(kind, ...) kind,
+	OPERATIONS(OP_ENUM)
 #undef OP_ENUM
 		OP_KIND_COUNT
 };
@@ -34,10 +22,10 @@ const char *comm_op_word(enum op_kind kind);
 /* "f32", "sum" */
 const char *comm_op_type_word(enum comm_type type);
 const char *comm_op_redop_word(enum comm_op redop);
-bool comm_op_reduces(enum op_kind kind);
-bool comm_op_has_root(enum op_kind kind);
+/* Whether the operation has all these traits (enum op_traits). */
+bool comm_op_has(enum op_kind kind, unsigned traits);
 
-struct mark;
+struct stream_mark;
 
 struct op {
 	enum op_kind kind;
@@ -53,8 +41,9 @@ struct op {
 	int root;
 	const struct comm_p2p *p2p;
 	int n;
-	uint64_t record;   /* its number in the flight recorder; 0: it gets one when it begins */
-	struct mark *mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
+	uint64_t record; /* its number in the flight recorder; 0: it gets one when it begins */
+	struct stream_mark
+		*mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
 };
 
 /* What all ranks of a group must agree on in one operation. */
@@ -65,6 +54,13 @@ struct op_signature {
 	uint32_t lists; /* what the list of counts comes to, 0: none, or one that may differ */
 	uint64_t bytes; /* of the whole vector; 0 where ranks may differ */
 };
+
+/* Which part of the vector the given rank reads from its `in` and writes to its `out`. */
+enum op_share comm_op_in_share(const struct op *op, int rank);
+enum op_share comm_op_out_share(const struct op *op, int rank);
+/* The bytes of that part. counts: op->counts, or op->out_counts for the `out` of a pairwise operation. */
+size_t comm_op_share_bytes(const struct op *op, enum op_share share, const size_t *counts, int rank,
+			   int ranks);
 
 /* Of count elements, or of all counts (of `in` in an all_to_all). Not for messages. */
 uint64_t comm_op_bytes(const struct op *op, int ranks);

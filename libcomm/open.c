@@ -1,9 +1,9 @@
 /* Opening and closing the world and its groups. */
 #include "libcomm/tcp/acceptor.h"
-#include "libcomm/algo/algorithms.h"
+#include "libcomm/algorithms/algorithms.h"
 #include "libcomm/flight/dump.h"
-#include "libcomm/device/ondevice.h"
-#include "libcomm/shm/reach.h"
+#include "libcomm/device/device_group.h"
+#include "libcomm/shm/peer_memory.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -19,7 +19,7 @@ static const double LONGEST_S = 1e9; /* more is without end */
 /* a host that is off is found within that time, whatever the time-out */
 static const double SILENCE_S = 60;
 
-static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt,
+static struct world *new_world(const struct comm_bootstrap *boot, const struct comm_options *opt,
 			       int algorithm, struct err *e)
 {
 	struct world *w = calloc(1, sizeof *w);
@@ -50,7 +50,7 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 	pthread_condattr_t monotonic;
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->news, &monotonic);
+	pthread_cond_init(&w->peers_changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	return w;
 }
@@ -76,21 +76,21 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 		net_listen(address, &w->listener, me->address, why);
 }
 
-static int make_card(struct card *card, struct bell *bell, bool share, struct err *e)
+static int make_card(struct card *card, struct wakeup_pipe *wakeup, bool share, struct err *e)
 {
-	*card = (struct card){ .memfd = -1, .bell = -1 };
-	if (comm_bell_open(bell, e) < 0)
+	*card = (struct card){ .memfd = -1, .wakeup = -1 };
+	if (comm_wakeup_open(wakeup, e) < 0)
 		return -1;
-	card->bell = bell->tx;
+	card->wakeup = wakeup->tx;
 	if (share && comm_segment_offer(&card->memfd, card->nonce, e) < 0) {
-		comm_bell_close(bell);
+		comm_wakeup_close(wakeup);
 		return -1;
 	}
 	return 0;
 }
 
 /* Follows the processes of this host, and chooses how long to look before sleeping. */
-static int watch_host(struct world *w, struct err *e)
+static int watch_host_processes(struct world *w, struct err *e)
 {
 	const struct peer *me = &w->peers[w->rank];
 	int here = 0;
@@ -108,7 +108,7 @@ static int watch_host(struct world *w, struct err *e)
 					 "(ranks of one host must see each other's processes; "
 					 "[network] backend = tcp does without)",
 					 r, (int)p->pid, p->host);
-		p->readable = comm_reach_probe(p->pid);
+		p->readable = comm_cma_probe(p->pid);
 	}
 	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
 	return 0;
@@ -136,20 +136,20 @@ static int join_network(struct world *w, const char *backend, const struct err *
 	return comm_acceptor_open(w, e);
 }
 
-static int meet_and_open(struct world *w, const struct comm_bootstrap *boot,
-			 const struct comm_options *opt, struct card *cards, struct comm **out,
-			 struct err *e)
+static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap *boot,
+				   const struct comm_options *opt, struct card *cards,
+				   struct comm **out, struct err *e)
 {
 	struct peer me;
-	struct bell bell;
+	struct wakeup_pipe wakeup;
 	struct err why = ERR_INIT;
 	describe_self(w, opt, &me, &why);
-	if (make_card(&cards[w->rank], &bell, !w->force_tcp && w->size > 1, e) < 0)
+	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e) < 0)
 		return -1;
 	int memfd = cards[w->rank].memfd;
-	if (comm_world_meet(w, boot, &me, cards, e) < 0 || watch_host(w, e) < 0 ||
-	    join_network(w, opt->backend, &why, e) < 0) {
-		comm_bell_close(&bell);
+	if (comm_world_exchange_cards(w, boot, &me, cards, e) < 0 ||
+	    watch_host_processes(w, e) < 0 || join_network(w, opt->backend, &why, e) < 0) {
+		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
@@ -165,7 +165,7 @@ static int meet_and_open(struct world *w, const struct comm_bootstrap *boot,
 				   .size = w->size,
 				   .cards = cards,
 				   .memfd = memfd,
-				   .bell = bell };
+				   .wakeup = wakeup };
 	int rc = members ? comm_group_open(&spec, out, e)
 			 : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
 	free(members);
@@ -195,12 +195,12 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal",
 			       (int)opt->integrity);
 	int algorithm;
-	if (comm_algorithm_named(opt->algorithm, &algorithm, e) < 0)
+	if (comm_algorithm_parse(opt->algorithm, &algorithm, e) < 0)
 		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL,
 			       "libsodium cannot start: no source of random numbers");
-	struct world *w = world_new(boot, opt, algorithm, e);
+	struct world *w = new_world(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
 	if (comm_dump_open(w, opt->dump_dir, e) < 0) {
@@ -212,7 +212,8 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if (!cards)
 		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
 	/* The barrier: nobody may leave before all have found what the others offer. */
-	if (!cards || meet_and_open(w, boot, opt, cards, &c, e) < 0 || comm_barrier(c, e) < 0) {
+	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) < 0 ||
+	    comm_barrier(c, e) < 0) {
 		free(cards);
 		if (c)
 			comm_group_free(c);
@@ -240,7 +241,8 @@ void comm_close(struct comm *c)
 
 /* --- Split --- */
 
-int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
+int comm_group_all_gather_host(struct comm *c, const void *mine, void *all, size_t bytes,
+			       struct err *e)
 {
 	struct op op = {
 		.kind = OP_ALL_GATHER, .in = mine, .out = all, .count = bytes, .type = COMM_U8
@@ -253,7 +255,7 @@ int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, s
 	return comm_group_run_host(c, &op, e);
 }
 
-static int host_barrier(struct comm *c, struct err *e)
+static int run_host_barrier(struct comm *c, struct err *e)
 {
 	return comm_group_run_host(c, &(struct op){ .kind = OP_BARRIER }, e);
 }
@@ -263,7 +265,7 @@ struct choice {
 	int rank;
 };
 
-static int by_key(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
 	const struct choice *x = a, *y = b;
 	if (x->key != y->key)
@@ -278,12 +280,12 @@ static int pick_members(struct choice *all, int n, int color)
 	for (int r = 0; r < n; r++)
 		if (all[r].color == color)
 			all[count++] = all[r];
-	qsort(all, (size_t)count, sizeof *all, by_key);
+	qsort(all, (size_t)count, sizeof *all, compare_keys);
 	return count;
 }
 
 /* Every rank of a group comes to the same number, every group to another one. */
-static uint64_t group_number(const struct comm *parent, int color)
+static uint64_t make_group_id(const struct comm *parent, int color)
 {
 	uint64_t x = parent->id * 0x9e3779b97f4a7c15u +
 		     ((uint64_t)parent->splits << 32 | (uint32_t)color);
@@ -292,7 +294,7 @@ static uint64_t group_number(const struct comm *parent, int color)
 	return (x ^ x >> 31) | 2; /* 1 is the world */
 }
 
-struct splitting {
+struct split_state {
 	struct choice *all;
 	struct card *cards, *mine; /* of the parent's ranks, of the new group's */
 	int *members;
@@ -300,66 +302,67 @@ struct splitting {
 };
 
 /* What every rank wants, in s->all. */
-static int hear_choices(struct comm *c, struct splitting *s, int color, int key, struct err *e)
+static int gather_choices(struct comm *c, struct split_state *s, int color, int key, struct err *e)
 {
 	int32_t mine[2] = { color < 0 ? -1 : color, key };
-	int32_t(*told)[2] = calloc((size_t)c->size, sizeof *told);
-	if (!told)
+	int32_t(*cause_known)[2] = calloc((size_t)c->size, sizeof *cause_known);
+	if (!cause_known)
 		return err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
-	int rc = comm_group_tell(c, mine, told, sizeof mine, e);
+	int rc = comm_group_all_gather_host(c, mine, cause_known, sizeof mine, e);
 	for (int r = 0; rc == 0 && r < c->size; r++)
-		s->all[r] = (struct choice){ told[r][0], told[r][1], r };
-	free(told);
+		s->all[r] = (struct choice){ cause_known[r][0], cause_known[r][1], r };
+	free(cause_known);
 	return rc;
 }
 
-static int open_part(struct comm *parent, const struct splitting *s, int color, const char *name,
-		     int memfd, struct bell bell, struct comm **out, struct err *e)
+static int open_split_group(struct comm *parent, const struct split_state *s, int color,
+			    const char *name, int memfd, struct wakeup_pipe wakeup,
+			    struct comm **out, struct err *e)
 {
 	for (int r = 0; r < s->size; r++) {
 		s->members[r] = parent->members[s->all[r].rank];
 		s->mine[r] = s->cards[s->all[r].rank];
 	}
 	struct group_spec spec = { .world = parent->world,
-				   .id = group_number(parent, color),
+				   .id = make_group_id(parent, color),
 				   .name = name,
 				   .members = s->members,
 				   .rank = s->rank,
 				   .size = s->size,
 				   .cards = s->mine,
 				   .memfd = memfd,
-				   .bell = bell };
+				   .wakeup = wakeup };
 	return comm_group_open(&spec, out, e);
 }
 
 /* Tells the cards, opens the group, and waits until everybody has. */
-static int split_parts(struct comm *parent, struct splitting *s, int color, const char *name,
-		       struct comm **out, struct err *e)
+static int exchange_cards_and_split(struct comm *parent, struct split_state *s, int color,
+				    const char *name, struct comm **out, struct err *e)
 {
-	struct bell bell = BELL_NONE;
+	struct wakeup_pipe wakeup = WAKEUP_NONE;
 	struct comm *new = NULL;
 	struct card *card = &s->cards[parent->rank];
 	struct choice me = s->all[parent->rank];
-	*card = (struct card){ .memfd = -1, .bell = -1 };
+	*card = (struct card){ .memfd = -1, .wakeup = -1 };
 	if (color >= 0) {
 		s->size = pick_members(s->all, parent->size, color);
 		for (int r = 0; r < s->size; r++)
 			if (s->all[r].rank == me.rank)
 				s->rank = r;
-		if (make_card(card, &bell, !parent->world->force_tcp && s->size > 1, e) < 0)
+		if (make_card(card, &wakeup, !parent->world->force_tcp && s->size > 1, e) < 0)
 			return -1;
 	}
 	int memfd = card->memfd;
-	if (comm_group_tell(parent, card, s->cards, sizeof *card, e) < 0) {
-		comm_bell_close(&bell);
+	if (comm_group_all_gather_host(parent, card, s->cards, sizeof *card, e) < 0) {
+		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
 	}
-	if (color >= 0 && open_part(parent, s, color, name, memfd, bell, &new, e) < 0)
+	if (color >= 0 && open_split_group(parent, s, color, name, memfd, wakeup, &new, e) < 0)
 		return -1;
-	if (host_barrier(parent, e) < 0 ||
-	    (parent->ondevice && comm_ondevice_split(parent, color, me.key, new, e) < 0)) {
+	if (run_host_barrier(parent, e) < 0 ||
+	    (parent->device_group && comm_device_group_split(parent, color, me.key, new, e) < 0)) {
 		if (new)
 			comm_group_free(new);
 		return -1;
@@ -368,22 +371,22 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 	return 0;
 }
 
-static int split(struct comm *c, int color, int key, const char *name, struct comm **out,
-		 struct err *e)
+static int split_group(struct comm *c, int color, int key, const char *name, struct comm **out,
+		       struct err *e)
 {
 	size_t n = (size_t)c->size;
-	struct splitting s = { .all = calloc(n, sizeof *s.all),
-			       .cards = calloc(n, sizeof *s.cards),
-			       .mine = calloc(n, sizeof *s.mine),
-			       .members = calloc(n, sizeof *s.members) };
+	struct split_state s = { .all = calloc(n, sizeof *s.all),
+				 .cards = calloc(n, sizeof *s.cards),
+				 .mine = calloc(n, sizeof *s.mine),
+				 .members = calloc(n, sizeof *s.members) };
 	int rc = -1;
 	if (!s.all || !s.cards || !s.mine || !s.members) {
 		err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
 		goto free_all;
 	}
-	if (hear_choices(c, &s, color, key, e) == 0) {
+	if (gather_choices(c, &s, color, key, e) == 0) {
 		c->splits++;
-		rc = split_parts(c, &s, color, name, out, e);
+		rc = exchange_cards_and_split(c, &s, color, name, out, e);
 	}
 free_all:
 	free(s.all);
@@ -397,7 +400,7 @@ int comm_split(struct comm *c, int color, int key, const char *name, struct comm
 	       struct err *e)
 {
 	struct err why = ERR_INIT;
-	if (split(c, color, key, name, out, &why) == 0)
+	if (split_group(c, color, key, name, out, &why) == 0)
 		return 0;
 	err_prefix(&why, "split of group %s into %s", c->name, name);
 	if (why.code != ERR_USAGE)

@@ -3,8 +3,8 @@
 #include "libcomm/tcp/acceptor.h"
 #include "libcomm/flight/dump.h"
 #include "libcomm/group.h"
-#include "libcomm/tcp/side.h"
-#include "libcomm/shm/window.h"
+#include "libcomm/tcp/oob.h"
+#include "libcomm/shm/shared_buffer.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
 	sodium_bin2hex(nonce, sizeof nonce, card->nonce, SEG_NONCE);
 	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
 	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %d %.256s", (int)mine->pid,
-		 (int)card->memfd, (int)card->bell, nonce, secret, mine->address, mine->sockets,
+		 (int)card->memfd, (int)card->wakeup, nonce, secret, mine->address, mine->sockets,
 		 mine->algorithm, mine->force_tcp, mine->integrity, mine->host);
 	int rc = boot->put(boot->arg, key, text, e);
 	sodium_memzero(secret, sizeof secret);
@@ -39,10 +39,10 @@ static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
 static int parse_peer(const char *text, struct peer *p, struct card *card)
 {
 	char nonce[HEX_NONCE], secret[HEX_SECRET];
-	int pid, memfd, bell, host = 0;
+	int pid, memfd, wakeup, host = 0;
 	size_t a, b;
 	_Static_assert(HEX_NONCE == 65 && HEX_SECRET == 65 && NET_ADDR_MAX == 80, "widths below");
-	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %d %n", &pid, &memfd, &bell, nonce,
+	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %d %n", &pid, &memfd, &wakeup, nonce,
 		   secret, p->address, &p->sockets, &p->algorithm, &p->force_tcp, &p->integrity,
 		   &host) != 10 ||
 	    !host || pid <= 0 ||
@@ -53,7 +53,7 @@ static int parse_peer(const char *text, struct peer *p, struct card *card)
 		return -1;
 	p->pid = pid;
 	card->memfd = memfd;
-	card->bell = bell;
+	card->wakeup = wakeup;
 	p->host = strdup(text + host);
 	return p->host ? 0 : -1;
 }
@@ -74,7 +74,7 @@ static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p,
 		      : 0;
 }
 
-static int by_host(const void *a, const void *b)
+static int compare_hosts(const void *a, const void *b)
 {
 	const struct peer *const *x = a, *const *y = b;
 	int order = strcmp((*x)->host, (*y)->host);
@@ -89,7 +89,7 @@ static int number_hosts(struct world *w, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
 	for (int r = 0; r < w->size; r++)
 		sorted[r] = &w->peers[r];
-	qsort(sorted, (size_t)w->size, sizeof *sorted, by_host);
+	qsort(sorted, (size_t)w->size, sizeof *sorted, compare_hosts);
 	for (int i = 0, id = 0; i < w->size; i++) {
 		id += i > 0 && strcmp(sorted[i - 1]->host, sorted[i]->host);
 		sorted[i]->host_id = id;
@@ -122,8 +122,8 @@ static int check_same(const struct world *w, int rank, struct err *e)
 	return 0;
 }
 
-int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
-		    struct card *cards, struct err *e)
+int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
+			      const struct peer *mine, struct card *cards, struct err *e)
 {
 	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
 		return -1;
@@ -139,13 +139,13 @@ int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const st
 /* --- The first error --- */
 
 /* Under the lock. */
-static void keep_words(struct world *w, int speaker, const char *words)
+static void keep_cause(struct world *w, int cause_rank, const char *cause)
 {
-	if (w->told)
+	if (w->cause_known)
 		return;
-	w->speaker = speaker;
-	snprintf(w->words, sizeof w->words, "%s", words);
-	atomic_store(&w->told, true);
+	w->cause_rank = cause_rank;
+	snprintf(w->cause, sizeof w->cause, "%s", cause);
+	atomic_store(&w->cause_known, true);
 }
 
 /* True: it was the first one. */
@@ -154,13 +154,13 @@ static bool end_operations(struct world *w, const struct err *why)
 	pthread_mutex_lock(&w->lock);
 	bool first = !world_failed(w);
 	if (first) {
-		keep_words(w, w->rank, why->text);
+		keep_cause(w, w->rank, why->text);
 		w->first = *why;
 		atomic_store_explicit(&w->failed, true, memory_order_release);
 		for (struct comm *c = w->groups; c; c = c->next)
-			comm_group_cut(c, why);
-		comm_acceptor_cut(w);
-		pthread_cond_broadcast(&w->news);
+			comm_group_interrupt(c, why);
+		comm_acceptor_interrupt(w);
+		pthread_cond_broadcast(&w->peers_changed);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return first;
@@ -174,41 +174,42 @@ void comm_world_fail(struct world *w, const struct err *why)
 	pthread_mutex_unlock(&w->dump_lock);
 }
 
-void comm_world_hear(struct world *w, int speaker, const char *words)
+void comm_world_record_cause(struct world *w, int cause_rank, const char *cause)
 {
 	pthread_mutex_lock(&w->lock);
-	keep_words(w, speaker, words);
+	keep_cause(w, cause_rank, cause);
 	pthread_mutex_unlock(&w->lock);
 }
 
-void comm_world_believe(struct world *w)
+void comm_world_fail_with_cause(struct world *w)
 {
 	struct err why = ERR_INIT;
-	if (!atomic_load(&w->told) || world_failed(w))
+	if (!atomic_load(&w->cause_known) || world_failed(w))
 		return;
 	/* Written once, before `told` was. */
-	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->speaker,
-		w->peers[w->speaker].host, w->words);
+	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->cause_rank,
+		w->peers[w->cause_rank].host, w->cause);
 	comm_world_fail(w, &why);
 }
 
-int comm_world_tell(struct world *w, const struct err *why, struct err *e)
+int comm_world_report_error(struct world *w, const struct err *why, struct err *e)
 {
-	bool noted = atomic_load_explicit(&w->noted, memory_order_acquire) &&
-		     !strstr(why->text, w->note);
-	return err_set(e, why->code, "%s%s%s", why->text, noted ? "; " : "", noted ? w->note : "");
+	bool dump_failed = atomic_load_explicit(&w->dump_failed, memory_order_acquire) &&
+			   !strstr(why->text, w->dump_error);
+	return err_set(e, why->code, "%s%s%s", why->text, dump_failed ? "; " : "",
+		       dump_failed ? w->dump_error : "");
 }
 
 int comm_world_error(struct world *w, struct err *e)
 {
 	/* Written once, before `failed` was. */
-	return comm_world_tell(w, &w->first, e);
+	return comm_world_report_error(w, &w->first, e);
 }
 
 void comm_world_free(struct world *w)
 {
 	comm_acceptor_close(w);
-	comm_windows_free(w);
+	comm_shared_buffers_free(w);
 	if (w->listener >= 0)
 		close(w->listener);
 	for (int r = 0; w->peers && r < w->size; r++) {
@@ -219,8 +220,8 @@ void comm_world_free(struct world *w)
 	}
 	free(w->peers);
 	comm_dump_close(w);
-	free(w->sides);
-	pthread_cond_destroy(&w->news);
+	free(w->oob_peers);
+	pthread_cond_destroy(&w->peers_changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

@@ -11,7 +11,7 @@
 #define MUSTER_LIBCOMM_WORLD_H
 
 #include "base/net.h"
-#include "libcomm/link/bell.h"
+#include "libcomm/p2p/wakeup.h"
 #include "libcomm/comm.h"
 #include "libcomm/shm/segment.h"
 
@@ -32,9 +32,9 @@ struct peer {
 	bool readable;
 };
 
-struct window;
-struct side;    /* what is known of a rank beside its data, see side.h */
-struct arrival; /* a connection that proved itself and waits for its group */
+struct shared_buffer;
+struct oob_peer; /* what is known of a rank beside its data, see side.h */
+struct arrival;  /* a connection that proved itself and waits for its group */
 struct acceptor;
 
 struct world {
@@ -53,23 +53,23 @@ struct world {
 	char *dump_dir; /* of the flight recorder, or NULL */
 	/* held while the first error is told and dumped: later ones wait. Before `lock` */
 	pthread_mutex_t dump_lock;
-	char note[300];    /* why the dump failed, */
-	atomic_bool noted; /* set after `note` */
+	char dump_error[300];    /* why the dump failed, */
+	atomic_bool dump_failed; /* set after `note` */
 
-	pthread_mutex_t lock; /* of all that follows, and of the groups' link descriptors */
-	pthread_cond_t news;  /* of other ranks, or the first error */
-	atomic_bool failed;   /* set after `first` */
+	pthread_mutex_t lock;         /* of all that follows, and of the groups' link descriptors */
+	pthread_cond_t peers_changed; /* of other ranks, or the first error */
+	atomic_bool failed;           /* set after `first` */
 	struct err first;
-	atomic_bool told;                          /* another rank's world has failed, with */
-	char words[sizeof((struct err *)0)->text]; /* these words */
-	int speaker;        /* of this rank; this one's own when it failed first */
-	struct side *sides; /* by rank; NULL: no network is used */
-	bool side_wanted;   /* one of them has changed */
+	atomic_bool cause_known;                   /* another rank's world has failed, with */
+	char cause[sizeof((struct err *)0)->text]; /* these words */
+	int cause_rank;             /* of this rank; this one's own when it failed first */
+	struct oob_peer *oob_peers; /* by rank; NULL: no network is used */
+	bool oob_wanted;            /* one of them has changed */
 	struct comm *groups;
 	struct arrival *arrivals;
-	struct window *windows; /* of comm_alloc */
-	uint32_t window_count;  /* ever made */
-	_Atomic uint32_t windows_live;
+	struct shared_buffer *shared_buffers; /* of comm_alloc */
+	uint32_t shared_buffer_count;         /* ever made */
+	_Atomic uint32_t shared_buffers_live;
 };
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */
@@ -77,35 +77,35 @@ void comm_world_fail(struct world *w, const struct err *why);
 /* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation
  * begins, or fails: one that is under way may have all it needs, as the speaker had done its part
  * before it failed. */
-void comm_world_hear(struct world *w, int speaker, const char *words);
+void comm_world_record_cause(struct world *w, int cause_rank, const char *cause);
 /* Fails the world with what it was told, if it was. */
-void comm_world_believe(struct world *w);
+void comm_world_fail_with_cause(struct world *w);
 static inline bool world_failed(const struct world *w)
 {
 	return atomic_load_explicit(&w->failed, memory_order_acquire);
 }
 /* The same, at the beginning of an operation. */
-static inline bool world_over(struct world *w)
+static inline bool world_check_failed(struct world *w)
 {
-	if (atomic_load_explicit(&w->told, memory_order_relaxed))
-		comm_world_believe(w);
+	if (atomic_load_explicit(&w->cause_known, memory_order_relaxed))
+		comm_world_fail_with_cause(w);
 	return world_failed(w);
 }
 /* Copies the first error into e; returns -1. */
 int comm_world_error(struct world *w, struct err *e);
 /* The same with an operation's own error; says as well when the flight recorder could not be
  * written. */
-int comm_world_tell(struct world *w, const struct err *why, struct err *e);
+int comm_world_report_error(struct world *w, const struct err *why, struct err *e);
 
 /* What a rank tells the others so that they can reach its end of a group. */
 struct card {
-	int32_t memfd, bell;
+	int32_t memfd, wakeup;
 	unsigned char nonce[SEG_NONCE];
 };
 
 /* Puts `mine`, fences, reads the others': w->peers and cards[size]. */
-int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
-		    struct card *cards, struct err *e);
+int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
+			      const struct peer *mine, struct card *cards, struct err *e);
 void comm_world_free(struct world *w);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one
  * that libcomm's table takes, and the sizes at which the fastest one changes. Printed, not kept:
- * the table is libcomm/algo/algorithms.c's.
+ * the table is libcomm/algorithms/algorithms.c's.
  */
 #include "agent/tools/bench_comm.h"
 

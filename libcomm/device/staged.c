@@ -8,7 +8,7 @@
  * An all_to_all travels as messages, because only the two ranks concerned know how many slices
  * there are; a slice of a message has the same size on both sides.
  */
-#include "libcomm/device/ondevice.h"
+#include "libcomm/device/device_group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +26,13 @@ struct buffer { /* pinned */
 	size_t size;
 };
 
-struct slot {
+struct staging_slot {
 	struct buffer in, out;
 	void *loaded, *stored; /* events: the copies to, from this slot */
 };
 
 struct staged {
-	struct slot slot[2];
+	struct staging_slot slot[2];
 	void *load, *store; /* streams */
 	struct block *ins, *outs;
 	int in_count, out_count, block_room;
@@ -41,7 +41,7 @@ struct staged {
 };
 
 /* An operation cut up. */
-struct cut {
+struct chunk_plan {
 	const struct op *op;
 	size_t element, slice; /* bytes */
 	size_t chunks;
@@ -49,7 +49,7 @@ struct cut {
 
 /* --- Blocks --- */
 
-static int blocks_room(struct staged *s, int want, struct err *e)
+static int reserve_blocks(struct staged *s, int want, struct err *e)
 {
 	if (want <= s->block_room)
 		return 0;
@@ -68,34 +68,34 @@ static int blocks_room(struct staged *s, int want, struct err *e)
 	return 0;
 }
 
-static void add_in(struct staged *s, const void *data, size_t bytes, int peer)
-{
-	s->ins[s->in_count++] = (struct block){ (char *)(uintptr_t)data, bytes, peer };
-}
-
-static void add_out(struct staged *s, void *data, size_t bytes, int peer)
-{
-	s->outs[s->out_count++] = (struct block){ data, bytes, peer };
-}
-
 static size_t count_of(const struct op *op, const size_t *counts, int rank)
 {
 	return counts ? counts[rank] : op->count;
 }
 
-/* A block a rank, one after the other. */
-static void add_all(struct comm *c, const struct op *op, bool in, const size_t *counts)
+static void add_block(struct staged *s, bool in, char *data, size_t bytes, int peer)
 {
-	struct staged *s = c->ondevice->staged;
+	struct block b = { data, bytes, peer };
+	if (in)
+		s->ins[s->in_count++] = b;
+	else
+		s->outs[s->out_count++] = b;
+}
+
+/* Lists one buffer of this rank: one block, or one block per rank. */
+static void add_share(struct comm *c, const struct op *op, bool in, enum op_share share,
+		      const size_t *counts)
+{
+	struct staged *s = c->device_group->staged;
 	char *at = in ? (char *)(uintptr_t)op->in : op->out;
-	for (int r = 0; r < c->size; r++) {
-		size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
-		if (in)
-			add_in(s, at, bytes, r);
-		else
-			add_out(s, at, bytes, r);
-		at += bytes;
-	}
+	if (share == SHARE_BLOCK || (share == SHARE_WHOLE && comm_op_has(op->kind, OP_ONE_BLOCK)))
+		add_block(s, in, at, comm_op_share_bytes(op, share, counts, c->rank, c->size), 0);
+	else if (share == SHARE_WHOLE)
+		for (int r = 0; r < c->size; r++) {
+			size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
+			add_block(s, in, at, bytes, r);
+			at += bytes;
+		}
 }
 
 static void list_messages(struct staged *s, const struct op *op)
@@ -103,70 +103,36 @@ static void list_messages(struct staged *s, const struct op *op)
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
 		size_t bytes = p->count * comm_type_size(p->type);
-		if (p->send)
-			add_in(s, p->data, bytes, p->peer);
-		else
-			add_out(s, p->data, bytes, p->peer);
+		add_block(s, p->send, p->data, bytes, p->peer);
 	}
 }
 
 static void list_blocks(struct comm *c, const struct op *op)
 {
-	struct staged *s = c->ondevice->staged;
-	size_t mine = count_of(op, op->counts, c->rank) * comm_type_size(op->type);
-	bool root = c->rank == op->root;
+	struct staged *s = c->device_group->staged;
+	bool pairwise = comm_op_has(op->kind, OP_PAIRWISE);
 	s->in_count = s->out_count = 0;
-	switch (op->kind) {
-	case OP_ALL_REDUCE:
-	case OP_REDUCE:
-		add_in(s, op->in, mine, 0);
-		if (root || op->kind == OP_ALL_REDUCE)
-			add_out(s, op->out, mine, 0);
-		break;
-	case OP_BROADCAST:
-		if (root)
-			add_in(s, op->in, mine, 0);
-		else
-			add_out(s, op->out, mine, 0);
-		break;
-	case OP_ALL_GATHER:
-	case OP_GATHER:
-		add_in(s, op->in, mine, 0);
-		if (root || op->kind == OP_ALL_GATHER)
-			add_all(c, op, false, op->counts);
-		break;
-	case OP_REDUCE_SCATTER:
-		add_all(c, op, true, op->counts);
-		add_out(s, op->out, mine, 0);
-		break;
-	case OP_SCATTER:
-		if (root)
-			add_all(c, op, true, op->counts);
-		add_out(s, op->out, mine, 0);
-		break;
-	case OP_ALL_TO_ALL:
-		add_all(c, op, true, op->counts);
-		add_all(c, op, false, op->out_counts);
-		break;
-	case OP_P2P:
+	if (op->kind == OP_P2P) {
 		list_messages(s, op);
-		break;
-	case OP_BARRIER:
-	case OP_KIND_COUNT:
-		break;
+		return;
 	}
+	add_share(c, op, true, comm_op_in_share(op, c->rank), op->counts);
+	add_share(c, op, false, comm_op_out_share(op, c->rank),
+		  pairwise ? op->out_counts : op->counts);
 }
 
 static bool is_messages(const struct op *op)
 {
-	return op->kind == OP_P2P || op->kind == OP_ALL_TO_ALL;
+	return op->kind == OP_P2P || comm_op_has(op->kind, OP_PAIRWISE);
 }
 
 /* The size of a slice, and how many there are: of a collective the same on all ranks. */
-static struct cut cut_up(struct comm *c, const struct op *op)
+static struct chunk_plan plan_chunks(struct comm *c, const struct op *op)
 {
-	struct staged *s = c->ondevice->staged;
-	struct cut cut = { .op = op, .element = comm_type_size(op->type), .slice = MESSAGE };
+	struct staged *s = c->device_group->staged;
+	struct chunk_plan interrupt = { .op = op,
+					.element = comm_type_size(op->type),
+					.slice = MESSAGE };
 	size_t longest = 0;
 	if (is_messages(op)) {
 		for (int i = 0; i < s->in_count; i++)
@@ -174,26 +140,25 @@ static struct cut cut_up(struct comm *c, const struct op *op)
 		for (int i = 0; i < s->out_count; i++)
 			longest = s->outs[i].bytes > longest ? s->outs[i].bytes : longest;
 	} else {
-		bool one = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE ||
-			   op->kind == OP_BROADCAST;
-		cut.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
-		cut.slice = cut.slice ? cut.slice : ALIGN;
+		bool one = comm_op_has(op->kind, OP_ONE_BLOCK);
+		interrupt.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
+		interrupt.slice = interrupt.slice ? interrupt.slice : ALIGN;
 		for (int r = 0; r < c->size; r++) {
-			size_t bytes = count_of(op, op->counts, r) * cut.element;
+			size_t bytes = count_of(op, op->counts, r) * interrupt.element;
 			longest = bytes > longest ? bytes : longest;
 		}
 	}
-	cut.chunks = (longest + cut.slice - 1) / cut.slice;
+	interrupt.chunks = (longest + interrupt.slice - 1) / interrupt.slice;
 	/* even nothing is something all have to come to */
-	cut.chunks = cut.chunks ? cut.chunks : 1;
-	return cut;
+	interrupt.chunks = interrupt.chunks ? interrupt.chunks : 1;
+	return interrupt;
 }
 
-static size_t slice_of(const struct cut *cut, size_t bytes, size_t k)
+static size_t slice_bytes(const struct chunk_plan *interrupt, size_t bytes, size_t k)
 {
-	size_t at = k * cut->slice;
+	size_t at = k * interrupt->slice;
 	size_t left = bytes > at ? bytes - at : 0;
-	return left < cut->slice ? left : cut->slice;
+	return left < interrupt->slice ? left : interrupt->slice;
 }
 
 /* --- Pinned memory --- */
@@ -202,13 +167,13 @@ static void buffer_close(struct comm *c, struct buffer *b)
 {
 	if (!b->memory)
 		return;
-	c->ondevice->api->unpin(c->ondevice->device, b->memory);
+	c->device_group->api->unpin(c->device_group->device, b->memory);
 	comm_free(c, b->memory);
 	*b = (struct buffer){ NULL, 0 };
 }
 
 /* Memory that the device copies fast and that the host's operations read in place. */
-static int buffer_room(struct comm *c, struct buffer *b, size_t want, struct err *e)
+static int reserve_buffer(struct comm *c, struct buffer *b, size_t want, struct err *e)
 {
 	if (want <= b->size)
 		return 0;
@@ -216,7 +181,7 @@ static int buffer_room(struct comm *c, struct buffer *b, size_t want, struct err
 	buffer_close(c, b);
 	if (comm_alloc(c, want, &memory, e) < 0)
 		return -1;
-	if (c->ondevice->api->pin(c->ondevice->device, memory, want, e) < 0) {
+	if (c->device_group->api->pin(c->device_group->device, memory, want, e) < 0) {
 		comm_free(c, memory);
 		return -1;
 	}
@@ -224,31 +189,32 @@ static int buffer_room(struct comm *c, struct buffer *b, size_t want, struct err
 	return 0;
 }
 
-static size_t padded(size_t bytes)
+static size_t pad_bytes(size_t bytes)
 {
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* What the first slices of these blocks need, which are the largest ones. */
-static size_t chunk_bytes(const struct cut *cut, const struct block *b, int n)
+static size_t chunk_bytes(const struct chunk_plan *interrupt, const struct block *b, int n)
 {
 	size_t sum = 0;
 	for (int i = 0; i < n; i++)
-		sum += padded(slice_of(cut, b[i].bytes, 0));
+		sum += pad_bytes(slice_bytes(interrupt, b[i].bytes, 0));
 	return sum;
 }
 
-static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
+static int reserve_slots(struct comm *c, const struct chunk_plan *interrupt, struct err *e)
 {
-	struct staged *s = c->ondevice->staged;
-	size_t in = chunk_bytes(cut, s->ins, s->in_count),
-	       out = chunk_bytes(cut, s->outs, s->out_count);
-	for (size_t i = 0; i < 2 && i < cut->chunks; i++) {
-		struct slot *slot = &s->slot[i];
+	struct staged *s = c->device_group->staged;
+	size_t in = chunk_bytes(interrupt, s->ins, s->in_count),
+	       out = chunk_bytes(interrupt, s->outs, s->out_count);
+	for (size_t i = 0; i < 2 && i < interrupt->chunks; i++) {
+		struct staging_slot *slot = &s->slot[i];
 		if (out > slot->out.size &&
-		    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
+		    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0)
 			return -1;
-		if (buffer_room(c, &slot->in, in, e) < 0 || buffer_room(c, &slot->out, out, e) < 0)
+		if (reserve_buffer(c, &slot->in, in, e) < 0 ||
+		    reserve_buffer(c, &slot->out, out, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -256,124 +222,130 @@ static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
 
 /* --- A chunk --- */
 
-static int load(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+static int load_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
 {
-	struct ondevice *d = c->ondevice;
+	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
-	struct slot *slot = &s->slot[k % 2];
+	struct staging_slot *slot = &s->slot[k % 2];
 	char *at = slot->in.memory;
 	for (int i = 0; i < s->in_count; i++) {
-		size_t bytes = slice_of(cut, s->ins[i].bytes, k);
-		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * cut->slice, bytes,
-					  s->load, e) < 0)
+		size_t bytes = slice_bytes(interrupt, s->ins[i].bytes, k);
+		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * interrupt->slice,
+					  bytes, s->load, e) < 0)
 			return -1;
 		at += bytes;
 	}
 	return d->api->event_record(d->device, slot->loaded, s->load, e);
 }
 
-static int store(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+static int store_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
 {
-	struct ondevice *d = c->ondevice;
+	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
-	struct slot *slot = &s->slot[k % 2];
+	struct staging_slot *slot = &s->slot[k % 2];
 	const char *at = slot->out.memory;
 	for (int i = 0; i < s->out_count; i++) {
-		size_t bytes = slice_of(cut, s->outs[i].bytes, k);
-		if (bytes && d->api->copy(d->device, s->outs[i].data + k * cut->slice, at, bytes,
-					  s->store, e) < 0)
+		size_t bytes = slice_bytes(interrupt, s->outs[i].bytes, k);
+		if (bytes && d->api->copy(d->device, s->outs[i].data + k * interrupt->slice, at,
+					  bytes, s->store, e) < 0)
 			return -1;
 		at += bytes;
 	}
 	return d->api->event_record(d->device, slot->stored, s->store, e);
 }
 
-static int add_messages(const struct cut *cut, size_t k, const struct block *b, int count,
-			bool send, char *at, struct comm_p2p *out)
+static int add_messages(const struct chunk_plan *interrupt, size_t k, const struct block *b,
+			int count, bool send, char *at, struct comm_p2p *out)
 {
 	int n = 0;
 	for (int i = 0; i < count; i++) {
-		size_t bytes = slice_of(cut, b[i].bytes, k);
+		size_t bytes = slice_bytes(interrupt, b[i].bytes, k);
 		/* One that is empty as a whole is a message all the same. */
-		if (bytes || (k == 0 && cut->op->kind == OP_P2P))
+		if (bytes || (k == 0 && interrupt->op->kind == OP_P2P))
 			out[n++] = (struct comm_p2p){ send, at, bytes, COMM_U8, b[i].peer };
 		at += bytes;
 	}
 	return n;
 }
 
-static int exchange_chunk(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+static int exchange_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k,
+			  struct err *e)
 {
-	struct staged *s = c->ondevice->staged;
-	struct slot *slot = &s->slot[k % 2];
-	int n = add_messages(cut, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
-	n += add_messages(cut, k, s->outs, s->out_count, false, slot->out.memory, s->messages + n);
+	struct staged *s = c->device_group->staged;
+	struct staging_slot *slot = &s->slot[k % 2];
+	int n = add_messages(interrupt, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
+	n += add_messages(interrupt, k, s->outs, s->out_count, false, slot->out.memory,
+			  s->messages + n);
 	struct op op = {
-		.kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : cut->op->record
+		.kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : interrupt->op->record
 	};
 	return comm_group_run_host(c, &op, e);
 }
 
 /* The k-th slices by the operation itself. */
-static int host_chunk(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+static int run_host_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k,
+			  struct err *e)
 {
-	struct staged *s = c->ondevice->staged;
-	struct slot *slot = &s->slot[k % 2];
-	if (is_messages(cut->op))
-		return exchange_chunk(c, cut, k, e);
-	struct op op = *cut->op;
+	struct staged *s = c->device_group->staged;
+	struct staging_slot *slot = &s->slot[k % 2];
+	if (is_messages(interrupt->op))
+		return exchange_chunk(c, interrupt, k, e);
+	struct op op = *interrupt->op;
 	op.mark = NULL;
 	op.record = k ? 0 : op.record;
 	op.in = s->in_count ? slot->in.memory : NULL;
 	op.out = s->out_count ? slot->out.memory : NULL;
-	if (op.kind == OP_BROADCAST)
-		op.in = op.out = c->rank == op.root ? slot->in.memory : slot->out.memory;
-	op.count = slice_of(cut, op.count * cut->element, k) / cut->element;
+	if (comm_op_has(op.kind, OP_ONE_BUFFER))
+		op.in = op.out = s->in_count ? slot->in.memory : slot->out.memory;
+	op.count = slice_bytes(interrupt, op.count * interrupt->element, k) / interrupt->element;
 	for (int r = 0; op.counts && r < c->size; r++)
-		s->counts[r] = slice_of(cut, cut->op->counts[r] * cut->element, k) / cut->element;
+		s->counts[r] = slice_bytes(interrupt, interrupt->op->counts[r] * interrupt->element,
+					   k) /
+			       interrupt->element;
 	if (op.counts)
 		op.counts = s->counts;
 	return comm_group_run_host(c, &op, e);
 }
 
 /* The host's part of chunk k, while the device loads the next one and stores the one before. */
-static int turn(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+static int run_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
 {
-	struct slot *slot = &c->ondevice->staged->slot[k % 2];
-	if (k + 1 < cut->chunks && load(c, cut, k + 1, e) < 0)
+	struct staging_slot *slot = &c->device_group->staged->slot[k % 2];
+	if (k + 1 < interrupt->chunks && load_chunk(c, interrupt, k + 1, e) < 0)
 		return -1;
-	if (comm_ondevice_await(c, slot->loaded,
-				"the device's work before it, or the copy from the device",
-				e) < 0 ||
-	    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0 ||
-	    host_chunk(c, cut, k, e) < 0)
+	if (comm_device_group_await(c, slot->loaded,
+				    "the device's work before it, or the copy from the device",
+				    e) < 0 ||
+	    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0 ||
+	    run_host_chunk(c, interrupt, k, e) < 0)
 		return -1;
-	return store(c, cut, k, e);
+	return store_chunk(c, interrupt, k, e);
 }
 
-int comm_staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+int comm_staged_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
 {
-	struct ondevice *d = c->ondevice;
+	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
-	if (blocks_room(s, op->kind == OP_P2P ? op->n : c->size, e) < 0)
+	if (reserve_blocks(s, op->kind == OP_P2P ? op->n : c->size, e) < 0)
 		return -1;
 	list_blocks(c, op);
-	struct cut cut = cut_up(c, op);
-	if (slots_room(c, &cut, e) < 0 ||
+	struct chunk_plan interrupt = plan_chunks(c, op);
+	if (reserve_slots(c, &interrupt, e) < 0 ||
 	    d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
-	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 || load(c, &cut, 0, e) < 0)
+	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 ||
+	    load_chunk(c, &interrupt, 0, e) < 0)
 		return -1;
-	for (size_t k = 0; k < cut.chunks; k++)
-		if (turn(c, &cut, k, e) < 0)
+	for (size_t k = 0; k < interrupt.chunks; k++)
+		if (run_chunk(c, &interrupt, k, e) < 0)
 			return -1;
 	return d->api->event_record(d->device, m->end, s->store, e);
 }
 
 int comm_staged_sync(struct comm *c, struct err *e)
 {
-	struct staged *s = c->ondevice->staged;
+	struct staged *s = c->device_group->staged;
 	for (int i = 0; i < 2; i++)
-		if (comm_ondevice_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
+		if (comm_device_group_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
 			return -1;
 	return 0;
 }
@@ -382,7 +354,7 @@ int comm_staged_sync(struct comm *c, struct err *e)
 
 int comm_staged_open(struct comm *c, struct err *e)
 {
-	struct ondevice *d = c->ondevice;
+	struct device_group *d = c->device_group;
 	struct staged *s = d->staged = calloc(1, sizeof *s);
 	if (s)
 		s->counts = calloc((size_t)c->size, sizeof *s->counts);
@@ -400,7 +372,7 @@ int comm_staged_open(struct comm *c, struct err *e)
 
 void comm_staged_close(struct comm *c)
 {
-	struct ondevice *d = c->ondevice;
+	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
 	if (!s)
 		return;

@@ -1,4 +1,4 @@
-#include "libcomm/flight/diagnose_text.h"
+#include "libcomm/flight/diagnosis_text.h"
 #include "libcomm/flight/waits.h"
 
 #include <inttypes.h>
@@ -6,8 +6,8 @@
 
 const char *comm_finding_word(enum finding f)
 {
-	static const char *const words[] = { "none", "mismatch", "message", "circle", "missing" };
-	return words[f];
+	static const char *const cause[] = { "none", "mismatch", "message", "circle", "missing" };
+	return cause[f];
 }
 
 void comm_diagnosis_fini(struct diagnosis *d)
@@ -18,57 +18,58 @@ void comm_diagnosis_fini(struct diagnosis *d)
 
 /* --- Messages of different sizes --- */
 
-static int say_message(const struct trace *t, const struct trace_part *p, const struct trace_op *op,
-		       const struct trace_message *m, const struct meeting *met,
-		       struct diagnosis *d, struct err *e)
+static int report_message(const struct trace *t, const struct trace_part *p,
+			  const struct trace_op *op, const struct trace_message *m,
+			  const struct message_match *met, struct diagnosis *d, struct err *e)
 {
 	int from = p->group->members[p->rank], to = p->group->members[m->peer];
 	d->finding = FINDING_MESSAGE;
 	d->group = p->group;
 	d->op = op;
-	comm_say_group(&d->text, t, p->group);
+	comm_diagnosis_put_group(&d->text, t, p->group);
 	buf_printf(&d->text,
 		   ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64
 		   " where rank %d receives %" PRId64 " bytes in its number %" PRId64,
 		   from, m->bytes, to, comm_op_word(op->kind), op->seq, to, met->message->bytes,
 		   met->op->seq);
-	return comm_diagnosis_blame(d, from, e) || comm_diagnosis_blame(d, to, e) ? -1 : 0;
+	return comm_diagnosis_add_rank(d, from, e) || comm_diagnosis_add_rank(d, to, e) ? -1 : 0;
 }
 
-static int look_in_sends(const struct trace *t, const struct trace_part *p, struct diagnosis *d,
-			 struct err *e)
+static int find_message_in(const struct trace *t, const struct trace_part *p, struct diagnosis *d,
+			   struct err *e)
 {
 	for (int i = 0; i < p->n && d->finding == FINDING_NONE; i++)
-		for (int k = 0; op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
+		for (int k = 0; trace_op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
 			const struct trace_message *m = &p->ops[i].message[k];
-			struct meeting met = m->send ? comm_message_meets(p, m)
-						     : (struct meeting){ .how = NOT_THERE };
-			if (met.how == MET && met.message->bytes != m->bytes)
-				return say_message(t, p, &p->ops[i], m, &met, d, e);
+			struct message_match met =
+				m->send ? comm_trace_match_message(p, m)
+					: (struct message_match){ .how = MATCH_NONE };
+			if (met.how == MATCH_FOUND && met.message->bytes != m->bytes)
+				return report_message(t, p, &p->ops[i], m, &met, d, e);
 		}
 	return 0;
 }
 
-static int look_for_message(const struct trace *t, struct diagnosis *d, struct err *e)
+static int find_message(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	int rc = 0;
 	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
 		for (int i = 0; i < t->ranks[r].n && rc == 0 && d->finding == FINDING_NONE; i++)
-			rc = look_in_sends(t, &t->ranks[r].parts[i], d, e);
+			rc = find_message_in(t, &t->ranks[r].parts[i], d, e);
 	return rc;
 }
 
 /* --- Ranks that wait for each other --- */
 
-static void put_wait(struct buf *b, const struct trace *t, const struct wait *w)
+static void put_wait(struct buf *b, const struct trace *t, const struct trace_wait *w)
 {
 	buf_printf(b, "rank %d in ", w->rank);
-	comm_say_op(b, t, w->in->group, w->what);
+	comm_diagnosis_put_op(b, t, w->in->group, w->what);
 	buf_printf(b, " for rank %d", w->whom);
 }
 
-static int say_circle(const struct trace *t, const struct wait *path, int n, struct diagnosis *d,
-		      struct err *e)
+static int report_circle(const struct trace *t, const struct trace_wait *path, int n,
+			 struct diagnosis *d, struct err *e)
 {
 	d->finding = FINDING_CIRCLE;
 	d->group = path[0].in->group;
@@ -77,7 +78,7 @@ static int say_circle(const struct trace *t, const struct wait *path, int n, str
 	for (int i = 0; i < n; i++) {
 		buf_puts(&d->text, i ? ", " : "");
 		put_wait(&d->text, t, &path[i]);
-		if (comm_diagnosis_blame(d, path[i].rank, e))
+		if (comm_diagnosis_add_rank(d, path[i].rank, e))
 			return -1;
 	}
 	return 0;
@@ -86,38 +87,38 @@ static int say_circle(const struct trace *t, const struct wait *path, int n, str
 enum { UNSEEN, ON_PATH, LEFT };
 
 /* Follows the waits from a rank; the path from where it met itself again is the circle. */
-static int follow(const struct trace *t, int from, struct wait *path, char *seen,
-		  struct diagnosis *d, struct err *e)
+static int follow_waits(const struct trace *t, int from, struct trace_wait *path, char *seen,
+			struct diagnosis *d, struct err *e)
 {
 	int n = 0;
-	path[n++] = (struct wait){ .rank = from };
+	path[n++] = (struct trace_wait){ .rank = from };
 	seen[from] = ON_PATH;
 	while (n > 0) {
-		struct wait *at = &path[n - 1];
-		if (!comm_wait_next(t, at)) {
+		struct trace_wait *at = &path[n - 1];
+		if (!comm_trace_next_wait(t, at)) {
 			seen[at->rank] = LEFT;
 			n--;
 		} else if (seen[at->whom] == UNSEEN) {
 			seen[at->whom] = ON_PATH;
-			path[n++] = (struct wait){ .rank = at->whom };
+			path[n++] = (struct trace_wait){ .rank = at->whom };
 		} else if (seen[at->whom] == ON_PATH) {
 			int first = n - 1;
 			while (path[first].rank != at->whom)
 				first--;
-			return say_circle(t, &path[first], n - first, d, e);
+			return report_circle(t, &path[first], n - first, d, e);
 		}
 	}
 	return 0;
 }
 
-static int look_for_circle(const struct trace *t, struct diagnosis *d, struct err *e)
+static int find_circle(const struct trace *t, struct diagnosis *d, struct err *e)
 {
-	struct wait *path = calloc((size_t)t->size, sizeof *path);
+	struct trace_wait *path = calloc((size_t)t->size, sizeof *path);
 	char *seen = calloc((size_t)t->size, 1);
 	int rc = path && seen ? 0 : err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
 	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
 		if (seen[r] == UNSEEN)
-			rc = follow(t, r, path, seen, d, e);
+			rc = follow_waits(t, r, path, seen, d, e);
 	free(path);
 	free(seen);
 	return rc;
@@ -127,7 +128,7 @@ static int look_for_circle(const struct trace *t, struct diagnosis *d, struct er
 
 enum { TOLD = 3 }; /* last operations, at most */
 
-static void put_last(struct buf *b, const struct trace *t, int rank)
+static void put_last_op(struct buf *b, const struct trace *t, int rank)
 {
 	const struct trace_rank *r = &t->ranks[rank];
 	const struct trace_part *in = NULL;
@@ -143,12 +144,13 @@ static void put_last(struct buf *b, const struct trace *t, int rank)
 		return;
 	}
 	buf_puts(b, "its last operation was ");
-	comm_say_op(b, t, in->group, last);
+	comm_diagnosis_put_op(b, t, in->group, last);
 	buf_printf(b, ", %s", last->state == RECORD_QUEUED ? "still queued" : "done");
 }
 
 /* Who is in the same operation as w's rank, and for how long at most; how many. */
-static int find_waiting(const struct trace *t, const struct wait *w, int *waiting, double *longest)
+static int find_waiting(const struct trace *t, const struct trace_wait *w, int *waiting,
+			double *longest)
 {
 	const struct trace_group *g = w->in->group;
 	int n = 0;
@@ -158,9 +160,9 @@ static int find_waiting(const struct trace *t, const struct wait *w, int *waitin
 			const struct trace_op *op = &g->part[r]->ops[i];
 			bool same = w->message ? op == w->what
 					       : op->kind != OP_P2P && op->seq == w->what->seq;
-			if (!same || !op_waits(op))
+			if (!same || !trace_op_waits(op))
 				continue;
-			double s = comm_waited_s(t, g->part[r], op);
+			double s = comm_trace_waited_s(t, g->part[r], op);
 			*longest = s > *longest ? s : *longest;
 			waiting[n++] = g->members[r];
 			break;
@@ -170,40 +172,40 @@ static int find_waiting(const struct trace *t, const struct wait *w, int *waitin
 
 /* "ranks 0-2 wait since 12.3 s in all_reduce number 40 of group world for rank 3, of which there
  * is no dump" */
-static void put_undumped(struct buf *b, const struct trace *t, const struct wait *w,
+static void put_undumped(struct buf *b, const struct trace *t, const struct trace_wait *w,
 			 struct diagnosis *d, int *waiting)
 {
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
-	comm_say_ranks(b, waiting, n);
+	comm_diagnosis_put_ranks(b, waiting, n);
 	buf_printf(b, " wait%s since %.3g s in ", n == 1 ? "s" : "", s);
-	comm_say_op(b, t, w->in->group, w->what);
+	comm_diagnosis_put_op(b, t, w->in->group, w->what);
 	buf_puts(b, " for ");
-	comm_say_ranks(b, d->ranks, d->n);
+	comm_diagnosis_put_ranks(b, d->ranks, d->n);
 	buf_puts(b, ", of which there is no dump");
 }
 
 /* "rank 5 (b) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since
  * 12.3 s" */
-static void put_missing(struct buf *b, const struct trace *t, const struct wait *w,
+static void put_missing(struct buf *b, const struct trace *t, const struct trace_wait *w,
 			struct diagnosis *d, int *waiting)
 {
 	const struct trace_message *m = w->message;
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
 	if (d->n == 1)
-		comm_say_rank(b, t, d->ranks[0]);
+		comm_diagnosis_put_rank(b, t, d->ranks[0]);
 	else
-		comm_say_ranks(b, d->ranks, d->n);
+		comm_diagnosis_put_ranks(b, d->ranks, d->n);
 	buf_puts(b, " never came to ");
 	if (m)
 		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ",
 			   m->send ? "receive" : "send", m->bytes, w->rank,
 			   m->send ? "sends" : "waits for");
-	comm_say_op(b, t, w->in->group, w->what);
+	comm_diagnosis_put_op(b, t, w->in->group, w->what);
 	if (!m) {
 		buf_puts(b, ", on which ");
-		comm_say_ranks(b, waiting, n);
+		comm_diagnosis_put_ranks(b, waiting, n);
 		buf_puts(b, n == 1 ? " waits" : " wait");
 	}
 	buf_printf(b, " since %.3g s", s);
@@ -215,24 +217,25 @@ static void put_missing(struct buf *b, const struct trace *t, const struct wait 
 		buf_puts(b, "; ");
 		if (d->n > 1)
 			buf_printf(b, "rank %d: ", d->ranks[i]);
-		put_last(b, t, d->ranks[i]);
+		put_last_op(b, t, d->ranks[i]);
 	}
 }
 
-static int say_missing(const struct trace *t, const struct wait *w, const bool *waits,
-		       struct diagnosis *d, struct err *e)
+static int report_missing(const struct trace *t, const struct trace_wait *w, const bool *waits,
+			  struct diagnosis *d, struct err *e)
 {
 	int *waiting = calloc((size_t)w->in->group->size, sizeof *waiting);
 	if (!waiting)
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", w->in->group->size);
 	int rc = 0;
 	bool dumped = false;
-	for (struct wait next = { .rank = w->rank }; rc == 0 && comm_wait_next(t, &next);) {
+	for (struct trace_wait next = { .rank = w->rank };
+	     rc == 0 && comm_trace_next_wait(t, &next);) {
 		if (next.what != w->what || (w->message && next.whom != w->whom) ||
 		    waits[next.whom])
 			continue;
 		dumped |= t->ranks[next.whom].there;
-		rc = comm_diagnosis_blame(d, next.whom, e);
+		rc = comm_diagnosis_add_rank(d, next.whom, e);
 	}
 	d->finding = FINDING_MISSING;
 	d->group = w->in->group;
@@ -243,27 +246,27 @@ static int say_missing(const struct trace *t, const struct wait *w, const bool *
 }
 
 /* Of all waits for a rank that waits for nobody, the one that began first. */
-static int look_for_missing(const struct trace *t, struct diagnosis *d, struct err *e)
+static int find_missing(const struct trace *t, struct diagnosis *d, struct err *e)
 {
-	struct wait first = { .what = NULL };
+	struct trace_wait first = { .what = NULL };
 	bool *waits = calloc((size_t)t->size + 1, sizeof *waits);
 	if (!waits)
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
 	for (int r = 0; r < t->size; r++)
-		waits[r] = comm_rank_waits(t, r);
+		waits[r] = comm_trace_rank_waits(t, r);
 	for (int r = 0; r < t->size; r++)
-		for (struct wait w = { .rank = r }; waits[r] && comm_wait_next(t, &w);)
+		for (struct trace_wait w = { .rank = r }; waits[r] && comm_trace_next_wait(t, &w);)
 			if ((!first.what || w.what->start_us < first.what->start_us) &&
 			    !waits[w.whom])
 				first = w;
-	int rc = first.what ? say_missing(t, &first, waits, d, e) : 0;
+	int rc = first.what ? report_missing(t, &first, waits, d, e) : 0;
 	free(waits);
 	return rc;
 }
 
 /* --- Nothing --- */
 
-static void say_nothing(const struct trace *t, struct diagnosis *d)
+static void report_nothing(const struct trace *t, struct diagnosis *d)
 {
 	const struct trace_part *in = NULL;
 	const struct trace_op *first = NULL;
@@ -273,7 +276,8 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 		for (int i = 0; i < t->ranks[r].n; i++)
 			for (int k = 0; k < t->ranks[r].parts[i].n; k++) {
 				const struct trace_op *op = &t->ranks[r].parts[i].ops[k];
-				if (!op_waits(op) || (first && first->start_us <= op->start_us))
+				if (!trace_op_waits(op) ||
+				    (first && first->start_us <= op->start_us))
 					continue;
 				in = &t->ranks[r].parts[i];
 				first = op;
@@ -281,8 +285,8 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 	}
 	if (first) {
 		buf_printf(&d->text, "no disagreement: all have come to ");
-		comm_say_op(&d->text, t, in->group, first);
-		buf_printf(&d->text, ", which has taken %.3g s", comm_waited_s(t, in, first));
+		comm_diagnosis_put_op(&d->text, t, in->group, first);
+		buf_printf(&d->text, ", which has taken %.3g s", comm_trace_waited_s(t, in, first));
 	} else {
 		buf_puts(&d->text, "no disagreement: every operation that was begun has ended");
 	}
@@ -293,10 +297,10 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	static int (*const looks[])(const struct trace *, struct diagnosis *, struct err *) = {
-		comm_look_for_mismatch,
-		look_for_message,
-		look_for_circle,
-		look_for_missing,
+		comm_diagnosis_find_mismatch,
+		find_message,
+		find_circle,
+		find_missing,
 	};
 	*d = (struct diagnosis){ .text = BUF_INIT };
 	int rc = 0;
@@ -304,7 +308,7 @@ int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 	     i < sizeof looks / sizeof *looks && rc == 0 && d->finding == FINDING_NONE; i++)
 		rc = looks[i](t, d, e);
 	if (rc == 0 && d->finding == FINDING_NONE)
-		say_nothing(t, d);
+		report_nothing(t, d);
 	if (rc == 0 && buf_failed(&d->text))
 		rc = err_set(e, ERR_NOMEM, "no memory for the diagnosis");
 	if (rc)

@@ -20,7 +20,7 @@
 /* --- The text --- */
 
 /* Bytes of the UTF-8 character at s, 0: it is none. */
-static int character(const unsigned char *s)
+static int utf8_length(const unsigned char *s)
 {
 	int n = *s < 0x80                 ? 1
 		: *s >= 0xc2 && *s < 0xe0 ? 2
@@ -43,7 +43,7 @@ static void put_text(struct buf *b, const char *text)
 {
 	buf_puts(b, "\"");
 	for (const unsigned char *s = (const unsigned char *)text; *s;) {
-		int n = character(s);
+		int n = utf8_length(s);
 		if (*s < 0x20)
 			buf_printf(b, "\\u%04x", *s);
 		else if (*s == '"' || *s == '\\')
@@ -90,9 +90,9 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 		buf_printf(b, ", \"seq\": %" PRIu32 ", \"bytes\": %" PRIu64, r->seq, r->bytes);
 	if (r->kind != OP_P2P && r->kind != OP_BARRIER)
 		buf_printf(b, ", \"type\": \"%s\"", comm_op_type_word(r->type));
-	if (comm_op_reduces(r->kind))
+	if (comm_op_has(r->kind, OP_REDUCES))
 		buf_printf(b, ", \"redop\": \"%s\"", comm_op_redop_word(r->redop));
-	if (comm_op_has_root(r->kind))
+	if (comm_op_has(r->kind, OP_ROOTED))
 		buf_printf(b, ", \"root\": %d", r->root);
 	if (r->algorithm)
 		buf_printf(b, ", \"algorithm\": \"%s\"", r->algorithm);
@@ -228,10 +228,10 @@ static void *writer_main(void *arg)
 }
 
 /* What went wrong goes with the first error from now on. */
-static void keep_note(struct world *w, const char *text)
+static void keep_dump_error(struct world *w, const char *text)
 {
-	snprintf(w->note, sizeof w->note, "%.*s", (int)sizeof w->note - 1, text);
-	atomic_store_explicit(&w->noted, true, memory_order_release);
+	snprintf(w->dump_error, sizeof w->dump_error, "%.*s", (int)sizeof w->dump_error - 1, text);
+	atomic_store_explicit(&w->dump_failed, true, memory_order_release);
 }
 
 static int start_writer(struct writing *job, pthread_t *thread)
@@ -253,12 +253,12 @@ static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 	uint32_t writing = WRITING;
 	if (atomic_compare_exchange_strong(&job->state, &writing, LEFT_ALONE)) {
 		pthread_detach(thread);
-		keep_note(w, "the flight recorder could not be written in time");
+		keep_dump_error(w, "the flight recorder could not be written in time");
 		return;
 	}
 	pthread_join(thread, NULL);
 	if (job->err.code)
-		keep_note(w, job->err.text);
+		keep_dump_error(w, job->err.text);
 	writing_free(job);
 }
 
@@ -269,7 +269,7 @@ void comm_dump_first_error(struct world *w)
 	if (!w->dump_dir)
 		return;
 	if (!job || put_world(&job->text, w, &job->err) < 0) {
-		keep_note(w, "there is no memory to write the flight recorder");
+		keep_dump_error(w, "there is no memory to write the flight recorder");
 		if (job)
 			writing_free(job);
 		return;
@@ -280,7 +280,7 @@ void comm_dump_first_error(struct world *w)
 		await_writer(w, job, thread);
 		return;
 	}
-	keep_note(w, "no thread could be started to write the flight recorder");
+	keep_dump_error(w, "no thread could be started to write the flight recorder");
 	writing_free(job);
 }
 

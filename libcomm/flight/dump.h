@@ -16,7 +16,7 @@ enum { DUMP_WAIT_MS = 1000 };
  * removed from it. */
 int comm_dump_open(struct world *w, const char *dir, struct err *e);
 void comm_dump_close(struct world *w);
-/* The first error is known. What goes wrong is kept for comm_world_tell. */
+/* The first error is known. What goes wrong is kept for comm_world_report_error. */
 void comm_dump_first_error(struct world *w);
 
 #endif

@@ -1,5 +1,5 @@
 /* mismatch — ranks of a group that call different operations as the same one. */
-#include "libcomm/flight/diagnose_text.h"
+#include "libcomm/flight/diagnosis_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static int by_seq(const void *a, const void *b)
 static bool same_call(const struct trace_op *a, const struct trace_op *b)
 {
 	return a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
-	       a->root == b->root && (a->bytes == b->bytes || a->kind == OP_ALL_TO_ALL);
+	       a->root == b->root && (a->bytes == b->bytes || comm_op_has(a->kind, OP_PAIRWISE));
 }
 
 /* All collectives of a group that dumps know, by number. */
@@ -84,7 +84,7 @@ static int find_mismatch(const struct trace_group *g, struct mismatch *m, struct
 enum { TYPES_DIFFER = 1, REDOPS_DIFFER = 2, ROOTS_DIFFER = 4 };
 
 /* Between calls of the same operation. */
-static int what_differs(const struct mismatch *m)
+static int find_differences(const struct mismatch *m)
 {
 	const struct trace_op *first[OP_KIND_COUNT] = { NULL };
 	int what = 0;
@@ -108,7 +108,7 @@ static void put_call(struct buf *b, const struct trace_group *g, const struct tr
 		buf_printf(b, " of %" PRId64 " bytes", op->bytes);
 	if (what & TYPES_DIFFER && op->kind != OP_BARRIER)
 		buf_printf(b, ", %s", comm_op_type_word(op->type));
-	if (what & REDOPS_DIFFER && comm_op_reduces(op->kind))
+	if (what & REDOPS_DIFFER && comm_op_has(op->kind, OP_REDUCES))
 		buf_printf(b, ", %s", comm_op_redop_word(op->redop));
 	if (what & ROOTS_DIFFER && op->root >= 0)
 		buf_printf(b, ", root rank %d", g->members[op->root]);
@@ -139,7 +139,7 @@ static int count_same(const struct mismatch *m, const struct trace_op *op)
 }
 
 /* What most of them called is where they agree; of equally many, what the first rank called. */
-static const struct trace_op *what_most_called(const struct mismatch *m)
+static const struct trace_op *find_usual_call(const struct mismatch *m)
 {
 	const struct trace_op *best = m->calls[0].op;
 	int most = count_same(m, best);
@@ -157,11 +157,11 @@ static const struct trace_op *what_most_called(const struct mismatch *m)
 
 /* "group dp0: rank 3 called all_gather of 4096 bytes as number 17 where ranks 0-2 called
  * all_reduce of 8192 bytes" */
-static int say_mismatch(const struct trace *t, const struct mismatch *m, struct diagnosis *d,
-			struct err *e)
+static int report_mismatch(const struct trace *t, const struct mismatch *m, struct diagnosis *d,
+			   struct err *e)
 {
-	const struct trace_op *usual = what_most_called(m);
-	int what = what_differs(m), left = m->n, n, told = 0;
+	const struct trace_op *usual = find_usual_call(m);
+	int what = find_differences(m), left = m->n, n, cause_known = 0;
 	int *ranks = calloc((size_t)m->n, sizeof *ranks),
 	    *agree = calloc((size_t)m->n, sizeof *agree), agreeing = 0;
 	if (!ranks || !agree) {
@@ -172,7 +172,7 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 	d->finding = FINDING_MISMATCH;
 	d->group = m->group;
 	d->op = usual;
-	comm_say_group(&d->text, t, m->group);
+	comm_diagnosis_put_group(&d->text, t, m->group);
 	while (left > 0) {
 		const struct trace_op *op = m->calls[0].op;
 		n = take_same(m->calls, &left, ranks);
@@ -182,16 +182,16 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 			continue;
 		}
 		for (int i = 0; i < n; i++)
-			comm_diagnosis_blame(d, ranks[i], e);
-		buf_puts(&d->text, told ? ", " : ": ");
-		comm_say_ranks(&d->text, ranks, n);
+			comm_diagnosis_add_rank(d, ranks[i], e);
+		buf_puts(&d->text, cause_known ? ", " : ": ");
+		comm_diagnosis_put_ranks(&d->text, ranks, n);
 		buf_puts(&d->text, " called ");
 		put_call(&d->text, m->group, op, what);
-		if (!told++)
+		if (!cause_known++)
 			buf_printf(&d->text, " as number %" PRId64, op->seq);
 	}
 	buf_puts(&d->text, " where ");
-	comm_say_ranks(&d->text, agree, agreeing);
+	comm_diagnosis_put_ranks(&d->text, agree, agreeing);
 	buf_puts(&d->text, " called ");
 	put_call(&d->text, m->group, usual, what);
 	free(ranks);
@@ -199,7 +199,7 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 	return 0;
 }
 
-int comm_look_for_mismatch(const struct trace *t, struct diagnosis *d, struct err *e)
+int comm_diagnosis_find_mismatch(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	struct mismatch first = { .start_us = INT64_MAX }, m;
 	int rc = 0;
@@ -211,7 +211,7 @@ int comm_look_for_mismatch(const struct trace *t, struct diagnosis *d, struct er
 			first = m;
 	}
 	if (rc == 0 && first.calls)
-		rc = say_mismatch(t, &first, d, e);
+		rc = report_mismatch(t, &first, d, e);
 	free(first.calls);
 	return rc;
 }

@@ -56,7 +56,7 @@ static bool counter_is_even(void)
 #endif
 }
 
-static inline uint64_t ticks(const struct recorder *r)
+static inline uint64_t read_ticks(const struct recorder *r)
 {
 #if defined(__x86_64__)
 	if (r->counter)
@@ -73,13 +73,13 @@ struct timeline {
 
 static struct timeline timeline_now(const struct recorder *r)
 {
-	struct timeline t = { .ticks = ticks(r), .ns = clock_ns(), .ns_per_tick = 1 };
+	struct timeline t = { .ticks = read_ticks(r), .ns = clock_ns(), .ns_per_tick = 1 };
 	if (r->counter && t.ticks > r->ticks0)
 		t.ns_per_tick = (double)(t.ns - r->ns0) / (double)(t.ticks - r->ticks0);
 	return t;
 }
 
-static int64_t when(const struct timeline *t, uint64_t at)
+static int64_t ticks_to_ns(const struct timeline *t, uint64_t at)
 {
 	return at ? t->ns - (int64_t)((double)(int64_t)(t->ticks - at) * t->ns_per_tick) : 0;
 }
@@ -92,7 +92,7 @@ int comm_recorder_open(int ranks, struct recorder **out, struct err *e)
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for a flight recorder");
 	*r = (struct recorder){ .ranks = ranks, .counter = counter_is_even() };
-	r->ticks0 = ticks(r);
+	r->ticks0 = read_ticks(r);
 	r->ns0 = clock_ns();
 	*out = r;
 	return 0;
@@ -106,23 +106,23 @@ void comm_recorder_close(struct recorder *r)
 	free(r);
 }
 
-static inline void put(_Atomic uint64_t *word, uint64_t value)
+static inline void store_word(_Atomic uint64_t *word, uint64_t value)
 {
 	/* Whoever reads this value reads the guard's, or a later one, after it. */
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
-static inline uint64_t guard_of(uint64_t number, enum record_state state)
+static inline uint64_t make_guard(uint64_t number, enum record_state state)
 {
 	return number << STATE_BITS | state;
 }
 
 static void put_what(struct slot *s, const struct op *op, uint64_t bytes, uint32_t seq)
 {
-	put(&s->what, (uint64_t)(uint32_t)op->root << 32 | (uint64_t)op->kind << 16 |
-			      (uint64_t)op->type << 8 | op->redop);
-	put(&s->bytes, bytes);
-	put(&s->seq, (uint64_t)seq << 32 | (uint32_t)op->n);
+	store_word(&s->what, (uint64_t)(uint32_t)op->root << 32 | (uint64_t)op->kind << 16 |
+				     (uint64_t)op->type << 8 | op->redop);
+	store_word(&s->bytes, bytes);
+	store_word(&s->seq, (uint64_t)seq << 32 | (uint32_t)op->n);
 }
 
 uint64_t comm_recorder_queue(struct recorder *r, const struct op *op)
@@ -131,20 +131,20 @@ uint64_t comm_recorder_queue(struct recorder *r, const struct op *op)
 	struct slot *s = &r->slots[number % RECORDER_OPS];
 	uint64_t guard = atomic_load_explicit(&s->guard, memory_order_acquire);
 	uint64_t before = number > RECORDER_OPS ? number - RECORDER_OPS : 0;
-	if (guard && guard != guard_of(before, RECORD_DONE) &&
-	    guard != guard_of(before, RECORD_FAILED))
+	if (guard && guard != make_guard(before, RECORD_DONE) &&
+	    guard != make_guard(before, RECORD_FAILED))
 		return number;
-	put(&s->guard, 0);
+	store_word(&s->guard, 0);
 	put_what(s, op, 0, 0);
 	atomic_store_explicit(&s->algorithm, 0, memory_order_release);
-	put(&s->queued, ticks(r));
-	put(&s->start, 0);
-	put(&s->end, 0);
-	put(&s->guard, guard_of(number, RECORD_QUEUED));
+	store_word(&s->queued, read_ticks(r));
+	store_word(&s->start, 0);
+	store_word(&s->end, 0);
+	store_word(&s->guard, make_guard(number, RECORD_QUEUED));
 	return number;
 }
 
-static struct messages *messages_of(struct recorder *r)
+static struct messages *get_messages(struct recorder *r)
 {
 	struct messages *m = atomic_load_explicit(&r->messages, memory_order_relaxed);
 	if (m)
@@ -158,7 +158,7 @@ static struct messages *messages_of(struct recorder *r)
 /* The list of a send/recv; all bytes of it. */
 static uint64_t put_messages(struct recorder *r, uint64_t number, const struct op *op)
 {
-	struct messages *m = messages_of(r);
+	struct messages *m = get_messages(r);
 	uint64_t all = 0;
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
@@ -170,8 +170,8 @@ static uint64_t put_messages(struct recorder *r, uint64_t number, const struct o
 		if (i >= RECORDER_MESSAGES)
 			continue;
 		struct message_slot *s = &m->of[number % RECORDER_OPS][i];
-		put(&s->peer, (uint64_t)nth << 32 | (uint32_t)p->peer << 1 | p->send);
-		put(&s->bytes, bytes);
+		store_word(&s->peer, (uint64_t)nth << 32 | (uint32_t)p->peer << 1 | p->send);
+		store_word(&s->bytes, bytes);
 	}
 	return all;
 }
@@ -184,20 +184,20 @@ void comm_recorder_begin(struct recorder *r, const struct op *op, const struct o
 	uint64_t number = op->record ? op->record : ++r->last;
 	struct slot *s = &r->slots[number % RECORDER_OPS];
 	bool queued = atomic_load_explicit(&s->guard, memory_order_relaxed) ==
-		      guard_of(number, RECORD_QUEUED);
+		      make_guard(number, RECORD_QUEUED);
 	bool messages = op->kind == OP_P2P;
 	r->current = number;
-	put(&s->guard, 0);
+	store_word(&s->guard, 0);
 	put_what(s, op, messages ? put_messages(r, number, op) : comm_op_bytes(op, r->ranks),
 		 sign->seq);
 	atomic_store_explicit(&s->algorithm, (uintptr_t)algorithm, memory_order_release);
 	if (!queued)
-		put(&s->queued, 0);
-	put(&s->start, ticks(r));
-	put(&s->end, 0);
+		store_word(&s->queued, 0);
+	store_word(&s->start, read_ticks(r));
+	store_word(&s->end, 0);
 	atomic_store_explicit(messages ? &r->messages_begun : &r->collectives, sign->seq,
 			      memory_order_relaxed);
-	put(&s->guard, guard_of(number, RECORD_RUNNING));
+	store_word(&s->guard, make_guard(number, RECORD_RUNNING));
 }
 
 void comm_recorder_end(struct recorder *r, bool failed)
@@ -205,40 +205,40 @@ void comm_recorder_end(struct recorder *r, bool failed)
 	if (!r)
 		return;
 	struct slot *s = &r->slots[r->current % RECORDER_OPS];
-	put(&s->end, ticks(r));
-	put(&s->guard, guard_of(r->current, failed ? RECORD_FAILED : RECORD_DONE));
+	store_word(&s->end, read_ticks(r));
+	store_word(&s->guard, make_guard(r->current, failed ? RECORD_FAILED : RECORD_DONE));
 }
 
 /* --- Reading --- */
 
-static inline uint64_t take(const _Atomic uint64_t *word)
+static inline uint64_t load_word(const _Atomic uint64_t *word)
 {
 	return atomic_load_explicit(word, memory_order_acquire);
 }
 
-static void take_messages(const struct recorder *r, int slot, struct record *out)
+static void read_messages(const struct recorder *r, int slot, struct record *out)
 {
 	const struct messages *m = atomic_load_explicit(&r->messages, memory_order_acquire);
 	out->listed = m && out->messages > 0 ? out->messages : 0;
 	if (out->listed > RECORDER_MESSAGES)
 		out->listed = RECORDER_MESSAGES;
 	for (int i = 0; i < out->listed; i++) {
-		uint64_t peer = take(&m->of[slot][i].peer);
+		uint64_t peer = load_word(&m->of[slot][i].peer);
 		out->message[i] = (struct record_message){
 			.send = peer & 1,
 			.peer = (int)((uint32_t)peer >> 1),
 			.nth = (uint32_t)(peer >> 32),
-			.bytes = take(&m->of[slot][i].bytes),
+			.bytes = load_word(&m->of[slot][i].bytes),
 		};
 	}
 }
 
 /* False: it was being written. */
-static bool take_slot(const struct recorder *r, int slot, const struct timeline *t,
+static bool read_slot(const struct recorder *r, int slot, const struct timeline *t,
 		      struct record *out)
 {
 	const struct slot *s = &r->slots[slot];
-	uint64_t guard = take(&s->guard), what = take(&s->what), seq = take(&s->seq);
+	uint64_t guard = load_word(&s->guard), what = load_word(&s->what), seq = load_word(&s->seq);
 	if (!guard)
 		return false;
 	*out = (struct record){
@@ -250,15 +250,15 @@ static bool take_slot(const struct recorder *r, int slot, const struct timeline 
 		.root = (int)(what >> 32),
 		.seq = (uint32_t)(seq >> 32),
 		.messages = (int)(uint32_t)seq,
-		.bytes = take(&s->bytes),
+		.bytes = load_word(&s->bytes),
 		.algorithm = (const char *)atomic_load_explicit(&s->algorithm,
 								memory_order_acquire),
-		.queued = when(t, take(&s->queued)),
-		.start = when(t, take(&s->start)),
-		.end = when(t, take(&s->end)),
+		.queued = ticks_to_ns(t, load_word(&s->queued)),
+		.start = ticks_to_ns(t, load_word(&s->start)),
+		.end = ticks_to_ns(t, load_word(&s->end)),
 	};
 	if (out->kind == OP_P2P && out->state != RECORD_QUEUED)
-		take_messages(r, slot, out);
+		read_messages(r, slot, out);
 	if (out->state == RECORD_RUNNING)
 		out->end = 0;
 	return atomic_load_explicit(&s->guard, memory_order_relaxed) == guard;
@@ -282,7 +282,7 @@ int comm_recorder_read(const struct recorder *r, struct record *out)
 	int n = 0;
 	for (int i = 0; i < RECORDER_OPS; i++)
 		for (int tries = 0; tries < TRIES; tries++)
-			if (take_slot(r, i, &now, &out[n])) {
+			if (read_slot(r, i, &now, &out[n])) {
 				n++;
 				break;
 			}

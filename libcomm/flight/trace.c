@@ -69,8 +69,8 @@ static const char *redop_word(int i)
 
 static const char *state_word(int i)
 {
-	static const char *const words[] = { "none", "queued", "running", "done", "failed" };
-	return words[i];
+	static const char *const cause[] = { "none", "queued", "running", "done", "failed" };
+	return cause[i];
 }
 
 /* --- Operations --- */
@@ -117,9 +117,10 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	if (kind != OP_P2P && kind != OP_BARRIER &&
 	    get_word(o, "type", type_word, COMM_U8 + 1, &type, e))
 		return -1;
-	if (comm_op_reduces(op->kind) && get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
+	if (comm_op_has(op->kind, OP_REDUCES) &&
+	    get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
 		return -1;
-	if (comm_op_has_root(op->kind) && get_small(o, "root", 0, ranks - 1, &op->root, e))
+	if (comm_op_has(op->kind, OP_ROOTED) && get_small(o, "root", 0, ranks - 1, &op->root, e))
 		return -1;
 	op->type = (enum comm_type)type;
 	op->redop = (enum comm_op)redop;
@@ -195,7 +196,7 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 	return 0;
 }
 
-static void comm_group_free(struct trace_group *g)
+static void free_group(struct trace_group *g)
 {
 	if (!g)
 		return;
@@ -216,7 +217,7 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 		g->part = calloc((size_t)n, sizeof(struct trace_part *));
 	}
 	if (!more || !g || !g->members || !g->part) {
-		comm_group_free(g);
+		free_group(g);
 		return NULL;
 	}
 	g->id = id;
@@ -366,7 +367,7 @@ void comm_trace_fini(struct trace *t)
 		free(t->ranks[r].host);
 	}
 	for (int i = 0; i < t->n; i++)
-		comm_group_free(t->groups[i]);
+		free_group(t->groups[i]);
 	free(t->groups);
 	free(t->ranks);
 	*t = (struct trace){ 0 };

@@ -2,17 +2,18 @@
 
 #include <stddef.h>
 
-bool comm_rank_waits(const struct trace *t, int rank)
+bool comm_trace_rank_waits(const struct trace *t, int rank)
 {
 	const struct trace_rank *r = &t->ranks[rank];
 	for (int i = 0; i < r->n; i++)
 		for (int k = 0; k < r->parts[i].n; k++)
-			if (op_waits(&r->parts[i].ops[k]))
+			if (trace_op_waits(&r->parts[i].ops[k]))
 				return true;
 	return false;
 }
 
-struct meeting comm_message_meets(const struct trace_part *p, const struct trace_message *m)
+struct message_match comm_trace_match_message(const struct trace_part *p,
+					      const struct trace_message *m)
 {
 	const struct trace_part *peer = p->group->part[m->peer];
 	for (int i = peer ? peer->n : 0; i-- > 0;) {
@@ -21,13 +22,15 @@ struct meeting comm_message_meets(const struct trace_part *p, const struct trace
 			const struct trace_message *o = &op->message[k];
 			if (o->send == m->send || o->peer != p->rank || o->nth < m->nth)
 				continue;
-			return (struct meeting){ o->nth == m->nth && op_waits(op) ? MET : OVER, op,
-						 o };
+			return (struct message_match){ o->nth == m->nth && trace_op_waits(op)
+							       ? MATCH_FOUND
+							       : MATCH_ENDED,
+						       op, o };
 		}
-		if (op_waits(op) && op->messages > op->listed)
-			return (struct meeting){ .how = UNKNOWN };
+		if (trace_op_waits(op) && op->messages > op->listed)
+			return (struct message_match){ .how = MATCH_UNKNOWN };
 	}
-	return (struct meeting){ .how = NOT_THERE };
+	return (struct message_match){ .how = MATCH_NONE };
 }
 
 static bool absent(const struct trace_group *g, int member, int64_t seq)
@@ -36,7 +39,7 @@ static bool absent(const struct trace_group *g, int member, int64_t seq)
 }
 
 /* Goes on to the next peer that the operation waits for. */
-static bool next_peer(struct wait *w)
+static bool next_peer(struct trace_wait *w)
 {
 	const struct trace_group *g = w->in->group;
 	if (w->what->kind != OP_P2P) {
@@ -50,7 +53,7 @@ static bool next_peer(struct wait *w)
 	for (; w->peer < w->what->listed; w->peer++) {
 		w->message = &w->what->message[w->peer];
 		if (w->message->peer == w->in->rank ||
-		    comm_message_meets(w->in, w->message).how != NOT_THERE)
+		    comm_trace_match_message(w->in, w->message).how != MATCH_NONE)
 			continue;
 		w->whom = g->members[w->message->peer];
 		w->peer++;
@@ -59,7 +62,7 @@ static bool next_peer(struct wait *w)
 	return false;
 }
 
-bool comm_wait_next(const struct trace *t, struct wait *w)
+bool comm_trace_next_wait(const struct trace *t, struct trace_wait *w)
 {
 	const struct trace_rank *r = &t->ranks[w->rank];
 	for (; w->part < r->n; w->part++, w->op = 0) {
@@ -67,7 +70,7 @@ bool comm_wait_next(const struct trace *t, struct wait *w)
 		for (; w->op < w->in->n; w->op++, w->peer = 0) {
 			w->what = &w->in->ops[w->op];
 			w->message = NULL;
-			if (op_waits(w->what) && next_peer(w))
+			if (trace_op_waits(w->what) && next_peer(w))
 				return true;
 		}
 	}

@@ -6,12 +6,12 @@
 
 #include "libcomm/flight/trace.h"
 
-static inline bool op_waits(const struct trace_op *op)
+static inline bool trace_op_waits(const struct trace_op *op)
 {
 	return op->state == RECORD_RUNNING || op->state == RECORD_FAILED;
 }
 
-struct wait { /* a place in the list of all waits of a rank; { .rank = … } is before the first */
+struct trace_wait { /* a place in the list of all waits of a rank; { .rank = … } is before the first */
 	int rank;           /* who waits */
 	int part, op, peer; /* where the search stands */
 	const struct trace_part *in;
@@ -21,17 +21,23 @@ struct wait { /* a place in the list of all waits of a rank; { .rank = … } is 
 };
 
 /* The next one; false: there is none. */
-bool comm_wait_next(const struct trace *t, struct wait *w);
+bool comm_trace_next_wait(const struct trace *t, struct trace_wait *w);
 /* Whether the rank has begun an operation that has not ended well. */
-bool comm_rank_waits(const struct trace *t, int rank);
+bool comm_trace_rank_waits(const struct trace *t, int rank);
 
-struct meeting {
-	enum { NOT_THERE, MET, OVER, UNKNOWN } how; /* OVER: it ended long ago */
-	const struct trace_op *op;                  /* of the peer, when MET */
+struct message_match {
+	enum {
+		MATCH_NONE,
+		MATCH_FOUND,
+		MATCH_ENDED,
+		MATCH_UNKNOWN
+	} how;                     /* OVER: it ended long ago */
+	const struct trace_op *op; /* of the peer, when MET */
 	const struct trace_message *message;
 };
 
 /* What meets a message of that rank's. */
-struct meeting comm_message_meets(const struct trace_part *p, const struct trace_message *m);
+struct message_match comm_trace_match_message(const struct trace_part *p,
+					      const struct trace_message *m);
 
 #endif

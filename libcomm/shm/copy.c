@@ -24,7 +24,7 @@ static void stream_lines(char *to, const char *from, size_t bytes)
 	_mm_sfence();
 }
 
-void comm_copy_part(void *to, const void *from, size_t bytes, size_t all)
+void comm_copy_streaming(void *to, const void *from, size_t bytes, size_t all)
 {
 	if (all < FAR_BYTES || bytes < 2 * LINE) {
 		if (bytes)
@@ -39,7 +39,7 @@ void comm_copy_part(void *to, const void *from, size_t bytes, size_t all)
 
 #else
 
-void comm_copy_part(void *to, const void *from, size_t bytes, size_t all)
+void comm_copy_streaming(void *to, const void *from, size_t bytes, size_t all)
 {
 	(void)all;
 	if (bytes)

@@ -12,6 +12,6 @@
 
 /* to[bytes] = from[bytes], which do not overlap; `all`: how many bytes the operation writes on
  * this rank. */
-void comm_copy_part(void *to, const void *from, size_t bytes, size_t all);
+void comm_copy_streaming(void *to, const void *from, size_t bytes, size_t all);
 
 #endif

@@ -10,12 +10,12 @@
  *     head                      where all ranks sleep
  *     line[n]                   each rank's public state
  *     cell[2][n]                what each rank says at a step, by its parity
- *     slot[2][n][SEG_ROOM]      what each rank contributes to a step, by its parity
- *     result[2][SEG_ROOM]       what the ranks made of it, a share each
+ *     slot[2][n][SEG_SLOT_MOST]      what each rank contributes to a step, by its parity
+ *     result[2][SEG_SLOT_MOST]       what the ranks made of it, a share each
  *     ring[n][n]                messages from a rank to another
  *
  * Operations on one host use SEG_SLOT of a slot, which the caches hold; over several hosts a
- * step costs more and up to SEG_ROOM are used: see comm_crew_room.
+ * step costs more and up to SEG_SLOT_MOST are used: see comm_node_ranks_slot_bytes.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
 #define MUSTER_LIBCOMM_SHM_SEGMENT_H
@@ -31,7 +31,7 @@
 enum {
 	SEG_NONCE = 32,
 	SEG_SLOT = 256 << 10,
-	SEG_ROOM = 1 << 20,
+	SEG_SLOT_MOST = 1 << 20,
 	SEG_INLINE = 32,
 	SEG_REASON = 300
 };
@@ -40,7 +40,7 @@ enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
 struct seg_line {                             /* written by its rank alone, but for the doorbell */
 	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
-	_Atomic uint32_t reach;               /* reach.c: what this rank can read */
+	_Atomic uint32_t cma;                 /* reach.c: what this rank can read */
 	/* native.c: how far with its collectives */
 	_Atomic uint32_t device_called, device_done, device_leaves;
 	char reason[SEG_REASON]; /* once SEG_FAILED */
@@ -50,12 +50,12 @@ struct seg_line {                             /* written by its rank alone, but 
 };
 
 /* A buffer, as its owner tells it to the ranks of its host; see reach.h. */
-struct span {
+struct remote_buffer {
 	uint64_t address;
 	uint64_t offset; /* in the window */
 	/* of the window: how much to map, and the proof that it is the right file */
 	uint64_t size, inode;
-	uint32_t window; /* its number, 0: the buffer lies in none */
+	uint32_t shared_buffer; /* its number, 0: the buffer lies in none */
 	int32_t fd;
 };
 
@@ -70,7 +70,7 @@ struct seg_cell {
 	struct op_signature sign; /* of an operation's first step */
 	/* the line's rest: what few bytes a rank has to give */
 	char data[SEG_INLINE];
-	_Alignas(128) struct span span[2];
+	_Alignas(128) struct remote_buffer buffers[2];
 };
 
 struct seg_head {
@@ -81,11 +81,11 @@ struct seg_head {
 };
 
 /* Of the long messages from a rank to another: see handoff.h. */
-struct handoff {
+struct rendezvous {
 	/* number of the message << 32 | the chunk to be taken next */
 	_Alignas(128) _Atomic uint64_t claim;
-	struct span to;         /* where the receiver wants it; set before claim */
-	_Atomic uint32_t taken; /* how many messages the receiver is through with */
+	struct remote_buffer to; /* where the receiver wants it; set before claim */
+	_Atomic uint32_t taken;  /* how many messages the receiver is through with */
 	/* 1: the sender has claimed a chunk, or is about to */
 	_Alignas(128) _Atomic uint32_t writing;
 	/* the chunk that it could not write, + 1; set before writing is 0 */
@@ -100,7 +100,7 @@ struct ring {                                /* bytes written and read so far; t
 	_Atomic uint64_t last_end;
 	_Atomic uint64_t last[RING_LAST / 8]; /* message comes with the news of it */
 	_Alignas(128) _Atomic uint64_t tail;  /* the reader's */
-	struct handoff handoff;
+	struct rendezvous rendezvous;
 	_Alignas(128) char data[];
 };
 
@@ -130,12 +130,12 @@ static inline struct seg_cell *segment_cell(const struct segment *s, unsigned pa
 
 static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
 {
-	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_ROOM;
+	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT_MOST;
 }
 
 static inline char *segment_result(const struct segment *s, unsigned parity)
 {
-	return s->results + (size_t)(parity & 1) * SEG_ROOM;
+	return s->results + (size_t)(parity & 1) * SEG_SLOT_MOST;
 }
 
 static inline struct ring *segment_ring(const struct segment *s, int from, int to)

@@ -1,7 +1,7 @@
 #include "libcomm/shm/step.h"
 
-#include "libcomm/shm/reach.h"
-#include "libcomm/shm/wait.h"
+#include "libcomm/shm/peer_memory.h"
+#include "libcomm/shm/spin_wait.h"
 
 enum { FEW_BYTES = 2 << 10 }; /* so few are copied wherever they lie */
 
@@ -16,7 +16,7 @@ static int next_absent(const struct comm *c, int r)
 static void mark_absent(struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
-		c->absent[r] = next_absent(c, r) == r;
+		c->wait.absent[r] = next_absent(c, r) == r;
 }
 
 static int sleep_until_all(struct comm *c, struct err *e)
@@ -31,31 +31,31 @@ static int sleep_until_all(struct comm *c, struct err *e)
 		if (next_absent(c, 0) == c->size)
 			break;
 		mark_absent(c);
-		rc = comm_group_patience(c, slept_out, e);
+		rc = comm_group_check_wait(c, slept_out, e);
 		if (rc < 0)
 			break;
-		if (c->suspect)
+		if (c->wait.suspect)
 			continue;
-		futex_wait(&h->wakes, wakes, comm_group_nap(c));
+		futex_wait(&h->wakes, wakes, comm_group_sleep_ns(c));
 		slept_out = atomic_load(&h->wakes) == wakes;
 	}
-	c->suspect = false;
+	c->wait.suspect = false;
 	atomic_fetch_sub(&h->sleepers, 1);
 	return rc;
 }
 
-int comm_step_pass(struct comm *c, struct err *e)
+int comm_step_wait(struct comm *c, struct err *e)
 {
 	c->step++;
 	atomic_store(&segment_cell(&c->segment, c->step, c->rank)->step, c->step);
 	int r = next_absent(c, 0);
 	if (r == c->size && atomic_load(&c->segment.head->sleepers))
 		comm_segment_wake(&c->segment);
-	for (struct wait w = { 0 }; r < c->size; r = next_absent(c, r))
-		if (!wait_looks(&w, c->world))
+	for (struct spin_wait w = { 0 }; r < c->size; r = next_absent(c, r))
+		if (!spin_wait_again(&w, c->world))
 			return sleep_until_all(c, e);
 	/* The others last looked at this one two steps ago. */
-	__builtin_prefetch(step_mine(c), 1);
+	__builtin_prefetch(step_own_cell(c), 1);
 	return 0;
 }
 
@@ -65,17 +65,17 @@ static bool same_signature(const struct op_signature *a, const struct op_signatu
 	       a->redop == b->redop && a->root == b->root && a->bytes == b->bytes;
 }
 
-int comm_step_first(struct comm *c, const struct op *op, struct err *e)
+int comm_step_wait_first(struct comm *c, const struct op *op, struct err *e)
 {
 	bool large = c->sign.bytes > FEW_BYTES, open = true;
-	uint32_t mine = large && comm_reach_in_windows(c, op);
-	step_mine(c)->sign = c->sign;
-	step_mine(c)->open = mine;
-	if (comm_step_pass(c, e) < 0)
+	uint32_t mine = large && comm_peer_memory_all_shared(c, op);
+	step_own_cell(c)->sign = c->sign;
+	step_own_cell(c)->open = mine;
+	if (comm_step_wait(c, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++) {
-		const struct op_signature *theirs = &step_of(c, r)->sign;
-		open &= step_of(c, r)->open;
+		const struct op_signature *theirs = &step_cell(c, r)->sign;
+		open &= step_cell(c, r)->open;
 		char here[120], there[120], who[160];
 		if (same_signature(&c->sign, theirs) && c->sign.lists == theirs->lists)
 			continue;
@@ -93,7 +93,7 @@ int comm_step_first(struct comm *c, const struct op *op, struct err *e)
 			       comm_group_rank_text(c, r, who), there, here);
 	}
 	if (large)
-		c->in_windows = open ? c->in_windows | 1u << op->kind
-				     : c->in_windows & ~(1u << op->kind);
+		c->in_shared_buffers = open ? c->in_shared_buffers | 1u << op->kind
+					    : c->in_shared_buffers & ~(1u << op->kind);
 	return 0;
 }

@@ -16,33 +16,33 @@
 #include "libcomm/group.h"
 
 /* Returns when all ranks have come. Sleepers are woken once, by the last to come. */
-int comm_step_pass(struct comm *c, struct err *e);
+int comm_step_wait(struct comm *c, struct err *e);
 
 /* The first step of an operation: also checks that all ranks call the same one. */
-int comm_step_first(struct comm *c, const struct op *op, struct err *e);
+int comm_step_wait_first(struct comm *c, const struct op *op, struct err *e);
 
-/* For the step that comes next (before comm_step_pass): this rank's cell. */
-static inline struct seg_cell *step_mine(const struct comm *c)
+/* For the step that comes next (before comm_step_wait): this rank's cell. */
+static inline struct seg_cell *step_own_cell(const struct comm *c)
 {
 	return segment_cell(&c->segment, c->step + 1, c->rank);
 }
 
-/* After comm_step_pass: what rank said with the step just passed. */
-static inline const struct seg_cell *step_of(const struct comm *c, int rank)
+/* After comm_step_wait: what rank said with the step just passed. */
+static inline const struct seg_cell *step_cell(const struct comm *c, int rank)
 {
 	return segment_cell(&c->segment, c->step, rank);
 }
 
 /* Likewise, where `bytes` of data lie: in the cell when they fit, else in the slot. */
-static inline char *step_my_room(const struct comm *c, size_t bytes)
+static inline char *step_own_data(const struct comm *c, size_t bytes)
 {
-	return bytes <= SEG_INLINE ? step_mine(c)->data
+	return bytes <= SEG_INLINE ? step_own_cell(c)->data
 				   : segment_slot(&c->segment, c->step + 1, c->rank);
 }
 
-static inline const char *step_room(const struct comm *c, int rank, size_t bytes)
+static inline const char *step_data(const struct comm *c, int rank, size_t bytes)
 {
-	return bytes <= SEG_INLINE ? step_of(c, rank)->data
+	return bytes <= SEG_INLINE ? step_cell(c, rank)->data
 				   : segment_slot(&c->segment, c->step, rank);
 }
 

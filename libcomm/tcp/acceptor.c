@@ -5,7 +5,7 @@
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
 #include "libcomm/tcp/records.h"
-#include "libcomm/tcp/side.h"
+#include "libcomm/tcp/oob.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ struct arrival {
 	struct records *records;
 };
 
-struct guest { /* has yet to prove itself */
-	struct handshake *greeting;
+struct pending_connection { /* has yet to prove itself */
+	struct handshake *handshake;
 	struct arrival *coming; /* once it has said that it is a link */
 	int fd;
 	double until;
@@ -32,18 +32,18 @@ struct guest { /* has yet to prove itself */
 struct acceptor {
 	struct world *w;
 	pthread_t thread;
-	struct bell bell;
+	struct wakeup_pipe wakeup;
 	atomic_bool leave;
-	struct guest *guests;
+	struct pending_connection *pending;
 	struct pollfd *polls;
 	int count, room, poll_room;
-	struct side_lines *sides;
+	struct oob *oob;
 	bool out_of_descriptors;
 	_Atomic uint32_t rounds; /* how often it has heard all guests */
 };
 
 /* Enters what a hello announces. */
-static struct arrival *arrival_expect(struct world *w, const struct hello *hello)
+static struct arrival *add_arrival(struct world *w, const struct hello *hello)
 {
 	struct arrival *new = malloc(sizeof *new);
 	if (!new)
@@ -58,7 +58,7 @@ static struct arrival *arrival_expect(struct world *w, const struct hello *hello
 	return new;
 }
 
-static void arrival_cancel(struct world *w, struct arrival *a)
+static void cancel_arrival(struct world *w, struct arrival *a)
 {
 	pthread_mutex_lock(&w->lock);
 	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next)
@@ -71,7 +71,7 @@ static void arrival_cancel(struct world *w, struct arrival *a)
 }
 
 /* It has proven itself: whoever waits for it may take it from here on. */
-static void arrival_admit(struct world *w, struct arrival *a, int fd, struct records *records)
+static void admit_arrival(struct world *w, struct arrival *a, int fd, struct records *records)
 {
 	pthread_mutex_lock(&w->lock);
 	a->fd = fd;
@@ -79,30 +79,30 @@ static void arrival_admit(struct world *w, struct arrival *a, int fd, struct rec
 	if (world_failed(w))
 		shutdown(fd, SHUT_RDWR);
 	for (struct comm *c = w->groups; c; c = c->next)
-		if (c->id == a->group && c->bell.tx >= 0)
-			comm_bell_ring(c->bell.tx);
+		if (c->id == a->group && c->wakeup.tx >= 0)
+			comm_wakeup_signal(c->wakeup.tx);
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void guest_drop(struct acceptor *a, int i)
+static void drop_pending(struct acceptor *a, int i)
 {
-	struct guest *g = &a->guests[i];
-	comm_handshake_free(g->greeting);
+	struct pending_connection *g = &a->pending[i];
+	comm_handshake_free(g->handshake);
 	if (g->coming)
-		arrival_cancel(a->w, g->coming);
+		cancel_arrival(a->w, g->coming);
 	/* In order of arrival: the oldest stranger comes first. */
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
 }
 
-static bool make_room(struct acceptor *a)
+static bool reserve_pending(struct acceptor *a)
 {
 	if (a->count < a->room)
 		return true;
 	int room = a->room ? 2 * a->room : 16;
-	struct guest *guests = realloc(a->guests, (size_t)room * sizeof *guests);
-	if (!guests)
+	struct pending_connection *pending = realloc(a->pending, (size_t)room * sizeof *pending);
+	if (!pending)
 		return false;
-	a->guests = guests;
+	a->pending = pending;
 	a->room = room;
 	return true;
 }
@@ -112,26 +112,26 @@ static bool make_room(struct acceptor *a)
 static void drop_oldest(struct acceptor *a)
 {
 	int i = 0;
-	while (i < a->count && comm_handshake_hello(a->guests[i].greeting))
+	while (i < a->count && comm_handshake_hello(a->pending[i].handshake))
 		i++;
 	if (a->count)
-		guest_drop(a, i < a->count ? i : 0);
+		drop_pending(a, i < a->count ? i : 0);
 }
 
 /* All ranks may knock at the same moment, for every lane and beside it, and strangers too. */
-static int heard_at_a_time(const struct world *w)
+static int most_pending(const struct world *w)
 {
 	return STRANGERS + (1 + w->sockets) * w->size;
 }
 
 /* Only some at once: between them those that are there are heard, and sides, however fast others
  * knock. */
-static void welcome(struct acceptor *a)
+static void accept_connections(struct acceptor *a)
 {
 	int fd;
 	a->out_of_descriptors = false;
 	for (int n = 0; n < STRANGERS; n++) {
-		if (!make_room(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
+		if (!reserve_pending(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
 			a->out_of_descriptors = true;
 			drop_oldest(a);
 			return;
@@ -142,45 +142,45 @@ static void welcome(struct acceptor *a)
 			close(fd);
 			continue;
 		}
-		if (a->count >= heard_at_a_time(a->w))
+		if (a->count >= most_pending(a->w))
 			drop_oldest(a);
-		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
-		if (comm_handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
+		struct pending_connection g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
+		if (comm_handshake_accept(a->w, fd, &g.handshake, NULL) < 0)
 			return;
-		a->guests[a->count++] = g;
+		a->pending[a->count++] = g;
 	}
 }
 
 /* Goes on with one guest, which may leave the list. */
-static void hear(struct acceptor *a, int i)
+static void progress_pending(struct acceptor *a, int i)
 {
-	struct guest *g = &a->guests[i];
-	int rc = comm_handshake_step(g->greeting, NULL);
-	const struct hello *hello = comm_handshake_hello(g->greeting);
-	bool link = hello && hello->kind == HELLO_LINK;
+	struct pending_connection *g = &a->pending[i];
+	int rc = comm_handshake_step(g->handshake, NULL);
+	const struct hello *hello = comm_handshake_hello(g->handshake);
+	bool link = hello && hello->kind == HELLO_DATA;
 	if (link && !g->coming)
-		g->coming = arrival_expect(a->w, hello);
+		g->coming = add_arrival(a->w, hello);
 	if (rc == 0 && clock_s() < g->until)
 		return;
 	if (rc <= 0 || (link && !g->coming)) {
-		guest_drop(a, i);
+		drop_pending(a, i);
 		return;
 	}
-	struct guest proven = *g;
+	struct pending_connection proven = *g;
 	int from = (int)hello->from;
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
 	struct records *records;
-	comm_handshake_finish(proven.greeting, &records);
+	comm_handshake_finish(proven.handshake, &records);
 	if (link)
-		arrival_admit(a->w, proven.coming, proven.fd, records);
+		admit_arrival(a->w, proven.coming, proven.fd, records);
 	else
-		comm_side_adopt(a->sides, proven.fd, records, from);
+		comm_oob_adopt(a->oob, proven.fd, records, from);
 }
 
 /* How many there are; -1: no memory. */
 static int set_polls(struct acceptor *a)
 {
-	int need = 2 + a->count + comm_side_count(a->sides), n = 0;
+	int need = 2 + a->count + comm_oob_poll_count(a->oob), n = 0;
 	if (need > a->poll_room) {
 		struct pollfd *more = realloc(a->polls, 2 * (size_t)need * sizeof *more);
 		if (!more)
@@ -188,17 +188,17 @@ static int set_polls(struct acceptor *a)
 		a->polls = more;
 		a->poll_room = 2 * need;
 	}
-	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
+	a->polls[n++] = (struct pollfd){ .fd = a->wakeup.rx, .events = POLLIN };
 	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener,
 					 .events = POLLIN };
 	for (int i = 0; i < a->count; i++)
-		comm_handshake_poll(a->guests[i].greeting, &a->polls[n++]);
-	comm_side_polls(a->sides, &a->polls[n]);
+		comm_handshake_poll(a->pending[i].handshake, &a->polls[n++]);
+	comm_oob_set_polls(a->oob, &a->polls[n]);
 	return need;
 }
 
 /* Sleeps until somebody knocks, speaks or calls. */
-static void doze(struct acceptor *a, int longest_ms)
+static void wait_for_events(struct acceptor *a, int longest_ms)
 {
 	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * PROVE_WITHIN_S : -1;
 	if (longest_ms >= 0 && (ms < 0 || longest_ms < ms))
@@ -206,36 +206,36 @@ static void doze(struct acceptor *a, int longest_ms)
 	int n = set_polls(a);
 	int ready = n < 0 ? poll(NULL, 0, EXHAUSTED_MS) : poll(a->polls, (nfds_t)n, ms);
 	if (n < 0 || (ready > 0 && a->polls[0].revents))
-		comm_bell_hush(&a->bell);
+		comm_wakeup_drain(&a->wakeup);
 }
 
-static void work(struct acceptor *a)
+static void process_events(struct acceptor *a)
 {
 	/* From the last on: what is dropped moves only what was looked at. */
 	for (int i = a->count - 1; i >= 0; i--)
-		hear(a, i);
-	comm_side_work(a->sides);
+		progress_pending(a, i);
+	comm_oob_progress(a->oob);
 	atomic_fetch_add(&a->rounds, 1);
-	welcome(a);
+	accept_connections(a);
 }
 
 static void *acceptor_main(void *arg)
 {
 	struct acceptor *a = arg;
 	while (!atomic_load(&a->leave)) {
-		doze(a, -1);
-		work(a);
+		wait_for_events(a, -1);
+		process_events(a);
 	}
 	/* Who is about to be reached by the last words shall hear them. */
 	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
-	while (world_failed(a->w) && (a->count || comm_side_calling(a->sides)) &&
+	while (world_failed(a->w) && (a->count || comm_oob_is_connecting(a->oob)) &&
 	       (left = until - clock_ns()) > 0) {
-		doze(a, (int)(left / 1000000) + 1);
-		work(a);
+		wait_for_events(a, (int)(left / 1000000) + 1);
+		process_events(a);
 	}
 	while (a->count)
-		guest_drop(a, a->count - 1);
-	comm_side_lines_free(a->sides);
+		drop_pending(a, a->count - 1);
+	comm_oob_free(a->oob);
 	/* Nobody may believe any more that this rank is there. */
 	shutdown(a->w->listener, SHUT_RDWR);
 	return NULL;
@@ -243,13 +243,13 @@ static void *acceptor_main(void *arg)
 
 static void acceptor_free(struct acceptor *a)
 {
-	comm_bell_close(&a->bell);
-	free(a->guests);
+	comm_wakeup_close(&a->wakeup);
+	free(a->pending);
 	free(a->polls);
 	free(a);
 }
 
-static int start(struct acceptor *a, struct err *e)
+static int start_thread(struct acceptor *a, struct err *e)
 {
 	sigset_t all, old;
 	sigfillset(&all);
@@ -266,16 +266,16 @@ int comm_acceptor_open(struct world *w, struct err *e)
 	if (!a)
 		return err_set(e, ERR_NOMEM, "no memory for the acceptor");
 	a->w = w;
-	a->bell = (struct bell)BELL_NONE;
-	w->sides = calloc((size_t)w->size, sizeof *w->sides);
-	a->sides = w->sides ? comm_side_lines_new(w) : NULL;
-	if (!a->sides)
+	a->wakeup = (struct wakeup_pipe)WAKEUP_NONE;
+	w->oob_peers = calloc((size_t)w->size, sizeof *w->oob_peers);
+	a->oob = w->oob_peers ? comm_oob_new(w) : NULL;
+	if (!a->oob)
 		err_set(e, ERR_NOMEM, "no memory for the acceptor of %d ranks", w->size);
 	w->acceptor = a;
-	if (a->sides && comm_bell_open(&a->bell, e) == 0 && start(a, e) == 0)
+	if (a->oob && comm_wakeup_open(&a->wakeup, e) == 0 && start_thread(a, e) == 0)
 		return 0;
 	w->acceptor = NULL;
-	comm_side_lines_free(a->sides);
+	comm_oob_free(a->oob);
 	acceptor_free(a);
 	return -1;
 }
@@ -285,7 +285,7 @@ void comm_acceptor_close(struct world *w)
 	struct acceptor *a = w->acceptor;
 	if (a) {
 		atomic_store(&a->leave, true);
-		comm_bell_ring(a->bell.tx);
+		comm_wakeup_signal(a->wakeup.tx);
 		pthread_join(a->thread, NULL);
 		acceptor_free(a);
 		w->acceptor = NULL;
@@ -322,13 +322,13 @@ int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool
 	return fd;
 }
 
-uint32_t comm_acceptor_rounds(struct world *w)
+uint32_t comm_acceptor_count_rounds(struct world *w)
 {
-	comm_bell_ring(w->acceptor->bell.tx);
+	comm_wakeup_signal(w->acceptor->wakeup.tx);
 	return atomic_load(&w->acceptor->rounds);
 }
 
-void comm_acceptor_cut(struct world *w)
+void comm_acceptor_interrupt(struct world *w)
 {
 	for (struct arrival *a = w->arrivals; a; a = a->next)
 		if (a->fd >= 0)
@@ -339,5 +339,5 @@ void comm_acceptor_cut(struct world *w)
 void comm_acceptor_wake(struct world *w)
 {
 	if (w->acceptor)
-		comm_bell_ring(w->acceptor->bell.tx);
+		comm_wakeup_signal(w->acceptor->wakeup.tx);
 }

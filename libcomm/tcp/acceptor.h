@@ -27,9 +27,9 @@ int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool
 		       struct records **records);
 /* Calls for a round of hearing all guests; how many there have been. What a peer said before the
  * first of two calls has been heard when the second one gives two more than it. */
-uint32_t comm_acceptor_rounds(struct world *w);
+uint32_t comm_acceptor_count_rounds(struct world *w);
 /* Ends all waiting connections and has the last words said. Under the world's lock. */
-void comm_acceptor_cut(struct world *w);
+void comm_acceptor_interrupt(struct world *w);
 /* Lets the thread look for what side.h wants of it. */
 void comm_acceptor_wake(struct world *w);
 

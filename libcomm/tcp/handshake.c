@@ -98,7 +98,7 @@ static int make_records(struct handshake *h, bool connects, struct err *e)
 	return rc;
 }
 
-static int other_integrity(const struct handshake *h, int rank, uint32_t its, struct err *e)
+static int report_integrity(const struct handshake *h, int rank, uint32_t its, struct err *e)
 {
 	return err_set(e, ERR_USAGE,
 		       "rank %d on host %s has [network] integrity = %s, this one %s; it must be "
@@ -117,7 +117,7 @@ static int check_tag(const struct handshake *h, char side, const unsigned char *
 	return 0;
 }
 
-static int connected(struct handshake *h, struct err *e)
+static int finish_connect(struct handshake *h, struct err *e)
 {
 	int rc = net_connect_done(h->fd, h->address, e);
 	h->error = rc < 0 ? errno : 0;
@@ -129,7 +129,7 @@ static int check_reply(struct handshake *h, struct err *e)
 	if (check_tag(h, 'A', h->reply.tag, e) < 0)
 		return -1;
 	if (h->reply.integrity != h->w->integrity)
-		return other_integrity(h, (int)h->hello.to, h->reply.integrity, e);
+		return report_integrity(h, (int)h->hello.to, h->reply.integrity, e);
 	make_tag(h, 'C', h->proof);
 	return make_records(h, true, e);
 }
@@ -137,9 +137,9 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	/* comm_world_meet has seen to it that all ranks have as many */
-	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0;
-	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_SIDE || l->lanes != lanes ||
+	/* comm_world_exchange_cards has seen to it that all ranks have as many */
+	int lanes = l->kind == HELLO_DATA ? h->w->sockets : 0;
+	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_OOB || l->lanes != lanes ||
 	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank ||
 	    l->from >= (uint32_t)h->w->size || l->from == l->to)
 		return err_set(e, ERR_PROTO, "not a hello to this rank");
@@ -156,14 +156,14 @@ static int check_proof(struct handshake *h, struct err *e)
 	if (check_tag(h, 'C', h->proof, e) < 0)
 		return -1;
 	if (h->hello.integrity != h->w->integrity)
-		return other_integrity(h, (int)h->hello.from, h->hello.integrity, e);
+		return report_integrity(h, (int)h->hello.from, h->hello.integrity, e);
 	return make_records(h, false, e);
 }
 
 #define FIELD(f) offsetof(struct handshake, f), sizeof(((struct handshake *)0)->f)
 
 static const struct phase connector[] = {
-	{ true, 0, 0, connected },
+	{ true, 0, 0, finish_connect },
 	{ true, FIELD(hello), NULL },
 	{ false, FIELD(reply), check_reply },
 	{ true, FIELD(proof), NULL },
@@ -177,7 +177,7 @@ static const struct phase acceptor[] = {
 	{ 0 },
 };
 
-static bool over(const struct handshake *h)
+static bool is_over(const struct handshake *h)
 {
 	return !h->phases[h->phase].size && !h->phases[h->phase].finish;
 }
@@ -232,7 +232,7 @@ int comm_handshake_accept(const struct world *w, int fd, struct handshake **out,
 }
 
 /* 1 the phase's bytes are through, 0 not yet, -1. */
-static int move(struct handshake *h, const struct phase *p, struct err *e)
+static int move_bytes(struct handshake *h, const struct phase *p, struct err *e)
 {
 	if (!p->size) {
 		struct pollfd ready = { .fd = h->fd, .events = POLLOUT };
@@ -258,9 +258,9 @@ static int move(struct handshake *h, const struct phase *p, struct err *e)
 
 int comm_handshake_step(struct handshake *h, struct err *e)
 {
-	while (!over(h)) {
+	while (!is_over(h)) {
 		const struct phase *p = &h->phases[h->phase];
-		int rc = move(h, p, e);
+		int rc = move_bytes(h, p, e);
 		if (rc <= 0)
 			return rc;
 		if (p->finish && p->finish(h, e) < 0)
@@ -273,7 +273,7 @@ int comm_handshake_step(struct handshake *h, struct err *e)
 
 bool comm_handshake_connected(const struct handshake *h)
 {
-	return h->phases[h->phase].size || over(h);
+	return h->phases[h->phase].size || is_over(h);
 }
 
 int comm_handshake_errno(const struct handshake *h)

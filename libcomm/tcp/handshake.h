@@ -24,8 +24,8 @@
 #include <poll.h>
 
 enum hello_kind {
-	HELLO_LINK, /* carries a group's messages from here on */
-	HELLO_SIDE, /* carries notes, see side.h */
+	HELLO_DATA, /* carries a group's messages from here on */
+	HELLO_OOB,  /* carries notes, see side.h */
 };
 
 struct hello {

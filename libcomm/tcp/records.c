@@ -107,7 +107,7 @@ unsigned long long comm_records_number(const struct records *r)
 
 /* --- Pieces of memory --- */
 
-static size_t total(const struct iovec *v, int n)
+static size_t total_bytes(const struct iovec *v, int n)
 {
 	size_t bytes = 0;
 	for (int i = 0; i < n; i++)
@@ -116,7 +116,8 @@ static size_t total(const struct iovec *v, int n)
 }
 
 /* The pieces of v that hold `bytes` bytes from `skip` on, which are there; how many. */
-static int cut(const struct iovec *v, size_t skip, size_t bytes, struct iovec out[RECORD_PIECES])
+static int cut_pieces(const struct iovec *v, size_t skip, size_t bytes,
+		      struct iovec out[RECORD_PIECES])
 {
 	int n = 0;
 	for (; bytes && n < RECORD_PIECES; v++) {
@@ -152,7 +153,7 @@ static uint32_t head_check(const struct direction *d)
 	return (uint32_t)XXH3_64bits_withSeed(text, sizeof text, d->head_seed);
 }
 
-static void hash(struct direction *d, const struct iovec *v, int n, unsigned char out[TAG])
+static void hash_record(struct direction *d, const struct iovec *v, int n, unsigned char out[TAG])
 {
 	XXH128_canonical_t sum;
 	XXH3_128bits_reset_withSeed(d->hash, d->seed + d->number * 0x9e3779b97f4a7c15u);
@@ -164,8 +165,8 @@ static void hash(struct direction *d, const struct iovec *v, int n, unsigned cha
 }
 
 /* Each number comes once in a direction, and each key in one direction of one connection. */
-static void nonce_of(const struct direction *d,
-		     unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES])
+static void make_nonce(const struct direction *d,
+		       unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES])
 {
 	_Static_assert((int)crypto_aead_aes256gcm_NPUBBYTES ==
 			       (int)crypto_aead_chacha20poly1305_ietf_NPUBBYTES,
@@ -179,7 +180,7 @@ static void encrypt(struct direction *d, const unsigned char *from)
 {
 	unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES], *tag = d->head.check;
 	const unsigned char *about = (const unsigned char *)&d->head.bytes;
-	nonce_of(d, nonce);
+	make_nonce(d, nonce);
 	if (d->aes)
 		crypto_aead_aes256gcm_encrypt_detached_afternm(d->held, tag, NULL, from,
 							       d->head.bytes, about,
@@ -197,7 +198,7 @@ static int decrypt(struct direction *d, unsigned char *at)
 {
 	unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES];
 	const unsigned char *about = (const unsigned char *)&d->head.bytes;
-	nonce_of(d, nonce);
+	make_nonce(d, nonce);
 	if (d->aes)
 		return crypto_aead_aes256gcm_decrypt_detached_afternm(at, NULL, at, d->head.bytes,
 								      d->head.check, about,
@@ -215,13 +216,13 @@ static void begin_record(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->out;
 	struct iovec part[RECORD_PIECES];
-	size_t bytes = total(v, n < RECORD_PIECES ? n : RECORD_PIECES);
+	size_t bytes = total_bytes(v, n < RECORD_PIECES ? n : RECORD_PIECES);
 	d->head.bytes = (uint32_t)(bytes < RECORD_MOST ? bytes : RECORD_MOST);
 	d->head.own = head_check(d);
 	d->head_done = d->done = 0;
-	int pieces = cut(v, 0, d->head.bytes, part);
+	int pieces = cut_pieces(v, 0, d->head.bytes, part);
 	if (r->mode == COMM_INTEGRITY_CHECKSUM) {
-		hash(d, part, pieces, d->head.check);
+		hash_record(d, part, pieces, d->head.check);
 	} else if (pieces == 1) {
 		encrypt(d, part[0].iov_base);
 	} else {
@@ -231,7 +232,7 @@ static void begin_record(struct records *r, const struct iovec *v, int n)
 }
 
 /* `n` bytes of head and data went through; of the data. */
-static size_t went_through(struct direction *d, size_t n)
+static size_t count_moved(struct direction *d, size_t n)
 {
 	size_t head = sizeof d->head - d->head_done, part = n < head ? n : head;
 	d->head_done += part;
@@ -242,7 +243,7 @@ static size_t went_through(struct direction *d, size_t n)
 ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n)
 {
 	struct direction *d = &r->out;
-	if (!total(v, n))
+	if (!total_bytes(v, n))
 		return 0;
 	if (!d->head.bytes)
 		begin_record(r, v, n);
@@ -252,14 +253,14 @@ ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n
 		part[pieces++] = (struct iovec){ (char *)&d->head + d->head_done,
 						 sizeof d->head - d->head_done };
 	if (r->mode == COMM_INTEGRITY_CHECKSUM)
-		pieces += cut(v, 0, d->head.bytes - d->done, part + pieces);
+		pieces += cut_pieces(v, 0, d->head.bytes - d->done, part + pieces);
 	else
 		part[pieces++] = (struct iovec){ d->held + d->done, d->head.bytes - d->done };
 	struct msghdr m = { .msg_iov = part, .msg_iovlen = (size_t)pieces };
 	ssize_t put = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (put < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : RECORDS_END;
-	size_t moved = went_through(d, (size_t)put);
+	size_t moved = count_moved(d, (size_t)put);
 	if (d->done == d->head.bytes) {
 		d->head.bytes = 0;
 		d->number++;
@@ -269,20 +270,20 @@ ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n
 
 /* --- Receiving --- */
 
-static ssize_t broken(struct direction *d)
+static ssize_t mark_broken(struct direction *d)
 {
 	d->broken = true;
 	return RECORDS_BROKEN;
 }
 
 /* Gives out a good record that lies in `held`. */
-static ssize_t give(struct direction *d, const struct iovec *v, int n)
+static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 {
 	struct iovec part[RECORD_PIECES];
-	size_t room = total(v, n < RECORD_PIECES ? n : RECORD_PIECES),
+	size_t room = total_bytes(v, n < RECORD_PIECES ? n : RECORD_PIECES),
 	       left = d->head.bytes - d->given;
 	size_t bytes = left < room ? left : room;
-	copy_out(part, cut(v, 0, bytes, part), d->held + d->given);
+	copy_out(part, cut_pieces(v, 0, bytes, part), d->held + d->given);
 	d->given += bytes;
 	if (d->given == d->head.bytes)
 		d->good = d->staged = false;
@@ -295,7 +296,7 @@ static bool take_head(struct records *r, const struct iovec *v, int n)
 	struct direction *d = &r->in;
 	if (!d->head.bytes || d->head.bytes > RECORD_MOST || d->head.own != head_check(d))
 		return false;
-	bool fits = d->head.bytes <= total(v, n < RECORD_PIECES ? n : RECORD_PIECES);
+	bool fits = d->head.bytes <= total_bytes(v, n < RECORD_PIECES ? n : RECORD_PIECES);
 	d->staged = !fits || (r->mode == COMM_INTEGRITY_SEAL && d->head.bytes > v[0].iov_len);
 	return true;
 }
@@ -306,20 +307,21 @@ static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 	struct direction *d = &r->in;
 	struct iovec part[RECORD_PIECES] = { { d->held, d->head.bytes } };
 	unsigned char sum[TAG];
-	int pieces = d->staged ? 1 : cut(v, 0, d->head.bytes, part);
+	int pieces = d->staged ? 1 : cut_pieces(v, 0, d->head.bytes, part);
 	if (r->mode == COMM_INTEGRITY_CHECKSUM)
-		hash(d, part, pieces, sum);
+		hash_record(d, part, pieces, sum);
 	if (r->mode == COMM_INTEGRITY_CHECKSUM ? memcmp(sum, d->head.check, TAG)
 					       : decrypt(d, part[0].iov_base))
-		return broken(d);
+		return mark_broken(d);
 	d->number++;
 	d->head_done = d->done = d->given = 0;
 	d->good = d->staged;
-	return d->staged ? give(d, v, n) : (ssize_t)d->head.bytes;
+	return d->staged ? give_out(d, v, n) : (ssize_t)d->head.bytes;
 }
 
 /* Where the next bytes belong. */
-static int wanted(struct direction *d, const struct iovec *v, struct iovec part[RECORD_PIECES])
+static int find_destination(struct direction *d, const struct iovec *v,
+			    struct iovec part[RECORD_PIECES])
 {
 	if (d->head_done < sizeof d->head) {
 		part[0] = (struct iovec){ (char *)&d->head + d->head_done,
@@ -327,7 +329,7 @@ static int wanted(struct direction *d, const struct iovec *v, struct iovec part[
 		return 1;
 	}
 	if (!d->staged)
-		return cut(v, d->done, d->head.bytes - d->done, part);
+		return cut_pieces(v, d->done, d->head.bytes - d->done, part);
 	part[0] = (struct iovec){ d->held + d->done, d->head.bytes - d->done };
 	return 1;
 }
@@ -338,11 +340,11 @@ ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n
 	if (d->broken)
 		return RECORDS_BROKEN;
 	if (d->good)
-		return give(d, v, n);
+		return give_out(d, v, n);
 	for (;;) {
 		struct iovec part[RECORD_PIECES];
 		struct msghdr m = { .msg_iov = part };
-		m.msg_iovlen = (size_t)wanted(d, v, part);
+		m.msg_iovlen = (size_t)find_destination(d, v, part);
 		ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT);
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
@@ -351,9 +353,9 @@ ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n
 			return RECORDS_END;
 		}
 		bool head = d->head_done < sizeof d->head;
-		went_through(d, (size_t)got);
+		count_moved(d, (size_t)got);
 		if (head && d->head_done == sizeof d->head && !take_head(r, v, n))
-			return broken(d);
+			return mark_broken(d);
 		if (d->head_done == sizeof d->head && d->done == d->head.bytes)
 			return take_record(r, v, n);
 	}

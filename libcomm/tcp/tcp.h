@@ -18,24 +18,24 @@
 struct handshake;
 struct records;
 
-enum tcp_state { TCP_IDLE, TCP_GREETING, TCP_AWAITING, TCP_READY };
+enum tcp_state { TCP_IDLE, TCP_CONNECTING, TCP_ACCEPTING, TCP_READY };
 
 struct tcp_lane {
 	enum tcp_state state;
-	struct records *records;    /* of a ready lane; NULL: its bytes go as they are */
-	int fd;                     /* of a ready lane; written under the world's lock */
-	struct handshake *greeting; /* of the connection to come; NULL: to be begun anew */
-	int shut_out;               /* how often a greeting ended before its time */
-	int64_t since;              /* when the waiting began */
-	bool gone;                  /* the peer is no more, known */
-	uint32_t round;             /* at this one of the acceptor's rounds */
+	struct records *records;     /* of a ready lane; NULL: its bytes go as they are */
+	int fd;                      /* of a ready lane; written under the world's lock */
+	struct handshake *handshake; /* of the connection to come; NULL: to be begun anew */
+	int retries;                 /* how often a greeting ended before its time */
+	int64_t since;               /* when the waiting began */
+	bool gone;                   /* the peer is no more, known */
+	uint32_t round;              /* at this one of the acceptor's rounds */
 };
 
-struct tcp_link {
+struct tcp_endpoint {
 	int lanes;
 	struct tcp_lane *lane;
 };
 
-int comm_tcp_open(struct tcp_link *t, int lanes, struct err *e);
+int comm_tcp_open(struct tcp_endpoint *t, int lanes, struct err *e);
 
 #endif

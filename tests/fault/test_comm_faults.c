@@ -212,12 +212,12 @@ static int operate(struct comm *world, const struct trial *t, int i,
 /* What the errors call the form's operation. */
 static const char *word_of(int form)
 {
-	static const char *const words[] = { "all_reduce", "reduce_scatter", "reduce",
+	static const char *const cause[] = { "all_reduce", "reduce_scatter", "reduce",
 					     "broadcast",  "all_gather",     "gather",
 					     "scatter",    "all_to_all",     "barrier" };
-	for (int i = 0; form != SPLITS && i < COUNT(words); i++)
-		if (!strncmp(comm_forms[form].name, words[i], strlen(words[i])))
-			return words[i];
+	for (int i = 0; form != SPLITS && i < COUNT(cause); i++)
+		if (!strncmp(comm_forms[form].name, cause[i], strlen(cause[i])))
+			return cause[i];
 	return form == SPLITS ? "of group" : "send/recv";
 }
 

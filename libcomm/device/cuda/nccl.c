@@ -35,7 +35,7 @@ struct device_comm {
 
 /* --- Loading --- */
 
-static void load(void)
+static void load_library(void)
 {
 	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
@@ -62,12 +62,12 @@ static void load(void)
 static int nccl_usable(struct device *d, struct err *e)
 {
 	(void)d;
-	pthread_once(&loaded, load);
+	pthread_once(&loaded, load_library);
 	return load_error.code ? err_set(e, load_error.code, "%s", load_error.text) : 0;
 }
 
 /* What is under way is no error. */
-static int check(ncclResult_t rc, struct device_comm *dc, const char *what, struct err *e)
+static int check_result(ncclResult_t rc, struct device_comm *dc, const char *what, struct err *e)
 {
 	if (rc == ncclSuccess || rc == ncclInProgress)
 		return 0;
@@ -83,13 +83,13 @@ static int nccl_new_key(struct device *d, unsigned char key[DEVICE_KEY], struct 
 {
 	ncclUniqueId id;
 	_Static_assert(sizeof id <= DEVICE_KEY, "the id travels as the key");
-	if (cuda_use(d, e) < 0 || check(nccl.GetUniqueId(&id), NULL, "making an id", e) < 0)
+	if (cuda_use(d, e) < 0 || check_result(nccl.GetUniqueId(&id), NULL, "making an id", e) < 0)
 		return -1;
 	memcpy(key, &id, sizeof id);
 	return 0;
 }
 
-static int dc_new(const struct device *d, struct device_comm **out, struct err *e)
+static int new_communicator(const struct device *d, struct device_comm **out, struct err *e)
 {
 	struct device_comm *dc = calloc(1, sizeof *dc);
 	if (!dc)
@@ -107,10 +107,10 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 	ncclUniqueId id;
 	config.blocking = 0;
 	memcpy(&id, key, sizeof id);
-	if (dc_new(d, out, e) < 0)
+	if (new_communicator(d, out, e) < 0)
 		return -1;
-	return check(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
-		     "opening", e);
+	return check_result(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
+			    "opening", e);
 }
 
 static int nccl_split(struct device_comm *parent, int color, int key, struct device_comm **out,
@@ -118,22 +118,23 @@ static int nccl_split(struct device_comm *parent, int color, int key, struct dev
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	if (dc_new(&parent->device, out, e) < 0)
+	if (new_communicator(&parent->device, out, e) < 0)
 		return -1;
 	(*out)->parent = parent;
-	return check(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
-				    &(*out)->comm, &config),
-		     parent, "splitting", e);
+	return check_result(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
+					   key, &(*out)->comm, &config),
+			    parent, "splitting", e);
 }
 
 /* 1 ready, 0 under way. */
-static int state_of(struct device_comm *dc, struct err *e)
+static int get_state(struct device_comm *dc, struct err *e)
 {
 	ncclResult_t state = ncclSuccess;
 	if (!dc->comm)
 		return 1;
-	if (check(nccl.CommGetAsyncError(dc->comm, &state), dc, "asking for errors", e) < 0 ||
-	    check(state, dc, "an operation", e) < 0)
+	if (check_result(nccl.CommGetAsyncError(dc->comm, &state), dc, "asking for errors", e) <
+		    0 ||
+	    check_result(state, dc, "an operation", e) < 0)
 		return -1;
 	return state == ncclSuccess;
 }
@@ -143,12 +144,12 @@ static int nccl_ready(struct device_comm *dc, struct err *e)
 	if (cuda_use(&dc->device, e) < 0)
 		return -1;
 	if (dc->parent) {
-		int rc = state_of(dc->parent, e);
+		int rc = get_state(dc->parent, e);
 		if (rc <= 0)
 			return rc;
 		dc->parent = NULL;
 	}
-	int rc = state_of(dc, e);
+	int rc = get_state(dc, e);
 	dc->finished = dc->finishing && rc == 1;
 	return rc;
 }
@@ -158,7 +159,7 @@ static int nccl_finish(struct device_comm *dc, struct err *e)
 	dc->finishing = true;
 	return cuda_use(&dc->device, e) < 0
 		       ? -1
-		       : check(nccl.CommFinalize(dc->comm), dc, "finishing", e);
+		       : check_result(nccl.CommFinalize(dc->comm), dc, "finishing", e);
 }
 
 /* NCCL's CommDestroy is local once the communicator is finished, and may wait for other ranks
@@ -186,7 +187,7 @@ static const ncclRedOp_t redops[] = {
 	[COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
 };
 
-struct job { /* one operation, and what its parts need */
+struct queued_op { /* one operation, and what its parts need */
 	const struct op *op;
 	struct device_comm *dc;
 	cudaStream_t stream;
@@ -194,19 +195,19 @@ struct job { /* one operation, and what its parts need */
 	ncclResult_t rc; /* the first that is an error */
 };
 
-static void note(struct job *j, ncclResult_t rc)
+static void note_result(struct queued_op *j, ncclResult_t rc)
 {
 	if (j->rc == ncclSuccess && rc != ncclInProgress)
 		j->rc = rc;
 }
 
-static size_t count_of(const struct job *j, const size_t *counts, int rank)
+static size_t count_of(const struct queued_op *j, const size_t *counts, int rank)
 {
 	return counts ? counts[rank] : j->op->count;
 }
 
 /* Where rank's block begins. */
-static char *block_of(const struct job *j, const void *base, const size_t *counts, int rank)
+static char *block_of(const struct queued_op *j, const void *base, const size_t *counts, int rank)
 {
 	size_t at = 0;
 	for (int r = 0; r < rank; r++)
@@ -214,119 +215,120 @@ static char *block_of(const struct job *j, const void *base, const size_t *count
 	return (char *)(uintptr_t)base + at * comm_type_size(j->op->type);
 }
 
-static void send(struct job *j, const void *data, size_t count, enum comm_type type, int to)
+static void queue_send(struct queued_op *j, const void *data, size_t count, enum comm_type type,
+		       int to)
 {
 	if (count)
-		note(j, nccl.Send(data, count, types[type], to, j->dc->comm, j->stream));
+		note_result(j, nccl.Send(data, count, types[type], to, j->dc->comm, j->stream));
 }
 
-static void recv(struct job *j, void *data, size_t count, enum comm_type type, int from)
+static void queue_recv(struct queued_op *j, void *data, size_t count, enum comm_type type, int from)
 {
 	if (count)
-		note(j, nccl.Recv(data, count, types[type], from, j->dc->comm, j->stream));
+		note_result(j, nccl.Recv(data, count, types[type], from, j->dc->comm, j->stream));
 }
 
-static void all_reduce(struct job *j)
+static void all_reduce(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
-			       j->dc->comm, j->stream));
+	note_result(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type],
+				      redops[op->redop], j->dc->comm, j->stream));
 }
 
-static void reduce(struct job *j)
+static void reduce(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
-			    op->root, j->dc->comm, j->stream));
+	note_result(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
+				   op->root, j->dc->comm, j->stream));
 }
 
-static void broadcast(struct job *j)
+static void broadcast(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	note(j, nccl.Broadcast(op->in, op->out, op->count, types[op->type], op->root, j->dc->comm,
-			       j->stream));
+	note_result(j, nccl.Broadcast(op->in, op->out, op->count, types[op->type], op->root,
+				      j->dc->comm, j->stream));
 }
 
-static void all_gather(struct job *j)
+static void all_gather(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	if (!op->counts)
-		note(j, nccl.AllGather(op->in, op->out, op->count, types[op->type], j->dc->comm,
-				       j->stream));
+		note_result(j, nccl.AllGather(op->in, op->out, op->count, types[op->type],
+					      j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r),
-					       op->counts[r], types[op->type], r, j->dc->comm,
-					       j->stream));
+			note_result(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r),
+						      op->counts[r], types[op->type], r,
+						      j->dc->comm, j->stream));
 }
 
-static void reduce_scatter(struct job *j)
+static void reduce_scatter(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	if (!op->counts)
-		note(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type],
-					   redops[op->redop], j->dc->comm, j->stream));
+		note_result(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type],
+						  redops[op->redop], j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out,
-					    op->counts[r], types[op->type], redops[op->redop], r,
-					    j->dc->comm, j->stream));
+			note_result(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out,
+						   op->counts[r], types[op->type],
+						   redops[op->redop], r, j->dc->comm, j->stream));
 }
 
-static void all_to_all(struct job *j)
+static void all_to_all(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	for (int r = 0; r < j->ranks; r++) {
-		send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type,
-		     r);
-		recv(j, block_of(j, op->out, op->out_counts, r), count_of(j, op->out_counts, r),
-		     op->type, r);
+		queue_send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r),
+			   op->type, r);
+		queue_recv(j, block_of(j, op->out, op->out_counts, r),
+			   count_of(j, op->out_counts, r), op->type, r);
 	}
 }
 
 /* A block that lies where it belongs stays there. */
-static void gather(struct job *j)
+static void gather(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	bool here = j->rank == op->root && op->in == block_of(j, op->out, op->counts, j->rank);
 	if (!here)
-		send(j, op->in, count_of(j, op->counts, j->rank), op->type, op->root);
+		queue_send(j, op->in, count_of(j, op->counts, j->rank), op->type, op->root);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			recv(j, block_of(j, op->out, op->counts, r), count_of(j, op->counts, r),
-			     op->type, r);
+			queue_recv(j, block_of(j, op->out, op->counts, r),
+				   count_of(j, op->counts, r), op->type, r);
 }
 
-static void scatter(struct job *j)
+static void scatter(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	bool here = j->rank == op->root && op->out == block_of(j, op->in, op->counts, j->rank);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r),
-			     op->type, r);
+			queue_send(j, block_of(j, op->in, op->counts, r),
+				   count_of(j, op->counts, r), op->type, r);
 	if (!here)
-		recv(j, op->out, count_of(j, op->counts, j->rank), op->type, op->root);
+		queue_recv(j, op->out, count_of(j, op->counts, j->rank), op->type, op->root);
 }
 
-static void barrier(struct job *j)
+static void barrier(struct queued_op *j)
 {
-	note(j, nccl.AllReduce(j->dc->byte, j->dc->byte, 1, ncclUint8, ncclMax, j->dc->comm,
-			       j->stream));
+	note_result(j, nccl.AllReduce(j->dc->byte, j->dc->byte, 1, ncclUint8, ncclMax, j->dc->comm,
+				      j->stream));
 }
 
-static void messages(struct job *j)
+static void messages(struct queued_op *j)
 {
 	for (int i = 0; i < j->op->n; i++) {
 		const struct comm_p2p *p = &j->op->p2p[i];
 		if (p->send)
-			send(j, p->data, p->count, p->type, p->peer);
+			queue_send(j, p->data, p->count, p->type, p->peer);
 		else
-			recv(j, p->data, p->count, p->type, p->peer);
+			queue_recv(j, p->data, p->count, p->type, p->peer);
 	}
 }
 
-static void (*const jobs[OP_KIND_COUNT])(struct job *) = {
+static void (*const jobs[OP_KIND_COUNT])(struct queued_op *) = {
 	[OP_ALL_REDUCE] = all_reduce,
 	[OP_REDUCE] = reduce,
 	[OP_BROADCAST] = broadcast,
@@ -341,15 +343,18 @@ static void (*const jobs[OP_KIND_COUNT])(struct job *) = {
 
 static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
 {
-	struct job j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
+	struct queued_op j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
+	if (!jobs[op->kind])
+		return err_set(e, ERR_UNSUPPORTED, "NCCL cannot run %s; backend \"staged\" can",
+			       comm_op_word(op->kind));
 	if (cuda_use(&dc->device, e) < 0 ||
-	    check(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
-	    check(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
-	    check(nccl.GroupStart(), dc, "beginning", e) < 0)
+	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
+	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
+	    check_result(nccl.GroupStart(), dc, "beginning", e) < 0)
 		return -1;
 	jobs[op->kind](&j);
-	note(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
-	return check(j.rc, dc, comm_op_word(op->kind), e);
+	note_result(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
+	return check_result(j.rc, dc, comm_op_word(op->kind), e);
 }
 
 const struct device_collectives cuda_nccl = {

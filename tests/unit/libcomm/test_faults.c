@@ -385,16 +385,16 @@ static void knock(const char *address, int kind)
 {
 	int fd;
 	struct err e = ERR_INIT;
-	unsigned char words[96];
+	unsigned char cause[96];
 	assert_int_equal(net_connect(address, LONG_S, &fd, &e), 0);
-	memset(words, 0x5a, sizeof words);
+	memset(cause, 0x5a, sizeof cause);
 	if (kind == 3) {
 		uint32_t header[4] = { 0, 1, 0, 0 }; /* kind, from, to, zero */
-		memcpy(words, "MUSTCOM", 8);
-		memcpy(words + 16, header, sizeof header);
+		memcpy(cause, "MUSTCOM", 8);
+		memcpy(cause + 16, header, sizeof header);
 	}
-	size_t len = kind == 0 ? 0 : kind == 1 ? 20 : sizeof words;
-	ssize_t sent = send(fd, words, len, MSG_NOSIGNAL);
+	size_t len = kind == 0 ? 0 : kind == 1 ? 20 : sizeof cause;
+	ssize_t sent = send(fd, cause, len, MSG_NOSIGNAL);
 	assert_true(sent == (ssize_t)len || kind >= 2);
 	if (kind >= 2) {
 		/* Is shut out: the other end closes. */
@@ -437,7 +437,7 @@ static int knock_as_nobody(const char *address)
 {
 	int fd;
 	char byte;
-	struct hello hello = { .magic = "MUSTCOM", .kind = HELLO_SIDE, .from = 1 };
+	struct hello hello = { .magic = "MUSTCOM", .kind = HELLO_OOB, .from = 1 };
 	alarm(PATIENCE_S);
 	if (setresuid(65534, 65534, 65534) || net_connect(address, LONG_S, &fd, NULL))
 		return 1;

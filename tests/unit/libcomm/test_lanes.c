@@ -1,6 +1,6 @@
 /* How messages are dealt over the lanes of a link, and put together again. */
-#include "libcomm/link/exchange.h"
-#include "libcomm/link/lanes.h"
+#include "libcomm/p2p/exchange.h"
+#include "libcomm/p2p/lanes.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -81,7 +81,7 @@ static struct pipe_lane {
 	size_t head, tail;
 } pipes[LANES];
 
-static ssize_t pipe_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
 {
 	(void)l;
 	(void)e;
@@ -93,7 +93,7 @@ static ssize_t pipe_put(struct link *l, int lane, const struct iovec *v, int n, 
 	return (ssize_t)put;
 }
 
-static ssize_t pipe_get(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
 {
 	(void)l;
 	(void)e;
@@ -105,12 +105,12 @@ static ssize_t pipe_get(struct link *l, int lane, const struct iovec *v, int n, 
 	return (ssize_t)got;
 }
 
-static const struct link_ops pipe_ops = { .put = pipe_put, .get = pipe_get };
+static const struct transport_ops pipe_ops = { .put = pipe_put, .get = pipe_get };
 
 struct loop { /* rank 0 of two, whose rank 1 sends back what it gets */
 	struct world world;
 	struct comm comm;
-	struct link links[2];
+	struct endpoint endpoints[2];
 	struct lane self, lanes[LANES];
 };
 
@@ -120,23 +120,23 @@ static void loop_open(struct loop *o)
 	memset(o, 0, sizeof *o);
 	o->world.spins = INT_MAX; /* the pipes move in the end: it never sleeps */
 	o->comm = (struct comm){
-		.world = &o->world, .size = 2, .bell = BELL_NONE, .links = o->links
+		.world = &o->world, .size = 2, .wakeup = WAKEUP_NONE, .endpoints = o->endpoints
 	};
 	o->self.out.at = o->self.in.at = -1;
-	o->links[0] = (struct link){ .c = &o->comm,
-				     .lanes = 1,
-				     .lane = &o->self,
-				     .out_tail = -1,
-				     .in_tail = -1,
-				     .handoff.oldest = -1 };
-	o->links[1] = (struct link){ .ops = &pipe_ops,
-				     .c = &o->comm,
-				     .peer = 1,
-				     .lanes = LANES,
-				     .lane = o->lanes,
-				     .out_tail = -1,
-				     .in_tail = -1,
-				     .handoff.oldest = -1 };
+	o->endpoints[0] = (struct endpoint){ .c = &o->comm,
+					     .lanes = 1,
+					     .lane = &o->self,
+					     .out_tail = -1,
+					     .in_tail = -1,
+					     .rendezvous.oldest = -1 };
+	o->endpoints[1] = (struct endpoint){ .ops = &pipe_ops,
+					     .c = &o->comm,
+					     .peer = 1,
+					     .lanes = LANES,
+					     .lane = o->lanes,
+					     .out_tail = -1,
+					     .in_tail = -1,
+					     .rendezvous.oldest = -1 };
 	for (int k = 0; k < LANES; k++)
 		o->lanes[k].out.at = o->lanes[k].in.at = -1;
 }
@@ -173,7 +173,7 @@ static void messages_arrive_whole_and_in_order(void **state)
 		}
 		for (int k = 0; k < LANES; k++)
 			assert_int_equal(pipes[k].head, pipes[k].tail);
-		free(o.comm.transfers);
+		free(o.comm.exchange.transfers);
 		seed = kept;
 	}
 }
@@ -195,7 +195,7 @@ static void another_size_than_was_due_is_an_error(void **state)
 	assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out, sizeof out, &e), 0);
 	assert_int_equal(comm_exchange_run(&o.comm, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
-	free(o.comm.transfers);
+	free(o.comm.exchange.transfers);
 }
 
 int main(void)

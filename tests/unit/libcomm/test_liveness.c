@@ -35,13 +35,13 @@ static void wait_until(_Atomic int *word, int least)
 
 enum { DYING = 1 };
 
-/* It has come, as comm_step_pass says it, and dies before it looks for sleepers: before all others
+/* It has come, as comm_step_wait says it, and dies before it looks for sleepers: before all others
  * have come, or once they sleep, so that nobody wakes them. */
 static int die_inside_a_step(struct comm *w, bool last)
 {
 	while (last && atomic_load(&w->segment.head->sleepers) + 1 != (uint32_t)w->size)
 		usleep(1000);
-	struct seg_cell *mine = step_mine(w);
+	struct seg_cell *mine = step_own_cell(w);
 	mine->sign = comm_op_sign(&(struct op){ .kind = OP_BARRIER }, w->seq + 1, w->size);
 	atomic_store(&mine->step, w->step + 1);
 	return kill(getpid(), SIGKILL);

@@ -199,7 +199,7 @@ struct scene {
 	const char *text; /* what the others' errors say */
 };
 
-static _Atomic int *told; /* how many have seen the error; shared by the ranks */
+static _Atomic int *cause_known; /* how many have seen the error; shared by the ranks */
 
 static void *abort_soon(void *arg)
 {
@@ -233,7 +233,7 @@ static int misbehave(struct comm *world, struct comm *device, const struct scene
 	case NEVER_COMES:
 	case NEVER_COMES_ASYNC:
 		/* It learns of it at its next call. */
-		while (atomic_load(told) < comm_size(world) - 1)
+		while (atomic_load(cause_known) < comm_size(world) - 1)
 			usleep(1000);
 		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 ||
 				   comm_sync(device, &e) < 0,
@@ -261,7 +261,7 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 		rc = comm_wait(req, &e);
 	if (rc == 0)
 		rc = comm_sync(device, &e);
-	atomic_fetch_add(told, 1);
+	atomic_fetch_add(cause_known, 1);
 	if (s->what == ABORTS)
 		pthread_join(thread, NULL);
 	RANK_CHECK(rc < 0, "rank %d has no error", comm_rank(world));
@@ -324,7 +324,7 @@ static void every_fault_has_a_name(void **state)
 	};
 	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
 		struct scene s = scenes[i];
-		told = ranks_shared(sizeof *told);
+		cause_known = ranks_shared(sizeof *cause_known);
 		struct ranks r = {
 			.n = 4, .hosts = s.hosts, .timeout_s = s.timeout_s, .fn = play, .arg = &s
 		};
@@ -336,7 +336,7 @@ static void every_fault_has_a_name(void **state)
 				fail_msg("scene %zu: rank %d ended with %d", i, k, rc);
 		}
 		munmap(r.board, sizeof *r.board);
-		munmap(told, sizeof *told);
+		munmap(cause_known, sizeof *cause_known);
 	}
 }
 

@@ -41,8 +41,8 @@ enum { LONG_S = PATIENT_WAIT_S, CUT_S = 6 /* for cut lines */ };
 struct stage { /* shared by the test and its ranks */
 	_Atomic int turns, named;
 	int victim;
-	bool cut;  /* the network is, nobody is killed */
-	bool idle; /* nobody sends: the line is silent when it is cut */
+	bool interrupt; /* the network is, nobody is killed */
+	bool idle;      /* nobody sends: the line is silent when it is cut */
 };
 
 static struct stage *stage_new(void)
@@ -207,7 +207,8 @@ static int until_it_fails(struct comm *w, void *arg)
 	RANK_CHECK(strstr(e.text, me == s->victim ? "world rank" : who), "%s", e.text);
 	RANK_CHECK(strstr(e.text, "host host-"), "%s", e.text);
 	/* The kernel found it, before the time-out. */
-	RANK_CHECK(!s->cut || (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")),
+	RANK_CHECK(!s->interrupt ||
+			   (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")),
 		   "%s", e.text);
 	atomic_fetch_add(&s->named, 1);
 	free(a);
@@ -226,7 +227,7 @@ static void cut_a_line(bool idle)
 			   .arg = s,
 			   .enter = enter_host };
 	s->victim = 2;
-	s->cut = true;
+	s->interrupt = true;
 	s->idle = idle;
 	ranks_start(&r);
 	while (atomic_load(&s->turns) < TURNS * r.n)

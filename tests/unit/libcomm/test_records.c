@@ -295,7 +295,7 @@ static void no_byte_is_given_out_before_its_record_is_whole(void **state)
 
 /* --- The handshake --- */
 
-struct meeting {
+struct message_match {
 	struct world w[2]; /* 0 connects */
 	struct peer peers[2];
 	struct handshake *h[2];
@@ -303,9 +303,9 @@ struct meeting {
 	int rc[2], listener;
 };
 
-static void meet(struct meeting *m, enum comm_integrity a, enum comm_integrity b)
+static void meet(struct message_match *m, enum comm_integrity a, enum comm_integrity b)
 {
-	*m = (struct meeting){ .listener = -1 };
+	*m = (struct message_match){ .listener = -1 };
 	for (int i = 0; i < 2; i++) {
 		m->w[i] = (struct world){ .rank = i,
 					  .size = 2,
@@ -316,7 +316,7 @@ static void meet(struct meeting *m, enum comm_integrity a, enum comm_integrity b
 		m->peers[i].host = (char *)(uintptr_t)(i ? "host-b" : "host-a");
 	}
 	randombytes_buf(m->peers[1].secret, SECRET_BYTES);
-	struct hello what = { .kind = HELLO_LINK, .to = 1, .group = 1, .lanes = 1 };
+	struct hello what = { .kind = HELLO_DATA, .to = 1, .group = 1, .lanes = 1 };
 	int fd = -1;
 	assert_int_equal(net_listen("127.0.0.1", &m->listener, m->peers[1].address, NULL), 0);
 	assert_int_equal(comm_handshake_connect(&m->w[0], &what, &m->h[0], NULL), 0);
@@ -326,7 +326,7 @@ static void meet(struct meeting *m, enum comm_integrity a, enum comm_integrity b
 }
 
 /* Until both have done what they can; an end that fails is closed. */
-static void shake(struct meeting *m)
+static void shake(struct message_match *m)
 {
 	for (int turn = 0; turn < 200; turn++)
 		for (int i = 0; i < 2; i++) {
@@ -341,7 +341,7 @@ static void shake(struct meeting *m)
 		}
 }
 
-static void part(struct meeting *m)
+static void part(struct message_match *m)
 {
 	for (int i = 0; i < 2; i++)
 		comm_handshake_free(m->h[i]);
@@ -353,7 +353,7 @@ static void both_ends_come_to_the_same_keys(void **state)
 	(void)state;
 	static const enum comm_integrity modes[] = { COMM_INTEGRITY_CHECKSUM, COMM_INTEGRITY_SEAL };
 	for (int k = 0; k < 2; k++) {
-		struct meeting m;
+		struct message_match m;
 		struct pair p;
 		char out[6];
 		meet(&m, modes[k], modes[k]);
@@ -379,7 +379,7 @@ static void another_integrity_is_refused_by_name(void **state)
 	(void)state;
 	for (int a = 0; a < COMM_INTEGRITY_COUNT; a++)
 		for (int b = 0; b < COMM_INTEGRITY_COUNT; b++) {
-			struct meeting m;
+			struct message_match m;
 			char want[120];
 			if (a == b)
 				continue;
@@ -401,7 +401,7 @@ static void another_integrity_is_refused_by_name(void **state)
 static void who_is_in_the_middle_cannot_take_the_integrity_away(void **state)
 {
 	(void)state;
-	struct meeting m;
+	struct message_match m;
 	struct hello hello;
 	unsigned char rest[256];
 	meet(&m, COMM_INTEGRITY_SEAL, COMM_INTEGRITY_NONE);

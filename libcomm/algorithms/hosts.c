@@ -1,0 +1,219 @@
+#include "libcomm/algorithms/hosts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int allocate_arrays(struct hosts *h, int size, struct err *e)
+{
+	size_t n = (size_t)size + 1;
+	h->of = calloc(n, sizeof *h->of);
+	h->begin = calloc(n, sizeof *h->begin);
+	h->ranks = calloc(n, sizeof *h->ranks);
+	h->leader = calloc(n, sizeof *h->leader);
+	h->number = calloc(n, sizeof *h->number);
+	h->parts = calloc(n, sizeof *h->parts);
+	h->part = calloc(n, sizeof *h->part);
+	h->part_begin = calloc(n, sizeof *h->part_begin);
+	bool all = h->of && h->begin && h->ranks && h->leader && h->number && h->parts && h->part &&
+		   h->part_begin;
+	for (int i = 0; i < 2; i++) {
+		h->share[i] = calloc(n, sizeof *h->share[i]);
+		h->owned[i] = calloc(n, sizeof *h->owned[i]);
+		all = all && h->share[i] && h->owned[i];
+	}
+	return all ? 0 : err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
+}
+
+struct host_rank {
+	int host, rank;
+};
+
+static int compare_host_ranks(const void *a, const void *b)
+{
+	const struct host_rank *x = a, *y = b;
+	if (x->host != y->host)
+		return x->host < y->host ? -1 : 1;
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* of[rank] = the number of its host, by first ranks. */
+static int number_hosts(struct hosts *h, const int *host, int size, struct err *e)
+{
+	struct host_rank *sorted = calloc((size_t)size, sizeof *sorted);
+	if (!sorted)
+		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
+	for (int r = 0; r < size; r++)
+		sorted[r] = (struct host_rank){ host[r], r };
+	qsort(sorted, (size_t)size, sizeof *sorted, compare_host_ranks);
+	for (int i = 0, first = 0; i < size; i++) {
+		if (sorted[i].host != sorted[first].host)
+			first = i;
+		/* its first rank; the number comes below */
+		h->of[sorted[i].rank] = sorted[first].rank;
+	}
+	free(sorted);
+	for (int r = 0; r < size; r++)
+		h->of[r] = h->of[r] == r ? h->n++ : h->of[h->of[r]];
+	return 0;
+}
+
+/* Sorts items 0 to n - 1 by the hosts they are on. */
+static void sort_by_host(int hosts, int n, const int *on, int *begin, int *items)
+{
+	for (int i = 0; i < n; i++)
+		begin[on[i] + 1]++;
+	for (int h = 0; h < hosts; h++)
+		begin[h + 1] += begin[h];
+	for (int i = 0; i < n; i++)
+		items[begin[on[i]]++] = i;
+	memmove(begin + 1, begin, (size_t)hosts * sizeof *begin);
+	begin[0] = 0;
+}
+
+/* A host's rank i carries what the i-th, i + l-th … rank of every other host gives. */
+static int count_carried(const struct hosts *h)
+{
+	int most = 0;
+	for (int a = 0; a < h->n; a++) {
+		int l = hosts_size(h, a), sum = 0;
+		for (int b = 0; l > 1 && b < h->n; b++)
+			sum += b != a ? (hosts_size(h, b) + l - 1) / l : 0;
+		most = sum > most ? sum : most;
+	}
+	return most;
+}
+
+/* --- Shares --- */
+
+/* What host a sends and receives, the larger of the two, when its ranks sum up `units` of all
+ * `unit`s of the vector. weight: of the host's parts, in elements; all: of all hosts' parts. It
+ * sends its parts of what others sum up, and every other host a copy of its sums; and receives the
+ * like. */
+static long count_traffic(const struct hosts *h, const long *weight, long all, int a, long units,
+			  long unit)
+{
+	long out = weight[a] * (unit - units) + (h->n - 1) * units;
+	long in = (all - weight[a]) * units + (unit - units);
+	return out > in ? out : in;
+}
+
+/* The host that gets the next unit so that the busiest one has least to do; among such the one
+ * with least itself. */
+static int choose_host(const struct hosts *h, const long *weight, long all, const int *units,
+		       long unit)
+{
+	long worst = 0, second = 0, least = -1;
+	int busiest = 0, best = 0;
+	for (int a = 0; a < h->n; a++) {
+		long now = count_traffic(h, weight, all, a, units[a], unit);
+		if (now > worst) {
+			second = worst;
+			worst = now;
+			busiest = a;
+		} else if (now > second) {
+			second = now;
+		}
+	}
+	long best_worst = 0;
+	for (int a = 0; a < h->n; a++) {
+		long then = count_traffic(h, weight, all, a, units[a] + 1, unit),
+		     others = a == busiest ? second : worst;
+		long max = then > others ? then : others;
+		if (least < 0 || max < best_worst || (max == best_worst && then < least)) {
+			best = a;
+			best_worst = max;
+			least = then;
+		}
+	}
+	return best;
+}
+
+/* Equal shares where the hosts' ranks have as many parts everywhere; else the busiest host's
+ * traffic decides. */
+static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
+{
+	long *weight = calloc((size_t)h->n, sizeof *weight), all = 0;
+	if (!weight)
+		return err_set(e, ERR_NOMEM, "no memory for %d hosts", h->n);
+	bool even = true;
+	for (int a = 0; a < h->n; a++) {
+		for (int i = h->part_begin[a]; i < h->part_begin[a + 1]; i++)
+			weight[a] += h->parts[h->part[i]].count > 1 ? ratio : 1;
+		all += weight[a];
+		even &= weight[a] == weight[0];
+	}
+	int units = even ? h->n : 8 * h->n;
+	for (int i = 0; i < units; i++)
+		share[even ? i : choose_host(h, weight, all, share, units)]++;
+	for (int a = 0, sum = 0; a <= h->n; a++) {
+		int mine = share[a];
+		share[a] = sum;
+		sum += mine;
+	}
+	free(weight);
+	return 0;
+}
+
+size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host)
+{
+	const int *share = h->share[ratio - 1];
+	size_t at = (bytes + 63) / 64 * (size_t)share[host] / (size_t)share[h->n] * 64;
+	return at < bytes ? at : bytes;
+}
+
+static int fill_hosts(struct hosts *h, const int *host, int size, int rank, struct err *e)
+{
+	if (allocate_arrays(h, size, e) < 0 || number_hosts(h, host, size, e) < 0)
+		return -1;
+	h->here = h->of[rank];
+	sort_by_host(h->n, size, h->of, h->begin, h->ranks);
+	for (int a = 0; a < h->n; a++) {
+		h->most = hosts_size(h, a) > h->most ? hosts_size(h, a) : h->most;
+		h->leader[a] = h->ranks[h->begin[a]];
+		for (int i = h->begin[a]; i < h->begin[a + 1]; i++)
+			h->number[h->ranks[i]] = i - h->begin[a];
+	}
+	h->carried = count_carried(h);
+	h->part_count = comm_tree_parts(h->of, size, h->parts);
+	int *on = calloc((size_t)size, sizeof *on);
+	if (!on)
+		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
+	for (int i = 0; i < h->part_count; i++)
+		on[i] = h->of[h->parts[i].first];
+	sort_by_host(h->n, h->part_count, on, h->part_begin, h->part);
+	free(on);
+	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1
+											    : 0;
+}
+
+int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)
+{
+	struct hosts *h = calloc(1, sizeof *h);
+	if (!h)
+		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
+	if (fill_hosts(h, host, size, rank, e) < 0) {
+		comm_hosts_close(h);
+		return -1;
+	}
+	*out = h;
+	return 0;
+}
+
+void comm_hosts_close(struct hosts *h)
+{
+	if (!h)
+		return;
+	free(h->of);
+	free(h->begin);
+	free(h->ranks);
+	free(h->leader);
+	free(h->number);
+	free(h->parts);
+	free(h->part);
+	free(h->part_begin);
+	for (int i = 0; i < 2; i++) {
+		free(h->share[i]);
+		free(h->owned[i]);
+	}
+	free(h);
+}

@@ -1,0 +1,88 @@
+/* The links of a group: which transport leads to which rank. */
+#include "libcomm/p2p/exchange.h"
+
+#include <stdlib.h>
+
+static int open_ring(struct endpoint *l, const struct card *card, struct err *e)
+{
+	struct comm *c = l->c;
+	int me = c->local[c->rank], there = c->local[l->peer];
+	l->ring = (struct ring_endpoint){
+		.tx = segment_ring(&c->segment, me, there),
+		.rx = segment_ring(&c->segment, there, me),
+		.line = &c->segment.line[there],
+		.bytes = c->segment.ring_bytes,
+		.wakeup = -1,
+	};
+	char who[160];
+	if (c->backend == GROUP_HYBRID &&
+	    comm_wakeup_open_remote(c->world->peers[c->members[l->peer]].pid, card->wakeup,
+				    &l->ring.wakeup, e) < 0)
+		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
+	l->rendezvous.tx = &l->ring.tx->rendezvous;
+	l->rendezvous.rx = &l->ring.rx->rendezvous;
+	l->ops = &comm_ring_transport;
+	return 0;
+}
+
+static int open_endpoint(struct comm *c, int peer, const struct card *card, struct err *e)
+{
+	struct endpoint *l = &c->endpoints[peer];
+	bool far = c->local[peer] < 0;
+	*l = (struct endpoint){ .c = c,
+				.peer = peer,
+				.lanes = far ? c->world->sockets : 1,
+				.out_tail = -1,
+				.in_tail = -1,
+				.rendezvous.oldest = -1 };
+	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
+	if (!l->lane)
+		return err_set(e, ERR_NOMEM, "no memory for the link to rank %d", peer);
+	for (int k = 0; k < l->lanes; k++)
+		l->lane[k].out.at = l->lane[k].in.at = -1;
+	if (peer == c->rank)
+		return 0;
+	if (!far)
+		return open_ring(l, card, e);
+	l->ops = &comm_tcp_transport;
+	return comm_tcp_open(&l->tcp, l->lanes, e);
+}
+
+/* Room for the bell and every lane. */
+static int open_polls(struct comm *c, struct err *e)
+{
+	size_t n = 1;
+	for (int r = 0; r < c->size; r++)
+		n += (size_t)c->endpoints[r].lanes;
+	c->exchange.polls = calloc(n, sizeof *c->exchange.polls);
+	return c->exchange.polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
+}
+
+int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)
+{
+	c->endpoints = calloc((size_t)c->size, sizeof *c->endpoints);
+	if (!c->endpoints)
+		return err_set(e, ERR_NOMEM, "no memory for links to %d ranks", c->size);
+	for (int r = 0; r < c->size; r++)
+		if (open_endpoint(c, r, &cards[r], e) < 0)
+			return -1;
+	return c->backend == GROUP_SHM ? 0 : open_polls(c, e);
+}
+
+void comm_endpoints_interrupt(struct comm *c)
+{
+	for (int r = 0; r < c->size; r++)
+		if (c->endpoints[r].ops)
+			c->endpoints[r].ops->interrupt(&c->endpoints[r]);
+}
+
+void comm_endpoints_close(struct comm *c)
+{
+	for (int r = 0; c->endpoints && r < c->size; r++) {
+		if (c->endpoints[r].ops)
+			c->endpoints[r].ops->close(&c->endpoints[r]);
+		free(c->endpoints[r].lane);
+	}
+	free(c->endpoints);
+	c->endpoints = NULL;
+}

@@ -1,0 +1,221 @@
+#include "libcomm/p2p/rendezvous.h"
+
+#include "base/clock.h"
+#include "libcomm/p2p/exchange.h"
+#include "libcomm/shm/peer_memory.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* The system call's price is that of copying some KiB; two at work pay from some hundred on. */
+enum {
+	RENDEZVOUS_FROM = 8 << 10,
+	CHUNK_LEAST = 256 << 10,
+	CHUNK_MOST = 512 << 10,
+	GRACE_NS = 1000000000
+};
+
+static const uint64_t CLOSED = UINT32_MAX; /* no such chunk */
+
+bool comm_rendezvous_fits(const struct endpoint *l, size_t bytes)
+{
+	return l->rendezvous.tx && bytes >= RENDEZVOUS_FROM;
+}
+
+/* --- Chunks --- */
+
+static size_t chunk_size(size_t bytes)
+{
+	size_t half = (bytes / 2 + 4095) & ~(size_t)4095;
+	return half < CHUNK_LEAST ? CHUNK_LEAST : half > CHUNK_MOST ? CHUNK_MOST : half;
+}
+
+static uint64_t chunk_count(size_t bytes)
+{
+	return (bytes + chunk_size(bytes) - 1) / chunk_size(bytes);
+}
+
+struct chunk_range {
+	size_t at, bytes;
+};
+
+static struct chunk_range find_chunk(size_t bytes, uint64_t chunk)
+{
+	size_t at = chunk * chunk_size(bytes), left = bytes - at;
+	return (struct chunk_range){ at, left < chunk_size(bytes) ? left : chunk_size(bytes) };
+}
+
+/* Whether there is a chunk of that message to be had. */
+static bool claim_chunk(struct rendezvous *h, uint32_t number, size_t bytes, uint64_t *chunk)
+{
+	uint64_t now = atomic_load(&h->claim);
+	do {
+		*chunk = (uint32_t)now;
+		if (now >> 32 != number || *chunk >= chunk_count(bytes))
+			return false;
+	} while (!atomic_compare_exchange_weak(&h->claim, &now, now + 1));
+	return true;
+}
+
+/* --- The sender --- */
+
+bool comm_rendezvous_offer(struct endpoint *l, int transfer)
+{
+	struct transfer *t = &l->c->exchange.transfers[transfer];
+	struct rendezvous_end *o = &l->rendezvous;
+	if (!comm_rendezvous_fits(l, t->bytes))
+		return false;
+	t->remote = peer_memory_describe(l->c, t->data, t->bytes);
+	if (!t->remote.shared_buffer && !comm_cma_works(l->c))
+		return false;
+	t->number = ++o->offered;
+	if (o->oldest < 0)
+		o->oldest = transfer;
+	return true;
+}
+
+static bool is_taken(const struct rendezvous *h, uint32_t number)
+{
+	return (int32_t)(atomic_load(&h->taken) - number) >= 0;
+}
+
+void comm_rendezvous_reap(struct endpoint *l)
+{
+	struct rendezvous_end *o = &l->rendezvous;
+	const struct transfer *all = l->c->exchange.transfers;
+	while (o->oldest >= 0 && is_taken(o->tx, all[o->oldest].number)) {
+		do
+			o->oldest = all[o->oldest].next;
+		while (o->oldest >= 0 && all[o->oldest].delivery != DELIVER_REMOTE);
+	}
+}
+
+static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, const char *data,
+			struct chunk_range p)
+{
+	char *base = comm_peer_memory_map(l->c, l->peer, to, p.at + p.bytes);
+	if (base) {
+		memcpy(base + p.at, data + p.at, p.bytes);
+		return true;
+	}
+	struct iovec here = { (char *)(uintptr_t)data + p.at, p.bytes };
+	struct iovec there = { (void *)(uintptr_t)(to->address + p.at), p.bytes };
+	pid_t pid = l->c->world->peers[l->c->members[l->peer]].pid;
+	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)p.bytes;
+}
+
+/* Whether the process is there still: its number could come to serve another. */
+static bool is_peer_alive(const struct endpoint *l)
+{
+	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd,
+			    .events = POLLIN };
+	return poll(&p, 1, 0) == 0;
+}
+
+void comm_rendezvous_help(struct endpoint *l, bool *moved)
+{
+	struct rendezvous_end *o = &l->rendezvous;
+	if (o->oldest < 0)
+		return;
+	const struct transfer *t = &l->c->exchange.transfers[o->oldest];
+	uint64_t chunk, now = atomic_load(&o->tx->claim);
+	if (o->cannot_write || now >> 32 != t->number || (uint32_t)now >= chunk_count(t->bytes) ||
+	    !is_peer_alive(l))
+		return;
+	atomic_store(&o->tx->writing, 1);
+	if (claim_chunk(o->tx, t->number, t->bytes, &chunk)) {
+		*moved = true;
+		if (!write_chunk(l, &o->tx->to, t->data, find_chunk(t->bytes, chunk))) {
+			o->cannot_write = true;
+			atomic_store(&o->tx->left, (uint32_t)chunk + 1);
+		}
+	}
+	atomic_store(&o->tx->writing, 0);
+	comm_ring_wake_peer(l);
+}
+
+/* --- The receiver --- */
+
+static void open_chunks(struct endpoint *l, struct transfer *t)
+{
+	struct rendezvous *h = l->rendezvous.rx;
+	h->to = peer_memory_describe(l->c, t->data, t->bytes);
+	atomic_store(&h->left, 0);
+	atomic_store(&h->claim, (uint64_t)t->number << 32);
+	l->rendezvous.open = true;
+	comm_ring_wake_peer(l);
+}
+
+static void close_chunks(struct endpoint *l)
+{
+	struct rendezvous_end *o = &l->rendezvous;
+	atomic_exchange(&o->rx->claim, (uint64_t)o->begun << 32 | CLOSED);
+}
+
+static int fetch_part(struct endpoint *l, struct transfer *t, struct chunk_range p, bool *moved,
+		      struct err *e)
+{
+	*moved = true;
+	return comm_peer_memory_read(l->c, l->peer, &t->remote, p.at, t->data + p.at, p.bytes, e);
+}
+
+/* 1 all chunks have been copied, 0 not yet, -1. */
+static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, struct err *e)
+{
+	struct rendezvous *h = l->rendezvous.rx;
+	uint64_t chunk;
+	uint32_t left;
+	if (chunk_count(t->bytes) == 1)
+		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) < 0 ? -1 : 1;
+	if (!l->rendezvous.open)
+		open_chunks(l, t);
+	if (claim_chunk(h, t->number, t->bytes, &chunk))
+		return fetch_part(l, t, find_chunk(t->bytes, chunk), moved, e);
+	if (atomic_load(&h->writing))
+		return 0;
+	left = atomic_exchange(&h->left, 0);
+	if (left && left <= chunk_count(t->bytes) &&
+	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e) < 0)
+		return -1;
+	l->rendezvous.open = false;
+	return 1;
+}
+
+int comm_rendezvous_fetch(struct endpoint *l, struct transfer *t, bool *moved, struct err *e)
+{
+	struct rendezvous_end *o = &l->rendezvous;
+	if (!t->begun) {
+		t->number = ++o->begun;
+		t->begun = true;
+	}
+	if (!t->fetched) {
+		int rc = fetch_chunk(l, t, moved, e);
+		if (rc <= 0)
+			return rc;
+		t->fetched = true;
+	}
+	/* In this order: if the sender was there after the last byte, that byte was right. If
+	 * not, it is absent. */
+	close_chunks(l);
+	if (atomic_load(&l->ring.line->state) != SEG_HERE)
+		return 0;
+	atomic_store(&o->rx->taken, t->number);
+	comm_ring_wake_peer(l);
+	return 1;
+}
+
+void comm_rendezvous_close(struct endpoint *l)
+{
+	struct rendezvous_end *o = &l->rendezvous;
+	o->oldest = -1;
+	if (!o->rx || !o->open)
+		return;
+	close_chunks(l);
+	for (int64_t until = clock_ns() + GRACE_NS;
+	     atomic_load(&o->rx->writing) && clock_ns() < until;) {
+		if (!is_peer_alive(l))
+			break;
+		sched_yield();
+	}
+	o->open = false;
+}
