@@ -12,10 +12,10 @@
 #include <sys/types.h>
 
 /* As fork(); every signal is blocked in the child. */
-pid_t launcher_fork_deaf(void);
+pid_t launcher_fork_blocked(void);
 /* In the child: handlers become default actions and what came in between is forgotten; then as
  * process_signals (base/process.h), so that nothing is ignored but SIGHUP under nohup, and nothing
  * is blocked. */
-void launcher_fork_hear(void);
+void launcher_fork_reset_signals(void);
 
 #endif

@@ -35,7 +35,7 @@ static int open_gpus(const struct job *job, const char *spec, struct cluster *ou
 	return -1;
 }
 
-int launcher_machine_open(const struct job *job, const char *spec, struct cluster *out,
+int launcher_job_cluster_open(const struct job *job, const char *spec, struct cluster *out,
 			  struct err *e)
 {
 	if (open_gpus(job, spec, out) && open_cluster(job, spec, out, e))

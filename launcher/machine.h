@@ -10,7 +10,7 @@
  * many as its degrees need, or, when dp is left to muster, one a core and at least one replica.
  * Where the job computes on GPUs (device = cuda) and this host or this allocation has any, they are
  * the slots. Its links are those of [launch] calibration where that is this machine's. */
-int launcher_machine_open(const struct job *job, const char *spec, struct cluster *out,
+int launcher_job_cluster_open(const struct job *job, const char *spec, struct cluster *out,
 			  struct err *e);
 
 #endif

@@ -55,7 +55,7 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	struct job job = *given;
 	struct cluster c;
 	struct plan p;
-	if (launcher_machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
+	if (launcher_job_cluster_open(&job, out->slurm ? "slurm" : "local", &c, e))
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		topo_cluster_free(&c);
