@@ -57,7 +57,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	p->costs.hop = cost_hop(c);
 	struct cost_sharing sharing = cost_sharing(c);
 	p->costs.load = sharing.load;
-	p->costs.mates = sharing.mates;
+	p->costs.node_ranks = sharing.mates;
 }
 
 /* ranks and scale have room for every pipeline rank. */

@@ -1,6 +1,6 @@
 #include "plan/cost/step.h"
 
-#include "plan/cost/pipe.h"
+#include "plan/spec/schedule/closed_form.h"
 #include "plan/spec/model/zero.h"
 #include "plan/place/traffic.h"
 
@@ -305,7 +305,7 @@ static const struct cost_pass *pass_of(const struct cost_case *c, const struct s
 }
 
 static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r,
-		      struct pipe_rank *times)
+		      struct pipeline_rank_times *times)
 {
 	double wait = cost_wait(c), down = 0, up = 0;
 	bool splits = schedule_splits(c->job->parallel.schedule);
@@ -338,17 +338,17 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 void cost_step(const struct cost_case *c, struct plan_time *out)
 {
 	struct passes known = { .n = 0 };
-	struct pipe pipe = { 0 };
+	struct pipeline_times pipe = { 0 };
 	struct cost_sum sum = { 0 };
 	for (int pp = 0; pp < c->layout->pp; pp++) {
 		struct cost_rank r;
-		struct pipe_rank times;
+		struct pipeline_rank_times times;
 		take_rank(c, pp, &known, &r, &times);
-		cost_pipe_add(&pipe, &times);
+		schedule_times_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
 	}
-	double alone = cost_pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks,
-				      c->micros, cost_hop(c));
+	double alone = schedule_seconds(&pipe, c->job->parallel.schedule, c->layout->chunks,
+					c->micros, cost_hop(c));
 	cost_sum_parts(c, &sum,
 		       cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone),
 		       out);

@@ -3,7 +3,7 @@
 #ifndef MUSTER_PLAN_SEARCH_EVAL_IN_H
 #define MUSTER_PLAN_SEARCH_EVAL_IN_H
 
-#include "plan/cost/pipe.h"
+#include "plan/spec/schedule/closed_form.h"
 #include "plan/cost/step.h"
 #include "plan/memory.h"
 #include "plan/search/eval.h"
@@ -45,7 +45,7 @@ struct eval_kind {
 	struct eval_key key;
 	int example, n; /* one of them; how many */
 	struct cost_rank cost;
-	struct pipe_rank pipe;
+	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
 	double activations[ENDS], shared[ENDS]; /* of the one with most alive */
 	int most[ENDS];                         /* that one */
@@ -86,7 +86,7 @@ struct eval {
 	int n_kinds, *kind_of;   /* of each pipeline rank */
 	struct eval_state *states;
 	int n_states, room_states;
-	struct pipe pipe;
+	struct pipeline_times pipe;
 	double whole; /* the pipeline's time, on cores that its agents may share */
 	struct live *live;
 	bool counted; /* kinds' activations are set */

@@ -146,7 +146,7 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 					 .last = k->last,
 					 .scale = k->scale,
 					 .pass = all };
-	kind->pipe = (struct pipe_rank){
+	kind->pipe = (struct pipeline_rank_times){
 		.forward = k->scale * cost_forward(&all) + chunks * wait + chunks * down,
 		.weight = weight,
 		.input = k->scale * cost_backward(&all) - weight + chunks * wait + chunks * up,
@@ -191,11 +191,9 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	v->config.activations = activations;
 	v->job.offload.activations = activations;
 	v->layout.chunks = chunks;
-	v->layout.vee = schedule == SCHEDULE_ZB_V;
+	v->layout.vee = schedule_kinds[schedule]->vee;
 	v->job.parallel.schedule = schedule;
-	v->job.parallel.chunks = schedule == SCHEDULE_INTERLEAVED || schedule == SCHEDULE_ZB_V
-					 ? chunks
-					 : 0;
+	v->job.parallel.chunks = schedule_kinds[schedule]->chunks_most > 1 ? chunks : 0;
 	v->cost.scale = NULL;
 	if ((int64_t)v->layout.pp * chunks > v->space->shape.layers)
 		return false;
@@ -205,7 +203,7 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MOST)
 		return false;
 	double wait = cost_wait(&v->cost);
-	v->pipe = (struct pipe){ 0 };
+	v->pipe = (struct pipeline_times){ 0 };
 	v->n_kinds = 0;
 	for (int pp = 0; pp < v->layout.pp; pp++) {
 		struct eval_key mine = key_at(v, pp);
@@ -221,11 +219,11 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 		}
 		v->kinds[k].n++;
 		v->kind_of[pp] = k;
-		cost_pipe_add(&v->pipe, &v->kinds[k].pipe);
+		schedule_times_add(&v->pipe, &v->kinds[k].pipe);
 	}
 	v->whole = cost_shared(
 		&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
-		cost_pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
+		schedule_seconds(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }
