@@ -13,6 +13,8 @@
  *     zb-v           two chunks per rank, there and back; if the three passes take equally long, a
  *                    rank never waits between its first step and its last (the same paper, and
  *                    arXiv 2405.15362)
+ *     breadth-first  chunks as in interleaved, but all micro-batches pass a chunk before the next
+ *                    one, and backwards likewise (Lamy-Poirier, arXiv 2211.05953)
  *
  * A line of the list below holds: the name in enum job_schedule, the row that carries the
  * schedule's traits (without its prefix schedule_), the value of parallel.schedule, and the line of
@@ -30,7 +32,8 @@
 	X(NAIVE, naive, "naive", "one micro-batch at a time, for comparison.") \
 	X(INTERLEAVED, interleaved, "interleaved", "1f1b over several virtual stages per rank, with a smaller bubble.") \
 	X(ZB_H1, zb_h1, "zb-h1", "1f1b with the backward pass in two halves, with a smaller bubble in the same memory.") \
-	X(ZB_V, zb_v, "zb-v", "two virtual stages per rank in the shape of a V, with almost no bubble.")
+	X(ZB_V, zb_v, "zb-v", "two virtual stages per rank in the shape of a V, with almost no bubble.") \
+	X(BREADTH_FIRST, breadth_first, "breadth-first", "all micro-batches pass a virtual stage before the next one; keeps all activations.")
 /* clang-format on */
 
 enum job_schedule {

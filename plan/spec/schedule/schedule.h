@@ -19,7 +19,7 @@
  *      line of its comment (the paper).
  *   2. Write plan/spec/schedule/<name>.c. It defines the row, `const struct schedule_kind
  *      schedule_<row>`, and the two functions that the row needs: the generator (order.h) and the
- *      closed form of its time (closed_form.h). zb_h1.c is a short example.
+ *      closed form of its time (closed_form.h). breadth_first.c is a short example.
  *   3. Add to tests/unit/plan/test_schedule_kinds.c: a golden row, the paper's bubble and the bound
  *      on live activations. (If the closed form errs by more than 3 % in the mean or 20 % in one
  *      case, tests/unit/plan/test_step.c needs a line with its bounds.)
