@@ -71,6 +71,20 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	PICTURE
 }
 
+@test "the picture of breadth-first" {
+	run draw parallel.schedule=breadth-first
+	echo "$output"
+	diff <(echo "$output") - <<-'PICTURE'
+		breadth-first: 2 ranks × 2 chunks, 3 micro-batches
+
+		simulated: 7.06 ms, bubble 15.7 %
+		 0 F0-F1-F2-f0f1-f2-··········b0---·b1---b2----B0----B1---B2----
+		 1 ···F0-F1-F2f0--f1-f2-b0----b1---b2----B0----B1---B2----······
+		   F forward   B backward   · waiting
+		   upper case: even chunks; lower case: odd ones
+	PICTURE
+}
+
 @test "--svg writes a drawing with a cell for every pass" {
 	run draw parallel.schedule=zb-h1 --svg "$BATS_TEST_TMPDIR/it.svg"
 	[[ $status -eq 0 && ${lines[0]} == zb-h1* ]]
