@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "topo/measured.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,8 +70,6 @@ struct topo_nic {
 	int numa;
 	double bandwidth;
 };
-
-struct measured; /* plan/cost/measured.h: of processors that were calibrated */
 
 struct node_kind {              /* nodes of one kind are equal */
 	char name[TOPO_NAME];   /* "dgx-h100", "local" */
