@@ -103,12 +103,12 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
 		const struct calibration_link *l = &c->links[i];
 		if (l->known)
-			json_array_append_new(links,
-					      json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}",
-							"transport", measured_transport_word(i),
-							"pattern", "all_reduce", "alpha_s",
-							l->alpha, "beta_s_per_byte", l->beta,
-							"error", l->error, "points", l->points));
+			json_array_append_new(
+				links,
+				json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport",
+					  topo_measured_transport_word(i), "pattern", "all_reduce",
+					  "alpha_s", l->alpha, "beta_s_per_byte", l->beta, "error",
+					  l->error, "points", l->points));
 	}
 	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", VERSION,
 				"kind", KIND, "host", c->host, "cpu", c->cpu, "cores", c->cores,
@@ -116,9 +116,9 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	if (all && c->flops > 0)
 		json_object_set_new(all, "gemm", json_pack("{s:f}", "flops", c->flops));
 	if (all && c->measured.n_machines)
-		json_object_set_new(all, "machines", measured_machines_json(&c->measured));
+		json_object_set_new(all, "machines", topo_measured_machines_json(&c->measured));
 	if (all && c->measured.n_exchanges)
-		json_object_set_new(all, "exchanges", measured_exchanges_json(&c->measured));
+		json_object_set_new(all, "exchanges", topo_measured_exchanges_json(&c->measured));
 	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
 	if (text) {
 		buf_printf(out, "%s\n", text);
@@ -162,7 +162,7 @@ static int read_link(json_t *o, const char *name, struct calibration *c, struct 
 	    l.alpha + l.beta <= 0)
 		return damaged(name, "an entry of links is out of range", e);
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
-		if (strcmp(transport, measured_transport_word(i)))
+		if (strcmp(transport, topo_measured_transport_word(i)))
 			continue;
 		if (c->links[i].known)
 			return damaged(name, "a transport is there twice", e);
@@ -191,8 +191,8 @@ static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exc
 		if (read_link(json_array_get(links, i), name, c, e))
 			return -1;
 	if ((gemm && read_gemm(gemm, name, c, e)) ||
-	    (machines && measured_read_machines(machines, name, &c->measured, e)) ||
-	    (exchanges && measured_read_exchanges(exchanges, name, &c->measured, e)))
+	    (machines && topo_measured_read_machines(machines, name, &c->measured, e)) ||
+	    (exchanges && topo_measured_read_exchanges(exchanges, name, &c->measured, e)))
 		return -1;
 	c->measured.cores = c->cores;
 	return 0;

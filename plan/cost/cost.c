@@ -82,7 +82,7 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
-	struct machine machine;
+	struct cost_machine machine;
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
 	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
 	struct cost_case c = {

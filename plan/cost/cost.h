@@ -40,8 +40,8 @@ struct cost_case {
 	const struct layout *layout;
 	const struct stage *stages; /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;      /* [GROUP_KINDS], after cost_machine_links */
-	const struct machine *machine; /* of the fastest agent */
+	const struct span *spans;           /* [GROUP_KINDS], after cost_machine_links */
+	const struct cost_machine *machine; /* of the fastest agent */
 	const struct engine *engine;
 	/* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all
 	 * alike */

@@ -46,7 +46,7 @@ enum engine_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_AGAIN /* of selective r
 /* Operations over whole tensors, one row a sort. */
 struct engine_pass {
 	enum engine_phase phase;
-	enum cost_class class;
+	enum rate_class class;
 	enum engine_need need;
 	int times;             /* a layer */
 	double moves[TENSORS]; /* elements read and written, for each element of the tensor */
@@ -75,13 +75,13 @@ struct engine {
 	/* bytes moved a parameter and micro-batch to add gradients up, beside the products */
 	double accumulate;
 	double embed_fwd, embed_bwd; /* passes over [n, c] */
-	double loss;                 /* bytes moved a logit; 0: five elements' (COST_XENT) */
+	double loss;                 /* bytes moved a logit; 0: five elements' (RATE_XENT) */
 	double grad_width; /* bytes of an element of gradients that are summed over replicas */
 	/* bytes moved a parameter by an optimizer step; 0: by the optimizer's kind */
 	double update;
 };
 
 extern const struct engine cost_engine_muster, cost_engine_megatron_2021, cost_engine_megatron_2022,
-	cost_engine_megatron_CORE;
+	cost_engine_megatron_core;
 
 #endif

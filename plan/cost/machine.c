@@ -3,31 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-static const char *const words[] = {
-	[COST_PRODUCT_FWD] = "product_fwd",
-	[COST_PRODUCT_INPUT] = "product_input",
-	[COST_PRODUCT_WEIGHT] = "product_weight",
-	[COST_ATTENTION_FWD] = "attention_fwd",
-	[COST_ATTENTION_BWD] = "attention_bwd",
-	[COST_NORM_FWD] = "norm_fwd",
-	[COST_NORM_BWD] = "norm_bwd",
-	[COST_GELU_FWD] = "gelu_fwd",
-	[COST_GELU_BWD] = "gelu_bwd",
-	[COST_SWIGLU_FWD] = "swiglu_fwd",
-	[COST_SWIGLU_BWD] = "swiglu_bwd",
-	[COST_ROPE] = "rope",
-	[COST_XENT] = "xent",
-	[COST_SUM_ROWS] = "sum_rows",
-	[COST_MOVED] = "moved",
-	[COST_OPTIMIZER] = "optimizer",
-};
-
-const char *cost_class_word(enum cost_class class)
-{
-	return words[class];
-}
-
-double cost_curve_at(const struct cost_curve *c, double x)
+double cost_curve_at(const struct rate_curve *c, double x)
 {
 	int i = 1;
 	if (c->n < 1)
@@ -42,23 +18,23 @@ double cost_curve_at(const struct cost_curve *c, double x)
 	return c->rate[i - 1] + share * (c->rate[i] - c->rate[i - 1]);
 }
 
-static const struct cost_curve *curve_of(const struct machine *m, enum cost_class class)
+static const struct rate_curve *curve_of(const struct cost_machine *m, enum rate_class class)
 {
-	enum cost_class kind = class <= COST_PRODUCT_WEIGHT  ? COST_PRODUCT_FWD
-			       : class <= COST_ATTENTION_BWD ? COST_ATTENTION_FWD
-							     : COST_MOVED;
+	enum rate_class kind = class <= RATE_PRODUCT_WEIGHT  ? RATE_PRODUCT_FWD
+			       : class <= RATE_ATTENTION_BWD ? RATE_ATTENTION_FWD
+							     : RATE_MOVED;
 	if (m->rates[class].n)
 		return &m->rates[class];
-	return kind == COST_ATTENTION_FWD && !m->rates[kind].n ? &m->rates[COST_PRODUCT_FWD]
+	return kind == RATE_ATTENTION_FWD && !m->rates[kind].n ? &m->rates[RATE_PRODUCT_FWD]
 							       : &m->rates[kind];
 }
 
-double cost_machine_seconds(const struct machine *m, enum cost_class class, double work)
+double cost_machine_seconds(const struct cost_machine *m, enum rate_class class, double work)
 {
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
-double cost_machine_attention(const struct machine *m, enum cost_class form, double flops,
+double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
 			      double keys, double dim)
 {
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
@@ -75,8 +51,8 @@ static const struct tile {
 
 #define SPLIT_DEPTH 1024 /* of a part that is worth a unit of its own */
 
-static double in_tiles(const struct machine *m, const struct tile *t, double batch, double rows,
-		       double columns, double depth, double rate)
+static double in_tiles(const struct cost_machine *m, const struct tile *t, double batch,
+		       double rows, double columns, double depth, double rate)
 {
 	double upright = ceil(rows / t->m) * ceil(columns / t->n),
 	       across = ceil(rows / t->n) * ceil(columns / t->m);
@@ -88,7 +64,7 @@ static double in_tiles(const struct machine *m, const struct tile *t, double bat
 			m->wave * size / (tiles[0].m * tiles[0].n));
 }
 
-double cost_machine_products(const struct machine *m, enum cost_class form, double batch,
+double cost_machine_products(const struct cost_machine *m, enum rate_class form, double batch,
 			     double rows, double columns, double depth, double width)
 {
 	double flops = 2 * batch * rows * columns * depth,
@@ -97,7 +73,7 @@ double cost_machine_products(const struct machine *m, enum cost_class form, doub
 		return 0;
 	if (m->units < 1) {
 		double weights = width * batch * columns *
-				 (form == COST_PRODUCT_WEIGHT ? rows : depth);
+				 (form == RATE_PRODUCT_WEIGHT ? rows : depth);
 		return cost_machine_seconds(m, form, flops) +
 		       (m->packing[form] > 0 ? weights / m->packing[form] : 0);
 	}
@@ -105,21 +81,21 @@ double cost_machine_products(const struct machine *m, enum cost_class form, doub
 	       best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
-	return fmax(best, bytes / cost_curve_at(curve_of(m, COST_MOVED), bytes)) + m->op;
+	return fmax(best, bytes / cost_curve_at(curve_of(m, RATE_MOVED), bytes)) + m->op;
 }
 
-double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in,
+double cost_machine_product(const struct cost_machine *m, enum rate_class form, double n, double in,
 			    double out, double width)
 {
-	if (form == COST_PRODUCT_WEIGHT)
+	if (form == RATE_PRODUCT_WEIGHT)
 		return cost_machine_products(m, form, 1, out, in, n, width);
-	return form == COST_PRODUCT_INPUT ? cost_machine_products(m, form, 1, n, in, out, width)
+	return form == RATE_PRODUCT_INPUT ? cost_machine_products(m, form, 1, n, in, out, width)
 					  : cost_machine_products(m, form, 1, n, out, in, width);
 }
 
 /* --- Transfers ----------------------------------------------------------------- */
 
-void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
+void cost_machine_links(const struct cost_machine *m, struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
@@ -130,14 +106,14 @@ void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 	}
 }
 
-double cost_machine_offload(const struct machine *m, double bytes)
+double cost_machine_offload(const struct cost_machine *m, double bytes)
 {
 	if (m->host <= 0)
-		return cost_machine_seconds(m, COST_MOVED, 2 * bytes);
+		return cost_machine_seconds(m, RATE_MOVED, 2 * bytes);
 	return bytes > 0 ? bytes / m->host + m->op : 0;
 }
 
-double cost_machine_exposed(const struct machine *m, double transfer, double shade)
+double cost_machine_exposed(const struct cost_machine *m, double transfer, double shade)
 {
 	return transfer - m->hides * fmin(transfer, shade);
 }

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products of fewer FLOPs tell of their edges, not of packing. */
+/* The times of products with fewer FLOPs depend on their edges, not on packing. */
 #define PACKING_FROM 3e7
-/* Points of a product's curve are so far apart at least. */
+/* The least ratio of two neighbouring points of a product's curve. */
 #define BIN 3.0
 
-/* Seconds a byte of packing the weights: least squares of FLOPs / rate + bytes × packing =
- * seconds on the relative error, neither negative. */
-static double packing_of(const struct measured_point *points, int n, enum cost_class form)
+/* Seconds per byte of packing the weights: least squares of the relative error of FLOPs / rate +
+ * bytes × packing = seconds, with neither term negative. */
+static double packing_of(const struct measured_point *points, int n, enum rate_class form)
 {
 	double ff = 0, fw = 0, ww = 0, f1 = 0, w1 = 0;
 	for (int i = 0; i < n; i++) {
@@ -36,17 +36,17 @@ static int by_x(const void *a, const void *b)
 	return (p->x > q->x) - (p->x < q->x);
 }
 
-/* points: of one class, sorted. apart: of two points of the curve. */
+/* points: of one class, sorted. apart: the least ratio of two points of the curve. */
 static void curve_through(const struct measured_point *points, int n, double packing, double apart,
-			  struct cost_curve *c)
+			  struct rate_curve *c)
 {
-	*c = (struct cost_curve){ 0 };
-	for (int i = 0, in; i < n && c->n < COST_POINTS; i += in) {
+	*c = (struct rate_curve){ 0 };
+	for (int i = 0, in; i < n && c->n < RATE_POINTS; i += in) {
 		double x = 0, rate = 0;
 		for (in = 0; i + in < n && points[i + in].x <= apart * points[i].x; in++) {
 			const struct measured_point *p = &points[i + in];
 			x += log(p->x);
-			/* Packing is a part, never most of it. */
+			/* Packing is a part of the time, never most of it. */
 			rate += p->work / fmax(p->seconds - packing * p->weights, 0.2 * p->seconds);
 		}
 		c->x[c->n] = exp(x / in);
@@ -54,13 +54,13 @@ static void curve_through(const struct measured_point *points, int n, double pac
 	}
 }
 
-bool measured_fit(const struct measured_point *points, int n, struct machine *out)
+bool cost_measured_fit(const struct measured_point *points, int n, struct machine_rates *out)
 {
 	struct measured_point *mine = malloc((size_t)(n > 0 ? n : 1) * sizeof *mine);
 	memset(out, 0, sizeof *out);
-	for (int class = 0; mine && class < COST_CLASSES; class ++) {
-		bool product = class <= COST_PRODUCT_WEIGHT;
-		double packing = product ? packing_of(points, n, (enum cost_class) class) : 0;
+	for (int class = 0; mine && class < RATE_CLASSES; class ++) {
+		bool product = class <= RATE_PRODUCT_WEIGHT;
+		double packing = product ? packing_of(points, n, (enum rate_class) class) : 0;
 		int found = 0;
 		for (int i = 0; i < n; i++)
 			if ((int)points[i].class == class && points[i].seconds > 0 &&
@@ -72,5 +72,5 @@ bool measured_fit(const struct measured_point *points, int n, struct machine *ou
 			out->packing[class] = 1 / packing;
 	}
 	free(mine);
-	return out->rates[COST_PRODUCT_FWD].n && out->rates[COST_MOVED].n;
+	return out->rates[RATE_PRODUCT_FWD].n && out->rates[RATE_MOVED].n;
 }

@@ -110,13 +110,13 @@ static double passes_of(const struct cost_case *c, const struct shard *h, enum e
 
 static double moved(const struct cost_case *c, double bytes)
 {
-	return cost_machine_seconds(c->machine, COST_MOVED, bytes);
+	return cost_machine_seconds(c->machine, RATE_MOVED, bytes);
 }
 
 /* --- A layer's products and attention ------------------------------------------------ */
 
 enum linear { LINEAR_QKV, LINEAR_OUT, LINEAR_UP, LINEAR_DOWN, LINEARS };
-enum { FORMS = COST_PRODUCT_WEIGHT + 1 };
+enum { FORMS = RATE_PRODUCT_WEIGHT + 1 };
 
 /* Seconds of each linear in each form. */
 struct layer {
@@ -125,7 +125,7 @@ struct layer {
 	double attention, gradient; /* attention's forward pass and its backward's */
 };
 
-static double products(const struct layer *y, enum cost_class form)
+static double products(const struct layer *y, enum rate_class form)
 {
 	double sum = y->router[form];
 	for (int i = 0; i < LINEARS; i++)
@@ -138,9 +138,9 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 {
 	double keys = (double)c->shape->seq, queries = keys / c->layout->cp,
 	       dim = (double)c->shape->head_dim;
-	double score = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys,
+	double score = cost_machine_products(c->machine, RATE_PRODUCT_FWD, h->heads, queries, keys,
 					     dim, h->width);
-	double weighted = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries,
+	double weighted = cost_machine_products(c->machine, RATE_PRODUCT_FWD, h->heads, queries,
 						dim, keys, h->width);
 	y->attention = score + weighted;
 	y->gradient = score + 3 * weighted;
@@ -148,27 +148,27 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 
 static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	/* two products, half masked */
 	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim,
 	       flops = 2 * h->n * h->q * keys;
 	for (int form = 0; form < FORMS; form++) {
 		double each = h->rows / h->experts;
 		y->linear[LINEAR_QKV][form] = cost_machine_product(
-			m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
-		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum cost_class)form, h->n,
+			m, (enum rate_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
+		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum rate_class)form, h->n,
 								   h->q, h->c, h->width);
 		y->linear[LINEAR_UP][form] = h->experts *
-					     cost_machine_product(m, (enum cost_class)form, each,
+					     cost_machine_product(m, (enum rate_class)form, each,
 								  h->c, h->up, h->width);
 		y->linear[LINEAR_DOWN][form] = h->experts *
-					       cost_machine_product(m, (enum cost_class)form, each,
+					       cost_machine_product(m, (enum rate_class)form, each,
 								    h->f, h->c, h->width);
-		y->router[form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c,
+		y->router[form] = cost_machine_product(m, (enum rate_class)form, h->n, h->c,
 						       (double)c->shape->experts, h->width);
 	}
-	y->attention = cost_machine_attention(m, COST_ATTENTION_FWD, flops, keys, dim);
-	y->gradient = cost_machine_attention(m, COST_ATTENTION_BWD, 2.5 * flops, keys, dim);
+	y->attention = cost_machine_attention(m, RATE_ATTENTION_FWD, flops, keys, dim);
+	y->gradient = cost_machine_attention(m, RATE_ATTENTION_BWD, 2.5 * flops, keys, dim);
 	if (!c->engine->fused_attention)
 		stored_attention(c, h, y);
 }
@@ -199,8 +199,8 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 	if (!h->sp)
 		return 2 * h->sum;
 	return 2 * h->half +
-	       gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
-	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
+	       gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]) +
+	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][RATE_PRODUCT_FWD]);
 }
 
 /* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp
@@ -211,9 +211,9 @@ static double model_column_backward(const struct cost_case *c, const struct shar
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
 		return cost_machine_exposed(c->machine, h->sum,
-					    shade * linear[COST_PRODUCT_WEIGHT]);
-	return cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_INPUT]) +
-	       cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_WEIGHT]);
+					    shade * linear[RATE_PRODUCT_WEIGHT]);
+	return cost_machine_exposed(c->machine, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
+	       cost_machine_exposed(c->machine, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
 }
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
@@ -223,8 +223,8 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 			 model_column_backward(c, h, hides, y->linear[LINEAR_UP]);
 	if (h->sp)
 		seconds += gather_beside(c, h, h->hides,
-					 y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) +
-			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
+					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
+			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
 	return seconds;
 }
 
@@ -236,14 +236,14 @@ static double again_of(const struct cost_case *c, const struct shard *h, const s
 		       double cp, double ep)
 {
 	double last = c->engine->stops_short
-			      ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) +
+			      ? (h->dense ? y->linear[LINEAR_DOWN][RATE_PRODUCT_FWD] : 0) +
 					(h->sp ? h->half : h->sum)
 			      : 0;
 	if (c->job->recompute.mode == RECOMPUTE_NONE)
 		return 0;
 	if (c->job->recompute.mode == RECOMPUTE_SELECTIVE)
 		return y->attention + passes_of(c, h, PHASE_AGAIN) + cp;
-	return products(y, COST_PRODUCT_FWD) + y->attention + passes_of(c, h, PHASE_FORWARD) +
+	return products(y, RATE_PRODUCT_FWD) + y->attention + passes_of(c, h, PHASE_FORWARD) +
 	       tp_forward(c, h, y) + cp + 2 * ep - last;
 }
 
@@ -282,10 +282,10 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	set_layer(c, h, &y);
 	double cp = ring_left(c, h, y.attention, 1),
 	       ep = place_span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
-	double weight = products(&y, COST_PRODUCT_WEIGHT) + accumulated(c, h);
+	double weight = products(&y, RATE_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers *
-		 (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
-	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient +
+		 (products(&y, RATE_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
+	t->bwd = layers * (products(&y, RATE_PRODUCT_INPUT) + weight + y.gradient +
 			   passes_of(c, h, PHASE_BACKWARD));
 	t->weight = layers * weight;
 	t->tp_fwd = layers * tp_forward(c, h, &y);
@@ -326,19 +326,19 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 /* The head's backward comes with the loss. */
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	const struct span *tp = &c->spans[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)
-		t->fwd += cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab,
+		t->fwd += cost_machine_product(m, (enum rate_class)form, h->n, h->c, h->vocab,
 					       h->width);
 	if (c->engine->loss > 0)
 		t->fwd += moved(c, c->engine->loss * logits);
 	else
-		t->fwd += cost_machine_seconds(m, COST_XENT, 5 * h->width * logits);
-	t->fwd += cost_machine_seconds(m, COST_NORM_FWD, 4 * stream) +
+		t->fwd += cost_machine_seconds(m, RATE_XENT, 5 * h->width * logits);
+	t->fwd += cost_machine_seconds(m, RATE_NORM_FWD, 4 * stream) +
 		  moved(c, c->engine->accumulate * h->vocab * h->c);
-	t->bwd += cost_machine_seconds(m, COST_NORM_BWD, 4 * stream);
+	t->bwd += cost_machine_seconds(m, RATE_NORM_BWD, 4 * stream);
 	t->tp_fwd += (h->sp ? h->half : 0) + place_span_all_reduce(tp, F32 * h->n) +
 		     place_span_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->half : h->sum;

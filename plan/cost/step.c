@@ -142,7 +142,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
  * seconds. */
 static double exposed(const struct cost_case *c, const struct cost_rank *r)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	struct exchange x = { 0 };
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		add_exchange(c, r, class, &x);
@@ -196,12 +196,12 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
-		       cost_machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
 	/* moments, and masters where they are not the parameters: there and back */
 	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
-	       (cost_machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
+	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, words * F32 * owned) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 

@@ -77,7 +77,7 @@ void cost_train_costs_of(const struct job *job, const struct cluster *cluster, c
 	       saved = element * (double)shape_params(&p->shape);
 	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth,
 							  nodes * job->checkpoint.node_bandwidth);
-	struct machine m;
+	struct cost_machine m;
 	cost_machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){
 		.step = p->time.total,

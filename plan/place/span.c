@@ -45,8 +45,8 @@ static double measured(const struct span *s, enum measured_op op, double bytes)
 {
 	if (!s->measured || s->nodes > 1 || s->ranks < 2)
 		return 0;
-	return measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) *
-	       measured_share(s->measured, s->crowd) / fmax(1, s->busy);
+	return cost_measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) *
+	       cost_measured_share(s->measured, s->crowd) / fmax(1, s->busy);
 }
 
 /* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few

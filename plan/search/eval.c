@@ -110,14 +110,14 @@ static void set_machine(struct eval *v, int agents)
 		const struct node_kind *k = &c->kinds[i];
 		int here = agents < k->devices ? agents : k->devices,
 		    asked = speeds_threads(&v->job, 0), share = k->cores / here;
-		struct machine m;
+		struct cost_machine m;
 		cost_machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here,
 				       asked       ? asked
 				       : share > 0 ? share
 						   : 1,
 				       &m);
 		double has = search_fit_limit(k, here),
-		       rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+		       rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
 		if (i == 0 || rate < slowest) {
 			slowest = rate;

@@ -20,7 +20,7 @@ struct eval_stream {
 	bool sp;
 	struct space_again again;
 	struct span links[3]; /* tp, cp, ep */
-	const struct machine *machine;
+	const struct cost_machine *machine;
 	/* of a layer that does not recompute, and one that does; more of the first stage, of the
 	 * last */
 	struct cost_pass plain, redone, first, last;
@@ -68,7 +68,7 @@ struct eval {
 	struct span_fold fold;
 	struct span spans[GROUP_KINDS];
 	/* [devices of the largest node + 1]: with so many agents on it */
-	struct machine *machines;
+	struct cost_machine *machines;
 	bool *machine_set;
 	double *limits; /* likewise */
 	int box;

@@ -67,7 +67,7 @@ static void block_spans(const struct cluster *c, const struct layout *l,
 }
 
 void open_scene(struct scene *x, const struct run *r, const struct setting *s,
-		const struct machine *machine)
+		const struct cost_machine *machine)
 {
 	char spec[100];
 	struct err e = ERR_INIT;
@@ -97,7 +97,7 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 }
 
 struct plan_time predict_on(const struct run *r, const struct setting *s,
-			    const struct machine *machine)
+			    const struct cost_machine *machine)
 {
 	static struct scene x;
 	struct plan_time t;
@@ -130,9 +130,9 @@ void open_host(int cores, int slots, double meeting, struct cluster *c)
 	k->device_memory = k->memory = 64e9;
 	k->link_bandwidth = 1e9;
 	k->link_latency = 1e-5;
-	m.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 1, { 1 }, { 1e11 } };
-	m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1 }, { 1e10 } };
-	measured_add_machine(k->measured, &m);
+	m.machine.rates[RATE_PRODUCT_FWD] = (struct rate_curve){ 1, { 1 }, { 1e11 } };
+	m.machine.rates[RATE_MOVED] = (struct rate_curve){ 1, { 1 }, { 1e10 } };
+	topo_measured_add_machine(k->measured, &m);
 	if (meeting > 0)
-		measured_add_exchange(k->measured, &x);
+		topo_measured_add_exchange(k->measured, &x);
 }

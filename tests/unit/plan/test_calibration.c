@@ -27,26 +27,26 @@ static struct measured sample_measured(void)
 					      .n = 2,
 					      .bytes = { 1e3, 1e5 },
 					      .seconds = { 1e-5, 1e-4 } };
-	machine.machine.rates[COST_PRODUCT_FWD] =
-		(struct cost_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
-	machine.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
-	measured_add_machine(&m, &machine);
+	machine.machine.rates[RATE_PRODUCT_FWD] =
+		(struct rate_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
+	machine.machine.rates[RATE_MOVED] = (struct rate_curve){ 1, { 1e6 }, { 1e10 } };
+	topo_measured_add_machine(&m, &machine);
 	machine.agents = 1;
-	machine.machine.rates[COST_PRODUCT_FWD].rate[1] = 1e11;
-	measured_add_machine(&m, &machine);
+	machine.machine.rates[RATE_PRODUCT_FWD].rate[1] = 1e11;
+	topo_measured_add_machine(&m, &machine);
 	machine.threads = 2;
-	machine.machine.rates[COST_PRODUCT_FWD].rate[1] = 1.5e11;
-	measured_add_machine(&m, &machine);
-	measured_add_exchange(&m, &exchange);
+	machine.machine.rates[RATE_PRODUCT_FWD].rate[1] = 1.5e11;
+	topo_measured_add_machine(&m, &machine);
+	topo_measured_add_exchange(&m, &exchange);
 	exchange.crowd = 8;
 	exchange.seconds[0] = 8e-5;
-	measured_add_exchange(&m, &exchange);
+	topo_measured_add_exchange(&m, &exchange);
 	exchange.group = 8;
 	exchange.seconds[0] = 2e-4;
-	measured_add_exchange(&m, &exchange);
+	topo_measured_add_exchange(&m, &exchange);
 	exchange.transport = MEASURED_TCP;
 	exchange.seconds[0] = 4e-4;
-	measured_add_exchange(&m, &exchange);
+	topo_measured_add_exchange(&m, &exchange);
 	return m;
 }
 
@@ -241,39 +241,41 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 
 static double fastest(const struct measured *m, int agents, int threads)
 {
-	struct machine got;
-	assert_true(measured_machine(m, agents, threads, false, &got));
-	return cost_curve_at(&got.rates[COST_PRODUCT_FWD], 1e12);
+	struct cost_machine got;
+	assert_true(cost_measured_machine(m, agents, threads, false, &got));
+	return cost_curve_at(&got.rates[RATE_PRODUCT_FWD], 1e12);
 }
 
 static void an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours(void **state)
 {
 	(void)state;
 	struct measured m = sample_measured();
-	struct machine got;
+	struct cost_machine got;
 	assert_float_equal(fastest(&m, 1, 1), 1e11, 1);
 	assert_float_equal(fastest(&m, 2, 1), 8e10, 1);
 	assert_float_equal(fastest(&m, 8, 1), 8e10, 1);
 	assert_float_equal(fastest(&m, 1, 2), 1.5e11, 1);
 	assert_float_equal(fastest(&m, 4, 2), 1.5e11, 1);
-	assert_false(measured_machine(&m, 1, 1, true, &got));
-	assert_float_equal(measured_share(&m, 1), 1, 0);
-	assert_float_equal(measured_share(&m, 5), 2.5, 0);
+	assert_false(cost_measured_machine(&m, 1, 1, true, &got));
+	assert_float_equal(cost_measured_share(&m, 1), 1, 0);
+	assert_float_equal(cost_measured_share(&m, 5), 2.5, 0);
 }
 
 static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **state)
 {
 	(void)state;
 	struct measured m = sample_measured();
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5, 1e-9);
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5,
+			   1e-9);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
 	/* Eight ranks on two cores: a fourth of it is one's own. */
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5, 1e-12);
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
-	assert_float_equal(measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5,
+			   1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
 	/* Meetings cost no more than after the longest work. */
 	const struct measured_exchange meeting = { .op = MEASURED_MEETING,
 						   .group = 2,
@@ -281,12 +283,12 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 						   .n = 2,
 						   .bytes = { 100, 10000 },
 						   .seconds = { 1e-5, 1e-3 } };
-	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 0, 0);
-	measured_add_exchange(&m, &meeting);
-	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
-	assert_float_equal(measured_meeting(&m, 2, 2, 10), 1e-3, 1e-12);
+	assert_float_equal(cost_measured_meeting(&m, 2, 2, 1e-3), 0, 0);
+	topo_measured_add_exchange(&m, &meeting);
+	assert_float_equal(cost_measured_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
+	assert_float_equal(cost_measured_meeting(&m, 2, 2, 10), 1e-3, 1e-12);
 	m.transport = MEASURED_TCP;
-	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
+	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
 /* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors
@@ -295,27 +297,29 @@ static void curves_go_through_what_was_measured(void **state)
 {
 	(void)state;
 	struct measured_point points[40];
-	struct machine got;
+	struct machine_rates got;
+	struct cost_machine machine;
 	int n = 0;
 	for (double rows = 64; rows <= 1024; rows *= 2)
 		for (double side = 256; side <= 2048; side *= 2) {
 			double flops = 2 * rows * side * side, weights = 4 * side * side;
-			points[n++] = (struct measured_point){ COST_PRODUCT_FWD, flops, flops,
+			points[n++] = (struct measured_point){ RATE_PRODUCT_FWD, flops, flops,
 							       flops / 5e10 + weights / 4e9,
 							       weights };
 		}
-	assert_false(measured_fit(points, n, &got));
-	points[n++] = (struct measured_point){ COST_MOVED, 1e6, 1e6, 1e-3, 0 };
-	points[n++] = (struct measured_point){ COST_MOVED, 1e4, 1e4, 1e-6, 0 };
-	assert_true(measured_fit(points, n, &got));
-	assert_float_equal(got.packing[COST_PRODUCT_FWD], 4e9, 1);
-	assert_float_equal(cost_machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) /
+	assert_false(cost_measured_fit(points, n, &got));
+	points[n++] = (struct measured_point){ RATE_MOVED, 1e6, 1e6, 1e-3, 0 };
+	points[n++] = (struct measured_point){ RATE_MOVED, 1e4, 1e4, 1e-6, 0 };
+	assert_true(cost_measured_fit(points, n, &got));
+	cost_measured_rates(&got, &machine);
+	assert_float_equal(got.packing[RATE_PRODUCT_FWD], 4e9, 1);
+	assert_float_equal(cost_machine_product(&machine, RATE_PRODUCT_FWD, 128, 300, 400, 4) /
 				   (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9),
 			   1, 1e-9);
-	assert_int_equal(got.rates[COST_MOVED].n, 2);
-	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e4), 1e-6, 1e-15);
-	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e6), 1e-3, 1e-12);
-	assert_int_equal(got.rates[COST_ROPE].n, 0);
+	assert_int_equal(got.rates[RATE_MOVED].n, 2);
+	assert_float_equal(cost_machine_seconds(&machine, RATE_MOVED, 1e4), 1e-6, 1e-15);
+	assert_float_equal(cost_machine_seconds(&machine, RATE_MOVED, 1e6), 1e-3, 1e-12);
+	assert_int_equal(got.rates[RATE_ROPE].n, 0);
 }
 
 static void who_measures_keeps_what_another_tool_did_here(void **state)

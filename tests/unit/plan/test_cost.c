@@ -178,7 +178,7 @@ static void megatron_core_on_hopper(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct run r = rows[i].run;
 		struct setting s = { r.tp > 1 ? cut_too : how, "dgx-h100",
-				     &cost_engine_megatron_CORE };
+				     &cost_engine_megatron_core };
 		r.seconds = model_flops(&r, 4096, 131072) / (r.devices * rows[i].rate);
 		hold(&r, 1, &s, &e);
 	}

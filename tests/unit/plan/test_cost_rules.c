@@ -19,13 +19,13 @@ static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
 
 /* Only compute and links that serve them may be changed here: each field of a machine that is a
  * rate or a cost. */
-static struct machine faster(const struct machine *m, int what)
+static struct cost_machine faster(const struct cost_machine *m, int what)
 {
-	struct machine y = *m;
+	struct cost_machine y = *m;
 	if (what == 0)
-		y.rates[COST_PRODUCT_FWD].rate[0] *= 1.25;
+		y.rates[RATE_PRODUCT_FWD].rate[0] *= 1.25;
 	else if (what == 1)
-		y.rates[COST_MOVED].rate[0] *= 1.25;
+		y.rates[RATE_MOVED].rate[0] *= 1.25;
 	else if (what == 2)
 		y.link_share *= 1.25;
 	else if (what == 3)
@@ -41,7 +41,7 @@ static void a_faster_machine_takes_less(void **state)
 {
 	struct err e = ERR_INIT;
 	struct cluster c;
-	struct machine m;
+	struct cost_machine m;
 	(void)state;
 	assert_int_equal(topo_cluster_open("dgx-h100:8", 0, &c, &e), 0);
 	cost_machine_of(&c.kinds[0], true, 1, &m);
@@ -49,7 +49,7 @@ static void a_faster_machine_takes_less(void **state)
 	double now = predict_on(&base, &ours, &m).total;
 	near(now, predict(&base, &ours).total);
 	for (int what = 0; what < 6; what++) {
-		struct machine better = faster(&m, what);
+		struct cost_machine better = faster(&m, what);
 		double then = predict_on(&base, &ours, &better).total;
 		if (!(then < now && then > 0.75 * now))
 			fail_msg("change %d: %g s become %g", what, now, then);
@@ -175,7 +175,7 @@ static struct plan_time of_replicas(const char *words, const struct engine *engi
 	struct plan_time t;
 	open_scene(&x, &replicas, &s, NULL);
 	x.of.mates = 8;
-	x.machine.rates[COST_PRODUCT_FWD].rate[0] *= flops;
+	x.machine.rates[RATE_PRODUCT_FWD].rate[0] *= flops;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		x.spans[kind].across.bandwidth /= slower;
 	cost_step(&x.of, &t);
@@ -265,9 +265,9 @@ static void mixtures_are_recomputed_as_they_are(void **state)
 	x.job.recompute.mode = RECOMPUTE_SELECTIVE;
 	t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	double stream = 2.0 * 2048 * 8192,
-	       attention = cost_machine_attention(&x.machine, COST_ATTENTION_FWD,
+	       attention = cost_machine_attention(&x.machine, RATE_ATTENTION_FWD,
 						  2 * 2048.0 * 8192 * 2048, 2048, 128);
-	near(t.again, attention + 2 * cost_machine_seconds(&x.machine, COST_NORM_FWD, 2 * stream));
+	near(t.again, attention + 2 * cost_machine_seconds(&x.machine, RATE_NORM_FWD, 2 * stream));
 	free(x.stages);
 }
 
@@ -313,19 +313,19 @@ static void shared_heads_are_copied(void **state)
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
 static void waves_are_whole(void **state)
 {
-	struct machine m = { .rates = { [COST_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
-					[COST_MOVED] = { 1, { 1 }, { 1e15 } } },
-			     .units = 100,
-			     .wave = 1e-6 };
-	double full = cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2),
-	       over = cost_machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
+	struct cost_machine m = { .rates = { [RATE_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
+					     [RATE_MOVED] = { 1, { 1 }, { 1e15 } } },
+				  .units = 100,
+				  .wave = 1e-6 };
+	double full = cost_machine_product(&m, RATE_PRODUCT_FWD, 2560, 4096, 1280, 2),
+	       over = cost_machine_product(&m, RATE_PRODUCT_FWD, 2561, 4096, 1280, 2);
 	(void)state;
 	near(full, 2 * 256 * 128 * 4096 / 1e12 + 1e-6);
 	assert_true(over > 1.1 * full);
-	near(cost_machine_product(&m, COST_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
-	near(cost_machine_product(&m, COST_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
-	m.rates[COST_MOVED].rate[0] = 1e9; /* now memory's */
-	near(cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2),
+	near(cost_machine_product(&m, RATE_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
+	near(cost_machine_product(&m, RATE_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
+	m.rates[RATE_MOVED].rate[0] = 1e9; /* now memory's */
+	near(cost_machine_product(&m, RATE_PRODUCT_FWD, 2560, 4096, 1280, 2),
 	     2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
 }
 
@@ -338,14 +338,14 @@ static void every_preset_has_a_machine(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
 		struct cluster c;
-		struct machine narrow, wide;
+		struct cost_machine narrow, wide;
 		assert_int_equal(topo_cluster_open(names[i], 0, &c, &e), 0);
 		cost_machine_of(&c.kinds[0], true, 1, &narrow);
 		cost_machine_of(&c.kinds[0], false, 1, &wide);
-		double share = narrow.rates[COST_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
+		double share = narrow.rates[RATE_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
 		assert_true(share > 0.4 && share < 0.9);
-		double slower = narrow.rates[COST_PRODUCT_FWD].rate[0] /
-				wide.rates[COST_PRODUCT_FWD].rate[0];
+		double slower = narrow.rates[RATE_PRODUCT_FWD].rate[0] /
+				wide.rates[RATE_PRODUCT_FWD].rate[0];
 		/* before TF32 there was none for fp32 */
 		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8);
 		assert_true(narrow.units > 0);
@@ -360,13 +360,13 @@ static void every_known_gpu_has_units(void **state)
 	(void)state;
 	for (int i = 0; topo_gpu_at(i); i++) {
 		struct node_kind k = { .devices = 1 };
-		struct machine m;
+		struct cost_machine m;
 		topo_gpu_fill(topo_gpu_at(i), &k);
 		cost_machine_of(&k, true, 1, &m);
 		if (m.units < 1)
 			fail_msg("%s", k.device);
-		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[COST_PRODUCT_FWD].rate[0],
-		       tiled = cost_machine_product(&m, COST_PRODUCT_FWD, 8192, 8192, 8192, 2);
+		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[RATE_PRODUCT_FWD].rate[0],
+		       tiled = cost_machine_product(&m, RATE_PRODUCT_FWD, 8192, 8192, 8192, 2);
 		assert_true(tiled >= best && tiled < 1.15 * best);
 	}
 }

@@ -29,12 +29,12 @@ static int open_file(void **state)
 		return -1;
 	snprintf(path, sizeof path, "%s/calibration.json", dir);
 	cores = c.cores;
-	m.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
-	m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
-	measured_add_machine(&c.measured, &m);
+	m.machine.rates[RATE_PRODUCT_FWD] = (struct rate_curve){ 1, { 1e6 }, { 1e10 } };
+	m.machine.rates[RATE_MOVED] = (struct rate_curve){ 1, { 1e6 }, { 1e10 } };
+	topo_measured_add_machine(&c.measured, &m);
 	for (int op = 0; op < MEASURED_MEETING; op++) {
 		x.op = (enum measured_op)op;
-		measured_add_exchange(&c.measured, &x);
+		topo_measured_add_exchange(&c.measured, &x);
 	}
 	return calibration_save(&c, path, NULL);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-static const struct cost_curve slope = { 3, { 1e3, 1e5, 1e7 }, { 1e9, 3e9, 2e9 } };
+static const struct rate_curve slope = { 3, { 1e3, 1e5, 1e7 }, { 1e9, 3e9, 2e9 } };
 
 static void near(double x, double expected)
 {
@@ -28,44 +28,44 @@ static void test_curve(void **state)
 
 static void test_one_point(void **state)
 {
-	const struct cost_curve flat = { 1, { 1e6 }, { 5e9 } };
+	const struct rate_curve flat = { 1, { 1e6 }, { 5e9 } };
 	(void)state;
 	near(cost_curve_at(&flat, 1), 5e9);
 	near(cost_curve_at(&flat, 1e9), 5e9);
-	near(cost_curve_at(&(struct cost_curve){ 0 }, 1e9) + 1, 1);
+	near(cost_curve_at(&(struct rate_curve){ 0 }, 1e9) + 1, 1);
 }
 
 static void test_seconds(void **state)
 {
-	const struct machine m = {
-		.rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } },
-		.packing = { [COST_PRODUCT_FWD] = 4e9 },
+	const struct cost_machine m = {
+		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } },
+		.packing = { [RATE_PRODUCT_FWD] = 4e9 },
 		.op = 1e-6
 	};
 	(void)state;
-	near(cost_machine_seconds(&m, COST_PRODUCT_FWD, 1e7), 5e-3 + 1e-6);
-	near(cost_machine_seconds(&m, COST_MOVED, 1e6), 1e-3 + 1e-6);
-	near(cost_machine_seconds(&m, COST_PRODUCT_FWD, 0) + 1, 1);
+	near(cost_machine_seconds(&m, RATE_PRODUCT_FWD, 1e7), 5e-3 + 1e-6);
+	near(cost_machine_seconds(&m, RATE_MOVED, 1e6), 1e-3 + 1e-6);
+	near(cost_machine_seconds(&m, RATE_PRODUCT_FWD, 0) + 1, 1);
 	/* the rate of 1e4 */
-	near(cost_machine_attention(&m, COST_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6);
+	near(cost_machine_attention(&m, RATE_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6);
 	/* 2 · 10 · 20 · 25 = 1e4 FLOPs at 2e9, and 4 · 500 bytes. */
-	near(cost_machine_product(&m, COST_PRODUCT_WEIGHT, 10, 20, 25, 4), 5e-6 + 1e-6);
-	near(cost_machine_product(&m, COST_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 2000 / 4e9);
+	near(cost_machine_product(&m, RATE_PRODUCT_WEIGHT, 10, 20, 25, 4), 5e-6 + 1e-6);
+	near(cost_machine_product(&m, RATE_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 2000 / 4e9);
 }
 
 static void test_class_without_a_curve(void **state)
 {
-	struct machine m = {
-		.rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } }
+	struct cost_machine m = {
+		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } }
 	};
 	(void)state;
-	near(cost_machine_seconds(&m, COST_PRODUCT_WEIGHT, 1e7), 5e-3);
-	near(cost_machine_seconds(&m, COST_ATTENTION_BWD, 1e7), 5e-3);
-	near(cost_machine_seconds(&m, COST_OPTIMIZER, 1e6), 1e-3);
-	m.rates[COST_ATTENTION_FWD] = (struct cost_curve){ 1, { 1 }, { 4e9 } };
-	near(cost_machine_seconds(&m, COST_ATTENTION_BWD, 1e7), 2.5e-3);
-	m.rates[COST_OPTIMIZER] = (struct cost_curve){ 1, { 1 }, { 2e9 } };
-	near(cost_machine_seconds(&m, COST_OPTIMIZER, 1e6), 5e-4);
+	near(cost_machine_seconds(&m, RATE_PRODUCT_WEIGHT, 1e7), 5e-3);
+	near(cost_machine_seconds(&m, RATE_ATTENTION_BWD, 1e7), 5e-3);
+	near(cost_machine_seconds(&m, RATE_OPTIMIZER, 1e6), 1e-3);
+	m.rates[RATE_ATTENTION_FWD] = (struct rate_curve){ 1, { 1 }, { 4e9 } };
+	near(cost_machine_seconds(&m, RATE_ATTENTION_BWD, 1e7), 2.5e-3);
+	m.rates[RATE_OPTIMIZER] = (struct rate_curve){ 1, { 1 }, { 2e9 } };
+	near(cost_machine_seconds(&m, RATE_OPTIMIZER, 1e6), 5e-4);
 }
 
 int main(void)

@@ -84,7 +84,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
-	struct machine machine;
+	struct cost_machine machine;
 	struct plan_time t;
 	struct span_yard yard;
 	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);

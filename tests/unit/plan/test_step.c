@@ -66,7 +66,7 @@ static void a_plan_has_the_same_parts(void **state)
 		struct plan plan;
 		struct plan_time t;
 		struct cost_units units;
-		struct machine machine;
+		struct cost_machine machine;
 		struct span spans[GROUP_KINDS];
 		for (int w = 0; w < 8 && layouts[k][w]; w++)
 			list[words++] = layouts[k][w];
@@ -119,7 +119,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	struct plan plan;
 	struct plan_time t;
 	struct cost_units units;
-	struct machine machine;
+	struct cost_machine machine;
 	struct span spans[GROUP_KINDS];
 	struct err e = ERR_INIT;
 	int n = 9;
