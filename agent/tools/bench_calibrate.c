@@ -84,9 +84,9 @@ static int measure_ops(struct bench_ops *b, struct measured_point *least, struct
 
 static void print_machine(const struct measured_machine *m)
 {
-	const struct cost_curve *fwd = &m->machine.rates[COST_PRODUCT_FWD],
-				*attention = &m->machine.rates[COST_ATTENTION_FWD];
-	const struct cost_curve *move = &m->machine.rates[COST_MOVED];
+	const struct rate_curve *fwd = &m->machine.rates[RATE_PRODUCT_FWD],
+				*attention = &m->machine.rates[RATE_ATTENTION_FWD];
+	const struct rate_curve *move = &m->machine.rates[RATE_MOVED];
 	printf("%6d %7d %7s %16.1f %16.1f %12.1f\n", m->agents, m->threads,
 	       m->narrow ? "bf16" : "fp32", fwd->rate[fwd->n - 1] / 1e9,
 	       attention->rate[attention->n - 1] / 1e9, move->rate[move->n - 1] / 1e9);
@@ -106,14 +106,14 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 		b->narrow = narrow;
 		if (measure_ops(b, least, e))
 			return -1;
-		if (!measured_fit(least, b->n, &m.machine))
+		if (!cost_measured_fit(least, b->n, &m.machine))
 			return err_set(e, ERR_NUMERIC,
 				       "the times of the operations fit nothing; run it again on a "
 				       "quiet machine");
-		const struct cost_curve *fwd = &m.machine.rates[COST_PRODUCT_FWD];
+		const struct rate_curve *fwd = &m.machine.rates[RATE_PRODUCT_FWD];
 		if (!narrow)
 			c->flops = fmax(c->flops, agents * fwd->rate[fwd->n - 1]);
-		measured_add_machine(&c->measured, &m);
+		topo_measured_add_machine(&c->measured, &m);
 		print_machine(&m);
 	}
 	return 0;
@@ -148,7 +148,8 @@ static double meeting_of(const struct measured *m, const struct measured_exchang
 	static struct measured over; /* too large for the stack */
 	over = *m;
 	over.transport = x->transport;
-	return measured_meeting(&over, x->group, x->crowd, 1e-3) * measured_share(m, x->crowd);
+	return cost_measured_meeting(&over, x->group, x->crowd, 1e-3) *
+	       cost_measured_share(m, x->crowd);
 }
 
 static void print_exchanges(const struct measured *m, enum measured_transport transport, int crowd)
@@ -157,9 +158,9 @@ static void print_exchanges(const struct measured *m, enum measured_transport tr
 		const struct measured_exchange *x = &m->exchanges[i];
 		if (x->transport != transport || x->crowd != crowd || x->op != MEASURED_ALL_REDUCE)
 			continue;
-		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n", measured_transport_word(transport),
-		       x->crowd, x->group, x->seconds[0] * 1e6, x->seconds[x->n - 1] * 1e6,
-		       meeting_of(m, x) * 1e6);
+		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n",
+		       topo_measured_transport_word(transport), x->crowd, x->group,
+		       x->seconds[0] * 1e6, x->seconds[x->n - 1] * 1e6, meeting_of(m, x) * 1e6);
 	}
 	fflush(stdout);
 }
@@ -169,7 +170,7 @@ static void print_exchanges(const struct measured *m, enum measured_transport tr
 static int fit_link(struct calibration *c, enum measured_transport transport, int crowd,
 		    struct err *e)
 {
-	static struct calibration_sample samples[MEASURED_EXCHANGES * COST_POINTS];
+	static struct calibration_sample samples[MEASURED_EXCHANGES * RATE_POINTS];
 	int n = 0;
 	for (int i = 0; i < c->measured.n_exchanges; i++) {
 		const struct measured_exchange *x = &c->measured.exchanges[i];
@@ -182,7 +183,7 @@ static int fit_link(struct calibration *c, enum measured_transport transport, in
 	if (!calibration_fit(samples, n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC,
 			       "the times over %s fit nothing; run it again on a quiet machine",
-			       measured_transport_word(transport));
+			       topo_measured_transport_word(transport));
 	return 0;
 }
 

@@ -54,7 +54,7 @@ static void note(void *arg, const struct bench_row *row)
 {
 	const struct pass *p = arg;
 	struct measured_exchange *x = p->at;
-	if (!x || x->n == COST_POINTS)
+	if (!x || x->n == RATE_POINTS)
 		return;
 	x->bytes[x->n] = (double)row->bytes;
 	x->seconds[x->n++] = p->in_place ? row->in_place.median : row->apart.median;
@@ -198,14 +198,14 @@ int bench_exchange(enum measured_transport transport, int crowd, double seconds,
 	const struct crew crew = {
 		.ranks = crowd,
 		.comm = { .interface = "",
-			  .backend = measured_transport_word(transport),
+			  .backend = topo_measured_transport_word(transport),
 			  .timeout_s = 120 },
 		.work = measure,
 		.arg = &p,
 	};
 	int rc = tool_crew_run(&crew, e);
 	for (int i = 0; i < p.notes->n && !rc; i++)
-		measured_add_exchange(out, &p.notes->list[i]);
+		topo_measured_add_exchange(out, &p.notes->list[i]);
 	munmap(p.notes, sizeof *p.notes);
 	return rc;
 }

@@ -246,31 +246,31 @@ enum { SHAPES_MOST = 16 };
 
 /* clang-format off */
 static const struct {
-	enum cost_class class;
+	enum rate_class class;
 	run_fn *run;
 	int64_t shapes[SHAPES_MOST][3]; /* up to {0} */
 } rows[] = {
 #define PRODUCTS { { 64, 128, 128 }, { 128, 128, 384 }, { 128, 256, 64 }, { 64, 512, 2048 }, { 128, 256, 1024 }, { 128, 1024, 256 }, \
 		   { 256, 256, 768 }, { 256, 1024, 256 }, { 256, 128, 4096 }, { 256, 512, 2048 }, { 512, 256, 1024 }, { 512, 2048, 512 }, \
 		   { 512, 256, 8192 }, { 1024, 1024, 1024 } }
-	{ COST_PRODUCT_FWD, product_fwd, PRODUCTS },
-	{ COST_PRODUCT_INPUT, product_input, PRODUCTS },
-	{ COST_PRODUCT_WEIGHT, product_weight, PRODUCTS },
+	{ RATE_PRODUCT_FWD, product_fwd, PRODUCTS },
+	{ RATE_PRODUCT_INPUT, product_input, PRODUCTS },
+	{ RATE_PRODUCT_WEIGHT, product_weight, PRODUCTS },
 #define HEADS { { 4, 32, 32 }, { 4, 32, 64 }, { 4, 32, 128 }, { 4, 64, 128 }, { 4, 64, 256 }, { 4, 64, 512 }, { 2, 64, 1024 } }
-	{ COST_ATTENTION_FWD, attention_fwd, HEADS },
-	{ COST_ATTENTION_BWD, attention_bwd, HEADS },
+	{ RATE_ATTENTION_FWD, attention_fwd, HEADS },
+	{ RATE_ATTENTION_BWD, attention_bwd, HEADS },
 #define TENSORS { { 32, 128 }, { 128, 128 }, { 256, 256 }, { 512, 512 }, { 512, 1024 } }
-	{ COST_NORM_FWD, norm_fwd, TENSORS },
-	{ COST_NORM_BWD, norm_bwd, TENSORS },
-	{ COST_GELU_FWD, gelu_fwd, TENSORS },
-	{ COST_GELU_BWD, gelu_bwd, TENSORS },
-	{ COST_SWIGLU_FWD, swiglu_fwd, TENSORS },
-	{ COST_SWIGLU_BWD, swiglu_bwd, TENSORS },
-	{ COST_ROPE, rope, TENSORS },
-	{ COST_XENT, xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
-	{ COST_SUM_ROWS, sum_rows, TENSORS },
-	{ COST_MOVED, copies, TENSORS },
-	{ COST_OPTIMIZER, optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
+	{ RATE_NORM_FWD, norm_fwd, TENSORS },
+	{ RATE_NORM_BWD, norm_bwd, TENSORS },
+	{ RATE_GELU_FWD, gelu_fwd, TENSORS },
+	{ RATE_GELU_BWD, gelu_bwd, TENSORS },
+	{ RATE_SWIGLU_FWD, swiglu_fwd, TENSORS },
+	{ RATE_SWIGLU_BWD, swiglu_bwd, TENSORS },
+	{ RATE_ROPE, rope, TENSORS },
+	{ RATE_XENT, xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
+	{ RATE_SUM_ROWS, sum_rows, TENSORS },
+	{ RATE_MOVED, copies, TENSORS },
+	{ RATE_OPTIMIZER, optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
 };
 /* clang-format on */
 
@@ -302,9 +302,9 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 }
 
 /* Attention's curves are over the elements of a head's keys. */
-static double place_on_curve(enum cost_class class, const int64_t *d, double work)
+static double place_on_curve(enum rate_class class, const int64_t *d, double work)
 {
-	return class == COST_ATTENTION_FWD || class == COST_ATTENTION_BWD ? (double)(d[1] * d[2])
+	return class == RATE_ATTENTION_FWD || class == RATE_ATTENTION_BWD ? (double)(d[1] * d[2])
 									  : work;
 }
 
@@ -312,7 +312,7 @@ static int measure(struct rig *r, struct comm *world, struct bench_ops *b, int r
 		   const int64_t *d, struct err *e)
 {
 	struct measured_point p = { .class = rows[row].class };
-	p.weights = p.class <= COST_PRODUCT_WEIGHT ? (double)(r->width * d[1] * d[2]) : 0;
+	p.weights = p.class <= RATE_PRODUCT_WEIGHT ? (double)(r->width * d[1] * d[2]) : 0;
 	p.work = rows[row].run(r, d);
 	p.x = place_on_curve(p.class, d, p.work);
 	if (comm_barrier(world, e))
