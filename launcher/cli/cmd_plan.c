@@ -4,6 +4,7 @@
 #include "launcher/machine.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
 
 #include <stdio.h>
 
@@ -74,7 +75,7 @@ static const char help[] =
 
 static int print_json(const struct job *job, const struct cluster *cluster, const struct plan *plan)
 {
-	json_t *doc = plan_json(job, cluster, plan);
+	json_t *doc = show_plan_json(job, cluster, plan);
 	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	json_decref(doc);
 	putchar('\n');
@@ -84,7 +85,7 @@ static int print_json(const struct job *job, const struct cluster *cluster, cons
 static int print_text(const struct job *job, const struct cluster *cluster, const struct plan *plan)
 {
 	struct buf text = BUF_INIT;
-	plan_print(job, cluster, plan, &text);
+	show_plan_text(job, cluster, plan, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;

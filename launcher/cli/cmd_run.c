@@ -11,6 +11,7 @@
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
+#include "plan/show/plan.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -123,7 +124,7 @@ static int make_plan(struct run *r, struct err *e)
 	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))
 		return -1;
 	r->has_plan = true;
-	r->plan_doc = plan_json(&r->job, &r->cluster, &r->plan);
+	r->plan_doc = show_plan_json(&r->job, &r->cluster, &r->plan);
 	if (!r->plan_doc)
 		return err_set(e, ERR_NOMEM, "no memory for the plan");
 	job_write(&r->job, &r->job_text);
@@ -163,7 +164,7 @@ static int run_open(struct run *r, struct err *e)
 static void show_plan(struct run *r)
 {
 	struct buf text = BUF_INIT;
-	plan_print(&r->job, &r->cluster, &r->plan, &text);
+	show_plan_text(&r->job, &r->cluster, &r->plan, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }

@@ -57,7 +57,7 @@ struct supervise_options {
 	const struct cluster *cluster;
 	const struct plan *plan;
 	const char *job_text; /* the resolved job */
-	json_t *plan_doc;     /* plan_json */
+	json_t *plan_doc;     /* show_plan_json */
 	const struct launch_ops *ops;
 	const char *agent; /* path of muster-agent */
 	struct rundir *run;

@@ -5,6 +5,7 @@
  */
 #include "base/buf.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -45,13 +46,13 @@ static struct cluster *machine(void)
 static void is_drawn(const struct job *job, const struct plan *p)
 {
 	struct buf text = BUF_INIT;
-	json_t *j = plan_json(job, machine(), p);
+	json_t *j = show_plan_json(job, machine(), p);
 	if (!j || !(p->time.total > 0))
 		abort();
 	for (int r = 0; r < p->world; r++)
 		if (!(p->ranks[r].total > 0))
 			abort();
-	plan_print(job, machine(), p, &text);
+	show_plan_text(job, machine(), p, &text);
 	buf_fini(&text);
 	json_decref(j);
 }
