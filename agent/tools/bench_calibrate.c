@@ -4,6 +4,7 @@
 #include "agent/tools/tools.h"
 #include "base/clock.h"
 #include "plan/cost/calibration.h"
+#include "plan/place/exchange.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -148,8 +149,8 @@ static double meeting_of(const struct measured *m, const struct measured_exchang
 	static struct measured over; /* too large for the stack */
 	over = *m;
 	over.transport = x->transport;
-	return cost_measured_meeting(&over, x->group, x->crowd, 1e-3) *
-	       cost_measured_share(m, x->crowd);
+	return place_exchange_meeting(&over, x->group, x->crowd, 1e-3) *
+	       place_exchange_share(m, x->crowd);
 }
 
 static void print_exchanges(const struct measured *m, enum measured_transport transport, int crowd)

@@ -85,7 +85,7 @@ static double predict(const struct course *c)
 	struct model_shape shape;
 	struct stage stages[STAGES_MOST];
 	struct err e = ERR_INIT;
-	struct plan_rank r = { .threads = 1, .mates = layout_world(&l) };
+	struct plan_rank r = { .threads = 1, .node_replicas = layout_world(&l) };
 	shape_of_job(&c->job, &shape);
 	if (speeds_stages(&c->job, &shape, &l, stages, &e))
 		return 0;

@@ -192,17 +192,17 @@ static int node_of(const struct course *c, int rank)
 /* As plan_rank says. */
 static int mates_of(const struct course *c, struct coords at)
 {
-	int mates = 0, node = node_of(c, layout_rank(&c->layout, at));
+	int node_replicas = 0, node = node_of(c, layout_rank(&c->layout, at));
 	for (int i = 0; i < layout_world(&c->layout); i++) {
 		struct coords other = layout_coords(&c->layout, i);
-		mates += node_of(c, i) == node && other.tp == at.tp && other.pp == at.pp;
+		node_replicas += node_of(c, i) == node && other.tp == at.tp && other.pp == at.pp;
 	}
-	return mates;
+	return node_replicas;
 }
 
 static double predict(const struct course *c, struct coords at)
 {
-	struct plan_rank r = { .at = at, .threads = 1, .mates = mates_of(c, at) };
+	struct plan_rank r = { .at = at, .threads = 1, .node_replicas = mates_of(c, at) };
 	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false,
 			 &r);
 	/* Tokens are the trainer's. */
