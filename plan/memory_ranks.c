@@ -1,6 +1,6 @@
 /* The memory of all ranks of a plan. */
 #include "plan/plan.h"
-#include "plan/search/fit.h"
+#include "plan/capacity.h"
 
 const struct plan_rank *plan_largest(const struct plan *p, int pp)
 {
@@ -16,7 +16,7 @@ void plan_memory(const struct job *job, const struct cluster *cluster, struct pl
 {
 	for (int i = 0; i < p->world; i++) {
 		struct plan_rank *r = &p->ranks[i];
-		bool saves = search_fit_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);
+		bool saves = plan_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);
 		plan_memory_rank(job, &p->shape, &p->layout, p->shares[r->at.dp].micros, p->stages,
 				 saves, r);
 	}

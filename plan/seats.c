@@ -4,6 +4,7 @@
 #include "plan/place/traffic.h"
 #include "plan/search/fit.h"
 #include "plan/spec/speeds.h"
+#include "plan/capacity.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static bool stays_in_order(const struct job *job, const struct cluster *c)
 {
 	bool in_nodes = job->parallel.zero && job->parallel.zero_shard == ZERO_SHARD_NODE;
 	return speeds_devices(job) || in_nodes ||
-	       (c->n_nodes == 1 && search_fit_on_cpu(topo_cluster_kind(c, 0)));
+	       (c->n_nodes == 1 && plan_on_cpu(topo_cluster_kind(c, 0)));
 }
 
 static int place(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
@@ -63,10 +64,10 @@ static void count_crew(struct plan *p, const int *ranks, int n)
 {
 	for (int i = 0; i < n; i++) {
 		struct plan_rank *r = &p->ranks[ranks[i]];
-		r->crew = n;
+		r->node_ranks = n;
 		for (int k = 0; k < n; k++) {
 			const struct coords *other = &p->ranks[ranks[k]].at;
-			r->mates += other->tp == r->at.tp && other->pp == r->at.pp;
+			r->node_replicas += other->tp == r->at.tp && other->pp == r->at.pp;
 		}
 	}
 }

@@ -27,7 +27,7 @@ static void set_scales(const struct job *job, const struct plan *p, double *scal
 	for (int i = 0; i < p->world && speeds_devices(job); i++)
 		fastest = i ? fmax(fastest, speeds_rank(job, i)) : speeds_rank(job, i);
 	for (int pp = 0; pp < p->layout.pp; pp++)
-		scale[pp] = fastest / speeds_holder(job, &p->layout, p->pace, pp);
+		scale[pp] = fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);
 }
 
 /* The passes of all stages, and of each pipeline rank's together; transfers belong to the half
@@ -57,7 +57,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	p->costs.hop = cost_hop(c);
 	struct cost_sharing sharing = cost_sharing(c);
 	p->costs.load = sharing.load;
-	p->costs.node_ranks = sharing.mates;
+	p->costs.node_ranks = sharing.node_ranks;
 }
 
 /* ranks and scale have room for every pipeline rank. */
@@ -78,7 +78,8 @@ static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *
 	return 0;
 }
 
-int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
+int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
+		 struct err *e)
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
@@ -95,8 +96,8 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 		.scale = scale,
 		.machine = &machine,
 		.engine = &cost_engine_muster,
-		.micros = p->shares[p->pace].micros,
-		.mates = p->ranks[0].mates,
+		.micros = p->shares[p->slowest_replica].micros,
+		.node_replicas = p->ranks[0].node_replicas,
 	};
 	int rc = ranks && scale ? 0
 				: err_set(e, ERR_NOMEM,

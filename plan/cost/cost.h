@@ -47,8 +47,8 @@ struct cost_case {
 	 * alike */
 	const double *scale;
 	int micros; /* micro-batches of the slowest replica */
-	/* replicas on a node, which parallel.zero_shard = node shards over */
-	int mates;
+	/* replicas on a node; parallel.zero_shard = node shards over them */
+	int node_replicas;
 };
 
 /* Bytes of an element of weights and activations. */
@@ -65,5 +65,9 @@ struct cost_pass {
 	double ep_fwd, ep_bwd;
 };
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage);
+
+/* Predicts the passes and the step of a plan: sets p->costs, p->seconds and p->time. ERR_NOMEM. */
+int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
+		 struct err *e);
 
 #endif

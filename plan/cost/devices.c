@@ -176,8 +176,8 @@ void cost_machine_of_plan(const struct job *job, const struct cluster *c, const 
 		struct cost_machine m;
 		if (i && p->ranks[i].node == p->ranks[i - 1].node)
 			continue;
-		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew,
-				       p->threads, &m);
+		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32,
+				       p->ranks[i].node_ranks, p->threads, &m);
 		double rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -12,20 +12,10 @@
 /* A machine with these rates. Its other members are 0. */
 void cost_measured_rates(const struct machine_rates *rates, struct cost_machine *out);
 /* An agent with `threads` threads, one of `agents` on the host, as fast as it is while it has its
- * cores. (If agents × threads exceeds the cores, everything takes longer by cost_measured_share.)
+ * cores. (If agents × threads exceeds the cores, everything takes longer by place_exchange_share.)
  * Returns false if nothing was measured in that storage type. */
 bool cost_measured_machine(const struct measured *m, int agents, int threads, bool low_precision,
 			   struct cost_machine *out);
-
-/* Seconds of one exchange over m->transport with `crowd` ranks on the host, as if each rank had a
- * core; multiplied by cost_measured_share it is the time that a clock shows. Group sizes between
- * measured ones are interpolated. Returns 0 if it is unknown. */
-double cost_measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd,
-			      double bytes);
-/* Seconds of a meeting after `work` seconds of work; otherwise as above. */
-double cost_measured_meeting(const struct measured *m, int group, int crowd, double work);
-/* How much longer everything takes if `busy` threads run: busy / cores, at least 1. */
-double cost_measured_share(const struct measured *m, double busy);
 
 /* The measured time of one operation. Rates are fitted to many of them. */
 struct measured_point {

@@ -101,16 +101,17 @@ struct cut {
 static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
-	int mates = class == ZERO_EXPERTS ? c->mates / c->layout->ep : c->mates;
+	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
+						  : c->node_replicas;
 	if (c->job->parallel.zero == 0)
 		return (struct cut){ { .ranks = 1 }, *all, 1 };
-	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || mates >= all->ranks)
+	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
 		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
-	mates = mates > 1 ? mates : 1;
-	struct cut cut = { *all, *all, mates };
-	cut.shards.ranks = cut.shards.per_node = mates;
+	node_replicas = node_replicas > 1 ? node_replicas : 1;
+	struct cut cut = { *all, *all, node_replicas };
+	cut.shards.ranks = cut.shards.per_node = node_replicas;
 	cut.shards.nodes = 1;
-	cut.copies.ranks = all->ranks / mates;
+	cut.copies.ranks = all->ranks / node_replicas;
 	cut.copies.per_node = 1;
 	return cut;
 }
@@ -178,8 +179,8 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->mates : 0,
-		  cuts);
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero,
+		  node ? c->node_replicas : 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
 	return owned;
@@ -216,11 +217,11 @@ static double straggling(const struct cost_case *c, double seconds)
 struct cost_sharing cost_sharing(const struct cost_case *c)
 {
 	const struct layout *l = c->layout;
-	int each = l->tp * l->cp * l->dp, mates = c->machine->agents / each;
+	int each = l->tp * l->cp * l->dp, node_ranks = c->machine->agents / each;
 	if (!(c->machine->crowd > 0))
 		return (struct cost_sharing){ 0, 0 };
-	mates = mates < 1 ? 1 : mates > l->pp ? l->pp : mates;
-	return (struct cost_sharing){ c->machine->crowd / mates, mates };
+	node_ranks = node_ranks < 1 ? 1 : node_ranks > l->pp ? l->pp : node_ranks;
+	return (struct cost_sharing){ c->machine->crowd / node_ranks, node_ranks };
 }
 
 double cost_shared(const struct cost_case *c, double busy, double alone)

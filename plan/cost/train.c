@@ -53,7 +53,7 @@ static double nodes_of(const struct plan *p)
 {
 	double nodes = 0;
 	for (int i = 0; i < p->world; i++)
-		nodes += 1.0 / p->ranks[i].crew;
+		nodes += 1.0 / p->ranks[i].node_ranks;
 	return round(nodes);
 }
 
@@ -65,7 +65,8 @@ static double held(const struct job *job, const struct plan *p)
 	double experts = (double)(m->layers * m->experts) *
 			 (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
 	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero,
-		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].mates : 0, cuts);
+		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].node_replicas : 0,
+		  cuts);
 	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies +
 	       experts * cuts[ZERO_EXPERTS].copies;
 }

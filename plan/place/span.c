@@ -1,6 +1,6 @@
 #include "plan/place/span.h"
 
-#include "plan/cost/measured.h"
+#include "plan/place/exchange.h"
 #include "plan/place/weigh.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ static double measured(const struct span *s, enum measured_op op, double bytes)
 {
 	if (!s->measured || s->nodes > 1 || s->ranks < 2)
 		return 0;
-	return cost_measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) *
-	       cost_measured_share(s->measured, s->crowd) / fmax(1, s->busy);
+	return place_exchange_seconds(s->measured, op, s->ranks, s->crowd, bytes) *
+	       place_exchange_share(s->measured, s->crowd) / fmax(1, s->busy);
 }
 
 /* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few

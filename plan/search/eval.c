@@ -56,7 +56,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		return NULL;
 	}
 	for (int i = 0; i < s->cluster->n_kinds; i++)
-		v->on_cpu |= search_fit_on_cpu(&s->cluster->kinds[i]);
+		v->on_cpu |= plan_on_cpu(&s->cluster->kinds[i]);
 	v->job.open = 0;
 	if (s->job->open & OPEN_STAGES)
 		memset(v->job.parallel.stages, 0, sizeof v->job.parallel.stages);
@@ -179,7 +179,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	v->fold = place_span_fold_block(&v->yard, &v->layout);
 	place_spans_regular(&v->yard, &v->layout, &v->fold, v->spans);
 	cost_machine_links(v->cost.machine, v->spans);
-	v->cost.mates = v->fold.dp * v->fold.cp;
+	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
 	v->ends = even(v) ? 1 : ENDS;
 	v->n_states = 0;
@@ -291,7 +291,8 @@ double search_eval_stream_bound(const struct eval *v)
 
 bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 {
-	int replicas = v->layout.dp * v->layout.cp, mates = v->cost.mates, ep = v->layout.ep;
+	int replicas = v->layout.dp * v->layout.cp, node_replicas = v->cost.node_replicas,
+	    ep = v->layout.ep;
 	if (z->stage == 0)
 		return true;
 	if (replicas == 1)
@@ -299,8 +300,8 @@ bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 	for (int d = 1; z->stage >= 2 && v->space->named && d < v->layout.dp; d++)
 		if (v->shares[d].micros != v->shares[0].micros)
 			return false;
-	return z->shard == ZERO_SHARD_ALL ||
-	       (mates > 1 && mates < replicas && (mates % ep == 0 || ep % mates == 0));
+	return z->shard == ZERO_SHARD_ALL || (node_replicas > 1 && node_replicas < replicas &&
+					      (node_replicas % ep == 0 || ep % node_replicas == 0));
 }
 
 /* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ

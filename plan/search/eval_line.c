@@ -38,14 +38,14 @@ static bool cut_unequal(struct eval *v)
 	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) ||
 	    batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
 		return false;
-	int pace = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
+	int slowest_replica = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
 	for (int i = 0; i < v->space->named; i++)
 		fastest = fmax(fastest, speeds_rank(&v->job, i));
 	for (int pp = 0; pp < v->layout.pp; pp++)
-		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, pace, pp);
+		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, slowest_replica, pp);
 	v->cost.scale = v->scale;
 	v->cost.stages = v->own;
-	v->cost.micros = v->shares[pace].micros;
+	v->cost.micros = v->shares[slowest_replica].micros;
 	return true;
 }
 

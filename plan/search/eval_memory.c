@@ -72,7 +72,7 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	bool offloaded = v->job.offload.optimizer;
 	v->job.offload.optimizer = false; /* the leaf takes it off */
 	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
-		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.mates : 0, cuts);
+		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.node_replicas : 0, cuts);
 	for (int e = 0; e < v->ends; e++) {
 		struct stage chunks[LAYOUT_CHUNKS_MOST];
 		struct share share = layout_share(&v->layout,

@@ -3,14 +3,10 @@
 #include "base/human.h"
 #include "plan/search/config.h"
 #include "plan/search/near.h"
+#include "plan/words.h"
 
 #include <math.h>
 #include <string.h>
-
-bool search_fit_on_cpu(const struct node_kind *k)
-{
-	return !strcmp(k->device, "cpu");
-}
 
 /* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries'
  * workspaces, about half a GiB; NCCL's buffers, some MiB for each of its channels and peers; and a
@@ -20,9 +16,9 @@ bool search_fit_on_cpu(const struct node_kind *k)
 double search_fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
-	if (search_fit_on_cpu(k) && k->memory > 0)
+	if (plan_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
-	return k->device_memory > 0 && !search_fit_on_cpu(k)
+	return k->device_memory > 0 && !plan_on_cpu(k)
 		       ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2)
 		       : k->device_memory;
 }
@@ -96,7 +92,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	if (!e)
 		return -1;
 	search_fit_hint(job, c, &p->layout, &hint);
-	plan_print_at(&p->layout, &r->at, &at);
+	plan_print_coords(&p->layout, &r->at, &at);
 	print_parts(r, &made);
 	err_set(e, ERR_NOFIT,
 		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s",
@@ -115,7 +111,7 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->crew);
+		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit &&

@@ -29,7 +29,7 @@ static int devices_apart(const struct job *job, const struct cluster *c)
 		const struct node_kind *k = topo_cluster_kind(c, i);
 		int own = k->cores > 0 && k->cores / threads < k->devices ? k->cores / threads
 									  : k->devices;
-		sum += !search_fit_on_cpu(k) ? k->devices : own > 1 ? own : 1;
+		sum += !plan_on_cpu(k) ? k->devices : own > 1 ? own : 1;
 	}
 	return sum;
 }

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 #include "plan/show/seating.h"
 #include "plan/show/train.h"
+#include "plan/show/plan.h"
 
 static json_t *json_of_model(const struct job *job, const struct model_shape *m)
 {
@@ -79,7 +80,7 @@ static json_t *json_of_nodes(const struct cluster *c, const struct plan *p)
 	return list;
 }
 
-json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
+json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
 {
 	const struct plan_time *t = &p->time;
 	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:i, s:i, s:s}, s:i, "

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
+#include "plan/place/exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,25 +258,25 @@ static void an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neigh
 	assert_float_equal(fastest(&m, 1, 2), 1.5e11, 1);
 	assert_float_equal(fastest(&m, 4, 2), 1.5e11, 1);
 	assert_false(cost_measured_machine(&m, 1, 1, true, &got));
-	assert_float_equal(cost_measured_share(&m, 1), 1, 0);
-	assert_float_equal(cost_measured_share(&m, 5), 2.5, 0);
+	assert_float_equal(place_exchange_share(&m, 1), 1, 0);
+	assert_float_equal(place_exchange_share(&m, 5), 2.5, 0);
 }
 
 static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **state)
 {
 	(void)state;
 	struct measured m = sample_measured();
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5,
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5,
 			   1e-9);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
 	/* Eight ranks on two cores: a fourth of it is one's own. */
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5,
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5,
 			   1e-12);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
 	/* Meetings cost no more than after the longest work. */
 	const struct measured_exchange meeting = { .op = MEASURED_MEETING,
 						   .group = 2,
@@ -283,12 +284,12 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 						   .n = 2,
 						   .bytes = { 100, 10000 },
 						   .seconds = { 1e-5, 1e-3 } };
-	assert_float_equal(cost_measured_meeting(&m, 2, 2, 1e-3), 0, 0);
+	assert_float_equal(place_exchange_meeting(&m, 2, 2, 1e-3), 0, 0);
 	topo_measured_add_exchange(&m, &meeting);
-	assert_float_equal(cost_measured_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
-	assert_float_equal(cost_measured_meeting(&m, 2, 2, 10), 1e-3, 1e-12);
+	assert_float_equal(place_exchange_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
+	assert_float_equal(place_exchange_meeting(&m, 2, 2, 10), 1e-3, 1e-12);
 	m.transport = MEASURED_TCP;
-	assert_float_equal(cost_measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
 /* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors

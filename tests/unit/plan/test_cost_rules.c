@@ -174,7 +174,7 @@ static struct plan_time of_replicas(const char *words, const struct engine *engi
 	struct setting s = { words, "dgx-h100", engine };
 	struct plan_time t;
 	open_scene(&x, &replicas, &s, NULL);
-	x.of.mates = 8;
+	x.of.node_replicas = 8;
 	x.machine.rates[RATE_PRODUCT_FWD].rate[0] *= flops;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		x.spans[kind].across.bandwidth /= slower;

@@ -1,6 +1,8 @@
 /* The whole plan: placement, memory, time, and refusals, on clusters made by hand. */
 #include "plan/plan.h"
 
+#include "plan/show/plan.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -438,7 +440,7 @@ static void zero_shards_over_all_or_inside_nodes(void **state)
 	job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1 "
 			   "parallel.zero_shard=node");
 	struct plan node = plan_of(&job, c);
-	assert_int_equal(node.ranks[5].mates, 4);
+	assert_int_equal(node.ranks[5].node_replicas, 4);
 	assert_true(fabs(node.ranks[0].optimizer / all.ranks[0].optimizer - 2) < 0.01);
 	assert_true(all.ranks[0].params == node.ranks[0].params);
 	plan_free(&all);
@@ -548,7 +550,7 @@ static void the_picture_shows_where_every_rank_sits(void **state)
 	struct cluster *c = build(&y, cpu, 1);
 	struct job job = job_of("templates/jobs/demo.ini", "");
 	struct plan p = plan_of(&job, c);
-	plan_print(&job, c, &p, &text);
+	show_plan_text(&job, c, &p, &text);
 	assert_non_null(strstr(buf_str(&text), "Plan of demo on local:1\n"));
 	assert_non_null(strstr(buf_str(&text), "8 ranks = tp 2 × dp 2 × pp 2, 2 threads each\n"));
 	assert_non_null(strstr(buf_str(&text),
@@ -571,7 +573,7 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	struct cluster *c = build(&y, a100, 128);
 	struct job job = job_of("templates/jobs/175b.ini", "");
 	struct plan p = plan_of(&job, c);
-	plan_print(&job, c, &p, &text);
+	show_plan_text(&job, c, &p, &text);
 	for (const char *s = buf_str(&text); *s; s++)
 		lines += *s == '\n';
 	assert_true(lines < 60);
@@ -598,7 +600,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	struct job job = job_of(
 		NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	struct plan p = plan_of(&job, &c);
-	plan_print(&job, &c, &p, &text);
+	show_plan_text(&job, &c, &p, &text);
 	/* Ranks, and below them their GPUs: round the ring of double NVLinks. */
 	assert_non_null(strstr(buf_str(&text), "│ 0 1 2 3 4 5 6 7 │\n    │ 0 3 2 1 5 6 7 4 │\n"));
 	assert_non_null(strstr(buf_str(&text), "  the best of "));
@@ -606,7 +608,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	assert_non_null(strstr(buf_str(&text), "\n  the worst tried      "));
 	assert_non_null(strstr(buf_str(&text), "  tp                 8     1  NVLink "));
 	assert_non_null(strstr(buf_str(&text), "  spare node: node1\n"));
-	json_t *j = plan_json(&job, &c, &p), *place = json_object_get(j, "placement"),
+	json_t *j = show_plan_json(&job, &c, &p), *place = json_object_get(j, "placement"),
 	       *tp = json_array_get(json_object_get(place, "groups"), 0);
 	assert_string_equal(json_string_value(json_object_get(place, "order")), "placed");
 	assert_true(json_real_value(json_object_get(place, "seconds")) <
@@ -631,7 +633,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 				      "model.ffn=768 model.vocab=300 parallel.zero=1 "
 				      "parallel.zero_shard=node");
 	struct plan p = plan_of(&job, &c);
-	plan_print(&job, &c, &p, &text);
+	show_plan_text(&job, &c, &p, &text);
 	assert_non_null(
 		strstr(buf_str(&text),
 		       "Slurm's block order of whole tp groups, as the job's settings ask\n"));
@@ -650,7 +652,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 		     "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	p = plan_of(&job, &c);
 	text = (struct buf)BUF_INIT;
-	plan_print(&job, &c, &p, &text);
+	show_plan_text(&job, &c, &p, &text);
 	assert_non_null(strstr(buf_str(&text), "  no map costs less\n"));
 	plan_free(&p);
 	buf_fini(&text);
@@ -671,7 +673,7 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 		p.ranks[r].slot = p.ranks[r].at.pp % 2 * 4 + p.ranks[r].at.dp % 2 * 2 +
 				  p.ranks[r].at.tp;
 	}
-	plan_print(&job, c, &p, &text);
+	show_plan_text(&job, c, &p, &text);
 	assert_non_null(
 		strstr(buf_str(&text),
 		       "  n0 … n1                              0-1  0-3       0-1       0-15\n"));
@@ -679,7 +681,7 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 	p.ranks[16].node = 0;
 	buf_fini(&text);
 	text = (struct buf)BUF_INIT;
-	plan_print(&job, c, &p, &text);
+	show_plan_text(&job, c, &p, &text);
 	assert_non_null(strstr(
 		buf_str(&text),
 		"  n0                                   0-2  0-1       0-1       8 of 1-16\n"));
@@ -694,7 +696,7 @@ static void the_json_holds_the_whole_plan(void **state)
 	struct cluster *c = build(&y, a100, 128);
 	struct job job = job_of("templates/jobs/175b.ini", "");
 	struct plan p = plan_of(&job, c);
-	json_t *j = plan_json(&job, c, &p);
+	json_t *j = show_plan_json(&job, c, &p);
 	assert_non_null(j);
 	assert_int_equal(json_integer_value(json_object_get(j, "world")), 1024);
 	assert_int_equal(json_array_size(json_object_get(j, "ranks")), 1024);

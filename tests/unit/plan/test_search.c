@@ -102,7 +102,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = p->micros,
-				       .mates = p->ranks[0].mates },
+				       .node_replicas = p->ranks[0].node_replicas },
 		  &t);
 	return t.total;
 }
@@ -147,7 +147,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 		most = fmax(most, p.ranks[i].total);
 	/* Placement may find more replicas for a node than Slurm's order has. */
 	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
-			  p.ranks[0].mates == mates_of(s->cluster, &p.layout);
+			  p.ranks[0].node_replicas == mates_of(s->cluster, &p.layout);
 	if (!comparable) {
 		plan_free(&p);
 		return;

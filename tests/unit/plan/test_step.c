@@ -143,7 +143,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = plan.micros,
-				       .mates = plan.ranks[0].mates },
+				       .node_replicas = plan.ranks[0].node_replicas },
 		  &t);
 	double total = plan.time.total;
 	*form = t.total;
