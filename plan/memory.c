@@ -194,8 +194,8 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 	    moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
 	int64_t elements[UNIT_KINDS];
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->node_replicas : 0,
-		  cuts);
+	zero_cuts(l, r->at, stage,
+		  job->parallel.zero_shard == ZERO_SHARD_NODE ? r->node_replicas : 0, cuts);
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		elements[kind] = catalogue_unit_elements(m, share, kind);
 		counts[kind] = catalogue_unit_count(m, share, kind);

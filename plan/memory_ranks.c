@@ -1,6 +1,6 @@
 /* The memory of all ranks of a plan. */
 #include "plan/plan.h"
-#include "plan/search/fit.h"
+#include "plan/capacity.h"
 
 const struct plan_rank *plan_largest(const struct plan *p, int pp)
 {

@@ -1,61 +1,18 @@
 #include "plan/plan.h"
 
 #include "base/human.h"
-#include "plan/ragged.h"
+#include "plan/unaligned.h"
 #include "plan/search/fit.h"
 #include "plan/seats.h"
 #include "plan/spec/speeds.h"
+#include "plan/capacity.h"
+#include "plan/cost/cost.h"
+#include "plan/words.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int devices_of(const struct cluster *c, int node)
-{
-	return c->kinds[c->nodes[node].kind].devices;
-}
-
-int plan_devices(const struct cluster *c)
-{
-	int n = 0;
-	for (int i = 0; i < c->n_nodes; i++)
-		n += devices_of(c, i);
-	return n;
-}
-
-int plan_groups(const struct cluster *c, int tp)
-{
-	int n = 0, devices = 0;
-	for (int i = 0; i < c->n_nodes; i++) {
-		devices += devices_of(c, i);
-		if (i + 1 < c->n_nodes && topo_cluster_share_nvlink(c, i, i + 1))
-			continue;
-		n += devices / tp;
-		devices = 0;
-	}
-	return n;
-}
-
-static bool plan_room(const struct cluster *c, const struct layout *l)
-{
-	return (int64_t)l->tp * l->cp * l->dp * l->pp <= plan_devices(c);
-}
-
-int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l)
-{
-	int groups = plan_groups(c, l->tp), each = l->cp * l->pp;
-	int most = groups >= each ? groups / each : plan_devices(c) / l->tp / each;
-	int64_t shares = job->batch.global / job->batch.micro;
-	if (speeds_devices(job)) /* unequal shares need not divide */
-		return speeds_devices(job) / l->tp / each < l->ep
-			       ? l->ep
-			       : speeds_devices(job) / l->tp / each;
-	for (int dp = most / l->ep * l->ep; dp > l->ep; dp -= l->ep)
-		if (shares % dp == 0)
-			return dp;
-	return l->ep;
-}
 
 __attribute__((format(printf, 2, 3))) static void warn(struct plan *p, const char *fmt, ...)
 {
@@ -79,6 +36,11 @@ static void warn_crossing(struct plan *p, const struct cluster *c)
 		     p->layout.tp, c->name, room, groups);
 }
 
+static bool has_room(const struct cluster *c, const struct layout *l)
+{
+	return (int64_t)l->tp * l->cp * l->dp * l->pp <= plan_devices(c);
+}
+
 static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l,
 			struct err *e)
 {
@@ -100,7 +62,7 @@ static int decide_layout(const struct job *job, const struct cluster *c, struct 
 	p->layout = layout_of(job, (int)job->parallel.dp);
 	if (!p->layout.dp)
 		p->layout.dp = plan_fill_dp(job, c, &p->layout);
-	if (!plan_room(c, &p->layout))
+	if (!has_room(c, &p->layout))
 		return refuse_world(job, c, &p->layout, e);
 	p->world = layout_world(&p->layout);
 	int named = speeds_devices(job);
@@ -182,7 +144,7 @@ static void warn_idle(const struct job *job, struct plan *p)
 		     (int)job->parallel.zero);
 }
 
-static void warn_ragged(const struct job *job, struct plan *p)
+static void warn_unaligned(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
 	plan_unaligned_print(job, &p->shape, &p->layout, &sizes);
@@ -204,7 +166,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);
-	warn_ragged(job, p);
+	warn_unaligned(job, p);
 	warn_guesses(p, c);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||

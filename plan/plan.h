@@ -15,15 +15,13 @@
 #include "plan/spec/time.h"
 #include "topo/cluster.h"
 
-#include <jansson.h>
-
 struct plan_rank {
 	struct coords at;
-	int node;    /* index into the cluster's nodes */
-	int slot;    /* device of that node */
-	int threads; /* of its agent */
-	int crew;    /* ranks of its node, itself too */
-	/* of them those that hold the same parameters: what zero_shard = node shards over */
+	int node;       /* index into the cluster's nodes */
+	int slot;       /* device of that node */
+	int threads;    /* of its agent */
+	int node_ranks; /* ranks on its node, itself included */
+	/* those of them that hold the same parameters; zero_shard = node shards over them */
 	int node_replicas;
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
@@ -50,15 +48,14 @@ struct plan {
 	struct model_shape shape;
 	struct layout layout;
 	int world;
-	int micros; /* micro-batches a step of the replica with most */
-	/* the replica that takes longest: the schedule and its costs are its */
-	int slowest_replica;
-	int threads;                /* of the agent with most */
+	int micros;          /* micro-batches a step of the replica with most */
+	int slowest_replica; /* the replica that takes longest; schedule and costs are its own */
+	int threads;         /* of the agent with most */
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;       /* layout_n_stages */
 	struct plan_rank *ranks;    /* world */
 	struct placement place;     /* what the ranks' places cost, and why they are theirs */
-	struct schedule schedule;   /* of replica `pace` */
+	struct schedule schedule;   /* of the slowest replica */
 	struct sched_costs costs;   /* of the schedule's passes, predicted */
 	double *seconds;            /* what costs points into */
 	struct plan_time time;
@@ -81,20 +78,9 @@ void plan_free(struct plan *p);
 enum { PLAN_GUESSES = 384 };
 bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
 
-/* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
+/* Sets the bytes of plan->ranks (memory.c). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);
-int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
 /* The rank that needs most memory of those with this coordinate in the pipeline. */
 const struct plan_rank *plan_largest(const struct plan *p, int pp);
-
-/* What plan-<generation>.json and `muster plan --json` hold; a new reference. */
-json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);
-/* "tp 2 × dp 2 × pp 2", with cp and ep where they are above 1. */
-void plan_print_degrees(const struct layout *l, const char *between, struct buf *out);
-/* "tp 0, dp 1, pp 0" likewise. */
-void plan_print_coords(const struct layout *l, const struct coords *at, struct buf *out);
-/* The picture for people: layout, rank map, memory a rank, predicted step. */
-void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
-		struct buf *out);
 
 #endif

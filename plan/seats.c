@@ -4,6 +4,7 @@
 #include "plan/place/traffic.h"
 #include "plan/search/fit.h"
 #include "plan/spec/speeds.h"
+#include "plan/capacity.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static void count_crew(struct plan *p, const int *ranks, int n)
 {
 	for (int i = 0; i < n; i++) {
 		struct plan_rank *r = &p->ranks[ranks[i]];
-		r->crew = n;
+		r->node_ranks = n;
 		for (int k = 0; k < n; k++) {
 			const struct coords *other = &p->ranks[ranks[k]].at;
 			r->node_replicas += other->tp == r->at.tp && other->pp == r->at.pp;

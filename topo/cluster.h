@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "topo/measured.h"
 
 #include <stdbool.h>
 #include <stdint.h>

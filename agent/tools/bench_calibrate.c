@@ -4,6 +4,7 @@
 #include "agent/tools/tools.h"
 #include "base/clock.h"
 #include "plan/cost/calibration.h"
+#include "plan/place/exchange.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -87,7 +88,7 @@ static void print_machine(const struct measured_machine *m)
 				*attention = &m->machine.rates[RATE_ATTENTION_FWD];
 	const struct rate_curve *move = &m->machine.rates[RATE_MOVED];
 	printf("%6d %7d %7s %16.1f %16.1f %12.1f\n", m->agents, m->threads,
-	       m->narrow ? "bf16" : "fp32", fwd->rate[fwd->n - 1] / 1e9,
+	       m->low_precision ? "bf16" : "fp32", fwd->rate[fwd->n - 1] / 1e9,
 	       attention->rate[attention->n - 1] / 1e9, move->rate[move->n - 1] / 1e9);
 	fflush(stdout);
 }
@@ -101,7 +102,7 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 	for (int narrow = 0; narrow < 2; narrow++) {
 		struct measured_machine m = { .agents = agents,
 					      .threads = threads,
-					      .narrow = narrow };
+					      .low_precision = narrow };
 		b->narrow = narrow;
 		if (measure_ops(b, least, e))
 			return -1;

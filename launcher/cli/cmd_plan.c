@@ -4,6 +4,7 @@
 #include "launcher/machine.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
 
 #include <stdio.h>
 

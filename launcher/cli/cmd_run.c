@@ -11,6 +11,7 @@
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
+#include "plan/show/plan.h"
 
 #include <limits.h>
 #include <stdio.h>

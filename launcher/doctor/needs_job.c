@@ -25,7 +25,7 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 		return err_set(e, ERR_NOMEM, "no memory for the needs of %d nodes", nodes);
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		out->ranks = r->crew > out->ranks ? r->crew : out->ranks;
+		out->ranks = r->node_ranks > out->ranks ? r->node_ranks : out->ranks;
 		if (out->cuda)
 			out->memory = r->total > out->memory ? r->total : out->memory;
 		else

@@ -66,7 +66,7 @@ static void add_place(const struct supervisor *s, int rank, json_t *body)
 	json_object_set_new(body, "device", json_integer(r->slot));
 	json_object_set_new(body, "bus", json_string(k->parts ? k->parts[r->slot].bus : ""));
 	json_object_set_new(body, "memory", json_real(r->total));
-	json_object_set_new(body, "crew", json_integer(r->crew));
+	json_object_set_new(body, "crew", json_integer(r->node_ranks));
 	json_object_set_new(body, "cpus", json_string(cpus));
 	json_object_set_new(body, "numa", json_integer(*cpus ? k->parts[r->slot].numa : -1));
 }

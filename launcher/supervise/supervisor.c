@@ -175,7 +175,7 @@ static int most_ranks_of_a_node(const struct plan *p)
 {
 	int most = 1;
 	for (int r = 0; r < p->world; r++)
-		most = p->ranks[r].crew > most ? p->ranks[r].crew : most;
+		most = p->ranks[r].node_ranks > most ? p->ranks[r].node_ranks : most;
 	return most;
 }
 

@@ -100,12 +100,12 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
 		const struct calibration_link *l = &c->links[i];
 		if (l->known)
-			json_array_append_new(links,
-					      json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}",
-							"transport", topo_measured_transport_word(i),
-							"pattern", "all_reduce", "alpha_s",
-							l->alpha, "beta_s_per_byte", l->beta,
-							"error", l->error, "points", l->points));
+			json_array_append_new(
+				links,
+				json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport",
+					  topo_measured_transport_word(i), "pattern", "all_reduce",
+					  "alpha_s", l->alpha, "beta_s_per_byte", l->beta, "error",
+					  l->error, "points", l->points));
 	}
 	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", VERSION,
 				"kind", KIND, "host", c->host, "cpu", c->cpu, "cores", c->cores,

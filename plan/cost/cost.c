@@ -57,7 +57,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	p->costs.hop = cost_hop(c);
 	struct cost_sharing sharing = cost_sharing(c);
 	p->costs.load = sharing.load;
-	p->costs.node_replicas = sharing.node_replicas;
+	p->costs.node_ranks = sharing.node_ranks;
 }
 
 /* ranks and scale have room for every pipeline rank. */
@@ -78,11 +78,12 @@ static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *
 	return 0;
 }
 
-int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
+int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
+		 struct err *e)
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
-	struct machine machine;
+	struct cost_machine machine;
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
 	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
 	struct cost_case c = {

@@ -40,14 +40,14 @@ struct cost_case {
 	const struct layout *layout;
 	const struct stage *stages; /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;      /* [GROUP_KINDS], after cost_machine_links */
-	const struct machine *machine; /* of the fastest agent */
+	const struct span *spans;           /* [GROUP_KINDS], after cost_machine_links */
+	const struct cost_machine *machine; /* of the fastest agent */
 	const struct engine *engine;
 	/* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all
 	 * alike */
 	const double *scale;
 	int micros; /* micro-batches of the slowest replica */
-	/* replicas on a node, which parallel.zero_shard = node shards over */
+	/* replicas on a node; parallel.zero_shard = node shards over them */
 	int node_replicas;
 };
 
@@ -65,5 +65,9 @@ struct cost_pass {
 	double ep_fwd, ep_bwd;
 };
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage);
+
+/* Predicts the passes and the step of a plan: sets p->costs, p->seconds and p->time. ERR_NOMEM. */
+int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
+		 struct err *e);
 
 #endif

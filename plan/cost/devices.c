@@ -121,26 +121,26 @@ static const struct gpu *gpu_of(const char *device)
 	return g;
 }
 
-void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
+void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct cost_machine *out)
 {
 	double flops = part * known(k->device_flops, UNKNOWN_FLOPS),
 	       bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
-	*out = (struct machine){ .op = CPU_OP };
+	*out = (struct cost_machine){ .op = CPU_OP };
 	out->rates[RATE_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
 	out->rates[RATE_MOVED] = flat(CPU_MEMORY * bandwidth);
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
 	double products = g->best * g->lasting * flops * (narrow ? 1 : g->wide);
-	*out = (struct machine){ .op = OP,
-				 .units = g->units,
-				 .wave = WAVE,
-				 .link_share = LINK,
-				 .net_share = NET,
-				 .hides = HIDES,
-				 .host = g->host,
-				 .sync = SYNC,
-				 .spread = SPREAD };
+	*out = (struct cost_machine){ .op = OP,
+				      .units = g->units,
+				      .wave = WAVE,
+				      .link_share = LINK,
+				      .net_share = NET,
+				      .hides = HIDES,
+				      .host = g->host,
+				      .sync = SYNC,
+				      .spread = SPREAD };
 	out->rates[RATE_PRODUCT_FWD] = flat(products);
 	out->rates[RATE_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[RATE_ATTENTION_BWD] = flat(FUSED_BWD * products);
@@ -150,7 +150,7 @@ void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct
 }
 
 void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads,
-			    struct machine *out)
+			    struct cost_machine *out)
 {
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
@@ -168,16 +168,16 @@ void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, 
 }
 
 void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
-			  struct machine *out)
+			  struct cost_machine *out)
 {
 	double slowest = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
-		struct machine m;
+		struct cost_machine m;
 		if (i && p->ranks[i].node == p->ranks[i - 1].node)
 			continue;
-		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew,
-				       p->threads, &m);
+		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32,
+				       p->ranks[i].node_ranks, p->threads, &m);
 		double rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -3,30 +3,6 @@
 #include <math.h>
 #include <stddef.h>
 
-static const char *const words[] = {
-	[RATE_PRODUCT_FWD] = "product_fwd",
-	[RATE_PRODUCT_INPUT] = "product_input",
-	[RATE_PRODUCT_WEIGHT] = "product_weight",
-	[RATE_ATTENTION_FWD] = "attention_fwd",
-	[RATE_ATTENTION_BWD] = "attention_bwd",
-	[RATE_NORM_FWD] = "norm_fwd",
-	[RATE_NORM_BWD] = "norm_bwd",
-	[RATE_GELU_FWD] = "gelu_fwd",
-	[RATE_GELU_BWD] = "gelu_bwd",
-	[RATE_SWIGLU_FWD] = "swiglu_fwd",
-	[RATE_SWIGLU_BWD] = "swiglu_bwd",
-	[RATE_ROPE] = "rope",
-	[RATE_XENT] = "xent",
-	[RATE_SUM_ROWS] = "sum_rows",
-	[RATE_MOVED] = "moved",
-	[RATE_OPTIMIZER] = "optimizer",
-};
-
-const char *topo_rate_class_word(enum rate_class class)
-{
-	return words[class];
-}
-
 double cost_curve_at(const struct rate_curve *c, double x)
 {
 	int i = 1;
@@ -42,7 +18,7 @@ double cost_curve_at(const struct rate_curve *c, double x)
 	return c->rate[i - 1] + share * (c->rate[i] - c->rate[i - 1]);
 }
 
-static const struct rate_curve *curve_of(const struct machine *m, enum rate_class class)
+static const struct rate_curve *curve_of(const struct cost_machine *m, enum rate_class class)
 {
 	enum rate_class kind = class <= RATE_PRODUCT_WEIGHT  ? RATE_PRODUCT_FWD
 			       : class <= RATE_ATTENTION_BWD ? RATE_ATTENTION_FWD
@@ -53,12 +29,12 @@ static const struct rate_curve *curve_of(const struct machine *m, enum rate_clas
 							       : &m->rates[kind];
 }
 
-double cost_machine_seconds(const struct machine *m, enum rate_class class, double work)
+double cost_machine_seconds(const struct cost_machine *m, enum rate_class class, double work)
 {
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
-double cost_machine_attention(const struct machine *m, enum rate_class form, double flops,
+double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
 			      double keys, double dim)
 {
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
@@ -75,8 +51,8 @@ static const struct tile {
 
 #define SPLIT_DEPTH 1024 /* of a part that is worth a unit of its own */
 
-static double in_tiles(const struct machine *m, const struct tile *t, double batch, double rows,
-		       double columns, double depth, double rate)
+static double in_tiles(const struct cost_machine *m, const struct tile *t, double batch,
+		       double rows, double columns, double depth, double rate)
 {
 	double upright = ceil(rows / t->m) * ceil(columns / t->n),
 	       across = ceil(rows / t->n) * ceil(columns / t->m);
@@ -88,7 +64,7 @@ static double in_tiles(const struct machine *m, const struct tile *t, double bat
 			m->wave * size / (tiles[0].m * tiles[0].n));
 }
 
-double cost_machine_products(const struct machine *m, enum rate_class form, double batch,
+double cost_machine_products(const struct cost_machine *m, enum rate_class form, double batch,
 			     double rows, double columns, double depth, double width)
 {
 	double flops = 2 * batch * rows * columns * depth,
@@ -108,7 +84,7 @@ double cost_machine_products(const struct machine *m, enum rate_class form, doub
 	return fmax(best, bytes / cost_curve_at(curve_of(m, RATE_MOVED), bytes)) + m->op;
 }
 
-double cost_machine_product(const struct machine *m, enum rate_class form, double n, double in,
+double cost_machine_product(const struct cost_machine *m, enum rate_class form, double n, double in,
 			    double out, double width)
 {
 	if (form == RATE_PRODUCT_WEIGHT)
@@ -119,7 +95,7 @@ double cost_machine_product(const struct machine *m, enum rate_class form, doubl
 
 /* --- Transfers --- */
 
-void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
+void cost_machine_links(const struct cost_machine *m, struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
@@ -130,14 +106,14 @@ void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 	}
 }
 
-double cost_machine_offload(const struct machine *m, double bytes)
+double cost_machine_offload(const struct cost_machine *m, double bytes)
 {
 	if (m->host <= 0)
 		return cost_machine_seconds(m, RATE_MOVED, 2 * bytes);
 	return bytes > 0 ? bytes / m->host + m->op : 0;
 }
 
-double cost_machine_exposed(const struct machine *m, double transfer, double shade)
+double cost_machine_exposed(const struct cost_machine *m, double transfer, double shade)
 {
 	return transfer - m->hides * fmin(transfer, shade);
 }

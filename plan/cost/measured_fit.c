@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products of fewer FLOPs tell of their edges, not of packing. */
+/* The times of products with fewer FLOPs depend on their edges, not on packing. */
 #define PACKING_FROM 3e7
-/* Points of a product's curve are so far apart at least. */
+/* The least ratio of two neighbouring points of a product's curve. */
 #define BIN 3.0
 
-/* Seconds a byte of packing the weights: least squares of FLOPs / rate + bytes × packing =
- * seconds on the relative error, neither negative. */
+/* Seconds per byte of packing the weights: least squares of the relative error of FLOPs / rate +
+ * bytes × packing = seconds, with neither term negative. */
 static double packing_of(const struct measured_point *points, int n, enum rate_class form)
 {
 	double ff = 0, fw = 0, ww = 0, f1 = 0, w1 = 0;
@@ -36,7 +36,7 @@ static int by_x(const void *a, const void *b)
 	return (p->x > q->x) - (p->x < q->x);
 }
 
-/* points: of one class, sorted. apart: of two points of the curve. */
+/* points: of one class, sorted. apart: the least ratio of two points of the curve. */
 static void curve_through(const struct measured_point *points, int n, double packing, double apart,
 			  struct rate_curve *c)
 {
@@ -46,7 +46,7 @@ static void curve_through(const struct measured_point *points, int n, double pac
 		for (in = 0; i + in < n && points[i + in].x <= apart * points[i].x; in++) {
 			const struct measured_point *p = &points[i + in];
 			x += log(p->x);
-			/* Packing is a part, never most of it. */
+			/* Packing is a part of the time, never most of it. */
 			rate += p->work / fmax(p->seconds - packing * p->weights, 0.2 * p->seconds);
 		}
 		c->x[c->n] = exp(x / in);
@@ -54,7 +54,7 @@ static void curve_through(const struct measured_point *points, int n, double pac
 	}
 }
 
-bool cost_measured_fit(const struct measured_point *points, int n, struct machine *out)
+bool cost_measured_fit(const struct measured_point *points, int n, struct machine_rates *out)
 {
 	struct measured_point *mine = malloc((size_t)(n > 0 ? n : 1) * sizeof *mine);
 	memset(out, 0, sizeof *out);

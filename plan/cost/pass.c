@@ -148,7 +148,7 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 
 static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	/* two products, half masked */
 	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim,
 	       flops = 2 * h->n * h->q * keys;
@@ -326,7 +326,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 /* The head's backward comes with the loss. */
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	const struct span *tp = &c->spans[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)

@@ -1,6 +1,6 @@
 #include "plan/cost/step.h"
 
-#include "plan/cost/pipe.h"
+#include "plan/spec/schedule/closed_form.h"
 #include "plan/spec/model/zero.h"
 #include "plan/place/traffic.h"
 
@@ -101,7 +101,8 @@ struct cut {
 static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
-	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep : c->node_replicas;
+	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
+						  : c->node_replicas;
 	if (c->job->parallel.zero == 0)
 		return (struct cut){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
@@ -142,7 +143,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
  * seconds. */
 static double exposed(const struct cost_case *c, const struct cost_rank *r)
 {
-	const struct machine *m = c->machine;
+	const struct cost_machine *m = c->machine;
 	struct exchange x = { 0 };
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		add_exchange(c, r, class, &x);
@@ -178,8 +179,8 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->node_replicas : 0,
-		  cuts);
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero,
+		  node ? c->node_replicas : 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
 	return owned;
@@ -216,11 +217,11 @@ static double straggling(const struct cost_case *c, double seconds)
 struct cost_sharing cost_sharing(const struct cost_case *c)
 {
 	const struct layout *l = c->layout;
-	int each = l->tp * l->cp * l->dp, node_replicas = c->machine->agents / each;
+	int each = l->tp * l->cp * l->dp, node_ranks = c->machine->agents / each;
 	if (!(c->machine->crowd > 0))
 		return (struct cost_sharing){ 0, 0 };
-	node_replicas = node_replicas < 1 ? 1 : node_replicas > l->pp ? l->pp : node_replicas;
-	return (struct cost_sharing){ c->machine->crowd / node_replicas, node_replicas };
+	node_ranks = node_ranks < 1 ? 1 : node_ranks > l->pp ? l->pp : node_ranks;
+	return (struct cost_sharing){ c->machine->crowd / node_ranks, node_ranks };
 }
 
 double cost_shared(const struct cost_case *c, double busy, double alone)
@@ -338,7 +339,7 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 void cost_step(const struct cost_case *c, struct plan_time *out)
 {
 	struct passes known = { .n = 0 };
-	struct pipe pipe = { 0 };
+	struct pipeline_times pipe = { 0 };
 	struct cost_sum sum = { 0 };
 	for (int pp = 0; pp < c->layout->pp; pp++) {
 		struct cost_rank r;
@@ -348,7 +349,7 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 		cost_sum_add(c, &r, &sum);
 	}
 	double alone = schedule_seconds(&pipe, c->job->parallel.schedule, c->layout->chunks,
-				      c->micros, cost_hop(c));
+					c->micros, cost_hop(c));
 	cost_sum_parts(c, &sum,
 		       cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone),
 		       out);

@@ -43,7 +43,7 @@ double cost_meeting(const struct cost_case *c, double pass);
  * ranks are on a node; 0, 0: a device each. */
 struct cost_sharing {
 	double load;
-	int node_replicas;
+	int node_ranks;
 };
 struct cost_sharing cost_sharing(const struct cost_case *c);
 /* The pipeline's time there: the table's, longer where a pass alone asks for more than all cores,

@@ -53,7 +53,7 @@ static double nodes_of(const struct plan *p)
 {
 	double nodes = 0;
 	for (int i = 0; i < p->world; i++)
-		nodes += 1.0 / p->ranks[i].crew;
+		nodes += 1.0 / p->ranks[i].node_ranks;
 	return round(nodes);
 }
 
@@ -65,7 +65,8 @@ static double held(const struct job *job, const struct plan *p)
 	double experts = (double)(m->layers * m->experts) *
 			 (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
 	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero,
-		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].node_replicas : 0, cuts);
+		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].node_replicas : 0,
+		  cuts);
 	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies +
 	       experts * cuts[ZERO_EXPERTS].copies;
 }
@@ -77,7 +78,7 @@ void cost_train_costs_of(const struct job *job, const struct cluster *cluster, c
 	       saved = element * (double)shape_params(&p->shape);
 	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth,
 							  nodes * job->checkpoint.node_bandwidth);
-	struct machine m;
+	struct cost_machine m;
 	cost_machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){
 		.step = p->time.total,

@@ -1,6 +1,6 @@
 #include "plan/place/span.h"
 
-#include "plan/cost/measured.h"
+#include "plan/place/exchange.h"
 #include "plan/place/weigh.h"
 
 #include <math.h>

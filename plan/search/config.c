@@ -33,13 +33,12 @@ void search_config_apply(const struct search_config *c, struct job *job)
 {
 	if (job->open & OPEN_STAGES)
 		memset(job->parallel.stages, 0, sizeof job->parallel.stages);
-	bool several = c->schedule == SCHEDULE_INTERLEAVED || c->schedule == SCHEDULE_ZB_V;
 	job->parallel.tp = c->tp;
 	job->parallel.cp = c->cp;
 	job->parallel.ep = c->ep;
 	job->parallel.dp = c->dp;
 	job->parallel.pp = c->pp;
-	job->parallel.chunks = several ? c->chunks : 0;
+	job->parallel.chunks = schedule_kinds[c->schedule]->chunks_most > 1 ? c->chunks : 0;
 	job->parallel.schedule = c->schedule;
 	job->parallel.sp = c->sp;
 	job->parallel.zero = c->zero;
@@ -61,20 +60,17 @@ struct layout search_config_layout(const struct search_config *c)
 				.pp = c->pp,
 				.ep = c->ep,
 				.chunks = c->chunks,
-				.vee = c->schedule == SCHEDULE_ZB_V };
+				.vee = schedule_kinds[c->schedule]->vee };
 }
 
 int search_config_weight(const struct search_config *c)
 {
-	static const int schedules[] = {
-		[SCHEDULE_1F1B] = 0,        [SCHEDULE_GPIPE] = 1, [SCHEDULE_NAIVE] = 2,
-		[SCHEDULE_INTERLEAVED] = 2, [SCHEDULE_ZB_H1] = 3, [SCHEDULE_ZB_V] = 3
-	};
 	int degrees = (c->tp > 1) + (c->cp > 1) + (c->ep > 1) + (c->pp > 1);
 	int ways = c->zero + (c->shard != ZERO_SHARD_ALL) + 2 * (c->mode != RECOMPUTE_NONE) +
 		   (c->every > 1) + c->sp;
 	return 64 * degrees +
-	       4 * (schedules[c->schedule] + ways + 3 * c->activations + 3 * c->optimizer) +
+	       4 * (schedule_kinds[c->schedule]->complexity + ways + 3 * c->activations +
+		    3 * c->optimizer) +
 	       (c->chunks > 2);
 }
 
@@ -111,7 +107,7 @@ void search_config_print(const struct search_config *c, struct buf *out)
 		buf_printf(out, ", ep %d", c->ep);
 	if (c->pp > 1)
 		buf_printf(out, ", %s", job_enum_word(AT(parallel, schedule), (int)c->schedule));
-	if (c->schedule == SCHEDULE_INTERLEAVED)
+	if (schedule_kinds[c->schedule]->chunks_most > schedule_kinds[c->schedule]->chunks_least)
 		buf_printf(out, " %d", c->chunks);
 	buf_printf(out, ", micro %d", c->micro);
 	if (c->sp)

@@ -108,7 +108,7 @@ static void set_machine(struct eval *v, int agents)
 		const struct node_kind *k = &c->kinds[i];
 		int here = agents < k->devices ? agents : k->devices,
 		    asked = speeds_threads(&v->job, 0), share = k->cores / here;
-		struct machine m;
+		struct cost_machine m;
 		cost_machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here,
 				       asked       ? asked
 				       : share > 0 ? share
@@ -287,7 +287,8 @@ double search_eval_stream_bound(const struct eval *v)
 
 bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 {
-	int replicas = v->layout.dp * v->layout.cp, node_replicas = v->cost.node_replicas, ep = v->layout.ep;
+	int replicas = v->layout.dp * v->layout.cp, node_replicas = v->cost.node_replicas,
+	    ep = v->layout.ep;
 	if (z->stage == 0)
 		return true;
 	if (replicas == 1)
@@ -295,8 +296,8 @@ bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 	for (int d = 1; z->stage >= 2 && v->space->named && d < v->layout.dp; d++)
 		if (v->shares[d].micros != v->shares[0].micros)
 			return false;
-	return z->shard == ZERO_SHARD_ALL ||
-	       (node_replicas > 1 && node_replicas < replicas && (node_replicas % ep == 0 || ep % node_replicas == 0));
+	return z->shard == ZERO_SHARD_ALL || (node_replicas > 1 && node_replicas < replicas &&
+					      (node_replicas % ep == 0 || ep % node_replicas == 0));
 }
 
 /* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ

@@ -3,7 +3,7 @@
 #ifndef MUSTER_PLAN_SEARCH_EVAL_IN_H
 #define MUSTER_PLAN_SEARCH_EVAL_IN_H
 
-#include "plan/cost/pipe.h"
+#include "plan/spec/schedule/closed_form.h"
 #include "plan/cost/step.h"
 #include "plan/memory.h"
 #include "plan/search/eval.h"
@@ -20,7 +20,7 @@ struct eval_stream {
 	bool sp;
 	struct space_again again;
 	struct span links[3]; /* tp, cp, ep */
-	const struct machine *machine;
+	const struct cost_machine *machine;
 	/* of a layer that does not recompute, and one that does; more of the first stage, of the
 	 * last */
 	struct cost_pass plain, redone, first, last;
@@ -68,7 +68,7 @@ struct eval {
 	struct span_fold fold;
 	struct span spans[GROUP_KINDS];
 	/* [devices of the largest node + 1]: with so many agents on it */
-	struct machine *machines;
+	struct cost_machine *machines;
 	bool *machine_set;
 	double *limits; /* likewise */
 	int box;
@@ -86,7 +86,7 @@ struct eval {
 	int n_kinds, *kind_of;   /* of each pipeline rank */
 	struct eval_state *states;
 	int n_states, room_states;
-	struct pipe pipe;
+	struct pipeline_times pipe;
 	double whole; /* the pipeline's time, on cores that its agents may share */
 	struct live *live;
 	bool counted; /* kinds' activations are set */

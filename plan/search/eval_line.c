@@ -191,11 +191,9 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	v->config.activations = activations;
 	v->job.offload.activations = activations;
 	v->layout.chunks = chunks;
-	v->layout.vee = schedule == SCHEDULE_ZB_V;
+	v->layout.vee = schedule_kinds[schedule]->vee;
 	v->job.parallel.schedule = schedule;
-	v->job.parallel.chunks = schedule == SCHEDULE_INTERLEAVED || schedule == SCHEDULE_ZB_V
-					 ? chunks
-					 : 0;
+	v->job.parallel.chunks = schedule_kinds[schedule]->chunks_most > 1 ? chunks : 0;
 	v->cost.scale = NULL;
 	if ((int64_t)v->layout.pp * chunks > v->space->shape.layers)
 		return false;
@@ -205,7 +203,7 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MOST)
 		return false;
 	double wait = cost_wait(&v->cost);
-	v->pipe = (struct pipe){ 0 };
+	v->pipe = (struct pipeline_times){ 0 };
 	v->n_kinds = 0;
 	for (int pp = 0; pp < v->layout.pp; pp++) {
 		struct eval_key mine = key_at(v, pp);

@@ -3,14 +3,10 @@
 #include "base/human.h"
 #include "plan/search/config.h"
 #include "plan/search/near.h"
+#include "plan/words.h"
 
 #include <math.h>
 #include <string.h>
-
-bool plan_on_cpu(const struct node_kind *k)
-{
-	return !strcmp(k->device, "cpu");
-}
 
 /* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries'
  * workspaces, about half a GiB; NCCL's buffers, some MiB for each of its channels and peers; and a
@@ -115,7 +111,7 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->crew);
+		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit &&

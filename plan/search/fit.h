@@ -7,19 +7,11 @@
 #define MUSTER_PLAN_SEARCH_FIT_H
 
 #include "base/buf.h"
+#include "plan/capacity.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
 
-/* plan.c: devices of the cluster; tp groups that fit inside its nodes. */
-int plan_devices(const struct cluster *c);
-int plan_groups(const struct cluster *c, int tp);
-/* plan.c: the largest dp for l's other degrees that the devices hold, the global batch divides
- * by and ep divides; ep at least. */
-int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l);
-
-/* Whether the agents of such a node compute in its own memory. */
-bool plan_on_cpu(const struct node_kind *k);
 /* Bytes a rank may use when a node holds `agents` of them: of a GPU, less what its runtime
  * takes; 0: unknown. */
 double search_fit_limit(const struct node_kind *k, int agents);

@@ -31,30 +31,6 @@ void search_live_close(struct live *l)
 	free(l);
 }
 
-static int least(int a, int b)
-{
-	return a < b ? a : b;
-}
-
-/* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as
- * good as many, and so are three larger ones before them. */
-int schedule_enough_micros(enum job_schedule kind, int pp, int micros)
-{
-	int groups = micros / pp, larger = micros % pp;
-	switch (kind) {
-	case SCHEDULE_GPIPE:
-		return micros;
-	case SCHEDULE_NAIVE:
-		return 1;
-	case SCHEDULE_INTERLEAVED:
-		if (groups <= larger)
-			return micros;
-		return least(larger, 3) + pp * (least(larger, 3) + least(groups - larger, 3));
-	default:
-		return least(micros, 4 * pp);
-	}
-}
-
 static unsigned bucket_of(enum job_schedule kind, int pp, int chunks, int micros)
 {
 	unsigned h = (unsigned)kind;
@@ -68,10 +44,10 @@ static void count(struct entry *e, const struct layout *layout)
 {
 	for (int r = 0; r < e->pp; r++) {
 		struct sched_slots slots = { .most = 0 };
-		if (e->kind == SCHEDULE_GPIPE)
-			slots.live[0] = e->micros;
-		else
+		if (schedule_kinds[e->kind]->enough_micros)
 			schedule_slots(e->kind, layout, e->micros, r, &slots);
+		for (int c = 0; c < e->chunks && !schedule_kinds[e->kind]->enough_micros; c++)
+			slots.live[c] = e->micros;
 		memcpy(e->counts + r * e->chunks, slots.live,
 		       (size_t)e->chunks * sizeof *slots.live);
 	}

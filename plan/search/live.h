@@ -19,7 +19,5 @@ void search_live_close(struct live *l);
  * memory. */
 const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout,
 			  int micros);
-/* So many micro-batches keep as many alive. */
-int schedule_enough_micros(enum job_schedule kind, int pp, int micros);
 
 #endif

@@ -126,7 +126,7 @@ static void look(void *arg, const struct eval_leaf *leaf)
 static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f,
 		      bool *built)
 {
-	struct machine machine;
+	struct cost_machine machine;
 	struct plan p;
 	*built = !plan_build(mine, c, &p, NULL);
 	if (!*built)

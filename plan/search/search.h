@@ -30,7 +30,7 @@ struct search_found {
 	struct plan_time time;
 	double memory; /* bytes of the plan's largest rank */
 	int nodes;     /* that it uses */
-	/* threads of a node's agents over its cores, where these are processors (struct machine) */
+	/* threads of a node's agents over its cores, where these are processors (struct cost_machine) */
 	double crowd;
 };
 

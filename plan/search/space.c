@@ -240,16 +240,16 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp,
 			 struct space_list *out)
 {
-	int least, most, given = (int)s->job->parallel.chunks;
+	const struct schedule_kind *kind = schedule_kinds[schedule];
+	int least = kind->chunks_least, most = kind->chunks_most;
+	int given = (int)s->job->parallel.chunks;
 	out->n = 0;
-	schedule_chunks(schedule, &least, &most);
 	if (!open_to(s, OPEN_SCHEDULE) && schedule != s->job->parallel.schedule)
 		return;
 	if (open_to(s, OPEN_SCHEDULE) &&
-	    (schedule == SCHEDULE_NAIVE || schedule == SCHEDULE_GPIPE ||
-	     (pp == 1 && schedule != SCHEDULE_1F1B)))
+	    (!kind->searched || (pp == 1 && schedule != SCHEDULE_1F1B)))
 		return;
-	if (pp == 1 && schedule == SCHEDULE_INTERLEAVED)
+	if (pp == 1 && kind->loops)
 		return;
 	if (most == 1) {
 		if (open_to(s, OPEN_CHUNKS) || given == 0)

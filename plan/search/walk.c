@@ -139,7 +139,7 @@ static void walk_lines(struct walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	struct space_list chunks;
-	for (int schedule = SCHEDULE_1F1B; schedule <= SCHEDULE_ZB_V; schedule++) {
+	for (int schedule = 0; schedule < SCHEDULES; schedule++) {
 		search_space_chunks(s, (enum job_schedule)schedule, g->pp, &chunks);
 		for (int c = 0; c < chunks.n; c++)
 			for (int activations = 0; activations < 2; activations++)

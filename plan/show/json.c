@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 #include "plan/show/seating.h"
 #include "plan/show/train.h"
+#include "plan/show/plan.h"
 
 static json_t *json_of_model(const struct job *job, const struct model_shape *m)
 {

@@ -7,6 +7,8 @@
 #include "plan/show/seating.h"
 #include "plan/show/train.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
+#include "plan/words.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -40,22 +42,6 @@ static void bar(double share, struct buf *out)
 	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR);
 	for (int i = 0; i < BAR; i++)
 		buf_puts(out, i < full ? "█" : "·");
-}
-
-void plan_print_degrees(const struct layout *l, const char *between, struct buf *out)
-{
-	buf_printf(out, "tp %d", l->tp);
-	if (l->cp > 1)
-		buf_printf(out, "%scp %d", between, l->cp);
-	buf_printf(out, "%sdp %d%spp %d", between, l->dp, between, l->pp);
-}
-
-void plan_print_coords(const struct layout *l, const struct coords *at, struct buf *out)
-{
-	buf_printf(out, "tp %d, ", at->tp);
-	if (l->cp > 1)
-		buf_printf(out, "cp %d, ", at->cp);
-	buf_printf(out, "dp %d, pp %d", at->dp, at->pp);
 }
 
 static int least_threads(const struct plan *p)
@@ -306,7 +292,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 }
 
 void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
-		struct buf *out)
+		    struct buf *out)
 {
 	print_head(job, cluster, p, out);
 	show_map_print(cluster, p, out);

@@ -7,16 +7,15 @@
 
 struct layout layout_of(const struct job *job, int dp)
 {
-	int least, most;
-	schedule_chunks(job->parallel.schedule, &least, &most);
+	const struct schedule_kind *kind = schedule_kinds[job->parallel.schedule];
 	return (struct layout){
 		.tp = (int)job->parallel.tp,
 		.cp = (int)job->parallel.cp,
 		.dp = dp,
 		.pp = (int)job->parallel.pp,
 		.ep = (int)job->parallel.ep,
-		.chunks = job->parallel.chunks ? (int)job->parallel.chunks : least,
-		.vee = job->parallel.schedule == SCHEDULE_ZB_V,
+		.chunks = job->parallel.chunks ? (int)job->parallel.chunks : kind->chunks_least,
+		.vee = kind->vee,
 	};
 }
 

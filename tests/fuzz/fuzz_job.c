@@ -5,6 +5,7 @@
  */
 #include "base/buf.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -4,6 +4,9 @@
  * so a default counts as not given. And what the parameter server cannot be together with.
  */
 #include "plan/spec/job/rules.h"
+#include "plan/spec/schedule/schedule.h"
+
+#include <string.h>
 
 static bool rope(const struct job *job)
 {
@@ -37,8 +40,7 @@ static bool tensor(const struct job *job)
 
 static bool chunked(const struct job *job)
 {
-	return job->parallel.schedule == SCHEDULE_INTERLEAVED ||
-	       job->parallel.schedule == SCHEDULE_ZB_V;
+	return schedule_kinds[job->parallel.schedule]->chunks_most > 1;
 }
 
 static bool zero(const struct job *job)
@@ -96,8 +98,8 @@ static bool wsd(const struct job *job)
 	return job->optimizer.schedule == LR_WSD;
 }
 
-/* `key` works only when `chosen` holds, which `other` decides; `would` are the values of it that
- * do. */
+/* `key` works only if `chosen` holds, which `other` decides. `would` names the values of `other`
+ * with which it holds; NULL: the first value of the enum with which it holds is found by trying. */
 /* clang-format off */
 static const struct idle {
 	size_t key, other;
@@ -119,7 +121,7 @@ static const struct idle {
 	{ AT(model, capacity), AT(model, family), moe, "mixtral" },
 	{ AT(parallel, ep), AT(model, family), moe, "mixtral" },
 	{ AT(parallel, sp), AT(parallel, tp), tensor, "2 or more" },
-	{ AT(parallel, chunks), AT(parallel, schedule), chunked, "interleaved or zb-v" },
+	{ AT(parallel, chunks), AT(parallel, schedule), chunked, NULL },
 	{ AT(parallel, zero_shard), AT(parallel, zero), zero, "1, 2 or 3" },
 	{ AT(parallel, staleness), AT(parallel, sync), server, "server" },
 	{ AT(recompute, every), AT(recompute, mode), recomputing, "selective or full" },
@@ -152,6 +154,19 @@ static void value_of(const struct job *job, size_t offset, struct buf *out)
 	job_value_write(key, job, out);
 }
 
+/* The first value of the enum key `other` with which `key` works. */
+static const char *find_working_value(const struct job *job, const struct idle *i,
+				      const struct job_key *other)
+{
+	struct job tried = *job;
+	int value = -1;
+	do {
+		value++;
+		memcpy((char *)&tried + other->offset, &value, sizeof value);
+	} while (other->words[value + 1] && !i->chosen(&tried));
+	return other->words[value];
+}
+
 static int refuse_idle(const struct rule_job *j, const struct idle *i)
 {
 	const size_t keys[] = { i->key, i->other };
@@ -160,8 +175,9 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
+	const char *would = i->would ? i->would : find_working_value(j->job, i, other);
 	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s",
-			buf_str(&has), other->section, buf_str(&lacks), other->name, i->would,
+			buf_str(&has), other->section, buf_str(&lacks), other->name, would,
 			key->name, key->def);
 	buf_fini(&lacks);
 	buf_fini(&has);

@@ -132,17 +132,18 @@ static int check_schedule(const struct rule_job *j)
 	static const size_t chunks[] = { AT(parallel, chunks), AT(parallel, schedule) };
 	static const size_t pp[] = { AT(parallel, schedule), AT(parallel, pp) };
 	const struct job *job = j->job;
-	int least, most;
-	schedule_chunks(job->parallel.schedule, &least, &most);
-	if (most > 1 && job->parallel.chunks &&
-	    (job->parallel.chunks < least || job->parallel.chunks > most))
-		return REFUSE(j, chunks, "chunks = %lld is not for schedule = %s; use chunks = %d",
-			      (long long)job->parallel.chunks,
-			      job_word(job, AT(parallel, schedule)), least);
-	if (job->parallel.schedule == SCHEDULE_INTERLEAVED && job->parallel.pp < 2)
+	const struct schedule_kind *kind = schedule_kinds[job->parallel.schedule];
+	const char *word = schedule_words[job->parallel.schedule];
+	if (kind->chunks_most > 1 && job->parallel.chunks &&
+	    (job->parallel.chunks < kind->chunks_least || job->parallel.chunks > kind->chunks_most))
+		return REFUSE(j, chunks,
+			      "chunks = %lld does not work with schedule = %s; use chunks = %d",
+			      (long long)job->parallel.chunks, word, kind->chunks_least);
+	if (kind->loops && job->parallel.pp < 2)
 		return REFUSE(j, pp,
-			      "schedule = interleaved deals stages to several ranks, and pp = 1; "
-			      "use pp = 2 or more, or schedule = 1f1b");
+			      "schedule = %s needs several pipeline ranks, and pp = 1; use pp = 2 "
+			      "or more, or schedule = %s",
+			      word, schedule_words[SCHEDULE_1F1B]);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "plan/spec/schedule/kinds.h" /* enum job_schedule */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,14 +31,6 @@ enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
 enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };
 enum job_router { ROUTER_SOFTMAX_AFTER, ROUTER_SOFTMAX_BEFORE }; /* of the choice of the top k */
-enum job_schedule {
-	SCHEDULE_1F1B,
-	SCHEDULE_GPIPE,
-	SCHEDULE_NAIVE,
-	SCHEDULE_INTERLEAVED,
-	SCHEDULE_ZB_H1,
-	SCHEDULE_ZB_V
-};
 enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
 enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
@@ -102,7 +95,7 @@ struct job {
 	struct {
 		int64_t tp, cp, pp, dp; /* dp 0: as many as the devices allow */
 		int64_t ep;             /* expert parallel degree: divides dp */
-		/* virtual stages a rank, of interleaved and zb-v; 0: the schedule's own */
+		/* virtual stages per rank; 0: the least that the schedule takes */
 		int64_t chunks;
 		char stages[JOB_TEXT]; /* layers of each stage, "3,5,4"; "": balanced by cost */
 		enum job_schedule schedule;

@@ -45,8 +45,6 @@ static const char *const families[] = { "gpt2", "llama", "mixtral", NULL };
 static const char *const ties[] = { "auto", "yes", "no", NULL };
 static const char *const rope_scalings[] = { "none", "linear", "llama3", NULL };
 static const char *const routers[] = { "after", "before", NULL };
-static const char *const schedules[] = { "1f1b",  "gpipe", "naive", "interleaved",
-					 "zb-h1", "zb-v",  NULL };
 static const char *const zero_shards[] = { "all", "node", NULL };
 static const char *const syncs[] = { "all-reduce", "server", NULL };
 static const char *const recomputes[] = { "none", "selective", "full", NULL };
@@ -63,6 +61,8 @@ static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
 static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", NULL };
+
+#define SCHEDULE_DOC(name, row, word, doc) " " word ": " doc
 
 /* Limits keep every product of sizes inside 63 bits. */
 /* clang-format off */
@@ -108,9 +108,9 @@ const struct job_key job_keys[] = {
 	INT(parallel, pp, "1", 1, 1024, "Pipeline parallel degree: stages of consecutive layers."),
 	INT(parallel, dp, "0", 0, 65536, "Data parallel degree: replicas that share the global batch. 0: as many as the devices allow."),
 	INT(parallel, ep, "1", 1, 1024, "Expert parallel degree: ranks that share a layer's experts; divides dp."),
-	INT(parallel, chunks, "0", 0, 64, "Virtual stages of a rank. 0: 2 for interleaved and zb-v, else 1."),
+	INT(parallel, chunks, "0", 0, 64, "Virtual stages per rank, for schedules that have several. 0: the least that the schedule takes."),
 	TEXT(parallel, stages, JOB_LINE, "", "Layers of each stage, such as 3,5,4, in the order of the model. Empty: balanced by cost."),
-	ENUM(parallel, schedule, "1f1b", schedules, "Order of forwards and backwards in the pipeline; 1f1b keeps fewer activations than gpipe, interleaved and zb-* have smaller bubbles."),
+	ENUM(parallel, schedule, "1f1b", schedule_words, "Order of the forward and backward passes in the pipeline." SCHEDULE_LIST(SCHEDULE_DOC)),
 	BOOL(parallel, sp, "no", "Sequence parallel: tp ranks share the norms and the residual stream too."),
 	BOOL(parallel, overlap, "yes", "Whether tp's and ZeRO's transfers overlap the matrix products."),
 	INT(parallel, zero, "0", 0, 3, "ZeRO stage: 1 shards the optimizer's state over dp, 2 also gradients, 3 also parameters."),

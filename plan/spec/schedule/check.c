@@ -1,7 +1,7 @@
 /*
  * The proof that a table can be executed: each row on its own, then how they meet.
  */
-#include "plan/spec/schedule/run.h"
+#include "plan/spec/schedule/simulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +228,7 @@ int schedule_check(const struct schedule *s, struct err *e)
 		return rc;
 	/* Every send has its receive by the rows' completeness; in which order they meet is
 	 * left. */
-	int stuck = schedule_stuck(s, &at);
+	int stuck = schedule_find_stuck(s, &at);
 	if (stuck == -2)
 		return err_set(e, ERR_NOMEM,
 			       "no memory to check a schedule of %d ranks; close other programs",

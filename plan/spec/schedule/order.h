@@ -1,29 +1,45 @@
-/* schedule_order — in which order a rank's passes come, for the files that make tables of them. */
+/*
+ * schedule_order — how a schedule's generator lists the passes of a rank.
+ *
+ * For the files of plan/spec/schedule that define a schedule. A generator calls the functions below
+ * in the order in which the rank runs its passes; they put the messages around each pass and count
+ * the activations that are alive. A generator reads the rank's own position alone, so a row is made
+ * without the others; schedule_check proves that the rows fit together.
+ */
 #ifndef MUSTER_PLAN_SPEC_SCHEDULE_ORDER_H
 #define MUSTER_PLAN_SPEC_SCHEDULE_ORDER_H
 
 #include "plan/spec/schedule/schedule.h"
 
-/* Whose passes are listed. */
+/* The rank whose passes are listed. */
 struct order_of {
 	const struct layout *layout;
 	int micros, rank;
 };
 
-/* Where passes go: counted, or kept where `steps` has room for them, with the messages around
- * them. */
+/* The list: it is only counted, or also kept if `steps` has room. */
 struct order {
 	struct order_of of;
-	struct sched_step *steps; /* NULL: counted only */
+	struct sched_step *steps; /* NULL: count only */
 	int n;
 	bool forwards_only;
-	int live[LAYOUT_CHUNKS_MOST], all;
+	int live[LAYOUT_CHUNKS_MOST], live_total; /* slots that are taken now */
 	struct sched_slots slots;
 };
 
-bool schedule_known(enum job_schedule kind);
-/* Lists the passes (and their messages) of a rank into `o`, whose other members are 0. */
-void schedule_order_list(enum job_schedule kind, struct order *o);
-void schedule_order_list_forwards(struct order *o);
+/* One pass, with the receive before it and the send after it where the neighbouring stage is on
+ * another rank. */
+void schedule_put_forward(struct order *o, int chunk, int micro);
+void schedule_put_backward(struct order *o, int chunk, int micro);
+void schedule_put_backward_input(struct order *o, int chunk, int micro);
+void schedule_put_backward_weight(struct order *o, int chunk, int micro);
+
+int schedule_min(int a, int b);
+
+/* Lists the passes and messages of a rank into `o`, whose other members are 0. */
+void schedule_list_passes(enum job_schedule kind, struct order *o);
+void schedule_list_forwards(struct order *o);
+/* The forward passes in the order of the interleaved schedule. */
+void schedule_list_looped_forwards(struct order *o);
 
 #endif

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Micro-batches × stages of the whole table; beyond it is a mistake in the job, not a pipeline. */
+/* Micro-batches × stages of the whole table. A larger one is a mistake in the job. */
 enum { CELLS_MAX = 1 << 22 };
 
-static const char *const words[SCHED_OPS] = {
+static const char *const op_words[SCHED_OPS] = {
 	[SCHED_RECV_ACT] = "recv-act",
 	[SCHED_FORWARD] = "forward",
 	[SCHED_SEND_ACT] = "send-act",
@@ -20,23 +20,23 @@ static const char *const words[SCHED_OPS] = {
 
 const char *schedule_op_word(enum sched_op op)
 {
-	return (unsigned)op < SCHED_OPS ? words[op] : "unknown";
+	return (unsigned)op < SCHED_OPS ? op_words[op] : "unknown";
 }
 
 enum sched_op schedule_op_of(const char *word)
 {
 	int op = 0;
-	while (op < SCHED_OPS && strcmp(word, words[op]))
+	while (op < SCHED_OPS && strcmp(word, op_words[op]))
 		op++;
 	return (enum sched_op)op;
 }
 
-static void list(const struct schedule *s, struct order *o)
+static void list_row(const struct schedule *s, struct order *o)
 {
 	if (s->forwards_only)
-		schedule_order_list_forwards(o);
+		schedule_list_forwards(o);
 	else
-		schedule_order_list(s->kind, o);
+		schedule_list_passes(s->kind, o);
 }
 
 static int fill_row(struct schedule *s, int rank, struct err *e)
@@ -44,37 +44,36 @@ static int fill_row(struct schedule *s, int rank, struct err *e)
 	struct sched_row *row = &s->rows[rank];
 	struct order count = { .of = { &s->layout, s->micros, rank } };
 	struct order keep = count;
-	list(s, &count);
+	list_row(s, &count);
 	keep.steps = calloc((size_t)count.n, sizeof *keep.steps);
 	if (!keep.steps)
 		return err_set(e, ERR_NOMEM,
 			       "no memory for a schedule of %d stages × %d micro-batches; close "
 			       "other programs",
 			       layout_n_stages(&s->layout), s->micros);
-	list(s, &keep);
+	list_row(s, &keep);
 	*row = (struct sched_row){ keep.steps, keep.n, keep.slots };
 	return 0;
 }
 
-static bool possible(const struct schedule *s)
+static bool is_possible(const struct schedule *s)
 {
 	const struct layout *l = &s->layout;
-	int least, most;
 	if (l->pp < 1 || l->chunks < 1 || l->chunks > LAYOUT_CHUNKS_MOST || s->micros < 1 ||
-	    !schedule_known(s->kind) || (l->vee && l->chunks != 2))
+	    (unsigned)s->kind >= SCHEDULES || (l->vee && l->chunks != 2))
 		return false;
-	schedule_chunks(s->kind, &least, &most);
+	const struct schedule_kind *k = schedule_kinds[s->kind];
 	return s->forwards_only ||
-	       (l->chunks >= least && l->chunks <= most && l->vee == (s->kind == SCHEDULE_ZB_V));
+	       (l->chunks >= k->chunks_least && l->chunks <= k->chunks_most && l->vee == k->vee);
 }
 
-static int build(struct schedule s, struct schedule *out, struct err *e)
+static int build_table(struct schedule s, struct schedule *out, struct err *e)
 {
 	int64_t stages = (int64_t)s.layout.pp * s.layout.chunks;
-	if (!possible(&s))
+	if (!is_possible(&s))
 		return err_set(
 			e, ERR_INTERNAL,
-			"schedule %d of %d ranks × %d chunks and %d micro-batches: no such table",
+			"schedule %d has no table for %d ranks × %d chunks and %d micro-batches",
 			(int)s.kind, s.layout.pp, s.layout.chunks, s.micros);
 	if (stages * s.micros > CELLS_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
@@ -98,13 +97,14 @@ static int build(struct schedule s, struct schedule *out, struct err *e)
 int schedule_build(enum job_schedule kind, const struct layout *l, int micros, struct schedule *out,
 		   struct err *e)
 {
-	return build((struct schedule){ .kind = kind, .layout = *l, .micros = micros }, out, e);
+	return build_table((struct schedule){ .kind = kind, .layout = *l, .micros = micros }, out,
+			   e);
 }
 
 int schedule_build_forwards(const struct layout *l, int micros, struct schedule *out, struct err *e)
 {
-	return build((struct schedule){ .layout = *l, .micros = micros, .forwards_only = true },
-		     out, e);
+	return build_table(
+		(struct schedule){ .layout = *l, .micros = micros, .forwards_only = true }, out, e);
 }
 
 void schedule_free(struct schedule *s)
@@ -118,9 +118,9 @@ void schedule_free(struct schedule *s)
 void schedule_slots(enum job_schedule kind, const struct layout *l, int micros, int pp,
 		    struct sched_slots *out)
 {
-	/* More than what can be built is not counted: it will be refused. */
+	/* A table that is too large is not counted: schedule_build refuses it. */
 	int most = CELLS_MAX / layout_n_stages(l);
 	struct order o = { .of = { l, micros < most ? micros : most, pp } };
-	schedule_order_list(kind, &o);
+	schedule_list_passes(kind, &o);
 	*out = o.slots;
 }

@@ -120,6 +120,7 @@ static const char *const scheduled[] = {
 	GPT2 "parallel.pp=2 parallel.schedule=interleaved parallel.chunks=3",
 	LLAMA "parallel.pp=2 parallel.tp=2 parallel.sp=yes parallel.schedule=interleaved "
 	      "parallel.dp=2 parallel.zero=1",
+	GPT2 "parallel.pp=2 parallel.schedule=breadth-first",
 	GPT2 "parallel.pp=4 parallel.schedule=zb-h1",
 	LLAMA "parallel.pp=3 parallel.schedule=zb-v",
 	GPT2 "parallel.pp=2 parallel.schedule=zb-v recompute.mode=full",

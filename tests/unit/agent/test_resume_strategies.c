@@ -44,6 +44,7 @@ static const struct strategy {
 	{ "1f1b, interleaved", &tied, "parallel.schedule=interleaved", { "parallel.pp=2", "parallel.pp=2 parallel.dp=2" } },
 	{ "zb-h1", &llama, "parallel.schedule=zb-h1", { "parallel.pp=2", "parallel.pp=2 parallel.tp=2" } },
 	{ "zb-v", &tied, "parallel.schedule=zb-v", { "parallel.pp=2", "parallel.pp=2 parallel.dp=2" } },
+	{ "breadth-first", &tied, "parallel.schedule=breadth-first", { "parallel.pp=2", "parallel.pp=2 parallel.dp=2" } },
 	{ "cp", &llama, "", { "parallel.cp=2", "parallel.cp=2 parallel.tp=2" } },
 	{ "ep", &mixtral, "", { "parallel.ep=2 parallel.dp=2", "parallel.ep=2 parallel.dp=2 parallel.tp=2" } },
 	{ "ep, capacity, z-loss, zero-1", &mixtral, "model.capacity=1.25 model.z_loss=0.01 parallel.zero=1", { "parallel.ep=2 parallel.dp=4" } },

@@ -70,6 +70,7 @@ static const struct strategy strategies[] = {
 	{ "interleaved, sp, zero-2", &gpt2, { 0 }, { "parallel.schedule=interleaved", "parallel.sp=yes", "parallel.zero=2" } },
 	{ "zb-h1", &llama, { 0 }, { "parallel.schedule=zb-h1" } },
 	{ "zb-v, zero-3", &tied, { 0 }, { "parallel.schedule=zb-v", "parallel.zero=3" } },
+	{ "breadth-first, zero-3", &tied, { 0 }, { "parallel.schedule=breadth-first", "parallel.zero=3" } },
 	{ "zb-v, mixtral", &mixtral, { 0 }, { "parallel.schedule=zb-v" } },
 	{ "bf16", &gpt2, { "precision.dtype=bf16", "optimizer.lr=1e-3" }, { 0 } },
 	{ "bf16, sp, zero-3", &llama, { "precision.dtype=bf16", "optimizer.lr=1e-3" }, { "parallel.sp=yes", "parallel.zero=3" } },

@@ -67,7 +67,7 @@ static void block_spans(const struct cluster *c, const struct layout *l,
 }
 
 void open_scene(struct scene *x, const struct run *r, const struct setting *s,
-		const struct machine *machine)
+		const struct cost_machine *machine)
 {
 	char spec[100];
 	struct err e = ERR_INIT;
@@ -97,7 +97,7 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 }
 
 struct plan_time predict_on(const struct run *r, const struct setting *s,
-			    const struct machine *machine)
+			    const struct cost_machine *machine)
 {
 	static struct scene x;
 	struct plan_time t;

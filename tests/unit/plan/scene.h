@@ -23,16 +23,16 @@ struct scene {
 	struct model_shape shape;
 	struct cost_units units;
 	struct span spans[GROUP_KINDS];
-	struct machine machine;
+	struct cost_machine machine;
 	struct stage *stages;
 	struct cost_case of;
 };
 
 /* machine: NULL, the cluster's. x->stages is freed by the caller. */
 void open_scene(struct scene *x, const struct run *r, const struct setting *s,
-		const struct machine *machine);
+		const struct cost_machine *machine);
 struct plan_time predict_on(const struct run *r, const struct setting *s,
-			    const struct machine *machine);
+			    const struct cost_machine *machine);
 struct plan_time predict(const struct run *r, const struct setting *s);
 
 /* This host as if it had so many cores and slots, every operation at a flat rate; agents that wait

@@ -9,11 +9,17 @@
 
 #include <cmocka.h>
 
-const struct table_form forms[FORMS] = {
-	{ SCHEDULE_1F1B, 1 },  { SCHEDULE_GPIPE, 1 },       { SCHEDULE_NAIVE, 1 },
-	{ SCHEDULE_ZB_H1, 1 }, { SCHEDULE_INTERLEAVED, 2 }, { SCHEDULE_INTERLEAVED, 3 },
-	{ SCHEDULE_ZB_V, 2 },
-};
+struct table_form forms[2 * SCHEDULES];
+int n_forms;
+
+__attribute__((constructor)) static void list_forms(void)
+{
+	for (int kind = 0; kind < SCHEDULES; kind++) {
+		const struct schedule_kind *k = schedule_kinds[kind];
+		for (int c = k->chunks_least; c <= k->chunks_most && c <= k->chunks_least + 1; c++)
+			forms[n_forms++] = (struct table_form){ (enum job_schedule)kind, c };
+	}
+}
 
 struct layout table_layout(enum job_schedule kind, int pp, int chunks)
 {
@@ -23,7 +29,7 @@ struct layout table_layout(enum job_schedule kind, int pp, int chunks)
 				.pp = pp,
 				.ep = 1,
 				.chunks = chunks,
-				.vee = kind == SCHEDULE_ZB_V };
+				.vee = kind < SCHEDULES && schedule_kinds[kind]->vee };
 }
 
 struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros)
@@ -38,9 +44,7 @@ struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros)
 
 struct schedule table(enum job_schedule kind, int pp, int micros)
 {
-	int least, most;
-	schedule_chunks(kind, &least, &most);
-	return table_of(kind, pp, least, micros);
+	return table_of(kind, pp, schedule_kinds[kind]->chunks_least, micros);
 }
 
 double simulate(const struct schedule *s, double forward, double input, double weight, double hop,

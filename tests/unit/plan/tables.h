@@ -6,17 +6,18 @@
 
 #include <stddef.h>
 
-/* Every kind in every number of chunks that the tests give it. */
+/* Every schedule: with its least number of chunks, and with one more if it takes more. */
 struct table_form {
 	enum job_schedule kind;
 	int chunks;
 };
-enum { FORMS = 7, RANKS_MOST = 9, STAGES_MOST = RANKS_MOST * 4 };
-extern const struct table_form forms[FORMS];
+enum { RANKS_MOST = 9, STAGES_MOST = RANKS_MOST * 4 };
+extern struct table_form forms[2 * SCHEDULES];
+extern int n_forms;
 
 struct layout table_layout(enum job_schedule kind, int pp, int chunks);
-/* With as few chunks as the kind has, or so many. Freed by the caller; fails the test when there
- * is none. */
+/* The table with the least number of chunks of the schedule, or with the given number. The caller
+ * frees it. The test fails if there is no such table. */
 struct schedule table(enum job_schedule kind, int pp, int micros);
 struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros);
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
+#include "plan/place/exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,7 +241,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 
 static double fastest(const struct measured *m, int agents, int threads)
 {
-	struct machine got;
+	struct cost_machine got;
 	assert_true(cost_measured_machine(m, agents, threads, false, &got));
 	return cost_curve_at(&got.rates[RATE_PRODUCT_FWD], 1e12);
 }
@@ -249,7 +250,7 @@ static void an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neigh
 {
 	(void)state;
 	struct measured m = sample_measured();
-	struct machine got;
+	struct cost_machine got;
 	assert_float_equal(fastest(&m, 1, 1), 1e11, 1);
 	assert_float_equal(fastest(&m, 2, 1), 8e10, 1);
 	assert_float_equal(fastest(&m, 8, 1), 8e10, 1);
@@ -266,11 +267,13 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	struct measured m = sample_measured();
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
-	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5, 1e-9);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5,
+			   1e-9);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
 	/* Eight ranks on two cores: a fourth of it is one's own. */
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
-	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5, 1e-12);
+	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5,
+			   1e-12);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
 	/* Meetings cost no more than after the longest work. */
@@ -294,7 +297,8 @@ static void curves_go_through_what_was_measured(void **state)
 {
 	(void)state;
 	struct measured_point points[40];
-	struct machine got;
+	struct machine_rates got;
+	struct cost_machine machine;
 	int n = 0;
 	for (double rows = 64; rows <= 1024; rows *= 2)
 		for (double side = 256; side <= 2048; side *= 2) {
@@ -307,13 +311,14 @@ static void curves_go_through_what_was_measured(void **state)
 	points[n++] = (struct measured_point){ RATE_MOVED, 1e6, 1e6, 1e-3, 0 };
 	points[n++] = (struct measured_point){ RATE_MOVED, 1e4, 1e4, 1e-6, 0 };
 	assert_true(cost_measured_fit(points, n, &got));
+	cost_measured_rates(&got, &machine);
 	assert_float_equal(got.packing[RATE_PRODUCT_FWD], 4e9, 1);
-	assert_float_equal(cost_machine_product(&got, RATE_PRODUCT_FWD, 128, 300, 400, 4) /
+	assert_float_equal(cost_machine_product(&machine, RATE_PRODUCT_FWD, 128, 300, 400, 4) /
 				   (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9),
 			   1, 1e-9);
 	assert_int_equal(got.rates[RATE_MOVED].n, 2);
-	assert_float_equal(cost_machine_seconds(&got, RATE_MOVED, 1e4), 1e-6, 1e-15);
-	assert_float_equal(cost_machine_seconds(&got, RATE_MOVED, 1e6), 1e-3, 1e-12);
+	assert_float_equal(cost_machine_seconds(&machine, RATE_MOVED, 1e4), 1e-6, 1e-15);
+	assert_float_equal(cost_machine_seconds(&machine, RATE_MOVED, 1e6), 1e-3, 1e-12);
 	assert_int_equal(got.rates[RATE_ROPE].n, 0);
 }
 

@@ -19,9 +19,9 @@ static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
 
 /* Only compute and links that serve them may be changed here: each field of a machine that is a
  * rate or a cost. */
-static struct machine faster(const struct machine *m, int what)
+static struct cost_machine faster(const struct cost_machine *m, int what)
 {
-	struct machine y = *m;
+	struct cost_machine y = *m;
 	if (what == 0)
 		y.rates[RATE_PRODUCT_FWD].rate[0] *= 1.25;
 	else if (what == 1)
@@ -41,7 +41,7 @@ static void a_faster_machine_takes_less(void **state)
 {
 	struct err e = ERR_INIT;
 	struct cluster c;
-	struct machine m;
+	struct cost_machine m;
 	(void)state;
 	assert_int_equal(topo_cluster_open("dgx-h100:8", 0, &c, &e), 0);
 	cost_machine_of(&c.kinds[0], true, 1, &m);
@@ -49,7 +49,7 @@ static void a_faster_machine_takes_less(void **state)
 	double now = predict_on(&base, &ours, &m).total;
 	near(now, predict(&base, &ours).total);
 	for (int what = 0; what < 6; what++) {
-		struct machine better = faster(&m, what);
+		struct cost_machine better = faster(&m, what);
 		double then = predict_on(&base, &ours, &better).total;
 		if (!(then < now && then > 0.75 * now))
 			fail_msg("change %d: %g s become %g", what, now, then);
@@ -313,10 +313,10 @@ static void shared_heads_are_copied(void **state)
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
 static void waves_are_whole(void **state)
 {
-	struct machine m = { .rates = { [RATE_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
-					[RATE_MOVED] = { 1, { 1 }, { 1e15 } } },
-			     .units = 100,
-			     .wave = 1e-6 };
+	struct cost_machine m = { .rates = { [RATE_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
+					     [RATE_MOVED] = { 1, { 1 }, { 1e15 } } },
+				  .units = 100,
+				  .wave = 1e-6 };
 	double full = cost_machine_product(&m, RATE_PRODUCT_FWD, 2560, 4096, 1280, 2),
 	       over = cost_machine_product(&m, RATE_PRODUCT_FWD, 2561, 4096, 1280, 2);
 	(void)state;
@@ -338,7 +338,7 @@ static void every_preset_has_a_machine(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
 		struct cluster c;
-		struct machine narrow, wide;
+		struct cost_machine narrow, wide;
 		assert_int_equal(topo_cluster_open(names[i], 0, &c, &e), 0);
 		cost_machine_of(&c.kinds[0], true, 1, &narrow);
 		cost_machine_of(&c.kinds[0], false, 1, &wide);
@@ -360,7 +360,7 @@ static void every_known_gpu_has_units(void **state)
 	(void)state;
 	for (int i = 0; topo_gpu_at(i); i++) {
 		struct node_kind k = { .devices = 1 };
-		struct machine m;
+		struct cost_machine m;
 		topo_gpu_fill(topo_gpu_at(i), &k);
 		cost_machine_of(&k, true, 1, &m);
 		if (m.units < 1)

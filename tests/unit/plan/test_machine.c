@@ -37,7 +37,7 @@ static void test_one_point(void **state)
 
 static void test_seconds(void **state)
 {
-	const struct machine m = {
+	const struct cost_machine m = {
 		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } },
 		.packing = { [RATE_PRODUCT_FWD] = 4e9 },
 		.op = 1e-6
@@ -55,7 +55,7 @@ static void test_seconds(void **state)
 
 static void test_class_without_a_curve(void **state)
 {
-	struct machine m = {
+	struct cost_machine m = {
 		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } }
 	};
 	(void)state;

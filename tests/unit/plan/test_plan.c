@@ -1,6 +1,8 @@
 /* The whole plan: placement, memory, time, and refusals, on clusters made by hand. */
 #include "plan/plan.h"
 
+#include "plan/show/plan.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,7 +17,7 @@ static int least_of(int a, int b)
 static void every_table_passes_the_check(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++)
+	for (int f = 0; f < n_forms; f++)
 		for (int pp = 1; pp <= RANKS_MOST; pp++)
 			for (int micros = 1; micros <= 2 * RANKS_MOST + 2; micros++) {
 				struct schedule s = table_of(forms[f].kind, pp, forms[f].chunks,
@@ -35,7 +35,7 @@ static void every_table_passes_the_check(void **state)
 static void every_table_of_forwards_passes_the_check(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++)
+	for (int f = 0; f < n_forms; f++)
 		for (int pp = 1; pp <= RANKS_MOST; pp++)
 			for (int micros = 1; micros <= 2 * RANKS_MOST + 2; micros++) {
 				struct schedule s;
@@ -164,7 +164,7 @@ static void the_interleaved_order_is_the_papers(void **state)
 static void gradients_are_summed_in_the_order_of_micro_batches(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++) {
+	for (int f = 0; f < n_forms; f++) {
 		struct schedule s = table_of(forms[f].kind, 4, forms[f].chunks, 7);
 		for (int i = 0; i < 4; i++) {
 			int next[4] = { 0 };

@@ -14,7 +14,7 @@
 static void a_dropped_step_is_refused(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++)
+	for (int f = 0; f < n_forms; f++)
 		for (int rank = 0; rank < 3; rank++)
 			for (int i = 0;; i++) {
 				struct schedule s = table_of(forms[f].kind, 3, forms[f].chunks, 4);
@@ -33,7 +33,7 @@ static void a_dropped_step_is_refused(void **state)
 static void a_wrong_micro_batch_or_chunk_is_refused(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++)
+	for (int f = 0; f < n_forms; f++)
 		for (int rank = 0; rank < 3; rank++)
 			for (int i = 0; i < 12; i++)
 				for (int wrong = -1; wrong <= 4; wrong++) {
@@ -158,7 +158,7 @@ static void swap(struct sched_step *a, struct sched_step *b)
 static void swapped_dependent_steps_are_refused(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++)
+	for (int f = 0; f < n_forms; f++)
 		for (int rank = 0; rank < 3; rank++)
 			for (int i = 0; i + 1 < 13; i++) {
 				struct schedule s = table_of(forms[f].kind, 3, forms[f].chunks, 4);
@@ -229,7 +229,7 @@ static void impossible_tables_are_refused(void **state)
 	/* clang-format off */
 	static const struct { enum job_schedule kind; int pp, chunks, micros; bool vee; } wrong[] = {
 		{ SCHEDULE_1F1B, 0, 1, 4, false }, { SCHEDULE_1F1B, 4, 1, 0, false }, { SCHEDULE_1F1B, 4, 2, 4, false },
-		{ (enum job_schedule)7, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 2, 4, true },
+		{ SCHEDULES, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 2, 4, true },
 		{ SCHEDULE_INTERLEAVED, 4, LAYOUT_CHUNKS_MOST + 1, 4, false }, { SCHEDULE_ZB_V, 4, 2, 4, false }, { SCHEDULE_ZB_V, 4, 3, 4, true },
 	};
 	/* clang-format on */
@@ -255,7 +255,7 @@ static void what_is_accepted_can_run(void **state)
 	(void)state;
 	for (int round = 0; round < 30000; round++) {
 		uint32_t w[4], v[4];
-		const struct table_form *form = &forms[round % FORMS];
+		const struct table_form *form = &forms[round % n_forms];
 		struct schedule s = table_of(form->kind, 3, form->chunks, 3);
 		philox4(philox_key(2, PHILOX_TEST, 0), at++, w);
 		philox4(philox_key(3, PHILOX_TEST, 0), at, v);

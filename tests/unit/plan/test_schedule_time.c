@@ -84,7 +84,7 @@ static void zb_v_has_next_to_none(void **state)
 static void the_timeline_is_the_simulations(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++) {
+	for (int f = 0; f < n_forms; f++) {
 		struct schedule s = table_of(forms[f].kind, 4, forms[f].chunks, 6);
 		double f0[STAGES_MOST], i0[STAGES_MOST], w0[STAGES_MOST], bubble,
 			clock[RANKS_MOST] = { 0 };
@@ -148,7 +148,7 @@ static void shared_cores_fill_the_bubbles(void **state)
 {
 	double one[] = { 1, 1, 1, 1 };
 	(void)state;
-	for (int f = 0; f < FORMS; f++) {
+	for (int f = 0; f < n_forms; f++) {
 		if (forms[f].chunks > 1 || schedule_splits(forms[f].kind))
 			continue;
 		struct schedule s = table_of(forms[f].kind, 4, 1, 6);
@@ -167,7 +167,7 @@ static void shared_cores_fill_the_bubbles(void **state)
 		assert_true(two >= fmax(alone, 36) - 1e-9 && two <= fmax(alone, 2 * alone - 9));
 		/* Two nodes of a core each: two ranks on each. */
 		costs.load = 1;
-		costs.node_replicas = 2;
+		costs.node_ranks = 2;
 		double nodes = schedule_simulate(&s, &costs, NULL, NULL);
 		assert_true(nodes >= two - 1e-9 && nodes <= 72 + 1e-9);
 		schedule_free(&s);

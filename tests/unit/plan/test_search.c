@@ -83,7 +83,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
-	struct machine machine;
+	struct cost_machine machine;
 	struct plan_time t;
 	struct span_yard yard;
 	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);
@@ -470,40 +470,37 @@ static void the_nearest_ones_fit(void **state)
 	}
 }
 
-/* Long runs keep alive what short ones do. */
-static void a_few_micro_batches_tell_of_many(void **state)
+static void compare_with_few(enum job_schedule kind, int pp, int chunks, int micros)
 {
-	static const enum job_schedule kinds[] = { SCHEDULE_1F1B, SCHEDULE_NAIVE,
-						   SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1,
-						   SCHEDULE_ZB_V };
+	const struct schedule_kind *k = schedule_kinds[kind];
+	struct layout l = {
+		.tp = 1, .cp = 1, .dp = 1, .ep = 1, .pp = pp, .chunks = chunks, .vee = k->vee
+	};
+	if (chunks < k->chunks_least || chunks > k->chunks_most)
+		return;
+	int enough = schedule_enough_micros(kind, pp, micros);
+	assert_in_range(enough, 1, micros);
+	for (int r = 0; r < pp; r++) {
+		struct sched_slots many = { .most = 0 }, few = { .most = 0 };
+		schedule_slots(kind, &l, micros, r, &many);
+		schedule_slots(kind, &l, enough, r, &few);
+		if (memcmp(many.live, few.live, sizeof many.live))
+			fail_msg("%s, %d ranks × %d chunks, %d micro-batches, rank %d",
+				 schedule_words[kind], pp, chunks, micros, r);
+		for (int c = 0; c < chunks && !k->enough_micros; c++)
+			assert_int_equal(many.live[c], micros);
+	}
+}
+
+/* A long run keeps as many micro-batches alive as the short run that the search counts. */
+static void a_short_run_keeps_as_many_alive_as_a_long_one(void **state)
+{
 	(void)state;
-	for (int k = 0; k < 5; k++)
+	for (int kind = 0; kind < SCHEDULES; kind++)
 		for (int pp = 2; pp <= 7; pp++)
 			for (int chunks = 1; chunks <= 4; chunks++)
-				for (int m = 1; m <= 9 * pp; m++) {
-					int least, most;
-					struct layout l = { .tp = 1,
-							    .cp = 1,
-							    .dp = 1,
-							    .ep = 1,
-							    .pp = pp,
-							    .chunks = chunks,
-							    .vee = kinds[k] == SCHEDULE_ZB_V };
-					schedule_chunks(kinds[k], &least, &most);
-					for (int r = 0; r < pp && chunks >= least && chunks <= most;
-					     r++) {
-						struct sched_slots many = { .most = 0 },
-								   few = { .most = 0 };
-						schedule_slots(kinds[k], &l, m, r, &many);
-						schedule_slots(kinds[k], &l,
-							       schedule_enough_micros(kinds[k], pp, m),
-							       r, &few);
-						if (memcmp(many.live, few.live, sizeof many.live))
-							fail_msg("kind %d, %d ranks × %d chunks, "
-								 "%d micro-batches, rank %d",
-								 (int)kinds[k], pp, chunks, m, r);
-					}
-				}
+				for (int m = 1; m <= 9 * pp; m++)
+					compare_with_few((enum job_schedule)kind, pp, chunks, m);
 }
 
 int main(void)
@@ -518,7 +515,7 @@ int main(void)
 		cmocka_unit_test(what_is_surely_faster_stays_first),
 		cmocka_unit_test(an_evaluation_on_shared_cores_is_the_whole_plans),
 		cmocka_unit_test(the_nearest_ones_fit),
-		cmocka_unit_test(a_few_micro_batches_tell_of_many),
+		cmocka_unit_test(a_short_run_keeps_as_many_alive_as_a_long_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

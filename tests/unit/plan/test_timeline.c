@@ -83,7 +83,7 @@ static void no_line_is_wider_than_the_terminal(void **state)
 	(void)state;
 	for (int colour = 0; colour < 2; colour++)
 		for (int width = 40; width <= 200; width += 7)
-			for (int f = 0; f < FORMS; f++) {
+			for (int f = 0; f < n_forms; f++) {
 				struct timeline t = timeline_of(forms[f].kind, 5, 11);
 				struct buf out = BUF_INIT;
 				const char *at = text_of(&t, width, colour, &out);
@@ -164,7 +164,7 @@ static int count(const char *text, const char *what)
 static void the_svg_has_every_pass(void **state)
 {
 	(void)state;
-	for (int f = 0; f < FORMS; f++) {
+	for (int f = 0; f < n_forms; f++) {
 		struct timeline t = timeline_of(forms[f].kind, 4, 8);
 		struct drawing d = { .title = "<a & \"b\">",
 				     .parts = { { "simulated", &t }, { "measured", &t } },

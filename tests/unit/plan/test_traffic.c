@@ -148,7 +148,7 @@ static void even_links(const struct layout *l, double bandwidth, struct span spa
 static double charged(const struct case_of *x, double bandwidth, double *replicas)
 {
 	struct cluster c;
-	struct machine machine;
+	struct cost_machine machine;
 	struct cost_units units;
 	struct span spans[GROUP_KINDS];
 	struct cost_sum sum = { 0 };

@@ -1,14 +1,12 @@
-/*
- * Walking a table on paper: whether it comes to its end, and the time it takes.
- */
-#include "plan/spec/schedule/run.h"
+/* Simulates a table: whether it runs to its end, and the time it takes. */
+#include "plan/spec/schedule/simulate.h"
 
 #include "plan/spec/schedule/timeline.h"
 
 #include <stdlib.h>
 
-/* Messages in flight from one rank to a neighbour: stage and micro-batch in the order of their
- * sends, and when each was sent. */
+/* Messages in flight from one rank to a neighbour, in the order of their sends: stage, micro-batch
+ * and the time of the send. */
 struct channel {
 	struct message {
 		int stage, micro;
@@ -17,22 +15,22 @@ struct channel {
 	int head, tail;
 };
 
-/* A rank's outgoing channels: of activations and gradients, to the rank after it and to the one
- * before it (the ranks lie in a ring: an interleaved pipeline goes from the last to the first). Of
- * two ranks each has the other after it. */
+/* A rank's outgoing channels: for activations and for gradients, to the next rank and to the
+ * previous one. The ranks form a ring, because an interleaved pipeline goes from the last rank to
+ * the first. In a pipeline of two ranks each is the next one of the other. */
 enum { ACT_NEXT, ACT_PREV, GRAD_NEXT, GRAD_PREV, CHANNELS };
 
-struct walk {
+struct simulation {
 	const struct schedule *s;
 	const struct sched_costs *costs;
 	struct timeline *timeline;
 	struct channel *out;  /* [pp][CHANNELS] */
-	int *at;              /* [pp]: the next step of each */
+	int *at;              /* [pp]: the next step of each rank */
 	double *clock, *busy; /* [pp] */
 	bool no_memory;
 };
 
-static void walk_fini(struct walk *w)
+static void simulation_fini(struct simulation *w)
 {
 	for (int i = 0; w->out && i < w->s->layout.pp * CHANNELS; i++)
 		free(w->out[i].queue);
@@ -45,16 +43,17 @@ static void walk_fini(struct walk *w)
 static bool channel_needed(const struct schedule *s, int kind)
 {
 	bool gradients = kind == GRAD_NEXT || kind == GRAD_PREV;
-	/* the V's way back, and two ranks */
+	/* the V's second chunk, and pipelines of two ranks */
 	bool other_way = kind == ACT_PREV || kind == GRAD_NEXT;
 	return !(gradients && s->forwards_only) &&
 	       (!other_way || s->layout.vee || s->layout.pp == 2);
 }
 
-static bool walk_init(struct walk *w, const struct schedule *s, const struct sched_costs *costs)
+static bool simulation_init(struct simulation *w, const struct schedule *s,
+			    const struct sched_costs *costs)
 {
 	size_t n = (size_t)s->layout.pp;
-	*w = (struct walk){
+	*w = (struct simulation){
 		.s = s,
 		.costs = costs,
 		.out = calloc(n * CHANNELS, sizeof *w->out),
@@ -67,7 +66,7 @@ static bool walk_init(struct walk *w, const struct schedule *s, const struct sch
 	for (int i = 0; i < s->layout.pp * CHANNELS; i++) {
 		if (!channel_needed(s, i % CHANNELS))
 			continue;
-		/* A row may send at most as often as it has steps. */
+		/* A row sends at most as often as it has steps. */
 		w->out[i].queue = calloc((size_t)s->rows[i / CHANNELS].n + 1,
 					 sizeof *w->out[i].queue);
 		if (!w->out[i].queue)
@@ -77,7 +76,7 @@ static bool walk_init(struct walk *w, const struct schedule *s, const struct sch
 }
 
 /* The channel from the rank that holds stage `from` to the one that holds `to`. */
-static struct channel *channel_of(struct walk *w, int from, int to)
+static struct channel *channel_of(struct simulation *w, int from, int to)
 {
 	int a, b, chunk, pp = w->s->layout.pp;
 	layout_holder(&w->s->layout, from, &a, &chunk);
@@ -87,13 +86,13 @@ static struct channel *channel_of(struct walk *w, int from, int to)
 		       (to > from ? (next ? ACT_NEXT : ACT_PREV) : (next ? GRAD_NEXT : GRAD_PREV))];
 }
 
-static void send(struct walk *w, int rank, int from, int to, int micro)
+static void send_message(struct simulation *w, int rank, int from, int to, int micro)
 {
 	struct channel *c = channel_of(w, from, to);
 	c->queue[c->tail++] = (struct message){ to, micro, w->clock[rank] };
 }
 
-static bool pipeline_receive(struct walk *w, int rank, int from, int to, int micro)
+static bool receive_message(struct simulation *w, int rank, int from, int to, int micro)
 {
 	struct channel *c = channel_of(w, from, to);
 	if (c->head == c->tail || c->queue[c->head].stage != to || c->queue[c->head].micro != micro)
@@ -104,7 +103,7 @@ static bool pipeline_receive(struct walk *w, int rank, int from, int to, int mic
 	return true;
 }
 
-static double seconds_of(const struct sched_costs *c, enum sched_op op, int stage)
+static double pass_seconds(const struct sched_costs *c, enum sched_op op, int stage)
 {
 	switch (op) {
 	case SCHED_FORWARD:
@@ -118,7 +117,8 @@ static double seconds_of(const struct sched_costs *c, enum sched_op op, int stag
 	}
 }
 
-static void ran(struct walk *w, int rank, const struct sched_step *step, double begin, double end)
+static void end_pass(struct simulation *w, int rank, const struct sched_step *step, double begin,
+		     double end)
 {
 	w->clock[rank] = end;
 	w->busy[rank] += end - begin;
@@ -128,30 +128,30 @@ static void ran(struct walk *w, int rank, const struct sched_step *step, double 
 		w->no_memory = true;
 }
 
-static const struct sched_step *next_step(const struct walk *w, int rank, int *stage)
+static const struct sched_step *next_step(const struct simulation *w, int rank, int *stage)
 {
 	const struct sched_step *step = &w->s->rows[rank].steps[w->at[rank]];
 	*stage = step->op == SCHED_REDUCE ? -1 : layout_stage(&w->s->layout, rank, step->chunk);
 	return step;
 }
 
-/* Runs the next step of a rank if it is none that computes and can run now. */
-static bool pass_on(struct walk *w, int rank, const struct sched_step *step, int stage)
+/* Runs the next step of a rank if it is a message or REDUCE and can run now. */
+static bool run_message(struct simulation *w, int rank, const struct sched_step *step, int stage)
 {
 	switch (step->op) {
 	case SCHED_RECV_ACT:
-		if (!pipeline_receive(w, rank, stage - 1, stage, step->micro))
+		if (!receive_message(w, rank, stage - 1, stage, step->micro))
 			return false;
 		break;
 	case SCHED_RECV_GRAD:
-		if (!pipeline_receive(w, rank, stage + 1, stage, step->micro))
+		if (!receive_message(w, rank, stage + 1, stage, step->micro))
 			return false;
 		break;
 	case SCHED_SEND_ACT:
-		send(w, rank, stage, stage + 1, step->micro);
+		send_message(w, rank, stage, stage + 1, step->micro);
 		break;
 	case SCHED_SEND_GRAD:
-		send(w, rank, stage, stage - 1, step->micro);
+		send_message(w, rank, stage, stage - 1, step->micro);
 		break;
 	case SCHED_REDUCE:
 		break;
@@ -162,31 +162,31 @@ static bool pass_on(struct walk *w, int rank, const struct sched_step *step, int
 	return true;
 }
 
-static bool computes(enum sched_op op)
+static bool is_pass(enum sched_op op)
 {
 	return op == SCHED_FORWARD || op == SCHED_BACKWARD || op == SCHED_BACKWARD_INPUT ||
 	       op == SCHED_BACKWARD_WEIGHT;
 }
 
-static bool walk_step(struct walk *w, int rank)
+static bool run_step(struct simulation *w, int rank)
 {
 	int stage;
 	const struct sched_step *step = next_step(w, rank, &stage);
-	if (!computes(step->op))
-		return pass_on(w, rank, step, stage);
+	if (!is_pass(step->op))
+		return run_message(w, rank, step, stage);
 	double begin = w->clock[rank];
-	ran(w, rank, step, begin, begin + seconds_of(w->costs, step->op, stage));
+	end_pass(w, rank, step, begin, begin + pass_seconds(w->costs, step->op, stage));
 	w->at[rank]++;
 	return true;
 }
 
-/* Until nothing moves. Returns the first rank that has not ended, -1 when all have. */
-static int walk_all(struct walk *w)
+/* Runs steps until none can run. Returns the first rank that has not ended, -1 if all have. */
+static int run_all_ranks(struct simulation *w)
 {
 	for (bool moved = true; moved;) {
 		moved = false;
 		for (int i = 0; i < w->s->layout.pp; i++)
-			while (w->at[i] < w->s->rows[i].n && walk_step(w, i))
+			while (w->at[i] < w->s->rows[i].n && run_step(w, i))
 				moved = true;
 	}
 	for (int i = 0; i < w->s->layout.pp; i++)
@@ -195,19 +195,21 @@ static int walk_all(struct walk *w)
 	return -1;
 }
 
-/* --- Ranks that share cores: all clocks go together --- */
+/* --- Ranks that share cores: one clock for all ------------------------------ */
 
 struct sharing {
 	double now;
-	double *left;  /* [pp] of the pass that a rank is in, as if alone; 0: in none */
-	double *begun; /* [pp] */
-	/* [pp] when the message that it waits for will have come; 0: it is not on its way */
+	/* [pp] seconds that the rank's pass still takes if it runs alone; 0: it is in no pass */
+	double *left;
+	double *began; /* [pp] when the rank's pass began */
+	/* [pp] when the message that the rank waits for arrives; 0: it was not sent yet */
 	double *wake;
-	double *slowest_replica; /* [pp] of the passes on its node, of 1 */
+	double *rate; /* [pp] speed of the rank's pass; 1: as if alone */
 };
 
-/* All that a rank can do now, up to a pass. Whether it did anything. */
-static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
+/* Runs what a rank can do now, up to and including the start of a pass. Returns whether it did
+ * anything. */
+static bool run_until_pass(struct simulation *w, struct sharing *h, int rank)
 {
 	bool moved = false;
 	while (w->at[rank] < w->s->rows[rank].n && !(h->left[rank] > 0) &&
@@ -216,15 +218,15 @@ static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
 		const struct sched_step *step = next_step(w, rank, &stage);
 		h->wake[rank] = 0;
 		w->clock[rank] = h->now;
-		if (!computes(step->op)) {
-			if (!pass_on(w, rank, step, stage))
+		if (!is_pass(step->op)) {
+			if (!run_message(w, rank, step, stage))
 				break;
 			h->wake[rank] = w->clock[rank];
 		} else {
-			h->begun[rank] = h->now;
-			h->left[rank] = seconds_of(w->costs, step->op, stage);
+			h->began[rank] = h->now;
+			h->left[rank] = pass_seconds(w->costs, step->op, stage);
 			if (!(h->left[rank] > 0)) {
-				ran(w, rank, step, h->now, h->now);
+				end_pass(w, rank, step, h->now, h->now);
 				w->at[rank]++;
 			}
 		}
@@ -233,34 +235,34 @@ static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
 	return moved;
 }
 
-static void set_paces(const struct walk *w, struct sharing *h)
+static void set_rates(const struct simulation *w, struct sharing *h)
 {
-	int pp = w->s->layout.pp, node_replicas = w->costs->node_replicas > 0 ? w->costs->node_replicas : pp;
-	for (int first = 0; first < pp; first += node_replicas) {
+	int pp = w->s->layout.pp, node_ranks = w->costs->node_ranks > 0 ? w->costs->node_ranks : pp;
+	for (int first = 0; first < pp; first += node_ranks) {
 		double load = 0;
-		for (int i = first; i < first + node_replicas && i < pp; i++)
+		for (int i = first; i < first + node_ranks && i < pp; i++)
 			load += h->left[i] > 0 ? w->costs->load : 0;
-		for (int i = first; i < first + node_replicas && i < pp; i++)
-			h->slowest_replica[i] = load > 1 ? 1 / load : 1;
+		for (int i = first; i < first + node_ranks && i < pp; i++)
+			h->rate[i] = load > 1 ? 1 / load : 1;
 	}
 }
 
-/* Seconds to the next end of a pass or arrival of a message; -1: there is none. */
-static double next_event(const struct walk *w, const struct sharing *h)
+/* Seconds to the next end of a pass or arrival of a message; -1: none comes. */
+static double time_to_next_event(const struct simulation *w, const struct sharing *h)
 {
 	double least = -1;
 	for (int i = 0; i < w->s->layout.pp; i++) {
-		double until = h->left[i] > 0 ? h->left[i] / h->slowest_replica[i] : h->wake[i] - h->now;
+		double until = h->left[i] > 0 ? h->left[i] / h->rate[i] : h->wake[i] - h->now;
 		if (until > 0 && (least < 0 || until < least))
 			least = until;
 	}
 	return least;
 }
 
-static bool advance(struct walk *w, struct sharing *h)
+static bool advance_time(struct simulation *w, struct sharing *h)
 {
-	set_paces(w, h);
-	double seconds = next_event(w, h);
+	set_rates(w, h);
+	double seconds = time_to_next_event(w, h);
 	if (seconds < 0)
 		return false;
 	h->now += seconds;
@@ -268,22 +270,22 @@ static bool advance(struct walk *w, struct sharing *h)
 		int stage;
 		if (!(h->left[i] > 0))
 			continue;
-		h->left[i] -= seconds * h->slowest_replica[i];
+		h->left[i] -= seconds * h->rate[i];
 		if (h->left[i] > 1e-9 * seconds)
 			continue;
 		h->left[i] = 0;
-		ran(w, i, next_step(w, i, &stage), h->begun[i], h->now);
+		end_pass(w, i, next_step(w, i, &stage), h->began[i], h->now);
 		w->at[i]++;
 	}
 	return true;
 }
 
-static bool walk_shared(struct walk *w)
+static bool run_sharing_cores(struct simulation *w)
 {
 	size_t n = (size_t)w->s->layout.pp;
 	double *room = calloc(4 * n, sizeof *room);
 	struct sharing h = {
-		.left = room, .begun = room + n, .wake = room + 2 * n, .slowest_replica = room + 3 * n
+		.left = room, .began = room + n, .wake = room + 2 * n, .rate = room + 3 * n
 	};
 	bool done = room != NULL;
 	if (done) {
@@ -291,9 +293,9 @@ static bool walk_shared(struct walk *w)
 			for (bool moved = true; moved;) {
 				moved = false;
 				for (int i = 0; i < (int)n; i++)
-					moved |= run_to_pass(w, &h, i);
+					moved |= run_until_pass(w, &h, i);
 			}
-		} while (advance(w, &h));
+		} while (advance_time(w, &h));
 	}
 	for (size_t i = 0; i < n; i++)
 		done = done && w->at[i] == w->s->rows[i].n;
@@ -304,15 +306,16 @@ static bool walk_shared(struct walk *w)
 double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
 			 struct timeline *timeline, double *bubble)
 {
-	struct walk w;
+	struct simulation w;
 	double end = -1;
-	bool ready = walk_init(&w, s, c);
+	bool ready = simulation_init(&w, s, c);
 	w.timeline = timeline;
 	if (timeline) {
 		timeline->ranks = s->layout.pp;
 		timeline->chunks = s->layout.chunks;
 	}
-	if (ready && (c->load > 0 ? walk_shared(&w) : walk_all(&w) < 0) && !w.no_memory) {
+	if (ready && (c->load > 0 ? run_sharing_cores(&w) : run_all_ranks(&w) < 0) &&
+	    !w.no_memory) {
 		double busy = 0;
 		end = 0;
 		for (int i = 0; i < s->layout.pp; i++) {
@@ -323,21 +326,21 @@ double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
 		if (bubble)
 			*bubble = end > 0 ? 1 - busy / (end * s->layout.pp) : 0;
 	}
-	walk_fini(&w);
+	simulation_fini(&w);
 	return end;
 }
 
-int schedule_stuck(const struct schedule *s, int *at)
+int schedule_find_stuck(const struct schedule *s, int *at)
 {
-	struct walk w;
+	struct simulation w;
 	int stuck = -2;
 	double *none = calloc((size_t)layout_n_stages(&s->layout), sizeof *none);
 	struct sched_costs costs = { .forward = none, .input = none, .weight = none };
-	if (walk_init(&w, s, &costs) && none) {
-		stuck = walk_all(&w);
+	if (simulation_init(&w, s, &costs) && none) {
+		stuck = run_all_ranks(&w);
 		*at = stuck < 0 ? -1 : w.at[stuck];
 	}
-	walk_fini(&w);
+	simulation_fini(&w);
 	free(none);
 	return stuck;
 }

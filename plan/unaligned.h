@@ -15,7 +15,7 @@
 
 /* Appends what of the model is ragged on some tp rank, each with the next good value: "…; …".
  * Nothing where all is well, or the device is a CPU. */
-void plan_unaligned_print(const struct job *job, const struct model_shape *m, const struct layout *l,
-		     struct buf *out);
+void plan_unaligned_print(const struct job *job, const struct model_shape *m,
+			  const struct layout *l, struct buf *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "plan/ragged.h"
+#include "plan/unaligned.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@ static int64_t round_up(int64_t n, int64_t of)
 }
 
 /* Whether some tp rank's part of n is none of whole eights. */
-static bool is_ragged(int64_t n, int tp, int64_t grain)
+static bool is_unaligned(int64_t n, int tp, int64_t grain)
 {
 	for (int i = 0; i < tp; i++) {
 		int64_t lo, hi;
@@ -26,14 +26,14 @@ static bool is_ragged(int64_t n, int tp, int64_t grain)
 static int64_t next_good(int64_t n, int tp, int64_t grain)
 {
 	int64_t good = round_up(n, GOOD);
-	for (int i = 0; i < TRIES && is_ragged(good, tp, grain); i++)
+	for (int i = 0; i < TRIES && is_unaligned(good, tp, grain); i++)
 		good += GOOD;
 	return good;
 }
 
 static void say_cut(const char *key, int64_t n, int tp, int64_t grain, struct buf *out)
 {
-	if (!is_ragged(n, tp, grain))
+	if (!is_unaligned(n, tp, grain))
 		return;
 	buf_printf(out,
 		   "%s%smodel.%s = %" PRId64 " %s of %d (model.%s=%" PRId64
@@ -75,8 +75,8 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 			   between, m->hidden, ALIGNED, next_hidden(job, m));
 }
 
-void plan_unaligned_print(const struct job *job, const struct model_shape *m, const struct layout *l,
-		     struct buf *out)
+void plan_unaligned_print(const struct job *job, const struct model_shape *m,
+			  const struct layout *l, struct buf *out)
 {
 	struct buf sizes = BUF_INIT;
 	if (job->job.device != DEVICE_CUDA)

@@ -1,10 +1,10 @@
-/* measured, to and from the calibration file. */
-#include "plan/cost/measured.h"
+/* What was measured, to and from the calibration file. */
+#include "topo/measured.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *const ops[] = {
+static const char *const op_words[] = {
 	[MEASURED_ALL_REDUCE] = "all_reduce",
 	[MEASURED_ALL_GATHER] = "all_gather",
 	[MEASURED_REDUCE_SCATTER] = "reduce_scatter",
@@ -12,12 +12,12 @@ static const char *const ops[] = {
 	[MEASURED_MESSAGE] = "message",
 	[MEASURED_MEETING] = "meeting",
 };
-static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
-static const char *const storages[] = { "fp32", "bf16" };
+static const char *const transport_words[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
+static const char *const storage_words[] = { "fp32", "bf16" };
 
 const char *topo_measured_transport_word(enum measured_transport transport)
 {
-	return transports[transport];
+	return transport_words[transport];
 }
 
 /* --- To --- */
@@ -40,8 +40,8 @@ static json_t *machine_json(const struct measured_machine *m)
 					    points_json(c->n, c->x, c->rate));
 	}
 	return json_pack("{s:i, s:i, s:s, s:f, s:[f, f, f], s:o}", "agents", m->agents, "threads",
-			 m->threads, "storage", storages[m->narrow], "op_s", m->machine.op,
-			 "packing", m->machine.packing[0], m->machine.packing[1],
+			 m->threads, "storage", storage_words[m->low_precision], "op_s",
+			 m->machine.op, "packing", m->machine.packing[0], m->machine.packing[1],
 			 m->machine.packing[2], "rates", rates);
 }
 
@@ -58,18 +58,18 @@ json_t *topo_measured_exchanges_json(const struct measured *m)
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_exchanges; i++) {
 		const struct measured_exchange *x = &m->exchanges[i];
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "transport",
-						transports[x->transport], "op", ops[x->op], "group",
-						x->group, "crowd", x->crowd, "seconds",
-						points_json(x->n, x->bytes, x->seconds)));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "transport",
+						      transport_words[x->transport], "op",
+						      op_words[x->op], "group", x->group, "crowd",
+						      x->crowd, "seconds",
+						      points_json(x->n, x->bytes, x->seconds)));
 	}
 	return list;
 }
 
 /* --- From --- */
 
-static int damaged(const char *name, const char *what, struct err *e)
+static int refuse_damage(const char *name, const char *what, struct err *e)
 {
 	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name,
 		       what);
@@ -83,7 +83,8 @@ static int index_of(const char *word, const char *const *words, int n)
 	return i < n ? i : -1;
 }
 
-/* Pairs whose first numbers ascend, all within [least, most]. How many, -1: not so. */
+/* Reads pairs [x, y] whose x ascend and whose y are in [least, most]. Returns their number, or -1
+ * if the list is not of that form. */
 static int read_points(json_t *list, double least, double most, double *x, double *y)
 {
 	size_t n = json_array_size(list);
@@ -98,7 +99,7 @@ static int read_points(json_t *list, double least, double most, double *x, doubl
 	return (int)n;
 }
 
-static int read_rates(json_t *rates, struct machine *m)
+static int read_rates(json_t *rates, struct machine_rates *m)
 {
 	const char *word;
 	json_t *list;
@@ -140,18 +141,17 @@ static int read_machine(json_t *o, const char *name, struct measured *m, struct 
 			"threads", &x.threads, "storage", &storage, "op_s", &x.machine.op,
 			"packing", &packing[0], &packing[1], &packing[2], "rates", &rates) ||
 	    !json_is_object(rates))
-		return damaged(name,
-			       "an entry of machines is not complete, or has more than it should",
-			       e);
-	int narrow = index_of(storage, storages, 2);
-	x.narrow = narrow > 0;
-	if (narrow < 0 || !in_range(&x) || read_rates(rates, &x.machine))
-		return damaged(name, "an entry of machines is out of range", e);
+		return refuse_damage(
+			name, "an entry of \"machines\" lacks a field or has an unknown one", e);
+	int storage_type = index_of(storage, storage_words, 2);
+	x.low_precision = storage_type > 0;
+	if (storage_type < 0 || !in_range(&x) || read_rates(rates, &x.machine))
+		return refuse_damage(name, "an entry of \"machines\" is out of range", e);
 	int before = m->n_machines;
 	topo_measured_add_machine(m, &x);
 	return m->n_machines > before
 		       ? 0
-		       : damaged(name, "a machine is there twice, or there are too many", e);
+		       : refuse_damage(name, "\"machines\" has an entry twice, or too many", e);
 }
 
 static int read_exchange(json_t *o, const char *name, struct measured *m, struct err *e)
@@ -161,22 +161,21 @@ static int read_exchange(json_t *o, const char *name, struct measured *m, struct
 	json_t *seconds;
 	if (json_unpack(o, "{s:s, s:s, s:i, s:i, s:o !}", "transport", &transport, "op", &op,
 			"group", &x.group, "crowd", &x.crowd, "seconds", &seconds))
-		return damaged(name,
-			       "an entry of exchanges is not complete, or has more than it should",
-			       e);
-	int t = index_of(transport, transports, MEASURED_TRANSPORTS),
-	    which = index_of(op, ops, MEASURED_OPS);
+		return refuse_damage(
+			name, "an entry of \"exchanges\" lacks a field or has an unknown one", e);
+	int t = index_of(transport, transport_words, MEASURED_TRANSPORTS),
+	    which = index_of(op, op_words, MEASURED_OPS);
 	x.n = read_points(seconds, 1e-9, 1e4, x.bytes, x.seconds);
 	if (t < 0 || which < 0 || x.n < 1 || x.group < 2 || x.crowd < x.group ||
 	    x.crowd > MEASURED_AGENTS)
-		return damaged(name, "an entry of exchanges is out of range", e);
+		return refuse_damage(name, "an entry of \"exchanges\" is out of range", e);
 	x.transport = (enum measured_transport)t;
 	x.op = (enum measured_op)which;
 	int before = m->n_exchanges;
 	topo_measured_add_exchange(m, &x);
 	return m->n_exchanges > before
 		       ? 0
-		       : damaged(name, "an exchange is there twice, or there are too many", e);
+		       : refuse_damage(name, "\"exchanges\" has an entry twice, or too many", e);
 }
 
 static int read_list(json_t *list,
@@ -184,7 +183,7 @@ static int read_list(json_t *list,
 		     const char *name, struct measured *m, struct err *e)
 {
 	if (!json_is_array(list))
-		return damaged(name, "machines or exchanges is no list", e);
+		return refuse_damage(name, "\"machines\" or \"exchanges\" is not a list", e);
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if (read(json_array_get(list, i), name, m, e))
 			return -1;

@@ -1,0 +1,17 @@
+/*
+ * show_plan — a plan for people and for programs.
+ */
+#ifndef MUSTER_PLAN_SHOW_PLAN_H
+#define MUSTER_PLAN_SHOW_PLAN_H
+
+#include "plan/plan.h"
+
+#include <jansson.h>
+
+/* The content of plan-<generation>.json and of `muster plan --json`; a new reference. */
+json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);
+/* The layout, the rank map, the memory of each rank and the predicted step, as text. */
+void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
+		    struct buf *out);
+
+#endif
