@@ -27,7 +27,7 @@ int plan_groups(const struct cluster *c, int tp)
 	int n = 0, devices = 0;
 	for (int i = 0; i < c->n_nodes; i++) {
 		devices += devices_of(c, i);
-		if (i + 1 < c->n_nodes && topo_cluster_joined(c, i, i + 1))
+		if (i + 1 < c->n_nodes && topo_cluster_share_nvlink(c, i, i + 1))
 			continue;
 		n += devices / tp;
 		devices = 0;
