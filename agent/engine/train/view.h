@@ -34,7 +34,8 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 		     struct err *e);
 
 int train_state_tensors(const struct state_view *view);
-/* Where the tensor's part of the piece lies: [piece->count]. */
+/* The tensor's part of the piece: [piece->count]. NULL: it has none, or the tensor has another size
+ * than the parameter (optim_factor). */
 float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
 /* Whether that is memory of the host. */
 bool train_state_on_host(const struct state_view *view, int tensor);
