@@ -48,6 +48,41 @@ const struct piece *param_store_pieces(const struct store *s, int *n)
 	return s->pieces;
 }
 
+const struct catalogue *param_store_catalogue(const struct store *s)
+{
+	return s->catalogue;
+}
+
+struct comm *param_store_shards(const struct store *s, enum unit_kind kind)
+{
+	const struct replicas *r = &s->replicas[zero_class(kind)];
+	return r->policy->state ? r->shard : NULL;
+}
+
+struct comm *param_store_tp(const struct store *s)
+{
+	return s->groups.tp;
+}
+
+void param_store_run(const struct store *s, const struct param *p, int shard, int64_t *first,
+		     int64_t *count)
+{
+	const struct replicas *r = store_replicas(s, p->unit);
+	int64_t at = p->offset - s->catalogue->units[p->unit].lo, lo, hi;
+	catalogue_piece(s->homes[p->unit].n, r->policy->state ? r->cut.shards : 1, shard, &lo, &hi);
+	lo = clamp(lo, at, at + p->count);
+	hi = clamp(hi, at, at + p->count);
+	*first = lo - at;
+	*count = hi - lo;
+}
+
+bool param_store_saves(const struct store *s, const struct param *p)
+{
+	const struct replicas *r = store_replicas(s, p->unit);
+	return r->cut.shard == 0 && r->cut.copy == 0 && !p->tied_copy &&
+	       (!s->groups.tp || comm_rank(s->groups.tp) == 0);
+}
+
 struct backend *param_store_backend(const struct store *s)
 {
 	return s->backend;

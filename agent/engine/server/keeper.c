@@ -208,9 +208,7 @@ static int apply_whole(struct keeper *k, int64_t step, struct err *e)
 	k->loss = mean_loss(k);
 	if (optim_norm(k->optim, k->servers, 1, &k->norm, e))
 		return -1;
-	if (isfinite(k->norm))
-		optim_step(k->optim, k->norm, 1, step);
-	return 0;
+	return isfinite(k->norm) ? optim_step(k->optim, k->norm, 1, step, e) : 0;
 }
 
 static int note_push(struct keeper *k, int worker, const struct note *note, struct err *e)

@@ -58,7 +58,7 @@ static float value(const struct param *p, int64_t i, int tensor)
 
 static float *number(const struct trainer *t, const struct piece *p, int64_t i, int tensor)
 {
-	return tensor ? optim_moment(t->optim, tensor - 1) + p->at + i : p->master + i;
+	return tensor ? optim_state(t->optim, tensor - 1, p) + i : p->master + i;
 }
 
 static int each(const struct trainer *t, bool check, struct err *e)
@@ -137,7 +137,7 @@ static int load(struct trainer *t, struct comm *world, struct err *e)
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||
-	    strcmp(at.optimizer, optim_name(t->job.optimizer.kind)))
+	    strcmp(at.optimizer, optimizer_of(t->job.optimizer.kind)->name))
 		return err_set(e, ERR_INTERNAL, "the state is not what was saved");
 	return each(t, true, e) || check_published(t, e) ? -1 : 0;
 }
