@@ -21,7 +21,7 @@ struct trainee {
 	struct coords at;
 	struct engine *engine;
 	struct optim *optim;
-	struct server *server; /* in place of optim, with parallel.sync = server */
+	struct param_server *server; /* in place of optim, with parallel.sync = server */
 	int32_t *inputs, *targets;
 	int64_t first; /* sequence of the global batch */
 };
@@ -72,7 +72,7 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 
 static int open_optim(struct trainee *t, struct err *e)
 {
-	struct store *store = pipeline_store(t->engine);
+	struct param_store *store = pipeline_store(t->engine);
 	const struct optim_options o = { .backend = pipeline_backend(t->engine),
 					 .store = store,
 					 .job = t->job,
@@ -166,11 +166,11 @@ static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_t
 	struct engine_times parts;
 	if (pipeline_step(t->engine, &b, loss, e))
 		return -1;
-	double since = clock_s(), waited = param_store_waited(pipeline_store(t->engine));
+	double since = clock_s(), waited = param_store_wait_seconds(pipeline_store(t->engine));
 	if (update(t, step, loss, e))
 		return -1;
 	pipeline_times(t->engine, &parts);
-	waited = param_store_waited(pipeline_store(t->engine)) - waited;
+	waited = param_store_wait_seconds(pipeline_store(t->engine)) - waited;
 	sum->compute += parts.compute;
 	sum->recompute += parts.recompute;
 	sum->tp += parts.tp;

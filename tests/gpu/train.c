@@ -112,10 +112,10 @@ struct settings {
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(t->view.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->view.store, &n);
 	float *at = c->state;
 	for (int i = 0; i < n * train_state_tensors(&t->view); i++) {
-		const struct piece *p = &pieces[i % n];
+		const struct param_piece *p = &pieces[i % n];
 		if (at + p->count > c->state + STATE_MOST)
 			return err_set(e, ERR_INTERNAL, "a state of more than %d elements",
 				       STATE_MOST);

@@ -147,7 +147,7 @@ int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass 
 		    struct err *e)
 {
 	struct tapes *all = p->m->tapes;
-	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
+	if (!all || all->off || !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
 	struct tape *t = &all->chunks[p->chunk - p->m->chunks]
 				     [(p->slot - p->chunk->slots) * TAPE_KINDS + kind];

@@ -28,10 +28,10 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 		return 0;
 	}
 	m->ops->xent_max(m->backend, max, logits, rows, head->out);
-	if (tp_max(m->tp, max, (size_t)rows, e))
+	if (tp_all_reduce_max(m->tp, max, (size_t)rows, e))
 		return -1;
 	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, lo);
-	if (tp_sum(m->tp, sum, (size_t)rows * 2, e))
+	if (tp_all_reduce_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
 	m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 	return 0;

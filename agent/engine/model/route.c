@@ -202,7 +202,7 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 	float scale = p->batch->grad_scale,
 	      aux = (float)m->job->model.aux_loss * (float)experts * scale;
 
-	if (tp_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
+	if (tp_all_reduce_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
 		return -1;
 	for (int64_t i = 0; i < m->d.micro * experts; i++)
 		moe->pull[i] = aux * k->loads[i];

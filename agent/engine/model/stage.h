@@ -74,7 +74,7 @@ struct model {
 	struct model_shape shape;
 	const struct ops *ops;
 	struct backend *backend;
-	struct store *store;
+	struct param_store *store;
 	struct tp *tp;
 	struct cp *cp;
 	struct moe *moe;         /* NULL: a dense model */

@@ -103,7 +103,7 @@ struct row_part {
 };
 
 /* The part that begins at element `first` of the piece; false: there is none. */
-static bool next_part(const struct piece *piece, int64_t first, struct row_part *out)
+static bool next_part(const struct param_piece *piece, int64_t first, struct row_part *out)
 {
 	const struct param *p = piece->param;
 	int64_t width = p->hi[1] - p->lo[1], in_box = piece->first + first;
@@ -118,7 +118,7 @@ static bool next_part(const struct piece *piece, int64_t first, struct row_part 
 	return true;
 }
 
-static void add_squares(const struct piece *piece, double scale, double *rows, double *columns)
+static void add_squares(const struct param_piece *piece, double scale, double *rows, double *columns)
 {
 	struct row_part r;
 	for (int64_t i = 0; next_part(piece, i, &r); i += r.count) {
@@ -179,7 +179,7 @@ static int sum_gradients(struct optim *o, double scale, struct err *e)
 	struct adafactor *a = o->own;
 	const struct catalogue *c = param_store_catalogue(o->store);
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	memset(a->sums, 0, (size_t)a->n_sums * sizeof *a->sums);
 	#pragma omp parallel for schedule(dynamic) num_threads(backend_threads(o->backend))
 	for (int i = 0; i < n; i++) {
@@ -239,7 +239,7 @@ static double update_at(const struct inverse_root *v, double of_row, int64_t col
 }
 
 /* The sum of the squares of U over the piece. */
-static double square_updates(const struct piece *piece, const struct inverse_root *v, double scale)
+static double square_updates(const struct param_piece *piece, const struct inverse_root *v, double scale)
 {
 	struct row_part r;
 	double sum = 0;
@@ -253,7 +253,7 @@ static double square_updates(const struct piece *piece, const struct inverse_roo
 	return sum;
 }
 
-static void update_piece(const struct piece *piece, const struct inverse_root *v, double scale,
+static void update_piece(const struct param_piece *piece, const struct inverse_root *v, double scale,
 			 double rate, double keep)
 {
 	struct row_part r;
@@ -272,7 +272,7 @@ static int sum_updates(struct optim *o, double scale, struct err *e)
 	struct adafactor *a = o->own;
 	const struct catalogue *c = param_store_catalogue(o->store);
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	memset(a->squares, 0, (size_t)a->n_params * sizeof *a->squares);
 	#pragma omp parallel for schedule(dynamic) num_threads(backend_threads(o->backend))
 	for (int i = 0; i < n; i++) {
@@ -291,7 +291,7 @@ static int step_adafactor(struct optim *o, const struct optim_step *s, struct er
 	struct adafactor *a = o->own;
 	const struct catalogue *c = param_store_catalogue(o->store);
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	if (sum_gradients(o, s->scale, e))
 		return -1;
 	decay_factors(o, 1 - pow((double)s->number, DECAY));

@@ -13,7 +13,7 @@ struct box {
 };
 
 struct optim_matrices {
-	struct store *store;
+	struct param_store *store;
 	struct comm *shards[CLASSES], *tp; /* NULL: one rank */
 	struct optim_matrix *list[CLASSES];
 	int n[CLASSES];
@@ -37,10 +37,10 @@ static int rank_of(struct comm *c)
 
 /* --- Opening ------------------------------------------------------------------------------- */
 
-static const struct piece *find_piece(const struct store *s, const struct param *p)
+static const struct param_piece *find_piece(const struct param_store *s, const struct param *p)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(s, &n);
+	const struct param_piece *pieces = param_store_pieces(s, &n);
 	for (int i = 0; i < n; i++)
 		if (pieces[i].param == p)
 			return &pieces[i];
@@ -261,7 +261,7 @@ static int run_round(struct optim_matrices *m, const struct optim_matrix_work *w
 	const struct param *mine = NULL;
 	for (int k = from; k < to; k++) {
 		const struct meeting at = meeting_of(m, class, k);
-		const struct piece *piece = m->list[class][k].piece;
+		const struct param_piece *piece = m->list[class][k].piece;
 		if (piece)
 			w->take(w->arg, piece, m->run);
 		if (gather_matrix(m, &at, e))
@@ -273,7 +273,7 @@ static int run_round(struct optim_matrices *m, const struct optim_matrix_work *w
 		w->replace(w->arg, mine, m->x, m->y, m->a, m->b);
 	for (int k = from; k < to; k++) {
 		const struct meeting at = meeting_of(m, class, k);
-		const struct piece *piece = m->list[class][k].piece;
+		const struct param_piece *piece = m->list[class][k].piece;
 		if (scatter_matrix(m, &at, e))
 			return -1;
 		if (piece)

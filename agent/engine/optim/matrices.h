@@ -25,18 +25,18 @@ void optim_matrices_close(struct optim *o, struct optim_matrices *m);
 
 struct optim_matrix {
 	const struct param *param;
-	const struct piece *piece; /* of it that this rank owns; NULL: none */
+	const struct param_piece *piece; /* of it that this rank owns; NULL: none */
 };
 
 /* What happens to each matrix. */
 struct optim_matrix_work {
 	/* Writes what this rank brings of the piece into out[piece->count]. */
-	void (*take)(void *arg, const struct piece *piece, float *out);
+	void (*take)(void *arg, const struct param_piece *piece, float *out);
 	/* Replaces x [rows, columns] of shape[0] × shape[1]; y is as large, a and b are [side,
 	 * side], where side is the smaller of both. */
 	void (*replace)(void *arg, const struct param *p, float *x, float *y, float *a, float *b);
 	/* Takes what has become of the piece's elements: in[piece->count]. */
-	void (*apply)(void *arg, const struct piece *piece, const float *in);
+	void (*apply)(void *arg, const struct param_piece *piece, const float *in);
 	void *arg;
 };
 

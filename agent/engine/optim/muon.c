@@ -121,7 +121,7 @@ struct muon_step {
 	const struct optim_step *s;
 };
 
-static void take_momentum(void *arg, const struct piece *piece, float *out)
+static void take_momentum(void *arg, const struct param_piece *piece, float *out)
 {
 	const struct muon_step *a = arg;
 	float *m = optim_state(a->o, 0, piece);
@@ -140,7 +140,7 @@ static void replace_matrix(void *arg, const struct param *p, float *x, float *y,
 	orthogonalize(m->backend, x, y, a, b, p->shape[0], p->shape[1]);
 }
 
-static void apply_matrix(void *arg, const struct piece *piece, const float *in)
+static void apply_matrix(void *arg, const struct param_piece *piece, const float *in)
 {
 	const struct muon_step *a = arg;
 	const struct param *p = piece->param;
@@ -154,9 +154,9 @@ static void apply_matrix(void *arg, const struct piece *piece, const float *in)
 static void update_others(struct optim *o, const struct optim_step *s)
 {
 	int n, others = 0;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		if (!optimizer_hidden(p->param))
 			o->updates[others++] = (struct update){
 				.p = p->master,

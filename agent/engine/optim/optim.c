@@ -26,16 +26,16 @@ double optim_weight_decay(const struct optim *o, bool decay)
 
 /* Where an update of the piece puts its stored form. NULL: it has none, or it rounds at random and
  * therefore by itself alone. */
-static const char *stored_address(const struct optim *o, const struct piece *p)
+static const char *stored_address(const struct optim *o, const struct param_piece *p)
 {
 	struct update u = { .stored = NULL };
-	param_store_fuse(o->store, p, 0, &u);
+	param_store_stored_form(o->store, p, 0, &u);
 	return u.random ? NULL : u.stored;
 }
 
 /* Whether the piece begins where the run ends, or after a gap that all buffers have. Gaps hold
  * zeros with zero gradients, and an update leaves these zero. */
-static bool joins_run(const struct optim *o, const struct optim_run *r, const struct piece *p)
+static bool joins_run(const struct optim *o, const struct optim_run *r, const struct param_piece *p)
 {
 	int64_t ahead = p->at - r->at;
 	const char *from = stored_address(o, r->first), *to = stored_address(o, p);
@@ -54,13 +54,13 @@ static int refuse_table(int n, struct err *e)
 static int find_runs(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
 	o->updates = calloc((size_t)n + 1, sizeof *o->updates);
 	if (!o->runs || !o->updates)
 		return refuse_table(n, e);
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		struct optim_run *last = o->n_runs ? &o->runs[o->n_runs - 1] : NULL;
 		if (!last || !joins_run(o, last, p)) {
 			last = &o->runs[o->n_runs++];
@@ -80,14 +80,14 @@ static int find_runs(struct optim *o, struct err *e)
 static int find_counted(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	o->counted = calloc((size_t)n + 1, sizeof *o->counted);
 	if (!o->counted)
 		return refuse_table(n, e);
 	const float *whole_to = NULL; /* where the last piece ends, if all of it counts */
-	const struct piece *before = NULL;
+	const struct param_piece *before = NULL;
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		struct optim_stretch s = { p->grad + p->count_lo, p->count_hi - p->count_lo };
 		if (s.count <= 0) {
 			whole_to = NULL;
@@ -120,7 +120,7 @@ static int open_memory(struct optim *o, const char *spill_dir, struct err *e)
 			       "optimizer: no memory for a sum of squares; lower batch.micro");
 	return o->spilled && !backend_on_host(o->backend)
 		       ? optim_offload_open(o->backend, optimizer_full_states(o->kind),
-					    param_store_masters_away(o->store), &o->offload, e)
+					    param_store_masters_offloaded(o->store), &o->offload, e)
 		       : 0;
 }
 
@@ -249,13 +249,13 @@ static void update_runs(struct optim *o, const struct optim_step *s, int64_t ste
 			.count = r->count,
 			.weight_decay = (float)optim_weight_decay(o, r->decay),
 		};
-		param_store_fuse(o->store, r->first, step, u);
+		param_store_stored_form(o->store, r->first, step, u);
 	}
 	if (o->offload)
 		optim_offload_update(o->offload, o->updates, o->n_runs, update_part, &offloaded);
 	else
 		o->rule->update(o, o->updates, o->n_runs, s);
-	param_store_fused(o->store);
+	param_store_stored_done(o->store);
 }
 
 int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, struct err *e)

@@ -12,12 +12,12 @@
  * device they are in the host's memory instead (offload.h).
  *
  * An elementwise optimizer also sets the stored form of the parameters if it differs from the
- * masters (param_store_fuse).
+ * masters (param_store_stored_form).
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 #define MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "plan/spec/job/job.h"
@@ -30,7 +30,7 @@ struct optim;
 /* All members are borrowed. The store must be closed after the optimizer. */
 struct optim_options {
 	struct backend *backend;
-	struct store *store;
+	struct param_store *store;
 	const struct job *job;
 	const char *spill_dir; /* for offload.optimizer, unless TMPDIR is set: the run folder */
 };
@@ -44,7 +44,7 @@ enum job_optimizer optim_kind(const struct optim *o);
 /* State `i` of the piece's elements: [piece->count]. NULL if the parameter has no such state, or
  * its size is not that of the parameter. The memory is the backend's, or the host's if
  * optim_offloaded. */
-float *optim_state(struct optim *o, int i, const struct piece *piece);
+float *optim_state(struct optim *o, int i, const struct param_piece *piece);
 /* State `i` of a parameter, of size OPTIMIZER_ROW or OPTIMIZER_COLUMN. NULL: it has none. */
 float *optim_factor(struct optim *o, int i, const struct param *p);
 /* Whether the states are in the host's memory while the backend's memory is not. */

@@ -26,7 +26,7 @@ struct optim_step {
 
 /* Pieces that are adjacent in all their buffers and have the same weight decay. */
 struct optim_run {
-	const struct piece *first;
+	const struct param_piece *first;
 	float *master, *grad;
 	int64_t at, count;
 	bool decay;
@@ -63,7 +63,7 @@ struct optim {
 	const struct optim_rule *rule;
 	struct backend *backend;
 	const struct ops *ops;
-	struct store *store;
+	struct param_store *store;
 	const struct job *job;
 	/* A state tensor: memory, and where each piece's or parameter's part of it begins. */
 	struct optim_memory {

@@ -17,7 +17,7 @@ static int refuse_table(int n, struct err *e)
 static int place_other(struct optim *o, struct optim_memory *s, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	int64_t next = 0, hidden = 0;
 	if (!(s->at = calloc((size_t)n + 1, sizeof *s->at)))
 		return refuse_table(n, e);
@@ -116,11 +116,11 @@ void optim_states_close(struct optim *o)
 	}
 }
 
-float *optim_state(struct optim *o, int i, const struct piece *piece)
+float *optim_state(struct optim *o, int i, const struct param_piece *piece)
 {
 	const struct optim_memory *s = &o->states[i];
 	int n;
-	const struct piece *pieces = param_store_pieces(o->store, &n);
+	const struct param_piece *pieces = param_store_pieces(o->store, &n);
 	switch (o->traits->states[i].size) {
 	case OPTIMIZER_ELEMENT:
 		return s->data + piece->at;

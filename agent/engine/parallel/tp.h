@@ -53,7 +53,7 @@ int tp_gather(struct tp *t, const void *shard, void *full, size_t count, struct 
  * it, in place (shard is full, count its length). */
 int tp_reduce(struct tp *t, void *full, void *shard, size_t count, struct err *e);
 /* In place over the group, fp32. */
-int tp_sum(struct tp *t, float *x, size_t count, struct err *e);
-int tp_max(struct tp *t, float *x, size_t count, struct err *e);
+int tp_all_reduce_sum(struct tp *t, float *x, size_t count, struct err *e);
+int tp_all_reduce_max(struct tp *t, float *x, size_t count, struct err *e);
 
 #endif

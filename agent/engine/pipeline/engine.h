@@ -10,7 +10,7 @@
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "libcomm/comm.h"
@@ -49,7 +49,7 @@ void pipeline_close(struct engine *g);
 
 const struct model_shape *pipeline_shape(const struct engine *g);
 const struct catalogue *pipeline_catalogue(const struct engine *g);
-struct store *pipeline_store(struct engine *g);
+struct param_store *pipeline_store(struct engine *g);
 struct backend *pipeline_backend(struct engine *g);
 
 /* This dp rank's part of a global batch (ranks of one dp index pass the same). */

@@ -7,7 +7,7 @@
 #include "agent/engine/parallel/ep.h"
 #include "agent/engine/parallel/groups.h"
 #include "agent/engine/parallel/pipe.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "agent/engine/parallel/tp.h"
 #include "agent/engine/pipeline/engine.h"
 #include "plan/spec/schedule/schedule.h"
@@ -17,14 +17,14 @@
 
 /* A slot of the model: whether a micro-batch lives there, and the messages that still read its
  * buffers. */
-struct berth {
+struct slot_state {
 	bool taken;
 	struct comm_request *act_sent, *grad_sent;
 };
 
 /* One of this rank's chunks on its way through a row. */
-struct track {
-	struct berth *berths; /* [slots], those of the model */
+struct chunk_state {
+	struct slot_state *slot_states; /* [slots], those of the model */
 	int slots, next_slot;
 	int *slot_of; /* [micros]; -1: none yet */
 	/* the rank's own chunk with the stage before and after; -1: another rank has it, or
@@ -57,14 +57,14 @@ struct engine {
 	struct ep ep;
 	struct pipe pipe;
 	struct catalogue catalogue;
-	struct store *store;
+	struct param_store *store;
 	struct model *model;
 	int64_t micro_tokens;  /* of a micro-batch */
 	int64_t global_tokens; /* of an optimizer step */
 	int micros;
 	struct schedule schedule;
 	struct schedule forwards; /* an evaluation's */
-	struct track *tracks;     /* [layout.chunks] */
+	struct chunk_state *chunk_states;     /* [layout.chunks] */
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
@@ -75,21 +75,21 @@ struct engine {
 
 /* Walks a row once over this rank's micro-batches; the model has the sum of the token losses
  * seen here (0 before the last stage). */
-int pipeline_walk_row(struct engine *g, const struct sched_row *row,
+int pipeline_run_row(struct engine *g, const struct sched_row *row,
 		      const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for every message under way; the first error stays. */
-int pipeline_walk_settle(struct engine *g, struct err *e);
+int pipeline_wait_messages(struct engine *g, struct err *e);
 
 /* --- What a row is walked with (tracks.c, receive.c) --- */
 
 /* Slots and inboxes as at the begin of a row. */
-int pipeline_tracks_open(struct engine *g, struct err *e);
-void pipeline_tracks_close(struct engine *g);
-void pipeline_tracks_begin(struct engine *g, const struct sched_row *row);
+int pipeline_slots_open(struct engine *g, struct err *e);
+void pipeline_slots_close(struct engine *g);
+void pipeline_slots_begin(struct engine *g, const struct sched_row *row);
 /* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
-int pipeline_track_slot(struct engine *g, int chunk, int micro);
-struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro);
-void pipeline_track_leave(struct engine *g, int chunk, int micro);
+int pipeline_slot_find(struct engine *g, int chunk, int micro);
+struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro);
+void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
 /* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
 int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,

@@ -94,7 +94,7 @@ static void add_whole(struct boxes *b, const struct ckpt_tensor *like, float *da
 
 /* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
 static void add_piece(struct boxes *b, const struct state_view *view,
-		      const struct ckpt_memory *there, const struct piece *piece, int64_t lo,
+		      const struct ckpt_memory *there, const struct param_piece *piece, int64_t lo,
 		      int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
@@ -158,7 +158,7 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 		      struct boxes *out, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	const struct catalogue *c = param_store_catalogue(view->store);
 	size_t most = (size_t)n * TENSORS_MOST * BOXES_MOST + (size_t)c->n * OPTIMIZER_STATES_MOST;
 	struct boxes b = { calloc(most + 1, sizeof *b.list), 0 };

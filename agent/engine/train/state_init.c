@@ -10,7 +10,7 @@ enum { PART = 1 << 20, PART_MOST = 1 << 24 };
 
 /* Elements that are set on the host before they are written to the device: no more than the
  * largest piece has. */
-static int64_t part_of(const struct piece *pieces, int n, int threads)
+static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 {
 	int64_t part = (int64_t)PART * threads, largest = 1;
 	for (int i = 0; i < n; i++)
@@ -20,7 +20,7 @@ static int64_t part_of(const struct piece *pieces, int n, int threads)
 	return part < largest ? part : largest;
 }
 
-static void init_piece(const struct state_view *view, const struct piece *piece,
+static void init_piece(const struct state_view *view, const struct param_piece *piece,
 		       const struct model_shape *s, uint64_t seed, int64_t most, float *part)
 {
 	int threads = backend_threads(param_store_backend(view->store));
@@ -35,7 +35,7 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 		     struct err *e)
 {
 	int n, threads = backend_threads(param_store_backend(view->store));
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	bool in_place = train_state_on_host(view, 0);
 	int64_t most = part_of(pieces, n, threads);
 	float *part = in_place ? NULL : malloc((size_t)most * sizeof *part);

@@ -98,8 +98,8 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 /* Seconds, ever growing, outside the engine's step too. */
 static double replicas_waited(const struct trainer *t)
 {
-	return param_store_waited(pipeline_store(t->engine)) +
-	       (t->server ? param_server_waited(t->server) : 0);
+	return param_store_wait_seconds(pipeline_store(t->engine)) +
+	       (t->server ? param_server_wait_seconds(t->server) : 0);
 }
 
 /* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the
@@ -215,7 +215,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));
 	double begin = clock_s(), since;
-	if (meets && param_server_meet(t->server, e))
+	if (meets && param_server_pause(t->server, e))
 		return -1;
 	since = clock_s();
 	if (eval_due(t) && evaluate(t, e))
@@ -225,7 +225,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (save_due(t) && trainer_save(t, e))
 		return -1;
 	t->stall_s = clock_s() - since;
-	if (meets && param_server_part(t->server, e))
+	if (meets && param_server_resume(t->server, e))
 		return -1;
 	trainer_report_commits(t);
 	int rc = agree(t, what, e);

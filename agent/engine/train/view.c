@@ -11,7 +11,7 @@ int train_state_tensors(const struct state_view *view)
 	return n;
 }
 
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor)
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor)
 {
 	return tensor ? optim_state(view->optim, tensor - 1, piece) : piece->master;
 }
@@ -19,10 +19,10 @@ float *train_state_at(const struct state_view *view, const struct piece *piece, 
 bool train_state_on_host(const struct state_view *view, int tensor)
 {
 	return backend_on_host(param_store_backend(view->store)) ||
-	       (tensor ? optim_offloaded(view->optim) : param_store_masters_away(view->store));
+	       (tensor ? optim_offloaded(view->optim) : param_store_masters_offloaded(view->store));
 }
 
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e)
 {
 	const float *at = train_state_at(view, piece, tensor) + first;
@@ -35,7 +35,7 @@ int train_state_read(const struct state_view *view, const struct piece *piece, i
 	return 0;
 }
 
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
 		       int64_t first, int64_t count, const float *in)
 {
 	float *at = train_state_at(view, piece, tensor) + first;
@@ -65,7 +65,7 @@ void train_state_clear(const struct state_view *view)
 {
 	clear_factors(view);
 	int n;
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(view); t++) {
 			size_t bytes = (size_t)pieces[i].count * sizeof(float);

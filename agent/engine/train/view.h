@@ -8,7 +8,7 @@
 #define MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
 
 #include "agent/engine/optim/optim.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "plan/spec/model/model.h"
 
@@ -19,7 +19,7 @@ struct ckpt_watch;
 struct carry;
 
 struct state_view {
-	struct store *store;
+	struct param_store *store;
 	struct optim *optim;
 	/* hears of each piece that is loaded into it (agent/engine/ckpt/ckpt.h); NULL: nobody */
 	const struct ckpt_watch *watch;
@@ -36,15 +36,15 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 int train_state_tensors(const struct state_view *view);
 /* The tensor's part of the piece: [piece->count]. NULL: it has none, or the tensor has another size
  * than the parameter (optim_factor). */
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor);
 /* Whether that is memory of the host. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
 /* Copies elements [first, first + count) of it to the host's memory, after what is queued; and
  * from it. */
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e);
-void train_state_write(const struct state_view *view, const struct piece *piece, int tensor,
+void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
 		       int64_t first, int64_t count, const float *in);
 /* All of it becomes zero. */
 void train_state_clear(const struct state_view *view);

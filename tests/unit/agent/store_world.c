@@ -59,7 +59,7 @@ static struct zero_cut cut_of(struct comm *shard, struct comm *copies)
 static int open_groups(struct bench *b, struct err *e)
 {
 	const struct cut *c = b->cut;
-	struct store_groups *g = &b->groups;
+	struct param_store_groups *g = &b->groups;
 	int replicas = replicas_of(c), rank = comm_rank(b->world), place = b->pp * c->tp + b->tp;
 	int shards = c->zero ? c->ep * c->shards : 1, expert_shards = c->zero ? c->shards : 1;
 	int ep = b->replica % c->ep, over = b->replica / c->ep, experts = c->shards * c->copies;
@@ -170,7 +170,7 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 		return -1;
 	b->backend_own = backend_peak(b->backend);
 	draw_all(b);
-	struct store_options opt = {
+	struct param_store_options opt = {
 		.catalogue = &b->catalogue,
 		.backend = b->backend,
 		.groups = b->groups,
@@ -195,7 +195,7 @@ void bench_close(struct bench *b)
 int bench_start_all(struct bench *b, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(b->store, &n);
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] =
@@ -273,7 +273,7 @@ int bench_pass(struct bench *b, int after, struct err *e)
 int bench_update(struct bench *b, int step, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(b->store, &n);
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] -= pieces[i].grad[j];
@@ -283,7 +283,7 @@ int bench_update(struct bench *b, int step, struct err *e)
 int bench_check(const struct bench *b, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(b->store, &n);
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++) {
 			float want = b->totals[pieces[i].param->offset + pieces[i].first + j],

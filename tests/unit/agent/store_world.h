@@ -9,7 +9,7 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 #define MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/model/zero.h"
 #include "tests/unit/agent/world.h"
@@ -38,10 +38,10 @@ struct bench {
 	struct share share;
 	struct catalogue catalogue;
 	struct zero_cut cuts[ZERO_CLASSES];
-	struct store_groups groups;
+	struct param_store_groups groups;
 	struct backend *backend;
 	size_t backend_own; /* bytes that the backend took for itself */
-	struct store *store;
+	struct param_store *store;
 	/* [elements] of the flat order: where masters begin, the whole gradient of a step */
 	float *starts, *totals;
 	float *gradients; /* [micros][elements] what this rank adds */

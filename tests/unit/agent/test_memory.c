@@ -238,7 +238,7 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 /* The optimizer's state, the rank's own or its server's. */
 struct keeper_of_state {
 	struct optim *optim;
-	struct server *server;
+	struct param_server *server;
 };
 
 static int open_state(const struct course *c, struct engine *engine, struct comm *world,

@@ -103,7 +103,7 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 }
 
 /* Where element 0 of a piece is in r->values. */
-static const float *wanted(const struct run *r, const struct piece *p)
+static const float *wanted(const struct run *r, const struct param_piece *p)
 {
 	return r->values + p->param->offset + p->first;
 }
@@ -111,8 +111,8 @@ static const float *wanted(const struct run *r, const struct piece *p)
 static int set_weights(struct run *r, struct err *e)
 {
 	int n;
-	struct store *store = pipeline_store(r->engine);
-	const struct piece *pieces = param_store_pieces(store, &n);
+	struct param_store *store = pipeline_store(r->engine);
+	const struct param_piece *pieces = param_store_pieces(store, &n);
 	if (read_folder(r, "", e))
 		return -1;
 	for (int i = 0; i < n; i++)
@@ -181,13 +181,13 @@ static bool undetermined(const struct param *p)
 static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(pipeline_store(r->engine), &n);
+	const struct param_piece *pieces = param_store_pieces(pipeline_store(r->engine), &n);
 	const char *at = "";
 	double most = 0;
 	if (read_folder(r, folder, e))
 		return -1;
 	for (int i = 0; i < n; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		const float *want = wanted(r, p);
 		if (undetermined(p->param))
 			continue;

@@ -109,14 +109,14 @@ static void reference_step(struct reference *r, const float *g, double norm, con
 
 struct bed {
 	struct backend *k;
-	struct store *store;
+	struct param_store *store;
 	struct optim *o;
 };
 
 static void bed_open(struct bed *b, const char *backend_name, const struct job *job)
 {
 	assert_int_equal(backend_open(backend_name, 1, &b->k, NULL), 0);
-	const struct store_options so = { .catalogue = &catalogue, .backend = b->k };
+	const struct param_store_options so = { .catalogue = &catalogue, .backend = b->k };
 	assert_int_equal(param_store_open(&so, &b->store, NULL), 0);
 	const struct optim_options oo = {
 		.backend = b->k, .store = b->store, .job = job, .spill_dir = "/tmp"
@@ -132,7 +132,7 @@ static void bed_close(struct bed *b)
 }
 
 /* The first parameter's: those of the flat order. */
-static const struct piece *first_piece(struct bed *b)
+static const struct param_piece *first_piece(struct bed *b)
 {
 	int n;
 	return param_store_pieces(b->store, &n);

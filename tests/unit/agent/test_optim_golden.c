@@ -22,7 +22,7 @@ struct bed {
 	struct catalogue catalogue;
 	struct job job;
 	struct backend *k;
-	struct store *store;
+	struct param_store *store;
 	struct optim *o;
 };
 
@@ -99,12 +99,12 @@ static void go_over(const json_t *matrix, float *values, int64_t columns, bool s
 	}
 }
 
-static const json_t *row_of(const json_t *params, const struct bed *b, const struct piece *p)
+static const json_t *row_of(const json_t *params, const struct bed *b, const struct param_piece *p)
 {
 	return json_array_get(params, (size_t)(p->param - b->params));
 }
 
-static void check_states(struct bed *b, const struct piece *p, const json_t *states)
+static void check_states(struct bed *b, const struct param_piece *p, const json_t *states)
 {
 	const struct optimizer *traits = optimizer_of(b->job.optimizer.kind);
 	size_t found = 0;
@@ -141,11 +141,11 @@ static void steps_agree(const json_t *row, const char *backend_name, float loss_
 	b.catalogue.elements = b.unit.hi;
 	read_job(&b.job, kind);
 	assert_int_equal(backend_open(backend_name, 2, &b.k, NULL), 0);
-	const struct store_options so = { .catalogue = &b.catalogue, .backend = b.k };
+	const struct param_store_options so = { .catalogue = &b.catalogue, .backend = b.k };
 	assert_int_equal(param_store_open(&so, &b.store, NULL), 0);
 	const struct optim_options oo = { .backend = b.k, .store = b.store, .job = &b.job };
 	assert_int_equal(optim_open(&oo, &b.o, NULL), 0);
-	const struct piece *pieces = param_store_pieces(b.store, &n);
+	const struct param_piece *pieces = param_store_pieces(b.store, &n);
 	for (int k = 0; k < n; k++)
 		go_over(json_object_get(row_of(params, &b, &pieces[k]), "begin"), pieces[k].master,
 			pieces[k].param->shape[1], true, 1, "begin");

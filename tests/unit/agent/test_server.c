@@ -126,8 +126,8 @@ static void no_server_ever_allows_more(void **state)
 /* All meet, and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
 {
-	return param_server_meet(t->server, e) || trainee_eval(t, 0, loss, e) ||
-			       param_server_part(t->server, e)
+	return param_server_pause(t->server, e) || trainee_eval(t, 0, loss, e) ||
+			       param_server_resume(t->server, e)
 		       ? -1
 		       : 0;
 }
@@ -170,10 +170,10 @@ static void staleness_learns(void **state)
 
 /* --- gradients that are no numbers ------------------------------------------------------------ */
 
-static bool all_finite(struct store *s)
+static bool all_finite(struct param_store *s)
 {
 	int n;
-	const struct piece *p = param_store_pieces(s, &n);
+	const struct param_piece *p = param_store_pieces(s, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < p[i].count; j++)
 			if (!isfinite(p[i].master[j]))

@@ -57,7 +57,7 @@ static float value(const struct param *p, int64_t i, int tensor)
 }
 
 /* NULL: the parameter has no such tensor of its own size. */
-static float *number(const struct trainer *t, const struct piece *p, int64_t i, int tensor)
+static float *number(const struct trainer *t, const struct param_piece *p, int64_t i, int tensor)
 {
 	if (tensor && !optim_state(t->optim, tensor - 1, p))
 		return NULL;
@@ -94,7 +94,7 @@ static int each_factor(const struct trainer *t, bool check, struct err *e)
 static int each(const struct trainer *t, bool check, struct err *e)
 {
 	int n, tensors = 1 + OPTIMIZER_STATES_MOST;
-	const struct piece *pieces = param_store_pieces(t->bench.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->bench.store, &n);
 	for (int k = 0; k < n; k++)
 		for (int tensor = 0; tensor < tensors; tensor++)
 			for (int64_t i = 0; i < pieces[k].count; i++) {

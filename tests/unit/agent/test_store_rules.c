@@ -4,7 +4,7 @@
  * uses are named, random rounding does not depend on the layout, and a rank that dies ends the
  * others.
  */
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
 
@@ -56,7 +56,7 @@ static double weigh_counted(const struct bench *b, double *elements)
 {
 	int n;
 	double sum = 0;
-	const struct piece *pieces = param_store_pieces(b->store, &n);
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++, ++*elements)
 			sum += weight(pieces[i].param, pieces[i].first + j);
@@ -170,7 +170,7 @@ static void each_stage_takes_less(void **state)
 
 static bool on_its_way(const struct bench *b, int unit)
 {
-	struct slot *t = param_store_find(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	struct unit_buffer *t = param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
 	return t != NULL;
 }
 
@@ -311,7 +311,7 @@ struct roundings {
 static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(b->store, &n);
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] =

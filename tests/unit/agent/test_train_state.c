@@ -179,7 +179,7 @@ struct fixture {
 	struct catalogue catalogue;
 	struct job job;
 	struct backend *backend;
-	struct store *store;
+	struct param_store *store;
 	struct optim *optim;
 };
 
@@ -191,7 +191,7 @@ static void fixture_open(struct fixture *f)
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
 	assert_int_equal(backend_open("plain", 1, &f->backend, NULL), 0);
-	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue,
+	assert_int_equal(param_store_open(&(struct param_store_options){ .catalogue = &f->catalogue,
 								   .backend = f->backend },
 					  &f->store, NULL),
 			 0);
@@ -212,7 +212,7 @@ static void fixture_close(struct fixture *f)
 static float number(const struct fixture *f, int i)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(f->store, &n);
+	const struct param_piece *pieces = param_store_pieces(f->store, &n);
 	return i ? optim_state(f->optim, i - 1, pieces)[0] : pieces[0].master[0];
 }
 

@@ -67,7 +67,7 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 static int shake(const struct state_view *view, struct err *e)
 {
 	int n;
-	const struct piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++) {
 		float *values = calloc((size_t)pieces[i].count, sizeof *values);
 		if (!values ||
@@ -293,9 +293,9 @@ int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool 
 		   struct err *e)
 {
 	int n, rc = 0;
-	const struct piece *pieces = param_store_pieces(t->view.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->view.store, &n);
 	for (int i = 0; i < n && !rc; i++) {
-		const struct piece *p = &pieces[i];
+		const struct param_piece *p = &pieces[i];
 		const struct param *w = find(whole, p->param);
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)

@@ -55,7 +55,7 @@ int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
 		.seed = t->job.job.seed,
 		.total_steps = t->job.job.steps,
 	};
-	t->failed = (t->server && param_server_meet(t->server, e)) || save(t, dir, &at, e) ||
-		    (t->server && param_server_part(t->server, e));
+	t->failed = (t->server && param_server_pause(t->server, e)) || save(t, dir, &at, e) ||
+		    (t->server && param_server_resume(t->server, e));
 	return t->failed ? -1 : 0;
 }

@@ -1,10 +1,10 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 /* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's
  * first layer comes while the tables do. */
 enum { AHEAD = UNIT_KINDS };
 
-struct slot *param_store_find(struct pool *p, int unit)
+struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit)
 {
 	for (int i = 0; i < p->n; i++)
 		if (p->slots[i].unit == unit)
@@ -12,23 +12,23 @@ struct slot *param_store_find(struct pool *p, int unit)
 	return NULL;
 }
 
-int param_store_forget(struct store *s, struct slot *slot, struct err *e)
+int param_store_evict(struct param_store *s, struct unit_buffer *slot, struct err *e)
 {
 	slot->unit = -1;
-	return param_store_wait(&slot->req, &s->gather_s, e);
+	return param_store_wait_request(&slot->req, &s->gather_s, e);
 }
 
-static struct pool *pool_of(struct store *s, int unit)
+static struct unit_buffers *pool_of(struct param_store *s, int unit)
 {
 	return &s->gathers[s->catalogue->units[unit].kind];
 }
 
 /* The slot to gather into: not in use, not wanted if it may be spared, the longest unused. */
-static struct slot *choose(struct pool *p, bool spare)
+static struct unit_buffer *choose(struct unit_buffers *p, bool spare)
 {
-	struct slot *best = NULL;
+	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
-		struct slot *t = &p->slots[i];
+		struct unit_buffer *t = &p->slots[i];
 		if (t->holds || (spare && t->wanted))
 			continue;
 		if (!best || (best->wanted && !t->wanted) ||
@@ -38,10 +38,10 @@ static struct slot *choose(struct pool *p, bool spare)
 	return best;
 }
 
-static int begin(struct store *s, struct slot *t, int unit, struct err *e)
+static int begin(struct param_store *s, struct unit_buffer *t, int unit, struct err *e)
 {
-	const struct replicas *r = store_replicas(s, unit);
-	if (param_store_forget(s, t, e) ||
+	const struct replica_groups *r = param_store_replicas(s, unit);
+	if (param_store_evict(s, t, e) ||
 	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data,
 				   param_store_counts(s, unit), s->type, &t->req, e))
 		return -1;
@@ -50,14 +50,14 @@ static int begin(struct store *s, struct slot *t, int unit, struct err *e)
 	return 0;
 }
 
-static void want(struct store *s)
+static void want(struct param_store *s)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
 			s->gathers[kind].slots[i].wanted = false;
 }
 
-int param_store_prefetch(struct store *s, struct err *e)
+int param_store_prefetch(struct param_store *s, struct err *e)
 {
 	if (!s->overlap)
 		return 0;
@@ -66,7 +66,7 @@ int param_store_prefetch(struct store *s, struct err *e)
 		int unit = param_store_order_peek(&s->order, i);
 		if (unit < 0)
 			return 0;
-		struct slot *t = param_store_find(pool_of(s, unit), unit);
+		struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 		if (!t) {
 			t = choose(pool_of(s, unit), true);
 			if (t && begin(s, t, unit, e))
@@ -78,35 +78,35 @@ int param_store_prefetch(struct store *s, struct err *e)
 	return 0;
 }
 
-int param_store_settle(struct store *s, struct err *e)
+int param_store_wait_params(struct param_store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (param_store_wait(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
+		if (param_store_wait_request(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
 			rc = -1;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
-			if (param_store_wait(&s->gathers[kind].slots[i].req, &s->gather_s,
+			if (param_store_wait_request(&s->gathers[kind].slots[i].req, &s->gather_s,
 					     rc ? NULL : e))
 				rc = -1;
 	return rc;
 }
 
-static int whole_params(struct store *s, int unit, const void **params, struct err *e)
+static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	struct home *h = &s->homes[unit];
-	if (param_store_wait(&h->publishing, &s->gather_s, e))
+	struct unit_place *h = &s->homes[unit];
+	if (param_store_wait_request(&h->publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;
 }
 
-int param_store_params(struct store *s, int unit, const void **params, struct err *e)
+int param_store_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	if (!store_replicas(s, unit)->policy->params)
+	if (!param_store_replicas(s, unit)->policy->params)
 		return whole_params(s, unit, params, e);
-	struct pool *p = pool_of(s, unit);
-	struct slot *t = param_store_find(p, unit);
+	struct unit_buffers *p = pool_of(s, unit);
+	struct unit_buffer *t = param_store_find_buffer(p, unit);
 	param_store_order_note(&s->order, unit);
 	if (!t) {
 		t = choose(p, false);
@@ -120,7 +120,7 @@ int param_store_params(struct store *s, int unit, const void **params, struct er
 	t->used = ++s->clock;
 	t->holds++;
 	/* What comes next leaves before this one is waited for. */
-	if (param_store_prefetch(s, e) || param_store_wait(&t->req, &s->gather_s, e)) {
+	if (param_store_prefetch(s, e) || param_store_wait_request(&t->req, &s->gather_s, e)) {
 		t->holds--;
 		return -1;
 	}
@@ -128,9 +128,9 @@ int param_store_params(struct store *s, int unit, const void **params, struct er
 	return 0;
 }
 
-void param_store_release(struct store *s, int unit)
+void param_store_release(struct param_store *s, int unit)
 {
-	struct slot *t = param_store_find(pool_of(s, unit), unit);
+	struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 	if (!t || !t->holds || --t->holds)
 		return;
 	/* A failure comes again from the next call: the world is aborted. */

@@ -1,16 +1,16 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/philox.h"
 
 /* The key of (seed, parameter, step). */
-static struct philox_key key_of(const struct store *s, const struct param *p, int64_t step)
+static struct philox_key key_of(const struct param_store *s, const struct param *p, int64_t step)
 {
 	struct philox_key name = philox_key(s->seed, PHILOX_ROUND, philox_item(p->name));
 	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
 }
 
 /* Rounds n masters, which may be away: then through `stage` in the backend's memory. */
-static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage,
+static void narrow(struct param_store *s, void *stored, const float *masters, int64_t n, float *stage,
 		   const struct philox_key *key, uint64_t first)
 {
 	for (int64_t i = 0, part; i < n; i += part) {
@@ -26,20 +26,20 @@ static void narrow(struct store *s, void *stored, const float *masters, int64_t 
 }
 
 /* Whether numbers of the piece's elements follow one another in the global tensor. */
-static bool whole_rows(const struct piece *piece)
+static bool whole_rows(const struct param_piece *piece)
 {
 	const struct param *p = piece->param;
 	return p->hi[1] - p->lo[1] == p->shape[1];
 }
 
-static void *stored_of(const struct store *s, const struct piece *piece)
+static void *stored_of(const struct param_store *s, const struct param_piece *piece)
 {
 	int unit = piece->param->unit;
 	return (char *)param_store_stored(s, unit) +
 	       (size_t)(piece->master - param_store_master(s, unit)) * s->width;
 }
 
-void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step,
+void param_store_stored_form(const struct param_store *s, const struct param_piece *piece, int64_t step,
 		      struct update *u)
 {
 	const struct param *p = piece->param;
@@ -53,14 +53,14 @@ void param_store_fuse(const struct store *s, const struct piece *piece, int64_t 
 	u->first = (uint64_t)(p->lo[0] * p->shape[1] + piece->first);
 }
 
-void param_store_fused(struct store *s)
+void param_store_stored_done(struct param_store *s)
 {
 	s->fused = true;
 }
 
 /* Row by row where the box has not whole rows: numbers are counted by the element's place in the
  * global tensor. */
-static void round_piece(struct store *s, const struct piece *piece, char *stored, float *stage,
+static void round_piece(struct param_store *s, const struct param_piece *piece, char *stored, float *stage,
 			int64_t step)
 {
 	const struct param *p = piece->param;
@@ -77,20 +77,20 @@ static void round_piece(struct store *s, const struct piece *piece, char *stored
 }
 
 /* Gaps are zero and stay so. */
-static void narrow_all(struct store *s, float *stage, int64_t step)
+static void narrow_all(struct param_store *s, float *stage, int64_t step)
 {
 	for (int i = 0; s->stochastic && i < s->n_pieces; i++)
 		if (!s->fused || !whole_rows(&s->pieces[i]))
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
-		const struct home *h = &s->homes[unit];
+		const struct unit_place *h = &s->homes[unit];
 		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo,
 		       stage, NULL, 0);
 	}
 }
 
 /* Whether the optimizer's updates have left anything to round. */
-static bool left_over(const struct store *s)
+static bool left_over(const struct param_store *s)
 {
 	for (int i = 0; s->fused && i < s->n_pieces; i++)
 		if (s->stochastic && !whole_rows(&s->pieces[i]))
@@ -98,10 +98,10 @@ static bool left_over(const struct store *s)
 	return !s->fused;
 }
 
-static int round_masters(struct store *s, int64_t step, struct err *e)
+static int round_masters(struct param_store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
-	if (param_store_masters_away(s) && left_over(s)) {
+	if (param_store_masters_offloaded(s) && left_over(s)) {
 		stage = backend_alloc(s->backend, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM,
@@ -116,38 +116,38 @@ static int round_masters(struct store *s, int64_t step, struct err *e)
 }
 
 /* What was gathered is old. */
-static int forget_all(struct store *s, struct err *e)
+static int forget_all(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++) {
-			struct slot *t = &s->gathers[kind].slots[i];
+			struct unit_buffer *t = &s->gathers[kind].slots[i];
 			if (t->holds)
 				return err_set(e, ERR_INTERNAL,
 					       "store: unit %d is in use while new parameters come",
 					       t->unit);
-			if (param_store_forget(s, t, e))
+			if (param_store_evict(s, t, e))
 				return -1;
 		}
 	return 0;
 }
 
 /* Owners to the others, where each replica holds the whole. */
-static int spread(struct store *s, int unit, struct err *e)
+static int spread(struct param_store *s, int unit, struct err *e)
 {
-	struct home *h = &s->homes[unit];
-	const struct replicas *r = store_replicas(s, unit);
+	struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
 	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit),
 				   s->params + (size_t)h->params * s->width,
 				   param_store_counts(s, unit), s->type, &h->publishing, e))
 		return -1;
-	return s->overlap ? 0 : param_store_wait(&h->publishing, &s->gather_s, e);
+	return s->overlap ? 0 : param_store_wait_request(&h->publishing, &s->gather_s, e);
 }
 
-int param_store_publish(struct store *s, int64_t step, struct err *e)
+int param_store_publish(struct param_store *s, int64_t step, struct err *e)
 {
-	if (param_store_settle(s, e) || forget_all(s, e))
+	if (param_store_wait_params(s, e) || forget_all(s, e))
 		return -1;
 	if (s->masters && round_masters(s, step, e))
 		return -1;

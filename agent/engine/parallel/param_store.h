@@ -33,10 +33,10 @@
  * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored
  * parameters themselves (their part of the whole ones, or the shard), else a copy of their own that
  * param_store_publish narrows into the stored ones, unless the optimizer has already
- * (param_store_fuse).
+ * (param_store_stored_form).
  *
  * All of it lies in the backend's memory, which may be a device's. With offload.optimizer masters that
- * are copies of their own lie in the host's (param_store_masters_away): on the host in a file
+ * are copies of their own lie in the host's (param_store_masters_offloaded): on the host in a file
  * without a name, else in memory that the device copies from.
  *
  * Gradients that are parts (param.partial) are summed over their tp copies before they are reduced
@@ -58,9 +58,9 @@
 #include <stdint.h>
 
 struct comm;
-struct store;
+struct param_store;
 
-struct store_groups {
+struct param_store_groups {
 	/* These four are the store's alone: what it starts on them may be under way between any
 	 * two of its calls. */
 	struct comm *shard, *copies;               /* of everything but experts; NULL: one rank */
@@ -73,10 +73,10 @@ struct store_groups {
 	struct comm *tied;
 };
 
-struct store_options {
+struct param_store_options {
 	const struct catalogue *catalogue; /* borrowed, as all here */
 	struct backend *backend;
-	struct store_groups groups;
+	struct param_store_groups groups;
 	int zero;     /* 0 to 3 */
 	bool overlap; /* reduce and gather while the passes go on; else wait at once */
 	/* param_store_publish rounds at random, keyed by (seed, parameter's name, step) */
@@ -91,34 +91,34 @@ struct store_options {
 };
 
 /* Collective over its groups. Parameters are zero until param_store_publish. */
-int param_store_open(const struct store_options *opt, struct store **out, struct err *e);
+int param_store_open(const struct param_store_options *opt, struct param_store **out, struct err *e);
 /* Waits for what is under way; after that the groups may be closed. */
-void param_store_end(struct store *s);
+void param_store_drain(struct param_store *s);
 /* Takes NULL. */
-void param_store_close(struct store *s);
+void param_store_close(struct param_store *s);
 
 /* The unit's parameters, in storage type, valid until its release; may be asked for again before
  * that (each has its release). At most two units of a kind are held at once under zero 3:
  * ZERO_BUFFERS. */
-int param_store_params(struct store *s, int unit, const void **params, struct err *e);
-void param_store_release(struct store *s, int unit);
+int param_store_params(struct param_store *s, int unit, const void **params, struct err *e);
+void param_store_release(struct param_store *s, int unit);
 
 /* Where the backward pass adds the unit's gradients (fp32), until param_store_reduce. At most two
  * units of a kind wait for that at once under zero 2 and 3. */
-int param_store_grads(struct store *s, int unit, float **grads, struct err *e);
+int param_store_grads(struct param_store *s, int unit, float **grads, struct err *e);
 /* This micro-batch's gradients of the unit are in; last: so are those of the whole step. */
-int param_store_reduce(struct store *s, int unit, bool last, struct err *e);
+int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
 /* Whether calls of a pass, from param_store_params to param_store_reduce, now do nothing but say
  * where things are: no parameters come, and no gradients leave, even where `completes` says that
  * the step's are. Then the pass may be recorded, and replayed with the same calls. */
-bool param_store_quiet(const struct store *s, bool completes);
+bool param_store_replayable(const struct param_store *s, bool completes);
 /* All gradients are in: returns when every piece's are the sum over all replicas. */
-int param_store_finish(struct store *s, struct err *e);
+int param_store_finish(struct param_store *s, struct err *e);
 /* Gradients are zero again, for the next step. */
-void param_store_zero(struct store *s);
+void param_store_zero(struct param_store *s);
 
 /* A run of one parameter's elements that this rank owns. */
-struct piece {
+struct param_piece {
 	const struct param *param;
 	int64_t first; /* its first element in the parameter's box, row-major */
 	int64_t count;
@@ -130,41 +130,41 @@ struct piece {
 	 * where another does. */
 	int64_t count_lo, count_hi;
 };
-const struct piece *param_store_pieces(const struct store *s, int *n);
-struct backend *param_store_backend(const struct store *s);
-const struct catalogue *param_store_catalogue(const struct store *s);
+const struct param_piece *param_store_pieces(const struct param_store *s, int *n);
+struct backend *param_store_backend(const struct param_store *s);
+const struct catalogue *param_store_catalogue(const struct param_store *s);
 /* The groups over which an update may communicate between param_store_finish and
  * param_store_publish, when the store itself has nothing under way on them. NULL: one rank. Shards
  * are those of units of the kind: together they own a whole unit. */
-struct comm *param_store_shards(const struct store *s, enum unit_kind kind);
-struct comm *param_store_tp(const struct store *s);
+struct comm *param_store_shards(const struct param_store *s, enum unit_kind kind);
+struct comm *param_store_tp(const struct param_store *s);
 /* The elements of the parameter's box that shard `shard` of its unit owns; count may be 0. */
-void param_store_run(const struct store *s, const struct param *p, int shard, int64_t *first,
+void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
 		     int64_t *count);
 /* Whether this rank saves what every rank with a part of the parameter holds alike: it is the first
  * of them. */
-bool param_store_saves(const struct store *s, const struct param *p);
+bool param_store_saves(const struct param_store *s, const struct param *p);
 /* elements of all pieces, rounded to whole groups */
-int64_t param_store_owned(const struct store *s);
+int64_t param_store_owned(const struct param_store *s);
 /* Whether masters are the host's, and the backend's memory is not. */
-bool param_store_masters_away(const struct store *s);
+bool param_store_masters_offloaded(const struct param_store *s);
 
 /* Lets an update of the whole piece (kernels/ops.h) set the stored form of the masters as well,
  * rounded as the publishing of `step` would. Leaves u as it is where there is no such form, or
  * where the piece's rows are numbered apart: those are publishing's. */
-void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step,
+void param_store_stored_form(const struct param_store *s, const struct param_piece *piece, int64_t step,
 		      struct update *u);
 /* Every piece's masters were updated by updates that were fused: the next publishing rounds only
  * what those could not. */
-void param_store_fused(struct store *s);
+void param_store_stored_done(struct param_store *s);
 
 /* The masters have changed: stored parameters follow, on every replica. step: how many are
  * finished, for stochastic rounding. */
-int param_store_publish(struct store *s, int64_t step, struct err *e);
+int param_store_publish(struct param_store *s, int64_t step, struct err *e);
 
 /* Whole gradients in the flat order, for tests: NULL where they are not whole. */
-float *param_store_flat_grads(const struct store *s);
+float *param_store_flat_grads(const struct param_store *s);
 /* Seconds spent waiting for gathers and reductions since it was opened. */
-double param_store_waited(const struct store *s);
+double param_store_wait_seconds(const struct param_store *s);
 
 #endif

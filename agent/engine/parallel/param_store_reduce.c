@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 
@@ -10,7 +10,7 @@ enum { ENOUGH = 1 << 20 };
 /* --- parts ------------------------------------------------------------------------ */
 
 /* How many of the unit's parameters from i on lie together and are parts over one group. */
-static int run_of_parts(const struct store *s, const struct unit *u, int i)
+static int run_of_parts(const struct param_store *s, const struct unit *u, int i)
 {
 	const struct param *p = &s->catalogue->params[u->first];
 	int n = 0;
@@ -20,7 +20,7 @@ static int run_of_parts(const struct store *s, const struct unit *u, int i)
 }
 
 /* grads: of the whole unit. The gaps between parameters hold zeros and go along. */
-static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
+static int sum_parts(struct param_store *s, int unit, float *grads, struct err *e)
 {
 	const struct unit *u = &s->catalogue->units[unit];
 	const struct param *p = &s->catalogue->params[u->first];
@@ -33,7 +33,7 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 			const struct param *last = &p[i + n - 1];
 			float *at = grads + (p[i].offset - u->lo);
 			size_t count = (size_t)(last->offset + last->count - p[i].offset);
-			if (comm_all_reduce(param_store_parts(s, &p[i]), at, at, count, COMM_F32,
+			if (comm_all_reduce(param_store_partial_group(s, &p[i]), at, at, count, COMM_F32,
 					    COMM_SUM, e))
 				return -1;
 		}
@@ -47,7 +47,7 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 
 /* The unit's elements as every tp rank counts them: what is put together must be the same on
  * all. */
-static int64_t weight_of(const struct store *s, int unit)
+static int64_t weight_of(const struct param_store *s, int unit)
 {
 	const struct unit *u = &s->catalogue->units[unit];
 	int64_t n = 0;
@@ -56,19 +56,19 @@ static int64_t weight_of(const struct store *s, int unit)
 	return n / (s->groups.tp ? comm_size(s->groups.tp) : 1);
 }
 
-static int scatter_whole(struct store *s, int unit, struct err *e)
+static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
-	const struct home *h = &s->homes[unit];
+	const struct unit_place *h = &s->homes[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo,
+	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole, whole + h->lo,
 					  param_store_counts(s, unit), COMM_F32, COMM_SUM,
 					  &s->sums[s->n_sums++], e);
 }
 
-static int sum_whole(struct store *s, int first, int last, struct err *e)
+static int sum_whole(struct param_store *s, int first, int last, struct err *e)
 {
-	const struct home *lo = &s->homes[first], *hi = &s->homes[last - 1];
-	const struct replicas *r = store_replicas(s, first);
+	const struct unit_place *lo = &s->homes[first], *hi = &s->homes[last - 1];
+	const struct replica_groups *r = param_store_replicas(s, first);
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
 		return 0;
@@ -76,7 +76,7 @@ static int sum_whole(struct store *s, int first, int last, struct err *e)
 				     COMM_F32, COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
-int param_store_flush(struct store *s, struct err *e)
+int param_store_reduce_complete(struct param_store *s, struct err *e)
 {
 	int first = s->first, last = s->last, before = s->n_sums;
 	s->first = s->last = 0;
@@ -86,27 +86,27 @@ int param_store_flush(struct store *s, struct err *e)
 	for (int unit = first; unit < last; unit++)
 		if (sum_parts(s, unit, s->grads + s->homes[unit].grads, e))
 			return -1;
-	if (store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
+	if (param_store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
 						    : sum_whole(s, first, last, e)) {
 		s->n_sums = before;
 		return -1;
 	}
 	return s->overlap || s->n_sums == before
 		       ? 0
-		       : param_store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
+		       : param_store_wait_request(&s->sums[s->n_sums - 1], &s->reduce_s, e);
 }
 
 /* Whether the unit goes with those that are complete already: it lies beside them, and is summed
  * over the same ranks. */
-static bool goes_along(const struct store *s, int unit)
+static bool goes_along(const struct param_store *s, int unit)
 {
 	return (unit == s->last || unit + 1 == s->first) &&
-	       store_replicas(s, unit) == store_replicas(s, s->first);
+	       param_store_replicas(s, unit) == param_store_replicas(s, s->first);
 }
 
-static int complete_whole(struct store *s, int unit, struct err *e)
+static int complete_whole(struct param_store *s, int unit, struct err *e)
 {
-	if (s->first != s->last && !goes_along(s, unit) && param_store_flush(s, e))
+	if (s->first != s->last && !goes_along(s, unit) && param_store_reduce_complete(s, e))
 		return -1;
 	if (s->first == s->last) {
 		s->first = unit;
@@ -118,39 +118,39 @@ static int complete_whole(struct store *s, int unit, struct err *e)
 	}
 	s->weight += weight_of(s, unit);
 	/* What is scattered goes one by one: each unit is cut by itself. */
-	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state
-		       ? param_store_flush(s, e)
+	return s->weight >= ENOUGH || param_store_replicas(s, unit)->policy->state
+		       ? param_store_reduce_complete(s, e)
 		       : 0;
 }
 
 /* --- gradients that leave after each micro-batch ------------------------------------ */
 
-int param_store_retire(struct store *s, struct slot *t, struct err *e)
+int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, struct err *e)
 {
 	if (t->unit < 0 || !t->req)
 		return 0;
-	const struct home *h = &s->homes[t->unit];
+	const struct unit_place *h = &s->homes[t->unit];
 	int unit = t->unit;
 	t->unit = -1;
-	if (param_store_wait(&t->req, &s->reduce_s, e))
+	if (param_store_wait_request(&t->req, &s->reduce_s, e))
 		return -1;
 	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->lo,
 			   h->hi - h->lo);
 	return 0;
 }
 
-static struct pool *pool_of(struct store *s, int unit)
+static struct unit_buffers *pool_of(struct param_store *s, int unit)
 {
 	return &s->scatters[s->catalogue->units[unit].kind];
 }
 
 /* The slot that this micro-batch's gradients of the unit go into, zeroed when it is new. */
-static struct slot *slot_of(struct store *s, int unit, struct err *e)
+static struct unit_buffer *slot_of(struct param_store *s, int unit, struct err *e)
 {
-	struct pool *p = pool_of(s, unit);
-	struct slot *best = NULL;
+	struct unit_buffers *p = pool_of(s, unit);
+	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
-		struct slot *t = &p->slots[i];
+		struct unit_buffer *t = &p->slots[i];
 		if (t->holds && t->unit == unit)
 			return t;
 		if (!t->holds && (!best || t->used < best->used))
@@ -162,7 +162,7 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 			p->n, unit);
 		return NULL;
 	}
-	if (param_store_retire(s, best, e))
+	if (param_store_add_scattered(s, best, e))
 		return NULL;
 	backend_zero(s->backend, best->data, (size_t)s->homes[unit].n * sizeof(float));
 	best->unit = unit;
@@ -171,26 +171,26 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 	return best;
 }
 
-static int scatter(struct store *s, int unit, struct err *e)
+static int scatter(struct param_store *s, int unit, struct err *e)
 {
-	struct slot *t = slot_of(s, unit, e);
+	struct unit_buffer *t = slot_of(s, unit, e);
 	if (!t)
 		return -1;
 	float *whole = (float *)t->data;
 	t->holds = 0;
 	if (sum_parts(s, unit, whole, e) ||
-	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole,
+	    comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
 				       whole + s->homes[unit].lo, param_store_counts(s, unit),
 				       COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
 	}
-	return s->overlap ? 0 : param_store_retire(s, t, e);
+	return s->overlap ? 0 : param_store_add_scattered(s, t, e);
 }
 
 /* --- what the model calls ------------------------------------------------------------ */
 
-static int check_open(const struct store *s, int unit, struct err *e)
+static int check_open(const struct param_store *s, int unit, struct err *e)
 {
 	if (s->homes[unit].reduced)
 		return err_set(e, ERR_INTERNAL,
@@ -199,27 +199,27 @@ static int check_open(const struct store *s, int unit, struct err *e)
 	return 0;
 }
 
-int param_store_grads(struct store *s, int unit, float **grads, struct err *e)
+int param_store_grads(struct param_store *s, int unit, float **grads, struct err *e)
 {
 	if (check_open(s, unit, e))
 		return -1;
-	if (!store_replicas(s, unit)->policy->grads) {
+	if (!param_store_replicas(s, unit)->policy->grads) {
 		*grads = s->grads + s->homes[unit].grads;
 		return 0;
 	}
-	struct slot *t = slot_of(s, unit, e);
+	struct unit_buffer *t = slot_of(s, unit, e);
 	if (!t)
 		return -1;
 	*grads = (float *)t->data;
 	return 0;
 }
 
-int param_store_reduce(struct store *s, int unit, bool last, struct err *e)
+int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e)
 {
 	if (check_open(s, unit, e))
 		return -1;
 	s->homes[unit].reduced = last;
-	if (store_replicas(s, unit)->policy->grads)
+	if (param_store_replicas(s, unit)->policy->grads)
 		return scatter(s, unit, e);
 	return last ? complete_whole(s, unit, e) : 0;
 }

@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include <stdlib.h>
 
@@ -8,14 +8,14 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 }
 
 /* The parameter's part in this rank's part of its unit; count 0: nothing of it. */
-static struct piece piece_of(const struct store *s, const struct param *p)
+static struct param_piece piece_of(const struct param_store *s, const struct param *p)
 {
-	const struct home *h = &s->homes[p->unit];
+	const struct unit_place *h = &s->homes[p->unit];
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
 	int64_t lo = clamp(h->lo, at, at + p->count), hi = clamp(h->hi, at, at + p->count);
-	struct piece piece = { .param = p, .first = lo - at, .count = hi - lo };
+	struct param_piece piece = { .param = p, .first = lo - at, .count = hi - lo };
 	if (hi <= lo)
-		return (struct piece){ 0 };
+		return (struct param_piece){ 0 };
 	piece.master = param_store_master(s, p->unit) + (lo - h->lo);
 	piece.grad = param_store_grad(s, p->unit) + (lo - h->lo);
 	piece.at = h->owned + lo - h->lo;
@@ -26,7 +26,7 @@ static struct piece piece_of(const struct store *s, const struct param *p)
 	return piece;
 }
 
-int param_store_build_pieces(struct store *s, struct err *e)
+int param_store_build_pieces(struct param_store *s, struct err *e)
 {
 	s->pieces = calloc((size_t)s->catalogue->n + 1, sizeof *s->pieces);
 	if (!s->pieces)
@@ -35,39 +35,39 @@ int param_store_build_pieces(struct store *s, struct err *e)
 			"store: no memory for a table of %d parameters; close other programs",
 			s->catalogue->n);
 	for (int i = 0; i < s->catalogue->n; i++) {
-		struct piece piece = piece_of(s, &s->catalogue->params[i]);
+		struct param_piece piece = piece_of(s, &s->catalogue->params[i]);
 		if (piece.count)
 			s->pieces[s->n_pieces++] = piece;
 	}
 	return 0;
 }
 
-const struct piece *param_store_pieces(const struct store *s, int *n)
+const struct param_piece *param_store_pieces(const struct param_store *s, int *n)
 {
 	*n = s->n_pieces;
 	return s->pieces;
 }
 
-const struct catalogue *param_store_catalogue(const struct store *s)
+const struct catalogue *param_store_catalogue(const struct param_store *s)
 {
 	return s->catalogue;
 }
 
-struct comm *param_store_shards(const struct store *s, enum unit_kind kind)
+struct comm *param_store_shards(const struct param_store *s, enum unit_kind kind)
 {
-	const struct replicas *r = &s->replicas[zero_class(kind)];
+	const struct replica_groups *r = &s->replicas[zero_class(kind)];
 	return r->policy->state ? r->shard : NULL;
 }
 
-struct comm *param_store_tp(const struct store *s)
+struct comm *param_store_tp(const struct param_store *s)
 {
 	return s->groups.tp;
 }
 
-void param_store_run(const struct store *s, const struct param *p, int shard, int64_t *first,
+void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
 		     int64_t *count)
 {
-	const struct replicas *r = store_replicas(s, p->unit);
+	const struct replica_groups *r = param_store_replicas(s, p->unit);
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo, lo, hi;
 	catalogue_piece(s->homes[p->unit].n, r->policy->state ? r->cut.shards : 1, shard, &lo, &hi);
 	lo = clamp(lo, at, at + p->count);
@@ -76,19 +76,19 @@ void param_store_run(const struct store *s, const struct param *p, int shard, in
 	*count = hi - lo;
 }
 
-bool param_store_saves(const struct store *s, const struct param *p)
+bool param_store_saves(const struct param_store *s, const struct param *p)
 {
-	const struct replicas *r = store_replicas(s, p->unit);
+	const struct replica_groups *r = param_store_replicas(s, p->unit);
 	return r->cut.shard == 0 && r->cut.copy == 0 && !p->tied_copy &&
 	       (!s->groups.tp || comm_rank(s->groups.tp) == 0);
 }
 
-struct backend *param_store_backend(const struct store *s)
+struct backend *param_store_backend(const struct param_store *s)
 {
 	return s->backend;
 }
 
-int64_t param_store_owned(const struct store *s)
+int64_t param_store_owned(const struct param_store *s)
 {
 	return s->owned;
 }

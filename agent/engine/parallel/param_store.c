@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 #include "base/spill.h"
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe_replicas(struct replicas *r, struct comm *shard, struct comm *copies, int zero)
+static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies, int zero)
 {
-	*r = (struct replicas){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
+	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
 		r->cut.shards = comm_size(shard);
 		r->cut.shard = comm_rank(shard);
@@ -21,13 +21,13 @@ static void describe_replicas(struct replicas *r, struct comm *shard, struct com
 }
 
 /* Places of all units, one behind the other; out: elements of each buffer. */
-static void lay_out(struct store *s, int zero, int64_t *params, int64_t *grads)
+static void lay_out(struct param_store *s, int zero, int64_t *params, int64_t *grads)
 {
 	*params = *grads = s->owned = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct unit *u = &s->catalogue->units[i];
-		const struct replicas *r = store_replicas(s, i);
-		struct home *h = &s->homes[i];
+		const struct replica_groups *r = param_store_replicas(s, i);
+		struct unit_place *h = &s->homes[i];
 		h->n = u->hi - u->lo;
 		zero_owned(h->n, zero, &r->cut, &h->lo, &h->hi);
 		zero_counted(h->n, zero, &r->cut, &h->counted_lo, &h->counted_hi);
@@ -40,7 +40,7 @@ static void lay_out(struct store *s, int zero, int64_t *params, int64_t *grads)
 	}
 }
 
-static void *take(struct store *s, const char *what, int64_t elements, size_t width, struct err *e)
+static void *take(struct param_store *s, const char *what, int64_t elements, size_t width, struct err *e)
 {
 	size_t bytes = (size_t)elements * width;
 	void *p = backend_alloc(s->backend, bytes);
@@ -52,7 +52,7 @@ static void *take(struct store *s, const char *what, int64_t elements, size_t wi
 	return p;
 }
 
-static int open_masters(struct store *s, const char *spill_dir, struct err *e)
+static int open_masters(struct param_store *s, const char *spill_dir, struct err *e)
 {
 	if (s->width == sizeof(float))
 		return 0;
@@ -75,13 +75,13 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 	return 0;
 }
 
-bool param_store_masters_away(const struct store *s)
+bool param_store_masters_offloaded(const struct param_store *s)
 {
 	return s->spilled && !backend_on_host(s->backend);
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
-static int open_pool(struct store *s, struct pool *p, const char *what, enum unit_kind kind,
+static int open_pool(struct param_store *s, struct unit_buffers *p, const char *what, enum unit_kind kind,
 		     size_t width, struct err *e)
 {
 	int64_t most = 0;
@@ -93,14 +93,14 @@ static int open_pool(struct store *s, struct pool *p, const char *what, enum uni
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 	for (; p->n < n; p->n++) {
-		p->slots[p->n] = (struct slot){ .data = take(s, what, most, width, e), .unit = -1 };
+		p->slots[p->n] = (struct unit_buffer){ .data = take(s, what, most, width, e), .unit = -1 };
 		if (!p->slots[p->n].data)
 			return -1;
 	}
 	return 0;
 }
 
-static int open_pools(struct store *s, struct err *e)
+static int open_pools(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_policy *policy = s->replicas[zero_class(kind)].policy;
@@ -114,7 +114,7 @@ static int open_pools(struct store *s, struct err *e)
 	return 0;
 }
 
-static int open_memory(struct store *s, const struct store_options *opt, struct err *e)
+static int open_memory(struct param_store *s, const struct param_store_options *opt, struct err *e)
 {
 	int64_t params, grads;
 	size_t units = (size_t)s->catalogue->n_units;
@@ -137,7 +137,7 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 }
 
 /* both: what each of the two holders says, through the backend's memory. */
-static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], struct err *e)
+static int tell_tied(struct param_store *s, const int64_t mine[2], int64_t both[4], struct err *e)
 {
 	if (backend_on_host(s->backend))
 		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
@@ -155,7 +155,7 @@ static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], st
 }
 
 /* The tied table's two holders must own the same elements of it. */
-static int check_tied(struct store *s, struct err *e)
+static int check_tied(struct param_store *s, struct err *e)
 {
 	int64_t mine[2] = { 0, 0 }, both[4];
 	if (!s->groups.tied)
@@ -180,7 +180,7 @@ static int check_tied(struct store *s, struct err *e)
 }
 
 /* The group whose ranks have the parts of the parameter's gradient. */
-struct comm *param_store_parts(const struct store *s, const struct param *p)
+struct comm *param_store_partial_group(const struct param_store *s, const struct param *p)
 {
 	struct comm *tp = s->groups.tp, *kv = s->groups.kv;
 	if (tp && comm_size(tp) == p->copies)
@@ -188,11 +188,11 @@ struct comm *param_store_parts(const struct store *s, const struct param *p)
 	return kv && comm_size(kv) == p->copies ? kv : NULL;
 }
 
-static int check_parts(const struct store *s, struct err *e)
+static int check_parts(const struct param_store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n; i++) {
 		const struct param *p = &s->catalogue->params[i];
-		if (p->partial && !param_store_parts(s, p))
+		if (p->partial && !param_store_partial_group(s, p))
 			return err_set(e, ERR_INTERNAL,
 				       "store: no group of the %d ranks that have a part of %s",
 				       p->copies, p->name);
@@ -200,12 +200,12 @@ static int check_parts(const struct store *s, struct err *e)
 	return 0;
 }
 
-int param_store_open(const struct store_options *opt, struct store **out, struct err *e)
+int param_store_open(const struct param_store_options *opt, struct param_store **out, struct err *e)
 {
-	struct store *s = calloc(1, sizeof *s);
+	struct param_store *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
-	*s = (struct store){
+	*s = (struct param_store){
 		.backend = opt->backend,
 		.ops = backend_ops(opt->backend),
 		.catalogue = opt->catalogue,
@@ -229,13 +229,13 @@ int param_store_open(const struct store_options *opt, struct store **out, struct
 	return 0;
 }
 
-static void close_pool(struct store *s, struct pool *p)
+static void close_pool(struct param_store *s, struct unit_buffers *p)
 {
 	for (int i = 0; i < p->n; i++)
 		backend_free(s->backend, p->slots[i].data);
 }
 
-static void end_pool(struct pool *p)
+static void end_pool(struct unit_buffers *p)
 {
 	for (int i = 0; i < p->n; i++) {
 		comm_wait(p->slots[i].req, NULL);
@@ -243,7 +243,7 @@ static void end_pool(struct pool *p)
 	}
 }
 
-void param_store_end(struct store *s)
+void param_store_drain(struct param_store *s)
 {
 	for (int i = 0; s->homes && i < s->catalogue->n_units; i++) {
 		comm_wait(s->homes[i].publishing, NULL);
@@ -258,16 +258,16 @@ void param_store_end(struct store *s)
 	}
 }
 
-void param_store_close(struct store *s)
+void param_store_close(struct param_store *s)
 {
 	if (!s)
 		return;
-	param_store_end(s);
+	param_store_drain(s);
 	for (int i = 0; i < UNIT_KINDS; i++) {
 		close_pool(s, &s->gathers[i]);
 		close_pool(s, &s->scatters[i]);
 	}
-	if (param_store_masters_away(s))
+	if (param_store_masters_offloaded(s))
 		backend_host_free(s->backend, s->masters);
 	else if (s->spilled)
 		spill_close(s->masters, (size_t)s->owned * sizeof(float));
@@ -284,29 +284,29 @@ void param_store_close(struct store *s)
 	free(s);
 }
 
-void *param_store_stored(const struct store *s, int unit)
+void *param_store_stored(const struct param_store *s, int unit)
 {
-	const struct home *h = &s->homes[unit];
-	const struct replicas *r = store_replicas(s, unit);
+	const struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
 }
 
-float *param_store_master(const struct store *s, int unit)
+float *param_store_master(const struct param_store *s, int unit)
 {
 	return s->masters ? s->masters + s->homes[unit].owned
 			  : (float *)param_store_stored(s, unit);
 }
 
-float *param_store_grad(const struct store *s, int unit)
+float *param_store_grad(const struct param_store *s, int unit)
 {
-	const struct home *h = &s->homes[unit];
-	const struct replicas *r = store_replicas(s, unit);
+	const struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
 }
 
-const size_t *param_store_counts(struct store *s, int unit)
+const size_t *param_store_counts(struct param_store *s, int unit)
 {
-	struct replicas *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
+	struct replica_groups *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 	for (int i = 0; i < r->cut.shards; i++) {
 		int64_t lo, hi;
 		catalogue_piece(s->homes[unit].n, r->cut.shards, i, &lo, &hi);
@@ -315,7 +315,7 @@ const size_t *param_store_counts(struct store *s, int unit)
 	return r->counts;
 }
 
-int param_store_wait(struct comm_request **req, double *spent, struct err *e)
+int param_store_wait_request(struct comm_request **req, double *spent, struct err *e)
 {
 	if (!*req)
 		return 0;
@@ -326,10 +326,10 @@ int param_store_wait(struct comm_request **req, double *spent, struct err *e)
 	return rc;
 }
 
-bool param_store_quiet(const struct store *s, bool completes)
+bool param_store_replayable(const struct param_store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replicas *r = store_replicas(s, i);
+		const struct replica_groups *r = param_store_replicas(s, i);
 		if (r->policy->params || r->policy->grads || s->homes[i].publishing)
 			return false;
 		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
@@ -338,15 +338,15 @@ bool param_store_quiet(const struct store *s, bool completes)
 	return true;
 }
 
-float *param_store_flat_grads(const struct store *s)
+float *param_store_flat_grads(const struct param_store *s)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (store_replicas(s, i)->policy->grads)
+		if (param_store_replicas(s, i)->policy->grads)
 			return NULL;
 	return s->grads;
 }
 
-double param_store_waited(const struct store *s)
+double param_store_wait_seconds(const struct param_store *s)
 {
 	return s->gather_s + s->reduce_s;
 }

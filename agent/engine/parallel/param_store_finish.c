@@ -1,8 +1,8 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 
-static int check_complete(const struct store *s, struct err *e)
+static int check_complete(const struct param_store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (!s->homes[i].reduced)
@@ -14,31 +14,31 @@ static int check_complete(const struct store *s, struct err *e)
 }
 
 /* All are waited for, also after a failure; the first error stays. */
-static int wait_sums(struct store *s, struct err *e)
+static int wait_sums(struct param_store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->n_sums; i++)
-		if (param_store_wait(&s->sums[i], &s->reduce_s, rc ? NULL : e))
+		if (param_store_wait_request(&s->sums[i], &s->reduce_s, rc ? NULL : e))
 			rc = -1;
 	s->n_sums = 0;
 	return rc;
 }
 
-static int retire_all(struct store *s, struct err *e)
+static int retire_all(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->scatters[kind].n; i++)
-			if (param_store_retire(s, &s->scatters[kind].slots[i], e))
+			if (param_store_add_scattered(s, &s->scatters[kind].slots[i], e))
 				return -1;
 	return 0;
 }
 
 /* Units from `unit` on whose owned gradients lie together and have the same copies. */
-static int run_of_copies(const struct store *s, int unit)
+static int run_of_copies(const struct param_store *s, int unit)
 {
 	int n = 1;
 	while (unit + n < s->catalogue->n_units &&
-	       store_replicas(s, unit + n) == store_replicas(s, unit) &&
+	       param_store_replicas(s, unit + n) == param_store_replicas(s, unit) &&
 	       param_store_grad(s, unit + n) ==
 		       param_store_grad(s, unit + n - 1) +
 			       (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
@@ -47,11 +47,11 @@ static int run_of_copies(const struct store *s, int unit)
 }
 
 /* Where shards have copies, the shards' sums are summed over those. */
-static int sum_copies(struct store *s, struct err *e)
+static int sum_copies(struct param_store *s, struct err *e)
 {
 	for (int unit = 0, n; unit < s->catalogue->n_units; unit += n) {
-		const struct replicas *r = store_replicas(s, unit);
-		const struct home *lo = &s->homes[unit], *hi;
+		const struct replica_groups *r = param_store_replicas(s, unit);
+		const struct unit_place *lo = &s->homes[unit], *hi;
 		n = run_of_copies(s, unit);
 		hi = &s->homes[unit + n - 1];
 		if (!r->policy->state || !r->copies)
@@ -66,11 +66,11 @@ static int sum_copies(struct store *s, struct err *e)
 	return wait_sums(s, e);
 }
 
-static int sum_tied(struct store *s, struct err *e)
+static int sum_tied(struct param_store *s, struct err *e)
 {
 	if (!s->groups.tied)
 		return 0;
-	const struct home *h = &s->homes[s->tied];
+	const struct unit_place *h = &s->homes[s->tied];
 	float *at = param_store_grad(s, s->tied);
 	double since = clock_s();
 	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32,
@@ -79,19 +79,19 @@ static int sum_tied(struct store *s, struct err *e)
 	return rc;
 }
 
-int param_store_finish(struct store *s, struct err *e)
+int param_store_finish(struct param_store *s, struct err *e)
 {
 	param_store_order_learn(&s->order);
-	if (check_complete(s, e) || param_store_flush(s, e) || wait_sums(s, e) ||
-	    retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) || param_store_settle(s, e))
+	if (check_complete(s, e) || param_store_reduce_complete(s, e) || wait_sums(s, e) ||
+	    retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) || param_store_wait_params(s, e))
 		return -1;
 	return 0;
 }
 
-void param_store_zero(struct store *s)
+void param_store_zero(struct param_store *s)
 {
-	const struct home *last = &s->homes[s->catalogue->n_units - 1];
-	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads
+	const struct unit_place *last = &s->homes[s->catalogue->n_units - 1];
+	int64_t n = last->grads + (param_store_replicas(s, s->catalogue->n_units - 1)->policy->grads
 					   ? last->hi - last->lo
 					   : last->n);
 	backend_zero(s->backend, s->grads, (size_t)n * sizeof(float));
