@@ -163,7 +163,7 @@ double plan_memory_rest(const struct job *job, int micros, int threads)
 
 double plan_memory_staged(const struct job *job)
 {
-	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	int moments = optimizer_full_states(job->optimizer.kind);
 	bool masters = job->precision.dtype != DTYPE_FP32;
 	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA)
 		return 0;
@@ -173,25 +173,27 @@ double plan_memory_staged(const struct job *job)
 
 /* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides
  * them (zero.h). */
-void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS],
+void plan_memory_state(const struct job *job, const struct model_shape *m,
+		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r)
 {
-	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	struct optimizer_memory optimizer;
 	struct zero_memory z;
 	zero_memory_of(elements, counts, (int)job->parallel.zero, cuts,
 		       job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
 	r->params = z.params;
 	r->grads = z.grads;
-	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
-	r->buffers = z.gather + z.reduce + plan_memory_staged(job);
+	optimizer_memory_of(job->optimizer.kind, m, share, counts, (int)job->parallel.zero, cuts,
+			    &optimizer);
+	r->optimizer = job->offload.optimizer ? 0 : z.masters + optimizer.state;
+	r->buffers = z.gather + z.reduce + plan_memory_staged(job) + optimizer.work;
 }
 
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
 			 const struct share *share, bool saves, struct plan_rank *r)
 {
-	int stage = (int)job->parallel.zero,
-	    moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
+	int stage = (int)job->parallel.zero, counts[UNIT_KINDS];
 	int64_t elements[UNIT_KINDS];
 	struct zero_cut cuts[ZERO_CLASSES];
 	zero_cuts(l, r->at, stage,
@@ -200,8 +202,10 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		elements[kind] = catalogue_unit_elements(m, share, kind);
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
-	plan_memory_state(job, elements, counts, cuts, r);
-	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, stage, cuts) : 0;
+	plan_memory_state(job, m, share, elements, counts, cuts, r);
+	r->snapshot = saves ? ELEMENT * (zero_saved(m, share, stage, cuts) +
+					 optimizer_saved(job->optimizer.kind, m, share, stage, cuts))
+			    : 0;
 }
 
 /* Elements of one server's shard, which is what ZeRO 3 would leave a replica. */
@@ -222,7 +226,7 @@ static void server_memory(const struct job *job, const struct model_shape *m,
 			  const struct layout *l, const struct share *share, bool saves,
 			  struct plan_rank *r)
 {
-	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	int moments = optimizer_full_states(job->optimizer.kind);
 	struct zero_cut cuts[ZERO_CLASSES];
 	double most = fmax(shard_elements(m, l, share, 0, cuts),
 			   shard_elements(m, l, share, l->dp - 1, cuts));

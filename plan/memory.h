@@ -43,7 +43,8 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 
 /* Sets r->params, grads, optimizer and buffers from units: counts of each kind that the rank
  * has. */
-void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS],
+void plan_memory_state(const struct job *job, const struct model_shape *m,
+		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);
 /* What the optimizer's state takes of a GPU's memory on its way, with offload.optimizer. */

@@ -21,7 +21,7 @@ struct trainee {
 	struct coords at;
 	struct engine *engine;
 	struct optim *optim;
-	struct server *server; /* in place of optim, with parallel.sync = server */
+	struct param_server *server; /* in place of optim, with parallel.sync = server */
 	int32_t *inputs, *targets;
 	int64_t first; /* sequence of the global batch */
 };
@@ -150,8 +150,8 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	}
 	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
-	optim_step(t->optim, norm, 1, step);
-	return param_store_publish(pipeline_store(t->engine), step + 1, e) ||
+	return optim_step(t->optim, norm, 1, step, e) ||
+	       param_store_publish(pipeline_store(t->engine), step + 1, e) ||
 			       backend_sync(pipeline_backend(t->engine), e)
 		       ? -1
 		       : 0;

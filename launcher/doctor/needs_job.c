@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a checkpoint holds of each parameter: it, its two moments, in fp32 (agent/ckpt). */
-#define SAVED_BYTES 12.0
-
 /* That planning may take; in an allocation its nodes may be asked first, in a step. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
@@ -34,7 +31,9 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 								      : out->host_memory;
 	}
 	free(memory);
-	out->checkpoint = SAVED_BYTES * (double)shape_params(&p->shape) *
+	/* fp32 masters and states */
+	double saved = 4.0 * (1 + optimizer_full_states(job->optimizer.kind));
+	out->checkpoint = saved * (double)shape_params(&p->shape) *
 			  (double)(job->checkpoint.keep + 1);
 	return 0;
 }

@@ -192,14 +192,26 @@ static double crowded(const struct cost_case *c)
 	return fmax(1, c->machine->crowd);
 }
 
+/* An iteration of Newton and Schulz multiplies three times; of a matrix [m, k], m <= k, that is
+ * 4 m m k + 2 m m m FLOPs, counted as those of a square matrix of the hidden size. All parameters
+ * are counted as hidden matrices. Each matrix is one rank's of those that hold parts of it. */
+static double orthogonalizing(const struct cost_case *c, int iterations, double owned)
+{
+	double side = (double)c->shape->hidden, each = 6 * side * side * side * iterations;
+	double matrices = owned / (side * side);
+	return iterations ? matrices * cost_machine_seconds(c->machine, COST_PRODUCT_FWD, each) : 0;
+}
+
 double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
-	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
+	const struct optimizer *o = optimizer_of(c->job->optimizer.kind);
+	double owned = owned_by(c, r);
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
 		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
 	/* moments, and masters where they are not the parameters: there and back */
-	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
+	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
+		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
 	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, words * F32 * owned) +

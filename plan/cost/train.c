@@ -74,7 +74,7 @@ static double held(const struct job *job, const struct plan *p)
 void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p,
 			 struct train_costs *out)
 {
-	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float),
+	double element = (1 + optimizer_full_states(job->optimizer.kind)) * (double)sizeof(float),
 	       saved = element * (double)shape_params(&p->shape);
 	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth,
 							  nodes * job->checkpoint.node_bandwidth);

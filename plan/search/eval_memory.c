@@ -67,7 +67,6 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 				   [UNIT_POSITIONS] = s->first,
 				   [UNIT_NORM] = s->last,
 				   [UNIT_HEAD] = s->last && !(s->first && v->space->shape.tied) };
-	int moments = v->job.optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_cut cuts[ZERO_CLASSES];
 	bool offloaded = v->job.offload.optimizer;
 	v->job.offload.optimizer = false; /* the leaf takes it off */
@@ -79,13 +78,13 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
 								   .pp = k->example },
 						  v->config.sp, v->cost.stages, chunks);
-		plan_memory_state(&v->job, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
-		s->bytes[zero][e].snapshot = v->on_cpu
-						     ? (1 + moments) * 4 *
-							       zero_saved(&v->space->shape, &share,
-									  (int)v->job.parallel.zero,
-									  cuts)
-						     : 0;
+		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
+		s->bytes[zero][e].snapshot =
+			v->on_cpu ? 4 * (zero_saved(&v->space->shape, &share,
+						    (int)v->job.parallel.zero, cuts) +
+					 optimizer_saved(v->job.optimizer.kind, &v->space->shape,
+							 &share, (int)v->job.parallel.zero, cuts))
+				  : 0;
 	}
 	v->job.offload.optimizer = offloaded;
 	s->set[zero] = true;

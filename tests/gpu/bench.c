@@ -142,8 +142,8 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 	if (pipeline_step(b->engine, &batch, loss, e) ||
 	    optim_norm(b->optim, b->world, 1, &norm, e))
 		return -1;
-	optim_step(b->optim, norm, 1, b->step);
-	if (param_store_publish(pipeline_store(b->engine), ++b->step, e) ||
+	if (optim_step(b->optim, norm, 1, b->step, e) ||
+	    param_store_publish(pipeline_store(b->engine), ++b->step, e) ||
 	    backend_sync(pipeline_backend(b->engine), e))
 		return -1;
 	*seconds = clock_s() - since;

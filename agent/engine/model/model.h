@@ -4,7 +4,7 @@
  * table.
  *
  * One code serves all families; struct shape_of_job says what they are made of. Weights and
- * gradients are asked of the store, unit by unit (agent/engine/parallel/store.h); every backward
+ * gradients are asked of the store, unit by unit (agent/engine/parallel/param_store.h); every backward
  * adds to the gradients.
  *
  * A micro-batch lives in a slot of each chunk: what the backward pass needs of it (activations.c).
@@ -25,7 +25,7 @@
 
 #include "agent/engine/parallel/cp.h"
 #include "agent/engine/parallel/ep.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "agent/engine/parallel/tp.h"
 #include "base/err.h"
 #include "kernels/ops.h"

@@ -1,86 +1,86 @@
 /*
- * optim — the optimizer over the pieces that a rank owns (param_store_pieces), learning-rate
- * schedules, the gradient's norm and its clipping.
+ * optim — the optimizer over the pieces that a rank owns (param_store_pieces), the learning-rate
+ * schedules, and the gradient's norm and its clipping.
  *
- *     AdamW    Loshchilov and Hutter, arXiv 1711.05101: two moments, m and v
- *     SGD      with momentum, PyTorch's form: one moment, m
+ * plan/spec/optimizers.h has the table of optimizers and the recipe for a new one. To add a
+ * learning-rate schedule, add a row to the table in schedules.c. Weight decay applies to matrices
+ * only (param.decay).
  *
- * Weight decay is for the catalogue's decay parameters (matrices) alone. Another optimizer is a row
- * of the table in optim.c: its name, its moments, its call of an op; another schedule a row in
- * schedules.c.
+ * A state of size OPTIMIZER_ELEMENT is [param_store_owned] fp32, and its element piece.at + i
+ * belongs to piece.master[i]. With offload.optimizer the states are in a file without a name
+ * (base/spill.h), which the system may write to disk and drop from memory. If the backend is a
+ * device they are in the host's memory instead (offload.h).
  *
- * A moment is [param_store_owned] fp32; element piece.at + i of it belongs to piece.master[i]. With
- * offload.optimizer moments lie in a file without a name (base/spill.h), which the system may write
- * to disk and drop from memory; when the backend's memory is a device's, in the host's (away.h).
- *
- * An update sets the stored form of the parameters too, where that is another (param_store_stored_form).
+ * An elementwise optimizer also sets the stored form of the parameters if it differs from the
+ * masters (param_store_stored_form).
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 #define MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "plan/spec/job/job.h"
 
 #include <stdint.h>
 
-enum { OPTIM_MOMENTS_MOST = 2 };
-
 struct comm;
 struct optim;
 
+/* All members are borrowed. The store must be closed after the optimizer. */
 struct optim_options {
 	struct backend *backend;
-	struct param_store *store; /* borrowed, as all here; must be closed after the optimizer */
+	struct param_store *store;
 	const struct job *job;
 	const char *spill_dir; /* for offload.optimizer, unless TMPDIR is set: the run folder */
 };
 
-/* Moments are zero. */
+/* Collective over the store's groups. The states are zero. */
 int optim_open(const struct optim_options *opt, struct optim **out, struct err *e);
-/* Takes NULL. */
+/* Accepts NULL. */
 void optim_close(struct optim *o);
 
-/* "adamw", "sgd": what a checkpoint says of its moments. */
-const char *optim_name(enum job_optimizer kind);
-/* "m", "v": the i-th moment's name in checkpoints, NULL when the optimizer has no such moment. */
-const char *optim_moment_name(enum job_optimizer kind, int i);
-/* [param_store_owned], in the backend's memory, or the host's when they are away; NULL when the
- * optimizer has no such moment. */
-float *optim_moment(struct optim *o, int i);
-/* Whether moments are the host's, and the backend's memory is not. */
-bool optim_offloaded(const struct optim *o);
-/* Until what lies away is as the last step left it. */
-int optim_wait(struct optim *o, struct err *e);
 enum job_optimizer optim_kind(const struct optim *o);
+/* State `i` of the piece's elements: [piece->count]. NULL if the parameter has no such state, or
+ * its size is not that of the parameter. The memory is the backend's, or the host's if
+ * optim_offloaded. */
+float *optim_state(struct optim *o, int i, const struct param_piece *piece);
+/* State `i` of a parameter, of size OPTIMIZER_ROW or OPTIMIZER_COLUMN. NULL: it has none. */
+float *optim_factor(struct optim *o, int i, const struct param *p);
+/* Whether the states are in the host's memory while the backend's memory is not. */
+bool optim_offloaded(const struct optim *o);
+/* Waits until offloaded states are as the last step left them. */
+int optim_wait(struct optim *o, struct err *e);
 
-/* The rate of step `step` (from 0): linear warm-up to lr over `warmup` steps, then the job's
- * schedule:
+/* The learning rate of step `step` (from 0): a linear warm-up to lr over `warmup` steps, then the
+ * job's schedule:
  *
- *     constant, cosine, linear   down to min_lr at decay_steps (0: job.steps), and stays there
- *     inverse-sqrt               lr sqrt(warmup / step), no less than min_lr (warmup 0 counts as 1)
+ *     constant, cosine, linear   falls to min_lr at decay_steps (0: job.steps) and stays there
+ *     inverse-sqrt               lr sqrt(warmup / step), at least min_lr (warmup 0 counts as 1)
  *     wsd                        lr until the last `cooldown` steps of job.steps, then linear to
  *                                min_lr */
 double optim_lr(const struct job *job, int64_t step);
 
-/* Queues the sum of squares for the next optim_norm, which else does it itself: so that a device
- * that is behind has it to do before the host waits for it. After param_store_finish. */
+/* Queues the sum of squares for the next optim_norm, which computes it otherwise. A device that
+ * lags behind the host can then compute it before the host waits for it. Called after
+ * param_store_finish. */
 void optim_square(struct optim *o);
-/* Collective over world (every rank of the job; NULL: one). The norm of the whole model's gradient,
- * each element counted once, summed in double; the same bits on every rank. Gradients are
- * loss_scale times the true ones (1 unless fp16), the norm is that of the true ones. Not finite
- * when an element is not. After param_store_finish. */
+/* Collective over world (every rank of the job; NULL: one rank). Sets *norm to the norm of the
+ * whole model's gradient. Each element counts once, the sum is in double, and all ranks get the
+ * same bits. The stored gradients are loss_scale times the true ones (1 unless fp16); the norm is
+ * that of the true ones. It is not finite if an element is not. Called after param_store_finish. */
 int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *norm, struct err *e);
 
-/* Applies step number `step` (from 0) to the masters: gradients / loss_scale × min(1, clip /
- * norm). param_store_publish comes after it. */
-void optim_step(struct optim *o, double norm, double loss_scale, int64_t step);
-/* The same with one replica's gradient alone, for a parameter server (agent/server): the part that
- * its `share` of the global batch (0 to 1) has in the mean over it. norm: of the replica's own mean
- * gradient, which is the part / share, and which is clipped by itself. It counts as that share of a
- * step: rate × share, and moments decay by the share'th power, so that what all replicas bring in a
- * step amounts to one. before: parts that were applied before. */
+/* Collective over the store's groups unless the optimizer is elementwise. Applies step number
+ * `step` (from 0) to the masters, with the gradients / loss_scale × min(1, clip / norm). Called
+ * between param_store_finish and param_store_publish. An elementwise optimizer cannot fail. */
+int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, struct err *e);
+/* Applies the gradient of one replica, for a parameter server (agent/engine/server); elementwise
+ * optimizers only. The stored gradient is the part that the replica's `share` of the global batch
+ * (0 to 1) has in the mean over the batch. norm: of the replica's own mean gradient, which is the
+ * part / share, and which is clipped by itself. The call counts as that share of a step: the rate
+ * is multiplied by the share and the states decay by its power, so that the parts of all replicas
+ * amount to one step. before: how many parts have been applied. */
 void optim_step_part(struct optim *o, double norm, double share, int64_t step, int64_t before);
 
 #endif

@@ -18,7 +18,7 @@ void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_ty
 }
 
 /* The place of a rank's early or late piece among the 2 × size of a sequence. */
-static int place_of(const struct cp *c, int rank, int piece)
+static int piece_index(const struct cp *c, int rank, int piece)
 {
 	return piece ? 2 * c->size - 1 - rank : rank;
 }
@@ -28,10 +28,10 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t)
 	int64_t length = seq / (2 * c->size);
 	if (c->size == 1)
 		return t;
-	return place_of(c, c->rank, (int)(t / length)) * length + t % length;
+	return piece_index(c, c->rank, (int)(t / length)) * length + t % length;
 }
 
-static void *at(const struct backend *k, const void *base, int64_t elements)
+static void *element_at(const struct backend *k, const void *base, int64_t elements)
 {
 	return (char *)base + (size_t)elements * backend_width(k);
 }
@@ -73,7 +73,7 @@ static struct ring ring_of(struct cp *c, struct backend *k, const struct attn_sh
 
 /* --- One rank alone: the whole sequences over themselves --- */
 
-static struct attn_shape whole(const struct ring *r)
+static struct attn_shape whole_shape(const struct ring *r)
 {
 	struct attn_shape s = r->s;
 	s.q_len = s.k_len = r->tokens;
@@ -86,20 +86,20 @@ static struct attn_shape whole(const struct ring *r)
 
 /* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value
  * rows, of lse. */
-struct meeting {
+struct piece_pair {
 	struct attn_shape s;
 	int64_t q, o, kv, lse;
 };
 
 /* Whether piece `mine` of this rank's queries sees piece `theirs` of rank `owner`'s keys at all. */
-static bool meets(const struct ring *r, int mine, int owner, int theirs)
+static bool sees(const struct ring *r, int mine, int owner, int theirs)
 {
-	return place_of(r->c, owner, theirs) <= place_of(r->c, r->c->rank, mine);
+	return piece_index(r->c, owner, theirs) <= piece_index(r->c, r->c->rank, mine);
 }
 
-static struct meeting meeting_of(const struct ring *r, int mine, int owner, int theirs)
+static struct piece_pair pair_of_pieces(const struct ring *r, int mine, int owner, int theirs)
 {
-	struct meeting m = {
+	struct piece_pair m = {
 		.s = r->s,
 		.q = mine * r->length * r->row,
 		.o = mine * r->length * r->q,
@@ -107,8 +107,8 @@ static struct meeting meeting_of(const struct ring *r, int mine, int owner, int 
 		.lse = mine * r->length * r->s.batch * r->s.heads,
 	};
 	m.s.q_len = m.s.k_len = r->length;
-	m.s.q_first = place_of(r->c, r->c->rank, mine) * r->length;
-	m.s.k_first = place_of(r->c, owner, theirs) * r->length;
+	m.s.q_first = piece_index(r->c, r->c->rank, mine) * r->length;
+	m.s.k_first = piece_index(r->c, owner, theirs) * r->length;
 	m.s.kv_row = r->kv;
 	m.s.kv_batch = r->tokens * r->kv;
 	m.s.starts = r->starts ? r->starts + mine * r->length : NULL;
@@ -117,13 +117,13 @@ static struct meeting meeting_of(const struct ring *r, int mine, int owner, int 
 
 /* --- What goes round --- */
 
-static void *half_of(const struct ring *r, void *pair, int which)
+static void *half_of_buffer(const struct ring *r, void *pair, int which)
 {
-	return at(r->k, pair, which * r->rows * r->kv);
+	return element_at(r->k, pair, which * r->rows * r->kv);
 }
 
 /* The next rank's place gets `out`, `in` is the rank's before. */
-static int pass_on(struct ring *r, void *out, void *in, struct comm_request **req, struct err *e)
+static int send_to_next(struct ring *r, void *out, void *in, struct comm_request **req, struct err *e)
 {
 	struct cp *c = r->c;
 	size_t count = (size_t)(r->rows * r->kv);
@@ -142,7 +142,7 @@ static int pass_on(struct ring *r, void *out, void *in, struct comm_request **re
 	return comm_group_start(c->comm, ops, 2, req, e);
 }
 
-static int await(struct ring *r, struct comm_request **req, struct err *e)
+static int wait_transfer(struct ring *r, struct comm_request **req, struct err *e)
 {
 	struct comm_request *under_way = *req;
 	double start = clock_s();
@@ -153,14 +153,14 @@ static int await(struct ring *r, struct comm_request **req, struct err *e)
 }
 
 /* Keys and values of the fused rows, packed. */
-static void pack(const struct ring *r, void *packed, const void *qkv)
+static void pack_kv(const struct ring *r, void *packed, const void *qkv)
 {
-	r->ops->copy_rows(r->k, packed, r->kv, at(r->k, qkv, r->q), r->row, r->rows, r->kv);
+	r->ops->copy_rows(r->k, packed, r->kv, element_at(r->k, qkv, r->q), r->row, r->rows, r->kv);
 }
 
-static void unpack(const struct ring *r, void *qkv, const void *packed)
+static void unpack_kv(const struct ring *r, void *qkv, const void *packed)
 {
-	r->ops->copy_rows(r->k, at(r->k, qkv, r->q), r->row, packed, r->kv, r->rows, r->kv);
+	r->ops->copy_rows(r->k, element_at(r->k, qkv, r->q), r->row, packed, r->kv, r->rows, r->kv);
 }
 
 /* --- Forward --- */
@@ -172,19 +172,19 @@ struct forward {
 	bool begun[PIECES]; /* o and lse of this piece hold something */
 };
 
-static void meet_forward(const struct ring *r, struct forward *f, const void *kv, int mine,
+static void attend_forward(const struct ring *r, struct forward *f, const void *kv, int mine,
 			 int owner, int theirs)
 {
-	struct meeting m = meeting_of(r, mine, owner, theirs);
+	struct piece_pair m = pair_of_pieces(r, mine, owner, theirs);
 	const struct cp_buffers *b = &r->c->buffers;
 	void *o = f->begun[mine] ? b->o : f->o;
 	float *lse = f->begun[mine] ? b->lse : f->lse;
 
-	r->ops->attention_fwd(r->k, at(r->k, o, m.o), lse + m.lse, at(r->k, f->qkv, m.q),
-			      at(r->k, kv, m.kv), at(r->k, kv, m.kv + r->kv / 2), &m.s);
+	r->ops->attention_fwd(r->k, element_at(r->k, o, m.o), lse + m.lse, element_at(r->k, f->qkv, m.q),
+			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2), &m.s);
 	if (f->begun[mine])
-		r->ops->attention_merge(r->k, at(r->k, f->o, m.o), f->lse + m.lse,
-					at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
+		r->ops->attention_merge(r->k, element_at(r->k, f->o, m.o), f->lse + m.lse,
+					element_at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
 	f->begun[mine] = true;
 }
 
@@ -193,18 +193,18 @@ static int ring_forward(struct ring *r, struct forward *f, struct err *e)
 	struct comm_request *req = NULL;
 	int size = r->c->size;
 
-	pack(r, r->c->buffers.kv, f->qkv);
+	pack_kv(r, r->c->buffers.kv, f->qkv);
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
-		void *kv = half_of(r, r->c->buffers.kv, step % 2);
+		void *kv = half_of_buffer(r, r->c->buffers.kv, step % 2);
 		if (step + 1 < size &&
-		    pass_on(r, kv, half_of(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
+		    send_to_next(r, kv, half_of_buffer(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
 			return -1;
 		for (int mine = 0; mine < PIECES; mine++)
 			for (int theirs = 0; theirs < PIECES; theirs++)
-				if (meets(r, mine, owner, theirs))
-					meet_forward(r, f, kv, mine, owner, theirs);
-		if (await(r, &req, e))
+				if (sees(r, mine, owner, theirs))
+					attend_forward(r, f, kv, mine, owner, theirs);
+		if (wait_transfer(r, &req, e))
 			return -1;
 	}
 	return 0;
@@ -217,8 +217,8 @@ int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, c
 	struct forward f = { .o = o, .lse = lse, .qkv = qkv };
 	if (c->size > 1)
 		return ring_forward(&r, &f, e);
-	struct attn_shape all = whole(&r);
-	r.ops->attention_fwd(k, o, lse, qkv, at(k, qkv, r.q), at(k, qkv, r.q + r.kv / 2), &all);
+	struct attn_shape all = whole_shape(&r);
+	r.ops->attention_fwd(k, o, lse, qkv, element_at(k, qkv, r.q), element_at(k, qkv, r.q + r.kv / 2), &all);
 	return 0;
 }
 
@@ -232,23 +232,23 @@ struct backward {
 
 /* All gradients begin with zeros: a piece of queries and one of keys are not met for the first
  * time by the same call. */
-static void meet_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
+static void attend_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
 			  int mine, int owner, int theirs)
 {
-	struct meeting m = meeting_of(r, mine, owner, theirs);
-	r->ops->attention_bwd(r->k, at(r->k, b->dqkv, m.q), at(r->k, dkv, m.kv),
-			      at(r->k, dkv, m.kv + r->kv / 2), at(r->k, b->dout, m.o),
-			      at(r->k, b->o, m.o), b->lse + m.lse, at(r->k, b->qkv, m.q),
-			      at(r->k, kv, m.kv), at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
+	struct piece_pair m = pair_of_pieces(r, mine, owner, theirs);
+	r->ops->attention_bwd(r->k, element_at(r->k, b->dqkv, m.q), element_at(r->k, dkv, m.kv),
+			      element_at(r->k, dkv, m.kv + r->kv / 2), element_at(r->k, b->dout, m.o),
+			      element_at(r->k, b->o, m.o), b->lse + m.lse, element_at(r->k, b->qkv, m.q),
+			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
 }
 
-static void meet_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
+static void attend_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
 			      int owner)
 {
 	for (int mine = 0; mine < PIECES; mine++)
 		for (int theirs = 0; theirs < PIECES; theirs++)
-			if (meets(r, mine, owner, theirs))
-				meet_backward(r, b, kv, dkv, mine, owner, theirs);
+			if (sees(r, mine, owner, theirs))
+				attend_backward(r, b, kv, dkv, mine, owner, theirs);
 }
 
 /* The gradients of a rank's keys and values set out from it with the first step, one step behind
@@ -259,25 +259,25 @@ static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 	const struct cp_buffers *buf = &r->c->buffers;
 	int size = r->c->size;
 
-	pack(r, buf->kv, b->qkv);
+	pack_kv(r, buf->kv, b->qkv);
 	backend_zero(r->k, b->dqkv, (size_t)(r->rows * r->row) * backend_width(r->k));
 	backend_zero(r->k, buf->dkv, (size_t)(r->rows * r->kv) * backend_width(r->k));
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
-		void *kv = half_of(r, buf->kv, step % 2), *dkv = half_of(r, buf->dkv, step % 2);
+		void *kv = half_of_buffer(r, buf->kv, step % 2), *dkv = half_of_buffer(r, buf->dkv, step % 2);
 		if (step + 1 < size &&
-		    pass_on(r, kv, half_of(r, buf->kv, (step + 1) % 2), &keys, e))
+		    send_to_next(r, kv, half_of_buffer(r, buf->kv, (step + 1) % 2), &keys, e))
 			goto fail;
-		if (await(r, &grads, e))
+		if (wait_transfer(r, &grads, e))
 			goto fail;
-		meet_all_backward(r, b, kv, dkv, owner);
-		if (await(r, &keys, e) ||
-		    pass_on(r, dkv, half_of(r, buf->dkv, (step + 1) % 2), &grads, e))
+		attend_all_backward(r, b, kv, dkv, owner);
+		if (wait_transfer(r, &keys, e) ||
+		    send_to_next(r, dkv, half_of_buffer(r, buf->dkv, (step + 1) % 2), &grads, e))
 			goto fail;
 	}
-	if (await(r, &grads, e))
+	if (wait_transfer(r, &grads, e))
 		return -1;
-	unpack(r, b->dqkv, half_of(r, buf->dkv, size % 2));
+	unpack_kv(r, b->dqkv, half_of_buffer(r, buf->dkv, size % 2));
 	return 0;
 fail:
 	comm_wait(keys, NULL);
@@ -293,8 +293,8 @@ int cp_attention_backward(struct cp *c, struct backend *k, void *dqkv, const voi
 	struct backward b = { .dqkv = dqkv, .dout = dout, .o = o, .qkv = qkv, .lse = lse };
 	if (c->size > 1)
 		return ring_backward(&r, &b, e);
-	struct attn_shape all = whole(&r);
-	r.ops->attention_bwd(k, dqkv, at(k, dqkv, r.q), at(k, dqkv, r.q + r.kv / 2), dout, o, lse,
-			     qkv, at(k, qkv, r.q), at(k, qkv, r.q + r.kv / 2), &all, false);
+	struct attn_shape all = whole_shape(&r);
+	r.ops->attention_bwd(k, dqkv, element_at(k, dqkv, r.q), element_at(k, dqkv, r.q + r.kv / 2), dout, o, lse,
+			     qkv, element_at(k, qkv, r.q), element_at(k, qkv, r.q + r.kv / 2), &all, false);
 	return 0;
 }

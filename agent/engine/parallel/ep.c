@@ -34,7 +34,7 @@ void ep_plan_close(struct backend *k, struct ep_plan *plan)
 	memset(plan, 0, sizeof *plan);
 }
 
-static int grow(void *array, size_t n, size_t size)
+static int grow_array(void *array, size_t n, size_t size)
 {
 	void **p = array, *bigger = realloc(*p, (n + 1) * size);
 	if (!bigger)
@@ -46,15 +46,15 @@ static int grow(void *array, size_t n, size_t size)
 static int open_arrays(const struct ep *p, struct ep_plan *plan, struct err *e)
 {
 	size_t n = (size_t)p->size;
-	if (grow(&plan->out, n, sizeof *plan->out) || grow(&plan->in, n, sizeof *plan->in) ||
-	    grow(&plan->per_expert, (size_t)(p->hi - p->lo), sizeof *plan->per_expert))
+	if (grow_array(&plan->out, n, sizeof *plan->out) || grow_array(&plan->in, n, sizeof *plan->in) ||
+	    grow_array(&plan->per_expert, (size_t)(p->hi - p->lo), sizeof *plan->per_expert))
 		return err_set(e, ERR_NOMEM,
 			       "exchange of experts' rows over %d ranks: out of memory", p->size);
 	return 0;
 }
 
 /* theirs [size, mine]: rows of each rank for each of this rank's experts. */
-static int tell(struct ep *p, const int64_t *counts, int64_t *theirs, struct err *e)
+static int exchange_counts(struct ep *p, const int64_t *counts, int64_t *theirs, struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo), out[p->size], in[p->size];
 	for (int r = 0; r < p->size; r++) {
@@ -106,7 +106,7 @@ static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan 
 
 /* Where the rows' ops read them. More than before come with an eighth of room, so that few steps
  * grow it. */
-static int give_rows(struct backend *k, struct ep_plan *plan, struct err *e)
+static int publish_order(struct backend *k, struct ep_plan *plan, struct err *e)
 {
 	int64_t *at = plan->sorted, rows = plan->received;
 	if (!backend_on_host(k) && rows > plan->room) {
@@ -141,21 +141,21 @@ int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_pl
 		return -1;
 	if (!p->comm)
 		memcpy(theirs, counts, mine * sizeof *theirs);
-	else if (tell(p, counts, theirs, e))
+	else if (exchange_counts(p, counts, theirs, e))
 		return -1;
 	count_rows(p, counts, theirs, plan);
 	size_t rows = p->comm ? (size_t)plan->received : 0;
-	if (grow(&plan->sorted, 2 * rows, sizeof *plan->sorted))
+	if (grow_array(&plan->sorted, 2 * rows, sizeof *plan->sorted))
 		return err_set(e, ERR_NOMEM, "%zu rows for this rank's experts: out of memory",
 			       rows);
 	if (p->comm)
 		sort_rows(p, theirs, plan);
-	int rc = p->comm ? give_rows(k, plan, e) : 0;
+	int rc = p->comm ? publish_order(k, plan, e) : 0;
 	p->seconds += clock_s() - start;
 	return rc;
 }
 
-static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *out,
+static int exchange_rows(struct ep *p, const void *in, const size_t *in_rows, void *out,
 		    const size_t *out_rows, int64_t c, struct err *e)
 {
 	size_t give[p->size], take[p->size];
@@ -169,7 +169,7 @@ static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *o
 	return rc;
 }
 
-static void copy(struct backend *k, void *to, const void *from, int64_t rows, int64_t c)
+static void copy_rows_alone(struct backend *k, void *to, const void *from, int64_t rows, int64_t c)
 {
 	if (to != from)
 		backend_ops(k)->copy_rows(k, to, c, from, c, rows, c);
@@ -179,10 +179,10 @@ int ep_dispatch(struct ep *p, struct backend *k, const struct ep_plan *plan, con
 		void *arrival, void *received, int64_t c, struct err *e)
 {
 	if (!p->comm) {
-		copy(k, received, sent, plan->sent, c);
+		copy_rows_alone(k, received, sent, plan->sent, c);
 		return 0;
 	}
-	if (exchange(p, sent, plan->out, arrival, plan->in, c, e))
+	if (exchange_rows(p, sent, plan->out, arrival, plan->in, c, e))
 		return -1;
 	backend_ops(k)->gather_rows(k, received, arrival, plan->order, plan->received, c);
 	return 0;
@@ -192,9 +192,9 @@ int ep_return(struct ep *p, struct backend *k, const struct ep_plan *plan, const
 	      void *arrival, void *sent, int64_t c, struct err *e)
 {
 	if (!p->comm) {
-		copy(k, sent, received, plan->sent, c);
+		copy_rows_alone(k, sent, received, plan->sent, c);
 		return 0;
 	}
 	backend_ops(k)->gather_rows(k, arrival, received, plan->back, plan->received, c);
-	return exchange(p, arrival, plan->in, sent, plan->out, c, e);
+	return exchange_rows(p, arrival, plan->in, sent, plan->out, c, e);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What the splits below read. */
-struct place {
+struct rank_view {
 	const struct groups_options *o;
 	struct layout l;
 	struct coords at;
@@ -13,9 +13,9 @@ struct place {
 	bool two_ends; /* the tied table is on two ranks */
 };
 
-static struct place place_of(const struct groups_options *o)
+static struct rank_view view_of_rank(const struct groups_options *o)
 {
-	struct place p = { .o = o, .l = *o->layout, .at = o->at };
+	struct rank_view p = { .o = o, .l = *o->layout, .at = o->at };
 	int last_pp, chunk;
 	layout_holder(&p.l, layout_n_stages(&p.l) - 1, &last_pp, &chunk);
 	p.kv_copies = o->shape->kv_heads < p.l.tp ? p.l.tp / (int)o->shape->kv_heads : 1;
@@ -27,52 +27,52 @@ static struct place place_of(const struct groups_options *o)
  * same answer on all. */
 struct split {
 	const char *name;
-	bool (*exists)(const struct place *p);
-	int (*color)(const struct place *p);
+	bool (*exists)(const struct rank_view *p);
+	int (*color)(const struct rank_view *p);
 	size_t member;
 };
 
-static bool tp_exists(const struct place *p)
+static bool tp_exists(const struct rank_view *p)
 {
 	return p->l.tp > 1;
 }
-static bool kv_exists(const struct place *p)
+static bool kv_exists(const struct rank_view *p)
 {
 	return p->kv_copies > 1;
 }
-static bool cp_exists(const struct place *p)
+static bool cp_exists(const struct rank_view *p)
 {
 	return p->l.cp > 1;
 }
-static bool ep_exists(const struct place *p)
+static bool ep_exists(const struct rank_view *p)
 {
 	return p->l.ep > 1;
 }
-static bool tied_exists(const struct place *p)
+static bool tied_exists(const struct rank_view *p)
 {
 	return p->two_ends;
 }
 
-static int tp_color(const struct place *p)
+static int tp_color(const struct rank_view *p)
 {
 	return (p->at.pp * p->l.dp + p->at.dp) * p->l.cp + p->at.cp;
 }
-static int kv_color(const struct place *p)
+static int kv_color(const struct rank_view *p)
 {
 	return tp_color(p) * p->l.tp + p->at.tp / p->kv_copies;
 }
-static int cp_color(const struct place *p)
+static int cp_color(const struct rank_view *p)
 {
 	return (p->at.pp * p->l.dp + p->at.dp) * p->l.tp + p->at.tp;
 }
 
-static int ep_color(const struct place *p)
+static int ep_color(const struct rank_view *p)
 {
 	return ((p->at.pp * p->l.dp + p->at.dp / p->l.ep) * p->l.cp + p->at.cp) * p->l.tp +
 	       p->at.tp;
 }
 
-static int tied_color(const struct place *p)
+static int tied_color(const struct rank_view *p)
 {
 	int last_pp, chunk;
 	layout_holder(&p->l, layout_n_stages(&p->l) - 1, &last_pp, &chunk);
@@ -96,14 +96,14 @@ static struct comm **member(struct groups *g, size_t offset)
 /* --- Replicas --- */
 
 /* The replicas of one kind of parameter: dense ones, experts. */
-struct replicas {
+struct replica_split {
 	const char *shard, *copies; /* the groups' names */
 	int count, color;           /* how many there are; which this rank is one of */
 };
 
 /* Sharded inside nodes: those of a node, and across nodes those that come at the same place in
  * theirs. */
-static int split_by_node(struct groups *g, const struct place *p, const struct replicas *r,
+static int split_by_node(struct groups *g, const struct rank_view *p, const struct replica_split *r,
 			 struct comm **shard, struct comm **copies, struct err *e)
 {
 	int world = comm_size(g->world);
@@ -123,7 +123,7 @@ static int split_by_node(struct groups *g, const struct place *p, const struct r
 			  r->copies, copies, e);
 }
 
-static int split_replicas(struct groups *g, const struct place *p, const struct replicas *r,
+static int split_replicas(struct groups *g, const struct rank_view *p, const struct replica_split *r,
 			  struct comm **shard, struct comm **copies, struct err *e)
 {
 	if (r->count == 1)
@@ -135,11 +135,11 @@ static int split_replicas(struct groups *g, const struct place *p, const struct 
 	return split_by_node(g, p, r, shard, copies, e);
 }
 
-static int split_store(struct groups *g, const struct place *p, struct err *e)
+static int split_store(struct groups *g, const struct rank_view *p, struct err *e)
 {
 	int same = p->at.pp * p->l.tp + p->at.tp;
-	const struct replicas dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
-	const struct replicas experts = { "zero shards of experts", "expert dp",
+	const struct replica_split dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
+	const struct replica_split experts = { "zero shards of experts", "expert dp",
 					  p->l.dp / p->l.ep * p->l.cp,
 					  same * p->l.ep + p->at.dp % p->l.ep };
 	if (p->o->apart)
@@ -159,20 +159,20 @@ struct edge {
 	int at, from, to;
 };
 
-static bool edge_exists(const struct place *p, int edge)
+static bool edge_exists(const struct rank_view *p, int edge)
 {
 	bool ring = p->l.chunks > 1 && !p->l.vee;
 	return p->l.pp > 1 && edge >= 0 && edge < (ring ? p->l.pp : p->l.pp - 1);
 }
 
 /* Edges of one class have no rank in common, so that one split makes the pairs of a class. */
-static int edge_class(const struct place *p, int edge)
+static int edge_class(const struct rank_view *p, int edge)
 {
 	return edge == p->l.pp - 1 && p->l.pp % 2 ? 2 : edge % 2;
 }
 
 /* This rank's edge of a class; false: it has none. */
-static bool edge_of(const struct place *p, int class, struct edge *out)
+static bool edge_of(const struct rank_view *p, int class, struct edge *out)
 {
 	const int edges[] = { p->at.pp, (p->at.pp + p->l.pp - 1) % p->l.pp };
 	for (int i = 0; i < 2; i++)
@@ -184,7 +184,7 @@ static bool edge_of(const struct place *p, int class, struct edge *out)
 }
 
 /* A channel on an edge: its place among this rank's. */
-static struct comm **channel(struct groups *g, const struct place *p, const struct edge *edge,
+static struct comm **channel(struct groups *g, const struct rank_view *p, const struct edge *edge,
 			     enum pipe_kind kind, bool back)
 {
 	bool first = p->at.pp == edge->from; /* the end that the edge leaves */
@@ -203,7 +203,7 @@ static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back
 }
 
 /* The pair is split from the root, its other channels from the pair, which concerns nobody else. */
-static int split_class(struct groups *g, const struct place *p, int class, struct err *e)
+static int split_class(struct groups *g, const struct rank_view *p, int class, struct err *e)
 {
 	struct edge edge = { 0 };
 	struct comm *pair = NULL;
@@ -229,7 +229,7 @@ static int split_class(struct groups *g, const struct place *p, int class, struc
 }
 
 /* As many splits of the world as there are classes; every rank knows which there are. */
-static int split_pipeline(struct groups *g, const struct place *p, struct err *e)
+static int split_pipeline(struct groups *g, const struct rank_view *p, struct err *e)
 {
 	for (int class = 0; class < 3; class ++) {
 		bool any = false;
@@ -256,7 +256,7 @@ static int open_root(struct groups *g, const struct groups_options *opt, struct 
 	return 0;
 }
 
-static int split_values(struct groups *g, const struct place *p, struct err *e)
+static int split_values(struct groups *g, const struct rank_view *p, struct err *e)
 {
 	int rank = comm_rank(g->world);
 	if (g->root == g->world) {
@@ -275,7 +275,7 @@ static int split_values(struct groups *g, const struct place *p, struct err *e)
 int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
 			 struct err *e)
 {
-	struct place p = place_of(opt);
+	struct rank_view p = view_of_rank(opt);
 	struct groups g = { .world = world };
 
 	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))

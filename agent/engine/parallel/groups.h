@@ -6,7 +6,7 @@
  *     cp      the ranks that share a sequence
  *     ep      the ranks that share a layer's experts
  *     tied    first and last stage, when two ranks hold the tied table
- *     store   the replicas of a parameter, as agent/engine/parallel/store.h divides them: for ZeRO
+ *     store   the replicas of a parameter, as agent/engine/parallel/param_store.h divides them: for ZeRO
  *             over all of them or inside nodes
  *
  * A group of one rank is NULL: whoever uses it does nothing then.
@@ -24,7 +24,7 @@
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/spec/job/job.h"

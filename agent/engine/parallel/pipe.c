@@ -8,7 +8,7 @@ static int peer_of(const struct comm *c)
 	return 1 - comm_rank(c);
 }
 
-static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req,
+static int start_message(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req,
 		 struct err *e)
 {
 	struct comm_p2p op = {
@@ -20,13 +20,13 @@ static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm
 int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
 	    struct comm_request **req, struct err *e)
 {
-	return start(p, p->groups->out[kind][to], true, x, req, e);
+	return start_message(p, p->groups->out[kind][to], true, x, req, e);
 }
 
 int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
 		  struct comm_request **req, struct err *e)
 {
-	return start(p, p->groups->in[kind][from], false, x, req, e);
+	return start_message(p, p->groups->in[kind][from], false, x, req, e);
 }
 
 int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e)

@@ -17,7 +17,7 @@ void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_
 	};
 }
 
-static bool apart(const struct tp *t, size_t count)
+static bool runs_async(const struct tp *t, size_t count)
 {
 	return t->overlap && count * comm_type_size(t->type) >= OVERLAP_LEAST;
 }
@@ -26,7 +26,7 @@ int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count,
 		    struct comm_request **req, struct err *e)
 {
 	*req = NULL;
-	return apart(t, count) ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e)
+	return runs_async(t, count) ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e)
 			       : tp_gather(t, shard, full, count, e);
 }
 
@@ -34,7 +34,7 @@ int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct 
 		    struct err *e)
 {
 	*req = NULL;
-	if (!t->comm || !apart(t, count))
+	if (!t->comm || !runs_async(t, count))
 		return tp_reduce(t, full, shard, count, e);
 	return t->sp ? comm_reduce_scatter_start(t->comm, full, shard, count, t->type, COMM_SUM,
 						 req, e)
@@ -71,7 +71,7 @@ int tp_reduce(struct tp *t, void *full, void *shard, size_t count, struct err *e
 	return rc;
 }
 
-static int all_reduce(struct tp *t, float *x, size_t count, enum comm_op op, struct err *e)
+static int all_reduce_f32(struct tp *t, float *x, size_t count, enum comm_op op, struct err *e)
 {
 	if (!t->comm || !count)
 		return 0;
@@ -83,10 +83,10 @@ static int all_reduce(struct tp *t, float *x, size_t count, enum comm_op op, str
 
 int tp_all_reduce_sum(struct tp *t, float *x, size_t count, struct err *e)
 {
-	return all_reduce(t, x, count, COMM_SUM, e);
+	return all_reduce_f32(t, x, count, COMM_SUM, e);
 }
 
 int tp_all_reduce_max(struct tp *t, float *x, size_t count, struct err *e)
 {
-	return all_reduce(t, x, count, COMM_MAX, e);
+	return all_reduce_f32(t, x, count, COMM_MAX, e);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Sizes and this rank's place, before anything is allocated. */
-static int describe(struct engine *g, const struct engine_options *opt, struct err *e)
+static int set_sizes(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	const struct job *job = opt->job;
 	struct batch_share share;
@@ -149,7 +149,7 @@ int pipeline_open(const struct engine_options *opt, struct engine **out, struct 
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
-	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
+	if (set_sizes(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
 	    open_backend(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
 		pipeline_close(g);
 		return -1;
@@ -202,7 +202,7 @@ struct backend *pipeline_backend(struct engine *g)
 
 /* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have
  * it. */
-static int share(struct engine *g, const double *local, double *means, int n, struct err *e)
+static int reduce_losses(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
 	double sums[LOSSES] = { 0 };
 	for (int i = 0; i < n && g->at.tp == 0; i++)
@@ -220,12 +220,12 @@ static int share(struct engine *g, const double *local, double *means, int n, st
 }
 
 /* The parts are summed apart from the whole, whose bits do not depend on who asks for them. */
-static int share_parts(struct engine *g, const double *local, double loss, struct err *e)
+static int reduce_loss_parts(struct engine *g, const double *local, double loss, struct err *e)
 {
 	double parts[LOSSES] = { 0 };
 	if (!g->shape.experts)
 		return 0;
-	if (share(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
+	if (reduce_losses(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
 		return -1;
 	g->losses =
 		(struct engine_losses){ .known = true,
@@ -237,7 +237,7 @@ static int share_parts(struct engine *g, const double *local, double loss, struc
 
 /* A rank that fails alone has messages under way, whose other ends wait for what it will not
  * send any more. */
-static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
+static int run_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
 			 bool backward, struct err *e)
 {
 	if (!pipeline_run_row(g, &s->rows[g->at.pp], b, backward, e))
@@ -248,7 +248,7 @@ static int walk_or_abort(struct engine *g, const struct schedule *s, const struc
 }
 
 /* What a device still has to do is computing. */
-static int take_loss(struct engine *g, double *local, struct err *e)
+static int read_loss(struct engine *g, double *local, struct err *e)
 {
 	double start = clock_s();
 	int rc = model_loss(g->model, local, e);
@@ -259,19 +259,19 @@ static int take_loss(struct engine *g, double *local, struct err *e)
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
 	param_store_zero(g->store);
-	return walk_or_abort(g, &g->schedule, b, true, e);
+	return run_or_abort(g, &g->schedule, b, true, e);
 }
 
 int pipeline_loss(struct engine *g, double *loss, struct err *e)
 {
 	double local[LOSSES];
-	if (take_loss(g, local, e))
+	if (read_loss(g, local, e))
 		return -1;
 	if (g->job->parallel.sync == SYNC_SERVER) {
 		*loss = local[LOSS_ALL] / (double)g->global_tokens;
 		return 0;
 	}
-	return share(g, local, loss, 1, e) || share_parts(g, local, *loss, e) ? -1 : 0;
+	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1 : 0;
 }
 
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
@@ -282,9 +282,9 @@ int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, 
 int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local[LOSSES];
-	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, local, e))
+	if (run_or_abort(g, &g->forwards, b, false, e) || read_loss(g, local, e))
 		return -1;
-	return share(g, local, loss, 1, e);
+	return reduce_losses(g, local, loss, 1, e);
 }
 
 const struct timeline *pipeline_timeline(const struct engine *g)

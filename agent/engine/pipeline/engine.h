@@ -10,7 +10,7 @@
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "libcomm/comm.h"

@@ -7,7 +7,7 @@
 #include "agent/engine/parallel/ep.h"
 #include "agent/engine/parallel/groups.h"
 #include "agent/engine/parallel/pipe.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "agent/engine/parallel/tp.h"
 #include "agent/engine/pipeline/engine.h"
 #include "plan/spec/schedule/schedule.h"
@@ -17,14 +17,14 @@
 
 /* A slot of the model: whether a micro-batch lives there, and the messages that still read its
  * buffers. */
-struct berth {
+struct slot_state {
 	bool taken;
 	struct comm_request *act_sent, *grad_sent;
 };
 
 /* One of this rank's chunks on its way through a row. */
-struct track {
-	struct berth *berths; /* [slots], those of the model */
+struct chunk_state {
+	struct slot_state *slot_states; /* [slots], those of the model */
 	int slots, next_slot;
 	int *slot_of; /* [micros]; -1: none yet */
 	/* the rank's own chunk with the stage before and after; -1: another rank has it, or
@@ -64,7 +64,7 @@ struct engine {
 	int micros;
 	struct schedule schedule;
 	struct schedule forwards; /* an evaluation's */
-	struct track *tracks;     /* [layout.chunks] */
+	struct chunk_state *chunk_states;     /* [layout.chunks] */
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
@@ -88,7 +88,7 @@ void pipeline_slots_close(struct engine *g);
 void pipeline_slots_begin(struct engine *g, const struct sched_row *row);
 /* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
 int pipeline_slot_find(struct engine *g, int chunk, int micro);
-struct berth *pipeline_slot_state(struct engine *g, int chunk, int micro);
+struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro);
 void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
 /* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */

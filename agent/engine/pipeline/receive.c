@@ -16,12 +16,12 @@ static enum pipe_kind kind_of(const struct sched_step *step)
 
 static enum pipe_side side_of(const struct engine *g, const struct sched_step *step)
 {
-	const struct track *t = &g->tracks[step->chunk];
+	const struct chunk_state *t = &g->chunk_states[step->chunk];
 	return step->op == SCHED_RECV_ACT ? t->from : t->to;
 }
 
 /* Moves to the channel's next receive in the row. */
-static void advance(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
+static void find_next_receive(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
 		    enum pipe_side side, int from)
 {
 	struct inbox *in = &g->inboxes[kind][side];
@@ -36,15 +36,15 @@ static void advance(struct engine *g, const struct sched_row *row, enum pipe_kin
 void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 {
 	for (int c = 0; c < g->layout.chunks; c++) {
-		struct track *t = &g->tracks[c];
+		struct chunk_state *t = &g->chunk_states[c];
 		for (int i = 0; i < g->micros; i++)
 			t->slot_of[i] = -1;
 		for (int i = 0; i < t->slots; i++)
-			t->berths[i].taken = false;
+			t->slot_states[i].taken = false;
 	}
 	for (int kind = 0; kind < PIPE_KINDS; kind++)
 		for (int side = 0; side < PIPE_SIDES; side++)
-			advance(g, row, kind, side, 0);
+			find_next_receive(g, row, kind, side, 0);
 }
 
 /* Where the message goes, when that is free now. Activations need a slot, whose last owner's output
@@ -53,17 +53,17 @@ void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 static void *free_buffer(struct engine *g, const struct sched_step *step)
 {
 	if (step->op == SCHED_RECV_GRAD) {
-		if (g->tracks[step->chunk].slot_of[step->micro] < 0 ||
+		if (g->chunk_states[step->chunk].slot_of[step->micro] < 0 ||
 		    !comm_test(pipeline_slot_state(g, step->chunk, step->micro)->grad_sent))
 			return NULL;
 		return model_grad(g->model, step->chunk,
-				  g->tracks[step->chunk].slot_of[step->micro]);
+				  g->chunk_states[step->chunk].slot_of[step->micro]);
 	}
 	int slot = pipeline_slot_find(g, step->chunk, step->micro);
 	return slot < 0 ? NULL : model_input(g->model, step->chunk, slot);
 }
 
-static int start(struct engine *g, struct inbox *in, const struct sched_step *step, void *x,
+static int start_receive(struct engine *g, struct inbox *in, const struct sched_step *step, void *x,
 		 struct err *e)
 {
 	in->started = true;
@@ -79,7 +79,7 @@ int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct
 				continue;
 			const struct sched_step *step = &row->steps[in->next];
 			void *x = free_buffer(g, step);
-			if (x && start(g, in, step, x, e))
+			if (x && start_receive(g, in, step, x, e))
 				return -1;
 		}
 	return 0;
@@ -92,7 +92,7 @@ static int receive_now(struct engine *g, const struct sched_step *step, struct e
 	if (slot < 0)
 		return err_set(e, ERR_INTERNAL,
 			       "schedule: chunk %d keeps more than its %d micro-batches",
-			       step->chunk, g->tracks[step->chunk].slots);
+			       step->chunk, g->chunk_states[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
 		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),
 			       model_input(g->model, step->chunk, slot), e);
@@ -111,6 +111,6 @@ int pipeline_receive(struct engine *g, const struct sched_row *row, const struct
 	int at = in->next;
 	if (in->started ? pp_wait(&g->pipe, &in->request, e) : receive_now(g, step, e))
 		return -1;
-	advance(g, row, kind, side, at + 1);
+	find_next_receive(g, row, kind, side, at + 1);
 	return 0;
 }

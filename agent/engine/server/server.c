@@ -1,7 +1,7 @@
 #include "agent/engine/server/server.h"
 
-#include "agent/engine/server/keeper.h"
-#include "agent/engine/server/pairs.h"
+#include "agent/engine/server/shard.h"
+#include "agent/engine/server/channels.h"
 #include "agent/engine/server/serving.h"
 #include "base/clock.h"
 
@@ -11,22 +11,22 @@
 #include <string.h>
 
 /* A unit of the worker's copy. */
-struct whole {
+struct worker_unit {
 	float *params, *grads;
 	int64_t n;
 };
 
-struct server {
+struct param_server {
 	const struct job *job;
 	struct comm *world, *servers;
-	struct pair *pairs;
+	struct worker_channel *channels;
 	int n, me;
-	struct keeper *keeper;
+	struct server_shard *shard;
 	struct serving *serving;
 	struct param_store *worker;
 	struct backend *backend;
 	double share;
-	struct whole *units;
+	struct worker_unit *units;
 	int n_units;
 	float *scratch; /* the largest shard */
 
@@ -41,7 +41,7 @@ struct server {
 /* --- the worker's copy, in shards --- */
 
 /* Elements of shard i. */
-static int64_t shard_size(const struct server *s, int i)
+static int64_t shard_size(const struct param_server *s, int i)
 {
 	int64_t sum = 0, lo, hi;
 	for (int u = 0; u < s->n_units; u++) {
@@ -52,7 +52,7 @@ static int64_t shard_size(const struct server *s, int i)
 }
 
 /* The gradient of shard i. */
-static void pack(const struct server *s, int i, float *out)
+static void pack(const struct param_server *s, int i, float *out)
 {
 	for (int u = 0; u < s->n_units; u++) {
 		int64_t lo, hi;
@@ -63,7 +63,7 @@ static void pack(const struct server *s, int i, float *out)
 }
 
 /* Its parameters. */
-static void unpack(const struct server *s, int i, const float *in)
+static void unpack(const struct param_server *s, int i, const float *in)
 {
 	for (int u = 0; u < s->n_units; u++) {
 		int64_t lo, hi;
@@ -74,7 +74,7 @@ static void unpack(const struct server *s, int i, const float *in)
 }
 
 /* Norm of this worker's own mean gradient. */
-static double own_norm(const struct server *s)
+static double own_norm(const struct param_server *s)
 {
 	const struct ops *ops = backend_ops(s->backend);
 	int n;
@@ -85,7 +85,7 @@ static double own_norm(const struct server *s)
 	return sqrt(sum) / s->share;
 }
 
-static int find_units(struct server *s, const struct catalogue *c, struct err *e)
+static int find_units(struct param_server *s, const struct catalogue *c, struct err *e)
 {
 	int n;
 	const struct param_piece *p = param_store_pieces(s->worker, &n);
@@ -112,23 +112,23 @@ static int find_units(struct server *s, const struct catalogue *c, struct err *e
 
 /* --- conversation --- */
 
-static int say(const struct server *s, int i, const struct note *note, struct err *e)
+static int say(const struct param_server *s, int i, const struct server_request *note, struct err *e)
 {
-	return comm_send(s->pairs[i].to, note, sizeof *note, COMM_U8, s->pairs[i].peer, e);
+	return comm_send(s->channels[i].to, note, sizeof *note, COMM_U8, s->channels[i].peer, e);
 }
 
 /* To all other servers, the next rank's first, so that not all speak to the same one. */
-static int say_all(const struct server *s, const struct note *note, struct err *e)
+static int say_all(const struct param_server *s, const struct server_request *note, struct err *e)
 {
 	for (int i = 1; i < s->n; i++) {
 		int to = (s->me + i) % s->n;
 		if (say(s, to, note, e))
 			return -1;
-		if (note->kind != NOTE_PUSH)
+		if (note->kind != REQUEST_PUSH)
 			continue;
 		pack(s, to, s->scratch);
-		if (comm_send(s->pairs[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32,
-			      s->pairs[to].peer, e))
+		if (comm_send(s->channels[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32,
+			      s->channels[to].peer, e))
 			return -1;
 	}
 	return 0;
@@ -136,12 +136,12 @@ static int say_all(const struct server *s, const struct note *note, struct err *
 
 /* The own server's answer comes last: a wait for it has no end of its own, but one for another's
  * has. */
-static int hear_all(const struct server *s, bool bounded, struct answer *first, struct err *e)
+static int hear_all(const struct param_server *s, bool bounded, struct server_reply *first, struct err *e)
 {
-	struct answer a;
+	struct server_reply a;
 	for (int i = 1; i < s->n; i++) {
 		int from = (s->me + i) % s->n;
-		const struct pair *p = &s->pairs[from];
+		const struct worker_channel *p = &s->channels[from];
 		if (comm_recv(p->to, &a, sizeof a, COMM_U8, p->peer, e) ||
 		    comm_recv(p->to, s->scratch, (size_t)shard_size(s, from), COMM_F32, p->peer, e))
 			return -1;
@@ -149,24 +149,24 @@ static int hear_all(const struct server *s, bool bounded, struct answer *first, 
 		if (from == 0)
 			*first = a;
 	}
-	if (param_server_shard_reply(s->keeper, s->me, bounded, &a, e))
+	if (param_server_shard_reply(s->shard, s->me, bounded, &a, e))
 		return -1;
-	unpack(s, s->me, param_server_shard_buffer(s->keeper, s->me));
+	unpack(s, s->me, param_server_shard_buffer(s->shard, s->me));
 	if (s->me == 0)
 		*first = a;
 	return 0;
 }
 
 /* The first server's answer. */
-static int converse(struct server *s, const struct note *note, struct answer *first, struct err *e)
+static int converse(struct param_server *s, const struct server_request *note, struct server_reply *first, struct err *e)
 {
 	double since = clock_s();
-	bool push = note->kind == NOTE_PUSH;
+	bool push = note->kind == REQUEST_PUSH;
 	pthread_mutex_lock(&s->talk);
 	int rc = say_all(s, note, e);
 	if (!rc && push) {
-		pack(s, s->me, param_server_shard_buffer(s->keeper, s->me));
-		rc = param_server_shard_push(s->keeper, s->me, note, e);
+		pack(s, s->me, param_server_shard_buffer(s->shard, s->me));
+		rc = param_server_shard_push(s->shard, s->me, note, e);
 	}
 	if (!rc)
 		rc = hear_all(s, push, first, e);
@@ -175,10 +175,10 @@ static int converse(struct server *s, const struct note *note, struct answer *fi
 	return rc;
 }
 
-static int pull(struct server *s, struct err *e)
+static int pull(struct param_server *s, struct err *e)
 {
-	const struct note note = { .kind = NOTE_PULL };
-	struct answer a;
+	const struct server_request note = { .kind = REQUEST_PULL };
+	struct server_reply a;
 	return converse(s, &note, &a, e);
 }
 
@@ -202,8 +202,8 @@ static struct timespec next_tick(double timeout)
 /* A failure is the world's, of which the worker hears by itself. */
 static void *tick(void *arg)
 {
-	struct server *s = arg;
-	const struct note note = { .kind = NOTE_IDLE };
+	struct param_server *s = arg;
+	const struct server_request note = { .kind = REQUEST_IDLE };
 	pthread_mutex_lock(&s->talk);
 	while (!s->ending) {
 		struct timespec until = next_tick(s->job->network.timeout);
@@ -216,7 +216,7 @@ static void *tick(void *arg)
 	return NULL;
 }
 
-static int start_ticker(struct server *s, struct err *e)
+static int start_ticker(struct param_server *s, struct err *e)
 {
 	if (s->n == 1)
 		return 0;
@@ -228,7 +228,7 @@ static int start_ticker(struct server *s, struct err *e)
 	return 0;
 }
 
-static void stop_ticker(struct server *s)
+static void stop_ticker(struct param_server *s)
 {
 	pthread_mutex_lock(&s->talk);
 	s->ending = true;
@@ -241,11 +241,11 @@ static void stop_ticker(struct server *s)
 
 /* --- life --- */
 
-static int open_all(struct server *s, const struct server_options *opt, struct err *e)
+static int open_all(struct param_server *s, const struct server_options *opt, struct err *e)
 {
 	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) ||
-	    param_server_channels_open(opt->world, &s->pairs, e) ||
-	    param_server_shard_open(opt, s->servers, &s->keeper, e) ||
+	    param_server_channels_open(opt->world, &s->channels, e) ||
+	    param_server_shard_open(opt, s->servers, &s->shard, e) ||
 	    find_units(s, opt->catalogue, e))
 		return -1;
 	size_t bytes = 0;
@@ -261,13 +261,13 @@ static int open_all(struct server *s, const struct server_options *opt, struct e
 				 bytes);
 }
 
-int param_server_open(const struct server_options *opt, struct server **out, struct err *e)
+int param_server_open(const struct server_options *opt, struct param_server **out, struct err *e)
 {
-	struct server *s = calloc(1, sizeof *s);
+	struct param_server *s = calloc(1, sizeof *s);
 	pthread_condattr_t steady;
 	if (!s)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
-	*s = (struct server){
+	*s = (struct param_server){
 		.job = opt->job,
 		.world = opt->world,
 		.n = comm_size(opt->world),
@@ -290,16 +290,16 @@ int param_server_open(const struct server_options *opt, struct server **out, str
 }
 
 /* Those that wait for this rank hear of it. */
-static void give_up(struct server *s)
+static void give_up(struct param_server *s)
 {
 	struct err why = ERR_INIT;
 	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training",
 		s->me);
 	comm_abort(s->world, why.text);
-	param_server_shard_fail(s->keeper, &why);
+	param_server_shard_fail(s->shard, &why);
 }
 
-void param_server_close(struct server *s)
+void param_server_close(struct param_server *s)
 {
 	if (!s)
 		return;
@@ -308,8 +308,8 @@ void param_server_close(struct server *s)
 	stop_ticker(s);
 	param_server_serving_close(s->serving);
 	backend_free(s->backend, s->scratch);
-	param_server_shard_close(s->keeper);
-	param_server_channels_close(s->pairs, s->n);
+	param_server_shard_close(s->shard);
+	param_server_channels_close(s->channels, s->n);
 	comm_close(s->servers);
 	pthread_cond_destroy(&s->ended);
 	pthread_mutex_destroy(&s->talk);
@@ -317,18 +317,18 @@ void param_server_close(struct server *s)
 	free(s);
 }
 
-int param_server_start(struct server *s, int64_t step, struct err *e)
+int param_server_start(struct param_server *s, int64_t step, struct err *e)
 {
-	param_server_shard_begin(s->keeper, step);
-	if (param_server_serving_open(s->world, s->pairs, s->keeper, &s->serving, e) ||
+	param_server_shard_begin(s->shard, step);
+	if (param_server_serving_open(s->world, s->channels, s->shard, &s->serving, e) ||
 	    start_ticker(s, e))
 		return -1;
 	return param_server_pause(s, e);
 }
 
-int param_server_leave(struct server *s, struct err *e)
+int param_server_leave(struct param_server *s, struct err *e)
 {
-	const struct note note = { .kind = NOTE_LEAVE };
+	const struct server_request note = { .kind = REQUEST_LEAVE };
 	/* Those that are behind may still need the ticker; and what everybody has said must be
 	 * heard before groups are closed. */
 	if (comm_barrier(s->world, e))
@@ -342,29 +342,29 @@ int param_server_leave(struct server *s, struct err *e)
 	return comm_barrier(s->world, e);
 }
 
-struct param_store *param_server_store(struct server *s)
+struct param_store *param_server_store(struct param_server *s)
 {
-	return param_server_shard_store(s->keeper);
+	return param_server_shard_store(s->shard);
 }
 
-struct optim *param_server_optim(struct server *s)
+struct optim *param_server_optim(struct param_server *s)
 {
-	return param_server_shard_optim(s->keeper);
+	return param_server_shard_optim(s->shard);
 }
 
 /* --- training --- */
 
-int param_server_step(struct server *s, struct server_step *io, struct err *e)
+int param_server_step(struct param_server *s, struct server_step *io, struct err *e)
 {
-	const struct note note = {
-		.kind = NOTE_PUSH,
+	const struct server_request note = {
+		.kind = REQUEST_PUSH,
 		.wants_stop = io->wants_stop,
 		.step = io->step,
 		.loss = io->loss,
 		.share = s->share,
 		.norm = own_norm(s),
 	};
-	struct answer a;
+	struct server_reply a;
 	if (converse(s, &note, &a, e))
 		return -1;
 	io->loss = a.loss;
@@ -373,28 +373,28 @@ int param_server_step(struct server *s, struct server_step *io, struct err *e)
 	return param_store_publish(s->worker, io->step + 1, e);
 }
 
-int param_server_pause(struct server *s, struct err *e)
+int param_server_pause(struct param_server *s, struct err *e)
 {
 	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1
 											       : 0;
 }
 
-int param_server_resume(struct server *s, struct err *e)
+int param_server_resume(struct param_server *s, struct err *e)
 {
 	return comm_barrier(s->world, e);
 }
 
-int64_t param_server_lead(struct server *s)
+int64_t param_server_lead(struct param_server *s)
 {
-	return param_server_shard_lead(s->keeper);
+	return param_server_shard_lead(s->shard);
 }
 
-double param_server_wait_seconds(const struct server *s)
+double param_server_wait_seconds(const struct param_server *s)
 {
 	return s->waited;
 }
 
-int64_t param_server_peak_bytes(const struct server *s)
+int64_t param_server_peak_bytes(const struct param_server *s)
 {
-	return param_server_shard_peak_bytes(s->keeper);
+	return param_server_shard_peak_bytes(s->shard);
 }

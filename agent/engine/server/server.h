@@ -34,7 +34,7 @@
  * Checkpoints hold the shards (param_server_store, param_server_optim, through
  * agent/engine/train/state.h), and load under any other layout and sync.
  *
- * Messages go over groups of two, one for each worker and server (pairs.h), so that a worker that
+ * Messages go over groups of two, one for each worker and server (channels.h), so that a worker that
  * is far away holds up nobody else's. A request, and its answer from those that have one:
  *
  *     push   note, gradient      → note, parameters     after the update, within the bound
@@ -53,7 +53,7 @@
 #define MUSTER_AGENT_ENGINE_SERVER_SERVER_H
 
 #include "agent/engine/optim/optim.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/spec/job/job.h"
@@ -62,7 +62,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct server;
+struct param_server;
 
 struct server_options {
 	const struct job *job;             /* borrowed, as all here */
@@ -76,19 +76,19 @@ struct server_options {
 
 /* Collective. The shard's parameters are zero until train_state_init or train_resume sets
  * them. */
-int param_server_open(const struct server_options *opt, struct server **out, struct err *e);
+int param_server_open(const struct server_options *opt, struct param_server **out, struct err *e);
 /* Before the world is closed. Aborts the world unless param_server_leave was called. Takes NULL. */
-void param_server_close(struct server *s);
+void param_server_close(struct param_server *s);
 
 /* This rank's shard: for state.h. */
-struct param_store *param_server_store(struct server *s);
-struct optim *param_server_optim(struct server *s);
+struct param_store *param_server_store(struct param_server *s);
+struct optim *param_server_optim(struct param_server *s);
 
 /* Collective. The shards are as after `step` steps: serving begins, and the worker has their
  * parameters. */
-int param_server_start(struct server *s, int64_t step, struct err *e);
+int param_server_start(struct param_server *s, int64_t step, struct err *e);
 /* Collective, once, when no step follows: serving ends. */
-int param_server_leave(struct server *s, struct err *e);
+int param_server_leave(struct param_server *s, struct err *e);
 
 struct server_step {
 	int64_t step; /* the one that was computed, from 0 */
@@ -101,18 +101,18 @@ struct server_step {
 
 /* Pushes the gradients of the worker's store and pulls the parameters of the next step. Where loss
  * or norm are not finite nothing of them was applied, and nothing was waited for. */
-int param_server_step(struct server *s, struct server_step *io, struct err *e);
+int param_server_step(struct param_server *s, struct server_step *io, struct err *e);
 
 /* Collective, between two steps of the same number on all. Meet: every gradient is in, the worker's
  * parameters are the shards'. Part: steps go on. */
-int param_server_pause(struct server *s, struct err *e);
-int param_server_resume(struct server *s, struct err *e);
+int param_server_pause(struct param_server *s, struct err *e);
+int param_server_resume(struct param_server *s, struct err *e);
 
 /* Most steps that this shard has let a worker be ahead of the slowest one. */
-int64_t param_server_lead(struct server *s);
+int64_t param_server_lead(struct param_server *s);
 /* Seconds spent in conversation since it was opened. */
-double param_server_wait_seconds(const struct server *s);
+double param_server_wait_seconds(const struct param_server *s);
 /* Peak bytes of what serving takes. */
-int64_t param_server_peak_bytes(const struct server *s);
+int64_t param_server_peak_bytes(const struct param_server *s);
 
 #endif

@@ -28,28 +28,24 @@ int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PA
 /* What a checkpoint that proved damaged is called, in front of its own name. */
 #define DAMAGED "damaged-"
 
-/* A parameter's tensors: itself, and the optimizer's moments of it. */
-enum { TENSORS_MOST = 1 + OPTIM_MOMENTS_MOST, BOXES_MOST = 3 };
+/* A parameter's tensors: itself, and its states. */
+enum { TENSORS_MOST = 1 + OPTIMIZER_STATES_MOST, BOXES_MOST = 3 };
 
-static int n_tensors(enum job_optimizer kind)
-{
-	int n = 1;
-	while (optim_moment_name(kind, n - 1))
-		n++;
-	return n;
-}
-
-static void name_tensor(const struct param *p, enum job_optimizer kind, int tensor,
+/* Tensor 0 is the parameter, tensor i its state i - 1. false: it has no such tensor. */
+static bool name_tensor(const struct param *p, enum job_optimizer kind, int tensor,
 			struct ckpt_tensor *t)
 {
 	*t = (struct ckpt_tensor){ .dims = p->dims,
 				   .shape = { p->shape[0], p->shape[1] },
 				   .moment = tensor > 0 };
-	if (tensor)
-		snprintf(t->name, sizeof t->name, "optim.%s.%s",
-			 optim_moment_name(kind, tensor - 1), p->name);
-	else
+	if (tensor == 0)
 		snprintf(t->name, sizeof t->name, "%s", p->name);
+	else if (optimizer_state_shape(kind, tensor - 1, p, t->shape, &t->dims))
+		snprintf(t->name, sizeof t->name, "optim.%s.%s",
+			 optimizer_of(kind)->states[tensor - 1].name, p->name);
+	else
+		return false;
+	return true;
 }
 
 /* A growing list of boxes; room was made for the most there can be. */
@@ -84,18 +80,43 @@ static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struc
 	}
 }
 
+/* The whole of a tensor. */
+static void add_whole(struct boxes *b, const struct ckpt_tensor *like, float *data)
+{
+	struct ckpt_tensor *t = &b->list[b->n++];
+	*t = *like;
+	for (int d = 0; d < 2; d++) {
+		t->lo[d] = 0;
+		t->hi[d] = t->shape[d];
+	}
+	t->data = data;
+}
+
 /* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
 static void add_piece(struct boxes *b, const struct state_view *view,
 		      const struct ckpt_memory *there, const struct param_piece *piece, int64_t lo,
 		      int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
-	for (int i = 0; i < n_tensors(kind); i++) {
+	for (int i = 0; i < TENSORS_MOST; i++) {
 		struct ckpt_tensor like;
-		name_tensor(piece->param, kind, i, &like);
+		float *at = train_state_at(view, piece, i);
+		if (!at || !name_tensor(piece->param, kind, i, &like))
+			continue;
 		like.there = train_state_on_host(view, i) ? NULL : there;
-		add_run(b, &like, piece->param, piece->first + lo, hi - lo,
-			train_state_at(view, piece, i) + lo);
+		add_run(b, &like, piece->param, piece->first + lo, hi - lo, at + lo);
+	}
+}
+
+/* States that every rank with a part of the parameter holds whole. */
+static void add_factors(struct boxes *b, const struct state_view *view, const struct param *p)
+{
+	enum job_optimizer kind = optim_kind(view->optim);
+	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+		struct ckpt_tensor like;
+		float *at = optim_factor(view->optim, i, p);
+		if (at && name_tensor(p, kind, i + 1, &like))
+			add_whole(b, &like, at);
 	}
 }
 
@@ -144,6 +165,9 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 	for (int i = 0; i < n; i++)
 		add_piece(&b, view, there, &pieces[i], counted ? pieces[i].count_lo : 0,
 			  counted ? pieces[i].count_hi : pieces[i].count);
+	for (int i = 0; i < c->n; i++)
+		if (!counted || param_store_saves(view->store, &c->params[i]))
+			add_factors(&b, view, &c->params[i]);
 	*out = b;
 	return 0;
 }
@@ -160,10 +184,10 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 		return -1;
 	struct boxes b = { calloc((size_t)c.n * TENSORS_MOST + 1, sizeof *b.list), 0 };
 	for (int i = 0; b.list && i < c.n; i++)
-		for (int j = 0; j < n_tensors(kind); j++) {
+		for (int j = 0; j < TENSORS_MOST; j++) {
 			struct ckpt_tensor like;
-			name_tensor(&c.params[i], kind, j, &like);
-			add_run(&b, &like, &c.params[i], 0, c.params[i].count, NULL);
+			if (name_tensor(&c.params[i], kind, j, &like))
+				add_whole(&b, &like, NULL);
 		}
 	catalogue_free(&c);
 	if (!b.list)
@@ -177,14 +201,14 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind,
 			   struct err *e)
 {
-	const char *has = at->optimizer[0] ? at->optimizer : optim_name(OPTIMIZER_ADAMW);
-	if (!strcmp(has, optim_name(kind)) || (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
+	const char *has = at->optimizer[0] ? at->optimizer : optimizer_of(OPTIMIZER_ADAMW)->name;
+	if (!strcmp(has, optimizer_of(kind)->name) || (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
 		return 0;
 	return err_set(e, ERR_USAGE,
 		       "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it "
 		       "back, or begin a run of its own "
 		       "from exported weights",
-		       path, has, optim_name(kind));
+		       path, has, optimizer_of(kind)->name);
 }
 
 /* What an attempt before this one has read goes. */
@@ -229,7 +253,7 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 	struct ckpt_memory there = memory_of(view);
 	if (optim_wait(view->optim, e) || list_boxes(view, &there, true, &b, e))
 		return -1;
-	snprintf(s.optimizer, sizeof s.optimizer, "%s", optim_name(optim_kind(view->optim)));
+	snprintf(s.optimizer, sizeof s.optimizer, "%s", optimizer_of(optim_kind(view->optim))->name);
 	int rc = ckpt_save(w, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;

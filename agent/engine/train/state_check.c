@@ -2,27 +2,22 @@
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/ckpt/manifest.h"
-#include "agent/engine/optim/optim.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Whose moments it should hold; false: it holds none. */
-static int optimizer_of(const struct manifest *m, enum job_optimizer *kind, bool *moments,
+static int find_optimizer(const struct manifest *m, enum job_optimizer *kind, bool *moments,
 			struct err *e)
 {
-	static const enum job_optimizer kinds[] = { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 	const char *has = m->state.optimizer;
 	*kind = OPTIMIZER_ADAMW; /* checkpoints from before there were several */
 	*moments = strcmp(has, CKPT_NO_OPTIMIZER) != 0;
 	if (!has[0] || !*moments)
 		return 0;
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (!strcmp(has, optim_name(kinds[i]))) {
-			*kind = kinds[i];
-			return 0;
-		}
+	if (optimizer_find(has, kind))
+		return 0;
 	return err_set(e, ERR_UNSUPPORTED,
 		       "it holds the moments of %s, an optimizer that this muster does not know; "
 		       "use the one that wrote it",
@@ -91,7 +86,7 @@ int train_state_check(const struct manifest *m, struct err *e)
 	bool moments;
 	int n = 0, rc = 0;
 	int64_t wanted = 0;
-	if (train_state_model_job(m->model, &job, e) || optimizer_of(m, &kind, &moments, e))
+	if (train_state_model_job(m->model, &job, e) || find_optimizer(m, &kind, &moments, e))
 		return -1;
 	shape_of_job(&job, &shape);
 	if (check_count(m, &shape, e) || train_state_whole(&shape, kind, &list, &n, e))

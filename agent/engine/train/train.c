@@ -72,7 +72,8 @@ static int update(struct trainer *t, struct step_report *r, double loss_scale, s
 	if (good <= 0)
 		return good;
 	h->progress(h->arg, step, "optimizer");
-	optim_step(t->optim, r->grad_norm, loss_scale, step);
+	if (optim_step(t->optim, r->grad_norm, loss_scale, step, e))
+		return err_prefix(e, "step %lld: update", (long long)step + 1);
 	if (param_store_publish(pipeline_store(t->engine), step + 1, e))
 		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	return 0;

@@ -5,14 +5,15 @@
 int train_state_tensors(const struct state_view *view)
 {
 	int n = 1;
-	while (optim_moment_name(optim_kind(view->optim), n - 1))
+	while (n <= OPTIMIZER_STATES_MOST &&
+	       optimizer_of(optim_kind(view->optim))->states[n - 1].size != OPTIMIZER_NONE)
 		n++;
 	return n;
 }
 
 float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor)
 {
-	return tensor ? optim_moment(view->optim, tensor - 1) + piece->at : piece->master;
+	return tensor ? optim_state(view->optim, tensor - 1, piece) : piece->master;
 }
 
 bool train_state_on_host(const struct state_view *view, int tensor)
@@ -45,13 +46,31 @@ void train_state_write(const struct state_view *view, const struct param_piece *
 		backend_put(param_store_backend(view->store), at, in, bytes);
 }
 
+/* Only optimizers of the host have these. */
+static void clear_factors(const struct state_view *view)
+{
+	const struct catalogue *c = param_store_catalogue(view->store);
+	for (int i = 0; i < c->n; i++)
+		for (int j = 0; j < OPTIMIZER_STATES_MOST; j++) {
+			float *at = optim_factor(view->optim, j, &c->params[i]);
+			int64_t shape[2];
+			int dims;
+			if (at && optimizer_state_shape(optim_kind(view->optim), j, &c->params[i],
+							shape, &dims))
+				memset(at, 0, (size_t)shape[0] * sizeof *at);
+		}
+}
+
 void train_state_clear(const struct state_view *view)
 {
+	clear_factors(view);
 	int n;
 	const struct param_piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(view); t++) {
 			size_t bytes = (size_t)pieces[i].count * sizeof(float);
+			if (!train_state_at(view, &pieces[i], t))
+				continue;
 			if (train_state_on_host(view, t))
 				memset(train_state_at(view, &pieces[i], t), 0, bytes);
 			else

@@ -8,7 +8,7 @@
 #define MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
 
 #include "agent/engine/optim/optim.h"
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "plan/spec/model/model.h"
 

@@ -73,16 +73,6 @@ static bool narrow(const struct job *job)
 	return job->precision.dtype != DTYPE_FP32;
 }
 
-static bool adamw(const struct job *job)
-{
-	return job->optimizer.kind == OPTIMIZER_ADAMW;
-}
-
-static bool sgd(const struct job *job)
-{
-	return job->optimizer.kind == OPTIMIZER_SGD;
-}
-
 static bool decays(const struct job *job)
 {
 	return job->optimizer.schedule == LR_COSINE || job->optimizer.schedule == LR_LINEAR;
@@ -130,15 +120,22 @@ static const struct idle {
 	{ AT(precision, loss_scale_window), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, loss_scale), dynamic_scale, "0 (dynamic)" },
 	{ AT(precision, stochastic_rounding), AT(precision, dtype), narrow, "bf16 or fp16" },
-	{ AT(optimizer, momentum), AT(optimizer, kind), sgd, "sgd" },
-	{ AT(optimizer, beta1), AT(optimizer, kind), adamw, "adamw" },
-	{ AT(optimizer, beta2), AT(optimizer, kind), adamw, "adamw" },
-	{ AT(optimizer, eps), AT(optimizer, kind), adamw, "adamw" },
 	{ AT(optimizer, decay_steps), AT(optimizer, schedule), decays, "cosine or linear" },
 	{ AT(optimizer, min_lr), AT(optimizer, schedule), falls, "cosine, linear, inverse-sqrt or wsd" },
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },
 };
 /* clang-format on */
+
+/* Keys that the optimizers' table says who reads (plan/spec/optimizers.h). */
+static const struct optimizer_idle {
+	size_t key;
+	enum optimizer_key bit;
+} optimizer_idles[] = {
+	{ AT(optimizer, momentum), OPTIMIZER_MOMENTUM },
+	{ AT(optimizer, beta1), OPTIMIZER_BETA1 },
+	{ AT(optimizer, beta2), OPTIMIZER_BETA2 },
+	{ AT(optimizer, eps), OPTIMIZER_EPS },
+};
 
 /* A parameter server's replicas are whole, and in fp32. */
 static const size_t not_with_server[] = {
@@ -169,9 +166,9 @@ static const char *find_working_value(const struct job *job, const struct idle *
 
 static int refuse_idle(const struct rule_job *j, const struct idle *i)
 {
-	const size_t keys[] = { i->key, i->other };
-	const struct job_key *key = &job_keys[job_key_at(i->key)],
-			     *other = &job_keys[job_key_at(i->other)];
+	const size_t keys[] = { idle, decides };
+	const struct job_key *key = &job_keys[job_key_at(idle)],
+			     *other = &job_keys[job_key_at(decides)];
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
@@ -181,6 +178,61 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 			key->name, key->def);
 	buf_fini(&lacks);
 	buf_fini(&has);
+	return -1;
+}
+
+/* "adamw or muon": the optimizers that read the key; bit 0: those that update elements alone. */
+static void list_optimizers(unsigned bit, struct buf *out)
+{
+	const char *last = NULL;
+	for (int i = 0; i < OPTIMIZER_KINDS; i++) {
+		const struct optimizer *o = optimizer_of((enum job_optimizer)i);
+		if (bit ? !(o->keys & bit) : !o->elementwise)
+			continue;
+		if (last)
+			buf_printf(out, "%s%s", out->len ? ", " : "", last);
+		last = o->name;
+	}
+	buf_printf(out, "%s%s", out->len ? " or " : "", last ? last : "");
+}
+
+static int check_optimizer_keys(const struct rule_job *j)
+{
+	const struct optimizer *o = optimizer_of(j->job->optimizer.kind);
+	for (size_t i = 0; i < sizeof optimizer_idles / sizeof *optimizer_idles; i++) {
+		const struct optimizer_idle *idle = &optimizer_idles[i];
+		if ((o->keys & idle->bit) || !job_rule_changed(j->job, idle->key))
+			continue;
+		struct buf would = BUF_INIT;
+		list_optimizers(idle->bit, &would);
+		refuse_idle(j, idle->key, AT(optimizer, kind), buf_str(&would));
+		buf_fini(&would);
+		return -1;
+	}
+	return 0;
+}
+
+/* An update that reads whole matrices cannot run where a rank sees only elements of them. */
+static int check_optimizer_place(const struct rule_job *j)
+{
+	static const size_t sync[] = { AT(optimizer, kind), AT(parallel, sync) };
+	static const size_t device[] = { AT(optimizer, kind), AT(job, device) };
+	const struct optimizer *o = optimizer_of(j->job->optimizer.kind);
+	if (o->elementwise || (!server(j->job) && !cuda(j->job)))
+		return 0;
+	struct buf others = BUF_INIT;
+	list_optimizers(0, &others);
+	if (server(j->job))
+		REFUSE(j, sync,
+		       "kind = %s updates whole matrices, and with [parallel] sync = server each "
+		       "server holds parts of them; use kind = %s, or sync = all-reduce",
+		       o->name, buf_str(&others));
+	else
+		REFUSE(j, device,
+		       "kind = %s runs on the CPU only in this version; use kind = %s, or [job] "
+		       "device = cpu",
+		       o->name, buf_str(&others));
+	buf_fini(&others);
 	return -1;
 }
 
@@ -214,6 +266,6 @@ int job_rules_idle(const struct rule_job *j)
 {
 	for (size_t i = 0; i < sizeof idles / sizeof *idles; i++)
 		if (!idles[i].chosen(j->job) && job_rule_changed(j->job, idles[i].key))
-			return refuse_idle(j, &idles[i]);
-	return check_server(j);
+			return refuse_idle(j, idles[i].key, idles[i].other, idles[i].would);
+	return check_optimizer_keys(j) || check_optimizer_place(j) || check_server(j) ? -1 : 0;
 }

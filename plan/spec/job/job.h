@@ -36,7 +36,6 @@ enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
 enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID }; /* hybrid: e5m2 for gradients */
-enum job_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
 /* whether attention sees over a document's edge */
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
@@ -129,7 +128,7 @@ struct job {
 	} batch;
 	struct {
 		enum job_optimizer kind;
-		double momentum; /* sgd */
+		double momentum;
 		double lr, min_lr;
 		int64_t warmup; /* steps */
 		enum job_lr_schedule schedule;

@@ -50,7 +50,6 @@ static const char *const syncs[] = { "all-reduce", "server", NULL };
 static const char *const recomputes[] = { "none", "selective", "full", NULL };
 static const char *const dtypes[] = { "fp32", "bf16", "fp16", NULL };
 static const char *const fp8s[] = { "off", "e4m3", "hybrid", NULL };
-static const char *const optimizers[] = { "adamw", "sgd", NULL };
 static const char *const lr_schedules[] = { "cosine",       "linear", "constant",
 					    "inverse-sqrt", "wsd",    NULL };
 static const char *const documents[] = { "mix", "mask", NULL };
@@ -133,7 +132,7 @@ const struct job_key job_keys[] = {
 	INT(batch, micro, "4", 1, 1048576, "Sequences that a rank takes through the model at once."),
 	INT(batch, global, "32", 1, 1073741824, "Sequences in an optimizer step, over all ranks; a multiple of micro × dp."),
 
-	ENUM(optimizer, kind, "adamw", optimizers, "The optimizer."),
+	ENUM(optimizer, kind, "adamw", optimizer_words, "The optimizer."),
 	SHARE(optimizer, momentum, "0.9", "SGD's momentum."),
 	ABOVE(optimizer, lr, "0.001", 0, 100, "Highest learning rate."),
 	REAL(optimizer, min_lr, "0", 0, 100, "Learning rate at the end of the decay."),
@@ -141,10 +140,10 @@ const struct job_key job_keys[] = {
 	ENUM(optimizer, schedule, "cosine", lr_schedules, "How the rate falls from lr to min_lr."),
 	INT(optimizer, decay_steps, "0", 0, 1e12, "Step at which the rate has reached min_lr. 0: job.steps."),
 	INT(optimizer, cooldown, "0", 0, 1e12, "wsd: steps at the end in which the rate falls to min_lr; before them it is lr."),
-	SHARE(optimizer, beta1, "0.9", "AdamW's decay of the gradient's mean."),
-	SHARE(optimizer, beta2, "0.95", "AdamW's decay of the gradient's square."),
-	ABOVE(optimizer, eps, "1e-08", 0, 1, "AdamW's term against division by zero."),
-	REAL(optimizer, weight_decay, "0.1", 0, 100, "AdamW's decay of matrices; vectors have none."),
+	SHARE(optimizer, beta1, "0.9", "Decay of the gradient's mean; adamw and muon use it."),
+	SHARE(optimizer, beta2, "0.95", "Decay of the gradient's square; adamw and muon use it."),
+	ABOVE(optimizer, eps, "1e-08", 0, 1, "Term against division by zero; adamw and muon use it."),
+	REAL(optimizer, weight_decay, "0.1", 0, 100, "Weight decay of matrices; vectors have none."),
 	REAL(optimizer, clip, "1", 0, 1e9, "Largest global norm of the gradient. 0: no clipping."),
 
 	TEXT(data, path, JOB_LINE, "", "Packed tokens: the prefix of PREFIX.bin and PREFIX.idx (muster data pack), an llm.c FILE.bin, or several with weights: 0.7 A 0.3 B. Needed to train."),

@@ -315,6 +315,24 @@ int64_t catalogue_unit_elements(const struct model_shape *m, const struct share 
 	return measure(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
 }
 
+void catalogue_sample(const struct model_shape *m, const struct share *s, enum unit_kind kind,
+		      struct catalogue_sample *out)
+{
+	int lo = 0, hi = 1;
+	out->n = 0;
+	out->elements = 0;
+	out->tied_copy = kind == UNIT_HEAD && needs_copy(m, s);
+	if (out->tied_copy)
+		kind = UNIT_TOKENS;
+	for (int i = 0; i < N_ROWS; i++)
+		if (rows[i].unit == kind && row_exists(m, rows[i].role))
+			place(m, s, &rows[i], &out->elements, &out->params[out->n++]);
+	out->elements = (out->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	if (kind == UNIT_EXPERTS)
+		experts_of(m, s, &lo, &hi);
+	out->times = hi - lo;
+}
+
 int catalogue_unit_count(const struct model_shape *m, const struct share *s, enum unit_kind kind)
 {
 	int n = 0;

@@ -167,6 +167,16 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *share,
 int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share,
 			       enum unit_kind kind, int64_t lo, int64_t hi);
 enum { UNIT_KINDS = UNIT_HEAD + 1 };
+/* The parameters of one unit of the kind, or of one expert of it: shapes, boxes, copies and offsets
+ * within `elements`; no names. The unit holds that `times` over, one behind the other. */
+struct catalogue_sample {
+	struct param params[PARAM_ROLES];
+	int n;
+	int64_t elements, times;
+	bool tied_copy;
+};
+void catalogue_sample(const struct model_shape *m, const struct share *share, enum unit_kind kind,
+		      struct catalogue_sample *out);
 
 /* NULL when this rank has no such parameter. layer -1 for those outside layers, expert -1 for
  * those of none. */

@@ -2,7 +2,7 @@
  * zero — the arithmetic of sharded training state: who owns which elements of a unit, and what that
  * takes of memory.
  *
- * The store (agent/engine/parallel/store.h says what the ZeRO stages are) and the planner share it,
+ * The store (agent/engine/parallel/param_store.h says what the ZeRO stages are) and the planner share it,
  * so that a plan's memory is the run's, to the byte. A unit's replicas are shards × copies ranks:
  * its elements are cut over the shards; copies own the same piece.
  */

@@ -9,7 +9,7 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 #define MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 
-#include "agent/engine/parallel/store.h"
+#include "agent/engine/parallel/param_store.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/model/zero.h"
 #include "tests/unit/agent/world.h"

@@ -74,6 +74,15 @@ static const char *const sharded[] = {
 	PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=3",
 	PARAMS "optimizer.kind=sgd parallel.dp=2 parallel.zero=1",
 	PARAMS "optimizer.kind=sgd",
+	PARAMS "optimizer.kind=adafactor parallel.dp=2 parallel.zero=1",
+	PARAMS "optimizer.kind=adafactor parallel.tp=2 parallel.pp=2",
+	MIXTRAL "optimizer.kind=adafactor parallel.dp=4 parallel.ep=2 parallel.zero=3",
+	PARAMS "optimizer.kind=adafactor offload.optimizer=yes",
+	PARAMS "optimizer.kind=muon parallel.dp=3 batch.global=48 parallel.zero=1",
+	LLAMA "optimizer.kind=muon parallel.tp=8",
+	PARAMS "optimizer.kind=muon parallel.tp=2 parallel.pp=2 parallel.dp=2 parallel.zero=2",
+	MIXTRAL "optimizer.kind=muon parallel.dp=4 parallel.ep=2 parallel.zero=3",
+	PARAMS "optimizer.kind=muon offload.optimizer=yes parallel.dp=2 parallel.zero=3",
 	PARAMS "parallel.dp=4 parallel.zero=1 parallel.zero_shard=node",
 	PARAMS "parallel.dp=4 parallel.zero=2 parallel.zero_shard=node",
 	PARAMS "parallel.dp=4 parallel.zero=3 parallel.zero_shard=node",
@@ -230,7 +239,7 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 /* The optimizer's state, the rank's own or its server's. */
 struct keeper_of_state {
 	struct optim *optim;
-	struct server *server;
+	struct param_server *server;
 };
 
 static int open_state(const struct course *c, struct engine *engine, struct comm *world,

@@ -279,7 +279,8 @@ static int train(struct run *r, int step, struct err *e)
 	double loss, norm;
 	if (pipeline_step(r->engine, &b, &loss, e) || optim_norm(r->optim, r->world, 1, &norm, e))
 		return -1;
-	optim_step(r->optim, norm, 1, step);
+	if (optim_step(r->optim, norm, 1, step, e))
+		return -1;
 	return near(r, "losses", step, loss, e) || near(r, "norms", step, norm, e) ||
 			       near(r, "rates", step, optim_lr(&r->job, step), e) ||
 			       param_store_publish(pipeline_store(r->engine), step, e)

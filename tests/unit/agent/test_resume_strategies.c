@@ -56,6 +56,10 @@ static const struct strategy {
 	{ "offload", &gpt2, "offload.activations=yes offload.optimizer=yes", { "parallel.dp=2", "parallel.pp=2" } },
 	{ "offload, zero-1, bf16", &gpt2, BF16 "offload.optimizer=yes parallel.zero=1", { "parallel.dp=2" } },
 	{ "sgd", &gpt2, "optimizer.kind=sgd optimizer.lr=0.05", { "parallel.dp=2", "parallel.tp=2" } },
+	{ "adafactor", &llama, "optimizer.kind=adafactor", { "parallel.dp=2", "parallel.tp=2 parallel.pp=2" } },
+	{ "adafactor, bf16, offload, zero-1", &gpt2, BF16 "optimizer.kind=adafactor offload.optimizer=yes parallel.zero=1", { "parallel.dp=2" } },
+	{ "muon", &gpt2, "optimizer.kind=muon", { "parallel.dp=2", "parallel.tp=2 parallel.pp=2" } },
+	{ "muon, experts, zero-3", &mixtral, "optimizer.kind=muon parallel.zero=3", { "parallel.ep=2 parallel.dp=4" } },
 	{ "parameter server, in step", &gpt2, "parallel.sync=server parallel.staleness=0", { "parallel.dp=2", "parallel.dp=3 batch.global=6" } },
 	{ "documents", &llama, "data.documents=mask", { "parallel.dp=2", "parallel.cp=2" } },
 };

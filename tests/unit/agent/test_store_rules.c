@@ -4,7 +4,7 @@
  * uses are named, random rounding does not depend on the layout, and a rank that dies ends the
  * others.
  */
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
 
@@ -170,7 +170,7 @@ static void each_stage_takes_less(void **state)
 
 static bool on_its_way(const struct bench *b, int unit)
 {
-	struct slot *t = param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	struct unit_buffer *t = param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
 	return t != NULL;
 }
 

@@ -212,7 +212,8 @@ static void fixture_close(struct fixture *f)
 static float number(const struct fixture *f, int i)
 {
 	int n;
-	return i ? optim_moment(f->optim, i - 1)[0] : param_store_pieces(f->store, &n)[0].master[0];
+	const struct param_piece *pieces = param_store_pieces(f->store, &n);
+	return i ? optim_state(f->optim, i - 1, pieces)[0] : pieces[0].master[0];
 }
 
 static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at,

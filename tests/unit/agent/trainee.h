@@ -18,7 +18,7 @@ struct trainee {
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
-	struct server *server;  /* NULL: all-reduce, and then optim is not */
+	struct param_server *server;  /* NULL: all-reduce, and then optim is not */
 	struct state_view view; /* what a checkpoint holds of it */
 	bool failed;            /* a step has */
 	int from;               /* steps that its checkpoint had behind it; 0: none */

@@ -159,6 +159,11 @@ static void offloading_costs_its_bytes(void **state)
 	 * 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
 	double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
+	/* Muon's products: 5 iterations of 6 n FLOPs for each parameter of a matrix of n rows. */
+	optimizer.words = "recompute.mode=full optimizer.kind=muon";
+	t = predict(&base, &optimizer);
+	double flops = owned * 5 * 6 * 8192, rate = flops / (t.optimizer - now.optimizer);
+	assert_true(rate > 500e12 && rate < 990e12);
 }
 
 /* --- Replicas --- */

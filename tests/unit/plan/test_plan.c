@@ -472,6 +472,8 @@ static void strategies_save_what_they_are_for(void **state)
 		{ "parallel.dp=1 parallel.tp=4", "parallel.dp=1 parallel.tp=4 parallel.sp=yes", offsetof(struct plan_rank, activations), 1.5, 3 },
 		{ "parallel.dp=1", "parallel.dp=1 parallel.cp=4", offsetof(struct plan_rank, activations), 3.9, 4.1 },
 		{ "parallel.dp=1 optimizer.kind=adamw", "parallel.dp=1 optimizer.kind=sgd", offsetof(struct plan_rank, optimizer), 1.99, 2.01 },
+		{ "parallel.dp=1 optimizer.kind=adamw", "parallel.dp=1 optimizer.kind=muon", offsetof(struct plan_rank, optimizer), 1.8, 2 },
+		{ "parallel.dp=1 optimizer.kind=adamw", "parallel.dp=1 optimizer.kind=adafactor", offsetof(struct plan_rank, optimizer), 300, 500 },
 		{ "parallel.dp=1 parallel.pp=4 parallel.schedule=gpipe", "parallel.dp=1 parallel.pp=4", offsetof(struct plan_rank, activations), 1.9, 2.1 },
 	};
 	/* clang-format on */

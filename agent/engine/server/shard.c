@@ -1,4 +1,4 @@
-#include "agent/engine/server/keeper.h"
+#include "agent/engine/server/shard.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@ struct worker {
 	float *buffer;      /* [owned] */
 };
 
-struct keeper {
+struct server_shard {
 	struct comm *servers;
 	int n;
 	int64_t staleness;
@@ -33,7 +33,7 @@ struct keeper {
 	struct err why;
 };
 
-static int open_workers(struct keeper *k, struct err *e)
+static int open_workers(struct server_shard *k, struct err *e)
 {
 	size_t bytes = (size_t)k->owned * sizeof(float);
 	k->workers = calloc((size_t)k->n, sizeof *k->workers);
@@ -52,7 +52,7 @@ static int open_workers(struct keeper *k, struct err *e)
 }
 
 /* Where the shard begins: the pieces lie in all buffers as they do in the moments. */
-static int find_shard(struct keeper *k, struct err *e)
+static int find_shard(struct server_shard *k, struct err *e)
 {
 	int n;
 	const struct param_piece *p = param_store_pieces(k->store, &n);
@@ -67,7 +67,7 @@ static int find_shard(struct keeper *k, struct err *e)
 	return 0;
 }
 
-static int open_shard(struct keeper *k, const struct server_options *opt, struct err *e)
+static int open_shard(struct server_shard *k, const struct server_options *opt, struct err *e)
 {
 	const struct param_store_options o = {
 		.catalogue = opt->catalogue,
@@ -87,12 +87,12 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 }
 
 int param_server_shard_open(const struct server_options *opt, struct comm *servers,
-			     struct keeper **out, struct err *e)
+			     struct server_shard **out, struct err *e)
 {
-	struct keeper *k = calloc(1, sizeof *k);
+	struct server_shard *k = calloc(1, sizeof *k);
 	if (!k)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
-	*k = (struct keeper){ .servers = servers,
+	*k = (struct server_shard){ .servers = servers,
 			      .n = comm_size(servers),
 			      .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
@@ -109,7 +109,7 @@ fail:
 	return -1;
 }
 
-void param_server_shard_close(struct keeper *k)
+void param_server_shard_close(struct server_shard *k)
 {
 	if (!k)
 		return;
@@ -125,36 +125,36 @@ void param_server_shard_close(struct keeper *k)
 	free(k);
 }
 
-struct param_store *param_server_shard_store(struct keeper *k)
+struct param_store *param_server_shard_store(struct server_shard *k)
 {
 	return k->store;
 }
 
-struct optim *param_server_shard_optim(struct keeper *k)
+struct optim *param_server_shard_optim(struct server_shard *k)
 {
 	return k->optim;
 }
 
-int64_t param_server_shard_peak_bytes(const struct keeper *k)
+int64_t param_server_shard_peak_bytes(const struct server_shard *k)
 {
 	return (int64_t)backend_peak(k->backend);
 }
 
-void param_server_shard_begin(struct keeper *k, int64_t step)
+void param_server_shard_begin(struct server_shard *k, int64_t step)
 {
 	for (int i = 0; i < k->n; i++)
 		k->workers[i].clock = step;
 	k->parts = step * k->n;
 }
 
-float *param_server_shard_buffer(struct keeper *k, int worker)
+float *param_server_shard_buffer(struct server_shard *k, int worker)
 {
 	return k->workers[worker].buffer;
 }
 
 /* --- under the lock --- */
 
-static int64_t slowest(const struct keeper *k)
+static int64_t slowest(const struct server_shard *k)
 {
 	int64_t least = k->workers[0].clock;
 	for (int i = 1; i < k->n; i++)
@@ -162,7 +162,7 @@ static int64_t slowest(const struct keeper *k)
 	return least;
 }
 
-static int64_t fastest(const struct keeper *k)
+static int64_t fastest(const struct server_shard *k)
 {
 	int64_t most = k->workers[0].clock;
 	for (int i = 1; i < k->n; i++)
@@ -171,7 +171,7 @@ static int64_t fastest(const struct keeper *k)
 }
 
 /* Over the workers' last steps. */
-static double mean_loss(const struct keeper *k)
+static double mean_loss(const struct server_shard *k)
 {
 	double loss = 0, share = 0;
 	for (int i = 0; i < k->n; i++) {
@@ -182,14 +182,14 @@ static double mean_loss(const struct keeper *k)
 }
 
 /* A shard of a very small model may be empty. */
-static void copy(const struct keeper *k, float *to, const float *from)
+static void copy(const struct server_shard *k, float *to, const float *from)
 {
 	if (k->owned)
 		memcpy(to, from, (size_t)k->owned * sizeof *to);
 }
 
 /* One worker's gradient, as it comes. */
-static void apply_part(struct keeper *k, int worker, const struct note *note)
+static void apply_part(struct server_shard *k, int worker, const struct server_request *note)
 {
 	k->loss = mean_loss(k);
 	if (!isfinite(note->norm))
@@ -200,7 +200,7 @@ static void apply_part(struct keeper *k, int worker, const struct note *note)
 
 /* All workers' gradients of a step, summed in the order of the ranks. Loss and norm stay until all
  * have their answers: the next step is whole only after that. */
-static int apply_whole(struct keeper *k, int64_t step, struct err *e)
+static int apply_whole(struct server_shard *k, int64_t step, struct err *e)
 {
 	copy(k, k->grads, k->workers[0].buffer);
 	for (int i = 1; i < k->n; i++)
@@ -208,12 +208,10 @@ static int apply_whole(struct keeper *k, int64_t step, struct err *e)
 	k->loss = mean_loss(k);
 	if (optim_norm(k->optim, k->servers, 1, &k->norm, e))
 		return -1;
-	if (isfinite(k->norm))
-		optim_step(k->optim, k->norm, 1, step);
-	return 0;
+	return isfinite(k->norm) ? optim_step(k->optim, k->norm, 1, step, e) : 0;
 }
 
-static int note_push(struct keeper *k, int worker, const struct note *note, struct err *e)
+static int note_push(struct server_shard *k, int worker, const struct server_request *note, struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	if (k->failed)
@@ -238,7 +236,7 @@ static int note_push(struct keeper *k, int worker, const struct note *note, stru
 
 /* --- what the threads call --- */
 
-int param_server_shard_push(struct keeper *k, int worker, const struct note *note, struct err *e)
+int param_server_shard_push(struct server_shard *k, int worker, const struct server_request *note, struct err *e)
 {
 	pthread_mutex_lock(&k->lock);
 	int rc = note_push(k, worker, note, e);
@@ -247,7 +245,7 @@ int param_server_shard_push(struct keeper *k, int worker, const struct note *not
 	return rc;
 }
 
-int param_server_shard_reply(struct keeper *k, int worker, bool bounded, struct answer *out,
+int param_server_shard_reply(struct server_shard *k, int worker, bool bounded, struct server_reply *out,
 			       struct err *e)
 {
 	struct worker *w = &k->workers[worker];
@@ -260,14 +258,14 @@ int param_server_shard_reply(struct keeper *k, int worker, bool bounded, struct 
 		rc = err_set(e, k->why.code, "%s", k->why.text);
 	} else {
 		k->lead = lead > k->lead ? lead : k->lead;
-		*out = (struct answer){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
+		*out = (struct server_reply){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
 		copy(k, w->buffer, k->params);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return rc;
 }
 
-void param_server_shard_fail(struct keeper *k, const struct err *why)
+void param_server_shard_fail(struct server_shard *k, const struct err *why)
 {
 	pthread_mutex_lock(&k->lock);
 	if (!k->failed)
@@ -277,7 +275,7 @@ void param_server_shard_fail(struct keeper *k, const struct err *why)
 	pthread_mutex_unlock(&k->lock);
 }
 
-int64_t param_server_shard_lead(struct keeper *k)
+int64_t param_server_shard_lead(struct server_shard *k)
 {
 	pthread_mutex_lock(&k->lock);
 	int64_t lead = k->lead;

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-struct order {
+struct demand_order {
 	int *units;
 	int n, room;
 	int at; /* the next demand's place */
@@ -19,15 +19,15 @@ struct order {
 };
 
 /* A unit is asked for. Where there is no memory to note it the order ends there. */
-void param_store_order_note(struct order *o, int unit);
+void param_store_order_note(struct demand_order *o, int unit);
 /* The step is over: what was noted is the order. */
-void param_store_order_learn(struct order *o);
+void param_store_order_learn(struct demand_order *o);
 /* The next demand is a step's first; while nothing is learned, what was noted before it is not
  * the step's. */
-void param_store_order_rewind(struct order *o);
+void param_store_order_rewind(struct demand_order *o);
 /* The unit that is asked for `ahead` demands after the next (0), -1 when the step is over before
  * it, or nothing is learned. */
-int param_store_order_peek(const struct order *o, int ahead);
-void param_store_order_fini(struct order *o);
+int param_store_order_peek(const struct demand_order *o, int ahead);
+void param_store_order_fini(struct demand_order *o);
 
 #endif

@@ -16,57 +16,57 @@ static int own_chunk(const struct engine *g, int stage)
 int pipeline_slots_open(struct engine *g, struct err *e)
 {
 	int chunks = g->layout.chunks;
-	g->tracks = calloc((size_t)chunks, sizeof *g->tracks);
-	for (int c = 0; g->tracks && c < chunks; c++) {
-		struct track *t = &g->tracks[c];
+	g->chunk_states = calloc((size_t)chunks, sizeof *g->chunk_states);
+	for (int c = 0; g->chunk_states && c < chunks; c++) {
+		struct chunk_state *t = &g->chunk_states[c];
 		int stage = layout_stage(&g->layout, g->at.pp, c);
 		bool back = g->layout.vee && c == 1;
-		*t = (struct track){
+		*t = (struct chunk_state){
 			.slots = g->schedule.rows[g->at.pp].slots.live[c],
 			.before = own_chunk(g, stage - 1),
 			.after = own_chunk(g, stage + 1),
 			.from = back ? PIPE_NEXT : PIPE_PREV,
 			.to = back ? PIPE_PREV : PIPE_NEXT,
 		};
-		t->berths = calloc((size_t)t->slots, sizeof *t->berths);
+		t->slot_states = calloc((size_t)t->slots, sizeof *t->slot_states);
 		t->slot_of = calloc((size_t)g->micros, sizeof *t->slot_of);
-		if (!t->berths || !t->slot_of)
+		if (!t->slot_states || !t->slot_of)
 			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", g->micros);
 	}
-	return g->tracks ? 0 : err_set(e, ERR_NOMEM, "%d chunks: out of memory", chunks);
+	return g->chunk_states ? 0 : err_set(e, ERR_NOMEM, "%d chunks: out of memory", chunks);
 }
 
 void pipeline_slots_close(struct engine *g)
 {
-	for (int c = 0; g->tracks && c < g->layout.chunks; c++) {
-		free(g->tracks[c].berths);
-		free(g->tracks[c].slot_of);
+	for (int c = 0; g->chunk_states && c < g->layout.chunks; c++) {
+		free(g->chunk_states[c].slot_states);
+		free(g->chunk_states[c].slot_of);
 	}
-	free(g->tracks);
-	g->tracks = NULL;
+	free(g->chunk_states);
+	g->chunk_states = NULL;
 }
 
 /* The round robin gives messages time to leave. */
 int pipeline_slot_find(struct engine *g, int chunk, int micro)
 {
-	struct track *t = &g->tracks[chunk];
+	struct chunk_state *t = &g->chunk_states[chunk];
 	if (t->slot_of[micro] >= 0)
 		return t->slot_of[micro];
 	for (int i = 0; i < t->slots; i++) {
 		int slot = (t->next_slot + i) % t->slots;
-		if (t->berths[slot].taken)
+		if (t->slot_states[slot].taken)
 			continue;
-		t->berths[slot].taken = true;
+		t->slot_states[slot].taken = true;
 		t->next_slot = slot + 1;
 		return t->slot_of[micro] = slot;
 	}
 	return -1;
 }
 
-struct berth *pipeline_slot_state(struct engine *g, int chunk, int micro)
+struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro)
 {
-	struct track *t = &g->tracks[chunk];
-	return &t->berths[t->slot_of[micro]];
+	struct chunk_state *t = &g->chunk_states[chunk];
+	return &t->slot_states[t->slot_of[micro]];
 }
 
 void pipeline_slot_release(struct engine *g, int chunk, int micro)

@@ -1,10 +1,10 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 /* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's
  * first layer comes while the tables do. */
 enum { AHEAD = UNIT_KINDS };
 
-struct slot *param_store_find_buffer(struct pool *p, int unit)
+struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit)
 {
 	for (int i = 0; i < p->n; i++)
 		if (p->slots[i].unit == unit)
@@ -12,23 +12,23 @@ struct slot *param_store_find_buffer(struct pool *p, int unit)
 	return NULL;
 }
 
-int param_store_evict(struct param_store *s, struct slot *slot, struct err *e)
+int param_store_evict(struct param_store *s, struct unit_buffer *slot, struct err *e)
 {
 	slot->unit = -1;
 	return param_store_wait_request(&slot->req, &s->gather_s, e);
 }
 
-static struct pool *pool_of(struct param_store *s, int unit)
+static struct unit_buffers *pool_of(struct param_store *s, int unit)
 {
 	return &s->gathers[s->catalogue->units[unit].kind];
 }
 
 /* The slot to gather into: not in use, not wanted if it may be spared, the longest unused. */
-static struct slot *choose(struct pool *p, bool spare)
+static struct unit_buffer *choose(struct unit_buffers *p, bool spare)
 {
-	struct slot *best = NULL;
+	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
-		struct slot *t = &p->slots[i];
+		struct unit_buffer *t = &p->slots[i];
 		if (t->holds || (spare && t->wanted))
 			continue;
 		if (!best || (best->wanted && !t->wanted) ||
@@ -38,9 +38,9 @@ static struct slot *choose(struct pool *p, bool spare)
 	return best;
 }
 
-static int begin(struct param_store *s, struct slot *t, int unit, struct err *e)
+static int begin(struct param_store *s, struct unit_buffer *t, int unit, struct err *e)
 {
-	const struct replicas *r = param_store_replicas(s, unit);
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (param_store_evict(s, t, e) ||
 	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data,
 				   param_store_counts(s, unit), s->type, &t->req, e))
@@ -66,7 +66,7 @@ int param_store_prefetch(struct param_store *s, struct err *e)
 		int unit = param_store_order_peek(&s->order, i);
 		if (unit < 0)
 			return 0;
-		struct slot *t = param_store_find_buffer(pool_of(s, unit), unit);
+		struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 		if (!t) {
 			t = choose(pool_of(s, unit), true);
 			if (t && begin(s, t, unit, e))
@@ -94,7 +94,7 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 
 static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	struct home *h = &s->homes[unit];
+	struct unit_place *h = &s->homes[unit];
 	if (param_store_wait_request(&h->publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
@@ -105,8 +105,8 @@ int param_store_params(struct param_store *s, int unit, const void **params, str
 {
 	if (!param_store_replicas(s, unit)->policy->params)
 		return whole_params(s, unit, params, e);
-	struct pool *p = pool_of(s, unit);
-	struct slot *t = param_store_find_buffer(p, unit);
+	struct unit_buffers *p = pool_of(s, unit);
+	struct unit_buffer *t = param_store_find_buffer(p, unit);
 	param_store_order_note(&s->order, unit);
 	if (!t) {
 		t = choose(p, false);
@@ -130,7 +130,7 @@ int param_store_params(struct param_store *s, int unit, const void **params, str
 
 void param_store_release(struct param_store *s, int unit)
 {
-	struct slot *t = param_store_find_buffer(pool_of(s, unit), unit);
+	struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 	if (!t || !t->holds || --t->holds)
 		return;
 	/* A failure comes again from the next call: the world is aborted. */

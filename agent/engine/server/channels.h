@@ -1,5 +1,5 @@
 /*
- * pairs — a group of two for each worker and server: n workers and n servers, one of each on every
+ * channels — a group of two for each worker and server: n workers and n servers, one of each on every
  * rank.
  *
  * Two ranks have two, one for each direction of asking, so that one thread at a time uses a group:
@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "libcomm/comm.h"
 
-struct pair {
+struct worker_channel {
 	struct comm *to;   /* this rank's worker with the other's server; NULL with oneself */
 	struct comm *from; /* the other's worker with this rank's server */
 	int peer;          /* the other's rank in both */
@@ -20,8 +20,8 @@ struct pair {
 
 /* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the
  * world, or by param_server_channels_close. */
-int param_server_channels_open(struct comm *world, struct pair **out, struct err *e);
+int param_server_channels_open(struct comm *world, struct worker_channel **out, struct err *e);
 /* Takes NULL. */
-void param_server_channels_close(struct pair *pairs, int n);
+void param_server_channels_close(struct worker_channel *channels, int n);
 
 #endif

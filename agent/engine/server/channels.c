@@ -1,10 +1,10 @@
-#include "agent/engine/server/pairs.h"
+#include "agent/engine/server/channels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 /* The pair's two groups: of the lower rank's worker, of the higher one's. */
-static int split(struct comm *world, int other, struct pair *p, struct err *e)
+static int split(struct comm *world, int other, struct worker_channel *p, struct err *e)
 {
 	int me = comm_rank(world), low = me < other ? me : other, high = me < other ? other : me;
 	int color = me == other ? -1 : low;
@@ -18,36 +18,36 @@ static int split(struct comm *world, int other, struct pair *p, struct err *e)
 			return -1;
 		}
 	}
-	*p = (struct pair){ .to = groups[me == high],
+	*p = (struct worker_channel){ .to = groups[me == high],
 			    .from = groups[me == low],
 			    .peer = me == low };
 	return 0;
 }
 
-int param_server_channels_open(struct comm *world, struct pair **out, struct err *e)
+int param_server_channels_open(struct comm *world, struct worker_channel **out, struct err *e)
 {
 	int n = comm_size(world);
-	struct pair *pairs = calloc((size_t)n, sizeof *pairs);
-	if (!pairs)
+	struct worker_channel *channels = calloc((size_t)n, sizeof *channels);
+	if (!channels)
 		return err_set(e, ERR_NOMEM,
 			       "parameter server: no memory for %d groups; close other programs",
 			       n);
 	for (int round = 0; round < n; round++) {
 		int other = (round - comm_rank(world) + n) % n;
-		if (split(world, other, &pairs[other], e)) {
-			param_server_channels_close(pairs, n);
+		if (split(world, other, &channels[other], e)) {
+			param_server_channels_close(channels, n);
 			return -1;
 		}
 	}
-	*out = pairs;
+	*out = channels;
 	return 0;
 }
 
-void param_server_channels_close(struct pair *pairs, int n)
+void param_server_channels_close(struct worker_channel *channels, int n)
 {
-	for (int i = 0; pairs && i < n; i++) {
-		comm_close(pairs[i].to);
-		comm_close(pairs[i].from);
+	for (int i = 0; channels && i < n; i++) {
+		comm_close(channels[i].to);
+		comm_close(channels[i].from);
 	}
-	free(pairs);
+	free(channels);
 }

@@ -132,6 +132,18 @@ struct param_piece {
 };
 const struct param_piece *param_store_pieces(const struct param_store *s, int *n);
 struct backend *param_store_backend(const struct param_store *s);
+const struct catalogue *param_store_catalogue(const struct param_store *s);
+/* The groups over which an update may communicate between param_store_finish and
+ * param_store_publish, when the store itself has nothing under way on them. NULL: one rank. Shards
+ * are those of units of the kind: together they own a whole unit. */
+struct comm *param_store_shards(const struct param_store *s, enum unit_kind kind);
+struct comm *param_store_tp(const struct param_store *s);
+/* The elements of the parameter's box that shard `shard` of its unit owns; count may be 0. */
+void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
+		     int64_t *count);
+/* Whether this rank saves what every rank with a part of the parameter holds alike: it is the first
+ * of them. */
+bool param_store_saves(const struct param_store *s, const struct param *p);
 /* elements of all pieces, rounded to whole groups */
 int64_t param_store_owned(const struct param_store *s);
 /* Whether masters are the host's, and the backend's memory is not. */

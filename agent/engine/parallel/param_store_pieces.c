@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 /* The parameter's part in this rank's part of its unit; count 0: nothing of it. */
 static struct param_piece piece_of(const struct param_store *s, const struct param *p)
 {
-	const struct home *h = &s->homes[p->unit];
+	const struct unit_place *h = &s->homes[p->unit];
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
 	int64_t lo = clamp(h->lo, at, at + p->count), hi = clamp(h->hi, at, at + p->count);
 	struct param_piece piece = { .param = p, .first = lo - at, .count = hi - lo };
@@ -46,6 +46,41 @@ const struct param_piece *param_store_pieces(const struct param_store *s, int *n
 {
 	*n = s->n_pieces;
 	return s->pieces;
+}
+
+const struct catalogue *param_store_catalogue(const struct param_store *s)
+{
+	return s->catalogue;
+}
+
+struct comm *param_store_shards(const struct param_store *s, enum unit_kind kind)
+{
+	const struct replica_groups *r = &s->replicas[zero_class(kind)];
+	return r->policy->state ? r->shard : NULL;
+}
+
+struct comm *param_store_tp(const struct param_store *s)
+{
+	return s->groups.tp;
+}
+
+void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
+		     int64_t *count)
+{
+	const struct replica_groups *r = param_store_replicas(s, p->unit);
+	int64_t at = p->offset - s->catalogue->units[p->unit].lo, lo, hi;
+	catalogue_piece(s->homes[p->unit].n, r->policy->state ? r->cut.shards : 1, shard, &lo, &hi);
+	lo = clamp(lo, at, at + p->count);
+	hi = clamp(hi, at, at + p->count);
+	*first = lo - at;
+	*count = hi - lo;
+}
+
+bool param_store_saves(const struct param_store *s, const struct param *p)
+{
+	const struct replica_groups *r = param_store_replicas(s, p->unit);
+	return r->cut.shard == 0 && r->cut.copy == 0 && !p->tied_copy &&
+	       (!s->groups.tp || comm_rank(s->groups.tp) == 0);
 }
 
 struct backend *param_store_backend(const struct param_store *s)

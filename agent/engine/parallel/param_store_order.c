@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_order.h"
+#include "agent/engine/parallel/param_store_order.h"
 
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
  * pattern. */
 enum { ORDER_MOST = 1 << 16 };
 
-static void append(struct order *o, int unit)
+static void append(struct demand_order *o, int unit)
 {
 	if (o->n == ORDER_MOST)
 		return;
@@ -21,7 +21,7 @@ static void append(struct order *o, int unit)
 	o->units[o->n++] = unit;
 }
 
-static void follow(struct order *o, int unit)
+static void follow(struct demand_order *o, int unit)
 {
 	for (int i = 0; i < o->n; i++) {
 		int place = (o->at + i) % o->n;
@@ -32,7 +32,7 @@ static void follow(struct order *o, int unit)
 	}
 }
 
-void param_store_order_note(struct order *o, int unit)
+void param_store_order_note(struct demand_order *o, int unit)
 {
 	if (o->learned)
 		follow(o, unit);
@@ -40,24 +40,24 @@ void param_store_order_note(struct order *o, int unit)
 		append(o, unit);
 }
 
-void param_store_order_learn(struct order *o)
+void param_store_order_learn(struct demand_order *o)
 {
 	o->learned = o->n > 0;
 }
 
-void param_store_order_rewind(struct order *o)
+void param_store_order_rewind(struct demand_order *o)
 {
 	o->at = 0;
 	if (!o->learned)
 		o->n = 0;
 }
 
-int param_store_order_peek(const struct order *o, int ahead)
+int param_store_order_peek(const struct demand_order *o, int ahead)
 {
 	return o->learned && o->at + ahead < o->n ? o->units[o->at + ahead] : -1;
 }
 
-void param_store_order_fini(struct order *o)
+void param_store_order_fini(struct demand_order *o)
 {
 	free(o->units);
 }

@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 #include "base/spill.h"
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe_replicas(struct replicas *r, struct comm *shard, struct comm *copies, int zero)
+static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies, int zero)
 {
-	*r = (struct replicas){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
+	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
 		r->cut.shards = comm_size(shard);
 		r->cut.shard = comm_rank(shard);
@@ -26,8 +26,8 @@ static void lay_out(struct param_store *s, int zero, int64_t *params, int64_t *g
 	*params = *grads = s->owned = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct unit *u = &s->catalogue->units[i];
-		const struct replicas *r = param_store_replicas(s, i);
-		struct home *h = &s->homes[i];
+		const struct replica_groups *r = param_store_replicas(s, i);
+		struct unit_place *h = &s->homes[i];
 		h->n = u->hi - u->lo;
 		zero_owned(h->n, zero, &r->cut, &h->lo, &h->hi);
 		zero_counted(h->n, zero, &r->cut, &h->counted_lo, &h->counted_hi);
@@ -81,7 +81,7 @@ bool param_store_masters_offloaded(const struct param_store *s)
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
-static int open_pool(struct param_store *s, struct pool *p, const char *what, enum unit_kind kind,
+static int open_pool(struct param_store *s, struct unit_buffers *p, const char *what, enum unit_kind kind,
 		     size_t width, struct err *e)
 {
 	int64_t most = 0;
@@ -93,7 +93,7 @@ static int open_pool(struct param_store *s, struct pool *p, const char *what, en
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 	for (; p->n < n; p->n++) {
-		p->slots[p->n] = (struct slot){ .data = take(s, what, most, width, e), .unit = -1 };
+		p->slots[p->n] = (struct unit_buffer){ .data = take(s, what, most, width, e), .unit = -1 };
 		if (!p->slots[p->n].data)
 			return -1;
 	}
@@ -229,13 +229,13 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 	return 0;
 }
 
-static void close_pool(struct param_store *s, struct pool *p)
+static void close_pool(struct param_store *s, struct unit_buffers *p)
 {
 	for (int i = 0; i < p->n; i++)
 		backend_free(s->backend, p->slots[i].data);
 }
 
-static void end_pool(struct pool *p)
+static void end_pool(struct unit_buffers *p)
 {
 	for (int i = 0; i < p->n; i++) {
 		comm_wait(p->slots[i].req, NULL);
@@ -286,8 +286,8 @@ void param_store_close(struct param_store *s)
 
 void *param_store_stored(const struct param_store *s, int unit)
 {
-	const struct home *h = &s->homes[unit];
-	const struct replicas *r = param_store_replicas(s, unit);
+	const struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
 }
 
@@ -299,14 +299,14 @@ float *param_store_master(const struct param_store *s, int unit)
 
 float *param_store_grad(const struct param_store *s, int unit)
 {
-	const struct home *h = &s->homes[unit];
-	const struct replicas *r = param_store_replicas(s, unit);
+	const struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
 }
 
 const size_t *param_store_counts(struct param_store *s, int unit)
 {
-	struct replicas *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
+	struct replica_groups *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 	for (int i = 0; i < r->cut.shards; i++) {
 		int64_t lo, hi;
 		catalogue_piece(s->homes[unit].n, r->cut.shards, i, &lo, &hi);
@@ -329,7 +329,7 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 bool param_store_replayable(const struct param_store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replicas *r = param_store_replicas(s, i);
+		const struct replica_groups *r = param_store_replicas(s, i);
 		if (r->policy->params || r->policy->grads || s->homes[i].publishing)
 			return false;
 		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))

@@ -12,13 +12,13 @@
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_STORE_INNER_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_STORE_INNER_H
 
-#include "agent/engine/parallel/store.h"
-#include "agent/engine/parallel/store_order.h"
+#include "agent/engine/parallel/param_store.h"
+#include "agent/engine/parallel/param_store_order.h"
 #include "libcomm/comm.h"
 #include "plan/spec/model/zero.h"
 
 /* The replicas of a class of units. */
-struct replicas {
+struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
@@ -26,7 +26,7 @@ struct replicas {
 };
 
 /* Where a unit is. Places count elements. */
-struct home {
+struct unit_place {
 	int64_t n;                      /* the unit's elements */
 	int64_t lo, hi;                 /* of them, those that this rank owns */
 	int64_t counted_lo, counted_hi; /* and counts */
@@ -38,7 +38,7 @@ struct home {
 };
 
 /* A buffer for one unit of a kind: its parameters, or its gradients of a micro-batch. */
-struct slot {
+struct unit_buffer {
 	char *data;
 	int unit;                 /* -1: none */
 	int holds;                /* uses that have not ended */
@@ -47,8 +47,8 @@ struct slot {
 	struct comm_request *req; /* under way: gathered into, or scattered from */
 };
 
-struct pool {
-	struct slot slots[ZERO_BUFFERS];
+struct unit_buffers {
+	struct unit_buffer slots[ZERO_BUFFERS];
 	int n;
 };
 
@@ -57,13 +57,13 @@ struct param_store {
 	const struct ops *ops;
 	const struct catalogue *catalogue;
 	struct param_store_groups groups;
-	struct replicas replicas[ZERO_CLASSES];
+	struct replica_groups replicas[ZERO_CLASSES];
 	bool overlap, stochastic;
 	uint64_t seed;
 	size_t width;        /* bytes of a stored parameter */
 	enum comm_type type; /* of as many bytes: parameters are only moved */
 
-	struct home *homes; /* [n_units] */
+	struct unit_place *homes; /* [n_units] */
 	char *params;
 	float *grads;
 	float *masters; /* NULL: the stored parameters are */
@@ -73,8 +73,8 @@ struct param_store {
 	struct param_piece *pieces;
 	int n_pieces;
 
-	struct pool gathers[UNIT_KINDS], scatters[UNIT_KINDS];
-	struct order order; /* of demands for units that are cut */
+	struct unit_buffers gathers[UNIT_KINDS], scatters[UNIT_KINDS];
+	struct demand_order order; /* of demands for units that are cut */
 	int64_t clock;      /* counts uses of slots */
 
 	struct comm_request **sums; /* [n_units + 1] of this step's gradients, under way */
@@ -88,7 +88,7 @@ struct param_store {
 	double gather_s, reduce_s;
 };
 
-static inline const struct replicas *param_store_replicas(const struct param_store *s, int unit)
+static inline const struct replica_groups *param_store_replicas(const struct param_store *s, int unit)
 {
 	return &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 }
@@ -108,9 +108,9 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 int param_store_build_pieces(struct param_store *s, struct err *e);
 
 /* What is in the slot is done with; a gather under way is waited for. */
-int param_store_evict(struct param_store *s, struct slot *slot, struct err *e);
+int param_store_evict(struct param_store *s, struct unit_buffer *slot, struct err *e);
 /* The slot of the pool that holds the unit, NULL: none. */
-struct slot *param_store_find_buffer(struct pool *p, int unit);
+struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit);
 /* Starts gathers of what the order says comes next. */
 int param_store_prefetch(struct param_store *s, struct err *e);
 /* Waits for all parameters that are under way. */
@@ -119,6 +119,6 @@ int param_store_wait_params(struct param_store *s, struct err *e);
 /* Starts the sum of units [first, last). */
 int param_store_reduce_complete(struct param_store *s, struct err *e);
 /* Adds what the slot's scatter brings to this rank's gradients. */
-int param_store_add_scattered(struct param_store *s, struct slot *slot, struct err *e);
+int param_store_add_scattered(struct param_store *s, struct unit_buffer *slot, struct err *e);
 
 #endif

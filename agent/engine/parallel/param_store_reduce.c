@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 
@@ -58,7 +58,7 @@ static int64_t weight_of(const struct param_store *s, int unit)
 
 static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
-	const struct home *h = &s->homes[unit];
+	const struct unit_place *h = &s->homes[unit];
 	float *whole = s->grads + h->grads;
 	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole, whole + h->lo,
 					  param_store_counts(s, unit), COMM_F32, COMM_SUM,
@@ -67,8 +67,8 @@ static int scatter_whole(struct param_store *s, int unit, struct err *e)
 
 static int sum_whole(struct param_store *s, int first, int last, struct err *e)
 {
-	const struct home *lo = &s->homes[first], *hi = &s->homes[last - 1];
-	const struct replicas *r = param_store_replicas(s, first);
+	const struct unit_place *lo = &s->homes[first], *hi = &s->homes[last - 1];
+	const struct replica_groups *r = param_store_replicas(s, first);
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
 		return 0;
@@ -125,11 +125,11 @@ static int complete_whole(struct param_store *s, int unit, struct err *e)
 
 /* --- gradients that leave after each micro-batch --- */
 
-int param_store_add_scattered(struct param_store *s, struct slot *t, struct err *e)
+int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, struct err *e)
 {
 	if (t->unit < 0 || !t->req)
 		return 0;
-	const struct home *h = &s->homes[t->unit];
+	const struct unit_place *h = &s->homes[t->unit];
 	int unit = t->unit;
 	t->unit = -1;
 	if (param_store_wait_request(&t->req, &s->reduce_s, e))
@@ -139,18 +139,18 @@ int param_store_add_scattered(struct param_store *s, struct slot *t, struct err 
 	return 0;
 }
 
-static struct pool *pool_of(struct param_store *s, int unit)
+static struct unit_buffers *pool_of(struct param_store *s, int unit)
 {
 	return &s->scatters[s->catalogue->units[unit].kind];
 }
 
 /* The slot that this micro-batch's gradients of the unit go into, zeroed when it is new. */
-static struct slot *slot_of(struct param_store *s, int unit, struct err *e)
+static struct unit_buffer *slot_of(struct param_store *s, int unit, struct err *e)
 {
-	struct pool *p = pool_of(s, unit);
-	struct slot *best = NULL;
+	struct unit_buffers *p = pool_of(s, unit);
+	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
-		struct slot *t = &p->slots[i];
+		struct unit_buffer *t = &p->slots[i];
 		if (t->holds && t->unit == unit)
 			return t;
 		if (!t->holds && (!best || t->used < best->used))
@@ -173,7 +173,7 @@ static struct slot *slot_of(struct param_store *s, int unit, struct err *e)
 
 static int scatter(struct param_store *s, int unit, struct err *e)
 {
-	struct slot *t = slot_of(s, unit, e);
+	struct unit_buffer *t = slot_of(s, unit, e);
 	if (!t)
 		return -1;
 	float *whole = (float *)t->data;
@@ -207,7 +207,7 @@ int param_store_grads(struct param_store *s, int unit, float **grads, struct err
 		*grads = s->grads + s->homes[unit].grads;
 		return 0;
 	}
-	struct slot *t = slot_of(s, unit, e);
+	struct unit_buffer *t = slot_of(s, unit, e);
 	if (!t)
 		return -1;
 	*grads = (float *)t->data;

@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/philox.h"
 
@@ -83,7 +83,7 @@ static void narrow_all(struct param_store *s, float *stage, int64_t step)
 		if (!s->fused || !whole_rows(&s->pieces[i]))
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
-		const struct home *h = &s->homes[unit];
+		const struct unit_place *h = &s->homes[unit];
 		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo,
 		       stage, NULL, 0);
 	}
@@ -120,7 +120,7 @@ static int forget_all(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++) {
-			struct slot *t = &s->gathers[kind].slots[i];
+			struct unit_buffer *t = &s->gathers[kind].slots[i];
 			if (t->holds)
 				return err_set(e, ERR_INTERNAL,
 					       "store: unit %d is in use while new parameters come",
@@ -134,8 +134,8 @@ static int forget_all(struct param_store *s, struct err *e)
 /* Owners to the others, where each replica holds the whole. */
 static int spread(struct param_store *s, int unit, struct err *e)
 {
-	struct home *h = &s->homes[unit];
-	const struct replicas *r = param_store_replicas(s, unit);
+	struct unit_place *h = &s->homes[unit];
+	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
 	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit),

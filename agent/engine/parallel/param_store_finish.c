@@ -1,4 +1,4 @@
-#include "agent/engine/parallel/store_inner.h"
+#include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
 
@@ -50,8 +50,8 @@ static int run_of_copies(const struct param_store *s, int unit)
 static int sum_copies(struct param_store *s, struct err *e)
 {
 	for (int unit = 0, n; unit < s->catalogue->n_units; unit += n) {
-		const struct replicas *r = param_store_replicas(s, unit);
-		const struct home *lo = &s->homes[unit], *hi;
+		const struct replica_groups *r = param_store_replicas(s, unit);
+		const struct unit_place *lo = &s->homes[unit], *hi;
 		n = run_of_copies(s, unit);
 		hi = &s->homes[unit + n - 1];
 		if (!r->policy->state || !r->copies)
@@ -70,7 +70,7 @@ static int sum_tied(struct param_store *s, struct err *e)
 {
 	if (!s->groups.tied)
 		return 0;
-	const struct home *h = &s->homes[s->tied];
+	const struct unit_place *h = &s->homes[s->tied];
 	float *at = param_store_grad(s, s->tied);
 	double since = clock_s();
 	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32,
@@ -90,7 +90,7 @@ int param_store_finish(struct param_store *s, struct err *e)
 
 void param_store_zero(struct param_store *s)
 {
-	const struct home *last = &s->homes[s->catalogue->n_units - 1];
+	const struct unit_place *last = &s->homes[s->catalogue->n_units - 1];
 	int64_t n = last->grads + (param_store_replicas(s, s->catalogue->n_units - 1)->policy->grads
 					   ? last->hi - last->lo
 					   : last->n);

@@ -1,0 +1,46 @@
+/*
+ * matrices — hidden matrices whose parts meet at one rank, and go back.
+ *
+ * A matrix is cut over the tensor-parallel ranks into boxes (plan/spec/model/model.h), and a rank's
+ * box over the shards of its unit into runs (zero.h). The matrices of a class (dense, experts) are
+ * numbered in catalogue order. With S shards and T tensor-parallel ranks, matrix k belongs to shard
+ * k mod S of tensor-parallel rank (k / S) mod T. Parts travel in two hops: over the shards into the
+ * boxes of shard k mod S, and from there over the tensor-parallel group to the owner. S × T
+ * consecutive matrices have as many owners: a round. Replicas that are copies of each other (zero.h)
+ * do the same work.
+ *
+ * Only the room's own files include this.
+ */
+#ifndef MUSTER_AGENT_ENGINE_OPTIM_MATRICES_H
+#define MUSTER_AGENT_ENGINE_OPTIM_MATRICES_H
+
+#include "agent/engine/optim/rules.h"
+
+struct optim_matrices;
+
+/* Collective over the tensor-parallel group. Allocates optimizer_matrix_bytes in the backend. */
+int optim_matrices_open(struct optim *o, struct optim_matrices **out, struct err *e);
+/* Accepts NULL. */
+void optim_matrices_close(struct optim *o, struct optim_matrices *m);
+
+struct optim_matrix {
+	const struct param *param;
+	const struct param_piece *piece; /* of it that this rank owns; NULL: none */
+};
+
+/* What happens to each matrix. */
+struct optim_matrix_work {
+	/* Writes what this rank brings of the piece into out[piece->count]. */
+	void (*take)(void *arg, const struct param_piece *piece, float *out);
+	/* Replaces x [rows, columns] of shape[0] × shape[1]; y is as large, a and b are [side,
+	 * side], where side is the smaller of both. */
+	void (*replace)(void *arg, const struct param *p, float *x, float *y, float *a, float *b);
+	/* Takes what has become of the piece's elements: in[piece->count]. */
+	void (*apply)(void *arg, const struct param_piece *piece, const float *in);
+	void *arg;
+};
+
+/* Collective over the shards and the tensor-parallel group. */
+int optim_matrices_run(struct optim_matrices *m, const struct optim_matrix_work *w, struct err *e);
+
+#endif

@@ -1,0 +1,27 @@
+#include "agent/engine/optim/rules.h"
+
+#include <math.h>
+
+/* With a constant gradient G the momentum converges to G / (1 - momentum) for every share. The
+ * weight of a whole step is 1. */
+static double gradient_weight(double momentum, double share)
+{
+	return (1 - pow(momentum, share)) / (1 - momentum);
+}
+
+static void update_sgd(const struct optim *o, struct update *u, int n, const struct optim_step *s)
+{
+	double momentum = o->job->optimizer.momentum, weight = gradient_weight(momentum, s->share);
+	const struct sgd_args a = {
+		.lr = (float)(s->lr * s->share),
+		.momentum = (float)pow(momentum, s->share),
+		.grad_scale = (float)(s->scale * weight),
+		.step = s->number,
+	};
+	for (int i = 0; i < n; i++)
+		u[i].weight_decay =
+			(float)(optim_weight_decay(o, u[i].weight_decay > 0) * weight);
+	o->ops->sgd(o->backend, u, n, &a);
+}
+
+const struct optim_rule optim_rule_sgd = { .update = update_sgd };
