@@ -199,7 +199,7 @@ static double orthogonalizing(const struct cost_case *c, int iterations, double 
 {
 	double side = (double)c->shape->hidden, each = 6 * side * side * side * iterations;
 	double matrices = owned / (side * side);
-	return iterations ? matrices * cost_machine_seconds(c->machine, COST_PRODUCT_FWD, each) : 0;
+	return iterations ? matrices * cost_machine_seconds(c->machine, RATE_PRODUCT_FWD, each) : 0;
 }
 
 double cost_update(const struct cost_case *c, const struct cost_rank *r)

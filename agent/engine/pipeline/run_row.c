@@ -228,7 +228,7 @@ int pipeline_run_row(struct engine *g, const struct sched_row *row,
 {
 	struct row_run w = { .g = g, .row = row, .batch = batch, .backward = backward };
 	double origin = clock_s(), waited = param_store_wait_seconds(g->store),
-	       again = model_again_s(g->model);
+	       again = model_recompute_s(g->model);
 	begin_row(g, row, backward);
 	model_loss_begin(g->model);
 	if (pipeline_receive_ahead(g, row, e))
