@@ -37,6 +37,9 @@ static void carve_buffers(const struct model_shape *s, int64_t n, struct carver 
 	b->act = carve_floats(c, m * s->ffn);
 	b->stats = carve_floats(c, 2 * n);
 	b->lse = carve_floats(c, n * s->heads);
+	b->head = carve_floats(c, s->qk_norm ? n * s->heads * s->head_dim : 0);
+	b->head_norm = carve_floats(c, s->qk_norm ? n * s->heads * s->head_dim : 0);
+	b->head_stats = carve_floats(c, s->qk_norm ? n * s->heads : 0);
 	b->positions = model_carve(c, n, sizeof *b->positions);
 	b->logits = carve_floats(c, n * s->experts);
 	b->probs = carve_floats(c, n * s->experts);

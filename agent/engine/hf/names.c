@@ -1,19 +1,17 @@
 #include "agent/engine/hf/names.h"
 
+#include "agent/engine/hf/family.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The two vocabularies: GPT-2's, and LLaMA's with what Mixtral adds. */
-enum vocabulary { GPT2, LLAMA, VOCABULARIES };
-
 /* '#' stands for the layer, '@' for the expert. */
 /* clang-format off */
 static const struct row {
 	const char *ours;
-	const char *theirs[VOCABULARIES];
+	const char *theirs[NAMINGS];
 	bool conv1d; /* GPT-2's is [in, out] */
 } rows[] = {
 	{ "embed.tokens.weight", { "transformer.wte.weight", "model.embed_tokens.weight" }, false },
@@ -23,9 +21,11 @@ static const struct row {
 	{ "layers.#.attn.q.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.q_proj.weight" }, true },
 	{ "layers.#.attn.k.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.k_proj.weight" }, true },
 	{ "layers.#.attn.v.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.v_proj.weight" }, true },
-	{ "layers.#.attn.q.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
-	{ "layers.#.attn.k.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
-	{ "layers.#.attn.v.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
+	{ "layers.#.attn.q.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.q_proj.bias" }, false },
+	{ "layers.#.attn.k.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.k_proj.bias" }, false },
+	{ "layers.#.attn.v.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.v_proj.bias" }, false },
+	{ "layers.#.attn.q_norm.weight", { NULL, "model.layers.#.self_attn.q_norm.weight" }, false },
+	{ "layers.#.attn.k_norm.weight", { NULL, "model.layers.#.self_attn.k_norm.weight" }, false },
 	{ "layers.#.attn.o.weight", { "transformer.h.#.attn.c_proj.weight", "model.layers.#.self_attn.o_proj.weight" }, true },
 	{ "layers.#.attn.o.bias", { "transformer.h.#.attn.c_proj.bias", NULL }, false },
 	{ "layers.#.norm2.weight", { "transformer.h.#.ln_2.weight", "model.layers.#.post_attention_layernorm.weight" }, false },
@@ -46,13 +46,13 @@ static const struct row {
 /* clang-format on */
 
 /* Causal masks, and frequencies that follow from the configuration. */
-static const char *const skipped[VOCABULARIES][3] = {
-	[GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
-	[LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
+static const char *const skipped[NAMINGS][3] = {
+	[NAMING_GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
+	[NAMING_LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
 };
 
-static const char *const first_words[VOCABULARIES] = {
-	[GPT2] = "transformer.", [LLAMA] = "model."
+static const char *const first_words[NAMINGS] = {
+	[NAMING_GPT2] = "transformer.", [NAMING_LLAMA] = "model."
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -60,11 +60,6 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 struct place {
 	int layer, expert;
 };
-
-static enum vocabulary vocabulary_of(enum job_family family)
-{
-	return family == FAMILY_GPT2 ? GPT2 : LLAMA;
-}
 
 /* Reads a whole number of up to six digits; NULL when there is none. */
 static const char *take_number(const char *at, int *out)
@@ -103,7 +98,7 @@ static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
 	out[n < HF_NAME ? n : HF_NAME - 1] = '\0';
 }
 
-static const struct row *row_of(const char *ours, enum vocabulary v, struct place *at)
+static const struct row *row_of(const char *ours, enum hf_naming v, struct place *at)
 {
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].theirs[v] && match(rows[i].ours, ours, at))
@@ -114,7 +109,7 @@ static const struct row *row_of(const char *ours, enum vocabulary v, struct plac
 /* Joins the tensor that is being made of parts, or begins the next. */
 static int add(struct hf_names *names, const struct param *ours, struct err *e)
 {
-	enum vocabulary v = vocabulary_of(names->family);
+	enum hf_naming v = hf_families[names->family].naming;
 	struct place at = { 0 };
 	char theirs[HF_NAME];
 	const struct row *row = row_of(ours->name, v, &at);
@@ -126,7 +121,7 @@ static int add(struct hf_names *names, const struct param *ours, struct err *e)
 	if (!t || strcmp(t->name, theirs)) {
 		t = &names->tensors[names->n++];
 		*t = (struct hf_tensor){ .dims = ours->dims,
-					 .transposed = v == GPT2 && row->conv1d,
+					 .transposed = v == NAMING_GPT2 && row->conv1d,
 					 .shape = { 0, ours->dims == 2 ? ours->shape[1] : 1 } };
 		strcpy(t->name, theirs);
 	}
@@ -174,13 +169,13 @@ void hf_names_free(struct hf_names *n)
 
 const char *hf_names_bare(const struct hf_names *n, const char *name)
 {
-	const char *word = first_words[vocabulary_of(n->family)];
+	const char *word = first_words[hf_families[n->family].naming];
 	return strncmp(name, word, strlen(word)) ? NULL : name + strlen(word);
 }
 
 bool hf_names_may_skip(const struct hf_names *n, const char *name)
 {
-	enum vocabulary v = vocabulary_of(n->family);
+	enum hf_naming v = hf_families[n->family].naming;
 	for (int i = 0; skipped[v][i]; i++) {
 		struct place at;
 		if (match(skipped[v][i], name, &at) ||

@@ -26,6 +26,7 @@ struct block_view {
 	int unit, layer; /* layer: of the model */
 	struct norm_view norm1, norm2;
 	struct linear_view qkv;  /* q, k, v as one product: out = w */
+	struct norm_view q_norm, k_norm; /* [d] */
 	struct linear_view o;    /* row-parallel */
 	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
 	struct linear_view down; /* row-parallel */
@@ -192,6 +193,13 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 /* dx = gradient through the norm + dres; dres may be dx or NULL. x: the norm's input. */
 void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
 			 const void *dres, const void *x, const float *stats);
+
+/* qk_norm.c, families that normalize q and k: keeps them in ACT_QK, and sets them in ACT_QKV to
+ * their norms. Backward: dqkv [n, w] becomes the gradient before the norms; the gradients of their
+ * weights are added to. */
+void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_kept *k);
+void model_qk_norm_backward(struct model *m, const struct block_view *v,
+			    const struct block_kept *k, void *dqkv);
 
 /* drop.c: dropout of the residual stream. Sites are told apart by the key. */
 enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };

@@ -8,7 +8,7 @@
 enum { GROUP_ALIGN = 16 };
 
 /* A dimension of the model, and how a share cuts it. */
-enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_EXPERTS };
+enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_HEAD, DIM_FFN, DIM_EXPERTS };
 
 /* Which tp ranks' gradients of it are parts: none, those of copies, those of sequence shards. */
 enum parts { PARTS_NONE, PARTS_COPIES, PARTS_SEQUENCE };
@@ -36,6 +36,8 @@ static const struct row rows[] = {
 	{ PARAM_Q_B, UNIT_LAYER, "attn.q.bias", { DIM_Q, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
 	{ PARAM_K_B, UNIT_LAYER, "attn.k.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
 	{ PARAM_V_B, UNIT_LAYER, "attn.v.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
+	{ PARAM_Q_NORM, UNIT_LAYER, "attn.q_norm.weight", { DIM_HEAD, DIM_ONE }, INIT_ONE, PARTS_COPIES, false },
+	{ PARAM_K_NORM, UNIT_LAYER, "attn.k_norm.weight", { DIM_HEAD, DIM_ONE }, INIT_ONE, PARTS_COPIES, false },
 	{ PARAM_O_W, UNIT_LAYER, "attn.o.weight", { DIM_HIDDEN, DIM_Q }, INIT_NORMAL_SCALED, PARTS_NONE, false },
 	{ PARAM_O_B, UNIT_LAYER, "attn.o.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
 	{ PARAM_NORM2_W, UNIT_LAYER, "norm2.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
@@ -68,6 +70,10 @@ static bool row_exists(const struct model_shape *m, enum param_role role)
 	case PARAM_Q_B:
 	case PARAM_K_B:
 	case PARAM_V_B:
+		return m->qkv_bias;
+	case PARAM_Q_NORM:
+	case PARAM_K_NORM:
+		return m->qk_norm;
 	case PARAM_O_B:
 		return m->bias;
 	case PARAM_UP_B:
@@ -129,6 +135,8 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 		return whole(m->hidden);
 	case DIM_SEQ:
 		return whole(m->seq);
+	case DIM_HEAD:
+		return whole(m->head_dim);
 	case DIM_EXPERTS:
 		return whole(m->experts);
 	case DIM_VOCAB:

@@ -33,6 +33,8 @@ static const struct golden_case {
 	{ "llama", "plain", 2 },        { "llama", "cpu", 2 },
 	{ "llama3", "plain", 2 },       { "llama3", "cpu", 2 },
 	{ "linear", "plain", 2 },       { "linear", "cpu", 2 },
+	{ "qwen2", "plain", 2 },        { "qwen2", "cpu", 2 },
+	{ "qwen3", "plain", 2 },        { "qwen3", "cpu", 2 },
 	{ "mixtral", "plain", 2 },      { "mixtral", "cpu", 2 },
 	{ "mixtral-aux", "plain", 1 },  { "mixtral-aux", "cpu", BATCH },
 	{ "mixtral-loss", "plain", 1 }, { "mixtral-loss", "cpu", BATCH },
