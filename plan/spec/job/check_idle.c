@@ -7,7 +7,7 @@
 
 static bool rope(const struct job *job)
 {
-	return job->model.family != FAMILY_GPT2;
+	return shape_families[job->model.family].rope;
 }
 
 static bool rope_scaled(const struct job *job)
@@ -22,7 +22,7 @@ static bool rope_llama3(const struct job *job)
 
 static bool moe(const struct job *job)
 {
-	return job->model.family == FAMILY_MIXTRAL;
+	return shape_families[job->model.family].experts;
 }
 
 static bool cuda(const struct job *job)
@@ -97,7 +97,7 @@ static bool wsd(const struct job *job)
 }
 
 /* `key` works only when `chosen` holds, which `other` decides; `would` are the values of it that
- * do. */
+ * do, NULL: the families for which it holds. */
 /* clang-format off */
 static const struct idle {
 	size_t key, other;
@@ -105,19 +105,19 @@ static const struct idle {
 	const char *would;
 } idles[] = {
 	{ AT(job, graphs), AT(job, device), cuda, "cuda" },
-	{ AT(model, rope_theta), AT(model, family), rope, "llama or mixtral" },
-	{ AT(model, rope_scaling), AT(model, family), rope, "llama or mixtral" },
+	{ AT(model, rope_theta), AT(model, family), rope, NULL },
+	{ AT(model, rope_scaling), AT(model, family), rope, NULL },
 	{ AT(model, rope_factor), AT(model, rope_scaling), rope_scaled, "linear or llama3" },
 	{ AT(model, rope_low), AT(model, rope_scaling), rope_llama3, "llama3" },
 	{ AT(model, rope_high), AT(model, rope_scaling), rope_llama3, "llama3" },
 	{ AT(model, rope_original), AT(model, rope_scaling), rope_llama3, "llama3" },
-	{ AT(model, experts), AT(model, family), moe, "mixtral" },
-	{ AT(model, experts_per_token), AT(model, family), moe, "mixtral" },
-	{ AT(model, router), AT(model, family), moe, "mixtral" },
-	{ AT(model, aux_loss), AT(model, family), moe, "mixtral" },
-	{ AT(model, z_loss), AT(model, family), moe, "mixtral" },
-	{ AT(model, capacity), AT(model, family), moe, "mixtral" },
-	{ AT(parallel, ep), AT(model, family), moe, "mixtral" },
+	{ AT(model, experts), AT(model, family), moe, NULL },
+	{ AT(model, experts_per_token), AT(model, family), moe, NULL },
+	{ AT(model, router), AT(model, family), moe, NULL },
+	{ AT(model, aux_loss), AT(model, family), moe, NULL },
+	{ AT(model, z_loss), AT(model, family), moe, NULL },
+	{ AT(model, capacity), AT(model, family), moe, NULL },
+	{ AT(parallel, ep), AT(model, family), moe, NULL },
 	{ AT(parallel, sp), AT(parallel, tp), tensor, "2 or more" },
 	{ AT(parallel, chunks), AT(parallel, schedule), chunked, "interleaved or zb-v" },
 	{ AT(parallel, zero_shard), AT(parallel, zero), zero, "1, 2 or 3" },
@@ -152,17 +152,37 @@ static void value_of(const struct job *job, size_t offset, struct buf *out)
 	job_value_write(key, job, out);
 }
 
+/* "llama, mixtral or qwen2" */
+static void add_families(const struct rule_job *j, const struct idle *i, struct buf *out)
+{
+	struct job job = *j->job;
+	const char *words[FAMILIES];
+	int n = 0;
+	for (int f = 0; f < FAMILIES; f++) {
+		job.model.family = (enum job_family)f;
+		if (i->chosen(&job))
+			words[n++] = shape_families[f].word;
+	}
+	for (int f = 0; f < n; f++)
+		buf_printf(out, "%s%s", f == 0 ? "" : f + 1 < n ? ", " : " or ", words[f]);
+}
+
 static int refuse_idle(const struct rule_job *j, const struct idle *i)
 {
 	const size_t keys[] = { i->key, i->other };
 	const struct job_key *key = &job_keys[job_key_at(i->key)],
 			     *other = &job_keys[job_key_at(i->other)];
-	struct buf has = BUF_INIT, lacks = BUF_INIT;
+	struct buf has = BUF_INIT, lacks = BUF_INIT, would = BUF_INIT;
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
+	if (i->would)
+		buf_puts(&would, i->would);
+	else
+		add_families(j, i, &would);
 	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s",
-			buf_str(&has), other->section, buf_str(&lacks), other->name, i->would,
-			key->name, key->def);
+			buf_str(&has), other->section, buf_str(&lacks), other->name,
+			buf_str(&would), key->name, key->def);
+	buf_fini(&would);
 	buf_fini(&lacks);
 	buf_fini(&has);
 	return -1;
