@@ -16,7 +16,8 @@ static const double *named(const struct ref64 *m, const char *name)
 
 static bool has_bias(const struct ref64 *m, const char *what)
 {
-	return !m->llama || (m->qkv_bias && strncmp(what, "attn.o", 6) && !strncmp(what, "attn.", 5));
+	return !m->llama ||
+	       (m->qkv_bias && strncmp(what, "attn.o", 6) && !strncmp(what, "attn.", 5));
 }
 
 /* NULL for the biases that LLaMA does not have. */

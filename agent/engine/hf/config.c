@@ -113,7 +113,10 @@ static int read_family(struct reader *r)
 			return 0;
 		}
 	for (int i = 0; i < FAMILIES; i++)
-		buf_printf(&known, "%s%s", i == 0 ? "" : i + 1 < FAMILIES ? ", " : " and ",
+		buf_printf(&known, "%s%s",
+			   i == 0             ? ""
+			   : i + 1 < FAMILIES ? ", "
+					      : " and ",
 			   shape_families[i].word);
 	err_set(r->e, ERR_UNSUPPORTED, "%s: model_type is %s; muster imports %s", r->name,
 		word_of(v, word), buf_str(&known));
@@ -256,8 +259,8 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 		err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
 	else if (!json_is_object(r.root))
 		err_set(e, ERR_CORRUPT, "%s: is no JSON object", name);
-	else if (!read_family(&r) && !check_fixed_keys(&r) && !read_rows(&r, seq) && !read_rope(&r) &&
-		 !read_balance(&r))
+	else if (!read_family(&r) && !check_fixed_keys(&r) && !read_rows(&r, seq) &&
+		 !read_rope(&r) && !read_balance(&r))
 		rc = parse(&r.ini, name, out, e);
 	buf_fini(&r.ini);
 	json_decref(r.root);

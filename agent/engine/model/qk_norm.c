@@ -19,9 +19,12 @@ static void find_parts(const struct model *m, const struct block_view *v,
 	float *rstd = k->at[ACT_QK_STATS];
 	int64_t kv = m->d.kv_heads * m->d.dim;
 	parts[0] = (struct part){ &v->q_norm, 0, m->d.q, m->d.heads, raw, rstd };
-	parts[1] = (struct part){ &v->k_norm,       m->d.q,
-				  kv,               m->d.kv_heads,
-				  raw + m->d.n * m->d.q * m->d.width, rstd + m->d.n * m->d.heads };
+	parts[1] = (struct part){ &v->k_norm,
+				  m->d.q,
+				  kv,
+				  m->d.kv_heads,
+				  raw + m->d.n * m->d.q * m->d.width,
+				  rstd + m->d.n * m->d.heads };
 }
 
 static void *column(const struct model *m, void *qkv, int64_t at)
@@ -45,8 +48,8 @@ void model_qk_norm_forward(struct model *m, const struct block_view *v, const st
 	}
 }
 
-void model_qk_norm_backward(struct model *m, const struct block_view *v,
-			    const struct block_kept *k, void *dqkv)
+void model_qk_norm_backward(struct model *m, const struct block_view *v, const struct block_kept *k,
+			    void *dqkv)
 {
 	struct part parts[PARTS];
 	void *dx = m->scratch[SCRATCH_HEADS], *dy = m->scratch[SCRATCH_NARROW];
@@ -55,9 +58,9 @@ void model_qk_norm_backward(struct model *m, const struct block_view *v,
 		const struct part *p = &parts[i];
 		void *at = column(m, dqkv, p->at);
 		m->ops->copy_rows(m->backend, dy, p->width, at, m->d.qkv, m->d.n, p->width);
-		m->ops->rmsnorm_bwd(m->backend, dx,
-				    model_unit_grad(m, p->view->unit, p->view->w), dy, NULL, p->raw,
-				    p->rstd, model_unit_param(m, p->view->unit, p->view->w),
+		m->ops->rmsnorm_bwd(m->backend, dx, model_unit_grad(m, p->view->unit, p->view->w),
+				    dy, NULL, p->raw, p->rstd,
+				    model_unit_param(m, p->view->unit, p->view->w),
 				    m->d.n * p->heads, m->d.dim);
 		m->ops->copy_rows(m->backend, at, m->d.qkv, dx, p->width, m->d.n, p->width);
 	}

@@ -25,9 +25,9 @@ struct expert_view;
 struct block_view {
 	int unit, layer; /* layer: of the model */
 	struct norm_view norm1, norm2;
-	struct linear_view qkv;  /* q, k, v as one product: out = w */
+	struct linear_view qkv;          /* q, k, v as one product: out = w */
 	struct norm_view q_norm, k_norm; /* [d] */
-	struct linear_view o;    /* row-parallel */
+	struct linear_view o;            /* row-parallel */
 	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
 	struct linear_view down; /* row-parallel */
 	struct linear_view router; /* mixture of experts: [E, c] */
@@ -198,8 +198,8 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
  * their norms. Backward: dqkv [n, w] becomes the gradient before the norms; the gradients of their
  * weights are added to. */
 void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_kept *k);
-void model_qk_norm_backward(struct model *m, const struct block_view *v,
-			    const struct block_kept *k, void *dqkv);
+void model_qk_norm_backward(struct model *m, const struct block_view *v, const struct block_kept *k,
+			    void *dqkv);
 
 /* drop.c: dropout of the residual stream. Sites are told apart by the key. */
 enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };

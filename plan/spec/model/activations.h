@@ -71,7 +71,7 @@ enum act {
 	ACT_QKV,         /* [n, w] rotated */
 	/* families that normalize q and k: [n, H d], then [n, K d], as they were before */
 	ACT_QK,
-	ACT_QK_STATS, /* [(H + K) n] fp32 their rstd */
+	ACT_QK_STATS,    /* [(H + K) n] fp32 their rstd */
 	ACT_O,           /* [n, H d] */
 	ACT_LSE,         /* [H n] fp32 */
 	ACT_NORM2_X,     /* [s, c] */
