@@ -41,7 +41,7 @@
 	}
 
 /* In the order of the enums of job.h. */
-#define FAMILY_WORD(id, word, ...) word,
+#define FAMILY_WORD(id, word, ...)       word,
 #define FAMILY_HELP(id, word, help, ...) " " word ": " help "."
 static const char *const families[] = { SHAPE_FAMILIES(FAMILY_WORD) NULL };
 static const char *const ties[] = { "auto", "yes", "no", NULL };
