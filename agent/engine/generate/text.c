@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct text {
-	struct text_options opt;
+struct generated_text {
+	struct generated_text_options opt;
 	struct sampler *sampler;
 	int32_t *seen;     /* [context] tokens that the model sees */
 	int64_t n_seen, n; /* of these; of the whole text */
@@ -12,9 +12,10 @@ struct text {
 	float *logits;     /* [vocab] */
 };
 
-int generate_text_open(const struct text_options *opt, struct text **out, struct err *e)
+int generate_text_open(const struct generated_text_options *opt, struct generated_text **out,
+		       struct err *e)
 {
-	struct text *t = calloc(1, sizeof *t);
+	struct generated_text *t = calloc(1, sizeof *t);
 	if (t) {
 		t->seen = calloc((size_t)opt->context, sizeof *t->seen);
 		t->logits = calloc((size_t)opt->vocab, sizeof *t->logits);
@@ -34,7 +35,7 @@ int generate_text_open(const struct text_options *opt, struct text **out, struct
 	return 0;
 }
 
-void generate_text_close(struct text *t)
+void generate_text_close(struct generated_text *t)
 {
 	if (!t)
 		return;
@@ -44,12 +45,12 @@ void generate_text_close(struct text *t)
 	free(t);
 }
 
-static int64_t half(const struct text *t)
+static int64_t half(const struct generated_text *t)
 {
 	return t->opt.context > 1 ? t->opt.context / 2 : 1;
 }
 
-int generate_text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e)
+int generate_text_prompt(struct generated_text *t, const int32_t *tokens, int64_t n, struct err *e)
 {
 	int64_t keep = n > t->opt.context ? half(t) : n;
 	memcpy(t->seen, tokens + n - keep, (size_t)keep * sizeof *tokens);
@@ -60,7 +61,7 @@ int generate_text_prompt(struct text *t, const int32_t *tokens, int64_t n, struc
 }
 
 /* The model gets to see what was pushed. */
-static int show(struct text *t, struct err *e)
+static int show(struct generated_text *t, struct err *e)
 {
 	int64_t n = t->n_seen - t->shown;
 	t->shown = t->n_seen;
@@ -68,7 +69,7 @@ static int show(struct text *t, struct err *e)
 }
 
 /* Into a full context: behind its last half, which the model has to see again. */
-static void push(struct text *t, int32_t token)
+static void push(struct generated_text *t, int32_t token)
 {
 	if (t->n_seen == t->opt.context) {
 		int64_t keep = t->opt.context > 1 ? half(t) - 1 : 0;
@@ -81,7 +82,7 @@ static void push(struct text *t, int32_t token)
 	t->n++;
 }
 
-int generate_text_next(struct text *t, int32_t *token, struct err *e)
+int generate_text_next(struct generated_text *t, int32_t *token, struct err *e)
 {
 	if (show(t, e) || generate_sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
 		return -1;
@@ -89,7 +90,7 @@ int generate_text_next(struct text *t, int32_t *token, struct err *e)
 	return 0;
 }
 
-int64_t generate_text_unseen(const struct text *t)
+int64_t generate_text_unseen(const struct generated_text *t)
 {
 	return t->n - t->n_seen;
 }

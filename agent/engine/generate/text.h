@@ -11,9 +11,9 @@
 #include "agent/engine/generate/lm.h"
 #include "agent/engine/generate/sample.h"
 
-struct text;
+struct generated_text;
 
-struct text_options {
+struct generated_text_options {
 	struct lm *lm;   /* borrowed */
 	int64_t context; /* the model's seq */
 	int64_t vocab;   /* logits of the model */
@@ -21,14 +21,15 @@ struct text_options {
 	struct sample_options sample;
 };
 
-int generate_text_open(const struct text_options *opt, struct text **out, struct err *e);
-void generate_text_close(struct text *t);
+int generate_text_open(const struct generated_text_options *opt, struct generated_text **out,
+		       struct err *e);
+void generate_text_close(struct generated_text *t);
 
 /* Takes the prompt, n >= 1 tokens. Once. */
-int generate_text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e);
+int generate_text_prompt(struct generated_text *t, const int32_t *tokens, int64_t n, struct err *e);
 /* Draws the next token, which becomes part of the text. */
-int generate_text_next(struct text *t, int32_t *token, struct err *e);
+int generate_text_next(struct generated_text *t, int32_t *token, struct err *e);
 /* How many of the first tokens of the text the next one does not see. */
-int64_t generate_text_unseen(const struct text *t);
+int64_t generate_text_unseen(const struct generated_text *t);
 
 #endif

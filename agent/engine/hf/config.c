@@ -19,7 +19,7 @@ static const struct job_key *key_of(const char *ours)
 
 /* --- reading ------------------------------------------------------------------ */
 
-struct reader {
+struct config_reader {
 	json_t *root;
 	const char *name; /* of the file */
 	enum job_family family;
@@ -72,7 +72,8 @@ static bool text_of(const struct job_key *key, const json_t *v, char out[80])
 	return false;
 }
 
-static int refuse(struct reader *r, const char *theirs, const json_t *v, const char *why)
+static int refuse_value(struct config_reader *r, const char *theirs, const json_t *v,
+			const char *why)
 {
 	char word[80];
 	const char *quote = json_is_string(v) ? "\"" : ""; /* a number between quotes is none */
@@ -80,8 +81,8 @@ static int refuse(struct reader *r, const char *theirs, const json_t *v, const c
 		       word_of(v, word), quote, why);
 }
 
-static int put(struct reader *r, const char *theirs, const json_t *v, const char *ours,
-	       const char *absent)
+static int read_key(struct config_reader *r, const char *theirs, const json_t *v, const char *ours,
+		    const char *absent)
 {
 	char text[80];
 	if (!v || json_is_null(v)) {
@@ -92,16 +93,16 @@ static int put(struct reader *r, const char *theirs, const json_t *v, const char
 				       r->name, theirs, shape_families[r->family].word);
 		snprintf(text, sizeof text, "%s", absent);
 	} else if (!text_of(key_of(ours), v, text)) {
-		return refuse(r, theirs, v,
-			      key_of(ours)->type == JOB_INT    ? "not a whole number"
-			      : key_of(ours)->type == JOB_REAL ? "not a number"
-							       : "neither true nor false");
+		return refuse_value(r, theirs, v,
+				    key_of(ours)->type == JOB_INT    ? "not a whole number"
+				    : key_of(ours)->type == JOB_REAL ? "not a number"
+								     : "neither true nor false");
 	}
 	buf_printf(&r->ini, "%s = %s\n", ours, text);
 	return 0;
 }
 
-static int read_family(struct reader *r)
+static int read_family(struct config_reader *r)
 {
 	const json_t *v = json_object_get(r->root, "model_type");
 	char word[80];
@@ -124,7 +125,7 @@ static int read_family(struct reader *r)
 	return -1;
 }
 
-static int check_fixed_keys(struct reader *r)
+static int check_fixed_keys(struct config_reader *r)
 {
 	for (const struct hf_fixed_key *m = hf_fixed_keys; m->families; m++) {
 		const json_t *v = json_object_get(r->root, m->theirs);
@@ -149,14 +150,14 @@ static const struct hf_key *twin_of(const struct hf_key *row, enum job_family fa
 	return first < row ? first : NULL;
 }
 
-static double number_of(const struct reader *r, const struct hf_key *row)
+static double number_of(const struct config_reader *r, const struct hf_key *row)
 {
 	const json_t *v = json_object_get(r->root, row->theirs);
 	return json_is_number(v) ? json_number_value(v) : strtod(row->absent, NULL);
 }
 
 /* Two keys of theirs that are one of ours must agree. */
-static int check_twin(struct reader *r, const struct hf_key *row, const struct hf_key *twin)
+static int check_twin(struct config_reader *r, const struct hf_key *row, const struct hf_key *twin)
 {
 	double a = number_of(r, twin), b = number_of(r, row);
 	if (a == b)
@@ -168,7 +169,7 @@ static int check_twin(struct reader *r, const struct hf_key *row, const struct h
 		       r->name, twin->theirs, a, row->theirs, b, row->ours);
 }
 
-static int read_rows(struct reader *r, int64_t seq)
+static int read_rows(struct config_reader *r, int64_t seq)
 {
 	for (const struct hf_key *row = hf_keys; row->families; row++) {
 		const json_t *v = json_object_get(r->root, row->theirs);
@@ -181,18 +182,18 @@ static int read_rows(struct reader *r, int64_t seq)
 			continue;
 		bool context = seq && !strcmp(row->ours, "seq");
 		if (context && !shape_families[r->family].rope && json_integer_value(v) != seq)
-			return refuse(
+			return refuse_value(
 				r, row->theirs, v,
 				"and its positions are learned: no other context can be asked for");
 		if (context)
 			buf_printf(&r->ini, "seq = %" PRId64 "\n", seq);
-		else if (put(r, row->theirs, v, row->ours, row->absent))
+		else if (read_key(r, row->theirs, v, row->ours, row->absent))
 			return -1;
 	}
 	return 0;
 }
 
-static int read_rope(struct reader *r)
+static int read_rope(struct config_reader *r)
 {
 	struct hf_rope rope;
 	if (!shape_families[r->family].rope)
@@ -211,7 +212,7 @@ static int read_rope(struct reader *r)
 	return 0;
 }
 
-static int64_t whole_of(const struct reader *r, const char *theirs, int64_t absent)
+static int64_t whole_of(const struct config_reader *r, const char *theirs, int64_t absent)
 {
 	const json_t *v = json_object_get(r->root, theirs);
 	return v && !json_is_null(v) ? json_integer_value(v) : absent;
@@ -219,7 +220,7 @@ static int64_t whole_of(const struct reader *r, const char *theirs, int64_t abse
 
 /* After the rows: sizes that are none have been refused as words, or are when the section is
  * parsed. */
-static int read_balance(struct reader *r)
+static int read_balance(struct config_reader *r)
 {
 	int64_t layers = whole_of(r, "num_hidden_layers", 0),
 		top = whole_of(r, "num_experts_per_tok", 2);
@@ -233,7 +234,7 @@ static int read_balance(struct reader *r)
 }
 
 /* The section as a job, with all its checks. */
-static int parse(struct buf *ini, const char *name, struct job *out, struct err *e)
+static int parse_section(struct buf *ini, const char *name, struct job *out, struct err *e)
 {
 	char place[JOB_PATH];
 	if (buf_failed(ini))
@@ -250,10 +251,10 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 		   struct err *e)
 {
 	json_error_t je;
-	struct reader r = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je),
-			    .name = name,
-			    .ini = BUF_INIT,
-			    .e = e };
+	struct config_reader r = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je),
+				   .name = name,
+				   .ini = BUF_INIT,
+				   .e = e };
 	int rc = -1;
 	if (!r.root)
 		err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
@@ -261,7 +262,7 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 		err_set(e, ERR_CORRUPT, "%s: is no JSON object", name);
 	else if (!read_family(&r) && !check_fixed_keys(&r) && !read_rows(&r, seq) &&
 		 !read_rope(&r) && !read_balance(&r))
-		rc = parse(&r.ini, name, out, e);
+		rc = parse_section(&r.ini, name, out, e);
 	buf_fini(&r.ini);
 	json_decref(r.root);
 	return rc;
@@ -270,7 +271,7 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 /* --- writing ------------------------------------------------------------------ */
 
 /* With the sizes that the job left to be derived. */
-static struct job resolved(const struct job *job)
+static struct job resolve_sizes(const struct job *job)
 {
 	struct job out = *job;
 	struct model_shape m;
@@ -351,7 +352,7 @@ static int check_expressible(const struct job *job, struct err *e)
 
 json_t *hf_config_write(const struct job *asked, const char *torch, struct err *e)
 {
-	struct job job = resolved(asked);
+	struct job job = resolve_sizes(asked);
 	int family = 1 << job.model.family;
 	if (check_expressible(&job, e))
 		return NULL;
@@ -376,7 +377,7 @@ json_t *hf_config_write(const struct job *asked, const char *torch, struct err *
 	return NULL;
 }
 
-static void put_key(const struct job *job, const char *ours, struct buf *out)
+static void write_key(const struct job *job, const char *ours, struct buf *out)
 {
 	buf_printf(out, "%s = ", ours);
 	job_value_write(key_of(ours), job, out);
@@ -385,18 +386,18 @@ static void put_key(const struct job *job, const char *ours, struct buf *out)
 
 void hf_config_section(const struct job *asked, struct buf *out)
 {
-	struct job job = resolved(asked);
+	struct job job = resolve_sizes(asked);
 	int family = 1 << job.model.family, rope = 1 << job.model.rope_scaling;
 	buf_puts(out, "[model]\n");
-	put_key(&job, "family", out);
+	write_key(&job, "family", out);
 	for (const struct hf_key *key = hf_keys; key->families; key++)
 		if (key->families & family && !twin_of(key, job.model.family))
-			put_key(&job, key->ours, out);
+			write_key(&job, key->ours, out);
 	if (shape_families[job.model.family].experts)
-		put_key(&job, "aux_loss", out);
+		write_key(&job, "aux_loss", out);
 	if (rope != 1 << ROPE_PLAIN)
-		put_key(&job, "rope_scaling", out);
+		write_key(&job, "rope_scaling", out);
 	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)
 		if (hf_rope_keys[i].types & rope)
-			put_key(&job, hf_rope_keys[i].ours, out);
+			write_key(&job, hf_rope_keys[i].ours, out);
 }

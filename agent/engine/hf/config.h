@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONFIG_MOST = 1 << 24 };
+enum { HF_CONFIG_BYTES_MOST = 1 << 24 };
 
 /* `name` stands for the file in errors. seq: overrides its context where positions are rotary
  * (ERR_CORRUPT where they are learned and others); 0: the file's own. out is a job of defaults but

@@ -44,7 +44,7 @@ static void describe(const struct hf_tensor *t, const struct hf_type *type, int6
 				   .dtype = type->dtype,
 				   .dims = t->dims,
 				   .begin = at,
-				   .end = at + hf_elements(t) * type->size };
+				   .end = at + hf_tensor_elements(t) * type->size };
 	out->shape[0] = t->shape[t->transposed];
 	out->shape[1] = t->shape[!t->transposed];
 }
@@ -59,7 +59,7 @@ static int plan_files(struct departure *d, int64_t shard_size, struct err *e)
 	if (!d->headers || !d->files)
 		return err_set(e, ERR_NOMEM, "no memory for %zu tensors", n);
 	for (int64_t i = 0; i < d->names.n; i++) {
-		int64_t bytes = hf_elements(&d->names.tensors[i]) * d->type->size;
+		int64_t bytes = hf_tensor_elements(&d->names.tensors[i]) * d->type->size;
 		if (at && bytes > shard_size - at) {
 			d->n_files++;
 			at = 0;
@@ -118,8 +118,8 @@ static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, 
 	}
 	float *out = t->transposed ? d->turned : d->numbers;
 	if (t->transposed)
-		hf_transpose(d->numbers, t->shape[0], t->shape[1], out);
-	size_t n = (size_t)hf_elements(t);
+		hf_weights_transpose(d->numbers, t->shape[0], t->shape[1], out);
+	size_t n = (size_t)hf_tensor_elements(t);
 	if (!hf_numbers_narrow(d->type, out, n, out))
 		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as %s",
 			       t->name, d->type->name,
@@ -206,9 +206,9 @@ static int write_index(struct departure *d, int64_t bytes, struct err *e)
 	}
 	if (bad) {
 		json_decref(map);
-		return err_set(e, ERR_NOMEM, "%s: no memory for it", INDEX_NAME);
+		return err_set(e, ERR_NOMEM, "%s: no memory for it", HF_INDEX_NAME);
 	}
-	return write_json(d, INDEX_NAME,
+	return write_json(d, HF_INDEX_NAME,
 			  json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
 				    "weight_map", map),
 			  e);
@@ -281,7 +281,7 @@ static int open_departure(struct departure *d, const char *path, const struct jo
 		return -1;
 	for (int64_t i = 0; i < d->names.n; i++) {
 		const struct hf_tensor *t = &d->names.tensors[i];
-		size_t n = (size_t)hf_elements(t);
+		size_t n = (size_t)hf_tensor_elements(t);
 		most = n > most ? n : most;
 		turned = t->transposed && n > turned ? n : turned;
 	}
@@ -334,7 +334,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);
 	for (int64_t i = 0; i < d.names.n; i++)
-		r->params += hf_elements(&d.names.tensors[i]);
+		r->params += hf_tensor_elements(&d.names.tensors[i]);
 	r->bytes = r->params * type->size;
 	if (!rc)
 		rc = write_json(&d, "config.json", json_incref(config), e) || write_files(&d, e) ||

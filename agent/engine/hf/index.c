@@ -39,9 +39,9 @@ static int list_files(struct hf_index *x, const char *name, struct err *e)
 				     name, tensor);
 		else if (json_object_get(seen, json_string_value(file)))
 			continue;
-		else if (x->n_files == INDEX_FILES_MOST)
+		else if (x->n_files == HF_INDEX_FILES_MOST)
 			rc = err_set(e, ERR_CORRUPT, "%s: weight_map: more than %d files", name,
-				     INDEX_FILES_MOST);
+				     HF_INDEX_FILES_MOST);
 		else if (json_object_set_new(seen, json_string_value(file), json_true()))
 			rc = err_set(e, ERR_NOMEM, "%s: no memory for its files", name);
 		else

@@ -13,9 +13,9 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#define INDEX_NAME "model.safetensors.index.json"
+#define HF_INDEX_NAME "model.safetensors.index.json"
 
-enum { INDEX_MOST = 1 << 28, INDEX_FILES_MOST = 1 << 16 };
+enum { HF_INDEX_BYTES_MOST = 1 << 28, HF_INDEX_FILES_MOST = 1 << 16 };
 
 struct hf_index {
 	json_t *root;

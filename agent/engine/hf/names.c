@@ -9,7 +9,7 @@
 
 /* '#' stands for the layer, '@' for the expert. */
 /* clang-format off */
-static const struct row {
+static const struct name_row {
 	const char *ours;
 	const char *theirs[NAMINGS];
 	bool conv1d; /* GPT-2's is [in, out] */
@@ -57,12 +57,12 @@ static const char *const first_words[NAMINGS] = {
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-struct place {
+struct name_numbers {
 	int layer, expert;
 };
 
 /* Reads a whole number of up to six digits; NULL when there is none. */
-static const char *take_number(const char *at, int *out)
+static const char *read_number(const char *at, int *out)
 {
 	size_t n = strspn(at, "0123456789");
 	if (n == 0 || n > 6)
@@ -71,11 +71,11 @@ static const char *take_number(const char *at, int *out)
 	return at + n;
 }
 
-static bool match(const char *pattern, const char *name, struct place *at)
+static bool match_pattern(const char *pattern, const char *name, struct name_numbers *at)
 {
 	for (; *pattern; pattern++) {
 		if (*pattern == '#' || *pattern == '@') {
-			name = take_number(name, *pattern == '#' ? &at->layer : &at->expert);
+			name = read_number(name, *pattern == '#' ? &at->layer : &at->expert);
 			if (!name)
 				return false;
 		} else if (*name++ != *pattern) {
@@ -85,7 +85,7 @@ static bool match(const char *pattern, const char *name, struct place *at)
 	return *name == '\0';
 }
 
-static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
+static void fill_pattern(const char *pattern, const struct name_numbers *at, char out[HF_NAME])
 {
 	int n = 0;
 	for (; *pattern && n < HF_NAME - 1; pattern++) {
@@ -98,25 +98,25 @@ static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
 	out[n < HF_NAME ? n : HF_NAME - 1] = '\0';
 }
 
-static const struct row *row_of(const char *ours, enum hf_naming v, struct place *at)
+static const struct name_row *row_of(const char *ours, enum hf_naming v, struct name_numbers *at)
 {
 	for (int i = 0; i < N_ROWS; i++)
-		if (rows[i].theirs[v] && match(rows[i].ours, ours, at))
+		if (rows[i].theirs[v] && match_pattern(rows[i].ours, ours, at))
 			return &rows[i];
 	return NULL;
 }
 
 /* Joins the tensor that is being made of parts, or begins the next. */
-static int add(struct hf_names *names, const struct param *ours, struct err *e)
+static int add_param(struct hf_names *names, const struct param *ours, struct err *e)
 {
 	enum hf_naming v = hf_families[names->family].naming;
-	struct place at = { 0 };
+	struct name_numbers at = { 0 };
 	char theirs[HF_NAME];
-	const struct row *row = row_of(ours->name, v, &at);
+	const struct name_row *row = row_of(ours->name, v, &at);
 	if (!row)
 		return err_set(e, ERR_INTERNAL,
 			       "tensor %s: no row of agent/engine/hf/names.c maps it", ours->name);
-	fill(row->theirs[v], &at, theirs);
+	fill_pattern(row->theirs[v], &at, theirs);
 	struct hf_tensor *t = names->n ? &names->tensors[names->n - 1] : NULL;
 	if (!t || strcmp(t->name, theirs)) {
 		t = &names->tensors[names->n++];
@@ -151,7 +151,7 @@ int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err
 	if (!names.tensors)
 		rc = err_set(e, ERR_NOMEM, "no memory for the names of %d tensors", c.n);
 	for (int i = 0; i < c.n && !rc; i++)
-		rc = add(&names, &c.params[i], e);
+		rc = add_param(&names, &c.params[i], e);
 	catalogue_free(&c);
 	if (rc) {
 		hf_names_free(&names);
@@ -177,9 +177,9 @@ bool hf_names_may_skip(const struct hf_names *n, const char *name)
 {
 	enum hf_naming v = hf_families[n->family].naming;
 	for (int i = 0; skipped[v][i]; i++) {
-		struct place at;
-		if (match(skipped[v][i], name, &at) ||
-		    match(hf_names_bare(n, skipped[v][i]), name, &at))
+		struct name_numbers at;
+		if (match_pattern(skipped[v][i], name, &at) ||
+		    match_pattern(hf_names_bare(n, skipped[v][i]), name, &at))
 			return true;
 	}
 	return false;

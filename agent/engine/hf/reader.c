@@ -1,7 +1,7 @@
 #include "agent/engine/hf/reader.h"
 
 #include "agent/engine/hf/config.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/weights.h"
 #include "base/file.h"
 
@@ -14,7 +14,7 @@
 struct hf_reader {
 	struct job job;
 	struct hf_names names;
-	struct weights *weights;
+	struct hf_weights *weights;
 	float *numbers, *room; /* of the largest tensor, of the largest transposed one */
 	int64_t noted;         /* tensors with numbers that are none */
 };
@@ -25,8 +25,8 @@ static int read_config(const char *folder, int64_t seq, struct job *job, struct 
 	struct buf text = BUF_INIT;
 	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
-	int rc = file_slurp(path, CONFIG_MOST, &text, e) ||
-				 hf_kind_check_config(buf_str(&text), text.len, path, e) ||
+	int rc = file_slurp(path, HF_CONFIG_BYTES_MOST, &text, e) ||
+				 hf_unsupported_check_config(buf_str(&text), text.len, path, e) ||
 				 hf_config_read(buf_str(&text), text.len, path, seq, job, e)
 			 ? -1
 			 : 0;
@@ -39,7 +39,7 @@ static int take_room(struct hf_reader *s, const char *folder, struct err *e)
 	size_t most = 0, transposed = 0;
 	for (int64_t i = 0; i < s->names.n; i++) {
 		const struct hf_tensor *t = &s->names.tensors[i];
-		size_t n = (size_t)hf_elements(t);
+		size_t n = (size_t)hf_tensor_elements(t);
 		most = n > most ? n : most;
 		transposed = t->transposed && n > transposed ? n : transposed;
 	}
@@ -57,7 +57,7 @@ int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, stru
 	struct hf_reader *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", folder);
-	int rc = hf_kind_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
+	int rc = hf_unsupported_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
 	if (!rc) {
 		shape_of_job(&s->job, &shape);
 		rc = hf_names_build(&shape, &s->names, e) ||
@@ -96,7 +96,7 @@ const struct hf_names *hf_reader_names(const struct hf_reader *s)
 static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_reader_note *note,
 			 void *arg)
 {
-	int64_t nans = 0, infinities = 0, n = hf_elements(t);
+	int64_t nans = 0, infinities = 0, n = hf_tensor_elements(t);
 	char text[HF_NAME + 160];
 	for (int64_t i = 0; i < n; i++) {
 		nans += isnan(s->numbers[i]) != 0;

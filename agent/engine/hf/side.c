@@ -129,7 +129,7 @@ static bool is_id(const json_t *v)
 
 static bool is_ids(const json_t *v)
 {
-	if (json_array_size(v) == 0 || json_array_size(v) > SIDE_ENDS)
+	if (json_array_size(v) == 0 || json_array_size(v) > HF_SIDE_ENDS)
 		return false;
 	for (size_t i = 0; i < json_array_size(v); i++)
 		if (!is_id(json_array_get(v, i)))
@@ -165,14 +165,14 @@ int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e)
 	return rc;
 }
 
-static void add_end(const json_t *v, int64_t vocab, int32_t out[SIDE_ENDS], int *n)
+static void add_end(const json_t *v, int64_t vocab, int32_t out[HF_SIDE_ENDS], int *n)
 {
 	if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < vocab &&
-	    *n < SIDE_ENDS)
+	    *n < HF_SIDE_ENDS)
 		out[(*n)++] = (int32_t)json_integer_value(v);
 }
 
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS])
+int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[HF_SIDE_ENDS])
 {
 	static const char *const sources[] = { "generation_config.json", "config.json" };
 	int n = 0;

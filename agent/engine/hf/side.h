@@ -32,9 +32,9 @@ bool hf_side_exported(const char *name);
 int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e);
 
 /* Ids of the tokens that end a text: eos_token_id of generation_config.json, without it that of
- * config.json: a number or a list. Returns how many, at most SIDE_ENDS; ids outside [0, vocab) are
+ * config.json: a number or a list. Returns how many, at most HF_SIDE_ENDS; ids outside [0, vocab) are
  * left out. */
-enum { SIDE_ENDS = 16 };
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS]);
+enum { HF_SIDE_ENDS = 16 };
+int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[HF_SIDE_ENDS]);
 
 #endif

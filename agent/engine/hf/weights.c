@@ -2,7 +2,7 @@
 
 #include "agent/engine/ckpt/safetensors.h"
 #include "agent/engine/hf/index.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/numbers.h"
 #include "base/file.h"
 
@@ -19,21 +19,21 @@
 
 enum { CHUNK = 1 << 20 };
 
-struct shard {
+struct weights_file {
 	char *name;
 	struct st_header header;
 };
 
-struct entry {
+struct stored_tensor {
 	const struct st_tensor *st;
 	int shard;
 };
 
-struct weights {
+struct hf_weights {
 	char *path;
-	struct shard *shards;
+	struct weights_file *shards;
 	int n_shards;
-	struct entry *entries;
+	struct stored_tensor *entries;
 	int64_t n;
 	json_t *places; /* name -> place in entries */
 	int fd, open;   /* the shard that is open; -1 */
@@ -41,7 +41,7 @@ struct weights {
 
 /* --- opening ------------------------------------------------------------------ */
 
-static int open_shard(const struct weights *f, const char *name, struct err *e)
+static int open_shard(const struct hf_weights *f, const char *name, struct err *e)
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", f->path, name) >= (int)sizeof path)
@@ -49,9 +49,9 @@ static int open_shard(const struct weights *f, const char *name, struct err *e)
 	return file_open(path, O_RDONLY, FILE_REGULAR, e);
 }
 
-static int read_header(struct weights *f, const char *name, struct err *e)
+static int read_header(struct hf_weights *f, const char *name, struct err *e)
 {
-	struct shard *s = &f->shards[f->n_shards];
+	struct weights_file *s = &f->shards[f->n_shards];
 	int fd = open_shard(f, name, e);
 	if (fd < 0)
 		return -1;
@@ -78,7 +78,7 @@ static bool is_indexed(const struct hf_index *x, const char *tensor, const char 
 	return !x || (v && !strcmp(json_string_value(v), file));
 }
 
-static int list_tensors(struct weights *f, const struct hf_index *x, struct err *e)
+static int list_tensors(struct hf_weights *f, const struct hf_index *x, struct err *e)
 {
 	int64_t total = 0;
 	for (int i = 0; i < f->n_shards; i++)
@@ -93,32 +93,30 @@ static int list_tensors(struct weights *f, const struct hf_index *x, struct err 
 			const struct st_tensor *st = &f->shards[i].header.tensors[j];
 			if (!is_indexed(x, st->name, f->shards[i].name))
 				return err_set(e, ERR_CORRUPT,
-					       "%s/%s: tensor %.100s is not where " INDEX_NAME
+					       "%s/%s: tensor %.100s is not where " HF_INDEX_NAME
 					       " has it",
 					       f->path, f->shards[i].name, st->name);
 			if (json_object_set_new(f->places, st->name, json_integer(f->n)))
 				return err_set(e, ERR_NOMEM,
 					       "%s: no memory for %" PRId64 " tensors", f->path,
 					       total);
-			f->entries[f->n++] = (struct entry){ st, i };
+			f->entries[f->n++] = (struct stored_tensor){ st, i };
 		}
 	const char *tensor;
 	json_t *file;
 	if (x)
-		json_object_foreach(
-			x->map, tensor,
-			file) if (!json_object_get(f->places,
-						   tensor)) return err_set(e, ERR_CORRUPT,
-									   "%s/%s: has no tensor "
-									   "%.100s, and " INDEX_NAME
-									   " says that it has",
-									   f->path,
-									   json_string_value(file),
-									   tensor);
+		json_object_foreach(x->map, tensor, file) if (
+			!json_object_get(f->places,
+					 tensor)) return err_set(e, ERR_CORRUPT,
+								 "%s/%s: has no tensor "
+								 "%.100s, and " HF_INDEX_NAME
+								 " says that it has",
+								 f->path, json_string_value(file),
+								 tensor);
 	return 0;
 }
 
-static int open_single(struct weights *f, struct err *e)
+static int open_single(struct hf_weights *f, struct err *e)
 {
 	f->shards = calloc(1, sizeof *f->shards);
 	if (!f->shards)
@@ -126,10 +124,10 @@ static int open_single(struct weights *f, struct err *e)
 	return read_header(f, SINGLE, e) ? -1 : list_tensors(f, NULL, e);
 }
 
-static int open_indexed(struct weights *f, const char *text, size_t n, struct err *e)
+static int open_indexed(struct hf_weights *f, const char *text, size_t n, struct err *e)
 {
 	struct hf_index x;
-	if (hf_index_parse(text, n, INDEX_NAME, &x, e))
+	if (hf_index_parse(text, n, HF_INDEX_NAME, &x, e))
 		return err_prefix(e, "%s", f->path);
 	int rc = 0;
 	f->shards = calloc((size_t)x.n_files + 1, sizeof *f->shards);
@@ -144,23 +142,23 @@ static int open_indexed(struct weights *f, const char *text, size_t n, struct er
 }
 
 /* One file comes before an index, as for transformers. */
-static int open_any(struct weights *f, struct err *e)
+static int open_files(struct hf_weights *f, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
 	if (snprintf(path, sizeof path, "%s/" SINGLE, f->path) >=
-	    (int)sizeof path - (int)sizeof INDEX_NAME)
+	    (int)sizeof path - (int)sizeof HF_INDEX_NAME)
 		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
 	if (access(path, F_OK) == 0)
 		return open_single(f, e);
-	snprintf(path, sizeof path, "%s/" INDEX_NAME, f->path);
-	int rc = file_slurp(path, INDEX_MOST, &text, &why);
+	snprintf(path, sizeof path, "%s/" HF_INDEX_NAME, f->path);
+	int rc = file_slurp(path, HF_INDEX_BYTES_MOST, &text, &why);
 	if (!rc)
 		rc = open_indexed(f, buf_str(&text), text.len, e);
 	else if (why.code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
-			"%s: has neither " SINGLE " nor " INDEX_NAME
+			"%s: has neither " SINGLE " nor " HF_INDEX_NAME
 			"; save files of other formats as safetensors first",
 			f->path);
 	else
@@ -169,15 +167,15 @@ static int open_any(struct weights *f, struct err *e)
 	return rc;
 }
 
-int hf_weights_open(const char *path, struct weights **out, struct err *e)
+int hf_weights_open(const char *path, struct hf_weights **out, struct err *e)
 {
-	struct weights *f = calloc(1, sizeof *f);
+	struct hf_weights *f = calloc(1, sizeof *f);
 	if (!f || !(f->path = strdup(path))) {
 		free(f);
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
 	}
 	f->fd = f->open = -1;
-	if (open_any(f, e)) {
+	if (open_files(f, e)) {
 		hf_weights_close(f);
 		return -1;
 	}
@@ -185,7 +183,7 @@ int hf_weights_open(const char *path, struct weights **out, struct err *e)
 	return 0;
 }
 
-void hf_weights_close(struct weights *f)
+void hf_weights_close(struct hf_weights *f)
 {
 	if (!f)
 		return;
@@ -205,8 +203,8 @@ void hf_weights_close(struct weights *f)
 /* --- what it holds -------------------------------------------------------------- */
 
 /* By its name, or by that of a bare model's file. */
-static const struct entry *find(const struct weights *f, const struct hf_names *names,
-				const char *name)
+static const struct stored_tensor *find_tensor(const struct hf_weights *f,
+					       const struct hf_names *names, const char *name)
 {
 	const json_t *at = json_object_get(f->places, name);
 	const char *bare = hf_names_bare(names, name);
@@ -215,21 +213,22 @@ static const struct entry *find(const struct weights *f, const struct hf_names *
 	return at ? &f->entries[json_integer_value(at)] : NULL;
 }
 
-int64_t hf_elements(const struct hf_tensor *t)
+int64_t hf_tensor_elements(const struct hf_tensor *t)
 {
 	return t->shape[0] * t->shape[1];
 }
 
-static int fail(const struct weights *f, const struct entry *entry, struct err *e, const char *why)
+static int fail_tensor(const struct hf_weights *f, const struct stored_tensor *entry, struct err *e,
+		       const char *why)
 {
 	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path,
 		       f->shards[entry->shard].name, entry->st->name, why);
 }
 
-static int check_tensor(const struct weights *f, const struct hf_names *names,
+static int check_tensor(const struct hf_weights *f, const struct hf_names *names,
 			const struct hf_tensor *t, struct err *e)
 {
-	const struct entry *entry = find(f, names, t->name);
+	const struct stored_tensor *entry = find_tensor(f, names, t->name);
 	if (!entry)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: has no tensor %s, which the model of its config.json needs; "
@@ -249,7 +248,7 @@ static int check_tensor(const struct weights *f, const struct hf_names *names,
 					"], as config.json has it"
 				      : "its shape is not [%" PRId64 "], as config.json has it",
 			 rows, columns);
-		return fail(f, entry, e, why);
+		return fail_tensor(f, entry, e, why);
 	}
 	if (!hf_numbers_dtype(st->dtype))
 		return err_set(e, ERR_UNSUPPORTED,
@@ -259,17 +258,17 @@ static int check_tensor(const struct weights *f, const struct hf_names *names,
 }
 
 /* The folder's names that the model has, as a set of ours and of bare ones. */
-static json_t *known_names(const struct weights *f, const struct hf_names *names)
+static json_t *known_names(const struct hf_weights *f, const struct hf_names *names)
 {
 	json_t *known = json_object();
 	for (int64_t i = 0; i < names->n; i++)
-		json_object_set_new(known, find(f, names, names->tensors[i].name)->st->name,
+		json_object_set_new(known, find_tensor(f, names, names->tensors[i].name)->st->name,
 				    json_true());
 	return known;
 }
 
-static int pread_all(struct weights *f, const struct entry *entry, int64_t at, void *to, int64_t n,
-		     struct err *e)
+static int pread_all(struct hf_weights *f, const struct stored_tensor *entry, int64_t at, void *to,
+		     int64_t n, struct err *e)
 {
 	if (f->open != entry->shard) {
 		if (f->fd >= 0)
@@ -289,10 +288,10 @@ static int pread_all(struct weights *f, const struct entry *entry, int64_t at, v
 
 /* A tied head that is stored all the same must be the embedding, or one of the two would be
  * lost. */
-static int check_tied_head(struct weights *f, const struct hf_names *names,
-			   const struct entry *head, struct err *e)
+static int check_tied_head(struct hf_weights *f, const struct hf_names *names,
+			   const struct stored_tensor *head, struct err *e)
 {
-	const struct entry *table = find(f, names, names->tensors[0].name);
+	const struct stored_tensor *table = find_tensor(f, names, names->tensors[0].name);
 	int64_t bytes = table->st->end - table->st->begin;
 	int rc = strcmp(head->st->dtype, table->st->dtype) ||
 		 head->st->end - head->st->begin != bytes;
@@ -313,26 +312,28 @@ static int check_tied_head(struct weights *f, const struct hf_names *names,
 	free(a);
 	free(b);
 	return rc <= 0 ? rc
-		       : fail(f, head, e,
-			      "differs from the embedding, and config.json says that they are "
-			      "tied; set tie_word_embeddings to false");
+		       : fail_tensor(
+				 f, head, e,
+				 "differs from the embedding, and config.json says that they are "
+				 "tied; set tie_word_embeddings to false");
 }
 
-static int check_stranger(struct weights *f, const struct hf_names *names,
-			  const struct entry *entry, struct err *e)
+static int check_extra_tensor(struct hf_weights *f, const struct hf_names *names,
+			      const struct stored_tensor *entry, struct err *e)
 {
 	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
 		return check_tied_head(f, names, entry, e);
 	if (hf_names_may_skip(names, entry->st->name))
 		return 0;
-	if (hf_kind_of_tensor(entry->st->name))
-		return fail(f, entry, e, hf_kind_of_tensor(entry->st->name));
-	return fail(f, entry, e,
-		    "the model of config.json has no such tensor, and leaving it out would change "
-		    "what the model computes");
+	if (hf_unsupported_tensor(entry->st->name))
+		return fail_tensor(f, entry, e, hf_unsupported_tensor(entry->st->name));
+	return fail_tensor(
+		f, entry, e,
+		"the model of config.json has no such tensor, and leaving it out would change "
+		"what the model computes");
 }
 
-int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
+int hf_weights_fit(struct hf_weights *f, const struct hf_names *names, struct err *e)
 {
 	for (int64_t i = 0; i < names->n; i++)
 		if (check_tensor(f, names, &names->tensors[i], e))
@@ -341,14 +342,14 @@ int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *
 	int rc = known ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for its names", f->path);
 	for (int64_t i = 0; i < f->n && !rc; i++)
 		if (!json_object_get(known, f->entries[i].st->name))
-			rc = check_stranger(f, names, &f->entries[i], e);
+			rc = check_extra_tensor(f, names, &f->entries[i], e);
 	json_decref(known);
 	return rc;
 }
 
 /* --- numbers -------------------------------------------------------------------- */
 
-void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
+void hf_weights_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 {
 	enum { TILE = 32 };
 	for (int64_t r = 0; r < rows; r += TILE)
@@ -359,7 +360,8 @@ void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 }
 
 /* Widened piece by piece. */
-static int read_floats(struct weights *f, const struct entry *entry, float *to, struct err *e)
+static int read_floats(struct hf_weights *f, const struct stored_tensor *entry, float *to,
+		       struct err *e)
 {
 	const struct hf_type *type = hf_numbers_dtype(entry->st->dtype);
 	int64_t bytes = entry->st->end - entry->st->begin;
@@ -378,13 +380,13 @@ static int read_floats(struct weights *f, const struct entry *entry, float *to, 
 	return rc;
 }
 
-int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t,
+int hf_weights_read(struct hf_weights *f, const struct hf_names *names, const struct hf_tensor *t,
 		    float *out, float *room, struct err *e)
 {
-	const struct entry *entry = find(f, names, t->name);
+	const struct stored_tensor *entry = find_tensor(f, names, t->name);
 	if (read_floats(f, entry, t->transposed ? room : out, e))
 		return -1;
 	if (t->transposed)
-		hf_transpose(room, t->shape[1], t->shape[0], out);
+		hf_weights_transpose(room, t->shape[1], t->shape[0], out);
 	return 0;
 }

@@ -14,22 +14,22 @@
 
 #include <stdint.h>
 
-struct weights;
+struct hf_weights;
 
-int hf_weights_open(const char *path, struct weights **out, struct err *e);
-void hf_weights_close(struct weights *f);
+int hf_weights_open(const char *path, struct hf_weights **out, struct err *e);
+void hf_weights_close(struct hf_weights *f);
 
 /* Proves that the folder holds exactly the model's tensors, each of its shape and of a type that we
  * read, and what may be skipped: a missing or unknown one is named. */
-int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e);
+int hf_weights_fit(struct hf_weights *f, const struct hf_names *names, struct err *e);
 
 /* Reads a tensor of a folder that fits, as [out, in] whatever the file has; out: its elements in
  * fp32. `room` of as many elements is used for a transposed one, and may be NULL for others. */
-int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t,
+int hf_weights_read(struct hf_weights *f, const struct hf_names *names, const struct hf_tensor *t,
 		    float *out, float *room, struct err *e);
 
-int64_t hf_elements(const struct hf_tensor *t);
+int64_t hf_tensor_elements(const struct hf_tensor *t);
 /* to [columns, rows] = from [rows, columns] transposed. */
-void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to);
+void hf_weights_transpose(const float *from, int64_t rows, int64_t columns, float *to);
 
 #endif

@@ -62,8 +62,8 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 	return 0;
 }
 
-int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-			  struct err *e)
+int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			      struct err *e)
 {
 	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
 			   k->at[ACT_NORM1_X], NULL);

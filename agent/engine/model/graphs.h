@@ -18,24 +18,24 @@
 
 #include "agent/engine/model/stage.h"
 
-enum tape_kind {
-	TAPE_FORWARD,
-	TAPE_EVALUATION,
-	TAPE_BACKWARD,
-	TAPE_INPUT,
-	TAPE_WEIGHT,
-	TAPE_KINDS
+enum pass_graph_kind {
+	GRAPH_FORWARD,
+	GRAPH_EVALUATION,
+	GRAPH_BACKWARD,
+	GRAPH_BACKWARD_INPUT,
+	GRAPH_BACKWARD_WEIGHT,
+	GRAPH_KINDS
 };
 
-int model_tapes_open(struct model *m, struct err *e);
-void model_tapes_close(struct model *m);
+int model_graphs_open(struct model *m, struct err *e);
+void model_graphs_close(struct model *m);
 
 /* Carries the pass out, by `run` or by its tape. */
-int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e),
-		    struct err *e);
+int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
+		     int (*run)(struct pass *p, struct err *e), struct err *e);
 
 /* units.c: the store is asked for this while a pass runs; a replay asks it for the same. */
-enum tape_call { TAPE_HOLD, TAPE_DROP, TAPE_GRADS, TAPE_DONE };
-void model_tapes_note(struct model *m, enum tape_call call, int unit, bool ends);
+enum store_call { STORE_CALL_HOLD, STORE_CALL_RELEASE, STORE_CALL_GRADS, STORE_CALL_REDUCE };
+void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends);
 
 #endif

@@ -47,8 +47,8 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_k
 	return 0;
 }
 
-int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e)
+int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			struct stream *s, struct err *e)
 {
 	if (s)
 		return upper_half(p->m, v, k, s, e);

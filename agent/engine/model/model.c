@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-double model_again_s(const struct model *m)
+double model_recompute_s(const struct model *m)
 {
-	return m->again_s;
+	return m->recompute_s;
 }
 
 int64_t model_boundary(const struct model *m)
@@ -77,21 +77,21 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 	p.keep = backward;
 	p.loss = backward ? m->loss : NULL;
 	model_places_forward(&p);
-	return model_tapes_run(&p, backward ? TAPE_FORWARD : TAPE_EVALUATION, forward_pass, e);
+	return model_graphs_run(&p, backward ? GRAPH_FORWARD : GRAPH_EVALUATION, forward_pass, e);
 }
 
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,
 		   enum model_pass pass, struct err *e)
 {
-	static const enum tape_kind kinds[] = { [BACKWARD_BOTH] = TAPE_BACKWARD,
-						[BACKWARD_INPUT] = TAPE_INPUT,
-						[BACKWARD_WEIGHT] = TAPE_WEIGHT };
+	static const enum pass_graph_kind kinds[] = { [BACKWARD_BOTH] = GRAPH_BACKWARD,
+						      [BACKWARD_INPUT] = GRAPH_BACKWARD_INPUT,
+						      [BACKWARD_WEIGHT] = GRAPH_BACKWARD_WEIGHT };
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = true;
 	p.input = pass != BACKWARD_WEIGHT;
 	p.weight = pass != BACKWARD_INPUT;
 	model_places_backward(&p);
-	return model_tapes_run(&p, kinds[pass], backward_pass, e);
+	return model_graphs_run(&p, kinds[pass], backward_pass, e);
 }
 
 /* --- Opening ----------------------------------------------------------------- */
@@ -145,7 +145,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(opt->shape, &opt->layout, opt->tp_rank);
 	if (open_chunks(m, opt, e) || model_places_open(m, e) || model_activations_open(m, e) ||
-	    (m->shape.experts && model_moe_open(m, opt->ep, e)) || model_tapes_open(m, e)) {
+	    (m->shape.experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
 	}
@@ -158,7 +158,7 @@ void model_close(struct model *m)
 {
 	if (!m)
 		return;
-	model_tapes_close(m);
+	model_graphs_close(m);
 	model_moe_close(m);
 	model_activations_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)

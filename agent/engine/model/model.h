@@ -63,7 +63,7 @@ void model_close(struct model *m);
 
 /* Seconds, ever growing, that backward passes spent on computing again, with the transfers of
  * it. */
-double model_again_s(const struct model *m);
+double model_recompute_s(const struct model *m);
 int64_t model_boundary(const struct model *m); /* elements that pass between stages */
 void *model_input(struct model *m, int chunk, int slot);
 void *model_output(struct model *m, int chunk, int slot); /* after model_forward */

@@ -97,12 +97,12 @@ struct model {
 	const int32_t *positions_at; /* positions, in the backend's memory */
 	/* the sums of losses: in the backend's memory, which is `losses_here` on the host */
 	double losses_here[LOSSES], *loss;
-	struct tapes *tapes; /* NULL: passes are not recorded */
+	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
-	struct block_kept again; /* the work home of a recomputing layer */
+	struct block_kept recomputed; /* the work home of a recomputing layer */
 	/* seconds spent on computing again, its transfers too, which tp, cp and ep do not count
 	 * then */
-	double again_s;
+	double recompute_s;
 	void *scratch[SCRATCHES];
 };
 
@@ -219,23 +219,23 @@ struct stream {
  * there the one before it. _again: what the layer's mode recomputes, from what it keeps. */
 int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			    void *pending, struct stream *s, struct err *e);
-int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-			  struct err *e);
+int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			      struct err *e);
 int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			     void *dres, struct err *e);
 int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 		      void *pending, struct stream *s, struct err *e);
 /* moe.c: the same of a mixture of experts, which is done again as a whole or, where
- * activations_experts_again says so, not at all. */
+ * activations_experts_recompute says so, not at all. */
 int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 		      void *pending, struct stream *s, struct err *e);
-int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e);
+int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			struct stream *s, struct err *e);
 int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
 		       struct err *e);
 /* s: the stream in front of the sublayer, in full recomputation; NULL: the norm's input is kept. */
-int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e);
+int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			struct stream *s, struct err *e);
 int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
 		       struct err *e);
 

@@ -4,26 +4,26 @@
 
 int model_unit_hold(struct model *m, int unit, struct err *e)
 {
-	model_tapes_note(m, TAPE_HOLD, unit, false);
+	model_graphs_note_call(m, STORE_CALL_HOLD, unit, false);
 	return param_store_params(m->store, unit, &m->params[unit], e);
 }
 
 void model_unit_drop(struct model *m, int unit)
 {
-	model_tapes_note(m, TAPE_DROP, unit, false);
+	model_graphs_note_call(m, STORE_CALL_RELEASE, unit, false);
 	param_store_release(m->store, unit);
 	m->params[unit] = NULL;
 }
 
 int model_unit_grads(struct model *m, int unit, struct err *e)
 {
-	model_tapes_note(m, TAPE_GRADS, unit, false);
+	model_graphs_note_call(m, STORE_CALL_GRADS, unit, false);
 	return param_store_grads(m->store, unit, &m->grads[unit], e);
 }
 
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e)
 {
-	model_tapes_note(p->m, TAPE_DONE, unit, ends);
+	model_graphs_note_call(p->m, STORE_CALL_REDUCE, unit, ends);
 	p->m->grads[unit] = NULL;
 	return param_store_reduce(p->m->store, unit, ends && p->batch->last, e);
 }

@@ -318,7 +318,7 @@ int64_t activations_experts_kept(const struct act_dims *d)
 	       activations_lines(rows * f) + halves;
 }
 
-bool activations_experts_again(const struct act_dims *d, int layer)
+bool activations_experts_recompute(const struct act_dims *d, int layer)
 {
 	return activations_mode(d, layer) == RECOMPUTE_FULL && !d->split;
 }

@@ -169,7 +169,7 @@ int64_t activations_experts_scratch(const struct act_dims *d);
 /* Whether a layer does its mixture again: in full recomputation. Not when the backward pass is
  * split: what the second half needs would not outlive the next layer in the one home, and of its
  * own it can as well keep all. */
-bool activations_experts_again(const struct act_dims *d, int layer);
+bool activations_experts_recompute(const struct act_dims *d, int layer);
 
 /* Sums. One slot of a chunk, in the device's memory and, offloaded, in the host's. */
 int64_t activations_slot_total(const struct act_dims *d, const struct stage *stage);

@@ -14,7 +14,7 @@ enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_HEAD, DIM
 enum parts { PARTS_NONE, PARTS_COPIES, PARTS_SEQUENCE };
 
 /* One parameter a row, in the order of the flat buffer. */
-struct row {
+struct param_row {
 	enum param_role role;
 	enum unit_kind unit;
 	const char *name;
@@ -25,7 +25,7 @@ struct row {
 };
 
 /* clang-format off */
-static const struct row rows[] = {
+static const struct param_row rows[] = {
 	{ PARAM_EMBED, UNIT_TOKENS, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 	{ PARAM_POSITIONS, UNIT_POSITIONS, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 	{ PARAM_NORM1_W, UNIT_LAYER, "norm1.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
@@ -154,8 +154,8 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 }
 
 /* Sets everything but the name and the unit, behind what the flat order holds already. */
-static void place(const struct model_shape *m, const struct share *s, const struct row *row,
-		  int64_t *elements, struct param *p)
+static void place_param(const struct model_shape *m, const struct share *s,
+			const struct param_row *row, int64_t *elements, struct param *p)
 {
 	int pieces = 1;
 	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
@@ -206,11 +206,11 @@ struct builder {
 	struct catalogue *c;
 };
 
-static void add_row(struct builder *b, const struct row *row, int layer, int expert)
+static void add_row(struct builder *b, const struct param_row *row, int layer, int expert)
 {
 	struct catalogue *c = b->c;
 	struct param *p = &c->params[c->n++];
-	place(b->m, b->s, row, &c->elements, p);
+	place_param(b->m, b->s, row, &c->elements, p);
 	p->layer = layer;
 	p->expert = expert;
 	p->unit = c->n_units - 1;
@@ -302,13 +302,14 @@ static void add_chunk(struct builder *b, int chunk)
 }
 
 /* Elements of one expert, to a whole group. */
-static int64_t measure(const struct model_shape *m, const struct share *s, enum unit_kind kind)
+static int64_t unit_elements(const struct model_shape *m, const struct share *s,
+			     enum unit_kind kind)
 {
 	struct param p;
 	int64_t n = 0;
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
-			place(m, s, &rows[i], &n, &p);
+			place_param(m, s, &rows[i], &n, &p);
 	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
@@ -318,9 +319,9 @@ int64_t catalogue_unit_elements(const struct model_shape *m, const struct share 
 	if (kind == UNIT_EXPERTS) {
 		int lo, hi;
 		experts_of(m, s, &lo, &hi);
-		return (hi - lo) * measure(m, s, kind);
+		return (hi - lo) * unit_elements(m, s, kind);
 	}
-	return measure(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
+	return unit_elements(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
 }
 
 int catalogue_unit_count(const struct model_shape *m, const struct share *s, enum unit_kind kind)
@@ -364,7 +365,7 @@ static int64_t count_rows(const struct model_shape *m, const struct share *s, en
 	for (int i = 0; i < N_ROWS; i++) {
 		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
 			continue;
-		place(m, s, &rows[i], &at, &p);
+		place_param(m, s, &rows[i], &at, &p);
 		n += p.copy == 0 ? overlap(p.offset, p.offset + p.count, lo, hi) : 0;
 	}
 	return n;
@@ -374,7 +375,7 @@ int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *
 			       enum unit_kind kind, int64_t lo, int64_t hi)
 {
 	int first = 0, end = 1;
-	int64_t n = 0, each = measure(m, s, kind);
+	int64_t n = 0, each = unit_elements(m, s, kind);
 	if (kind == UNIT_HEAD && needs_copy(m, s))
 		return 0;
 	if (kind == UNIT_EXPERTS)

@@ -279,12 +279,12 @@ static void write_text(struct pair *p, const struct sample_options *sample, int6
 		       const int32_t *prompt, int64_t n, int32_t *out)
 {
 	struct err e = ERR_INIT;
-	struct text *t;
-	struct text_options opt = { .lm = p->lm,
-				    .context = context,
-				    .vocab = p->shape.vocab,
-				    .usable = p->shape.vocab,
-				    .sample = *sample };
+	struct generated_text *t;
+	struct generated_text_options opt = { .lm = p->lm,
+					      .context = context,
+					      .vocab = p->shape.vocab,
+					      .usable = p->shape.vocab,
+					      .sample = *sample };
 	must(generate_text_open(&opt, &t, &e), &e);
 	must(generate_text_prompt(t, prompt, n, &e), &e);
 	for (int i = 0; i < TEXT; i++)

@@ -1,7 +1,7 @@
 /* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is
  * taken of them, and what is said. */
 #include "agent/engine/hf/card.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 
 #include <setjmp.h>
@@ -45,13 +45,13 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 		{ NULL, "{\"eos_token_id\": 18446744073709551617}", 0, { 0 } },
 		{ "[]", "nothing", 0, { 0 } },
 		{ NULL, NULL, 0, { 0 } },
-		{ NULL, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]}", SIDE_ENDS, { 0, 1, 2, 3 } },
+		{ NULL, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]}", HF_SIDE_ENDS, { 0, 1, 2, 3 } },
 	};
 	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct carry c = of(cases[i].generation, cases[i].config);
-		int32_t ends[SIDE_ENDS];
+		int32_t ends[HF_SIDE_ENDS];
 		int n = hf_side_ends(&c, 100, ends);
 		if (n != cases[i].n ||
 		    memcmp(ends, cases[i].ends, (size_t)(n < 4 ? n : 4) * sizeof *ends))
@@ -116,16 +116,18 @@ static void configurations_of_other_models_are_named(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct err e = ERR_INIT;
-		int rc = hf_kind_check_config(cases[i].text, strlen(cases[i].text), "c.json", &e);
+		int rc = hf_unsupported_check_config(cases[i].text, strlen(cases[i].text), "c.json",
+						     &e);
 		if (cases[i].says
 			    ? !rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, cases[i].says)
 			    : rc)
 			fail_msg("%s: %d %s", cases[i].text, rc, e.text);
 	}
-	assert_non_null(strstr(hf_kind_of_tensor("score.weight"), "sequence classifier"));
-	assert_non_null(strstr(hf_kind_of_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
-	assert_null(hf_kind_of_tensor("model.norm.weight"));
-	assert_null(hf_kind_of_tensor("scores"));
+	assert_non_null(strstr(hf_unsupported_tensor("score.weight"), "sequence classifier"));
+	assert_non_null(
+		strstr(hf_unsupported_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
+	assert_null(hf_unsupported_tensor("model.norm.weight"));
+	assert_null(hf_unsupported_tensor("scores"));
 }
 
 /* The card's header is YAML of plain words: a name comes out of it as it went in. */

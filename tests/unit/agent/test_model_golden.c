@@ -61,7 +61,7 @@ static void read_config(struct run *r)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	path_of(r->c, "/config.json", path);
-	if (file_slurp(path, CONFIG_MOST, &text, &e) ||
+	if (file_slurp(path, HF_CONFIG_BYTES_MOST, &text, &e) ||
 	    hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
 		fprintf(stderr, "%s (tests run in the top folder of the sources)\n", e.text);
 		abort();
@@ -83,7 +83,7 @@ static float *place_of(struct run *r, const char *name)
 static int read_folder(struct run *r, const char *which, struct err *e)
 {
 	struct hf_names names;
-	struct weights *w = NULL;
+	struct hf_weights *w = NULL;
 	char path[128];
 	int rc = hf_names_build(pipeline_shape(r->engine), &names, e);
 	path_of(r->c, which, path);
@@ -91,7 +91,7 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 		rc = hf_weights_open(path, &w, e) || hf_weights_fit(w, &names, e) ? -1 : 0;
 	for (int64_t i = 0; i < names.n && !rc; i++) {
 		const struct hf_tensor *t = &names.tensors[i];
-		float numbers[hf_elements(t)], room[hf_elements(t)], *at = numbers;
+		float numbers[hf_tensor_elements(t)], room[hf_tensor_elements(t)], *at = numbers;
 		rc = hf_weights_read(w, &names, t, numbers, room, e);
 		for (int j = 0; j < t->n && !rc; j++) {
 			size_t n = (size_t)(t->parts[j].rows * t->shape[1]);

@@ -7,8 +7,8 @@
  * one does it. A folder that the tables do not know is left to config.h and weights.h, which refuse
  * what they do not understand by name.
  */
-#ifndef MUSTER_AGENT_ENGINE_HF_KIND_H
-#define MUSTER_AGENT_ENGINE_HF_KIND_H
+#ifndef MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
+#define MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
 
 #include "base/err.h"
 
@@ -16,16 +16,16 @@
 #include <stddef.h>
 
 /* ERR_UNSUPPORTED: what it is and the remedy. 0 for a folder that is not there, too. */
-int hf_kind_check_folder(const char *folder, struct err *e);
+int hf_unsupported_check_folder(const char *folder, struct err *e);
 
 /* The text of a config.json; `name` stands for the file in errors. What is no JSON passes:
  * hf_config_read says so. */
-int hf_kind_check_config(const char *text, size_t n, const char *name, struct err *e);
+int hf_unsupported_check_config(const char *text, size_t n, const char *name, struct err *e);
 
 /* What a tensor with this name, which has no place in the model, is there for; NULL: not known. */
-const char *hf_kind_of_tensor(const char *name);
+const char *hf_unsupported_tensor(const char *name);
 
 /* Whether it is a folder of Hugging Face, readable or not, rather than a checkpoint or a run's. */
-bool hf_kind_is_folder(const char *path);
+bool hf_is_folder(const char *path);
 
 #endif

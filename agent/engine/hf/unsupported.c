@@ -1,4 +1,4 @@
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 
 #include "agent/engine/ckpt/manifest.h"
 
@@ -116,7 +116,7 @@ static const char *in_command(const char *folder)
 	return folder[strspn(folder, plain)] ? "FOLDER" : folder;
 }
 
-int hf_kind_check_folder(const char *folder, struct err *e)
+int hf_unsupported_check_folder(const char *folder, struct err *e)
 {
 	bool safetensors = has_safetensors(folder);
 	for (int i = 0; i < LENGTH(files); i++) {
@@ -176,7 +176,7 @@ static int check_heads(const json_t *root, const char *name, struct err *e)
 	return 0;
 }
 
-int hf_kind_check_config(const char *text, size_t n, const char *name, struct err *e)
+int hf_unsupported_check_config(const char *text, size_t n, const char *name, struct err *e)
 {
 	json_t *root = json_loadb(text, n, 0, NULL);
 	int rc = check_heads(root, name, e) || check_quantized(root, name, e) ? -1 : 0;
@@ -184,7 +184,7 @@ int hf_kind_check_config(const char *text, size_t n, const char *name, struct er
 	return rc;
 }
 
-const char *hf_kind_of_tensor(const char *name)
+const char *hf_unsupported_tensor(const char *name)
 {
 	for (int i = 0; i < LENGTH(strangers); i++)
 		if (!strncmp(name, strangers[i].begin, strlen(strangers[i].begin)))
@@ -192,7 +192,7 @@ const char *hf_kind_of_tensor(const char *name)
 	return NULL;
 }
 
-bool hf_kind_is_folder(const char *path)
+bool hf_is_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, "job.ini"))
