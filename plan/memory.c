@@ -67,7 +67,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	if (d.moe) {
 		s.kept = (double)activations_experts_kept(&d);
 		s.kept_scratch = (double)activations_experts_scratch(&d);
-		s.kept_again = activations_experts_again(&d, 0);
+		s.kept_again = activations_experts_recompute(&d, 0);
 	}
 	*out = s;
 }

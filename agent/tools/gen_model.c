@@ -1,7 +1,7 @@
 #include "agent/tools/gen_model.h"
 
 #include "agent/engine/ckpt/manifest.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 #include "agent/engine/train/state.h"
 #include "agent/tools/ckpt_dir.h"
@@ -108,7 +108,7 @@ static void put_note(void *arg, const char *text)
 int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 {
 	*out = (struct gen_model){ 0 };
-	if (hf_kind_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
+	if (hf_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
 		tool_gen_model_close(out);
 		return -1;
 	}

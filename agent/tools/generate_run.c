@@ -24,8 +24,8 @@ struct generate {
 	char tokenizer_name[PATH_MAX + 32]; /* for messages */
 	struct tokenizer *tokenizer;        /* NULL: bytes */
 	struct decoder *decoder;
-	int64_t usable;          /* tokens below this may come */
-	int32_t ends[SIDE_ENDS]; /* each of these ends the text */
+	int64_t usable;             /* tokens below this may come */
+	int32_t ends[HF_SIDE_ENDS]; /* each of these ends the text */
 	int n_ends;
 	/* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
 	struct buf prompt, ids, out;
@@ -209,7 +209,7 @@ static int print_token(struct generate *g, int32_t id, struct err *e)
 }
 
 /* In JSON it is a field. */
-static void warn_unseen(struct generate *g, const struct text *t)
+static void warn_unseen(struct generate *g, const struct generated_text *t)
 {
 	g->unseen = generate_text_unseen(t);
 	if (!g->unseen || g->warned || g->opt->json)
@@ -230,7 +230,7 @@ static bool is_end(const struct generate *g, int32_t id)
 	return false;
 }
 
-static int draw(struct generate *g, struct text *t, struct err *e)
+static int draw(struct generate *g, struct generated_text *t, struct err *e)
 {
 	const int32_t *prompt = (const int32_t *)(const void *)g->ids.data;
 	double since = clock_s();
@@ -255,12 +255,12 @@ static int draw(struct generate *g, struct text *t, struct err *e)
 
 static int write_text(struct generate *g, struct err *e)
 {
-	struct text *t;
-	struct text_options opt = { .lm = g->lm,
-				    .context = g->context,
-				    .vocab = g->model.shape.vocab,
-				    .usable = g->usable,
-				    .sample = g->opt->sample };
+	struct generated_text *t;
+	struct generated_text_options opt = { .lm = g->lm,
+					      .context = g->context,
+					      .vocab = g->model.shape.vocab,
+					      .usable = g->usable,
+					      .sample = g->opt->sample };
 	if (generate_text_open(&opt, &t, e))
 		return -1;
 	if (g->opt->echo)

@@ -1,7 +1,7 @@
 /* Any bytes as the config.json and generation_config.json that came with a model: the ends of a
  * text are ids of the vocabulary, an export's configuration gets nothing but the keys of the table,
  * and a refusal is one line with the file's name. */
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 
 #include <stdlib.h>
@@ -21,9 +21,9 @@ static void take(struct carry *c, const char *name, const uint8_t *data, size_t 
 
 static void ends_are_ids(const struct carry *c)
 {
-	int32_t ends[SIDE_ENDS];
+	int32_t ends[HF_SIDE_ENDS];
 	int n = hf_side_ends(c, 1000, ends);
-	if (n < 0 || n > SIDE_ENDS)
+	if (n < 0 || n > HF_SIDE_ENDS)
 		abort();
 	for (int i = 0; i < n; i++)
 		if (ends[i] < 0 || ends[i] >= 1000)
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ends_are_ids(&c);
 	take(&c, "generation_config.json", data, size);
 	ends_are_ids(&c);
-	if (hf_kind_check_config((const char *)data, size, "fuzz.json", &e) &&
+	if (hf_unsupported_check_config((const char *)data, size, "fuzz.json", &e) &&
 	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') ||
 	     strchr(e.text, '\x1b')))
 		abort();

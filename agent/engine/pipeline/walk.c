@@ -228,7 +228,7 @@ int pipeline_walk_row(struct engine *g, const struct sched_row *row,
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
 	double origin = clock_s(), waited = param_store_waited(g->store),
-	       again = model_again_s(g->model);
+	       again = model_recompute_s(g->model);
 	begin(g, row, backward);
 	model_loss_begin(g->model);
 	if (pipeline_receive_ahead(g, row, e))
@@ -238,7 +238,7 @@ int pipeline_walk_row(struct engine *g, const struct sched_row *row,
 			return -1;
 	if (pipeline_walk_settle(g, e))
 		return -1;
-	g->times.recompute = model_again_s(g->model) - again;
+	g->times.recompute = model_recompute_s(g->model) - again;
 	g->times.compute -= g->times.recompute;
 	g->times.tp = g->tp.seconds;
 	g->times.cp = g->cp.seconds;

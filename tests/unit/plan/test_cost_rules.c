@@ -249,7 +249,7 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 /* --- Mixtures and shared heads -------------------------------------------------------------- */
 
 /* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose
- * result the gates' gradients need (agent/engine/model/moe.c, model_moe_again); selective does
+ * result the gates' gradients need (agent/engine/model/moe.c, model_moe_recompute); selective does
  * norms and attention. */
 static void mixtures_are_recomputed_as_they_are(void **state)
 {

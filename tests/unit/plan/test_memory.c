@@ -34,7 +34,7 @@ static void compare(const struct job *job, bool split, int *cases)
 				struct stage stage = { lo, hi, lo == 0, hi == m.layers };
 				int again = 0;
 				for (int k = lo; k < hi; k++)
-					again += activations_experts_again(&d, k);
+					again += activations_experts_recompute(&d, k);
 				double experts = d.moe ? (double)activations_experts_kept(&d) *
 								 (hi - lo - again)
 						       : 0;
@@ -50,7 +50,7 @@ static void compare(const struct job *job, bool split, int *cases)
 					    (double)activations_offloaded(&d, &stage));
 				struct stage two[] = { stage, { 0, hi - lo, true, false } };
 				for (int k = 0; d.moe && k < hi - lo && !again; k++)
-					again += activations_experts_again(&d, k);
+					again += activations_experts_recompute(&d, k);
 				double both =
 					d.moe ? (double)activations_experts_scratch(&d) +
 							(again ? (double)activations_experts_kept(
