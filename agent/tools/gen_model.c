@@ -1,7 +1,7 @@
 #include "agent/tools/gen_model.h"
 
 #include "agent/engine/ckpt/manifest.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 #include "agent/engine/train/state.h"
 #include "agent/tools/ckpt_dir.h"

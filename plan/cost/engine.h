@@ -38,7 +38,9 @@ enum engine_need {
 	NEED_GELU,
 	NEED_SWIGLU,
 	NEED_ROPE,
-	NEED_BIAS
+	NEED_BIAS,
+	NEED_QKV_BIAS,
+	NEED_QK_NORM
 };
 
 enum engine_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_AGAIN /* of selective recomputation */ };

@@ -75,6 +75,10 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 		return c->shape->rope;
 	case NEED_BIAS:
 		return c->shape->bias;
+	case NEED_QKV_BIAS:
+		return c->shape->qkv_bias;
+	case NEED_QK_NORM:
+		return c->shape->qk_norm;
 	default:
 		return true;
 	}

@@ -23,6 +23,8 @@ setup() {
 		    "llama": dict(ROTARY, model_type="llama", rms_norm_eps=1e-5, rope_theta=500000.0, head_dim=8, tie_word_embeddings=True,
 		                  rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
 		                                    original_max_position_embeddings=16)),
+		    "qwen2": dict(ROTARY, model_type="qwen2", tie_word_embeddings=True, use_sliding_window=False),
+		    "qwen3": dict(ROTARY, model_type="qwen3", head_dim=6, attention_bias=False),
 		    "mixtral": dict(ROTARY, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
 		                    router_aux_loss_coef=0.02, output_router_logits=True),
 		}
@@ -45,7 +47,12 @@ setup() {
 		        out[p + "input_layernorm.weight"] = out[p + "post_attention_layernorm.weight"] = [16]
 		        out[p + "self_attn.q_proj.weight"], out[p + "self_attn.o_proj.weight"] = [4 * dim, 16], [16, 4 * dim]
 		        out[p + "self_attn.k_proj.weight"] = out[p + "self_attn.v_proj.weight"] = [2 * dim, 16]
-		        if kind == "llama":
+		        if kind == "qwen2":
+		            out[p + "self_attn.q_proj.bias"] = [4 * dim]
+		            out[p + "self_attn.k_proj.bias"] = out[p + "self_attn.v_proj.bias"] = [2 * dim]
+		        if kind == "qwen3":
+		            out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = [dim]
+		        if kind != "mixtral":
 		            out[p + "mlp.gate_proj.weight"] = out[p + "mlp.up_proj.weight"] = [22, 16]
 		            out[p + "mlp.down_proj.weight"] = [16, 22]
 		        else:
@@ -53,7 +60,7 @@ setup() {
 		            for x in range(4):
 		                out[p + f"block_sparse_moe.experts.{x}.w1.weight"] = out[p + f"block_sparse_moe.experts.{x}.w3.weight"] = [22, 16]
 		                out[p + f"block_sparse_moe.experts.{x}.w2.weight"] = [16, 22]
-		    if kind == "mixtral":
+		    if kind in ("mixtral", "qwen3"):
 		        out["lm_head.weight"] = [256, 16]
 		    return out
 
@@ -158,7 +165,7 @@ refused() {
 @test "Hugging Face to muster to Hugging Face is the same to the bit, for each family, type and number of files" {
 	local type
 	declare -A dtype=([F32]=fp32 [BF16]=bf16 [F16]=fp16)
-	for kind in gpt2 llama mixtral; do
+	for kind in gpt2 llama qwen2 qwen3 mixtral; do
 		for type in F32 BF16 F16; do
 			for shards in 1 3; do
 				rm -rf in out back
@@ -231,6 +238,8 @@ tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.ma
 	refused 'config["hidden_size"] = 16.5' "hidden_size is 16.5, not a whole number"
 	refused 'config["head_dim"] = 7' "even widths"
 	refused 'config["embd_pdrop"] = 0.5' "resid_pdrop is 0 and embd_pdrop is 0.5" gpt2
+	refused 'config["use_sliding_window"] = True' "use_sliding_window is true" qwen2
+	refused 'config["attention_bias"] = True' "attention_bias is true" qwen3
 	refused 'config["sliding_window"] = 4096' "sliding_window is 4096" mixtral
 	refused 'config["router_jitter_noise"] = 0.1' "router_jitter_noise is 0.1" mixtral
 	refused 'config["rope_parameters"] = dict(config["rope_scaling"], rope_theta=10000.0)' "rope_parameters.rope_theta is 10000"

@@ -1,7 +1,7 @@
 /* Any bytes as the config.json and generation_config.json that came with a model: the ends of a
  * text are ids of the vocabulary, an export's configuration gets nothing but the keys of the table,
  * and a refusal is one line with the file's name. */
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what PyTorch and transformers make of tiny models, for tests/unit/agent/test_model_golden.c.
 
-    tests/golden/make_golden.py [FOLDER]      (torch, transformers 4.43 or later: `pip install transformers` beside python3-torch)
+    tests/golden/make_golden.py [FOLDER]      (torch, transformers 4.51 or later: `pip install transformers` beside python3-torch)
 
 It is no part of any build. The versions that made the files are in their metadata ("torch", "transformers"). The models are
 transformers' own code in float64: where that code widens to float32 by itself (norms, rotary positions, softmax), its text is
@@ -51,6 +51,8 @@ def widen(name):
 widen("transformers.modeling_rope_utils")
 GPT2 = widen("transformers.models.gpt2.modeling_gpt2").GPT2LMHeadModel
 LLAMA = widen("transformers.models.llama.modeling_llama").LlamaForCausalLM
+QWEN2 = widen("transformers.models.qwen2.modeling_qwen2").Qwen2ForCausalLM
+QWEN3 = widen("transformers.models.qwen3.modeling_qwen3").Qwen3ForCausalLM
 mixtral = widen("transformers.models.mixtral.modeling_mixtral")
 MIXTRAL = mixtral.MixtralForCausalLM
 
@@ -66,6 +68,8 @@ MODELS = {
                           original_max_position_embeddings=32))),
     "linear": (LLAMA, transformers.LlamaConfig(
         **rotary, num_hidden_layers=1, vocab_size=31, rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "qwen2": (QWEN2, transformers.Qwen2Config(**rotary, num_hidden_layers=2, vocab_size=31)),
+    "qwen3": (QWEN3, transformers.Qwen3Config(**rotary, num_hidden_layers=2, vocab_size=31, head_dim=10)),
     "mixtral": (MIXTRAL, transformers.MixtralConfig(
         **rotary, num_hidden_layers=2, vocab_size=31, num_local_experts=4, num_experts_per_tok=2, rope_theta=10000.0,
         router_aux_loss_coef=0.0)),
@@ -78,7 +82,7 @@ MODELS = {
 }
 ALIKE = {"mixtral-loss"}  # all sequences of a batch are the same
 # Such that training does not blow float32's rounding up: it does under some, 1e-5 within twenty steps.
-SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6, "mixtral-loss": 7}
+SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6, "mixtral-loss": 7, "qwen2": 8, "qwen3": 9}
 
 
 def build(kind, config):

@@ -14,11 +14,17 @@ static const double *named(const struct ref64 *m, const char *name)
 	abort();
 }
 
+static bool has_bias(const struct ref64 *m, const char *what)
+{
+	return !m->llama ||
+	       (m->qkv_bias && strncmp(what, "attn.o", 6) && !strncmp(what, "attn.", 5));
+}
+
 /* NULL for the biases that LLaMA does not have. */
 static const double *in_layer(const struct ref64 *m, int layer, const char *what)
 {
 	char name[96];
-	if (m->llama && strstr(what, ".bias"))
+	if (strstr(what, ".bias") && !has_bias(m, what))
 		return NULL;
 	snprintf(name, sizeof name, "layers.%d.%s", layer, what);
 	return named(m, name);
@@ -43,10 +49,9 @@ static void linear(double *y, const double *x, const double *w, const double *b,
 	}
 }
 
-static void norm(const struct ref64 *m, double *y, const double *x, const double *w,
-		 const double *b)
+static void norm_of(const struct ref64 *m, int c, double *y, const double *x, const double *w,
+		    const double *b)
 {
-	int c = m->hidden;
 	double mean = 0, var = 0;
 	if (!m->llama) {
 		for (int i = 0; i < c; i++)
@@ -56,6 +61,22 @@ static void norm(const struct ref64 *m, double *y, const double *x, const double
 		var += (x[i] - mean) * (x[i] - mean) / c;
 	for (int i = 0; i < c; i++)
 		y[i] = (x[i] - mean) / sqrt(var + m->eps) * w[i] + (b ? b[i] : 0);
+}
+
+static void norm(const struct ref64 *m, double *y, const double *x, const double *w,
+		 const double *b)
+{
+	norm_of(m, m->hidden, y, x, w, b);
+}
+
+/* Each head of x in place. */
+static void norm_heads(const struct ref64 *m, double *x, int heads, const double *w)
+{
+	double y[m->head_dim];
+	for (int h = 0; h < heads; h++) {
+		norm_of(m, m->head_dim, y, x + h * m->head_dim, w, NULL);
+		memcpy(x + h * m->head_dim, y, sizeof y);
+	}
 }
 
 /* The angle of one position: theta^(-2i/dim), stretched. Of Llama 3.1's three bands the waves
@@ -125,6 +146,12 @@ static void attention(const struct ref64 *m, int layer, const int32_t *starts, d
 		       in_layer(m, layer, "attn.k.bias"), c, nkv);
 		linear(v + t * nkv, y, in_layer(m, layer, "attn.v.weight"),
 		       in_layer(m, layer, "attn.v.bias"), c, nkv);
+		if (m->qk_norm) {
+			norm_heads(m, q + t * nq, m->heads,
+				   in_layer(m, layer, "attn.q_norm.weight"));
+			norm_heads(m, k + t * nkv, m->kv_heads,
+				   in_layer(m, layer, "attn.k_norm.weight"));
+		}
 		if (m->llama) {
 			rope(m, q + t * nq, m->heads, t);
 			rope(m, k + t * nkv, m->kv_heads, t);

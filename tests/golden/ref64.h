@@ -20,7 +20,9 @@ enum ref64_rope { REF64_PLAIN, REF64_LINEAR, REF64_LLAMA3 };
 
 struct ref64 {
 	int layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq;
-	bool llama; /* RMSNorm, RoPE, SwiGLU, no biases; else GPT-2 */
+	bool llama;    /* RMSNorm, RoPE, SwiGLU, no biases; else GPT-2 */
+	bool qkv_bias; /* biases of q, k and v in a LLaMA, too */
+	bool qk_norm;  /* each head of q and of k is normalized before it rotates */
 	bool tied;
 	double eps, theta;
 	enum ref64_rope rope;

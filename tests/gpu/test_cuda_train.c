@@ -27,6 +27,8 @@ enum { STEPS = 20, FEW = 6, WORDS = 16, STAGES_MOST = 8 };
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
+	qwen2 = { "qwen2", FAMILY_QWEN2, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
+	qwen3 = { "qwen3", FAMILY_QWEN3, 2, 16, 4, 2, 6, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
 	mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 12, 61, 8, TIE_NO, 1, 2, 0.1 };
 
 /* What is computed, for the CPU too, and how the device does it. */
@@ -44,6 +46,9 @@ struct cell {
 static const struct cell cells[] = {
 	{ "gpt2", &gpt2, STEPS, 1e-4, { 0 }, { 0 } },
 	{ "llama", &llama, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "qwen2", &qwen2, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "qwen3", &qwen3, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "qwen3, bf16, tp 2, sp, full recomputation", &qwen3, FEW, 1e-2, { BF16 }, { "parallel.tp=2", "parallel.sp=yes", "recompute.mode=full" } },
 	{ "mixtral", &mixtral, STEPS, 1e-4, { 0 }, { 0 } },
 	{ "gpt2, bf16", &gpt2, STEPS, 1e-2, { BF16 }, { 0 } },
 	{ "llama, fp16", &llama, FEW, 1e-2, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3" }, { 0 } },

@@ -22,6 +22,19 @@ static void norm(struct lm *m, const struct norm_weights *v, const float *r, int
 				      v->b, n, m->shape.hidden, eps);
 }
 
+/* Normalizes each head of columns [first, first + heads * dim) of the fused projection's rows. */
+static void normalize_heads(struct lm *m, const struct norm_weights *v, int64_t first,
+			    int64_t heads, int64_t n)
+{
+	const struct model_shape *s = &m->shape;
+	struct buffers *b = &m->b;
+	int64_t width = heads * s->head_dim, row = (s->heads + 2 * s->kv_heads) * s->head_dim;
+	m->ops->copy_rows(m->backend, b->head, width, b->qkv + first, row, n, width);
+	m->ops->rmsnorm_fwd(m->backend, b->head_norm, NULL, b->head_stats, b->head, NULL, v->w,
+			    n * heads, s->head_dim, (float)s->norm_eps);
+	m->ops->copy_rows(m->backend, b->qkv + first, row, b->head_norm, width, n, width);
+}
+
 /* q and k turn by their positions: the tables begin at the first of these. */
 static void rotate(struct lm *m, int64_t n)
 {
@@ -59,6 +72,10 @@ static void attend(struct lm *m, struct layer *l, int64_t n)
 		.seq = s->seq,
 	};
 	linear(m, &l->qkv, b->qkv, b->y, n);
+	if (s->qk_norm) {
+		normalize_heads(m, &l->q_norm, 0, s->heads, n);
+		normalize_heads(m, &l->k_norm, q, s->kv_heads, n);
+	}
 	if (s->rope)
 		rotate(m, n);
 	m->ops->copy_rows(m->backend, l->keys + m->length * kv, kv, b->qkv + q, row, n, kv);

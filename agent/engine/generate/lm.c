@@ -7,51 +7,54 @@
 #include <stdlib.h>
 
 /* Cuts one block into pieces of whole lines; with base NULL it only measures. */
-struct carver {
+struct arena {
 	char *base;
 	size_t used;
 };
 
-static void *model_carve(struct carver *c, int64_t count, size_t width)
+static void *take_bytes(struct arena *c, int64_t count, size_t width)
 {
 	void *p = c->base ? c->base + c->used : NULL;
 	c->used += ((size_t)count * width + 63) / 64 * 64;
 	return p;
 }
 
-static float *carve_floats(struct carver *c, int64_t count)
+static float *take_floats(struct arena *c, int64_t count)
 {
-	return model_carve(c, count, sizeof(float));
+	return take_bytes(c, count, sizeof(float));
 }
 
-static void carve_buffers(const struct model_shape *s, int64_t n, struct carver *c,
+static void place_buffers(const struct model_shape *s, int64_t n, struct arena *c,
 			  struct buffers *b)
 {
 	int64_t top = s->top, m = s->experts ? n * top : n;
-	b->x = carve_floats(c, n * s->hidden);
-	b->r = carve_floats(c, n * s->hidden);
-	b->y = carve_floats(c, n * s->hidden);
-	b->qkv = carve_floats(c, n * (s->heads + 2 * s->kv_heads) * s->head_dim);
-	b->o = carve_floats(c, n * s->heads * s->head_dim);
-	b->up = carve_floats(c, m * s->ffn * (s->gated ? 2 : 1));
-	b->act = carve_floats(c, m * s->ffn);
-	b->stats = carve_floats(c, 2 * n);
-	b->lse = carve_floats(c, n * s->heads);
-	b->positions = model_carve(c, n, sizeof *b->positions);
-	b->logits = carve_floats(c, n * s->experts);
-	b->probs = carve_floats(c, n * s->experts);
-	b->weights = carve_floats(c, n * top);
-	b->route_lse = carve_floats(c, n);
-	b->chosen = model_carve(c, n * top, sizeof *b->chosen);
-	b->at = model_carve(c, n * top, sizeof *b->at);
-	b->from = model_carve(c, n * top, sizeof *b->from);
-	b->first = model_carve(c, s->experts + 1, sizeof *b->first);
-	b->sorted = carve_floats(c, n * top * s->hidden);
-	b->back = carve_floats(c, n * top * s->hidden);
+	b->x = take_floats(c, n * s->hidden);
+	b->r = take_floats(c, n * s->hidden);
+	b->y = take_floats(c, n * s->hidden);
+	b->qkv = take_floats(c, n * (s->heads + 2 * s->kv_heads) * s->head_dim);
+	b->o = take_floats(c, n * s->heads * s->head_dim);
+	b->up = take_floats(c, m * s->ffn * (s->gated ? 2 : 1));
+	b->act = take_floats(c, m * s->ffn);
+	b->stats = take_floats(c, 2 * n);
+	b->lse = take_floats(c, n * s->heads);
+	b->head = take_floats(c, s->qk_norm ? n * s->heads * s->head_dim : 0);
+	b->head_norm = take_floats(c, s->qk_norm ? n * s->heads * s->head_dim : 0);
+	b->head_stats = take_floats(c, s->qk_norm ? n * s->heads : 0);
+	b->positions = take_bytes(c, n, sizeof *b->positions);
+	b->logits = take_floats(c, n * s->experts);
+	b->probs = take_floats(c, n * s->experts);
+	b->weights = take_floats(c, n * top);
+	b->route_lse = take_floats(c, n);
+	b->chosen = take_bytes(c, n * top, sizeof *b->chosen);
+	b->at = take_bytes(c, n * top, sizeof *b->at);
+	b->from = take_bytes(c, n * top, sizeof *b->from);
+	b->first = take_bytes(c, s->experts + 1, sizeof *b->first);
+	b->sorted = take_floats(c, n * top * s->hidden);
+	b->back = take_floats(c, n * top * s->hidden);
 }
 
 /* ERR_NOMEM says for what. */
-static void *take(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
+static void *alloc(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
 {
 	void *p = backend_alloc(m->backend, bytes);
 	if (!p)
@@ -59,23 +62,23 @@ static void *take(struct lm *m, const char *what, size_t bytes, const char *reme
 	return p;
 }
 
-static int take_memory(struct lm *m, struct err *e)
+static int alloc_memory(struct lm *m, struct err *e)
 {
 	const struct model_shape *s = &m->shape;
-	struct carver c = { 0 };
+	struct arena c = { 0 };
 	size_t cache = (size_t)(2 * s->layers * s->seq * s->kv_heads * s->head_dim) * sizeof(float);
-	carve_buffers(s, LM_ROWS, &c, &m->b);
-	m->weights = take(m, "the weights", (size_t)m->catalogue.elements * sizeof(float),
-			  "a larger machine is needed", e);
-	m->cache = m->weights ? take(m, "the cache of keys and values", cache,
-				     "a larger machine is needed", e)
+	place_buffers(s, LM_ROWS, &c, &m->b);
+	m->weights = alloc(m, "the weights", (size_t)m->catalogue.elements * sizeof(float),
+			   "a larger machine is needed", e);
+	m->cache = m->weights ? alloc(m, "the cache of keys and values", cache,
+				      "a larger machine is needed", e)
 			      : NULL;
-	m->memory = m->cache ? take(m, "activations", c.used, "a larger machine is needed", e)
+	m->memory = m->cache ? alloc(m, "activations", c.used, "a larger machine is needed", e)
 			     : NULL;
 	if (!m->memory)
 		return -1;
-	c = (struct carver){ .base = m->memory };
-	carve_buffers(s, LM_ROWS, &c, &m->b);
+	c = (struct arena){ .base = m->memory };
+	place_buffers(s, LM_ROWS, &c, &m->b);
 	return 0;
 }
 
@@ -91,7 +94,7 @@ int generate_lm_open(const struct lm_options *opt, struct lm **out, struct err *
 	if (backend_open(opt->backend_name, opt->threads, &m->backend, e))
 		goto fail;
 	m->ops = backend_ops(m->backend);
-	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) ||
+	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || alloc_memory(m, e) ||
 	    generate_weights_view(m, e) || (m->shape.rope && generate_rope_fill(m, e)))
 		goto fail;
 	*out = m;

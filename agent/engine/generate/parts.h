@@ -21,6 +21,7 @@ struct linear_weights {
 
 struct layer {
 	struct norm_weights norm1, norm2;
+	struct norm_weights q_norm, k_norm;     /* [head_dim]; families that normalize q and k */
 	struct linear_weights qkv, o, up, down; /* q, k, v as one product; gate and up as one */
 	struct linear_weights router;           /* mixture of experts, instead of up and down: */
 	struct linear_weights *experts_up, *experts_down; /* [experts] */
@@ -29,12 +30,14 @@ struct layer {
 
 /* Where the numbers of LM_ROWS tokens go on their way; n is their number. */
 struct buffers {
-	float *x, *r, *y;   /* [n, c] stream, what is to be added to it, its norm */
-	float *qkv, *o;     /* [n, w], [n, heads * dim] */
-	float *up, *act;    /* [m, 2f or f], [m, f]; m = n, or n * top with experts */
-	float *stats;       /* [2, n] */
-	float *lse;         /* [heads, n] */
-	int32_t *positions; /* [n] */
+	float *x, *r, *y;        /* [n, c] stream, what is to be added to it, its norm */
+	float *qkv, *o;          /* [n, w], [n, heads * dim] */
+	float *up, *act;         /* [m, 2f or f], [m, f]; m = n, or n * top with experts */
+	float *stats;            /* [2, n] */
+	float *head, *head_norm; /* [n, heads * dim] q or k, and its norm */
+	float *head_stats;       /* [n, heads] */
+	float *lse;              /* [heads, n] */
+	int32_t *positions;      /* [n] */
 	/* Experts: */
 	float *logits, *probs;      /* [n, E] */
 	float *weights, *route_lse; /* [n, top], [n] */

@@ -12,7 +12,8 @@ struct generated_text {
 	float *logits;     /* [vocab] */
 };
 
-int generate_text_open(const struct generated_text_options *opt, struct generated_text **out, struct err *e)
+int generate_text_open(const struct generated_text_options *opt, struct generated_text **out,
+		       struct err *e)
 {
 	struct generated_text *t = calloc(1, sizeof *t);
 	if (t) {

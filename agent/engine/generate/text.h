@@ -21,7 +21,8 @@ struct generated_text_options {
 	struct sample_options sample;
 };
 
-int generate_text_open(const struct generated_text_options *opt, struct generated_text **out, struct err *e);
+int generate_text_open(const struct generated_text_options *opt, struct generated_text **out,
+		       struct err *e);
 void generate_text_close(struct generated_text *t);
 
 /* Takes the prompt, n >= 1 tokens. Once. */

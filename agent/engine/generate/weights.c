@@ -47,6 +47,10 @@ static void view_layer(struct lm *m, int layer)
 	l->norm2 = norm(m, layer, PARAM_NORM2_W, PARAM_NORM2_B);
 	l->qkv = linear(m, layer, -1, PARAM_Q_W, PARAM_Q_B, s->hidden, q + 2 * kv);
 	l->o = linear(m, layer, -1, PARAM_O_W, PARAM_O_B, q, s->hidden);
+	if (s->qk_norm) {
+		l->q_norm = norm(m, layer, PARAM_Q_NORM, PARAM_ROLES);
+		l->k_norm = norm(m, layer, PARAM_K_NORM, PARAM_ROLES);
+	}
 	l->keys = m->cache + 2 * layer * s->seq * kv;
 	l->values = l->keys + s->seq * kv;
 	if (s->experts) {

@@ -104,7 +104,7 @@ void hf_job_file(const struct hf_report *r, struct buf *out)
 {
 	char real[PATH_MAX];
 	hf_config_section(&r->job, out);
-	if (r->job.model.family == FAMILY_MIXTRAL && r->job.model.aux_loss == 0)
+	if (shape_families[r->job.model.family].experts && r->job.model.aux_loss == 0)
 		buf_puts(out, "# config.json asks for no balancing loss (output_router_logits is "
 			      "not true). Its own would be\n"
 			      "# aux_loss = router_aux_loss_coef * experts_per_token / layers\n");

@@ -1,19 +1,17 @@
 #include "agent/engine/hf/names.h"
 
+#include "agent/engine/hf/family.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The two vocabularies: GPT-2's, and LLaMA's with what Mixtral adds. */
-enum vocabulary { GPT2, LLAMA, VOCABULARIES };
-
 /* '#' stands for the layer, '@' for the expert. */
 /* clang-format off */
-static const struct row {
+static const struct name_row {
 	const char *ours;
-	const char *theirs[VOCABULARIES];
+	const char *theirs[NAMINGS];
 	bool conv1d; /* GPT-2's is [in, out] */
 } rows[] = {
 	{ "embed.tokens.weight", { "transformer.wte.weight", "model.embed_tokens.weight" }, false },
@@ -23,9 +21,11 @@ static const struct row {
 	{ "layers.#.attn.q.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.q_proj.weight" }, true },
 	{ "layers.#.attn.k.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.k_proj.weight" }, true },
 	{ "layers.#.attn.v.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.v_proj.weight" }, true },
-	{ "layers.#.attn.q.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
-	{ "layers.#.attn.k.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
-	{ "layers.#.attn.v.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
+	{ "layers.#.attn.q.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.q_proj.bias" }, false },
+	{ "layers.#.attn.k.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.k_proj.bias" }, false },
+	{ "layers.#.attn.v.bias", { "transformer.h.#.attn.c_attn.bias", "model.layers.#.self_attn.v_proj.bias" }, false },
+	{ "layers.#.attn.q_norm.weight", { NULL, "model.layers.#.self_attn.q_norm.weight" }, false },
+	{ "layers.#.attn.k_norm.weight", { NULL, "model.layers.#.self_attn.k_norm.weight" }, false },
 	{ "layers.#.attn.o.weight", { "transformer.h.#.attn.c_proj.weight", "model.layers.#.self_attn.o_proj.weight" }, true },
 	{ "layers.#.attn.o.bias", { "transformer.h.#.attn.c_proj.bias", NULL }, false },
 	{ "layers.#.norm2.weight", { "transformer.h.#.ln_2.weight", "model.layers.#.post_attention_layernorm.weight" }, false },
@@ -46,28 +46,23 @@ static const struct row {
 /* clang-format on */
 
 /* Causal masks, and frequencies that follow from the configuration. */
-static const char *const skipped[VOCABULARIES][3] = {
-	[GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
-	[LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
+static const char *const skipped[NAMINGS][3] = {
+	[NAMING_GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
+	[NAMING_LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
 };
 
-static const char *const first_words[VOCABULARIES] = {
-	[GPT2] = "transformer.", [LLAMA] = "model."
+static const char *const first_words[NAMINGS] = {
+	[NAMING_GPT2] = "transformer.", [NAMING_LLAMA] = "model."
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-struct place {
+struct name_numbers {
 	int layer, expert;
 };
 
-static enum vocabulary vocabulary_of(enum job_family family)
-{
-	return family == FAMILY_GPT2 ? GPT2 : LLAMA;
-}
-
 /* Reads a whole number of up to six digits; NULL when there is none. */
-static const char *take_number(const char *at, int *out)
+static const char *read_number(const char *at, int *out)
 {
 	size_t n = strspn(at, "0123456789");
 	if (n == 0 || n > 6)
@@ -76,11 +71,11 @@ static const char *take_number(const char *at, int *out)
 	return at + n;
 }
 
-static bool match(const char *pattern, const char *name, struct place *at)
+static bool match_pattern(const char *pattern, const char *name, struct name_numbers *at)
 {
 	for (; *pattern; pattern++) {
 		if (*pattern == '#' || *pattern == '@') {
-			name = take_number(name, *pattern == '#' ? &at->layer : &at->expert);
+			name = read_number(name, *pattern == '#' ? &at->layer : &at->expert);
 			if (!name)
 				return false;
 		} else if (*name++ != *pattern) {
@@ -90,7 +85,7 @@ static bool match(const char *pattern, const char *name, struct place *at)
 	return *name == '\0';
 }
 
-static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
+static void fill_pattern(const char *pattern, const struct name_numbers *at, char out[HF_NAME])
 {
 	int n = 0;
 	for (; *pattern && n < HF_NAME - 1; pattern++) {
@@ -103,30 +98,30 @@ static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
 	out[n < HF_NAME ? n : HF_NAME - 1] = '\0';
 }
 
-static const struct row *row_of(const char *ours, enum vocabulary v, struct place *at)
+static const struct name_row *row_of(const char *ours, enum hf_naming v, struct name_numbers *at)
 {
 	for (int i = 0; i < N_ROWS; i++)
-		if (rows[i].theirs[v] && match(rows[i].ours, ours, at))
+		if (rows[i].theirs[v] && match_pattern(rows[i].ours, ours, at))
 			return &rows[i];
 	return NULL;
 }
 
 /* Joins the tensor that is being made of parts, or begins the next. */
-static int add(struct hf_names *names, const struct param *ours, struct err *e)
+static int add_param(struct hf_names *names, const struct param *ours, struct err *e)
 {
-	enum vocabulary v = vocabulary_of(names->family);
-	struct place at = { 0 };
+	enum hf_naming v = hf_families[names->family].naming;
+	struct name_numbers at = { 0 };
 	char theirs[HF_NAME];
-	const struct row *row = row_of(ours->name, v, &at);
+	const struct name_row *row = row_of(ours->name, v, &at);
 	if (!row)
 		return err_set(e, ERR_INTERNAL,
 			       "tensor %s: no row of agent/engine/hf/names.c maps it", ours->name);
-	fill(row->theirs[v], &at, theirs);
+	fill_pattern(row->theirs[v], &at, theirs);
 	struct hf_tensor *t = names->n ? &names->tensors[names->n - 1] : NULL;
 	if (!t || strcmp(t->name, theirs)) {
 		t = &names->tensors[names->n++];
 		*t = (struct hf_tensor){ .dims = ours->dims,
-					 .transposed = v == GPT2 && row->conv1d,
+					 .transposed = v == NAMING_GPT2 && row->conv1d,
 					 .shape = { 0, ours->dims == 2 ? ours->shape[1] : 1 } };
 		strcpy(t->name, theirs);
 	}
@@ -156,7 +151,7 @@ int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err
 	if (!names.tensors)
 		rc = err_set(e, ERR_NOMEM, "no memory for the names of %d tensors", c.n);
 	for (int i = 0; i < c.n && !rc; i++)
-		rc = add(&names, &c.params[i], e);
+		rc = add_param(&names, &c.params[i], e);
 	catalogue_free(&c);
 	if (rc) {
 		hf_names_free(&names);
@@ -174,17 +169,17 @@ void hf_names_free(struct hf_names *n)
 
 const char *hf_names_bare(const struct hf_names *n, const char *name)
 {
-	const char *word = first_words[vocabulary_of(n->family)];
+	const char *word = first_words[hf_families[n->family].naming];
 	return strncmp(name, word, strlen(word)) ? NULL : name + strlen(word);
 }
 
 bool hf_names_may_skip(const struct hf_names *n, const char *name)
 {
-	enum vocabulary v = vocabulary_of(n->family);
+	enum hf_naming v = hf_families[n->family].naming;
 	for (int i = 0; skipped[v][i]; i++) {
-		struct place at;
-		if (match(skipped[v][i], name, &at) ||
-		    match(hf_names_bare(n, skipped[v][i]), name, &at))
+		struct name_numbers at;
+		if (match_pattern(skipped[v][i], name, &at) ||
+		    match_pattern(hf_names_bare(n, skipped[v][i]), name, &at))
 			return true;
 	}
 	return false;

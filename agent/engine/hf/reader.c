@@ -1,7 +1,7 @@
 #include "agent/engine/hf/reader.h"
 
 #include "agent/engine/hf/config.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/weights.h"
 #include "base/file.h"
 

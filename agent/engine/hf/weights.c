@@ -2,7 +2,7 @@
 
 #include "agent/engine/ckpt/safetensors.h"
 #include "agent/engine/hf/index.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/numbers.h"
 #include "base/file.h"
 
@@ -19,21 +19,21 @@
 
 enum { CHUNK = 1 << 20 };
 
-struct shard {
+struct weights_file {
 	char *name;
 	struct st_header header;
 };
 
-struct entry {
+struct stored_tensor {
 	const struct st_tensor *st;
 	int shard;
 };
 
 struct hf_weights {
 	char *path;
-	struct shard *shards;
+	struct weights_file *shards;
 	int n_shards;
-	struct entry *entries;
+	struct stored_tensor *entries;
 	int64_t n;
 	json_t *places; /* name -> place in entries */
 	int fd, open;   /* the shard that is open; -1 */
@@ -51,7 +51,7 @@ static int open_shard(const struct hf_weights *f, const char *name, struct err *
 
 static int read_header(struct hf_weights *f, const char *name, struct err *e)
 {
-	struct shard *s = &f->shards[f->n_shards];
+	struct weights_file *s = &f->shards[f->n_shards];
 	int fd = open_shard(f, name, e);
 	if (fd < 0)
 		return -1;
@@ -100,21 +100,19 @@ static int list_tensors(struct hf_weights *f, const struct hf_index *x, struct e
 				return err_set(e, ERR_NOMEM,
 					       "%s: no memory for %" PRId64 " tensors", f->path,
 					       total);
-			f->entries[f->n++] = (struct entry){ st, i };
+			f->entries[f->n++] = (struct stored_tensor){ st, i };
 		}
 	const char *tensor;
 	json_t *file;
 	if (x)
-		json_object_foreach(
-			x->map, tensor,
-			file) if (!json_object_get(f->places,
-						   tensor)) return err_set(e, ERR_CORRUPT,
-									   "%s/%s: has no tensor "
-									   "%.100s, and " HF_INDEX_NAME
-									   " says that it has",
-									   f->path,
-									   json_string_value(file),
-									   tensor);
+		json_object_foreach(x->map, tensor, file) if (
+			!json_object_get(f->places,
+					 tensor)) return err_set(e, ERR_CORRUPT,
+								 "%s/%s: has no tensor "
+								 "%.100s, and " HF_INDEX_NAME
+								 " says that it has",
+								 f->path, json_string_value(file),
+								 tensor);
 	return 0;
 }
 
@@ -144,7 +142,7 @@ static int open_indexed(struct hf_weights *f, const char *text, size_t n, struct
 }
 
 /* One file comes before an index, as for transformers. */
-static int open_any(struct hf_weights *f, struct err *e)
+static int open_files(struct hf_weights *f, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -177,7 +175,7 @@ int hf_weights_open(const char *path, struct hf_weights **out, struct err *e)
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
 	}
 	f->fd = f->open = -1;
-	if (open_any(f, e)) {
+	if (open_files(f, e)) {
 		hf_weights_close(f);
 		return -1;
 	}
@@ -205,8 +203,8 @@ void hf_weights_close(struct hf_weights *f)
 /* --- what it holds --- */
 
 /* By its name, or by that of a bare model's file. */
-static const struct entry *find(const struct hf_weights *f, const struct hf_names *names,
-				const char *name)
+static const struct stored_tensor *find_tensor(const struct hf_weights *f,
+					       const struct hf_names *names, const char *name)
 {
 	const json_t *at = json_object_get(f->places, name);
 	const char *bare = hf_names_bare(names, name);
@@ -220,7 +218,8 @@ int64_t hf_tensor_elements(const struct hf_tensor *t)
 	return t->shape[0] * t->shape[1];
 }
 
-static int fail(const struct hf_weights *f, const struct entry *entry, struct err *e, const char *why)
+static int fail_tensor(const struct hf_weights *f, const struct stored_tensor *entry, struct err *e,
+		       const char *why)
 {
 	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path,
 		       f->shards[entry->shard].name, entry->st->name, why);
@@ -229,7 +228,7 @@ static int fail(const struct hf_weights *f, const struct entry *entry, struct er
 static int check_tensor(const struct hf_weights *f, const struct hf_names *names,
 			const struct hf_tensor *t, struct err *e)
 {
-	const struct entry *entry = find(f, names, t->name);
+	const struct stored_tensor *entry = find_tensor(f, names, t->name);
 	if (!entry)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: has no tensor %s, which the model of its config.json needs; "
@@ -249,7 +248,7 @@ static int check_tensor(const struct hf_weights *f, const struct hf_names *names
 					"], as config.json has it"
 				      : "its shape is not [%" PRId64 "], as config.json has it",
 			 rows, columns);
-		return fail(f, entry, e, why);
+		return fail_tensor(f, entry, e, why);
 	}
 	if (!hf_numbers_dtype(st->dtype))
 		return err_set(e, ERR_UNSUPPORTED,
@@ -263,13 +262,13 @@ static json_t *known_names(const struct hf_weights *f, const struct hf_names *na
 {
 	json_t *known = json_object();
 	for (int64_t i = 0; i < names->n; i++)
-		json_object_set_new(known, find(f, names, names->tensors[i].name)->st->name,
+		json_object_set_new(known, find_tensor(f, names, names->tensors[i].name)->st->name,
 				    json_true());
 	return known;
 }
 
-static int pread_all(struct hf_weights *f, const struct entry *entry, int64_t at, void *to, int64_t n,
-		     struct err *e)
+static int pread_all(struct hf_weights *f, const struct stored_tensor *entry, int64_t at, void *to,
+		     int64_t n, struct err *e)
 {
 	if (f->open != entry->shard) {
 		if (f->fd >= 0)
@@ -290,9 +289,9 @@ static int pread_all(struct hf_weights *f, const struct entry *entry, int64_t at
 /* A tied head that is stored all the same must be the embedding, or one of the two would be
  * lost. */
 static int check_tied_head(struct hf_weights *f, const struct hf_names *names,
-			   const struct entry *head, struct err *e)
+			   const struct stored_tensor *head, struct err *e)
 {
-	const struct entry *table = find(f, names, names->tensors[0].name);
+	const struct stored_tensor *table = find_tensor(f, names, names->tensors[0].name);
 	int64_t bytes = table->st->end - table->st->begin;
 	int rc = strcmp(head->st->dtype, table->st->dtype) ||
 		 head->st->end - head->st->begin != bytes;
@@ -313,23 +312,25 @@ static int check_tied_head(struct hf_weights *f, const struct hf_names *names,
 	free(a);
 	free(b);
 	return rc <= 0 ? rc
-		       : fail(f, head, e,
-			      "differs from the embedding, and config.json says that they are "
-			      "tied; set tie_word_embeddings to false");
+		       : fail_tensor(
+				 f, head, e,
+				 "differs from the embedding, and config.json says that they are "
+				 "tied; set tie_word_embeddings to false");
 }
 
-static int check_stranger(struct hf_weights *f, const struct hf_names *names,
-			  const struct entry *entry, struct err *e)
+static int check_extra_tensor(struct hf_weights *f, const struct hf_names *names,
+			      const struct stored_tensor *entry, struct err *e)
 {
 	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
 		return check_tied_head(f, names, entry, e);
 	if (hf_names_may_skip(names, entry->st->name))
 		return 0;
 	if (hf_unsupported_tensor(entry->st->name))
-		return fail(f, entry, e, hf_unsupported_tensor(entry->st->name));
-	return fail(f, entry, e,
-		    "the model of config.json has no such tensor, and leaving it out would change "
-		    "what the model computes");
+		return fail_tensor(f, entry, e, hf_unsupported_tensor(entry->st->name));
+	return fail_tensor(
+		f, entry, e,
+		"the model of config.json has no such tensor, and leaving it out would change "
+		"what the model computes");
 }
 
 int hf_weights_fit(struct hf_weights *f, const struct hf_names *names, struct err *e)
@@ -341,7 +342,7 @@ int hf_weights_fit(struct hf_weights *f, const struct hf_names *names, struct er
 	int rc = known ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for its names", f->path);
 	for (int64_t i = 0; i < f->n && !rc; i++)
 		if (!json_object_get(known, f->entries[i].st->name))
-			rc = check_stranger(f, names, &f->entries[i], e);
+			rc = check_extra_tensor(f, names, &f->entries[i], e);
 	json_decref(known);
 	return rc;
 }
@@ -359,7 +360,8 @@ void hf_weights_transpose(const float *from, int64_t rows, int64_t columns, floa
 }
 
 /* Widened piece by piece. */
-static int read_floats(struct hf_weights *f, const struct entry *entry, float *to, struct err *e)
+static int read_floats(struct hf_weights *f, const struct stored_tensor *entry, float *to,
+		       struct err *e)
 {
 	const struct hf_type *type = hf_numbers_dtype(entry->st->dtype);
 	int64_t bytes = entry->st->end - entry->st->begin;
@@ -381,7 +383,7 @@ static int read_floats(struct hf_weights *f, const struct entry *entry, float *t
 int hf_weights_read(struct hf_weights *f, const struct hf_names *names, const struct hf_tensor *t,
 		    float *out, float *room, struct err *e)
 {
-	const struct entry *entry = find(f, names, t->name);
+	const struct stored_tensor *entry = find_tensor(f, names, t->name);
 	if (read_floats(f, entry, t->transposed ? room : out, e))
 		return -1;
 	if (t->transposed)

@@ -1,38 +1,41 @@
-#include "agent/engine/model/carve.h"
+#include "agent/engine/model/arena.h"
 #include "agent/engine/model/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* A layer's tensors lie together, so that offloading moves them as one. */
-static void carve_block(struct model *m, struct carver *c, const struct slot *s,
+static void carve_block(struct model *m, struct model_arena *c, const struct slot *s,
 			const struct block_view *v, bool first, struct block_kept *k)
 {
 	for (int a = 0; a < ACTS; a++) {
 		enum act_home home = activations_home(&m->d, v->layer, first, (enum act)a);
-		k->at[a] = home == ACT_SLOT ? model_carve(c, activations_bytes(&m->d, (enum act)a))
-			   : home == ACT_WORK ? m->again.at[a]
+		k->at[a] = home == ACT_SLOT
+				   ? model_arena_take(c, activations_bytes(&m->d, (enum act)a))
+			   : home == ACT_WORK ? m->recomputed.at[a]
 					      : NULL;
 	}
 	if (first)
 		k->at[ACT_NORM1_X] = s->at[SLOT_INPUT];
 }
 
-static void carve_slot(struct model *m, const struct chunk *ch, struct carver *c, struct slot *s)
+static void carve_slot(struct model *m, const struct chunk *ch, struct model_arena *c,
+		       struct slot *s)
 {
 	for (int a = 0; a < SLOTS; a++)
-		s->at[a] = model_carve(c,
-				       activations_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
+		s->at[a] = model_arena_take(c, activations_slot_bytes(&m->d, &ch->stage,
+								      (enum act_slot)a));
 	for (int i = 0; i < ch->layers; i++) {
-		struct carver staged = { .base = m->offload ? model_offload_staged(m->offload, i)
-							    : NULL };
+		struct model_arena staged = { .base = m->offload
+							      ? model_offload_staged(m->offload, i)
+							      : NULL };
 		carve_block(m, m->d.offload ? &staged : c, s, &ch->views.blocks[i], i == 0,
 			    &s->blocks[i]);
 	}
 }
 
 /* One home for what recomputing layers write again. */
-static void carve_work(struct model *m, struct carver *c)
+static void carve_work(struct model *m, struct model_arena *c)
 {
 	bool used[ACTS] = { false };
 	for (int i = 0; i < m->n_chunks; i++)
@@ -42,21 +45,21 @@ static void carve_work(struct model *m, struct carver *c)
 							    m->chunks[i].views.blocks[l].layer,
 							    l == 0, (enum act)a) == ACT_WORK;
 	for (int a = 0; a < ACTS; a++)
-		m->again.at[a] = used[a] ? model_carve(c, activations_bytes(&m->d, (enum act)a))
-					 : NULL;
+		m->recomputed.at[a] =
+			used[a] ? model_arena_take(c, activations_bytes(&m->d, (enum act)a)) : NULL;
 }
 
-static void carve_scratch(struct model *m, struct carver *c)
+static void carve_scratch(struct model *m, struct model_arena *c)
 {
 	for (int a = 0; a < SCRATCHES; a++)
-		m->scratch[a] = model_carve(c, activations_scratch_bytes(&m->d, m->has_last,
-									 (enum act_scratch)a));
+		m->scratch[a] = model_arena_take(c, activations_scratch_bytes(&m->d, m->has_last,
+									      (enum act_scratch)a));
 }
 
-static int take(struct model *m, struct carver *c, const char *what, struct err *e)
+static int take(struct model *m, struct model_arena *c, const char *what, struct err *e)
 {
 	size_t bytes = (size_t)c->used;
-	*c = (struct carver){ .base = backend_alloc(m->backend, bytes ? bytes : 1) };
+	*c = (struct model_arena){ .base = backend_alloc(m->backend, bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
 	return err_set(e, ERR_NOMEM,
@@ -67,7 +70,7 @@ static int take(struct model *m, struct carver *c, const char *what, struct err 
 
 static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, struct err *e)
 {
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	s->blocks = calloc((size_t)ch->layers + 1, sizeof *s->blocks);
 	if (!s->blocks)
 		return err_set(e, ERR_NOMEM, "%d layers' activations: out of memory", ch->layers);
@@ -81,7 +84,7 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 
 int model_activations_open(struct model *m, struct err *e)
 {
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	if (m->d.offload && model_offload_open(m, &m->offload, e))
 		return -1;
 	carve_work(m, &c);
@@ -91,7 +94,7 @@ int model_activations_open(struct model *m, struct err *e)
 		m->work = c.base;
 		carve_work(m, &c);
 	}
-	c = (struct carver){ 0 };
+	c = (struct model_arena){ 0 };
 	carve_scratch(m, &c);
 	if (take(m, &c, "the passes' scratch", e))
 		return -1;

@@ -36,7 +36,7 @@ static int core_forward(struct pass *p, const struct block_view *v, struct block
 				    k->at[ACT_QKV], &s, e);
 }
 
-/* stream += o_proj(attention(rope(qkv(norm1(stream))))) */
+/* stream += o_proj(attention(rope(qk_norm(qkv(norm1(stream)))))) */
 int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			    void *pending, struct stream *s, struct err *e)
 {
@@ -48,6 +48,8 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 	/* [s, c] → [n, w] */
 	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e))
 		return -1;
+	if (m->shape.qk_norm)
+		model_qk_norm_forward(m, v, k);
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
 		m->ops->rope_fwd(m->backend, k->at[ACT_QKV], &r, m->cos, m->sin);
@@ -61,7 +63,7 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 }
 
 int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-			  struct err *e)
+			      struct err *e)
 {
 	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
 			   k->at[ACT_NORM1_X], NULL);
@@ -81,6 +83,8 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 		struct rope_shape r = rope_of(m);
 		m->ops->rope_bwd(m->backend, dqkv, &r, m->cos, m->sin);
 	}
+	if (m->shape.qk_norm)
+		model_qk_norm_backward(m, v, k, dqkv);
 	return 0;
 }
 

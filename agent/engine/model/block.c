@@ -13,8 +13,8 @@ static int ffn_forward(struct pass *p, const struct block_view *v, struct block_
 			 : model_mlp_forward(p, v, k, pending, s, e);
 }
 
-static int ffn_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-		     struct stream *s, struct err *e)
+static int ffn_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+			 struct stream *s, struct err *e)
 {
 	return p->m->moe ? model_moe_recompute(p, v, k, s, e) : model_mlp_recompute(p, v, k, s, e);
 }
@@ -52,49 +52,49 @@ int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 }
 
 /* The whole layer again, but for its last product, whose result the backward pass does not need. */
-static int all_again(struct pass *p, const struct block_view *v, struct block_kept *k,
-		     struct err *e)
+static int recompute_layer(struct pass *p, const struct block_view *v, struct block_kept *k,
+			   struct err *e)
 {
 	struct stream s = { .x = k->at[ACT_NORM1_X] };
 	return model_attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) ||
-			       ffn_again(p, v, k, &s, e)
+			       ffn_recompute(p, v, k, &s, e)
 		       ? -1
 		       : 0;
 }
 
 /* What was waited for in between is no transfer of the pass itself: it belongs to what is
  * computed again. */
-struct lap {
+struct recompute_timer {
 	double since, tp, cp, ep;
 };
 
-static struct lap lap_begin(const struct pass *p)
+static struct recompute_timer start_timer(const struct pass *p)
 {
 	const struct model *m = p->m;
-	return (struct lap){ clock_s(), m->tp->seconds, m->cp->seconds,
-			     m->moe ? m->moe->ep->seconds : 0 };
+	return (struct recompute_timer){ clock_s(), m->tp->seconds, m->cp->seconds,
+					 m->moe ? m->moe->ep->seconds : 0 };
 }
 
-static void lap_end(struct pass *p, const struct lap *l)
+static void stop_timer(struct pass *p, const struct recompute_timer *l)
 {
 	struct model *m = p->m;
-	m->again_s += clock_s() - l->since;
+	m->recompute_s += clock_s() - l->since;
 	m->tp->seconds = l->tp;
 	m->cp->seconds = l->cp;
 	if (m->moe)
 		m->moe->ep->seconds = l->ep;
 }
 
-enum again { AGAIN_ALL, AGAIN_FFN, AGAIN_ATTENTION };
+enum recompute_part { RECOMPUTE_LAYER, RECOMPUTE_FFN, RECOMPUTE_ATTENTION };
 
-static int redo(struct pass *p, const struct block_view *v, struct block_kept *k, enum again what,
-		struct err *e)
+static int recompute_part(struct pass *p, const struct block_view *v, struct block_kept *k,
+			  enum recompute_part what, struct err *e)
 {
-	struct lap l = lap_begin(p);
-	int rc = what == AGAIN_ALL   ? all_again(p, v, k, e)
-		 : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e)
-				     : model_attention_recompute(p, v, k, e);
-	lap_end(p, &l);
+	struct recompute_timer l = start_timer(p);
+	int rc = what == RECOMPUTE_LAYER ? recompute_layer(p, v, k, e)
+		 : what == RECOMPUTE_FFN ? ffn_recompute(p, v, k, NULL, e)
+					 : model_attention_recompute(p, v, k, e);
+	stop_timer(p, &l);
 	return rc;
 }
 
@@ -102,12 +102,12 @@ static int sublayers_backward(struct pass *p, const struct block_view *v, struct
 			      void *dres, struct err *e)
 {
 	enum job_recompute mode = activations_mode(&p->m->d, v->layer);
-	if (mode == RECOMPUTE_FULL && redo(p, v, k, AGAIN_ALL, e))
+	if (mode == RECOMPUTE_FULL && recompute_part(p, v, k, RECOMPUTE_LAYER, e))
 		return -1;
-	if ((mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_FFN, e)) ||
+	if ((mode == RECOMPUTE_SELECTIVE && recompute_part(p, v, k, RECOMPUTE_FFN, e)) ||
 	    ffn_backward(p, v, k, dres, e))
 		return -1;
-	return (mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_ATTENTION, e)) ||
+	return (mode == RECOMPUTE_SELECTIVE && recompute_part(p, v, k, RECOMPUTE_ATTENTION, e)) ||
 			       model_attention_backward(p, v, k, dres, e)
 		       ? -1
 		       : 0;

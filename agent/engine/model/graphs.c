@@ -3,16 +3,16 @@
 #include <stdlib.h>
 
 /* What the store was asked for. */
-struct note {
+struct noted_call {
 	enum store_call call;
 	int unit;
 	/* of STORE_CALL_REDUCE: in the step's last micro-batch the unit's gradients are complete */
 	bool ends;
 };
 
-struct tape {
-	struct backend_graph *calls; /* NULL: not recorded */
-	struct note *notes;
+struct pass_graph {
+	struct backend_tape *calls; /* NULL: not recorded */
+	struct noted_call *notes;
 	int n, room;
 	bool met;         /* the pass was carried out once */
 	float grad_scale; /* as recorded */
@@ -20,10 +20,10 @@ struct tape {
 };
 
 struct pass_graphs {
-	struct tape **chunks;   /* [n_chunks][slots × GRAPH_KINDS] */
-	struct tape *recording; /* NULL: none */
-	bool off;               /* the backend does not record */
-	bool lost;              /* no memory for a note */
+	struct pass_graph **chunks;   /* [n_chunks][slots × GRAPH_KINDS] */
+	struct pass_graph *recording; /* NULL: none */
+	bool off;                     /* the backend does not record */
+	bool lost;                    /* no memory for a note */
 };
 
 int model_graphs_open(struct model *m, struct err *e)
@@ -32,19 +32,19 @@ int model_graphs_open(struct model *m, struct err *e)
 		    !m->moe && !m->offload;
 	if (!fits)
 		return 0;
-	m->tapes = calloc(1, sizeof *m->tapes);
-	if (m->tapes)
-		m->tapes->chunks = calloc((size_t)m->n_chunks, sizeof *m->tapes->chunks);
-	bool ok = m->tapes && m->tapes->chunks;
+	m->graphs = calloc(1, sizeof *m->graphs);
+	if (m->graphs)
+		m->graphs->chunks = calloc((size_t)m->n_chunks, sizeof *m->graphs->chunks);
+	bool ok = m->graphs && m->graphs->chunks;
 	for (int i = 0; ok && i < m->n_chunks; i++)
-		ok = (m->tapes->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPH_KINDS,
-						   sizeof **m->tapes->chunks));
+		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPH_KINDS,
+						    sizeof **m->graphs->chunks));
 	return ok ? 0
 		  : err_set(e, ERR_NOMEM, "recorded passes of %d chunks: out of memory",
 			    m->n_chunks);
 }
 
-static void erase(struct model *m, struct tape *t)
+static void erase_graph(struct model *m, struct pass_graph *t)
 {
 	if (t->calls)
 		backend_graph_free(m->backend, t->calls);
@@ -54,58 +54,59 @@ static void erase(struct model *m, struct tape *t)
 
 void model_graphs_close(struct model *m)
 {
-	if (!m->tapes)
+	if (!m->graphs)
 		return;
-	for (int i = 0; m->tapes->chunks && i < m->n_chunks; i++)
-		for (int j = 0; m->tapes->chunks[i] && j < m->chunks[i].n_slots * GRAPH_KINDS; j++) {
-			erase(m, &m->tapes->chunks[i][j]);
-			free(m->tapes->chunks[i][j].notes);
+	for (int i = 0; m->graphs->chunks && i < m->n_chunks; i++)
+		for (int j = 0; m->graphs->chunks[i] && j < m->chunks[i].n_slots * GRAPH_KINDS;
+		     j++) {
+			erase_graph(m, &m->graphs->chunks[i][j]);
+			free(m->graphs->chunks[i][j].notes);
 		}
-	for (int i = 0; m->tapes->chunks && i < m->n_chunks; i++)
-		free(m->tapes->chunks[i]);
-	free(m->tapes->chunks);
-	free(m->tapes);
-	m->tapes = NULL;
+	for (int i = 0; m->graphs->chunks && i < m->n_chunks; i++)
+		free(m->graphs->chunks[i]);
+	free(m->graphs->chunks);
+	free(m->graphs);
+	m->graphs = NULL;
 }
 
 void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends)
 {
-	struct tape *t = m->tapes ? m->tapes->recording : NULL;
+	struct pass_graph *t = m->graphs ? m->graphs->recording : NULL;
 	if (!t)
 		return;
 	if (t->n == t->room) {
 		int room = t->room ? 2 * t->room : 64;
-		struct note *notes = realloc(t->notes, (size_t)room * sizeof *notes);
+		struct noted_call *notes = realloc(t->notes, (size_t)room * sizeof *notes);
 		if (!notes) {
-			m->tapes->lost = true;
+			m->graphs->lost = true;
 			return;
 		}
 		t->notes = notes;
 		t->room = room;
 	}
-	t->notes[t->n++] = (struct note){ call, unit, ends };
+	t->notes[t->n++] = (struct noted_call){ call, unit, ends };
 }
 
-static bool same(const struct pass *p, const struct tape *t)
+static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
 	return t->calls && t->grad_scale == p->batch->grad_scale &&
 	       t->starts == (p->starts != NULL);
 }
 
-static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, struct err *e),
-		  struct err *e)
+static int record_pass(struct pass *p, struct pass_graph *t,
+		       int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct model *m = p->m;
-	erase(m, t);
-	if (!backend_graph_begin(m->backend)) {
-		m->tapes->off = true;
+	erase_graph(m, t);
+	if (!backend_record(m->backend)) {
+		m->graphs->off = true;
 		return run(p, e);
 	}
-	m->tapes->recording = t;
-	m->tapes->lost = false;
+	m->graphs->recording = t;
+	m->graphs->lost = false;
 	int rc = run(p, e);
-	m->tapes->recording = NULL;
-	if (backend_graph_end(m->backend, &t->calls, rc ? NULL : e))
+	m->graphs->recording = NULL;
+	if (backend_recorded(m->backend, &t->calls, rc ? NULL : e))
 		return rc ? rc
 			  : err_prefix(e,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
@@ -113,13 +114,13 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
-	backend_graph_replay(m->backend, t->calls);
-	if (m->tapes->lost)
-		erase(m, t);
+	backend_replay(m->backend, t->calls);
+	if (m->graphs->lost)
+		erase_graph(m, t);
 	return 0;
 }
 
-static int ask(struct pass *p, const struct note *n, struct err *e)
+static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e)
 {
 	switch (n->call) {
 	case STORE_CALL_HOLD:
@@ -134,27 +135,27 @@ static int ask(struct pass *p, const struct note *n, struct err *e)
 	}
 }
 
-static int replay(struct pass *p, const struct tape *t, struct err *e)
+static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e)
 {
 	backend_graph_replay(p->m->backend, t->calls);
 	for (int i = 0; i < t->n; i++)
-		if (ask(p, &t->notes[i], e))
+		if (repeat_call(p, &t->notes[i], e))
 			return -1;
 	return 0;
 }
 
-int model_graphs_run(struct pass *p, enum pass_graph_kind kind, int (*run)(struct pass *p, struct err *e),
-		    struct err *e)
+int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
+		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
-	struct pass_graphs *all = p->m->tapes;
-	if (!all || all->off || !param_store_replayable(p->m->store, p->keep && p->batch->last))
+	struct pass_graphs *all = p->m->graphs;
+	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
-	struct tape *t = &all->chunks[p->chunk - p->m->chunks]
-				     [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];
-	if (same(p, t))
-		return replay(p, t, e);
+	struct pass_graph *t = &all->chunks[p->chunk - p->m->chunks]
+					   [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];
+	if (matches_pass(p, t))
+		return replay_pass(p, t, e);
 	if (t->met)
-		return record(p, t, run, e);
+		return record_pass(p, t, run, e);
 	t->met = true;
 	return run(p, e);
 }

@@ -31,8 +31,8 @@ int model_graphs_open(struct model *m, struct err *e);
 void model_graphs_close(struct model *m);
 
 /* Carries the pass out, by `run` or by its tape. */
-int model_graphs_run(struct pass *p, enum pass_graph_kind kind, int (*run)(struct pass *p, struct err *e),
-		    struct err *e);
+int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
+		     int (*run)(struct pass *p, struct err *e), struct err *e);
 
 /* units.c: the store is asked for this while a pass runs; a replay asks it for the same. */
 enum store_call { STORE_CALL_HOLD, STORE_CALL_RELEASE, STORE_CALL_GRADS, STORE_CALL_REDUCE };

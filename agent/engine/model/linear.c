@@ -7,43 +7,43 @@
 #include "agent/engine/model/stage.h"
 
 /* Rows [lo, hi) of all n. */
-struct span {
+struct row_range {
 	int64_t lo, hi;
 };
 
-static struct span every(const struct model *m)
+static struct row_range all_range(const struct model *m)
 {
-	return (struct span){ 0, m->d.n };
+	return (struct row_range){ 0, m->d.n };
 }
 
 /* This rank's rows of the stream among all. */
-static struct span mine(const struct model *m)
+static struct row_range own_range(const struct model *m)
 {
 	int64_t lo = m->tp->rank * m->d.s;
-	return m->tp->sp ? (struct span){ lo, lo + m->d.s } : every(m);
+	return m->tp->sp ? (struct row_range){ lo, lo + m->d.s } : all_range(m);
 }
 
 /* The rows that are computed while the others come. None in 8 bits: a scale is of the whole
  * tensor. */
-static struct span early(const struct model *m)
+static struct row_range early_range(const struct model *m)
 {
-	return m->d.fp8 ? (struct span){ 0, 0 } : mine(m);
+	return m->d.fp8 ? (struct row_range){ 0, 0 } : own_range(m);
 }
 
-static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
+static void *row_at(const struct model *m, const void *x, int64_t i, int64_t width)
 {
 	return (char *)x + i * width * m->d.width;
 }
 
 /* What one rank computes of a linear on some rows. x, y, dx, dy begin with row 0. */
-static void product(struct model *m, const struct linear_view *l, void *y, const void *x,
-		    struct span s, bool bias)
+static void multiply_rows(struct model *m, const struct linear_view *l, void *y, const void *x,
+			  struct row_range s, bool bias)
 {
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
-		m->ops->linear_fwd(m->backend, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in),
-				   model_unit_param(m, l->unit, l->w),
+		m->ops->linear_fwd(m->backend, row_at(m, y, s.lo, l->out),
+				   row_at(m, x, s.lo, l->in), model_unit_param(m, l->unit, l->w),
 				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo,
 				   l->in, l->out);
 }
@@ -56,13 +56,13 @@ static void cast_gradient(const struct pass *p, const struct linear_view *l, con
 }
 
 static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy,
-		       struct span s)
+		       struct row_range s)
 {
 	if (s.hi > s.lo && m->d.fp8)
 		model_linear8_input(m, l, dx);
 	else if (s.hi > s.lo)
-		m->ops->linear_bwd_input(m->backend, row(m, dx, s.lo, l->in),
-					 row(m, dy, s.lo, l->out),
+		m->ops->linear_bwd_input(m->backend, row_at(m, dx, s.lo, l->in),
+					 row_at(m, dy, s.lo, l->out),
 					 model_unit_param(m, l->unit, l->w), s.hi - s.lo, l->in,
 					 l->out);
 }
@@ -100,9 +100,9 @@ static int all_rows_start(struct model *m, const void *x, const void **full,
 }
 
 /* Row 0 of a tensor of which this rank has its own rows at x. */
-static const void *as_all(const struct model *m, const void *x)
+static const void *as_all_rows(const struct model *m, const void *x)
 {
-	return m->tp->sp ? row(m, x, -mine(m).lo, m->d.c) : x;
+	return m->tp->sp ? row_at(m, x, -own_range(m).lo, m->d.c) : x;
 }
 
 void *model_before_reduce(struct model *m, void *y)
@@ -125,15 +125,15 @@ int model_column_forward(struct model *m, const struct linear_view *l, void *y, 
 			 struct err *e)
 {
 	struct comm_request *req;
-	struct span own = early(m);
+	struct row_range own = early_range(m);
 	const void *full;
 	if (all_rows_start(m, x, &full, &req, e))
 		return -1;
-	product(m, l, y, as_all(m, x), own, true);
+	multiply_rows(m, l, y, as_all_rows(m, x), own, true);
 	if (tp_wait(m->tp, &req, e))
 		return -1;
-	product(m, l, y, full, (struct span){ 0, own.lo }, true);
-	product(m, l, y, full, (struct span){ own.hi, m->d.n }, true);
+	multiply_rows(m, l, y, full, (struct row_range){ 0, own.lo }, true);
+	multiply_rows(m, l, y, full, (struct row_range){ own.hi, m->d.n }, true);
 	return 0;
 }
 
@@ -147,7 +147,7 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 		return -1;
 	cast_gradient(p, l, dy);
 	if (p->input)
-		input_grad(m, l, model_before_reduce(m, dx), dy, every(m));
+		input_grad(m, l, model_before_reduce(m, dx), dy, all_range(m));
 	int rc = tp_wait(m->tp, &gather, e);
 	if (!rc && p->input)
 		rc = to_stream_start(m, dx, &reduce, e);
@@ -160,7 +160,7 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 		      struct err *e)
 {
 	bool alone = m->tp->size == 1; /* then the bias goes with the product */
-	product(m, l, model_before_reduce(m, y), x, every(m), alone);
+	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
 	if (model_to_stream(m, y, e))
 		return -1;
 	if (l->b >= 0 && !alone)
@@ -173,18 +173,18 @@ int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, co
 {
 	struct model *m = p->m;
 	struct comm_request *req;
-	struct span own = early(m);
+	struct row_range own = early_range(m);
 	const void *full;
 	if (all_rows_start(m, dy, &full, &req, e))
 		return -1;
 	if (p->input)
-		input_grad(m, l, dx, as_all(m, dy), own);
+		input_grad(m, l, dx, as_all_rows(m, dy), own);
 	if (tp_wait(m->tp, &req, e))
 		return -1;
 	cast_gradient(p, l, full);
 	if (p->input) {
-		input_grad(m, l, dx, full, (struct span){ 0, own.lo });
-		input_grad(m, l, dx, full, (struct span){ own.hi, m->d.n });
+		input_grad(m, l, dx, full, (struct row_range){ 0, own.lo });
+		input_grad(m, l, dx, full, (struct row_range){ own.hi, m->d.n });
 	}
 	if (p->weight)
 		weight_grad(m, l, full, x);

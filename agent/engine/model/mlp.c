@@ -48,7 +48,7 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_k
 }
 
 int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e)
+			struct stream *s, struct err *e)
 {
 	if (s)
 		return upper_half(p->m, v, k, s, e);

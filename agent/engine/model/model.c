@@ -5,7 +5,7 @@
 
 double model_recompute_s(const struct model *m)
 {
-	return m->again_s;
+	return m->recompute_s;
 }
 
 int64_t model_boundary(const struct model *m)
@@ -84,8 +84,8 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 		   enum model_pass pass, struct err *e)
 {
 	static const enum pass_graph_kind kinds[] = { [BACKWARD_BOTH] = GRAPH_BACKWARD,
-						[BACKWARD_INPUT] = GRAPH_BACKWARD_INPUT,
-						[BACKWARD_WEIGHT] = GRAPH_BACKWARD_WEIGHT };
+						      [BACKWARD_INPUT] = GRAPH_BACKWARD_INPUT,
+						      [BACKWARD_WEIGHT] = GRAPH_BACKWARD_WEIGHT };
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = true;
 	p.input = pass != BACKWARD_WEIGHT;

@@ -1,33 +1,33 @@
-#include "agent/engine/model/carve.h"
+#include "agent/engine/model/arena.h"
 #include "agent/engine/model/moe.h"
 
 #include <stdlib.h>
 
 /* --- Memory --- */
 
-static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept *k)
+static void carve_fixed(const struct model *m, struct model_arena *c, struct moe_kept *k)
 {
 	const struct act_dims *d = &m->d;
 	int64_t choices = d->n * d->top;
-	k->chosen = model_carve(c, choices * (int64_t)sizeof *k->chosen);
-	k->weights = model_carve(c, choices * (int64_t)sizeof *k->weights);
-	k->probs = model_carve(c, d->n * d->experts * (int64_t)sizeof *k->probs);
-	k->lse = model_carve(c, d->n * (int64_t)sizeof *k->lse);
-	k->load = model_carve(c, d->micro * d->experts * (int64_t)sizeof *k->load);
-	k->at = model_carve(c, choices * (int64_t)sizeof *k->at);
-	k->from = model_carve(c, choices * (int64_t)sizeof *k->from);
+	k->chosen = model_arena_take(c, choices * (int64_t)sizeof *k->chosen);
+	k->weights = model_arena_take(c, choices * (int64_t)sizeof *k->weights);
+	k->probs = model_arena_take(c, d->n * d->experts * (int64_t)sizeof *k->probs);
+	k->lse = model_arena_take(c, d->n * (int64_t)sizeof *k->lse);
+	k->load = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *k->load);
+	k->at = model_arena_take(c, choices * (int64_t)sizeof *k->at);
+	k->from = model_arena_take(c, choices * (int64_t)sizeof *k->from);
 }
 
-static void carve_rows(const struct model *m, struct carver *c, int64_t sent, int64_t received,
+static void carve_rows(const struct model *m, struct model_arena *c, int64_t sent, int64_t received,
 		       struct moe_kept *k)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
-	k->x = model_carve(c, received * row);
-	k->gu = model_carve(c, received * 2 * f);
-	k->act = model_carve(c, received * f);
-	k->y = model_carve(c, sent * row);
-	k->dy = model_carve(c, m->d.split ? received * row : 0);
-	k->dgu = model_carve(c, m->d.split ? received * 2 * f : 0);
+	k->x = model_arena_take(c, received * row);
+	k->gu = model_arena_take(c, received * 2 * f);
+	k->act = model_arena_take(c, received * f);
+	k->y = model_arena_take(c, sent * row);
+	k->dy = model_arena_take(c, m->d.split ? received * row : 0);
+	k->dgu = model_arena_take(c, m->d.split ? received * 2 * f : 0);
 }
 
 /* Scratch of one call. */
@@ -39,22 +39,22 @@ struct rows {
 	void *stream[2];  /* [n, c] */
 };
 
-static void carve_scratch(const struct model *m, struct carver *c, int64_t sent, int64_t received,
-			  struct rows *r)
+static void carve_scratch(const struct model *m, struct model_arena *c, int64_t sent,
+			  int64_t received, struct rows *r)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
 	for (int i = 0; i < 2; i++)
-		r->stream[i] = model_carve(c, m->d.n * row);
-	r->sent = model_carve(c, sent * row);
-	r->arrival = model_carve(c, received * row);
-	r->out = model_carve(c, received * row);
-	r->dx = model_carve(c, received * row);
-	r->dact = model_carve(c, received * f);
-	r->dgu = model_carve(c, received * 2 * f);
+		r->stream[i] = model_arena_take(c, m->d.n * row);
+	r->sent = model_arena_take(c, sent * row);
+	r->arrival = model_arena_take(c, received * row);
+	r->out = model_arena_take(c, received * row);
+	r->dx = model_arena_take(c, received * row);
+	r->dact = model_arena_take(c, received * f);
+	r->dgu = model_arena_take(c, received * 2 * f);
 }
 
 /* What is more than the balanced number comes with an eighth of room, so that few steps grow it. */
-static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err *e)
+static int grow_memory(struct model *m, struct growing_memory *a, int64_t bytes, struct err *e)
 {
 	if (bytes <= a->bytes)
 		return 0;
@@ -73,11 +73,11 @@ static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err
 static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t received,
 		    struct err *e)
 {
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	carve_rows(m, &c, sent, received, k);
-	if (arena_fit(m, &k->rows, c.used, e))
+	if (grow_memory(m, &k->rows, c.used, e))
 		return -1;
-	c = (struct carver){ .base = k->rows.base };
+	c = (struct model_arena){ .base = k->rows.base };
 	carve_rows(m, &c, sent, received, k);
 	return 0;
 }
@@ -85,18 +85,18 @@ static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t r
 static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct rows *r,
 		       struct err *e)
 {
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	carve_scratch(m, &c, sent, received, r);
-	if (arena_fit(m, &m->moe->rows, c.used, e))
+	if (grow_memory(m, &m->moe->rows, c.used, e))
 		return -1;
-	c = (struct carver){ .base = m->moe->rows.base };
+	c = (struct model_arena){ .base = m->moe->rows.base };
 	carve_scratch(m, &c, sent, received, r);
 	return 0;
 }
 
 static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 {
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	int64_t balanced = m->d.n * m->d.top;
 	carve_fixed(m, &c, k);
 	k->fixed = backend_alloc(m->backend, (size_t)c.used);
@@ -104,7 +104,7 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 		return err_set(e, ERR_NOMEM,
 			       "routes of %lld tokens: no memory for %lld bytes; lower batch.micro",
 			       (long long)m->d.n, (long long)c.used);
-	c = (struct carver){ .base = k->fixed };
+	c = (struct model_arena){ .base = k->fixed };
 	carve_fixed(m, &c, k);
 	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
 	if (!k->loads)
@@ -123,19 +123,20 @@ static void close_kept(struct model *m, struct moe_kept *k)
 		backend_free(m->backend, k->rows.base);
 }
 
-static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
+static void carve_moe(const struct model *m, struct model_arena *c, struct moe *moe)
 {
 	const struct act_dims *d = &m->d;
-	moe->raw = model_carve(c, d->n * d->experts * d->width);
-	moe->logits = model_carve(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
-	moe->dweights = model_carve(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
-	moe->counts = model_carve(c, d->experts * (int64_t)sizeof *moe->counts);
+	moe->raw = model_arena_take(c, d->n * d->experts * d->width);
+	moe->logits = model_arena_take(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
+	moe->dweights = model_arena_take(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
+	moe->counts = model_arena_take(c, d->experts * (int64_t)sizeof *moe->counts);
 	if (!d->device)
 		return;
-	moe->choices_at = model_carve(c,
-				      2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
-	moe->taken_at = model_carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
-	moe->pull_at = model_carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
+	moe->choices_at =
+		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
+	moe->taken_at =
+		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
+	moe->pull_at = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
 }
 
 /* Each slot's layers, and one for all that do it again. */
@@ -151,9 +152,9 @@ static int open_all_kept(struct model *m, struct err *e)
 				       ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
-				bool shared = activations_experts_recompute(&m->d,
-									ch->views.blocks[l].layer);
-				struct moe_kept *k = shared ? &m->moe->again
+				bool shared = activations_experts_recompute(
+					&m->d, ch->views.blocks[l].layer);
+				struct moe_kept *k = shared ? &m->moe->recomputed
 							    : &m->moe->kept[i][s * ch->layers + l];
 				ch->slots[s].blocks[l].moe = k;
 				again |= shared;
@@ -161,13 +162,13 @@ static int open_all_kept(struct model *m, struct err *e)
 					return -1;
 			}
 	}
-	return again ? open_kept(m, &m->moe->again, e) : 0;
+	return again ? open_kept(m, &m->moe->recomputed, e) : 0;
 }
 
 int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 {
 	struct rows r;
-	struct carver c = { 0 };
+	struct model_arena c = { 0 };
 	struct moe *moe = m->moe = calloc(1, sizeof *moe);
 	if (!moe)
 		return err_set(e, ERR_NOMEM, "experts: out of memory");
@@ -178,7 +179,7 @@ int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 	if (!moe->kept || !moe->fixed)
 		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes",
 			       (long long)moe->experts, (long long)c.used);
-	c = (struct carver){ .base = moe->fixed };
+	c = (struct model_arena){ .base = moe->fixed };
 	carve_moe(m, &c, moe);
 	int64_t balanced = m->d.n * m->d.top;
 	return model_route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) ||
@@ -197,7 +198,7 @@ void model_moe_close(struct model *m)
 			close_kept(m, &moe->kept[i][j]);
 		free(moe->kept[i]);
 	}
-	close_kept(m, &moe->again);
+	close_kept(m, &moe->recomputed);
 	model_route_close(moe);
 	if (moe->fixed)
 		backend_free(m->backend, moe->fixed);
@@ -262,7 +263,7 @@ int model_moe_forward(struct pass *p, const struct block_view *v, struct block_k
 }
 
 int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e)
+			struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
 	if (activations_experts_recompute(&m->d, v->layer))

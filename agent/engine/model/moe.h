@@ -28,7 +28,7 @@
 #include "agent/engine/parallel/ep.h"
 
 /* Memory that grows. */
-struct arena {
+struct growing_memory {
 	char *base;
 	int64_t bytes;
 };
@@ -44,10 +44,10 @@ struct moe_kept {
 	float *loads;       /* the same, in the host's memory */
 	/* [n, top] the row of each choice, -1: dropped; and the token of each row */
 	int64_t *at, *from;
-	struct arena rows; /* all of the next six */
-	void *x;           /* [received, c] */
-	void *gu, *act;    /* [received, 2f], [received, f] */
-	void *y;           /* [sent, c] what came back */
+	struct growing_memory rows; /* all of the next six */
+	void *x;                    /* [received, c] */
+	void *gu, *act;             /* [received, 2f], [received, f] */
+	void *y;                    /* [sent, c] what came back */
 	/* [received, c], [received, 2f]: gradients, for the second half of a split backward pass */
 	void *dy, *dgu;
 };
@@ -71,9 +71,9 @@ struct moe {
 	int64_t *everywhere;
 	int64_t *kept_of; /* [E] choices that are not dropped */
 	float *pull;      /* [micro, E] what the balancing loss does to probabilities */
-	struct arena rows;
-	struct moe_kept again;  /* of layers that do theirs again */
-	struct moe_kept **kept; /* [chunks][slots × layers] of the others */
+	struct growing_memory rows;
+	struct moe_kept recomputed; /* of layers that do theirs again */
+	struct moe_kept **kept;     /* [chunks][slots × layers] of the others */
 };
 
 struct expert_view {

@@ -46,7 +46,7 @@ void model_route_close(struct moe *moe)
 }
 
 /* Numbers of the host's to where operations read them. */
-static void give(struct model *m, void *at, const void *numbers, size_t bytes)
+static void copy_to_backend(struct model *m, void *at, const void *numbers, size_t bytes)
 {
 	if (at != numbers)
 		backend_put(m->backend, at, numbers, bytes);
@@ -101,7 +101,7 @@ static int64_t capacity(const struct model *m)
 }
 
 /* Of a piece's choices those that are within the capacity. */
-static int64_t kept(int64_t choices, int64_t before, int64_t most)
+static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 {
 	int64_t room = most > before ? most - before : 0;
 	return choices < room ? choices : room;
@@ -121,19 +121,20 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	} else {
 		if (count_before(m, e))
 			return -1;
-		give(m, moe->taken_at, moe->taken, (size_t)(n * experts) * sizeof *moe->taken);
+		copy_to_backend(m, moe->taken_at, moe->taken,
+				(size_t)(n * experts) * sizeof *moe->taken);
 		m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_at, m->d.n, experts,
 				   moe->top, m->d.seq / pieces, most);
 	}
 	memset(moe->kept_of, 0, (size_t)experts * sizeof *moe->kept_of);
 	for (int64_t i = 0; i < n * experts; i++)
-		moe->kept_of[i % experts] += kept(moe->choices[i], moe->taken[i], most);
+		moe->kept_of[i % experts] += count_kept(moe->choices[i], moe->taken[i], most);
 	return 0;
 }
 
 /* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job
  * without the balancing loss, need none, nor the sum over cp. */
-static int balance(struct pass *p, struct moe_kept *k, struct err *e)
+static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
@@ -184,7 +185,7 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_k
 	m->ops->storage_to_fp32(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
-	if (count_choices(m, k, e) || drop_excess(m, k, e) || balance(p, k, e))
+	if (count_choices(m, k, e) || drop_excess(m, k, e) || set_loads(p, k, e))
 		return -1;
 	m->ops->route_place(m->backend, moe->counts, k->at, k->from, k->chosen, m->d.n,
 			    moe->experts, moe->top);
@@ -206,7 +207,8 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 		return -1;
 	for (int64_t i = 0; i < m->d.micro * experts; i++)
 		moe->pull[i] = aux * k->loads[i];
-	give(m, moe->pull_at, moe->pull, (size_t)(m->d.micro * experts) * sizeof *moe->pull);
+	copy_to_backend(m, moe->pull_at, moe->pull,
+			(size_t)(m->d.micro * experts) * sizeof *moe->pull);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
 		m->ops->route_bwd(m->backend, moe->logits + first * experts,

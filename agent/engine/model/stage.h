@@ -25,8 +25,9 @@ struct expert_view;
 struct block_view {
 	int unit, layer; /* layer: of the model */
 	struct norm_view norm1, norm2;
-	struct linear_view qkv;  /* q, k, v as one product: out = w */
-	struct linear_view o;    /* row-parallel */
+	struct linear_view qkv;          /* q, k, v as one product: out = w */
+	struct norm_view q_norm, k_norm; /* [d] */
+	struct linear_view o;            /* row-parallel */
 	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
 	struct linear_view down; /* row-parallel */
 	struct linear_view router; /* mixture of experts: [E, c] */
@@ -96,12 +97,12 @@ struct model {
 	const int32_t *positions_at; /* positions, in the backend's memory */
 	/* the sums of losses: in the backend's memory, which is `losses_here` on the host */
 	double losses_here[LOSSES], *loss;
-	struct pass_graphs *tapes; /* NULL: passes are not recorded */
+	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
-	struct block_kept again; /* the work home of a recomputing layer */
+	struct block_kept recomputed; /* the work home of a recomputing layer */
 	/* seconds spent on computing again, its transfers too, which tp, cp and ep do not count
 	 * then */
-	double again_s;
+	double recompute_s;
 	void *scratch[SCRATCHES];
 };
 
@@ -193,6 +194,13 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
 			 const void *dres, const void *x, const float *stats);
 
+/* qk_norm.c, families that normalize q and k: keeps them in ACT_QK, and sets them in ACT_QKV to
+ * their norms. Backward: dqkv [n, w] becomes the gradient before the norms; the gradients of their
+ * weights are added to. */
+void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_kept *k);
+void model_qk_norm_backward(struct model *m, const struct block_view *v, const struct block_kept *k,
+			    void *dqkv);
+
 /* drop.c: dropout of the residual stream. Sites are told apart by the key. */
 enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };
 struct dropout model_drop_of(const struct pass *p, enum drop_site site, int layer);
@@ -212,7 +220,7 @@ struct stream {
 int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			    void *pending, struct stream *s, struct err *e);
 int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-			  struct err *e);
+			      struct err *e);
 int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			     void *dres, struct err *e);
 int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
@@ -222,12 +230,12 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_k
 int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 		      void *pending, struct stream *s, struct err *e);
 int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e);
+			struct stream *s, struct err *e);
 int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
 		       struct err *e);
 /* s: the stream in front of the sublayer, in full recomputation; NULL: the norm's input is kept. */
 int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
-		    struct stream *s, struct err *e);
+			struct stream *s, struct err *e);
 int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
 		       struct err *e);
 

@@ -77,6 +77,12 @@ static struct norm_view norm(struct lookup *l, const struct model_shape *s, int 
 				   s->rms ? -1 : place(l, need(l, b, layer)) };
 }
 
+static struct norm_view weight_norm(struct lookup *l, int layer, enum param_role w)
+{
+	const struct param *p = need(l, w, layer);
+	return (struct norm_view){ p->unit, place(l, p), -1 };
+}
+
 /* An expert's parameter, as a linear of the experts' unit. */
 static struct linear_view of_expert(const struct lookup *l, const struct param *p)
 {
@@ -141,7 +147,11 @@ static void block(struct lookup *l, const struct model_shape *s, int layer, stru
 	v->unit = need(l, PARAM_NORM1_W, layer)->unit;
 	v->norm1 = norm(l, s, layer, PARAM_NORM1_W, PARAM_NORM1_B);
 	v->norm2 = norm(l, s, layer, PARAM_NORM2_W, PARAM_NORM2_B);
-	v->qkv = fused(l, layer, 3, qkv_w, s->bias ? qkv_b : NULL);
+	v->qkv = fused(l, layer, 3, qkv_w, s->qkv_bias ? qkv_b : NULL);
+	if (s->qk_norm) {
+		v->q_norm = weight_norm(l, layer, PARAM_Q_NORM);
+		v->k_norm = weight_norm(l, layer, PARAM_K_NORM);
+	}
 	v->o = fused(l, layer, 1, o_w, s->bias ? o_b : NULL);
 	v->experts_unit = -1;
 	if (s->experts) {

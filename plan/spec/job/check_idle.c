@@ -10,7 +10,7 @@
 
 static bool rope(const struct job *job)
 {
-	return job->model.family != FAMILY_GPT2;
+	return shape_families[job->model.family].rope;
 }
 
 static bool rope_scaled(const struct job *job)
@@ -25,7 +25,7 @@ static bool rope_llama3(const struct job *job)
 
 static bool moe(const struct job *job)
 {
-	return job->model.family == FAMILY_MIXTRAL;
+	return shape_families[job->model.family].experts;
 }
 
 static bool cuda(const struct job *job)
@@ -97,19 +97,19 @@ static const struct idle {
 	const char *would;
 } idles[] = {
 	{ AT(job, graphs), AT(job, device), cuda, "cuda" },
-	{ AT(model, rope_theta), AT(model, family), rope, "llama or mixtral" },
-	{ AT(model, rope_scaling), AT(model, family), rope, "llama or mixtral" },
+	{ AT(model, rope_theta), AT(model, family), rope, NULL },
+	{ AT(model, rope_scaling), AT(model, family), rope, NULL },
 	{ AT(model, rope_factor), AT(model, rope_scaling), rope_scaled, "linear or llama3" },
 	{ AT(model, rope_low), AT(model, rope_scaling), rope_llama3, "llama3" },
 	{ AT(model, rope_high), AT(model, rope_scaling), rope_llama3, "llama3" },
 	{ AT(model, rope_original), AT(model, rope_scaling), rope_llama3, "llama3" },
-	{ AT(model, experts), AT(model, family), moe, "mixtral" },
-	{ AT(model, experts_per_token), AT(model, family), moe, "mixtral" },
-	{ AT(model, router), AT(model, family), moe, "mixtral" },
-	{ AT(model, aux_loss), AT(model, family), moe, "mixtral" },
-	{ AT(model, z_loss), AT(model, family), moe, "mixtral" },
-	{ AT(model, capacity), AT(model, family), moe, "mixtral" },
-	{ AT(parallel, ep), AT(model, family), moe, "mixtral" },
+	{ AT(model, experts), AT(model, family), moe, NULL },
+	{ AT(model, experts_per_token), AT(model, family), moe, NULL },
+	{ AT(model, router), AT(model, family), moe, NULL },
+	{ AT(model, aux_loss), AT(model, family), moe, NULL },
+	{ AT(model, z_loss), AT(model, family), moe, NULL },
+	{ AT(model, capacity), AT(model, family), moe, NULL },
+	{ AT(parallel, ep), AT(model, family), moe, NULL },
 	{ AT(parallel, sp), AT(parallel, tp), tensor, "2 or more" },
 	{ AT(parallel, chunks), AT(parallel, schedule), chunked, NULL },
 	{ AT(parallel, zero_shard), AT(parallel, zero), zero, "1, 2 or 3" },

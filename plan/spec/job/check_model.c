@@ -78,7 +78,7 @@ static int check_experts(const struct rule_job *j)
 	static const size_t top[] = { AT(model, experts_per_token), AT(model, experts) };
 	static const size_t capacity[] = { AT(model, capacity) };
 	const struct job *job = j->job;
-	if (job->model.family != FAMILY_MIXTRAL)
+	if (!j->shape.experts)
 		return 0;
 	if (job->model.experts_per_token > job->model.experts)
 		return REFUSE(j, top,

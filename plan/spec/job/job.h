@@ -26,7 +26,6 @@
 
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
 
-enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
 /* auto: the family's own (gpt2 yes, the others no) */
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
 enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };
@@ -78,7 +77,7 @@ struct job {
 		enum job_family family;
 		int64_t layers, hidden, heads, kv_heads /* 0: heads */,
 			head_dim /* 0: hidden/heads */,
-			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama, mixtral) */,
+			ffn /* 0: 4*hidden with GELU, 8/3*hidden rounded up to 256 with SwiGLU */,
 			vocab, seq;
 		enum job_tie tie_head;
 		double norm_eps, rope_theta, init_std;

@@ -41,7 +41,9 @@
 	}
 
 /* In the order of the enums of job.h. */
-static const char *const families[] = { "gpt2", "llama", "mixtral", NULL };
+#define FAMILY_WORD(id, word, ...)       word,
+#define FAMILY_HELP(id, word, help, ...) " " word ": " help "."
+static const char *const families[] = { SHAPE_FAMILIES(FAMILY_WORD) NULL };
 static const char *const ties[] = { "auto", "yes", "no", NULL };
 static const char *const rope_scalings[] = { "none", "linear", "llama3", NULL };
 static const char *const routers[] = { "after", "before", NULL };
@@ -73,18 +75,18 @@ const struct job_key job_keys[] = {
 	ENUM(job, device, "cpu", devices, "What computes: the CPU's cores or NVIDIA GPUs."),
 	BOOL(job, graphs, "yes", "cuda: whether passes in which ranks exchange nothing are recorded as CUDA graphs, once, and replayed. The same bits either way."),
 
-	ENUM(model, family, "gpt2", families, "gpt2: LayerNorm, learned positions, GELU, biases. llama: RMSNorm, rotary positions, SwiGLU. mixtral: llama with a mixture of experts."),
+	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
 	INT(model, layers, "4", 1, 10000, "Transformer layers."),
 	INT(model, hidden, "128", 1, 1048576, "Width of the model."),
 	INT(model, heads, "4", 1, 8192, "Attention heads."),
 	INT(model, kv_heads, "0", 0, 8192, "Key/value heads (grouped-query attention); divides heads. 0: as many as heads."),
 	INT(model, head_dim, "0", 0, 256, "Width of a head, even. 0: hidden / heads."),
-	INT(model, ffn, "0", 0, 4194304, "Width of the feed-forward part. 0: 4 × hidden (gpt2), 8/3 × hidden rounded up to 256 (llama, mixtral)."),
+	INT(model, ffn, "0", 0, 4194304, "Width of the feed-forward part. 0: 4 × hidden with GELU, 8/3 × hidden rounded up to 256 with SwiGLU."),
 	INT(model, vocab, "256", 2, 16777216, "Token ids; 256 for bytes. Need not divide by anything: nothing is padded."),
 	INT(model, seq, "128", 1, 16777216, "Tokens of a sequence."),
 	ENUM(model, tie_head, "auto", ties, "Whether the output head is the token embedding. auto: yes for gpt2, no for the others."),
 	ABOVE(model, norm_eps, "1e-05", 0, 1, "Added to the variance in norms."),
-	ABOVE(model, rope_theta, "10000", 0, 1e12, "Base of the rotary positions (llama, mixtral)."),
+	ABOVE(model, rope_theta, "10000", 0, 1e12, "Base of the rotary positions."),
 	ENUM(model, rope_scaling, "none", rope_scalings, "How rotary positions are stretched beyond the context of pretraining."),
 	ABOVE(model, rope_factor, "1", 0, 1e6, "By how much rope_scaling stretches."),
 	ABOVE(model, rope_low, "1", 0, 1e6, "llama3: low frequency factor."),

@@ -39,6 +39,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.cp = l->cp > 1,
 		.dropout = job->model.dropout > 0,
 		.moe = m->experts > 0,
+		.qk_norm = m->qk_norm,
 		.experts = m->experts,
 		.top = m->top,
 		.split = split,
@@ -83,6 +84,7 @@ static const enum fate fates[ACTS][3] = {
 	/* none, selective, full */
 	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },  [ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
 	[ACT_Y1] = { KEEP, AGAIN, AGAIN },     [ACT_QKV] = { KEEP, KEEP, AGAIN },
+	[ACT_QK] = { KEEP, KEEP, AGAIN },      [ACT_QK_STATS] = { KEEP, KEEP, AGAIN },
 	[ACT_O] = { KEEP, AGAIN, AGAIN },      [ACT_LSE] = { KEEP, AGAIN, AGAIN },
 	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN }, [ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
 	[ACT_Y2] = { KEEP, AGAIN, AGAIN },     [ACT_UP] = { KEEP, KEEP, AGAIN },
@@ -94,6 +96,8 @@ static const enum fate fates[ACTS][3] = {
 enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a)
 {
 	if (a == ACT_NORM1_X && first)
+		return ACT_NOWHERE;
+	if (!d->qk_norm && (a == ACT_QK || a == ACT_QK_STATS))
 		return ACT_NOWHERE;
 	if (d->moe && (a == ACT_UP || a == ACT_ACT || a == ACT_DUP))
 		return ACT_NOWHERE;
@@ -116,6 +120,10 @@ int64_t activations_bytes(const struct act_dims *d, enum act a)
 	case ACT_QKV:
 	case ACT_DQKV:
 		return activations_lines(d->n * d->qkv * d->width);
+	case ACT_QK:
+		return activations_lines(d->n * (d->heads + d->kv_heads) * d->dim * d->width);
+	case ACT_QK_STATS:
+		return activations_lines(d->n * (d->heads + d->kv_heads) * F32);
 	case ACT_O:
 		return activations_lines(d->n * d->q * d->width);
 	case ACT_LSE:
@@ -202,6 +210,8 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return activations_lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
 	case SCRATCH_NARROW:
 		return activations_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
+	case SCRATCH_HEADS:
+		return d->qk_norm ? activations_lines(d->n * d->q * d->width) : 0;
 	case SCRATCH_ROWS:
 		return d->dropout && !d->device ? activations_lines(d->s * I64) : 0;
 	case SCRATCH_POSITIONS:

@@ -42,7 +42,7 @@ struct act_dims {
 	int64_t stats;
 	int64_t experts, top; /* of a mixture; 0: none */
 	int64_t width;        /* bytes of a storage element */
-	bool sp, cp, dropout, moe, split, offload;
+	bool sp, cp, dropout, moe, split, offload, qk_norm;
 	bool fp8; /* linear layers multiply in 8 bits */
 	/* the tensors' memory is a device's: what the host would give in place lies there too */
 	bool device;
@@ -69,6 +69,9 @@ enum act {
 	ACT_NORM1_STATS, /* [stats, s] fp32 */
 	ACT_Y1,          /* [s, c] normed, input of q, k, v */
 	ACT_QKV,         /* [n, w] rotated */
+	/* families that normalize q and k: [n, H d], then [n, K d], as they were before */
+	ACT_QK,
+	ACT_QK_STATS,    /* [(H + K) n] fp32 their rstd */
 	ACT_O,           /* [n, H d] */
 	ACT_LSE,         /* [H n] fp32 */
 	ACT_NORM2_X,     /* [s, c] */
@@ -131,6 +134,7 @@ enum act_scratch {
 	SCRATCH_HIDDEN, /* [s, c] */
 	SCRATCH_WIDE,   /* [n, max(w, u)] */
 	SCRATCH_NARROW, /* [n, max(H d, f)] */
+	SCRATCH_HEADS,  /* [n, H d] families that normalize q and k */
 	/* [s] int64: the stream's rows in the run, with dropout; not a device's (PLACE_ROWS) */
 	SCRATCH_ROWS,
 	SCRATCH_POSITIONS, /* [n] int32: the tokens' positions, a device's */

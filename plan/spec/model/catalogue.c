@@ -8,13 +8,13 @@
 enum { GROUP_ALIGN = 16 };
 
 /* A dimension of the model, and how a share cuts it. */
-enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_EXPERTS };
+enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_HEAD, DIM_FFN, DIM_EXPERTS };
 
 /* Which tp ranks' gradients of it are parts: none, those of copies, those of sequence shards. */
 enum parts { PARTS_NONE, PARTS_COPIES, PARTS_SEQUENCE };
 
 /* One parameter a row, in the order of the flat buffer. */
-struct row {
+struct param_row {
 	enum param_role role;
 	enum unit_kind unit;
 	const char *name;
@@ -25,7 +25,7 @@ struct row {
 };
 
 /* clang-format off */
-static const struct row rows[] = {
+static const struct param_row rows[] = {
 	{ PARAM_EMBED, UNIT_TOKENS, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 	{ PARAM_POSITIONS, UNIT_POSITIONS, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 	{ PARAM_NORM1_W, UNIT_LAYER, "norm1.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
@@ -36,6 +36,8 @@ static const struct row rows[] = {
 	{ PARAM_Q_B, UNIT_LAYER, "attn.q.bias", { DIM_Q, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
 	{ PARAM_K_B, UNIT_LAYER, "attn.k.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
 	{ PARAM_V_B, UNIT_LAYER, "attn.v.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
+	{ PARAM_Q_NORM, UNIT_LAYER, "attn.q_norm.weight", { DIM_HEAD, DIM_ONE }, INIT_ONE, PARTS_COPIES, false },
+	{ PARAM_K_NORM, UNIT_LAYER, "attn.k_norm.weight", { DIM_HEAD, DIM_ONE }, INIT_ONE, PARTS_COPIES, false },
 	{ PARAM_O_W, UNIT_LAYER, "attn.o.weight", { DIM_HIDDEN, DIM_Q }, INIT_NORMAL_SCALED, PARTS_NONE, false },
 	{ PARAM_O_B, UNIT_LAYER, "attn.o.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
 	{ PARAM_NORM2_W, UNIT_LAYER, "norm2.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
@@ -68,6 +70,10 @@ static bool row_exists(const struct model_shape *m, enum param_role role)
 	case PARAM_Q_B:
 	case PARAM_K_B:
 	case PARAM_V_B:
+		return m->qkv_bias;
+	case PARAM_Q_NORM:
+	case PARAM_K_NORM:
+		return m->qk_norm;
 	case PARAM_O_B:
 		return m->bias;
 	case PARAM_UP_B:
@@ -129,6 +135,8 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 		return whole(m->hidden);
 	case DIM_SEQ:
 		return whole(m->seq);
+	case DIM_HEAD:
+		return whole(m->head_dim);
 	case DIM_EXPERTS:
 		return whole(m->experts);
 	case DIM_VOCAB:
@@ -146,8 +154,8 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 }
 
 /* Sets everything but the name and the unit, behind what the flat order holds already. */
-static void place(const struct model_shape *m, const struct share *s, const struct row *row,
-		  int64_t *elements, struct param *p)
+static void place_param(const struct model_shape *m, const struct share *s,
+			const struct param_row *row, int64_t *elements, struct param *p)
 {
 	int pieces = 1;
 	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
@@ -198,11 +206,11 @@ struct builder {
 	struct catalogue *c;
 };
 
-static void add_row(struct builder *b, const struct row *row, int layer, int expert)
+static void add_row(struct builder *b, const struct param_row *row, int layer, int expert)
 {
 	struct catalogue *c = b->c;
 	struct param *p = &c->params[c->n++];
-	place(b->m, b->s, row, &c->elements, p);
+	place_param(b->m, b->s, row, &c->elements, p);
 	p->layer = layer;
 	p->expert = expert;
 	p->unit = c->n_units - 1;
@@ -294,13 +302,14 @@ static void add_chunk(struct builder *b, int chunk)
 }
 
 /* Elements of one expert, to a whole group. */
-static int64_t measure(const struct model_shape *m, const struct share *s, enum unit_kind kind)
+static int64_t unit_elements(const struct model_shape *m, const struct share *s,
+			     enum unit_kind kind)
 {
 	struct param p;
 	int64_t n = 0;
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
-			place(m, s, &rows[i], &n, &p);
+			place_param(m, s, &rows[i], &n, &p);
 	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
@@ -310,9 +319,9 @@ int64_t catalogue_unit_elements(const struct model_shape *m, const struct share 
 	if (kind == UNIT_EXPERTS) {
 		int lo, hi;
 		experts_of(m, s, &lo, &hi);
-		return (hi - lo) * measure(m, s, kind);
+		return (hi - lo) * unit_elements(m, s, kind);
 	}
-	return measure(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
+	return unit_elements(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
 }
 
 void catalogue_sample(const struct model_shape *m, const struct share *s, enum unit_kind kind,
@@ -374,7 +383,7 @@ static int64_t count_rows(const struct model_shape *m, const struct share *s, en
 	for (int i = 0; i < N_ROWS; i++) {
 		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
 			continue;
-		place(m, s, &rows[i], &at, &p);
+		place_param(m, s, &rows[i], &at, &p);
 		n += p.copy == 0 ? overlap(p.offset, p.offset + p.count, lo, hi) : 0;
 	}
 	return n;
@@ -384,7 +393,7 @@ int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *
 			       enum unit_kind kind, int64_t lo, int64_t hi)
 {
 	int first = 0, end = 1;
-	int64_t n = 0, each = measure(m, s, kind);
+	int64_t n = 0, each = unit_elements(m, s, kind);
 	if (kind == UNIT_HEAD && needs_copy(m, s))
 		return 0;
 	if (kind == UNIT_EXPERTS)

@@ -2,6 +2,10 @@
 
 #include <math.h>
 
+#define ROW(id, name, help, ...) [FAMILY_##id] = { .word = name, __VA_ARGS__ },
+const struct shape_family shape_families[FAMILIES] = { SHAPE_FAMILIES(ROW) };
+#undef ROW
+
 static int64_t or_default(int64_t value, int64_t otherwise)
 {
 	return value ? value : otherwise;
@@ -14,7 +18,7 @@ static int64_t round_up(int64_t n, int64_t to)
 
 void shape_of_job(const struct job *job, struct model_shape *out)
 {
-	bool llama = job->model.family != FAMILY_GPT2, moe = job->model.family == FAMILY_MIXTRAL;
+	const struct shape_family *f = &shape_families[job->model.family];
 	int64_t hidden = job->model.hidden;
 	*out = (struct model_shape){
 		.family = job->model.family,
@@ -24,14 +28,16 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 		.kv_heads = or_default(job->model.kv_heads, job->model.heads),
 		.head_dim = or_default(job->model.head_dim, hidden / job->model.heads),
 		.ffn = or_default(job->model.ffn,
-				  llama ? round_up(8 * hidden / 3, 256) : 4 * hidden),
+				  f->gated ? round_up(8 * hidden / 3, 256) : 4 * hidden),
 		.vocab = job->model.vocab,
 		.seq = job->model.seq,
-		.rms = llama,
-		.rope = llama,
-		.gated = llama,
-		.bias = !llama,
-		.tied = job->model.tie_head == TIE_AUTO ? !llama : job->model.tie_head == TIE_YES,
+		.rms = f->rms,
+		.rope = f->rope,
+		.gated = f->gated,
+		.qkv_bias = f->qkv_bias,
+		.bias = f->bias,
+		.qk_norm = f->qk_norm,
+		.tied = job->model.tie_head == TIE_AUTO ? f->tied : job->model.tie_head == TIE_YES,
 		.norm_eps = job->model.norm_eps,
 		.rope_theta = job->model.rope_theta,
 		.init_std = job->model.init_std,
@@ -40,9 +46,9 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 		.rope_low = job->model.rope_low,
 		.rope_high = job->model.rope_high,
 		.rope_original = job->model.rope_original,
-		.experts = moe ? job->model.experts : 0,
-		.top = moe ? job->model.experts_per_token : 0,
-		.router = moe ? job->model.router : ROUTER_SOFTMAX_AFTER,
+		.experts = f->experts ? job->model.experts : 0,
+		.top = f->experts ? job->model.experts_per_token : 0,
+		.router = f->experts ? job->model.router : ROUTER_SOFTMAX_AFTER,
 	};
 }
 
@@ -57,11 +63,13 @@ static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
 int64_t shape_params(const struct model_shape *m)
 {
 	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-	int64_t norm = m->hidden * (m->rms ? 1 : 2);
-	int64_t biases = m->bias ? q + 2 * kv + m->hidden + m->ffn + m->hidden : 0;
+	int64_t norm = m->hidden * (m->rms ? 1 : 2), qk_norms = m->qk_norm ? 2 * m->head_dim : 0;
+	int64_t biases = (m->qkv_bias ? q + 2 * kv : 0) +
+			 (m->bias ? m->hidden + m->ffn + m->hidden : 0);
 	int64_t embed = m->vocab * m->hidden;
 	return embed + (m->rope ? 0 : m->seq * m->hidden) +
-	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) +
+	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm +
+			    qk_norms) +
 	       norm + (m->tied ? 0 : embed);
 }
 

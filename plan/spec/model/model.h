@@ -33,6 +33,7 @@
 
 #include "base/err.h"
 #include "plan/spec/job/job.h"
+#include "plan/spec/model/family.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@
 struct model_shape {
 	enum job_family family;
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq;
-	bool rms, rope, gated, bias, tied; /* what the family is made of */
+	bool rms, rope, gated, qkv_bias, bias, qk_norm, tied; /* family.h */
 	double norm_eps, rope_theta, init_std;
 	enum job_rope_scaling rope_scaling;
 	double rope_factor, rope_low, rope_high;
@@ -83,6 +84,8 @@ enum param_role {
 	PARAM_Q_B,
 	PARAM_K_B,
 	PARAM_V_B,
+	PARAM_Q_NORM,
+	PARAM_K_NORM,
 	PARAM_O_W,
 	PARAM_O_B,
 	PARAM_NORM2_W,

@@ -34,6 +34,8 @@ static const struct kind {
 	  { "model.rope_scaling=linear", "model.rope_factor=4", NULL } },
 	{ { "llama, stretched as llama3", FAMILY_LLAMA, 2, 16, 2, 2, 8, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 },
 	  { "model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_original=64", NULL } },
+	{ { "qwen2", FAMILY_QWEN2, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL } },
+	{ { "qwen3, heads wider than the model", FAMILY_QWEN3, 2, 16, 4, 2, 6, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL } },
 	{ { "mixtral", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { "model.aux_loss=0", NULL } },
 	{ { "mixtral, softmax before", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 },
 	  { "model.router=before", "model.aux_loss=0", NULL } },
@@ -279,10 +281,10 @@ static void write_text(struct pair *p, const struct sample_options *sample, int6
 	struct err e = ERR_INIT;
 	struct generated_text *t;
 	struct generated_text_options opt = { .lm = p->lm,
-				    .context = context,
-				    .vocab = p->shape.vocab,
-				    .usable = p->shape.vocab,
-				    .sample = *sample };
+					      .context = context,
+					      .vocab = p->shape.vocab,
+					      .usable = p->shape.vocab,
+					      .sample = *sample };
 	must(generate_text_open(&opt, &t, &e), &e);
 	must(generate_text_prompt(t, prompt, n, &e), &e);
 	for (int i = 0; i < TEXT; i++)

@@ -153,7 +153,26 @@ static void llama_and_mixtral_share_their_names(void **state)
 	hf_names_free(&n);
 }
 
-/* --- configurations --- */
+static void qwen_adds_biases_or_norms_to_the_names_of_llama(void **state)
+{
+	(void)state;
+	struct hf_names n = names_of("family = qwen2\nkv_heads = 2\n");
+	assert_int_equal(n.n, 2 * 12 + 3);
+	assert_int_equal(tensor(&n, "model.layers.1.self_attn.k_proj.bias")->shape[0], 8);
+	assert_string_equal(tensor(&n, "model.layers.1.self_attn.v_proj.bias")->parts[0].name,
+			    "layers.1.attn.v.bias");
+	hf_names_free(&n);
+	n = names_of("family = qwen3\nkv_heads = 2\nhead_dim = 6\n");
+	assert_int_equal(n.n, 2 * 11 + 3);
+	assert_int_equal(tensor(&n, "model.layers.0.self_attn.q_proj.weight")->shape[0], 24);
+	assert_int_equal(tensor(&n, "model.layers.0.self_attn.o_proj.weight")->shape[1], 24);
+	assert_int_equal(tensor(&n, "model.layers.1.self_attn.q_norm.weight")->shape[0], 6);
+	assert_string_equal(tensor(&n, "model.layers.1.self_attn.k_norm.weight")->parts[0].name,
+			    "layers.1.attn.k_norm.weight");
+	hf_names_free(&n);
+}
+
+/* --- configurations --------------------------------------------------------------- */
 
 #define ROTARY \
 	"\"hidden_size\": 64, \"num_hidden_layers\": 3, \"num_attention_heads\": 8, " \
@@ -176,6 +195,10 @@ static const struct { const char *what, *file, *lines[6]; } understood[] = {
 	{ "newer rope_parameters", "\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 123.0, \"factor\": 8, "
 	  "\"low_freq_factor\": 2, \"high_freq_factor\": 3, \"original_max_position_embeddings\": 512}, " ROTARY,
 	  { "rope_theta = 123", "rope_scaling = llama3", "rope_factor = 8", "rope_low = 2", "rope_high = 3", "rope_original = 512" } },
+	{ "Qwen2's defaults", "\"model_type\": \"qwen2\", \"use_sliding_window\": false, \"sliding_window\": 4096, \"num_key_value_heads\": 4, " ROTARY,
+	  { "family = qwen2", "kv_heads = 4", "head_dim = 8", "norm_eps = 1e-06", "rope_theta = 10000", "tie_head = no" } },
+	{ "Qwen3's defaults", "\"model_type\": \"qwen3\", \"num_key_value_heads\": 4, " ROTARY,
+	  { "family = qwen3", "kv_heads = 4", "head_dim = 128", "norm_eps = 1e-06", "rope_theta = 10000", "tie_head = no" } },
 	{ "Mixtral's defaults", "\"model_type\": \"mixtral\", " ROTARY, { "kv_heads = 8", "experts = 8", "experts_per_token = 2", "aux_loss = 0", "rope_theta = 1000000", "norm_eps = 1e-05" } },
 };
 /* clang-format on */
@@ -266,6 +289,7 @@ int main(void)
 		cmocka_unit_test(what_a_type_cannot_hold_is_said),
 		cmocka_unit_test(gpt2_packs_q_k_v_and_turns_its_matrices),
 		cmocka_unit_test(llama_and_mixtral_share_their_names),
+		cmocka_unit_test(qwen_adds_biases_or_norms_to_the_names_of_llama),
 		cmocka_unit_test(configurations_are_understood_and_written),
 		cmocka_unit_test(a_context_of_one_s_own_is_for_rotary_models),
 		cmocka_unit_test(what_transformers_has_no_model_for_is_not_written),

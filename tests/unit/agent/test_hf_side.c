@@ -1,7 +1,7 @@
 /* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is
  * taken of them, and what is said. */
 #include "agent/engine/hf/card.h"
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct attached c = of(cases[i].generation, cases[i].config);
+		struct carry c = of(cases[i].generation, cases[i].config);
 		int32_t ends[HF_SIDE_ENDS];
 		int n = hf_side_ends(&c, 100, ends);
 		if (n != cases[i].n ||
@@ -116,14 +116,16 @@ static void configurations_of_other_models_are_named(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct err e = ERR_INIT;
-		int rc = hf_unsupported_check_config(cases[i].text, strlen(cases[i].text), "c.json", &e);
+		int rc = hf_unsupported_check_config(cases[i].text, strlen(cases[i].text), "c.json",
+						     &e);
 		if (cases[i].says
 			    ? !rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, cases[i].says)
 			    : rc)
 			fail_msg("%s: %d %s", cases[i].text, rc, e.text);
 	}
 	assert_non_null(strstr(hf_unsupported_tensor("score.weight"), "sequence classifier"));
-	assert_non_null(strstr(hf_unsupported_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
+	assert_non_null(
+		strstr(hf_unsupported_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
 	assert_null(hf_unsupported_tensor("model.norm.weight"));
 	assert_null(hf_unsupported_tensor("scores"));
 }

@@ -25,31 +25,31 @@
 enum { STEPS = 20, WORDS = 12 };
 
 /* Sizes that few things divide. */
-static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 5,  20,      5, 5, 4,
-				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
-			 llama = { "llama", FAMILY_LLAMA, 5,  24,     8, 2,  4,
-				   45,      103,          16, TIE_NO, 2, 16, 0.1 },
-			 tied = { "llama tied", FAMILY_LLAMA, 4,  20,      6, 3, 6,
-				  37,           67,           16, TIE_YES, 1, 8, 0.1 },
-			 mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4,  2, 4, 24, 61,
-				     16,        TIE_NO,         2, 8,  0.1 },
-			 /* For degrees of 3. */
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
+	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
+	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
+	qwen2 = { "qwen2", FAMILY_QWEN2, 4, 24, 8, 2, 4, 45, 71, 16, TIE_NO, 2, 16, 0.1 },
+	/* Heads that are wider than the model together. */
+	qwen3 = { "qwen3", FAMILY_QWEN3, 4, 20, 4, 2, 6, 37, 67, 16, TIE_YES, 2, 8, 0.1 },
+	/* For degrees of 3. */
 	thirds = { "thirds", FAMILY_GPT2, 4, 20, 5, 5, 4, 50, 71, 18, TIE_YES, 3, 9, 0.1 },
-			 third_experts = { "third experts",
-					   FAMILY_MIXTRAL,
-					   3,
-					   20,
-					   6,
-					   3,
-					   4,
-					   23,
-					   61,
-					   18,
-					   TIE_NO,
-					   1,
-					   9,
-					   0.1 },
-			 /* Tensors of more than 64 KiB: transfers overlap the products. */
+	third_experts = { "third experts",
+			  FAMILY_MIXTRAL,
+			  3,
+			  20,
+			  6,
+			  3,
+			  4,
+			  23,
+			  61,
+			  18,
+			  TIE_NO,
+			  1,
+			  9,
+			  0.1 },
+	/* Tensors of more than 64 KiB: transfers overlap the products. */
 	wide = { "wide", FAMILY_GPT2, 2, 192, 4, 4, 48, 260, 101, 96, TIE_YES, 2, 8, 0.02 };
 
 /* A row. `math` words change what is computed, so its single process has them too; `how` words
@@ -114,6 +114,12 @@ static const struct strategy strategies[] = {
 	{ "muon, bf16, offload, zero-3", &gpt2, { "optimizer.kind=muon", "precision.dtype=bf16", "optimizer.lr=1e-3" },
 	  { "parallel.zero=3", "offload.optimizer=yes" } },
 	{ "documents", &llama, { "data.documents=mask" }, { 0 } },
+	{ "qwen2, sp, zero-2", &qwen2, { 0 }, { "parallel.sp=yes", "parallel.zero=2" } },
+	{ "qwen3", &qwen3, { 0 }, { 0 } },
+	{ "qwen3, sp, recompute, zero-3", &qwen3, { 0 }, { "parallel.sp=yes", "recompute.mode=full", "parallel.zero=3" } },
+	{ "qwen3, zb-v, offload, selective", &qwen3, { "data.documents=mask" },
+	  { "parallel.schedule=zb-v", "offload.activations=yes", "recompute.mode=selective" } },
+	{ "qwen3, bf16, interleaved", &qwen3, { "precision.dtype=bf16", "optimizer.lr=1e-3" }, { "parallel.schedule=interleaved" } },
 	{ "mixtral", &mixtral, { 0 }, { 0 } },
 	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, { 0 } },
 	{ "mixtral, sp, zero-1", &mixtral, { 0 }, { "parallel.sp=yes", "parallel.zero=1" } },

@@ -71,7 +71,8 @@ static void compare(const struct job *job, bool split, int *cases)
 static void sums_are_the_engines(void **state)
 {
 	static const char *const families[] = { "model.family=gpt2", "model.family=llama",
-						"model.family=mixtral" };
+						"model.family=mixtral",
+						"model.family=qwen3 model.head_dim=40" };
 	static const char *const modes[] = { "recompute.mode=none", "recompute.mode=selective",
 					     "recompute.mode=full" };
 	static const char *const types[] = { "precision.dtype=fp32", "precision.dtype=bf16" };

@@ -31,6 +31,14 @@ static struct model_shape shape_of(const char *text)
 	"[model]\nfamily = llama\nlayers = 80\nhidden = 8192\nheads = 64\nkv_heads = 8\nffn = " \
 	"28672\nvocab = 32000\nseq = 4096\n"
 
+#define QWEN25_05B \
+	"[model]\nfamily = qwen2\nlayers = 24\nhidden = 896\nheads = 14\nkv_heads = 2\nffn = " \
+	"4864\nvocab = 151936\nseq = 4096\ntie_head = yes\n"
+#define QWEN3_06B \
+	"[model]\nfamily = qwen3\nlayers = 28\nhidden = 1024\nheads = 16\nkv_heads = 8\nhead_dim " \
+	"= " \
+	"128\nffn = 3072\nvocab = 151936\nseq = 4096\ntie_head = yes\n"
+
 static void known_models_have_their_known_sizes(void **state)
 {
 	(void)state;
@@ -41,6 +49,10 @@ static void known_models_have_their_known_sizes(void **state)
 	assert_int_equal(shape_params(&m), 6738415616);
 	m = shape_of(LLAMA2_70B);
 	assert_int_equal(shape_params(&m), 68976648192);
+	m = shape_of(QWEN25_05B);
+	assert_int_equal(shape_params(&m), 494032768);
+	m = shape_of(QWEN3_06B);
+	assert_int_equal(shape_params(&m), 596049920);
 }
 
 static void families_are_made_of_their_parts(void **state)
@@ -51,7 +63,11 @@ static void families_are_made_of_their_parts(void **state)
 	assert_int_equal(m.ffn, 3072);
 	assert_int_equal(m.head_dim, 64);
 	m = shape_of(LLAMA_7B);
-	assert_true(m.rms && m.rope && m.gated && !m.bias && !m.tied);
+	assert_true(m.rms && m.rope && m.gated && !m.qkv_bias && !m.bias && !m.tied);
+	m = shape_of("[model]\nfamily = qwen2\n");
+	assert_true(m.rms && m.qkv_bias && !m.bias && !m.qk_norm && !m.tied);
+	m = shape_of("[model]\nfamily = qwen3\n");
+	assert_true(m.rms && !m.qkv_bias && !m.bias && m.qk_norm && !m.tied);
 	m = shape_of("[model]\nfamily = llama\ntie_head = yes\nhead_dim = 48\n");
 	assert_true(m.tied);
 	assert_int_equal(m.head_dim, 48);
@@ -97,6 +113,9 @@ static const char *const shapes[] = {
 	"6\nvocab = 1003\nffn = 37\nseq = 8\n",
 	"[model]\nfamily = llama\nlayers = 3\nhidden = 40\nheads = 8\nkv_heads = 4\nhead_dim = "
 	"10\nvocab = 511\ntie_head = yes\n",
+	"[model]\nfamily = qwen2\nlayers = 3\nhidden = 48\nheads = 8\nkv_heads = 2\nvocab = 311\n",
+	"[model]\nfamily = qwen3\nlayers = 3\nhidden = 40\nheads = 8\nkv_heads = 4\nhead_dim = "
+	"6\nvocab = 311\n",
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };

@@ -7,8 +7,8 @@
  * one does it. A folder that the tables do not know is left to config.h and weights.h, which refuse
  * what they do not understand by name.
  */
-#ifndef MUSTER_AGENT_ENGINE_HF_KIND_H
-#define MUSTER_AGENT_ENGINE_HF_KIND_H
+#ifndef MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
+#define MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/unsupported.h"
 
 #include "agent/engine/ckpt/manifest.h"
 
