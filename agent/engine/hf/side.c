@@ -172,7 +172,7 @@ static void add_end(const json_t *v, int64_t vocab, int32_t out[HF_SIDE_ENDS], i
 		out[(*n)++] = (int32_t)json_integer_value(v);
 }
 
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[HF_SIDE_ENDS])
+int hf_side_ends(const struct attached *c, int64_t vocab, int32_t out[HF_SIDE_ENDS])
 {
 	static const char *const sources[] = { "generation_config.json", "config.json" };
 	int n = 0;

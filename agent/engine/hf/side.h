@@ -35,6 +35,6 @@ int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e);
  * config.json: a number or a list. Returns how many, at most HF_SIDE_ENDS; ids outside [0, vocab) are
  * left out. */
 enum { HF_SIDE_ENDS = 16 };
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[HF_SIDE_ENDS]);
+int hf_side_ends(const struct attached *c, int64_t vocab, int32_t out[HF_SIDE_ENDS]);
 
 #endif

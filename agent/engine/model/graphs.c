@@ -11,7 +11,7 @@ struct noted_call {
 };
 
 struct pass_graph {
-	struct backend_tape *calls; /* NULL: not recorded */
+	struct backend_graph *calls; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
 	bool met;         /* the pass was carried out once */
@@ -98,7 +98,7 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 {
 	struct model *m = p->m;
 	erase_graph(m, t);
-	if (!backend_record(m->backend)) {
+	if (!backend_graph_begin(m->backend)) {
 		m->graphs->off = true;
 		return run(p, e);
 	}
@@ -106,7 +106,7 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 	m->graphs->lost = false;
 	int rc = run(p, e);
 	m->graphs->recording = NULL;
-	if (backend_recorded(m->backend, &t->calls, rc ? NULL : e))
+	if (backend_graph_end(m->backend, &t->calls, rc ? NULL : e))
 		return rc ? rc
 			  : err_prefix(e,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
@@ -114,7 +114,7 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
-	backend_replay(m->backend, t->calls);
+	backend_graph_replay(m->backend, t->calls);
 	if (m->graphs->lost)
 		erase_graph(m, t);
 	return 0;
@@ -148,7 +148,7 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct pass_graphs *all = p->m->graphs;
-	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
+	if (!all || all->off || !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
 	struct pass_graph *t = &all->chunks[p->chunk - p->m->chunks]
 					   [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];

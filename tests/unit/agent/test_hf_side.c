@@ -50,7 +50,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct carry c = of(cases[i].generation, cases[i].config);
+		struct attached c = of(cases[i].generation, cases[i].config);
 		int32_t ends[HF_SIDE_ENDS];
 		int n = hf_side_ends(&c, 100, ends);
 		if (n != cases[i].n ||
