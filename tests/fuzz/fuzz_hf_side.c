@@ -9,9 +9,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void take(struct carry *c, const char *name, const uint8_t *data, size_t size)
+static void take(struct attached *c, const char *name, const uint8_t *data, size_t size)
 {
-	struct carry_file *f = &c->files[c->n++];
+	struct attached_file *f = &c->files[c->n++];
 	strcpy(f->name, name);
 	f->size = size;
 	f->data = malloc(size + 1);
@@ -19,7 +19,7 @@ static void take(struct carry *c, const char *name, const uint8_t *data, size_t 
 	f->data[size] = '\0';
 }
 
-static void ends_are_ids(const struct carry *c)
+static void ends_are_ids(const struct attached *c)
 {
 	int32_t ends[SIDE_ENDS];
 	int n = hf_side_ends(c, 1000, ends);
@@ -30,7 +30,7 @@ static void ends_are_ids(const struct carry *c)
 			abort();
 }
 
-static void keys_are_few(const struct carry *c)
+static void keys_are_few(const struct attached *c)
 {
 	json_t *config = json_pack("{s:i}", "vocab_size", 1000);
 	if (hf_side_add_keys(c, config, NULL) ||
@@ -47,7 +47,7 @@ static void keys_are_few(const struct carry *c)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	take(&c, "config.json", data, size);
 	keys_are_few(&c);
 	ends_are_ids(&c);
@@ -57,6 +57,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') ||
 	     strchr(e.text, '\x1b')))
 		abort();
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 	return 0;
 }

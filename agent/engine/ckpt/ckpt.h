@@ -115,7 +115,7 @@ struct ckpt_gate {
 
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
-struct carry;
+struct attached;
 
 struct ckpt_options {
 	const char *dir; /* holds the step- folders */
@@ -133,10 +133,10 @@ struct ckpt_options {
 	int n_expect;
 	/* Files that go into each checkpoint (carry.h); rank 0's count. May be filled in until
 	 * the first save. NULL: none. Borrowed. */
-	const struct carry *carry;
-	const struct ckpt_watch *watch; /* NULL: nobody; borrowed */
-	const struct ckpt_gate *gate;   /* NULL: none; borrowed */
-	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */
+	const struct attached *attached;
+	const struct ckpt_watch *watch;     /* NULL: nobody; borrowed */
+	const struct ckpt_gate *gate;       /* NULL: none; borrowed */
+	const struct ckpt_storage *storage; /* of `dir`; NULL: the one that its scheme names */
 };
 
 /* Collective over `world`; the writer keeps a group of its own for its background thread. Makes

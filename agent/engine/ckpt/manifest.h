@@ -41,11 +41,11 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
-enum { MANIFEST_CARRIED_MOST = 32, MANIFEST_CARRIED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
+enum { MANIFEST_ATTACHED_MOST = 32, MANIFEST_ATTACHED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
 enum {
 	MANIFEST_FILE_NAME = 64,
 	MANIFEST_TENSOR_NAME = 96,
-	MANIFEST_MOST = 1 << 30,
+	MANIFEST_BYTES_MOST = 1 << 30,
 	MANIFEST_FILES_MOST = 1 << 20
 };
 
@@ -55,7 +55,7 @@ struct manifest_file {
 	struct digest digest;
 };
 
-struct manifest_carried {
+struct manifest_attached {
 	char name[MANIFEST_FILE_NAME];
 	int64_t size;
 	struct digest digest;
@@ -82,8 +82,8 @@ struct manifest {
 	json_t *model, *layout;
 	struct manifest_file *files;
 	int64_t n_files;
-	struct manifest_carried carried[MANIFEST_CARRIED_MOST];
-	int n_carried;
+	struct manifest_attached attached[MANIFEST_ATTACHED_MOST];
+	int n_attached;
 	char from[MANIFEST_FROM]; /* "": not known */
 	struct manifest_tensor *tensors;
 	int64_t n_tensors;
@@ -99,8 +99,8 @@ void ckpt_manifest_fini(struct manifest *m);
  * outside their tensor, slices outside their file. Errors name the thing, not the manifest: the
  * caller prefixes it. */
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
-int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file,
-			      struct err *e);
+int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attached *file,
+			       struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 			    const struct manifest_slice *slice, struct err *e);
 /* Adds the files and slices of `from`, which must be of the same step and generation. */
@@ -112,8 +112,11 @@ void ckpt_manifest_write(const struct manifest *m, struct buf *out);
 /* Reads one; not proven yet. `name` stands for the file in errors. */
 int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
 			struct err *e);
-/* Reads and proves the manifest in a checkpoint's folder. */
-int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e);
+/* Reads and proves the manifest of the checkpoint `path`. */
+int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e);
+struct ckpt_storage;
+int ckpt_manifest_load_from(const struct ckpt_storage *s, const char *path, struct manifest *out,
+			    struct err *e);
 
 /* NULL when there is no such tensor. */
 const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);
@@ -121,7 +124,7 @@ const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const
 bool ckpt_manifest_has_file(const struct manifest *m, const char *name);
 /* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may
  * not. */
-bool ckpt_manifest_may_be_from(const char *text);
+bool ckpt_manifest_is_model_name(const char *text);
 /* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
 bool ckpt_word(const char *text);
 int64_t ckpt_slice_bytes(const struct manifest_slice *s);

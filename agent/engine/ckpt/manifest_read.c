@@ -1,6 +1,5 @@
 #include "agent/engine/ckpt/manifest.h"
-
-#include "base/file.h"
+#include "agent/engine/ckpt/storage.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -103,7 +102,7 @@ static size_t count_options(const struct manifest *m)
 {
 	const struct ckpt_state *s = &m->state;
 	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0) +
-	       (m->n_carried > 0) + (m->from[0] != '\0');
+	       (m->n_attached > 0) + (m->from[0] != '\0');
 }
 
 static int read_state(json_t *root, struct manifest *m, struct err *e)
@@ -146,7 +145,7 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 
 static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 {
-	struct manifest_carried f;
+	struct manifest_attached f;
 	const char *name = json_string_value(json_object_get(v, "name"));
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a carried file has no name or too long a one");
@@ -154,7 +153,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	if (get_int(v, "size", 0, &f.size, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
-	return ckpt_manifest_add_carried(m, &f, e);
+	return ckpt_manifest_add_attached(m, &f, e);
 }
 
 /* Older ones have none. */
@@ -165,7 +164,7 @@ static int read_carried(json_t *root, struct manifest *m, struct err *e)
 	if (list && json_array_size(list) == 0)
 		return malformed(e, "carried is no list of files, or empty");
 	json_array_foreach(list, i, v) if (read_carried_file(v, m, e)) return -1;
-	if (from && !ckpt_manifest_may_be_from(json_string_value(from)))
+	if (from && !ckpt_manifest_is_model_name(json_string_value(from)))
 		return malformed(e, "from is no name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
 	return 0;
@@ -269,30 +268,39 @@ int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct man
 	return 0;
 }
 
-int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
+int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
+			    struct manifest *out, struct err *e)
 {
-	char path[PATH_MAX];
+	char name[PATH_MAX];
 	struct buf text = BUF_INIT;
+	struct err why = ERR_INIT;
 	struct manifest m;
-	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", folder);
-	int rc = file_slurp_own(path, MANIFEST_MOST, &text, e);
-	if (rc && e && e->code == ERR_NOTFOUND)
+	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e))
+		return -1;
+	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MOST, &text, &why);
+	if (rc && why.code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
-			"%s: no such file, so its folder is no checkpoint; name one such as "
+			"%s: no such file, so %s is not a checkpoint; name one such as "
 			"step-00000400",
-			path);
-	if (!rc)
-		rc = ckpt_manifest_parse(buf_str(&text), text.len, path, &m, e);
+			name, path);
+	else if (rc)
+		err_set(e, why.code, "%s", why.text);
+	else
+		rc = ckpt_manifest_parse(text.data, text.len, name, &m, e);
 	buf_fini(&text);
 	if (rc)
 		return -1;
 	if (ckpt_manifest_prove(&m, e)) {
 		ckpt_manifest_fini(&m);
-		return err_prefix(e, "%s", path);
+		return err_prefix(e, "%s", name);
 	}
 	*out = m;
 	return 0;
+}
+
+int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e)
+{
+	return ckpt_manifest_load_from(ckpt_storage_of(path), path, out, e);
 }
 
 static char *text_of(const json_t *v)

@@ -3,13 +3,13 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/samples.h"
 #include "agent/engine/server/server.h"
-#include "agent/engine/train/state.h"
+#include "agent/engine/train/resume.h"
 #include "agent/engine/train/train.h"
 
 struct trainer {
@@ -31,7 +31,7 @@ struct trainer {
 	struct ckpt_tensor *whole;
 	int n_whole;
 	/* on world rank 0: what came with the model, and goes into each checkpoint */
-	struct carry carry;
+	struct attached attached;
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_state at; /* where the run stands */
 	double loss;          /* of the last step; NaN before it */

@@ -3,7 +3,7 @@
  * master and every moment is the same to the bit, and so are the parameters that are published. The
  * proof that each element was saved once is the commit's own.
  */
-#include "agent/engine/train/state.h"
+#include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/store_world.h"
@@ -133,7 +133,7 @@ static int check_published(struct trainer *t, struct err *e)
 static int load(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_state at;
-	int rc = train_state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
+	int rc = train_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||

@@ -1,6 +1,6 @@
 /* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one
  * folder. (test_state_layouts.c has the real one.) */
-#include "agent/engine/train/state.h"
+#include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
 #include "tests/unit/tmpdir.h"
@@ -219,7 +219,7 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct state_view view = { .store = f->store, .optim = f->optim };
-	return train_state_resume(world.comm, wish, dir, NULL, &view, at, e);
+	return train_resume(world.comm, wish, dir, NULL, &view, at, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
@@ -441,13 +441,13 @@ static void a_path_that_has_no_room_for_names_is_refused(void **state)
 	assert_int_equal(job_parse("", "defaults", &job, NULL), 0);
 	memset(run, 'r', sizeof run);
 	run[JOB_PATH - 65] = '\0';
-	assert_int_equal(train_state_dir(&job, run, dir, &e), -1);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	run[JOB_PATH - 80] = '\0';
-	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir + JOB_PATH - 80, "/ckpt");
 	strcpy(job.checkpoint.dir, "elsewhere");
-	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_resume_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir, "elsewhere");
 }
 

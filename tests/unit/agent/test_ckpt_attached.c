@@ -1,6 +1,6 @@
 /* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files
  * that are carried along. */
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sys/wait.h>
@@ -119,16 +119,16 @@ static void lay_source(void)
 	}
 }
 
-static void take_all(struct carry *c)
+static void take_all(struct attached *c)
 {
 	struct err e = ERR_INIT;
 	for (int i = 0; i < BROUGHT; i++)
-		assert_int_equal(ckpt_carry_take(c, source, brought[i].name, 1000, &e), 1);
+		assert_int_equal(ckpt_attached_add(c, source, brought[i].name, 1000, &e), 1);
 	strcpy(c->from, "an-org/a_model.v1");
 }
 
-static int open_carrying(struct saver *s, const struct carry *c, const struct ckpt_io *io,
-			 struct err *e)
+static int open_carrying(struct saver *s, const struct attached *c,
+			 const struct ckpt_storage *storage, struct err *e)
 {
 	*s = (struct saver){ .world = world_alone(),
 			     .model = fix_model(),
@@ -138,8 +138,8 @@ static int open_carrying(struct saver *s, const struct carry *c, const struct ck
 				    .generation = 3,
 				    .model = s->model,
 				    .layout = s->layout,
-				    .io = io,
-				    .carry = c };
+				    .storage = storage,
+				    .attached = c };
 	return ckpt_writer_open(s->world, &opt, &s->writer, e);
 }
 
@@ -147,9 +147,9 @@ static void expect_carried(const char *path)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
-	struct carry c;
+	struct attached c;
 	assert_int_equal(ckpt_manifest_load(path, &m, &e), 0);
-	if (ckpt_carry_load(path, &m, &c, &e))
+	if (ckpt_attached_load(path, &m, &c, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(c.n, BROUGHT);
 	assert_string_equal(c.from, "an-org/a_model.v1");
@@ -157,9 +157,9 @@ static void expect_carried(const char *path)
 		assert_string_equal(c.files[i].name, brought[i].name);
 		assert_string_equal(c.files[i].data, brought[i].text);
 	}
-	assert_ptr_equal(ckpt_carry_find(&c, "merges.txt"), &c.files[2]);
-	assert_null(ckpt_carry_find(&c, "vocab.json"));
-	ckpt_carry_fini(&c);
+	assert_ptr_equal(ckpt_attached_find(&c, "merges.txt"), &c.files[2]);
+	assert_null(ckpt_attached_find(&c, "vocab.json"));
+	ckpt_attached_fini(&c);
 	ckpt_manifest_fini(&m);
 }
 
@@ -167,7 +167,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 {
 	struct err e = ERR_INIT;
 	struct saver s;
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	struct stat st;
 	(void)state;
 	lay_source();
@@ -187,11 +187,11 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 	struct comm *world = s.world;
 	saver_close(&s);
 	comm_close(world);
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 }
 
 /* A carried checkpoint of step 9, to be damaged. */
-static void write_carrying(struct carry *c)
+static void write_carrying(struct attached *c)
 {
 	struct err e = ERR_INIT;
 	struct saver s;
@@ -214,7 +214,7 @@ static void expect_refused(const char *says)
 
 static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 {
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	(void)state;
 	write_carrying(&c);
 	verify(9);
@@ -225,7 +225,7 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	rewrite("config.json", "6", "5");
 	verify(9);
 	assert_int_equal(truncate(fix_path(9, "config.json"), 3), 0);
-	expect_refused("config.json: 3 bytes, the manifest says 19");
+	expect_refused("config.json: has 3 bytes, but the manifest says 19");
 	assert_int_equal(rename(fix_path(9, "config.json"), fix_path(9, "../config.json")), 0);
 	assert_int_equal(file_replace(fix_path(9, "../config.json"), brought[0].text,
 				      strlen(brought[0].text), NULL),
@@ -236,43 +236,43 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	expect_refused("config.json: a file of the checkpoint cannot be found");
 	assert_int_equal(mkdir(fix_path(9, "config.json"), 0700), 0);
 	expect_refused("config.json");
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 }
 
 static void a_folder_may_hold_links_but_no_pipes(void **state)
 {
 	struct err e = ERR_INIT;
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	char path[PATH_MAX], outside[PATH_MAX];
 	(void)state;
 	lay_source();
 	snprintf(path, sizeof path, "%s/blob", source);
 	assert_int_equal(symlink("tokenizer.json", path), 0);
-	assert_int_equal(ckpt_carry_take(&c, source, "blob", 1000, &e), 1);
+	assert_int_equal(ckpt_attached_add(&c, source, "blob", 1000, &e), 1);
 	assert_string_equal(c.files[0].data, "{}");
-	assert_int_equal(ckpt_carry_take(&c, source, "nothing", 1000, &e), 0);
-	assert_int_equal(ckpt_carry_take(&c, source, "config.json", 3, &e), -1);
-	assert_non_null(strstr(e.text, "config.json: has 19 bytes, and such a file has at most 3"));
+	assert_int_equal(ckpt_attached_add(&c, source, "nothing", 1000, &e), 0);
+	assert_int_equal(ckpt_attached_add(&c, source, "config.json", 3, &e), -1);
+	assert_non_null(strstr(e.text, "config.json: has 19 bytes, but such a file has at most 3"));
 	snprintf(path, sizeof path, "%s/LICENSE", source);
 	snprintf(outside, sizeof outside, "%s/mine", fix_dir);
 	assert_int_equal(symlink(outside, path), 0);
 	assert_int_equal(file_replace(outside, "mine", 4, NULL), 0);
-	assert_true(ckpt_carry_leads_out(source, "LICENSE"));
-	assert_false(ckpt_carry_leads_out(source, "blob"));
-	assert_false(ckpt_carry_leads_out(source, "tokenizer.json"));
-	assert_false(ckpt_carry_leads_out(source, "nothing"));
+	assert_true(ckpt_attached_leads_out(source, "LICENSE"));
+	assert_false(ckpt_attached_leads_out(source, "blob"));
+	assert_false(ckpt_attached_leads_out(source, "tokenizer.json"));
+	assert_false(ckpt_attached_leads_out(source, "nothing"));
 	unlink(path);
 	unlink(outside);
 	snprintf(path, sizeof path, "%s/pipe", source);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(ckpt_carry_take(&c, source, "pipe", 1000, &e), -1);
-	assert_non_null(strstr(e.text, "is no regular file"));
+	assert_int_equal(ckpt_attached_add(&c, source, "pipe", 1000, &e), -1);
+	assert_non_null(strstr(e.text, "is not a regular file"));
 	snprintf(path, sizeof path, "%s/astray", source);
 	assert_int_equal(symlink("../nowhere", path), 0);
-	assert_int_equal(ckpt_carry_take(&c, source, "astray", 1000, &e), -1);
-	assert_non_null(strstr(e.text, "is a link that leads nowhere"));
+	assert_int_equal(ckpt_attached_add(&c, source, "astray", 1000, &e), -1);
+	assert_non_null(strstr(e.text, "is a link whose target does not exist"));
 	assert_int_equal(c.n, 1);
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 }
 
 /* Whichever call fails, the checkpoint before stays, and nothing half-made does. */
@@ -283,12 +283,12 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 	for (bool was_hit = true; was_hit;) {
 		struct err e = ERR_INIT;
 		struct saver s;
-		struct carry c = { 0 };
+		struct attached c = { 0 };
 		fix_write(&whole, 5);
 		lay_source();
 		take_all(&c);
 		set_fault(NOTHING, 0, 0);
-		assert_int_equal(open_carrying(&s, &c, &faulty, &e), 0);
+		assert_int_equal(open_carrying(&s, &c, FAULTY, &e), 0);
 		set_fault(FAIL, ++k, ENOSPC);
 		int rc = save(&s, 9, &e);
 		was_hit = fault.count >= k;
@@ -304,14 +304,14 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 		struct comm *world = s.world;
 		saver_close(&s);
 		comm_close(world);
-		ckpt_carry_fini(&c);
+		ckpt_attached_fini(&c);
 		fix_teardown(NULL);
 		fix_setup(NULL);
 	}
 	assert_true(k > 30);
 }
 
-static int child_carrying(const struct carry *c, int64_t step)
+static int child_carrying(const struct attached *c, int64_t step)
 {
 	int ws;
 	pid_t pid = fork();
@@ -319,7 +319,7 @@ static int child_carrying(const struct carry *c, int64_t step)
 	if (pid == 0) {
 		struct err e = ERR_INIT;
 		struct saver s;
-		_exit(open_carrying(&s, c, &faulty, &e) || save(&s, step, &e));
+		_exit(open_carrying(&s, c, FAULTY, &e) || save(&s, step, &e));
 	}
 	assert_int_equal(waitpid(pid, &ws, 0), pid);
 	assert_true(WIFEXITED(ws));
@@ -332,7 +332,7 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 	(void)state;
 	int rc = 42;
 	for (int k = 1; rc; k++) {
-		struct carry c = { 0 };
+		struct attached c = { 0 };
 		lay_source();
 		take_all(&c);
 		fix_write(&whole, 5);
@@ -350,7 +350,7 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 		expect_carried(fix_path(10, NULL));
 		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 		assert_int_equal(fix_count("step-"), 1);
-		ckpt_carry_fini(&c);
+		ckpt_attached_fini(&c);
 		fix_teardown(NULL);
 		fix_setup(NULL);
 	}
@@ -377,15 +377,15 @@ static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 	fix_write(&whole, 9);
 	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-		struct manifest_carried f = { .size = 3 };
+		struct manifest_attached f = { .size = 3 };
 		strcpy(f.name, wrong[i].name);
-		assert_int_equal(ckpt_manifest_add_carried(&m, &f, &e), -1);
+		assert_int_equal(ckpt_manifest_add_attached(&m, &f, &e), -1);
 		if (!strstr(e.text, wrong[i].says))
 			fail_msg("%s: %s", wrong[i].name, e.text);
 	}
-	struct manifest_carried huge = { .name = "huge",
-					 .size = (int64_t)MANIFEST_CARRIED_BYTES + 1 };
-	assert_int_equal(ckpt_manifest_add_carried(&m, &huge, &e), -1);
+	struct manifest_attached huge = { .name = "huge",
+					  .size = (int64_t)MANIFEST_ATTACHED_BYTES + 1 };
+	assert_int_equal(ckpt_manifest_add_attached(&m, &huge, &e), -1);
 	ckpt_manifest_fini(&m);
 }
 
@@ -396,11 +396,11 @@ static void names_of_models_are_words_with_a_slash_at_most(void **state)
 					     "a/..", "a/",    "a b",   "a\"b" };
 	(void)state;
 	for (size_t i = 0; i < sizeof right / sizeof *right; i++)
-		assert_true(ckpt_manifest_may_be_from(right[i]));
+		assert_true(ckpt_manifest_is_model_name(right[i]));
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		if (ckpt_manifest_may_be_from(wrong[i]))
+		if (ckpt_manifest_is_model_name(wrong[i]))
 			fail_msg("%s", wrong[i]);
-	assert_false(ckpt_manifest_may_be_from(NULL));
+	assert_false(ckpt_manifest_is_model_name(NULL));
 }
 
 int main(void)
