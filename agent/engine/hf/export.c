@@ -30,7 +30,7 @@ struct departure {
 	struct reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct carry carry;      /* what goes with it */
+	struct attached carry;      /* what goes with it */
 	float *numbers, *turned; /* of the largest tensor, of the largest transposed one */
 	char folder[PATH_MAX];   /* where it is being made */
 };
@@ -219,7 +219,7 @@ static int write_carried(struct departure *d, struct err *e)
 {
 	char path[PATH_MAX];
 	for (int i = 0; i < d->carry.n; i++) {
-		const struct carry_file *f = &d->carry.files[i];
+		const struct attached_file *f = &d->carry.files[i];
 		if (hf_side_exported(f->name) &&
 		    (path_in(d, f->name, path, e) ||
 		     ckpt_io_write_file(d->io, path, f->data, f->size, e)))
@@ -297,7 +297,7 @@ static void close_departure(struct departure *d)
 {
 	if (d->folder[0])
 		ckpt_io_remove_folder(d->io, d->folder, NULL);
-	ckpt_carry_fini(&d->carry);
+	ckpt_attached_fini(&d->carry);
 	free(d->turned);
 	free(d->numbers);
 	ckpt_reader_close(d->reader);
@@ -329,7 +329,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	/* no size of the model: state.h */
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
 	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) ||
-		    ckpt_carry_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
+		    ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);

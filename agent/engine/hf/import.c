@@ -14,10 +14,10 @@
 /* A model on its way in. */
 struct arrival {
 	struct hf_reader *reader;
-	struct carry carry;          /* what comes with it */
+	struct attached carry;          /* what comes with it */
 	struct ckpt_tensor *tensors; /* of ours, in the order of names' parts */
 	json_t *model, *layout;
-	struct single *out;
+	struct ckpt_stream *out;
 	struct hf_report *report;
 	const struct hf_listener *listener;
 };
@@ -59,11 +59,11 @@ static int open_arrival(struct arrival *a, const char *folder, int64_t seq, stru
 
 static void close_arrival(struct arrival *a)
 {
-	ckpt_single_close(a->out);
+	ckpt_stream_close(a->out);
 	json_decref(a->layout);
 	json_decref(a->model);
 	free(a->tensors);
-	ckpt_carry_fini(&a->carry);
+	ckpt_attached_fini(&a->carry);
 	hf_reader_close(a->reader);
 }
 
@@ -72,14 +72,14 @@ static int put_part(void *arg, const struct hf_part *part, int64_t columns, cons
 {
 	struct arrival *a = arg;
 	a->report->params += part->rows * columns;
-	return ckpt_single_add(a->out, data, e);
+	return ckpt_stream_add_tensor(a->out, data, e);
 }
 
 static int bring_all(struct arrival *a, const char *dir, struct err *e)
 {
 	const struct hf_names *names = hf_reader_names(a->reader);
 	struct hf_report *r = a->report;
-	struct single_options opt = { .dir = dir,
+	struct ckpt_stream_options opt = { .dir = dir,
 				      .model = a->model,
 				      .layout = a->layout,
 				      .tensors = a->tensors,
@@ -89,7 +89,7 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 	const struct job *job = hf_reader_job(a->reader);
 	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))
 		return -1;
-	if (ckpt_single_open(&opt, &a->out, e) ||
+	if (ckpt_stream_open(&opt, &a->out, e) ||
 	    hf_reader_read(a->reader, put_part, put_note, a, e))
 		return -1;
 	r->tensors = names->n;
@@ -97,7 +97,7 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 	r->files = 1;
 	r->carried = a->carry.n;
 	r->job = *hf_reader_job(a->reader);
-	return ckpt_single_commit(a->out, r->path, e);
+	return ckpt_stream_commit(a->out, r->path, e);
 }
 
 void hf_job_file(const struct hf_report *r, struct buf *out)

@@ -49,9 +49,9 @@ enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
 
 /* --- in ------------------------------------------------------------------------------ */
 
-static json_t *parse(const struct carry *c, const char *name)
+static json_t *parse(const struct attached *c, const char *name)
 {
-	const struct carry_file *f = ckpt_carry_find(c, name);
+	const struct attached_file *f = ckpt_attached_find(c, name);
 	json_t *v = f ? json_loadb(f->data, f->size, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	if (json_is_object(v))
 		return v;
@@ -76,24 +76,24 @@ static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 }
 
 /* A folder of the one who wrote it is no name of a model. */
-static void find_name(const char *folder, struct carry *c)
+static void find_name(const char *folder, struct attached *c)
 {
 	json_t *config = parse(c, "config.json");
 	const char *name = json_string_value(json_object_get(config, "_name_or_path"));
 	name_of_cache(folder, c->from);
-	if (!c->from[0] && ckpt_manifest_may_be_from(name) && strchr(name, '/'))
+	if (!c->from[0] && ckpt_manifest_is_model_name(name) && strchr(name, '/'))
 		snprintf(c->from, sizeof c->from, "%s", name);
-	if (!ckpt_manifest_may_be_from(c->from))
+	if (!ckpt_manifest_is_model_name(c->from))
 		c->from[0] = '\0';
 	json_decref(config);
 }
 
 int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg,
-		 struct carry *out, struct err *e)
+		 struct attached *out, struct err *e)
 {
-	*out = (struct carry){ 0 };
+	*out = (struct attached){ 0 };
 	for (int i = 0; i < FILES; i++) {
-		if (left_out && ckpt_carry_leads_out(folder, files[i].name)) {
+		if (left_out && ckpt_attached_leads_out(folder, files[i].name)) {
 			char text[PATH_MAX + 160];
 			snprintf(text, sizeof text,
 				 "%s/%s is a link out of the folder and does not go along with the "
@@ -101,8 +101,8 @@ int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *tex
 				 "file itself there",
 				 folder, files[i].name);
 			left_out(arg, text);
-		} else if (ckpt_carry_take(out, folder, files[i].name, files[i].most, e) < 0) {
-			ckpt_carry_fini(out);
+		} else if (ckpt_attached_add(out, folder, files[i].name, files[i].most, e) < 0) {
+			ckpt_attached_fini(out);
 			return -1;
 		}
 	}
@@ -151,7 +151,7 @@ static bool fits(const json_t *v, enum kind kind)
 	}
 }
 
-int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e)
+int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e)
 {
 	json_t *theirs = parse(c, "config.json");
 	int rc = 0;
@@ -172,7 +172,7 @@ static void add_end(const json_t *v, int64_t vocab, int32_t out[SIDE_ENDS], int 
 		out[(*n)++] = (int32_t)json_integer_value(v);
 }
 
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS])
+int hf_side_ends(const struct attached *c, int64_t vocab, int32_t out[SIDE_ENDS])
 {
 	static const char *const sources[] = { "generation_config.json", "config.json" };
 	int n = 0;

@@ -22,19 +22,19 @@
  * failure. left_out is called with a sentence for each link out of the folder, which is not taken
  * along; NULL: such links are followed, for who reads the files only. */
 int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg,
-		 struct carry *out, struct err *e);
+		 struct attached *out, struct err *e);
 
 /* Whether an export writes this file as it is: of the table, and not config.json. */
 bool hf_side_exported(const char *name);
 
 /* Sets in `config`, which muster wrote, the keys of the carried config.json that are kept: those of
  * the right type. A carried file that is no JSON object adds nothing. */
-int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e);
+int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e);
 
 /* Ids of the tokens that end a text: eos_token_id of generation_config.json, without it that of
  * config.json: a number or a list. Returns how many, at most SIDE_ENDS; ids outside [0, vocab) are
  * left out. */
 enum { SIDE_ENDS = 16 };
-int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS]);
+int hf_side_ends(const struct attached *c, int64_t vocab, int32_t out[SIDE_ENDS]);
 
 #endif

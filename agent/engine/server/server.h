@@ -74,7 +74,7 @@ struct server_options {
 	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
 
-/* Collective. The shard's parameters are zero until train_state_init or train_state_resume sets
+/* Collective. The shard's parameters are zero until train_state_init or train_resume sets
  * them. */
 int param_server_open(const struct server_options *opt, struct server **out, struct err *e);
 /* Before the world is closed. Aborts the world unless param_server_leave was called. Takes NULL. */

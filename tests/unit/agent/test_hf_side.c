@@ -14,15 +14,15 @@
 #include <cmocka.h>
 
 /* A carry that holds one file, or two. */
-static struct carry of(const char *generation, const char *config)
+static struct attached of(const char *generation, const char *config)
 {
-	struct carry c = { 0 };
+	struct attached c = { 0 };
 	const char *const texts[] = { generation, config }, *const names[] = {
 		"generation_config.json", "config.json"
 	};
 	for (int i = 0; i < 2; i++)
 		if (texts[i]) {
-			struct carry_file *f = &c.files[c.n++];
+			struct attached_file *f = &c.files[c.n++];
 			strcpy(f->name, names[i]);
 			f->data = strdup(texts[i]);
 			f->size = strlen(texts[i]);
@@ -50,13 +50,13 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 	/* clang-format on */
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct carry c = of(cases[i].generation, cases[i].config);
+		struct attached c = of(cases[i].generation, cases[i].config);
 		int32_t ends[SIDE_ENDS];
 		int n = hf_side_ends(&c, 100, ends);
 		if (n != cases[i].n ||
 		    memcmp(ends, cases[i].ends, (size_t)(n < 4 ? n : 4) * sizeof *ends))
 			fail_msg("case %zu: %d ends, the first %d", i, n, (int)ends[0]);
-		ckpt_carry_fini(&c);
+		ckpt_attached_fini(&c);
 	}
 }
 
@@ -64,7 +64,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 static void of_the_original_configuration_few_keys_are_kept(void **state)
 {
 	struct err e = ERR_INIT;
-	struct carry c = of(NULL,
+	struct attached c = of(NULL,
 			    "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"pad_token_id\": "
 			    "null, \"unk_token_id\": \"x\", \"use_cache\": true, "
 			    "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, "
@@ -79,7 +79,7 @@ static void of_the_original_configuration_few_keys_are_kept(void **state)
 				  "\"vocab_size\":8}");
 	free(text);
 	json_decref(config);
-	ckpt_carry_fini(&c);
+	ckpt_attached_fini(&c);
 }
 
 static void code_and_weights_are_never_exported_as_they_came(void **state)

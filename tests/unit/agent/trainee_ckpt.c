@@ -6,7 +6,7 @@
 static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
 	json_t *model = train_state_model(pipeline_shape(t->engine));
-	int rc = train_state_resume(t->world, "auto", dir, model, &t->view, at, e);
+	int rc = train_resume(t->world, "auto", dir, model, &t->view, at, e);
 	json_decref(model);
 	if (rc == 0)
 		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
