@@ -1,6 +1,6 @@
 #include "agent/engine/hf/import.h"
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/io.h"
 #include "agent/engine/ckpt/read.h"
 #include "agent/engine/ckpt/safetensors.h"
@@ -27,10 +27,10 @@ struct departure {
 	struct st_tensor *headers; /* of names' tensors; offsets in their file */
 	int *files;                /* that each lies in */
 	int n_files;
-	struct reader *reader;
+	struct ckpt_reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct attached carry;      /* what goes with it */
+	struct attached carry;   /* what goes with it */
 	float *numbers, *turned; /* of the largest tensor, of the largest transposed one */
 	char folder[PATH_MAX];   /* where it is being made */
 };
@@ -328,8 +328,9 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	int rc = train_state_model_job(m->model, &r->job, e);
 	/* no size of the model: state.h */
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
-	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) ||
-		    ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
+	if (!rc &&
+	    (!(config = hf_config_write(&r->job, type->torch, e)) ||
+	     ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);
