@@ -21,7 +21,7 @@
  *  4. `put` replaces a file atomically.
  * A storage that cannot rename keeps the attempt's files where they are: `commit` writes one small
  * object under the checkpoint's name that points to them, and `open`, `size`, `list` and `remove`
- * follow it (tests/unit/agent/memory_storage.c does this).
+ * follow it (tests/unit/agent/ckpt_memory_storage.c does this).
  *
  * Errors: ERR_NOTFOUND if the object does not exist, ERR_CORRUPT if it is not what a checkpoint may
  * hold (a symbolic link, a folder in place of a file), ERR_NOMEM, otherwise ERR_IO or ERR_DENIED.
