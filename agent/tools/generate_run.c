@@ -157,7 +157,7 @@ static int encode_text(struct generate *g, struct err *e)
 		return -1;
 	char note[ENCODER_NOTE];
 	int rc = text_encoder_encode(c, buf_str(&g->prompt), g->prompt.len, add_ids, &g->ids, e);
-	if (text_encoder_newer(c, note) && !g->opt->json)
+	if (text_encoder_unassigned(c, note) && !g->opt->json)
 		fprintf(stderr, "muster generate: the prompt: %s\n", note);
 	text_encoder_close(c);
 	return rc ? err_prefix(e, "the prompt") : 0;

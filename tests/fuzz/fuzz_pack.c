@@ -1,7 +1,7 @@
 /* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids: refused or packed,
  * without harm. */
 #include "agent/engine/data/pack_documents.h"
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -52,8 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!data_documents_read(file, &opt, &sink, &counts, &e) &&
 	    (counts.documents != seen.documents || counts.files != 1))
 		abort();
-	data_pack_kind_check(".parquet", (const char *)data, size, "a\"b", &e);
-	data_pack_kind_check_ids("a'b c", (const char *)data, size, &e);
+	data_pack_format_check(".parquet", (const char *)data, size, "a\"b", &e);
+	data_pack_format_check_ids("a'b c", (const char *)data, size, &e);
 	close(fd);
 	return 0;
 }

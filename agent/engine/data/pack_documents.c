@@ -1,6 +1,6 @@
 #include "agent/engine/data/pack_documents.h"
 
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "agent/engine/data/pack_stream.h"
 #include "base/human.h"
 
@@ -69,12 +69,12 @@ int data_documents_read(const char *file, const struct document_options *opt,
 	if (data_stream_open(file, opt->raw, &s, e))
 		return -1;
 	const char *head = data_stream_head(s, &n);
-	int rc = opt->raw ? 0 : data_pack_kind_check(file, head, n, opt->field, e);
-	if (!rc && !opt->raw && data_pack_kind_nuls(head, n) && !counts->nuls++) {
+	int rc = opt->raw ? 0 : data_pack_format_check(file, head, n, opt->field, e);
+	if (!rc && !opt->raw && data_pack_format_nuls(head, n) && !counts->nuls++) {
 		snprintf(counts->first_nul, sizeof counts->first_nul, "%s", file);
 		human_plain(counts->first_nul);
 	}
-	if (!rc && !opt->raw && data_pack_kind_is_lines(file, opt->field != NULL))
+	if (!rc && !opt->raw && data_pack_format_is_lines(file, opt->field != NULL))
 		rc = data_lines_read(s, file, opt, sink, counts, e);
 	else if (!rc)
 		rc = read_text(s, file, opt, sink, counts, e);

@@ -1,6 +1,6 @@
 #include "agent/engine/data/pack_ids.h"
 
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "agent/engine/data/pack_stream.h"
 #include "agent/engine/data/tokens.h"
 
@@ -168,12 +168,12 @@ static int pack_file(struct job *j, const char *file, struct err *e)
 {
 	struct stream *s;
 	size_t n;
-	if (data_stream_open(file, !data_pack_kind_is_packed(file), &s, e))
+	if (data_stream_open(file, !data_pack_format_is_compressed(file), &s, e))
 		return -1;
 	const char *head = data_stream_head(s, &n);
 	j->file = file;
 	j->at = 0;
-	int rc = data_pack_kind_check_ids(file, head, n, e) || put_file(j, s, e) ? -1 : 0;
+	int rc = data_pack_format_check_ids(file, head, n, e) || put_file(j, s, e) ? -1 : 0;
 	data_stream_close(s);
 	return rc;
 }

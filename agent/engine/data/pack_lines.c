@@ -1,5 +1,5 @@
 #include "agent/engine/data/pack_documents.h"
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "agent/engine/data/pack_stream.h"
 #include "base/buf.h"
 #include "base/human.h"
@@ -62,7 +62,7 @@ static int refuse_field(const json_t *o, const json_t *v, const char *field, str
 static int refuse_list(const struct lines *l, struct err *e)
 {
 	struct buf file = BUF_INIT;
-	data_pack_kind_put_word(&file, l->file);
+	data_pack_format_quote_word(&file, l->file);
 	err_set(e, ERR_UNSUPPORTED,
 		"a list of JSON begins here, and each line must be one object; convert it: "
 		"jq -c '.[]' %s >%s.jsonl",
@@ -87,7 +87,7 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 			       "lines out with --skip-bad",
 			       where->text);
 	struct buf file = BUF_INIT;
-	data_pack_kind_put_word(&file, l->file);
+	data_pack_format_quote_word(&file, l->file);
 	err_set(e, ERR_CORRUPT,
 		"%s (column %d): each line must be one JSON object; `jq -c . %s` writes them so, "
 		"--raw packs "

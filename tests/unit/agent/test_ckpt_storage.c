@@ -445,6 +445,8 @@ static bool fail_operation(int row, int k)
 		fail_msg("operation %d, %s: %s", k, failing.name, e.text);
 	assert_int_equal(fix_latest(NULL), rc ? 5 : 9);
 	verify(fix_latest(NULL));
+	if (rc)
+		assert_int_equal(count_entries(ATTEMPT_PREFIX), 0);
 	/* A failure after the commit is noted, unless it only keeps an older checkpoint. */
 	if (!rc && failing.name[0] && strcmp(failing.name, "open") &&
 	    strcmp(failing.name, "size") && strcmp(failing.name, "read")) {

@@ -1,7 +1,7 @@
 /* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py),
  * and refuse by name what they do not know. */
 #include "agent/engine/text/merges.h"
-#include "agent/engine/text/newer.h"
+#include "agent/engine/text/unassigned.h"
 #include "agent/engine/text/split.h"
 #include "agent/engine/text/tokenizer.h"
 #include "base/file.h"
@@ -364,7 +364,7 @@ static void characters_newer_than_the_classes_are_counted(void **state)
 {
 	enum { UNASSIGNED_IN_14 = 829768 };
 	struct err e = ERR_INIT;
-	struct newer *w;
+	struct unassigned_counter *w;
 	struct buf all = BUF_INIT;
 	uint32_t first;
 	(void)state;
@@ -378,17 +378,17 @@ static void characters_newer_than_the_classes_are_counted(void **state)
 		if (c < 0xd800 || c > 0xdfff)
 			buf_add(&all, bytes + 4 - n, n);
 	}
-	assert_int_equal(text_newer_open(&w, &e), 0);
-	assert_int_equal(text_newer_scan(w, "plain, na\xc3\xafve \xe4\xb8\xad", 16, &e), 0);
-	assert_int_equal(text_newer_count(w, &first), 0);
-	assert_int_equal(text_newer_scan(w, all.data, all.len, &e), 0);
-	int64_t n = text_newer_count(w, &first);
+	assert_int_equal(text_unassigned_open(&w, &e), 0);
+	assert_int_equal(text_unassigned_scan(w, "plain, na\xc3\xafve \xe4\xb8\xad", 16, &e), 0);
+	assert_int_equal(text_unassigned_count(w, &first), 0);
+	assert_int_equal(text_unassigned_scan(w, all.data, all.len, &e), 0);
+	int64_t n = text_unassigned_count(w, &first);
 	if (strcmp(text_split_unicode(), "14.0.0"))
 		assert_in_range(n, 100000, UNASSIGNED_IN_14);
 	else
 		assert_int_equal(n, UNASSIGNED_IN_14);
 	assert_int_equal(first, 0x378);
-	text_newer_close(w);
+	text_unassigned_close(w);
 	buf_fini(&all);
 }
 
