@@ -78,7 +78,7 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 	else
 		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e)
 					      : set_dir(&d, path, NULL, e)) ||
-		     ckpt_folder_list(d.dir, &d.list, &d.n, e);
+		     ckpt_folder_list(ckpt_storage_of(d.dir), d.dir, &d.list, &d.n, e);
 	if (rc) {
 		tool_ckpt_dir_close(&d);
 		return -1;
@@ -105,7 +105,7 @@ int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *
 		tool_ckpt_dir_path(d, i, path);
 		if (d->one)
 			return ckpt_manifest_load(path, m, e);
-		if (!ckpt_folder_check(d->dir, &d->list[i], m, e))
+		if (!ckpt_folder_check(ckpt_storage_of(d->dir), d->dir, &d->list[i], m, e))
 			return 0;
 	}
 	if (d->n == 0)

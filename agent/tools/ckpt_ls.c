@@ -35,7 +35,7 @@ static json_t *describe(const struct ckpt_dir *d, int64_t i)
 	struct manifest m;
 	char path[PATH_MAX];
 	tool_ckpt_dir_path(d, i, path);
-	if (ckpt_folder_check(d->dir, &d->list[i], &m, &e))
+	if (ckpt_folder_check(ckpt_storage_of(d->dir), d->dir, &d->list[i], &m, &e))
 		return json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step,
 				 "path", path, "valid", 0, "error", e.text);
 	json_t *v = json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "step",

@@ -76,12 +76,12 @@ static json_t *files_json(const struct manifest *m)
 static json_t *carried_json(const struct manifest *m)
 {
 	json_t *list = json_array();
-	for (int i = 0; i < m->n_carried; i++) {
+	for (int i = 0; i < m->n_attached; i++) {
 		char hex[DIGEST_HEX];
-		ckpt_digest_hex(&m->carried[i].digest, hex);
-		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->carried[i].name,
-						      "size", (json_int_t)m->carried[i].size,
-						      "digest", hex));
+		ckpt_digest_hex(&m->attached[i].digest, hex);
+		json_array_append_new(
+			list, json_pack("{s:s, s:I, s:s}", "name", m->attached[i].name, "size",
+					(json_int_t)m->attached[i].size, "digest", hex));
 	}
 	return list;
 }
@@ -137,11 +137,11 @@ static int show_text(const char *path, const struct manifest *m)
 	       human_bytes((double)ckpt_manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
-	if (m->n_carried)
-		printf("%-10s %d%s%s\n", "carried", m->n_carried, m->from[0] ? ", from " : "",
+	if (m->n_attached)
+		printf("%-10s %d%s%s\n", "carried", m->n_attached, m->from[0] ? ", from " : "",
 		       m->from);
-	for (int i = 0; i < m->n_carried; i++)
-		printf("  %-32s %12" PRId64 "\n", m->carried[i].name, m->carried[i].size);
+	for (int i = 0; i < m->n_attached; i++)
+		printf("  %-32s %12" PRId64 "\n", m->attached[i].name, m->attached[i].size);
 	printf("%-10s %" PRId64 "\n", "tensors", m->n_tensors);
 	for (int64_t i = 0; i < m->n_tensors; i++) {
 		const struct manifest_tensor *t = &m->tensors[i];

@@ -52,7 +52,9 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 		char path[PATH_MAX];
 		tool_ckpt_dir_path(d, i, path);
 		int bad = verify_one(path, &e);
-		if (!bad && !d->one && !(bad = ckpt_folder_check(d->dir, &d->list[i], &m, &e)))
+		if (!bad && !d->one &&
+		    !(bad = ckpt_folder_check(ckpt_storage_of(d->dir), d->dir, &d->list[i], &m,
+					      &e)))
 			ckpt_manifest_fini(&m); /* of the step that its name says */
 		if (bad)
 			rc = TOOL_FAILED;

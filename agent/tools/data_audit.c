@@ -99,7 +99,7 @@ static void hold_against_checkpoint(struct audit_job *j)
 	if (tool_ckpt_dir_open(j->run, &dir, NULL))
 		return;
 	for (int64_t i = 0; i < dir.n && j->ckpt_step < 0; i++) {
-		if (ckpt_folder_check(dir.dir, &dir.list[i], &m, NULL))
+		if (ckpt_folder_check(ckpt_storage_of(dir.dir), dir.dir, &dir.list[i], &m, NULL))
 			continue;
 		j->ckpt_step = m.state.step;
 		j->ckpt_samples = m.state.samples;

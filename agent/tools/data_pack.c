@@ -169,8 +169,8 @@ static int print_json(const struct pack_words *w, const struct pack_report *r, e
 		json_object_set_new(o, "skipped", json_integer(c->skipped));
 	if (c->nuls)
 		json_object_set_new(o, "with_nuls", json_integer(c->nuls));
-	if (r->newer)
-		json_object_set_new(o, "newer_characters", json_integer(r->newer));
+	if (r->unassigned)
+		json_object_set_new(o, "newer_characters", json_integer(r->unassigned));
 	json_object_set_new(o, "type", json_string(data_token_word(type)));
 	return tool_print_json(&tool_data_pack, o);
 }
@@ -190,7 +190,7 @@ static int print_report(const struct pack_words *w, const struct pack_report *r,
 			"first: %s); --raw packs them without "
 			"this line\n",
 			c->nuls, human_s(c->nuls), c->first_nul);
-	if (r->newer)
+	if (r->unassigned)
 		fprintf(stderr, "muster data pack: %s\n", r->note);
 	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents,
 	       r->tokens, data_token_word(type));

@@ -50,7 +50,7 @@ static int read_manifest(struct gen_model *g, const struct manifest *m, struct e
 		return err_prefix(e, "%s", g->path);
 	g->step = m->state.step;
 	shape_of_job(&job, &g->shape);
-	return check_size(g, m, e) || ckpt_attached_load(g->path, m, &g->carry, e) ? -1 : 0;
+	return check_size(g, m, e) || ckpt_attached_load(g->path, m, &g->attached, e) ? -1 : 0;
 }
 
 static int open_checkpoint(const char *word, struct gen_model *g, struct err *e)
@@ -69,7 +69,8 @@ static int open_folder(const char *word, struct gen_model *g, struct err *e)
 {
 	if (snprintf(g->path, sizeof g->path, "%s", word) >= (int)sizeof g->path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", word);
-	if (hf_reader_open(word, 0, &g->folder, e) || hf_side_take(word, NULL, NULL, &g->carry, e))
+	if (hf_reader_open(word, 0, &g->folder, e) ||
+	    hf_side_take(word, NULL, NULL, &g->attached, e))
 		return -1;
 	shape_of_job(hf_reader_job(g->folder), &g->shape);
 	return 0;
@@ -118,7 +119,7 @@ int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 void tool_gen_model_close(struct gen_model *m)
 {
 	hf_reader_close(m->folder);
-	ckpt_attached_fini(&m->carry);
+	ckpt_attached_fini(&m->attached);
 	m->folder = NULL;
 }
 

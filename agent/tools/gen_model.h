@@ -8,7 +8,7 @@
 #ifndef MUSTER_AGENT_TOOLS_GEN_MODEL_H
 #define MUSTER_AGENT_TOOLS_GEN_MODEL_H
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/generate/lm.h"
 #include "agent/engine/hf/reader.h"
 
@@ -18,7 +18,7 @@ struct gen_model {
 	char path[PATH_MAX]; /* of the checkpoint, or the folder */
 	int64_t step;        /* 0 for a folder */
 	struct model_shape shape;
-	struct attached carry;
+	struct attached attached;
 	struct hf_reader *folder; /* NULL: a checkpoint */
 };
 

@@ -41,7 +41,7 @@ struct generate {
 /* The one that was named, else the model's own; none is right for a model of bytes. */
 static int open_tokenizer(struct generate *g, struct err *e)
 {
-	const struct attached_file *own = ckpt_attached_find(&g->model.carry, "tokenizer.json");
+	const struct attached_file *own = ckpt_attached_find(&g->model.attached, "tokenizer.json");
 	char name[PATH_MAX + 32];
 	if (g->opt->tokenizer) {
 		snprintf(g->tokenizer_name, sizeof g->tokenizer_name, "%s", g->opt->tokenizer);
@@ -64,7 +64,7 @@ static int open_tokenizer(struct generate *g, struct err *e)
 /* Which ids end a text: --end's, else the model's own. */
 static int find_ends(struct generate *g, struct err *e)
 {
-	g->n_ends = hf_side_ends(&g->model.carry, g->model.shape.vocab, g->ends);
+	g->n_ends = hf_side_ends(&g->model.attached, g->model.shape.vocab, g->ends);
 	if (!g->opt->end)
 		return 0;
 	if (!g->tokenizer)

@@ -109,7 +109,7 @@ static int pack_all(struct packer *p, const char *prefix, char *const *files, in
 		if (data_documents_read(files[i], &whole, &sink, &report.read, e))
 			return -1;
 	report.tokens = data_token_writer_tokens(p->writer);
-	report.newer = text_encoder_unassigned(p->encoder, report.note);
+	report.unassigned = text_encoder_unassigned(p->encoder, report.note);
 	if (!report.tokens)
 		return err_set(e, ERR_USAGE,
 			       "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix,

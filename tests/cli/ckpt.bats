@@ -135,7 +135,7 @@ for t in d["tensors"]:
 
 @test "a file that no manifest knows is found" {
 	echo x >ckpt/step-00000006/shard-00009.safetensors
-	damaged "shard-00009.safetensors: the manifest knows no such file"
+	damaged "shard-00009.safetensors: the manifest does not list this file"
 }
 
 @test "a checkpoint under another step's name is found" {

@@ -313,7 +313,7 @@ balance() {
 	# Its own checkpoints hold moments, and come before the imported one.
 	fine one job.steps=6
 	"$MUSTER" ckpt show "$(run_folder one)/ckpt/step-00000004" | grep -q optim.v.embed.tokens.weight
-	grep -q 'going on from .*step-00000004' "$(run_folder one)"/logs/* "$(run_folder one)/events.jsonl"
+	grep -q 'resuming from .*step-00000004' "$(run_folder one)"/logs/* "$(run_folder one)/events.jsonl"
 }
 
 @test "wrong words say what is wrong, and nothing is overwritten" {

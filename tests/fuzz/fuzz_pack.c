@@ -1,7 +1,7 @@
 /* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids: refused or packed,
  * without harm. */
 #include "agent/engine/data/pack_documents.h"
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 
 #include <stdint.h>
 #include <stdio.h>

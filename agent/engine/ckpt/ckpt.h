@@ -1,32 +1,32 @@
 /*
- * ckpt — checkpoints that are proven.
+ * ckpt — distributed checkpoints that are proven complete and intact.
  *
- * A checkpoint is a folder DIR/step-00000400 with
- *     shard-00003.safetensors   what world rank 3 wrote: its own slices
- *     tokenizer.json, …         files that came with the model (carry.h), by world rank 0
+ * A checkpoint is an entry DIR/step-00000400 with
+ *     shard-00003.safetensors   the slices that world rank 3 wrote
+ *     tokenizer.json, …         files that belong to the model (attached.h), written by world rank 0
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
- *                               and XXH3-128 digest (taken from the snapshot in memory), and a
+ *                               and XXH3-128 digest (computed from the snapshot in memory), and a
  *                               digest of itself
  * (manifest.h and safetensors.h specify both). It is written as an attempt
- * (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor exactly once, synced, renamed. A
- * folder without a valid MANIFEST is not a checkpoint. `latest` is found by reading manifests:
- * highest step, never by time or by a pointer file.
+ * (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor exactly once, made durable, and
+ * then published (commit.h). All accesses go through the storage of DIR (storage.h). An entry
+ * without a valid MANIFEST is not a checkpoint. The latest checkpoint is found by reading manifests:
+ * the highest step wins, never a time or a pointer file.
  *
- * The shards are safetensors files that any reader of the format opens. A slice that is a whole
- * tensor bears its name, a part of one its name and box, such as
+ * The shards are safetensors files that any reader of the format can open. A slice that is a whole
+ * tensor has the tensor's name; another slice has its name and box, such as
  * "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
- * Any layout loads any other's: a loader asks for boxes of global tensors. It reads the slices that
- * its boxes touch, each whole and once for the boxes of a tensor that follow one another, in pieces
- * of 1 MiB, because the digest is over the whole slice; slices that no box touches are not read.
+ * Any layout loads the checkpoints of all others: a loader asks for boxes of global tensors. It reads
+ * each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1 MiB, and
+ * always completely, because the digest covers the whole slice. It does not read other slices.
  *
- * When anything fails on any rank (disk full, a write error, no memory for the snapshot, a hole in
- * the coverage), the attempt fails on all ranks with that cause and rank, its folder is removed,
- * and earlier checkpoints stay as they are. What a killed writer leaves is removed when the next
- * writer opens, and after each commit. The ranks wait for each other's writes inside a collective,
- * so the world's time-out must exceed the difference between the fastest and the slowest rank's
- * writing.
+ * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
+ * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and earlier
+ * checkpoints stay as they are. The attempts of killed writers are removed when the next writer
+ * opens, and after each commit. The ranks wait for each other's writes inside a collective, so the
+ * world's time-out must exceed the difference between the fastest and the slowest rank's writing.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_CKPT_H
 #define MUSTER_AGENT_ENGINE_CKPT_CKPT_H
@@ -40,8 +40,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Memory that is not the host's: copies out of it and into it, and memory of the host that
- * copies go fast from and to (NULL: there is none). */
+/* Device memory: functions that copy out of it and into it, and that allocate host memory which
+ * such copies are fast with (take, give_back; NULL: there is none). */
 struct ckpt_memory {
 	int (*get)(void *arg, void *to, const void *from, size_t bytes, struct err *e);
 	int (*put)(void *arg, void *to, const void *from, size_t bytes, struct err *e);
@@ -57,35 +57,33 @@ struct ckpt_tensor {
 	int64_t shape[2];     /* global */
 	int64_t lo[2], hi[2]; /* the box */
 	float *data;
-	/* where data is; NULL: in the host's memory. Borrowed for the call. */
+	/* the device memory that holds data; NULL: host memory. Borrowed for the call. */
 	const struct ckpt_memory *there;
-	/* the optimizer's: a checkpoint of CKPT_NO_OPTIMIZER lacks it, and loading leaves data
-	 * as it is */
+	/* it is optimizer state: a checkpoint of CKPT_NO_OPTIMIZER does not have it, and loading
+	 * leaves data as it is */
 	bool moment;
 };
 
 enum { CKPT_WORD = 32, CKPT_NUMBERS = 8 };
 
-/* Everything that is not a tensor. */
+/* The part of a checkpoint that is not tensors. */
 struct ckpt_state {
 	int64_t step;    /* finished steps */
 	int64_t samples; /* consumed */
 	uint64_t seed;
-	int64_t total_steps; /* the learning-rate schedule's length when it was written */
-	/* The data that the samples are of: with another split, positions stand for other
-	 * samples. */
+	int64_t total_steps; /* length of the learning-rate schedule at the time of writing */
+	/* The data of the samples. With another split, positions mean other samples. */
 	struct ckpt_data {
-		char path[JOB_PATH]; /* data.path as the job gave it */
-		double validation;   /* the share held out */
-		/* of the training split; 0: not told (an older muster's checkpoint) */
+		char path[JOB_PATH]; /* data.path of the job */
+		double validation;   /* the share that is held out */
+		/* of the training split; 0: unknown (written by an older version) */
 		int64_t samples;
 	} data;
-	/* Whose moments it holds: "adamw", "sgd"; "": not told (an older muster's, which is
-	 * adamw). */
+	/* The optimizer of its moments: "adamw", "sgd"; "": written by an older version, adamw. */
 	char optimizer[CKPT_WORD];
 #define CKPT_NO_OPTIMIZER "none" /* it holds no moments */
-	/* A few more numbers of the run by name, such as a loss scale, or the weight of the
-	 * balancing loss, for an export: see ckpt_number. */
+	/* More numbers of the run by name (ckpt_number), such as a loss scale, or the weight of the
+	 * balancing loss for an export. */
 	struct ckpt_number {
 		char name[CKPT_WORD];
 		double value;
@@ -93,21 +91,21 @@ struct ckpt_state {
 	int n_numbers;
 };
 
-/* The number of this name; `otherwise` when there is none. */
+/* The number of this name; `otherwise` if there is none. */
 double ckpt_number(const struct ckpt_state *s, const char *name, double otherwise);
-/* Sets it. A name is of [a-z0-9_] and shorter than CKPT_WORD, a value is finite; names beyond
- * CKPT_NUMBERS and what is not so are ERR_INTERNAL. */
+/* Sets the number of this name. ERR_INTERNAL unless the name consists of [a-z0-9_] and is shorter
+ * than CKPT_WORD, the value is finite, and there are at most CKPT_NUMBERS names. */
 int ckpt_number_set(struct ckpt_state *s, const char *name, double value, struct err *e);
 
-/* Hears of every piece that is written or read, on the thread that does it: a slow disk is no
- * hang. */
+/* Called for every piece that is written or read, on the thread that does it, so that a slow disk
+ * is not taken for a hang. */
 struct ckpt_watch {
 	void (*moved)(void *arg);
 	void *arg;
 };
 
-/* Asked by rank 0 once a checkpoint is complete and proven, before it gets its name; on the
- * writer's thread. A failure fails the checkpoint on all ranks. */
+/* Called by rank 0, on the writer's thread, when a checkpoint is complete and before it is
+ * published. A failure fails the checkpoint on all ranks. */
 struct ckpt_gate {
 	int (*pass)(void *arg, int64_t step, struct err *e);
 	void *arg;
@@ -118,40 +116,39 @@ struct ckpt_io;
 struct attached;
 
 struct ckpt_options {
-	const char *dir; /* holds the step- folders */
-	/* the run that alone writes here: kept in DIR/RUN, another one is refused; NULL: not
-	 * looked at */
+	const char *dir; /* holds the step- entries */
+	/* the only run that may write here, recorded in DIR/RUN; NULL: not checked */
 	const char *owner;
-	int64_t keep; /* newest ones kept after a success; 0: all */
+	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
 	uint32_t generation;
-	json_t *model;  /* what must be equal to load it: family and sizes; borrowed */
+	json_t *model;  /* must be equal to load it: family and sizes; borrowed */
 	json_t *layout; /* tp, dp, pp: for people; borrowed */
-	/* What a whole checkpoint holds, by name and shape (boxes and data are not looked at); rank
-	 * 0's counts. Without it a tensor that no rank gives is only missed when it is loaded.
-	 * NULL: whatever is given. Borrowed. */
+	/* The tensors of a whole checkpoint by name and shape (boxes and data are ignored); only
+	 * rank 0's is used. NULL: not checked; a tensor that no rank saves is then missed only when
+	 * it is loaded. Borrowed. */
 	const struct ckpt_tensor *expect;
 	int n_expect;
-	/* Files that go into each checkpoint (carry.h); rank 0's count. May be filled in until
-	 * the first save. NULL: none. Borrowed. */
-	const struct attached *carry;
-	const struct ckpt_watch *watch; /* NULL: nobody; borrowed */
-	const struct ckpt_gate *gate;   /* NULL: none; borrowed */
-	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */
+	/* Files that go into each checkpoint (attached.h); only rank 0's are used. They may be set
+	 * until the first save. NULL: none. Borrowed. */
+	const struct attached *attached;
+	const struct ckpt_watch *watch;     /* NULL: nobody; borrowed */
+	const struct ckpt_gate *gate;       /* NULL: none; borrowed */
+	const struct ckpt_storage *storage; /* of `dir`; NULL: the one that its scheme names */
 };
 
-/* Collective over `world`; the writer keeps a group of its own for its background thread. Makes
- * the folder and removes what dead writers left in it. */
+/* Collective over `world`; the writer makes a group of its own for its background thread. Makes DIR
+ * and removes the attempts of dead writers. */
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
 		     struct err *e);
-/* Waits for a write under way. Takes NULL. */
+/* Waits for a save in progress. Takes NULL. */
 void ckpt_writer_close(struct ckpt_writer *w);
 
-/* Collective. Copies the tensors to host memory and returns (the stall); a thread digests, writes,
- * proves and commits. The union over ranks must cover each tensor exactly once: the caller gives
- * each slice on one dp rank only; empty boxes are left out. Waits for the previous save when that
- * is still under way, and fails when it failed (on all ranks alike; the failure is told once, here
- * or by ckpt_wait, and the next save may succeed). A failure of this save comes from the next call:
- * no rank stays behind in the collective. */
+/* Collective. Copies the tensors to host memory and returns (the stall); a thread then computes the
+ * digests, writes, proves and commits. The boxes of all ranks must cover each tensor exactly once:
+ * each slice is saved by one dp rank only; empty boxes are left out. The call waits for a previous
+ * save that is in progress, and fails on all ranks if that one failed. A failure is returned once,
+ * here or by ckpt_wait, and the next save may succeed. A failure of this save is returned by the
+ * next call, so that no rank waits in the collective. */
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Waits until the last save is committed. */
@@ -163,27 +160,27 @@ struct ckpt_report {
 	int64_t bytes;
 	/* from the call of ckpt_save until it is committed; the call itself */
 	double seconds, stall_s;
-	char note[256]; /* "", or why older checkpoints could not be removed */
+	char note[256]; /* why older checkpoints could not be removed; "": they were */
 };
-/* 1 once for each commit since the last call (on world rank 0), else 0. Never waits. */
+/* On world rank 0: returns 1 once for each commit, otherwise 0. Never waits. */
 int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
 
-/* The newest valid checkpoint under dir for this model; *path is to be freed, NULL when there is
- * none. Damaged ones are skipped, each with a line to `note` (may be NULL), and so are those of
- * another model; when no valid one fits but some is of another model, that is an error, ERR_USAGE,
- * and when none is valid, ERR_CORRUPT: a run must not start over on top of them unasked. Only the
- * manifest and file sizes are read. model NULL: any. */
+/* Finds the valid checkpoint of the highest step in `dir` for this model (NULL: any model). The
+ * caller frees *path; NULL if `dir` has no checkpoints. Damaged checkpoints and those of another
+ * model are skipped, each with a line to `note` (may be NULL). If none is left, the error is
+ * ERR_USAGE if one is of another model, otherwise ERR_CORRUPT: a run must not start over on top of
+ * them unless its user asks for it. Only manifests and file sizes are read. */
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 
-/* Fills the boxes from whichever shards hold them; digests of the slices read are verified.
- * ERR_CORRUPT names file and tensor, ERR_USAGE the first field of the model, or the shape of the
- * tensor, that differs, as have and want. Boxes may be partly filled after a failure. Not
- * collective. n may be 0: only the state. watch may be NULL. */
+/* Fills the boxes from the shards that hold them and verifies the digests of all slices that it
+ * reads. ERR_CORRUPT names file and tensor; ERR_USAGE names the first field of the model, or the
+ * tensor's shape, that differs. Boxes may be partly filled after a failure. Not collective. With
+ * n = 0 it reads only the state. watch may be NULL. */
 int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
 	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e);
 
-/* Reads everything and compares: sizes, digests, headers, coverage. */
+/* Reads the whole checkpoint and verifies sizes, digests, headers and coverage. */
 int ckpt_verify(const char *path, struct err *e);
 
 #endif

@@ -1,9 +1,8 @@
 #include "agent/engine/ckpt/commit.h"
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/folder.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,84 +14,80 @@ enum { NAME = sizeof((struct attempt *)0)->name };
 
 int ckpt_commit_share_result(struct comm *group, int rc, struct err *e)
 {
-	struct err told = ERR_INIT, lost = ERR_INIT;
+	struct err shared = ERR_INIT, lost = ERR_INIT;
 	if (comm_rank(group) == 0 && rc)
-		told = *e;
-	if (comm_broadcast(group, &told, sizeof told, COMM_U8, 0, &lost)) {
+		shared = *e;
+	if (comm_broadcast(group, &shared, sizeof shared, COMM_U8, 0, &lost)) {
 		*e = lost;
 		return -1;
 	}
-	told.text[sizeof told.text - 1] = '\0';
-	if (told.code == ERR_NONE)
+	shared.text[sizeof shared.text - 1] = '\0';
+	if (shared.code == ERR_NONE)
 		return 0;
-	*e = told;
+	*e = shared;
 	return -1;
 }
 
 /* --- step 1 --- */
 
-int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation,
-		      struct attempt *a, struct err *e)
+int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t step,
+		      uint32_t generation, struct attempt *a, struct err *e)
 {
 	memset(a, 0, sizeof *a);
 	if (getrandom(&a->nonce, sizeof a->nonce, 0) != sizeof a->nonce)
 		return err_errno(e, ERR_IO, "cannot draw a random number for the attempt's name");
 	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, step, generation,
 		 a->nonce);
-	if (snprintf(a->path, sizeof a->path, "%s/%s", dir, a->name) >= (int)sizeof a->path) {
-		a->name[0] = '\0';
-		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	}
-	if (io->mkdir(a->path, 0700)) {
-		err_errno(e, ERR_IO, "%s: cannot make the folder", a->path);
+	if (ckpt_storage_join(a->path, sizeof a->path, dir, a->name, e) ||
+	    s->ops->begin(s, a->path, true, e)) {
 		a->name[0] = '\0';
 		return -1;
 	}
 	return 0;
 }
 
-/* *made: rank 0's own result, for the report to itself. Fails only when the group does. */
-static int begin(const struct commit *c, struct attempt *a, struct err *made, struct err *e)
+/* *made: rank 0's own result, for its report to itself. Fails only if the group fails. */
+static int share_attempt(const struct commit *c, struct attempt *a, struct err *made, struct err *e)
 {
 	memset(a, 0, sizeof *a);
 	if (comm_rank(c->group) == 0)
-		ckpt_attempt_make(c->io, c->dir, c->state.step, c->generation, a, made);
+		ckpt_attempt_make(c->storage, c->dir, c->state.step, c->generation, a, made);
 	if (comm_broadcast(c->group, a->name, NAME, COMM_U8, 0, e))
 		return -1;
 	a->name[NAME - 1] = '\0';
 	if (strchr(a->name, '/'))
-		return err_set(e, ERR_PROTO, "rank 0 names an attempt %s", a->name);
+		return err_set(e, ERR_PROTO, "rank 0 sent %s as the name of an attempt", a->name);
 	snprintf(a->path, sizeof a->path, "%s/%s", c->dir, a->name);
 	return 0;
 }
 
 /* --- steps 2 and 3 --- */
 
-static int write_part(const struct commit *c, const struct attempt *a, struct manifest *part,
-		      struct err *e)
+static int write_shard(const struct commit *c, const struct attempt *a, struct manifest *part,
+		       struct err *e)
 {
+	const struct ckpt_storage *s = c->storage;
 	if (c->snapshot->err.code != ERR_NONE) {
 		*e = c->snapshot->err;
 		return -1;
 	}
 	if (!a->name[0])
 		return 0;
-	if (c->io->mkdir(a->path, 0700) && errno != EEXIST)
-		return err_errno(e, ERR_IO, "%s: cannot make the folder", a->path);
-	if (ckpt_snapshot_write(c->snapshot, c->io, a->path, comm_rank(c->group), part, e))
+	if (s->ops->begin(s, a->path, false, e) ||
+	    ckpt_snapshot_write(c->snapshot, s, a->path, comm_rank(c->group), part, e))
 		return -1;
-	return c->snapshot->n ? ckpt_io_sync_dir(c->io, a->path, e) : 0;
+	return c->snapshot->n && s->ops->sync ? s->ops->sync(s, a->path, e) : 0;
 }
 
-/* What a rank reports: one byte, an err_code; then the manifest of its shard, or the error's
+/* A rank reports one byte, an err_code, followed by the manifest of its shard or by the error's
  * text. */
-static void report_part(const struct commit *c, const struct attempt *a, const struct err *made,
-			struct buf *out)
+static void write_report(const struct commit *c, const struct attempt *a, const struct err *made,
+			 struct buf *out)
 {
 	struct err e = *made;
 	struct manifest part;
 	ckpt_manifest_init(&part, &c->state, c->generation, c->model, c->layout);
-	if (e.code != ERR_NONE || write_part(c, a, &part, &e)) {
+	if (e.code != ERR_NONE || write_shard(c, a, &part, &e)) {
 		unsigned char code = (unsigned char)e.code;
 		buf_add(out, &code, 1);
 		buf_puts(out, e.text);
@@ -108,14 +103,14 @@ static void report_part(const struct commit *c, const struct attempt *a, const s
 	ckpt_manifest_fini(&part);
 }
 
-/* No memory on this rank alone: the others must not wait for it inside the collective. */
-static int fail_all(const struct commit *c, struct err *e)
+/* This rank alone has no memory: the others must not wait for it inside the collective. */
+static int abort_group(const struct commit *c, struct err *e)
 {
 	comm_abort(c->group, e->text);
 	return -1;
 }
 
-/* Everybody's reports, one behind the other, on rank 0; counts[rank] bytes each. */
+/* Gathers the reports on rank 0, one after the other; counts[rank] bytes each. */
 static int gather_reports(const struct commit *c, const struct buf *mine, char **all,
 			  size_t **counts, struct err *e)
 {
@@ -126,7 +121,7 @@ static int gather_reports(const struct commit *c, const struct buf *mine, char *
 	*all = NULL;
 	if (!lens || !*counts) {
 		err_set(e, ERR_NOMEM, "no memory for the reports of %d ranks", size);
-		rc = fail_all(c, e);
+		rc = abort_group(c, e);
 		goto done;
 	}
 	if (comm_all_gather(c->group, &len, lens, 1, COMM_I64, e))
@@ -135,7 +130,7 @@ static int gather_reports(const struct commit *c, const struct buf *mine, char *
 		total += (*counts)[i] = (size_t)lens[i];
 	if (comm_rank(c->group) == 0 && !(*all = malloc(total + 1))) {
 		err_set(e, ERR_NOMEM, "no memory for %zu bytes of reports", total);
-		rc = fail_all(c, e);
+		rc = abort_group(c, e);
 		goto done;
 	}
 	rc = comm_gatherv(c->group, mine->data, *all, *counts, COMM_U8, 0, e);
@@ -146,7 +141,7 @@ done:
 
 /* --- step 4, on rank 0 --- */
 
-static int add_report(struct manifest *m, int rank, const char *text, size_t n, struct err *e)
+static int merge_report(struct manifest *m, int rank, const char *text, size_t n, struct err *e)
 {
 	char who[32];
 	struct manifest part;
@@ -169,103 +164,70 @@ static int check_expected(const struct commit *c, const struct manifest *m, stru
 		const struct ckpt_tensor *want = &c->expect[i];
 		const struct manifest_tensor *have = ckpt_manifest_find(m, want->name);
 		if (!have)
-			return err_set(e, ERR_INTERNAL, "tensor %.95s: no rank gave a part of it",
-				       want->name);
+			return err_set(e, ERR_INTERNAL,
+				       "tensor %.95s: no rank saved any part of it", want->name);
 		if (have->dims != want->dims || have->shape[0] != want->shape[0] ||
 		    (want->dims == 2 && have->shape[1] != want->shape[1]))
-			return err_set(
-				e, ERR_INTERNAL,
-				"tensor %.95s: it was given with another shape than the model's",
-				want->name);
+			return err_set(e, ERR_INTERNAL,
+				       "tensor %.95s: the shape that was saved is not the model's",
+				       want->name);
 	}
 	if (c->expect && m->n_tensors != c->n_expect)
-		return err_set(e, ERR_INTERNAL, "%" PRId64 " tensors were given, the model has %d",
-			       m->n_tensors, c->n_expect);
+		return err_set(e, ERR_INTERNAL,
+			       "%" PRId64 " tensors were saved, but the model has %d", m->n_tensors,
+			       c->n_expect);
 	return 0;
 }
 
-static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const struct manifest *m,
-			struct err *e)
+int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const struct attempt *a,
+			 const struct manifest *m, char path[1024], struct err *e)
 {
-	char path[PATH_MAX], tmp[PATH_MAX];
+	char name[32], aside[PATH_MAX];
 	struct buf text = BUF_INIT;
-	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, a->path) >= (int)sizeof path ||
-	    snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-		return err_set(e, ERR_IO, "%s: the path is too long", a->path);
+	snprintf(name, sizeof name, "step-%08" PRId64, m->state.step);
+	if (ckpt_manifest_prove(m, e) || ckpt_storage_join(path, 1024, dir, name, e))
+		return -1;
+	snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce);
 	ckpt_manifest_write(m, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
-				   : ckpt_io_write_file(io, tmp, text.data, text.len, e);
-	if (!rc && ckpt_io_rename(io, tmp, path))
-		rc = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
-	if (!rc)
-		rc = ckpt_io_sync_dir(io, a->path, e);
+	int rc = buf_failed(&text)
+			 ? err_set(e, ERR_NOMEM, "%s: no memory to write its manifest", a->path)
+			 : s->ops->commit(s, a->path, path, aside, text.data, text.len, e);
 	buf_fini(&text);
 	return rc;
 }
 
-static int publish(const struct ckpt_io *io, const char *dir, int64_t step, const struct attempt *a,
-		   char path[1024], struct err *e)
-{
-	char aside[PATH_MAX];
-	if (snprintf(path, 1024, "%s/step-%08" PRId64, dir, step) >= 1024 ||
-	    snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce) >= (int)sizeof aside)
-		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	int rc = ckpt_io_rename(io, a->path, path);
-	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
-		if (ckpt_io_rename(io, path, aside))
-			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
-		rc = ckpt_io_rename(io, a->path, path);
-		if (rc) {
-			err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-			ckpt_io_rename(io, aside, path);
-			return -1;
-		}
-	}
-	if (rc)
-		return err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-	return ckpt_io_sync_dir(io, dir, e);
-}
-
-int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a,
-			 const struct manifest *m, char path[1024], struct err *e)
-{
-	return ckpt_manifest_prove(m, e) || put_manifest(io, a, m, e) ||
-			       publish(io, dir, m->state.step, a, path, e)
-		       ? -1
-		       : 0;
-}
-
-static int finish(const struct commit *c, const struct attempt *a, const char *all,
-		  const size_t *counts, struct ckpt_report *report, struct err *e)
+static int publish_checkpoint(const struct commit *c, const struct attempt *a, const char *all,
+			      const size_t *counts, struct ckpt_report *report, struct err *e)
 {
 	struct manifest m;
 	int rc = 0;
 	ckpt_manifest_init(&m, &c->state, c->generation, c->model, c->layout);
 	for (int r = 0; r < comm_size(c->group) && !rc; r++) {
-		rc = add_report(&m, r, all, counts[r], e);
+		rc = merge_report(&m, r, all, counts[r], e);
 		all += counts[r];
 	}
 	if (!rc)
 		rc = check_expected(c, &m, e) ||
-		     (c->carry && ckpt_attached_write(c->carry, c->io, a->path, &m, e)) ||
+		     (c->attached &&
+		      ckpt_attached_write(c->attached, c->storage, a->path, &m, e)) ||
 		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
-		     ckpt_attempt_publish(c->io, c->dir, a, &m, report->path, e);
+		     ckpt_attempt_publish(c->storage, c->dir, a, &m, report->path, e);
 	report->bytes = ckpt_manifest_bytes(&m);
 	report->step = c->state.step;
 	ckpt_manifest_fini(&m);
 	return rc ? -1 : 0;
 }
 
-static void clean_up(const struct commit *c, const struct attempt *a, int rc,
-		     struct ckpt_report *report)
+static void remove_obsolete(const struct commit *c, const struct attempt *a, int rc,
+			    struct ckpt_report *report)
 {
 	struct err e = ERR_INIT;
 	if (rc && a->name[0])
-		ckpt_io_remove_folder(c->io, a->path, &e);
+		c->storage->ops->remove(c->storage, a->path, &e);
 	if (rc)
 		return;
-	ckpt_folder_prune(c->io, c->dir, c->keep, c->state.step, &e);
-	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, &e);
+	ckpt_folder_prune(c->storage, c->dir, c->keep, c->state.step, &e);
+	ckpt_folder_remove_attempts(c->storage, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
 
@@ -276,16 +238,16 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, st
 	struct buf mine = BUF_INIT;
 	char *all = NULL;
 	size_t *counts = NULL;
-	if (begin(c, &a, &made, e))
+	if (share_attempt(c, &a, &made, e))
 		return -1;
-	report_part(c, &a, &made, &mine);
+	write_report(c, &a, &made, &mine);
 	int rc = gather_reports(c, &mine, &all, &counts, e);
 	if (!rc) {
 		if (comm_rank(c->group) == 0) {
-			rc = finish(c, &a, all, counts, report, e);
+			rc = publish_checkpoint(c, &a, all, counts, report, e);
 			if (rc)
 				err_prefix(e, "checkpoint of step %" PRId64, c->state.step);
-			clean_up(c, &a, rc, report);
+			remove_obsolete(c, &a, rc, report);
 		}
 		rc = ckpt_commit_share_result(c->group, rc, e);
 	}

@@ -1,20 +1,21 @@
 /*
- * commit — how the ranks make one checkpoint of their snapshots, or none.
+ * commit — turns the snapshots of all ranks into one checkpoint, or into nothing.
  *
- *  1. rank 0 draws a nonce, makes the attempt's folder and tells its name; every rank makes it too
- *     (its client may not see it yet).
- *  2. every rank writes its shard into it (O_EXCL), digests it from memory, fsyncs the file and the
- *     folder.
- *  3. sizes and digests go to rank 0 over the group, or the cause of a failure.
- *  4. rank 0 writes and syncs the files that are carried, proves that the slices cover every tensor
- *     once, passes the gate (ckpt.h) if there is one, writes MANIFEST (temporary, fsync, rename,
- *     fsync of the folder), renames the attempt to step-N, fsyncs DIR. A step-N that is there
- *     already is first renamed to step-N.NONCE, which is as good a checkpoint as before, so that at
- *     no moment there is none.
- *  5. rank 0 tells the outcome to all; after a success it removes what is replaced, retired and
- *     left by dead writers.
+ *  1. Rank 0 draws a nonce, begins the attempt in the storage and broadcasts its name; every rank
+ *     then begins it too, because its client may not see it yet.
+ *  2. Every rank writes its shard into the attempt, computes the digests from memory, and makes the
+ *     file and its name durable.
+ *  3. Every rank sends rank 0 the sizes and digests of its shard, or the cause of its failure.
+ *  4. Rank 0 writes the attached files, proves that the slices cover every tensor exactly once,
+ *     calls the gate (ckpt.h) if there is one, and lets the storage publish the attempt as
+ *     step-N with its manifest, atomically and durably (storage.h). In folders: MANIFEST is written
+ *     to a temporary file, synced and renamed, the folder synced, the attempt renamed to step-N and
+ *     DIR synced. An older step-N is renamed to step-N.NONCE first and stays valid, so that a
+ *     checkpoint of the step exists at every moment.
+ *  5. Rank 0 broadcasts the result. After a success it removes the replaced checkpoint, those
+ *     beyond checkpoint.keep, and the attempts of dead writers.
  *
- * After a failed fsync the attempt is given up; nothing is tried again.
+ * After a failed sync the attempt is abandoned; nothing is retried.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_COMMIT_H
 #define MUSTER_AGENT_ENGINE_CKPT_COMMIT_H
@@ -24,41 +25,42 @@
 
 #include <limits.h>
 
+/* The inputs of a commit. */
 struct commit {
 	struct comm *group;
-	const struct ckpt_io *io;
+	const struct ckpt_storage *storage;
 	const char *dir;
 	int64_t keep;
 	uint32_t generation;
 	json_t *model, *layout;
 	const struct ckpt_tensor *expect;
 	int n_expect;
-	const struct attached *carry; /* NULL: none */
+	const struct attached *attached; /* NULL: none */
 	struct ckpt_state state;
 	const struct ckpt_gate *gate;    /* NULL: none */
-	const struct snapshot *snapshot; /* one whose take failed fails the commit */
+	const struct snapshot *snapshot; /* if taking it failed, the commit fails */
 };
 
 /* A checkpoint that is being written. */
 struct attempt {
-	char name[64]; /* "" when it could not be made */
+	char name[64]; /* "": it could not be made */
 	char path[PATH_MAX];
 	uint64_t nonce;
 };
 
-/* Draws a nonce and makes the attempt's folder in `dir`. */
-int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation,
-		      struct attempt *a, struct err *e);
-/* Step 4 for an attempt whose shards are there, synced: proves the manifest, writes it, renames
- * the attempt to step-N. */
-int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a,
+/* Draws a nonce and begins the attempt in `dir`. */
+int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t step,
+		      uint32_t generation, struct attempt *a, struct err *e);
+/* The end of step 4, for an attempt whose shards are durable: proves the manifest and publishes the
+ * attempt as step-N. Sets the checkpoint's path. */
+int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const struct attempt *a,
 			 const struct manifest *m, char path[1024], struct err *e);
 
-/* Collective; the same result on every rank, but for the errors of the group itself. On rank 0
+/* Collective; every rank gets the same result, except for errors of the group itself. On rank 0 it
  * fills path, bytes, step and note of the report. */
 int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, struct err *e);
 
-/* Tells rank 0's outcome to all: each rank returns it. Collective. */
+/* Broadcasts rank 0's result: each rank returns it. Collective. */
 int ckpt_commit_share_result(struct comm *group, int rc, struct err *e);
 
 #endif

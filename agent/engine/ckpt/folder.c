@@ -1,17 +1,42 @@
 #include "agent/engine/ckpt/folder.h"
 
-#include "base/file.h"
-
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-/* "step-DIGITS", perhaps with a suffix behind a dot. */
+/* A list of entries that grows. */
+struct entry_list {
+	struct folder_entry *entries;
+	int64_t n;
+	uint32_t generation; /* whose attempts are collected, with those of earlier ones */
+};
+
+static int append_entry(struct entry_list *l, const struct folder_entry *entry, struct err *e)
+{
+	struct folder_entry *more = realloc(l->entries, (size_t)(l->n + 1) * sizeof *more);
+	if (!more)
+		return err_set(e, ERR_NOMEM, "no memory for a list of %" PRId64 " checkpoints",
+			       l->n + 1);
+	l->entries = more;
+	l->entries[l->n++] = *entry;
+	return 0;
+}
+
+/* A DIR that does not exist is empty. */
+static int list_entries(const struct ckpt_storage *s, const char *dir, ckpt_storage_visit *collect,
+			struct entry_list *l, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (!s->ops->list(s, dir, collect, l, &why) || why.code == ERR_NOTFOUND)
+		return 0;
+	free(l->entries);
+	*l = (struct entry_list){ 0 };
+	return err_set(e, why.code, "%s", why.text);
+}
+
+/* "step-DIGITS", or "step-DIGITS.SUFFIX". */
 static bool parse_name(const char *name, struct folder_entry *out)
 {
 	size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
@@ -24,8 +49,14 @@ static bool parse_name(const char *name, struct folder_entry *out)
 	return true;
 }
 
-/* Newest first; of one step, the plain name before a replaced one. */
-static int by_step(const void *a, const void *b)
+static int collect_checkpoint(void *arg, const char *name, struct err *e)
+{
+	struct folder_entry entry;
+	return parse_name(name, &entry) ? append_entry(arg, &entry, e) : 0;
+}
+
+/* The highest step first; of one step, the plain name before a replaced one. */
+static int compare_entries(const void *a, const void *b)
 {
 	const struct folder_entry *x = a, *y = b;
 	if (x->step != y->step)
@@ -33,111 +64,89 @@ static int by_step(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e)
+int ckpt_folder_list(const struct ckpt_storage *s, const char *dir, struct folder_entry **out,
+		     int64_t *n, struct err *e)
 {
-	struct folder_entry *list = NULL, entry;
-	int64_t count = 0;
-	struct dirent *f;
-	*out = NULL;
-	*n = 0;
-	DIR *d = opendir(dir);
-	if (!d)
-		return errno == ENOENT ? 0
-				       : err_errno(e, ERR_IO, "%s: cannot open the folder", dir);
-	while ((f = readdir(d))) {
-		if (!parse_name(f->d_name, &entry))
-			continue;
-		struct folder_entry *more = realloc(list, (size_t)(count + 1) * sizeof *list);
-		if (!more) {
-			closedir(d);
-			free(list);
-			return err_set(e, ERR_NOMEM, "%s: no memory to list it", dir);
-		}
-		list = more;
-		list[count++] = entry;
-	}
-	closedir(d);
-	if (count)
-		qsort(list, (size_t)count, sizeof *list, by_step);
-	*out = list;
-	*n = count;
+	struct entry_list l = { 0 };
+	if (list_entries(s, dir, collect_checkpoint, &l, e))
+		return -1;
+	if (l.n)
+		qsort(l.entries, (size_t)l.n, sizeof *l.entries, compare_entries);
+	*out = l.entries;
+	*n = l.n;
 	return 0;
 }
 
-int ckpt_folder_set_owner(const char *dir, const char *run, struct err *e)
+int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			  struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
-	struct err none = ERR_INIT;
+	struct err why = ERR_INIT;
 	int rc = 0;
-	if (snprintf(path, sizeof path, "%s/RUN", dir) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	if (file_slurp_own(path, PATH_MAX, &text, &none)) {
-		rc = none.code == ERR_NOTFOUND ? file_replace(path, run, strlen(run), e)
-					       : err_set(e, none.code, "%s", none.text);
-	} else if (strcmp(buf_str(&text), run)) {
+	if (ckpt_storage_join(path, sizeof path, dir, "RUN", e))
+		return -1;
+	if (ckpt_storage_read_whole(s, path, PATH_MAX, &text, &why))
+		rc = why.code == ERR_NOTFOUND ? s->ops->put(s, path, run, strlen(run), e)
+					      : err_set(e, why.code, "%s", why.text);
+	else if (strcmp(buf_str(&text), run))
 		rc = err_set(e, ERR_USAGE,
-			     "%s holds the checkpoints of the run %s; give this one a "
-			     "checkpoint.dir of its own (checkpoint.resume "
-			     "may name one of these), or, when that run goes on under this name, "
-			     "remove %s",
+			     "%s holds the checkpoints of the run %s; set checkpoint.dir to "
+			     "another folder (checkpoint.resume may name one of these "
+			     "checkpoints), or, if that run continues under this name, remove %s",
 			     dir, buf_str(&text), path);
-	}
 	buf_fini(&text);
 	return rc;
 }
 
-static int check_size(const char *folder, const char *name, int64_t size, const char *what,
-		      struct err *e)
+static int check_size(const struct ckpt_storage *s, const char *folder, const char *name,
+		      int64_t size, const char *what, struct err *e)
 {
 	char path[PATH_MAX];
-	struct stat st;
-	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", folder);
-	if (lstat(path, &st))
-		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO,
-				 "%s: a %s of the checkpoint cannot be found", path, what);
-	if (!S_ISREG(st.st_mode))
+	int64_t found;
+	struct err why = ERR_INIT;
+	if (ckpt_storage_join(path, sizeof path, folder, name, e))
+		return -1;
+	if (s->ops->size(s, path, &found, &why))
+		return why.code == ERR_NOTFOUND
+			       ? err_set(e, ERR_CORRUPT,
+					 "%s: a %s of the checkpoint cannot be found", path, what)
+			       : err_set(e, why.code, "%s", why.text);
+	if (found != size)
 		return err_set(e, ERR_CORRUPT,
-			       "%s: is %s; a checkpoint holds regular files only: copy the %s "
-			       "itself there",
-			       path, S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file",
-			       what);
-	if (st.st_size != size)
-		return err_set(e, ERR_CORRUPT,
-			       "%s: %lld bytes, the manifest says %" PRId64
-			       ": the file was cut or replaced",
-			       path, (long long)st.st_size, size);
+			       "%s: has %" PRId64 " bytes, but the manifest says %" PRId64
+			       ": the file was truncated or replaced",
+			       path, found, size);
 	return 0;
 }
 
-int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct err *e)
+int ckpt_folder_check_sizes(const struct ckpt_storage *s, const char *path,
+			    const struct manifest *m, struct err *e)
 {
 	for (int64_t i = 0; i < m->n_files; i++)
-		if (check_size(folder, m->files[i].name, m->files[i].size, "shard", e))
+		if (check_size(s, path, m->files[i].name, m->files[i].size, "shard", e))
 			return -1;
-	for (int i = 0; i < m->n_carried; i++)
-		if (check_size(folder, m->carried[i].name, m->carried[i].size, "file", e))
+	for (int i = 0; i < m->n_attached; i++)
+		if (check_size(s, path, m->attached[i].name, m->attached[i].size, "file", e))
 			return -1;
 	return 0;
 }
 
-int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out,
-		      struct err *e)
+int ckpt_folder_check(const struct ckpt_storage *s, const char *dir,
+		      const struct folder_entry *entry, struct manifest *out, struct err *e)
 {
 	char path[PATH_MAX];
 	struct manifest m;
-	if (snprintf(path, sizeof path, "%s/%s", dir, entry->name) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	if (ckpt_manifest_load(path, &m, e))
+	if (ckpt_storage_join(path, sizeof path, dir, entry->name, e) ||
+	    ckpt_manifest_load_from(s, path, &m, e))
 		return -1;
-	int rc = m.state.step == entry->step
-			 ? 0
-			 : err_set(e, ERR_CORRUPT,
-				   "%s: its manifest is of step %" PRId64
-				   ": the folder was renamed or its manifest replaced",
-				   path, m.state.step);
-	if (rc || ckpt_folder_check_sizes(path, &m, e)) {
+	int rc = 0;
+	if (m.state.step != entry->step)
+		rc = err_set(e, ERR_CORRUPT,
+			     "%s: its manifest is of step %" PRId64
+			     ": the folder was renamed or its manifest replaced",
+			     path, m.state.step);
+	if (rc || ckpt_folder_check_sizes(s, path, &m, e)) {
 		ckpt_manifest_fini(&m);
 		return -1;
 	}
@@ -145,17 +154,18 @@ int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct 
 	return 0;
 }
 
-static int remove_in(const struct ckpt_io *io, const char *dir, const char *name, struct err *e)
+static int remove_entry(const struct ckpt_storage *s, const char *dir, const char *name,
+			struct err *e)
 {
 	char path[PATH_MAX];
-	if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	return ckpt_io_remove_folder(io, path, e);
+	if (ckpt_storage_join(path, sizeof path, dir, name, e))
+		return -1;
+	return s->ops->remove(s, path, e);
 }
 
-/* Whether its writer is of `generation` or an earlier one, and so dead; commit.c makes the
- * names. */
-static bool is_left(const char *name, uint32_t generation)
+/* commit.c makes the names: .attempt-STEP-GENERATION-NONCE. The writer of an attempt of
+ * `generation` or of an earlier one is dead. */
+static bool is_abandoned(const char *name, uint32_t generation)
 {
 	int64_t step;
 	uint32_t of;
@@ -165,55 +175,66 @@ static bool is_left(const char *name, uint32_t generation)
 	       of <= generation;
 }
 
-int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation,
+static int collect_abandoned(void *arg, const char *name, struct err *e)
+{
+	struct entry_list *l = arg;
+	struct folder_entry entry = { .step = 0 };
+	if (!is_abandoned(name, l->generation))
+		return 0;
+	snprintf(entry.name, sizeof entry.name, "%.*s", (int)sizeof entry.name - 1, name);
+	return append_entry(l, &entry, e);
+}
+
+int ckpt_folder_remove_attempts(const struct ckpt_storage *s, const char *dir, uint32_t generation,
 				struct err *e)
 {
+	struct entry_list l = { .generation = generation };
 	int rc = 0;
-	struct dirent *f;
-	DIR *d = opendir(dir);
-	if (!d)
-		return err_errno(e, ERR_IO, "%s: cannot open the folder", dir);
-	while ((f = readdir(d)))
-		if (is_left(f->d_name, generation))
-			rc |= remove_in(io, dir, f->d_name, e);
-	closedir(d);
+	if (list_entries(s, dir, collect_abandoned, &l, e))
+		return -1;
+	for (int64_t i = 0; i < l.n; i++)
+		rc |= remove_entry(s, dir, l.entries[i].name, e);
+	free(l.entries);
 	return rc;
 }
 
-static bool is_valid(const char *dir, const struct folder_entry *entry)
+static bool is_valid(const struct ckpt_storage *s, const char *dir,
+		     const struct folder_entry *entry)
 {
 	struct manifest m;
-	if (ckpt_folder_check(dir, entry, &m, NULL))
+	if (ckpt_folder_check(s, dir, entry, &m, NULL))
 		return false;
 	ckpt_manifest_fini(&m);
 	return true;
 }
 
-/* 1: it stays and counts, 0: it stays but is damaged, -1: it goes. */
-static int judge(const char *dir, const struct folder_entry *entry, int64_t kept, int64_t keep,
-		 int64_t committed)
+enum prune_verdict { PRUNE_KEEP, PRUNE_KEEP_DAMAGED, PRUNE_REMOVE };
+
+/* kept: how many valid ones of higher steps are kept. */
+static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
+				      const struct folder_entry *entry, int64_t kept, int64_t keep,
+				      int64_t committed)
 {
 	if (entry->step == committed)
-		return strchr(entry->name, '.') ? -1 : 1;
+		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
 	if (keep > 0 && kept >= keep)
-		return -1;
-	return keep <= 0 || is_valid(dir, entry);
+		return PRUNE_REMOVE;
+	return keep <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
 }
 
-int ckpt_folder_prune(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
-		       struct err *e)
+int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t keep,
+		      int64_t committed, struct err *e)
 {
 	struct folder_entry *list;
 	int64_t n, kept = 0;
 	int rc = 0;
-	if (ckpt_folder_list(dir, &list, &n, e))
+	if (ckpt_folder_list(s, dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
-		int verdict = judge(dir, &list[i], kept, keep, committed);
-		if (verdict < 0)
-			rc |= remove_in(io, dir, list[i].name, e);
-		else
-			kept += verdict;
+		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep, committed);
+		if (v == PRUNE_REMOVE)
+			rc |= remove_entry(s, dir, list[i].name, e);
+		kept += v == PRUNE_KEEP;
 	}
 	free(list);
 	return rc;

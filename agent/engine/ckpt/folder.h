@@ -1,21 +1,22 @@
 /*
- * folder — the checkpoints in a DIR: found, ranked, named, retired.
+ * folder — the checkpoints in a DIR: listing, ranking, checking and pruning them.
  *
  *     step-00000400            a checkpoint
- *     step-00000400.NONCE      the one that it replaces, for the moment between two renames; as
- *                              good as any
- *     .attempt-…               somebody is writing it, or died while writing
- *     RUN                      the name of the run that writes here, where several could
+ *     step-00000400.NONCE      a checkpoint that step-00000400 is replacing; valid until it is
+ *                              removed
+ *     .attempt-…               a checkpoint that is being written, or whose writer died
+ *     damaged-…                a checkpoint that could not be read; muster does not use it again
+ *     RUN                      the name of the run that writes here, if several runs could
  *
- * A folder counts as a checkpoint when its manifest is valid and of the step that its name says,
- * and its files have the sizes that the manifest says. Order: by step; times and pointers do not
- * matter.
+ * An entry counts as a checkpoint if its manifest is valid and of the step in its name, and if its
+ * files have the sizes in the manifest. Checkpoints are ordered by step; times and pointer files do
+ * not matter.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_FOLDER_H
 #define MUSTER_AGENT_ENGINE_CKPT_FOLDER_H
 
-#include "agent/engine/ckpt/io.h"
 #include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/storage.h"
 
 #include <stdint.h>
 
@@ -26,30 +27,33 @@ struct folder_entry {
 	int64_t step;
 };
 
-/* The step- folders of `dir`, newest step first; *out is to be freed. A folder that is not there
- * is empty. */
-int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e);
+/* Lists the step- entries of `dir`, highest step first; the caller frees *out. A DIR that does not
+ * exist is empty. */
+int ckpt_folder_list(const struct ckpt_storage *s, const char *dir, struct folder_entry **out,
+		     int64_t *n, struct err *e);
 
-/* Reads and proves the manifest of DIR/NAME, checks its step and the files' sizes. */
-int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out,
-		      struct err *e);
-/* Sizes only, of a folder whose manifest is known. */
-int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct err *e);
+/* Reads and proves the manifest of an entry, and checks its step and the sizes of its files. */
+int ckpt_folder_check(const struct ckpt_storage *s, const char *dir,
+		      const struct folder_entry *entry, struct manifest *out, struct err *e);
+/* Checks the sizes of the files of the checkpoint `path` against its manifest. */
+int ckpt_folder_check_sizes(const struct ckpt_storage *s, const char *path,
+			    const struct manifest *m, struct err *e);
 
-/* Makes `dir` the run's, by name, in DIR/RUN. ERR_USAGE when it is another's: two runs would
- * retire each other's checkpoints. */
-int ckpt_folder_set_owner(const char *dir, const char *run, struct err *e);
+/* Makes the run the owner of `dir`: its name is written to DIR/RUN. ERR_USAGE if another run owns
+ * it, because two runs would remove each other's checkpoints. */
+int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			  struct err *e);
 
-/* Removes what dead writers left: the attempts of generations up to this one, whose own is not
- * under way. Those of later ones stay, as the caller is then the one that should be dead. Goes on
- * over what cannot be removed, and then fails with the last cause. */
-int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation,
+/* Removes the attempts of this generation and of earlier ones; none of them may be in progress.
+ * Attempts of later generations stay, because then the caller itself is obsolete. Continues after
+ * an entry that cannot be removed, and then fails with the last cause. */
+int ckpt_folder_remove_attempts(const struct ckpt_storage *s, const char *dir, uint32_t generation,
 				struct err *e);
 
-/* Keeps the newest `keep` valid checkpoints (0: all) and the one of step `committed`, which has
- * just been committed; removes what is older than them, damaged or not, and what the committed one
- * replaced. */
-int ckpt_folder_prune(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed,
-		       struct err *e);
+/* Keeps the last `keep` valid checkpoints (0: all) and the one of step `committed`, which has just
+ * been committed. Removes all older ones, valid or damaged, and the one that the committed
+ * checkpoint replaced. */
+int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t keep,
+		      int64_t committed, struct err *e);
 
 #endif

@@ -28,8 +28,8 @@ const struct ckpt_io ckpt_io_system = {
 	.rmdir = rmdir,
 };
 
-/* A full disk, or the limit of file sizes, is the one failure that a person can mend at once. */
-static int fail(struct err *e, const char *path, const char *what)
+/* The user can mend a full disk or a file size limit at once, so the text says how. */
+int ckpt_io_fail(struct err *e, const char *path, const char *what)
 {
 	const char *remedy = process_full(errno);
 	bool keep = errno == ENOSPC || errno == EDQUOT;
@@ -51,9 +51,9 @@ int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put < 0)
-			return fail(e, path, "write");
+			return ckpt_io_fail(e, path, "write");
 		if (put == 0)
-			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte",
+			return err_set(e, ERR_IO, "%s: cannot write: the system accepted no bytes",
 				       path);
 		at += put;
 		n -= (size_t)put;
@@ -65,9 +65,9 @@ int ckpt_io_finish(const struct ckpt_io *io, int fd, const char *path, struct er
 {
 	int rc = 0;
 	if (io->fsync(fd))
-		rc = fail(e, path, "sync");
+		rc = ckpt_io_fail(e, path, "sync");
 	if (io->close(fd) && !rc)
-		rc = fail(e, path, "close");
+		rc = ckpt_io_fail(e, path, "close");
 	return rc;
 }
 
@@ -76,7 +76,7 @@ int ckpt_io_write_file(const struct ckpt_io *io, const char *path, const void *d
 {
 	int fd = io->create(path);
 	if (fd < 0)
-		return fail(e, path, "create");
+		return ckpt_io_fail(e, path, "create");
 	if (ckpt_io_write_full(io, fd, path, data, n, e)) {
 		io->close(fd);
 		return -1;

@@ -1,8 +1,9 @@
 /*
- * io — the system calls that write a checkpoint, through a table, so that the
- * tests can let each one fail, write short, or be the process's last.
+ * io — durable writes into a folder of this machine.
  *
- * Every entry is the system's own call: result and errno as in its manual page.
+ * The POSIX storage (storage_posix.c) and the export to Hugging Face folders write through it. The
+ * system calls come from a table, so that tests can make each call fail, write short, or be the
+ * last one of the process. Every entry has the result and errno of its manual page.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_IO_H
 #define MUSTER_AGENT_ENGINE_CKPT_IO_H
@@ -26,21 +27,23 @@ struct ckpt_io {
 
 extern const struct ckpt_io ckpt_io_system;
 
-/* Writes n bytes, through EINTR and short counts. */
+/* Sets "PATH: cannot WHAT: <errno>", with a remedy if the disk is full; returns -1. */
+int ckpt_io_fail(struct err *e, const char *path, const char *what);
+
+/* Writes n bytes; continues after EINTR and short writes. */
 int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data,
 		       size_t n, struct err *e);
-/* fsync and close: the first failure is the error; the descriptor is gone in any case. */
+/* fsync and close. The first failure is the error; the descriptor is closed in any case. */
 int ckpt_io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e);
-/* Makes a file that lasts: created new, written, synced, closed. */
+/* Creates a new file, writes, syncs and closes it. */
 int ckpt_io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n,
 		       struct err *e);
-/* As rename(2), but a rename over NFS that was sent twice, and so says ENOENT after it
- * succeeded, is a success. */
+/* rename(2). NFS may send a rename twice and report ENOENT after it succeeded; that is a success
+ * here. */
 int ckpt_io_rename(const struct ckpt_io *io, const char *from, const char *to);
 int ckpt_io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e);
-/* Removes a checkpoint's or an attempt's folder, its MANIFEST first, so that a reader never finds
- * half of a valid one. Of a symbolic link, such as to where somebody has moved a checkpoint, only
- * the link goes. */
+/* Removes the folder of a checkpoint or an attempt. MANIFEST.json goes first, so that no reader
+ * finds half of a valid one. If `path` is a symbolic link, only the link is removed. */
 int ckpt_io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e);
 
 #endif

@@ -8,35 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct search {
+struct latest_search {
+	const struct ckpt_storage *storage;
 	const char *dir;
 	json_t *model;
 	void (*note)(const char *text, void *arg);
 	void *arg;
-	struct err other_model; /* the first valid one that is of another model */
+	struct err other_model; /* the first that was skipped for its model */
 };
 
-static void tell(const struct search *s, const struct folder_entry *entry, const char *why)
+static void note_skipped(const struct latest_search *s, const struct folder_entry *entry,
+			 const char *why)
 {
 	char text[1200];
-	snprintf(text, sizeof text, "checkpoint %s is passed over: %s", entry->name, why);
+	snprintf(text, sizeof text, "checkpoint %s is skipped: %s", entry->name, why);
 	if (s->note)
 		s->note(text, s->arg);
 }
 
-static bool fits(struct search *s, const struct folder_entry *entry)
+static bool fits_model(struct latest_search *s, const struct folder_entry *entry)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
-	if (ckpt_folder_check(s->dir, entry, &m, &e)) {
-		tell(s, entry, e.text);
+	if (ckpt_folder_check(s->storage, s->dir, entry, &m, &e)) {
+		note_skipped(s, entry, e.text);
 		return false;
 	}
 	int rc = ckpt_manifest_check_model(&m, s->model, &e);
 	ckpt_manifest_fini(&m);
 	if (!rc)
 		return true;
-	tell(s, entry, e.text);
+	note_skipped(s, entry, e.text);
 	if (s->other_model.code == ERR_NONE) {
 		s->other_model = e;
 		err_prefix(&s->other_model, "%s/%s", s->dir, entry->name);
@@ -47,14 +49,18 @@ static bool fits(struct search *s, const struct folder_entry *entry)
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e)
 {
-	struct search s = { .dir = dir, .model = model, .note = note, .arg = arg };
+	struct latest_search s = { .storage = ckpt_storage_of(dir),
+				   .dir = dir,
+				   .model = model,
+				   .note = note,
+				   .arg = arg };
 	struct folder_entry *list;
 	char found[PATH_MAX] = "", *copy = NULL;
 	int64_t n;
-	if (ckpt_folder_list(dir, &list, &n, e))
+	if (ckpt_folder_list(s.storage, dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n && !found[0]; i++)
-		if (fits(&s, &list[i]))
+		if (fits_model(&s, &list[i]))
 			snprintf(found, sizeof found, "%s/%s", dir, list[i].name);
 	free(list);
 	if (!found[0] && s.other_model.code != ERR_NONE) {
@@ -64,9 +70,9 @@ int ckpt_latest(const char *dir, json_t *model, char **path,
 	}
 	if (!found[0] && n > 0)
 		return err_set(e, ERR_CORRUPT,
-			       "%s: holds checkpoints, and none of them is whole; `muster ckpt "
-			       "verify` tells what each lacks: "
-			       "mend one, or move them away to start anew",
+			       "%s: every checkpoint in it is damaged; `muster ckpt verify` "
+			       "reports what each of them lacks: repair one, or move them away to "
+			       "start from the beginning",
 			       dir);
 	if (found[0] && !(copy = strdup(found)))
 		return err_set(e, ERR_NOMEM, "%s: no memory for a path", dir);

@@ -53,7 +53,7 @@ static size_t box_bytes(const struct ckpt_tensor *t)
 	return n;
 }
 
-static int read_slices(struct reader *r, const struct manifest_tensor *have,
+static int read_slices(struct ckpt_reader *r, const struct manifest_tensor *have,
 		       const struct ckpt_tensor *t, int n, struct err *e)
 {
 	for (int64_t i = 0; i < have->n; i++)
@@ -64,7 +64,7 @@ static int read_slices(struct reader *r, const struct manifest_tensor *have,
 }
 
 /* Through boxes of the host's memory, which are whole when all slices have been read. */
-static int read_there(struct reader *r, const struct manifest_tensor *have,
+static int read_there(struct ckpt_reader *r, const struct manifest_tensor *have,
 		      const struct ckpt_tensor *t, int n, struct err *e)
 {
 	struct ckpt_tensor here[n];
@@ -89,7 +89,7 @@ static int read_there(struct reader *r, const struct manifest_tensor *have,
 	return rc;
 }
 
-static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t,
+static int load_tensor(struct ckpt_reader *r, const struct manifest *m, const struct ckpt_tensor *t,
 		       int n, struct err *e)
 {
 	const struct manifest_tensor *have = ckpt_manifest_find(m, t->name);
@@ -110,7 +110,7 @@ static int load_tensors(const char *path, const struct manifest *m,
 			const struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch,
 			struct err *e)
 {
-	struct reader *r;
+	struct ckpt_reader *r;
 	int rc = 0;
 	if (ckpt_reader_open(path, m, watch, &r, e))
 		return -1;

@@ -28,7 +28,7 @@ void ckpt_manifest_fini(struct manifest *m)
 }
 
 /* Room for one more element; arrays double when their length is a power of two. */
-static void *grow(void *array, int64_t n, size_t size)
+static void *grow_array(void *array, int64_t n, size_t size)
 {
 	if (n & (n - 1))
 		return array;
@@ -75,18 +75,18 @@ bool ckpt_manifest_has_file(const struct manifest *m, const char *name)
 	return json_object_get(m->index, key) != NULL;
 }
 
-static int doctor_check_name(const struct manifest *m, const char *name, struct err *e)
+static int check_file_name(const struct manifest *m, const char *name, struct err *e)
 {
 	return safe_name(name, MANIFEST_FILE_NAME, true)
 		       ? 0
 		       : err_set(e, ERR_CORRUPT,
 				 "file %lld has a name that is empty, too long or not made of "
 				 "[A-Za-z0-9._-]",
-				 (long long)m->n_files + m->n_carried);
+				 (long long)m->n_files + m->n_attached);
 }
 
 /* Each name is of one file of the folder, whatever that is for. */
-static int claim_name(struct manifest *m, const char *name, struct err *e)
+static int reserve_name(struct manifest *m, const char *name, struct err *e)
 {
 	char key[MANIFEST_FILE_NAME + 2];
 	file_key(name, key);
@@ -100,7 +100,7 @@ static int claim_name(struct manifest *m, const char *name, struct err *e)
 
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
 {
-	if (doctor_check_name(m, file->name, e))
+	if (check_file_name(m, file->name, e))
 		return -1;
 	if (m->n_files == MANIFEST_FILES_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MOST);
@@ -109,31 +109,31 @@ int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file,
 		return err_set(e, ERR_CORRUPT,
 			       "file %s: a header of %" PRId64 " bytes in a file of %" PRId64,
 			       file->name, file->header, file->size);
-	struct manifest_file *files = grow(m->files, m->n_files, sizeof *files);
+	struct manifest_file *files = grow_array(m->files, m->n_files, sizeof *files);
 	if (!files)
 		return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " files", m->n_files + 1);
 	m->files = files;
-	if (claim_name(m, file->name, e))
+	if (reserve_name(m, file->name, e))
 		return -1;
 	m->files[m->n_files++] = *file;
 	return 0;
 }
 
 int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attached *file,
-			      struct err *e)
+			       struct err *e)
 {
-	if (doctor_check_name(m, file->name, e))
+	if (check_file_name(m, file->name, e))
 		return -1;
-	if (m->n_carried == MANIFEST_ATTACHED_MOST)
+	if (m->n_attached == MANIFEST_ATTACHED_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files are carried",
 			       MANIFEST_ATTACHED_MOST);
 	if (file->size < 0 || file->size > MANIFEST_ATTACHED_BYTES)
 		return err_set(e, ERR_CORRUPT,
 			       "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name,
 			       file->size, MANIFEST_ATTACHED_BYTES);
-	if (claim_name(m, file->name, e))
+	if (reserve_name(m, file->name, e))
 		return -1;
-	m->carried[m->n_carried++] = *file;
+	m->attached[m->n_attached++] = *file;
 	return 0;
 }
 
@@ -189,7 +189,7 @@ static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, i
 		err_set(e, ERR_CORRUPT, "tensor %s: its slices disagree about its shape", name);
 		return NULL;
 	}
-	struct manifest_tensor *tensors = grow(m->tensors, m->n_tensors, sizeof *tensors);
+	struct manifest_tensor *tensors = grow_array(m->tensors, m->n_tensors, sizeof *tensors);
 	if (tensors)
 		m->tensors = tensors;
 	if (!tensors || json_object_set_new(m->index, name, json_integer(m->n_tensors))) {
@@ -223,7 +223,7 @@ int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, cons
 	struct manifest_tensor *t = tensor_of(m, name, dims, full, e);
 	if (!t)
 		return -1;
-	struct manifest_slice *slices = grow(t->slices, t->n, sizeof *slices);
+	struct manifest_slice *slices = grow_array(t->slices, t->n, sizeof *slices);
 	if (!slices)
 		return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " slices", t->n + 1);
 	t->slices = slices;
@@ -315,13 +315,14 @@ static void write_options(const struct ckpt_state *s, struct buf *out)
 
 static void write_carried(const struct manifest *m, struct buf *out)
 {
-	for (int i = 0; i < m->n_carried; i++) {
+	for (int i = 0; i < m->n_attached; i++) {
 		char hex[DIGEST_HEX];
-		ckpt_digest_hex(&m->carried[i].digest, hex);
+		ckpt_digest_hex(&m->attached[i].digest, hex);
 		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"digest\": \"%s\"}",
-			   i ? "," : "\"carried\": [", m->carried[i].name, m->carried[i].size, hex);
+			   i ? "," : "\"carried\": [", m->attached[i].name, m->attached[i].size,
+			   hex);
 	}
-	buf_puts(out, m->n_carried ? "],\n" : "");
+	buf_puts(out, m->n_attached ? "],\n" : "");
 	if (m->from[0])
 		buf_printf(out, "\"from\": \"%s\",\n", m->from);
 }

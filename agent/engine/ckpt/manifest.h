@@ -1,34 +1,34 @@
 /*
- * manifest — what a checkpoint consists of, and the proof that it is whole.
+ * manifest — the contents of a checkpoint, and the proof that it is complete.
  *
  * MANIFEST.json is a JSON object in UTF-8 whose first line is exactly
  *
  *     {"digest": "<32 hex digits>",
  *
- * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is
- * either compared or digested. The other fields, all of them required but `data`, `optimizer`,
+ * The digest is the XXH3-128 of every byte after that line's newline, so each byte of the file is
+ * either compared or digested. The other fields follow; all are required except `data`, `optimizer`,
  * `numbers`, `carried` and `from`:
  *
  *     format       "muster-checkpoint"
  *     version      1
  *     step, samples, total_steps, generation    whole numbers
  *     seed         a decimal number in a string (64 bits do not fit JSON's numbers everywhere)
- *     model        object: what must be equal to load it
+ *     model        object: must be equal to load it
  *     layout       object: for people
- *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
- *     optimizer    whose moments the tensors optim.… are: a word; without it AdamW's
- *     numbers      {name: number, …}: a few more of the run (struct ckpt_number)
- *     carried      [{name, size, digest}]: files that came with the model, in the same folder
- *                  (carry.h)
- *     from         the name that the model had there, such as "openai-community/gpt2"
+ *     data         {path, validation, samples}: the training data (struct ckpt_data)
+ *     optimizer    the optimizer of the tensors optim.…: a word; if missing, AdamW
+ *     numbers      {name: number, …}: more numbers of the run (struct ckpt_number)
+ *     carried      [{name, size, digest}]: files attached to the model, in the same entry
+ *                  (attached.h)
+ *     from         the model's name at its origin, such as "openai-community/gpt2"
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer,
  *                  digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset,
- *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor lies, row-major, at
- *                  `offset` bytes of the buffer of files[file]
+ *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor is stored row-major at
+ *                  byte `offset` of the buffer of files[file]
  *
- * Proven (ckpt_manifest_prove): the boxes of each tensor cover it exactly once, and the slices of
- * each file tile its buffer. With the digests, no byte of a checkpoint can change unseen.
+ * ckpt_manifest_prove proves that the boxes of each tensor cover it exactly once and that the slices
+ * of each file tile its buffer. Together with the digests, any changed byte is detected.
  *
  * Each rank describes its own shard as a manifest of one file; world rank 0 merges them.
  */
@@ -82,12 +82,12 @@ struct manifest {
 	json_t *model, *layout;
 	struct manifest_file *files;
 	int64_t n_files;
-	struct manifest_attached carried[MANIFEST_ATTACHED_MOST];
-	int n_carried;
-	char from[MANIFEST_FROM]; /* "": not known */
+	struct manifest_attached attached[MANIFEST_ATTACHED_MOST];
+	int n_attached;
+	char from[MANIFEST_FROM]; /* "": unknown */
 	struct manifest_tensor *tensors;
 	int64_t n_tensors;
-	json_t *index; /* name -> place in tensors; "/" and a file's name -> true */
+	json_t *index; /* name -> index in tensors; "/" and a file's name -> true */
 };
 
 /* Takes references of model and layout. */
@@ -95,12 +95,12 @@ void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint
 			json_t *model, json_t *layout);
 void ckpt_manifest_fini(struct manifest *m);
 
-/* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes
- * outside their tensor, slices outside their file. Errors name the thing, not the manifest: the
- * caller prefixes it. */
+/* These functions reject what a manifest may not hold: unsafe or duplicate names, sizes that
+ * overflow, boxes outside their tensor, slices outside their file. Errors name the file or tensor,
+ * not the manifest: the caller prefixes it. */
 int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
 int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attached *file,
-			      struct err *e);
+			       struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 			    const struct manifest_slice *slice, struct err *e);
 /* Adds the files and slices of `from`, which must be of the same step and generation. */
@@ -109,26 +109,29 @@ int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct 
 int ckpt_manifest_prove(const struct manifest *m, struct err *e);
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out);
-/* Reads one; not proven yet. `name` stands for the file in errors. */
+/* Parses a manifest without proving it. `name` is the file's name in errors. */
 int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
 			struct err *e);
-/* Reads and proves the manifest in a checkpoint's folder. */
-int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e);
+/* Reads and proves the manifest of the checkpoint `path`. */
+int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e);
+struct ckpt_storage;
+int ckpt_manifest_load_from(const struct ckpt_storage *s, const char *path, struct manifest *out,
+			    struct err *e);
 
-/* NULL when there is no such tensor. */
+/* NULL if there is no such tensor. */
 const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);
-/* Also those carried. */
+/* Whether a shard or an attached file has this name. */
 bool ckpt_manifest_has_file(const struct manifest *m, const char *name);
-/* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may
- * not. */
+/* Whether the text can be a model's name: letters, digits and "._-", with at most one slash; not
+ * "". */
 bool ckpt_manifest_is_model_name(const char *text);
-/* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
+/* Whether the text is a word of [a-z0-9_] that is shorter than CKPT_WORD; false for NULL. */
 bool ckpt_word(const char *text);
 int64_t ckpt_slice_bytes(const struct manifest_slice *s);
-int64_t ckpt_manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
+int64_t ckpt_manifest_bytes(const struct manifest *m); /* of all shards */
 
 /* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this
- * job 1024". want NULL: anything goes. */
+ * job 1024". want NULL: every model is accepted. */
 int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
 
 #endif

@@ -1,6 +1,5 @@
 #include "agent/engine/ckpt/manifest.h"
-
-#include "base/file.h"
+#include "agent/engine/ckpt/storage.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -103,7 +102,7 @@ static size_t count_options(const struct manifest *m)
 {
 	const struct ckpt_state *s = &m->state;
 	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0) +
-	       (m->n_carried > 0) + (m->from[0] != '\0');
+	       (m->n_attached > 0) + (m->from[0] != '\0');
 }
 
 static int read_state(json_t *root, struct manifest *m, struct err *e)
@@ -269,30 +268,39 @@ int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct man
 	return 0;
 }
 
-int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
+int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
+			    struct manifest *out, struct err *e)
 {
-	char path[PATH_MAX];
+	char name[PATH_MAX];
 	struct buf text = BUF_INIT;
+	struct err why = ERR_INIT;
 	struct manifest m;
-	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", folder);
-	int rc = file_slurp_own(path, MANIFEST_BYTES_MOST, &text, e);
-	if (rc && e && e->code == ERR_NOTFOUND)
+	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e))
+		return -1;
+	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MOST, &text, &why);
+	if (rc && why.code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
-			"%s: no such file, so its folder is no checkpoint; name one such as "
+			"%s: no such file, so %s is not a checkpoint; name one such as "
 			"step-00000400",
-			path);
-	if (!rc)
-		rc = ckpt_manifest_parse(buf_str(&text), text.len, path, &m, e);
+			name, path);
+	else if (rc)
+		err_set(e, why.code, "%s", why.text);
+	else
+		rc = ckpt_manifest_parse(text.data, text.len, name, &m, e);
 	buf_fini(&text);
 	if (rc)
 		return -1;
 	if (ckpt_manifest_prove(&m, e)) {
 		ckpt_manifest_fini(&m);
-		return err_prefix(e, "%s", path);
+		return err_prefix(e, "%s", name);
 	}
 	*out = m;
 	return 0;
+}
+
+int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e)
+{
+	return ckpt_manifest_load_from(ckpt_storage_of(path), path, out, e);
 }
 
 static char *text_of(const json_t *v)

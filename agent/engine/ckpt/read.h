@@ -1,7 +1,7 @@
 /*
- * read — the shards of a checkpoint, read slice by slice, each held against its digest.
+ * read — reads the shards of a checkpoint slice by slice and verifies each digest.
  *
- * A file is checked when it is first read: its size, and its header against the manifest
+ * A file is checked when it is first used: its size, and its header against the manifest
  * (header.h).
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_READ_H
@@ -9,19 +9,20 @@
 
 #include "agent/engine/ckpt/manifest.h"
 
-struct reader; /* borrows path, manifest and watch; files are opened when first read */
+struct ckpt_reader; /* borrows path, manifest and watch; one thread */
 
 /* watch may be NULL. */
 int ckpt_reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch,
-		     struct reader **out, struct err *e);
-void ckpt_reader_close(struct reader *r);
-/* The descriptor of a file, owned by the reader; -1 on error. */
-int ckpt_reader_file(struct reader *r, int64_t file, struct err *e);
-/* Reads a slice whole, in pieces, and compares its digest; copies what lies in each of into's
- * n_into boxes to its data. */
-int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t,
+		     struct ckpt_reader **out, struct err *e);
+void ckpt_reader_close(struct ckpt_reader *r);
+/* Opens a file of the manifest and checks it, unless that was done before. */
+int ckpt_reader_file(struct ckpt_reader *r, int64_t file, struct err *e);
+/* Reads a whole slice in pieces and verifies its digest. Copies the elements that lie in each of
+ * the n_into boxes to the box's data. */
+int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
 		      struct err *e);
+/* Whether the slice and the box have an element in common. */
 bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
 
 #endif

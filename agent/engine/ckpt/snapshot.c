@@ -44,7 +44,7 @@ static void free_buffer(struct snapshot *s)
 	s->cap = 0;
 }
 
-static void take_buffer(struct snapshot *s, size_t bytes, const struct ckpt_memory *there)
+static void alloc_buffer(struct snapshot *s, size_t bytes, const struct ckpt_memory *there)
 {
 	s->buffer = there && there->take ? there->take(there->arg, bytes) : NULL;
 	if (s->buffer)
@@ -53,7 +53,7 @@ static void take_buffer(struct snapshot *s, size_t bytes, const struct ckpt_memo
 		s->buffer = malloc(bytes);
 }
 
-static const struct ckpt_memory *memory_of(const struct ckpt_tensor *tensors, int n)
+static const struct ckpt_memory *find_memory(const struct ckpt_tensor *tensors, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (tensors[i].there)
@@ -61,8 +61,8 @@ static const struct ckpt_memory *memory_of(const struct ckpt_tensor *tensors, in
 	return NULL;
 }
 
-static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n,
-		     struct err *e)
+static int reserve_buffer(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n,
+			  struct err *e)
 {
 	struct ckpt_tensor *tensors = realloc(s->tensors, ((size_t)n + 1) * sizeof *tensors);
 	if (!tensors)
@@ -71,18 +71,17 @@ static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor 
 	if (bytes <= s->cap)
 		return 0;
 	free_buffer(s);
-	take_buffer(s, bytes, memory_of(from, n));
+	alloc_buffer(s, bytes, find_memory(from, n));
 	if (!s->buffer)
 		return err_set(e, ERR_NOMEM,
-			       "no memory for a snapshot of %zu bytes; give the node more, or save "
-			       "less often on "
-			       "fewer ranks a node",
+			       "no memory for a snapshot of %zu bytes; give the node more memory, "
+			       "or run fewer ranks per node",
 			       bytes);
 	s->cap = bytes;
 	return 0;
 }
 
-static int copy_out(const struct ckpt_tensor *t, float *to, size_t bytes, struct err *e)
+static int copy_tensor(const struct ckpt_tensor *t, float *to, size_t bytes, struct err *e)
 {
 	if (t->there)
 		return t->there->get(t->there->arg, to, t->data, bytes, e);
@@ -90,7 +89,7 @@ static int copy_out(const struct ckpt_tensor *t, float *to, size_t bytes, struct
 	return 0;
 }
 
-static int take(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
 {
 	int64_t total = 0, count;
 	for (int i = 0; i < n; i++) {
@@ -98,14 +97,14 @@ static int take(struct snapshot *s, const struct ckpt_tensor *tensors, int n, st
 			return -1;
 		total += count;
 	}
-	if (make_room(s, (size_t)total * sizeof(float), tensors, n, e))
+	if (reserve_buffer(s, (size_t)total * sizeof(float), tensors, n, e))
 		return -1;
 	float *at = s->buffer;
 	for (int i = 0; i < n; i++) {
 		count_elements(&tensors[i], &count, e);
 		if (!count)
 			continue;
-		if (copy_out(&tensors[i], at, (size_t)count * sizeof(float), e))
+		if (copy_tensor(&tensors[i], at, (size_t)count * sizeof(float), e))
 			return -1;
 		s->tensors[s->n] = tensors[i];
 		s->tensors[s->n].there = NULL;
@@ -121,7 +120,7 @@ int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, in
 	s->n = 0;
 	s->bytes = 0;
 	s->err = (struct err)ERR_INIT;
-	return take(s, tensors, n, &s->err);
+	return copy_tensors(s, tensors, n, &s->err);
 }
 
 void ckpt_snapshot_fini(struct snapshot *s)
@@ -193,15 +192,14 @@ done:
 
 /* Each chunk is digested, then written while it is still in the cache. */
 static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
-			const struct ckpt_io *io, int fd, const char *path, struct digester *d,
-			struct digest *out, struct err *e)
+			struct ckpt_file *f, struct digester *d, struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
 	ckpt_digester_start(d);
 	for (int64_t left = box_bytes(t); left > 0;) {
 		size_t n = left < CHUNK ? (size_t)left : CHUNK;
 		ckpt_digester_add(d, at, n);
-		if (ckpt_io_write_full(io, fd, path, at, n, e))
+		if (f->storage->ops->write(f, at, n, e))
 			return -1;
 		if (watch)
 			watch->moved(watch->arg);
@@ -212,21 +210,21 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *wa
 	return 0;
 }
 
-static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int fd,
-			 const char *path, struct manifest *part, struct err *e)
+static int write_tensors(const struct snapshot *s, struct ckpt_file *f, struct manifest *part,
+			 struct err *e)
 {
 	int rc = 0;
 	int64_t at = 0;
 	struct digester *d = ckpt_digester_open();
 	if (!d)
-		return err_set(e, ERR_NOMEM, "%s: no memory to digest it", path);
+		return err_set(e, ERR_NOMEM, "no memory to compute the digests of a shard");
 	for (int i = 0; i < s->n && !rc; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
 		struct manifest_slice slice = { .file = 0,
 						.offset = at,
 						.lo = { t->lo[0], t->lo[1] },
 						.hi = { t->hi[0], t->hi[1] } };
-		rc = write_tensor(t, s->watch, io, fd, path, d, &slice.digest, e) ||
+		rc = write_tensor(t, s->watch, f, d, &slice.digest, e) ||
 		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
 		at += box_bytes(t);
 	}
@@ -234,22 +232,22 @@ static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int
 	return rc ? -1 : 0;
 }
 
-static int write_shard(const struct snapshot *s, const struct ckpt_io *io, const char *path,
-		       const struct buf *header, struct manifest *part, struct err *e)
+static int write_shard(const struct snapshot *s, const struct ckpt_storage *storage,
+		       const char *path, const struct buf *header, struct manifest *part,
+		       struct err *e)
 {
-	int fd = io->create(path);
-	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot create", path);
-	if (ckpt_io_write_full(io, fd, path, header->data, header->len, e) ||
-	    write_tensors(s, io, fd, path, part, e)) {
-		io->close(fd);
+	struct ckpt_file *f;
+	if (storage->ops->create(storage, path, &f, e))
+		return -1;
+	if (storage->ops->write(f, header->data, header->len, e) || write_tensors(s, f, part, e)) {
+		storage->ops->close(f);
 		return -1;
 	}
-	return ckpt_io_finish(io, fd, path, e);
+	return storage->ops->finish(f, e);
 }
 
-int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder,
-			int rank, struct manifest *part, struct err *e)
+int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *storage,
+			const char *attempt, int rank, struct manifest *part, struct err *e)
 {
 	char path[PATH_MAX];
 	struct manifest_file file = { 0 };
@@ -257,17 +255,16 @@ int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, cons
 	if (s->n == 0)
 		return 0;
 	snprintf(file.name, sizeof file.name, "shard-%05d.safetensors", rank);
-	if (snprintf(path, sizeof path, "%s/%s", folder, file.name) >= (int)sizeof path)
-		return err_set(e, ERR_IO, "%s: the path is too long", folder);
+	if (ckpt_storage_join(path, sizeof path, attempt, file.name, e))
+		return -1;
 	int rc = write_header(s, part, &header, e);
 	if (!rc) {
 		file.header = (int64_t)header.len;
 		file.size = file.header + (int64_t)s->bytes;
 		file.digest = ckpt_digest_of(header.data, header.len);
-		rc = ckpt_manifest_add_file(part, &file, e);
+		rc = ckpt_manifest_add_file(part, &file, e) ||
+		     write_shard(s, storage, path, &header, part, e);
 	}
-	if (!rc)
-		rc = write_shard(s, io, path, &header, part, e);
 	buf_fini(&header);
 	return rc ? -1 : 0;
 }

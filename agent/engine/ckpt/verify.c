@@ -1,21 +1,19 @@
 #include "agent/engine/ckpt/ckpt.h"
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/folder.h"
 #include "agent/engine/ckpt/header.h"
 #include "agent/engine/ckpt/read.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <string.h>
 
-/* Opening a file checks its header. */
-static int verify_file(const struct place *from, const struct place *to, int64_t file,
-		       struct reader *r, struct err *e)
+/* Opening a file checks its header, also if it has no slices. */
+static int verify_file(const struct slice_entry *from, const struct slice_entry *to, int64_t file,
+		       struct ckpt_reader *r, struct err *e)
 {
-	if (ckpt_reader_file(r, file, e) < 0)
+	if (ckpt_reader_file(r, file, e))
 		return -1;
-	for (const struct place *p = from; p < to; p++)
+	for (const struct slice_entry *p = from; p < to; p++)
 		if (ckpt_reader_slice(r, p->tensor, p->slice, NULL, 0, e))
 			return -1;
 	return 0;
@@ -23,64 +21,61 @@ static int verify_file(const struct place *from, const struct place *to, int64_t
 
 static int verify_files(const char *path, const struct manifest *m, struct err *e)
 {
-	struct reader *r;
-	struct places places;
+	struct ckpt_reader *r;
+	struct slice_index x;
 	int rc = 0;
-	if (ckpt_slice_index_build(m, &places, e))
+	if (ckpt_slice_index_build(m, &x, e))
 		return err_prefix(e, "%s", path);
 	if (ckpt_reader_open(path, m, NULL, &r, e)) {
-		ckpt_slice_index_free(&places);
+		ckpt_slice_index_free(&x);
 		return -1;
 	}
 	for (int64_t f = 0; f < m->n_files && !rc; f++)
-		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1],
-				 f, r, e);
+		rc = verify_file(x.entries + x.first[f], x.entries + x.first[f + 1], f, r, e);
 	ckpt_reader_close(r);
-	ckpt_slice_index_free(&places);
+	ckpt_slice_index_free(&x);
 	return rc;
 }
 
-static int verify_carried(const char *path, const struct manifest *m, struct err *e)
+static int verify_attached(const char *path, const struct manifest *m, struct err *e)
 {
-	struct attached c;
-	if (ckpt_attached_load(path, m, &c, e))
+	struct attached a;
+	if (ckpt_attached_load(path, m, &a, e))
 		return -1;
-	ckpt_attached_fini(&c);
+	ckpt_attached_fini(&a);
 	return 0;
 }
 
-static bool is_listed(const struct manifest *m, const char *name)
+struct listing {
+	const char *path;
+	const struct manifest *m;
+};
+
+static int check_listed(void *arg, const char *name, struct err *e)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) ||
-	       ckpt_manifest_has_file(m, name);
+	const struct listing *l = arg;
+	if (!strcmp(name, MANIFEST_NAME) || ckpt_manifest_has_file(l->m, name))
+		return 0;
+	return err_set(e, ERR_CORRUPT,
+		       "%s/%s: the manifest does not list this file; move it out of the checkpoint",
+		       l->path, name);
 }
 
-static int check_strangers(const char *path, const struct manifest *m, struct err *e)
+static int check_unlisted_files(const struct ckpt_storage *s, const char *path,
+				const struct manifest *m, struct err *e)
 {
-	struct dirent *f;
-	int rc = 0;
-	DIR *d = opendir(path);
-	if (!d)
-		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
-	while (!rc && (f = readdir(d)))
-		if (!is_listed(m, f->d_name))
-			rc = err_set(e, ERR_CORRUPT,
-				     "%s/%s: the manifest knows no such file; take it out of the "
-				     "checkpoint",
-				     path, f->d_name);
-	closedir(d);
-	return rc;
+	struct listing l = { path, m };
+	return s->ops->list(s, path, check_listed, &l, e);
 }
 
 int ckpt_verify(const char *path, struct err *e)
 {
+	const struct ckpt_storage *s = ckpt_storage_of(path);
 	struct manifest m;
-	if (ckpt_manifest_load(path, &m, e))
+	if (ckpt_manifest_load_from(s, path, &m, e))
 		return -1;
-	int rc = ckpt_folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) ||
-				 verify_files(path, &m, e) || verify_carried(path, &m, e)
-			 ? -1
-			 : 0;
+	int rc = ckpt_folder_check_sizes(s, path, &m, e) || check_unlisted_files(s, path, &m, e) ||
+		 verify_files(path, &m, e) || verify_attached(path, &m, e);
 	ckpt_manifest_fini(&m);
-	return rc;
+	return rc ? -1 : 0;
 }

@@ -3,13 +3,11 @@
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/ckpt/folder.h"
 #include "base/clock.h"
-#include "base/file.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct report_node {
 	struct ckpt_report report;
@@ -21,7 +19,7 @@ struct ckpt_writer {
 	char *dir;
 	struct snapshot snapshot;
 	pthread_t thread;
-	bool busy; /* the thread is to be joined */
+	bool busy; /* the thread must be joined */
 	int rc;    /* of the last commit; read after the join */
 	struct err err;
 	double started, stall_s;
@@ -29,24 +27,18 @@ struct ckpt_writer {
 	struct report_node *reports, **last;
 };
 
-/* What dead writers left is only a waste of room: it does not stop a run. A folder that cannot
- * be written to does, before training starts. */
+/* If DIR cannot be written to, opening fails, before training starts. Attempts of dead writers only
+ * waste space, so failing to remove them is no error. */
 static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 {
-	if (file_make_dirs(c->dir, e))
+	if (c->storage->ops->prepare(c->storage, c->dir, e) ||
+	    (owner && ckpt_folder_set_owner(c->storage, c->dir, owner, e)))
 		return -1;
-	if (access(c->dir, R_OK | W_OK | X_OK))
-		return err_errno(e, ERR_IO,
-				 "%s: checkpoints cannot be written here; set checkpoint.dir to a "
-				 "folder of yours",
-				 c->dir);
-	if (owner && ckpt_folder_set_owner(c->dir, owner, e))
-		return -1;
-	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, NULL);
+	ckpt_folder_remove_attempts(c->storage, c->dir, c->generation, NULL);
 	return 0;
 }
 
-/* Takes over the group. */
+/* Takes ownership of the group. */
 static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_options *opt)
 {
 	struct ckpt_writer *w = calloc(1, sizeof *w);
@@ -62,7 +54,7 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 	pthread_mutex_init(&w->lock, NULL);
 	w->commit = (struct commit){
 		.group = group,
-		.io = opt->io ? opt->io : &ckpt_io_system,
+		.storage = opt->storage ? opt->storage : ckpt_storage_of(opt->dir),
 		.dir = dir,
 		.keep = opt->keep,
 		.generation = opt->generation,
@@ -70,7 +62,7 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.layout = json_incref(opt->layout),
 		.expect = opt->expect,
 		.n_expect = opt->n_expect,
-		.carry = opt->carry,
+		.attached = opt->attached,
 		.snapshot = &w->snapshot,
 		.gate = opt->gate,
 	};
@@ -81,7 +73,7 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		     struct err *e)
 {
 	struct comm *group;
-	struct err told = ERR_INIT;
+	struct err result = ERR_INIT;
 	if (comm_split(world, 0, comm_rank(world), "ckpt", &group, e))
 		return -1;
 	struct ckpt_writer *w = new_writer(group, opt);
@@ -89,18 +81,18 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		comm_close(group);
 		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
 	}
-	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &told) : 0;
-	if (ckpt_commit_share_result(group, rc, &told)) {
+	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &result) : 0;
+	if (ckpt_commit_share_result(group, rc, &result)) {
 		ckpt_writer_close(w);
 		if (e)
-			*e = told;
+			*e = result;
 		return -1;
 	}
 	*out = w;
 	return 0;
 }
 
-static void join(struct ckpt_writer *w)
+static void join_thread(struct ckpt_writer *w)
 {
 	if (w->busy)
 		pthread_join(w->thread, NULL);
@@ -111,7 +103,7 @@ void ckpt_writer_close(struct ckpt_writer *w)
 {
 	if (!w)
 		return;
-	join(w);
+	join_thread(w);
 	while (w->reports) {
 		struct report_node *next = w->reports->next;
 		free(w->reports);
@@ -139,7 +131,7 @@ static void add_report(struct ckpt_writer *w, const struct ckpt_report *report)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void *run(void *arg)
+static void *commit_thread(void *arg)
 {
 	struct ckpt_writer *w = arg;
 	struct ckpt_report report = { 0 };
@@ -150,17 +142,17 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads that wait for them. Without a thread the commit is made here:
- * slower, but made. */
-static void start(struct ckpt_writer *w)
+/* The thread blocks all signals, because other threads wait for them. If no thread can be created,
+ * the commit runs here: slower, but done. */
+static void start_commit(struct ckpt_writer *w)
 {
 	sigset_t all, was;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	w->busy = pthread_create(&w->thread, NULL, run, w) == 0;
+	w->busy = pthread_create(&w->thread, NULL, commit_thread, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	if (!w->busy)
-		run(w);
+		commit_thread(w);
 }
 
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
@@ -175,13 +167,13 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	pthread_mutex_lock(&w->lock);
 	w->stall_s = clock_s() - begun;
 	pthread_mutex_unlock(&w->lock);
-	start(w);
+	start_commit(w);
 	return 0;
 }
 
 int ckpt_wait(struct ckpt_writer *w, struct err *e)
 {
-	join(w);
+	join_thread(w);
 	int rc = w->rc;
 	if (rc && e)
 		*e = w->err;

@@ -1,21 +1,22 @@
 /*
- * blend — data.path in words, and which of its sources a sample comes from.
+ * blend — parses data.path, and assigns each sample to one of its sources.
  *
- * The words: a path, or weights (above 0) each before a path: "0.7 A 0.3 B". Paths may have blanks
- * in them; what is a number, with a blank behind it, begins a weight, so that a lone path like "7
- * dwarfs" is written "./7 dwarfs". Weights need not add up to anything: a source's share is its
- * weight over their sum.
+ * data.path is a path, or a list of weights (above 0), each before a path: "0.7 A 0.3 B". Paths may
+ * contain blanks. A number followed by a blank starts a weight, so that a single path like
+ * "7 dwarfs" is written "./7 dwarfs". The weights need no particular sum: the share of a source is
+ * its weight over the sum of all.
  *
- * Who gets a sample is no matter of chance: the sources sit at the leaves of a Huffman tree over
- * their weights, and a node that has dealt k samples has given round(k a / (a + b)) of them to its
- * heavier child, of weight a, and the rest to the lighter one, of weight b. So
- *     how many of the first k samples come from a source is computed in one walk, without the
- *     samples before k; it grows by one for exactly one source with every sample; it is never two
- *     samples or more away from k times the share: a node adds half a sample at most to its own
- *     error times its child's part, an inner node has two thirds of its parent's weight at most (a
- *     Huffman tree merges the lightest first), so inner nodes stay within 3/2 and leaves within 2.
- *     Two sources stay within 1/2.
- * This is part of what a run's data order means: changing anything here changes every blended run.
+ * The assignment is not random. The sources are the leaves of a Huffman tree over their weights. A
+ * node that has handed out k samples has given round(k a / (a + b)) of them to its heavier child, of
+ * weight a, and the rest to the lighter one, of weight b. Therefore
+ *   - the number of the first k samples that come from a source is computed in one descent, without
+ *     the samples before k;
+ *   - with every sample it grows by one for exactly one source;
+ *   - it differs from k times the share by less than two samples. A node adds at most half a sample
+ *     to its own error times its child's share, and an inner node has at most two thirds of its
+ *     parent's weight (a Huffman tree merges the lightest first), so inner nodes stay within 3/2 and
+ *     leaves within 2. With two sources the difference is at most 1/2.
+ * The data order of a run depends on this: a change here changes every blended run.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_BLEND_H
 #define MUSTER_AGENT_ENGINE_DATA_BLEND_H
@@ -28,29 +29,29 @@
 struct blend_source {
 	char *path;
 	double weight; /* as given */
-	double share;  /* of all weights; the samples follow it to within 2^-52 */
+	double share;  /* weight over the sum of all; samples follow it to within 2^-52 */
 };
 
 struct blend {
 	int n;
 	struct blend_source *sources; /* [n] */
-	struct blend_node *nodes;     /* [n - 1]; of blend.c, as is `parents` */
+	struct blend_node *nodes;     /* [n - 1]; private to blend.c, like `parents` */
 	int *parents;
 };
 
-/* Reads the words. Refuses, by name, weights that are not above 0, a weight without a path, a
- * path that comes twice. */
+/* Parses the words. ERR_USAGE names a weight that is not above 0, a weight without a path, or a path
+ * that occurs twice. */
 int data_blend_open(const char *words, struct blend *out, struct err *e);
-/* The same from a list: paths are copied, shares ignored. */
+/* Makes a blend of a list; copies the paths and ignores the shares. */
 int data_blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e);
 void data_blend_fini(struct blend *b);
-/* Whether two texts deal samples alike: as many sources, with the same shares in the same order.
- * Paths do not matter. */
+/* Whether two texts assign samples in the same way: the same number of sources, with the same shares
+ * in the same order. Paths do not matter. */
 bool data_blend_alike(const char *words, const char *others);
 
-/* Sample k >= 0 of the run is sample *index of the source. */
+/* Sets the source of the run's sample k >= 0, and the sample's index in that source. */
 void data_blend_place(const struct blend *b, int64_t k, int *source, int64_t *index);
-/* How many of the samples [0, k) come from the source. */
+/* The number of the samples [0, k) that come from the source. */
 int64_t data_blend_count(const struct blend *b, int64_t k, int source);
 
 #endif

@@ -1,16 +1,15 @@
 /*
- * feed — a rank's share of the steps to come, read ahead of the training thread.
+ * feed — reads a rank's share of the coming steps ahead of the training thread.
  *
- * A step's global batch is the samples [position, position + global) of the run; a rank reads the
- * run of positions [position + offset, + share) of each. Replicas may have unequal shares; together
- * they tile the batch.
+ * The global batch of a step is the samples [position, position + global) of the run; of each batch
+ * a rank reads the positions [position + offset, position + offset + share). Replicas may have
+ * unequal shares; together they tile the batch.
  *
- * A reader thread fills a ring of ahead + 1 buffers; data_feed_next hands the oldest out without
- * copying and takes back the one that it gave before. ahead = 0: there is no thread, data_feed_next
- * reads itself. The thread sleeps while the ring is full, data_feed_next while it is empty. What
- * fails to be read is told by the data_feed_next of that step, not before, and by every one after
- * it. data_feed_close does not wait for the rest of a share that is being read: at most for one
- * sample.
+ * A reader thread fills a ring of ahead + 1 buffers. data_feed_next returns the oldest one without
+ * copying and takes back the one that it returned before. With ahead = 0 there is no thread, and
+ * data_feed_next reads itself. The thread sleeps while the ring is full, data_feed_next while it is
+ * empty. A read error is returned by the data_feed_next of its step, not before, and by every later
+ * one. data_feed_close waits for at most one sample of a share that is being read.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_FEED_H
 #define MUSTER_AGENT_ENGINE_DATA_FEED_H
@@ -32,18 +31,18 @@ struct feed_options {
 	int64_t position;      /* of the first step */
 	int64_t global;        /* samples of a step, over all ranks */
 	int64_t offset, share; /* this rank's part of them */
-	/* how many there are to read; data_feed_next is not called more often */
+	/* steps to read; data_feed_next is called at most this often */
 	int64_t steps;
 	int64_t ahead; /* steps read ahead, 0: none */
-	bool starts;   /* whether a document's start is wanted */
-	/* on whichever thread reads, with each sample, while data_feed_next waits; NULL: nobody */
+	bool starts;   /* whether `starts` is read */
+	/* called for each sample, on the thread that reads, while data_feed_next waits; NULL: none */
 	void (*moved)(void *arg);
 	void *moved_arg;
 };
 
-/* rank's share of a step: [share, seq] each; good until the next data_feed_next */
+/* A rank's share of a step: [share, seq] each; valid until the next data_feed_next. */
 struct feed_batch {
-	const int32_t *inputs, *targets, *starts; /* starts: NULL when not wanted */
+	const int32_t *inputs, *targets, *starts; /* starts: NULL if not read */
 	int64_t position, count;                  /* of the share's first sample; samples */
 	struct digest digest; /* of the share: of each sample's position, inputs and targets */
 };
@@ -52,7 +51,7 @@ int data_feed_open(const struct feed_options *opt, struct feed **out, struct err
 void data_feed_close(struct feed *f); /* takes NULL */
 int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e);
 
-/* The digest that a share has, computed from the data anew: tokens is room for 2 seq of them. */
+/* Computes the digest of a share from the data. tokens: scratch space for 2 seq tokens. */
 int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t seed,
 		     int64_t vocab, int64_t position, int64_t count, int32_t *tokens,
 		     struct digest *out, struct err *e);

@@ -1,15 +1,15 @@
 /*
- * idx — Megatron's index file, read and written.
+ * idx — reads and writes Megatron's index file.
  *
  * PREFIX.idx: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 document boundaries,
  * int32 lengths, int64 byte pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw
  * tokens.
  *
- * What is checked: the magic and version, the type code, that the file's size is exactly what
- * its two counts say (an overflow of the sum included), lengths >= 0, each
- * byte pointer where the sequences before it end, document boundaries that start at 0, never
- * go back and end at the last sequence. Documents are counted as Megatron does: boundaries,
- * one more than there are documents.
+ * The reader checks the magic and version; the type code; that the file's size is exactly what its
+ * two counts say (their sum may not overflow); that lengths are >= 0; that each byte pointer is
+ * where the sequences before it end; and that document boundaries start at 0, never decrease and end
+ * at the last sequence. Documents are counted as in Megatron: there is one boundary more than there
+ * are documents.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_IDX_H
 #define MUSTER_AGENT_ENGINE_DATA_IDX_H
@@ -29,7 +29,7 @@ enum token_type {
 	TOKEN_U16 = 8
 };
 
-/* Bytes of a token; 0 for a code that holds no tokens. */
+/* Bytes per token; 0: not a token type. */
 size_t data_token_size(enum token_type type);
 const char *data_token_word(enum token_type type);
 
@@ -39,15 +39,15 @@ struct idx {
 	int64_t tokens;
 };
 
-/* Reads the bytes of an index; `name` stands for the file in errors. */
+/* Parses an index; `name` is the file's name in errors. */
 int data_idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
 
-/* The first token of a document, 0 <= document < documents, from the same bytes as data_idx_parse
- * saw: they stay mapped. What a hostile hand has changed since gives another number, and no read
- * outside of the bytes. */
+/* The first token of a document, 0 <= document < documents. data: the bytes that data_idx_parse
+ * checked, which stay mapped. If they were changed since, the number is wrong, but nothing outside
+ * of the bytes is read. */
 int64_t data_idx_document(const struct idx *x, const void *data, int64_t document);
 
-/* Appends the index of consecutive sequences. bounds: `documents` + 1 of them. */
+/* Appends the index of consecutive sequences. bounds: [documents + 1]. */
 void data_idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
 		    const int64_t *bounds, int64_t documents, struct buf *out);
 

@@ -1,25 +1,25 @@
 /*
- * ledger — what a run has consumed: ledger.jsonl in its run folder, one file for all of its
- * generations.
+ * ledger — what a run has consumed: ledger.jsonl in its run folder, one file for all generations.
  *
- * Two kinds of lines, each an object:
- *     start   a generation begins, at a step and a number of samples consumed, with an order of
- *             samples and a layout {"event": "start", "generation", "step", "samples", "order":
- *             {"seed": text, "seq", "validation", "sources": [{"path", "weight", "tokens",
- *             "samples"}]}, "layout": {…}}
- *     steps   the steps [from, to) were done: sample positions [first, first + (to - from) global),
- *             and by whom {"event": "steps", "generation", "from", "to", "first", "global",
- *             "replicas": [[offset, share, digest]…]} A replica read, of each of these steps,
- *             `share` samples from the batch's position `offset` on; the digest (32 hex digits) is
- *             a chain over the steps: D = XXH3-128(D, digest of the share in that step (feed.h)),
- *             from zeros.
+ * There are two kinds of lines; each is an object:
+ *     start   A generation begins at a step and a number of consumed samples, with an order of
+ *             samples and a layout:
+ *             {"event": "start", "generation", "step", "samples", "order": {"seed": text, "seq",
+ *             "validation", "sources": [{"path", "weight", "tokens", "samples"}]}, "layout": {…}}
+ *     steps   The steps [from, to) were done. They read the sample positions
+ *             [first, first + (to - from) global):
+ *             {"event": "steps", "generation", "from", "to", "first", "global",
+ *             "replicas": [[offset, share, digest]…]}
+ *             In each of these steps a replica read `share` samples, beginning at the batch's
+ *             position `offset`. The digest (32 hex digits) is a chain over the steps:
+ *             D = XXH3-128(D, digest of the share in that step (feed.h)), from zeros.
  *
- * Every rank keeps the digest of what it was itself fed. Before a checkpoint these come together on
- * world rank 0, which refuses to go on when two ranks of a replica were not fed the same, and
- * writes and syncs the line: whatever a checkpoint holds the ledger has, and what it does not have
- * was undone. A restart goes on from a checkpoint, so a start line takes back every line before it
- * that goes beyond its step. Lines are appended with one write each; a line that is cut (a kill, a
- * full disk) counts for nothing, and the next one begins on a line of its own.
+ * Every rank keeps the digest of the samples that it read. Before a checkpoint, world rank 0 gathers
+ * them, fails if two ranks of a replica read different samples, and writes and syncs the line. So
+ * the ledger has every step that a checkpoint holds, and a step that it does not have was undone. A
+ * restart continues from a checkpoint, so a start line undoes every line before it that goes beyond
+ * its step. Each line is appended with one write. A truncated line (after a kill, or on a full disk)
+ * is ignored, and the next one begins on a new line.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_LEDGER_H
 #define MUSTER_AGENT_ENGINE_DATA_LEDGER_H
@@ -36,31 +36,31 @@
 #define LEDGER_NAME "ledger.jsonl"
 
 struct ledger_options {
-	struct comm *world; /* borrowed, as is the rest */
+	struct comm *world; /* borrowed, like every pointer here */
 	const char *dir;    /* the run's folder */
 	uint32_t generation;
 	int64_t step, samples; /* where the generation begins */
 	const struct dataset *data;
 	uint64_t seed;
 	json_t *layout;
-	int replica;           /* which this rank is of; -1: it reads nothing */
-	int64_t offset, share; /* what it reads of each batch */
+	int replica;           /* of this rank; -1: it reads no samples */
+	int64_t offset, share; /* its part of each batch */
 	int64_t global;
 };
 
-struct ledger; /* one a rank; called from one thread */
+struct ledger; /* one per rank; called from one thread */
 
 /* Opens the file on world rank 0 and writes the start line. Not collective. */
 int data_ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e);
-/* Tries once more to write what could not be. Takes NULL. */
+/* Retries the lines that could not be written. Takes NULL. */
 void data_ledger_close(struct ledger *l);
-/* A step is done, on what has this digest. */
+/* Adds a finished step, whose share has this digest. */
 void data_ledger_add(struct ledger *l, const struct digest *share);
-/* Collective: what was added since the last time becomes durable, on rank 0. A line that cannot be
- * written is kept for the next time, or the close, and fails nothing (data_ledger_note tells);
- * ERR_CORRUPT when two ranks of a replica differ. */
+/* Collective. Makes the steps that were added since the last call durable, on rank 0. A line that
+ * cannot be written is kept for the next call or the close, and is no error (data_ledger_note
+ * explains it). ERR_CORRUPT: two ranks of a replica read different samples. */
 int data_ledger_flush(struct ledger *l, struct err *e);
-/* Why lines could not be written, once; else "". */
+/* Why lines could not be written, once; otherwise "". */
 const char *data_ledger_note(struct ledger *l);
 
 /* --- reading --- */
@@ -73,23 +73,23 @@ struct ledger_replica {
 };
 
 struct ledger_line {
-	bool start; /* else steps */
+	bool start; /* otherwise steps */
 	int64_t generation;
-	int64_t step, samples;  /* start */
-	json_t *order, *layout; /* start; order has been checked: see data_ledger_sources */
+	int64_t step, samples;           /* start */
+	json_t *order, *layout;          /* start; the order is checked: see data_ledger_sources */
 	int64_t from, to, first, global; /* steps */
 	struct ledger_replica *replicas;
 	int n;
 };
 
-/* Reads one line. ERR_CORRUPT names the field that is missing or out of range. */
+/* Parses one line. ERR_CORRUPT names the field that is missing or out of range. */
 int data_ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e);
 void data_ledger_line_fini(struct ledger_line *l);
-/* The sources of an order that data_ledger_parse took: how many; list[i].path borrowed. tokens
- * and samples may be NULL. */
+/* Lists the sources of an order that data_ledger_parse accepted and returns their number.
+ * list[i].path is borrowed; tokens and samples may be NULL. */
 int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens,
 			int64_t *samples);
-/* The chain's next link. */
+/* Adds a step's digest to the chain. */
 void data_ledger_chain(struct digest *chain, const struct digest *step);
 
 #endif

@@ -1,17 +1,16 @@
 /*
- * pack_documents — the documents of a file, as `data pack` takes them.
+ * pack_documents — splits a file into the documents that `data pack` packs.
  *
- *     text                                   the whole file is one document
- *     lines of JSON (data_pack_format_is_lines)          each line is an object; the string in its
- *                                                      field is a document; lines of white space
- *                                            are skipped
- *     either of them, compressed             the same, unpacked on the way (pack_stream.h)
- *     raw                                    the file's bytes are one document, whatever they are
- *     anything else                          refused (pack_kind.h)
+ *     text               the whole file is one document
+ *     lines of JSON      each line is an object; the string in its field is a document; blank lines
+ *                        are skipped (data_pack_format_is_lines)
+ *     compressed         either of them, decompressed while it is read (pack_stream.h)
+ *     raw                the file's bytes are one document, whatever they are
+ *     anything else      is refused (pack_format.h)
  *
- * A field is the name of an object's member, or, where there is none of this name, a path of such
- * names with dots between. A line is at most DOCUMENT_LINE_MOST bytes. Memory is that of a few
- * lines; a text is given in pieces as it is read.
+ * A field is the name of an object's member or, if there is no such member, a path of names with
+ * dots between them. A line has at most DOCUMENT_LINE_MOST bytes. Memory use is that of a few lines:
+ * a text is passed on in pieces as it is read.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_PACK_DOCUMENTS_H
 #define MUSTER_AGENT_ENGINE_DATA_PACK_DOCUMENTS_H
@@ -27,28 +26,28 @@ enum { DOCUMENT_LINE_MOST = 1 << 28 };
 struct stream;
 
 struct document_options {
-	/* NULL: "text" of the files whose name says that they are lines, and no others */
+	/* NULL: "text", and only for files whose name says that they are lines */
 	const char *field;
 	bool raw;
-	/* leave out lines that are no object, or have no string in the field */
+	/* skip lines that are not an object or have no string in the field */
 	bool skip_bad;
-	/* the documents of files that are not compressed come in one piece, from a mapping */
+	/* pass on a document of an uncompressed file in one piece, from a mapping */
 	bool whole;
 };
 
-/* Takes a document: some pieces, the last one with `last`; n may be 0. The file and line are put
- * before its errors. */
+/* Receives a document in pieces; `last` is set with the last one; n may be 0. The caller puts the
+ * file and line before its errors. */
 struct document_sink {
 	int (*put)(void *arg, const char *text, size_t n, bool last, struct err *e);
 	void *arg;
 };
 
-/* Added to, file after file; zeroed before the first. */
+/* Summed over all files; zeroed before the first. */
 struct document_counts {
 	int64_t files, documents, empty; /* documents without the empty ones */
 	int64_t skipped;                 /* lines */
 	char first_skipped[240];         /* where and why; empty: none */
-	int64_t nuls;                    /* files that hold NULs, but fewer than would be refused */
+	int64_t nuls;                    /* files with NULs, but too few to be refused */
 	char first_nul[240];             /* one of them */
 };
 
@@ -56,7 +55,7 @@ int data_documents_read(const char *file, const struct document_options *opt,
 			const struct document_sink *sink, struct document_counts *counts,
 			struct err *e);
 
-/* pack_lines.c: the lines of a stream. */
+/* Reads the lines of a stream (pack_lines.c). */
 int data_lines_read(struct stream *s, const char *file, const struct document_options *opt,
 		    const struct document_sink *sink, struct document_counts *counts,
 		    struct err *e);

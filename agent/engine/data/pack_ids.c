@@ -1,6 +1,6 @@
 #include "agent/engine/data/pack_ids.h"
 
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "agent/engine/data/pack_stream.h"
 #include "agent/engine/data/tokens.h"
 

@@ -1,13 +1,12 @@
 /*
- * data_pack_ids — arrays of token ids without a header, such as nanoGPT's train.bin, to packed
- * tokens.
+ * pack_ids — packs arrays of token ids without a header, such as nanoGPT's train.bin.
  *
- * A file is a row of little-endian integers of one type (`data_pack_ids_types`) and nothing else;
- * it may be compressed when its name ends in .gz or .zst. u16 stays u16, the others become i32: no
- * vocabulary is larger. Each file begins a document; a document also ends behind each token of the
- * id `end`.
+ * A file is an array of little-endian integers of one type (data_pack_ids_types) and nothing else.
+ * It may be compressed if its name ends in .gz or .zst. u16 stays u16; the other types become i32,
+ * because no vocabulary is larger. Each file begins a document; a document also ends after each
+ * token with the id `end`.
  *
- * To add a type: a row of `types` in data_pack_ids.c.
+ * To add a type: a row of `types` in pack_ids.c.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_PACK_IDS_H
 #define MUSTER_AGENT_ENGINE_DATA_PACK_IDS_H
@@ -31,8 +30,8 @@ struct pack_ids_report {
 
 /* "u16, u32, …" */
 const char *data_pack_ids_types(void);
-/* As data_pack_files. ERR_USAGE for a type that is not known; ERR_CORRUPT names the first id
- * that cannot be one. */
+/* Fails like data_pack_files, and with ERR_USAGE for an unknown type. ERR_CORRUPT names the first
+ * value that cannot be an id. */
 int data_pack_ids(const char *prefix, char *const *files, int64_t n,
 		  const struct pack_ids_options *opt, struct pack_ids_report *out, struct err *e);
 

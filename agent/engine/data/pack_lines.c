@@ -1,5 +1,5 @@
 #include "agent/engine/data/pack_documents.h"
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "agent/engine/data/pack_stream.h"
 #include "base/buf.h"
 #include "base/human.h"

@@ -1,6 +1,6 @@
 #include "agent/engine/hf/import.h"
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/io.h"
 #include "agent/engine/ckpt/read.h"
 #include "agent/engine/ckpt/safetensors.h"
@@ -27,7 +27,7 @@ struct departure {
 	struct st_tensor *headers; /* of names' tensors; offsets in their file */
 	int *files;                /* that each lies in */
 	int n_files;
-	struct reader *reader;
+	struct ckpt_reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
 	struct attached carry;      /* what goes with it */

@@ -3,7 +3,7 @@
  * of generation, licence.
  *
  * A closed table (side.c) says which there are and how large each may be. An import takes those
- * that are there along, byte for byte (agent/engine/ckpt/carry.h), and an export writes them again.
+ * that are there along, byte for byte (agent/engine/ckpt/attached.h), and an export writes them again.
  * config.json is taken along too: at export its architecture is muster's own, and of the original
  * only the keys of a second closed table are kept, such as the ids of the special tokens. Code
  * (auto_map, *.py) is never carried.
@@ -11,7 +11,7 @@
 #ifndef MUSTER_AGENT_ENGINE_HF_SIDE_H
 #define MUSTER_AGENT_ENGINE_HF_SIDE_H
 
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "base/err.h"
 
 #include <jansson.h>

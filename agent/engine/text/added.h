@@ -1,8 +1,8 @@
 /*
- * added — the added tokens of a vocabulary, found in a text before it is split into words:
- * `<|endoftext|>` and their like.
+ * added — finds the added tokens of a vocabulary, such as `<|endoftext|>`, in a text before it is
+ * split into words.
  *
- * The leftmost match counts, the longest of those that start there.
+ * The leftmost match wins; of those that start there, the longest.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_ADDED_H
 #define MUSTER_AGENT_ENGINE_TEXT_ADDED_H
@@ -17,9 +17,9 @@ struct added_token {
 	char *text;
 	size_t len;
 	int32_t id;
-	bool special;        /* left out when ids become text */
-	bool lstrip, rstrip; /* takes the white space before, after it along */
-	bool normalized;     /* looked for after those that are not */
+	bool special;        /* left out when ids are decoded */
+	bool lstrip, rstrip; /* the match includes the white space before, after it */
+	bool normalized;     /* searched after those that are not normalized */
 };
 
 /* Some of the tokens, in a trie. */
@@ -27,7 +27,7 @@ struct added_set {
 	struct added_node *nodes; /* [0] is the root */
 	int32_t n;
 	size_t cap;
-	bool starts[256]; /* bytes that tokens start with */
+	bool starts[256]; /* first bytes of tokens */
 };
 
 int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index,
@@ -36,10 +36,10 @@ void text_added_set_fini(struct added_set *s);
 
 struct added_match {
 	size_t lo, hi;
-	int32_t index; /* as it was put */
+	int32_t index; /* as it was added */
 };
 
-/* The first match at or after `from`; false: none is left. */
+/* The first match at or after `from`; false: there is none. */
 bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from,
 		     struct added_match *out);
 

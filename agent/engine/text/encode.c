@@ -2,7 +2,7 @@
  * Text to ids: added tokens are cut out, blanks normalized, the rest split into words, each word's
  * symbols merged.
  */
-#include "agent/engine/text/newer.h"
+#include "agent/engine/text/unassigned.h"
 #include "agent/engine/text/parts.h"
 #include "agent/engine/text/utf8.h"
 
@@ -28,8 +28,8 @@ struct encoder {
 	int32_t *symbols; /* of one word */
 	size_t cap;
 	struct normalize_work normal;
-	struct unassigned_counter *newer; /* NULL: words do not go by classes of characters */
-	struct buf blanks;   /* a piece with its blanks and lead */
+	struct unassigned_counter *unassigned; /* NULL: words do not go by classes of characters */
+	struct buf blanks;                     /* a piece with its blanks and lead */
 	int32_t out[OUT_IDS];
 	size_t n_out;
 	tokenizer_put *put;
@@ -47,7 +47,7 @@ int text_encoder_open(const struct tokenizer *t, struct encoder **out, struct er
 	}
 	c->t = t;
 	if (text_split_matcher_open(&c->matcher, e) ||
-	    (t->classes && text_unassigned_open(&c->newer, e))) {
+	    (t->classes && text_unassigned_open(&c->unassigned, e))) {
 		text_encoder_close(c);
 		return -1;
 	}
@@ -60,7 +60,7 @@ void text_encoder_close(struct encoder *c)
 	if (!c)
 		return;
 	text_split_matcher_close(c->matcher);
-	text_unassigned_close(c->newer);
+	text_unassigned_close(c->unassigned);
 	text_merges_work_fini(&c->work);
 	text_normalize_work_fini(&c->normal);
 	buf_fini(&c->blanks);
@@ -251,8 +251,9 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 		return encode_blanks(c, text, n, e);
 	for (size_t at = 0; at < n;) {
 		size_t run = text_utf8_run(text + at, n - at);
-		if (run && ((c->newer && text_unassigned_scan(c->newer, text + at, run, e)) ||
-			    encode_splits(c, 0, text + at, run, e)))
+		if (run &&
+		    ((c->unassigned && text_unassigned_scan(c->unassigned, text + at, run, e)) ||
+		     encode_splits(c, 0, text + at, run, e)))
 			return -1;
 		at += run;
 		if (at < n && encode_word(c, text + at++, 1, e))
@@ -346,7 +347,7 @@ int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer
 int64_t text_encoder_unassigned(const struct encoder *c, char note[ENCODER_NOTE])
 {
 	uint32_t first = 0;
-	int64_t n = c->newer ? text_unassigned_count(c->newer, &first) : 0;
+	int64_t n = c->unassigned ? text_unassigned_count(c->unassigned, &first) : 0;
 	*note = '\0';
 	if (n)
 		snprintf(note, ENCODER_NOTE,

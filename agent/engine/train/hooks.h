@@ -1,9 +1,9 @@
 /*
- * hooks — what the training loop reports, and what it asks, of the process that it runs in.
+ * hooks — how the training loop reports to, and asks, the process that it runs in.
  *
- * The engine knows no control channel: whoever calls train_run fills this table
- * (agent/metrics/report.c, over the control channel). Every entry is set. All but `moved` and
- * `await_recorded` are called on the training thread.
+ * The engine knows no control channel: the caller of train_run fills this table
+ * (agent/metrics/report.c does it over the control channel). Every entry is set. All entries except
+ * `moved` and `await_recorded` are called on the training thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
@@ -20,20 +20,21 @@ struct ckpt_report; /* agent/engine/ckpt/ckpt.h */
 struct train_hooks {
 	void *arg; /* the first argument of each */
 
-	/* The rank works on this phase of this step; phase: a literal such as "forward". Cheap:
-	 * called many times per step. */
+	/* The rank begins this phase of this step; phase: a literal such as "forward". Called many
+	 * times per step, so it must be cheap. */
 	void (*progress)(void *arg, int64_t step, const char *phase);
-	/* The rank has moved inside a long phase. Any thread. */
+	/* The rank has made progress inside a long phase. Any thread. */
 	void (*moved)(void *arg);
-	/* Whether a stop was asked for; *checkpoint: whether to write one first. */
+	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);
-	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Any
-	 * thread. */
+	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called
+	 * on any thread. */
 	int (*await_recorded)(void *arg, int64_t step, double seconds, struct err *e);
-	/* This rank has failed: await_recorded returns at once, now and later. */
+	/* This rank has failed: await_recorded returns at once from now on. */
 	void (*give_up)(void *arg);
 
-	/* The rank goes on from this step; start: how long its parts of the start took. */
+	/* The rank is ready to train after this step; start: the seconds of the parts of its
+	 * start. */
 	void (*ready)(void *arg, int64_t step, int64_t samples, const struct phases *start);
 	void (*step)(void *arg, const struct step_report *r);
 	void (*eval)(void *arg, int64_t step, double loss);

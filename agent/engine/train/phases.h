@@ -1,5 +1,5 @@
 /*
- * phases — where an agent's time went: seconds by name, in the order of first mention.
+ * phases — the time of an agent by phase: seconds by name, in the order of first use.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_PHASES_H
 #define MUSTER_AGENT_ENGINE_TRAIN_PHASES_H
@@ -16,11 +16,11 @@ struct phases {
 	int n;
 };
 
-/* Adds the time since *since (clock_s) to the phase and sets *since to now. Names beyond
- * PHASES_MAX count as the last one. Returns the seconds added. */
+/* Adds the time since *since (clock_s) to the phase and sets *since to now. Names beyond PHASES_MAX
+ * are added to the last one. Returns the seconds that it added. */
 double train_phases_lap(struct phases *p, const char *name, double *since);
 
-/* {name: seconds, …}: a new reference. */
+/* Returns {name: seconds, …}, a new reference. */
 json_t *train_phases_json(const struct phases *p);
 
 #endif

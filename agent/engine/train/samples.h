@@ -1,10 +1,10 @@
 /*
- * samples — what the training loop is fed: this rank's share of each step, read ahead, and the
- * ledger of it.
+ * samples — the input of the training loop: this rank's share of each step, read ahead, and its
+ * ledger.
  *
- * The loop calls train_samples_next for a step, train_samples_done when the step has counted, and
- * train_samples_durable before a checkpoint: what a checkpoint holds, the ledger has
- * (data/ledger.h). Validation is read apart and is in no ledger.
+ * The loop calls train_samples_next for a step, train_samples_done when the step is finished, and
+ * train_samples_durable before a checkpoint, so that the ledger has every step that the checkpoint
+ * holds (data/ledger.h). Validation samples are read separately and are not in the ledger.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_SAMPLES_H
 #define MUSTER_AGENT_ENGINE_TRAIN_SAMPLES_H
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 struct samples_options {
-	const struct job *job; /* borrowed, as is the rest */
+	const struct job *job; /* borrowed, like every pointer here */
 	struct comm *world;
 	const struct train_hooks *hooks;
 	const char *run_dir;
@@ -35,19 +35,20 @@ struct samples; /* one thread */
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e);
 void train_samples_close(struct samples *s); /* takes NULL */
 const struct dataset *train_samples_data(const struct samples *s);
-/* Training goes on after so many steps and samples consumed: reading ahead begins, and so does the
- * generation's part of the ledger. layout: for people; borrowed. */
+/* Starts reading ahead, and the generation's part of the ledger, after so many finished steps and
+ * consumed samples. layout: for people; borrowed. */
 int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
 			struct err *e);
 
-/* The share of the next step; good until the next call. loss_scale is 1. */
+/* Sets the share of the next step, valid until the next call. loss_scale is 1. */
 int train_samples_next(struct samples *s, struct engine_batch *out, struct err *e);
-/* The step that it was for is done. */
+/* Marks the step of the last share as finished. */
 void train_samples_done(struct samples *s);
-/* Collective. What was done is in the ledger, unless its disk is full, which the log is told of. */
+/* Collective. Makes the finished steps durable in the ledger. If its disk is full, it logs that and
+ * succeeds. */
 int train_samples_durable(struct samples *s, struct err *e);
 
-/* An evaluation of so many global batches: fn for each, until it fails. */
+/* Calls fn for each of so many global batches of the validation split, until it fails. */
 int train_samples_evaluate(struct samples *s, int64_t batches,
 			   int (*fn)(const struct engine_batch *b, void *arg, struct err *e),
 			   void *arg, struct err *e);

@@ -1,4 +1,4 @@
-/* step_report — what one training step computed, and where its time went. */
+/* step_report — the results of one training step, and its time by part. */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 
@@ -9,25 +9,23 @@ struct step_report {
 	int64_t step;               /* finished steps */
 	int64_t samples;            /* consumed since the run began */
 	int64_t tokens;             /* of this step */
-	double loss, grad_norm, lr; /* loss: what is trained on */
-	/* With experts alone (`routed`): what the loss is the sum of. z_loss: 0 where the job
-	 * has none. */
+	double loss, grad_norm, lr; /* loss: the training objective */
+	/* With experts only (`routed`): the terms of the loss. z_loss: 0 if the job has none. */
 	bool routed;
 	double cross_entropy, balance_loss, z_loss;
-	/* Seconds from the end of the step before (of the first: from its own begin), evaluations
-	 * apart, and their parts as this rank saw them. other_s is what belongs to none of the
-	 * others (train_step_report_close): together they are step_s. */
+	/* Seconds from the end of the previous step (for the first step: from its beginning),
+	 * without evaluations, and their parts on this rank. other_s is the remainder
+	 * (train_step_report_close), so that the parts sum to step_s. */
 	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s,
 		checkpoint_s, other_s;
-	/* In fp16 alone: the gradients' scale in this step (0: another precision), and whether
-	 * they overflowed and nothing was updated. */
+	/* With fp16 only: the loss scale of this step (0: another precision), and whether the
+	 * gradients overflowed and the update was skipped. */
 	double loss_scale;
 	bool skipped;
 	int64_t peak_bytes;
 };
 
-/* Sets other_s, from all other fields; clocks that were read in another order leave it 0 at
- * least. */
+/* Sets other_s from all other fields, at least 0. */
 void train_step_report_close(struct step_report *r);
 
 #endif

@@ -1,5 +1,4 @@
-/* timelines — where a rank leaves what it measured of its last step, for `muster plan
- * --measured`. */
+/* timelines — writes the measured timeline of a rank's last step, for `muster plan --measured`. */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TIMELINES_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TIMELINES_H
 

@@ -20,23 +20,21 @@ struct train_env {
 	struct comm *world;
 	const struct train_hooks *hooks;
 	const char *run_dir;
-	/* as of msg.h, welcome: "auto", "none", or the folder of a checkpoint */
+	/* as in msg.h, welcome: "auto", "none", or the path of a checkpoint */
 	const char *resume;
 	uint32_t generation;
 	int threads;
-	/* which GPU of those that this process sees, with job.device = cuda */
+	/* with job.device = cuda: the index of the GPU among those visible to this process */
 	int device;
-	int node;              /* this rank's */
-	struct phases *phases; /* how long the start has taken so far; the loop adds its own */
+	int node;              /* of this rank */
+	struct phases *phases; /* the time of the start so far; train_run adds to it */
 };
 
-/* A disk that is full at the last checkpoint (of the job, or of a stop) is given a minute to be
- * made room on, or what is left of the stop's own time; a later stop without a checkpoint ends
- * that.
+/* Trains until the job's last step, or until a stop (all ranks at the same step); calls the hooks
+ * for ready, steps, evaluations, checkpoints, progress and finished. The caller reports an error.
  *
- * Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends
- * ready, metrics, eval, ckpt, progress and finished. An error has not been reported yet: the caller
- * sends failed. */
+ * If the disk is full at the last checkpoint (of the job, or of a stop), it is retried for a minute,
+ * or for the remaining time of the stop; a later stop without a checkpoint ends the retries. */
 int train_run(const struct train_env *env, struct err *e);
 
 #endif

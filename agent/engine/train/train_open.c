@@ -111,9 +111,9 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
 	if (train_state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
 		return -1;
-	t->view.carry = comm_rank(t->env->world) == 0 ? &t->carry : NULL;
+	t->view.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
 	struct ckpt_options opt = {
-		.carry = t->view.carry,
+		.attached = t->view.attached,
 		.dir = t->ckpt_dir,
 		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
 		.keep = t->job->checkpoint.keep,
@@ -150,8 +150,8 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
-	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view,
-				    &at, e);
+	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at,
+			      e);
 	if (rc < 0)
 		return -1;
 	t->saved = -1;
@@ -229,5 +229,5 @@ void trainer_close(struct trainer *t)
 	json_decref(t->model);
 	json_decref(t->layout);
 	free(t->whole);
-	ckpt_attached_fini(&t->carry);
+	ckpt_attached_fini(&t->attached);
 }

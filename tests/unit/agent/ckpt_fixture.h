@@ -176,7 +176,7 @@ static inline void fix_write(const struct fix_layout *l, int64_t step)
 		int n = fix_rank(l, rank, step, false, tensors);
 		ckpt_manifest_init(&part, &state, 1, model, layout);
 		assert_int_equal(ckpt_snapshot_take(&s, tensors, n), 0);
-		if (ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(step, NULL), rank, &part,
+		if (ckpt_snapshot_write(&s, &ckpt_storage_posix, fix_path(step, NULL), rank, &part,
 					&e) ||
 		    ckpt_manifest_merge(&m, &part, &e))
 			fail_msg("%s", e.text);

@@ -90,8 +90,17 @@ static inline int f_rmdir(const char *path)
 	return begin('d') ? -1 : end(rmdir(path));
 }
 
-static const struct ckpt_io faulty = { f_mkdir, f_create, f_write,  f_fsync,
-				       f_close, f_rename, f_unlink, f_rmdir };
+static const struct ckpt_io faulty_io = { f_mkdir, f_create, f_write,  f_fsync,
+					  f_close, f_rename, f_unlink, f_rmdir };
+
+static inline const struct ckpt_storage *storage_with(const struct ckpt_io *io)
+{
+	static struct ckpt_storage s;
+	s = ckpt_storage_posix_with(io);
+	return &s;
+}
+
+#define FAULTY storage_with(&faulty_io)
 
 static inline void set_fault(enum what what, int at, int error)
 {
@@ -112,8 +121,8 @@ struct saver {
 	json_t *model, *layout;
 };
 
-static inline int saver_open(struct saver *s, struct comm *world, const struct ckpt_io *io,
-			     int64_t keep, struct err *e)
+static inline int saver_open(struct saver *s, struct comm *world,
+			     const struct ckpt_storage *storage, int64_t keep, struct err *e)
 {
 	*s = (struct saver){ .world = world,
 			     .model = fix_model(),
@@ -123,7 +132,7 @@ static inline int saver_open(struct saver *s, struct comm *world, const struct c
 				    .generation = 3,
 				    .model = s->model,
 				    .layout = s->layout,
-				    .io = io };
+				    .storage = storage };
 	return ckpt_writer_open(world, &opt, &s->writer, e);
 }
 

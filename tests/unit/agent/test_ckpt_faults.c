@@ -20,7 +20,7 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 		struct saver s;
 		fix_write(&whole, 5);
 		set_fault(NOTHING, 0, 0);
-		assert_int_equal(saver_open(&s, world_alone(), &faulty, 2, &e), 0);
+		assert_int_equal(saver_open(&s, world_alone(), FAULTY, 2, &e), 0);
 		k++;
 		set_fault(FAIL, k, errors[k % 2]);
 		int rc = save(&s, 9, &e);
@@ -62,7 +62,7 @@ static void short_writes_are_continued(void **state)
 		struct err e = ERR_INIT;
 		struct saver s;
 		set_fault(SHORT, k, 0);
-		assert_int_equal(saver_open(&s, world_alone(), &faulty, 1, &e), 0);
+		assert_int_equal(saver_open(&s, world_alone(), FAULTY, 1, &e), 0);
 		assert_int_equal(save(&s, k, &e), 0);
 		verify(k);
 		struct comm *world = s.world;
@@ -82,7 +82,7 @@ static void what_was_replaced_can_be_left_behind_and_is_told(void **state)
 	set_fault(FAIL, 1, EBUSY);
 	fix_write(&whole, 4);
 	fix_write(&whole, 5);
-	assert_int_equal(saver_open(&s, world_alone(), &io, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), storage_with(&io), 1, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(ckpt_committed(s.writer, &r), 1);
 	assert_non_null(strstr(r.note, "cannot remove the folder"));
@@ -110,7 +110,7 @@ static void a_retired_checkpoint_loses_its_manifest_first(void **state)
 	(void)state;
 	io.unlink = record_unlink;
 	fix_write(&(struct fix_layout){ 3, 2, 0 }, 5);
-	assert_int_equal(saver_open(&s, world_alone(), &io, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), storage_with(&io), 1, &e), 0);
 	first_unlinked[0] = '\0';
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_string_equal(first_unlinked, fix_path(5, MANIFEST_NAME));
@@ -281,7 +281,7 @@ static int child_save(int64_t step)
 	if (pid == 0) {
 		struct err e = ERR_INIT;
 		struct saver s;
-		_exit(saver_open(&s, world_alone(), &faulty, 1, &e) || save(&s, step, &e));
+		_exit(saver_open(&s, world_alone(), FAULTY, 1, &e) || save(&s, step, &e));
 	}
 	assert_int_equal(waitpid(pid, &ws, 0), pid);
 	assert_true(WIFEXITED(ws));

@@ -61,7 +61,8 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	ckpt_manifest_init(&m, &st, 1, none, none);
 	assert_int_equal(mkdir(fix_path(3, NULL), 0700), 0);
 	assert_int_equal(ckpt_snapshot_take(&s, &t, 1), 0);
-	assert_int_equal(ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(3, NULL), 0, &m, &e), 0);
+	assert_int_equal(ckpt_snapshot_write(&s, &ckpt_storage_posix, fix_path(3, NULL), 0, &m, &e),
+			 0);
 	ckpt_manifest_write(&m, &text);
 	assert_int_equal(file_replace(fix_path(3, MANIFEST_NAME), text.data, text.len, &e), 0);
 	struct ckpt_tensor part = { .name = "big",
@@ -280,7 +281,7 @@ static const struct {
 } damages[] = {
 	{ "a cut shard", cut_shard, "shard-00001.safetensors" },
 	{ "a longer shard", longer_shard, "shard-00001.safetensors" },
-	{ "an empty shard", empty_shard, "0 bytes, the manifest says" },
+	{ "an empty shard", empty_shard, "0 bytes, but the manifest says" },
 	{ "a missing shard", missing_shard, "shard-00002.safetensors: a shard of the checkpoint cannot be found" },
 	{ "a folder for a shard", folder_for_a_shard, "shard-00002.safetensors" },
 	{ "a missing manifest", missing_manifest, "MANIFEST.json: no such file" },
@@ -307,7 +308,7 @@ static void damaged_checkpoints_are_passed_over_by_name(void **state)
 		if (latest != (damages[i].note ? 5 : 9))
 			fail_msg("%s: the latest is %d", damages[i].what, (int)latest);
 		if (damages[i].note && (!strstr(buf_str(&notes), damages[i].note) ||
-					!strstr(buf_str(&notes), "step-00000009 is passed over")))
+					!strstr(buf_str(&notes), "step-00000009 is skipped")))
 			fail_msg("%s: %s", damages[i].what, buf_str(&notes));
 		if (verify_code(9) == ERR_NONE)
 			fail_msg("%s was not found by verify", damages[i].what);
@@ -343,7 +344,7 @@ static void a_shard_of_another_size_is_not_loaded(void **state)
 		assert_int_equal(truncate(path, size_of(path) + more), 0);
 		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
-		assert_non_null(strstr(e.text, "the file was cut or replaced"));
+		assert_non_null(strstr(e.text, "the file was truncated or replaced"));
 		free(t.data);
 		fix_remove(fix_path(9, NULL));
 	}

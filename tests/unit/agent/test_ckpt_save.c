@@ -77,7 +77,7 @@ static void everything_is_synced_before_it_gets_its_name(void **state)
 	struct err e = ERR_INIT;
 	struct saver s;
 	(void)state;
-	assert_int_equal(saver_open(&s, world_alone(), &faulty, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), FAULTY, 0, &e), 0);
 	set_fault(NOTHING, 0, 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_string_equal(fault.trace,
@@ -112,7 +112,7 @@ static void the_snapshot_is_what_the_tensors_were_at_the_call(void **state)
 	(void)state;
 	late.write = late_write;
 	sem_init(&may_write, 0, 0);
-	assert_int_equal(saver_open(&s, world_alone(), &late, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), storage_with(&late), 0, &e), 0);
 	int n = fix_rank(&whole, 0, 9, false, tensors);
 	/* returns, though nothing can be written yet */
 	assert_int_equal(ckpt_save(s.writer, &st, tensors, n, &e), 0);
@@ -188,7 +188,7 @@ static void a_rename_that_nfs_sent_twice_is_a_success(void **state)
 	struct ckpt_io nfs = ckpt_io_system;
 	(void)state;
 	nfs.rename = rename_sent_twice;
-	assert_int_equal(saver_open(&s, world_alone(), &nfs, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), storage_with(&nfs), 0, &e), 0);
 	if (save(&s, 9, &e))
 		fail_msg("%s", e.text);
 	verify(9);
@@ -240,9 +240,11 @@ static int rank_body(struct comm *world, void *arg, struct err *err)
 	(void)err;
 	struct ckpt_tensor tensors[FIX_TENSORS], all[FIX_TENSORS];
 	struct saver s = { .world = world, .model = fix_model(), .layout = json_object() };
-	struct ckpt_options opt = {
-		.dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .io = &faulty
-	};
+	struct ckpt_options opt = { .dir = fix_dir,
+				    .generation = 3,
+				    .model = s.model,
+				    .layout = s.layout,
+				    .storage = FAULTY };
 	struct ckpt_state st = fix_state(9);
 	if (t->expect) {
 		opt.n_expect = fix_rank(&whole, 0, -1, false, all);
@@ -338,7 +340,7 @@ static void a_tensor_that_nobody_gives_is_missed(void **state)
 		  (struct ranks){ .faulty_rank = -1,
 				  .silent = 1 << 2 | 1 << 3,
 				  .expect = true,
-				  .says = "layers.0.attn.q.weight: no rank gave a part of it" },
+				  .says = "layers.0.attn.q.weight: no rank saved any part of it" },
 		  10);
 }
 

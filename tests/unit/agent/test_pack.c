@@ -2,7 +2,7 @@
  * (tests/golden/make_packs.py). */
 #include "agent/engine/data/pack.h"
 #include "agent/engine/data/pack_ids.h"
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
 
@@ -301,7 +301,7 @@ static void other_kinds_are_refused_by_name(void **state)
 		{ "text.zip", "is a zip archive", "unzip" },                   { "text.tar.gz", "is a tar archive", "tar -xf" },
 		{ "text.gz.gz", "is compressed by gzip inside", "unpack" },    { "text.utf16", "is text in UTF-16", "iconv -f UTF-16" },
 		{ "object.pkl", "is a Python pickle", "write text" },          { "list.json", "a list of JSON", "jq -c '.[]'" },
-		{ "train.i64", "is no text (59 NULs in its first 72 bytes)", "--raw" },
+		{ "train.i64", "is not text (59 NULs in its first 72 bytes)", "--raw" },
 	};
 	/* clang-format on */
 	(void)state;
@@ -369,16 +369,17 @@ static void names_decide_where_bytes_cannot(void **state)
 {
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(data_pack_format_check("corpus.pt", "olá", 4, NULL, &e), 0); /* Portuguese */
+	assert_int_equal(data_pack_format_check("corpus.pt", "olá", 4, NULL, &e),
+			 0); /* Portuguese */
 	assert_int_equal(data_pack_format_check("model.pt", "PK\x03\x04", 4, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "weights of PyTorch"));
 	assert_int_equal(data_pack_format_check("x.tfrecord", "\x80\x81", 2, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "records of TensorFlow"));
 	assert_int_equal(data_pack_format_check("latin-1", "caf\xe9", 4, NULL, &e), 0);
 	assert_int_equal(data_pack_format_check("it's a.xz",
-					      "\xfd"
-					      "7zXZ\0",
-					      6, NULL, &e),
+						"\xfd"
+						"7zXZ\0",
+						6, NULL, &e),
 			 -1);
 	assert_non_null(strstr(e.text, "xz -dk 'it'\\''s a.xz'"));
 	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "body", &e), -1);

@@ -3,7 +3,7 @@
  * master and every moment is the same to the bit, and so are the parameters that are published. The
  * proof that each element was saved once is the commit's own.
  */
-#include "agent/engine/train/state.h"
+#include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/store_world.h"

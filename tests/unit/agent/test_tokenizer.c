@@ -1,7 +1,7 @@
 /* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py),
  * and refuse by name what they do not know. */
 #include "agent/engine/text/merges.h"
-#include "agent/engine/text/newer.h"
+#include "agent/engine/text/unassigned.h"
 #include "agent/engine/text/split.h"
 #include "agent/engine/text/tokenizer.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one
  * folder. (test_state_layouts.c has the real one.) */
-#include "agent/engine/train/state.h"
+#include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
 #include "tests/unit/tmpdir.h"

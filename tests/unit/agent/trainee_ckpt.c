@@ -1,4 +1,5 @@
 /* Checkpoints of a trainee. */
+#include "agent/engine/train/resume.h"
 #include "tests/unit/agent/trainee.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files
  * that are carried along. */
-#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/attached.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sys/wait.h>
@@ -127,8 +127,8 @@ static void take_all(struct attached *c)
 	strcpy(c->from, "an-org/a_model.v1");
 }
 
-static int open_carrying(struct saver *s, const struct attached *c, const struct ckpt_io *io,
-			 struct err *e)
+static int open_carrying(struct saver *s, const struct attached *c,
+			 const struct ckpt_storage *storage, struct err *e)
 {
 	*s = (struct saver){ .world = world_alone(),
 			     .model = fix_model(),
@@ -138,8 +138,8 @@ static int open_carrying(struct saver *s, const struct attached *c, const struct
 				    .generation = 3,
 				    .model = s->model,
 				    .layout = s->layout,
-				    .io = io,
-				    .carry = c };
+				    .storage = storage,
+				    .attached = c };
 	return ckpt_writer_open(s->world, &opt, &s->writer, e);
 }
 
@@ -225,7 +225,7 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	rewrite("config.json", "6", "5");
 	verify(9);
 	assert_int_equal(truncate(fix_path(9, "config.json"), 3), 0);
-	expect_refused("config.json: 3 bytes, the manifest says 19");
+	expect_refused("config.json: has 3 bytes, but the manifest says 19");
 	assert_int_equal(rename(fix_path(9, "config.json"), fix_path(9, "../config.json")), 0);
 	assert_int_equal(file_replace(fix_path(9, "../config.json"), brought[0].text,
 				      strlen(brought[0].text), NULL),
@@ -252,7 +252,7 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 	assert_string_equal(c.files[0].data, "{}");
 	assert_int_equal(ckpt_attached_add(&c, source, "nothing", 1000, &e), 0);
 	assert_int_equal(ckpt_attached_add(&c, source, "config.json", 3, &e), -1);
-	assert_non_null(strstr(e.text, "config.json: has 19 bytes, and such a file has at most 3"));
+	assert_non_null(strstr(e.text, "config.json: has 19 bytes, but such a file has at most 3"));
 	snprintf(path, sizeof path, "%s/LICENSE", source);
 	snprintf(outside, sizeof outside, "%s/mine", fix_dir);
 	assert_int_equal(symlink(outside, path), 0);
@@ -266,11 +266,11 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 	snprintf(path, sizeof path, "%s/pipe", source);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(ckpt_attached_add(&c, source, "pipe", 1000, &e), -1);
-	assert_non_null(strstr(e.text, "is no regular file"));
+	assert_non_null(strstr(e.text, "is not a regular file"));
 	snprintf(path, sizeof path, "%s/astray", source);
 	assert_int_equal(symlink("../nowhere", path), 0);
 	assert_int_equal(ckpt_attached_add(&c, source, "astray", 1000, &e), -1);
-	assert_non_null(strstr(e.text, "is a link that leads nowhere"));
+	assert_non_null(strstr(e.text, "is a link whose target does not exist"));
 	assert_int_equal(c.n, 1);
 	ckpt_attached_fini(&c);
 }
@@ -288,7 +288,7 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 		lay_source();
 		take_all(&c);
 		set_fault(NOTHING, 0, 0);
-		assert_int_equal(open_carrying(&s, &c, &faulty, &e), 0);
+		assert_int_equal(open_carrying(&s, &c, FAULTY, &e), 0);
 		set_fault(FAIL, ++k, ENOSPC);
 		int rc = save(&s, 9, &e);
 		was_hit = fault.count >= k;
@@ -319,7 +319,7 @@ static int child_carrying(const struct attached *c, int64_t step)
 	if (pid == 0) {
 		struct err e = ERR_INIT;
 		struct saver s;
-		_exit(open_carrying(&s, c, &faulty, &e) || save(&s, step, &e));
+		_exit(open_carrying(&s, c, FAULTY, &e) || save(&s, step, &e));
 	}
 	assert_int_equal(waitpid(pid, &ws, 0), pid);
 	assert_true(WIFEXITED(ws));
@@ -384,7 +384,7 @@ static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 			fail_msg("%s: %s", wrong[i].name, e.text);
 	}
 	struct manifest_attached huge = { .name = "huge",
-					 .size = (int64_t)MANIFEST_ATTACHED_BYTES + 1 };
+					  .size = (int64_t)MANIFEST_ATTACHED_BYTES + 1 };
 	assert_int_equal(ckpt_manifest_add_attached(&m, &huge, &e), -1);
 	ckpt_manifest_fini(&m);
 }

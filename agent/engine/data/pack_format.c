@@ -1,17 +1,17 @@
-#include "agent/engine/data/pack_kind.h"
+#include "agent/engine/data/pack_format.h"
 
 #include "agent/engine/text/utf8.h"
 
 #include <string.h>
 #include <strings.h>
 
-struct kind {
+struct file_format {
 	const char *word;
-	size_t at; /* where the magic stands */
+	size_t at; /* offset of the magic number */
 	const char *magic;
-	size_t len;          /* 0: known by its name alone */
-	const char *endings; /* one blank before and behind each */
-	const char *convert; /* a command, or what to do in words when it ends in a dot */
+	size_t len;          /* 0: recognized by its name only */
+	const char *endings; /* one blank before and after each */
+	const char *convert; /* a command; if it ends in a dot, a sentence */
 };
 
 #define BYTES(text) text, sizeof(text) - 1
@@ -23,7 +23,7 @@ static const char weights[] =
 	"it holds weights, not text: `muster ckpt import` reads a model's folder.";
 
 /* clang-format off */
-static const struct kind kinds[] = {
+static const struct file_format formats[] = {
 	{ "a Parquet file", 0, BYTES("PAR1"), " .parquet ",
 	  "python3 -c 'import json, pyarrow.parquet as p, sys; [print(json.dumps(r)) for b in p.ParquetFile(sys.argv[1])"
 	  ".iter_batches(columns=[\"{field}\"]) for r in b.to_pylist()]' {} >{}.jsonl" },
@@ -74,7 +74,7 @@ static const struct kind kinds[] = {
 	{ "tokens of llm.c", 0, BYTES("\xa1\xd9\x34\x01"), "", packed_ids },
 };
 /* clang-format on */
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { FORMATS = sizeof formats / sizeof *formats };
 
 static const char *const containers[] = { ".gz", ".zst" };
 static const char *const lines[] = { ".jsonl", ".ndjson", ".json" };
@@ -85,8 +85,8 @@ static bool ends_in(const char *file, size_t len, const char *ending)
 	return len > n && !strncasecmp(file + len - n, ending, n);
 }
 
-/* Bytes of the name without the container's ending. */
-static size_t bare(const char *file)
+/* The length of the name without the ending of a container. */
+static size_t length_without_container(const char *file)
 {
 	size_t len = strlen(file);
 	for (size_t i = 0; i < sizeof containers / sizeof *containers; i++)
@@ -97,39 +97,39 @@ static size_t bare(const char *file)
 
 bool data_pack_format_is_compressed(const char *file)
 {
-	return bare(file) < strlen(file);
+	return length_without_container(file) < strlen(file);
 }
 
 bool data_pack_format_is_lines(const char *file, bool asked)
 {
-	size_t len = bare(file);
+	size_t len = length_without_container(file);
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		if (ends_in(file, len, lines[i]))
 			return true;
 	return asked && !ends_in(file, len, ".txt");
 }
 
-static const struct kind *by_magic(const char *head, size_t n, size_t least)
+static const struct file_format *find_by_magic(const char *head, size_t n, size_t least)
 {
-	for (size_t i = 0; i < KINDS; i++)
-		if (kinds[i].len >= least && kinds[i].len && n >= kinds[i].at + kinds[i].len &&
-		    !memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].len))
-			return &kinds[i];
+	for (size_t i = 0; i < FORMATS; i++)
+		if (formats[i].len >= least && formats[i].len &&
+		    n >= formats[i].at + formats[i].len &&
+		    !memcmp(head + formats[i].at, formats[i].magic, formats[i].len))
+			return &formats[i];
 	return NULL;
 }
 
-/* One of the endings is the file's. */
-static const struct kind *by_name(const char *file)
+static const struct file_format *find_by_name(const char *file)
 {
 	const char *dot = strrchr(file, '.');
 	struct buf want = BUF_INIT;
-	const struct kind *found = NULL;
+	const struct file_format *found = NULL;
 	if (!dot || strchr(dot, '/') || strchr(dot, ' '))
 		return NULL;
 	buf_printf(&want, " %s ", dot);
-	for (size_t i = 0; i < KINDS && !found && !buf_failed(&want); i++)
-		if (strcasestr(kinds[i].endings, buf_str(&want)))
-			found = &kinds[i];
+	for (size_t i = 0; i < FORMATS && !found && !buf_failed(&want); i++)
+		if (strcasestr(formats[i].endings, buf_str(&want)))
+			found = &formats[i];
 	buf_fini(&want);
 	return found;
 }
@@ -152,15 +152,16 @@ void data_pack_format_quote_word(struct buf *out, const char *word)
 	buf_puts(out, "'");
 }
 
-/* A kind that bytes alone do not tell goes by the name, as .npz among the zip archives does. */
-static const struct kind *kind_of(const char *file, const char *head, size_t n, bool text)
+/* A format that its bytes do not determine is found by its name, such as .npz among zip archives. */
+static const struct file_format *find_format(const char *file, const char *head, size_t n,
+					     bool text)
 {
-	const struct kind *seen = by_magic(head, n, 1),
-			  *named = text && !seen ? NULL : by_name(file);
+	const struct file_format *seen = find_by_magic(head, n, 1),
+				 *named = text && !seen ? NULL : find_by_name(file);
 	return named && (!named->len || !seen) ? named : seen;
 }
 
-/* The field stands between quotes of two languages. */
+/* The field is written between the quotes of two languages. */
 static const char *safe_field(const char *field)
 {
 	static const char plain[] =
@@ -168,7 +169,8 @@ static const char *safe_field(const char *field)
 	return field && *field && !field[strspn(field, plain)] ? field : "text";
 }
 
-static int refuse(const struct kind *k, const char *file, const char *field, struct err *e)
+static int refuse_format(const struct file_format *k, const char *file, const char *field,
+			 struct err *e)
 {
 	struct buf command = BUF_INIT;
 	bool words = k->convert[strlen(k->convert) - 1] == '.';
@@ -201,28 +203,27 @@ size_t data_pack_format_nuls(const char *head, size_t n)
 }
 
 int data_pack_format_check(const char *file, const char *head, size_t n, const char *field,
-			 struct err *e)
+			   struct err *e)
 {
 	size_t nuls = data_pack_format_nuls(head, n);
 	size_t run = text_utf8_run(head, n);
 	bool text = !nuls && (run == n || text_utf8_begun(head + run, n - run));
-	const struct kind *k = kind_of(file, head, n, text);
+	const struct file_format *k = find_format(file, head, n, text);
 	if (k)
-		return refuse(k, file, field, e);
+		return refuse_format(k, file, field, e);
 	if (nuls >= FORMAT_NULS_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "%s: is no text (%zu NULs in its first %zu bytes); convert it to "
-			       "text, or pack its bytes as "
-			       "they are with --raw",
+			       "%s: is not text (%zu NULs in its first %zu bytes); convert it to "
+			       "text, or pack its bytes as they are with --raw",
 			       file, nuls, n);
 	return 0;
 }
 
 int data_pack_format_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
-	const struct kind *k = by_magic(head, n, FORMAT_MAGIC_LEAST);
-	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so,
-	 * too. */
+	const struct file_format *k = find_by_magic(head, n, FORMAT_MAGIC_LEAST);
+	/* Two ids of 65535, or one of -1: valid ids, although Arrow's streams begin in the same
+	 * way. */
 	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);
-	return k && !ids ? refuse(k, file, NULL, e) : 0;
+	return k && !ids ? refuse_format(k, file, NULL, e) : 0;
 }

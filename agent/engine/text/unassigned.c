@@ -1,4 +1,4 @@
-#include "agent/engine/text/newer.h"
+#include "agent/engine/text/unassigned.h"
 
 #include "agent/engine/text/split.h"
 #include "agent/engine/text/utf8.h"
@@ -24,7 +24,7 @@ int text_unassigned_open(struct unassigned_counter **out, struct err *e)
 	static const char pattern[] = "\\p{Cn}+";
 	struct unassigned_counter *w = calloc(1, sizeof *w);
 	if (!w)
-		return err_set(e, ERR_NOMEM, "no memory to look at characters");
+		return err_set(e, ERR_NOMEM, "no memory to classify characters");
 	if (text_split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) ||
 	    text_split_matcher_open(&w->matcher, e)) {
 		text_unassigned_close(w);
@@ -43,12 +43,12 @@ void text_unassigned_close(struct unassigned_counter *w)
 	free(w);
 }
 
-static bool counts(uint32_t c)
+static bool is_character(uint32_t c)
 {
 	return (c & 0xfffe) != 0xfffe && !(c >= 0xfdd0 && c <= 0xfdef);
 }
 
-static void put_char(struct buf *out, uint32_t c)
+static void append_char(struct buf *out, uint32_t c)
 {
 	char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)),
 			  (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)) };
@@ -62,27 +62,27 @@ static void put_char(struct buf *out, uint32_t c)
 	buf_add(out, bytes + 4 - n, n);
 }
 
-static void mark(struct unassigned_counter *w, const char *text, size_t n)
+static void mark_unassigned(struct unassigned_counter *w, const char *text, size_t n)
 {
 	for (size_t at = 0, bytes; at < n; at += bytes) {
 		bytes = text_utf8_char(text + at, n - at);
 		uint32_t c = text_utf8_value(text + at, bytes);
-		if (counts(c))
+		if (is_character(c))
 			w->bits[c / BLOCK][c % BLOCK / WORD] |= UINT64_C(1) << c % WORD;
 	}
 }
 
-/* Asks the expression for all characters of a block. */
-static int learn(struct unassigned_counter *w, uint32_t block, struct err *e)
+/* Applies the expression to all characters of a block. */
+static int load_block(struct unassigned_counter *w, uint32_t block, struct err *e)
 {
 	struct buf all = BUF_INIT;
 	struct split_ahead ahead = { 0 };
 	int rc = 0;
 	for (uint32_t c = block * BLOCK; c < (block + 1) * BLOCK; c++)
 		if (c < 0xd800 || c > 0xdfff) /* no surrogate */
-			put_char(&all, c);
+			append_char(&all, c);
 	if (buf_failed(&all))
-		rc = err_set(e, ERR_NOMEM, "no memory to look at characters");
+		rc = err_set(e, ERR_NOMEM, "no memory to classify characters");
 	for (size_t at = 0, end; !rc && at < all.len; at = end) {
 		bool assigned;
 		rc = text_split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end,
@@ -90,7 +90,7 @@ static int learn(struct unassigned_counter *w, uint32_t block, struct err *e)
 		if (rc)
 			break;
 		if (!assigned)
-			mark(w, all.data + at, end - at);
+			mark_unassigned(w, all.data + at, end - at);
 	}
 	w->known[block] = !rc;
 	buf_fini(&all);
@@ -110,7 +110,7 @@ int text_unassigned_scan(struct unassigned_counter *w, const char *text, size_t 
 		if (!bytes) /* the end */
 			break;
 		uint32_t c = text_utf8_value(text + at, bytes), block = c / BLOCK;
-		if (!w->known[block] && learn(w, block, e))
+		if (!w->known[block] && load_block(w, block, e))
 			return -1;
 		if (w->bits[block][c % BLOCK / WORD] >> c % WORD & 1 && !w->count++)
 			w->first = c;

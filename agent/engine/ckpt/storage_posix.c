@@ -1,0 +1,263 @@
+/* The POSIX storage: a DIR and its entries are folders, and `commit` renames the attempt. */
+#include "agent/engine/ckpt/storage.h"
+
+#include "agent/engine/ckpt/manifest.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct posix_file {
+	struct ckpt_file file;
+	int fd;
+	bool reads; /* the descriptor was opened for reading */
+	char path[];
+};
+
+static const struct ckpt_io *io_of(const struct ckpt_storage *s)
+{
+	return s->arg;
+}
+
+/* --- reading ------------------------------------------------------------------- */
+
+static int posix_list(const struct ckpt_storage *s, const char *path, ckpt_storage_visit *visit,
+		      void *arg, struct err *e)
+{
+	struct dirent *f;
+	int rc = 0;
+	(void)s;
+	DIR *d = opendir(path);
+	if (!d)
+		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO,
+				 "%s: cannot open the folder", path);
+	while (!rc && (f = readdir(d)))
+		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
+			rc = visit(arg, f->d_name, e);
+	closedir(d);
+	return rc;
+}
+
+static int posix_size(const struct ckpt_storage *s, const char *path, int64_t *size, struct err *e)
+{
+	struct stat st;
+	(void)s;
+	if (lstat(path, &st))
+		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO,
+				 "%s: cannot look at it", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_CORRUPT,
+			       "%s: is %s, but a checkpoint holds regular files only; copy the "
+			       "file itself there",
+			       path,
+			       S_ISLNK(st.st_mode) ? "a symbolic link" : "not a regular file");
+	*size = st.st_size;
+	return 0;
+}
+
+static int new_file(const struct ckpt_storage *s, const char *path, int fd, bool reads,
+		    int64_t size, struct ckpt_file **out, struct err *e)
+{
+	size_t n = strlen(path) + 1;
+	struct posix_file *f = malloc(sizeof *f + n);
+	if (!f)
+		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
+	f->file = (struct ckpt_file){ s, size };
+	f->fd = fd;
+	f->reads = reads;
+	memcpy(f->path, path, n);
+	*out = &f->file;
+	return 0;
+}
+
+static int posix_open(const struct ckpt_storage *s, const char *path, struct ckpt_file **out,
+		      struct err *e)
+{
+	struct stat st;
+	int fd = file_open(path, O_RDONLY, FILE_OWN, e);
+	if (fd < 0)
+		return -1;
+	int rc = fstat(fd, &st) ? err_errno(e, ERR_IO, "%s: cannot look at it", path)
+				: new_file(s, path, fd, true, st.st_size, out, e);
+	if (rc)
+		close(fd);
+	return rc;
+}
+
+static int posix_read(struct ckpt_file *file, int64_t at, void *data, size_t n, struct err *e)
+{
+	struct posix_file *f = (struct posix_file *)file;
+	return file_pread_full(f->fd, data, n, at)
+		       ? err_errno(e, ERR_IO, "%s: cannot read", f->path)
+		       : 0;
+}
+
+/* --- writing ------------------------------------------------------------------- */
+
+static int posix_prepare(const struct ckpt_storage *s, const char *dir, struct err *e)
+{
+	(void)s;
+	if (file_make_dirs(dir, e))
+		return -1;
+	if (access(dir, R_OK | W_OK | X_OK))
+		return err_errno(e, ERR_IO,
+				 "%s: checkpoints cannot be written here; set checkpoint.dir to a "
+				 "folder that you own",
+				 dir);
+	return 0;
+}
+
+static int posix_begin(const struct ckpt_storage *s, const char *attempt, bool create,
+		       struct err *e)
+{
+	if (io_of(s)->mkdir(attempt, 0700) && (create || errno != EEXIST))
+		return err_errno(e, ERR_IO, "%s: cannot make the folder", attempt);
+	return 0;
+}
+
+static int posix_create(const struct ckpt_storage *s, const char *path, struct ckpt_file **out,
+			struct err *e)
+{
+	int fd = io_of(s)->create(path);
+	if (fd < 0)
+		return ckpt_io_fail(e, path, "create");
+	if (new_file(s, path, fd, false, 0, out, e)) {
+		io_of(s)->close(fd);
+		return -1;
+	}
+	return 0;
+}
+
+static int posix_write(struct ckpt_file *file, const void *data, size_t n, struct err *e)
+{
+	struct posix_file *f = (struct posix_file *)file;
+	return ckpt_io_write_full(io_of(file->storage), f->fd, f->path, data, n, e);
+}
+
+static int posix_finish(struct ckpt_file *file, struct err *e)
+{
+	struct posix_file *f = (struct posix_file *)file;
+	int rc = ckpt_io_finish(io_of(file->storage), f->fd, f->path, e);
+	free(f);
+	return rc;
+}
+
+static void posix_close(struct ckpt_file *file)
+{
+	struct posix_file *f = (struct posix_file *)file;
+	if (f->reads)
+		close(f->fd);
+	else
+		io_of(file->storage)->close(f->fd);
+	free(f);
+}
+
+static int posix_sync(const struct ckpt_storage *s, const char *attempt, struct err *e)
+{
+	return ckpt_io_sync_dir(io_of(s), attempt, e);
+}
+
+/* A temporary name first: MANIFEST.json is whole or does not exist. */
+static int write_manifest(const struct ckpt_io *io, const char *attempt, const void *text, size_t n,
+			  struct err *e)
+{
+	char path[PATH_MAX], tmp[PATH_MAX];
+	if (ckpt_storage_join(path, sizeof path, attempt, MANIFEST_NAME, e) ||
+	    ckpt_storage_join(tmp, sizeof tmp, attempt, MANIFEST_NAME ".tmp", e) ||
+	    ckpt_io_write_file(io, tmp, text, n, e))
+		return -1;
+	if (ckpt_io_rename(io, tmp, path))
+		return err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
+	return ckpt_io_sync_dir(io, attempt, e);
+}
+
+static int posix_commit(const struct ckpt_storage *s, const char *attempt, const char *path,
+			const char *aside, const void *manifest, size_t n, struct err *e)
+{
+	const struct ckpt_io *io = io_of(s);
+	char dir[PATH_MAX];
+	if (write_manifest(io, attempt, manifest, n, e))
+		return -1;
+	int rc = ckpt_io_rename(io, attempt, path);
+	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
+		if (ckpt_io_rename(io, path, aside))
+			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
+		rc = ckpt_io_rename(io, attempt, path);
+		if (rc) {
+			err_errno(e, ERR_IO, "%s: cannot rename to %s", attempt, path);
+			ckpt_io_rename(io, aside, path);
+			return -1;
+		}
+	}
+	if (rc)
+		return err_errno(e, ERR_IO, "%s: cannot rename to %s", attempt, path);
+	snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+	return ckpt_io_sync_dir(io, dir, e);
+}
+
+/* --- entries and small files --------------------------------------------------- */
+
+static int posix_put(const struct ckpt_storage *s, const char *path, const void *data, size_t n,
+		     struct err *e)
+{
+	(void)s;
+	return file_replace(path, data, n, e);
+}
+
+static int posix_remove(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	return ckpt_io_remove_folder(io_of(s), path, e);
+}
+
+static int posix_rename(const struct ckpt_storage *s, const char *path, const char *to,
+			struct err *e)
+{
+	if (!io_of(s)->rename(path, to))
+		return 0;
+	if (errno == ENOTEMPTY || errno == EEXIST)
+		return 1;
+	return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, to);
+}
+
+/* Also through symbolic links and "..". */
+static bool posix_same(const struct ckpt_storage *s, const char *a, const char *b)
+{
+	struct stat x, y;
+	(void)s;
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static const struct ckpt_storage_ops posix_ops = {
+	.name = "posix",
+	.scheme = "",
+	.list = posix_list,
+	.size = posix_size,
+	.open = posix_open,
+	.read = posix_read,
+	.prepare = posix_prepare,
+	.begin = posix_begin,
+	.create = posix_create,
+	.write = posix_write,
+	.finish = posix_finish,
+	.close = posix_close,
+	.sync = posix_sync,
+	.commit = posix_commit,
+	.put = posix_put,
+	.remove = posix_remove,
+	.rename = posix_rename,
+	.same = posix_same,
+};
+
+const struct ckpt_storage ckpt_storage_posix = { &posix_ops, &ckpt_io_system };
+
+struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io)
+{
+	return (struct ckpt_storage){ &posix_ops, io };
+}

@@ -1,0 +1,224 @@
+#include "agent/engine/train/resume.h"
+
+#include "agent/engine/ckpt/storage.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Precedes the name of a checkpoint that proved damaged. */
+#define DAMAGED "damaged-"
+
+enum { CHECKPOINT_NAME = 64, DAMAGED_MOST = 100 };
+
+int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
+{
+	const char *dir = job->checkpoint.dir;
+	int n = dir[0] ? snprintf(out, JOB_PATH, "%s", dir)
+		       : snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+	if (n >= JOB_PATH - CHECKPOINT_NAME)
+		return err_set(e, ERR_USAGE,
+			       "%s: the path of the checkpoints is too long; set checkpoint.dir to "
+			       "a shorter one",
+			       out);
+	return 0;
+}
+
+static void log_note(const char *text, void *arg)
+{
+	(void)arg;
+	log_warn("%s", text);
+}
+
+/* --- the ranks agree --- */
+
+/* The highest of the ranks' error codes (ERR_NONE: every rank succeeded), and the first rank that
+ * has it. */
+struct verdict {
+	enum err_code code;
+	int rank;
+};
+
+static int agree_on_error(struct comm *world, int rc, const struct err *mine, struct verdict *all,
+			  struct err *e)
+{
+	int size = comm_size(world);
+	int64_t word = (rc ? (int64_t)mine->code : ERR_NONE) * size + size - 1 - comm_rank(world);
+	if (comm_all_reduce(world, &word, &word, 1, COMM_I64, COMM_MAX, e))
+		return -1;
+	*all = (struct verdict){ (enum err_code)(word / size), size - 1 - (int)(word % size) };
+	return 0;
+}
+
+/* Sets the error that this rank returns: its own, or that another rank has failed. */
+static int set_failure(int rc, const struct err *mine, const struct verdict *all, const char *what,
+		       struct err *e)
+{
+	if (rc)
+		return err_set(e, mine->code, "%s", mine->text);
+	return err_set(e, ERR_PEER, "%s: rank %d failed (%s)", what, all->rank,
+		       err_word(all->code));
+}
+
+/* --- which checkpoint --- */
+
+static bool is_in(const char *path, const char *dir)
+{
+	char parent[JOB_PATH + 4];
+	const struct ckpt_storage *s = ckpt_storage_of(dir);
+	snprintf(parent, sizeof parent, "%s/..", path);
+	if (s->ops->same)
+		return s->ops->same(s, parent, dir);
+	size_t n = strlen(dir);
+	return !strncmp(path, dir, n) && path[n] == '/' && !strchr(path + n + 1, '/');
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return ckpt_storage_same(ckpt_storage_of(a), a, b);
+}
+
+static int find_damaged(void *arg, const char *name, struct err *e)
+{
+	bool *found = arg;
+	(void)e;
+	*found |= !strncmp(name, DAMAGED, strlen(DAMAGED));
+	return 0;
+}
+
+/* A folder that cannot be listed has none. */
+static bool holds_damaged(const char *dir)
+{
+	const struct ckpt_storage *s = ckpt_storage_of(dir);
+	bool found = false;
+	s->ops->list(s, dir, find_damaged, &found, NULL);
+	return found;
+}
+
+/* The run's own checkpoints come before the one that the job names, so that the same command
+ * continues after a stop. A run never trains past a checkpoint of a later step, because the next
+ * restart would resume from that one. */
+static int choose_path(const char *wish, const char *dir, const char *latest, const char **chosen,
+		       struct err *e)
+{
+	bool named = strcmp(wish, "none") && strcmp(wish, "auto");
+	if (latest && !strcmp(wish, "none"))
+		return err_set(e, ERR_USAGE,
+			       "checkpoint.resume = none, but the run has the checkpoint %s "
+			       "already; remove the key to resume from it, or start a new run "
+			       "under another job.name",
+			       latest);
+	if (latest && named && is_in(wish, dir) && !is_same(wish, latest))
+		return err_set(e, ERR_USAGE,
+			       "checkpoint.resume = %s, but the run has a later checkpoint, %s; "
+			       "move the later ones away, or resume from that one under another "
+			       "job.name",
+			       wish, latest);
+	if (!latest && holds_damaged(dir))
+		return err_set(e, ERR_CORRUPT,
+			       "%s: every checkpoint of the run proved damaged (%s…); repair one "
+			       "and remove that prefix from its name, or move them away to start "
+			       "from the beginning",
+			       dir, DAMAGED);
+	*chosen = latest ? latest : named ? wish : "";
+	if (latest && named && !is_same(wish, latest))
+		log_info("resuming from %s, which this run has written; checkpoint.resume = %s was "
+			 "used for its first start",
+			 latest, wish);
+	return 0;
+}
+
+/* World rank 0 decides, because the ranks' clients may see different folders; all ranks get the
+ * path ("": none). */
+static int choose_checkpoint(struct comm *world, const char *wish, const char *dir, json_t *model,
+			     char path[JOB_PATH], struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct verdict all;
+	int rc = 0;
+	memset(path, 0, JOB_PATH);
+	if (comm_rank(world) == 0) {
+		char *latest = NULL;
+		const char *chosen = "";
+		rc = ckpt_latest(dir, model, &latest, log_note, NULL, &mine) ||
+				     choose_path(wish, dir, latest, &chosen, &mine)
+			     ? -1
+			     : 0;
+		snprintf(path, JOB_PATH, "%s", chosen);
+		free(latest);
+	}
+	if (agree_on_error(world, rc, &mine, &all, e))
+		return -1;
+	if (all.code != ERR_NONE)
+		return set_failure(rc, &mine, &all, dir, e);
+	return comm_broadcast(world, path, JOB_PATH, COMM_U8, 0, e);
+}
+
+/* Keeps the checkpoint, but hides it from the next search. */
+static int rename_damaged(const char *path, struct err *e)
+{
+	const struct ckpt_storage *s = ckpt_storage_of(path);
+	const char *slash = strrchr(path, '/');
+	int head = slash ? (int)(slash + 1 - path) : 0;
+	char to[JOB_PATH + 32];
+	int taken = 1;
+	for (int i = 0; i < DAMAGED_MOST && taken > 0; i++) {
+		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED,
+			 path + head, i);
+		taken = s->ops->rename(s, path, to, e);
+	}
+	if (taken > 0)
+		return err_set(e, ERR_IO, "%s: damaged, and it cannot be renamed: %s exists", path,
+			       to);
+	if (taken < 0)
+		return err_prefix(e, "a damaged checkpoint");
+	log_warn("%s: damaged; it is renamed to %s, and the checkpoint before it is used", path,
+		 to);
+	return 0;
+}
+
+/* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. */
+static int load_on_all(struct comm *world, const char *path, json_t *model,
+		       const struct state_view *view, struct ckpt_state *at, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct verdict all;
+	int rc = train_state_load(path, model, view, at, &mine);
+	if (agree_on_error(world, rc, &mine, &all, e))
+		return -1;
+	if (all.code == ERR_NONE)
+		return 1;
+	if (rc) /* one rank's warning is enough for the supervisor */
+		log_line(all.rank == comm_rank(world) && all.code == ERR_CORRUPT ? LOG_WARN
+										 : LOG_INFO,
+			 "%s", mine.text);
+	set_failure(rc, &mine, &all, path, e);
+	return all.code == ERR_CORRUPT ? 0 : -1;
+}
+
+int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+		 const struct state_view *view, struct ckpt_state *at, struct err *e)
+{
+	for (;;) {
+		char path[JOB_PATH];
+		if (choose_checkpoint(world, *wish ? wish : "none", dir, model, path, e))
+			return -1;
+		if (!path[0])
+			return 0;
+		int rc = load_on_all(world, path, model, view, at, e);
+		if (rc == 1)
+			return param_store_publish(view->store, at->step, e) ? -1 : 1;
+		if (rc || !strcmp(path, wish))
+			return -1;
+		struct err mine = ERR_INIT;
+		struct verdict all;
+		/* A failed load may have filled moments, which must start at zero. */
+		train_state_clear(view);
+		rc = comm_rank(world) == 0 ? rename_damaged(path, &mine) : 0;
+		if (agree_on_error(world, rc, &mine, &all, e))
+			return -1;
+		if (all.code != ERR_NONE)
+			return set_failure(rc, &mine, &all, path, e);
+	}
+}

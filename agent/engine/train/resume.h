@@ -1,0 +1,25 @@
+/*
+ * resume — finds the checkpoint that a run resumes from, and loads it.
+ */
+#ifndef MUSTER_AGENT_ENGINE_TRAIN_RESUME_H
+#define MUSTER_AGENT_ENGINE_TRAIN_RESUME_H
+
+#include "agent/engine/train/state.h"
+
+/* Sets the DIR of the job's checkpoints: checkpoint.dir, or ckpt in the run folder. */
+int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
+
+/* Collective. Loads the state to resume from into the view's masters and moments, publishes the
+ * parameters and sets *at: 1; or 0 if the run is at its beginning (the caller then calls
+ * train_state_init).
+ *
+ * The last valid checkpoint in `dir` comes first, so that the same command continues after a stop.
+ * Without one, `wish` decides (base/msg.h, welcome.resume): the path of a checkpoint, or none
+ * ("auto", "none"). ERR_USAGE if that would train past a checkpoint in `dir`: "none" although there
+ * is one, or an earlier one of `dir`. A checkpoint in `dir` that proves damaged while it is read is
+ * renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT if none is
+ * left. */
+int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+		 const struct state_view *view, struct ckpt_state *at, struct err *e);
+
+#endif
