@@ -102,7 +102,7 @@ int ckpt_reader_file(struct ckpt_reader *r, int64_t file, struct err *e)
 }
 
 /* Rows and columns. A vector is one row, so that its elements are copied at once. */
-struct box {
+struct topo_preset {
 	int64_t lo[2], hi[2];
 };
 
@@ -133,8 +133,8 @@ static int64_t min_of(int64_t a, int64_t b)
 
 /* Copies the elements [first, first + n) of the slice, row by row, to their positions in the box
  * `to`. */
-static void copy_elements(const struct box *from, const float *data, int64_t first, int64_t n,
-			  const struct box *to, float *out)
+static void copy_elements(const struct topo_preset *from, const float *data, int64_t first, int64_t n,
+			  const struct topo_preset *to, float *out)
 {
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {
@@ -167,7 +167,7 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
 		for (int i = 0; i < n_into; i++) {
-			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
+			struct topo_preset to = box_of(t->dims, into[i].lo, into[i].hi);
 			copy_elements(&from, r->chunk, at / (int64_t)sizeof(float),
 				      n / (int64_t)sizeof(float), &to, into[i].data);
 		}

@@ -35,13 +35,13 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 
 int train_state_tensors(const struct state_view *view);
 /* Where the tensor's part of the piece lies: [piece->count]. */
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor);
 /* Whether that is host memory. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
 /* Copies elements [first, first + count) of the tensor to host memory, after all queued work; and
  * from host memory. */
-int train_state_read(const struct state_view *view, const struct piece *piece, int tensor,
+int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e);
 void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
 		       int64_t first, int64_t count, const float *in);
