@@ -3,7 +3,7 @@
  * done, stopped, or not worth trying.
  *
  * All of it happens on one libuv loop and one thread. What is known of the
- * agents comes from their control connections (launcher/supervise/links.h)
+ * agents comes from their control connections (launcher/supervise/connections.h)
  * and from the launch backend (launcher/launch.h); what to do about it is in
  * one table of states and events (states.c). The supervisor has no checkpoint
  * code: after a loss it tells the agents to resume from the newest checkpoint
