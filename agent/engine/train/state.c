@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/carry.h"
 #include "base/log.h"
+#include "base/run_paths.h"
 #include "plan/spec/layout.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@ int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PAT
 	enum { NAME = 64 }; /* of a checkpoint in it */
 	const char *own = job->checkpoint.dir;
 	int n = own[0] ? snprintf(out, JOB_PATH, "%s", own)
-		       : snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+		       : snprintf(out, JOB_PATH, "%s/" RUN_CKPT, run_dir);
 	if (n >= JOB_PATH - NAME)
 		return err_set(e, ERR_USAGE,
 			       "%s: the path of the checkpoints is too long; set checkpoint.dir to "

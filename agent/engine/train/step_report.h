@@ -2,6 +2,8 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 
+#include "base/step_parts.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,8 +19,10 @@ struct step_report {
 	/* Seconds from the end of the step before (of the first: from its own begin), evaluations
 	 * apart, and their parts as this rank saw them. other_s is what belongs to none of the
 	 * others (train_step_report_close): together they are step_s. */
-	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s,
-		checkpoint_s, other_s;
+	double step_s;
+#define STEP_REPORT_MEMBER(with, ENUM, member, name, transfers, doc) double member##_s;
+	STEP_PARTS(STEP_REPORT_MEMBER, )
+#undef STEP_REPORT_MEMBER
 	/* In fp16 alone: the gradients' scale in this step (0: another precision), and whether
 	 * they overflowed and nothing was updated. */
 	double loss_scale;
