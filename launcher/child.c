@@ -50,7 +50,7 @@ static void become(const struct child_command *c, int in, int out, int tell)
 	setpgid(0, 0);
 	if (c->tied)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	launcher_fork_hear();
+	launcher_fork_reset_signals();
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
 	int why = errno;
@@ -62,7 +62,7 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 	int tell[2], why = 0;
 	if (pipe2(tell, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
-	*pid = launcher_fork_deaf();
+	*pid = launcher_fork_blocked();
 	if (*pid == 0)
 		become(c, in, out, tell[1]);
 	close(tell[1]);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-pid_t launcher_fork_deaf(void)
+pid_t launcher_fork_blocked(void)
 {
 	sigset_t all, old;
 	sigfillset(&all);
@@ -17,7 +17,7 @@ pid_t launcher_fork_deaf(void)
 	return pid;
 }
 
-void launcher_fork_hear(void)
+void launcher_fork_reset_signals(void)
 {
 	struct sigaction was;
 	for (int number = 1; number < NSIG; number++) {

@@ -1,7 +1,7 @@
 #include "launcher/cli/cmd_plan.h"
 
 #include "launcher/cli/command.h"
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
 
@@ -137,7 +137,7 @@ int cmd_plan(int argc, char **argv)
 	spec = spec ? spec : job.launch.cluster;
 	if (range)
 		return cmd_plan_scaling(&job, spec, range, drawn.svg, drawn.json);
-	if (launcher_machine_open(&job, spec, &cluster, &e))
+	if (launcher_job_cluster_open(&job, spec, &cluster, &e))
 		return command_fail(&e);
 	if (job.open && schedule && search_resolve(&job, &cluster, &e))
 		status = command_fail(&e);

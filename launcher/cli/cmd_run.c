@@ -6,7 +6,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/launch_choose.h"
 #include "launcher/descriptors.h"
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "launcher/pmix/local.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -117,7 +117,7 @@ static int decide(struct job *job, const struct cluster *c, struct err *e)
 static int make_plan(struct run *r, struct err *e)
 {
 	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
-	if (launcher_machine_open(&r->job, spec, &r->cluster, e))
+	if (launcher_job_cluster_open(&r->job, spec, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
 	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))

@@ -1,7 +1,7 @@
 /* What a job needs: of its plan on the machine that it would be run on. */
 #include "launcher/doctor/doctor.h"
 
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
 
@@ -55,7 +55,7 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	struct job job = *given;
 	struct cluster c;
 	struct plan p;
-	if (launcher_machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
+	if (launcher_job_cluster_open(&job, out->slurm ? "slurm" : "local", &c, e))
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		topo_cluster_free(&c);

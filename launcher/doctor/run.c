@@ -36,7 +36,7 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	int null = open("/dev/null", O_RDWR);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	launcher_fork_hear();
+	launcher_fork_reset_signals();
 	for (int std = 0; null >= 0 && std <= STDERR_FILENO; std++)
 		dup2(null, std);
 	c->fn(n, &f);
@@ -57,7 +57,7 @@ static void start(struct running *r, const struct check *c, const struct needs *
 				 "could not be started: %s", strerror(errno));
 		return;
 	}
-	r->pid = launcher_fork_deaf();
+	r->pid = launcher_fork_blocked();
 	if (!r->pid) {
 		close(ends[0]);
 		answer(c, n, ends[1]);

@@ -158,7 +158,7 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 	if (pipe2(ends, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
 	pid_t launcher = getpid();
-	s->pid = launcher_fork_deaf();
+	s->pid = launcher_fork_blocked();
 	if (s->pid == 0)
 		serve(s, nspace, ends[1], log_fd, launcher);
 	close(ends[1]);

@@ -76,7 +76,7 @@ static char **merge_env(const struct spawn *s)
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
 {
 	setsid();
-	launcher_fork_hear();
+	launcher_fork_reset_signals();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != launcher) /* it died before the line above */
 		_exit(127);
@@ -98,7 +98,7 @@ int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err 
 	char **env = merge_env(s);
 	if (!env)
 		return err_set(e, ERR_NOMEM, "%s: no memory to start it", s->path);
-	pid_t launcher = getpid(), child = launcher_fork_deaf();
+	pid_t launcher = getpid(), child = launcher_fork_blocked();
 	if (child == 0)
 		become_agent(s, launcher, env);
 	free(env);

@@ -33,10 +33,10 @@ static void a_signal_to_the_young_child_is_forgotten(void **state)
 	char byte;
 	assert_int_equal(pipe(heard), 0);
 	signal(SIGINT, hear);
-	pid_t pid = launcher_fork_deaf();
+	pid_t pid = launcher_fork_blocked();
 	if (pid == 0) {
 		raise(SIGINT);
-		launcher_fork_hear();
+		launcher_fork_reset_signals();
 		_exit(7);
 	}
 	assert_int_equal(WEXITSTATUS(status_of(pid)), 7);
@@ -54,9 +54,9 @@ static void later_ones_have_their_default_action(void **state)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_IGN); /* as a careless parent of the launcher has it */
 	signal(SIGHUP, SIG_IGN);
-	pid_t pid = launcher_fork_deaf();
+	pid_t pid = launcher_fork_blocked();
 	if (pid == 0) {
-		launcher_fork_hear();
+		launcher_fork_reset_signals();
 		if (sigaction(SIGCHLD, NULL, &now) || now.sa_handler != SIG_DFL)
 			_exit(8);
 		raise(SIGHUP); /* as nohup wants it */
@@ -66,9 +66,9 @@ static void later_ones_have_their_default_action(void **state)
 	signal(SIGCHLD, SIG_DFL);
 	int status = status_of(pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-	pid = launcher_fork_deaf();
+	pid = launcher_fork_blocked();
 	if (pid == 0) {
-		launcher_fork_hear();
+		launcher_fork_reset_signals();
 		raise(SIGPIPE);
 		_exit(7);
 	}
@@ -81,7 +81,7 @@ static void a_process_that_somebody_else_has_waited_for_has_ended(void **state)
 {
 	(void)state;
 	int status = -1;
-	pid_t pid = launcher_fork_deaf();
+	pid_t pid = launcher_fork_blocked();
 	if (pid == 0)
 		_exit(0);
 	status_of(pid);
@@ -94,7 +94,7 @@ static void the_parent_hears_as_before(void **state)
 {
 	(void)state;
 	sigset_t now;
-	pid_t pid = launcher_fork_deaf();
+	pid_t pid = launcher_fork_blocked();
 	if (pid == 0)
 		_exit(0);
 	status_of(pid);
