@@ -1,6 +1,6 @@
 #include "agent/control.h"
 
-#include "agent/link.h"
+#include "agent/connection.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -15,11 +15,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { BACKLOG_MAX = 4 * MSG_MAX }; /* beyond it progress is left out */
+enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
 
 static const double leave_s = 0.3, flush_s = 1.0;
-/* Between two tellings of progress: of all ranks together the supervisor hears some thousand a
- * second at most. */
+/* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
+ * that the supervisor gets at most some thousand per second. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
 
 enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
@@ -27,16 +27,17 @@ enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
 struct control {
 	int wake_fd, signal_fd;
 	pthread_t thread;
-	json_t *welcome;
+	json_t *welcome_body; /* `welcome` borrows from it */
+	struct msg_welcome welcome;
 	double heartbeat_s, progress_s;
-	double next_beat, next_look; /* the control thread's */
-	uint64_t told;               /* the count that the supervisor has heard of */
+	double next_beat, next_look; /* times; used by the control thread only */
+	uint64_t sent_count;         /* `count` of the last message progress */
 
-	pthread_mutex_t lock; /* link, leaving, reason, on_abort, on_dump */
-	pthread_cond_t news;  /* of leaving, given_up, recorded */
-	struct link *link;
+	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
+	pthread_cond_t news;  /* leaving, given_up or recorded has changed */
+	struct connection *connection;
 	bool leaving, given_up;
-	int64_t recorded; /* the series is in the run folder up to this step */
+	int64_t recorded; /* the run folder holds the metrics up to this step */
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;
@@ -69,7 +70,7 @@ void agent_control_block_signals(void)
 static void wake(struct control *c)
 {
 	uint64_t one = 1;
-	/* A full counter wakes just as well. */
+	/* A full counter wakes the thread as well. */
 	if (write(c->wake_fd, &one, sizeof one) < 0)
 		return;
 }
@@ -81,9 +82,9 @@ static void drain_wake(struct control *c)
 		return;
 }
 
-/* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that
- * agent_control_on_abort(NULL) waits for its end. */
-static void leave(struct control *c, const char *reason)
+/* The agent must leave: calls on_abort, once. The lock is held meanwhile, so that
+ * agent_control_on_abort(NULL) waits until it has returned. */
+static void start_leaving(struct control *c, const char *reason)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->leaving) {
@@ -114,7 +115,7 @@ void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int on_dump_message(struct control *c, const struct msg *m, struct err *e)
+static int handle_dump(struct control *c, const struct msg *m, struct err *e)
 {
 	struct err why = ERR_INIT;
 	(void)m;
@@ -122,60 +123,65 @@ static int on_dump_message(struct control *c, const struct msg *m, struct err *e
 	pthread_mutex_lock(&c->lock);
 	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
 	pthread_mutex_unlock(&c->lock);
-	agent_control_send(c, MSG_DUMPED,
-			   rc ? json_pack("{s:s}", "error", why.text) : json_object());
+	agent_control_send(
+		c, MSG_DUMPED,
+		msg_dumped_json(&(struct msg_dumped){ .has_error = rc != 0, .error = why.text }));
 	return 0;
 }
 
-static int on_stop(struct control *c, const struct msg *m, struct err *e)
+static int handle_stop(struct control *c, const struct msg *m, struct err *e)
 {
-	(void)e;
-	atomic_store(&c->stop, json_is_true(json_object_get(m->body, "checkpoint"))
-				       ? STOP_CHECKPOINT
-				       : STOP_NOW);
+	struct msg_stop stop;
+	if (msg_stop_read(m->body, &stop, e))
+		return -1;
+	atomic_store(&c->stop, stop.checkpoint ? STOP_CHECKPOINT : STOP_NOW);
 	return 0;
 }
 
-static int on_recorded(struct control *c, const struct msg *m, struct err *e)
+static int handle_recorded(struct control *c, const struct msg *m, struct err *e)
 {
-	(void)e;
-	int64_t step = json_integer_value(json_object_get(m->body, "step"));
+	struct msg_recorded recorded;
+	if (msg_recorded_read(m->body, &recorded, e))
+		return -1;
 	pthread_mutex_lock(&c->lock);
-	if (step > c->recorded)
-		c->recorded = step;
+	if (recorded.step > c->recorded)
+		c->recorded = recorded.step;
 	pthread_cond_broadcast(&c->news);
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
 
-static int on_abort_message(struct control *c, const struct msg *m, struct err *e)
+static int handle_abort(struct control *c, const struct msg *m, struct err *e)
 {
 	(void)c;
-	const char *reason = json_string_value(json_object_get(m->body, "reason"));
-	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s",
-		       reason ? reason : "no reason given");
+	struct msg_abort abort;
+	if (msg_abort_read(m->body, &abort, e))
+		return -1;
+	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s", abort.reason);
 }
 
-/* What a supervisor may say to an agent that trains. */
+/* The messages that the supervisor sends to an agent after its welcome. */
 static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
-	[MSG_STOP] = on_stop,
-	[MSG_ABORT] = on_abort_message,
-	[MSG_DUMP] = on_dump_message,
-	[MSG_RECORDED] = on_recorded,
+	[MSG_STOP] = handle_stop,
+	[MSG_ABORT] = handle_abort,
+	[MSG_DUMP] = handle_dump,
+	[MSG_RECORDED] = handle_recorded,
 };
 
-/* Moves bytes and acts on what came; an error means that the agent must leave. */
-static int serve(struct control *c, struct err *e)
+/* Sends and receives without waiting and handles each message. An error means that the agent must
+ * leave. */
+static int exchange_messages(struct control *c, struct err *e)
 {
 	for (struct msg m;;) {
 		pthread_mutex_lock(&c->lock);
-		int rc = agent_link_receive(c->link, &m, e);
+		int rc = agent_connection_receive(c->connection, &m, e);
 		pthread_mutex_unlock(&c->lock);
 		if (rc <= 0)
 			return rc;
 		rc = handlers[m.type] ? handlers[m.type](c, &m, e)
 				      : err_set(e, ERR_PROTO,
-						"the supervisor sent %s, which only agents send",
+						"the supervisor sent the message %s, which only "
+						"agents send",
 						msg_word(m.type));
 		msg_fini(&m);
 		if (rc)
@@ -187,48 +193,53 @@ static void report_signals(struct control *c)
 {
 	struct signalfd_siginfo s;
 	while (read(c->signal_fd, &s, sizeof s) == sizeof s)
-		agent_control_send(c, MSG_SIGNAL, json_pack("{s:i}", "number", (int)s.ssi_signo));
+		agent_control_send(
+			c, MSG_SIGNAL,
+			msg_signal_json(&(struct msg_signal){ .number = (int)s.ssi_signo }));
 }
 
-static json_t *progress(struct control *c)
+static json_t *progress_json(struct control *c)
 {
-	return json_pack("{s:I, s:s, s:I}", "step", (json_int_t)atomic_load(&c->step), "phase",
-			 atomic_load(&c->phase), "count", (json_int_t)atomic_load(&c->count));
+	return msg_progress_json(
+		&(struct msg_progress){ .step = atomic_load(&c->step),
+					.phase = atomic_load(&c->phase),
+					.count = (int64_t)atomic_load(&c->count) });
 }
 
-/* A heartbeat when it is time for one, and between two of them where the trainer is, when it has
+/* Sends a heartbeat when one is due, and between two of them the progress if the trainer has
  * moved. */
-static void tell_progress(struct control *c)
+static void send_progress(struct control *c)
 {
 	double now = clock_s();
 	uint64_t count = atomic_load(&c->count);
 	if (now < c->next_look)
 		return;
 	c->next_look = now + c->progress_s;
-	if (now < c->next_beat && count == c->told)
+	if (now < c->next_beat && count == c->sent_count)
 		return;
 	pthread_mutex_lock(&c->lock);
-	bool room = agent_link_backlog(c->link) < BACKLOG_MAX;
+	bool room = agent_connection_backlog(c->connection) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
 	if (room)
-		agent_control_send(c, MSG_PROGRESS, progress(c));
-	c->told = count;
+		agent_control_send(c, MSG_PROGRESS, progress_json(c));
+	c->sent_count = count;
 	c->next_beat = now + c->heartbeat_s;
 }
 
-static bool backlog(struct control *c)
+static bool has_backlog(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
-	bool some = agent_link_backlog(c->link) > 0;
+	bool some = agent_connection_backlog(c->connection) > 0;
 	pthread_mutex_unlock(&c->lock);
 	return some;
 }
 
 /* Waits for the socket, a signal or a wake-up until `until`. */
-static void doze(struct control *c, double until)
+static void wait_for_event(struct control *c, double until)
 {
 	struct pollfd p[] = {
-		{ agent_link_fd(c->link), (short)(POLLIN | (backlog(c) ? POLLOUT : 0)), 0 },
+		{ agent_connection_fd(c->connection),
+		  (short)(POLLIN | (has_backlog(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
@@ -237,25 +248,25 @@ static void doze(struct control *c, double until)
 	drain_wake(c);
 }
 
-/* Sends the rest, then waits for the supervisor to close, so that nothing it still sends makes
- * the kernel throw away what it has not read. */
-static void say_goodbye(struct control *c)
+/* Sends what is queued, then waits until the supervisor closes. If this end closed first, a message
+ * of the supervisor could make the kernel drop data that the supervisor has not read. */
+static void flush_and_close(struct control *c)
 {
 	double end = clock_s() + flush_s;
 	struct err e = ERR_INIT;
 	bool shut = false;
-	while (clock_s() < end && !serve(c, &e)) {
-		if (!shut && !backlog(c)) {
-			agent_link_shut(c->link);
+	while (clock_s() < end && !exchange_messages(c, &e)) {
+		if (!shut && !has_backlog(c)) {
+			agent_connection_shut(c->connection);
 			shut = true;
 		}
-		doze(c, end);
+		wait_for_event(c, end);
 	}
 }
 
-/* The process ends here unless its main thread is faster. Returns when it has finished and
- * closes. */
-static void see_out(struct control *c)
+/* Ends the process unless its main thread does so first. Returns if the agent has finished and
+ * agent_control_close() was called. */
+static void await_exit(struct control *c)
 {
 	double end = clock_s() + leave_s;
 	bool finished = atomic_load(&c->finished);
@@ -275,19 +286,19 @@ static void *control_main(void *arg)
 	struct err e = ERR_INIT;
 	for (;;) {
 		if (atomic_load(&c->closing)) {
-			say_goodbye(c);
+			flush_and_close(c);
 			return NULL;
 		}
 		report_signals(c);
-		tell_progress(c);
-		if (serve(c, &e))
+		send_progress(c);
+		if (exchange_messages(c, &e))
 			break;
-		doze(c, c->next_look);
+		wait_for_event(c, c->next_look);
 	}
-	/* A supervisor that has heard "finished" may close. */
+	/* The supervisor may close after it has received "finished". */
 	if (!atomic_load(&c->finished))
-		leave(c, e.text);
-	see_out(c);
+		start_leaving(c, e.text);
+	await_exit(c);
 	return NULL;
 }
 
@@ -309,14 +320,14 @@ static void control_free(struct control *c)
 		close(c->wake_fd);
 	if (c->signal_fd >= 0)
 		close(c->signal_fd);
-	agent_link_close(c->link);
-	json_decref(c->welcome);
+	agent_connection_close(c->connection);
+	json_decref(c->welcome_body);
 	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
 
-/* Its waits end at a time of the monotonic clock. */
+/* Waits use the monotonic clock. */
 static void news_init(struct control *c)
 {
 	pthread_condattr_t monotonic;
@@ -326,8 +337,8 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome,
-		       struct err *e)
+int agent_control_open(const struct control_options *opt, struct control **out,
+		       const struct msg_welcome **welcome, struct err *e)
 {
 	struct control *c = calloc(1, sizeof *c);
 	if (!c)
@@ -336,13 +347,13 @@ int agent_control_open(const struct control_options *opt, struct control **out, 
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
 	atomic_store(&c->phase, "start");
-	if (open_descriptors(c, e) || agent_link_open(opt, &c->link, e) ||
-	    agent_link_await_welcome(c->link, &c->welcome, e))
+	if (open_descriptors(c, e) || agent_connection_open(opt, &c->connection, e) ||
+	    agent_connection_await_welcome(c->connection, &c->welcome_body, e) ||
+	    msg_welcome_read(c->welcome_body, &c->welcome, e))
 		goto fail;
-	c->heartbeat_s = json_number_value(json_object_get(c->welcome, "heartbeat_s"));
+	c->heartbeat_s = c->welcome.heartbeat_s;
 	if (!(c->heartbeat_s >= 0.01 && c->heartbeat_s <= 3600)) {
-		err_set(e, ERR_PROTO,
-			"the supervisor's welcome: heartbeat_s is %g; 0.01 to 3600 are allowed",
+		err_set(e, ERR_PROTO, "message welcome: heartbeat_s is %g; it must be 0.01 to 3600",
 			c->heartbeat_s);
 		goto fail;
 	}
@@ -352,11 +363,20 @@ int agent_control_open(const struct control_options *opt, struct control **out, 
 		goto fail;
 	}
 	*out = c;
-	*welcome = c->welcome;
+	*welcome = &c->welcome;
 	return 0;
 fail:
 	control_free(c);
 	return -1;
+}
+
+void agent_control_wipe_secret(struct control *c)
+{
+	/* jansson has no call that changes a string's bytes. */
+	char *secret = (char *)(uintptr_t)c->welcome.group_secret;
+	explicit_bzero(secret, strlen(secret));
+	json_object_del(c->welcome_body, "group_secret");
+	c->welcome.group_secret = NULL;
 }
 
 void agent_control_close(struct control *c)
@@ -376,21 +396,21 @@ void agent_control_close(struct control *c)
 
 const char *agent_control_local_address(const struct control *c)
 {
-	return agent_link_local_address(c->link);
+	return agent_connection_local_address(c->connection);
 }
 
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
 	if (type == MSG_FINISHED)
 		atomic_store(&c->finished, true);
-	/* A channel that fails here fails on the control thread, too, which then acts. */
+	/* If the channel fails here, the control thread sees the same error and acts on it. */
 	pthread_mutex_lock(&c->lock);
 	if (type == MSG_FAILED) {
-		json_t *where = progress(c);
-		agent_link_send(c->link, MSG_PROGRESS, where, NULL);
+		json_t *where = progress_json(c);
+		agent_connection_send(c->connection, MSG_PROGRESS, where, NULL);
 		json_decref(where);
 	}
-	agent_link_send(c->link, type, body, NULL);
+	agent_connection_send(c->connection, type, body, NULL);
 	pthread_mutex_unlock(&c->lock);
 	json_decref(body);
 	wake(c);
@@ -421,12 +441,11 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 	pthread_mutex_unlock(&c->lock);
 	if (recorded)
 		return 0;
-	return over ? err_set(e, ERR_ABORTED, "this rank leaves")
+	return over ? err_set(e, ERR_ABORTED, "this rank is ending")
 		    : err_set(e, ERR_IO,
-			      "muster has not recorded the metrics up to step %lld within %g s; "
-			      "without them no checkpoint of the "
-			      "step is committed: see that the host muster runs on is up, and not "
-			      "out of memory or stopped",
+			      "muster has not recorded the metrics up to step %lld within %g s, so "
+			      "the checkpoint of that step is not committed; check that muster "
+			      "still runs and that its host is up and has free memory",
 			      (long long)step, seconds);
 }
 

@@ -1,15 +1,14 @@
 /*
- * control — the agent's end of the control channel.
+ * control: the agent's end of the control channel.
  *
- * A thread of its own owns the socket: it sends what the trainer queues, beats
- * the heart, and acts at once on stop and abort, whatever the trainer is doing.
- * When the supervisor is gone or says abort, `on_abort` runs (the trainer's
- * communicators are aborted) and the process leaves by itself within a second:
- * no orphan stays behind, even when the trainer sits in a library that does not
- * come back.
+ * A thread of its own owns the socket. It sends what the trainer queues and the heartbeats, and it
+ * handles stop and abort at once, whatever the trainer is doing. If the connection is lost or the
+ * supervisor sends abort, the thread calls `on_abort` (the trainer's communicators are aborted) and
+ * ends the process within a second. So no agent is left behind, even if the trainer is inside a
+ * library that does not return.
  *
- * SIGTERM, SIGINT and SIGUSR1 do not end an agent: the supervisor is told of
- * them and decides. agent_control_block_signals is therefore a main's first call.
+ * SIGTERM, SIGINT and SIGUSR1 do not end an agent. It reports them to the supervisor, which
+ * decides. Therefore main() calls agent_control_block_signals() first.
  */
 #ifndef MUSTER_AGENT_CONTROL_H
 #define MUSTER_AGENT_CONTROL_H
@@ -29,50 +28,51 @@ struct control_options {
 	uint32_t generation;
 	int rank, world;
 	const char *node;
-	/* the supervisor must have a MUNGE credential, too; NULL: the secret is enough */
+	/* the supervisor must present a MUNGE credential; NULL: the secret is enough */
 	const struct voucher *voucher;
 };
 
-/* Before any thread is made: they inherit the mask. */
+/* Call before any thread is created: threads inherit the mask. */
 void agent_control_block_signals(void);
 
-/* Connects, proves, says hello and waits for welcome: *welcome is its body, owned by the
- * control. */
-int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome,
-		       struct err *e);
-/* Sends what is queued (at most a second), closes. When the agent must leave anyway it only
- * returns: the thread sees to the end of the process. Takes NULL. */
+/* Connects, authenticates, sends hello and waits for the welcome. *welcome belongs to the control
+ * and is valid until it is closed. */
+int agent_control_open(const struct control_options *opt, struct control **out,
+		       const struct msg_welcome **welcome, struct err *e);
+/* Wipes the welcome's group_secret from memory; the member becomes NULL. */
+void agent_control_wipe_secret(struct control *c);
+/* Sends what is queued, for at most a second, and closes. If the agent must leave, it only returns,
+ * and the control thread ends the process. Takes NULL. */
 void agent_control_close(struct control *c);
 
-/* This host's address (without port) on the way to the supervisor. */
+/* The address, without port, of the interface that leads to the supervisor. */
 const char *agent_control_local_address(const struct control *c);
 
-/* fn is called once, when the agent must leave: on the control thread, or at once on the caller's
- * when that is already so. It may neither log nor send. NULL: nothing is called any more once this
- * has returned. */
+/* Sets the function that is called once when the agent must leave: on the control thread, or on the
+ * caller's if that is already so. It must neither log nor send. With NULL, no call is under way or
+ * follows after this has returned. */
 void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg),
 			    void *arg);
 
-/* fn writes the flight recorder, on the control thread, whenever the supervisor asks for it; it may
- * neither log nor send. NULL, as above. */
+/* Sets the function that writes the flight recorder. The control thread calls it whenever the
+ * supervisor sends dump. It must neither log nor send. NULL: as above. */
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
-/* Any thread. Steals the reference to body. Before "failed" goes where the trainer is. */
+/* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
-/* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and,
- * when it changes, up to ten times a second (less often in a world of more than 200 ranks). phase:
- * a literal such as "forward". */
+/* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor
+ * gets it with every heartbeat and, if it has changed, up to 10 times per second (less often in a
+ * world of more than 200 ranks). phase: a literal such as "forward". */
 void agent_control_progress(struct control *c, int64_t step, const char *phase);
-/* It is still there, and has moved: work that takes long inside one phase calls this, on any
- * thread. */
+/* Notes progress inside a phase that takes long. Any thread. */
 void agent_control_moved(struct control *c);
-/* Waits until the supervisor has all metrics and evaluations up to this step in the run folder,
- * which another rank may have sent: ERR_PROTO after `seconds`, ERR_ABORTED when the agent must
- * leave or agent_control_give_up was called. Any thread. */
+/* Waits until the run folder holds all metrics and evaluations up to this step, whichever rank sent
+ * them. ERR_IO: they are not there after `seconds`. ERR_ABORTED: the agent must leave, or
+ * agent_control_give_up() was called. Any thread. */
 int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e);
-/* This rank has failed: whoever waits above, now or later, waits no more. */
+/* This rank has failed: agent_control_await_recorded() returns at once, now and later. */
 void agent_control_give_up(struct control *c);
-/* A stop was asked for; *checkpoint says whether to write one first. */
+/* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);
 
 #endif

@@ -1,4 +1,4 @@
-/* muster-agent: a tool when it is given words, else one rank of a job. */
+/* muster-agent: with arguments it is a tool, without it is one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
 #include "agent/engine/train/phases.h"
@@ -14,6 +14,7 @@
 #include "base/munge.h"
 #include "base/pin.h"
 #include "base/process.h"
+#include "base/run_paths.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,9 +28,9 @@ enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2 };
 struct agent {
 	char *address, *secret, *generation_text; /* from the environment */
 	struct voucher munge;
-	bool vouched; /* the supervisor's and our user id are proven, too */
+	bool vouched; /* both ends prove their user id with MUNGE */
 	uint32_t generation;
-	char host[BOOT_HOST]; /* ranks with the same one share memory */
+	char host[BOOT_HOST]; /* ranks of equal host share memory */
 	struct boot *boot;
 	struct control *control;
 	struct comm *world;
@@ -39,9 +40,9 @@ struct agent {
 	struct coords at;
 	int node_index;
 	int threads;
-	int device, numa;                    /* of the node; -1: not told */
-	const char *cpus;                    /* next to the device; "": not told */
-	const char *run_dir, *resume, *node; /* the welcome's */
+	int device, numa;                    /* on the node; numa -1: unknown */
+	const char *cpus;                    /* next to the device; "": unknown */
+	const char *run_dir, *resume, *node; /* borrowed from the welcome */
 	struct preflight place;
 	struct phases phases;
 };
@@ -76,121 +77,93 @@ static int take_environment(struct agent *a)
 	char *end;
 	unsigned long n = strtoul(a->generation_text, &end, 10);
 	if (!*a->generation_text || *end || n > UINT32_MAX)
-		return usage(AGENT_ENV_GENERATION " is no number");
+		return usage(AGENT_ENV_GENERATION " is not a number");
 	a->generation = (uint32_t)n;
 	return take_auth(a);
 }
 
-/* An object's text, or an error that says what the supervisor left out. */
-static const char *text_of(const json_t *o, const char *key, struct err *e)
+/* Reads the rank's coordinates and checks that they are those of its layout. */
+static int read_coords(struct agent *a, const struct msg_welcome *w, struct err *e)
 {
-	const char *text = json_string_value(json_object_get(o, key));
-	if (!text)
-		err_set(e, ERR_PROTO, "the supervisor's welcome holds no text \"%s\"", key);
-	return text;
-}
-
-static int place_of(struct agent *a, const json_t *welcome, struct err *e)
-{
-	const json_t *at = json_object_get(welcome, "coords");
+	struct msg_coords at;
+	if (msg_coords_read(w->coords, &at, e))
+		return -1;
 	a->layout = layout_of(&a->job, 1);
 	int replica = layout_world(&a->layout);
 	a->layout.dp = a->size / replica;
 	if (a->size % replica || a->layout.dp % a->layout.ep)
 		return err_set(e, ERR_PROTO,
-			       "the supervisor's welcome: tp %d, cp %d, ep %d and pp %d do not "
-			       "divide %d ranks",
+			       "message welcome: tp %d, cp %d, ep %d and pp %d do not divide %d "
+			       "ranks",
 			       a->layout.tp, a->layout.cp, a->layout.ep, a->layout.pp, a->size);
 	a->at = layout_coords(&a->layout, a->rank);
-	if (json_integer_value(json_object_get(at, "tp")) != a->at.tp ||
-	    json_integer_value(json_object_get(at, "cp")) != a->at.cp ||
-	    json_integer_value(json_object_get(at, "dp")) != a->at.dp ||
-	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
-		return err_set(
-			e, ERR_PROTO,
-			"the supervisor's welcome: its coordinates are not those of rank %d of %d",
-			a->rank, a->size);
-	const char *bus = json_string_value(json_object_get(welcome, "bus"));
-	a->place = (struct preflight){
-		.cuda = a->job.job.device == DEVICE_CUDA,
-		.bus = bus ? bus : "",
-		.device = (int)json_integer_value(json_object_get(welcome, "device")),
-		.memory = json_number_value(json_object_get(welcome, "memory")),
-		.crew = (int)json_integer_value(json_object_get(welcome, "crew")),
-	};
-	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
-	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
-	a->device = (int)json_integer_value(json_object_get(welcome, "device"));
-	const json_t *numa = json_object_get(welcome, "numa");
-	a->numa = json_is_integer(numa) ? (int)json_integer_value(numa) : -1;
-	const char *cpus = json_string_value(json_object_get(welcome, "cpus"));
-	a->cpus = cpus ? cpus : "";
-	a->node_index = (int)json_integer_value(json_object_get(welcome, "node_index"));
+	if (at.tp != a->at.tp || at.cp != a->at.cp || at.dp != a->at.dp || at.pp != a->at.pp)
+		return err_set(e, ERR_PROTO,
+			       "message welcome: its coordinates are not those of rank %d of %d",
+			       a->rank, a->size);
 	return 0;
 }
 
-static int read_welcome(struct agent *a, const json_t *welcome, struct err *e)
+static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err *e)
 {
-	const char *job = text_of(welcome, "job", e);
-	a->run_dir = text_of(welcome, "run", e);
-	a->resume = text_of(welcome, "resume", e);
-	a->node = text_of(welcome, "node", e);
-	if (!job || !a->run_dir || !a->resume || !a->node)
+	a->run_dir = w->run;
+	a->resume = w->resume;
+	a->node = w->node;
+	if (job_parse(w->job, "the supervisor's job", &a->job, e) || read_coords(a, w, e))
 		return -1;
-	if (job_parse(job, "the supervisor's job", &a->job, e))
-		return -1;
-	return place_of(a, welcome, e);
+	a->place = (struct preflight){
+		.cuda = a->job.job.device == DEVICE_CUDA,
+		.bus = w->bus,
+		.device = w->device,
+		.memory = w->memory,
+		.crew = w->crew,
+	};
+	a->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
+	a->device = w->device;
+	a->numa = w->numa;
+	a->cpus = w->cpus;
+	a->node_index = w->node_index;
+	return 0;
 }
 
-static void tell(enum log_level level, const char *text, void *arg)
+static void send_log_line(enum log_level level, const char *text, void *arg)
 {
-	agent_control_send(arg, MSG_LOG,
-			   json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
+	agent_control_send(
+		arg, MSG_LOG,
+		msg_log_json(&(struct msg_log){ .level = log_level_word(level), .text = text }));
 }
 
 static int open_log(struct agent *a, struct err *e)
 {
-	char path[2 * JOB_PATH], who[2 * BOOT_HOST];
-	snprintf(path, sizeof path, "%s/logs", a->run_dir);
+	char path[RUN_PATH], who[2 * BOOT_HOST];
+	run_path(path, a->run_dir, RUN_LOGS);
 	if (strchr(a->node, '/'))
-		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name",
+		return err_set(e, ERR_PROTO, "message welcome: node \"%s\" is not a host name",
 			       a->node);
 	if (file_make_dirs(a->run_dir, e) || file_make_own_dir(path, e))
 		return -1;
-	snprintf(path, sizeof path, "%s/logs/%s-%d.log", a->run_dir, a->node, a->rank);
+	run_path_rank_log(path, a->run_dir, a->node, a->rank);
 	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 	if (fd < 0)
 		return -1;
 	int level = log_level_parse(a->job.log.level);
 	snprintf(who, sizeof who, "%s:%d", a->node, a->rank);
 	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
-	log_hook(LOG_WARN, tell, a->control);
+	log_hook(LOG_WARN, send_log_line, a->control);
 	return 0;
 }
 
-/* Cores and memory next to the device, for all threads that training starts. What the node does
- * not grant is not worth a run. */
-static void settle(const struct agent *a)
+/* Binds the process to the cores and the memory next to its device, for all threads that training
+ * starts. The run continues if the node does not permit it. */
+static void bind_to_device(const struct agent *a)
 {
 	struct err e = ERR_INIT;
 	if (pin_cpus(a->cpus, &e) || pin_memory(a->numa, &e))
-		log_warn("device %d: %s; the run goes on where the agent was started", a->device,
-			 e.text);
+		log_warn("device %d: %s; the agent runs on the cores where it was started",
+			 a->device, e.text);
 	else if (*a->cpus)
-		log_info("device %d: cpus %s, memory of domain %d first", a->device, a->cpus,
-			 a->numa);
-}
-
-/* The secret of the generation's ranks comes over the sealed control channel; nothing but the
- * boot keeps it. */
-static int take_group_secret(struct agent *a, json_t *welcome, struct err *e)
-{
-	const char *secret = text_of(welcome, "group_secret", e);
-	if (!secret || agent_boot_seal(a->boot, secret, a->generation, e))
-		return -1;
-	explicit_bzero((char *)(uintptr_t)secret, strlen(secret));
-	json_object_del(welcome, "group_secret");
-	return 0;
+		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d", a->device,
+			 a->cpus, a->numa);
 }
 
 static int meet_supervisor(struct agent *a, struct err *e)
@@ -204,14 +177,15 @@ static int meet_supervisor(struct agent *a, struct err *e)
 		.node = a->host,
 		.voucher = a->vouched ? &a->munge : NULL,
 	};
-	json_t *welcome;
+	const struct msg_welcome *welcome;
 	int rc = agent_control_open(&opt, &a->control, &welcome, e);
 	explicit_bzero(a->secret, strlen(a->secret));
-	if (rc || take_group_secret(a, welcome, e) || read_welcome(a, welcome, e))
+	if (rc || agent_boot_seal(a->boot, welcome->group_secret, a->generation, e))
 		return -1;
-	if (open_log(a, e))
+	agent_control_wipe_secret(a->control); /* only the boot keeps it */
+	if (read_welcome(a, welcome, e) || open_log(a, e))
 		return -1;
-	settle(a);
+	bind_to_device(a);
 	return 0;
 }
 
@@ -220,25 +194,21 @@ static void abort_world(const char *reason, void *arg)
 	comm_abort(arg, reason);
 }
 
-static void trace_dir(const struct agent *a, char out[2 * JOB_PATH])
-{
-	snprintf(out, 2 * JOB_PATH, "%s/trace/gen-%" PRIu32, a->run_dir, a->generation);
-}
-
-static int dump_world(void *arg, struct err *e)
+static int write_recorder(void *arg, struct err *e)
 {
 	struct agent *a = arg;
-	char dir[2 * JOB_PATH], path[2 * JOB_PATH + 32];
-	trace_dir(a, dir);
-	snprintf(path, sizeof path, "%s/comm-%d.json", dir, a->rank);
+	char dir[RUN_PATH], path[RUN_PATH];
+	run_path_trace(dir, a->run_dir, a->generation);
+	run_path_recorder(path, dir, a->rank);
 	return file_make_dirs(dir, e) || comm_dump(a->world, path, e) ? -1 : 0;
 }
 
-/* Endpoints through PMIx, which is then over: from here on a dead rank takes nobody along. */
+/* Opens the world communicator with the endpoints from PMIx, then finalizes PMIx: from then on the
+ * death of one rank does not end the others. */
 static int wire_up(struct agent *a, struct err *e)
 {
-	char dumps[2 * JOB_PATH];
-	trace_dir(a, dumps);
+	char dumps[RUN_PATH];
+	run_path_trace(dumps, a->run_dir, a->generation);
 	struct comm_options opt = {
 		.host = a->host,
 		.interface = a->job.network.interface,
@@ -252,13 +222,13 @@ static int wire_up(struct agent *a, struct err *e)
 	if (comm_open(agent_boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");
 	agent_control_on_abort(a->control, abort_world, a->world);
-	agent_control_on_dump(a->control, dump_world, a);
+	agent_control_on_dump(a->control, write_recorder, a);
 	agent_boot_finish(a->boot);
 	a->boot = NULL;
 	return 0;
 }
 
-static int work(struct agent *a, struct err *e)
+static int run_rank(struct agent *a, struct err *e)
 {
 	double since = clock_s();
 	if (agent_boot_open(&a->boot, e))
@@ -302,14 +272,14 @@ static int work(struct agent *a, struct err *e)
 	return train_run(&env, e);
 }
 
-static void say_failed(struct agent *a, const struct err *e)
+static void report_failure(struct agent *a, const struct err *e)
 {
-	log_hook(LOG_ERROR, NULL, NULL); /* "failed" tells the supervisor */
+	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
 	if (a->control)
 		agent_control_send(a->control, MSG_FAILED,
-				   json_pack("{s:s, s:s}", "code", err_word(e->code), "text",
-					     e->text));
+				   msg_failed_json(&(struct msg_failed){ .code = err_word(e->code),
+									 .text = e->text }));
 }
 
 static void agent_close(struct agent *a)
@@ -334,7 +304,7 @@ int main(int argc, char **argv)
 		int rc = tool_main(argc, argv);
 		return rc == TOOL_UNKNOWN ? usage("no such tool") : rc;
 	}
-	struct agent a = { 0 };
+	static struct agent a; /* large, so not on the stack */
 	struct err e = ERR_INIT;
 	int rc = take_environment(&a);
 	if (rc)
@@ -342,9 +312,9 @@ int main(int argc, char **argv)
 	agent_control_block_signals();
 	log_setup(2, LOG_INFO, "muster-agent");
 	agent_boot_host(a.host);
-	rc = work(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
+	rc = run_rank(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
 	if (rc)
-		say_failed(&a, &e);
+		report_failure(&a, &e);
 	agent_close(&a);
 	return rc;
 }

@@ -6,17 +6,6 @@
 
 enum { HEAD_BYTES = 8, JSON_DEPTH = 24 };
 
-static const char *const words[MSG_COUNT] = {
-#define MSG_WORD(type, word) [type] = word,
-	MSG_TYPES(MSG_WORD)
-#undef MSG_WORD
-};
-
-const char *msg_word(enum msg_type type)
-{
-	return type > MSG_NONE && type < MSG_COUNT ? words[type] : "unknown";
-}
-
 void msg_fini(struct msg *m)
 {
 	json_decref(m->body);
@@ -53,8 +42,8 @@ int msg_pack(enum msg_type type, uint32_t generation, json_t *body, struct buf *
 	return 0;
 }
 
-/* Refuses nesting before the parser recurses into it. Quotes count only outside
- * of escapes; whether the text is JSON at all is the parser's to say. */
+/* Refuses deep nesting before the parser recurses into it. A quote after a backslash does not count.
+ * Whether the text is JSON is left to the parser. */
 static bool too_deep(const char *text, size_t len)
 {
 	bool quoted = false;
@@ -78,9 +67,10 @@ static bool too_deep(const char *text, size_t len)
 static int parse_body(const char *text, size_t len, const char *word, json_t **out, struct err *e)
 {
 	if (memchr(text, '\0', len))
-		return err_set(e, ERR_PROTO, "message %s: it holds a NUL byte", word);
+		return err_set(e, ERR_PROTO, "message %s: it contains a NUL byte", word);
 	if (too_deep(text, len))
-		return err_set(e, ERR_PROTO, "message %s: nested deeper than %d", word, JSON_DEPTH);
+		return err_set(e, ERR_PROTO, "message %s: nested deeper than %d levels", word,
+			       JSON_DEPTH);
 	json_error_t why;
 	json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
 	if (!body)
@@ -97,8 +87,8 @@ int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m,
 {
 	const unsigned char *head = data;
 	if (len < HEAD_BYTES)
-		return err_set(e, ERR_PROTO, "message of %zu bytes: shorter than its head", len);
-	uint32_t type = get_le(head, 2), zero = get_le(head + 2, 2), launch = get_le(head + 4, 4);
+		return err_set(e, ERR_PROTO, "message of %zu bytes: shorter than its header", len);
+	uint32_t type = get_le(head, 2), zero = get_le(head + 2, 2), of = get_le(head + 4, 4);
 	if (zero)
 		return err_set(e, ERR_PROTO, "message: reserved bytes are not zero");
 	if (type <= MSG_NONE || type >= MSG_COUNT)
@@ -109,9 +99,10 @@ int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m,
 	json_t *body;
 	if (parse_body((const char *)data + HEAD_BYTES, len - HEAD_BYTES, word, &body, e))
 		return -1;
-	*m = (struct msg){ (enum msg_type)type, launch, body };
-	if (launch != generation)
-		return err_set(e, ERR_STALE, "message %s: of generation %u, this is generation %u",
-			       word, launch, generation);
+	*m = (struct msg){ (enum msg_type)type, of, body };
+	if (of != generation)
+		return err_set(e, ERR_STALE,
+			       "message %s: it is of generation %u, but this is generation %u",
+			       word, of, generation);
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* launcher_agent_path — where muster-agent is installed. */
+/* agent_path: finds the program muster-agent. */
 #ifndef MUSTER_LAUNCHER_AGENT_PATH_H
 #define MUSTER_LAUNCHER_AGENT_PATH_H
 
@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* The path of muster-agent: $MUSTER_AGENT, or else the file beside this program, or else
- * ../libexec/muster/muster-agent. ERR_NOTFOUND names the places that were tried. */
+/* The path of muster-agent: $MUSTER_AGENT, otherwise the file next to this program, otherwise
+ * ../libexec/muster/muster-agent. ERR_NOTFOUND names the paths that were tried. */
 int launcher_agent_path(char *path, size_t size, struct err *e);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * descriptors — the limits of a process that a run cannot do without, looked at before anything is
- * started: how many files a launcher holds open (two for each rank, and some of its own), and the
- * address space of an agent (ulimit -v).
+ * descriptors: checks the limits of this process that a run depends on, before anything starts: the
+ * number of open files (two per rank, and some for the launcher) and the address space of an agent
+ * (ulimit -v).
  */
 #ifndef MUSTER_LAUNCHER_DESCRIPTORS_H
 #define MUSTER_LAUNCHER_DESCRIPTORS_H
@@ -9,11 +9,11 @@
 #include "base/err.h"
 #include "plan/plan.h"
 
-/* Raises the soft limit where `ranks` need more, as far as the hard one allows; ERR_UNSUPPORTED
- * when that is too few. What is started afterwards inherits the limit. */
+/* Raises the soft limit of open files if `ranks` need more. Processes started later inherit it.
+ * ERR_UNSUPPORTED: the hard limit is too low. */
 int launcher_descriptors_allow(int ranks, struct err *e);
-/* ERR_UNSUPPORTED when the address space is limited, as agents inherit it, and too small for the
- * largest rank of the plan. */
+/* ERR_UNSUPPORTED: the address space is limited, which agents inherit, and too small for the largest
+ * rank of the plan. */
 int launcher_address_space_allows(const struct job *job, const struct plan *p, struct err *e);
 
 #endif

@@ -1,21 +1,21 @@
 /*
- * fork — forking from a process whose signals a libuv loop handles.
+ * fork: fork() in a process whose signals a libuv loop handles.
  *
- * A handler that runs in the child writes into the pipe that it shares with
- * the launcher: one Ctrl-C would be heard twice, and a second one ends a run at
- * once. So the child begins deaf, and hears again once it has left the
- * launcher's session or process group, with default actions. Async-signal-safe.
+ * A handler that ran in the child would write into the pipe that it shares with the launcher: one
+ * Ctrl-C would count twice, and a second Ctrl-C ends a run at once. So the child starts with every
+ * signal blocked and resets its handlers once it has left the launcher's session or process group.
+ * Both functions are async-signal-safe.
  */
 #ifndef MUSTER_LAUNCHER_FORK_H
 #define MUSTER_LAUNCHER_FORK_H
 
 #include <sys/types.h>
 
-/* As fork(); every signal is blocked in the child. */
+/* Like fork(), but every signal is blocked in the child. */
 pid_t launcher_fork_blocked(void);
-/* In the child: handlers become default actions and what came in between is forgotten; then as
- * process_signals (base/process.h), so that nothing is ignored but SIGHUP under nohup, and nothing
- * is blocked. */
+/* In the child: replaces handlers by the default actions, drops the signals that came meanwhile, and
+ * calls process_signals() (base/process.h). Then no signal is blocked, and only SIGHUP may be
+ * ignored (under nohup). */
 void launcher_fork_reset_signals(void);
 
 #endif

@@ -1,16 +1,18 @@
 /*
- * launch — starts the agents of one generation; one backend a way of starting.
+ * launch: starts the agents of one generation. Each way to start them is a backend:
  *
- * local: a PMIx server of our own and fork, one agent a slot (launcher/pmix/).
- * slurm: one srun step with --mpi=pmix (launcher/slurm/).
+ *     local  an embedded PMIx server and fork, one agent per slot (launcher/pmix/)
+ *     slurm  one srun step with --mpi=pmix (launcher/slurm/)
  *
- * To add a way: a `const struct launch_ops` in a room of its own, and a row in
- * launcher/cli/command_launcher.c's table.
+ * To add a backend:
+ *   1. a room below launcher/ with a `const struct launch_ops`, and its row in `rooms`;
+ *   2. its word for the key [launch] launcher (plan/spec/job/);
+ *   3. its row in the table of launcher/cli/launch_choose.c.
  */
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H
 
-#include "base/agent_env.h" /* what every agent finds in its environment */
+#include "base/agent_env.h" /* the environment that a backend gives every agent */
 #include "base/err.h"
 #include "base/munge.h"
 #include "plan/plan.h"
@@ -28,34 +30,33 @@ struct launch_request {
 	const char *secret;  /* hex */
 	const char *run_dir;
 	const char *agent; /* path of muster-agent */
-	const char *auth;  /* AGENT_ENV_AUTH's word */
+	const char *auth;  /* value of AGENT_ENV_AUTH */
 };
 
-struct launch; /* one generation under way */
+struct launch; /* one generation that runs */
 
-/* Both run on the loop's thread. */
+/* Called on the loop's thread. */
 struct launch_events {
-	/* A rank's process ended, as far as the backend can tell ranks apart (rank -1: the whole
-	 * step). status as of waitpid. */
+	/* The process of a rank has ended; rank -1: the launcher itself, such as srun, if the
+	 * backend cannot tell ranks apart. status: as of waitpid. */
 	void (*exited)(void *arg, int rank, int status);
-	/* Every process of the generation is gone; the launch may be closed. */
+	/* No process of the generation is left; the launch may be closed. */
 	void (*all_gone)(void *arg);
 	void *arg;
 };
 
 struct launch_ops {
 	const char *name;
-	/* How the control channel's ends prove themselves: AGENT_ENV_AUTH's word for all of the
-	 * run's generations. What the person should know of it is in *warning. NULL: the secret is
-	 * enough. */
+	/* Chooses the value of AGENT_ENV_AUTH for all generations of the run. *warning is set to
+	 * what the user should know about the choice. NULL: the secret is enough. */
 	void (*auth)(char word[MUNGE_WORD], struct err *warning);
-	/* Returns once everything is started or nothing is left of it. ERR_PEER: a helper process
-	 * died, and another attempt may well succeed. */
+	/* Returns when all processes are started; on failure none is left. ERR_PEER: a helper
+	 * process died, and another attempt may succeed. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r,
 		     const struct launch_events *ev, struct launch **out, struct err *e);
-	/* SIGKILLs whatever still runs; all_gone follows. */
+	/* Sends SIGKILL to what still runs; all_gone follows. */
 	void (*kill)(struct launch *l);
-	/* After all_gone. */
+	/* Called after all_gone. */
 	void (*close)(struct launch *l);
 };
 

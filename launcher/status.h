@@ -1,4 +1,4 @@
-/* status — the exit statuses of `muster`. */
+/* status: the exit statuses of `muster`. */
 #ifndef MUSTER_LAUNCHER_STATUS_H
 #define MUSTER_LAUNCHER_STATUS_H
 
@@ -8,7 +8,7 @@ enum {
 	STATUS_USAGE = 2,        /* the command line or the job file is wrong */
 	STATUS_CANNOT_START = 3, /* this machine or allocation cannot start it */
 	STATUS_GAVE_UP = 4,      /* it failed again after restarts */
-	STATUS_STOPPED = 75,     /* stopped on purpose; the same command goes on */
+	STATUS_STOPPED = 75,     /* stopped on purpose; the same command continues */
 };
 
 #endif

@@ -3,66 +3,40 @@
 #include "agent/control.h"
 #include "agent/engine/ckpt/ckpt.h"
 
-#include <math.h>
-#include <stddef.h>
-
-/* clang-format off */
-static const struct {
-	const char *name;
-	size_t at;
-} whole[] = {
-#define FIELD(name) { #name, offsetof(struct step_report, name) }
-	FIELD(step), FIELD(samples), FIELD(tokens), FIELD(peak_bytes),
-}, real[] = {
-	FIELD(loss), FIELD(grad_norm), FIELD(lr),
-	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(recompute_s), FIELD(tp_s), FIELD(cp_s), FIELD(ep_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
-	FIELD(checkpoint_s), FIELD(other_s),
-#undef FIELD
-};
-/* clang-format on */
-
-static const struct {
-	const char *name;
-	size_t at;
-} routers[] = {
-#define FIELD(name) \
-	{ \
-#name, offsetof(struct step_report, name) \
-	}
-	FIELD(cross_entropy),
-	FIELD(balance_loss),
-	FIELD(z_loss),
-#undef FIELD
-};
-
-static json_t *number(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
+#include <stdbool.h>
 
 json_t *agent_report_step(const struct step_report *r)
 {
-	json_t *o = json_object();
-	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-		json_object_set_new(
-			o, whole[i].name,
-			json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
-	for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-		json_object_set_new(o, real[i].name,
-				    number(*(const double *)((const char *)r + real[i].at)));
-	for (size_t i = 0; r->routed && i < sizeof routers / sizeof *routers; i++)
-		json_object_set_new(o, routers[i].name,
-				    number(*(const double *)((const char *)r + routers[i].at)));
-	if (r->loss_scale > 0) {
-		json_object_set_new(o, "loss_scale", json_real(r->loss_scale));
-		json_object_set_new(o, "skipped", json_boolean(r->skipped));
-	}
-	return o;
+	bool fp16 = r->loss_scale > 0;
+	struct msg_metrics m = {
+		.step = r->step,
+		.samples = r->samples,
+		.tokens = r->tokens,
+		.peak_bytes = r->peak_bytes,
+		.loss = r->loss,
+		.grad_norm = r->grad_norm,
+		.lr = r->lr,
+		.step_s = r->step_s,
+		.has_cross_entropy = r->routed,
+		.cross_entropy = r->cross_entropy,
+		.has_balance_loss = r->routed,
+		.balance_loss = r->balance_loss,
+		.has_z_loss = r->routed,
+		.z_loss = r->z_loss,
+		.has_loss_scale = fp16,
+		.loss_scale = r->loss_scale,
+		.has_skipped = fp16,
+		.skipped = r->skipped,
+	};
+#define COPY_PART(with, ENUM, member, name, transfers, doc) m.member##_s = r->member##_s;
+	STEP_PARTS(COPY_PART, )
+#undef COPY_PART
+	return msg_metrics_json(&m);
 }
 
 json_t *agent_report_eval(int64_t step, double loss)
 {
-	return json_pack("{s:I, s:o}", "step", (json_int_t)step, "loss", number(loss));
+	return msg_eval_json(&(struct msg_eval){ .step = step, .loss = loss });
 }
 
 static void progress(void *arg, int64_t step, const char *phase)
@@ -92,9 +66,11 @@ static void give_up(void *arg)
 
 static void send_ready(void *arg, int64_t step, int64_t samples, const struct phases *start)
 {
+	json_t *phases = train_phases_json(start);
 	agent_control_send(arg, MSG_READY,
-			   json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples",
-				     (json_int_t)samples, "phases", train_phases_json(start)));
+			   msg_ready_json(&(struct msg_ready){
+				   .step = step, .samples = samples, .phases = phases }));
+	json_decref(phases);
 }
 
 static void send_step(void *arg, const struct step_report *r)
@@ -109,22 +85,26 @@ static void send_eval(void *arg, int64_t step, double loss)
 
 static void send_series(void *arg, int64_t step)
 {
-	agent_control_send(arg, MSG_SERIES, json_pack("{s:I}", "step", (json_int_t)step));
+	agent_control_send(arg, MSG_SERIES, msg_series_json(&(struct msg_series){ .step = step }));
 }
 
 static void send_committed(void *arg, const struct ckpt_report *c)
 {
 	agent_control_send(arg, MSG_CKPT,
-			   json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c->step,
-				     "path", c->path, "bytes", (json_int_t)c->bytes, "seconds",
-				     c->seconds, "stall_s", c->stall_s));
+			   msg_ckpt_json(&(struct msg_ckpt){ .step = c->step,
+							     .path = c->path,
+							     .bytes = (int64_t)c->bytes,
+							     .seconds = c->seconds,
+							     .stall_s = c->stall_s }));
 }
 
 static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
 {
+	json_t *phases = train_phases_json(spent);
 	agent_control_send(arg, MSG_FINISHED,
-			   json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "peak_bytes",
-				     (json_int_t)peak_bytes, "phases", train_phases_json(spent)));
+			   msg_finished_json(&(struct msg_finished){
+				   .step = step, .peak_bytes = peak_bytes, .phases = phases }));
+	json_decref(phases);
 }
 
 struct train_hooks agent_report_hooks(struct control *control)

@@ -1,5 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
+#include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
 #include <stdio.h>
@@ -27,12 +28,12 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 {
 	struct job job;
 	char ini[PATH_MAX];
-	if (snprintf(ini, sizeof ini, "%s/job.ini", run) >= (int)sizeof ini)
+	if (snprintf(ini, sizeof ini, "%s/" RUN_JOB, run) >= (int)sizeof ini)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
 	if (job_load(ini, NULL, 0, &job, e))
 		return -1;
 	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e)
-				     : set_dir(d, run, "ckpt", e);
+				     : set_dir(d, run, RUN_CKPT, e);
 }
 
 /* PATH is itself a checkpoint: its parent is the DIR, its last word the only entry. */

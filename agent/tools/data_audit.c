@@ -2,6 +2,7 @@
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -71,7 +72,7 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	if (!rc && data_audit_open(buf_str(&text), text.len, &j->audit, e))
 		rc = err_prefix(e, "%s/" LEDGER_NAME, j->run);
 	buf_clear(&text);
-	if (!rc && !slurp(j->run, "metrics.jsonl", &text, NULL))
+	if (!rc && !slurp(j->run, RUN_METRICS, &text, NULL))
 		data_audit_metrics(j->audit, buf_str(&text), text.len);
 	buf_fini(&text);
 	return rc;

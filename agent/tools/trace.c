@@ -1,5 +1,6 @@
 #include "agent/tools/tools.h"
 #include "base/file.h"
+#include "launcher/rundir/traces.h"
 #include "libcomm/flight/diagnose.h"
 
 #include <dirent.h>
@@ -64,27 +65,17 @@ static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 	return rc;
 }
 
-/* N of the name `before`N`after`, -1: it is another name. */
-static long numbered(const char *name, const char *before, const char *after)
-{
-	size_t n = strlen(before);
-	const char *digits = name + n;
-	size_t wide = strncmp(name, before, n) ? 0 : strspn(digits, "0123456789");
-	return wide >= 1 && wide <= 9 && !strcmp(digits + wide, after) ? strtol(digits, NULL, 10)
-								       : -1;
-}
-
 /* All files of the folder; *found: how many. */
 static int add_folder(struct trace *t, const char *dir, int *found, struct err *e)
 {
-	char path[PATH_MAX];
+	char path[RUN_PATH];
 	int rc = 0;
 	DIR *d = opendir(dir);
 	if (!d)
 		return err_errno(e, ERR_IO, "%s: cannot read the folder", dir);
 	*found = 0;
 	for (struct dirent *at; !rc && (at = readdir(d));) {
-		if (numbered(at->d_name, "comm-", ".json") < 0)
+		if (run_recorder_rank(at->d_name) < 0)
 			continue;
 		snprintf(path, sizeof path, "%.3000s/%.255s", dir, at->d_name);
 		rc = add_file(t, path, true, e);
@@ -94,44 +85,16 @@ static int add_folder(struct trace *t, const char *dir, int *found, struct err *
 	return rc;
 }
 
-static bool has_dumps(const char *dir)
-{
-	bool has = false;
-	DIR *d = opendir(dir);
-	for (struct dirent *at; d && !has && (at = readdir(d));)
-		has = numbered(at->d_name, "comm-", ".json") >= 0;
-	if (d)
-		closedir(d);
-	return has;
-}
-
-/* The folder of the newest generation that has dumps; false: there is none. */
-static bool newest_in(const char *run, char out[PATH_MAX])
-{
-	char trace[PATH_MAX];
-	long newest = -1;
-	snprintf(trace, sizeof trace, "%.3000s/trace", run);
-	DIR *d = opendir(trace);
-	for (struct dirent *at; d && (at = readdir(d));) {
-		long n = numbered(at->d_name, "gen-", "");
-		snprintf(out, PATH_MAX, "%.3500s/gen-%ld", trace, n);
-		newest = n > newest && has_dumps(out) ? n : newest;
-	}
-	if (d)
-		closedir(d);
-	snprintf(out, PATH_MAX, "%.3500s/gen-%ld", trace, newest);
-	return newest >= 0;
-}
-
 static int add_word(struct trace *t, const char *word, struct err *e)
 {
-	char newest[PATH_MAX];
+	char newest[RUN_PATH];
 	int found;
 	if (!is_folder(word))
 		return add_file(t, word, false, e);
 	if (add_folder(t, word, &found, e))
 		return -1;
-	if (!found && newest_in(word, newest) && add_folder(t, newest, &found, e))
+	if (!found && rundir_last_trace(word, run_recorder_rank, newest) &&
+	    add_folder(t, newest, &found, e))
 		return -1;
 	return found ? 0
 		     : err_set(e, ERR_NOTFOUND,

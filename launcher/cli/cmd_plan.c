@@ -1,7 +1,7 @@
 #include "launcher/cli/cmd_plan.h"
 
 #include "launcher/cli/command.h"
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
 #include "plan/show/plan.h"

@@ -6,7 +6,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/launch_choose.h"
 #include "launcher/descriptors.h"
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "launcher/pmix/local.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"

@@ -1,3 +1,4 @@
+#include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/cli/command.h"
 #include "launcher/slurm/script.h"
@@ -60,10 +61,10 @@ static const char help[] = "muster submit — hand a job to Slurm's queue\n"
 
 struct submission {
 	struct job job;
-	char run_dir[PATH_MAX + JOB_TEXT];   /* absolute */
-	uint32_t number;                     /* of the submissions of this run */
-	char file[PATH_MAX + JOB_TEXT + 32]; /* the job as submitted */
-	char muster[PATH_MAX];               /* this program */
+	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
+	uint32_t number;                   /* of the submissions of this run */
+	char file[RUN_PATH];               /* the job as submitted */
+	char muster[PATH_MAX];             /* this program */
 };
 
 /* An absolute path for one that may not exist yet. */
@@ -118,7 +119,7 @@ static int open_submission(struct submission *s, struct err *e)
 	strcpy(s->job.job.run_dir, parent);
 	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
 	s->number = rundir_next_submission(s->run_dir);
-	snprintf(s->file, sizeof s->file, "%s/submit-%u.ini", s->run_dir, s->number);
+	run_path_submission(s->file, s->run_dir, s->number);
 	ssize_t len = readlink("/proc/self/exe", s->muster, sizeof s->muster - 1);
 	if (len < 0)
 		return err_errno(e, ERR_NOTFOUND, "cannot tell where muster is installed");

@@ -21,7 +21,7 @@ int command_help(const char *text)
 {
 	if (fputs(text, stdout) >= 0 && !fflush(stdout))
 		return STATUS_DONE;
-	fprintf(stderr, "muster: the answer cannot be written: %s\n", strerror(errno));
+	fprintf(stderr, "muster: cannot write to standard output: %s\n", strerror(errno));
 	return STATUS_FAILED;
 }
 
@@ -42,14 +42,14 @@ int command_misuse(const char *command, const char *fmt, ...)
 	return STATUS_USAGE;
 }
 
-/* Takes the option at argv[*i], and its value; 0, or the exit status. */
-static int take_option(int argc, char **argv, int *i, const struct command_option *o)
+/* Sets the option at argv[*i] and steps over its value. Returns 0 or an exit status. */
+static int set_option(int argc, char **argv, int *i, const struct command_option *o)
 {
 	const char *word = argv[*i];
 	while (o && o->name && strcmp(word, o->name))
 		o++;
 	if (!o || !o->name)
-		return command_misuse(argv[0], "\"%s\" is no option", word);
+		return command_misuse(argv[0], "\"%s\" is not an option", word);
 	if (o->flag)
 		*o->flag = true;
 	if (!o->value)
@@ -64,7 +64,7 @@ int command_options(int argc, char **argv, const struct command_option *options)
 {
 	int rc = 0;
 	for (int i = 1; i < argc && !rc; i++)
-		rc = take_option(argc, argv, &i, options);
+		rc = set_option(argc, argv, &i, options);
 	return rc;
 }
 
@@ -79,27 +79,27 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 			n = job_open_words(words);
 	for (int i = 1; i < argc && !rc; i++) {
 		if (argv[i][0] == '-')
-			rc = take_option(argc, argv, &i, options);
+			rc = set_option(argc, argv, &i, options);
 		else if (!file && !strchr(argv[i], '='))
 			file = argv[i];
 		else
 			words[n++] = argv[i];
 	}
 	if (!rc && !file)
-		rc = command_misuse(argv[0], "which job file?");
+		rc = command_misuse(argv[0], "a job file is missing");
 	struct err e = ERR_INIT;
 	if (!rc && (job_load(file, words, n, job, &e) ||
 		    (use == TO_RUN && job_check_run(job, file, &e)))) {
 		command_fail(&e);
-		/* whatever is wrong with it: no such file, no permission, a bad key */
+		/* Any error of the job file is a usage error: also a missing file. */
 		rc = STATUS_USAGE;
 	}
 	free(words);
 	return rc;
 }
 
-/* Levenshtein's distance of two short words. */
-static int distance(const char *a, const char *b)
+/* The Levenshtein distance of two words, of at most 32 characters each. */
+static int edit_distance(const char *a, const char *b)
 {
 	enum { MOST = 32 };
 	int row[MOST + 1], n = (int)strnlen(b, MOST);
@@ -126,7 +126,7 @@ const char *command_nearest(const char *word, const char *const *list)
 	const char *best = NULL;
 	int least = 3;
 	for (; *list; list++) {
-		int d = distance(word, *list);
+		int d = edit_distance(word, *list);
 		if (d < least) {
 			least = d;
 			best = *list;

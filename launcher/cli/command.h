@@ -1,13 +1,18 @@
 /*
- * command — the subcommands of `muster`.
+ * command: the subcommands of `muster`.
  *
- * To add one, do four things:
- *   1. a file launcher/cmd_NAME.c with `int cmd_NAME(int argc, char **argv)`; argv[0] is the
- *      subcommand's name, the result is the exit status (launcher/status.h);
- *   2. its prototype below;
- *   3. its row in main.c's table: name, function, summary;
- *   4. its help: a man page's text that it prints for --help (command_help), with SYNOPSIS,
- *      DESCRIPTION, OPTIONS, EXAMPLES and EXIT STATUS.
+ * To add a command:
+ *   1. its row in COMMANDS below: name, function, summary;
+ *   2. a file launcher/cli/cmd_NAME.c with the function, `int cmd_NAME(int argc, char **argv)`.
+ *      argv[0] is the command's name; the result is the exit status (launcher/status.h);
+ *   3. in that file the page that --help prints (command_help), with SYNOPSIS, DESCRIPTION,
+ *      OPTIONS, EXAMPLES and EXIT STATUS;
+ *   4. its tests, tests/cli/NAME.bats.
+ * The Makefile finds the file; `muster help` and the hint after a misspelled command use the row.
+ *
+ * ckpt, data, generate, trace and bench are tools of muster-agent: cmd_tool() executes it with the
+ * same words. To add a group of tools, give it a row with cmd_tool here and follow
+ * agent/tools/tools.h; a tool of an existing group needs no row.
  */
 #ifndef MUSTER_LAUNCHER_CLI_COMMAND_H
 #define MUSTER_LAUNCHER_CLI_COMMAND_H
@@ -17,42 +22,58 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-int cmd_run(int argc, char **argv);
-int cmd_submit(int argc, char **argv); /* launcher/slurm */
-int cmd_plan(int argc, char **argv);
-int cmd_topo(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_tool(int argc, char **argv); /* ckpt, data, bench, generate, trace: the agent's tools */
+/* clang-format off */
 
-/* True when --help or -h is among the words before "--". */
+/* name, function, summary; in the order of `muster help` */
+#define COMMANDS(X) \
+	X("run",      cmd_run,    "train: on the nodes of a Slurm allocation, otherwise on this host") \
+	X("submit",   cmd_submit, "submit the job to Slurm's queue") \
+	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
+	X("topo",     cmd_topo,   "show the hardware of the machines") \
+	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
+	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
+	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
+	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
+	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
+	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
+	X("help",     cmd_help,   "explain a command")
+
+/* clang-format on */
+
+#define COMMAND_PROTOTYPE(name, function, summary) int function(int argc, char **argv);
+COMMANDS(COMMAND_PROTOTYPE)
+#undef COMMAND_PROTOTYPE
+
+/* Whether --help or -h is among the words before "--". */
 bool command_wants_help(int argc, char **argv);
 /* Prints `text`; returns the exit status 0. */
 int command_help(const char *text);
-/* Prints the error to stderr; returns the exit status that fits its code. */
+/* Prints the error to stderr; returns the exit status of its code. */
 int command_fail(const struct err *e);
-/* A usage error about the command line, with a hint to --help. */
+/* Prints a usage error with a hint to --help; returns STATUS_USAGE. */
 int command_misuse(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* An option of a subcommand; a table of them ends with a NULL name. */
 struct command_option {
 	const char *name;   /* "--json" */
-	bool *flag;         /* set when it is there, or NULL */
-	const char **value; /* set to the word after it, or NULL */
+	bool *flag;         /* set to true if the option is given; may be NULL */
+	const char **value; /* set to the word after the option; may be NULL */
 };
 
 struct job;
-/* what the job is read for: a run needs more of it than a plan */
+/* The purpose that a job is read for: a run needs more of its keys than a plan. */
 enum command_use { TO_PLAN, TO_RUN };
-/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options
- * --auto and --gpus leave to muster what the words do not give, whatever the file gives
- * (job_open_words). 0, or the exit status, said already. */
+/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. With --auto
+ * or --gpus muster chooses the keys that the words do not set, even if the file sets them
+ * (job_open_words). Returns 0, or an exit status after printing the error. */
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
 		struct job *job);
 
-/* The same without a job: sets the options; any other word is misuse. */
+/* Sets the options of a command without a job; any other word is a usage error. */
 int command_options(int argc, char **argv, const struct command_option *options);
 
-/* The word of the list nearest to `word`, or NULL when none is near; the list ends with NULL. */
+/* The word of the list that is spelled most like `word`; NULL if none is close. The list ends with
+ * NULL. */
 const char *command_nearest(const char *word, const char *const *list);
 
 #endif

@@ -1,7 +1,7 @@
 /* What a job needs: of its plan on the machine that it would be run on. */
 #include "launcher/doctor/doctor.h"
 
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
 

@@ -15,7 +15,7 @@ bool local_gate_close_to_others(void)
 	return atomic_load(&closed);
 }
 
-/* libpmix takes ECONNABORTED for a visitor who has gone again. */
+/* libpmix handles ECONNABORTED as a client that has already closed. */
 int accept(int listener, struct sockaddr *restrict from, socklen_t *restrict len)
 {
 	int fd = accept4(listener, from, len, 0);

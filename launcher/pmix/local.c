@@ -1,6 +1,7 @@
 /* local — the agents of one generation on this host: launch_local. */
 #include "base/auth.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "launcher/launch.h"
 #include "launcher/pmix/local.h"
 #include "launcher/pmix/server.h"
@@ -180,8 +181,8 @@ static void undo(struct launch *l)
 
 static int open_log(const struct launch_request *r, int *fd, struct err *e)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
+	char path[RUN_PATH];
+	run_path_launch_log(path, r->run_dir, r->generation);
 	*fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 	return *fd < 0 ? -1 : 0;
 }

@@ -1,8 +1,9 @@
 /*
- * register — libpmix's server in the calling process, up to the point where clients may connect.
+ * register: starts libpmix's server in the calling process, up to the point where clients may
+ * connect.
  *
- * For the process that server.c forks, which has nothing else to do: libpmix
- * keeps its state in globals and a thread. No callback of ours runs on it.
+ * Only the process that server.c forks calls it and does nothing else, because libpmix keeps its
+ * state in globals and runs a thread. No callback of ours runs on that thread.
  */
 #ifndef MUSTER_LAUNCHER_PMIX_REGISTER_H
 #define MUSTER_LAUNCHER_PMIX_REGISTER_H
@@ -10,8 +11,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Starts the server with its files in `dir`, makes `world` ranks known, and appends the environment
- * of each: its words, each ended by a NUL, and an empty word. */
+/* Starts the server with its files in `dir`, registers `world` ranks, and appends the environment of
+ * each: its variables, each ended by a NUL, and an empty string. */
 int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
 			 struct err *e);
 

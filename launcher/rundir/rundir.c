@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 struct lines { /* a .jsonl file */
 	int fd;
-	bool torn; /* it ends within a line: the disk was full */
+	bool torn; /* its last line is incomplete, because the disk was full */
 };
 
 struct rundir {
@@ -27,20 +28,22 @@ struct rundir {
 	int lost;
 };
 
-static int open_in(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
+static int open_file(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
 {
-	char path[PATH_MAX + 32];
-	snprintf(path, sizeof path, "%s/%s", r->path, name);
+	char path[RUN_PATH];
+	run_path(path, r->path, name);
 	*fd = file_open(path, flags | O_CREAT, FILE_OWN, e);
 	return *fd < 0 ? -1 : 0;
 }
 
-/* Who may write to the folder may lay links and logs in it. Who may only read it loses that. */
+/* Whoever may write to the folder could put links and logs in it, so it is refused. Whoever may only
+ * read it loses that permission. */
 static int check_private(const char *path, struct err *e)
 {
 	struct stat st;
 	if (stat(path, &st))
-		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
+		return err_errno(e, ERR_IO, "%s: cannot read the folder's owner and permissions",
+				 path);
 	if (st.st_uid != geteuid())
 		return err_set(e, ERR_AUTH,
 			       "%s: the folder belongs to another user (uid %u); choose another "
@@ -48,7 +51,7 @@ static int check_private(const char *path, struct err *e)
 			       path, (unsigned)st.st_uid);
 	if (st.st_mode & 022)
 		return err_set(e, ERR_AUTH,
-			       "%s: others may write to the folder; see that what is in it is "
+			       "%s: other users may write to the folder; check that its files are "
 			       "yours, then: chmod go-w '%s'",
 			       path, path);
 	if (st.st_mode & 077 && chmod(path, 0700))
@@ -56,28 +59,28 @@ static int check_private(const char *path, struct err *e)
 	return 0;
 }
 
-/* trace/ is made when something is to be written there. */
-static int make_inside(const char *run, struct err *e)
+/* trace/ is created only when something is written there. */
+static int make_subfolders(const char *run, struct err *e)
 {
 	static const struct {
 		const char *name;
 		int (*make)(const char *path, struct err *e);
 		bool later;
-	} inside[] = { { "logs", file_make_own_dir, false },
-		       { "trace", file_make_own_dir, true },
-		       { "ckpt", file_make_dirs, false } };
-	char below[PATH_MAX + 8];
+	} inside[] = { { RUN_LOGS, file_make_own_dir, false },
+		       { RUN_TRACES, file_make_own_dir, true },
+		       { RUN_CKPT, file_make_dirs, false } };
+	char below[RUN_PATH];
 	struct stat st;
 	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
-		snprintf(below, sizeof below, "%s/%s", run, inside[k].name);
+		run_path(below, run, inside[k].name);
 		if (!(inside[k].later && lstat(below, &st)) && inside[k].make(below, e))
 			return -1;
 	}
 	return 0;
 }
 
-/* Makes what is missing of the run folder; `out` is its absolute path. */
-static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
+/* Creates the run folder if it is missing; `out` is its absolute path. */
+static int make_run_folder(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
@@ -90,12 +93,12 @@ static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], s
 		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
 	if (check_private(out, e))
 		return -1;
-	return make_inside(out, e);
+	return make_subfolders(out, e);
 }
 
 static int take_lock(struct rundir *r, struct err *e)
 {
-	if (open_in(r, "lock", O_RDWR, &r->lock, e))
+	if (open_file(r, RUN_LOCK, O_RDWR, &r->lock, e))
 		return -1;
 	char pid[32] = "";
 	if (flock(r->lock, LOCK_EX | LOCK_NB)) {
@@ -105,8 +108,8 @@ static int take_lock(struct rundir *r, struct err *e)
 		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
 		return err_set(
 			e, ERR_ABORTED,
-			"%s: another muster (process %s) runs here; wait for it, stop it with "
-			"kill %s, or choose another [job] name",
+			"%s: another muster (process %s) runs in this folder; wait for it, stop "
+			"it with kill %s, or choose another [job] name",
 			r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
 	}
 	int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
@@ -121,9 +124,9 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
 	r->lock = r->events.fd = r->metrics.fd = -1;
-	if (make_dirs(parent, name, r->path, e) || take_lock(r, e) ||
-	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events.fd, e) ||
-	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
+	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
+	    open_file(r, RUN_EVENTS, O_WRONLY | O_APPEND, &r->events.fd, e) ||
+	    open_file(r, RUN_METRICS, O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
 		rundir_close(r);
 		return -1;
 	}
@@ -152,20 +155,15 @@ int rundir_lost(const struct rundir *r)
 	return r->lost;
 }
 
-/* The number after the highest N of the folder's files `before`N`after`. */
-static uint32_t next_number(const char *path, const char *before, const char *after)
+/* The number after the highest one that number_of() finds among the folder's names. */
+static uint32_t next_number(const char *path, long (*number_of)(const char *name))
 {
-	unsigned long highest = 0;
-	size_t n = strlen(before);
+	long highest = 0;
 	DIR *d = opendir(path);
 	for (struct dirent *at; d && (at = readdir(d));) {
-		const char *digits = at->d_name + n;
-		size_t wide = strncmp(at->d_name, before, n) ? 0 : strspn(digits, "0123456789");
-		if (wide == 0 || wide > 9 || strcmp(digits + wide, after))
-			continue;
-		unsigned long seen = strtoul(digits, NULL, 10);
-		if (seen > highest)
-			highest = seen;
+		long number = number_of(at->d_name);
+		if (number > highest)
+			highest = number;
 	}
 	if (d)
 		closedir(d);
@@ -174,49 +172,15 @@ static uint32_t next_number(const char *path, const char *before, const char *af
 
 uint32_t rundir_next_generation(const struct rundir *r)
 {
-	return next_number(r->path, "plan-", ".json");
+	return next_number(r->path, run_plan_generation);
 }
 
 uint32_t rundir_next_submission(const char *path)
 {
-	return next_number(path, "submit-", ".ini");
+	return next_number(path, run_submission_number);
 }
 
-/* Only what the agents name so: another thing in the folder keeps it. */
-static void remove_trace(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	for (struct dirent *at; d && (at = readdir(d));)
-		if (!strncmp(at->d_name, "comm-", 5) || !strncmp(at->d_name, "timeline-", 9))
-			unlinkat(fd, at->d_name, 0);
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
-		close(fd);
-	rmdir(dir);
-}
-
-void rundir_prune_traces(const struct rundir *r, uint32_t generation)
-{
-	char trace[PATH_MAX + 16], path[PATH_MAX + 300];
-	snprintf(trace, sizeof trace, "%s/trace", r->path);
-	DIR *d = opendir(trace);
-	for (struct dirent *at; d && (at = readdir(d));) {
-		char *end;
-		unsigned long n = strncmp(at->d_name, "gen-", 4)
-					  ? 0
-					  : strtoul(at->d_name + 4, &end, 10);
-		if (!n || *end || n + RUNDIR_TRACES > generation)
-			continue;
-		snprintf(path, sizeof path, "%s/%s", trace, at->d_name);
-		remove_trace(path);
-	}
-	if (d)
-		closedir(d);
-}
-
-/* There is none, or muster wrote it. */
+/* True: the file does not exist, or muster wrote it. */
 static bool may_replace(const char *path)
 {
 	char head[sizeof RUNDIR_MARK] = "";
@@ -231,13 +195,13 @@ static bool may_replace(const char *path)
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 {
-	char path[PATH_MAX + 32];
-	snprintf(path, sizeof path, "%s/job.ini", r->path);
+	char path[RUN_PATH];
+	run_path(path, r->path, RUN_JOB);
 	if (!may_replace(path))
 		return err_set(e, ERR_IO,
-			       "%s: muster did not write this file and would replace it; move it "
-			       "elsewhere, or choose "
-			       "another [job] run_dir or name",
+			       "%s: muster writes its resolved job to this path, but did not write "
+			       "the file that is there; move it elsewhere, or choose another "
+			       "[job] run_dir or name",
 			       path);
 	struct buf marked = BUF_INIT;
 	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
@@ -250,14 +214,15 @@ int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
 			   struct err *e)
 {
-	char run[PATH_MAX], path[PATH_MAX + 32];
-	if (make_dirs(parent, name, run, e))
+	char run[PATH_MAX], path[RUN_PATH];
+	if (make_run_folder(parent, name, run, e))
 		return -1;
-	snprintf(path, sizeof path, "%s/submit-%u.ini", run, number);
+	run_path_submission(path, run, number);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EEXIST)
 		return err_set(e, ERR_ABORTED,
-			       "%s: another submission came in between; submit again", path);
+			       "%s: another submission took this number meanwhile; submit again",
+			       path);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", path);
 	int rc = file_write_full(fd, text, strlen(text)) || fsync(fd)
@@ -271,19 +236,19 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
 
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
 {
-	char path[PATH_MAX + 32];
+	char path[RUN_PATH];
 	char *text = json_dumps(plan, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	if (!text)
 		return err_set(e, ERR_NOMEM, "no memory to write the plan");
-	snprintf(path, sizeof path, "%s/plan-%u.json", r->path, generation);
+	run_path_plan(path, r->path, generation);
 	int rc = file_replace(path, text, strlen(text), e);
 	free(text);
 	return rc;
 }
 
-/* One write(2) a line: a reader sees half of one only where the disk was full, and the next line
- * begins anew. */
-static void put_line(struct rundir *r, struct lines *to, const char *text)
+/* One write(2) per line: a reader sees an incomplete line only where the disk was full, and the next
+ * line starts on a line of its own. */
+static void write_line(struct rundir *r, struct lines *to, const char *text)
 {
 	struct buf line = BUF_INIT;
 	buf_printf(&line, "%s%s\n", to->torn ? "\n" : "", text);
@@ -295,8 +260,8 @@ static void put_line(struct rundir *r, struct lines *to, const char *text)
 	buf_fini(&line);
 }
 
-static void append(struct rundir *r, struct lines *to, uint32_t generation, const char *event,
-		   json_t *fields)
+/* A line's first fields; event: NULL in metrics.jsonl. */
+static json_t *new_line(uint32_t generation, const char *event)
 {
 	json_t *line = json_object();
 	if (event)
@@ -304,24 +269,34 @@ static void append(struct rundir *r, struct lines *to, uint32_t generation, cons
 	json_object_set_new(line, "time", json_real(clock_wall_s()));
 	json_object_set_new(line, "mono", json_real(clock_s()));
 	json_object_set_new(line, "generation", json_integer(generation));
-	if (fields)
-		json_object_update_missing(line, fields);
-	json_decref(fields);
-	char *text = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	return line;
+}
+
+/* Steals `line`. rc: whether its fields are incomplete. */
+static void append_line(struct rundir *r, struct lines *to, json_t *line, int rc)
+{
+	char *text = rc ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	json_decref(line);
 	if (text)
-		put_line(r, to, text);
+		write_line(r, to, text);
 	else
 		r->lost++;
 	free(text);
 }
 
-void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields)
+void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
+			 const struct fields_row *rows, const void *fields)
 {
-	append(r, &r->events, generation, event, fields);
+	json_t *line = new_line(generation, name);
+	append_line(r, &r->events, line, fields_write(rows, fields, line, NULL));
 }
 
-void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields)
+void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
+		    double predicted_s)
 {
-	append(r, &r->metrics, generation, NULL, fields);
+	json_t *line = new_line(generation, NULL), *fields = msg_metrics_json(m);
+	int rc = !fields || json_object_update(line, fields);
+	json_object_set_new(line, "predicted_s", json_real(predicted_s));
+	json_decref(fields);
+	append_line(r, &r->metrics, line, rc);
 }

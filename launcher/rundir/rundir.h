@@ -1,101 +1,79 @@
 /*
- * rundir — the run folder: <job.run_dir>/<job.name>, private to its user. One that
- * is there already and belongs to another user, or that others may write to, is
- * refused; one that others may read is made private.
+ * rundir: a run's folder, <job.run_dir>/<job.name>. It is private to its user.
  *
- *     job.ini                 the resolved job, every default written out. Its first line says that
- *                             muster wrote it; a file of that name without the line is a person's
- *                             own and is never replaced
+ * muster refuses a folder that belongs to another user or that others may write to. It makes a
+ * folder private if others may read it.
+ *
+ *     job.ini                 the resolved job with every default. Its first line is RUNDIR_MARK. A
+ *                             job.ini without that line belongs to a person and is never replaced
  *     submit-<n>.ini          the resolved job of each submission: a queued job runs what was
  *                             submitted
- *     plan-<generation>.json  what each generation was started with
- *     events.jsonl            what happened (below), appended to
- *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and
- *                             generation; after a restart steps come again: the later line counts
- *     ledger.jsonl            what the agents consumed, up to each checkpoint: theirs, as are the
- *                             checkpoints
- *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they
- *                             print outside it
- *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where
- *                             an operation failed or nothing went on; timeline-<rank>.json: when
- *                             the pipeline's ranks did what in the last step of a generation that
- *                             ended well (plan/spec/schedule/timeline.h). Of the last RUNDIR_TRACES
+ *     plan-<generation>.json  the plan that the generation was started with
+ *     events.jsonl            what happened (launcher/rundir/events.h)
+ *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
+ *                             fields of the message `metrics` (base/messages.h), and predicted_s.
+ *                             After a restart a step may appear again; its last line counts
+ *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
+ *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
+ *                             and srun print outside these logs; slurm-<id>.out of a submission
+ *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
+ *                             operation failed or the generation hung; timeline-<rank>.json: what
+ *                             the rank did in the last step of a pipeline that ended well
+ *                             (plan/spec/schedule/timeline.h). muster keeps the last RUNDIR_TRACES
  *                             generations
- *     ckpt/                   checkpoints, unless the job says another folder
- *     .pmix/                  the embedded PMIx server's, while it runs
- *     lock                    held by the muster that runs here; its pid is inside
+ *     ckpt/                   checkpoints, unless the job names another folder
+ *     .pmix/                  the embedded PMIx server's files while it runs
+ *     lock                    locked by the muster that runs here; it contains that muster's pid
  *
- * What muster opens here are regular files (base/file.h, FILE_OWN), and logs/ and trace/ are
- * folders: a symbolic link, a FIFO or a device of such a name is refused. The run folder and ckpt/
- * may be reached through symbolic links to folders.
+ * base/run_paths.h builds these paths.
  *
- * A run that is started again goes on in its folder: files are appended to and
- * generations are counted on.
+ * Every file that muster opens here is a regular file (base/file.h, FILE_OWN), and logs/ and trace/
+ * are folders: a symbolic link, a FIFO or a device of that name is refused. The run folder itself
+ * and ckpt/ may be symbolic links to folders.
  *
- * An event is a line {"event", "time": seconds since 1970, "mono": seconds of
- * the monotonic clock, "generation", …}; both times have microseconds.
- *
- *     plan              {world, tp, dp, pp, step_s: predicted}
- *     generation-start  {resume, restarts}
- *     start-again       {text}                          a helper process died in the first start; the same generation again
- *     started           {}                              every process of the generation runs
- *     hello             {rank, node, pid}
- *     refused           {why}                           a stranger, a stale or second agent, a bad frame
- *     unheard           {why}                           connections cannot be accepted; the first time of a generation
- *     wired             {}                              every rank has said hello
- *     ready             {step}                          every rank is ready to go on from that step
- *     first-step        {step, loss, since_start_s, since_lost_s (after a loss)}
- *     ckpt              {step, path, bytes, seconds, stall_s}
- *     eval              {step, loss}
- *     log               {rank, node, level, text}
- *     rank-lost         {rank, node, how: closed|exited|failed|protocol|silent|hung, status, code,
- *                       text, step, phase}
- *     verdict           {finding, text, group, op, number, ranks, world, missing} of `muster trace
- *                       --json`, or {error}
- *     exit              {rank, status | signal}          of a rank that was lost or ended badly
- *     restart           {generation, delay_s, futile}
- *     stop              {reason, checkpoint}
- *     finished          {step}                          every rank has done what was asked
- *     done | stopped | failed | gave-up  {reason, status: exit status, step, restarts}   the last one of each muster
+ * A run that is started again continues in its folder: files are appended to, and generations are
+ * numbered on.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_RUNDIR_H
 #define MUSTER_LAUNCHER_RUNDIR_RUNDIR_H
 
 #include "base/err.h"
+#include "base/messages.h"
 
 #include <jansson.h>
 #include <stdint.h>
 
 #define RUNDIR_MARK "; written by muster"
 
-enum { RUNDIR_TRACES = 8 };
-
 struct rundir;
 
-/* Makes what is missing and takes the lock; ERR_ABORTED when another muster holds it. */
+/* Creates what is missing and takes the lock. ERR_ABORTED: another muster holds it. */
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e);
 void rundir_close(struct rundir *r);
 
 const char *rundir_path(const struct rundir *r); /* absolute */
-/* The number after the highest generation that the folder has seen; 1 in a new one. */
+/* The number after the highest generation in the folder; 1 in a new one. */
 uint32_t rundir_next_generation(const struct rundir *r);
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
-/* The same for submissions; the folder need not be there. */
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
+
+/* The number after the highest submission in the run folder `path`, which need not exist. */
 uint32_t rundir_next_submission(const char *path);
-/* Makes the run folder where it is missing, and takes no lock: jobs are queued behind the one that
- * runs there. Fails when the number is taken by now. */
+/* Creates the run folder if it is missing and writes submit-<number>.ini. Takes no lock, because a
+ * submission waits behind the muster that runs there. ERR_ABORTED: the number is taken. */
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
 			   struct err *e);
-int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
-/* Before a generation starts: removes the flight recorders and timelines of those that are too
- * old. */
-void rundir_prune_traces(const struct rundir *r, uint32_t generation);
-/* Appends a line; adds time, mono and generation. Steal the reference to
- * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and
- * rundir_lost counts it: the run itself goes on. */
-void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields);
-void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields);
+
+/* Appends a line to metrics.jsonl, as rundir_event_*() does to events.jsonl. predicted_s: seconds
+ * of a step by the plan. */
+void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
+		    double predicted_s);
+/* Lines of events.jsonl and metrics.jsonl that could not be written. */
 int rundir_lost(const struct rundir *r);
+
+/* For launcher/rundir/events.c: appends a line with the fields of this table to events.jsonl. */
+void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
+			 const struct fields_row *rows, const void *fields);
 
 #endif

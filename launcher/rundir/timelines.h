@@ -1,8 +1,8 @@
 /*
- * timelines — the timelines that the ranks of a run measured.
+ * timelines: the timelines that the ranks of a run measured.
  *
- * The pipeline ranks of the first replica write trace/gen-<generation>/timeline-<rank>.json
- * (plan/spec/schedule/timeline.h) of their last step; those of the newest generation count.
+ * The pipeline ranks of the first replica write the timeline of their last step
+ * (plan/spec/schedule/timeline.h) to trace/gen-<generation>/timeline-<rank>.json.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_TIMELINES_H
 #define MUSTER_LAUNCHER_RUNDIR_TIMELINES_H
@@ -10,8 +10,8 @@
 #include "base/err.h"
 #include "plan/spec/schedule/timeline.h"
 
-/* Reads a run's into *out, which is empty. ERR_NOTFOUND when there are none; ERR_USAGE when they
- * are not of this layout and number of micro-batches. */
+/* Reads the timelines of the last generation that has any into *out, which is empty. ERR_NOTFOUND:
+ * there are none. ERR_USAGE: they are of another layout or number of micro-batches. */
 int rundir_timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out,
 			  struct err *e);
 

@@ -1,15 +1,14 @@
 /*
- * slurm — muster inside and in front of a Slurm cluster, through its commands.
+ * slurm: muster and Slurm, through Slurm's commands.
  *
- *     submit.c    `muster submit`: the sbatch script from templates/sbatch.in
- *     script.c    that template, filled in
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file
- *     auth.c      whether the control channel's ends show MUNGE credentials
- *     address.c   where the supervisor can be reached from the allocation's nodes
- *     tool.c      one of the agent's tools as a step of the allocation
+ *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
+ *     auth.c      whether both ends of the control channel present MUNGE credentials
+ *     address.c   the address at which the allocation's nodes reach the supervisor
+ *     tool.c      runs one of the agent's tools as a step of the allocation
  *
- * No shell is involved anywhere, and no command line holds a secret.
+ * No command is run through a shell, and no command line contains a secret.
  */
 #ifndef MUSTER_LAUNCHER_SLURM_SLURM_H
 #define MUSTER_LAUNCHER_SLURM_SLURM_H
@@ -22,28 +21,28 @@
 /* The launch backend of an allocation: one srun step per generation. */
 extern const struct launch_ops launch_slurm;
 
-/* What to do when one of Slurm's commands cannot be executed; for child.h. */
+/* The remedy if one of Slurm's commands cannot be executed, for struct child_command. */
 #define SLURM_ABSENT "; are Slurm's commands in PATH?"
 
 /*
- * The address, without a port, of this host as the nodes of the allocation see it: the NodeAddr of
- * the node that we run on, else what SLURM_LAUNCH_NODE_IPADDR says, else the host's name. Loopback
- * only when that is what Slurm itself uses (all nodes on one host). [network] interface goes before
- * it: the caller asks net_local_address then.
+ * The address, without a port, at which the nodes of the allocation reach this host: the NodeAddr of
+ * the node that we run on, otherwise SLURM_LAUNCH_NODE_IPADDR, otherwise the host's name. It is a
+ * loopback address only if Slurm itself uses one (all nodes on one host). If the job sets [network]
+ * interface, the caller uses net_local_address() instead.
  */
 int slurm_address(char out[NET_ADDR_MAX], struct err *e);
 
 /*
- * The word of AGENT_ENV_AUTH for this run's agents: MUNGE credentials wherever Slurm itself uses
- * them (AuthType is auth/munge; AuthInfo tells munged's socket). The secret alone when AuthType is
- * another one, when the person says so (MUSTER_AUTH=secret, for nodes where agents cannot reach
- * munged), and, with a warning, when no credential can be made here: nobody on the network can
- * bring that about, and the agents are told so over Slurm.
+ * The value of AGENT_ENV_AUTH for this run's agents: MUNGE credentials if Slurm itself uses them
+ * (AuthType is auth/munge; AuthInfo names munged's socket). The secret alone in three cases:
+ * AuthType is another one; the user sets MUSTER_AUTH=secret, for nodes where agents cannot reach
+ * munged; or this node cannot make a credential, which sets *warning. Nobody on the network can
+ * force the last case, and the agents learn the value through Slurm.
  */
 void slurm_auth(char word[MUNGE_WORD], struct err *warning);
 
-/* Becomes srun, which runs `agent argv[0] argv[1] …` once a device of the allocation, with PMIx.
- * Returns only when it cannot. */
+/* Executes srun in place of this process. It runs `agent argv[0] argv[1] …` once per device of the
+ * allocation, with PMIx. Returns only on failure. */
 int slurm_tool(const char *agent, int argc, char **argv, struct err *e);
 
 #endif

@@ -1,6 +1,7 @@
 #include "launcher/slurm/srun.h"
 
 #include "base/file.h"
+#include "base/run_paths.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -182,10 +183,10 @@ static void fill_argv(const struct launch_request *r, struct srun *s)
 
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
 {
-	char hosts[JOB_PATH + 64];
+	char hosts[RUN_PATH];
 	*s = (struct srun){ 0 };
 	snprintf(s->name, sizeof s->name, "muster-%u-%ld", r->generation, (long)getpid());
-	snprintf(hosts, sizeof hosts, "%s/logs/hosts-%u", r->run_dir, r->generation);
+	run_path_hosts(hosts, r->run_dir, r->generation);
 	if (write_hosts(r, hosts, e))
 		return -1;
 	if (fill_env(r, hosts, s, e)) {

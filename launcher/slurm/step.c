@@ -16,6 +16,7 @@
  */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/slurm.h"
@@ -155,8 +156,8 @@ static void on_srun_end(void *arg, int status, const char *output)
 
 static int open_log(const struct launch_request *r, struct err *e)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
+	char path[RUN_PATH];
+	run_path_launch_log(path, r->run_dir, r->generation);
 	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 

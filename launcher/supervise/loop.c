@@ -25,13 +25,13 @@ static void on_signal(uv_signal_t *handle, int number)
 	struct run *run = handle->data;
 	char reason[64];
 	snprintf(reason, sizeof reason, "%s", strsignal(number));
-	/* A second Ctrl-C is a person's; batch systems repeat the others. */
+	/* Only a person sends SIGINT twice; batch systems repeat the other signals. */
 	bool again = number == SIGINT && run->interrupted;
 	run->interrupted = true;
 	supervisor_stop(run->supervisor, reason, again);
 }
 
-/* A hang-up that was ignored from the start (nohup) stays so. */
+/* SIGHUP stays ignored if it was ignored from the start (nohup). */
 static void watch_signals(struct run *run, uv_loop_t *loop)
 {
 	static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
@@ -49,7 +49,7 @@ static void watch_signals(struct run *run, uv_loop_t *loop)
 	}
 }
 
-static int fail(const struct supervise_options *o, const struct err *e)
+static int report_failure(const struct supervise_options *o, const struct err *e)
 {
 	supervise_terminal_event(o->term, TONE_BAD, "failed", "%s", e->text);
 	return STATUS_CANNOT_START;
@@ -61,7 +61,7 @@ int supervise_run(const struct supervise_options *o)
 	struct err e = ERR_INIT;
 	int status = STATUS_CANNOT_START;
 	if (supervisor_open(o, &run.supervisor, &e))
-		return fail(o, &e);
+		return report_failure(o, &e);
 	watch_signals(&run, o->loop);
 	uv_timer_init(o->loop, &run.tick);
 	run.tick.data = &run;
@@ -73,6 +73,6 @@ int supervise_run(const struct supervise_options *o)
 		uv_close((uv_handle_t *)&run.signals[i], NULL);
 	uv_close((uv_handle_t *)&run.tick, NULL);
 	supervisor_close(run.supervisor);
-	uv_run(o->loop, UV_RUN_DEFAULT); /* the closing of the handles */
+	uv_run(o->loop, UV_RUN_DEFAULT); /* closes the handles */
 	return status;
 }

@@ -1,51 +1,39 @@
+/* messages: what the supervisor does with each message of an agent. */
 #include "launcher/supervise/state.h"
 #include "topo/bind.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Fields are what a peer wrote: each is checked before it is used. */
-static bool get_int(const json_t *body, const char *key, int64_t least, int64_t most, int64_t *out)
-{
-	const json_t *v = json_object_get(body, key);
-	if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most)
-		return false;
-	*out = json_integer_value(v);
-	return true;
-}
-
-static const char *get_text(const json_t *body, const char *key, const char *otherwise)
-{
-	const char *v = json_string_value(json_object_get(body, key));
-	return v ? v : otherwise;
-}
-
-static bool get_step(const json_t *body, int64_t *step)
-{
-	return get_int(body, "step", 0, INT64_MAX / 2, step);
-}
-
-static void refuse(struct supervisor *s, struct link *l, const char *why)
+static void refuse(struct supervisor *s, struct connection *c, const char *why)
 {
 	supervise_report_refused(s, why);
-	supervise_link_drop(l);
+	supervise_connection_drop(c);
 }
 
-/* A rank that breaks the rules is lost; the handler's caller has checked that the link is
- * claimed. */
-static void break_off(struct supervisor *s, struct link *l, const struct msg *m)
+/* An error of a handler: the message is malformed, or sent in the wrong order. */
+static int out_of_order(const char *name, struct err *e)
 {
-	struct loss loss = { .rank = supervise_link_rank(l),
+	return err_set(e, ERR_PROTO, "message %s: it was sent twice or at the wrong time", name);
+}
+
+/* A rank that breaks the rules is lost. The connection is claimed. */
+static void lose_rank(struct supervisor *s, struct connection *c, enum err_code code,
+		      const char *text)
+{
+	struct loss loss = { .rank = supervise_connection_rank(c),
 			     .how = LOSS_PROTOCOL,
-			     .code = ERR_PROTO,
+			     .code = code,
 			     .at = supervisor_now(s) };
-	snprintf(loss.text, sizeof loss.text, "sent a malformed %s message", msg_word(m->type));
-	s->ranks[loss.rank].link = NULL;
-	supervise_link_drop(l);
+	snprintf(loss.text, sizeof loss.text, "%s", text);
+	s->ranks[loss.rank].connection = NULL;
+	supervise_connection_drop(c);
 	supervisor_handle(s, EV_LOST, &loss, NULL);
 }
 
-static void touch(struct supervisor *s, struct rank_state *k, int64_t step, const char *phase)
+static void note_progress(struct supervisor *s, struct rank_state *k, int64_t step,
+			  const char *phase)
 {
 	if (step == k->step && !strcmp(phase, k->phase))
 		return;
@@ -54,195 +42,220 @@ static void touch(struct supervisor *s, struct rank_state *k, int64_t step, cons
 	k->moved = supervisor_now(s);
 }
 
-/* The rank's device, and the cores and the memory next to it. */
-static void add_place(const struct supervisor *s, int rank, json_t *body)
+static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
+{
+	return &s->ranks[supervise_connection_rank(c)];
+}
+
+/* --- hello and its answer ----------------------------------------------------------- */
+
+static int send_welcome(struct supervisor *s, struct connection *c, int rank, struct err *e)
 {
 	const struct plan_rank *r = &s->o.plan->ranks[rank];
 	const struct node_kind *k = topo_cluster_kind(s->o.cluster, r->node);
+	const struct msg_coords at = {
+		.tp = r->at.tp, .cp = r->at.cp, .dp = r->at.dp, .pp = r->at.pp
+	};
 	char cpus[TOPO_CPUS] = "";
-	bool bound = s->o.job->launch.bind != BIND_NONE;
-	if (bound)
+	if (s->o.job->launch.bind != BIND_NONE)
 		topo_bind_near(k, r->slot, cpus, sizeof cpus);
-	json_object_set_new(body, "device", json_integer(r->slot));
-	json_object_set_new(body, "bus", json_string(k->parts ? k->parts[r->slot].bus : ""));
-	json_object_set_new(body, "memory", json_real(r->total));
-	json_object_set_new(body, "crew", json_integer(r->node_ranks));
-	json_object_set_new(body, "cpus", json_string(cpus));
-	json_object_set_new(body, "numa", json_integer(*cpus ? k->parts[r->slot].numa : -1));
-}
-
-static int send_welcome(struct supervisor *s, struct link *l, int rank, struct err *e)
-{
-	const struct coords *at = &s->o.plan->ranks[rank].at;
-	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}",
-				 "job", s->o.job_text, "threads", s->o.plan->ranks[rank].threads,
-				 "run", rundir_path(s->o.run), "resume", supervisor_resume(s),
-				 "coords", "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp,
-				 "node", supervisor_node(s, rank), "node_index",
-				 s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
-	if (!body)
-		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
-	json_object_set_new(body, "group_secret", json_string(s->group_secret));
-	add_place(s, rank, body);
-	int rc = supervise_link_send(l, MSG_WELCOME, body, e);
+	struct msg_welcome w = {
+		.job = s->o.job_text,
+		.threads = r->threads,
+		.run = rundir_path(s->o.run),
+		.resume = supervisor_resume(s),
+		.coords = msg_coords_json(&at),
+		.node = supervisor_node(s, rank),
+		.node_index = r->node,
+		.heartbeat_s = s->o.limits.heartbeat,
+		.group_secret = s->group_secret,
+		.device = r->slot,
+		.bus = k->parts ? k->parts[r->slot].bus : "",
+		.memory = r->total,
+		.crew = r->crew,
+		.cpus = cpus,
+		.numa = *cpus ? k->parts[r->slot].numa : -1,
+	};
+	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
+	json_decref(w.coords);
+	int rc = body ? supervise_connection_send(c, MSG_WELCOME, body, e)
+		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_decref(body);
 	return rc;
 }
 
-static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
+/* Why an agent that says this must not join; NULL: it may. */
+static const char *refusal(const struct supervisor *s, const struct msg_hello *h, int malformed,
+			   const struct err *e)
 {
-	int64_t rank, world, version, pid;
-	if (supervise_link_rank(l) >= 0)
-		return false;
-	if (!get_int(body, "version", 0, INT32_MAX, &version) || version != MSG_VERSION) {
-		refuse(s, l, "an agent of another version");
-		return true;
+	if (h->version != MSG_VERSION)
+		return "an agent of another version of muster";
+	if (malformed)
+		return e->text;
+	if (h->world != s->world || h->rank < 0 || h->rank >= s->world || h->pid < 1)
+		return "a hello for a rank that the plan does not have";
+	if (s->ranks[h->rank].hello)
+		return "a second hello for a rank that is already connected";
+	return NULL;
+}
+
+static int on_hello(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_hello h;
+	if (supervise_connection_rank(c) >= 0)
+		return out_of_order("hello", e);
+	const char *why = refusal(s, &h, msg_hello_read(body, &h, e), e);
+	if (why) {
+		refuse(s, c, why);
+		return 0;
 	}
-	if (!get_int(body, "world", 1, INT32_MAX, &world) || world != s->world ||
-	    !get_int(body, "rank", 0, s->world - 1, &rank) ||
-	    !get_int(body, "pid", 1, INT32_MAX, &pid)) {
-		refuse(s, l, "a hello for a rank that the plan does not have");
-		return true;
-	}
-	struct rank_state *k = &s->ranks[rank];
-	if (k->hello) {
-		refuse(s, l, "a second hello for a rank that is here already");
-		return true;
-	}
-	supervise_link_claim(l, (int)rank);
-	*k = (struct rank_state){ .link = l,
+	struct rank_state *k = &s->ranks[h.rank];
+	supervise_connection_claim(c, h.rank);
+	*k = (struct rank_state){ .connection = c,
 				  .hello = true,
 				  .beat = supervisor_now(s),
 				  .moved = supervisor_now(s),
 				  .step = -1,
 				  .exited = k->exited };
-	supervise_report_event(s, "hello",
-			       json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node",
-					 get_text(body, "node", ""), "pid", (json_int_t)pid));
-	struct err e = ERR_INIT;
-	if (send_welcome(s, l, (int)rank, &e)) {
-		struct loss loss = { .rank = (int)rank,
+	rundir_event_hello(s->o.run, s->generation,
+			   &(struct rundir_hello){ .rank = h.rank, .node = h.node, .pid = h.pid });
+	struct err failed = ERR_INIT;
+	if (send_welcome(s, c, h.rank, &failed)) {
+		struct loss loss = { .rank = h.rank,
 				     .how = LOSS_PROTOCOL,
-				     .code = e.code,
+				     .code = failed.code,
 				     .at = supervisor_now(s) };
-		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.900s", e.text);
+		snprintf(loss.text, sizeof loss.text, "cannot send the welcome: %.900s",
+			 failed.text);
 		supervisor_handle(s, EV_LOST, &loss, NULL);
-		return true;
+		return 0;
 	}
 	if (++s->hellos == s->world)
 		supervisor_handle(s, EV_HELLO, NULL, NULL);
-	return true;
+	return 0;
 }
 
-static bool on_ready(struct supervisor *s, struct link *l, const json_t *body)
+/* --- a rank that trains ------------------------------------------------------------- */
+
+static int on_ready(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
-	int64_t step;
-	if (!get_step(body, &step) || k->ready)
-		return false;
+	struct rank_state *k = rank_of(s, c);
+	struct msg_ready m;
+	if (msg_ready_read(body, &m, e))
+		return -1;
+	if (k->ready)
+		return out_of_order("ready", e);
 	k->ready = true;
-	s->resumed = step;
-	touch(s, k, step, "ready");
+	s->resumed = m.step;
+	note_progress(s, k, m.step, "ready");
 	if (++s->readies == s->world)
 		supervisor_handle(s, EV_READY, NULL, NULL);
-	return true;
+	return 0;
 }
 
-static bool on_metrics(struct supervisor *s, struct link *l, const json_t *body)
+static int on_metrics(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int64_t step;
-	if (!get_step(body, &step))
-		return false;
-	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
+	struct rank_state *k = rank_of(s, c);
+	struct msg_metrics m;
+	if (msg_metrics_read(body, &m, e))
+		return -1;
 	k->moved = supervisor_now(s);
-	if (step > k->step)
-		k->step = step;
-	supervise_restart_step(&s->restart, step);
-	supervise_report_metrics(s, (json_t *)body);
-	return true;
+	if (m.step > k->step)
+		k->step = m.step;
+	supervise_restart_step(&s->restart, m.step);
+	supervise_report_metrics(s, &m);
+	return 0;
 }
 
-static bool on_eval(struct supervisor *s, struct link *l, const json_t *body)
+static int on_eval(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int64_t step;
-	const json_t *loss = json_object_get(body, "loss");
-	if (!get_step(body, &step) || !json_is_number(loss))
-		return false;
-	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
-	supervise_report_eval(s, step, json_number_value(loss));
-	return true;
+	struct msg_eval m;
+	if (msg_eval_read(body, &m, e))
+		return -1;
+	rank_of(s, c)->moved = supervisor_now(s);
+	supervise_report_eval(s, &m);
+	return 0;
 }
 
-static bool on_progress(struct supervisor *s, struct link *l, const json_t *body)
+static int on_progress(struct supervisor *s, struct connection *c, const json_t *body,
+		       struct err *e)
 {
-	int64_t step, count = json_integer_value(json_object_get(body, "count"));
-	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
-	if (!get_int(body, "step", -1, INT64_MAX / 2, &step))
-		return false;
-	touch(s, k, step, get_text(body, "phase", ""));
-	if (count != k->count)
+	struct rank_state *k = rank_of(s, c);
+	struct msg_progress m;
+	if (msg_progress_read(body, &m, e))
+		return -1;
+	if (m.step < -1)
+		return err_set(e, ERR_PROTO, "message progress: step %lld is below -1",
+			       (long long)m.step);
+	note_progress(s, k, m.step, m.phase);
+	if (m.count != k->count)
 		k->moved = supervisor_now(s);
-	k->count = count;
-	return true;
+	k->count = m.count;
+	return 0;
 }
 
-static bool on_log(struct supervisor *s, struct link *l, const json_t *body)
+static int on_log(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int rank = supervise_link_rank(l);
-	const char *level = get_text(body, "level", "warn"), *text = get_text(body, "text", "");
-	supervise_report_event(s, "log",
-			       json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node",
-					 supervisor_node(s, rank), "level", level, "text", text));
-	/* What the ranks say while the generation is being ended is in their logs. */
+	int rank = supervise_connection_rank(c);
+	struct msg_log m;
+	if (msg_log_read(body, &m, e))
+		return -1;
+	supervise_report_log(s, rank, m.level, m.text);
+	/* While the generation ends, the ranks' messages go to their logs and to events.jsonl only. */
+	bool error = !strcmp(m.level, "error");
 	if (s->state != SUP_DRAINING && !s->settle_at)
-		supervise_terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD,
-					 strcmp(level, "error") ? "warn" : "error", "%s:%d: %s",
-					 supervisor_node(s, rank), rank, text);
-	return true;
+		supervise_terminal_event(s->o.term, error ? TONE_BAD : TONE_WARN,
+					 error ? "error" : "warn", "%s:%d: %s",
+					 supervisor_node(s, rank), rank, m.text);
+	return 0;
 }
 
-static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
+static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int64_t step;
-	if (!get_step(body, &step) || !json_is_string(json_object_get(body, "path")))
-		return false;
-	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
-	supervise_restart_ckpt(&s->restart, step);
-	s->ckpt_step = step;
-	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", get_text(body, "path", ""));
-	supervise_report_ckpt(s, (json_t *)body);
-	return true;
+	struct msg_ckpt m;
+	if (msg_ckpt_read(body, &m, e))
+		return -1;
+	rank_of(s, c)->moved = supervisor_now(s);
+	supervise_restart_ckpt(&s->restart, m.step);
+	s->ckpt_step = m.step;
+	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
+	supervise_report_ckpt(s, &m);
+	return 0;
 }
 
-/* The lines before it came over the same connection in order, so they are in the run folder, but
- * for those that it had no room for: these are counted and told (rundir_lost), and hold no
- * checkpoint up. */
-static bool on_series(struct supervisor *s, struct link *l, const json_t *body)
+/* The metrics up to this step came earlier on the same connection, so they are in the run folder,
+ * except for lines that a full disk has lost. rundir_lost() counts those; they do not delay a
+ * checkpoint. */
+static int on_series(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int64_t step;
-	if (!get_step(body, &step))
-		return false;
-	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
-	json_t *answer = json_pack("{s:I}", "step", (json_int_t)step);
-	if (s->ranks[0].link) /* else it is lost, and so is its checkpoint */
-		supervise_link_send(s->ranks[0].link, MSG_RECORDED, answer, NULL);
+	struct msg_series m;
+	if (msg_series_read(body, &m, e))
+		return -1;
+	rank_of(s, c)->moved = supervisor_now(s);
+	json_t *answer = msg_recorded_json(&(struct msg_recorded){ .step = m.step });
+	if (s->ranks[0].connection) /* otherwise rank 0 is lost, and its checkpoint with it */
+		supervise_connection_send(s->ranks[0].connection, MSG_RECORDED, answer, NULL);
 	json_decref(answer);
-	return true;
+	return 0;
 }
 
-static bool on_signal(struct supervisor *s, struct link *l, const json_t *body)
+static int on_signal(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int64_t number;
+	struct msg_signal m;
 	char reason[128];
-	if (!get_int(body, "number", 1, 128, &number))
-		return false;
-	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_link_rank(l),
-		 (int)number, strsignal((int)number));
+	if (msg_signal_read(body, &m, e))
+		return -1;
+	if (m.number < 1 || m.number > 128)
+		return err_set(e, ERR_PROTO, "message signal: there is no signal %d", m.number);
+	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_connection_rank(c),
+		 m.number, strsignal(m.number));
 	supervisor_handle(s, EV_STOP, NULL, reason);
-	return true;
+	return 0;
 }
 
-static enum err_code code_of(const char *word)
+/* --- a rank that ends --------------------------------------------------------------- */
+
+static enum err_code code_named(const char *word)
 {
 	for (int c = ERR_NONE; c <= ERR_INTERNAL; c++)
 		if (!strcmp(word, err_word((enum err_code)c)))
@@ -250,51 +263,56 @@ static enum err_code code_of(const char *word)
 	return ERR_INTERNAL;
 }
 
-static bool on_failed(struct supervisor *s, struct link *l, const json_t *body)
+static int on_failed(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	struct loss loss = { .rank = supervise_link_rank(l),
+	struct msg_failed m;
+	if (msg_failed_read(body, &m, e))
+		return -1;
+	struct loss loss = { .rank = supervise_connection_rank(c),
 			     .how = LOSS_FAILED,
+			     .code = code_named(m.code),
 			     .at = supervisor_now(s) };
-	loss.code = code_of(get_text(body, "code", "internal"));
-	snprintf(loss.text, sizeof loss.text, "%s",
-		 get_text(body, "text", "failed without saying why"));
+	snprintf(loss.text, sizeof loss.text, "%s", m.text);
 	supervisor_handle(s, EV_LOST, &loss, NULL);
-	return true;
+	return 0;
 }
 
-static bool on_finished(struct supervisor *s, struct link *l, const json_t *body)
+static int on_finished(struct supervisor *s, struct connection *c, const json_t *body,
+		       struct err *e)
 {
-	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
-	int64_t step;
-	if (!get_step(body, &step) || k->finished)
-		return false;
+	struct rank_state *k = rank_of(s, c);
+	struct msg_finished m;
+	if (msg_finished_read(body, &m, e))
+		return -1;
+	if (k->finished)
+		return out_of_order("finished", e);
 	k->finished = true;
-	supervise_contract_memory(&s->contract, s->o.plan, supervise_link_rank(l),
-				  json_number_value(json_object_get(body, "peak_bytes")));
-	touch(s, k, step, "finished");
+	supervise_contract_memory(&s->contract, s->o.plan, supervise_connection_rank(c),
+				  (double)m.peak_bytes);
+	note_progress(s, k, m.step, "finished");
 	if (++s->finishes == s->world)
 		supervisor_handle(s, EV_FINISHED, NULL, NULL);
-	return true;
+	return 0;
 }
 
-static bool on_dumped(struct supervisor *s, struct link *l, const json_t *body)
+static int on_dumped(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int rank = supervise_link_rank(l);
-	const char *error = get_text(body, "error", NULL);
-	s->ranks[rank].dumped = true;
-	if (error)
-		supervise_report_event(s, "log",
-				       json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node",
-						 supervisor_node(s, rank), "level", "warn", "text",
-						 error));
+	struct msg_dumped m;
+	if (msg_dumped_read(body, &m, e))
+		return -1;
+	rank_of(s, c)->dumped = true;
+	if (m.has_error)
+		supervise_report_log(s, supervise_connection_rank(c), "warn", m.error);
 	supervisor_handle(s, EV_DUMPED, NULL, NULL);
-	return true;
+	return 0;
 }
 
-/* What agents may send. false: malformed, or out of its turn. */
+/* --- dispatch ----------------------------------------------------------------------- */
+
+/* The messages that agents send. An error means that the rank is lost. */
 static const struct {
-	bool (*fn)(struct supervisor *, struct link *, const json_t *body);
-	bool stranger; /* may come before hello */
+	int (*handle)(struct supervisor *, struct connection *, const json_t *body, struct err *e);
+	bool stranger; /* may come from a connection that is not claimed */
 } handlers[MSG_COUNT] = {
 	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
 	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
@@ -304,17 +322,21 @@ static const struct {
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 };
 
-void supervisor_message(void *supervisor, struct link *l, const struct msg *m)
+void supervisor_message(void *supervisor, struct connection *c, const struct msg *m)
 {
 	struct supervisor *s = supervisor;
-	int rank = supervise_link_rank(l);
-	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].fn;
+	struct err e = ERR_INIT;
+	int rank = supervise_connection_rank(c);
+	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].handle;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
-		refuse(s, l, "a message before hello");
+		refuse(s, c, "a message before hello");
 		return;
 	}
 	if (rank >= 0)
 		s->ranks[rank].beat = supervisor_now(s);
-	if (!known || !handlers[m->type].fn(s, l, m->body))
-		break_off(s, l, m);
+	int rc = known ? handlers[m->type].handle(s, c, m->body, &e)
+		       : err_set(&e, ERR_PROTO, "message %s: only the supervisor sends it",
+				 msg_word(m->type));
+	if (rc)
+		lose_rank(s, c, e.code, e.text);
 }

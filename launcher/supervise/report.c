@@ -1,6 +1,7 @@
-/* report — what goes into events.jsonl and metrics.jsonl, and what a person is told of it. */
+/* report: what the supervisor writes to events.jsonl and metrics.jsonl, and prints for people. */
 #include "base/file.h"
 #include "base/human.h"
+#include "base/run_paths.h"
 #include "launcher/supervise/state.h"
 
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { REFUSALS_TOLD = 20 }; /* of a generation: strangers must not fill the disk */
+enum { REFUSALS_MAX = 20 }; /* events per generation: strangers must not fill the disk */
 
 static const char *const how_words[] = {
 	[LOSS_CLOSED] = "closed",     [LOSS_EXITED] = "exited", [LOSS_FAILED] = "failed",
@@ -17,85 +18,107 @@ static const char *const how_words[] = {
 	[LOSS_START] = "start",
 };
 
-void supervise_report_event(struct supervisor *s, const char *event, json_t *fields)
-{
-	rundir_event(s->o.run, s->generation, event, fields);
-}
-
 void supervise_report_started(struct supervisor *s, const char *resume)
 {
 	const struct layout *l = &s->o.plan->layout;
 	char text[64];
-	supervise_report_event(s, "plan",
-			       json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f}", "world", s->world,
-					 "tp", l->tp, "cp", l->cp, "ep", l->ep, "dp", l->dp, "pp",
-					 l->pp, "step_s", s->o.plan->time.total));
-	supervise_report_event(s, "generation-start",
-			       json_pack("{s:s, s:I, s:s}", "resume", resume, "restarts",
-					 (json_int_t)s->restart.restarts, "auth",
-					 s->munge.work ? "secret and MUNGE credential" : "secret"));
+	rundir_event_plan(s->o.run, s->generation,
+			  &(struct rundir_plan){ .world = s->world,
+						 .tp = l->tp,
+						 .cp = l->cp,
+						 .ep = l->ep,
+						 .dp = l->dp,
+						 .pp = l->pp,
+						 .step_s = s->o.plan->time.total });
+	rundir_event_generation_start(
+		s->o.run, s->generation,
+		&(struct rundir_start){ .resume = resume,
+					.restarts = s->restart.restarts,
+					.auth = s->munge.work ? "secret and MUNGE credential"
+							      : "secret" });
 	if (!s->first)
-		supervise_terminal_event(
-			s->o.term, TONE_WARN, "restart", "generation %u, %s", s->generation,
-			s->ckpt_step >= 0
-				? "from the newest checkpoint"
-				: "from where this one began: no checkpoint was written since");
+		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s",
+					 s->generation,
+					 s->ckpt_step >= 0 ? "from the last checkpoint"
+							   : "from where this run began, because "
+							     "no checkpoint was written since");
 	snprintf(text, sizeof text, "starting %d agent%s", s->world, human_s(s->world));
 	supervise_terminal_waiting(s->o.term, text);
 }
 
-static json_t *rank_fields(const struct supervisor *s, int rank)
+static bool ended_by_signal(const struct rank_state *k)
 {
-	if (rank < 0)
-		return json_pack("{s:n}", "rank");
-	const struct rank_state *k = &s->ranks[rank];
-	return json_pack("{s:i, s:s, s:I, s:s}", "rank", rank, "node", supervisor_node(s, rank),
-			 "step", (json_int_t)k->step, "phase", k->phase);
+	return k->exited && WIFSIGNALED(k->status);
 }
 
-static void add_status(const struct rank_state *k, json_t *fields)
+static bool has_exited(const struct rank_state *k)
 {
-	if (!k->exited)
-		return;
-	if (WIFSIGNALED(k->status))
-		json_object_set_new(fields, "signal", json_integer(WTERMSIG(k->status)));
-	else
-		json_object_set_new(fields, "status", json_integer(WEXITSTATUS(k->status)));
+	return k->exited && !WIFSIGNALED(k->status);
 }
 
 void supervise_report_loss(struct supervisor *s)
 {
-	json_t *fields = rank_fields(s, s->loss.rank);
-	json_object_set_new(fields, "how", json_string(how_words[s->loss.how]));
-	json_object_set_new(fields, "code", json_string(err_word(s->loss.code)));
-	json_object_set_new(fields, "text", json_string(s->loss.text));
-	if (s->loss.rank >= 0)
-		add_status(&s->ranks[s->loss.rank], fields);
-	supervise_report_event(s, "rank-lost", fields);
+	int rank = s->loss.rank;
+	struct rundir_rank_lost lost = {
+		.how = how_words[s->loss.how],
+		.code = err_word(s->loss.code),
+		.text = s->loss.text,
+	};
+	if (rank >= 0) {
+		const struct rank_state *k = &s->ranks[rank];
+		lost.has_rank = lost.has_node = lost.has_step = lost.has_phase = true;
+		lost.rank = rank;
+		lost.node = supervisor_node(s, rank);
+		lost.step = k->step;
+		lost.phase = k->phase;
+		lost.has_signal = ended_by_signal(k);
+		lost.signal = WTERMSIG(k->status);
+		lost.has_status = has_exited(k);
+		lost.status = WEXITSTATUS(k->status);
+	}
+	rundir_event_rank_lost(s->o.run, s->generation, &lost);
 }
 
-void supervise_report_verdict(struct supervisor *s, json_t *verdict)
+void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v)
 {
-	const char *finding = json_string_value(json_object_get(verdict, "finding"));
-	supervise_report_event(s, "verdict", json_incref(verdict));
-	if (finding && strcmp(finding, "none"))
-		supervise_terminal_event(s->o.term, TONE_BAD, "verdict", "%s",
-					 json_string_value(json_object_get(verdict, "text")));
+	rundir_event_verdict(s->o.run, s->generation, v);
+	if (strcmp(v->finding, "none"))
+		supervise_terminal_event(s->o.term, TONE_BAD, "verdict", "%s", v->text);
 }
 
 void supervise_report_exit(struct supervisor *s, int rank)
 {
-	json_t *fields = rank_fields(s, rank);
-	add_status(&s->ranks[rank], fields);
-	supervise_report_event(s, "exit", fields);
+	const struct rank_state *k = &s->ranks[rank];
+	rundir_event_exit(s->o.run, s->generation,
+			  &(struct rundir_exit){ .has_rank = true,
+						 .rank = rank,
+						 .has_node = true,
+						 .node = supervisor_node(s, rank),
+						 .has_step = true,
+						 .step = k->step,
+						 .has_phase = true,
+						 .phase = k->phase,
+						 .has_signal = ended_by_signal(k),
+						 .signal = WTERMSIG(k->status),
+						 .has_status = has_exited(k),
+						 .status = WEXITSTATUS(k->status) });
 }
 
-/* The last line that an agent printed outside its own log: what the dynamic linker or PMIx had to
- * say. srun's own count only where no agent said anything. */
-static void show_log(struct supervisor *s)
+void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text)
 {
-	char path[1200], line[512], last[512] = "";
-	snprintf(path, sizeof path, "%s/logs/launch-%u.log", rundir_path(s->o.run), s->generation);
+	rundir_event_log(s->o.run, s->generation,
+			 &(struct rundir_log){ .rank = rank,
+					       .node = supervisor_node(s, rank),
+					       .level = level,
+					       .text = text });
+}
+
+/* Prints the last line of the launch log, where the dynamic linker and PMIx report errors. A line
+ * of srun counts only if there is no other. */
+static void print_launch_log(struct supervisor *s)
+{
+	char path[RUN_PATH], line[512], last[512] = "";
+	run_path_launch_log(path, rundir_path(s->o.run), s->generation);
 	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
 	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	while (in && fgets(line, sizeof line, in))
@@ -107,8 +130,8 @@ static void show_log(struct supervisor *s)
 				 *last ? last : "empty");
 }
 
-/* "rank 4 on n1, after step 12 (forward)"; "the agents" when no rank in particular is to blame. */
-static void name_lost(const struct supervisor *s, char *out, size_t size)
+/* "rank 4 on n1, after step 12 (forward)"; "the agents" if no rank in particular is lost. */
+static void describe_lost_rank(const struct supervisor *s, char *out, size_t size)
 {
 	int rank = s->loss.rank;
 	if (rank < 0) {
@@ -129,7 +152,7 @@ void supervise_report_blame(struct supervisor *s)
 {
 	char who[256], end[96] = "";
 	const struct rank_state *k = s->loss.rank >= 0 ? &s->ranks[s->loss.rank] : NULL;
-	name_lost(s, who, sizeof who);
+	describe_lost_rank(s, who, sizeof who);
 	if (k && k->exited && s->loss.how == LOSS_CLOSED && WIFSIGNALED(k->status))
 		snprintf(end, sizeof end, ", killed by signal %d (%.40s)", WTERMSIG(k->status),
 			 strsignal(WTERMSIG(k->status)));
@@ -137,111 +160,104 @@ void supervise_report_blame(struct supervisor *s)
 		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
 	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s%s", who, s->loss.text, end);
 	if (!s->stepped && s->loss.how != LOSS_FAILED)
-		show_log(s);
+		print_launch_log(s);
 }
 
 void supervise_report_refused(struct supervisor *s, const char *why)
 {
-	if (s->refusals++ < REFUSALS_TOLD)
-		supervise_report_event(s, "refused", json_pack("{s:s}", "why", why));
+	if (s->refusals++ < REFUSALS_MAX)
+		rundir_event_refused(s->o.run, s->generation, &(struct rundir_why){ .why = why });
 }
 
 void supervise_report_trouble(struct supervisor *s, const char *why)
 {
-	supervise_report_event(s, "unheard", json_pack("{s:s}", "why", why));
+	rundir_event_unheard(s->o.run, s->generation, &(struct rundir_why){ .why = why });
 	supervise_terminal_event(s->o.term, TONE_WARN, "warn",
-				 "agents that connect cannot be let in: %s", why);
+				 "the supervisor cannot accept the agents' connections: %s", why);
 }
 
-static double number(const json_t *body, const char *key)
-{
-	const json_t *v = json_object_get(body, key);
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static void first_step(struct supervisor *s, int64_t step, double loss)
+static void report_first_step(struct supervisor *s, int64_t step, double loss)
 {
 	double now = supervisor_now(s);
-	json_t *fields = json_pack("{s:I, s:f}", "step", (json_int_t)step, "since_start_s",
-				   now - s->started);
-	if (isfinite(loss))
-		json_object_set_new(fields, "loss", json_real(loss));
-	if (!s->first)
-		json_object_set_new(fields, "since_lost_s", json_real(now - s->loss.at));
-	else
-		json_object_set_new(fields, "since_open_s", json_real(now - s->opened));
-	supervise_report_event(s, "first-step", fields);
+	rundir_event_first_step(s->o.run, s->generation,
+				&(struct rundir_first_step){ .step = step,
+							     .since_start_s = now - s->started,
+							     .has_loss = isfinite(loss),
+							     .loss = loss,
+							     .has_since_lost_s = !s->first,
+							     .since_lost_s = now - s->loss.at,
+							     .has_since_open_s = s->first,
+							     .since_open_s = now - s->opened });
 	s->stepped = true;
 }
 
-/* A generation's first step warms up caches and is left out of the measured time. */
-static void measure(struct supervisor *s, const json_t *body, double step_s, double tokens)
+/* The first step of a generation warms up caches, so it is left out of the measured time. */
+static void add_measured_step(struct supervisor *s, const struct msg_metrics *m)
 {
-	if (!(step_s > 0))
+	if (!(m->step_s > 0))
 		return;
-	s->step_s = s->step_s > 0 && s->stepped ? 0.9 * s->step_s + 0.1 * step_s : step_s;
+	s->step_s = s->step_s > 0 && s->stepped ? 0.9 * s->step_s + 0.1 * m->step_s : m->step_s;
 	if (!s->stepped)
 		return;
-	supervise_contract_step(&s->contract, body);
-	s->measured_s += step_s;
+	supervise_contract_step(&s->contract, m);
+	s->measured_s += m->step_s;
 	s->measured++;
-	if (tokens > 0)
-		s->tokens += tokens;
+	s->tokens += (double)m->tokens;
 }
 
-void supervise_report_metrics(struct supervisor *s, json_t *body)
+void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 {
-	double step_s = number(body, "step_s"), tokens = number(body, "tokens");
-	int64_t step = json_integer_value(json_object_get(body, "step"));
 	struct terminal_step t = {
-		.step = step,
-		.loss = number(body, "loss"),
-		.grad_norm = number(body, "grad_norm"),
-		.lr = number(body, "lr"),
-		.cross_entropy = number(body, "cross_entropy"),
-		.tokens_s = step_s > 0 && tokens > 0 ? tokens / step_s : 0,
-		.step_s = step_s,
-		.loss_scale = number(body, "loss_scale"),
-		.skipped = json_is_true(json_object_get(body, "skipped")),
+		.step = m->step,
+		.loss = m->loss,
+		.grad_norm = m->grad_norm,
+		.lr = m->lr,
+		.cross_entropy = m->cross_entropy,
+		.tokens_s = m->step_s > 0 ? (double)m->tokens / m->step_s : 0,
+		.step_s = m->step_s,
+		.loss_scale = m->loss_scale,
+		.skipped = m->skipped,
 	};
-	json_object_set_new(body, "predicted_s", json_real(s->o.plan->time.total));
-	rundir_metrics(s->o.run, s->generation, json_incref(body));
-	measure(s, body, step_s, tokens);
+	rundir_metrics(s->o.run, s->generation, m, s->o.plan->time.total);
+	add_measured_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
-		s->first_loss_step = step;
+		s->first_loss_step = m->step;
 	}
 	if (!s->stepped)
-		first_step(s, step, t.loss);
-	s->step = step;
+		report_first_step(s, m->step, t.loss);
+	s->step = m->step;
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
-	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - step) * s->step_s : -1;
+	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - m->step) * s->step_s : -1;
 	supervise_terminal_step(s->o.term, &t, supervisor_now(s));
 }
 
-void supervise_report_eval(struct supervisor *s, int64_t step, double loss)
+void supervise_report_eval(struct supervisor *s, const struct msg_eval *m)
 {
-	s->eval_loss = loss;
+	s->eval_loss = m->loss;
 	s->has_eval = true;
-	supervise_report_event(s, "eval",
-			       json_pack("{s:I, s:f}", "step", (json_int_t)step, "loss", loss));
+	rundir_event_eval(s->o.run, s->generation,
+			  &(struct rundir_eval){ .step = m->step, .loss = m->loss });
 	supervise_terminal_event(s->o.term, TONE_PLAIN, "eval", "step %lld  loss %.4f",
-				 (long long)step, loss);
+				 (long long)m->step, m->loss);
 }
 
-void supervise_report_ckpt(struct supervisor *s, json_t *body)
+void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 {
 	char bytes[HUMAN];
-	double size = number(body, "bytes"), took = number(body, "seconds");
-	supervise_report_event(s, "ckpt", json_incref(body));
+	rundir_event_ckpt(s->o.run, s->generation,
+			  &(struct rundir_ckpt){ .step = m->step,
+						 .path = m->path,
+						 .bytes = m->bytes,
+						 .seconds = m->seconds,
+						 .stall_s = m->stall_s });
 	supervise_terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld, %s in %.2f s",
-				 (long long)s->ckpt_step,
-				 human_bytes(isfinite(size) ? size : 0, bytes),
-				 isfinite(took) ? took : 0);
+				 (long long)m->step, human_bytes((double)m->bytes, bytes),
+				 isfinite(m->seconds) ? m->seconds : 0);
 }
 
-/* A node's agents have more threads than it has cores. */
+/* Whether the agents of a node have more threads than it has cores. */
 static bool shares_cores(const struct supervisor *s)
 {
 	const struct plan *p = s->o.plan;
@@ -256,29 +272,38 @@ static bool shares_cores(const struct supervisor *s)
 	return false;
 }
 
-static void log_contract(struct supervisor *s)
+static void report_contract(struct supervisor *s)
 {
-	double predicted[CONTRACT_PARTS];
+	double predicted[STEP_PART_COUNT];
 	if (!s->contract.steps)
 		return;
 	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
-	supervise_report_event(s, "contract", supervise_contract_json(&s->contract, predicted));
+	json_t *o = supervise_contract_json(&s->contract, predicted);
+	json_t *memory = json_object_get(o, "memory");
+	rundir_event_contract(
+		s->o.run, s->generation,
+		&(struct rundir_contract){ .steps = s->contract.steps,
+					   .predicted = json_object_get(o, "predicted"),
+					   .measured = json_object_get(o, "measured"),
+					   .has_memory = memory != NULL,
+					   .memory = memory });
+	json_decref(o);
 }
 
-static void tell_contract(struct supervisor *s)
+static void print_contract(struct supervisor *s)
 {
-	double predicted[CONTRACT_PARTS];
+	double predicted[STEP_PART_COUNT];
 	char text[300];
 	if (!s->contract.steps)
 		return;
 	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
-	supervise_contract_tell(&s->contract, predicted, s->o.term);
+	supervise_contract_print(&s->contract, predicted, s->o.term);
 	if (supervise_contract_mismatch(&s->contract, predicted, shares_cores(s), text,
 					sizeof text))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", text);
 }
 
-static void tell_numbers(struct supervisor *s)
+static void print_results(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
 	char speed[HUMAN];
@@ -295,15 +320,15 @@ static void tell_numbers(struct supervisor *s)
 					 (long long)s->step);
 	if (s->measured)
 		supervise_terminal_event(t, TONE_PLAIN, "speed",
-					 "%s tokens/s; a step took %.4g s, %.4g s were predicted",
+					 "%s tokens/s; %.4g s per step, %.4g s predicted",
 					 human_count(s->tokens / s->measured_s, "", speed),
 					 s->measured_s / (double)s->measured,
 					 s->o.plan->time.total);
-	tell_contract(s);
+	print_contract(s);
 	if (s->skipped)
 		supervise_terminal_event(
 			t, TONE_PLAIN, "skipped",
-			"%lld step%s, whose gradients overflowed at the loss scale that was tried",
+			"%lld step%s, because the gradients overflowed at the loss scale",
 			(long long)s->skipped, human_s(s->skipped));
 	if (s->restart.restarts)
 		supervise_terminal_event(t, TONE_PLAIN, "restarts", "%lld",
@@ -319,7 +344,7 @@ static void tell_numbers(struct supervisor *s)
 	supervise_terminal_event(t, TONE_PLAIN, "run", "%s", rundir_path(s->o.run));
 }
 
-static void tell_end(struct supervisor *s)
+static void print_end(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
 	char wall[32], who[256];
@@ -329,7 +354,7 @@ static void tell_end(struct supervisor *s)
 	case STATUS_DONE:
 		if (s->step < 0)
 			supervise_terminal_event(t, TONE_GOOD, "done",
-						 "the run was complete already: %lld step%s", steps,
+						 "the run was already complete: %lld step%s", steps,
 						 human_s(steps));
 		else
 			supervise_terminal_event(t, TONE_GOOD, "done", "%lld step%s, %s", steps,
@@ -337,20 +362,19 @@ static void tell_end(struct supervisor *s)
 		break;
 	case STATUS_STOPPED:
 		if (s->lost) {
-			name_lost(s, who, sizeof who);
+			describe_lost_rank(s, who, sizeof who);
 			supervise_terminal_event(t, TONE_BAD, "lost", "%s, while stopping: %s", who,
 						 s->loss.text);
 		}
 		if (s->ckpt_step >= 0)
 			supervise_terminal_event(
 				t, TONE_WARN, "stopped",
-				"after %s; the same command goes on from step %lld", wall,
+				"after %s; the same command continues from step %lld", wall,
 				(long long)s->ckpt_step);
 		else
 			supervise_terminal_event(t, TONE_WARN, "stopped",
 						 "after %s, without a new checkpoint; the same "
-						 "command goes on from the "
-						 "last one there is",
+						 "command continues from the last one",
 						 wall);
 		break;
 	case STATUS_GAVE_UP:
@@ -361,14 +385,22 @@ static void tell_end(struct supervisor *s)
 	}
 }
 
-void supervise_report_end(struct supervisor *s, const char *event)
+void supervise_report_end(struct supervisor *s)
 {
-	log_contract(s);
-	supervise_report_event(s, event,
-			       json_pack("{s:s, s:i, s:I, s:I}", "reason", s->reason, "status",
-					 s->status, "step", (json_int_t)s->step, "restarts",
-					 (json_int_t)s->restart.restarts));
+	const struct rundir_end end = { .reason = s->reason,
+					.status = s->status,
+					.step = s->step,
+					.restarts = s->restart.restarts };
+	report_contract(s);
+	if (s->status == STATUS_DONE)
+		rundir_event_done(s->o.run, s->generation, &end);
+	else if (s->status == STATUS_STOPPED)
+		rundir_event_stopped(s->o.run, s->generation, &end);
+	else if (s->status == STATUS_GAVE_UP)
+		rundir_event_gave_up(s->o.run, s->generation, &end);
+	else
+		rundir_event_failed(s->o.run, s->generation, &end);
 	supervise_terminal_waiting(s->o.term, "");
-	tell_end(s);
-	tell_numbers(s);
+	print_end(s);
+	print_results(s);
 }

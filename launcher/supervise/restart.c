@@ -15,7 +15,7 @@ void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max
 	};
 }
 
-static void reach(struct restart *r, int64_t *best, int64_t step)
+static void note_best(struct restart *r, int64_t *best, int64_t step)
 {
 	if (step <= *best)
 		return;
@@ -26,16 +26,16 @@ static void reach(struct restart *r, int64_t *best, int64_t step)
 void supervise_restart_step(struct restart *r, int64_t step)
 {
 	r->stepped = true;
-	reach(r, &r->best_step, step);
+	note_best(r, &r->best_step, step);
 }
 
 void supervise_restart_ckpt(struct restart *r, int64_t step)
 {
-	reach(r, &r->best_ckpt, step);
+	note_best(r, &r->best_ckpt, step);
 }
 
-/* Whether the same cause is there again after a restart, before anybody has mended it. A code that
- * is not listed is temporary: a disk or a network recovers, memory is freed, a peer is replaced. */
+/* Whether the cause of an error remains after a restart. A code that is not listed is temporary: a
+ * disk or a network recovers, memory is freed, a peer is replaced. */
 static const bool lasts[] = {
 	[ERR_USAGE] = true,       /* the job is wrong */
 	[ERR_CORRUPT] = true,     /* damaged data, or a FIFO or link in place of a file */
@@ -64,20 +64,20 @@ bool supervise_restart_decide(struct restart *r, enum err_code code, double *wai
 
 	if (hopeless) {
 		err_set(e, code,
-			"it failed %sbefore the first step, for a reason that starting again does "
-			"not mend",
+			"it failed %sbefore the first step, for a reason that a restart does not "
+			"fix",
 			r->restarts ? "twice in a row " : "");
 		return false;
 	}
 	if (r->restarts >= r->max_restarts) {
-		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld allows no other restart",
+		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld permits no other restart",
 			(long long)r->max_restarts);
 		return false;
 	}
 	if (r->futile && r->futile >= r->max_futile) {
 		err_set(e, ERR_ABORTED,
-			"%lld restart%s in a row went no step further, as many as [restart] "
-			"max_futile allows",
+			"%lld restart%s in a row made no progress, as many as [restart] max_futile "
+			"permits",
 			(long long)r->futile, r->futile == 1 ? "" : "s");
 		return false;
 	}

@@ -1,16 +1,17 @@
 /*
- * restart — whether and when to start again after a loss: pure arithmetic.
+ * restart: decides whether and when to start again after a loss. It is pure arithmetic.
  *
- * A generation made progress when it committed a checkpoint of a later step
- * than any before, or trained a step that no generation of this launcher had
- * reached. A restart whose generation made none was futile. The first restart
- * is at once, and so is each one after progress; after k futile restarts in a
- * row the wait is backoff · 2^(k-1) seconds, RESTART_WAIT_MAX at most. It
- * ends after max_restarts in all, after max_futile futile ones in a row (a
- * crash that comes back at the same step), and when a rank fails before its
- * first step for a reason that starting again cannot mend (a wrong job, damaged
- * data, something not built): at once in the first generation, later when it
- * comes twice in a row, as what worked before may have been disturbed.
+ * A generation made progress if it committed a checkpoint of a later step than any before, or
+ * finished a step that no generation of this muster had reached. A restart whose generation made no
+ * progress was futile. The first restart is immediate, and so is each restart after progress. After
+ * k futile restarts in a row the wait is backoff · 2^(k-1) seconds, at most RESTART_WAIT_MAX.
+ *
+ * There is no other restart
+ *   - after max_restarts in total;
+ *   - after max_futile futile ones in a row, such as a crash that returns at the same step;
+ *   - if a rank fails before its first step for a reason that a restart does not fix (a wrong job,
+ *     damaged data, something not built). In the first generation one failure is enough. Later it
+ *     takes two in a row, because what worked before may have been disturbed.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RESTART_H
 #define MUSTER_LAUNCHER_SUPERVISE_RESTART_H
@@ -25,25 +26,25 @@ enum { RESTART_WAIT_MAX = 60 };
 struct restart {
 	int64_t max_restarts, max_futile;
 	double backoff;
-	/* what happened so far */
+	/* so far: */
 	int64_t restarts, futile;
 	int64_t best_step, best_ckpt; /* highest seen; -1: none */
-	bool progress;                /* of the generation under way */
-	bool stepped;                 /* it finished a step */
-	/* why the last generation failed before its first step; ERR_NONE */
+	bool progress;                /* this generation has made progress */
+	bool stepped;                 /* this generation has finished a step */
+	/* why the last generation failed before its first step; ERR_NONE: it did not */
 	enum err_code early;
 };
 
 void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
 			    double backoff);
-/* Whether starting again may mend a failure with this code; the table is in restart.c. */
+/* Whether a restart may fix a failure with this code; the table is in restart.c. */
 bool supervise_restart_mends(enum err_code code);
-/* Steps done, of the generation under way. */
+/* This generation has finished a step, or committed a checkpoint of a step. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
-/* The generation is lost because of `code`: true and *wait when another one may start (it is
- * counted), else false and why in `e`: ERR_ABORTED when tried enough, the code itself when trying
- * is no use. */
+/* The generation is lost because of `code`. True: another one starts after *wait seconds, and is
+ * counted. False: none may start, and `e` says why: ERR_ABORTED if a limit is reached, `code` itself
+ * if a restart does not help. */
 bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e);
 
 #endif

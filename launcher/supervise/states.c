@@ -4,44 +4,46 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { START_AGAIN = 2 }; /* times */
+enum { FIRST_START_RETRIES = 2 };
 
 struct cause {
 	const struct loss *loss;
 	const char *reason;
 };
 
-static void enter(struct supervisor *s, enum sup_state state, double seconds)
+static void enter_state(struct supervisor *s, enum sup_state state, double seconds)
 {
 	s->state = state;
 	s->deadline = seconds > 0 ? supervisor_now(s) + seconds : 0;
 }
 
-static void end(struct supervisor *s, int status, const char *event)
+static void end_run(struct supervisor *s, int status)
 {
 	s->status = status;
-	enter(s, SUP_DONE, 0);
-	supervise_report_end(s, event);
+	enter_state(s, SUP_DONE, 0);
+	supervise_report_end(s);
 }
 
-/* Ends every process of the generation; what comes next is decided when none is left. */
-static void drain(struct supervisor *s, enum verdict verdict)
+/* Ends every process of the generation. `verdict` decides what follows once none is left. */
+static void drain_generation(struct supervisor *s, enum verdict verdict)
 {
 	s->verdict = verdict;
 	s->settle_at = 0;
-	enter(s, SUP_DRAINING, s->o.limits.drain);
+	enter_state(s, SUP_DRAINING, s->o.limits.drain);
 	supervisor_broadcast(s, MSG_ABORT,
-			     json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
+			     msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->loss.text
+										   : s->reason }));
 	s->o.ops->kill(s->launch);
 }
 
-/* The first start ends muster when it fails, and so is tried again when a helper process of it
- * died. The generation keeps its number: nobody has heard of it. */
+/* muster ends if the first start fails, so the start is tried again if one of its helper processes
+ * died. The generation keeps its number, because no agent has seen it. */
 static int launch_first(struct supervisor *s, struct err *e)
 {
 	int rc = supervisor_launch(s, e);
-	for (int again = 0; rc && e->code == ERR_PEER && again < START_AGAIN; again++) {
-		supervise_report_event(s, "start-again", json_pack("{s:s}", "text", e->text));
+	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
+		rundir_event_start_again(s->o.run, s->generation,
+					 &(struct rundir_start_again){ .text = e->text });
 		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
 					 e->text);
 		s->generation = 0;
@@ -53,12 +55,12 @@ static int launch_first(struct supervisor *s, struct err *e)
 static void launch_next(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
-	enter(s, SUP_STARTING, s->o.limits.start);
+	enter_state(s, SUP_STARTING, s->o.limits.start);
 	if (!(s->generation ? supervisor_launch(s, &e) : launch_first(s, &e)))
 		return;
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {
-		end(s, STATUS_CANNOT_START, "failed");
+		end_run(s, STATUS_CANNOT_START);
 		return;
 	}
 	s->lost = true;
@@ -71,7 +73,7 @@ static void launch_next(struct supervisor *s)
 	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
-static void retry(struct supervisor *s)
+static void restart_or_give_up(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
@@ -79,23 +81,23 @@ static void retry(struct supervisor *s)
 	if (!supervise_restart_decide(&s->restart, s->loss.code, &wait, &e)) {
 		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
-		end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED, tried ? "gave-up" : "failed");
+		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
 	}
-	supervise_report_event(s, "restart",
-			       json_pack("{s:I, s:f, s:I}", "generation",
-					 (json_int_t)s->generation + 1, "delay_s", wait, "futile",
-					 (json_int_t)s->restart.futile));
+	rundir_event_restart(s->o.run, s->generation,
+			     &(struct rundir_restart){ .delay_s = wait,
+						       .futile = s->restart.futile });
 	if (wait > 0) {
 		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
-					 "in %g s, as the last one went no step further", wait);
-		enter(s, SUP_BACKOFF, wait);
+					 "in %g s, because the last generation made no progress",
+					 wait);
+		enter_state(s, SUP_BACKOFF, wait);
 	} else {
 		launch_next(s);
 	}
 }
 
-static bool complete(const struct supervisor *s)
+static bool has_done_all_steps(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		if (!s->ranks[r].finished || s->ranks[r].step < s->o.job->job.steps)
@@ -111,29 +113,29 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	s->launch = NULL;
 	switch (s->verdict) {
 	case VERDICT_FINISHED:
-		if (complete(s))
-			end(s, STATUS_DONE, "done");
+		if (has_done_all_steps(s))
+			end_run(s, STATUS_DONE);
 		else
-			end(s, STATUS_STOPPED, "stopped");
+			end_run(s, STATUS_STOPPED);
 		break;
 	case VERDICT_STOPPED:
-		end(s, STATUS_STOPPED, "stopped");
+		end_run(s, STATUS_STOPPED);
 		break;
 	case VERDICT_RETRY:
 	case VERDICT_NONE:
-		retry(s);
+		restart_or_give_up(s);
 		break;
 	}
 }
 
-static void lose(struct supervisor *s);
+static void lose_generation(struct supervisor *s);
 
-/* The processes left: those who complained are believed. Nobody may have been seen to be lost (a
- * backend that cannot tell ranks apart). */
+/* All processes are gone. If a rank blamed another one, that loss counts. There may be no lost rank
+ * at all if the launch backend cannot tell ranks apart. */
 static void do_vanished(struct supervisor *s, const struct cause *c)
 {
 	if (s->settle_at) {
-		lose(s);
+		lose_generation(s);
 		supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 		return;
 	}
@@ -142,7 +144,8 @@ static void do_vanished(struct supervisor *s, const struct cause *c)
 		s->loss = (struct loss){
 			.rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervisor_now(s)
 		};
-		snprintf(s->loss.text, sizeof s->loss.text, "every agent ended without a word");
+		snprintf(s->loss.text, sizeof s->loss.text,
+			 "every agent ended without reporting an error");
 		supervise_report_loss(s);
 	}
 	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
@@ -152,15 +155,15 @@ static void do_vanished(struct supervisor *s, const struct cause *c)
 static void do_wire(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	enter(s, SUP_WIRING, 0);
-	supervise_report_event(s, "wired", NULL);
+	enter_state(s, SUP_WIRING, 0);
+	rundir_event_wired(s->o.run, s->generation, NULL);
 }
 
 static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	enter(s, SUP_TRAINING, 0);
-	supervise_report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->resumed));
+	enter_state(s, SUP_TRAINING, 0);
+	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
 }
 
 static void do_leave(struct supervisor *s, const struct cause *c)
@@ -169,21 +172,21 @@ static void do_leave(struct supervisor *s, const struct cause *c)
 	s->verdict = VERDICT_FINISHED;
 	s->lost = false;
 	s->settle_at = 0;
-	enter(s, SUP_LEAVING, s->o.limits.drain);
-	supervise_report_event(s, "finished",
-			       json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+	enter_state(s, SUP_LEAVING, s->o.limits.drain);
+	rundir_event_finished(s->o.run, s->generation,
+			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
 
-/* A rank that blames a peer is seldom the culprit: the one that is shows itself within moments. */
+/* A rank that blames a peer is rarely the cause. The rank that is shows within moments. */
 static bool blames_another(const struct loss *l)
 {
 	return l->how == LOSS_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
 					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
 }
 
-/* The flight recorders say more of a wait than of a death. A generation that has not met has
+/* Flight recorders explain a wait, hardly a death. A generation whose agents have not connected has
  * none. */
-static bool worth_a_trace(const struct supervisor *s)
+static bool needs_trace(const struct supervisor *s)
 {
 	const struct loss *l = &s->loss;
 	return s->state != SUP_STARTING &&
@@ -192,20 +195,20 @@ static bool worth_a_trace(const struct supervisor *s)
 }
 
 /* The generation is lost because of s->loss. */
-static void lose(struct supervisor *s)
+static void lose_generation(struct supervisor *s)
 {
-	bool trace = worth_a_trace(s);
+	bool trace = needs_trace(s);
 	s->lost = true;
 	s->settle_at = 0;
 	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
 	supervise_report_loss(s);
 	if (!trace) {
-		drain(s, s->verdict);
+		drain_generation(s, s->verdict);
 		return;
 	}
-	enter(s, SUP_ASKING, s->o.limits.trace);
+	enter_state(s, SUP_ASKING, s->o.limits.trace);
 	supervise_trace_ask(s);
-	supervisor_handle(s, EV_DUMPED, NULL, NULL); /* there may be nobody to answer */
+	supervisor_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
 }
 
 static void do_traced(struct supervisor *s, const struct cause *c)
@@ -214,25 +217,24 @@ static void do_traced(struct supervisor *s, const struct cause *c)
 	if (s->gone)
 		do_gone(s, c);
 	else
-		drain(s, s->verdict);
+		drain_generation(s, s->verdict);
 }
 
 static void do_judge(struct supervisor *s, const struct cause *c)
 {
-	enter(s, SUP_JUDGING, s->o.limits.trace);
+	enter_state(s, SUP_JUDGING, s->o.limits.trace);
 	if (!supervise_trace_judge(s))
 		do_traced(s, c);
 }
 
-/* An agent has answered, or will not any more. */
+/* An agent has answered, or is lost and will not. */
 static void do_count(struct supervisor *s, const struct cause *c)
 {
 	if (supervise_trace_complete(s))
 		do_judge(s, c);
 }
 
-/* Every process is gone: nobody is left to be asked or killed, but what they wrote is still
- * there. */
+/* Every process is gone: none is left to answer or to be killed, but their files remain. */
 static void do_note_gone(struct supervisor *s, const struct cause *c)
 {
 	s->gone = true;
@@ -250,12 +252,12 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 		}
 		return;
 	}
-	/* A rank that has complained leaves after it: no new culprit. */
+	/* A rank that blamed another one exits after that. This is not a new cause. */
 	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained &&
 	    c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
-	lose(s);
+	lose_generation(s);
 }
 
 static void do_late(struct supervisor *s, const struct cause *c)
@@ -267,13 +269,13 @@ static void do_late(struct supervisor *s, const struct cause *c)
 	for (int r = 0; r < s->world && l.rank < 0; r++)
 		if (!s->ranks[r].hello)
 			l.rank = r;
-	snprintf(l.text, sizeof l.text, "%d of %d agents did not report within %g s",
+	snprintf(l.text, sizeof l.text, "%d of %d agents did not connect within %g s",
 		 s->world - s->hellos, s->world, s->o.limits.start);
 	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
-/* A checkpoint may take as long as a step may, or as Slurm was asked to leave: one that is under
- * way is not lost. */
+/* Long enough for a checkpoint that is being written: it may take as long as a step may, or as long
+ * as Slurm gives before the time limit. */
 static double stop_seconds(const struct supervisor *s)
 {
 	const struct job *job = s->o.job;
@@ -284,24 +286,25 @@ static double stop_seconds(const struct supervisor *s)
 static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	supervise_report_event(s, "stop",
-			       json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	rundir_event_stop(s->o.run, s->generation,
+			  &(struct rundir_stop){ .reason = c->reason, .checkpoint = true });
 	supervise_terminal_event(
 		s->o.term, TONE_WARN, "stop",
-		"%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
+		"%s: finishing the step and writing a checkpoint (Ctrl-C again: stop at once)",
 		c->reason);
-	enter(s, SUP_STOPPING, stop_seconds(s));
-	supervisor_broadcast(s, MSG_STOP,
-			     json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	enter_state(s, SUP_STOPPING, stop_seconds(s));
+	supervisor_broadcast(
+		s, MSG_STOP,
+		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
 }
 
 static void do_quit(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	supervise_report_event(s, "stop",
-			       json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
-	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: at once", c->reason);
-	drain(s, VERDICT_STOPPED);
+	rundir_event_stop(s->o.run, s->generation,
+			  &(struct rundir_stop){ .reason = c->reason, .checkpoint = false });
+	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: stopping at once", c->reason);
+	drain_generation(s, VERDICT_STOPPED);
 }
 
 static void do_overdue(struct supervisor *s, const struct cause *c)
@@ -313,7 +316,7 @@ static void do_overdue(struct supervisor *s, const struct cause *c)
 	do_quit(s, &(struct cause){ .reason = why });
 }
 
-/* The generation is being ended for another reason, but no other one shall follow. */
+/* The generation already ends for another reason; no other one may follow. */
 static void do_stop_after(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
@@ -329,7 +332,7 @@ static void do_quit_tracing(struct supervisor *s, const struct cause *c)
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	end(s, STATUS_STOPPED, "stopped");
+	end_run(s, STATUS_STOPPED);
 }
 
 static void do_again(struct supervisor *s, const struct cause *c)
@@ -342,13 +345,16 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
-					 "processes are still there after %g s", s->o.limits.drain);
-	enter(s, s->state, s->o.limits.drain);
+					 "processes still run after %g s; killing them",
+					 s->o.limits.drain);
+	enter_state(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch);
 }
 
-/* An empty cell: the event says nothing new in that state. */
-static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *, const struct cause *) = {
+/* clang-format off */
+
+/* An empty cell: the event changes nothing in that state. */
+static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *, const struct cause *) = {
 	[SUP_STARTING] = {
 		[EV_HELLO] = do_wire, [EV_LOST] = do_lose, [EV_STOP] = do_quit, [EV_STOP_NOW] = do_quit,
 		[EV_TIMEOUT] = do_late, [EV_ALL_GONE] = do_vanished,
@@ -384,13 +390,15 @@ static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *
 	},
 };
 
+/* clang-format on */
+
 void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
 		       const char *reason)
 {
 	if (ev == EV_TIMEOUT && s->settle_at && supervisor_now(s) >= s->settle_at) {
-		lose(s);
+		lose_generation(s);
 		return;
 	}
-	if (table[s->state][ev])
-		table[s->state][ev](s, &(struct cause){ .loss = loss, .reason = reason });
+	if (transitions[s->state][ev])
+		transitions[s->state][ev](s, &(struct cause){ .loss = loss, .reason = reason });
 }

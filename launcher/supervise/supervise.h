@@ -1,16 +1,15 @@
 /*
- * supervise — keeps a run going: one generation after another until it is
- * done, stopped, or not worth trying.
+ * supervise: keeps a run going, one generation after another, until it is done, is stopped, or a
+ * restart is not worth trying.
  *
- * All of it happens on one libuv loop and one thread. What is known of the
- * agents comes from their control connections (launcher/supervise/links.h)
- * and from the launch backend (launcher/launch.h); what to do about it is in
- * one table of states and events (states.c). The supervisor has no checkpoint
- * code: after a loss it tells the agents to resume from the newest checkpoint
- * that they find valid ("auto").
+ * Everything runs on one libuv loop and one thread. The supervisor learns about the agents from
+ * their control connections (launcher/supervise/connections.h) and from the launch backend
+ * (launcher/launch.h). One table of states and events (states.c) decides what it does. The
+ * supervisor has no checkpoint code: after a loss the agents resume from the last checkpoint that
+ * they find valid ("auto").
  *
- * A person's stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) lets the agents finish the
- * step, write a checkpoint and leave together; a second SIGINT ends them at once.
+ * On SIGINT, SIGTERM, SIGHUP or SIGUSR1 the agents finish the step, write a checkpoint and exit
+ * together. A second SIGINT ends them at once.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISE_H
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISE_H
@@ -26,22 +25,21 @@
 #include <stdbool.h>
 #include <uv.h>
 
-struct supervise_limits { /* seconds, but for strangers */
-	double heartbeat; /* asked of the agents */
-	double silent;    /* without a message: a rank is taken for dead */
-	double start;     /* until every rank has said hello */
-	/* for the agents to stop on request, at least; as long as [restart] hang_timeout and
-	 * [slurm] signal_before */
+struct supervise_limits { /* seconds, except strangers */
+	double heartbeat; /* between two messages progress of an agent */
+	double silent;    /* without a message a rank counts as dead */
+	double start;     /* until every rank has connected */
+	/* for the agents to stop on request; at least [restart] hang_timeout and [slurm]
+	 * signal_before */
 	double stop;
-	/* a rank that blames another one is believed after this, unless the culprit shows itself
-	 * first */
+	/* after a rank blamed another one, until its loss counts, unless the cause shows first */
 	double settle;
-	/* for the agents to write their flight recorders, and again for these to be read */
+	/* for the agents to write their flight recorders, and again to read these */
 	double trace;
-	/* for killed or finished processes to be gone, then they are killed again */
+	/* for killed or finished processes to end; then they are killed again */
 	double drain;
-	double handshake; /* for a connection to say who it is */
-	int strangers;    /* unclaimed connections at a time, above one for each rank */
+	double handshake; /* for a connection to identify itself */
+	int strangers;    /* unclaimed connections at a time, in addition to one per rank */
 };
 
 #define SUPERVISE_LIMITS \
@@ -50,7 +48,7 @@ struct supervise_limits { /* seconds, but for strangers */
 		.trace = 1, .drain = 10, .handshake = 10, .strangers = 32 \
 	}
 
-/* Everything is borrowed until supervisor_close, but for the listener, which is taken over. */
+/* Everything is borrowed until supervisor_close(), except the listener, which is taken over. */
 struct supervise_options {
 	uv_loop_t *loop;
 	const struct job *job;
@@ -62,29 +60,29 @@ struct supervise_options {
 	const char *agent; /* path of muster-agent */
 	struct rundir *run;
 	struct terminal *term;
-	/* of the control channel; -1: none, connections come by supervisor_adopt */
+	/* of the control channel; -1: none, connections come by supervisor_adopt() */
 	int listener;
-	const char *address; /* where it listens */
+	const char *address; /* of the listener */
 	struct supervise_limits limits;
-	double (*now)(void); /* a clock that goes forward, in seconds */
+	double (*now)(void); /* a monotonic clock, in seconds */
 };
 
-/* Runs it all: signals, ticks, generations. Returns the exit status. */
+/* Runs the whole run: signals, ticks, generations. Returns the exit status. */
 int supervise_run(const struct supervise_options *o);
 
-/* The parts, for tests: the caller runs the loop and calls supervisor_tick whenever time has
- * gone by. */
+/* The parts of supervise_run(), for tests: the caller runs the loop and calls supervisor_tick()
+ * whenever time has passed. */
 struct supervisor;
 
 int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e);
-/* Starts the first generation; when even that fails, the supervisor is done at once. */
+/* Starts the first generation. If that fails, the supervisor is done at once. */
 void supervisor_start(struct supervisor *s);
 void supervisor_tick(struct supervisor *s);
 void supervisor_adopt(struct supervisor *s, int fd);
-/* now: do not wait for the agents to finish what they do. */
+/* now: do not wait until the agents have finished the step. */
 void supervisor_stop(struct supervisor *s, const char *reason, bool now);
 bool supervisor_done(const struct supervisor *s, int *status);
-/* Only when done. The loop must run once more, for the closing of its handles. */
+/* Call only when done. Afterwards the loop must run once more, to close its handles. */
 void supervisor_close(struct supervisor *s);
 
 #endif

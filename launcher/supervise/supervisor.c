@@ -1,6 +1,5 @@
+#include "launcher/rundir/traces.h"
 #include "launcher/supervise/state.h"
-
-#include "base/buf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +19,14 @@ const char *supervisor_node(const struct supervisor *s, int rank)
 void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 {
 	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].link)
-			/* one that is gone is noticed by its closing */
-			supervise_link_send(s->ranks[r].link, type, body, NULL);
+		if (s->ranks[r].connection)
+			/* A failure needs no report: the closed connection is an event of its own. */
+			supervise_connection_send(s->ranks[r].connection, type, body, NULL);
 	json_decref(body);
 }
 
-static void say_lost(struct supervisor *s, int rank, enum loss_how how, enum err_code code,
-		     const char *text)
+static void report_lost_rank(struct supervisor *s, int rank, enum loss_how how, enum err_code code,
+			     const char *text)
 {
 	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervisor_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
@@ -42,10 +41,10 @@ static void on_closed(void *arg, int rank, const struct err *why)
 		return;
 	}
 	struct rank_state *k = &s->ranks[rank];
-	k->link = NULL;
+	k->connection = NULL;
 	if (!k->finished)
-		say_lost(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL,
-			 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
+		report_lost_rank(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL,
+				 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
 static void on_trouble(void *arg, const struct err *why)
@@ -62,7 +61,8 @@ static void describe_status(int status, char *out, size_t size)
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
 }
 
-/* 126 and 127, and no hello: the program or a library of it is missing, which no restart mends. */
+/* Status 126 or 127 before hello: the program or one of its libraries is missing. A restart does not
+ * help. */
 static enum err_code exit_code(const struct rank_state *k)
 {
 	bool unable = !k->hello && WIFEXITED(k->status) &&
@@ -75,7 +75,7 @@ static void on_exited(void *arg, int rank, int status)
 	struct supervisor *s = arg;
 	char text[128];
 	describe_status(status, text, sizeof text);
-	if (rank < 0) { /* a whole step: all_gone tells the rest */
+	if (rank < 0) { /* the launcher itself, such as srun; all_gone follows */
 		if (status)
 			supervise_terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
 		return;
@@ -83,20 +83,20 @@ static void on_exited(void *arg, int rank, int status)
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
 	k->status = status;
-	if (k->link)
-		supervise_link_read_out(k->link);
+	if (k->connection)
+		supervise_connection_read_out(k->connection);
 	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_LEAVING))
 		supervise_report_exit(s, rank);
 	if (!k->finished)
-		say_lost(s, rank, LOSS_EXITED, exit_code(k), text);
+		report_lost_rank(s, rank, LOSS_EXITED, exit_code(k), text);
 }
 
 static void on_all_gone(void *arg)
 {
 	struct supervisor *s = arg;
 	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].link)
-			supervise_link_read_out(s->ranks[r].link);
+		if (s->ranks[r].connection)
+			supervise_connection_read_out(s->ranks[r].connection);
 	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
@@ -123,15 +123,15 @@ int supervisor_launch(struct supervisor *s, struct err *e)
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
-	rundir_prune_traces(s->o.run, s->generation);
-	s->loss.at = lost_at; /* first-step tells how long it took */
+	rundir_prune_traces(rundir_path(s->o.run), s->generation);
+	s->loss.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervisor_now(s);
 	supervise_report_started(s, supervisor_resume(s));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
-	auth_secret_new(secret); /* another one: this one travels in the agents' environment */
+	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
 	auth_secret_hex(secret, hex);
-	supervise_links_renew(s->links, secret, s->generation, s->started);
+	supervise_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
 		.job = s->o.job,
 		.cluster = s->o.cluster,
@@ -149,17 +149,16 @@ int supervisor_launch(struct supervisor *s, struct err *e)
 	explicit_bzero(hex, sizeof hex);
 	if (rc)
 		return -1;
-	supervise_report_event(s, "started", NULL);
-	/* Written while the processes come up; a folder that cannot hold it is no reason to stop
-	 * them. */
+	rundir_event_started(s->o.run, s->generation, NULL);
+	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
 	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
 }
 
-/* For all generations: once credentials were asked for, no trouble with munged makes the next
- * one do without. */
+/* Chosen once for all generations: if credentials are required, an error of munged later does not
+ * make a generation run without them. */
 static const struct voucher *choose_auth(struct supervisor *s)
 {
 	struct err warning = ERR_INIT;
@@ -171,7 +170,7 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
-static int most_ranks_of_a_node(const struct plan *p)
+static int max_ranks_per_node(const struct plan *p)
 {
 	int most = 1;
 	for (int r = 0; r < p->world; r++)
@@ -194,11 +193,11 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	s->opened = s->last_tick = o->now();
 	supervise_restart_init(&s->restart, o->job->restart.max_restarts,
 			       o->job->restart.max_futile, o->job->restart.backoff);
-	struct links_options lo = {
+	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,
 		.most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + most_ranks_of_a_node(o->plan),
+		.most_per_address = o->limits.strangers + max_ranks_per_node(o->plan),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
 		.message = supervisor_message,
@@ -206,7 +205,7 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_links_open(&lo, &s->links, e))
+	if (supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
 	*out = s;
 	return 0;
@@ -219,14 +218,14 @@ free_all:
 
 void supervisor_start(struct supervisor *s)
 {
-	s->state = SUP_BACKOFF; /* with nothing to wait for */
+	s->state = SUP_BACKOFF; /* without a wait */
 	supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
 }
 
 void supervisor_tick(struct supervisor *s)
 {
 	double now = supervisor_now(s);
-	supervise_links_tick(s->links, now);
+	supervise_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervisor_watch(s);
@@ -235,7 +234,7 @@ void supervisor_tick(struct supervisor *s)
 
 void supervisor_adopt(struct supervisor *s, int fd)
 {
-	supervise_links_adopt(s->links, fd, NULL);
+	supervise_connections_adopt(s->connections, fd, NULL);
 }
 
 void supervisor_stop(struct supervisor *s, const char *reason, bool now)
@@ -256,7 +255,7 @@ void supervisor_close(struct supervisor *s)
 	if (!s)
 		return;
 	supervise_trace_stop(s);
-	supervise_links_close(s->links);
+	supervise_connections_close(s->connections);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

@@ -1,11 +1,10 @@
 /*
- * terminal — what a person sees of a run.
+ * terminal: prints the progress of a run for people.
  *
- * On a terminal the last line lives: it is rewritten in place, at most ten
- * times a second, and events are printed above it. Into a pipe or a file go
- * plain lines: one every `every` steps, and the events. Colour only on a
- * terminal and without NO_COLOR. What comes from agents is shown without its
- * control characters.
+ * On a terminal the last line is live: it is rewritten in place, at most 10 times per second, and
+ * events are printed above it. Into a pipe or a file go plain lines: one per `every` steps, and the
+ * events. Colour is used only on a terminal and without NO_COLOR. Control characters in texts from
+ * agents are removed.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_TERMINAL_H
 #define MUSTER_LAUNCHER_SUPERVISE_TERMINAL_H
@@ -26,35 +25,35 @@ struct terminal_options {
 	int64_t steps; /* in the whole run */
 };
 
-/* What fd is and what the environment wants. */
+/* Sets the options from the kind of fd and the environment. */
 void supervise_terminal_detect(int fd, struct terminal_options *o);
-/* Columns of the terminal; $COLUMNS where fd is none, else 80. */
+/* Columns of the terminal; if fd is none: $COLUMNS, otherwise 80. */
 int supervise_terminal_columns(int fd);
 int supervise_terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e);
-/* Leaves the cursor on a line of its own. */
+/* Leaves the cursor at the start of an empty line. */
 void supervise_terminal_close(struct terminal *t);
 
 enum terminal_tone { TONE_PLAIN, TONE_GOOD, TONE_WARN, TONE_BAD };
 
 void supervise_terminal_text(struct terminal *t, const char *text);
-/* `word` says what it is about ("lost", "checkpoint"). */
+/* Prints an event; `word` names its kind ("lost", "checkpoint"). */
 void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word,
 			      const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 struct terminal_step {
 	int64_t step;
 	double loss, grad_norm, lr, tokens_s, step_s;
-	double cross_entropy; /* the loss without what routers add; 0 or NAN: they add nothing */
-	double loss_scale;    /* fp16; 0: another precision */
-	bool skipped;         /* its gradients overflowed: nothing was updated */
-	double left_s;        /* until the run is done, as far as one can tell; negative: unknown */
+	double cross_entropy; /* the part of the loss without the routers' losses; 0 or NAN: there are none */
+	double loss_scale; /* fp16; 0: another precision */
+	bool skipped;      /* the gradients overflowed, and nothing was updated */
+	double left_s;     /* estimated seconds until the run is done; negative: unknown */
 };
 void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now);
-/* A line about what is waited for ("starting 8 agents"); lives only on a terminal. "" takes the
- * live line away. */
+/* Shows what muster waits for ("starting 8 agents") in the live line of a terminal. "" removes the
+ * line. */
 void supervise_terminal_waiting(struct terminal *t, const char *text);
 
-/* 4.2 s, 1:20, 2:03:04 */
+/* Formats a duration: 4.2 s, 1:20, 2:03:04. */
 const char *supervise_terminal_span(double seconds, char *out, size_t size);
 
 #endif

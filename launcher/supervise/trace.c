@@ -1,7 +1,7 @@
-/* trace — the flight recorders of a generation that gets nowhere, and what they come to. */
-#include "launcher/supervise/state.h"
-
+/* trace: asks the agents for their flight recorders and has muster-agent trace read them. */
+#include "base/run_paths.h"
 #include "launcher/child.h"
+#include "launcher/supervise/state.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -14,76 +14,73 @@ void supervise_trace_ask(struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r].dumped = false;
-	supervisor_broadcast(s, MSG_DUMP, json_object());
+	supervisor_broadcast(s, MSG_DUMP, msg_dump_json(NULL));
 }
 
 bool supervise_trace_complete(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].link && !s->ranks[r].dumped)
+		if (s->ranks[r].connection && !s->ranks[r].dumped)
 			return false;
 	return true;
 }
 
-static const char *get_text(const json_t *o, const char *key)
+/* Reports why there is no verdict. `why` may quote any bytes. */
+static void report_no_verdict(struct supervisor *s, const char *why)
 {
-	const char *text = json_string_value(json_object_get(o, key));
-	return text ? text : "";
-}
-
-/* Why there is no verdict. What it quotes may be anything. */
-static void report_failure(struct supervisor *s, const char *why)
-{
-	char text[PATH_MAX + 300];
+	char text[RUN_PATH + 300];
 	snprintf(text, sizeof text, "%s", why);
 	for (char *c = text; *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = *c == '\n' ? ' ' : '?';
-	supervise_report_event(s, "verdict", json_pack("{s:s}", "error", text));
+	rundir_event_no_verdict(s->o.run, s->generation,
+				&(struct rundir_no_verdict){ .error = text });
 }
 
 static void on_judged(void *arg, int status, const char *output)
 {
 	struct supervisor *s = arg;
+	struct rundir_verdict verdict;
+	struct err e = ERR_INIT;
 	bool judged = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
 	json_t *o = judged ? json_loads(output, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	s->tracer = NULL;
-	if (*get_text(o, "text"))
-		supervise_report_verdict(s, o);
+	if (o && !rundir_verdict_read(o, &verdict, &e))
+		supervise_report_verdict(s, &verdict);
 	else
-		report_failure(s, *output ? output
-					  : "the program that reads the flight recorders ended "
-					    "without a word");
+		report_no_verdict(s, *output ? output
+					     : "the program that reads the flight recorders ended "
+					       "without output");
 	json_decref(o);
 	supervisor_handle(s, EV_VERDICT, NULL, NULL);
 }
 
 bool supervise_trace_judge(struct supervisor *s)
 {
-	char dir[PATH_MAX + 64];
+	char dir[RUN_PATH];
 	struct err e = ERR_INIT;
-	snprintf(dir, sizeof dir, "%s/trace/gen-%u", rundir_path(s->o.run), s->generation);
+	run_path_trace(dir, rundir_path(s->o.run), s->generation);
 	if (access(dir, R_OK))
-		return false; /* they had no communicators yet */
+		return false; /* the agents had no communicators yet */
 	char *argv[] = { (char *)(uintptr_t)s->o.agent, (char[]){ "trace" }, (char[]){ "--json" },
 			 dir, NULL };
 	struct child_command c = { .argv = argv, .out = -1 };
 	if (!launcher_child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
 		return true;
 	s->tracer = NULL;
-	report_failure(s, e.text);
+	report_no_verdict(s, e.text);
 	return false;
 }
 
 void supervise_trace_stop(struct supervisor *s)
 {
-	char why[PATH_MAX + 100];
+	char why[RUN_PATH + 100];
 	if (!s->tracer)
 		return;
 	snprintf(why, sizeof why,
-		 "the flight recorders were not read within %g s; muster trace %s reads them",
+		 "reading the flight recorders took longer than %g s; run muster trace %s",
 		 s->o.limits.trace, rundir_path(s->o.run));
-	report_failure(s, why);
+	report_no_verdict(s, why);
 	launcher_child_signal(s->tracer, SIGKILL);
 	launcher_child_forget(s->tracer);
 	s->tracer = NULL;

@@ -1,13 +1,13 @@
-/* watch — ranks that say nothing, and ranks that say that they get nowhere. */
+/* watch: finds ranks that send nothing, and ranks that make no progress. */
 #include "launcher/supervise/state.h"
 
 #include <stdio.h>
 
-/* A gap this long between two ticks means that this process itself did not run. */
+/* A gap of this many seconds between two ticks means that this process itself did not run. */
 static const double asleep_s = 1.0;
 
-/* What was not heard while asleep may wait in the sockets: nobody is to blame for it. */
-static void forgive(struct supervisor *s, double gap)
+/* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. */
+static void extend_deadlines(struct supervisor *s, double gap)
 {
 	for (int r = 0; r < s->world; r++) {
 		s->ranks[r].beat += gap;
@@ -15,23 +15,23 @@ static void forgive(struct supervisor *s, double gap)
 	}
 }
 
-static bool watch_silence(struct supervisor *s, double now)
+static bool find_silent_rank(struct supervisor *s, double now)
 {
 	for (int r = 0; r < s->world; r++) {
 		const struct rank_state *k = &s->ranks[r];
 		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
 			continue;
 		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
-		snprintf(l.text, sizeof l.text, "no sign of life for %.3g s", now - k->beat);
+		snprintf(l.text, sizeof l.text, "no message for %.3g s", now - k->beat);
 		supervisor_handle(s, EV_LOST, &l, NULL);
 		return true;
 	}
 	return false;
 }
 
-/* The rank that the others wait for: the lowest step, and of those the one that has been where
- * it is for longest. */
-static int furthest_behind(const struct supervisor *s)
+/* The rank that the others wait for: the one at the lowest step; among several the one that has not
+ * moved for longest. */
+static int find_slowest(const struct supervisor *s)
 {
 	int worst = -1;
 	for (int r = 0; r < s->world; r++) {
@@ -44,7 +44,7 @@ static int furthest_behind(const struct supervisor *s)
 	return worst;
 }
 
-static void watch_progress(struct supervisor *s, double now)
+static void check_progress(struct supervisor *s, double now)
 {
 	double limit = s->o.job->restart.hang_timeout, latest = 0;
 	for (int r = 0; r < s->world; r++)
@@ -53,11 +53,10 @@ static void watch_progress(struct supervisor *s, double now)
 	if (limit <= 0 || now - latest <= limit)
 		return;
 	struct loss l = {
-		.rank = furthest_behind(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now
+		.rank = find_slowest(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now
 	};
 	snprintf(l.text, sizeof l.text,
-		 "no rank got any further for %.3g s; this one is the furthest behind",
-		 now - latest);
+		 "no rank made progress for %.3g s; this one is the furthest behind", now - latest);
 	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
@@ -65,11 +64,11 @@ void supervisor_watch(struct supervisor *s)
 {
 	double now = supervisor_now(s), gap = now - s->last_tick;
 	if (gap > asleep_s)
-		forgive(s, gap);
+		extend_deadlines(s, gap);
 	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
-	if (!alive || watch_silence(s, now))
+	if (!alive || find_silent_rank(s, now))
 		return;
 	if (s->state == SUP_WIRING || s->state == SUP_TRAINING)
-		watch_progress(s, now);
+		check_progress(s, now);
 }

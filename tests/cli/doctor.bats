@@ -134,17 +134,17 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $(python3 -c 'import json,sys; g=json.load(sys.stdin)["nodes"][0]["facts"]["gpus"]; d=g["gpus"][1]; print(g["driver"], d["temperature"], d["slow"], d["ecc"], d["retired"], d["processes"])' \
 		<<<"$output") == "580.65.06 89 ['thermal'] True None []" ]]
 	run "$MUSTER" doctor --jsn
-	[[ $status -eq 2 && $output == *'"--jsn" is no option'* ]]
+	[[ $status -eq 2 && $output == *'"--jsn" is not an option'* ]]
 	run "$MUSTER" doctor job.device=cuda
-	[[ $status -eq 2 && $output == *"which job file?"* ]]
+	[[ $status -eq 2 && $output == *"a job file is missing"* ]]
 	run "$MUSTER" doctor /no/such.ini
 	[[ $status -eq 2 && $output == *"/no/such.ini"* ]]
 	run "$MUSTER" doctor "$tiny" --report x
-	[[ $status -eq 2 && $output == *'"--report" is no option'* ]]
+	[[ $status -eq 2 && $output == *'"--report" is not an option'* ]]
 	run "$MUSTER" doctor --report '{"rubbish":1}'
 	[[ $status -eq 2 && $output == *"--report"* ]]
 	run bash -c '"$1" doctor --quiet >/dev/full' - "$MUSTER"
-	[[ $status -eq 1 && $output == "muster: the answer cannot be written: No space left"* ]]
+	[[ $status -eq 1 && $output == "muster: cannot write to standard output: No space left"* ]]
 	run "$MUSTER" doctor --help
 	[[ $status -eq 0 && $output == *"EXIT STATUS"*"CHECKS"*"gpus "* ]]
 }
@@ -156,7 +156,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 		run env -u SLURM_JOB_ID NVML_DOUBLE="pair,$word" LD_LIBRARY_PATH="$doubles" "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=4 model.hidden=2048 model.heads=16 model.layers=12 \
 			job.name="broken-${word%%=*}" </dev/null
 		echo "$output"
-		[[ $status -eq 1 && $output == *"$device, $says"* && $output == *"starting again does not mend"* ]]
+		[[ $status -eq 1 && $output == *"$device, $says"* && $output == *"a restart does not fix"* ]]
 		[[ $(grep -c '"event":"generation-start"' "$BATS_FILE_TMPDIR/broken-${word%%=*}/events.jsonl") -eq 1 ]]
 	done
 }
@@ -165,7 +165,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	run env -u SLURM_JOB_ID NVML_DOUBLE=pair,hang LD_LIBRARY_PATH="$doubles" timeout 60 "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=2 job.name=hung \
 		restart.hang_timeout=2 restart.max_restarts=0 </dev/null
 	echo "$output"
-	[[ $status -ne 0 && $status -ne 124 && $output == *"before its first step (preflight): no rank got any further"* ]]
+	[[ $status -ne 0 && $status -ne 124 && $output == *"before its first step (preflight): no rank made progress"* ]]
 }
 
 # As Slurm's commands, which this host has not.

@@ -54,7 +54,7 @@ parts_are_whole() {
 		lines = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
 		assert all(line["predicted_s"] <= contract["predicted"]["step_s"] for line in lines)
 	PY
-	grep -qE "step +in all +[0-9.]+ s predicted +[0-9.]+ s measured" "$BATS_FILE_TMPDIR/promised.out"
+	grep -qE "step +total +[0-9.]+ s predicted +[0-9.]+ s measured" "$BATS_FILE_TMPDIR/promised.out"
 	grep -qE "^ +tensor parallel +[0-9.e-]+ +[0-9.e-]+ +[0-9]+ %" "$BATS_FILE_TMPDIR/promised.out"
 	grep -qE "memory +[0-9.]+ [KM]iB predicted" "$BATS_FILE_TMPDIR/promised.out"
 }

@@ -1,6 +1,7 @@
 #include "agent/engine/hf/unsupported.h"
 
 #include "agent/engine/ckpt/manifest.h"
+#include "base/run_paths.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -195,7 +196,7 @@ const char *hf_unsupported_tensor(const char *name)
 bool hf_is_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
-	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, "job.ini"))
+	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, RUN_JOB))
 		return false;
 	return has(path, "config.json") || has_safetensors(path) ||
 	       has(path, "adapter_config.json") || has(path, "pytorch_model.bin");

@@ -2,6 +2,8 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STEP_REPORT_H
 
+#include "base/step_parts.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,19 +1,17 @@
 #include "agent/engine/train/timelines.h"
 
 #include "base/file.h"
+#include "base/run_paths.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation,
 			 int rank, struct err *e)
 {
-	char dir[PATH_MAX], path[PATH_MAX + 48];
-	snprintf(dir, sizeof dir, "%s/trace/gen-%" PRIu32, run_dir, generation);
-	snprintf(path, sizeof path, "%s/timeline-%d.json", dir, rank);
+	char dir[RUN_PATH], path[RUN_PATH];
+	run_path_trace(dir, run_dir, generation);
+	run_path_timeline(path, dir, rank);
 	json_t *doc = timeline_json(t);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	int rc;

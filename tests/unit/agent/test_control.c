@@ -37,9 +37,10 @@ struct supervisor {
 	struct channel *channel;
 };
 
-typedef int scenario(struct stage *s, struct control *c, json_t *welcome);
+typedef int scenario(struct stage *s, struct control *c, const struct msg_welcome *welcome);
 
-static int open_control(const struct stage *s, struct control **c, json_t **welcome, struct err *e)
+static int open_control(const struct stage *s, struct control **c,
+			const struct msg_welcome **welcome, struct err *e)
 {
 	struct control_options opt = {
 		.address = s->address,
@@ -55,7 +56,7 @@ static int open_control(const struct stage *s, struct control **c, json_t **welc
 static int agent_main(struct stage *s, scenario *play)
 {
 	struct control *c;
-	json_t *welcome;
+	const struct msg_welcome *welcome;
 	struct err e = ERR_INIT;
 	agent_control_block_signals();
 	if (open_control(s, &c, &welcome, &e)) {
@@ -144,7 +145,17 @@ static void let_in_with(struct supervisor *v, double heartbeat_s)
 	assert_int_equal(json_integer_value(json_object_get(hello.body, "pid")), v->agent);
 	assert_true(json_string_length(json_object_get(hello.body, "cpus")) > 0);
 	msg_fini(&hello);
-	tell(v, MSG_WELCOME, json_pack("{s:s, s:f}", "node", "n1", "heartbeat_s", heartbeat_s));
+	struct msg_welcome w = { .job = "",
+				 .run = "",
+				 .resume = "none",
+				 .coords = json_object(),
+				 .node = "n1",
+				 .heartbeat_s = heartbeat_s,
+				 .group_secret = "",
+				 .bus = "",
+				 .cpus = "" };
+	tell(v, MSG_WELCOME, msg_welcome_json(&w));
+	json_decref(w.coords);
 }
 
 static void let_in(struct supervisor *v)
@@ -202,11 +213,10 @@ static void __attribute__((noreturn)) stay(void)
 
 /* --- agents --- */
 
-static int work_and_finish(struct stage *s, struct control *c, json_t *welcome)
+static int work_and_finish(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)s;
-	if (strcmp(json_string_value(json_object_get(welcome, "node")), "n1") ||
-	    strcmp(agent_control_local_address(c), "127.0.0.1"))
+	if (strcmp(welcome->node, "n1") || strcmp(agent_control_local_address(c), "127.0.0.1"))
 		return 1;
 	for (int i = 1; i <= 500; i++)
 		agent_control_send(c, MSG_METRICS, json_pack("{s:i}", "step", i));
@@ -214,7 +224,7 @@ static int work_and_finish(struct stage *s, struct control *c, json_t *welcome)
 	return AS_IT_MUST;
 }
 
-static int get_stuck(struct stage *s, struct control *c, json_t *welcome)
+static int get_stuck(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)welcome;
 	agent_control_on_abort(c, pass_on, s);
@@ -222,7 +232,7 @@ static int get_stuck(struct stage *s, struct control *c, json_t *welcome)
 	stay();
 }
 
-static int move_and_fail(struct stage *s, struct control *c, json_t *welcome)
+static int move_and_fail(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)s;
 	(void)welcome;
@@ -235,7 +245,8 @@ static int move_and_fail(struct stage *s, struct control *c, json_t *welcome)
 	return AS_IT_MUST;
 }
 
-static int finish_and_get_stuck(struct stage *s, struct control *c, json_t *welcome)
+static int finish_and_get_stuck(struct stage *s, struct control *c,
+				const struct msg_welcome *welcome)
 {
 	(void)welcome;
 	agent_control_on_abort(c, pass_on, s);
@@ -243,7 +254,7 @@ static int finish_and_get_stuck(struct stage *s, struct control *c, json_t *welc
 	stay();
 }
 
-static int wait_for_stop(struct stage *s, struct control *c, json_t *welcome)
+static int wait_for_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)s;
 	(void)welcome;
@@ -261,7 +272,7 @@ static int dump_once(void *arg, struct err *e)
 	return ++*times == 1 ? 0 : err_set(e, ERR_IO, "the disk is full");
 }
 
-static int dump_until_stop(struct stage *s, struct control *c, json_t *welcome)
+static int dump_until_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	int times = 0;
 	agent_control_on_dump(c, dump_once, &times);
@@ -271,7 +282,7 @@ static int dump_until_stop(struct stage *s, struct control *c, json_t *welcome)
 }
 
 /* The abort came together with the stop, before anybody asks to be told of it. */
-static int ask_late(struct stage *s, struct control *c, json_t *welcome)
+static int ask_late(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)welcome;
 	bool checkpoint;
@@ -285,7 +296,7 @@ static int never_let_in(struct stage *s, scenario *play)
 {
 	(void)play;
 	struct control *c;
-	json_t *welcome;
+	const struct msg_welcome *welcome;
 	struct err e = ERR_INIT;
 	agent_control_block_signals();
 	if (!open_control(s, &c, &welcome, &e))
@@ -297,7 +308,7 @@ static int holds_another_secret(struct stage *s, scenario *play)
 {
 	(void)play;
 	struct control *c;
-	json_t *welcome;
+	const struct msg_welcome *welcome;
 	struct err e = ERR_INIT;
 	s->hex[0] = s->hex[0] == '0' ? '1' : '0';
 	if (!open_control(s, &c, &welcome, &e))
@@ -361,7 +372,7 @@ static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 		step = json_integer_value(json_object_get(m.body, "step"));
 		msg_fini(&m);
 	}
-	tell(&v, MSG_STOP, NULL);
+	tell(&v, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
 	bool failed = false;
 	for (struct msg m; !failed && pipeline_receive(&v, &m); msg_fini(&m)) {
 		failed = m.type == MSG_FAILED;
@@ -392,7 +403,7 @@ static void an_abort_ends_an_agent_that_is_stuck(void **state)
 	(void)state;
 	struct supervisor v;
 	begin_stuck(&v);
-	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "rank 3 died"));
+	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "rank 3 died"));
 	end(&v);
@@ -416,7 +427,7 @@ static void an_abort_just_before_the_close_is_still_heard(void **state)
 	begin_stuck(&v);
 	/* Let it not see the message before the end is there, too. */
 	kill(v.agent, SIGSTOP);
-	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "rank 3 died"));
+	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
 	shutdown(v.fd, SHUT_WR);
 	kill(v.agent, SIGCONT);
 	assert_int_equal(status_of(&v), 1);
@@ -446,6 +457,17 @@ static void a_message_that_only_agents_send_ends_the_agent(void **state)
 	end(&v);
 }
 
+static void a_message_without_a_field_ends_the_agent(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	tell(&v, MSG_STOP, json_pack("{s:s}", "reason", "time is up"));
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "message stop: field \"checkpoint\" is missing"));
+	end(&v);
+}
+
 static void after_finished_a_lost_supervisor_is_no_failure(void **state)
 {
 	(void)state;
@@ -466,8 +488,10 @@ static void who_asks_late_is_told_at_once(void **state)
 	struct supervisor v;
 	begin(&v, agent_main, ask_late);
 	let_in(&v);
-	assert_int_equal(channel_send(v.channel, MSG_STOP, NULL, NULL), 0);
-	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "too slow"));
+	json_t *stop = msg_stop_json(&(struct msg_stop){ .reason = "time is up" });
+	assert_int_equal(channel_send(v.channel, MSG_STOP, stop, NULL), 0);
+	json_decref(stop);
+	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "too slow" }));
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "too slow"));
 	end(&v);
@@ -479,7 +503,7 @@ static void stop_reaches_the_trainer(bool checkpoint, int status)
 	begin(&v, agent_main, wait_for_stop);
 	let_in(&v);
 	tell(&v, MSG_STOP,
-	     json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", checkpoint));
+	     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = checkpoint }));
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
@@ -500,7 +524,8 @@ static void dumps_are_written_on_demand_and_answered(void **state)
 		assert_true(i ? error && strstr(error, "disk is full") : !error);
 		msg_fini(&m);
 	}
-	tell(&v, MSG_STOP, json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", 1));
+	tell(&v, MSG_STOP,
+	     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
@@ -539,7 +564,7 @@ static void a_refusal_gives_its_reason(void **state)
 	begin(&v, never_let_in, NULL);
 	struct msg m = expect(&v, MSG_HELLO);
 	msg_fini(&m);
-	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "too many agents"));
+	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "too many agents" }));
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
 	end(&v);
@@ -571,6 +596,7 @@ int main(void)
 		cmocka_unit_test(an_abort_just_before_the_close_is_still_heard),
 		cmocka_unit_test(a_broken_frame_ends_the_agent),
 		cmocka_unit_test(a_message_that_only_agents_send_ends_the_agent),
+		cmocka_unit_test(a_message_without_a_field_ends_the_agent),
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
 		cmocka_unit_test(who_asks_late_is_told_at_once),
 		cmocka_unit_test(dumps_are_written_on_demand_and_answered),

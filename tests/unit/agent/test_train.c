@@ -49,13 +49,29 @@ struct supervisor {
 	double eval_loss;
 };
 
+static json_t *welcome_json(void)
+{
+	struct msg_welcome w = { .job = "",
+				 .run = "",
+				 .resume = "none",
+				 .coords = json_object(),
+				 .node = "",
+				 .heartbeat_s = 0.05,
+				 .group_secret = "",
+				 .bus = "",
+				 .cpus = "" };
+	json_t *body = msg_welcome_json(&w);
+	json_decref(w.coords);
+	return body;
+}
+
 static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 {
 	int64_t step = json_integer_value(json_object_get(m->body, "step"));
 	double loss = json_real_value(json_object_get(m->body, "loss"));
 	json_t *answer = NULL;
 	if (atomic_exchange(&v->stop_now, false)) {
-		answer = json_pack("{s:b}", "checkpoint", 0);
+		answer = msg_stop_json(&(struct msg_stop){ .reason = "" });
 		channel_send(c, MSG_STOP, answer, NULL);
 		json_decref(answer);
 		answer = NULL;
@@ -68,7 +84,7 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 	}
 	switch (m->type) {
 	case MSG_HELLO:
-		answer = json_pack("{s:f}", "heartbeat_s", 0.05);
+		answer = welcome_json();
 		channel_send(c, MSG_WELCOME, answer, NULL);
 		break;
 	case MSG_READY:
@@ -79,7 +95,8 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 		v->loss[step < STEPS_MAX ? step : 0] = loss;
 		if (step != v->stop_after)
 			break;
-		answer = json_pack("{s:b}", "checkpoint", v->checkpoint);
+		answer = msg_stop_json(
+			&(struct msg_stop){ .reason = "", .checkpoint = v->checkpoint });
 		channel_send(c, MSG_STOP, answer, NULL);
 		break;
 	case MSG_EVAL:
@@ -200,7 +217,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 		.node = "here",
 	};
 	struct control *control;
-	json_t *welcome;
+	const struct msg_welcome *welcome;
 	assert_int_equal(agent_control_open(&opt, &control, &welcome, NULL), 0);
 	struct phases phases = { 0 };
 	struct train_hooks hooks = agent_report_hooks(control);

@@ -151,8 +151,7 @@ static void save(struct fake *f, long step)
 	if (!out || fprintf(out, "%ld\n", step) < 0 || fclose(out))
 		quit("cannot save");
 	say(f, MSG_CKPT,
-	    json_pack("{s:I, s:s, s:i, s:f, s:f}", "step", (json_int_t)step, "path", path, "bytes",
-		      8, "seconds", 0.0, "stall_s", 0.0));
+	    msg_ckpt_json(&(struct msg_ckpt){ .step = step, .path = path, .bytes = 8 }));
 }
 
 static void misbehave(struct fake *f, long step)
@@ -168,18 +167,24 @@ static void misbehave(struct fake *f, long step)
 static long train(struct fake *f)
 {
 	long step = f->resumed;
-	say(f, MSG_READY, json_pack("{s:I, s:i}", "step", (json_int_t)step, "samples", 0));
+	json_t *phases = json_object();
+	say(f, MSG_READY, msg_ready_json(&(struct msg_ready){ .step = step, .phases = phases }));
+	json_decref(phases);
 	while (step < f->steps && !f->stop) {
 		misbehave(f, step + 1);
 		turn(f, (int)f->step_ms);
 		step++;
 		say(f, MSG_PROGRESS,
-		    json_pack("{s:I, s:s}", "step", (json_int_t)step, "phase", "forward"));
+		    msg_progress_json(&(struct msg_progress){ .step = step, .phase = "forward" }));
 		if (f->rank == f->world - 1)
 			say(f, MSG_METRICS,
-			    json_pack("{s:I, s:f, s:f, s:f, s:i, s:f}", "step", (json_int_t)step,
-				      "loss", 5.5 / (double)step, "grad_norm", 1.0, "lr", 1e-3,
-				      "tokens", 1024, "step_s", (double)f->step_ms * 1e-3 + 1e-6));
+			    msg_metrics_json(&(struct msg_metrics){
+				    .step = step,
+				    .loss = 5.5 / (double)step,
+				    .grad_norm = 1,
+				    .lr = 1e-3,
+				    .tokens = 1024,
+				    .step_s = (double)f->step_ms * 1e-3 + 1e-6 }));
 		if (step % 10 == 0 || step == f->steps)
 			save(f, step);
 	}
@@ -192,8 +197,12 @@ int fake_agent(void)
 	connect_up(&f);
 	wire_up(&f);
 	say(&f, MSG_HELLO,
-	    json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", f.rank, "world", f.world, "node",
-		      "here", "pid", (int)getpid(), "cpus", "", "version", MSG_VERSION));
+	    msg_hello_json(&(struct msg_hello){ .rank = f.rank,
+						.world = f.world,
+						.node = "here",
+						.pid = (int)getpid(),
+						.cpus = "",
+						.version = MSG_VERSION }));
 	while (!f.welcome)
 		turn(&f, 1000);
 	if (word("fail=", -1, NULL) == f.rank) {
@@ -207,7 +216,10 @@ int fake_agent(void)
 	long step = train(&f);
 	if (f.stop)
 		save(&f, step);
-	say(&f, MSG_FINISHED, json_pack("{s:I, s:i}", "step", (json_int_t)step, "peak_bytes", 0));
+	json_t *phases = json_object();
+	say(&f, MSG_FINISHED,
+	    msg_finished_json(&(struct msg_finished){ .step = step, .phases = phases }));
+	json_decref(phases);
 	turn(&f, 0);
 	channel_close(f.channel);
 	close(f.fd);

@@ -136,18 +136,21 @@ static inline void process_ends(int rank, int status)
 	h.events.all_gone(h.events.arg);
 }
 
-static void take_welcome(struct peer *p, const json_t *body)
+static void note_welcome(struct peer *p, const json_t *body)
 {
-	static const char *const axes[] = { "tp", "cp", "dp", "pp" };
-	snprintf(p->resume, sizeof p->resume, "%s",
-		 json_string_value(json_object_get(body, "resume")));
-	p->threads = (int)json_integer_value(json_object_get(body, "threads"));
-	for (int i = 0; i < 4; i++)
-		p->at[i] = (int)json_integer_value(
-			json_object_get(json_object_get(body, "coords"), axes[i]));
-	p->device = (int)json_integer_value(json_object_get(body, "device"));
-	p->numa = (int)json_integer_value(json_object_get(body, "numa"));
-	snprintf(p->cpus, sizeof p->cpus, "%s", json_string_value(json_object_get(body, "cpus")));
+	struct msg_welcome w;
+	struct msg_coords at;
+	assert_int_equal(msg_welcome_read(body, &w, NULL), 0);
+	assert_int_equal(msg_coords_read(w.coords, &at, NULL), 0);
+	snprintf(p->resume, sizeof p->resume, "%s", w.resume);
+	snprintf(p->cpus, sizeof p->cpus, "%s", w.cpus);
+	p->threads = w.threads;
+	p->device = w.device;
+	p->numa = w.numa;
+	p->at[0] = at.tp;
+	p->at[1] = at.cp;
+	p->at[2] = at.dp;
+	p->at[3] = at.pp;
 }
 
 static void peer_read(struct peer *p)
@@ -170,7 +173,7 @@ static void peer_read(struct peer *p)
 		if (m.type == MSG_RECORDED)
 			p->recorded = json_integer_value(json_object_get(m.body, "step"));
 		if (m.type == MSG_WELCOME)
-			take_welcome(p, m.body);
+			note_welcome(p, m.body);
 		if (m.type == MSG_STOP)
 			p->checkpoint = json_is_true(json_object_get(m.body, "checkpoint"));
 		msg_fini(&m);
@@ -228,15 +231,40 @@ static inline void say(struct peer *p, enum msg_type type, json_t *body)
 
 static inline json_t *hello(int rank)
 {
-	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", rank, "world", WORLD, "node",
-			 "here", "pid", 100 + rank, "cpus", "", "version", MSG_VERSION);
+	return msg_hello_json(&(struct msg_hello){ .rank = rank,
+						   .world = WORLD,
+						   .node = "here",
+						   .pid = 100 + rank,
+						   .cpus = "",
+						   .version = MSG_VERSION });
+}
+
+/* The body of a message of a training rank. */
+static inline json_t *step_json(enum msg_type type, int64_t step)
+{
+	json_t *phases = json_object(), *body = NULL;
+	if (type == MSG_READY)
+		body = msg_ready_json(&(struct msg_ready){ .step = step, .phases = phases });
+	else if (type == MSG_METRICS)
+		body = msg_metrics_json(&(struct msg_metrics){
+			.step = step, .loss = 2.5, .step_s = 0.1, .tokens = 512 });
+	else if (type == MSG_PROGRESS)
+		body = msg_progress_json(
+			&(struct msg_progress){ .step = step, .phase = "forward" });
+	else if (type == MSG_CKPT)
+		body = msg_ckpt_json(&(struct msg_ckpt){ .step = step, .path = "ckpt/x" });
+	else if (type == MSG_SERIES)
+		body = msg_series_json(&(struct msg_series){ .step = step });
+	else if (type == MSG_FINISHED)
+		body = msg_finished_json(&(struct msg_finished){ .step = step, .phases = phases });
+	json_decref(phases);
+	assert_non_null(body);
+	return body;
 }
 
 static inline void say_step(struct peer *p, enum msg_type type, int64_t step)
 {
-	say(p, type,
-	    json_pack("{s:I, s:f, s:f, s:i, s:s, s:s}", "step", (json_int_t)step, "loss", 2.5,
-		      "step_s", 0.1, "tokens", 512, "path", "ckpt/x", "phase", "forward"));
+	say(p, type, step_json(type, step));
 }
 
 static inline void all_hello(void)

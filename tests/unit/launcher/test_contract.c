@@ -22,18 +22,18 @@ static double get(const json_t *o, const char *side, const char *field)
 
 static void step(struct contract *c, double compute, double tp, double other)
 {
-	json_t *body = json_pack("{s:f, s:f, s:f, s:s, s:n}", "compute_s", compute, "tp_s", tp,
-				 "other_s", other, "dp_s", "much", "ep_s");
-	supervise_contract_step(c, body);
-	json_decref(body);
+	const struct msg_metrics m = {
+		.compute_s = compute, .tp_s = tp, .other_s = other, .dp_s = -1, .ep_s = NAN
+	};
+	supervise_contract_step(c, &m);
 }
 
 static void parts_are_means_and_the_step_is_their_sum(void **state)
 {
 	(void)state;
 	struct contract c = { 0 };
-	const double predicted[CONTRACT_PARTS] = {
-		[CONTRACT_COMPUTE] = 2, [CONTRACT_TP] = 0.5, [CONTRACT_DATA] = 0.25
+	const double predicted[STEP_PART_COUNT] = {
+		[STEP_PART_COMPUTE] = 2, [STEP_PART_TP] = 0.5, [STEP_PART_DATA] = 0.25
 	};
 	step(&c, 1, 0.5, 0.1);
 	step(&c, 3, 0.7, 0.1);
@@ -73,13 +73,13 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 			  .optimizer = 0.25,
 			  .total = 1.875 },
 	};
-	double parts[CONTRACT_PARTS], sum = 0;
+	double parts[STEP_PART_COUNT], sum = 0;
 	supervise_contract_predicted(&job, &cluster, &plan, parts);
-	near(parts[CONTRACT_OTHER], 0.125);
-	near(parts[CONTRACT_PP], 0);
-	for (int i = 0; i < CONTRACT_PARTS; i++)
+	near(parts[STEP_PART_OTHER], 0.125);
+	near(parts[STEP_PART_PP], 0);
+	for (int i = 0; i < STEP_PART_COUNT; i++)
 		sum += parts[i];
-	near(sum, 1.875 + parts[CONTRACT_CHECKPOINT]);
+	near(sum, 1.875 + parts[STEP_PART_CHECKPOINT]);
 }
 
 static void the_rank_that_is_farthest_off_is_told(void **state)
@@ -90,7 +90,7 @@ static void the_rank_that_is_farthest_off_is_told(void **state)
 				     { .total = 100 } };
 	const struct plan plan = { .world = 3, .ranks = ranks };
 	struct contract c = { 0 };
-	const double none[CONTRACT_PARTS] = { 0 };
+	const double none[STEP_PART_COUNT] = { 0 };
 	supervise_contract_memory(&c, &plan, 0, 101);
 	supervise_contract_memory(&c, &plan, 1, 80);
 	supervise_contract_memory(&c, &plan, 2, 120);
@@ -110,13 +110,13 @@ static void transfers_that_take_twice_or_half_are_said(void **state)
 	} rows[] = {
 		{ 0.1, 0.19, NULL },  { 0.1, 0.25, "tensor parallel took 2.5 times" },
 		{ 0.01, 0.04, NULL }, { 0, 0.2, "none was predicted" },
-		{ 0.4, 0.25, NULL },  { 0.4, 0.1, "took 0.25 of the time" },
+		{ 0.4, 0.25, NULL },  { 0.4, 0.1, "took 0.25 of the predicted time" },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct contract c = { 0 };
-		const double predicted[CONTRACT_PARTS] = {
-			[CONTRACT_COMPUTE] = 9, [CONTRACT_TP] = rows[i].predicted
+		const double predicted[STEP_PART_COUNT] = {
+			[STEP_PART_COMPUTE] = 9, [STEP_PART_TP] = rows[i].predicted
 		};
 		char text[300] = "";
 		step(&c, 0.8, rows[i].measured, 0);

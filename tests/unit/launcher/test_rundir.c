@@ -1,6 +1,8 @@
 /* The run folder: one muster at a time, private, counted on, and no line cut in two. */
 #include "base/file.h"
+#include "launcher/rundir/events.h"
 #include "launcher/rundir/rundir.h"
+#include "launcher/rundir/traces.h"
 #include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
@@ -159,7 +161,7 @@ static void old_traces_behind_a_link_stay(void **state)
 	assert_int_equal(mkdir(decoy, 0700) || mkdir(trace, 0700) || symlink(decoy, link) ||
 				 file_replace(file, "{}", 2, NULL),
 			 0);
-	rundir_prune_traces(run, 100);
+	rundir_prune_traces(rundir_path(run), 100);
 	assert_int_equal(stat(file, &st), 0);
 }
 
@@ -215,8 +217,8 @@ static void events_carry_both_times_and_the_generation(void **state)
 	(void)state;
 	char path[512];
 	struct buf text = BUF_INIT;
-	rundir_event(run, 3, "hello", json_pack("{s:i}", "rank", 5));
-	rundir_event(run, 3, "wired", NULL);
+	rundir_event_hello(run, 3, &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7 });
+	rundir_event_wired(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	*strchr(text.data, '\n') = '\0';
@@ -239,11 +241,11 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	none = old;
 	none.rlim_cur = 10;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	rundir_event(run, 1, "hello", NULL);
-	rundir_metrics(run, 1, json_pack("{s:i}", "step", 1));
+	rundir_event_wired(run, 1, NULL);
+	rundir_metrics(run, 1, &(struct msg_metrics){ .step = 1 }, 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(rundir_lost(run), 2);
-	rundir_event(run, 1, "whole", NULL);
+	rundir_event_started(run, 1, NULL);
 	assert_int_equal(rundir_lost(run), 2);
 	char path[512];
 	struct buf text = BUF_INIT;
@@ -252,7 +254,7 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	const char *last = strchr(text.data, '\n');
 	assert_int_equal(last - text.data, 10);
 	json_t *line = json_loads(last, 0, NULL);
-	assert_string_equal(json_string_value(json_object_get(line, "event")), "whole");
+	assert_string_equal(json_string_value(json_object_get(line, "event")), "started");
 	json_decref(line);
 	buf_fini(&text);
 }
@@ -267,7 +269,7 @@ static void old_flight_recorders_go_and_nothing_else(void **state)
 		 "gen-2/comm-1.json gen-3/comm-0.json",
 		 rundir_path(run));
 	assert_int_equal(system(command), 0);
-	rundir_prune_traces(run, 2 + RUNDIR_TRACES);
+	rundir_prune_traces(rundir_path(run), 2 + RUNDIR_TRACES);
 	snprintf(command, sizeof command,
 		 "cd '%s/trace' && test \"$(echo * */*)\" = \"gen-2 gen-3 gen-x other gen-2/mine "
 		 "gen-3/comm-0.json\"",

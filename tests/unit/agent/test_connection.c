@@ -1,5 +1,5 @@
 /* An agent that must see the supervisor's credential, and its own munged. */
-#include "agent/link.h"
+#include "agent/connection.h"
 #include "base/auth.h"
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 static struct {
 	int listener, fd;
 	char address[NET_ADDR_MAX], hex[AUTH_SECRET_HEX];
-	struct link *link;
+	struct connection *connection;
 	struct channel *channel; /* the supervisor's end */
 	bool mute;
 } t;
@@ -49,7 +49,7 @@ static int setup(void **state)
 				       .world = 1,
 				       .node = "n1",
 				       .voucher = &voucher };
-	if (agent_link_open(&opt, &t.link, NULL))
+	if (agent_connection_open(&opt, &t.connection, NULL))
 		return -1;
 	struct pollfd p = { t.listener, POLLIN, 0 };
 	if (poll(&p, 1, -1) != 1 || net_accept(t.listener, &t.fd, NULL))
@@ -60,7 +60,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	agent_link_close(t.link);
+	agent_connection_close(t.connection);
 	channel_close(t.channel);
 	close(t.fd);
 	close(t.listener);
@@ -91,7 +91,7 @@ static int meet(const char *credential, struct err *e)
 {
 	struct msg m;
 	for (;;) {
-		int rc = agent_link_receive(t.link, &m, e);
+		int rc = agent_connection_receive(t.connection, &m, e);
 		assert_int_not_equal(rc, 1);
 		if (rc < 0)
 			return -1;
@@ -119,7 +119,7 @@ static void another_users_supervisor_hears_nothing(void **state)
 	assert_int_equal(meet("impostor", &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_string_equal(e.text, "control channel: the peer runs as another user");
-	assert_int_equal(agent_link_backlog(t.link), 0);
+	assert_int_equal(agent_connection_backlog(t.connection), 0);
 }
 
 static void without_munged_the_agent_says_so(void **state)

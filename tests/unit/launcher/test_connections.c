@@ -1,6 +1,6 @@
 /* Strangers at the control channel: few at a time, not for long, and they keep no agent out. */
 #include "base/net.h"
-#include "launcher/supervise/links.h"
+#include "launcher/supervise/connections.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -19,19 +19,19 @@ enum { MOST = 4, FROM_ONE_ADDRESS = 2, CROWD = 200, NOBODY = 65534 };
 
 static struct {
 	uv_loop_t loop;
-	struct links *links;
+	struct connections *links;
 	char address[NET_ADDR_MAX];
 	unsigned char secret[AUTH_SECRET_BYTES];
 	int messages, closed, troubles;
 } t;
 
-static void on_message(void *arg, struct link *l, const struct msg *m)
+static void on_message(void *arg, struct connection *l, const struct msg *m)
 {
 	(void)arg;
 	assert_int_equal(m->type, MSG_HELLO);
 	t.messages++;
-	supervise_link_claim(l, 0);
-	assert_int_equal(supervise_link_send(l, MSG_STOP, m->body, NULL), 0);
+	supervise_connection_claim(l, 0);
+	assert_int_equal(supervise_connection_send(l, MSG_STOP, m->body, NULL), 0);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -61,26 +61,26 @@ static int setup(void **state)
 	(void)state;
 	memset(&t, 0, sizeof t);
 	char host[NET_ADDR_MAX];
-	struct links_options o = { .loop = &t.loop,
-				   .most = MOST,
-				   .most_per_address = FROM_ONE_ADDRESS,
-				   .patience = 5,
-				   .message = on_message,
-				   .closed = on_closed,
-				   .trouble = on_trouble };
+	struct connections_options o = { .loop = &t.loop,
+					 .most = MOST,
+					 .most_per_address = FROM_ONE_ADDRESS,
+					 .patience = 5,
+					 .message = on_message,
+					 .closed = on_closed,
+					 .trouble = on_trouble };
 	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) ||
 	    net_listen(host, &o.listener, t.address, NULL) ||
-	    supervise_links_open(&o, &t.links, NULL))
+	    supervise_connections_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
-	supervise_links_renew(t.links, t.secret, 1, 100);
+	supervise_connections_renew(t.links, t.secret, 1, 100);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	supervise_links_close(t.links);
+	supervise_connections_close(t.links);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	return uv_loop_close(&t.loop);
 }
@@ -148,7 +148,7 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 	/* no tick, no patience: at once */
 	assert_true(greet(mine));
 	assert_int_equal(t.messages, 1);
-	assert_int_equal(supervise_links_strangers(t.links), FROM_ONE_ADDRESS - 1);
+	assert_int_equal(supervise_connections_strangers(t.links), FROM_ONE_ADDRESS - 1);
 	for (int i = 0; i < CROWD; i++) {
 		closed += closed_by_peer(crowd[i]);
 		close(crowd[i]);
@@ -163,12 +163,12 @@ static void a_silent_stranger_is_dropped_in_time(void **state)
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	turn();
-	assert_int_equal(supervise_links_strangers(t.links), 1);
-	supervise_links_tick(t.links, 104);
-	assert_int_equal(supervise_links_strangers(t.links), 1);
-	supervise_links_tick(t.links, 106);
+	assert_int_equal(supervise_connections_strangers(t.links), 1);
+	supervise_connections_tick(t.links, 104);
+	assert_int_equal(supervise_connections_strangers(t.links), 1);
+	supervise_connections_tick(t.links, 106);
 	turn();
-	assert_int_equal(supervise_links_strangers(t.links), 0);
+	assert_int_equal(supervise_connections_strangers(t.links), 0);
 	assert_int_equal(t.closed, 1);
 	assert_true(closed_by_peer(fd));
 	close(fd);
@@ -182,7 +182,7 @@ static void strangers_of_one_address_make_room_for_each_other_only(void **state)
 		crowd[i] = connect_from("127.0.0.2");
 	for (int i = 0; i < CROWD; i++)
 		turn();
-	assert_int_equal(supervise_links_strangers(t.links), 1 + FROM_ONE_ADDRESS);
+	assert_int_equal(supervise_connections_strangers(t.links), 1 + FROM_ONE_ADDRESS);
 	assert_false(closed_by_peer(here));
 	assert_true(greet(here));
 	for (int i = 0; i < CROWD; i++)
@@ -200,7 +200,7 @@ static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
 		crowd[i] = connect_from(from);
 	}
 	turn();
-	assert_int_equal(supervise_links_strangers(t.links), MOST);
+	assert_int_equal(supervise_connections_strangers(t.links), MOST);
 	for (int i = 0; i < 4 * MOST; i++)
 		close(crowd[i]);
 }
@@ -219,7 +219,7 @@ static void a_first_packet_without_the_secret_ends_the_link(void **state)
 	turn();
 	turn();
 	assert_int_equal(t.closed, 1);
-	assert_int_equal(supervise_links_strangers(t.links), 0);
+	assert_int_equal(supervise_connections_strangers(t.links), 0);
 	assert_true(closed_by_peer(fd)); /* and nothing was said to it */
 	channel_close(c);
 	close(fd);
@@ -247,7 +247,7 @@ static void another_user_of_this_host_is_not_let_in(void **state)
 		_exit(visit_as_nobody());
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		turn();
-		assert_int_equal(supervise_links_strangers(t.links), 0);
+		assert_int_equal(supervise_connections_strangers(t.links), 0);
 	}
 	assert_int_equal(status, 0);
 	assert_int_equal(t.closed, 0);
@@ -259,7 +259,7 @@ static void a_claimed_link_may_be_quiet(void **state)
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	assert_true(greet(fd));
-	supervise_links_tick(t.links, 1e6);
+	supervise_connections_tick(t.links, 1e6);
 	turn();
 	assert_int_equal(t.closed, 0);
 	close(fd);
@@ -275,7 +275,7 @@ static void a_new_generation_closes_every_door(void **state)
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	assert_true(greet(fd));
 	auth_secret_new(t.secret);
-	supervise_links_renew(t.links, t.secret, 2, 200);
+	supervise_connections_renew(t.links, t.secret, 2, 200);
 	turn();
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
 	assert_int_equal(t.closed, 0); /* our own doing is not told */
@@ -295,15 +295,15 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 	turn();
 	assert_int_equal(t.troubles, 1);
 	assert_false(uv_loop_alive(&t.loop)); /* it rests */
-	supervise_links_tick(t.links, 101);
+	supervise_connections_tick(t.links, 101);
 	turn();
 	assert_int_equal(t.troubles, 1);
-	supervise_links_renew(t.links, t.secret, 1, 101);
-	supervise_links_tick(t.links, 102);
+	supervise_connections_renew(t.links, t.secret, 1, 101);
+	supervise_connections_tick(t.links, 102);
 	turn();
 	assert_int_equal(t.troubles, 2);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-	supervise_links_tick(t.links, 103);
+	supervise_connections_tick(t.links, 103);
 	assert_true(greet(fd));
 	close(fd);
 }

@@ -1,6 +1,6 @@
 /* Agents that must show a credential: munged is asked on a thread, which the tests hold back. */
 #include "base/net.h"
-#include "launcher/supervise/links.h"
+#include "launcher/supervise/connections.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static struct {
 	uv_loop_t loop;
-	struct links *links;
+	struct connections *links;
 	unsigned char secret[AUTH_SECRET_BYTES];
 	sem_t asked, answer;
 	bool refuse;
@@ -36,12 +36,12 @@ static int munged(const struct voucher *by, struct vouch *v, struct err *e)
 
 static const struct voucher voucher = { .work = munged };
 
-static void on_message(void *arg, struct link *l, const struct msg *m)
+static void on_message(void *arg, struct connection *l, const struct msg *m)
 {
 	(void)arg;
 	assert_int_equal(m->type, MSG_HELLO);
 	t.messages++;
-	supervise_link_claim(l, 0);
+	supervise_connection_claim(l, 0);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -62,26 +62,26 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&t, 0, sizeof t);
-	struct links_options o = { .loop = &t.loop,
-				   .listener = -1,
-				   .most = 8,
-				   .most_per_address = 8,
-				   .patience = 5,
-				   .voucher = &voucher,
-				   .message = on_message,
-				   .closed = on_closed };
+	struct connections_options o = { .loop = &t.loop,
+					 .listener = -1,
+					 .most = 8,
+					 .most_per_address = 8,
+					 .patience = 5,
+					 .voucher = &voucher,
+					 .message = on_message,
+					 .closed = on_closed };
 	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) ||
-	    supervise_links_open(&o, &t.links, NULL))
+	    supervise_connections_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
-	supervise_links_renew(t.links, t.secret, 1, 100);
+	supervise_connections_renew(t.links, t.secret, 1, 100);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	supervise_links_close(t.links);
+	supervise_connections_close(t.links);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	return uv_loop_close(&t.loop);
 }
@@ -103,7 +103,7 @@ static struct agent agent_open(bool vouched)
 		channel_require_vouch(a.channel);
 	assert_int_equal(channel_send(a.channel, MSG_HELLO, body, NULL), 0);
 	json_decref(body);
-	assert_int_equal(supervise_links_adopt(t.links, fds[1], NULL), 0);
+	assert_int_equal(supervise_connections_adopt(t.links, fds[1], NULL), 0);
 	return a;
 }
 
@@ -152,7 +152,7 @@ static void an_agent_is_heard_once_munged_has_answered(void **state)
 	exchange(&a);
 	assert_false(channel_ready(a.channel));
 	/* The loop goes on meanwhile, and the agent's time does not run out for munged's sake. */
-	supervise_links_tick(t.links, 1e6);
+	supervise_connections_tick(t.links, 1e6);
 	turn();
 	assert_int_equal(t.closed, 0);
 	sem_post(&t.answer);
@@ -200,15 +200,15 @@ static void a_generation_may_end_while_munged_is_asked(void **state)
 		exchange(&agents[i]);
 	}
 	sem_wait(&t.asked);
-	supervise_links_renew(t.links, t.secret, 2, 200);
-	assert_int_equal(supervise_links_strangers(t.links), 0);
+	supervise_connections_renew(t.links, t.secret, 2, 200);
+	assert_int_equal(supervise_connections_strangers(t.links), 0);
 	turn();
 	for (int i = 0; i < MANY; i++) {
 		sem_post(&t.answer);
 		agent_close(&agents[i]);
 	}
 	/* Every link is let go of before the loop can end (teardown), and none is heard of. */
-	supervise_links_close(t.links);
+	supervise_connections_close(t.links);
 	t.links = NULL;
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(t.messages + t.closed, 0);

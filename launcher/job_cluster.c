@@ -1,4 +1,4 @@
-#include "launcher/machine.h"
+#include "launcher/job_cluster.h"
 
 #include "plan/cost/calibration.h"
 #include "plan/spec/layout.h"
@@ -18,12 +18,12 @@ static int open_cluster(const struct job *job, const char *spec, struct cluster 
 		return -1;
 	if (wanted || topo_cluster_devices(out) >= replica)
 		return 0;
-	/* Fewer cores than ranks of the fewest replicas: they share them. */
+	/* One replica has more ranks than there are cores, so ranks share cores. */
 	topo_cluster_free(out);
 	return topo_cluster_open(spec, replica, out, e);
 }
 
-/* 0: *out has GPUs. Asking the machines takes longer, so a job for the CPU does without. */
+/* 0: *out has GPUs. A job for the CPU skips this, because probing the machines takes longer. */
 static int open_gpus(const struct job *job, const char *spec, struct cluster *out)
 {
 	if (job->job.device != DEVICE_CUDA || topo_cluster_probe(spec, false, out, NULL))
@@ -36,7 +36,7 @@ static int open_gpus(const struct job *job, const char *spec, struct cluster *ou
 }
 
 int launcher_job_cluster_open(const struct job *job, const char *spec, struct cluster *out,
-			  struct err *e)
+			      struct err *e)
 {
 	if (open_gpus(job, spec, out) && open_cluster(job, spec, out, e))
 		return -1;

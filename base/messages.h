@@ -1,0 +1,182 @@
+/*
+ * messages: what the supervisor and the agents send each other over the control channel.
+ *
+ * Each message is a row of MSG_TYPES and a table of its fields (base/fields.h). For the message
+ * hello they generate MSG_HELLO, struct msg_hello, msg_hello_json() and msg_hello_read(), so that
+ * both ends use the same names and types.
+ *
+ * To add a message:
+ *   1. add its row at the end of MSG_TYPES, because a type's number is its position, and its table;
+ *   2. send it: agent_control_send() in the agent (agent/metrics/report.c for what training
+ *      reports), supervise_connection_send() in the supervisor;
+ *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c;
+ *   4. increase MSG_VERSION if a peer without the change cannot work with it.
+ */
+#ifndef MUSTER_BASE_MESSAGES_H
+#define MUSTER_BASE_MESSAGES_H
+
+#include "base/fields.h"
+#include "base/step_parts.h"
+
+enum { MSG_VERSION = 2 };
+
+/* clang-format off */
+
+/* type, name, table of fields, sender, doc */
+#define MSG_TYPES(X) \
+	X(MSG_HELLO,     hello,    MSG_HELLO_FIELDS,    "agent",      "the first message after the handshake") \
+	X(MSG_READY,     ready,    MSG_READY_FIELDS,    "agent",      "the communicators are up and the state is loaded; training starts") \
+	X(MSG_METRICS,   metrics,  MSG_METRICS_FIELDS,  "agent",      "one per step, from one rank that has the loss (last stage, tp 0, cp 0, dp 0)") \
+	X(MSG_EVAL,      eval,     MSG_EVAL_FIELDS,     "agent",      "one per evaluation, from the rank that sends metrics") \
+	X(MSG_PROGRESS,  progress, MSG_PROGRESS_FIELDS, "agent",      "every heartbeat, and soon after the trainer moved") \
+	X(MSG_LOG,       log,      MSG_LOG_FIELDS,      "agent",      "a warning or an error") \
+	X(MSG_CKPT,      ckpt,     MSG_CKPT_FIELDS,     "agent",      "world rank 0 has committed a checkpoint") \
+	X(MSG_SIGNAL,    signal,   MSG_SIGNAL_FIELDS,   "agent",      "the agent got SIGTERM, SIGINT or SIGUSR1") \
+	X(MSG_FAILED,    failed,   MSG_FAILED_FIELDS,   "agent",      "the agent cannot continue; it exits after this") \
+	X(MSG_FINISHED,  finished, MSG_FINISHED_FIELDS, "agent",      "the agent has done its work; it exits after this") \
+	X(MSG_WELCOME,   welcome,  MSG_WELCOME_FIELDS,  "supervisor", "the answer to hello: the job and this rank's part of it") \
+	X(MSG_STOP,      stop,     MSG_STOP_FIELDS,     "supervisor", "stop at the next step boundary, all ranks at the same one") \
+	X(MSG_ABORT,     abort,    MSG_ABORT_FIELDS,    "supervisor", "leave at once") \
+	X(MSG_DUMP,      dump,     MSG_DUMP_FIELDS,     "supervisor", "write the flight recorder into RUN/trace/gen-<generation>") \
+	X(MSG_DUMPED,    dumped,   MSG_DUMPED_FIELDS,   "agent",      "the answer to dump") \
+	X(MSG_SERIES,    series,   MSG_SERIES_FIELDS,   "agent",      "the rank that sends metrics has sent all up to this step; its checkpoint follows") \
+	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step")
+
+#define MSG_HELLO_FIELDS(F) \
+	F(rank,    INT,  REQUIRED, "the agent's rank") \
+	F(world,   INT,  REQUIRED, "number of ranks") \
+	F(node,    TEXT, REQUIRED, "host name") \
+	F(pid,     INT,  REQUIRED, "process id") \
+	F(cpus,    TEXT, REQUIRED, "CPUs the agent may run on, such as \"0-3,8\"") \
+	F(version, INT,  REQUIRED, "MSG_VERSION of the agent")
+
+#define MSG_READY_FIELDS(F) \
+	F(step,    COUNT, REQUIRED, "finished steps that training continues from") \
+	F(samples, COUNT, REQUIRED, "samples consumed up to there") \
+	F(phases,  JSON,  REQUIRED, "seconds of each phase of the start, by name")
+
+#define MSG_METRICS_FIELDS(F) \
+	F(step,          COUNT,  REQUIRED, "finished steps") \
+	F(samples,       COUNT,  REQUIRED, "samples consumed since the run began") \
+	F(tokens,        COUNT,  REQUIRED, "tokens of this step") \
+	F(peak_bytes,    COUNT,  REQUIRED, "peak device memory") \
+	F(loss,          NUMBER, REQUIRED, "training loss") \
+	F(grad_norm,     NUMBER, REQUIRED, "norm of the gradient before clipping") \
+	F(lr,            NUMBER, REQUIRED, "learning rate") \
+	F(step_s,        NUMBER, REQUIRED, "seconds of the step, the sum of its parts") \
+	STEP_PARTS(STEP_PART_FIELD, F) \
+	F(cross_entropy, NUMBER, OPTIONAL, "with experts: the part of the loss that is cross-entropy") \
+	F(balance_loss,  NUMBER, OPTIONAL, "with experts: the part that is load balancing") \
+	F(z_loss,        NUMBER, OPTIONAL, "with experts: the part that is the router's z-loss") \
+	F(loss_scale,    NUMBER, OPTIONAL, "in fp16: the scale of the gradients") \
+	F(skipped,       FLAG,   OPTIONAL, "in fp16: whether the gradients overflowed and nothing was updated")
+
+#define MSG_EVAL_FIELDS(F) \
+	F(step, COUNT,  REQUIRED, "finished steps") \
+	F(loss, NUMBER, REQUIRED, "mean loss over the evaluation's samples")
+
+#define MSG_PROGRESS_FIELDS(F) \
+	F(step,  INT64, REQUIRED, "the step the trainer is in; -1 before it knows") \
+	F(phase, TEXT,  REQUIRED, "what the trainer does, such as \"forward\"") \
+	F(count, INT64, REQUIRED, "grows with each thing the trainer does")
+
+#define MSG_LOG_FIELDS(F) \
+	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
+	F(text,  TEXT, REQUIRED, "the line")
+
+#define MSG_CKPT_FIELDS(F) \
+	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
+	F(path,    TEXT,   REQUIRED, "its folder") \
+	F(bytes,   COUNT,  REQUIRED, "its size") \
+	F(seconds, NUMBER, REQUIRED, "from the snapshot to the commit") \
+	F(stall_s, NUMBER, REQUIRED, "seconds training was held up")
+
+#define MSG_SIGNAL_FIELDS(F) \
+	F(number, INT, REQUIRED, "the signal")
+
+#define MSG_FAILED_FIELDS(F) \
+	F(code, TEXT, REQUIRED, "err_word() of the cause") \
+	F(text, TEXT, REQUIRED, "the error message")
+
+#define MSG_FINISHED_FIELDS(F) \
+	F(step,       COUNT, REQUIRED, "finished steps") \
+	F(peak_bytes, COUNT, REQUIRED, "peak device memory of the rank") \
+	F(phases,     JSON,  REQUIRED, "seconds of each phase of the run, by name")
+
+#define MSG_WELCOME_FIELDS(F) \
+	F(job,          TEXT,   REQUIRED, "text of the resolved job file") \
+	F(threads,      INT,    REQUIRED, "compute threads of the rank") \
+	F(run,          TEXT,   REQUIRED, "the run folder") \
+	F(resume,       TEXT,   REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": world rank 0 finds the last valid one") \
+	F(coords,       JSON,   REQUIRED, "the rank's coordinates: struct msg_coords") \
+	F(node,         TEXT,   REQUIRED, "the node's name") \
+	F(node_index,   INT,    REQUIRED, "the node's number in the plan") \
+	F(heartbeat_s,  NUMBER, REQUIRED, "seconds between two messages progress") \
+	F(group_secret, TEXT,   REQUIRED, "64 hex digits: the key of what the ranks of this generation publish through PMIx") \
+	F(device,       INT,    REQUIRED, "the rank's device, by its number on the node") \
+	F(bus,          TEXT,   REQUIRED, "the device's PCI address; \"\": none") \
+	F(memory,       NUMBER, REQUIRED, "bytes that the rank needs by the plan") \
+	F(crew,         INT,    REQUIRED, "ranks of the node") \
+	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
+	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound")
+
+#define MSG_STOP_FIELDS(F) \
+	F(reason,     TEXT, REQUIRED, "why") \
+	F(checkpoint, FLAG, REQUIRED, "whether to write a checkpoint first")
+
+#define MSG_ABORT_FIELDS(F) \
+	F(reason, TEXT, REQUIRED, "why")
+
+#define MSG_DUMP_FIELDS(F)
+
+#define MSG_DUMPED_FIELDS(F) \
+	F(error, TEXT, OPTIONAL, "why the flight recorder could not be written")
+
+#define MSG_SERIES_FIELDS(F) \
+	F(step, COUNT, REQUIRED, "all metrics and evaluations up to this step have been sent")
+
+/* A checkpoint of the step may be committed only after this message: a run must not resume from a step that its series lacks.
+ * Lines that were lost to a full disk do not delay a checkpoint. */
+#define MSG_RECORDED_FIELDS(F) \
+	F(step, COUNT, REQUIRED, "the run folder holds all metrics and evaluations up to this step")
+
+/* The member `coords` of welcome. */
+#define MSG_COORDS_FIELDS(F) \
+	F(tp, INT, REQUIRED, "tensor-parallel coordinate") \
+	F(cp, INT, REQUIRED, "context-parallel coordinate") \
+	F(dp, INT, REQUIRED, "data-parallel coordinate") \
+	F(pp, INT, REQUIRED, "pipeline stage")
+
+enum msg_type {
+	MSG_NONE,
+#define MSG_ENUM(type, name, FIELDS, sender, doc) type,
+	MSG_TYPES(MSG_ENUM)
+#undef MSG_ENUM
+	MSG_COUNT
+};
+
+#define MSG_STRUCT(type, name, FIELDS, sender, doc) struct msg_##name { FIELDS(FIELDS_MEMBER) };
+MSG_TYPES(MSG_STRUCT)
+MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
+#undef MSG_STRUCT
+
+/*
+ * json_t *msg_<name>_json(const struct msg_<name> *m)
+ *     The message's body, a new reference. NULL if there is no memory or a text is not UTF-8.
+ * int msg_<name>_read(const json_t *body, struct msg_<name> *m, struct err *e)
+ *     Fills *m, which borrows its texts and objects from `body`. ERR_PROTO names the field that is missing or invalid; the
+ *     valid fields are set nevertheless.
+ */
+#define MSG_FUNCTIONS(type, name, FIELDS, sender, doc) \
+	json_t *msg_##name##_json(const struct msg_##name *m); \
+	int msg_##name##_read(const json_t *body, struct msg_##name *m, struct err *e);
+MSG_TYPES(MSG_FUNCTIONS)
+MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
+#undef MSG_FUNCTIONS
+
+/* clang-format on */
+
+/* The message's name, such as "hello"; "unknown" for a type that does not exist. */
+const char *msg_word(enum msg_type type);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * run_paths: the names of the files in a run folder.
+ *
+ * muster and the agents both write there, and tools read. launcher/rundir/rundir.h says what each
+ * file holds and who writes it. Paths are built here alone, so that both sides agree.
+ *
+ *     job.ini  submit-<n>.ini  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
+ *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
+ *     trace/gen-<generation>/comm-<rank>.json
+ *     trace/gen-<generation>/timeline-<rank>.json
+ *
+ * A path that does not fit is cut off; RUN_PATH is enough for a run folder of PATH_MAX bytes.
+ */
+#ifndef MUSTER_BASE_RUN_PATHS_H
+#define MUSTER_BASE_RUN_PATHS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RUN_PATH = PATH_MAX + 320 };
+
+#define RUN_JOB     "job.ini"
+#define RUN_EVENTS  "events.jsonl"
+#define RUN_METRICS "metrics.jsonl"
+#define RUN_LOCK    "lock"
+#define RUN_LOGS    "logs"
+#define RUN_TRACES  "trace"
+#define RUN_CKPT    "ckpt"
+
+/* A file or folder of a fixed name, one of the above. */
+void run_path(char out[RUN_PATH], const char *run, const char *name);
+void run_path_submission(char out[RUN_PATH], const char *run, uint32_t number);
+void run_path_plan(char out[RUN_PATH], const char *run, uint32_t generation);
+/* The log of one agent. */
+void run_path_rank_log(char out[RUN_PATH], const char *run, const char *node, int rank);
+/* What the agents of a generation, and srun, print outside their own logs. */
+void run_path_launch_log(char out[RUN_PATH], const char *run, uint32_t generation);
+/* The host file that srun gets. */
+void run_path_hosts(char out[RUN_PATH], const char *run, uint32_t generation);
+/* The folder of a generation's flight recorders and timelines. */
+void run_path_trace(char out[RUN_PATH], const char *run, uint32_t generation);
+/* One rank's flight recorder and its timeline. trace: as run_path_trace() gives it. */
+void run_path_recorder(char out[RUN_PATH], const char *trace, int rank);
+void run_path_timeline(char out[RUN_PATH], const char *trace, int rank);
+
+/* The number in a file's name; -1: the name is of another kind. */
+long run_submission_number(const char *name); /* of submit-<n>.ini */
+long run_plan_generation(const char *name);   /* of plan-<generation>.json */
+long run_trace_generation(const char *name);  /* of gen-<generation> */
+long run_recorder_rank(const char *name);     /* of comm-<rank>.json */
+long run_timeline_rank(const char *name);     /* of timeline-<rank>.json */
+/* Whether an agent wrote the file of this name in a trace folder; true for its temporary files,
+ * too. */
+bool run_is_trace_file(const char *name);
+
+#endif

@@ -1,0 +1,27 @@
+#include "launcher/rundir/events.h"
+
+/* clang-format off */
+
+/* <table>_rows(): the rows of a table. */
+#define EVENT_ROWS(table, FIELDS) \
+	static const struct fields_row *table##_rows(void) \
+	{ \
+		typedef struct rundir_##table fields_struct; \
+		static const struct fields_row rows[] = { FIELDS(FIELDS_ROW) FIELDS_END }; \
+		return rows; \
+	}
+RUNDIR_TABLES(EVENT_ROWS)
+
+#define EVENT_FUNCTION(id, name, table, doc) \
+	void rundir_event_##id(struct rundir *r, uint32_t generation, const struct rundir_##table *fields) \
+	{ \
+		rundir_append_event(r, generation, name, table##_rows(), fields); \
+	}
+RUNDIR_EVENTS(EVENT_FUNCTION)
+
+/* clang-format on */
+
+int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e)
+{
+	return fields_read(verdict_rows(), o, "muster trace --json", v, e);
+}

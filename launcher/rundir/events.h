@@ -1,0 +1,200 @@
+/*
+ * events: the lines of events.jsonl, which record what happened to a run.
+ *
+ * A line is an object {"event": name, "time": seconds since 1970, "mono": seconds of the monotonic
+ * clock, "generation": number, …}. Both times have microseconds. The remaining keys are the fields
+ * of the event's table (base/fields.h). For the event hello, whose table is hello, they generate
+ * struct rundir_hello and rundir_event_hello().
+ *
+ * To add an event:
+ *   1. add its row to RUNDIR_EVENTS and, unless an existing table fits, a table and its row in
+ *      RUNDIR_TABLES;
+ *   2. call rundir_event_<id>() where it happens (launcher/supervise/).
+ */
+#ifndef MUSTER_LAUNCHER_RUNDIR_EVENTS_H
+#define MUSTER_LAUNCHER_RUNDIR_EVENTS_H
+
+#include "base/fields.h"
+#include "launcher/rundir/rundir.h"
+
+/* clang-format off */
+
+/* id, name, table, doc */
+#define RUNDIR_EVENTS(X) \
+	X(plan,             "plan",             plan,        "the layout that the generation runs") \
+	X(generation_start, "generation-start", start,       "a generation starts") \
+	X(start_again,      "start-again",      start_again, "a helper process died in the first start; the same generation starts again") \
+	X(started,          "started",          none,        "every process of the generation runs") \
+	X(hello,            "hello",            hello,       "an agent has connected") \
+	X(refused,          "refused",          why,         "a connection was closed: a stranger, a stale or second agent, or an invalid frame") \
+	X(unheard,          "unheard",          why,         "connections cannot be accepted; the first time in a generation") \
+	X(wired,            "wired",            none,        "every rank has connected") \
+	X(ready,            "ready",            step,        "every rank is ready to continue from this step") \
+	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
+	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
+	X(eval,             "eval",             eval,        "an evaluation has ended") \
+	X(log,              "log",              log,         "a rank logged a warning or an error") \
+	X(rank_lost,        "rank-lost",        rank_lost,   "the loss of this rank ends the generation") \
+	X(verdict,          "verdict",          verdict,     "what the flight recorders show, as muster trace --json prints it") \
+	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
+	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
+	X(restart,          "restart",          restart,     "another generation follows") \
+	X(stop,             "stop",             stop,        "the run is asked to stop") \
+	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
+	X(finished,         "finished",         step,        "every rank has done its work") \
+	X(done,             "done",             end,         "last event of a muster: all steps are done") \
+	X(stopped,          "stopped",          end,         "last event of a muster: it stopped on purpose") \
+	X(failed,           "failed",           end,         "last event of a muster: the job failed") \
+	X(gave_up,          "gave-up",          end,         "last event of a muster: no restart is left")
+
+#define RUNDIR_NONE_FIELDS(F)
+
+#define RUNDIR_PLAN_FIELDS(F) \
+	F(world,  INT,    REQUIRED, "number of ranks") \
+	F(tp,     INT,    REQUIRED, "tensor-parallel degree") \
+	F(cp,     INT,    REQUIRED, "context-parallel degree") \
+	F(ep,     INT,    REQUIRED, "expert-parallel degree") \
+	F(dp,     INT,    REQUIRED, "data-parallel degree") \
+	F(pp,     INT,    REQUIRED, "pipeline stages") \
+	F(step_s, NUMBER, REQUIRED, "predicted seconds of a step")
+
+#define RUNDIR_START_FIELDS(F) \
+	F(resume,   TEXT,  REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": the last valid one") \
+	F(restarts, COUNT, REQUIRED, "restarts of this muster so far") \
+	F(auth,     TEXT,  REQUIRED, "what agents must prove")
+
+#define RUNDIR_START_AGAIN_FIELDS(F) \
+	F(text, TEXT, REQUIRED, "how the start failed")
+
+#define RUNDIR_HELLO_FIELDS(F) \
+	F(rank, INT,  REQUIRED, "the rank") \
+	F(node, TEXT, REQUIRED, "its host name") \
+	F(pid,  INT,  REQUIRED, "its process id")
+
+#define RUNDIR_WHY_FIELDS(F) \
+	F(why, TEXT, REQUIRED, "the cause")
+
+#define RUNDIR_STEP_FIELDS(F) \
+	F(step, INT64, REQUIRED, "finished steps")
+
+#define RUNDIR_FIRST_STEP_FIELDS(F) \
+	F(step,          COUNT,  REQUIRED, "finished steps") \
+	F(since_start_s, NUMBER, REQUIRED, "seconds since the generation started") \
+	F(loss,          NUMBER, OPTIONAL, "training loss, if it is finite") \
+	F(since_lost_s,  NUMBER, OPTIONAL, "after a loss: seconds since then") \
+	F(since_open_s,  NUMBER, OPTIONAL, "in the first generation: seconds since muster began")
+
+#define RUNDIR_CKPT_FIELDS(F) \
+	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
+	F(path,    TEXT,   REQUIRED, "its folder") \
+	F(bytes,   COUNT,  REQUIRED, "its size") \
+	F(seconds, NUMBER, REQUIRED, "from the snapshot to the commit") \
+	F(stall_s, NUMBER, REQUIRED, "seconds training was held up")
+
+#define RUNDIR_EVAL_FIELDS(F) \
+	F(step, COUNT,  REQUIRED, "finished steps") \
+	F(loss, NUMBER, REQUIRED, "mean loss over the evaluation's samples")
+
+#define RUNDIR_LOG_FIELDS(F) \
+	F(rank,  INT,  REQUIRED, "the rank") \
+	F(node,  TEXT, REQUIRED, "its node") \
+	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
+	F(text,  TEXT, REQUIRED, "the line")
+
+/* Where a rank was; only `rank` if the event is about no rank in particular. */
+#define RUNDIR_RANK_FIELDS(F) \
+	F(rank,  INT,   NULLABLE, "the rank; null: no rank in particular") \
+	F(node,  TEXT,  OPTIONAL, "its node") \
+	F(step,  INT64, OPTIONAL, "finished steps; -1: none is known") \
+	F(phase, TEXT,  OPTIONAL, "what the trainer did")
+
+#define RUNDIR_STATUS_FIELDS(F) \
+	F(signal, INT, OPTIONAL, "the signal that ended the process") \
+	F(status, INT, OPTIONAL, "the exit status of the process, if no signal ended it")
+
+#define RUNDIR_RANK_LOST_FIELDS(F) \
+	RUNDIR_RANK_FIELDS(F) \
+	F(how,  TEXT, REQUIRED, "closed, exited, failed, protocol, silent, hung or start") \
+	F(code, TEXT, REQUIRED, "err_word() of the cause") \
+	F(text, TEXT, REQUIRED, "the cause") \
+	RUNDIR_STATUS_FIELDS(F)
+
+#define RUNDIR_VERDICT_FIELDS(F) \
+	F(finding, TEXT,  REQUIRED, "the kind of finding; \"none\": nothing was found") \
+	F(text,    TEXT,  REQUIRED, "the finding, for people") \
+	F(group,   TEXT,  NULLABLE, "the communicator") \
+	F(op,      TEXT,  NULLABLE, "the operation") \
+	F(number,  COUNT, REQUIRED, "the operation's number in its communicator") \
+	F(ranks,   JSON,  REQUIRED, "the ranks that the finding blames") \
+	F(world,   INT,   REQUIRED, "number of ranks") \
+	F(missing, JSON,  REQUIRED, "the ranks whose flight recorder is missing")
+
+#define RUNDIR_NO_VERDICT_FIELDS(F) \
+	F(error, TEXT, REQUIRED, "the cause")
+
+#define RUNDIR_EXIT_FIELDS(F) \
+	RUNDIR_RANK_FIELDS(F) \
+	RUNDIR_STATUS_FIELDS(F)
+
+#define RUNDIR_RESTART_FIELDS(F) \
+	F(delay_s, NUMBER, REQUIRED, "seconds until the next generation starts") \
+	F(futile,  COUNT,  REQUIRED, "restarts in a row that made no progress")
+
+#define RUNDIR_STOP_FIELDS(F) \
+	F(reason,     TEXT, REQUIRED, "who or what asked for it") \
+	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
+
+#define RUNDIR_CONTRACT_FIELDS(F) \
+	F(steps,     COUNT, REQUIRED, "measured steps") \
+	F(predicted, JSON,  REQUIRED, "seconds: step_s and each of its parts (base/step_parts.h)") \
+	F(measured,  JSON,  REQUIRED, "the same, as means over the measured steps") \
+	F(memory,    JSON,  OPTIONAL, "{rank, predicted_bytes, measured_bytes} of the rank where they differ most")
+
+#define RUNDIR_END_FIELDS(F) \
+	F(reason,   TEXT,  REQUIRED, "why it ended") \
+	F(status,   INT,   REQUIRED, "exit status of muster") \
+	F(step,     INT64, REQUIRED, "last finished step; -1: none") \
+	F(restarts, COUNT, REQUIRED, "restarts of this muster")
+
+/* table, its fields */
+#define RUNDIR_TABLES(X) \
+	X(none,        RUNDIR_NONE_FIELDS) \
+	X(plan,        RUNDIR_PLAN_FIELDS) \
+	X(start,       RUNDIR_START_FIELDS) \
+	X(start_again, RUNDIR_START_AGAIN_FIELDS) \
+	X(hello,       RUNDIR_HELLO_FIELDS) \
+	X(why,         RUNDIR_WHY_FIELDS) \
+	X(step,        RUNDIR_STEP_FIELDS) \
+	X(first_step,  RUNDIR_FIRST_STEP_FIELDS) \
+	X(ckpt,        RUNDIR_CKPT_FIELDS) \
+	X(eval,        RUNDIR_EVAL_FIELDS) \
+	X(log,         RUNDIR_LOG_FIELDS) \
+	X(rank_lost,   RUNDIR_RANK_LOST_FIELDS) \
+	X(verdict,     RUNDIR_VERDICT_FIELDS) \
+	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
+	X(exit,        RUNDIR_EXIT_FIELDS) \
+	X(restart,     RUNDIR_RESTART_FIELDS) \
+	X(stop,        RUNDIR_STOP_FIELDS) \
+	X(contract,    RUNDIR_CONTRACT_FIELDS) \
+	X(end,         RUNDIR_END_FIELDS)
+
+#define RUNDIR_STRUCT(table, FIELDS) struct rundir_##table { FIELDS(FIELDS_MEMBER) };
+RUNDIR_TABLES(RUNDIR_STRUCT)
+#undef RUNDIR_STRUCT
+
+/*
+ * void rundir_event_<id>(struct rundir *r, uint32_t generation, const struct rundir_<table> *fields)
+ *     Appends the event's line to events.jsonl. `fields` may be NULL if the table is `none`. A line that cannot be written
+ *     (a full disk) is lost, and rundir_lost() counts it: the run itself continues.
+ */
+#define RUNDIR_FUNCTION(id, name, table, doc) \
+	void rundir_event_##id(struct rundir *r, uint32_t generation, const struct rundir_##table *fields);
+RUNDIR_EVENTS(RUNDIR_FUNCTION)
+#undef RUNDIR_FUNCTION
+
+/* clang-format on */
+
+/* Reads what `muster trace --json` printed; *v borrows from `o`. */
+int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * connection: the structs behind launcher/supervise/connections.h, for connection.c (one
+ * connection) and connections.c (all of them, the listener and the strangers) only.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_CONNECTION_H
+#define MUSTER_LAUNCHER_SUPERVISE_CONNECTION_H
+
+#include "launcher/supervise/connections.h"
+
+#include <netinet/in.h>
+
+struct connection {
+	struct connections *owner;
+	struct connection *next, **at; /* of the owner's list, while it is open */
+	struct channel *channel;
+	uv_poll_t poll;
+	int fd, rank;
+	struct in6_addr from; /* an IPv4 address as a mapped one; zero: no network */
+	double since;         /* when it was accepted */
+	bool open, released;
+	uv_work_t work; /* asking munged may take time, so a thread does it */
+	struct vouch vouch;
+	struct err refusal;
+	bool working, failed;
+};
+
+struct connections {
+	struct connections_options o;
+	unsigned char secret[AUTH_SECRET_BYTES];
+	uint32_t generation;
+	double now;
+	struct connection *first; /* the newest */
+	int strangers;
+	int handles; /* that the loop has not closed yet */
+	bool closing, listening, troubled;
+	uv_poll_t listener;
+};
+
+/* connection.c */
+
+/* The address of the socket's other end. */
+struct in6_addr supervise_connection_address(int fd);
+/* Drops the connection and reports it to `closed`. */
+void supervise_connection_lose(struct connection *c, const struct err *why);
+/* Reads one chunk and delivers its messages; false: there was nothing to read, or it is closed. */
+bool supervise_connection_read(struct connection *c);
+
+/* connections.c */
+
+/* Listens again after a pause: a closed connection's descriptor may serve another one. */
+void supervise_connections_listen(struct connections *all);
+/* Frees `all` if it is closing and the loop has closed its last handle. */
+void supervise_connections_free(struct connections *all);
+
+#endif

@@ -1,0 +1,209 @@
+#include "launcher/supervise/connection.h"
+
+#include "base/net.h"
+#include "base/owner.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ACCEPTS_PER_TURN = 64 }; /* of the loop, so that the others are served too */
+
+static void on_listener(uv_poll_t *poll, int status, int events);
+
+void supervise_connections_free(struct connections *all)
+{
+	if (all->closing && !all->handles) {
+		explicit_bzero(all->secret, sizeof all->secret);
+		free(all);
+	}
+}
+
+void supervise_connections_listen(struct connections *all)
+{
+	if (all->o.listener < 0 || all->closing || all->listening)
+		return;
+	all->listening = true;
+	uv_poll_start(&all->listener, UV_READABLE, on_listener);
+}
+
+static void report_trouble(struct connections *all, const struct err *why)
+{
+	if (!all->troubled)
+		all->o.trouble(all->o.arg, why);
+	all->troubled = true;
+}
+
+static bool is_silent(const struct connection *c)
+{
+	return c->rank < 0 && !channel_greeted(c->channel);
+}
+
+/* The oldest stranger from `from` (NULL: from anywhere) that has not proved the secret, and how many
+ * there are. */
+static struct connection *find_oldest_silent(const struct connections *all,
+					     const struct in6_addr *from, int *count)
+{
+	struct connection *oldest = NULL;
+	*count = 0;
+	for (struct connection *c = all->first; c; c = c->next) /* the newest comes first */
+		if (is_silent(c) && (!from || !memcmp(&c->from, from, sizeof *from))) {
+			oldest = c;
+			++*count;
+		}
+	return oldest;
+}
+
+static struct connection *find_oldest_stranger(const struct connections *all)
+{
+	struct connection *oldest = NULL;
+	for (struct connection *c = all->first; c; c = c->next)
+		if (c->rank < 0)
+			oldest = c;
+	return oldest;
+}
+
+/* The stranger to close now that one from `from` has come. NULL: there is room. */
+static struct connection *find_excess_stranger(const struct connections *all,
+					       const struct in6_addr *from)
+{
+	int here, anywhere;
+	struct connection *oldest_here = find_oldest_silent(all, from, &here),
+			  *oldest = find_oldest_silent(all, NULL, &anywhere);
+	if (here > all->o.most_per_address)
+		return oldest_here;
+	if (anywhere > all->o.most)
+		return oldest;
+	/* There are at most `most` agents, so somebody repeats a recorded first packet. */
+	return all->strangers > 2 * all->o.most ? find_oldest_stranger(all) : NULL;
+}
+
+static void make_room(struct connections *all, struct in6_addr from)
+{
+	for (struct connection *c; (c = find_excess_stranger(all, &from));) {
+		struct err e;
+		if (supervise_connection_read(c)) /* its first packet may have come: look again */
+			continue;
+		err_set(&e, ERR_TIMEOUT, "did not identify itself before others connected");
+		supervise_connection_lose(c, &e); /* does nothing if it has just closed */
+	}
+}
+
+/* Takes in an accepted connection; closes it at once if it is of another user. */
+static int admit_connection(struct connections *all, int fd, struct err *e)
+{
+	if (owner_of_peer(fd) == OWNER_OTHER) {
+		close(fd);
+		return 0;
+	}
+	struct in6_addr from = supervise_connection_address(fd);
+	if (supervise_connections_adopt(all, fd, e)) /* it is closed on failure */
+		return -1;
+	make_room(all, from);
+	return 0;
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events)
+{
+	struct connections *all = poll->data;
+	(void)events;
+	for (int n = 0; n < ACCEPTS_PER_TURN && all->listening; n++) {
+		int fd = -1;
+		struct err e = ERR_INIT;
+		if (status < 0)
+			err_set(&e, ERR_NET, "cannot watch the control socket: %s",
+				uv_strerror(status));
+		if (status < 0 || net_accept(all->o.listener, &fd, &e)) {
+			uv_poll_stop(poll); /* the next tick tries again */
+			all->listening = false;
+			report_trouble(all, &e);
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (admit_connection(all, fd, &e))
+			report_trouble(all, &e);
+	}
+}
+
+int supervise_connections_open(const struct connections_options *o, struct connections **out,
+			       struct err *e)
+{
+	struct connections *all = calloc(1, sizeof *all);
+	if (!all)
+		return err_set(e, ERR_NOMEM, "no memory for the control connections");
+	all->o = *o;
+	if (o->listener >= 0) {
+		if (uv_poll_init(o->loop, &all->listener, o->listener)) {
+			free(all);
+			return err_set(e, ERR_NET, "cannot watch the control socket");
+		}
+		all->listener.data = all;
+		all->handles++;
+	}
+	supervise_connections_listen(all);
+	*out = all;
+	return 0;
+}
+
+static void drop_all_connections(struct connections *all)
+{
+	while (all->first)
+		supervise_connection_drop(all->first);
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+	struct connections *all = h->data;
+	close(all->o.listener);
+	all->handles--;
+	supervise_connections_free(all);
+}
+
+void supervise_connections_close(struct connections *all)
+{
+	if (!all)
+		return;
+	all->closing = true;
+	drop_all_connections(all);
+	if (all->o.listener >= 0)
+		uv_close((uv_handle_t *)&all->listener, on_listener_closed);
+	supervise_connections_free(all);
+}
+
+void supervise_connections_renew(struct connections *all,
+				 const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
+				 double now)
+{
+	drop_all_connections(all);
+	memcpy(all->secret, secret, AUTH_SECRET_BYTES);
+	all->generation = generation;
+	all->troubled = false;
+	all->now = now;
+}
+
+/* Closing a connection may change the list, so each search starts from the beginning. */
+static struct connection *find_overdue(struct connections *all)
+{
+	for (struct connection *c = all->first; c; c = c->next)
+		if (c->rank < 0 && !c->working && all->now - c->since > all->o.patience)
+			return c;
+	return NULL;
+}
+
+void supervise_connections_tick(struct connections *all, double now)
+{
+	all->now = now;
+	for (struct connection *c; (c = find_overdue(all));) {
+		struct err e;
+		err_set(&e, ERR_TIMEOUT, "did not identify itself within %g s", all->o.patience);
+		supervise_connection_lose(c, &e);
+	}
+	supervise_connections_listen(all);
+}
+
+int supervise_connections_strangers(const struct connections *all)
+{
+	return all->strangers;
+}

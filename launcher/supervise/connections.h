@@ -1,0 +1,94 @@
+/*
+ * connections: the supervisor's end of the control connections, on the event loop.
+ *
+ * A connection is a socket and a channel (base/auth.h). It is a stranger until
+ * supervise_connection_claim(), which the receiver of its hello calls. A stranger must be claimed
+ * within `patience` seconds.
+ *
+ * Who may connect. Four checks stand one behind the other, and the agents must pass all of them:
+ *
+ * 1. The user. A connection that another user of this host made is closed at once (base/owner.h).
+ *    The embedded PMIx server does the same (launcher/pmix/gate.h). The user of a process on
+ *    another host is unknown here, so such a connection continues to the next check.
+ * 2. The generation's secret, from the agent's environment. A stranger whose first packet does not
+ *    prove it is closed at once (base/auth.h).
+ * 3. The user id across hosts. If `voucher` is set, as under Slurm with munged, both ends must
+ *    present a MUNGE credential for this very connection (base/munge.h).
+ * 4. The hello. It must name this version of muster and a rank of the plan that is not connected
+ *    yet (launcher/supervise/messages.c).
+ *
+ * What agents publish through PMIx is not covered by these checks; it is sealed with a secret that
+ * only the welcome carries (agent/boot.h).
+ *
+ * Strangers cannot keep the agents out. The number of strangers that have not proved the secret is
+ * limited, in total and for each address. The oldest one is closed to make room for the next, so
+ * the listener never waits for any of them.
+ *
+ * A frame that does not open, or that the receiver refuses, ends its connection and nothing else.
+ *
+ * If no descriptor or memory is left for a new connection, `trouble` reports it once per
+ * generation, because otherwise it would look as if agents did not connect. The listener then
+ * pauses until the next tick, or until a connection closes.
+ *
+ * A new generation (supervise_connections_renew) closes every connection of the last one and admits
+ * only agents that know the new secret.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_CONNECTIONS_H
+#define MUSTER_LAUNCHER_SUPERVISE_CONNECTIONS_H
+
+#include "base/auth.h"
+#include "base/err.h"
+#include "base/msg.h"
+
+#include <stdint.h>
+#include <uv.h>
+
+struct connections;
+struct connection;
+
+struct connections_options {
+	uv_loop_t *loop;
+	/* Non-blocking; closed by supervise_connections_close(). -1: there is none, and connections
+	 * come by supervise_connections_adopt(). */
+	int listener;
+	int most;             /* silent strangers at a time */
+	int most_per_address; /* of them from one address */
+	double patience;      /* seconds */
+	/* Agents must present a MUNGE credential; NULL: the secret is enough. Borrowed. */
+	const struct voucher *voucher;
+	/* A whole message, valid only during the call. */
+	void (*message)(void *arg, struct connection *c, const struct msg *m);
+	/* The other end closed the connection or broke the protocol. Not called for
+	 * supervise_connection_drop(). rank: as claimed, or -1. */
+	void (*closed)(void *arg, int rank, const struct err *why);
+	/* A connection cannot be accepted; the first time in a generation. */
+	void (*trouble)(void *arg, const struct err *why);
+	void *arg;
+};
+
+int supervise_connections_open(const struct connections_options *o, struct connections **out,
+			       struct err *e);
+/* Frees everything once the loop has run its closing callbacks. Takes NULL. */
+void supervise_connections_close(struct connections *all);
+
+void supervise_connections_renew(struct connections *all,
+				 const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
+				 double now);
+/* Takes over a connected socket; on failure it is closed. */
+int supervise_connections_adopt(struct connections *all, int fd, struct err *e);
+/* Closes strangers that have exceeded their patience. now: seconds of any monotonic clock. */
+void supervise_connections_tick(struct connections *all, double now);
+/* The number of strangers. */
+int supervise_connections_strangers(const struct connections *all);
+
+void supervise_connection_claim(struct connection *c, int rank);
+int supervise_connection_rank(const struct connection *c); /* -1: not claimed */
+/* Borrows body. What the socket does not take now is queued and sent later. */
+int supervise_connection_send(struct connection *c, enum msg_type type, json_t *body,
+			      struct err *e);
+/* Delivers what has already arrived: the last messages of a process that has ended. The callbacks
+ * may drop the connection. */
+void supervise_connection_read_out(struct connection *c);
+void supervise_connection_drop(struct connection *c);
+
+#endif
