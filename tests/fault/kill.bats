@@ -14,7 +14,9 @@ setup_file() {
 }
 
 kill_rank() { # rank
-	local name=kill-$1 step=$((RANDOM % 100 + 2)) killed
+	local name=kill-$1 step killed
+	draw 100
+	step=$((drawn + 2))
 	# shellcheck disable=SC2086
 	"$MUSTER" run "$tiny" job.name="$name" $words </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!

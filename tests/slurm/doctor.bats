@@ -3,22 +3,8 @@
 
 load ../helpers
 
-setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
-	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 3
-	. "$cluster/env"
-	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
-	export doubles
-}
-
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+setup_file() { start_cluster 3; }
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"

@@ -4,26 +4,17 @@
 load ../helpers
 
 setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	# Sockets lie in it, and the path of a socket is short.
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
 	local from=${EPOCHREALTIME/./}
-	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
 	figure "cluster of 4 nodes up in $(((${EPOCHREALTIME/./} - from) / 1000)) ms"
-	. "$cluster/env"
 	make_data
 	make_tiny_job
 	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1"
 	export words
 }
 
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"
@@ -226,7 +217,9 @@ stop_and_go_on() {
 
 # kill_rank RANK: the run ends by itself, with the same losses.
 kill_rank() {
-	local name=kill-$1 step=$((RANDOM % 50 + 8)) killed
+	local name=kill-$1 step killed
+	draw 50
+	step=$((drawn + 8))
 	submit "$name" job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached "$name" "$step"
 	killed=$EPOCHREALTIME

@@ -4,22 +4,10 @@
 load ../helpers
 
 setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
-	CLUSTER_TOPOLOGY=$'SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine Switches=leaf[0-1]' \
-		"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
-	. "$cluster/env"
-	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
-	export doubles
+	CLUSTER_TOPOLOGY=$'SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine Switches=leaf[0-1]' start_cluster 4
 }
 
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"
