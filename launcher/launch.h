@@ -5,7 +5,7 @@
  * slurm: one srun step with --mpi=pmix (launcher/slurm/).
  *
  * To add a way: a `const struct launch_ops` in a room of its own, and a row in
- * launcher/cli/command_launcher.c's table.
+ * launcher/cli/launch_choose.c's table.
  */
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H
