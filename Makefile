@@ -326,11 +326,12 @@ $(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,p
 
 # --- Documents --------------------------------------------------------------------
 
-# doc/reference/keys.md, doc/developer/rooms.svg and the pictures are generated and kept in the tree; tests/documents compares the
-# first two with what the programs print today.
+# keys.md, recipes.md, rooms.svg and the pictures are generated and kept in the tree. tests/documents fails if one of the first
+# three is out of date.
 .PHONY: documents pictures
 documents: programs
 	doc/reference/make_keys >doc/reference/keys.md
+	doc/developer/make_recipes >doc/developer/recipes.md
 	tests/rooms_graph --svg doc/developer/rooms.svg
 pictures: programs
 	doc/pictures/make
