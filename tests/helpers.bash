@@ -38,8 +38,8 @@ stop_cluster() {
 # Skips a test whose cases are large; `make check-all` runs it.
 large() { [[ -n ${MUSTER_LARGE-} ]] || skip "large: make check-all runs it"; }
 
-# draw BELOW: sets $drawn to a random number below BELOW. It prints the seed, which SEED sets.
-draw() {
+# draw_number BELOW: sets $drawn to a random number below BELOW. It prints the seed, which SEED sets.
+draw_number() {
 	local seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 	echo "# SEED=$seed $BATS_TEST_DESCRIPTION" >&3
 	RANDOM=$seed
