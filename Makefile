@@ -1,5 +1,5 @@
-# muster: `make` builds with what is there; `make demo` and `make check` also
-# install what Debian 12 lacks. `make help` lists the targets.
+# muster: `make` builds with the installed packages. `make demo` and `make check` also install the Debian 12 packages that
+# are missing. `make help` lists the targets.
 
 BUILD    ?= build
 ifeq ($(origin CC),default)
@@ -8,27 +8,29 @@ endif
 WARN     := -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes
 OPT      ?= -O2 -g
 SAN      ?=
-# Programs run with 512 KiB of stack (ulimit -s), in threads too: what is large lies on the heap. Tests may do as they
-# like, and sanitizers make every frame larger.
+# Programs and their threads run with 512 KiB of stack (ulimit -s), so large objects are on the heap. The limit does not
+# apply to tests, nor to sanitizer builds, whose frames are larger.
 FRAME    := $(if $(SAN),,-Wframe-larger-than=16384)
 CPPFLAGS += -I. -D_GNU_SOURCE
 CFLAGS   += -std=c11 $(OPT) $(WARN) $(SAN) -pthread
 LDFLAGS  += $(SAN) -pthread -Wl,--as-needed
 PREFIX   ?= /usr/local
 
-# --- The rooms: each row of the table `rooms` is built into one archive. -----------------
+# --- Rooms: each row of the table `rooms` is built into one archive ---------------------
 
-# Each line "room | may include" becomes "room+room+…": the room, then what it may include.
+# ROOM_ROWS has one word for each row: the room and the rooms that it may include, joined by "+".
 ROOM_ROWS := $(shell sed -n "s/^\([a-z][^ ]*\) *| *\([^|]*\).*/\1 \2/p" rooms | sed "s/ *$$//" | tr -s " " "+")
 ROOMS     := $(foreach row,$(ROOM_ROWS),$(firstword $(subst +, ,$(row))))
-# stands_on_ROOM: the room itself and all that it reaches. Rows name rows above them only, so one pass is enough.
+# stands_on_ROOM holds the room and every room that it includes, directly or not. A row names only rows above it, so one
+# pass is enough.
 $(foreach row,$(ROOM_ROWS),$(eval room := $(firstword $(subst +, ,$(row))))$(eval stands_on_$(room) := \
 	$(sort $(room) $(foreach below,$(wordlist 2,99,$(subst +, ,$(row))),$(stands_on_$(below))))))
-# Every room of the folder $(1) and all that they reach.
+# $(call stands_on,FOLDER): every room of that folder, and every room that those include.
 stands_on = $(sort $(foreach r,$(filter $(1) $(1)/%,$(ROOMS)),$(stands_on_$(r))))
 
 ROOM_SRC := $(shell find $(sort $(foreach r,$(ROOMS),$(firstword $(subst /, ,$(r))))) -name '*.c')
-# The sources of the room $(1): those of its folder that are of no room inside it, nor built by a makefile of their own.
+# $(call room_src,ROOM): the sources in the room's folder, without those of rooms inside it and those that another makefile
+# builds.
 room_src = $(filter-out $(foreach r,$(filter $(1)/%,$(ROOMS)) $(apart_$(1)),$(r)/% $(r)) %/main.c,$(filter $(1)/%,$(ROOM_SRC)))
 apart_kernels := $(patsubst %/,%,$(wildcard kernels/*/))
 apart_libcomm := libcomm/device/cuda
@@ -44,7 +46,7 @@ libs_launcher := -lpmix -luv -ljansson
 floor = $(firstword $(subst /, ,$(1)))
 flat  = $(subst /,-,$(1))
 archives = $(foreach r,$(filter-out %/main.c,$(1)),$(BUILD)/lib/$(call flat,$(r)).a)
-# The libraries of the floors of the rooms $(1).
+# $(call syslibs,ROOMS): the system libraries that these rooms need.
 syslibs = $(foreach f,$(sort $(foreach r,$(1),$(call floor,$(r)))),$(libs_$(f)))
 
 .DEFAULT_GOAL := all
@@ -66,7 +68,7 @@ CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-agent := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 CFLAGS_tests-tools    := $(PMIX_CFLAGS)
-# The files that a list of paths, patterns and !exceptions means (tests/gpu/sources.mk).
+# $(call files,LIST) expands a list of paths, patterns and !exceptions (tests/gpu/sources.mk).
 files = $(filter-out $(patsubst !%,%,$(filter !%,$(1))),$(wildcard $(filter-out !%,$(1))))
 -include tests/gpu/sources.mk
 -include kernels/kernels.mk
@@ -88,8 +90,10 @@ link = $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^
 
 PROGRAMS := $(BUILD)/muster $(BUILD)/muster-agent
 
-.PHONY: all
-all: $(PROGRAMS) $(CUDA_SO)
+# `programs` leaves out libmuster-cuda.so, whose kernels take minutes to compile.
+.PHONY: all programs
+all: programs $(CUDA_SO)
+programs: $(PROGRAMS)
 
 $(BUILD)/muster: $(BUILD)/obj/launcher/cli/main.o $(call archives,$(call stands_on,launcher))
 	$(link) $(call syslibs,$(call stands_on,launcher))
@@ -97,17 +101,18 @@ $(BUILD)/muster: $(BUILD)/obj/launcher/cli/main.o $(call archives,$(call stands_
 $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(call stands_on,agent))
 	$(link) $(call syslibs,$(call stands_on,agent))
 
-# --- Unit tests: tests/unit/<floor>/test_*.c links the archives of its floor and of those below ---
+# --- Unit tests: tests/unit/ROOM/test_*.c links the archives of that folder's rooms and of those they include ---
 
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c tests/fault/test_*.c tests/gpu/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
-# What several tests of one folder use: its other .c files.
+# $(call shared,FOLDER): the objects that several tests of the folder use, from its other .c files.
 shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
 shared_tests-unit-agent := tests/golden/ref64.c
 shared_tests-fault := tests/conform/comm_forms.c tests/conform/comm_reference.c
 
-# An archive, so that a test takes what it uses alone: some put doubles in the place of what the others' helpers call.
+# These objects form an archive, so that a test links only those that it uses: some tests replace functions that the
+# other helpers call by doubles.
 define unit_rule
 $(BUILD)/lib/$(call flat,$(1)).a: $(call shared,$(1))
 	@mkdir -p $$(@D)
@@ -122,29 +127,29 @@ $(foreach f,base topo plan libcomm kernels agent launcher,\
 $(eval $(call unit_rule,tests/conform,kernels libcomm base))
 $(eval $(call unit_rule,tests/fault,libcomm base))
 
-# NVIDIA's management library as tests play it.
+# A double of NVIDIA's management library.
 NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
 $(NVML_DOUBLE): tests/doubles/nvml.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
 $(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_preflight: | $(NVML_DOUBLE)
-# NVIDIA's own header, where the toolkit has it: what is declared of the library is held to it.
+# Where the toolkit has NVIDIA's header, a test compares our declarations with it.
 NVML_INCLUDE ?= $(CUDA_HOME)/include
 $(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)
 
-# What tells versions of CUDA's parts, to be given their names.
+# A double that reports the versions of CUDA's libraries; tests give it their names.
 CUDA_DOUBLE := $(BUILD)/tests/doubles/cuda.so
 $(CUDA_DOUBLE): tests/doubles/cuda.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
 
-# What leads a run's connections through tests/tools/fault_proxy.
+# A preload library that leads a run's connections through tests/tools/fault_proxy.
 PROXY_DOUBLE := $(BUILD)/tests/doubles/through_proxy.so
 $(PROXY_DOUBLE): tests/doubles/through_proxy.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
 
-# Small programs that the bats files use.
+# Doubles and small programs that the bats files use.
 TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(PROXY_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
@@ -155,14 +160,14 @@ unit-bins: $(UNIT_BIN)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
-# --- What Debian 12 must have --------------------------------------------------
+# --- Debian 12 packages ---------------------------------------------------------
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
-# Installs what is missing and says so; does nothing, and asks nothing of the network, when all is there.
+# tests/setup installs the missing packages and names them. It does not use the network if none is missing.
 .PHONY: setup setup-check setup-fuzz
 setup:
 	@tests/setup $(PACKAGES)
@@ -171,13 +176,13 @@ setup-check:
 setup-fuzz:
 	@tests/setup $(PACKAGES) $(PACKAGES_FUZZ)
 
-# --- The demo: real text to a trained model on 8 agents -------------------------
+# --- The demo: pack real text, train a model on 8 agents ------------------------
 
 DEMO := $(BUILD)/demo
 
 .PHONY: demo
 demo: setup
-	@$(MAKE) --no-print-directory $(EVERY_CORE) all
+	@$(MAKE) --no-print-directory $(EVERY_CORE) programs
 	@mkdir -p $(DEMO)
 	@find /usr/share/common-licenses /usr/share/doc /usr/share/perl -type f \
 		\( -path '*/common-licenses/*' -o -name copyright -o -name '*.pod' \) 2>/dev/null | LC_ALL=C sort >$(DEMO)/files
@@ -189,20 +194,36 @@ demo: setup
 
 BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
 
-# Built on every core, unless make was told how many.
+# make uses every core, unless -j gives a number.
 EVERY_CORE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: check check-unit check-san fuzz bench bench-comm bench-network
+CHECKS := tests/floors tests/rooms_graph tests/format_check tests/symbols tests/documents
+
+.PHONY: check check-all check-unit check-san format fuzz bench bench-comm bench-network
 check: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
-	@tests/run tests/floors tests/format_check tests/symbols $(UNIT_BIN) $(BATS)
+	@tests/run $(CHECKS) $(UNIT_BIN) $(BATS)
+
+# make check, with the cases that a test leaves out because they are large: bats files ask `large` (tests/helpers.bash),
+# and test_comm runs ALL_SWEEP times as many cells. The sanitizers, the proxy and the fuzzers follow.
+ALL_SWEEP ?= 20
+check-all: setup-check
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
+	@MUSTER_LARGE=1 MUSTER_COMM_SWEEP=$(ALL_SWEEP) tests/run $(CHECKS) $(UNIT_BIN) $(BATS)
+	@$(MAKE) --no-print-directory check-san
+	@$(MAKE) --no-print-directory check-proxy
+	@$(MAKE) --no-print-directory fuzz
 
 check-unit: unit-bins
 	@tests/run tests/floors $(UNIT_BIN)
 
-# Everything under AddressSanitizer and UBSan; what has threads of its own under ThreadSanitizer
-# too (not the kernels: libgomp's barriers are unknown to it). The emulator's threads have signal stacks of their own, which
-# AddressSanitizer would take for its own when they end.
+# Formats the sources by .clang-format; tests/format_check, which make check runs, only compares.
+format:
+	@tests/format
+
+# All unit tests under AddressSanitizer and UBSan, and those of code that starts threads under ThreadSanitizer as well.
+# The kernels are not among the latter, because ThreadSanitizer does not know libgomp's barriers. The emulator's threads have
+# signal stacks of their own, which AddressSanitizer would unmap when they end: hence use_sigaltstack=0.
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
 	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server,$(UNIT_BIN)))
@@ -211,15 +232,16 @@ check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
 	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS tests/run $(ASAN_BIN) $(TSAN_BIN)
 
-# Every cell of the collectives' conformance, large ones too: hours. SWEEP=20: twenty times what make check deals.
+# Every cell of the collectives' conformance test, the large ones included: hours. SWEEP=20 runs 20 times as many cells as
+# make check.
 .PHONY: check-comm
 SWEEP ?= 1000000
 check-comm: setup-check
 	@$(MAKE) --no-print-directory $(BUILD)/tests/conform/test_comm
 	@MUSTER_COMM_SWEEP=$(SWEEP) tests/run $(BUILD)/tests/conform/test_comm
 
-# Runs whose connections a proxy disturbs, each compared by bits with an undisturbed one: PROXY_RUNS of them on the control
-# channel, and as many on the data with each [network] integrity that sees it.
+# Training runs whose connections a proxy disturbs. Each result is compared bit for bit with that of an undisturbed run.
+# PROXY_RUNS runs disturb the control channel, and as many disturb the data under each [network] integrity that detects it.
 .PHONY: check-proxy
 PROXY_RUNS ?= 500
 check-proxy: setup-check
@@ -228,7 +250,7 @@ check-proxy: setup-check
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=checksum
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=seal
 
-# Each reader of foreign bytes under libFuzzer for FUZZ_SECONDS.
+# Each parser of untrusted input under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
 fuzz: setup-fuzz
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' \
@@ -249,24 +271,24 @@ bench: setup
 	$(BUILD)/muster bench step
 	$(BUILD)/muster bench comm --ops all --ranks 4 --factor 8
 
-# libcomm beside Open MPI on this host: 2, 4 and 8 ranks, unless BENCH_RANKS says otherwise.
+# Compares libcomm with Open MPI on this host, with BENCH_RANKS ranks.
 BENCH_RANKS ?= 2 4 8
 bench-comm: setup
 	@for program in mpicc mpirun python3; do command -v $$program >/dev/null || { \
-		echo "bench-comm: $$program is not here; apt-get install openmpi-bin libopenmpi-dev python3" >&2; exit 3; }; done
+		echo "bench-comm: $$program is not installed; apt-get install openmpi-bin libopenmpi-dev python3" >&2; exit 3; }; done
 	@$(MAKE) --no-print-directory all
 	@mkdir -p $(BUILD)/tests/bench
 	mpicc -O2 -Wall -Wextra -o $(BUILD)/tests/bench/mpi_loop tests/bench/mpi_loop.c
 	tests/bench/beside_mpi $(BUILD)/muster $(BUILD)/tests/bench/mpi_loop $(BENCH_RANKS)
 
-# Each pipeline schedule's measured bubble beside the simulated one: BENCH_PIPELINE='RANKS MICRO-BATCHES'.
+# Compares each pipeline schedule's measured bubble with the simulated one. BENCH_PIPELINE='RANKS MICRO-BATCHES'.
 BENCH_PIPELINE ?= 2 8
 .PHONY: bench-schedules
 bench-schedules: setup
 	@$(MAKE) --no-print-directory all
 	tests/bench/schedules $(BUILD)/muster $(BENCH_PIPELINE)
 
-# libcomm between two network namespaces beside a plain stream; needs root.
+# Compares libcomm between two network namespaces with a plain TCP stream; needs root.
 bench-network: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/network
 	$(BUILD)/tests/bench/network $(BENCH_SOCKETS)
@@ -276,13 +298,13 @@ $(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/te
 	@mkdir -p $(@D)
 	$(link) $(libs_base) $(libs_libcomm)
 
-# The price of [network] integrity: none, checksum and seal in turn.
+# Measures the cost of [network] integrity: none, checksum and seal in turn.
 .PHONY: bench-integrity
 bench-integrity: setup
 	@$(MAKE) --no-print-directory all
 	tests/bench/integrity
 
-# Placing ranks: seconds by number of ranks.
+# Measures the time to place ranks, by number of ranks.
 .PHONY: bench-place
 bench-place: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/place
@@ -292,7 +314,7 @@ $(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,pla
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,plan plan/spec topo base)
 
-# Searching layouts: every configuration, and branch and bound; seconds and counts.
+# Measures the search for a layout: exhaustively, and by branch and bound.
 .PHONY: bench-search
 bench-search: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/search
@@ -302,35 +324,63 @@ $(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,p
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,plan plan/spec topo base)
 
+# --- Documents --------------------------------------------------------------------
+
+# keys.md, recipes.md, rooms.svg and the pictures are generated and kept in the tree. tests/documents fails if one of the first
+# three is out of date.
+.PHONY: documents pictures
+documents: programs
+	doc/reference/make_keys >doc/reference/keys.md
+	doc/developer/make_recipes >doc/developer/recipes.md
+	tests/rooms_graph --svg doc/developer/rooms.svg
+pictures: programs
+	doc/pictures/make
+
+# --- Man pages: made from the help pages ------------------------------------------
+
+MAN := $(BUILD)/man/muster.1
+$(MAN): doc/man/make $(PROGRAMS)
+	doc/man/make $(BUILD)/muster $(@D)
+.PHONY: man
+man: $(MAN)
+
 # --- Install ----------------------------------------------------------------------
 
 .PHONY: install
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+install: all man
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
+		$(DESTDIR)$(PREFIX)/share/man/man1
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: help
 help:
-	@echo 'make            build build/muster and build/muster-agent with what is there'
-	@echo 'make demo       install what is missing, build, train a small model on 8 agents of this machine'
-	@echo 'make check      install what is missing, build, run every test (a real Slurm cluster on loopback among them)'
-	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
-	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
-	@echo 'make check-proxy  runs behind a proxy that drops, doubles, delays and changes bytes: PROXY_RUNS=500 of each kind'
-	@echo 'make check-gpu  check and measure the GPU of this machine and write a report; needs CUDA, gcc and python3 alone (without make: tests/gpu/report)'
-	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
-	@echo 'make bench      speed, as shares of what this machine can do'
-	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
-	@echo 'make bench-schedules  each pipeline schedule'"'"'s bubble, simulated and measured'
-	@echo 'make bench-search  how long a search takes, exhaustive and bounded, up to 100,000 devices'
-	@echo 'make bench-integrity  what checking and sealing TCP data costs, as ratios in one run'
-	@echo 'make bench-place  how long placement takes, up to 100,000 devices'
-	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
-	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
-	@echo 'make clean      remove build/'
+	@echo 'make                  build build/muster and build/muster-agent from the installed packages; where CUDA 12 or newer is'
+	@echo '                      found, build/libmuster-cuda.so too'
+	@echo 'make demo             install missing packages, build the programs, train a small model on 8 agents of this machine'
+	@echo 'make check            install missing packages, build, run the tests, also on a real Slurm cluster over loopback'
+	@echo 'make check-all        make check with its large cases, then check-san, check-proxy and fuzz: hours'
+	@echo 'make check-unit       the unit tests alone'
+	@echo 'make check-san        the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
+	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
+	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
+	@echo 'make check-gpu        check and measure the GPU of this machine and write a report; needs only CUDA, gcc and python3'
+	@echo 'make fuzz             every parser of untrusted input under libFuzzer, FUZZ_SECONDS=60 each'
+	@echo 'make format           format the C and CUDA sources (clang-format 14)'
+	@echo 'make bench            training speed, as a share of what this machine can do'
+	@echo 'make bench-comm       the collectives compared with those of Open MPI, where it is installed'
+	@echo 'make bench-network    TCP between network namespaces compared with a plain stream (root)'
+	@echo 'make bench-integrity  the cost of checking and sealing TCP data, as ratios in one run'
+	@echo 'make bench-schedules  the bubble of each pipeline schedule, simulated and measured'
+	@echo 'make bench-place      the time to place ranks, up to 100,000 devices'
+	@echo 'make bench-search     the time to search a layout, up to 100,000 devices'
+	@echo 'make documents        write the generated pages of doc/ again; make pictures: the pictures'
+	@echo 'make man              the man pages, in build/man'
+	@echo 'make install          install into PREFIX=/usr/local, below DESTDIR'
+	@echo 'make clean            remove build/'
 
 .PHONY: clean
 clean:

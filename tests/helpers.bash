@@ -1,10 +1,10 @@
-# What the bats files share. MUSTER is the program under test; every run lives in the test's own folder.
+# Functions that the bats files share. MUSTER is the program under test. Every run is in the test's own folder.
 
 top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 MUSTER=${MUSTER:-$top/build/muster}
 losses=$top/build/tests/tools/losses
 
-# $lacking: why no cluster of one's own can be started here, by which tests skip; empty when one can.
+# Sets $lacking to the reason why this host cannot start a Slurm cluster for the tests, or to "" if it can. Tests skip with it.
 look_for_slurm() {
 	export lacking=""
 	local program
@@ -14,14 +14,46 @@ look_for_slurm() {
 	[[ $(id -u) -eq 0 ]] || lacking="slurmd needs root"
 }
 
-# Packs a small text once a file: $data is its prefix.
+# start_cluster NODES: starts a Slurm cluster of that many nodes for this file (tests/slurm/cluster), if this host can. For
+# setup_file. Slurm's commands find it through the environment; $cluster is its folder, $doubles that of the drivers' doubles.
+start_cluster() {
+	look_for_slurm
+	[[ -z $lacking ]] || return 0
+	# Its sockets need a short path.
+	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
+	export cluster
+	"$top/tests/slurm/cluster" start "$cluster" "$1"
+	. "$cluster/env"
+	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
+	export doubles
+}
+
+# Ends the cluster of start_cluster. For teardown_file.
+stop_cluster() {
+	[[ -n ${cluster-} ]] || return 0
+	"$top/tests/slurm/cluster" stop "$cluster"
+	rm -rf "$cluster"
+}
+
+# Skips a test whose cases are large; `make check-all` runs it.
+large() { [[ -n ${MUSTER_LARGE-} ]] || skip "large: make check-all runs it"; }
+
+# draw_number BELOW: sets $drawn to a random number below BELOW. It prints the seed, which SEED sets.
+draw_number() {
+	local seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+	echo "# SEED=$seed $BATS_TEST_DESCRIPTION" >&3
+	RANDOM=$seed
+	drawn=$((RANDOM % $1))
+}
+
+# Packs a small text, and sets $data to its prefix. For setup_file.
 make_data() {
 	data=$BATS_FILE_TMPDIR/text
 	export data
 	"$MUSTER" data pack /usr/share/common-licenses/GPL-3 /usr/share/common-licenses/Apache-2.0 -o "$data"
 }
 
-# A job that takes a second: $tiny, to be varied by words on the command line.
+# Writes a job that takes a second, and sets $tiny to its path. Tests change it by words on the command line.
 make_tiny_job() {
 	tiny=$BATS_FILE_TMPDIR/tiny.ini
 	export tiny
@@ -54,7 +86,7 @@ make_tiny_job() {
 	INI
 }
 
-# run_tiny NAME WORD...: runs the tiny job as NAME; its folder is $BATS_FILE_TMPDIR/NAME.
+# run_tiny NAME WORD...: runs the tiny job as NAME, in the folder $BATS_FILE_TMPDIR/NAME.
 run_tiny() {
 	local name=$1
 	shift
@@ -63,27 +95,27 @@ run_tiny() {
 
 run_folder() { echo "$BATS_FILE_TMPDIR/$1"; }
 
-# The lines of one kind of event of a run.
+# Prints a run's events of one kind.
 event() { # run event
 	grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"
 }
 
-# A field of the last event of a kind (and rank).
+# Prints a field of the last event of a kind, or of a kind and rank.
 event_field() { # run event field [rank]
 	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
 }
 
-# The run has metrics of that step or a later one.
+# Succeeds if the run has metrics of that step or of a later one.
 step_reached() { # run step
 	local last
 	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step":\K[0-9]+')
 	[[ ${last:-0} -ge $2 ]]
 }
 
-# Seconds from one time to another.
+# Prints the seconds from one time to another.
 span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
 
-# wait_for SECONDS COMMAND...: polls until the command succeeds.
+# wait_for SECONDS COMMAND...: polls until the command succeeds, and fails after that time.
 wait_for() {
 	local end=$((SECONDS + $1))
 	shift
@@ -93,14 +125,14 @@ wait_for() {
 	done
 }
 
-# The process has ended, though perhaps nobody has taken its exit status yet.
+# Succeeds if the process has ended, also if its parent has not yet waited for it.
 has_ended() { [[ ! -e /proc/$1/stat || $(sed 's/.*) //' "/proc/$1/stat") == Z* ]]; }
 
-# A figure that the test runner shows.
+# Prints a figure that tests/run shows.
 figure() { echo "# figure: $*" >&3; }
 
-# survived NAME REFERENCE RANK STEP KILLED: the run lost RANK at the time KILLED, once, went on by itself, and computed
-# what REFERENCE did, to the bit, also in the steps that it did twice.
+# survived NAME REFERENCE RANK STEP KILLED: succeeds if the run NAME, whose RANK was killed at the time KILLED, restarted once by
+# itself and computed the same bits as the run REFERENCE, also in the steps that it repeated.
 survived() {
 	local name=$1
 	run "$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0

@@ -12,7 +12,7 @@
  *
  * There are three things to do to add a kind of device: (1) a folder libcomm/<kind>/ that fills a
  * table like the one of libcomm/device/cuda/cuda.c and exports `muster_comm_<kind>`; (2) its build
- * into libmuster-<kind>.so, as libcomm/device/cuda/cuda.mk does; (3) its row in
+ * into libmuster-<kind>.so, as kernels/cuda/cuda.mk does; (3) its row in
  * tests/gpu/conform.c. tests/unit/libcomm/fake_device.c is the smallest table there is.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_DEVICE_H

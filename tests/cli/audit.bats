@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# muster data audit: which samples a run was trained on, across kills, stops and layouts.
+# muster data audit proves which samples a run was trained on, across kills, stops and changes of layout.
 
 load ../helpers
 
@@ -8,13 +8,13 @@ setup_file() {
 	make_tiny_job
 }
 
-# audited NAME: the audit of the run, in $output and $status.
+# audited NAME: audits the run, and sets $output and $status.
 audited() {
 	run "$MUSTER" data audit "$(run_folder "$1")"
 	echo "$output"
 }
 
-@test "a run of one generation is proven, tokens and all" {
+@test "a run of one generation is proven, with its tokens" {
 	run_tiny plain job.steps=12 parallel.dp=2 parallel.tp=2 checkpoint.every=5
 	audited plain
 	[[ $status -eq 0 ]]
@@ -25,7 +25,7 @@ audited() {
 	[[ $status -eq 0 && $(tr -d ' \n' <<<"$output") == *'"proven":true,"first":0,"samples":96,"step":12,'* ]]
 }
 
-@test "a killed rank, a stop and three layouts leave each sample once" {
+@test "after a killed rank, a stop and two changes of layout, each sample counts once" {
 	"$MUSTER" run "$tiny" job.name=moved job.steps=400 parallel.dp=2 parallel.pp=2 checkpoint.every=7 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
@@ -48,7 +48,7 @@ audited() {
 	[[ $output == *"every rank was fed what it has there"* ]]
 }
 
-@test "a ledger that lost or doubled a line, or tells of other tokens, is not proven" {
+@test "a ledger with a lost, repeated or changed line is not proven" {
 	run_tiny bent job.steps=12 parallel.dp=2 checkpoint.every=4
 	ledger=$(run_folder bent)/ledger.jsonl
 	cp "$ledger" "$BATS_TEST_TMPDIR/whole"
@@ -71,7 +71,7 @@ audited() {
 	[[ $status -eq 0 ]]
 }
 
-@test "a blend is proven source by source, masked documents and no reading ahead included" {
+@test "a blend is proven source by source, also with masked documents and without prefetch" {
 	"$MUSTER" data pack /usr/share/common-licenses/GPL-2 -o "$BATS_FILE_TMPDIR/second"
 	for ahead in 0 3; do
 		run_tiny "blend$ahead" job.steps=10 parallel.dp=2 "data.path=0.75 $data 0.25 $BATS_FILE_TMPDIR/second" \
@@ -86,7 +86,7 @@ audited() {
 	[[ $status -eq 0 && $output == *" 75.00 %  $data: 2 documents"* ]]
 }
 
-@test "data that moved, or is gone, is said" {
+@test "data that was moved or removed is reported" {
 	"$MUSTER" data pack /usr/share/common-licenses/GPL-3 -o "$BATS_FILE_TMPDIR/here"
 	run_tiny gone job.steps=6 "data.path=$BATS_FILE_TMPDIR/here"
 	mv "$BATS_FILE_TMPDIR/here.bin" "$BATS_FILE_TMPDIR/there.bin"
@@ -99,7 +99,7 @@ audited() {
 	[[ $status -eq 1 && $output == *"the data was changed"* ]]
 }
 
-@test "what is no run, and wrong words, are refused" {
+@test "a folder that is not a run and wrong arguments are refused" {
 	run "$MUSTER" data audit "$BATS_TEST_TMPDIR"
 	[[ $status -eq 1 && $output == *"ledger.jsonl: no such file; name the folder of a run that has trained"* ]]
 	run "$MUSTER" data audit

@@ -1,15 +1,15 @@
 #!/usr/bin/env bats
-# muster bench comm: its words, its columns, and what it does when a rank dies.
+# muster bench comm: its arguments, its columns, and what it does when a rank dies.
 
 load ../helpers
 
 comm() { "$MUSTER" bench comm "$@"; }
 quick="--max-bytes 20000 --factor 13 --iters 2"
 
-# A Python expression over the JSON object d that the last command printed.
+# Prints a Python expression over d, the JSON object that the last command printed.
 holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not eval(sys.argv[1]))' "$1" <<<"$output"; }
 
-@test "every operation, alone, on one host, over several, over TCP: no element is wrong" {
+@test "every operation gives right elements: with one rank, on one host, on several, over TCP" {
 	local words
 	for words in "--ranks 1" "--ranks 3" "--hosts 1+2" "--ranks 3 --backend tcp --sockets 2" "--ranks 2 --shared" "--ranks 3 --async" \
 		"--ranks 4 --algorithm tree"; do
@@ -23,7 +23,7 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	done
 }
 
-@test "every type and reduction is right to the bit" {
+@test "every type and reduction gives the right bits" {
 	local type redop
 	for type in float double bfloat16 half int32 int64 uint8; do
 		for redop in sum avg max min prod; do
@@ -35,7 +35,7 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	done
 }
 
-@test "size is that of all blocks, count that of one; the bus factors are those of nccl-tests" {
+@test "size counts all blocks, count one of them; the bus factors are those of nccl-tests" {
 	run comm --ranks 4 --ops all_reduce,all_gather,broadcast --min-bytes 4096 --max-bytes 4096 --iters 3 --json
 	[[ $status -eq 0 ]]
 	holds '[(r["op"], r["bytes"], r["count"], r["root"]) for r in d["results"]] == [("all_reduce", 4096, 1024, -1), ("broadcast", 4096, 1024, 0), ("all_gather", 4096, 256, -1)]'
@@ -43,20 +43,20 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	holds 'd["results"][1]["out_of_place"] is None'
 }
 
-@test "a barrier does not thin the mean bandwidth" {
+@test "a barrier does not lower the mean bandwidth" {
 	run comm --ranks 2 --ops all_reduce,barrier --place in --min-bytes 4096 --max-bytes 4096 --iters 3 --json
 	[[ $status -eq 0 ]]
 	holds 'abs(d["mean_busbw"] / d["results"][0]["in_place"]["busbw"] - 1) < 1e-9'
 }
 
-@test "the table has a line a size" {
+@test "the table has one line per size" {
 	run comm --ranks 2 --min-bytes 8 --max-bytes 1K --factor 4 --iters 2
 	[[ $status -eq 0 ]]
 	[[ $(grep -v '^#' <<<"$output" | awk '{ print $1, $2, $3, $4 }' | tr '\n' ';') == \
 		"8 2 float sum;32 8 float sum;128 32 float sum;512 128 float sum;" ]]
 }
 
-@test "words that are wrong are refused before anything starts" {
+@test "wrong arguments are refused before anything starts" {
 	refused() { # cause word...
 		local cause=$1
 		shift
@@ -92,12 +92,12 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	refused "leave --backend out" --backend tcp --calibrate
 }
 
-@test "a reader that has seen enough ends the ranks without a word" {
+@test "when the reader of a pipe leaves, the ranks end silently" {
 	"$MUSTER" bench comm --ranks 2 --seconds 1 2>"$BATS_TEST_TMPDIR/err" | head -n 1
 	[[ ! -s $BATS_TEST_TMPDIR/err ]]
 }
 
-@test "a rank that is killed ends the others, and is named" {
+@test "a killed rank is named, and the others end" {
 	"$MUSTER" bench comm --ranks 3 --seconds 30 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	local tool=$! status=0
 	wait_for 10 grep -q "3 ranks" "$BATS_TEST_TMPDIR/out"
@@ -111,7 +111,7 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	! pgrep -P "$tool"
 }
 
-@test "whatever ends the tool ends its ranks" {
+@test "when the tool ends, its ranks end" {
 	local signal
 	for signal in INT TERM KILL; do
 		# A shell without job control starts what runs beside it deaf to Ctrl-C.
@@ -127,7 +127,7 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 
 all_gone() { ! kill -0 "$@" 2>/dev/null; }
 
-@test "what --calibrate measured is what a plan says it reckons with, and another machine's is refused" {
+@test "a plan reports that it uses what --calibrate measured, and refuses another machine's file" {
 	export XDG_CONFIG_HOME=$BATS_TEST_TMPDIR
 	local job=$top/templates/jobs/demo.ini file=$BATS_TEST_TMPDIR/muster/calibration.json
 	run comm --calibrate --ranks 2

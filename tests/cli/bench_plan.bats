@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# muster bench calibrate and bench plan: this host measured, and predictions held to what it then does.
+# muster bench calibrate measures this host; muster bench plan compares predictions with measurements.
 
 load ../helpers
 
@@ -10,7 +10,7 @@ setup_file() {
 
 small="model.layers=2 model.hidden=32 model.vocab=64 model.seq=32 batch.micro=1 batch.global=4"
 
-@test "calibrate writes every operation and exchange, and a plan says that it reckons with them" {
+@test "calibrate writes every operation and exchange, and a plan reports that it uses them" {
 	grep -q "written to $file" "$BATS_FILE_TMPDIR/out"
 	python3 - "$file" <<-'PY'
 		import json, sys
@@ -26,7 +26,7 @@ small="model.layers=2 model.hidden=32 model.vocab=64 model.seq=32 batch.micro=1 
 	[[ $status -eq 0 && $output == *"links inside a node with 2 ranks and every operation as measured on"* ]]
 }
 
-@test "plan predicts, measures and holds both side by side: parts that are the whole, memory that is what was said" {
+@test "plan prints predictions beside measurements: parts add up to the step, memory is as predicted" {
 	run "$MUSTER" bench plan --calibration "$file" --rounds 1 --steps 2 --json $small --layout parallel.dp=2 \
 		--layout "parallel.pp=2 recompute.mode=full"
 	[[ $status -eq 0 ]]
@@ -48,7 +48,7 @@ small="model.layers=2 model.hidden=32 model.vocab=64 model.seq=32 batch.micro=1 
 	[[ $status -eq 0 && $output == *"predicted  compute"*"measured   compute"*"time     off by"*"memory   off by"* ]]
 }
 
-@test "words that make no sense, and a machine that was not calibrated, are refused" {
+@test "wrong arguments, and a machine that is not calibrated, are refused" {
 	refused() { # TEXT WORD...
 		local text=$1
 		shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What comes with a model of Hugging Face stays with it: from the folder through an import, a run and its checkpoints to an export, and
-# into the text that it speaks. Folders, prompts and ids are transformers' own (tests/golden/make_carry.py).
+# The files that come with a Hugging Face model stay with it: through an import, a run, its checkpoints and an export, and
+# generation uses them. Folders, prompts and ids are those of transformers (tests/golden/make_carry.py).
 
 load ../helpers
 
@@ -15,7 +15,7 @@ setup_file() {
 
 setup() { cd "$BATS_TEST_TMPDIR"; }
 
-# speaks MODEL NAME: what the model at that path says is what transformers' NAME says, to the id.
+# speaks MODEL NAME: succeeds if the model at that path generates the same ids as transformers' NAME.
 speaks() {
 	"$MUSTER" generate "$1" --prompt 'the old tree stood at the river' --temperature 0 --tokens 12 --threads 1 --json >said.json
 	python3 - "$golden/expected.json" "$2" <<-'PY'
@@ -26,7 +26,7 @@ speaks() {
 	PY
 }
 
-# exported FOLDER NAME: all that came with NAME is in FOLDER, the ids of its special tokens too.
+# exported FOLDER NAME: succeeds if FOLDER has all files that came with NAME, and the ids of its special tokens.
 exported() {
 	local file
 	for file in generation_config.json tokenizer.json tokenizer_config.json chat_template.jinja; do
@@ -43,7 +43,7 @@ exported() {
 	! grep -q "$BATS_TEST_TMPDIR\|$HOME/" "$1/README.md"
 }
 
-# rewrite CKPT PYTHON: changes the text of a manifest and mends its digest, as somebody would who knows the format.
+# rewrite CKPT PYTHON: changes the text of a manifest and corrects its digest.
 rewrite() {
 	python3 - "$1/MANIFEST.json" "$2" <<-'PY'
 		import ctypes, sys
@@ -63,7 +63,7 @@ rewrite() {
 	PY
 }
 
-@test "what came with a model goes in and out, and it says what transformers says on the way" {
+@test "a model's files survive import and export, and it generates what transformers generates" {
 	for name in gpt2 llama mixtral; do
 		rm -rf in out
 		speaks "$golden/$name" $name
@@ -79,7 +79,7 @@ rewrite() {
 	done
 }
 
-@test "a run that begins with a model carries its files into every checkpoint, whatever becomes of the first" {
+@test "a run that begins with a model copies its files into every checkpoint, even if the first one is removed" {
 	"$MUSTER" ckpt import "$golden/llama" -o in
 	fine() {
 		"$MUSTER" run in/model.ini job.name=fine job.run_dir="$PWD" job.seed=3 data.path="$data" batch.micro=1 batch.global=4 launch.threads=1 \
@@ -100,14 +100,14 @@ rewrite() {
 	grep -q "^| tokens trained on | 1\.5[0-9]* k, in 24 samples of 64 |$" out/README.md
 	loss=$(grep -oP '"loss":\K[0-9.]+' fine/metrics.jsonl | tail -n 1)
 	grep -q "^| training loss of the last step | $(printf %.4f "$loss") |$" out/README.md
-	# Its own tokenizer, and no word of one.
+	# The model's own tokenizer is used; none is given.
 	"$MUSTER" generate fine --prompt 'the river' --tokens 4 --threads 1 --json | grep -q '"prompt_tokens": '
 	"$MUSTER" generate out --prompt 'the river' --temperature 0 --tokens 4 --threads 1 >a
 	"$MUSTER" generate fine --prompt 'the river' --temperature 0 --tokens 4 --threads 1 --tokenizer "$golden/llama" >b
 	cmp a b
 }
 
-@test "a carried file that was changed is damage, and the checkpoint before is used" {
+@test "a changed file makes the checkpoint damaged, and the one before it is used" {
 	"$MUSTER" ckpt import "$golden/llama" -o in
 	fine() {
 		"$MUSTER" run in/model.ini job.name=fine job.run_dir="$PWD" job.seed=3 data.path="$data" batch.micro=1 batch.global=4 launch.threads=1 \
@@ -127,7 +127,7 @@ rewrite() {
 	[[ $status -eq 0 && ${lines[0]} == *"damaged: "*"tokenizer.json: a file of the checkpoint cannot be found"* ]]
 }
 
-@test "verify holds the tensors against the model of the manifest" {
+@test "verify compares the tensors with the model of the manifest" {
 	"$MUSTER" ckpt import "$golden/llama" -o in
 	wrong() { # CHANGE TEXT
 		rm -rf changed && cp -r in changed
@@ -147,7 +147,7 @@ rewrite() {
 	"$MUSTER" ckpt verify changed
 }
 
-@test "a renamed tensor in a shard's header is found by verify, and by the run that would go on from it" {
+@test "a renamed tensor in a shard's header is found by verify, and by a run that would continue from it" {
 	"$MUSTER" ckpt import "$golden/llama" -o in
 	shard=in/step-00000000/shard-00000.safetensors
 	sed -i 's/layers\.1\.attn\.q\.weight/layers.9.attn.q.weight/' $shard
@@ -166,7 +166,7 @@ rewrite() {
 	refused "its header has the tensor layers.9.attn.q.weight where the manifest has layers.1.attn.q.weight"
 }
 
-@test "each folder that is not what it should be, beside what transformers does with it" {
+@test "each wrong folder is refused or read as transformers does" {
 	local i want text name theirs n=0
 	python3 "$cases" all "$golden" cases >list
 	while IFS=$'\t' read -r i want text name theirs; do
@@ -184,7 +184,7 @@ rewrite() {
 	[[ $n -ge 20 ]]
 }
 
-@test "remedies are whole: a command with the folder in it, where a shell takes it as it is" {
+@test "a remedy is a command with the folder in it, quoted for a shell" {
 	mkdir bin && cp "$golden/gpt2/config.json" bin && touch bin/pytorch_model.bin
 	run "$MUSTER" ckpt import bin -o out
 	[[ $output == *": python3 -c \"from transformers import AutoModelForCausalLM as M; M.from_pretrained('bin').save_pretrained('bin')\" writes "* ]]
@@ -196,7 +196,7 @@ rewrite() {
 	[[ $output == *"AutoPeftModelForCausalLM as M; M.from_pretrained('FOLDER').merge_and_unload().save_pretrained('FOLDER-merged')"* ]]
 }
 
-@test "ids that are none are not exported, and notes are in the JSON" {
+@test "invalid ids are not exported, and notes are in the JSON" {
 	python3 "$cases" make "$golden" "ids that are none" in
 	"$MUSTER" ckpt import in -o out
 	"$MUSTER" ckpt export out -o back
@@ -206,7 +206,7 @@ rewrite() {
 	python3 -c 'import json; o = json.load(open("said")); assert o["notes"] == ["tensor model.norm.weight: 1 NaN and 0 infinite of its 16 numbers"] and o["carried"] == 5, o'
 }
 
-@test "a link out of a model's folder does not take a private file along" {
+@test "a link out of a model's folder does not copy a private file" {
 	cp -r "$golden/llama" model
 	echo mine >private
 	ln -s ../private model/LICENSE
@@ -216,7 +216,7 @@ rewrite() {
 	[[ ! -e linked/step-00000000/LICENSE && -e linked/step-00000000/config.json ]]
 }
 
-@test "the name of the model in the Hub's cache is the card's base model" {
+@test "the model card names the model of the Hub's cache as its base model" {
 	mkdir -p models--an-org--a-model/blobs models--an-org--a-model/snapshots/0123
 	for file in "$golden"/llama/*; do
 		cp "$file" "models--an-org--a-model/blobs/${file##*/}"
@@ -230,7 +230,7 @@ rewrite() {
 	exported out llama
 }
 
-@test "a tokenizer may be named by its folder" {
+@test "a tokenizer can be given by its folder" {
 	"$MUSTER" data pack /usr/share/common-licenses/Apache-2.0 -o file --tokenizer "$golden/gpt2/tokenizer.json"
 	"$MUSTER" data pack /usr/share/common-licenses/Apache-2.0 -o folder --tokenizer "$golden/gpt2/"
 	cmp file.bin folder.bin
@@ -246,7 +246,7 @@ rewrite() {
 	"$MUSTER" generate bare --prompt x --tokens 1 --threads 1 --tokenizer "$golden/llama"
 }
 
-@test "--end takes the place of the model's own ends" {
+@test "--end replaces the model's own end tokens" {
 	"$MUSTER" generate "$golden/llama" --prompt 'the old tree stood at the river' --temperature 0 --tokens 12 --threads 1 --end '<|end|>' --json >said
 	python3 -c 'import json; o = json.load(open("said")); assert len(o["ids"]) == 12 and not o["ended"], o'
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# muster ckpt: what it says about checkpoints that a run wrote, whole and damaged.
+# muster ckpt reports on checkpoints that a run wrote, whole and damaged.
 
 load ../helpers
 
@@ -20,7 +20,7 @@ flip() { # FILE BYTE: changes one bit
 	printf "\\x$(printf %x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-# damaged TEXT: verify exits 1 and its line for step 6 says so; step 4 is still whole.
+# damaged TEXT: succeeds if verify exits 1 and reports TEXT for step 6, and step 4 is whole.
 damaged() {
 	run "$MUSTER" ckpt verify ckpt
 	echo "$output"
@@ -36,7 +36,7 @@ damaged() {
 	[[ $(ls -A ckpt) == $'step-00000004\nstep-00000006' ]]
 	[[ $(stat -c %a ckpt/step-00000006) == 700 ]]
 	[[ $(stat -c %a ckpt/step-00000006/* | sort -u) == 600 ]]
-	# Each of the eight ranks wrote its share.
+	# Each of the eight ranks wrote its shard.
 	[[ $(cd ckpt/step-00000006 && echo shard-*) == *shard-00000.safetensors*shard-00007.safetensors ]]
 	[[ $(ls ckpt/step-00000006 | wc -l) -eq 9 ]]
 }
@@ -53,7 +53,7 @@ damaged() {
 	[[ $status -eq 0 && ${lines[0]} == */step-00000004:\ ok ]]
 }
 
-@test "ls and show speak JSON" {
+@test "ls and show print JSON" {
 	run "$MUSTER" ckpt ls ckpt --json
 	[[ $status -eq 0 ]]
 	python3 -c 'import json, sys; d = json.load(sys.stdin)["checkpoints"]
@@ -79,7 +79,7 @@ for t in d["tensors"]:
 	[[ $status -eq 0 && $output == *"embed.tokens.weight"*"256 × 32"* ]]
 }
 
-@test "the shards are sound safetensors to a reader of its own" {
+@test "an independent reader accepts the shards as safetensors" {
 	python3 - ckpt/step-00000006/shard-*.safetensors <<-'PY'
 		import json, struct, sys
 		for path in sys.argv[1:]:
@@ -97,7 +97,7 @@ for t in d["tensors"]:
 	PY
 }
 
-@test "a cut shard is named" {
+@test "a truncated shard is named" {
 	truncate -s -1 ckpt/step-00000006/shard-00001.safetensors
 	damaged "shard-00001.safetensors"
 	run "$MUSTER" ckpt ls ckpt
@@ -111,7 +111,7 @@ for t in d["tensors"]:
 	damaged "shard-00003.safetensors: a shard of the checkpoint cannot be found"
 }
 
-@test "one flipped bit in a tensor is found, and the tensor named" {
+@test "one flipped bit in a tensor is found, and the tensor is named" {
 	flip ckpt/step-00000006/shard-00000.safetensors $(($(stat -c %s ckpt/step-00000006/shard-00000.safetensors) - 3))
 	damaged "the digest differs"
 	run "$MUSTER" ckpt verify ckpt/step-00000006
@@ -133,7 +133,7 @@ for t in d["tensors"]:
 	damaged "shard-00001.safetensors"
 }
 
-@test "a file that no manifest knows is found" {
+@test "a file that is not in the manifest is found" {
 	echo x >ckpt/step-00000006/shard-00009.safetensors
 	damaged "shard-00009.safetensors: the manifest does not list this file"
 }
@@ -144,7 +144,7 @@ for t in d["tensors"]:
 	[[ $status -eq 1 && ${lines[0]} == *"step-00000007: damaged: "*"its manifest is of step 6"* ]]
 }
 
-@test "wrong words say what is wrong" {
+@test "wrong arguments are refused with the reason" {
 	run "$MUSTER" ckpt verify nowhere
 	[[ $status -eq 1 && $output == *"nowhere: there is no checkpoint"* ]]
 	mkdir empty

@@ -9,7 +9,8 @@ setup_file() {
 	built=$(dirname "$(realpath "$MUSTER")")
 	place=$BATS_FILE_TMPDIR/place
 	export built place
-	# An agent finds its libraries beside itself. NCCL's double is for processes of one program: without it transfers go through the host.
+	# An agent finds its libraries beside itself. NCCL's double works only inside one process, so it is left out and transfers go
+	# through the host.
 	mkdir -p "$place"
 	cp "$built/muster-agent" "$built/tests/doubles/libnvidia-ml.so.1" "$built"/tests/gpu/lib*.so* "$place/" || true
 	: >"$place/libnccl.so.2"
@@ -19,7 +20,7 @@ setup() {
 	[[ -e $place/libmuster-cuda.so ]] || skip "CUDA's headers are not here: there is no emulated GPU"
 }
 
-# A few steps of a model that an emulated GPU does at once: muster run with the words that the test adds.
+# Trains a few steps of a model that is small enough for the emulator, with the words that the test adds.
 small() { # name word...
 	local name=$1
 	shift
@@ -28,7 +29,7 @@ small() { # name word...
 		optimizer.schedule=constant optimizer.warmup=2 data.eval_every=2 parallel.dp=1 "$@" </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&-
 }
 
-# Each evaluation of a run: its step, and its loss to as many digits as fp32 has in any order of its sums.
+# Prints each evaluation of a run: its step, and the digits of its loss that do not depend on the order of fp32 sums.
 held_out() {
 	event "$1" eval | sed -E 's/.*"step":([0-9]+).*"loss":([0-9]+\.[0-9]{5}).*/\1 \2/'
 }
@@ -36,7 +37,7 @@ held_out() {
 again() { [[ $(event_field killed first-step generation) == 2 ]] && step_reached killed 4; }
 saved() { event killed ckpt >/dev/null; }
 
-@test "a job for a GPU has the CPU's losses; killed it goes on from its checkpoint, to the same bits; the CPU goes on from there" {
+@test "a job on a GPU has the CPU's losses; after a kill it continues to the same bits; the CPU continues from its checkpoint" {
 	(small host)
 	(small device job.device=cuda)
 	run "$losses" compare "$(run_folder host)/metrics.jsonl" "$(run_folder device)/metrics.jsonl" 1e-5
@@ -64,7 +65,7 @@ saved() { event killed ckpt >/dev/null; }
 	[[ $status -eq 0 ]]
 }
 
-@test "two GPUs have one CPU's losses: tensor parallel, in bf16, what the optimizer keeps in the host's memory" {
+@test "two GPUs have one CPU's losses: tensor parallel, in bf16, with the optimizer state in host memory" {
 	local words="parallel.tp=2 precision.dtype=bf16 offload.optimizer=yes"
 	(small two-host $words)
 	(small two-device $words job.device=cuda)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# muster data: text files to packed tokens, and what is refused.
+# muster data packs text files to tokens, and refuses what it cannot read.
 
 load ../helpers
 
@@ -7,7 +7,7 @@ gpl=/usr/share/common-licenses/GPL-3
 
 setup() { cd "$BATS_TEST_TMPDIR"; }
 
-# refused STATUS TEXT WORD...: exits so, says so on descriptor 2 and nothing on 1.
+# refused STATUS TEXT WORD...: succeeds if the command exits with STATUS, and prints TEXT on descriptor 2 and nothing on 1.
 refused() {
 	local want=$1 text=$2
 	shift 2
@@ -30,7 +30,7 @@ refused() {
 	[[ $status -eq 0 && $output == "text: 2 documents, 12 tokens (u8)" ]]
 }
 
-# llmc MAGIC VERSION COUNT WIDTH TOKEN...: a file of llm.c, on descriptor 1.
+# llmc MAGIC VERSION COUNT WIDTH TOKEN...: writes a file of llm.c to descriptor 1.
 llmc() {
 	python3 -c 'import struct, sys
 magic, version, count, width = map(int, sys.argv[1:5])
@@ -59,7 +59,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	refused 2 "the weight 1 has no path behind it" data show '3 text 1'
 }
 
-@test "names come from a list, one a line or with NULs between" {
+@test "file names come from a list, one per line or separated by NULs" {
 	printf x >'a b'
 	printf yz >c
 	: >empty
@@ -71,7 +71,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $(tr -d ' \n' <<<"$output") == '{"prefix":"three","documents":2,"empty":1,"tokens":3,"type":"u8"}' ]]
 }
 
-@test "the same files make the same bytes" {
+@test "the same files give the same bytes" {
 	for name in one two; do
 		"$MUSTER" data pack /usr/share/common-licenses/GPL-3 /usr/share/common-licenses/Apache-2.0 -o $name
 	done
@@ -79,7 +79,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	cmp one.idx two.idx
 }
 
-@test "a file that is not there, a folder, no bytes at all: nothing is packed" {
+@test "a missing file, a folder, or no bytes at all: nothing is packed" {
 	printf x >a
 	: >empty
 	refused 1 "missing: cannot open" data pack a missing -o text
@@ -90,7 +90,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $(ls -A) == $'a\nempty\nerr\nout' ]]
 }
 
-@test "a file that the packed one would replace is refused, and stays" {
+@test "an input file that the output would replace is refused, and is kept" {
 	printf '\1\0\2\0' >train.bin
 	printf '\3\0\4\0' >val.bin
 	ln -s train.bin other
@@ -102,7 +102,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $status -eq 0 ]]
 }
 
-@test "wrong words say what is wrong and exit 2" {
+@test "wrong arguments are refused with the reason and exit 2" {
 	refused 2 "-o PREFIX is missing" data pack a
 	refused 2 "no files" data pack -o text
 	refused 2 "-o needs a value" data pack a -o
@@ -127,7 +127,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	refused 1 "text.idx: not a Megatron index" data show text
 }
 
-@test "each tool has a page" {
+@test "each tool has a help page" {
 	for tool in "data pack" "data show" "data audit" "ckpt ls" "ckpt show" "ckpt verify" "bench step" "bench gemm"; do
 		run "$MUSTER" $tool --help
 		[[ $status -eq 0 ]]
@@ -160,7 +160,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	cmp bare.bin piped.bin
 }
 
-@test "a vocabulary beyond 65536 makes wider tokens" {
+@test "a vocabulary above 65536 gives wider tokens" {
 	sed 's/{"id":0,"content":"<unk>"/{"id":70000,"content":"<far>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},&/' \
 		"$BATS_TEST_DIRNAME/../golden/text/mixtral.json" >far.json
 	printf 'x<far>' >a
@@ -169,7 +169,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $(od -An -tu4 -j12 text.bin | tr -d ' ') -eq 70000 ]]
 }
 
-@test "what a tokenizer cannot be is refused by name" {
+@test "an unsupported part of a tokenizer is refused by name" {
 	tokenizers=$BATS_TEST_DIRNAME/../golden/text
 	printf x >a
 	refused 2 "--begin and --end name tokens of a --tokenizer" data pack a -o text --end x
@@ -211,7 +211,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	[[ $(head -c 5 text.bin) == Hello ]]
 }
 
-@test "a line that is no document is refused with its number, or left out and counted" {
+@test "a line that is not a document is refused with its number, or left out and counted" {
 	printf '{"text": "a"}\n{"text": "b"\n{"body": "c"}\n{"text": "d"}\n' >some.jsonl
 	refused 1 "some.jsonl:2: " data pack some.jsonl -o text
 	refused 1 'some.jsonl:1: there is no field "body"; the object has "text": name the one to pack with --field' \
@@ -244,7 +244,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	cmp "$packs/table.parquet" raw.bin
 }
 
-@test "the commands that convert do" {
+@test "the conversion commands work" {
 	python3 -c 'import numpy, pyarrow' 2>/dev/null || skip "python3 has no numpy and pyarrow"
 	"$MUSTER" data pack "$packs/lines.jsonl" -o want
 	muster() { "$MUSTER" "$@"; }
@@ -288,7 +288,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	[[ ! -e no.bin && ! -e no.idx ]]
 }
 
-@test "characters newer than the classes of Unicode that cut words are named once" {
+@test "characters that are newer than PCRE2's Unicode classes are reported once" {
 	tokenizers=$BATS_TEST_DIRNAME/../golden/text
 	printf 'a \xf0\x9e\x80\xb1b \xef\xbf\xbf' >a # U+1E031 is a letter since Unicode 15; U+FFFF will never be any character
 	printf 'c \xf0\x9e\x80\xb0 \xf0\x9e\x80\xb0' >b

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The demo's job: eight agents in 3D parallel, and how long a user waits for the first step.
+# The demo's job: eight agents with tensor, pipeline and data parallelism; the time until the first step is a figure.
 
 load ../helpers
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# `muster doctor`: each fault that can be played is found, by its object, with a remedy; a machine that has all is well; nothing hangs.
+# `muster doctor` finds each simulated fault, and names its object and a remedy. It finds nothing on a complete machine, and never
+# hangs.
 
 load ../helpers
 
@@ -8,7 +9,7 @@ setup_file() {
 	make_tiny_job
 	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
 	export doubles
-	# A place with an agent and all that CUDA needs.
+	# A folder with an agent and all that CUDA needs.
 	whole=$BATS_FILE_TMPDIR/whole
 	export whole
 	mkdir -p "$whole"
@@ -19,7 +20,7 @@ setup_file() {
 	cp "$doubles/libnvidia-ml.so.1" "$whole/"
 }
 
-# As on a machine of that name, with a driver and libraries; in no allocation.
+# Runs it as on a machine of that name, with a driver and libraries, outside any allocation.
 doctor_as() { # machine word...
 	local machine=$1
 	shift
@@ -28,7 +29,7 @@ doctor_as() { # machine word...
 	echo "$output"
 }
 
-# The page without its line breaks and indentation.
+# Prints the page without its line breaks and indentation.
 said() { tr -s ' \n' ' ' <<<"$output"; }
 
 @test "this host, without a GPU: nothing fails" {
@@ -38,7 +39,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $output == *"ok    muster-agent  "* && $output == *"ok    BLAS  "* && $output == *"ok    run folder  "* ]]
 }
 
-@test "a machine that has all: versions, GPUs, how near their adapters are" {
+@test "a complete machine: versions, GPUs, distances to adapters" {
 	doctor_as pair
 	[[ $status -eq 0 && ${lines[-1]} == *" 0 warnings, 0 failures" ]]
 	[[ $output == *"ok    CUDA driver             for CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
@@ -47,7 +48,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $(said) == *"1 GPU with one on one PCIe switch (PIX)"* && $(said) == *"1 GPU with one on the same NUMA domain (NODE)"* ]]
 }
 
-@test "each fault of a GPU, with its remedy" {
+@test "each fault of a GPU is found, with its remedy" {
 	local row
 	for row in "lost=2|fail|GPU2|GPU is lost" "remap-failed=2|fail|GPU2 (0000:39:00.0)|could not be remapped" "prohibited=2|fail|GPU2 (|-c DEFAULT" \
 		"mig-empty=2|fail|GPU2 (|no instance" "remap-pending=2,uncorrected=2|fail|GPU2 (|--gpu-reset -i 2" "uncorrected=2|warn|GPU2 (|3 uncorrected" \
@@ -60,7 +61,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	done
 }
 
-@test "a driver that hangs, crashes, fails or lies is a finding, and soon" {
+@test "a driver that hangs, crashes, fails or gives wrong answers is a finding, in time" {
 	local before=$SECONDS
 	doctor_as dgx-h100,hang --quiet
 	[[ $status -eq 3 && $(said) == *"fail gpus no answer within 15 s"* && $((SECONDS - before)) -lt 25 ]]
@@ -76,7 +77,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	done
 }
 
-@test "libraries that are missing or too old" {
+@test "libraries that are missing or too old are found" {
 	local bare=$BATS_TEST_TMPDIR/bare
 	cp -r "$whole" "$bare"
 	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet
@@ -106,7 +107,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 3 && $(said) == *"fail muster-agent"* ]]
 }
 
-@test "with a job: what it needs and does not get" {
+@test "with a job, what the job needs and does not get is found" {
 	run env -u SLURM_JOB_ID "$MUSTER" doctor "$tiny"
 	echo "$output"
 	[[ $status -eq 0 && $(said) == *"ok data $data can be read"* && $(said) == *"ok job "*"of its memory"* ]]
@@ -121,13 +122,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $(said) == *"fail GPUs 6 of 8 can be trained on, and the job puts 8 ranks on this node"* ]]
 }
 
-@test "CUDA_VISIBLE_DEVICES leaves out what it leaves out" {
+@test "GPUs that CUDA_VISIBLE_DEVICES hides are left out" {
 	run env -u SLURM_JOB_ID NVML_DOUBLE=dgx-h100,remap-failed=3 CUDA_VISIBLE_DEVICES=0,1 LD_LIBRARY_PATH="$doubles" "$MUSTER" doctor
 	echo "$output"
 	[[ $status -eq 0 && $(said) == *"ok 2 GPUs NVIDIA H100"* && $(said) == *"CUDA_VISIBLE_DEVICES leaves out 6"* ]]
 }
 
-@test "--json is for programs; words that are wrong are misuse" {
+@test "--json prints JSON; wrong arguments are refused" {
 	doctor_as dgx-h100,hot=1 --json
 	[[ $status -eq 0 && $(python3 -c 'import json,sys; d=json.load(sys.stdin); print(d["format"], d["level"], len(d["nodes"]), [f["object"] for f in d["nodes"][0]["findings"] if f["level"]=="warn" and f["check"]=="gpus"])' \
 		<<<"$output") == "muster doctor 1 warn 1 ['GPU1 (0000:36:00.0)']" ]]
@@ -161,14 +162,14 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	done
 }
 
-@test "a driver that hangs under agents is named as where they stand" {
+@test "a driver that hangs in an agent is named as the place where it hangs" {
 	run env -u SLURM_JOB_ID NVML_DOUBLE=pair,hang LD_LIBRARY_PATH="$doubles" timeout 60 "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=2 job.name=hung \
 		restart.hang_timeout=2 restart.max_restarts=0 </dev/null
 	echo "$output"
 	[[ $status -ne 0 && $status -ne 124 && $output == *"before its first step (preflight): no rank made progress"* ]]
 }
 
-# As Slurm's commands, which this host has not.
+# Doubles of Slurm's commands.
 slurm_commands() { # folder, of sinfo
 	mkdir -p "$1"
 	printf '#!/bin/sh\n%s\n' "$2" >"$1/sinfo"
@@ -177,7 +178,7 @@ slurm_commands() { # folder, of sinfo
 	chmod +x "$1"/*
 }
 
-@test "a controller that is down matters less where another is up" {
+@test "a controller that is down is a warning if another one answers" {
 	slurm_commands "$BATS_TEST_TMPDIR/bin" "echo slurm 24.05"
 	PRIMARY=UP PATH=$BATS_TEST_TMPDIR/bin:$PATH run env -u SLURM_JOB_ID "$MUSTER" doctor
 	echo "$output"
@@ -186,7 +187,7 @@ slurm_commands() { # folder, of sinfo
 	[[ $status -eq 3 && $(said) == *"fail slurmctld "* ]]
 }
 
-@test "one that is ended takes what it started with it" {
+@test "when it is ended, the processes that it started end" {
 	local pid=$BATS_TEST_TMPDIR/pid doctor
 	slurm_commands "$BATS_TEST_TMPDIR/bin" "echo \$\$ >$pid; exec sleep 300"
 	PATH=$BATS_TEST_TMPDIR/bin:$PATH env -u SLURM_JOB_ID "$MUSTER" doctor >/dev/null 3>&- &

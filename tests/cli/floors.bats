@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# tests/floors finds what it is for.
+# tests/floors finds each kind of breach.
 
 load ../helpers
 
@@ -13,7 +13,7 @@ setup() {
 	touch "$tree"/{base/err.h,topo/cluster.h,plan/plan.h,libcomm/comm.h,agent/engine/train/train.h}
 }
 
-# breach FILE INCLUDE: the check must refuse a tree in which FILE holds that #include.
+# breach FILE INCLUDE: succeeds if the check refuses a tree in which FILE has that #include.
 breach() {
 	echo "#include $2" >"$tree/$1"
 	run "$top/tests/floors" "$tree"

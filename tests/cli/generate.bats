@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# muster generate: text from a checkpoint that any layout has written, and what is refused.
+# muster generate continues texts from checkpoints of any layout, and refuses what it cannot use.
 
 load ../helpers
 
@@ -18,7 +18,7 @@ setup() { cd "$BATS_TEST_TMPDIR"; }
 
 generate() { "$MUSTER" generate "$@" --threads 1; }
 
-# refused STATUS TEXT WORD...: exits so, says so on descriptor 2 and nothing on 1.
+# refused STATUS TEXT WORD...: succeeds if the command exits with STATUS, and prints TEXT on descriptor 2 and nothing on 1.
 refused() {
 	local want=$1 text=$2
 	shift 2
@@ -29,7 +29,7 @@ refused() {
 	grep -qF -- "$text" err
 }
 
-@test "a text goes on from its prompt, the same for the same seed" {
+@test "a text continues its prompt, and the same seed gives the same text" {
 	run_dir=$(run_folder bytes)
 	generate "$run_dir" --prompt 'The GNU' --tokens 20 >one 2>err
 	[[ ! -s err && $(stat -c %s one) -eq 21 ]]
@@ -42,7 +42,7 @@ refused() {
 	tail -c 21 four | cmp - one
 }
 
-@test "at temperature 0 it is the likeliest, whatever the seed" {
+@test "at temperature 0 the text does not depend on the seed" {
 	run_dir=$(run_folder bytes)
 	generate "$run_dir" --prompt x --tokens 20 --temperature 0 >one
 	generate "$run_dir" --prompt x --tokens 20 --temperature 0 --seed 9 >two
@@ -51,7 +51,7 @@ refused() {
 	cmp one three
 }
 
-@test "a full context is said, and goes on" {
+@test "a full context is reported, and the text continues" {
 	generate "$(run_folder bytes)" --prompt 'The GNU' --tokens 100 >out 2>err
 	[[ $(stat -c %s out) -eq 101 ]]
 	[[ $(<err) == "muster generate: the context of 32 tokens (model.seq) is full: what follows sees its last half, and what comes behind that" ]]
@@ -60,7 +60,7 @@ refused() {
 	grep -q '"prompt_tokens": 100' out
 }
 
-@test "a model of experts, trained in four ranks, speaks by its tokenizer" {
+@test "a model with experts, trained on four ranks, generates with its tokenizer" {
 	run generate "$(run_folder experts)" --tokenizer "$tokenizers/mixtral.json" --prompt 'free software' --tokens 8 --json
 	echo "$output"
 	[[ $status -eq 0 ]]
@@ -93,7 +93,7 @@ print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u
 	[[ $(<out) == "free software$text" ]]
 }
 
-@test "what cannot be is refused by name" {
+@test "what cannot be done is refused by name" {
 	run_dir=$(run_folder bytes)
 	refused 1 "lost: there is no checkpoint" lost --prompt x
 	mkdir empty
@@ -116,7 +116,7 @@ print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u
 	refused 1 "broken" broken --prompt x
 }
 
-@test "it has a page" {
+@test "it has a help page" {
 	run "$MUSTER" generate --help
 	[[ $status -eq 0 ]]
 	for part in SYNOPSIS DESCRIPTION OPTIONS EXAMPLES "EXIT STATUS"; do

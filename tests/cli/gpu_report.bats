@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# make check-gpu without make and without a GPU: its parts over the emulator one by one, parts that fail, and the build of its programs.
+# make check-gpu without make and without a GPU: its parts run over the emulator one by one, some fail, its programs are built.
 
 load ../helpers
 
 setup_file() {
 	command -v python3 >/dev/null || skip "python3 is not here"
 	built=$(dirname "$(realpath "${MUSTER:-$BATS_TEST_DIRNAME/../../build/muster}")")/tests/gpu
-	# Every program of this machine but make.
+	# Every program of this machine except make.
 	bin=$BATS_FILE_TMPDIR/bin
 	mkdir "$bin"
 	cp -s /usr/bin/* /bin/* "$bin/" 2>/dev/null || true
@@ -28,7 +28,7 @@ decoy() { # file line...
 	chmod +x "$file"
 }
 
-# PyTorch's side, played.
+# A double of the PyTorch part.
 decoy_peer() { # file
 	decoy "$1" 'while read -r word rest; do case $word in' \
 		'open) echo "{\"tokens\": 64, \"parameters\": 9, \"opened_s\": 1}" ;;' \
@@ -46,7 +46,7 @@ report() { # part option...
 	echo "$output"
 }
 
-# What the report says of a part: its state.
+# Prints the state of a part in the report.
 state_of() { # part
 	python3 -m json.tool "$dir/report.json" >/dev/null
 	awk -F' [|] ' -v part="| $1" '$1 == part { print $7 }' "$dir/report.md"
@@ -54,7 +54,7 @@ state_of() { # part
 
 archived() { tar tzf "$dir/logs.tar.gz"; }
 
-@test "each part runs alone over the emulator, in any order; after each the report has it, and those before" {
+@test "each part runs alone over the emulator, in any order; after each the report has it and the earlier ones" {
 	[[ -x $built/train && -x $built/conform ]] || skip "CUDA's headers are not here: there is no emulated GPU"
 	local part done=()
 	for part in train kernels step-llama-1b ops sanitizer comm build step-gpt2-50304 step-gpt2-50257; do
@@ -76,7 +76,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	[[ $(archived) == *logs/train-gpt2-dropout.log*  && $(archived) == *logs/bench.log* ]]
 }
 
-@test "a part that fails, is killed, is late or breaks off leaves what it found, and the parts behind it run" {
+@test "a part that fails, is killed, is late or breaks off leaves its results, and the parts after it run" {
 	decoy "$progs/ops" 'echo "ok     rms_fwd: 3 sizes"' 'echo "FAILED gelu_fwd: off by 3"' 'echo "1 passed, 1 failed, 0 skipped"' 'exit 1'
 	decoy "$progs/edges" 'echo "1 passed, 0 failed"'
 	decoy "$progs/comm" 'echo "ok     staged"' 'echo "4 passed, 0 failed, 0 skipped"'
@@ -96,7 +96,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	grep -q 'step llama-1b | 0 | 1 ' "$dir/report.md"
 	grep -q '^| comm | 4 | 0 | 0 ' "$dir/report.md"
 	[[ $(state_of comm) == "done" && $(state_of sanitizer) == "not run" ]]
-	# What a late program has forked is gone with it.
+	# The processes that a late program forked are ended too.
 	wait_for 10 has_ended "$(<"$BATS_TEST_TMPDIR/child")"
 	[[ $(archived) == *logs/train-gpt2-dropout.log* && $(archived) == *logs/kernels.log* ]]
 
@@ -112,7 +112,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	run "$top/tests/gpu/report" "$progs/ops" --toy --programs "$progs" --parts comm
 	[[ $status -eq 1 && $output == *"report: [Errno "*"name another folder"* ]]
 
-	# Run again alone, it takes the failed one's place.
+	# When the part runs again alone, it replaces the failed one.
 	decoy "$progs/train" 'echo "7 passed, 0 failed, 0 skipped"'
 	report train --toy --programs "$progs"
 	[[ $status -eq 0 && ${lines[-1]} == "7 passed, 0 failed, 0 skipped" ]]
@@ -120,7 +120,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	grep -q 'gelu_fwd: off by 3' "$dir/report.md"
 }
 
-@test "ended by a signal in a part, the report has the parts before and what this one found; a killed one is under way" {
+@test "ended by a signal in a part, the report has the earlier parts and this one's results so far" {
 	decoy "$progs/comm" 'echo "4 passed, 0 failed, 0 skipped"'
 	decoy "$progs/train" "echo \$\$ >$BATS_TEST_TMPDIR/started" 'exec sleep 1000'
 	: >"$progs/libmuster-cuda.so"
@@ -146,7 +146,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	[[ $status -eq 0 && $(state_of comm) == "done" && $(state_of train) == "under way" ]]
 }
 
-@test "on a machine with a GPU, what cannot be opened has failed; the report names GPU, driver and versions" {
+@test "on a machine with a GPU, a backend that cannot be opened has failed; the report names GPU, driver and versions" {
 	decoy "$bin/nvidia-smi" 'echo "Decoy GPU, 580.1, 143771 MiB, 9.0"'
 	decoy "$progs/ops" 'echo "skip   cuda: it cannot be opened"' 'echo "0 passed, 0 failed, 1 skipped"'
 	decoy "$progs/edges" 'echo "2 passed, 0 failed"'
@@ -181,7 +181,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	[[ $status -ne 0 && $output == *"there is no part later; there are build, ops, "* ]]
 }
 
-# A tree of a few files with the makefiles' lists and this tree's builder.
+# Makes a tree of a few files with the makefiles' lists and this tree's builder.
 small_tree() {
 	tree=$BATS_TEST_TMPDIR/tree
 	mkdir -p "$tree"/{tests/gpu/emulator,tests/gpu/standin,kernels/{plain,cpu,narrow,cuda},base}
@@ -201,14 +201,14 @@ small_tree() {
 	printf 'int bad(void);\nint main(void) { return bad(); }\n' >"$tree/tests/gpu/bench.c"
 }
 
-# Builds ops and bench; how many files were compiled.
+# Builds ops and bench, and prints how many files were compiled.
 build() { # folder
 	run env PATH="$bin" "$tree/tests/gpu/build.py" "${1:-$dir}" ops bench
 	echo "$output"
 	compiled=${lines[-1]%% *}
 }
 
-@test "programs are built without make: what has changed, and no more; carried ones are not built again" {
+@test "programs are built without make: only what has changed; copied programs are not built again" {
 	small_tree
 	build
 	# add, bad, kern, plain twice, and the two programs.
@@ -216,14 +216,14 @@ build() { # folder
 	"$dir/ops"
 	build
 	[[ $status -eq 0 && $compiled -eq 0 ]]
-	# The times of files do not count, their contents do: of a header, and of all that includes it.
+	# The builder compares contents, not times: of a header, and of each file that includes it.
 	touch "$tree"/base/*
 	build
 	[[ $compiled -eq 0 ]]
 	echo '/* Said again. */' >>"$tree/base/add.h"
 	build
 	[[ $status -eq 0 && $compiled -eq 2 ]]
-	# Carried to another place without the objects.
+	# The programs are copied to another folder, without the objects.
 	mkdir "$BATS_TEST_TMPDIR/carried"
 	cp "$dir"/{ops,bench,build.json} "$BATS_TEST_TMPDIR/carried/"
 	build "$BATS_TEST_TMPDIR/carried"
@@ -235,7 +235,7 @@ build() { # folder
 	"$BATS_TEST_TMPDIR/carried/ops"
 }
 
-@test "a file that does not compile keeps from being built only what needs it, until it is repaired" {
+@test "a file that does not compile affects only the programs that need it, until it is repaired" {
 	small_tree
 	echo 'int bad(void) { return 7 }' >"$tree/base/bad.c"
 	build
@@ -248,7 +248,7 @@ build() { # folder
 	"$dir/bench"
 }
 
-@test "make and the builder make the programs of the same files, and libsodium's stand-in has what they call" {
+@test "make and the builder use the same files, and libsodium's stand-in has what they call" {
 	lib=$(dirname "$(dirname "$built")")/lib
 	[[ -e $lib/gpu-check.a ]] || skip "CUDA's headers are not here"
 	list=$("$top/tests/gpu/build.py" "$dir" --list --emulator ops)

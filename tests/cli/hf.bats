@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# muster ckpt import and export: Hugging Face folders that a script of its own writes, in and out to the bit, what is
-# refused, and training on from one.
+# muster ckpt import and export: Hugging Face folders that an independent script writes go in and out to the bit; a run continues
+# from one; wrong folders are refused.
 
 load ../helpers
 
@@ -151,7 +151,8 @@ make_hf() { # folder kind dtype shards
 	python3 hf.py make "$@"
 }
 
-# refused CHANGE TEXT: the folder `in`, changed by Python's CHANGE, is not imported, TEXT says why, and nothing is left behind.
+# refused CHANGE TEXT: succeeds if the folder `in`, changed by the Python code CHANGE, is refused with TEXT and nothing is left
+# behind.
 refused() {
 	rm -rf in out
 	make_hf in "${3:-llama}" F32 1
@@ -180,13 +181,13 @@ refused() {
 	done
 }
 
-@test "muster to Hugging Face to muster is the same to the bit, whatever layout wrote it" {
+@test "muster to Hugging Face to muster is the same to the bit, for each layout" {
 	run_tiny made job.steps=2 optimizer.warmup=1 parallel.tp=2 parallel.pp=2 parallel.dp=1 model.tie_head=no
 	"$MUSTER" ckpt export "$(run_folder made)" -o hf
 	"$MUSTER" ckpt import hf -o back
 	"$MUSTER" ckpt export back -o again
 	python3 hf.py same hf again
-	# Beside the layout, a run's checkpoint differs by its optimizer's moments alone.
+	# A run's checkpoint differs only by the layout and the optimizer's moments.
 	"$MUSTER" ckpt show back --json >b.json
 	"$MUSTER" ckpt show "$(run_folder made)" --json >a.json
 	python3 - <<-'PY'
@@ -199,7 +200,7 @@ refused() {
 	PY
 }
 
-@test "a bare model's names are understood, and what old versions stored beside is left out" {
+@test "the names of a bare model are understood, and buffers that old versions stored are left out" {
 	make_hf in gpt2 F32 1
 	python3 hf.py change in 'tensors = {n.removeprefix("transformer."): t for n, t in tensors.items()}
 tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.masked_bias"] = ("F32", [], bytes(4))'
@@ -218,7 +219,7 @@ tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.ma
 		"tensor lm_head.weight: differs from the embedding" gpt2
 }
 
-@test "what has no place in the model, or is missing, is refused by name" {
+@test "a tensor that the model does not have, or that is missing, is refused by name" {
 	refused 'del tensors["model.layers.1.mlp.up_proj.weight"]' "has no tensor model.layers.1.mlp.up_proj.weight"
 	refused 'tensors["model.layers.1.self_attn.q_proj.bias"] = ("F32", [1], bytes(4))' "tensor model.layers.1.self_attn.q_proj.bias"
 	refused 'tensors["model.layers.2.input_layernorm.weight"] = ("F32", [16], bytes(64))' "tensor model.layers.2.input_layernorm.weight"
@@ -228,7 +229,7 @@ tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.ma
 	refused 'meta["DCP_SHARDING_INFO"] = "{}"' "model.safetensors: holds parts of tensors"
 }
 
-@test "a configuration that muster's model is not of is refused by key and value" {
+@test "a configuration that muster does not support is refused by key and value" {
 	refused 'config["model_type"] = "falcon"' "model_type is falcon"
 	refused 'config["hidden_act"] = "relu"' "hidden_act is relu"
 	refused 'config["attention_bias"] = True' "attention_bias is true"
@@ -245,12 +246,12 @@ tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.ma
 	refused 'config["rope_parameters"] = dict(config["rope_scaling"], rope_theta=10000.0)' "rope_parameters.rope_theta is 10000"
 }
 
-# balance FOLDER: the keys of its balancing loss.
+# balance FOLDER: prints the keys of its balancing loss.
 balance() {
 	python3 -c 'import json, sys; c = json.load(open(sys.argv[1] + "/config.json")); print(c["output_router_logits"], c["router_aux_loss_coef"])' "$1"
 }
 
-@test "the balancing loss comes in where transformers adds it, and goes out as the run trained on it" {
+@test "the balancing loss is imported if transformers adds it, and exported as the run trained with it" {
 	make_hf in mixtral F32 1
 	python3 hf.py change in 'config["num_experts_per_tok"] = 1'
 	"$MUSTER" ckpt import in -o on
@@ -270,7 +271,7 @@ balance() {
 	[[ $(balance hf-0) == "False 0.0" && $(balance hf-0.5) == "True 1.0" ]]
 }
 
-@test "an index that leads out of its folder, or astray, is refused" {
+@test "an index that points out of its folder, or to wrong files, is refused" {
 	make_hf in llama F32 3
 	sed -i 's,"model-00002-of-00003.safetensors","../in/model-00002-of-00003.safetensors",' in/model.safetensors.index.json
 	run "$MUSTER" ckpt import in -o out
@@ -287,7 +288,7 @@ balance() {
 	[[ $status -eq 1 && $output == *"config.json: is not JSON"* && ! -e out ]]
 }
 
-@test "a run goes on from an imported checkpoint, at step 0, in any layout and under any optimizer" {
+@test "a run begins from an imported checkpoint, at step 0, in any layout and with any optimizer" {
 	make_hf in llama F32 1
 	"$MUSTER" ckpt import in -o out --seq 16 >said
 	grep -q '^rope_scaling = llama3$' said && grep -q '^seq = 16$' said
@@ -304,19 +305,19 @@ balance() {
 	echo "$output"
 	[[ $status -eq 0 ]]
 	fine sgd optimizer.kind=sgd
-	# The first loss is the imported model's, not a fresh one's.
+	# The first loss is that of the imported model, not of a new one.
 	fine fresh checkpoint.resume=none
 	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder fresh)/metrics.jsonl" 1e-3 1 1
 	[[ $status -ne 0 ]]
 	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder sgd)/metrics.jsonl" 0 1 1
 	[[ $status -eq 0 ]]
-	# Its own checkpoints hold moments, and come before the imported one.
+	# The run's own checkpoints hold moments, and are preferred to the imported one.
 	fine one job.steps=6
 	"$MUSTER" ckpt show "$(run_folder one)/ckpt/step-00000004" | grep -q optim.v.embed.tokens.weight
 	grep -q 'resuming from .*step-00000004' "$(run_folder one)"/logs/* "$(run_folder one)/events.jsonl"
 }
 
-@test "wrong words say what is wrong, and nothing is overwritten" {
+@test "wrong arguments are refused with the reason, and nothing is overwritten" {
 	make_hf in llama F32 1
 	run "$MUSTER" ckpt import in
 	[[ $status -eq 2 && $output == *"-o CKPT_DIR is missing"* ]]
@@ -341,7 +342,7 @@ balance() {
 	[[ $(stat -c %a empty) == 700 && $(stat -c %a empty/* | sort -u) == 600 && -z $(ls -d *.tmp.* 2>/dev/null) ]]
 }
 
-@test "a number beyond fp16 is refused by its tensor, a damaged checkpoint by its digest" {
+@test "a number too large for fp16 is refused with its tensor, a damaged checkpoint with its digest" {
 	make_hf in llama F32 1
 	python3 hf.py change in 'k, s, raw = tensors["model.norm.weight"]; tensors["model.norm.weight"] = (k, s, struct.pack("<f", 1e5) + raw[4:])'
 	"$MUSTER" ckpt import in -o out

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What lies where a file should be, and what a parent process leaves to muster. Everything that is harmed is a decoy in the
-# test's own folder.
+# Links, pipes and devices in place of files, and the signals and limits that a parent process leaves. Everything that these tests
+# may harm is in the test's own folder.
 
 load ../helpers
 
@@ -19,20 +19,20 @@ setup() {
 
 precious() { printf 'what must stay\n'; }
 
-# brief WORD...: `run` a command that must end by itself, within half a minute on the slowest machine.
+# brief WORD...: runs a command that must end by itself within half a minute.
 brief() {
 	run timeout -k 5 30 "$@"
 	[[ $status -ne 124 && $status -ne 137 ]] || { echo "did not end: $*"; return 1; }
 }
 
-# copy NAME: a run folder of its own with what the run "made" has left.
+# copy NAME: copies the folder of the run "made".
 copy() {
 	cp -r "$(run_folder made)" "$(run_folder "$1")"
 	rm "$(run_folder "$1")/job.ini"
 	: >"$(run_folder "$1")/events.jsonl"
 }
 
-# replaced PATH KIND: lays a thing of that kind where the file or folder was.
+# replaced PATH KIND: replaces the file or folder by a link, a pipe or a device.
 replaced() {
 	rm -rf "$1"
 	case $2 in
@@ -49,7 +49,7 @@ teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
 }
 
-@test "a link or a pipe in place of a file that muster writes is refused at the start, and the file behind it stays" {
+@test "a link or a pipe in place of a file that muster writes is refused at the start, and the linked file is kept" {
 	local name kind
 	for name in lock events.jsonl metrics.jsonl job.ini logs trace logs/launch-2.log; do
 		for kind in link pipe; do
@@ -64,7 +64,7 @@ teardown() {
 	done
 }
 
-@test "a link in place of the PMIx server's folder is refused, and the folder behind it stays empty" {
+@test "a link in place of the PMIx server's folder is refused, and the linked folder stays empty" {
 	mkdir empty
 	copy hidden
 	ln -s "$BATS_TEST_TMPDIR/empty" "$(run_folder hidden)/.pmix"
@@ -97,7 +97,7 @@ teardown() {
 	[[ -e scratch/ckpt/step-00000006/MANIFEST.json && -d scratch/run/logs && ! -L scratch/run/logs ]]
 }
 
-@test "a pipe as shard or manifest is waited for by nobody" {
+@test "nothing waits for a pipe in place of a shard or manifest" {
 	local file
 	for file in shard-00000.safetensors MANIFEST.json; do
 		rm -rf "$(run_folder piped)"
@@ -121,7 +121,7 @@ teardown() {
 	[[ $status -eq 1 && $output == *"shard-00001.safetensors: is "* ]]
 }
 
-@test "a giant or a device as manifest or ledger is refused before it takes memory" {
+@test "a huge file or a device in place of a manifest or ledger is refused before it takes memory" {
 	local file kind
 	for kind in sparse device; do
 		for file in ckpt/step-00000006/MANIFEST.json ledger.jsonl; do
@@ -139,7 +139,7 @@ teardown() {
 	done
 }
 
-@test "a job file may come through a link or a pipe, and is no device or folder" {
+@test "a job file may be a link or a pipe, but not a device or folder" {
 	ln -s "$tiny" link.ini
 	brief "$MUSTER" plan link.ini
 	[[ $status -eq 0 ]]
@@ -154,7 +154,7 @@ teardown() {
 	done
 }
 
-@test "a Hugging Face folder may consist of links, and nothing else than files" {
+@test "a Hugging Face folder may consist of files and of links to files" {
 	"$MUSTER" ckpt export "$(run_folder made)" -o plain
 	mkdir links
 	(cd plain && for f in *; do ln -s "../plain/$f" ../links/; done)
@@ -168,9 +168,9 @@ teardown() {
 	[[ $status -ne 0 && $output == *"model.safetensors: is a pipe"* ]]
 }
 
-# --- What a parent leaves ------------------------------------------------------------------------------------
+# --- What a parent process leaves ------------------------------------------------------------------------------------
 
-@test "a parent that ignores SIGCHLD: the run ends, and goes on after a lost rank" {
+@test "a parent that ignores SIGCHLD: the run ends, and continues after a lost rank" {
 	brief env --ignore-signal=CHLD "$MUSTER" run "$tiny" job.name=childless job.steps=5
 	echo "$output"
 	[[ $status -eq 0 ]]
@@ -181,7 +181,7 @@ teardown() {
 	ended 75
 }
 
-# start NAME OPTION-OF-ENV: a run that will not end by itself; $pid.
+# start NAME OPTION-OF-ENV: starts a run that does not end by itself, and sets $pid.
 start() {
 	env "$2" "$MUSTER" run "$tiny" "job.name=$1" job.steps=1000000 parallel.dp=2 </dev/null >"$BATS_FILE_TMPDIR/$1.out" 2>&1 3>&- &
 	pid=$!
@@ -190,7 +190,7 @@ start() {
 
 restarted() { [[ $(event "$1" first-step | wc -l) -eq 2 ]]; }
 
-# Ends within 30 seconds with this status, or is killed.
+# Succeeds if the run ends within 30 seconds with this status; otherwise it is killed.
 ended() {
 	local rc=0
 	wait_for 30 has_ended "$pid" || kill -KILL "$pid"
@@ -205,12 +205,12 @@ ended() {
 	ended 75
 }
 
-@test "what the launcher starts ignores and blocks nothing that it did not choose" {
+@test "processes that the launcher starts ignore and block only the signals that it chose" {
 	start inherited --ignore-signal
 	local agent
 	agent=$(event_field inherited hello pid 0)
-	# By numbers: SIGHUP 1, SIGPIPE 13, SIGXFSZ 25; 32 and 33, which the C library keeps for itself and lets nobody set; SIGINT 2,
-	# SIGUSR1 10, SIGTERM 15, which a thread of the agent's reads.
+	# The numbers are SIGHUP 1, SIGPIPE 13 and SIGXFSZ 25; 32 and 33, which the C library reserves; SIGINT 2, SIGUSR1 10 and SIGTERM 15,
+	# which a thread of the agent reads.
 	grep -E '^Sig(Blk|Ign)' "/proc/$agent/status"
 	[[ $((0x$(awk '/^SigIgn/ { print $2 }' "/proc/$agent/status") & ~(1 << 0 | 1 << 12 | 1 << 24 | 3 << 31))) -eq 0 ]]
 	[[ $((0x$(awk '/^SigBlk/ { print $2 }' "/proc/$agent/status") & ~(1 << 1 | 1 << 9 | 1 << 14))) -eq 0 ]]
@@ -226,14 +226,14 @@ ended() {
 	[[ $(find "$(run_folder masked)" -type f -printf '%m\n' | sort -u) == 600 ]]
 }
 
-@test "ulimit -v: too little is said before anything waits for ever" {
+@test "ulimit -v: a limit that is too low is reported before anything hangs" {
 	brief bash -c 'ulimit -v 300000; exec "$@"' bash "$MUSTER" run "$tiny" job.name=narrow
 	echo "$output"
 	[[ $status -eq 3 && $output == *"ulimit -v"* && ! -e $(run_folder narrow) ]]
 	brief bash -c 'ulimit -v 150000; exec "$@"' bash "$MUSTER" bench gemm --size 256 --threads 1
 	echo "$output"
 	[[ $status -eq 1 && $output == *"ulimit -v"* ]]
-	# Nor is there a limit in between at which the first product waits.
+	# No limit in between lets the first matrix product hang.
 	for kib in 60000 120000 180000 200000 220000 240000 300000; do
 		brief bash -c 'ulimit -v "$0"; exec "$@"' $kib "$MUSTER" bench gemm --size 1024 --seconds 0.01 --threads 1
 		echo "$kib: $status $output"
@@ -243,8 +243,8 @@ ended() {
 	[[ $output == *"address space"*"ulimit -v"* ]]
 }
 
-@test "ulimit -f: a checkpoint that is too large is given up with the limit's name, and no agent is killed" {
-	# The last checkpoint is tried again for a minute; a stop ends that.
+@test "ulimit -f: a checkpoint that is too large fails with the limit's name, and no agent is killed" {
+	# The last checkpoint is tried again for a minute; a stop ends this.
 	(ulimit -f 8192 && exec "$MUSTER" run "$tiny" job.name=short job.steps=1000000 checkpoint.every=5 model.hidden=256 \
 		</dev/null >"$BATS_FILE_TMPDIR/short.out" 2>&1 3>&-) &
 	pid=$!
@@ -268,7 +268,7 @@ ended() {
 	[[ $status -eq 0 ]]
 }
 
-@test "without its loopback interface a run says so, and how to bring it up" {
+@test "without a loopback interface a run reports this, and how to bring it up" {
 	unshare -n true 2>/dev/null || skip "needs the right to make a network namespace"
 	brief unshare -n "$MUSTER" run "$tiny" job.name=alone
 	echo "$output"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Broken job files: one line that names file, line, section, key, cause and remedy; exit 2; nothing started.
+# A broken job file is refused with one line that names file, line, section, key, cause and remedy. The exit status is 2, and
+# nothing is started.
 
 load ../helpers
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The layout changes the time a run takes, not what it computes: the same job in many layouts gives the
-# losses of the single process.
+# The layout changes the time that a run takes, not what it computes: the same job in many layouts gives the losses of a single
+# process.
 
 load ../helpers
 
@@ -9,7 +9,7 @@ setup_file() {
 	make_tiny_job
 }
 
-# same_losses FAMILY-NAME WORDS... -- LAYOUT...: runs the single process, then each tp×pp×dp.
+# same_losses NAME WORD... -- LAYOUT...: runs a single process, then each layout tp×pp×dp, and compares the losses.
 same_losses() {
 	local name=$1 words=() layout
 	shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# metrics.jsonl: one line a step whatever the layout, whose parts are the step's; the prediction that they are held to; fp16's loss scale.
+# metrics.jsonl has one line per step in every layout, and the parts of a step add up to it. A run compares them with the prediction.
 
 load ../helpers
 
@@ -8,7 +8,7 @@ setup_file() {
 	make_tiny_job
 }
 
-# Every step once, in order, each second in one part.
+# Succeeds if every step is there once, in order, and its parts add up to it.
 parts_are_whole() {
 	python3 - "$1" <<-'PY'
 		import json, sys
@@ -20,7 +20,7 @@ parts_are_whole() {
 	PY
 }
 
-@test "each step is told once, and its parts are the whole, under every strategy" {
+@test "each step is reported once, and its parts add up to it, under every strategy" {
 	while read -r name words; do
 		# shellcheck disable=SC2086
 		run_tiny "$name" $words
@@ -38,7 +38,7 @@ parts_are_whole() {
 	done
 }
 
-@test "a run ends with what was predicted of a step and of memory against what was measured, part by part" {
+@test "a run ends with the predicted and measured step and memory, part by part" {
 	run_tiny promised parallel.dp=2 parallel.tp=2 checkpoint.every=10
 	python3 - "$(run_folder promised)" <<-'PY'
 		import json, sys
@@ -59,7 +59,7 @@ parts_are_whole() {
 	grep -qE "memory +[0-9.]+ [KM]iB predicted" "$BATS_FILE_TMPDIR/promised.out"
 }
 
-@test "fp16: steps tell their loss scale; one that overflows halves it" {
+@test "fp16: steps report their loss scale, and an overflow halves it" {
 	run_tiny fp16 parallel.dp=2 precision.dtype=fp16
 	python3 - "$(run_folder fp16)/metrics.jsonl" <<-'PY'
 		import json, sys
@@ -72,7 +72,7 @@ parts_are_whole() {
 	[[ -z $(grep loss_scale "$(run_folder fp32)/metrics.jsonl") ]]
 }
 
-@test "experts: the loss is cross-entropy, balancing loss and z-loss, told apart under every layout; an evaluation's is cross-entropy" {
+@test "experts: the loss is reported as cross-entropy, balancing loss and z-loss in every layout; an evaluation has cross-entropy only" {
 	while read -r name words; do
 		# shellcheck disable=SC2086
 		run_tiny "$name" model.family=mixtral model.experts=4 model.aux_loss=0.3 model.z_loss=0.01 data.eval_every=20 $words

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# A model that is told to overfit 100 lines does: its loss comes near what the lines themselves leave open, and it says
-# their ends when it is given their beginnings.
+# A model can overfit 100 lines: its loss comes near the entropy of the lines, and it completes each line from its beginning.
 
 load ../helpers
 
-# 100 lines of 48 bytes, so that each is a sample: the first three words are of no other line, the rest follows from none of its parts alone.
+# Writes 100 lines of 48 bytes, so that each is a sample. The first three words of a line occur in no other line, and no part of
+# them alone determines the rest.
 write_lines() {
 	awk 'BEGIN {
 		split("red blue green grey amber black white brown violet golden", colour)
@@ -58,7 +58,7 @@ setup_file() {
 	INI
 }
 
-# overfits NAME LEAST WORD...: trains; the loss ends at most 0.025 above the least there is.
+# overfits NAME LEAST WORD...: trains, and succeeds if the last loss is at most 0.025 above LEAST.
 overfits() {
 	local name=$1 least=$2
 	shift 2
@@ -68,7 +68,7 @@ overfits() {
 	awk -v loss="${output#* }" -v least="$least" 'BEGIN { exit !(loss > least - 0.01 && loss < least + 0.025) }'
 }
 
-# knows NAME: of every ninth line the first three words give all the rest.
+# knows NAME: succeeds if the first three words of every ninth line give the rest of it.
 knows() {
 	local line words said wrong=0
 	while IFS= read -r line; do
@@ -84,14 +84,14 @@ knows() {
 	[[ $(cut -d' ' -f1-3 "$BATS_FILE_TMPDIR/lines" | sort -u | wc -l) -eq 100 ]]
 }
 
-# Which of the 100 lines comes no model can foresee: ln 100 / 48 a byte.
-@test "a llama learns 100 lines by heart" {
+# No model can predict which of the 100 lines comes: ln 100 / 48 per byte.
+@test "a llama memorizes 100 lines" {
 	overfits llama 0.096
 	knows llama
 }
 
-# Its loss has the balancing loss in it, at least 1 of a layer: 2 × model.aux_loss.
-@test "so does a mixture of experts, on two ranks that hold half of them each" {
+# The loss includes the balancing loss, at least 1 for each layer: 2 × model.aux_loss.
+@test "a mixture of experts memorizes them too, on two ranks with half of the experts each" {
 	overfits mixtral 0.116 model.family=mixtral model.experts=4 model.ffn=96 parallel.ep=2 job.steps=500
 	knows mixtral
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# muster plan: the best layout, sizes of a cluster, and what a plan that does not fit is told.
+# muster plan: the best layout, the sizes of a cluster, and the report about a plan that does not fit.
 
 load ../helpers
 
-# of EXPRESSION: of the JSON document on stdin, d
+# of EXPRESSION: prints a Python expression over d, the JSON document on stdin.
 of() { python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
 setup() {
@@ -11,12 +11,12 @@ setup() {
 	small=(model.layers=8 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 batch.global=32 precision.dtype=bf16 job.device=cuda)
 }
 
-@test "--auto finds a layout whose lines are a job with that very step" {
+@test "--auto prints the lines of a job that has the predicted step" {
 	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
 	[[ $status -eq 0 ]]
 	[[ $output == *"Best layout of "*" on dgx-h100:1, 8 devices"*"Runners-up"*"Looked at "*"[parallel]"* ]]
-	# Its lines, pasted.
+	# The printed lines, as a job.
 	sed -n '/^The best as a job/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
 	words=()
 	section=""
@@ -32,7 +32,7 @@ setup() {
 	[[ -n $found && $found == "$planned" ]]
 }
 
-@test "what a word gives stays, what the file gives does not; a file may keep its own" {
+@test "--auto keeps keys of the command line and searches those of the file; parallel.auto keeps those of the file" {
 	tp=$("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" parallel.tp=4 | of 'd["best"]["layout"]["tp"]')
 	[[ $tp -eq 4 ]]
 	printf '[parallel]\nauto = yes\ntp = 2\npp = 2\n' >"$BATS_TEST_TMPDIR/kept.ini"
@@ -43,7 +43,7 @@ setup() {
 	[[ $layout == "[2, 0, 4]" ]]
 }
 
-@test "a run decides what its job leaves open, and its folder holds the decision" {
+@test "a run decides the keys that its job leaves open, and its folder holds the decision" {
 	printf 'a text to learn by heart, and then some more of it\n%.0s' {1..200} >"$BATS_TEST_TMPDIR/text"
 	"$MUSTER" data pack "$BATS_TEST_TMPDIR/text" -o "$BATS_TEST_TMPDIR/data"
 	printf '[parallel]\nauto = yes\ndp = 2\n[batch]\nglobal = 8\n[model]\nlayers = 2\nhidden = 32\nseq = 32\n' >"$BATS_TEST_TMPDIR/open.ini"
@@ -56,7 +56,7 @@ setup() {
 	! grep -E '= auto$' <(sed -n '/^\[parallel\]/,/^\[precision\]/p; /^\[batch\]/,/^\[optimizer\]/p' "$BATS_TEST_TMPDIR/runs/open/job.ini") || false
 }
 
-@test "--gpus shows each size, in text, as JSON and drawn" {
+@test "--gpus shows each size as text, as JSON and as a drawing" {
 	run "$MUSTER" plan --gpus 8..32 --cluster dgx-h100 --svg "$BATS_TEST_TMPDIR/s.svg" templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
 	[[ $status -eq 0 ]]
@@ -69,7 +69,7 @@ setup() {
 	[[ $sizes == "[8, 16, 32]" ]]
 }
 
-@test "bad ranges and machines of one size are refused" {
+@test "invalid ranges, and machines of a fixed size, are refused" {
 	for range in 0..8 8..4 x 8.. 8...16 9999999; do
 		run "$MUSTER" plan --gpus "$range" --cluster dgx-h100 templates/jobs/demo.ini
 		[[ $status -eq 2 ]]
@@ -81,21 +81,21 @@ setup() {
 	[[ $status -eq 2 ]]
 }
 
-@test "a plan that does not fit says by how much, on which rank, because of what, and three that do" {
+@test "a plan that does not fit names the excess, the rank, the cause and three plans that fit" {
 	run "$MUSTER" plan templates/jobs/175b.ini parallel.pp=4 parallel.dp=32 parallel.zero=0
 	echo "$output"
 	[[ $status -eq 3 ]]
 	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 78 GiB that a device of dgx-h100:128 leaves it: "*"optimizer state "*"; nearest that fit: "*" a step); or "*" a step); or "*" a step)" ]]
 }
 
-@test "nothing that fits is said to be so, with what comes nearest" {
+@test "if nothing fits, this is reported with the nearest layout" {
 	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/175b.ini
 	echo "$output"
 	[[ $status -eq 3 ]]
 	[[ $output == "muster: nothing fits dgx-h100:1: even tp "*" needs "*", and a device leaves a rank 78 GiB; "* ]]
 }
 
-@test "times that rest on nothing known of the devices are said to be guesses" {
+@test "times for unknown devices are reported as guesses" {
 	cat >"$BATS_TEST_TMPDIR/smi.txt" <<-'EOF'
 	        GPU0    GPU1    CPU Affinity    NUMA Affinity
 	GPU0     X      NV4     0-7     0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Stopping, going on, and going on in another layout.
+# A run stops, and continues in the same or in another layout.
 
 load ../helpers
 
@@ -8,7 +8,7 @@ setup_file() {
 	make_tiny_job
 }
 
-@test "a run stopped by SIGTERM exits 75 and goes on to the same bits" {
+@test "a run that SIGTERM stops exits 75, and continues to the same bits" {
 	run_tiny whole job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2
 	"$MUSTER" run "$tiny" job.name=stopped job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
@@ -24,7 +24,7 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
-@test "a checkpoint of tp 2 x pp 2 x dp 2 goes on as other layouts" {
+@test "a checkpoint of tp 2 x pp 2 x dp 2 continues in other layouts" {
 	run_tiny reference job.steps=20 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=10
 	for layout in 4x1x1 1x1x8 1x4x2 1x1x1; do
 		IFS=x read -r tp pp dp <<<"$layout"
@@ -36,7 +36,7 @@ setup_file() {
 	done
 }
 
-@test "a run that is complete says so and changes nothing" {
+@test "a complete run is reported, and nothing changes" {
 	run_tiny again job.steps=5
 	before=$(cat "$(run_folder again)/metrics.jsonl")
 	run_tiny again job.steps=5

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a person types, and what muster answers when it cannot, may not, or shall stop.
+# The command line: help, refusals, stops, and what muster prints.
 
 load ../helpers
 
@@ -8,7 +8,7 @@ setup_file() {
 	make_tiny_job
 }
 
-# long NAME WORD...: starts a run that will not end by itself in the background; $pid is the launcher.
+# long NAME WORD...: starts a run that does not end by itself in the background, and sets $pid to the launcher's.
 long() {
 	local name=$1
 	shift
@@ -44,14 +44,14 @@ ended() { # expected exit status of $pid
 	[[ $status -eq 0 && $output == *"[job]"*"max_restarts"*"[log]"* ]]
 }
 
-@test "an unknown command gets the nearest one named" {
+@test "an unknown command is refused, and the nearest one is named" {
 	run "$MUSTER" rum
 	[[ $status -eq 2 && $output == *'did you mean "run"'* ]]
 	run "$MUSTER" xyzzy
 	[[ $status -eq 2 && $output == *"muster help"* ]]
 }
 
-@test "topo tells people and programs the same" {
+@test "topo prints the same as text and as JSON" {
 	run "$MUSTER" topo --cluster h200:1
 	echo "$output"
 	[[ $status -eq 0 && ${lines[0]} == "h200:1: 1 node, 1 device"* && $output == *"memory 128 GiB"* && $output == *" GB/s"* ]]
@@ -83,7 +83,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	[[ $status -eq 0 && ! -e $(run_folder planned) ]]
 }
 
-@test "without its agent muster exits 3 and says where it looked" {
+@test "without its agent muster exits 3 and reports where it looked" {
 	MUSTER_AGENT=/nonexistent run "$MUSTER" run "$tiny" job.name=agentless
 	[[ $status -eq 3 && $output == *"/nonexistent"* ]]
 }
@@ -110,13 +110,13 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	[[ ! -e $(run_folder piped)/.pmix ]]
 }
 
-@test "started without descriptors 0, 1 and 2, its files hold nothing but their own" {
+@test "started without descriptors 0, 1 and 2, it writes no foreign text into its files" {
 	"$MUSTER" run "$tiny" job.name=bare job.steps=5 <&- >&- 2>&-
 	[[ -z $(grep -v '^{' "$(run_folder bare)"/{events,metrics}.jsonl) ]]
 	[[ $(cat "$(run_folder bare)/lock") =~ ^[0-9]+$ ]]
 }
 
-@test "what a person keeps in the run folder stays" {
+@test "a person's files in the run folder are kept" {
 	mkdir -p "$(run_folder kept)/pmix"
 	touch "$(run_folder kept)/pmix/notes"
 	run_tiny kept job.steps=5
@@ -138,7 +138,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	[[ $status -eq 3 && $output == *"chmod go-w"* ]]
 }
 
-@test "a second muster on the same run is refused and told the first one's pid" {
+@test "a second muster on the same run is refused with the first one's pid" {
 	long twice
 	run "$MUSTER" run "$tiny" job.name=twice
 	echo "$output"
@@ -161,14 +161,14 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	done
 }
 
-@test "a rank that hangs is named, and the run goes on" {
+@test "a rank that hangs is named, and the run continues" {
 	long hung restart.hang_timeout=2 checkpoint.every=20
 	wait_for 20 event hung ckpt
 	kill -STOP "$(event_field hung hello pid 2)"
 	wait_for 20 event hung restart
 	event hung rank-lost
 	[[ $(event hung rank-lost) == *'"rank":2,'*'"how":"hung"'* ]]
-	# The stopped one could not write its flight recorder; those of the others say whom they wait for.
+	# The stopped rank could not write its flight recorder; those of the others name the rank that they wait for.
 	event hung verdict
 	[[ $(event hung verdict) == *'"generation":1,'*'"finding":"missing"'*" for rank 2, of which there is no dump"*'"ranks":[2]'* ]]
 	grep -q "verdict.* for rank 2" "$BATS_FILE_TMPDIR/hung.out"
@@ -181,7 +181,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	ended 75
 }
 
-@test "strangers at the doors disturb nobody" {
+@test "connections from strangers do not disturb the run" {
 	long strangers
 	ports=$(ss -Hltnp | grep "pid=$pid," | grep -oE '127\.0\.0\.1:[0-9]+' | cut -d: -f2)
 	[[ -n $ports ]]

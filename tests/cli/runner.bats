@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# tests/run counts what a test says, and what it leaves behind.
+# tests/run counts the results of tests, and what they leave behind.
 
 load ../helpers
 
-# runs LINE...: a test that does so under tests/run, whose last line is $last.
+# runs LINE...: runs a test with these lines under tests/run, and sets $last to its last line.
 runs() {
 	printf '%s\n' '#!/bin/bash' "$@" >"$BATS_TEST_TMPDIR/test"
 	chmod +x "$BATS_TEST_TMPDIR/test"
@@ -17,7 +17,7 @@ runs() {
 	[[ $status -eq 1 && $last == "1 passed, 1 failed, 0 skipped" ]]
 }
 
-@test "a skipped test is no failure, in bats' words and in cmocka's" {
+@test "a skipped test is not a failure, as bats and as cmocka print it" {
 	runs 'echo "ok 1 - a"' 'echo "ok 2 b # skip why"' 'echo "not ok 3 # SKIP c"'
 	[[ $status -eq 0 && $last == "1 passed, 0 failed, 2 skipped" ]]
 }
@@ -27,12 +27,12 @@ runs() {
 	[[ $status -eq 1 && $last == "1 passed, 1 failed, 0 skipped" ]]
 }
 
-@test "what is left behind is a failure" {
+@test "a file that is left behind is a failure" {
 	runs 'touch "$TMPDIR/left"' 'echo "ok 1 - a"'
 	[[ $status -eq 1 && $output == *"left in TMPDIR: left"* ]]
 }
 
-@test "what muster leaves in /dev/shm is a failure, what other programs put there is none" {
+@test "what muster leaves in /dev/shm is a failure; what other programs put there is not" {
 	other=$(mktemp -u /dev/shm/other.XXXXXX) own=$(mktemp -u /dev/shm/muster.XXXXXX)
 	runs "touch $other" 'echo "ok 1 - a"'
 	rm "$other"

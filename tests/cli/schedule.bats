@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What `muster plan --schedule` draws.
+# `muster plan --schedule` draws a pipeline's schedule.
 
 load ../helpers
 
@@ -27,13 +27,13 @@ setup() {
 	export COLUMNS=64
 }
 
-# schedules: every value of parallel.schedule, as the error about a wrong one lists them.
+# Prints every value of parallel.schedule, as the error about a wrong one lists them.
 schedules() { "$MUSTER" plan "$job" parallel.schedule=none 2>&1 | sed 's/.*is not //; s/ or auto.*//; s/,//g'; }
 
-# draw WORD...: the job's schedule on a machine that is always the same.
+# draw WORD...: draws the job's schedule on a fixed machine.
 draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 
-@test "each schedule is drawn, a row a rank, with its bubble" {
+@test "each schedule is drawn with one row per rank, and its bubble" {
 	[[ $(schedules) == "1f1b gpipe naive interleaved "* ]]
 	for schedule in $(schedules); do
 		COLUMNS=100 run draw "parallel.schedule=$schedule"
@@ -44,7 +44,7 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	done
 }
 
-@test "the picture of 1f1b" {
+@test "1f1b is drawn as expected" {
 	run draw
 	echo "$output"
 	diff <(echo "$output") - <<-'PICTURE'
@@ -57,7 +57,7 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	PICTURE
 }
 
-@test "the picture of zb-v" {
+@test "zb-v is drawn as expected" {
 	run draw parallel.schedule=zb-v
 	echo "$output"
 	diff <(echo "$output") - <<-'PICTURE'
@@ -111,7 +111,7 @@ assert abs(max(e[5] for e in events) - s["seconds"]) < 1e-12 and 0 < s["bubble"]
 '
 }
 
-@test "a run that measured nothing, or something else, is refused by name" {
+@test "a run without timelines, or with another layout, is refused by name" {
 	run "$MUSTER" plan --cluster dgx-h100:1 --measured "$BATS_TEST_TMPDIR" "$job"
 	echo "$output"
 	[[ $status -ne 0 && $output == *"$BATS_TEST_TMPDIR: no rank has written a timeline there"* ]]
@@ -125,7 +125,7 @@ assert abs(max(e[5] for e in events) - s["seconds"]) < 1e-12 and 0 < s["bubble"]
 	[[ $status -ne 0 && $output == *"gen-3/timeline-0.json: line 1"* ]]
 }
 
-@test "what a run measured is drawn beside the simulation" {
+@test "a run's timelines are drawn beside the simulation" {
 	mkdir -p "$BATS_TEST_TMPDIR/trace/gen-1"
 	for rank in 0 1; do
 		echo "{\"version\":1,\"ranks\":2,\"chunks\":1,\"start\":$((7 + rank)),\"events\":[[$rank,\"forward\",0,0,0,1],[$rank,\"forward\",0,1,1,2]," \
@@ -157,7 +157,7 @@ passes = [e for e in v["measured"]["timeline"]["events"] if e[1] != "reduce"]
 expected = [e for e in v["simulated"]["timeline"]["events"]]
 assert sorted(e[:4] for e in passes) == sorted(e[:4] for e in expected), passes
 assert 0 <= v["measured"]["bubble"] < 1
-# The ranks lie right beside one another: what the second one reads was written before.
+# The ranks are on one host: what the second one reads was written before.
 at = {tuple(e[:4]): e for e in passes}
 for m in range(4):
     assert at[1, "forward", 0, m][4] >= at[0, "forward", 0, m][5] - 1e-3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# parallel.sync = server: replicas that train through a parameter server instead of all-reduce.
+# parallel.sync = server: replicas train with a parameter server instead of all-reduce.
 
 load ../helpers
 
@@ -19,7 +19,7 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
-@test "staleness 3: losses fall, every step is counted, and what was held out is learned too" {
+@test "staleness 3: losses fall, on held-out data too, and every step is counted" {
 	run_tiny stale parallel.dp=4 parallel.sync=server parallel.staleness=3 job.steps=60 data.eval_every=30 checkpoint.every=20
 	run "$losses" final "$(run_folder stale)/metrics.jsonl"
 	[[ $output == 60\ * ]]
@@ -30,7 +30,7 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
-@test "over TCP it is the same" {
+@test "over TCP the losses are the same" {
 	run_tiny tcp parallel.dp=4 parallel.sync=server parallel.staleness=0 network.backend=tcp
 	run "$losses" compare "$(run_folder sync)/metrics.jsonl" "$(run_folder tcp)/metrics.jsonl" 0
 	[[ $status -eq 0 ]]
@@ -39,7 +39,7 @@ setup_file() {
 	[[ $output == 20\ * ]]
 }
 
-@test "a checkpoint of a parameter server goes on under all-reduce, and the other way round" {
+@test "a checkpoint of a parameter server continues under all-reduce, and the other way round" {
 	run_tiny to-server parallel.dp=2 parallel.sync=server parallel.staleness=0 \
 		checkpoint.resume="$(run_folder one)/ckpt/step-00000010"
 	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder to-server)/metrics.jsonl" 1e-5 11 20
@@ -49,7 +49,7 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
-@test "a run that is told to stop leaves a checkpoint of one step for all, and goes on" {
+@test "a stopped run leaves a checkpoint of one step for all replicas, and continues" {
 	"$MUSTER" run "$tiny" job.name=stopped job.steps=300 parallel.dp=3 parallel.sync=server parallel.staleness=5 batch.global=6 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
@@ -65,7 +65,7 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
-@test "kill -9 of a rank, which is a worker and a server, and the run goes on" {
+@test "after kill -9 of a rank, which is a worker and a server, the run continues" {
 	"$MUSTER" run "$tiny" job.name=killed job.steps=200 parallel.dp=4 parallel.sync=server checkpoint.every=10 restart.backoff=0.1 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
@@ -77,7 +77,7 @@ setup_file() {
 	[[ $output == 200\ * ]]
 }
 
-@test "what a parameter server does not go with is refused before anything starts" {
+@test "keys that do not combine with a parameter server are refused before anything starts" {
 	for word in parallel.tp=2 parallel.pp=2 parallel.cp=2 parallel.zero=1 precision.dtype=bf16 offload.optimizer=yes; do
 		run "$MUSTER" plan "$tiny" parallel.dp=2 parallel.sync=server "$word"
 		[[ $status -eq 2 && $output == *"sync = server does not work with"* ]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Other users of this host, who can reach every port of its loopback interface: they learn nothing and stop nothing.
+# Other users of this host can reach every port of its loopback interface. They learn nothing and stop nothing.
 
 load ../helpers.bash
 
@@ -21,7 +21,7 @@ teardown() {
 	[[ -z ${flood-} ]] || kill -9 "$flood" 2>/dev/null || true
 }
 
-# A run of four ranks that goes on until it is stopped: $pid.
+# Starts a run of four ranks that does not end by itself, and sets $pid.
 start() { # name word...
 	local name=$1
 	shift
@@ -37,7 +37,7 @@ stop() {
 	pid=
 }
 
-# The environment that the launcher gave to an agent, without what is none of PMIx's business.
+# Prints the PMIx part of the environment that the launcher gave to an agent.
 agents_pmix() {
 	local agent
 	agent=$(pgrep -P "$pid" -x muster-agent | head -n 1)
@@ -69,7 +69,7 @@ agents_pmix() {
 	stop
 }
 
-@test "no namespace can be guessed, nor is one like the one before" {
+@test "namespaces cannot be guessed, and differ from run to run" {
 	start names
 	agents_pmix
 	first=$(printf '%s\n' "${pmix_env[@]}" | grep '^PMIX_NAMESPACE=')
@@ -104,7 +104,7 @@ agents_pmix() {
 	[[ $(event flooded generation-start | wc -l) -eq 2 ]]
 }
 
-@test "a host name of 63 letters" {
+@test "a run works on a host whose name has 63 letters" {
 	[[ -z $lacking ]] || skip "$lacking"
 	name=$(printf 'h%.0s' {1..63})
 	run unshare --uts sh -c 'hostname "$1" && [ "$(hostname)" = "$1" ] && shift && exec "$@"' sh "$name" \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `muster topo`: what the machines are, as a page, as a picture, and for programs.
+# `muster topo` describes machines as text, as a drawing and as JSON.
 
 load ../helpers
 
@@ -8,7 +8,7 @@ setup_file() {
 	export doubles
 }
 
-# Runs it as if this host had the GPUs of that machine; nothing of an allocation that the tests may run in.
+# Runs it as if this host had the GPUs of that machine, outside any allocation.
 topo_as() { # machine word...
 	local machine=$1
 	shift
@@ -16,13 +16,13 @@ topo_as() { # machine word...
 	echo "$output"
 }
 
-@test "this host without a GPU: its cores are the slots" {
+@test "on a host without a GPU, the cores are the devices" {
 	run env -u SLURM_JOB_ID "$MUSTER" topo --cluster local
 	echo "$output"
 	[[ $status -eq 0 && ${lines[0]} == "local: 1 node, "* && $output == *"host      "*"core"*"memory"* ]]
 }
 
-@test "GPUs of this host: model, NVLinks, matrix" {
+@test "the GPUs of this host are shown with model, NVLinks and matrix" {
 	topo_as dgx-1
 	[[ $status -eq 0 && ${lines[0]} == "local: 1 node, 8 devices" && $output == *"8 × V100-SXM2-32GB"* ]]
 	[[ $output == *"GPU0      X   NV1   NV1   NV2   NV2 "* && $output == *"NV2   2 NVLinks, direct, 50.0 GB/s each way"* ]]
@@ -30,14 +30,14 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && $output == *"ports     PCIe 5.0 × 16, NVLink 4"* && $output == *"a switch connects all: 450 GB/s"* && $output == *"NV18  18 NVLinks into the NVSwitch, 450 GB/s each way"* ]]
 }
 
-@test "a GPU that is lost and links that are down are said" {
+@test "a lost GPU and links that are down are reported" {
 	topo_as dgx-h100,lost=3
 	[[ $status -eq 0 && ${lines[0]} == *" 7 devices" && $output == *"missing   1 GPU that did not answer: NVIDIA driver: GPU 3: GPU is lost"* ]]
 	topo_as dgx-1,weak=0-3
 	[[ $status -eq 0 && $output == *"GPU0      X   NV1   NV1   NV1   NV2 "* && $output == *"missing   2 NVLinks that are down"* ]]
 }
 
-@test "a driver that fails or lies is told, and the cores are the slots" {
+@test "a driver that fails or gives wrong answers is reported, and the cores are the devices" {
 	for trouble in init count many; do
 		topo_as dgx-h100,$trouble
 		[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: NVIDIA driver: "* ]]
@@ -48,7 +48,7 @@ topo_as() { # machine word...
 	done
 }
 
-@test "only GPUs that CUDA_VISIBLE_DEVICES names are slots" {
+@test "only GPUs that CUDA_VISIBLE_DEVICES names are devices" {
 	run env -u SLURM_JOB_ID CUDA_VISIBLE_DEVICES=1,2 NVML_DOUBLE=dgx-1 LD_LIBRARY_PATH="$doubles" "$MUSTER" topo
 	echo "$output"
 	[[ $status -eq 0 && ${lines[0]} == *" 2 devices" && $output == *"GPU1      X   NV2"* ]]
@@ -63,7 +63,7 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: CUDA_VISIBLE_DEVICES names none that is here"* ]]
 }
 
-@test "what --json prints is what --cluster reads" {
+@test "--cluster reads what --json prints" {
 	topo_as pair --json
 	echo "$output" >"$BATS_TEST_TMPDIR/this.json"
 	topo_as pair
@@ -74,7 +74,7 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && ${lines[0]} == *": 3 nodes, 12 devices" ]]
 }
 
-@test "where GPUs and adapters hang comes from hwloc" {
+@test "the places of GPUs and adapters come from hwloc" {
 	HWLOC_XMLFILE=$BATS_TEST_DIRNAME/topo.xml topo_as pair
 	[[ $status -eq 0 && ${lines[0]} == *" 4 devices" ]]
 	[[ $output == *"2 packages"* && $output == *"NUMA 0  cores 0-1"* && $output == *"NUMA 1  cores 2-3"* ]]
@@ -84,13 +84,13 @@ topo_as() { # machine word...
 	[[ $output == *"GPU0      X   NV2   SYS   SYS     0"* && $output != *"missing"* ]]
 }
 
-@test "a hundred thousand devices are a page" {
+@test "a hundred thousand devices fit on a page" {
 	run "$MUSTER" topo --cluster dgx-h100:12500
 	echo "$output"
 	[[ $status -eq 0 && ${lines[0]} == "dgx-h100:12500: 12500 nodes, 100000 devices"* && ${#lines[@]} -lt 60 ]]
 }
 
-@test "colours are for terminals alone" {
+@test "only terminals get colours" {
 	run "$MUSTER" topo --cluster dgx-1
 	[[ $status -eq 0 && $output != *$'\e'* ]]
 	run env TERM=xterm-256color script -qec "$(printf %q "$MUSTER") topo --cluster dgx-1" /dev/null
@@ -99,7 +99,7 @@ topo_as() { # machine word...
 	[[ $status -eq 0 && $output == *NV2* && $output != *$'\e'* ]]
 }
 
-@test "pictures are well-formed XML and hold every device" {
+@test "drawings are well-formed XML and show every device" {
 	for machine in dgx-1 dgx-2 dgx-h100:16 gb200-nvl72:36 dgx-a100:3+dgx-h100:40 dgx-h100:12500 pcie-l40s local; do
 		"$MUSTER" topo --cluster "$machine" --svg "$BATS_TEST_TMPDIR/a.svg" >/dev/null
 		python3 - "$BATS_TEST_TMPDIR/a.svg" "$machine" <<-'PY'
@@ -118,7 +118,7 @@ topo_as() { # machine word...
 	[[ $(stat -c %a "$BATS_TEST_TMPDIR/a.svg") == 600 ]]
 }
 
-@test "wrong words and files that cannot be written end with a line" {
+@test "wrong arguments and files that cannot be written are refused with one line" {
 	run "$MUSTER" topo --svg
 	[[ $status -eq 2 && $output == *"--svg needs a value"* ]]
 	run "$MUSTER" topo --cluster dgx-1 --svg /nonexistent/a.svg

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# What `muster trace` reads, says and refuses.
+# `muster trace` reads flight recorders and names the rank that holds up the others.
 
 load ../helpers
 
-# dump RANK STATE OP: a rank's flight recorder, of a world of two.
+# dump RANK STATE OP: writes a rank's flight recorder, in a world of two.
 dump() {
 	echo "{\"muster_comm_dump\": 1, \"rank\": $1, \"size\": 2, \"host\": \"h\", \"time_us\": 20000000, \"groups\": [{\"name\": \"world\"," \
 		"\"id\": \"0000000000000001\", \"backend\": \"shm\", \"rank\": $1, \"members\": [0, 1], \"seq\": 1, \"messages\": 0, \"ops\":" \
@@ -16,7 +16,7 @@ setup() {
 	mkdir -p "$dir"
 }
 
-@test "ranks that disagree are told in one sentence, exit 1" {
+@test "ranks that disagree are reported in one sentence, exit 1" {
 	dump 0 running all_reduce >"$dir/comm-0.json"
 	dump 1 running all_gather >"$dir/comm-1.json"
 	run "$MUSTER" trace "$dir"
@@ -34,7 +34,7 @@ setup() {
 	[[ $status -eq 0 && $output == "no disagreement: every operation that was begun has ended" ]]
 }
 
-@test "of a run the newest generation counts" {
+@test "the newest generation of a run counts" {
 	mkdir -p "$dir/trace/gen-9" "$dir/trace/gen-10"
 	dump 0 running all_reduce >"$dir/trace/gen-9/comm-0.json"
 	dump 0 running barrier >"$dir/trace/gen-10/comm-0.json"
@@ -52,7 +52,7 @@ setup() {
 	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1"* ]]
 }
 
-@test "what cannot be read is named, exit 2" {
+@test "a file that cannot be read is named, exit 2" {
 	run "$MUSTER" trace
 	[[ $status -eq 2 && $output == *"--help"* ]]
 	run "$MUSTER" trace "$dir"

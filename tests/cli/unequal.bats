@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Unequal devices: those that are faster get more layers and more micro-batches, and the losses stay those of one process.
+# Unequal devices: faster ones get more layers and more micro-batches, and the losses are those of one process.
 
 load ../helpers
 
@@ -9,7 +9,7 @@ setup_file() {
 	run_tiny one parallel.dp=1
 }
 
-# same_as_one NAME WORD...: runs NAME and holds its losses against the single process's.
+# same_as_one NAME WORD...: runs NAME and compares its losses with those of a single process.
 same_as_one() {
 	local name=$1
 	shift
@@ -21,12 +21,12 @@ same_as_one() {
 	figure "$*: $output"
 }
 
-# A field of a run's plan.
+# Prints a field of a run's plan.
 plan_field() { # run expression
 	python3 -c "import json, sys; p = json.load(open(sys.argv[1])); print($2)" "$(run_folder "$1")/plan-1.json"
 }
 
-@test "agents of 2 and 1 threads share the batch 2 to 1, the data's order unchanged" {
+@test "agents with 2 and 1 threads share the batch 2 to 1, in the same order of the data" {
 	same_as_one threads parallel.dp=2 launch.threads=2,1 batch.global=8
 	[[ $(plan_field threads 'p["rank_threads"], p["replica_micros"]') == "[2, 1] [5, 3]" ]]
 	grep -q ", 2 threads," "$(run_folder threads)"/logs/*-0.log
@@ -38,17 +38,17 @@ plan_field() { # run expression
 	[[ $(plan_field stages '[s["layers"] for s in p["stages"]]') == "[[0, 3], [3, 4]]" ]]
 }
 
-@test "replicas of pipelines with unequal devices" {
+@test "replicas of pipelines with unequal devices give the losses of one process" {
 	same_as_one both parallel.pp=2 parallel.dp=2 launch.speeds=1,3,1,3
 	[[ $(plan_field both 'p["replica_micros"]') == "[2, 6]" ]]
 }
 
-@test "stages by hand are the run's" {
+@test "a run uses the stages of the job file" {
 	same_as_one hand parallel.pp=3 parallel.stages=2,1,1
 	[[ $(plan_field hand '[s["layers"] for s in p["stages"]]') == "[[0, 2], [2, 3], [3, 4]]" ]]
 }
 
-@test "as many speeds as ranks, also where the number of replicas is left open" {
+@test "there must be as many speeds as ranks, also if the number of replicas is left open" {
 	run "$MUSTER" plan "$tiny" parallel.dp=0 launch.speeds=2,1,1
 	echo "$output"
 	[[ $status -eq 0 ]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A disk that is full: what was trained is kept when room appears.
+# A full disk: a checkpoint is written when room appears.
 
 load ../helpers
 
@@ -8,7 +8,7 @@ setup_file() {
 	make_tiny_job
 }
 
-@test "a disk that is full at the last checkpoint is waited for, by all ranks" {
+@test "all ranks wait when the disk is full at the last checkpoint" {
 	unshare -m true 2>/dev/null || skip "needs the right to mount"
 	mkdir "$BATS_FILE_TMPDIR/small"
 	small=$BATS_FILE_TMPDIR/small out=$BATS_FILE_TMPDIR/full.out
@@ -20,6 +20,6 @@ setup_file() {
 		wait_for 30 grep -q "tried again for" "$out" && mount -o remount,size=64m "$small"
 		wait $! && test -e "$small/step-00000020/MANIFEST.json"'
 	[[ $(grep -c "tried again for" "$out") -eq 1 ]]
-	# Nothing was trained twice.
+	# No step was repeated.
 	[[ $(wc -l <"$(run_folder full)/metrics.jsonl") -eq 20 ]]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# kill -9 of each single rank in turn, while it trains: the run ends by itself, with the losses of the
-# undisturbed run to the bit.
+# Each rank in turn is killed by kill -9 while it trains. The run ends by itself, with the same bits as an undisturbed run. SEED
+# sets the steps at which they are killed.
 
 load ../helpers
 
@@ -14,7 +14,9 @@ setup_file() {
 }
 
 kill_rank() { # rank
-	local name=kill-$1 step=$((RANDOM % 100 + 2)) killed
+	local name=kill-$1 step killed
+	draw_number 100
+	step=$((drawn + 2))
 	# shellcheck disable=SC2086
 	"$MUSTER" run "$tiny" job.name="$name" $words </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Bytes that are dropped, doubled, delayed or changed on the way: whatever a run that ends well has computed and recorded is
-# what the undisturbed run has. The seeds are printed; SEED sets the first one.
+# A proxy drops, repeats, delays or changes bytes between the processes. A run that ends with status 0 has computed and recorded
+# the same as an undisturbed run. The seeds are printed; SEED sets the first one.
 
 load ../helpers
 
@@ -9,21 +9,21 @@ setup() {
 	export SEED=${SEED:-$((RANDOM * 100))} AT_ONCE=8
 }
 
-@test "the control channel is disturbed: no run that ends well differs" {
+@test "with a disturbed control channel, no run that ends with status 0 differs" {
 	run "$proxy_runs" 12 control
 	echo "$output"
 	[[ $status -eq 0 ]]
 	figure "${lines[-1]} (seeds from $SEED)"
 }
 
-@test "what the reporting rank sends is lost from some byte on: the series is whole all the same" {
-	# A checkpoint that is committed although its metrics did not arrive lets the next generation begin behind the hole.
+@test "the metrics are complete, even if what the reporting rank sends is lost from some byte on" {
+	# If a checkpoint were committed before its metrics arrived, the next generation would begin after the gap.
 	ACTIONS=s FAULTS=1 SEED=1 run "$proxy_runs" 4 control parallel.pp=1 parallel.dp=1
 	echo "$output"
 	[[ $status -eq 0 ]]
 }
 
-@test "the data between ranks is disturbed: with checksum and with seal no run that ends well differs" {
+@test "with disturbed data, and checksum or seal, no run that ends with status 0 differs" {
 	local mode
 	for mode in checksum seal; do
 		run "$proxy_runs" 6 data "network.integrity=$mode"
@@ -33,7 +33,7 @@ setup() {
 	done
 }
 
-@test "a flipped bit ends the generation with both ranks, the connection and the remedy; the run goes on" {
+@test "a flipped bit ends the generation; the error names both ranks, the connection and the remedy; the run continues" {
 	export KEEP=$BATS_TEST_TMPDIR/kept ALL=1 FAULTS=1 ACTIONS=f SEED=1
 	run "$proxy_runs" 1 data network.integrity=checksum
 	echo "$output"

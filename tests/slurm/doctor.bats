@@ -1,24 +1,10 @@
 #!/usr/bin/env bats
-# `muster doctor` in an allocation of a real Slurm: every node is looked at, and what is wrong is said with the node's name.
+# `muster doctor` in an allocation of a real Slurm checks every node, and names the node of each finding.
 
 load ../helpers
 
-setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
-	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 3
-	. "$cluster/env"
-	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
-	export doubles
-}
-
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+setup_file() { start_cluster 3; }
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"
@@ -31,14 +17,14 @@ allocated() {
 
 said() { tr -s ' \n' ' ' <<<"$output"; }
 
-@test "nodes that have what they need" {
+@test "nodes that have what they need pass" {
 	allocated NVML_DOUBLE=none "$MUSTER" doctor
 	[[ $status -eq 0 && ${lines[0]} == "muster doctor: n1 and 2 other nodes" && ${lines[-1]} == *" 0 failures; 3 of 3 nodes can be used" ]]
 	[[ $output == *"ok    Slurm  "* && $output == *"ok    slurmctld  "* && $output == *"ok    MUNGE                   credentials can be made"* ]]
 	[[ $output == *"ok    srun --mpi=pmix         there"* ]]
 }
 
-@test "what is wrong with one of them, by its name" {
+@test "each finding names its node" {
 	allocated NVML_DOUBLE=dgx-h100 NVML_DOUBLE_n2=dgx-h100,remap-failed=1 NVML_DOUBLE_n3=dgx-h100,hang "$MUSTER" doctor --quiet
 	[[ $status -eq 3 && $(said) == *"fail GPU1 (0000:36:00.0) n2: a row of its memory"* && $(said) == *"fail gpus n3: no answer within 15 s"* ]]
 	[[ ${lines[-1]} == *"1 of 3 nodes can be used" ]]
@@ -47,7 +33,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 		<<<"$output") == "[('n2', 'warn')]" ]]
 }
 
-@test "a cluster that does not answer is named" {
+@test "a cluster that does not answer is reported" {
 	run env SLURM_JOB_ID=4711 SLURM_JOB_NODELIST=n[1-3] SLURM_CONF=/no/such/slurm.conf "$MUSTER" doctor --quiet
 	echo "$output"
 	[[ $status -eq 3 && $output != *"other node"* && $output != *"nodes can be used"* && $(said) == *"fail nodes could not be asked: srun failed"* && $(said) == *"fail Slurm "* ]]

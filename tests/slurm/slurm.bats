@@ -1,35 +1,26 @@
 #!/usr/bin/env bats
-# The same job under a real Slurm: four nodes with two fake GPUs each, on the loopback address.
+# The same job under a real Slurm with four nodes, which have two fake GPUs each, on the loopback address.
 
 load ../helpers
 
 setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	# Sockets lie in it, and the path of a socket is short.
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
 	local from=${EPOCHREALTIME/./}
-	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
 	figure "cluster of 4 nodes up in $(((${EPOCHREALTIME/./} - from) / 1000)) ms"
-	. "$cluster/env"
 	make_data
 	make_tiny_job
 	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1"
 	export words
 }
 
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"
 }
 
-# A test that failed leaves no job to the next one.
+# Ends the jobs of a failed test before the next one.
 teardown() {
 	[[ -z $lacking ]] || return 0
 	[[ -z $(squeue -h -o %i) ]] && return
@@ -38,12 +29,12 @@ teardown() {
 	wait_for 30 no_jobs
 }
 
-# A field of the JSON object that the last command printed.
+# Prints a field of the JSON object that the last command printed.
 jq_field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1" <<<"$output"; }
 
 no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 
-# submit NAME WORD...: hands the tiny job in as NAME; its id is $id.
+# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
 submit() {
 	local name=$1
 	shift
@@ -52,11 +43,11 @@ submit() {
 	[[ $id =~ ^[0-9]+$ ]]
 }
 
-# A field of scontrol's one line about job $id.
+# Prints a field of scontrol's line about job $id.
 job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
 job_over() { [[ $(job_field JobState) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
 
-# ends_with STATUS: waits for the job's end and holds its exit status against it.
+# ends_with STATUS: waits for the job's end, and succeeds if it has this exit status.
 ends_with() {
 	local name
 	wait_for 120 job_over
@@ -67,7 +58,7 @@ ends_with() {
 	return 1
 }
 
-# Agents in this cluster, or, with "", also the srun that started them.
+# Prints the agents of this cluster, or, with "", also the srun that started them.
 agents_left() { # [start of pattern]
 	pgrep -f -- "${1-^}$(realpath "$(dirname "$MUSTER")")/muster-agent" | while read -r pid; do
 		grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
@@ -93,7 +84,7 @@ none_left() { [[ -z $(agents_left "") ]]; }
 	no_jobs
 }
 
-@test "what Slurm refuses is said, and exits 3" {
+@test "a refusal by Slurm is reported, and exits 3" {
 	# shellcheck disable=SC2086
 	run "$MUSTER" submit "$tiny" "job.name=refused" $words slurm.partition=nowhere
 	[[ $status -eq 3 ]]
@@ -102,7 +93,7 @@ none_left() { [[ -z $(agents_left "") ]]; }
 	[[ $status -eq 2 ]]
 }
 
-@test "jobs can be queued behind the one that runs, and each keeps what was submitted" {
+@test "jobs can be queued while one runs, and each runs as it was submitted" {
 	scontrol update PartitionName=main State=DOWN
 	submit queued job.steps=7
 	local first=$id
@@ -133,7 +124,7 @@ none_left() { [[ -z $(agents_left "") ]]; }
 	[[ -z $(event whole refused) ]]
 }
 
-# run_with AUTH NAME: the agents are told AUTH in the place of what the launcher says; what the run prints is in NAME.out.
+# run_with AUTH NAME: gives AUTH to the agents in place of the launcher's word; NAME.out has what the run prints.
 run_with() {
 	local agent=$BATS_FILE_TMPDIR/agent-$2
 	printf '#!/bin/sh\nMUSTER_AUTH=%s exec %s/muster-agent\n' "$1" "$(realpath "$(dirname "$MUSTER")")" >"$agent"
@@ -143,20 +134,20 @@ run_with() {
 		$words restart.max_restarts=0 >"$BATS_FILE_TMPDIR/$2.out" 2>&1
 }
 
-@test "agents that know the secret but show no credential do not get in" {
+@test "agents that know the secret but have no credential are refused" {
 	run run_with secret no-credential
 	[[ $status -eq 1 ]]
 	event no-credential refused | grep -q 'the peer comes with the secret alone, this launch asks for the secret and a MUNGE credential'
 	[[ -z $(event no-credential hello) ]]
 }
 
-@test "where munged does not answer, the run ends and says so" {
+@test "if munged does not answer, the run ends and reports this" {
 	run run_with munge:/nowhere no-munged
 	[[ $status -eq 1 ]]
 	grep -q 'MUNGE: munged does not answer on this node; start it' "$BATS_FILE_TMPDIR/no-munged.out"
 }
 
-@test "a person may do without credentials" {
+@test "credentials can be switched off" {
 	MUSTER_AUTH=secret submit without job.steps=5
 	ends_with 0
 	[[ $(event_field without generation-start auth) == secret ]]
@@ -171,7 +162,7 @@ run_with() {
 	[[ $(tr ' ' '\n' <<<"$nodes" | sed '/^$/d' | sort | tr '\n' ' ') == "n1 n2 n3 n4 " ]]
 }
 
-@test "each rank has its log, by node and rank" {
+@test "each rank has a log, named by node and rank" {
 	local rank
 	for rank in {0..7}; do
 		[[ -s $(run_folder whole)/logs/$(event_field whole hello node $rank)-$rank.log ]]
@@ -194,8 +185,8 @@ job_of() { basename "$(ls "$(run_folder "$1")"/logs/slurm-*.out | head -n 1)" .o
 	[[ $status -eq 0 ]]
 }
 
-# stop_and_go_on NAME STATE COMMAND...: a job that is stopped by the command leaves a checkpoint; the second
-# submission goes on from it and ends with the losses of the undisturbed run.
+# stop_and_go_on NAME STATE COMMAND...: stops a job by the command. It must leave a checkpoint, and a second submission must continue
+# from it and end with the losses of an undisturbed run.
 stop_and_go_on() {
 	local name=$1 state=$2 stopped
 	shift 2
@@ -216,7 +207,7 @@ stop_and_go_on() {
 	figure "$name: stopped with a checkpoint of step $stopped; $output"
 }
 
-@test "scancel leaves a checkpoint, from which the next submission goes on" {
+@test "scancel leaves a checkpoint, from which the next submission continues" {
 	stop_and_go_on cancelled CANCELLED scancel
 }
 
@@ -224,9 +215,11 @@ stop_and_go_on() {
 	stop_and_go_on limit FAILED scancel --batch --signal=TERM
 }
 
-# kill_rank RANK: the run ends by itself, with the same losses.
+# kill_rank RANK: kills the rank. The run must end by itself, with the same losses.
 kill_rank() {
-	local name=kill-$1 step=$((RANDOM % 50 + 8)) killed
+	local name=kill-$1 step killed
+	draw_number 50
+	step=$((drawn + 8))
 	submit "$name" job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached "$name" "$step"
 	killed=$EPOCHREALTIME
@@ -245,7 +238,7 @@ kill_rank() {
 @test "rank 6 of 8 is killed" { kill_rank 6; }
 @test "rank 7 of 8 is killed" { kill_rank 7; }
 
-@test "the supervisor is killed: no agent and no step stays behind" {
+@test "the supervisor is killed: no agent and no job step remains" {
 	local pid
 	submit orphans job.steps=100000
 	wait_for 60 step_reached orphans 2
@@ -257,7 +250,7 @@ kill_rank() {
 	[[ $(job_field JobState) == FAILED ]]
 }
 
-@test "srun is killed: the run goes on with another step" {
+@test "srun is killed: the run continues with another job step" {
 	local pid
 	submit srun job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached srun 7
@@ -268,7 +261,7 @@ kill_rank() {
 	"$losses" repeats "$(run_folder srun)/metrics.jsonl"
 }
 
-@test "bench comm runs over all of an allocation, as many tasks as each node has, and every element is right" {
+@test "bench comm runs on all tasks of an allocation, and every element is right" {
 	run salloc -Q -N3 --ntasks-per-node=2 "$MUSTER" bench comm --ops all --max-bytes 4096 --factor 16 --seconds 0.005 --json
 	[[ $status -eq 0 ]]
 	[[ $(jq_field ranks) == 6 && $(jq_field backend) == hybrid && $(jq_field wrong) == 0 ]]
@@ -278,7 +271,7 @@ kill_rank() {
 	[[ $status -eq 0 && $(jq_field ranks) == 3 && $(jq_field backend) == shm ]]
 }
 
-@test "a mistyped option of bench comm is said once, whatever the number of tasks" {
+@test "a mistyped option of bench comm is reported once, whatever the number of tasks" {
 	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --max-byts 64
 	[[ $status -eq 2 ]]
 	[[ $(grep -c -e "--max-byts is no option" <<<"$output") == 1 ]]

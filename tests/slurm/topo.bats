@@ -1,25 +1,13 @@
 #!/usr/bin/env bats
-# `muster topo` in an allocation of a real Slurm: four nodes on two switches, whose GPUs a double of NVIDIA's library plays.
+# `muster topo` in an allocation of a real Slurm: four nodes on two switches. A double of NVIDIA's library provides the GPUs.
 
 load ../helpers
 
 setup_file() {
-	look_for_slurm
-	[[ -z $lacking ]] || return 0
-	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
-	export cluster
-	CLUSTER_TOPOLOGY=$'SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine Switches=leaf[0-1]' \
-		"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
-	. "$cluster/env"
-	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
-	export doubles
+	CLUSTER_TOPOLOGY=$'SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine Switches=leaf[0-1]' start_cluster 4
 }
 
-teardown_file() {
-	[[ -n ${cluster-} ]] || return 0
-	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
-	rm -rf "$cluster"
-}
+teardown_file() { stop_cluster; }
 
 setup() {
 	[[ -z $lacking ]] || skip "$lacking"
@@ -32,10 +20,10 @@ allocated() {
 	echo "$output"
 }
 
-# The same with the GPUs of NVML_DOUBLE=MACHINE on every node, of NVML_DOUBLE_<node>=MACHINE on that one.
+# with_gpus: the same, with the GPUs of NVML_DOUBLE=MACHINE on every node, or of NVML_DOUBLE_<node>=MACHINE on that node.
 with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 
-@test "an allocation without drivers: its switches, its nodes, what Slurm says and no driver shows" {
+@test "an allocation without drivers shows switches, nodes, and GPUs that only Slurm reports" {
 	allocated "$MUSTER" topo
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" && ${lines[1]} == "figures: each node, examined in one job step" ]]
 	[[ $output == *"leaf0  2 nodes"*"n[1-2]  2 × slurm"*"leaf1  2 nodes"*"n[3-4]  2 × slurm"* ]]
@@ -57,7 +45,7 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && $output == *"n4: no GPU where its 3 like have 8"* ]]
 }
 
-@test "a job that was given some of the GPUs has those" {
+@test "a job that has some of the GPUs shows those" {
 	run salloc --quiet --nodes=4 --gpus-per-node=2 env LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$MUSTER" topo
 	echo "$output"
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, 8 devices, 3 switches" && $output == *"4 nodes of 2 × V100"* ]]
@@ -70,22 +58,22 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && $(grep -c '"domain": 0' <<<"$output") -ge 1 && $output != *'"domain": 1'* ]]
 }
 
-@test "what nodes told is kept, privately, and used when it is asked for" {
+@test "the nodes' answers are kept in a private file, and used when that is asked for" {
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
 	[[ $status -eq 0 ]]
 	local kept
 	kept=$(echo "$XDG_CACHE_HOME"/muster/topo-*.json)
 	[[ $(stat -c %a "$kept") == 600 && $(stat -c %a "$XDG_CACHE_HOME/muster") == 700 ]]
-	# Other GPUs now: what was kept does not know of them, a new look does.
+	# The GPUs change: the kept answers do not have the new ones, a new look does.
 	with_gpus NVML_DOUBLE=pair "$MUSTER" topo --cached
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined before; none has rebooted since" && $output == *"8 × V100"* ]]
 	with_gpus NVML_DOUBLE=pair "$MUSTER" topo
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step" && $output == *"4 × A100-PCIe-80GB"* ]]
-	# An allocation of another share of the nodes is another one.
+	# An allocation of other nodes has answers of its own.
 	run salloc --quiet --nodes=4 --ntasks-per-node=1 env LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	echo "$output"
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step" ]]
-	# Damage is told, and the nodes are asked.
+	# A damaged file is reported, and the nodes are asked.
 	truncate -s 300 "$kept"
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; what was kept is damaged and was not used: $kept"* ]]
@@ -93,23 +81,23 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before"* ]]
 }
 
-@test "nodes that cannot be asked are as Slurm tells of them, and that is said" {
+@test "nodes that cannot be asked are shown as Slurm describes them, and this is reported" {
 	mkdir "$BATS_TEST_TMPDIR/bin"
 	ln -s "$(command -v scontrol)" "$BATS_TEST_TMPDIR/bin"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" ]]
 	[[ ${lines[1]} == "figures: Slurm; the nodes could not be examined: srun: cannot be executed"* ]]
 	[[ ! -e $XDG_CACHE_HOME ]]
-	# Its features tell which GPUs they are.
+	# The node's features give the model of the GPUs.
 	scontrol update nodename=n[1-4] AvailableFeatures=ib,h100 ActiveFeatures=ib,h100
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
 	scontrol update nodename=n[1-4] AvailableFeatures= ActiveFeatures=
 	[[ $status -eq 0 && $output == *"4 nodes of 2 × H100-SXM5-80GB"*"missing   everything that Slurm does not report: the node was not examined"* ]]
-	# Nor is there a controller.
+	# There is no controller either.
 	mkdir "$BATS_TEST_TMPDIR/none"
 	allocated PATH="$BATS_TEST_TMPDIR/none" "$(realpath "$MUSTER")" topo
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" devices" ]]
-	# A step that fails, one that says nothing we know, and one node that is silent.
+	# A job step that fails, one with an unknown answer, and one silent node.
 	printf '#!/bin/sh\necho srun: error: the step is not for you >&2\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/srun"
 	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
@@ -120,13 +108,13 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $output == *"n3: no GPU where its 3 like have 8"* ]]
 }
 
-@test "a plan for GPUs is one for the allocation's, and takes what was kept" {
+@test "a plan for GPUs uses those of the allocation, and the kept answers" {
 	make_data
 	make_tiny_job
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
 	with_gpus NVML_DOUBLE=none "$MUSTER" plan "$tiny" job.device=cuda parallel.dp=8
 	[[ $status -eq 0 && $output == *V100* ]]
-	# A plan for the CPU asks nobody.
+	# A plan for the CPU asks no node.
 	rm -r "$XDG_CACHE_HOME"
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" plan "$tiny" parallel.dp=8
 	[[ $status -eq 0 && $output != *V100* && ! -e $XDG_CACHE_HOME ]]
