@@ -22,7 +22,7 @@ const char *comm_op_word(enum op_kind kind);
 /* "f32", "sum" */
 const char *comm_op_type_word(enum comm_type type);
 const char *comm_op_redop_word(enum comm_op redop);
-/* Whether the operation has all these traits (enum op_traits). */
+/* Whether the operation has all these traits (enum comm_op_traits). */
 bool comm_op_has(enum op_kind kind, unsigned traits);
 
 struct stream_mark;

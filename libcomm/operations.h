@@ -30,7 +30,7 @@ enum op_share {
 	SHARE_WHOLE, /* the blocks of all ranks, in rank order */
 };
 
-enum op_traits {
+enum comm_op_traits {
 	OP_REDUCES = 1,    /* takes a reduction (enum comm_op) */
 	OP_ROOTED = 2,     /* takes a root */
 	OP_ONE_BLOCK = 4,  /* the vector is one block: it is not divided among the ranks */

@@ -71,8 +71,6 @@ struct topo_nic {
 	double bandwidth;
 };
 
-struct measured; /* plan/cost/measured.h: of processors that were calibrated */
-
 struct node_kind {
 	char name[TOPO_NAME];   /* "dgx-h100", "local" */
 	char device[TOPO_NAME]; /* "H100-SXM5-80GB", "cpu" */

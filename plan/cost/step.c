@@ -214,7 +214,8 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
-	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, words * F32 * owned) +
+	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned) +
+		orthogonalizing(c, o->iterations, owned) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 

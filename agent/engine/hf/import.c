@@ -84,7 +84,7 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 				      .layout = a->layout,
 				      .tensors = a->tensors,
 				      .n = (int)names->n_parts,
-				      .carry = &a->carry,
+				      .attached = &a->carry,
 				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
 	const struct job *job = hf_reader_job(a->reader);
 	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))

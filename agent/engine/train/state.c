@@ -138,7 +138,9 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 {
 	int n;
 	const struct param_piece *pieces = param_store_pieces(view->store, &n);
-	struct boxes b = { calloc((size_t)n * TENSORS_MOST * BOXES_MOST + 1, sizeof *b.list), 0 };
+	const struct catalogue *c = param_store_catalogue(view->store);
+	size_t most = (size_t)n * TENSORS_MOST * BOXES_MOST + (size_t)c->n * OPTIMIZER_STATES_MOST;
+	struct boxes b = { calloc(most + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
 	for (int i = 0; i < n; i++)

@@ -18,8 +18,10 @@ struct step_report {
 	/* Seconds from the end of the previous step (for the first step: from its beginning),
 	 * without evaluations, and their parts on this rank. other_s is the remainder
 	 * (train_step_report_close), so that the parts sum to step_s. */
-	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s,
-		checkpoint_s, other_s;
+	double step_s;
+#define STEP_REPORT_MEMBER(with, ENUM, member, name, transfers, doc) double member##_s;
+	STEP_PARTS(STEP_REPORT_MEMBER, )
+#undef STEP_REPORT_MEMBER
 	/* With fp16 only: the loss scale of this step (0: another precision), and whether the
 	 * gradients overflowed and the update was skipped. */
 	double loss_scale;

@@ -21,7 +21,7 @@ struct trainer {
 	struct engine *engine;
 	struct optim *optim; /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
-	struct server *server; /* NULL: all-reduce */
+	struct param_server *server; /* NULL: all-reduce */
 	bool stops;            /* the server's workers agreed to stop */
 	struct ckpt_writer *writer;
 	struct state_view view;

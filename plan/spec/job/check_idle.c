@@ -89,7 +89,7 @@ static bool wsd(const struct job *job)
 }
 
 /* `key` works only if `chosen` holds, which `other` decides. `would` names the values of `other`
- * with which it holds; NULL: the first value of the enum with which it holds is found by trying. */
+ * with which it holds; NULL: `other` is an enum, and its values are tried. */
 /* clang-format off */
 static const struct idle {
 	size_t key, other;
@@ -151,34 +151,50 @@ static void value_of(const struct job *job, size_t offset, struct buf *out)
 	job_value_write(key, job, out);
 }
 
-/* The first value of the enum key `other` with which `key` works. */
-static const char *find_working_value(const struct job *job, const struct idle *i,
-				      const struct job_key *other)
+/* "interleaved or breadth-first": the values of the enum key `other` with which `key` works. */
+static void list_working_values(const struct job *job, const struct idle *i,
+				const struct job_key *other, struct buf *out)
 {
 	struct job tried = *job;
-	int value = -1;
-	do {
-		value++;
+	const char *last = NULL;
+	for (int value = 0; other->words[value]; value++) {
 		memcpy((char *)&tried + other->offset, &value, sizeof value);
-	} while (other->words[value + 1] && !i->chosen(&tried));
-	return other->words[value];
+		if (!i->chosen(&tried))
+			continue;
+		if (last)
+			buf_printf(out, "%s%s", out->len ? ", " : "", last);
+		last = other->words[value];
+	}
+	buf_printf(out, "%s%s", out->len ? " or " : "", last ? last : "");
 }
 
-static int refuse_idle(const struct rule_job *j, const struct idle *i)
+/* Refuses a key without effect; would: the values of the key `decides` with which it works. */
+static int refuse_idle(const struct rule_job *j, size_t idle, size_t decides, const char *would)
 {
 	const size_t keys[] = { idle, decides };
 	const struct job_key *key = &job_keys[job_key_at(idle)],
 			     *other = &job_keys[job_key_at(decides)];
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
-	value_of(j->job, i->key, &has);
-	value_of(j->job, i->other, &lacks);
-	const char *would = i->would ? i->would : find_working_value(j->job, i, other);
+	value_of(j->job, idle, &has);
+	value_of(j->job, decides, &lacks);
 	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s",
 			buf_str(&has), other->section, buf_str(&lacks), other->name, would,
 			key->name, key->def);
 	buf_fini(&lacks);
 	buf_fini(&has);
 	return -1;
+}
+
+static int refuse_without_choice(const struct rule_job *j, const struct idle *i)
+{
+	struct buf would = BUF_INIT;
+	if (i->would)
+		buf_puts(&would, i->would);
+	else
+		list_working_values(j->job, i, &job_keys[job_key_at(i->other)], &would);
+	int rc = refuse_idle(j, i->key, i->other, buf_str(&would));
+	buf_fini(&would);
+	return rc;
 }
 
 /* "adamw or muon": the optimizers that read the key; bit 0: those that update elements alone. */
@@ -266,6 +282,6 @@ int job_rules_idle(const struct rule_job *j)
 {
 	for (size_t i = 0; i < sizeof idles / sizeof *idles; i++)
 		if (!idles[i].chosen(j->job) && job_rule_changed(j->job, idles[i].key))
-			return refuse_idle(j, idles[i].key, idles[i].other, idles[i].would);
+			return refuse_without_choice(j, &idles[i]);
 	return check_optimizer_keys(j) || check_optimizer_place(j) || check_server(j) ? -1 : 0;
 }

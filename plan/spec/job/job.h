@@ -18,6 +18,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "plan/spec/model/family.h"   /* enum job_family */
+#include "plan/spec/optimizers.h"      /* enum job_optimizer */
 #include "plan/spec/schedule/kinds.h" /* enum job_schedule */
 
 #include <stdbool.h>

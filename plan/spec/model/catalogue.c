@@ -335,7 +335,7 @@ void catalogue_sample(const struct model_shape *m, const struct share *s, enum u
 		kind = UNIT_TOKENS;
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
-			place(m, s, &rows[i], &out->elements, &out->params[out->n++]);
+			place_param(m, s, &rows[i], &out->elements, &out->params[out->n++]);
 	out->elements = (out->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 	if (kind == UNIT_EXPERTS)
 		experts_of(m, s, &lo, &hi);
