@@ -71,7 +71,11 @@ struct optimizer {
 	 * a whole matrix: then neither a parameter server nor a GPU can run it in this version. */
 	bool elementwise;
 	/* sizes of what an update works in: OPTIMIZER_WORK_… */
-	enum optimizer_work { OPTIMIZER_WORK_NONE, OPTIMIZER_WORK_SUMS, OPTIMIZER_WORK_MATRIX } work;
+	enum optimizer_work {
+		OPTIMIZER_WORK_NONE,
+		OPTIMIZER_WORK_SUMS,
+		OPTIMIZER_WORK_MATRIX
+	} work;
 };
 
 const struct optimizer *optimizer_of(enum job_optimizer kind);

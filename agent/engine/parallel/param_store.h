@@ -90,7 +90,8 @@ struct param_store_options {
 };
 
 /* Collective over its groups. Parameters are zero until param_store_publish. */
-int param_store_open(const struct param_store_options *opt, struct param_store **out, struct err *e);
+int param_store_open(const struct param_store_options *opt, struct param_store **out,
+		     struct err *e);
 /* Waits for all transfers in progress. After that the groups may be closed. */
 void param_store_drain(struct param_store *s);
 /* Accepts NULL. */
@@ -152,8 +153,8 @@ bool param_store_masters_offloaded(const struct param_store *s);
  * as param_store_publish of `step` would round it. Does not change u if the masters are the stored
  * form, or if stochastic rounding numbers the piece's rows separately: param_store_publish rounds
  * those. */
-void param_store_stored_form(const struct param_store *s, const struct param_piece *piece, int64_t step,
-		      struct update *u);
+void param_store_stored_form(const struct param_store *s, const struct param_piece *piece,
+			     int64_t step, struct update *u);
 /* The updates of this step have set every stored form that param_store_stored_form gave them. The
  * next param_store_publish rounds the others only. */
 void param_store_stored_done(struct param_store *s);

@@ -87,7 +87,8 @@ struct param_store {
 	double gather_s, reduce_s;
 };
 
-static inline const struct replica_groups *param_store_replicas(const struct param_store *s, int unit)
+static inline const struct replica_groups *param_store_replicas(const struct param_store *s,
+								int unit)
 {
 	return &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 }

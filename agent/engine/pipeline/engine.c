@@ -60,7 +60,7 @@ static int open_backend(struct engine *g, const struct engine_options *opt, stru
 		return -1;
 	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
 	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
-		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute "
+		log_warn("precision.fp8 = %s: this GPU has no 8-bit matrix products (compute "
 			 "capability 8.9 and later have) and "
 			 "computes them slowly; use off",
 			 job_word(g->job, offsetof(struct job, precision.fp8)));
@@ -237,7 +237,7 @@ static int reduce_loss_parts(struct engine *g, const double *local, double loss,
 /* A rank that fails alone leaves other ranks waiting for messages that it will not send. The abort
  * ends their waits. */
 static int run_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
-			 bool backward, struct err *e)
+			bool backward, struct err *e)
 {
 	if (!pipeline_run_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;
@@ -270,7 +270,8 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 		*loss = local[LOSS_ALL] / (double)g->global_tokens;
 		return 0;
 	}
-	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1 : 0;
+	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1
+											    : 0;
 }
 
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)

@@ -60,8 +60,8 @@ struct engine {
 	int64_t global_tokens; /* of a global batch */
 	int micros;
 	struct schedule schedule;
-	struct schedule forwards; /* for evaluations */
-	struct chunk_state *chunk_states;     /* [layout.chunks] */
+	struct schedule forwards;         /* for evaluations */
+	struct chunk_state *chunk_states; /* [layout.chunks] */
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
@@ -73,7 +73,7 @@ struct engine {
 /* Executes a row once over this rank's micro-batches. Afterwards the model has the sum of the token
  * losses of this rank (0 before the last stage). */
 int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		      const struct engine_batch *batch, bool backward, struct err *e);
+		     const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for all messages in progress, also after a failure. Reports the first error. */
 int pipeline_wait_messages(struct engine *g, struct err *e);
 

@@ -22,7 +22,7 @@ static enum pipe_side side_of(const struct engine *g, const struct sched_step *s
 
 /* Finds the channel's next receive in the row. */
 static void find_next_receive(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
-		    enum pipe_side side, int from)
+			      enum pipe_side side, int from)
 {
 	struct inbox *in = &g->inboxes[kind][side];
 	for (in->next = from; in->next < row->n; in->next++) {
@@ -64,7 +64,7 @@ static void *free_buffer(struct engine *g, const struct sched_step *step)
 }
 
 static int start_receive(struct engine *g, struct inbox *in, const struct sched_step *step, void *x,
-		 struct err *e)
+			 struct err *e)
 {
 	in->started = true;
 	return pp_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
@@ -85,13 +85,12 @@ int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct
 	return 0;
 }
 
-
 static int receive_now(struct engine *g, const struct sched_step *step, struct err *e)
 {
 	int slot = pipeline_slot_find(g, step->chunk, step->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL,
-			       "schedule: chunk %d needs more than its %d slots", step->chunk, g->chunk_states[step->chunk].slots);
+		return err_set(e, ERR_INTERNAL, "schedule: chunk %d needs more than its %d slots",
+			       step->chunk, g->chunk_states[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
 		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),
 			       model_input(g->model, step->chunk, slot), e);

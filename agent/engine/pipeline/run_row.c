@@ -45,7 +45,7 @@ static void copy_input_from_chunk(struct row_run *w, const struct sched_step *s,
 	if (before < 0)
 		return;
 	copy_boundary(g, model_input(g->model, s->chunk, slot),
-		  model_output(g->model, before, g->chunk_states[before].slot_of[s->micro]));
+		      model_output(g->model, before, g->chunk_states[before].slot_of[s->micro]));
 	if (!w->backward)
 		pipeline_slot_release(g, before, s->micro);
 }
@@ -56,9 +56,8 @@ static int forward_step(struct row_run *w, const struct sched_step *s, struct er
 	struct model_batch b = micro_batch(w, s->micro);
 	int slot = pipeline_slot_find(g, s->chunk, s->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL,
-			       "schedule: chunk %d needs more than its %d slots", s->chunk,
-			       g->chunk_states[s->chunk].slots);
+		return err_set(e, ERR_INTERNAL, "schedule: chunk %d needs more than its %d slots",
+			       s->chunk, g->chunk_states[s->chunk].slots);
 	/* The send of the slot's previous output reads the buffer that this pass writes. */
 	if (pp_wait(&g->pipe, &pipeline_slot_state(g, s->chunk, s->micro)->act_sent, e))
 		return -1;
@@ -89,7 +88,7 @@ static int copy_gradient_to_chunk(struct row_run *w, const struct sched_step *s,
 	if (pp_wait(&g->pipe, &pipeline_slot_state(g, before, s->micro)->grad_sent, e))
 		return -1;
 	copy_boundary(g, model_grad(g->model, before, g->chunk_states[before].slot_of[s->micro]),
-		  model_grad(g->model, s->chunk, g->chunk_states[s->chunk].slot_of[s->micro]));
+		      model_grad(g->model, s->chunk, g->chunk_states[s->chunk].slot_of[s->micro]));
 	return 0;
 }
 
@@ -169,7 +168,7 @@ static double transfer_seconds(const struct engine *g)
 }
 
 static int record_event(struct engine *g, const struct sched_step *s, double begin, double end,
-		  struct err *e)
+			struct err *e)
 {
 	struct timeline_event v = { g->at.pp, s->op, s->chunk, s->micro, begin, end };
 	return timeline_add(&g->timeline, &v)
@@ -198,7 +197,8 @@ int pipeline_wait_messages(struct engine *g, struct err *e)
 {
 	int rc = 0;
 	for (int c = 0; g->chunk_states && c < g->layout.chunks; c++)
-		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots; i++) {
+		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots;
+		     i++) {
 			struct slot_state *b = &g->chunk_states[c].slot_states[i];
 			if (pp_wait(&g->pipe, &b->act_sent, rc ? NULL : e) ||
 			    pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
@@ -223,7 +223,7 @@ static void begin_row(struct engine *g, const struct sched_row *row, bool backwa
 }
 
 int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		      const struct engine_batch *batch, bool backward, struct err *e)
+		     const struct engine_batch *batch, bool backward, struct err *e)
 {
 	struct row_run w = { .g = g, .row = row, .batch = batch, .backward = backward };
 	double origin = clock_s(), waited = param_store_wait_seconds(g->store),

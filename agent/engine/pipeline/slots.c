@@ -31,9 +31,11 @@ int pipeline_slots_open(struct engine *g, struct err *e)
 		t->slot_states = calloc((size_t)t->slots, sizeof *t->slot_states);
 		t->slot_of = calloc((size_t)g->micros, sizeof *t->slot_of);
 		if (!t->slot_states || !t->slot_of)
-			return err_set(e, ERR_NOMEM, "pipeline: no memory for %d micro-batches", g->micros);
+			return err_set(e, ERR_NOMEM, "pipeline: no memory for %d micro-batches",
+				       g->micros);
 	}
-	return g->chunk_states ? 0 : err_set(e, ERR_NOMEM, "pipeline: no memory for %d chunks", chunks);
+	return g->chunk_states ? 0
+			       : err_set(e, ERR_NOMEM, "pipeline: no memory for %d chunks", chunks);
 }
 
 void pipeline_slots_close(struct engine *g)

@@ -19,8 +19,8 @@ static int split_pair(struct comm *world, int other, struct worker_channel *p, s
 		}
 	}
 	*p = (struct worker_channel){ .to = groups[me == high],
-			    .from = groups[me == low],
-			    .peer = me == low };
+				      .from = groups[me == low],
+				      .peer = me == low };
 	return 0;
 }
 

@@ -112,14 +112,17 @@ static int find_units(struct param_server *s, const struct catalogue *c, struct 
 
 /* --- Requests and replies ------------------------------------------------------------------- */
 
-static int send_request(const struct param_server *s, int i, const struct server_request *request, struct err *e)
+static int send_request(const struct param_server *s, int i, const struct server_request *request,
+			struct err *e)
 {
-	return comm_send(s->channels[i].to, request, sizeof *request, COMM_U8, s->channels[i].peer, e);
+	return comm_send(s->channels[i].to, request, sizeof *request, COMM_U8, s->channels[i].peer,
+			 e);
 }
 
 /* Sends to all other servers, beginning with the next rank, so that not all workers send to the same
  * server at once. */
-static int send_requests(const struct param_server *s, const struct server_request *request, struct err *e)
+static int send_requests(const struct param_server *s, const struct server_request *request,
+			 struct err *e)
 {
 	for (int i = 1; i < s->n; i++) {
 		int to = (s->me + i) % s->n;
@@ -137,7 +140,8 @@ static int send_requests(const struct param_server *s, const struct server_reque
 
 /* This rank's own server comes last: the wait for it has no timeout of its own, while a receive from
  * another server has. */
-static int receive_replies(const struct param_server *s, bool bounded, struct server_reply *first, struct err *e)
+static int receive_replies(const struct param_server *s, bool bounded, struct server_reply *first,
+			   struct err *e)
 {
 	struct server_reply a;
 	for (int i = 1; i < s->n; i++) {
@@ -159,7 +163,8 @@ static int receive_replies(const struct param_server *s, bool bounded, struct se
 }
 
 /* Sends the request to all servers and receives their replies. *first: the first server's. */
-static int exchange(struct param_server *s, const struct server_request *request, struct server_reply *first, struct err *e)
+static int exchange(struct param_server *s, const struct server_request *request,
+		    struct server_reply *first, struct err *e)
 {
 	double since = clock_s();
 	bool push = request->kind == REQUEST_PUSH;
@@ -377,8 +382,10 @@ int param_server_step(struct param_server *s, struct server_step *io, struct err
 
 int param_server_pause(struct param_server *s, struct err *e)
 {
-	return comm_barrier(s->world, e) || pull_params(s, e) || param_store_publish(s->worker, 0, e) ? -1
-											       : 0;
+	return comm_barrier(s->world, e) || pull_params(s, e) ||
+			       param_store_publish(s->worker, 0, e)
+		       ? -1
+		       : 0;
 }
 
 int param_server_resume(struct param_server *s, struct err *e)

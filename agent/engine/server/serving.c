@@ -31,8 +31,9 @@ static int serve_request(const struct worker_thread *t, struct err *e)
 		return -1;
 	if (request.kind == REQUEST_IDLE || request.kind == REQUEST_LEAVE)
 		return request.kind == REQUEST_LEAVE;
-	if (request.kind == REQUEST_PUSH && (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
-				       param_server_shard_push(k, t->worker, &request, e)))
+	if (request.kind == REQUEST_PUSH &&
+	    (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
+	     param_server_shard_push(k, t->worker, &request, e)))
 		return -1;
 	if (param_server_shard_reply(k, t->worker, request.kind == REQUEST_PUSH, &reply, e) ||
 	    comm_send(p->from, &reply, sizeof reply, COMM_U8, p->peer, e) ||
@@ -57,8 +58,8 @@ static void *serve_worker(void *arg)
 	return NULL;
 }
 
-int param_server_serving_open(struct comm *world, const struct worker_channel *channels, struct server_shard *k,
-			      struct serving **out, struct err *e)
+int param_server_serving_open(struct comm *world, const struct worker_channel *channels,
+			      struct server_shard *k, struct serving **out, struct err *e)
 {
 	struct serving *s = calloc(1, sizeof *s);
 	int n = comm_size(world);

@@ -9,8 +9,8 @@
 struct serving;
 
 /* Starts the threads. All arguments are borrowed. On failure *out may be set, and must be closed. */
-int param_server_serving_open(struct comm *world, const struct worker_channel *channels, struct server_shard *k,
-			      struct serving **out, struct err *e);
+int param_server_serving_open(struct comm *world, const struct worker_channel *channels,
+			      struct server_shard *k, struct serving **out, struct err *e);
 /* Waits until every worker has left or the world has failed. Accepts NULL. */
 void param_server_serving_close(struct serving *s);
 

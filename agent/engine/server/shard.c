@@ -40,10 +40,11 @@ static int open_workers(struct server_shard *k, struct err *e)
 	for (int i = 0; k->workers && i < k->n; i++) {
 		k->workers[i].buffer = backend_alloc(k->backend, bytes);
 		if (!k->workers[i].buffer)
-			return err_set(e, ERR_NOMEM,
-				       "parameter server: no memory for %zu bytes for each of %d "
-				       "workers; use parallel.sync = all-reduce, or a smaller model",
-				       bytes, k->n);
+			return err_set(
+				e, ERR_NOMEM,
+				"parameter server: no memory for %zu bytes for each of %d "
+				"workers; use parallel.sync = all-reduce, or a smaller model",
+				bytes, k->n);
 	}
 	return k->workers
 		       ? 0
@@ -86,14 +87,14 @@ static int open_shard(struct server_shard *k, const struct server_options *opt, 
 }
 
 int param_server_shard_open(const struct server_options *opt, struct comm *servers,
-			     struct server_shard **out, struct err *e)
+			    struct server_shard **out, struct err *e)
 {
 	struct server_shard *k = calloc(1, sizeof *k);
 	if (!k)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 	*k = (struct server_shard){ .servers = servers,
-			      .n = comm_size(servers),
-			      .staleness = opt->job->parallel.staleness };
+				    .n = comm_size(servers),
+				    .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
 	if (backend_open(opt->backend_name, 1, &k->backend, e))
@@ -210,16 +211,16 @@ static int apply_step(struct server_shard *k, int64_t step, struct err *e)
 	return isfinite(k->norm) ? optim_step(k->optim, k->norm, 1, step, e) : 0;
 }
 
-static int handle_push(struct server_shard *k, int worker, const struct server_request *request, struct err *e)
+static int handle_push(struct server_shard *k, int worker, const struct server_request *request,
+		       struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	if (k->failed)
 		return err_set(e, k->why.code, "%s", k->why.text);
 	if (request->step != w->clock)
-		return err_set(
-			e, ERR_PROTO,
-			"parameter server: worker %d pushed step %lld instead of step %lld",
-			worker, (long long)request->step, (long long)w->clock);
+		return err_set(e, ERR_PROTO,
+			       "parameter server: worker %d pushed step %lld instead of step %lld",
+			       worker, (long long)request->step, (long long)w->clock);
 	w->loss = request->loss;
 	w->share = request->share;
 	w->clock++;
@@ -235,7 +236,8 @@ static int handle_push(struct server_shard *k, int worker, const struct server_r
 
 /* --- What the threads call ---------------------------------------------------------------- */
 
-int param_server_shard_push(struct server_shard *k, int worker, const struct server_request *request, struct err *e)
+int param_server_shard_push(struct server_shard *k, int worker,
+			    const struct server_request *request, struct err *e)
 {
 	pthread_mutex_lock(&k->lock);
 	int rc = handle_push(k, worker, request, e);
@@ -244,8 +246,8 @@ int param_server_shard_push(struct server_shard *k, int worker, const struct ser
 	return rc;
 }
 
-int param_server_shard_reply(struct server_shard *k, int worker, bool bounded, struct server_reply *out,
-			       struct err *e)
+int param_server_shard_reply(struct server_shard *k, int worker, bool bounded,
+			     struct server_reply *out, struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	int rc = 0;

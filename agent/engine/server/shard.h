@@ -30,7 +30,7 @@ struct server_shard;
 /* Collective. servers: a group of all ranks, borrowed. With staleness 0, updates all-reduce the norm
  * over it. */
 int param_server_shard_open(const struct server_options *opt, struct comm *servers,
-			     struct server_shard **out, struct err *e);
+			    struct server_shard **out, struct err *e);
 /* Call when no thread uses the shard. Accepts NULL. */
 void param_server_shard_close(struct server_shard *k);
 
@@ -46,11 +46,12 @@ void param_server_shard_begin(struct server_shard *k, int64_t step);
 float *param_server_shard_buffer(struct server_shard *k, int worker);
 /* Handles a push. With staleness 0 the last push of a step makes the update, which waits for the
  * other servers' updates. */
-int param_server_shard_push(struct server_shard *k, int worker, const struct server_request *note, struct err *e);
+int param_server_shard_push(struct server_shard *k, int worker, const struct server_request *note,
+			    struct err *e);
 /* Copies the newest parameters into the worker's buffer and sets *out. bounded: first waits until the
  * worker is within the bound. */
-int param_server_shard_reply(struct server_shard *k, int worker, bool bounded, struct server_reply *out,
-			       struct err *e);
+int param_server_shard_reply(struct server_shard *k, int worker, bool bounded,
+			     struct server_reply *out, struct err *e);
 /* Ends every wait, now and later, with this error, or with an earlier one. */
 void param_server_shard_fail(struct server_shard *k, const struct err *why);
 

@@ -22,7 +22,7 @@ struct trainer {
 	struct optim *optim; /* the rank's own; NULL with a parameter server */
 	struct scaler scaler;
 	struct param_server *server; /* NULL: all-reduce */
-	bool stops;            /* the server's workers agreed to */
+	bool stops;                  /* the server's workers agreed to */
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;

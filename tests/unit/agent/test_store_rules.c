@@ -170,7 +170,8 @@ static void each_stage_takes_less(void **state)
 
 static bool on_its_way(const struct bench *b, int unit)
 {
-	struct unit_buffer *t = param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	struct unit_buffer *t =
+		param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
 	return t != NULL;
 }
 
