@@ -47,7 +47,7 @@ struct refusal {
 static const struct refusal refusals[] = {
 	{ 3, 4, LAYOUT(1, 1, 1), "plain", "global = 4" },
 	{ 1, 4, LAYOUT(1, 3, 1), "plain", "3 stages (pp × chunks)" },
-	{ 1, 4, LAYOUT(2, 1, 1), "plain", "the world is rank 0 of 1" },
+	{ 1, 4, LAYOUT(2, 1, 1), "plain", "rank 0 of 1 in the world" },
 	{ 1, 4, LAYOUT(1, 1, 1), "abacus", "backend 'abacus'" },
 };
 
@@ -63,7 +63,7 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 	opt.backend_name = r->backend_name;
 	if (!pipeline_open(&opt, &g, e)) {
 		pipeline_close(g);
-		return err_set(e, ERR_INTERNAL, "opened, where it had to say '%s'", r->says);
+		return err_set(e, ERR_INTERNAL, "pipeline_open succeeded; it had to fail with '%s'", r->says);
 	}
 	return g || !strstr(e->text, r->says) ? err_prefix(e, "expected '%s', got", r->says) : 0;
 }
@@ -191,7 +191,7 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 		return 0;
 	}
 	if (!rc && !pipeline_step(g, &batch, &loss, e))
-		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 came to an end");
+		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 succeeded");
 	pipeline_close(g);
 	return rc;
 }
