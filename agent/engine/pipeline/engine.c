@@ -61,8 +61,7 @@ static int open_backend(struct engine *g, const struct engine_options *opt, stru
 	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
 	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
 		log_warn("precision.fp8 = %s: this GPU has no 8-bit matrix products (compute "
-			 "capability 8.9 and later have) and "
-			 "computes them slowly; use off",
+			 "capability 8.9 and later have them) and computes them slowly; use off",
 			 job_word(g->job, offsetof(struct job, precision.fp8)));
 	return 0;
 }
