@@ -203,8 +203,9 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
 	plan_memory_state(job, m, share, elements, counts, cuts, r);
-	r->snapshot = saves ? ELEMENT * (zero_saved(m, share, stage, cuts) +
-					 optimizer_saved(job->optimizer.kind, m, share, stage, cuts))
+	r->snapshot = saves ? ELEMENT *
+				      (zero_saved(m, share, stage, cuts) +
+				       optimizer_saved(job->optimizer.kind, m, share, stage, cuts))
 			    : 0;
 }
 

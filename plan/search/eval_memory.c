@@ -78,7 +78,8 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
 								   .pp = k->example },
 						  v->config.sp, v->cost.stages, chunks);
-		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
+		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts,
+				  cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot =
 			v->on_cpu ? 4 * (zero_saved(&v->space->shape, &share,
 						    (int)v->job.parallel.zero, cuts) +

@@ -124,8 +124,8 @@ static int64_t factor_elements(const struct catalogue_sample *u, enum optimizer_
 	return n * u->times;
 }
 
-static double state_elements(enum job_optimizer kind, const struct catalogue_sample *u,
-			     int64_t lo, int64_t hi)
+static double state_elements(enum job_optimizer kind, const struct catalogue_sample *u, int64_t lo,
+			     int64_t hi)
 {
 	double n = 0;
 	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++)
@@ -188,7 +188,8 @@ void optimizer_memory_of(enum job_optimizer kind, const struct model_shape *m,
 		catalogue_sample(m, s, (enum unit_kind)unit, &u);
 		zero_owned(catalogue_unit_elements(m, s, (enum unit_kind)unit), stage,
 			   &cuts[zero_class((enum unit_kind)unit)], &lo, &hi);
-		sum.state += counts[unit] * (double)sizeof(float) * state_elements(kind, &u, lo, hi);
+		sum.state += counts[unit] * (double)sizeof(float) *
+			     state_elements(kind, &u, lo, hi);
 		if (table[kind].work == OPTIMIZER_WORK_SUMS)
 			sum.work += counts[unit] * sums_bytes(&u);
 		for (int i = 0; i < u.n; i++)
@@ -212,8 +213,8 @@ double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, con
 			int64_t lo, hi;
 			int count = catalogue_unit_count(m, s, (enum unit_kind)unit);
 			catalogue_sample(m, s, (enum unit_kind)unit, &u);
-			zero_counted(catalogue_unit_elements(m, s, (enum unit_kind)unit), stage, cut,
-				     &lo, &hi);
+			zero_counted(catalogue_unit_elements(m, s, (enum unit_kind)unit), stage,
+				     cut, &lo, &hi);
 			if (size == OPTIMIZER_OTHER)
 				sum -= count * (double)hidden_elements(&u, lo, hi, true);
 			else if (s->tp_rank == 0 && cut->shard == 0 && cut->copy == 0 &&

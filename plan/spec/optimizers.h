@@ -67,17 +67,21 @@ struct optimizer {
 	double words;
 	/* Products over hidden matrices: this many iterations of Newton and Schulz; 0: none. */
 	int iterations;
-	/* An update of an element reads that element's gradient and state alone. Otherwise it reads
-	 * a whole matrix: then neither a parameter server nor a GPU can run it in this version. */
+	/* The update of an element reads only that element's gradient and states. Otherwise it reads
+	 * a whole matrix, and neither a parameter server nor a GPU can run it in this version. */
 	bool elementwise;
-	/* sizes of what an update works in: OPTIMIZER_WORK_… */
-	enum optimizer_work { OPTIMIZER_WORK_NONE, OPTIMIZER_WORK_SUMS, OPTIMIZER_WORK_MATRIX } work;
+	/* the memory that an update needs besides the states */
+	enum optimizer_work {
+		OPTIMIZER_WORK_NONE,
+		OPTIMIZER_WORK_SUMS,  /* a double for each row, column and parameter */
+		OPTIMIZER_WORK_MATRIX /* struct optimizer_matrix */
+	} work;
 };
 
 const struct optimizer *optimizer_of(enum job_optimizer kind);
-/* The names in the enum's order, with a NULL behind them: the words of optimizer.kind. */
+/* The words of optimizer.kind in the enum's order, terminated by NULL. */
 extern const char *const optimizer_words[];
-/* false: there is no optimizer of this name. */
+/* Sets *out and returns true if there is an optimizer of this name. */
 bool optimizer_find(const char *name, enum job_optimizer *out);
 
 struct param;
@@ -92,31 +96,31 @@ bool optimizer_hidden(const struct param *p);
 bool optimizer_state_shape(enum job_optimizer kind, int i, const struct param *p, int64_t shape[2],
 			   int *dims);
 
-/* --- What it takes: the same arithmetic in the planner and in the agent ---------------------- */
+/* --- Memory: the same arithmetic in the planner and in the agent ----------------------------- */
 
-/* States of OPTIMIZER_ELEMENT. */
+/* The number of states of size OPTIMIZER_ELEMENT. */
 int optimizer_full_states(enum job_optimizer kind);
 
-/* What the optimizer takes of a rank, to the byte. */
+/* The bytes that the optimizer allocates on a rank, exactly. */
 struct optimizer_memory {
 	double state; /* bytes of all states */
-	double work;  /* bytes that an update works in, held from open to close */
+	double work;  /* bytes that an update needs besides, held from open to close */
 };
 /* counts: how many units of each kind the rank has (indexed by enum unit_kind); cuts: its cuts
  * (zero.h), by class. */
 void optimizer_memory_of(enum job_optimizer kind, const struct model_shape *m,
 			 const struct share *s, const int *counts, int stage,
 			 const struct zero_cut *cuts, struct optimizer_memory *out);
-/* Elements of all states that this rank writes into a checkpoint. */
+/* The elements of all states that this rank writes into a checkpoint. */
 double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, const struct share *s,
 		       int stage, const struct zero_cut *cuts);
 
-/* Bytes that OPTIMIZER_WORK_MATRIX takes, as offsets: the largest box and matrix that occur. */
+/* The largest sizes among a rank's hidden matrices, which OPTIMIZER_WORK_MATRIX depends on. */
 struct optimizer_matrix {
 	int64_t box;   /* elements of the largest box */
 	int64_t whole; /* elements of the largest matrix */
-	int64_t boxes; /* elements of the boxes of all tp ranks, copies included */
-	int64_t side;  /* the largest smaller side */
+	int64_t boxes; /* elements of the boxes of all tp ranks, with copies */
+	int64_t side;  /* the smaller side of a matrix, at most */
 };
 void optimizer_matrix_add(struct optimizer_matrix *m, const struct param *p);
 double optimizer_matrix_bytes(const struct optimizer_matrix *m);

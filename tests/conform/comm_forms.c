@@ -5,14 +5,14 @@
 
 enum { POISON = 0xa5 };
 
-static struct param_piece given(int rank, int block, size_t count)
+static struct piece given(int rank, int block, size_t count)
 {
-	return (struct param_piece){ PIECE_GIVEN, rank, block, count };
+	return (struct piece){ PIECE_GIVEN, rank, block, count };
 }
 
-static struct param_piece reduced(int block, size_t count)
+static struct piece reduced(int block, size_t count)
 {
-	return (struct param_piece){ PIECE_REDUCED, 0, block, count };
+	return (struct piece){ PIECE_REDUCED, 0, block, count };
 }
 
 /* The blocking call or the one that starts it. */
@@ -51,7 +51,7 @@ SHAPE(reduce)
 	if (t->rank == t->root)
 		s->out[s->outs++] = reduced(1, t->count);
 	else if (!t->null && !t->in_place)
-		s->out[s->outs++] = (struct param_piece){ PIECE_UNTOUCHED, 0, 0, t->count };
+		s->out[s->outs++] = (struct piece){ PIECE_UNTOUCHED, 0, 0, t->count };
 }
 
 FORM(reduce)
@@ -132,7 +132,7 @@ SHAPE(gather)
 	for (int r = 0; t->rank == t->root && r < t->n; r++)
 		s->out[s->outs++] = given(r, 4, t->count);
 	if (t->rank != t->root && !t->null)
-		s->out[s->outs++] = (struct param_piece){ PIECE_UNTOUCHED, 0, 0, t->count };
+		s->out[s->outs++] = (struct piece){ PIECE_UNTOUCHED, 0, 0, t->count };
 	s->at = (size_t)t->rank * t->count;
 }
 
@@ -360,7 +360,7 @@ static bool joined(const struct cell *t)
 		t->shape.out[0].source != PIECE_UNTOUCHED);
 }
 
-static size_t bytes_of(const struct param_piece *p, int n, size_t size)
+static size_t bytes_of(const struct piece *p, int n, size_t size)
 {
 	size_t sum = 0;
 	for (int i = 0; i < n; i++)
@@ -399,7 +399,7 @@ static void place_buffers(struct cell *t, const struct cell_memory *memory)
 		t->out = NULL;
 }
 
-static const char *expected(const struct cell *t, const struct param_piece *p)
+static const char *expected(const struct cell *t, const struct piece *p)
 {
 	bool factors = t->form->traits & FORM_REDUCES && t->op == COMM_PROD;
 	return p->source == PIECE_REDUCED
@@ -463,7 +463,7 @@ static int check_poison(const struct cell *t, const char *what, const char *data
 	return 0;
 }
 
-static int check_piece(const struct cell *t, const struct param_piece *p, const char *data,
+static int check_piece(const struct cell *t, const struct piece *p, const char *data,
 		       const char *what, size_t at)
 {
 	size_t bytes = p->count * comm_type_size(t->type);

@@ -25,14 +25,14 @@ enum { FORM_PIECES = REF_RANKS, CELL_GUARD = 256 };
 
 enum piece_source { PIECE_GIVEN, PIECE_REDUCED, PIECE_UNTOUCHED };
 
-struct param_piece {
+struct piece {
 	enum piece_source source;
 	int rank, block; /* of what is given; the block of what is reduced */
 	size_t count;
 };
 
 struct shape {
-	struct param_piece in[FORM_PIECES], out[FORM_PIECES];
+	struct piece in[FORM_PIECES], out[FORM_PIECES];
 	int ins, outs;
 	size_t at; /* in place: where the smaller buffer begins in the larger one, in elements */
 };

@@ -118,7 +118,8 @@ static bool next_part(const struct param_piece *piece, int64_t first, struct row
 	return true;
 }
 
-static void add_squares(const struct param_piece *piece, double scale, double *rows, double *columns)
+static void add_squares(const struct param_piece *piece, double scale, double *rows,
+			double *columns)
 {
 	struct row_part r;
 	for (int64_t i = 0; next_part(piece, i, &r); i += r.count) {
@@ -239,7 +240,8 @@ static double update_at(const struct inverse_root *v, double of_row, int64_t col
 }
 
 /* The sum of the squares of U over the piece. */
-static double square_updates(const struct param_piece *piece, const struct inverse_root *v, double scale)
+static double square_updates(const struct param_piece *piece, const struct inverse_root *v,
+			     double scale)
 {
 	struct row_part r;
 	double sum = 0;
@@ -253,8 +255,8 @@ static double square_updates(const struct param_piece *piece, const struct inver
 	return sum;
 }
 
-static void update_piece(const struct param_piece *piece, const struct inverse_root *v, double scale,
-			 double rate, double keep)
+static void update_piece(const struct param_piece *piece, const struct inverse_root *v,
+			 double scale, double rate, double keep)
 {
 	struct row_part r;
 	for (int64_t i = 0; next_part(piece, i, &r); i += r.count) {
@@ -277,8 +279,8 @@ static int sum_updates(struct optim *o, double scale, struct err *e)
 	#pragma omp parallel for schedule(dynamic) num_threads(backend_threads(o->backend))
 	for (int i = 0; i < n; i++) {
 		struct inverse_root v = inverse_root_of(o, pieces[i].param);
-		a->squares[a->square_at[pieces[i].param - c->params]] =
-			square_updates(&pieces[i], &v, scale);
+		a->squares[a->square_at[pieces[i].param - c->params]] = square_updates(&pieces[i],
+										       &v, scale);
 	}
 	if (add_over_shards(o, a->squares, a->dense_params, a->n_params, e))
 		return -1;

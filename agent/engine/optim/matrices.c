@@ -72,9 +72,9 @@ static int gather_boxes(struct optim_matrices *m, struct err *e)
 	int tp = size_of(m->tp);
 	m->n_params = c->n;
 	m->boxes = calloc((size_t)tp * (size_t)c->n + 1, sizeof *m->boxes);
-	m->counts = calloc((size_t)tp + (size_t)size_of(m->shards[0]) +
-				   (size_t)size_of(m->shards[1]),
-			   sizeof *m->counts);
+	m->counts =
+		calloc((size_t)tp + (size_t)size_of(m->shards[0]) + (size_t)size_of(m->shards[1]),
+		       sizeof *m->counts);
 	if (!m->boxes || !m->counts)
 		return err_set(e, ERR_NOMEM,
 			       "optimizer: no memory for the boxes of %d parameters; close other "
@@ -221,7 +221,8 @@ static int gather_matrix(struct optim_matrices *m, const struct meeting *at, str
 	}
 	if (!has_box(at))
 		return 0;
-	if (at->cut && comm_gatherv(m->tp, m->box, m->parts, box_counts(m, at), COMM_F32, at->tp, e))
+	if (at->cut &&
+	    comm_gatherv(m->tp, m->box, m->parts, box_counts(m, at), COMM_F32, at->tp, e))
 		return -1;
 	if (!owns(m, at))
 		return 0;

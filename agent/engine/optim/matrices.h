@@ -1,13 +1,13 @@
 /*
- * matrices — hidden matrices whose parts meet at one rank, and go back.
+ * matrices — gathers the parts of each hidden matrix at one rank, and scatters the result.
  *
  * A matrix is cut over the tensor-parallel ranks into boxes (plan/spec/model/model.h), and a rank's
  * box over the shards of its unit into runs (zero.h). The matrices of a class (dense, experts) are
  * numbered in catalogue order. With S shards and T tensor-parallel ranks, matrix k belongs to shard
  * k mod S of tensor-parallel rank (k / S) mod T. Parts travel in two hops: over the shards into the
  * boxes of shard k mod S, and from there over the tensor-parallel group to the owner. S × T
- * consecutive matrices have as many owners: a round. Replicas that are copies of each other (zero.h)
- * do the same work.
+ * consecutive matrices form a round, in which no two matrices have the same owner, so that all owners
+ * compute at once. Replicas that are copies of each other (zero.h) compute the same.
  *
  * Only the room's own files include this.
  */
@@ -25,17 +25,17 @@ void optim_matrices_close(struct optim *o, struct optim_matrices *m);
 
 struct optim_matrix {
 	const struct param *param;
-	const struct param_piece *piece; /* of it that this rank owns; NULL: none */
+	const struct param_piece *piece; /* the part that this rank owns; NULL: none */
 };
 
-/* What happens to each matrix. */
+/* The work on each matrix. */
 struct optim_matrix_work {
-	/* Writes what this rank brings of the piece into out[piece->count]. */
+	/* Writes this rank's input for the piece into out[piece->count]. */
 	void (*take)(void *arg, const struct param_piece *piece, float *out);
 	/* Replaces x [rows, columns] of shape[0] × shape[1]; y is as large, a and b are [side,
 	 * side], where side is the smaller of both. */
 	void (*replace)(void *arg, const struct param *p, float *x, float *y, float *a, float *b);
-	/* Takes what has become of the piece's elements: in[piece->count]. */
+	/* Receives the result for the piece: in[piece->count]. */
 	void (*apply)(void *arg, const struct param_piece *piece, const float *in);
 	void *arg;
 };

@@ -88,8 +88,8 @@ static void multiply_self(struct backend *k, float *a, const float *x, int64_t r
 }
 
 /* y = B X, or X B if X is tall; B is symmetric. */
-static void multiply_side(struct backend *k, float *y, const float *b, const float *x,
-			  int64_t rows, int64_t columns)
+static void multiply_side(struct backend *k, float *y, const float *b, const float *x, int64_t rows,
+			  int64_t columns)
 {
 	const struct ops *ops = backend_ops(k);
 	if (rows <= columns)
@@ -174,9 +174,10 @@ static int step_muon(struct optim *o, const struct optim_step *s, struct err *e)
 {
 	const struct muon *m = o->own;
 	struct muon_step step = { o, s };
-	const struct optim_matrix_work work = {
-		.take = take_momentum, .replace = replace_matrix, .apply = apply_matrix, .arg = &step
-	};
+	const struct optim_matrix_work work = { .take = take_momentum,
+						.replace = replace_matrix,
+						.apply = apply_matrix,
+						.arg = &step };
 	update_others(o, s);
 	return optim_matrices_run(m->matrices, &work, e);
 }

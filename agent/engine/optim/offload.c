@@ -10,7 +10,7 @@ struct optim_offload {
 	struct backend *backend;
 	bool moved[TENSORS]; /* m, v, p: which of them are in the host's memory */
 	float *memory;
-	float *buffers[BUFFERS][TENSORS];      /* [ZERO_STAGED]; NULL: not moved */
+	float *buffers[BUFFERS][TENSORS];        /* [ZERO_STAGED]; NULL: not moved */
 	uint64_t copied_in[BUFFERS], copied_out; /* tickets of the last copies */
 };
 
@@ -85,10 +85,9 @@ static void copy_part(struct optim_offload *a, const struct part *p, bool out)
 		float *here = a->buffers[p->buffer][t];
 		if (!a->moved[t])
 			continue;
-		uint64_t ticket =
-			backend_side_copy(a->backend, out ? host_address(p, t) : here,
-					  out ? here : host_address(p, t),
-					  (size_t)p->count * sizeof(float));
+		uint64_t ticket = backend_side_copy(a->backend, out ? host_address(p, t) : here,
+						    out ? here : host_address(p, t),
+						    (size_t)p->count * sizeof(float));
 		*(out ? &a->copied_out : &a->copied_in[p->buffer]) = ticket;
 	}
 }

@@ -21,7 +21,7 @@ struct optim_step {
 	double lr;
 	double scale;   /* of the stored gradients: clipping and the loss scale */
 	int64_t number; /* from 1 */
-	double share;   /* the part of a whole step that this is; 1 unless a parameter server asks */
+	double share; /* the part of a whole step that this is; 1 unless a parameter server asks */
 };
 
 /* Pieces that are adjacent in all their buffers and have the same weight decay. */

@@ -26,9 +26,8 @@ static int judge_overflow(struct scaler *s, struct err *e)
 {
 	if (!s->scales)
 		return err_set(e, ERR_NUMERIC,
-			       "the loss or the gradient is not finite; nothing was updated: lower "
-			       "optimizer.lr, or lengthen "
-			       "optimizer.warmup");
+			       "the loss or the gradient is not finite, and nothing was updated; "
+			       "lower optimizer.lr, or lengthen optimizer.warmup");
 	if (!s->dynamic)
 		return err_set(e, ERR_NUMERIC,
 			       "gradients overflow at precision.loss_scale = %g; lower it, or set "

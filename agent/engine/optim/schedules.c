@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* The share of (lr - min_lr) that is left of the rate at a step behind the warm-up. t: how far the
- * step is from the warm-up's end (0) to decay_steps (1). */
+/* Each shape returns the share of (lr - min_lr) that the rate has above min_lr at a step after the
+ * warm-up. t: 0 at the end of the warm-up, 1 at decay_steps. */
 static double cosine(const struct job *job, int64_t step, double t)
 {
 	(void)job, (void)step;
@@ -22,7 +22,7 @@ static double constant(const struct job *job, int64_t step, double t)
 	return 1;
 }
 
-/* Of the rate itself, not of what is above min_lr: it never reaches that by itself. */
+/* The formula gives the rate itself, which never reaches min_lr; convert it to the share above. */
 static double inverse_sqrt(const struct job *job, int64_t step, double t)
 {
 	(void)t;
@@ -32,8 +32,7 @@ static double inverse_sqrt(const struct job *job, int64_t step, double t)
 	return lr > least ? fmax(rate - least, 0) / (lr - least) : 0;
 }
 
-/* Warm-up, stable, decay: linear over the last `cooldown` steps, of which the last one has
- * min_lr. */
+/* Warm-up, stable, decay: linear over the last `cooldown` steps. The last step has min_lr. */
 static double wsd(const struct job *job, int64_t step, double t)
 {
 	(void)t;

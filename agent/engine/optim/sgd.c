@@ -19,8 +19,7 @@ static void update_sgd(const struct optim *o, struct update *u, int n, const str
 		.step = s->number,
 	};
 	for (int i = 0; i < n; i++)
-		u[i].weight_decay =
-			(float)(optim_weight_decay(o, u[i].weight_decay > 0) * weight);
+		u[i].weight_decay = (float)(optim_weight_decay(o, u[i].weight_decay > 0) * weight);
 	o->ops->sgd(o->backend, u, n, &a);
 }
 

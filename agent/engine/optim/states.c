@@ -95,8 +95,7 @@ int optim_states_open(struct optim *o, const char *spill_dir, struct err *e)
 		struct optim_memory *s = &o->states[i];
 		if (o->traits->states[i].size == OPTIMIZER_NONE)
 			continue;
-		if (place_state(o, i, s, e) ||
-		    !(s->data = alloc_state(o, s->bytes, spill_dir, e)))
+		if (place_state(o, i, s, e) || !(s->data = alloc_state(o, s->bytes, spill_dir, e)))
 			return -1;
 	}
 	return 0;

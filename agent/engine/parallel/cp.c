@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-enum { PIECES = 2 }; /* of a rank's tokens: the early and the late one */
+enum { PIECES = 2 }; /* the early and the late piece of a rank's tokens */
 
 void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_type type)
 {
@@ -17,7 +17,7 @@ void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_ty
 	};
 }
 
-/* The place of a rank's early or late piece among the 2 × size of a sequence. */
+/* The index of a rank's early (0) or late (1) piece among the 2 × size pieces of a sequence. */
 static int piece_index(const struct cp *c, int rank, int piece)
 {
 	return piece ? 2 * c->size - 1 - rank : rank;
@@ -36,16 +36,16 @@ static void *element_at(const struct backend *k, const void *base, int64_t eleme
 	return (char *)base + (size_t)elements * backend_width(k);
 }
 
-/* Attention of fused rows, and what follows from their shape. */
+/* One call's attention, with sizes that follow from its shape. */
 struct ring {
 	struct cp *c;
 	struct backend *k;
 	const struct ops *ops;
 	struct attn_shape s;
-	int64_t tokens;        /* of a sequence here */
-	int64_t length;        /* of a piece */
-	int64_t rows;          /* of all sequences */
-	int64_t q, kv, row;    /* elements of a row: queries, keys and values together, all */
+	int64_t tokens;        /* of one sequence on this rank */
+	int64_t length;        /* tokens of a piece */
+	int64_t rows;          /* tokens of all sequences on this rank */
+	int64_t q, kv, row;    /* elements of a row: queries, keys and values, all three */
 	const int32_t *starts; /* [batch, tokens] or NULL */
 };
 
@@ -71,7 +71,7 @@ static struct ring ring_of(struct cp *c, struct backend *k, const struct attn_sh
 	return r;
 }
 
-/* --- One rank alone: the whole sequences over themselves --- */
+/* --- One rank alone: whole sequences ------------------------------------------- */
 
 static struct attn_shape whole_shape(const struct ring *r)
 {
@@ -84,14 +84,14 @@ static struct attn_shape whole_shape(const struct ring *r)
 
 /* --- A piece of queries over a piece of keys --- */
 
-/* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value
- * rows, of lse. */
+/* The arguments of one call of the op. q, o, kv and lse are offsets in elements into the rows of q and
+ * o, the packed rows of keys and values, and lse. */
 struct piece_pair {
 	struct attn_shape s;
 	int64_t q, o, kv, lse;
 };
 
-/* Whether piece `mine` of this rank's queries sees piece `theirs` of rank `owner`'s keys at all. */
+/* Whether any query of this rank's piece `mine` sees a key of rank `owner`'s piece `theirs`. */
 static bool sees(const struct ring *r, int mine, int owner, int theirs)
 {
 	return piece_index(r->c, owner, theirs) <= piece_index(r->c, r->c->rank, mine);
@@ -115,15 +115,16 @@ static struct piece_pair pair_of_pieces(const struct ring *r, int mine, int owne
 	return m;
 }
 
-/* --- What goes round --- */
+/* --- The ring ---------------------------------------------------------------------- */
 
 static void *half_of_buffer(const struct ring *r, void *pair, int which)
 {
 	return element_at(r->k, pair, which * r->rows * r->kv);
 }
 
-/* The next rank's place gets `out`, `in` is the rank's before. */
-static int send_to_next(struct ring *r, void *out, void *in, struct comm_request **req, struct err *e)
+/* Sends `out` to the next rank and receives `in` from the previous one. */
+static int send_to_next(struct ring *r, void *out, void *in, struct comm_request **req,
+			struct err *e)
 {
 	struct cp *c = r->c;
 	size_t count = (size_t)(r->rows * r->kv);
@@ -152,7 +153,7 @@ static int wait_transfer(struct ring *r, struct comm_request **req, struct err *
 	return rc;
 }
 
-/* Keys and values of the fused rows, packed. */
+/* Copies keys and values from the fused rows. */
 static void pack_kv(const struct ring *r, void *packed, const void *qkv)
 {
 	r->ops->copy_rows(r->k, packed, r->kv, element_at(r->k, qkv, r->q), r->row, r->rows, r->kv);
@@ -169,19 +170,20 @@ struct forward {
 	void *o;
 	float *lse;
 	const void *qkv;
-	bool begun[PIECES]; /* o and lse of this piece hold something */
+	bool begun[PIECES]; /* o and lse of this piece hold a result */
 };
 
 static void attend_forward(const struct ring *r, struct forward *f, const void *kv, int mine,
-			 int owner, int theirs)
+			   int owner, int theirs)
 {
 	struct piece_pair m = pair_of_pieces(r, mine, owner, theirs);
 	const struct cp_buffers *b = &r->c->buffers;
 	void *o = f->begun[mine] ? b->o : f->o;
 	float *lse = f->begun[mine] ? b->lse : f->lse;
 
-	r->ops->attention_fwd(r->k, element_at(r->k, o, m.o), lse + m.lse, element_at(r->k, f->qkv, m.q),
-			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2), &m.s);
+	r->ops->attention_fwd(r->k, element_at(r->k, o, m.o), lse + m.lse,
+			      element_at(r->k, f->qkv, m.q), element_at(r->k, kv, m.kv),
+			      element_at(r->k, kv, m.kv + r->kv / 2), &m.s);
 	if (f->begun[mine])
 		r->ops->attention_merge(r->k, element_at(r->k, f->o, m.o), f->lse + m.lse,
 					element_at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
@@ -198,7 +200,8 @@ static int ring_forward(struct ring *r, struct forward *f, struct err *e)
 		int owner = (r->c->rank + size - step) % size;
 		void *kv = half_of_buffer(r, r->c->buffers.kv, step % 2);
 		if (step + 1 < size &&
-		    send_to_next(r, kv, half_of_buffer(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
+		    send_to_next(r, kv, half_of_buffer(r, r->c->buffers.kv, (step + 1) % 2), &req,
+				 e))
 			return -1;
 		for (int mine = 0; mine < PIECES; mine++)
 			for (int theirs = 0; theirs < PIECES; theirs++)
@@ -218,7 +221,8 @@ int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, c
 	if (c->size > 1)
 		return ring_forward(&r, &f, e);
 	struct attn_shape all = whole_shape(&r);
-	r.ops->attention_fwd(k, o, lse, qkv, element_at(k, qkv, r.q), element_at(k, qkv, r.q + r.kv / 2), &all);
+	r.ops->attention_fwd(k, o, lse, qkv, element_at(k, qkv, r.q),
+			     element_at(k, qkv, r.q + r.kv / 2), &all);
 	return 0;
 }
 
@@ -230,20 +234,22 @@ struct backward {
 	const float *lse;
 };
 
-/* All gradients begin with zeros: a piece of queries and one of keys are not met for the first
- * time by the same call. */
+/* Adds to the gradients, which begin as zeros: no call is the first for both its queries and its
+ * keys. */
 static void attend_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
-			  int mine, int owner, int theirs)
+			    int mine, int owner, int theirs)
 {
 	struct piece_pair m = pair_of_pieces(r, mine, owner, theirs);
 	r->ops->attention_bwd(r->k, element_at(r->k, b->dqkv, m.q), element_at(r->k, dkv, m.kv),
-			      element_at(r->k, dkv, m.kv + r->kv / 2), element_at(r->k, b->dout, m.o),
-			      element_at(r->k, b->o, m.o), b->lse + m.lse, element_at(r->k, b->qkv, m.q),
-			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
+			      element_at(r->k, dkv, m.kv + r->kv / 2),
+			      element_at(r->k, b->dout, m.o), element_at(r->k, b->o, m.o),
+			      b->lse + m.lse, element_at(r->k, b->qkv, m.q),
+			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2),
+			      &m.s, true);
 }
 
 static void attend_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
-			      int owner)
+				int owner)
 {
 	for (int mine = 0; mine < PIECES; mine++)
 		for (int theirs = 0; theirs < PIECES; theirs++)
@@ -251,8 +257,8 @@ static void attend_all_backward(const struct ring *r, struct backward *b, const 
 				attend_backward(r, b, kv, dkv, mine, owner, theirs);
 }
 
-/* The gradients of a rank's keys and values set out from it with the first step, one step behind
- * the keys themselves, and come home with the last. */
+/* The gradients of a rank's keys and values follow these along the ring, one step later, and are back
+ * at the rank after the last step. */
 static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 {
 	struct comm_request *keys = NULL, *grads = NULL;
@@ -264,7 +270,8 @@ static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 	backend_zero(r->k, buf->dkv, (size_t)(r->rows * r->kv) * backend_width(r->k));
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
-		void *kv = half_of_buffer(r, buf->kv, step % 2), *dkv = half_of_buffer(r, buf->dkv, step % 2);
+		void *kv = half_of_buffer(r, buf->kv, step % 2),
+		     *dkv = half_of_buffer(r, buf->dkv, step % 2);
 		if (step + 1 < size &&
 		    send_to_next(r, kv, half_of_buffer(r, buf->kv, (step + 1) % 2), &keys, e))
 			goto fail;
@@ -294,7 +301,8 @@ int cp_attention_backward(struct cp *c, struct backend *k, void *dqkv, const voi
 	if (c->size > 1)
 		return ring_backward(&r, &b, e);
 	struct attn_shape all = whole_shape(&r);
-	r.ops->attention_bwd(k, dqkv, element_at(k, dqkv, r.q), element_at(k, dqkv, r.q + r.kv / 2), dout, o, lse,
-			     qkv, element_at(k, qkv, r.q), element_at(k, qkv, r.q + r.kv / 2), &all, false);
+	r.ops->attention_bwd(k, dqkv, element_at(k, dqkv, r.q), element_at(k, dqkv, r.q + r.kv / 2),
+			     dout, o, lse, qkv, element_at(k, qkv, r.q),
+			     element_at(k, qkv, r.q + r.kv / 2), &all, false);
 	return 0;
 }

@@ -18,7 +18,7 @@ int parallel_device_table(const struct comm_device **out, struct err *e)
 	return 0;
 }
 
-/* Devices that this process sees; 0: none, or no library. */
+/* The number of devices that this process sees. 0: none, or the library is missing. */
 static int device_count(void)
 {
 	const struct comm_device *table;

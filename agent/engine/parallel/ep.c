@@ -46,14 +46,17 @@ static int grow_array(void *array, size_t n, size_t size)
 static int open_arrays(const struct ep *p, struct ep_plan *plan, struct err *e)
 {
 	size_t n = (size_t)p->size;
-	if (grow_array(&plan->out, n, sizeof *plan->out) || grow_array(&plan->in, n, sizeof *plan->in) ||
+	if (grow_array(&plan->out, n, sizeof *plan->out) ||
+	    grow_array(&plan->in, n, sizeof *plan->in) ||
 	    grow_array(&plan->per_expert, (size_t)(p->hi - p->lo), sizeof *plan->per_expert))
-		return err_set(e, ERR_NOMEM,
-			       "exchange of experts' rows over %d ranks: out of memory", p->size);
+		return err_set(
+			e, ERR_NOMEM,
+			"experts: no memory for the exchange over %d ranks; close other programs",
+			p->size);
 	return 0;
 }
 
-/* theirs [size, mine]: rows of each rank for each of this rank's experts. */
+/* Sets theirs [size, mine]: the rows of each rank for each of this rank's experts. */
 static int exchange_counts(struct ep *p, const int64_t *counts, int64_t *theirs, struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo), out[p->size], in[p->size];
@@ -87,7 +90,7 @@ static void count_rows(const struct ep *p, const int64_t *counts, const int64_t 
 	}
 }
 
-/* Rows arrive by source rank, and by expert within one. */
+/* Rows arrive sorted by source rank, and for one rank by expert. */
 static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan *plan)
 {
 	int mine = p->hi - p->lo;
@@ -104,8 +107,8 @@ static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan 
 			}
 }
 
-/* Where the rows' ops read them. More than before come with an eighth of room, so that few steps
- * grow it. */
+/* Puts the order where the ops read it. The device's array grows with an eighth of spare room, so that
+ * few steps grow it. */
 static int publish_order(struct backend *k, struct ep_plan *plan, struct err *e)
 {
 	int64_t *at = plan->sorted, rows = plan->received;
@@ -119,8 +122,8 @@ static int publish_order(struct backend *k, struct ep_plan *plan, struct err *e)
 		if (!at) {
 			plan->room = 0;
 			return err_set(e, ERR_NOMEM,
-				       "places of %lld rows for this rank's experts: no memory; "
-				       "lower batch.micro",
+				       "experts: no memory for the order of %lld rows; lower "
+				       "batch.micro",
 				       (long long)rows);
 		}
 		backend_put(k, at, plan->sorted, (size_t)(2 * rows) * sizeof *at);
@@ -146,7 +149,8 @@ int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_pl
 	count_rows(p, counts, theirs, plan);
 	size_t rows = p->comm ? (size_t)plan->received : 0;
 	if (grow_array(&plan->sorted, 2 * rows, sizeof *plan->sorted))
-		return err_set(e, ERR_NOMEM, "%zu rows for this rank's experts: out of memory",
+		return err_set(e, ERR_NOMEM,
+			       "experts: no memory for the order of %zu rows; lower batch.micro",
 			       rows);
 	if (p->comm)
 		sort_rows(p, theirs, plan);
@@ -156,7 +160,7 @@ int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_pl
 }
 
 static int exchange_rows(struct ep *p, const void *in, const size_t *in_rows, void *out,
-		    const size_t *out_rows, int64_t c, struct err *e)
+			 const size_t *out_rows, int64_t c, struct err *e)
 {
 	size_t give[p->size], take[p->size];
 	double start = clock_s();

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the splits below read. */
+/* This rank and its layout, for the splits below. */
 struct rank_view {
 	const struct groups_options *o;
 	struct layout l;
 	struct coords at;
-	int kv_copies; /* tp ranks that hold one kv head */
-	bool two_ends; /* the tied table is on two ranks */
+	int kv_copies; /* tp ranks that hold the same kv head */
+	bool two_ends; /* two ranks hold the tied table */
 };
 
 static struct rank_view view_of_rank(const struct groups_options *o)
@@ -23,8 +23,8 @@ static struct rank_view view_of_rank(const struct groups_options *o)
 	return p;
 }
 
-/* color < 0: this rank is in no such group. exists: whether any rank is in one, which is the
- * same answer on all. */
+/* exists: whether any rank is in such a group; the result is the same on all ranks. color: this
+ * rank's group; < 0: none. */
 struct split {
 	const char *name;
 	bool (*exists)(const struct rank_view *p);
@@ -95,14 +95,14 @@ static struct comm **member(struct groups *g, size_t offset)
 
 /* --- Replicas --- */
 
-/* The replicas of one kind of parameter: dense ones, experts. */
+/* The replicas of dense parameters, or of experts. */
 struct replica_split {
 	const char *shard, *copies; /* the groups' names */
-	int count, color;           /* how many there are; which this rank is one of */
+	int count, color;           /* replicas; the color of this rank's set of replicas */
 };
 
-/* Sharded inside nodes: those of a node, and across nodes those that come at the same place in
- * theirs. */
+/* Sharding inside nodes: a shard group has the replicas of one node, and a copies group has the
+ * replicas with the same index in their nodes. */
 static int split_by_node(struct groups *g, const struct rank_view *p, const struct replica_split *r,
 			 struct comm **shard, struct comm **copies, struct err *e)
 {
@@ -116,15 +116,16 @@ static int split_by_node(struct groups *g, const struct rank_view *p, const stru
 	if (sizes[0] != -sizes[1])
 		return err_set(e, ERR_USAGE,
 			       "parallel.zero_shard = node: some nodes hold %lld replicas of a "
-			       "parameter and some %lld; "
-			       "use zero_shard = all, or a dp that spreads evenly",
+			       "parameter and others %lld; use zero_shard = all, or a dp that "
+			       "divides evenly over the nodes",
 			       (long long)sizes[0], (long long)-sizes[1]);
 	return comm_split(g->root, r->color * world + comm_rank(*shard), comm_rank(g->world),
 			  r->copies, copies, e);
 }
 
-static int split_replicas(struct groups *g, const struct rank_view *p, const struct replica_split *r,
-			  struct comm **shard, struct comm **copies, struct err *e)
+static int split_replicas(struct groups *g, const struct rank_view *p,
+			  const struct replica_split *r, struct comm **shard, struct comm **copies,
+			  struct err *e)
 {
 	if (r->count == 1)
 		return 0;
@@ -140,8 +141,8 @@ static int split_store(struct groups *g, const struct rank_view *p, struct err *
 	int same = p->at.pp * p->l.tp + p->at.tp;
 	const struct replica_split dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
 	const struct replica_split experts = { "zero shards of experts", "expert dp",
-					  p->l.dp / p->l.ep * p->l.cp,
-					  same * p->l.ep + p->at.dp % p->l.ep };
+					       p->l.dp / p->l.ep * p->l.cp,
+					       same * p->l.ep + p->at.dp % p->l.ep };
 	if (p->o->apart)
 		return 0;
 	if (split_replicas(g, p, &dense, &g->store.shard, &g->store.copies, e))
@@ -153,8 +154,8 @@ static int split_store(struct groups *g, const struct rank_view *p, struct err *
 
 /* --- The pipeline --- */
 
-/* Edge i of the ring leads from pipeline rank i to the one after it. Along it go activations,
- * against it gradients; where a V comes back, the other way round besides. */
+/* Edge i of the ring leads from pipeline rank i to the next one. Activations follow it, and gradients
+ * travel against it. The second chunk of a V uses both in the opposite direction too. */
 struct edge {
 	int at, from, to;
 };
@@ -165,13 +166,13 @@ static bool edge_exists(const struct rank_view *p, int edge)
 	return p->l.pp > 1 && edge >= 0 && edge < (ring ? p->l.pp : p->l.pp - 1);
 }
 
-/* Edges of one class have no rank in common, so that one split makes the pairs of a class. */
+/* Edges of one class have no rank in common, so that one split makes all pairs of a class. */
 static int edge_class(const struct rank_view *p, int edge)
 {
 	return edge == p->l.pp - 1 && p->l.pp % 2 ? 2 : edge % 2;
 }
 
-/* This rank's edge of a class; false: it has none. */
+/* Sets *out to this rank's edge of the class. Returns false if it has none. */
 static bool edge_of(const struct rank_view *p, int class, struct edge *out)
 {
 	const int edges[] = { p->at.pp, (p->at.pp + p->l.pp - 1) % p->l.pp };
@@ -183,12 +184,12 @@ static bool edge_of(const struct rank_view *p, int class, struct edge *out)
 	return false;
 }
 
-/* A channel on an edge: its place among this rank's. */
+/* Where this rank's struct groups keeps a channel of the edge. */
 static struct comm **channel(struct groups *g, const struct rank_view *p, const struct edge *edge,
 			     enum pipe_kind kind, bool back)
 {
-	bool first = p->at.pp == edge->from; /* the end that the edge leaves */
-	/* activations along it, gradients against it */
+	bool first = p->at.pp == edge->from;
+	/* activations follow the edge, gradients travel against it */
 	bool sends = first == ((kind == PIPE_ACT) != back);
 	enum pipe_side side = first ? PIPE_NEXT : PIPE_PREV;
 	return sends ? &g->out[kind][side] : &g->in[kind][side];
@@ -202,7 +203,7 @@ static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back
 		 along ? edge->from : edge->to, along ? edge->to : edge->from);
 }
 
-/* The pair is split from the root, its other channels from the pair, which concerns nobody else. */
+/* Splits the pair's first channel from the root, and its other channels from that. */
 static int split_class(struct groups *g, const struct rank_view *p, int class, struct err *e)
 {
 	struct edge edge = { 0 };
@@ -228,7 +229,7 @@ static int split_class(struct groups *g, const struct rank_view *p, int class, s
 	return 0;
 }
 
-/* As many splits of the world as there are classes; every rank knows which there are. */
+/* One split of the world for each class that has an edge on any rank. */
 static int split_pipeline(struct groups *g, const struct rank_view *p, struct err *e)
 {
 	for (int class = 0; class < 3; class ++) {
@@ -243,7 +244,6 @@ static int split_pipeline(struct groups *g, const struct rank_view *p, struct er
 
 /* --- The host and the device --- */
 
-/* One rank alone has no groups. */
 static int open_root(struct groups *g, const struct groups_options *opt, struct err *e)
 {
 	g->root = g->world;
@@ -279,11 +279,12 @@ int parallel_groups_open(struct comm *world, const struct groups_options *opt, s
 	struct groups g = { .world = world };
 
 	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))
-		return err_set(e, ERR_INTERNAL,
-			       "layout tp %d cp %d dp %d pp %d: the world is rank %d of %d, the "
-			       "layout says %d of %d",
-			       p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world),
-			       layout_rank(&p.l, p.at), layout_world(&p.l));
+		return err_set(
+			e, ERR_INTERNAL,
+			"layout tp %d cp %d dp %d pp %d: this is rank %d of %d in the world, "
+			"and rank %d of %d in the layout",
+			p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world),
+			layout_rank(&p.l, p.at), layout_world(&p.l));
 	if (open_root(&g, opt, e))
 		return -1;
 	for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {

@@ -2,24 +2,23 @@
  * groups — the communicators of one rank, split from the world.
  *
  *     tp      the ranks that share a layer's matrices
- *     kv      those of them that hold the same kv heads, when there are fewer of these than ranks
+ *     kv      the tp ranks that hold the same kv heads, if there are fewer kv heads than tp ranks
  *     cp      the ranks that share a sequence
  *     ep      the ranks that share a layer's experts
- *     tied    first and last stage, when two ranks hold the tied table
- *     store   the replicas of a parameter, as agent/engine/parallel/param_store.h divides them: for ZeRO
- *             over all of them or inside nodes
+ *     tied    first and last stage, if two ranks hold the tied table
+ *     store   the replicas of a parameter, as agent/engine/parallel/param_store.h divides them: for
+ *             ZeRO over all of them or inside nodes
  *
- * A group of one rank is NULL: whoever uses it does nothing then.
+ * A group of one rank is NULL, and its users then do nothing.
  *
- * On a device the groups above carry tensors in its memory (comm_on_device), on the stream of the
- * rank's operations; numbers that the host reckons with, such as how many rows an expert gets, go
- * over groups of the host's own, cp_values and ep_values. On the host these are cp and ep
- * themselves.
+ * On a device, the groups above carry tensors in the device's memory (comm_on_device), on the stream
+ * of the rank's operations. Numbers that the host needs, such as how many rows an expert gets, use
+ * the host groups cp_values and ep_values. On the host these are cp and ep themselves.
  *
- * Pipeline ranks that are next to each other have a group of two for each kind of message and
- * direction (a channel of plan/spec/schedule/schedule.h). Each carries messages one way only, so a
- * send under way never stands in front of a receive. In an interleaved pipeline the last rank is
- * before the first; of a V's two chunks the second goes the other way.
+ * Neighboring pipeline ranks have a group of two for each kind of message and direction (a channel
+ * of plan/spec/schedule/schedule.h). Each carries messages in one direction only, so that a send in
+ * progress never blocks a receive. In an interleaved pipeline the last rank is the predecessor of
+ * the first. In a V schedule the second chunk runs in the opposite direction.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
@@ -32,11 +31,11 @@
 #include "plan/spec/model/model.h"
 
 enum pipe_kind { PIPE_ACT, PIPE_GRAD, PIPE_KINDS };
-enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the rank after this one, the one before */
+enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the next rank, the previous rank */
 
 struct groups {
 	struct comm *world; /* borrowed */
-	/* what the groups of tensors are split from: the world, or its ranks on the device */
+	/* tensor groups are split from this: the world, or the same ranks on the device */
 	struct comm *root;
 	struct comm *tp, *cp, *ep;
 	struct comm *cp_values, *ep_values;
@@ -50,14 +49,14 @@ struct groups_options {
 	const struct model_shape *shape;
 	int zero;
 	enum job_zero_shard shard;
-	int node; /* this rank's, for sharding inside nodes */
-	/* replicas have no groups: a parameter server is between them (agent/server) */
+	int node; /* this rank's node, for sharding inside nodes */
+	/* replicas have no groups because they use a parameter server (agent/engine/server) */
 	bool apart;
 	const struct comm_device_options *device; /* NULL: tensors are in the host's memory */
 	void *stream;                             /* of the device's operations */
 };
 
-/* Collective over world, whose ranks are in the layout's order. */
+/* Collective over world, whose ranks are in the layout's order. On failure *out is not set. */
 int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
 			 struct err *e);
 void parallel_groups_close(struct groups *g);

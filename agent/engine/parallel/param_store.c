@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies, int zero)
+static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies,
+			      int zero)
 {
 	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
@@ -20,8 +21,8 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 	r->policy = zero_policy(zero, &r->cut);
 }
 
-/* Places of all units, one behind the other; out: elements of each buffer. */
-static void lay_out(struct param_store *s, int zero, int64_t *params, int64_t *grads)
+/* Places all units, one after the other. *params, *grads: the elements of each buffer. */
+static void place_units(struct param_store *s, int zero, int64_t *params, int64_t *grads)
 {
 	*params = *grads = s->owned = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++) {
@@ -40,7 +41,8 @@ static void lay_out(struct param_store *s, int zero, int64_t *params, int64_t *g
 	}
 }
 
-static void *take(struct param_store *s, const char *what, int64_t elements, size_t width, struct err *e)
+static void *alloc_buffer(struct param_store *s, const char *what, int64_t elements, size_t width,
+			  struct err *e)
 {
 	size_t bytes = (size_t)elements * width;
 	void *p = backend_alloc(s->backend, bytes);
@@ -58,7 +60,7 @@ static int open_masters(struct param_store *s, const char *spill_dir, struct err
 		return 0;
 	s->spilled = spill_dir != NULL;
 	if (!s->spilled) {
-		s->masters = take(s, "master parameters", s->owned, sizeof(float), e);
+		s->masters = alloc_buffer(s, "master parameters", s->owned, sizeof(float), e);
 		return s->masters ? 0 : -1;
 	}
 	size_t bytes = (size_t)s->owned * sizeof(float);
@@ -67,9 +69,8 @@ static int open_masters(struct param_store *s, const char *spill_dir, struct err
 	s->masters = backend_host_alloc(s->backend, bytes);
 	if (!s->masters)
 		return err_set(e, ERR_NOMEM,
-			       "master parameters: no memory of the host for %zu bytes that the "
-			       "device copies from; free some, or "
-			       "set offload.optimizer = no",
+			       "master parameters: the host has no memory for %zu bytes that the "
+			       "device copies from; free some, or set offload.optimizer = no",
 			       bytes);
 	memset(s->masters, 0, bytes);
 	return 0;
@@ -80,9 +81,10 @@ bool param_store_masters_offloaded(const struct param_store *s)
 	return s->spilled && !backend_on_host(s->backend);
 }
 
-/* As many buffers as units of the kind can be in use at once, of the largest one's size. */
-static int open_pool(struct param_store *s, struct unit_buffers *p, const char *what, enum unit_kind kind,
-		     size_t width, struct err *e)
+/* Opens as many buffers as units of the kind can be in use at once, each as large as the largest
+ * unit. */
+static int open_pool(struct param_store *s, struct unit_buffers *p, const char *what,
+		     enum unit_kind kind, size_t width, struct err *e)
 {
 	int64_t most = 0;
 	int count = 0;
@@ -93,7 +95,9 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 	for (; p->n < n; p->n++) {
-		p->slots[p->n] = (struct unit_buffer){ .data = take(s, what, most, width, e), .unit = -1 };
+		p->slots[p->n] = (struct unit_buffer){
+			.data = alloc_buffer(s, what, most, width, e), .unit = -1
+		};
 		if (!p->slots[p->n].data)
 			return -1;
 	}
@@ -124,26 +128,29 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 		s->replicas[i].counts = calloc((size_t)s->replicas[i].cut.shards, sizeof(size_t));
 	if (!s->homes || !s->sums || !s->replicas[ZERO_DENSE].counts ||
 	    !s->replicas[ZERO_EXPERTS].counts)
-		return err_set(e, ERR_NOMEM,
-			       "store: no memory for a table of %zu units; close other programs",
-			       units);
-	lay_out(s, opt->zero, &params, &grads);
-	s->params = take(s, "parameters", params, s->width, e);
-	s->grads = s->params ? take(s, "gradients", grads, sizeof(float), e) : NULL;
+		return err_set(
+			e, ERR_NOMEM,
+			"param_store: no memory for a table of %zu units; close other programs",
+			units);
+	place_units(s, opt->zero, &params, &grads);
+	s->params = alloc_buffer(s, "parameters", params, s->width, e);
+	s->grads = s->params ? alloc_buffer(s, "gradients", grads, sizeof(float), e) : NULL;
 	if (!s->grads || open_masters(s, opt->spill_dir, e) ||
 	    (!opt->owned_only && open_pools(s, e)))
 		return -1;
 	return 0;
 }
 
-/* both: what each of the two holders says, through the backend's memory. */
-static int tell_tied(struct param_store *s, const int64_t mine[2], int64_t both[4], struct err *e)
+/* Gathers two numbers of each of the two ranks that hold the tied table, through the backend's
+ * memory. */
+static int gather_tied(struct param_store *s, const int64_t mine[2], int64_t both[4], struct err *e)
 {
 	if (backend_on_host(s->backend))
 		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
 	int64_t *at = backend_alloc(s->backend, 6 * sizeof *at);
 	if (!at)
-		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro",
+		return err_set(e, ERR_NOMEM,
+			       "param_store: no memory for %zu bytes; lower batch.micro",
 			       6 * sizeof *at);
 	backend_put(s->backend, at, mine, 2 * sizeof *at);
 	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) ||
@@ -154,7 +161,7 @@ static int tell_tied(struct param_store *s, const int64_t mine[2], int64_t both[
 	return rc;
 }
 
-/* The tied table's two holders must own the same elements of it. */
+/* The two ranks that hold the tied table must own the same elements of it. */
 static int check_tied(struct param_store *s, struct err *e)
 {
 	int64_t mine[2] = { 0, 0 }, both[4];
@@ -163,23 +170,23 @@ static int check_tied(struct param_store *s, struct err *e)
 	const struct param *p = catalogue_find(s->catalogue, PARAM_EMBED, -1, -1);
 	if (!p)
 		return err_set(e, ERR_INTERNAL,
-			       "store: group %s ties a table that this rank has not",
+			       "param_store: group %s ties a table that this rank does not have",
 			       comm_name(s->groups.tied));
 	s->tied = p->unit;
 	mine[0] = s->homes[s->tied].lo;
 	mine[1] = s->homes[s->tied].hi;
-	if (tell_tied(s, mine, both, e))
+	if (gather_tied(s, mine, both, e))
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (both[i] != both[2 + i])
-			return err_set(e, ERR_UNSUPPORTED,
-				       "the tied table is cut differently over the first and the "
-				       "last stage's replicas; "
-				       "use parallel.zero_shard = all, or model.tie_head = no");
+			return err_set(
+				e, ERR_UNSUPPORTED,
+				"the tied table is cut differently over the replicas of the first "
+				"and of the last stage; use parallel.zero_shard = all, or "
+				"model.tie_head = no");
 	return 0;
 }
 
-/* The group whose ranks have the parts of the parameter's gradient. */
 struct comm *param_store_partial_group(const struct param_store *s, const struct param *p)
 {
 	struct comm *tp = s->groups.tp, *kv = s->groups.kv;
@@ -188,14 +195,16 @@ struct comm *param_store_partial_group(const struct param_store *s, const struct
 	return kv && comm_size(kv) == p->copies ? kv : NULL;
 }
 
-static int check_parts(const struct param_store *s, struct err *e)
+static int check_partial_groups(const struct param_store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n; i++) {
 		const struct param *p = &s->catalogue->params[i];
 		if (p->partial && !param_store_partial_group(s, p))
-			return err_set(e, ERR_INTERNAL,
-				       "store: no group of the %d ranks that have a part of %s",
-				       p->copies, p->name);
+			return err_set(
+				e, ERR_INTERNAL,
+				"param_store: there is no group of the %d ranks that have a part "
+				"of %s's gradient",
+				p->copies, p->name);
 	}
 	return 0;
 }
@@ -204,7 +213,7 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 {
 	struct param_store *s = calloc(1, sizeof *s);
 	if (!s)
-		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
+		return err_set(e, ERR_NOMEM, "param_store: no memory; close other programs");
 	*s = (struct param_store){
 		.backend = opt->backend,
 		.ops = backend_ops(opt->backend),
@@ -220,8 +229,8 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 			  opt->zero);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
 			  opt->groups.expert_copies, opt->zero);
-	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) || check_parts(s, e) ||
-	    check_tied(s, e)) {
+	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
+	    check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);
 		return -1;
 	}
@@ -235,7 +244,7 @@ static void close_pool(struct param_store *s, struct unit_buffers *p)
 		backend_free(s->backend, p->slots[i].data);
 }
 
-static void end_pool(struct unit_buffers *p)
+static void drain_pool(struct unit_buffers *p)
 {
 	for (int i = 0; i < p->n; i++) {
 		comm_wait(p->slots[i].req, NULL);
@@ -253,8 +262,8 @@ void param_store_drain(struct param_store *s)
 		comm_wait(s->sums[i], NULL);
 	s->n_sums = 0;
 	for (int i = 0; i < UNIT_KINDS; i++) {
-		end_pool(&s->gathers[i]);
-		end_pool(&s->scatters[i]);
+		drain_pool(&s->gathers[i]);
+		drain_pool(&s->scatters[i]);
 	}
 }
 

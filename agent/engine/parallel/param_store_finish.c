@@ -6,15 +6,15 @@ static int check_complete(const struct param_store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (!s->homes[i].reduced)
-			return err_set(
-				e, ERR_INTERNAL,
-				"store: the step ends, but unit %d's gradients are not complete",
-				i);
+			return err_set(e, ERR_INTERNAL,
+				       "param_store: the step ends, but the gradients of unit %d "
+				       "are not complete",
+				       i);
 	return 0;
 }
 
-/* All are waited for, also after a failure; the first error stays. */
-static int wait_sums(struct param_store *s, struct err *e)
+/* Waits for all reductions, also after a failure. Reports the first error. */
+static int wait_reductions(struct param_store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->n_sums; i++)
@@ -24,7 +24,7 @@ static int wait_sums(struct param_store *s, struct err *e)
 	return rc;
 }
 
-static int retire_all(struct param_store *s, struct err *e)
+static int add_all_scattered(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->scatters[kind].n; i++)
@@ -33,8 +33,8 @@ static int retire_all(struct param_store *s, struct err *e)
 	return 0;
 }
 
-/* Units from `unit` on whose owned gradients lie together and have the same copies. */
-static int run_of_copies(const struct param_store *s, int unit)
+/* The number of units from `unit` on whose owned gradients are adjacent and have the same copies. */
+static int count_adjacent(const struct param_store *s, int unit)
 {
 	int n = 1;
 	while (unit + n < s->catalogue->n_units &&
@@ -46,13 +46,13 @@ static int run_of_copies(const struct param_store *s, int unit)
 	return n;
 }
 
-/* Where shards have copies, the shards' sums are summed over those. */
-static int sum_copies(struct param_store *s, struct err *e)
+/* If shards have copies, all-reduces the shards' sums over these. */
+static int reduce_copies(struct param_store *s, struct err *e)
 {
 	for (int unit = 0, n; unit < s->catalogue->n_units; unit += n) {
 		const struct replica_groups *r = param_store_replicas(s, unit);
 		const struct unit_place *lo = &s->homes[unit], *hi;
-		n = run_of_copies(s, unit);
+		n = count_adjacent(s, unit);
 		hi = &s->homes[unit + n - 1];
 		if (!r->policy->state || !r->copies)
 			continue;
@@ -63,10 +63,10 @@ static int sum_copies(struct param_store *s, struct err *e)
 			return -1;
 		s->n_sums++;
 	}
-	return wait_sums(s, e);
+	return wait_reductions(s, e);
 }
 
-static int sum_tied(struct param_store *s, struct err *e)
+static int reduce_tied(struct param_store *s, struct err *e)
 {
 	if (!s->groups.tied)
 		return 0;
@@ -82,8 +82,9 @@ static int sum_tied(struct param_store *s, struct err *e)
 int param_store_finish(struct param_store *s, struct err *e)
 {
 	param_store_order_learn(&s->order);
-	if (check_complete(s, e) || param_store_reduce_complete(s, e) || wait_sums(s, e) ||
-	    retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) || param_store_wait_params(s, e))
+	if (check_complete(s, e) || param_store_reduce_complete(s, e) || wait_reductions(s, e) ||
+	    add_all_scattered(s, e) || reduce_copies(s, e) || reduce_tied(s, e) ||
+	    param_store_wait_params(s, e))
 		return -1;
 	return 0;
 }

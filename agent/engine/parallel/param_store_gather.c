@@ -1,7 +1,7 @@
 #include "agent/engine/parallel/param_store_inner.h"
 
-/* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's
- * first layer comes while the tables do. */
+/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first layer
+ * of a step is gathered together with the tables. */
 enum { AHEAD = UNIT_KINDS };
 
 struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit)
@@ -23,8 +23,9 @@ static struct unit_buffers *pool_of(struct param_store *s, int unit)
 	return &s->gathers[s->catalogue->units[unit].kind];
 }
 
-/* The slot to gather into: not in use, not wanted if it may be spared, the longest unused. */
-static struct unit_buffer *choose(struct unit_buffers *p, bool spare)
+/* The buffer to gather into: not in use, and the longest unused. spare: not one that is wanted. NULL:
+ * none. */
+static struct unit_buffer *choose_buffer(struct unit_buffers *p, bool spare)
 {
 	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
@@ -38,7 +39,7 @@ static struct unit_buffer *choose(struct unit_buffers *p, bool spare)
 	return best;
 }
 
-static int begin(struct param_store *s, struct unit_buffer *t, int unit, struct err *e)
+static int start_gather(struct param_store *s, struct unit_buffer *t, int unit, struct err *e)
 {
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (param_store_evict(s, t, e) ||
@@ -50,7 +51,7 @@ static int begin(struct param_store *s, struct unit_buffer *t, int unit, struct 
 	return 0;
 }
 
-static void want(struct param_store *s)
+static void clear_wanted(struct param_store *s)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
@@ -61,15 +62,15 @@ int param_store_prefetch(struct param_store *s, struct err *e)
 {
 	if (!s->overlap)
 		return 0;
-	want(s);
+	clear_wanted(s);
 	for (int i = 0; i < AHEAD; i++) {
 		int unit = param_store_order_peek(&s->order, i);
 		if (unit < 0)
 			return 0;
 		struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 		if (!t) {
-			t = choose(pool_of(s, unit), true);
-			if (t && begin(s, t, unit, e))
+			t = choose_buffer(pool_of(s, unit), true);
+			if (t && start_gather(s, t, unit, e))
 				return -1;
 		}
 		if (t)
@@ -87,7 +88,7 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
 			if (param_store_wait_request(&s->gathers[kind].slots[i].req, &s->gather_s,
-					     rc ? NULL : e))
+						     rc ? NULL : e))
 				rc = -1;
 	return rc;
 }
@@ -109,17 +110,18 @@ int param_store_params(struct param_store *s, int unit, const void **params, str
 	struct unit_buffer *t = param_store_find_buffer(p, unit);
 	param_store_order_note(&s->order, unit);
 	if (!t) {
-		t = choose(p, false);
+		t = choose_buffer(p, false);
 		if (!t)
-			return err_set(e, ERR_INTERNAL,
-				       "store: %d units of the kind of unit %d are held already",
-				       p->n, unit);
-		if (begin(s, t, unit, e))
+			return err_set(
+				e, ERR_INTERNAL,
+				"param_store: %d units of the kind of unit %d are already held",
+				p->n, unit);
+		if (start_gather(s, t, unit, e))
 			return -1;
 	}
 	t->used = ++s->clock;
 	t->holds++;
-	/* What comes next leaves before this one is waited for. */
+	/* The next gathers start before the wait for this one. */
 	if (param_store_prefetch(s, e) || param_store_wait_request(&t->req, &s->gather_s, e)) {
 		t->holds--;
 		return -1;
@@ -133,6 +135,6 @@ void param_store_release(struct param_store *s, int unit)
 	struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 	if (!t || !t->holds || --t->holds)
 		return;
-	/* A failure comes again from the next call: the world is aborted. */
+	/* The world is aborted after a failure, so the next call reports it. */
 	param_store_prefetch(s, NULL);
 }

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-/* More than this is not learned: it is a step of very many micro-batches, which follow the same
- * pattern. */
+/* The order is learned up to this length. A longer step has very many micro-batches, which repeat the
+ * same pattern. */
 enum { ORDER_MOST = 1 << 16 };
 
-static void append(struct demand_order *o, int unit)
+static void append_demand(struct demand_order *o, int unit)
 {
 	if (o->n == ORDER_MOST)
 		return;
@@ -21,7 +21,7 @@ static void append(struct demand_order *o, int unit)
 	o->units[o->n++] = unit;
 }
 
-static void follow(struct demand_order *o, int unit)
+static void follow_demand(struct demand_order *o, int unit)
 {
 	for (int i = 0; i < o->n; i++) {
 		int place = (o->at + i) % o->n;
@@ -35,9 +35,9 @@ static void follow(struct demand_order *o, int unit)
 void param_store_order_note(struct demand_order *o, int unit)
 {
 	if (o->learned)
-		follow(o, unit);
+		follow_demand(o, unit);
 	else
-		append(o, unit);
+		append_demand(o, unit);
 }
 
 void param_store_order_learn(struct demand_order *o)

@@ -7,7 +7,7 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 	return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* The parameter's part in this rank's part of its unit; count 0: nothing of it. */
+/* The part of the parameter that this rank owns. count 0: none. */
 static struct param_piece piece_of(const struct param_store *s, const struct param *p)
 {
 	const struct unit_place *h = &s->homes[p->unit];
@@ -32,7 +32,7 @@ int param_store_build_pieces(struct param_store *s, struct err *e)
 	if (!s->pieces)
 		return err_set(
 			e, ERR_NOMEM,
-			"store: no memory for a table of %d parameters; close other programs",
+			"param_store: no memory for a table of %d parameters; close other programs",
 			s->catalogue->n);
 	for (int i = 0; i < s->catalogue->n; i++) {
 		struct param_piece piece = piece_of(s, &s->catalogue->params[i]);

@@ -2,16 +2,16 @@
 
 #include "base/philox.h"
 
-/* The key of (seed, parameter, step). */
+/* The random key of (seed, parameter, step). */
 static struct philox_key key_of(const struct param_store *s, const struct param *p, int64_t step)
 {
 	struct philox_key name = philox_key(s->seed, PHILOX_ROUND, philox_item(p->name));
 	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
 }
 
-/* Rounds n masters, which may be away: then through `stage` in the backend's memory. */
-static void narrow(struct param_store *s, void *stored, const float *masters, int64_t n, float *stage,
-		   const struct philox_key *key, uint64_t first)
+/* Rounds n masters. Offloaded masters pass through `stage` in the backend's memory. */
+static void round_range(struct param_store *s, void *stored, const float *masters, int64_t n,
+			float *stage, const struct philox_key *key, uint64_t first)
 {
 	for (int64_t i = 0, part; i < n; i += part) {
 		const float *from = masters + i;
@@ -25,7 +25,7 @@ static void narrow(struct param_store *s, void *stored, const float *masters, in
 	}
 }
 
-/* Whether numbers of the piece's elements follow one another in the global tensor. */
+/* Whether the piece's elements have consecutive numbers in the global tensor. */
 static bool whole_rows(const struct param_piece *piece)
 {
 	const struct param *p = piece->param;
@@ -39,8 +39,8 @@ static void *stored_of(const struct param_store *s, const struct param_piece *pi
 	       (size_t)(piece->master - param_store_master(s, unit)) * s->width;
 }
 
-void param_store_stored_form(const struct param_store *s, const struct param_piece *piece, int64_t step,
-		      struct update *u)
+void param_store_stored_form(const struct param_store *s, const struct param_piece *piece,
+			     int64_t step, struct update *u)
 {
 	const struct param *p = piece->param;
 	if (!s->masters || (s->stochastic && !whole_rows(piece)))
@@ -58,10 +58,10 @@ void param_store_stored_done(struct param_store *s)
 	s->fused = true;
 }
 
-/* Row by row where the box has not whole rows: numbers are counted by the element's place in the
- * global tensor. */
-static void round_piece(struct param_store *s, const struct param_piece *piece, char *stored, float *stage,
-			int64_t step)
+/* Random numbers are keyed by the element's number in the global tensor. Without whole rows these are
+ * consecutive only inside a row. */
+static void round_piece(struct param_store *s, const struct param_piece *piece, char *stored,
+			float *stage, int64_t step)
 {
 	const struct param *p = piece->param;
 	struct philox_key key = key_of(s, p, step);
@@ -70,27 +70,27 @@ static void round_piece(struct param_store *s, const struct param_piece *piece, 
 		int64_t at = piece->first + i, row = at / width, column = at % width;
 		int64_t n = width == columns ? piece->count : width - column;
 		n = n < piece->count - i ? n : piece->count - i;
-		narrow(s, stored + (size_t)i * s->width, piece->master + i, n, stage, &key,
-		       (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column));
+		round_range(s, stored + (size_t)i * s->width, piece->master + i, n, stage, &key,
+			    (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column));
 		i += n;
 	}
 }
 
-/* Gaps are zero and stay so. */
-static void narrow_all(struct param_store *s, float *stage, int64_t step)
+/* Gaps between parameters are zero and stay zero. */
+static void round_all(struct param_store *s, float *stage, int64_t step)
 {
 	for (int i = 0; s->stochastic && i < s->n_pieces; i++)
 		if (!s->fused || !whole_rows(&s->pieces[i]))
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
 		const struct unit_place *h = &s->homes[unit];
-		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo,
-		       stage, NULL, 0);
+		round_range(s, param_store_stored(s, unit), param_store_master(s, unit),
+			    h->hi - h->lo, stage, NULL, 0);
 	}
 }
 
-/* Whether the optimizer's updates have left anything to round. */
-static bool left_over(const struct param_store *s)
+/* Whether there are masters that the optimizer's updates have not rounded. */
+static bool needs_rounding(const struct param_store *s)
 {
 	for (int i = 0; s->fused && i < s->n_pieces; i++)
 		if (s->stochastic && !whole_rows(&s->pieces[i]))
@@ -101,29 +101,30 @@ static bool left_over(const struct param_store *s)
 static int round_masters(struct param_store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
-	if (param_store_masters_offloaded(s) && left_over(s)) {
+	if (param_store_masters_offloaded(s) && needs_rounding(s)) {
 		stage = backend_alloc(s->backend, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM,
-				       "parameters: no memory for %zu bytes of masters on their "
-				       "way; lower batch.micro",
+				       "parameters: no memory for a buffer of %zu bytes for "
+				       "offloaded masters; lower batch.micro",
 				       ZERO_PUBLISHED * sizeof *stage);
 	}
-	narrow_all(s, stage, step);
+	round_all(s, stage, step);
 	backend_free(s->backend, stage);
 	s->fused = false;
 	return 0;
 }
 
-/* What was gathered is old. */
-static int forget_all(struct param_store *s, struct err *e)
+/* Empties all buffers of gathered parameters, which are outdated. */
+static int evict_all(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++) {
 			struct unit_buffer *t = &s->gathers[kind].slots[i];
 			if (t->holds)
 				return err_set(e, ERR_INTERNAL,
-					       "store: unit %d is in use while new parameters come",
+					       "param_store: unit %d is in use while its "
+					       "parameters are published",
 					       t->unit);
 			if (param_store_evict(s, t, e))
 				return -1;
@@ -131,8 +132,8 @@ static int forget_all(struct param_store *s, struct err *e)
 	return 0;
 }
 
-/* Owners to the others, where each replica holds the whole. */
-static int spread(struct param_store *s, int unit, struct err *e)
+/* Gathers the owners' parameters if each replica holds the whole unit. */
+static int start_gather(struct param_store *s, int unit, struct err *e)
 {
 	struct unit_place *h = &s->homes[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
@@ -147,12 +148,12 @@ static int spread(struct param_store *s, int unit, struct err *e)
 
 int param_store_publish(struct param_store *s, int64_t step, struct err *e)
 {
-	if (param_store_wait_params(s, e) || forget_all(s, e))
+	if (param_store_wait_params(s, e) || evict_all(s, e))
 		return -1;
 	if (s->masters && round_masters(s, step, e))
 		return -1;
 	for (int unit = 0; unit < s->catalogue->n_units; unit++)
-		if (spread(s, unit, e))
+		if (start_gather(s, unit, e))
 			return -1;
 	param_store_order_rewind(&s->order);
 	return param_store_prefetch(s, e);

@@ -2,15 +2,15 @@
 
 #include "base/clock.h"
 
-/* Units whose gradients are whole are summed together until there are so many elements: 4 MiB of
- * fp32, some hundred microseconds on a fast link, far above an operation's fixed cost; a stage
- * worth cutting has many of them, so the first leaves early. */
+/* Units whose gradients are whole are reduced together until they have this many elements. 4 MiB of
+ * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost. A stage
+ * has many times as many elements, so the first reduction starts early. */
 enum { ENOUGH = 1 << 20 };
 
-/* --- parts --- */
+/* --- Partial gradients -------------------------------------------------------------- */
 
-/* How many of the unit's parameters from i on lie together and are parts over one group. */
-static int run_of_parts(const struct param_store *s, const struct unit *u, int i)
+/* The number of the unit's parameters from i on that are adjacent and partial over one group. */
+static int count_partial(const struct param_store *s, const struct unit *u, int i)
 {
 	const struct param *p = &s->catalogue->params[u->first];
 	int n = 0;
@@ -19,8 +19,8 @@ static int run_of_parts(const struct param_store *s, const struct unit *u, int i
 	return n;
 }
 
-/* grads: of the whole unit. The gaps between parameters hold zeros and go along. */
-static int sum_parts(struct param_store *s, int unit, float *grads, struct err *e)
+/* grads: of the whole unit. The gaps between parameters hold zeros and are reduced along. */
+static int reduce_partial(struct param_store *s, int unit, float *grads, struct err *e)
 {
 	const struct unit *u = &s->catalogue->units[unit];
 	const struct param *p = &s->catalogue->params[u->first];
@@ -28,13 +28,13 @@ static int sum_parts(struct param_store *s, int unit, float *grads, struct err *
 		return 0;
 	double since = clock_s();
 	for (int i = 0; i < u->n_params;) {
-		int n = run_of_parts(s, u, i);
+		int n = count_partial(s, u, i);
 		if (n) {
 			const struct param *last = &p[i + n - 1];
 			float *at = grads + (p[i].offset - u->lo);
 			size_t count = (size_t)(last->offset + last->count - p[i].offset);
-			if (comm_all_reduce(param_store_partial_group(s, &p[i]), at, at, count, COMM_F32,
-					    COMM_SUM, e))
+			if (comm_all_reduce(param_store_partial_group(s, &p[i]), at, at, count,
+					    COMM_F32, COMM_SUM, e))
 				return -1;
 		}
 		i += n ? n : 1;
@@ -43,10 +43,9 @@ static int sum_parts(struct param_store *s, int unit, float *grads, struct err *
 	return 0;
 }
 
-/* --- gradients that are whole until the step's end --- */
+/* --- Gradients that are whole until the end of the step --------------------------------- */
 
-/* The unit's elements as every tp rank counts them: what is put together must be the same on
- * all. */
+/* The unit's elements, counted in the same way on every tp rank: all must group the same units. */
 static int64_t weight_of(const struct param_store *s, int unit)
 {
 	const struct unit *u = &s->catalogue->units[unit];
@@ -60,12 +59,12 @@ static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
 	const struct unit_place *h = &s->homes[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole, whole + h->lo,
-					  param_store_counts(s, unit), COMM_F32, COMM_SUM,
-					  &s->sums[s->n_sums++], e);
+	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
+					  whole + h->lo, param_store_counts(s, unit), COMM_F32,
+					  COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
-static int sum_whole(struct param_store *s, int first, int last, struct err *e)
+static int all_reduce_whole(struct param_store *s, int first, int last, struct err *e)
 {
 	const struct unit_place *lo = &s->homes[first], *hi = &s->homes[last - 1];
 	const struct replica_groups *r = param_store_replicas(s, first);
@@ -84,10 +83,10 @@ int param_store_reduce_complete(struct param_store *s, struct err *e)
 	if (first == last)
 		return 0;
 	for (int unit = first; unit < last; unit++)
-		if (sum_parts(s, unit, s->grads + s->homes[unit].grads, e))
+		if (reduce_partial(s, unit, s->grads + s->homes[unit].grads, e))
 			return -1;
 	if (param_store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
-						    : sum_whole(s, first, last, e)) {
+							  : all_reduce_whole(s, first, last, e)) {
 		s->n_sums = before;
 		return -1;
 	}
@@ -96,17 +95,17 @@ int param_store_reduce_complete(struct param_store *s, struct err *e)
 		       : param_store_wait_request(&s->sums[s->n_sums - 1], &s->reduce_s, e);
 }
 
-/* Whether the unit goes with those that are complete already: it lies beside them, and is summed
- * over the same ranks. */
-static bool goes_along(const struct param_store *s, int unit)
+/* Whether the unit can be reduced together with the complete ones: it is adjacent to them, and its
+ * replicas are the same ranks. */
+static bool joins_complete(const struct param_store *s, int unit)
 {
 	return (unit == s->last || unit + 1 == s->first) &&
 	       param_store_replicas(s, unit) == param_store_replicas(s, s->first);
 }
 
-static int complete_whole(struct param_store *s, int unit, struct err *e)
+static int add_complete(struct param_store *s, int unit, struct err *e)
 {
-	if (s->first != s->last && !goes_along(s, unit) && param_store_reduce_complete(s, e))
+	if (s->first != s->last && !joins_complete(s, unit) && param_store_reduce_complete(s, e))
 		return -1;
 	if (s->first == s->last) {
 		s->first = unit;
@@ -117,13 +116,13 @@ static int complete_whole(struct param_store *s, int unit, struct err *e)
 		s->first--;
 	}
 	s->weight += weight_of(s, unit);
-	/* What is scattered goes one by one: each unit is cut by itself. */
+	/* Reduce-scatters take one unit each, because each unit is cut by itself. */
 	return s->weight >= ENOUGH || param_store_replicas(s, unit)->policy->state
 		       ? param_store_reduce_complete(s, e)
 		       : 0;
 }
 
-/* --- gradients that leave after each micro-batch --- */
+/* --- Gradients that are reduced after each micro-batch -------------------------------- */
 
 int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, struct err *e)
 {
@@ -144,8 +143,8 @@ static struct unit_buffers *pool_of(struct param_store *s, int unit)
 	return &s->scatters[s->catalogue->units[unit].kind];
 }
 
-/* The slot that this micro-batch's gradients of the unit go into, zeroed when it is new. */
-static struct unit_buffer *slot_of(struct param_store *s, int unit, struct err *e)
+/* The buffer for this micro-batch's gradients of the unit. A new one is zeroed. */
+static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struct err *e)
 {
 	struct unit_buffers *p = pool_of(s, unit);
 	struct unit_buffer *best = NULL;
@@ -158,7 +157,8 @@ static struct unit_buffer *slot_of(struct param_store *s, int unit, struct err *
 	}
 	if (!best) {
 		err_set(e, ERR_INTERNAL,
-			"store: gradients of %d units of the kind of unit %d are open already",
+			"param_store: gradients of %d units of the kind of unit %d are already "
+			"open",
 			p->n, unit);
 		return NULL;
 	}
@@ -171,14 +171,14 @@ static struct unit_buffer *slot_of(struct param_store *s, int unit, struct err *
 	return best;
 }
 
-static int scatter(struct param_store *s, int unit, struct err *e)
+static int scatter_micro(struct param_store *s, int unit, struct err *e)
 {
-	struct unit_buffer *t = slot_of(s, unit, e);
+	struct unit_buffer *t = grad_buffer_of(s, unit, e);
 	if (!t)
 		return -1;
 	float *whole = (float *)t->data;
 	t->holds = 0;
-	if (sum_parts(s, unit, whole, e) ||
+	if (reduce_partial(s, unit, whole, e) ||
 	    comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
 				       whole + s->homes[unit].lo, param_store_counts(s, unit),
 				       COMM_F32, COMM_SUM, &t->req, e)) {
@@ -188,14 +188,15 @@ static int scatter(struct param_store *s, int unit, struct err *e)
 	return s->overlap ? 0 : param_store_add_scattered(s, t, e);
 }
 
-/* --- what the model calls --- */
+/* --- What the model calls ------------------------------------------------------------ */
 
 static int check_open(const struct param_store *s, int unit, struct err *e)
 {
 	if (s->homes[unit].reduced)
-		return err_set(e, ERR_INTERNAL,
-			       "store: unit %d's gradients of this step are complete already",
-			       unit);
+		return err_set(
+			e, ERR_INTERNAL,
+			"param_store: the gradients of unit %d are already complete in this step",
+			unit);
 	return 0;
 }
 
@@ -207,7 +208,7 @@ int param_store_grads(struct param_store *s, int unit, float **grads, struct err
 		*grads = s->grads + s->homes[unit].grads;
 		return 0;
 	}
-	struct unit_buffer *t = slot_of(s, unit, e);
+	struct unit_buffer *t = grad_buffer_of(s, unit, e);
 	if (!t)
 		return -1;
 	*grads = (float *)t->data;
@@ -220,6 +221,6 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
 		return -1;
 	s->homes[unit].reduced = last;
 	if (param_store_replicas(s, unit)->policy->grads)
-		return scatter(s, unit, e);
-	return last ? complete_whole(s, unit, e) : 0;
+		return scatter_micro(s, unit, e);
+	return last ? add_complete(s, unit, e) : 0;
 }

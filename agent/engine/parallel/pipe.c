@@ -8,8 +8,8 @@ static int peer_of(const struct comm *c)
 	return 1 - comm_rank(c);
 }
 
-static int start_message(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req,
-		 struct err *e)
+static int start_message(struct pipe *p, struct comm *c, bool send, void *x,
+			 struct comm_request **req, struct err *e)
 {
 	struct comm_p2p op = {
 		.send = send, .data = x, .count = p->count, .type = p->type, .peer = peer_of(c)

@@ -1,8 +1,8 @@
 /*
- * pipe — activations and gradients between neighbouring pipeline ranks.
+ * pipe — activations and gradients between neighboring pipeline ranks.
  *
- * A send, or a receive that was started, returns at once; its buffer belongs to it until pp_wait.
- * Messages of a channel (groups.h) arrive in the order of their sends.
+ * pp_send and pp_recv_start return at once; the buffer belongs to the transfer until pp_wait. The
+ * messages of a channel (groups.h) arrive in the order of their sends.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
@@ -13,7 +13,7 @@ struct pipe {
 	const struct groups *groups; /* borrowed */
 	enum comm_type type;         /* of activations */
 	size_t count;                /* elements of a message */
-	double seconds;              /* waited; the reader sets it back */
+	double seconds;              /* waited here; the reader resets it */
 };
 
 int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
@@ -21,7 +21,7 @@ int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
 int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e);
 int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
 		  struct comm_request **req, struct err *e);
-/* Waits until the buffer of *req is free again and sets *req to NULL; NULL is done. */
+/* Waits until the buffer of *req is free again, and sets *req to NULL. Accepts *req NULL. */
 int pp_wait(struct pipe *p, struct comm_request **req, struct err *e);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 
-/* Bytes from which on a transfer is worth a thread of its own. */
+/* A transfer of at least this many bytes is worth another thread. */
 enum { OVERLAP_LEAST = 64 << 10 };
 
 void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_type type)
@@ -26,8 +26,9 @@ int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count,
 		    struct comm_request **req, struct err *e)
 {
 	*req = NULL;
-	return runs_async(t, count) ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e)
-			       : tp_gather(t, shard, full, count, e);
+	return runs_async(t, count)
+		       ? comm_all_gather_start(t->comm, shard, full, count, t->type, req, e)
+		       : tp_gather(t, shard, full, count, e);
 }
 
 int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct comm_request **req,

@@ -1,21 +1,21 @@
 /*
- * tp — tensor and sequence parallelism's operators and the reductions of a cut vocabulary.
+ * tp — the operators of tensor and sequence parallelism, and reductions over a sharded vocabulary.
  *
- * Shoeybi et al., "Megatron-LM", arXiv 1909.08053: between a whole activation and one that each
- * rank holds a piece of stand f (identity forward, all-reduce backward, in front of a
- * column-parallel linear) and g (all-reduce forward, identity backward, behind a row-parallel one).
- * The identities need no code; f's backward and g's forward are the same sum.
+ * Shoeybi et al., "Megatron-LM", arXiv 1909.08053, has two operators between a whole activation and
+ * one that is sharded over the ranks: f (identity forward, all-reduce backward) before a
+ * column-parallel linear, and g (all-reduce forward, identity backward) after a row-parallel one.
+ * The identities need no code. The backward of f and the forward of g are the same all-reduce.
  *
- * Sequence parallelism (Korthikanti et al., arXiv 2205.05198) cuts the rows of the residual stream
- * over the ranks: the identities become all-gathers, the sums reduce-scatters (f̄, ḡ). Rank r has
- * rows [r s, (r + 1) s) of n = size × s.
+ * Sequence parallelism (Korthikanti et al., arXiv 2205.05198) shards the rows of the residual stream
+ * over the ranks. The identities become all-gathers and the all-reduces become reduce-scatters (f̄,
+ * ḡ). Rank r has the rows [r s, (r + 1) s) of n = size × s.
  *
- * The vocabulary-parallel embedding is a sum of pieces that are zero where the token belongs to
- * another rank; the cross-entropy needs a maximum and two sums of [rows] (kernels/ops.h): the
- * logits are never gathered.
+ * The vocabulary-parallel embedding is an all-reduce of outputs that are zero where another rank has
+ * the token. The cross-entropy needs a maximum and two sums of [rows] (kernels/ops.h); the logits
+ * are never gathered.
  *
- * Every call gives all ranks of the group the same bits of what they share. One rank alone does
- * nothing.
+ * Every call gives all ranks of the group the same bits of the data that they share. With one rank
+ * the calls do nothing.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_TP_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_TP_H
@@ -27,32 +27,32 @@
 #include <stddef.h>
 
 struct tp {
-	struct comm *comm; /* NULL: alone; borrowed */
+	struct comm *comm; /* NULL: one rank; borrowed */
 	int rank, size;
-	bool sp;             /* the stream's rows are cut */
-	bool overlap;        /* transfers may go on beside matrix products */
+	bool sp;             /* the rows of the residual stream are sharded */
+	bool overlap;        /* transfers may overlap matrix products */
 	enum comm_type type; /* of activations */
-	double seconds;      /* spent in here, waiting; the reader sets it back */
+	double seconds;      /* waited here; the reader resets it */
 };
 
-/* sp counts only where there is more than one rank. */
+/* sp has no effect with one rank. */
 void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_type type);
 
-/* A transfer that may go on while its caller computes what does not touch its buffers. Small ones,
- * and all without `overlap`, are over when their start returns: handing over to another thread
- * costs more than they do. tp_wait ends one; NULL has ended. */
+/* Start a transfer that may continue while the caller computes without touching its buffers. Small
+ * transfers, and all without `overlap`, are complete when the call returns, because handing them to
+ * another thread costs more than they do. tp_wait completes a transfer; *req NULL is complete. */
 int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count,
 		    struct comm_request **req, struct err *e);
 int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct comm_request **req,
 		    struct err *e);
 int tp_wait(struct tp *t, struct comm_request **req, struct err *e);
 
-/* full[size × count] = every rank's shard[count]. Under sp only. */
+/* full[size × count] = every rank's shard[count]. With sp only. */
 int tp_gather(struct tp *t, const void *shard, void *full, size_t count, struct err *e);
-/* The sum over the group of full; under sp each rank gets its rows of it, shard[count], else all of
- * it, in place (shard is full, count its length). */
+/* Sums `full` over the group. With sp it is a reduce-scatter: each rank gets its rows, shard[count].
+ * Otherwise it is an all-reduce in place: shard is full, and count is its length. */
 int tp_reduce(struct tp *t, void *full, void *shard, size_t count, struct err *e);
-/* In place over the group, fp32. */
+/* All-reduces in place, fp32. */
 int tp_all_reduce_sum(struct tp *t, float *x, size_t count, struct err *e);
 int tp_all_reduce_max(struct tp *t, float *x, size_t count, struct err *e);
 

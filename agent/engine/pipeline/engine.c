@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes and this rank's place, before anything is allocated. */
+/* Sets sizes and this rank's coordinates before anything is allocated. */
 static int set_sizes(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	const struct job *job = opt->job;
@@ -31,7 +31,7 @@ static int set_sizes(struct engine *g, const struct engine_options *opt, struct 
 	g->global_tokens = job->batch.global * g->shape.seq;
 	g->stages = calloc((size_t)n, sizeof *g->stages);
 	if (!g->stages)
-		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", n);
+		return err_set(e, ERR_NOMEM, "pipeline: no memory for %d stages", n);
 	if (speeds_stages(job, &g->shape, &g->layout, g->stages, e))
 		return -1;
 	return 0;
@@ -48,8 +48,7 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	return pipeline_slots_open(g, e);
 }
 
-/* "cpu" and the like, with the storage type behind it; a device is one of those that this
- * process sees. */
+/* The backend's name is opt->backend_name with a suffix for the storage type. */
 static int open_backend(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	static const char *const suffix[] = {
@@ -61,9 +60,8 @@ static int open_backend(struct engine *g, const struct engine_options *opt, stru
 		return -1;
 	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
 	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
-		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute "
-			 "capability 8.9 and later have) and "
-			 "computes them slowly; use off",
+		log_warn("precision.fp8 = %s: this GPU has no 8-bit matrix products (compute "
+			 "capability 8.9 and later have them) and computes them slowly; use off",
 			 job_word(g->job, offsetof(struct job, precision.fp8)));
 	return 0;
 }
@@ -148,7 +146,7 @@ int pipeline_open(const struct engine_options *opt, struct engine **out, struct 
 {
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
-		return err_set(e, ERR_NOMEM, "engine: out of memory");
+		return err_set(e, ERR_NOMEM, "pipeline: no memory; close other programs");
 	if (set_sizes(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
 	    open_backend(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
 		pipeline_close(g);
@@ -162,8 +160,8 @@ void pipeline_close(struct engine *g)
 {
 	if (!g)
 		return;
-	/* A device may still be about transfers that nobody waits for any more: the groups end
-	 * those, then memory may go. */
+	/* A device may still execute transfers that nobody waits for. Closing the groups ends them;
+	 * only then may memory be freed. */
 	pipeline_wait_messages(g, NULL);
 	if (g->store)
 		param_store_drain(g->store);
@@ -200,8 +198,8 @@ struct backend *pipeline_backend(struct engine *g)
 	return g->backend;
 }
 
-/* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have
- * it. */
+/* Means of n sums over the global batch's tokens. All tp ranks have the same sums, which count
+ * once. */
 static int reduce_losses(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
 	double sums[LOSSES] = { 0 };
@@ -219,7 +217,7 @@ static int reduce_losses(struct engine *g, const double *local, double *means, i
 	return 0;
 }
 
-/* The parts are summed apart from the whole, whose bits do not depend on who asks for them. */
+/* The parts have an all-reduce of their own, so that the bits of the loss do not depend on it. */
 static int reduce_loss_parts(struct engine *g, const double *local, double loss, struct err *e)
 {
 	double parts[LOSSES] = { 0 };
@@ -235,10 +233,10 @@ static int reduce_loss_parts(struct engine *g, const double *local, double loss,
 	return 0;
 }
 
-/* A rank that fails alone has messages under way, whose other ends wait for what it will not
- * send any more. */
+/* A rank that fails alone leaves other ranks waiting for messages that it will not send. The abort
+ * ends their waits. */
 static int run_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
-			 bool backward, struct err *e)
+			bool backward, struct err *e)
 {
 	if (!pipeline_run_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;
@@ -247,7 +245,7 @@ static int run_or_abort(struct engine *g, const struct schedule *s, const struct
 	return -1;
 }
 
-/* What a device still has to do is computing. */
+/* Waiting for a device counts as compute. */
 static int read_loss(struct engine *g, double *local, struct err *e)
 {
 	double start = clock_s();
@@ -271,7 +269,8 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 		*loss = local[LOSS_ALL] / (double)g->global_tokens;
 		return 0;
 	}
-	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1 : 0;
+	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1
+											    : 0;
 }
 
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)

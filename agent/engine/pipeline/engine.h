@@ -1,11 +1,11 @@
 /*
- * engine — one rank's part of the model and of a step.
+ * engine — one rank's part of the model and of a training step.
  *
- * It builds the groups from the world, the store of the rank's parameters and gradients, the model,
- * and walks its row of the schedule table: receives, forwards, backwards, sends, and the reduction
- * of gradients that overlaps the last backward pass. After pipeline_step the store's pieces have
- * the gradients of the mean loss over the global batch (times the loss scale); engine_norm and the
- * optimizer come next, then param_store_publish.
+ * It splits the groups from the world, opens the param_store and the model, and executes its row of
+ * the schedule table: receives, forward and backward passes, sends, and the reduction of gradients,
+ * which overlaps the last backward pass. After pipeline_step the pieces of the param_store have the
+ * gradients of the mean loss over the global batch (times the loss scale). Then come optim_norm,
+ * optim_step and param_store_publish.
  */
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
@@ -27,24 +27,24 @@ struct engine_options {
 	const struct job *job;
 	struct layout layout;
 	struct coords at;
-	struct comm *world;       /* rank order as in plan/spec/layout.h; borrowed */
+	struct comm *world;       /* its ranks are in the layout's order; borrowed */
 	const char *backend_name; /* "cpu", "plain", "cuda"; the storage type is the job's */
-	int device;               /* which of those that this process sees; 0 on the host */
-	const char *transport; /* of tensors on devices, as comm_on_device takes it: NULL chooses */
+	int device;               /* index among those that this process sees; 0 on the host */
+	const char *transport;    /* for tensors on devices (comm_on_device); NULL: automatic */
 	int threads;
-	int node; /* this rank's: ZeRO may shard inside nodes */
-	/* where what is offloaded may lie, unless TMPDIR is set: the run folder */
+	int node; /* this rank's node; ZeRO may shard inside nodes */
+	/* the folder for offloaded tensors, unless TMPDIR is set: the run folder */
 	const char *spill_dir;
-	/* Called at each schedule step with a literal ("forward", "backward",
-	 * "receive-activations", …: the table in walk.c, then "share-loss"); may be NULL. */
+	/* Called at each step of the schedule with a string literal ("forward", "backward",
+	 * "receive-activations", …: the table in run_row.c, then "share-loss"). May be NULL. */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };
 
-/* Collective. Parameters are not set yet: train_state_init or a checkpoint does that. */
+/* Collective. Does not set the parameters: train_state_init or a checkpoint does. */
 int pipeline_open(const struct engine_options *opt, struct engine **out, struct err *e);
-/* Before the world is closed. After a step that failed it does not wait: that aborted the world.
- * Takes NULL. */
+/* Call before the world is closed. After a failed step, which has aborted the world, it does not wait
+ * for other ranks. Accepts NULL. */
 void pipeline_close(struct engine *g);
 
 const struct model_shape *pipeline_shape(const struct engine *g);
@@ -52,41 +52,42 @@ const struct catalogue *pipeline_catalogue(const struct engine *g);
 struct param_store *pipeline_store(struct engine *g);
 struct backend *pipeline_backend(struct engine *g);
 
-/* This dp rank's part of a global batch (ranks of one dp index pass the same). */
+/* This dp rank's part of a global batch. Ranks with the same dp index pass the same. */
 struct engine_batch {
 	const int32_t *inputs, *targets; /* [micros, micro, seq] */
-	const int32_t *starts;           /* the same; NULL: attention sees over documents */
+	const int32_t *starts;           /* the same shape; NULL: attention crosses documents */
 	int64_t sample;                  /* global number of the first sequence */
 	double loss_scale;               /* multiplies the gradients, not the loss */
 };
 
-/* One step's forward and backward. *loss: mean over the global batch's tokens, the same bits on
- * every rank. With parallel.sync = server no replica waits for another: gradients and *loss are
- * this one's part of the means (agent/server). */
+/* Forward and backward pass of one step. Sets *loss to the mean over the global batch's tokens, with
+ * the same bits on every rank. With parallel.sync = server no replica waits for another: gradients
+ * and *loss are this replica's part of the means (agent/engine/server). */
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
-/* The same in two halves: on a device the first one queues the work, the second waits for it, so
- * that more can be queued before. */
+/* pipeline_step in two parts. On a device, the first queues the work and the second waits for it, so
+ * that the caller can queue more work in between. */
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int pipeline_loss(struct engine *g, double *loss, struct err *e);
 
-/* What the last pipeline_loss is the sum of. */
+/* The terms of the last pipeline_loss. */
 struct engine_losses {
-	/* the model has routers, and all replicas' parts are summed (parallel.sync = all-reduce) */
+	/* the model has routers, and the parts of all replicas were summed (parallel.sync =
+	 * all-reduce) */
 	bool known;
 	double cross_entropy, balance, z;
 };
 void pipeline_losses(const struct engine *g, struct engine_losses *out);
-/* The same without backward, leaving gradients alone. */
+/* Forward pass only; sets *loss like pipeline_step and does not change gradients. */
 int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 
-/* Seconds of the last step by part, for the report: none counts twice. What overlaps compute is
- * compute; what is computed again is recompute, with its transfers; the wait for the others' loss
- * is the pipeline's where there is one, else data parallelism's. */
+/* Seconds of the last step by part, for the report. No second counts twice. Transfers that overlap
+ * computation count as compute. Recomputation with its transfers counts as recompute. The wait for
+ * the all-reduce of the loss counts as pp if there is a pipeline, and as dp otherwise. */
 struct engine_times {
 	double compute, recompute, tp, cp, ep, pp, dp;
 };
 void pipeline_times(const struct engine *g, struct engine_times *out);
-/* When this rank did which pass in the last pipeline_step; valid until the next. */
+/* The begin and end of each pass of this rank in the last pipeline_step. Valid until the next. */
 const struct timeline *pipeline_timeline(const struct engine *g);
 /* Peak bytes of this rank's device memory. */
 int64_t pipeline_peak_bytes(const struct engine *g);

@@ -1,4 +1,4 @@
-/* rank — the body of an engine, for the files of agent/pipeline. */
+/* rank — the body of an engine. Only files of agent/engine/pipeline include this. */
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_RANK_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_RANK_H
 
@@ -15,30 +15,27 @@
 
 #include <stdbool.h>
 
-/* A slot of the model: whether a micro-batch lives there, and the messages that still read its
- * buffers. */
+/* A slot of the model: whether it holds a micro-batch, and the sends that still read its buffers. */
 struct slot_state {
 	bool taken;
 	struct comm_request *act_sent, *grad_sent;
 };
 
-/* One of this rank's chunks on its way through a row. */
+/* The state of one of this rank's chunks during a row. */
 struct chunk_state {
-	struct slot_state *slot_states; /* [slots], those of the model */
+	struct slot_state *slot_states; /* [slots] of the model */
 	int slots, next_slot;
 	int *slot_of; /* [micros]; -1: none yet */
-	/* the rank's own chunk with the stage before and after; -1: another rank has it, or
-	 * there is none */
+	/* this rank's chunk with the previous and the next stage; -1: another rank has the stage, or
+	 * it does not exist */
 	int before, after;
-	/* where activations come from and go to; gradients the other way */
-	enum pipe_side from, to;
+	enum pipe_side from, to; /* of activations; gradients travel in the opposite direction */
 };
 
-/* Receives of one channel, in the order of the row: the next one is started as soon as its
- * buffer is free. */
+/* The receives of one channel, in the order of the row. Each is started as soon as its buffer is
+ * free. */
 struct inbox {
-	/* the row's step that is to be received next; its end: none */
-	int next;
+	int next; /* the index of the next receive in the row; the row's length: none */
 	bool started;
 	struct comm_request *request;
 };
@@ -48,7 +45,7 @@ struct engine {
 	struct model_shape shape;
 	struct layout layout;
 	struct coords at;
-	struct stage *stages; /* all of the model's */
+	struct stage *stages; /* of the whole model */
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct backend *backend;
 	struct groups groups;
@@ -60,11 +57,11 @@ struct engine {
 	struct param_store *store;
 	struct model *model;
 	int64_t micro_tokens;  /* of a micro-batch */
-	int64_t global_tokens; /* of an optimizer step */
+	int64_t global_tokens; /* of a global batch */
 	int micros;
 	struct schedule schedule;
-	struct schedule forwards; /* an evaluation's */
-	struct chunk_state *chunk_states;     /* [layout.chunks] */
+	struct schedule forwards;         /* for evaluations */
+	struct chunk_state *chunk_states; /* [layout.chunks] */
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
@@ -73,28 +70,28 @@ struct engine {
 	void *phase_arg;
 };
 
-/* Walks a row once over this rank's micro-batches; the model has the sum of the token losses
- * seen here (0 before the last stage). */
+/* Executes a row once over this rank's micro-batches. Afterwards the model has the sum of the token
+ * losses of this rank (0 before the last stage). */
 int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		      const struct engine_batch *batch, bool backward, struct err *e);
-/* Waits for every message under way; the first error stays. */
+		     const struct engine_batch *batch, bool backward, struct err *e);
+/* Waits for all messages in progress, also after a failure. Reports the first error. */
 int pipeline_wait_messages(struct engine *g, struct err *e);
 
-/* --- What a row is walked with (tracks.c, receive.c) --- */
+/* --- Slots and receives (slots.c, receive.c) --- */
 
-/* Slots and inboxes as at the begin of a row. */
 int pipeline_slots_open(struct engine *g, struct err *e);
 void pipeline_slots_close(struct engine *g);
+/* Resets slots and receives for a row. */
 void pipeline_slots_begin(struct engine *g, const struct sched_row *row);
-/* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
+/* The micro-batch's slot. Takes a free one if it has none yet. -1: no slot is free. */
 int pipeline_slot_find(struct engine *g, int chunk, int micro);
 struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro);
 void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
-/* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
+/* Returns when the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
 int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,
 		     struct err *e);
-/* Starts what can be received ahead of need. */
+/* Starts the next receive of each channel whose buffer is free. */
 int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
 
 #endif

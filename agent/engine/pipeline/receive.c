@@ -1,6 +1,6 @@
 /*
- * Messages from other pipeline ranks. A receive is started ahead of its step, so that the message
- * travels while passes are computed: a channel's next one as soon as it has a buffer that is free.
+ * Messages from other pipeline ranks. The next receive of a channel is started as soon as its buffer
+ * is free, before its step in the row, so that the transfer overlaps computation.
  */
 #include "agent/engine/pipeline/rank.h"
 
@@ -20,9 +20,9 @@ static enum pipe_side side_of(const struct engine *g, const struct sched_step *s
 	return step->op == SCHED_RECV_ACT ? t->from : t->to;
 }
 
-/* Moves to the channel's next receive in the row. */
+/* Finds the channel's next receive in the row. */
 static void find_next_receive(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
-		    enum pipe_side side, int from)
+			      enum pipe_side side, int from)
 {
 	struct inbox *in = &g->inboxes[kind][side];
 	for (in->next = from; in->next < row->n; in->next++) {
@@ -47,9 +47,9 @@ void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 			find_next_receive(g, row, kind, side, 0);
 }
 
-/* Where the message goes, when that is free now. Activations need a slot, whose last owner's output
- * may still be on its way: that lies elsewhere. Gradients lie where those of the slot's last owner
- * were sent from. */
+/* The buffer for the message. NULL: it is not free now. Activations need a free slot; a send of the
+ * slot's previous output uses another buffer. Gradients use the buffer from which the gradients of
+ * the slot's previous micro-batch were sent. */
 static void *free_buffer(struct engine *g, const struct sched_step *step)
 {
 	if (step->op == SCHED_RECV_GRAD) {
@@ -64,7 +64,7 @@ static void *free_buffer(struct engine *g, const struct sched_step *step)
 }
 
 static int start_receive(struct engine *g, struct inbox *in, const struct sched_step *step, void *x,
-		 struct err *e)
+			 struct err *e)
 {
 	in->started = true;
 	return pp_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
@@ -85,13 +85,11 @@ int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct
 	return 0;
 }
 
-/* Nothing was started, and now it is needed. */
 static int receive_now(struct engine *g, const struct sched_step *step, struct err *e)
 {
 	int slot = pipeline_slot_find(g, step->chunk, step->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL,
-			       "schedule: chunk %d keeps more than its %d micro-batches",
+		return err_set(e, ERR_INTERNAL, "schedule: chunk %d needs more than its %d slots",
 			       step->chunk, g->chunk_states[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
 		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),

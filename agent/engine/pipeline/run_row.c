@@ -1,4 +1,4 @@
-/* Walking a row of the schedule table: one handler for each kind of step. */
+/* Executes a row of the schedule table, with one handler for each kind of step. */
 #include "agent/engine/pipeline/rank.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@ struct row_run {
 	struct engine *g;
 	const struct sched_row *row;
 	const struct engine_batch *batch;
-	bool backward; /* gradients are wanted */
+	bool backward; /* false: an evaluation */
 };
 
 static struct model_batch micro_batch(const struct row_run *w, int micro)
@@ -29,15 +29,15 @@ static int receive_step(struct row_run *w, const struct sched_step *s, struct er
 	return pipeline_receive(w->g, w->row, s, e);
 }
 
-/* What passes between two stages of this rank. */
+/* Copies activations or gradients between two stages of this rank. */
 static void copy_boundary(struct engine *g, void *to, const void *from)
 {
 	backend_copy(g->backend, to, from,
 		     (size_t)model_boundary(g->model) * backend_width(g->backend));
 }
 
-/* The chunk's input when the stage before it is here. Without gradients that was all its output
- * was kept for. */
+/* Copies the chunk's input if this rank has the previous stage too. Without a backward pass the
+ * previous chunk's slot is not needed afterwards. */
 static void copy_input_from_chunk(struct row_run *w, const struct sched_step *s, int slot)
 {
 	struct engine *g = w->g;
@@ -45,7 +45,7 @@ static void copy_input_from_chunk(struct row_run *w, const struct sched_step *s,
 	if (before < 0)
 		return;
 	copy_boundary(g, model_input(g->model, s->chunk, slot),
-		  model_output(g->model, before, g->chunk_states[before].slot_of[s->micro]));
+		      model_output(g->model, before, g->chunk_states[before].slot_of[s->micro]));
 	if (!w->backward)
 		pipeline_slot_release(g, before, s->micro);
 }
@@ -56,10 +56,9 @@ static int forward_step(struct row_run *w, const struct sched_step *s, struct er
 	struct model_batch b = micro_batch(w, s->micro);
 	int slot = pipeline_slot_find(g, s->chunk, s->micro);
 	if (slot < 0)
-		return err_set(e, ERR_INTERNAL,
-			       "schedule: chunk %d keeps more than its %d micro-batches", s->chunk,
-			       g->chunk_states[s->chunk].slots);
-	/* The output of the slot's last owner lies where this one's will. */
+		return err_set(e, ERR_INTERNAL, "schedule: chunk %d needs more than its %d slots",
+			       s->chunk, g->chunk_states[s->chunk].slots);
+	/* The send of the slot's previous output reads the buffer that this pass writes. */
 	if (pp_wait(&g->pipe, &pipeline_slot_state(g, s->chunk, s->micro)->act_sent, e))
 		return -1;
 	copy_input_from_chunk(w, s, slot);
@@ -79,8 +78,7 @@ static int send_act_step(struct row_run *w, const struct sched_step *s, struct e
 		       &t->slot_states[slot].act_sent, e);
 }
 
-/* The gradient of the chunk's input is that of the output of the stage before it: its, when that
- * is here. */
+/* Copies the gradient of the chunk's input to the previous stage, if this rank has that stage. */
 static int copy_gradient_to_chunk(struct row_run *w, const struct sched_step *s, struct err *e)
 {
 	struct engine *g = w->g;
@@ -90,7 +88,7 @@ static int copy_gradient_to_chunk(struct row_run *w, const struct sched_step *s,
 	if (pp_wait(&g->pipe, &pipeline_slot_state(g, before, s->micro)->grad_sent, e))
 		return -1;
 	copy_boundary(g, model_grad(g->model, before, g->chunk_states[before].slot_of[s->micro]),
-		  model_grad(g->model, s->chunk, g->chunk_states[s->chunk].slot_of[s->micro]));
+		      model_grad(g->model, s->chunk, g->chunk_states[s->chunk].slot_of[s->micro]));
 	return 0;
 }
 
@@ -100,7 +98,7 @@ static int backward_pass(struct row_run *w, const struct sched_step *s, enum mod
 	struct engine *g = w->g;
 	struct model_batch b = micro_batch(w, s->micro);
 	int slot = g->chunk_states[s->chunk].slot_of[s->micro];
-	/* The last stage writes its gradient here without having received one. */
+	/* The last stage writes its gradient here without receiving one. */
 	if (pass != BACKWARD_WEIGHT &&
 	    pp_wait(&g->pipe, &g->chunk_states[s->chunk].slot_states[slot].grad_sent, e))
 		return -1;
@@ -170,11 +168,11 @@ static double transfer_seconds(const struct engine *g)
 }
 
 static int record_event(struct engine *g, const struct sched_step *s, double begin, double end,
-		  struct err *e)
+			struct err *e)
 {
 	struct timeline_event v = { g->at.pp, s->op, s->chunk, s->micro, begin, end };
 	return timeline_add(&g->timeline, &v)
-		       ? err_set(e, ERR_NOMEM, "a step's timeline: out of memory")
+		       ? err_set(e, ERR_NOMEM, "pipeline: no memory for the step's timeline")
 		       : 0;
 }
 
@@ -199,7 +197,8 @@ int pipeline_wait_messages(struct engine *g, struct err *e)
 {
 	int rc = 0;
 	for (int c = 0; g->chunk_states && c < g->layout.chunks; c++)
-		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots; i++) {
+		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots;
+		     i++) {
 			struct slot_state *b = &g->chunk_states[c].slot_states[i];
 			if (pp_wait(&g->pipe, &b->act_sent, rc ? NULL : e) ||
 			    pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
@@ -224,7 +223,7 @@ static void begin_row(struct engine *g, const struct sched_row *row, bool backwa
 }
 
 int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		      const struct engine_batch *batch, bool backward, struct err *e)
+		     const struct engine_batch *batch, bool backward, struct err *e)
 {
 	struct row_run w = { .g = g, .row = row, .batch = batch, .backward = backward };
 	double origin = clock_s(), waited = param_store_wait_seconds(g->store),

@@ -1,9 +1,9 @@
-/* The micro-batches that live on this rank, and what is free. */
+/* Slots of micro-batches on this rank. */
 #include "agent/engine/pipeline/rank.h"
 
 #include <stdlib.h>
 
-/* The rank's own chunk that has the stage; -1: there is none. */
+/* This rank's chunk that has the stage. -1: none. */
 static int own_chunk(const struct engine *g, int stage)
 {
 	int pp, chunk;
@@ -31,9 +31,11 @@ int pipeline_slots_open(struct engine *g, struct err *e)
 		t->slot_states = calloc((size_t)t->slots, sizeof *t->slot_states);
 		t->slot_of = calloc((size_t)g->micros, sizeof *t->slot_of);
 		if (!t->slot_states || !t->slot_of)
-			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", g->micros);
+			return err_set(e, ERR_NOMEM, "pipeline: no memory for %d micro-batches",
+				       g->micros);
 	}
-	return g->chunk_states ? 0 : err_set(e, ERR_NOMEM, "%d chunks: out of memory", chunks);
+	return g->chunk_states ? 0
+			       : err_set(e, ERR_NOMEM, "pipeline: no memory for %d chunks", chunks);
 }
 
 void pipeline_slots_close(struct engine *g)
@@ -46,7 +48,7 @@ void pipeline_slots_close(struct engine *g)
 	g->chunk_states = NULL;
 }
 
-/* The round robin gives messages time to leave. */
+/* Slots are taken round-robin, which gives sends time to complete before a slot is reused. */
 int pipeline_slot_find(struct engine *g, int chunk, int micro)
 {
 	struct chunk_state *t = &g->chunk_states[chunk];

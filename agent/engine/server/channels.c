@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The pair's two groups: of the lower rank's worker, of the higher one's. */
-static int split(struct comm *world, int other, struct worker_channel *p, struct err *e)
+/* Splits the pair's two groups: first for the lower rank's worker, then for the higher rank's. */
+static int split_pair(struct comm *world, int other, struct worker_channel *p, struct err *e)
 {
 	int me = comm_rank(world), low = me < other ? me : other, high = me < other ? other : me;
 	int color = me == other ? -1 : low;
@@ -19,8 +19,8 @@ static int split(struct comm *world, int other, struct worker_channel *p, struct
 		}
 	}
 	*p = (struct worker_channel){ .to = groups[me == high],
-			    .from = groups[me == low],
-			    .peer = me == low };
+				      .from = groups[me == low],
+				      .peer = me == low };
 	return 0;
 }
 
@@ -34,7 +34,7 @@ int param_server_channels_open(struct comm *world, struct worker_channel **out, 
 			       n);
 	for (int round = 0; round < n; round++) {
 		int other = (round - comm_rank(world) + n) % n;
-		if (split(world, other, &channels[other], e)) {
+		if (split_pair(world, other, &channels[other], e)) {
 			param_server_channels_close(channels, n);
 			return -1;
 		}

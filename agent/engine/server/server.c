@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A unit of the worker's copy. */
+/* A unit in the worker's copy of the parameters. */
 struct worker_unit {
 	float *params, *grads;
 	int64_t n;
@@ -30,15 +30,15 @@ struct param_server {
 	int n_units;
 	float *scratch; /* the largest shard */
 
-	pthread_t ticker; /* says "idle" while the worker computes */
+	pthread_t ticker; /* sends "idle" while the worker computes */
 	bool ticks;
-	pthread_mutex_t talk; /* held in conversation */
+	pthread_mutex_t talk; /* held during requests */
 	pthread_cond_t ended;
 	bool ending, left;
 	double waited;
 };
 
-/* --- the worker's copy, in shards --- */
+/* --- The worker's copy, cut into shards ---------------------------------------------------- */
 
 /* Elements of shard i. */
 static int64_t shard_size(const struct param_server *s, int i)
@@ -51,8 +51,8 @@ static int64_t shard_size(const struct param_server *s, int i)
 	return sum;
 }
 
-/* The gradient of shard i. */
-static void pack(const struct param_server *s, int i, float *out)
+/* Copies the gradient of shard i into out. */
+static void pack_gradient(const struct param_server *s, int i, float *out)
 {
 	for (int u = 0; u < s->n_units; u++) {
 		int64_t lo, hi;
@@ -62,8 +62,8 @@ static void pack(const struct param_server *s, int i, float *out)
 	}
 }
 
-/* Its parameters. */
-static void unpack(const struct param_server *s, int i, const float *in)
+/* Copies the parameters of shard i from `in`. */
+static void unpack_params(const struct param_server *s, int i, const float *in)
 {
 	for (int u = 0; u < s->n_units; u++) {
 		int64_t lo, hi;
@@ -73,7 +73,7 @@ static void unpack(const struct param_server *s, int i, const float *in)
 	}
 }
 
-/* Norm of this worker's own mean gradient. */
+/* The norm of this worker's mean gradient. */
 static double own_norm(const struct param_server *s)
 {
 	const struct ops *ops = backend_ops(s->backend);
@@ -102,7 +102,7 @@ static int find_units(struct param_server *s, const struct catalogue *c, struct 
 		int64_t at = p[i].param->offset - c->units[p[i].param->unit].lo + p[i].first;
 		if (p[i].count != p[i].param->count)
 			return err_set(e, ERR_INTERNAL,
-				       "parameter server: the worker has a part of %s only",
+				       "parameter server: the worker has only a part of %s",
 				       p[i].param->name);
 		s->units[p[i].param->unit].params = p[i].master - at;
 		s->units[p[i].param->unit].grads = p[i].grad - at;
@@ -110,23 +110,27 @@ static int find_units(struct param_server *s, const struct catalogue *c, struct 
 	return 0;
 }
 
-/* --- conversation --- */
+/* --- Requests and replies ------------------------------------------------------------------- */
 
-static int say(const struct param_server *s, int i, const struct server_request *note, struct err *e)
+static int send_request(const struct param_server *s, int i, const struct server_request *request,
+			struct err *e)
 {
-	return comm_send(s->channels[i].to, note, sizeof *note, COMM_U8, s->channels[i].peer, e);
+	return comm_send(s->channels[i].to, request, sizeof *request, COMM_U8, s->channels[i].peer,
+			 e);
 }
 
-/* To all other servers, the next rank's first, so that not all speak to the same one. */
-static int say_all(const struct param_server *s, const struct server_request *note, struct err *e)
+/* Sends to all other servers, beginning with the next rank, so that not all workers send to the same
+ * server at once. */
+static int send_requests(const struct param_server *s, const struct server_request *request,
+			 struct err *e)
 {
 	for (int i = 1; i < s->n; i++) {
 		int to = (s->me + i) % s->n;
-		if (say(s, to, note, e))
+		if (send_request(s, to, request, e))
 			return -1;
-		if (note->kind != REQUEST_PUSH)
+		if (request->kind != REQUEST_PUSH)
 			continue;
-		pack(s, to, s->scratch);
+		pack_gradient(s, to, s->scratch);
 		if (comm_send(s->channels[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32,
 			      s->channels[to].peer, e))
 			return -1;
@@ -134,9 +138,10 @@ static int say_all(const struct param_server *s, const struct server_request *no
 	return 0;
 }
 
-/* The own server's answer comes last: a wait for it has no end of its own, but one for another's
- * has. */
-static int hear_all(const struct param_server *s, bool bounded, struct server_reply *first, struct err *e)
+/* This rank's own server comes last: the wait for it has no timeout of its own, while a receive from
+ * another server has. */
+static int receive_replies(const struct param_server *s, bool bounded, struct server_reply *first,
+			   struct err *e)
 {
 	struct server_reply a;
 	for (int i = 1; i < s->n; i++) {
@@ -145,46 +150,47 @@ static int hear_all(const struct param_server *s, bool bounded, struct server_re
 		if (comm_recv(p->to, &a, sizeof a, COMM_U8, p->peer, e) ||
 		    comm_recv(p->to, s->scratch, (size_t)shard_size(s, from), COMM_F32, p->peer, e))
 			return -1;
-		unpack(s, from, s->scratch);
+		unpack_params(s, from, s->scratch);
 		if (from == 0)
 			*first = a;
 	}
 	if (param_server_shard_reply(s->shard, s->me, bounded, &a, e))
 		return -1;
-	unpack(s, s->me, param_server_shard_buffer(s->shard, s->me));
+	unpack_params(s, s->me, param_server_shard_buffer(s->shard, s->me));
 	if (s->me == 0)
 		*first = a;
 	return 0;
 }
 
-/* The first server's answer. */
-static int converse(struct param_server *s, const struct server_request *note, struct server_reply *first, struct err *e)
+/* Sends the request to all servers and receives their replies. *first: the first server's. */
+static int exchange(struct param_server *s, const struct server_request *request,
+		    struct server_reply *first, struct err *e)
 {
 	double since = clock_s();
-	bool push = note->kind == REQUEST_PUSH;
+	bool push = request->kind == REQUEST_PUSH;
 	pthread_mutex_lock(&s->talk);
-	int rc = say_all(s, note, e);
+	int rc = send_requests(s, request, e);
 	if (!rc && push) {
-		pack(s, s->me, param_server_shard_buffer(s->shard, s->me));
-		rc = param_server_shard_push(s->shard, s->me, note, e);
+		pack_gradient(s, s->me, param_server_shard_buffer(s->shard, s->me));
+		rc = param_server_shard_push(s->shard, s->me, request, e);
 	}
 	if (!rc)
-		rc = hear_all(s, push, first, e);
+		rc = receive_replies(s, push, first, e);
 	pthread_mutex_unlock(&s->talk);
 	s->waited += clock_s() - since;
 	return rc;
 }
 
-static int pull(struct param_server *s, struct err *e)
+static int pull_params(struct param_server *s, struct err *e)
 {
-	const struct server_request note = { .kind = REQUEST_PULL };
+	const struct server_request request = { .kind = REQUEST_PULL };
 	struct server_reply a;
-	return converse(s, &note, &a, e);
+	return exchange(s, &request, &a, e);
 }
 
-/* --- while the worker computes --- */
+/* --- While the worker computes ------------------------------------------------------------ */
 
-/* Four times in network.timeout, so that one that comes late does not matter. */
+/* Four ticks per network.timeout, so that a late tick does no harm. */
 static struct timespec next_tick(double timeout)
 {
 	struct timespec t;
@@ -199,17 +205,17 @@ static struct timespec next_tick(double timeout)
 	return t;
 }
 
-/* A failure is the world's, of which the worker hears by itself. */
-static void *tick(void *arg)
+/* A failure here aborts the world, and the worker sees that by itself. */
+static void *send_ticks(void *arg)
 {
 	struct param_server *s = arg;
-	const struct server_request note = { .kind = REQUEST_IDLE };
+	const struct server_request request = { .kind = REQUEST_IDLE };
 	pthread_mutex_lock(&s->talk);
 	while (!s->ending) {
 		struct timespec until = next_tick(s->job->network.timeout);
 		while (!s->ending && !pthread_cond_timedwait(&s->ended, &s->talk, &until))
 			;
-		if (!s->ending && say_all(s, &note, NULL))
+		if (!s->ending && send_requests(s, &request, NULL))
 			break;
 	}
 	pthread_mutex_unlock(&s->talk);
@@ -220,10 +226,11 @@ static int start_ticker(struct param_server *s, struct err *e)
 {
 	if (s->n == 1)
 		return 0;
-	if (pthread_create(&s->ticker, NULL, tick, s))
+	if (pthread_create(&s->ticker, NULL, send_ticks, s))
 		return err_set(
 			e, ERR_NOMEM,
-			"parameter server: no thread; raise the limit of processes (ulimit -u)");
+			"parameter server: cannot start a thread; raise the limit of processes "
+			"(ulimit -u)");
 	s->ticks = true;
 	return 0;
 }
@@ -239,9 +246,9 @@ static void stop_ticker(struct param_server *s)
 	s->ticks = false;
 }
 
-/* --- life --- */
+/* --- Opening and closing ---------------------------------------------------------------------- */
 
-static int open_all(struct param_server *s, const struct server_options *opt, struct err *e)
+static int open_parts(struct param_server *s, const struct server_options *opt, struct err *e)
 {
 	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) ||
 	    param_server_channels_open(opt->world, &s->channels, e) ||
@@ -281,7 +288,7 @@ int param_server_open(const struct server_options *opt, struct param_server **ou
 	pthread_mutex_init(&s->talk, NULL);
 	pthread_cond_init(&s->ended, &steady);
 	pthread_condattr_destroy(&steady);
-	if (open_all(s, opt, e)) {
+	if (open_parts(s, opt, e)) {
 		param_server_close(s);
 		return -1;
 	}
@@ -289,8 +296,8 @@ int param_server_open(const struct server_options *opt, struct param_server **ou
 	return 0;
 }
 
-/* Those that wait for this rank hear of it. */
-static void give_up(struct param_server *s)
+/* Ends the waits of the ranks that wait for this one. */
+static void abort_world(struct param_server *s)
 {
 	struct err why = ERR_INIT;
 	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training",
@@ -304,7 +311,7 @@ void param_server_close(struct param_server *s)
 	if (!s)
 		return;
 	if (s->serving && !s->left)
-		give_up(s);
+		abort_world(s);
 	stop_ticker(s);
 	param_server_serving_close(s->serving);
 	backend_free(s->backend, s->scratch);
@@ -328,13 +335,13 @@ int param_server_start(struct param_server *s, int64_t step, struct err *e)
 
 int param_server_leave(struct param_server *s, struct err *e)
 {
-	const struct server_request note = { .kind = REQUEST_LEAVE };
-	/* Those that are behind may still need the ticker; and what everybody has said must be
-	 * heard before groups are closed. */
+	const struct server_request request = { .kind = REQUEST_LEAVE };
+	/* Workers that are behind may still need the ticker, and all messages must be received before
+	 * groups are closed. */
 	if (comm_barrier(s->world, e))
 		return -1;
 	stop_ticker(s);
-	if (say_all(s, &note, e))
+	if (send_requests(s, &request, e))
 		return -1;
 	param_server_serving_close(s->serving);
 	s->serving = NULL;
@@ -352,11 +359,11 @@ struct optim *param_server_optim(struct param_server *s)
 	return param_server_shard_optim(s->shard);
 }
 
-/* --- training --- */
+/* --- Training --------------------------------------------------------------------------------- */
 
 int param_server_step(struct param_server *s, struct server_step *io, struct err *e)
 {
-	const struct server_request note = {
+	const struct server_request request = {
 		.kind = REQUEST_PUSH,
 		.wants_stop = io->wants_stop,
 		.step = io->step,
@@ -365,18 +372,20 @@ int param_server_step(struct param_server *s, struct server_step *io, struct err
 		.norm = own_norm(s),
 	};
 	struct server_reply a;
-	if (converse(s, &note, &a, e))
+	if (exchange(s, &request, &a, e))
 		return -1;
 	io->loss = a.loss;
-	io->norm = s->job->parallel.staleness ? note.norm : a.norm;
+	io->norm = s->job->parallel.staleness ? request.norm : a.norm;
 	io->stops = a.stop == io->step + 1;
 	return param_store_publish(s->worker, io->step + 1, e);
 }
 
 int param_server_pause(struct param_server *s, struct err *e)
 {
-	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1
-											       : 0;
+	return comm_barrier(s->world, e) || pull_params(s, e) ||
+			       param_store_publish(s->worker, 0, e)
+		       ? -1
+		       : 0;
 }
 
 int param_server_resume(struct param_server *s, struct err *e)

@@ -3,51 +3,51 @@
  * all-reduce (Li et al., OSDI 2014), with the bounded staleness of stale synchronous parallel (Ho
  * et al., NIPS 2013).
  *
- * Every replica is a worker, and the server of one shard of the parameters: of each unit the piece
- * that ZeRO would give it (catalogue_piece), with its optimizer's state. So there is no rank that
- * only serves, and what the servers take of memory and of the network is spread evenly.
+ * Every replica is a worker, and also the server of one shard of the parameters. The shard has the
+ * piece of each unit that ZeRO would give the rank (catalogue_piece), with the optimizer's state. So
+ * no rank only serves, and the servers' memory and network traffic are spread evenly.
  *
- *     worker    forward and backward over its part of the batch, with a copy of all parameters of
- *               its own; pushes each server its piece of the gradient; gets that piece's newest
- *               parameters back, which it goes on with
- *     server    a thread for each worker, in the same process: takes what it pushes, updates the
- *               shard, answers
+ *     worker    runs forward and backward over its part of the batch, with a copy of all
+ *               parameters; pushes to each server that server's piece of the gradient; receives the
+ *               newest parameters of the piece, which it uses for the next step
+ *     server    one thread for each worker, in the same process: receives the worker's requests,
+ *               updates the shard, sends replies
  *
- * The bound: a worker's clock is the number of its steps that a server has. The answer to a worker
- * whose clock is c waits until the slowest one's is at least c - parallel.staleness. Each server
- * sees to it by itself.
+ * The bound: a worker's clock is the number of its steps that a server has received. The reply to a
+ * worker whose clock is c waits until the clock of the slowest worker is at least
+ * c - parallel.staleness. Each server enforces this by itself.
  *
- *     staleness = 0    All push step c before any goes on. The server sums the parts in the order
- *                      of the ranks, the norm is that of the whole gradient, one update is made of
- *                      it: what all-reduce computes, the same bits every time.
- *     staleness > 0    The server applies each worker's gradient as it comes (optim_step_part):
- *                      clipped by its own norm, at its share of the rate. A worker never waits for
- *                      another that is less than that many steps behind; what is computed depends
- *                      on the arrival, and is not the same twice.
+ *     staleness = 0    All workers push step c before any continues. The server sums the gradients
+ *                      in rank order, computes the norm of the whole gradient, and makes one update.
+ *                      This computes what all-reduce computes, with the same bits every time.
+ *     staleness > 0    The server applies each worker's gradient when it arrives (optim_step_part),
+ *                      clipped by its own norm, with the worker's share of the learning rate. A
+ *                      worker never waits for another that is fewer than that many steps behind. The
+ *                      result depends on the order of arrival, and is not reproducible.
  *
- * Nothing else makes a step wait for all: the loss is the mean over the workers of what each pushed
- * last (with staleness 0 the global batch's), a stop is agreed upon through the first server, which
- * names a step that no worker has passed. Workers do meet, between two steps, where all must have
- * the same parameters: to evaluate, to save. Then every gradient of the steps so far is in every
- * shard, and none comes before they part.
+ * Nothing else makes a step wait for all workers. The loss is the mean over what each worker pushed
+ * last (with staleness 0, over the global batch). The first server decides on a stop, and names a
+ * step that no worker has passed. Only between two steps do all workers meet, to evaluate or to save
+ * (param_server_pause): they then have the same parameters.
  *
  * Checkpoints hold the shards (param_server_store, param_server_optim, through
- * agent/engine/train/state.h), and load under any other layout and sync.
+ * agent/engine/train/state.h). They load under any other layout and sync. The optimizer must be
+ * elementwise (plan/spec/optimizers.h).
  *
- * Messages go over groups of two, one for each worker and server (channels.h), so that a worker that
- * is far away holds up nobody else's. A request, and its answer from those that have one:
+ * Messages use a group of two for each worker and server (channels.h), so that a slow worker delays
+ * nobody else's messages. These are the requests and their replies:
  *
- *     push   note, gradient      → note, parameters     after the update, within the bound
- *     pull   note                → note, parameters     at once
- *     idle   note                                       so that no receive runs into network.timeout while the worker computes
- *     leave  note                                       the last one
+ *     push   request, gradient   → reply, parameters     after the update, within the bound
+ *     pull   request             → reply, parameters     at once
+ *     idle   request                                     keeps the server's receive from reaching network.timeout while the worker computes
+ *     leave  request                                     the last one
  *
- * Failure: whoever fails, or whose messages do, aborts the world; every wait ends with that. A
- * worker that hangs is found by those that wait for it, after network.timeout, as in any
+ * Failure: a rank that fails, or whose messages fail, aborts the world, and this ends every wait. A
+ * worker that hangs is found by the ranks that wait for it, after network.timeout, as in any
  * collective.
  *
- * One thread calls. The servers' threads use nothing of the worker's: they have a backend of their
- * own.
+ * One thread calls these functions. The server's threads do not use the worker's data; they have a
+ * backend of their own.
  */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_SERVER_H
 #define MUSTER_AGENT_ENGINE_SERVER_SERVER_H
@@ -65,11 +65,11 @@
 struct param_server;
 
 struct server_options {
-	const struct job *job;             /* borrowed, as all here */
+	const struct job *job;             /* borrowed, like all pointers here */
 	const struct catalogue *catalogue; /* of the whole model */
 	struct comm *world;                /* its ranks are the workers and servers */
-	const char *backend_name;          /* of the servers' own backend, without storage type */
-	struct param_store *worker;              /* the engine's: whole, and no other replica's */
+	const char *backend_name;          /* of the server's own backend, without storage type */
+	struct param_store *worker;        /* the engine's: whole, with no other replica */
 	struct backend *backend;           /* the engine's */
 	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
@@ -77,42 +77,44 @@ struct server_options {
 /* Collective. The shard's parameters are zero until train_state_init or train_resume sets
  * them. */
 int param_server_open(const struct server_options *opt, struct param_server **out, struct err *e);
-/* Before the world is closed. Aborts the world unless param_server_leave was called. Takes NULL. */
+/* Call before the world is closed. Aborts the world unless param_server_leave was called. Accepts
+ * NULL. */
 void param_server_close(struct param_server *s);
 
-/* This rank's shard: for state.h. */
+/* This rank's shard, for agent/engine/train/state.h. */
 struct param_store *param_server_store(struct param_server *s);
 struct optim *param_server_optim(struct param_server *s);
 
-/* Collective. The shards are as after `step` steps: serving begins, and the worker has their
- * parameters. */
+/* Collective. The shards are in the state after `step` steps. Starts serving, and sets the worker's
+ * parameters from the shards. */
 int param_server_start(struct param_server *s, int64_t step, struct err *e);
-/* Collective, once, when no step follows: serving ends. */
+/* Collective, once, when no step follows. Ends serving. */
 int param_server_leave(struct param_server *s, struct err *e);
 
 struct server_step {
-	int64_t step; /* the one that was computed, from 0 */
-	double loss;  /* in: this worker's part of the mean; out: the mean, as above */
-	/* out: of the whole gradient with staleness 0, else of this worker's own mean gradient */
+	int64_t step; /* the step that was computed, from 0 */
+	double loss;  /* in: this worker's part of the mean; out: the mean */
+	/* out: of the whole gradient with staleness 0, otherwise of this worker's mean gradient */
 	double norm;
-	bool wants_stop; /* this rank was told to */
+	bool wants_stop; /* in: this rank has been asked to stop */
 	bool stops;      /* out: every worker stops after this step */
 };
 
-/* Pushes the gradients of the worker's store and pulls the parameters of the next step. Where loss
- * or norm are not finite nothing of them was applied, and nothing was waited for. */
+/* Pushes the gradients of the worker's store and pulls the parameters of the next step. If loss or
+ * norm is not finite, the servers do not apply the gradients. */
 int param_server_step(struct param_server *s, struct server_step *io, struct err *e);
 
-/* Collective, between two steps of the same number on all. Meet: every gradient is in, the worker's
- * parameters are the shards'. Part: steps go on. */
+/* Both are collective, between two steps, after the same number of steps on all workers. After
+ * param_server_pause all gradients are in the shards, the worker's parameters are those of the
+ * shards, and no worker pushes before all have called param_server_resume. */
 int param_server_pause(struct param_server *s, struct err *e);
 int param_server_resume(struct param_server *s, struct err *e);
 
-/* Most steps that this shard has let a worker be ahead of the slowest one. */
+/* The largest number of steps by which this shard has let a worker be ahead of the slowest. */
 int64_t param_server_lead(struct param_server *s);
-/* Seconds spent in conversation since it was opened. */
+/* Seconds spent in requests since param_server_open. */
 double param_server_wait_seconds(const struct param_server *s);
-/* Peak bytes of what serving takes. */
+/* Peak bytes of the server's own backend. */
 int64_t param_server_peak_bytes(const struct param_server *s);
 
 #endif

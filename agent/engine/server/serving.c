@@ -15,49 +15,51 @@ struct serving {
 	const struct worker_channel *channels;
 	struct server_shard *shard;
 	int n;
-	struct worker_thread *seats; /* [n], one unused: of the worker of this rank */
+	struct worker_thread *threads; /* [n]; this rank's own is unused */
 };
 
-/* 0: served, 1: the worker leaves. */
-static int serve_one(const struct worker_thread *seat, struct err *e)
+/* Handles one request. Returns 1 if the worker leaves. */
+static int serve_request(const struct worker_thread *t, struct err *e)
 {
-	const struct worker_channel *p = &seat->serving->channels[seat->worker];
-	struct server_shard *k = seat->serving->shard;
-	float *data = param_server_shard_buffer(k, seat->worker);
+	const struct worker_channel *p = &t->serving->channels[t->worker];
+	struct server_shard *k = t->serving->shard;
+	float *data = param_server_shard_buffer(k, t->worker);
 	size_t count = (size_t)param_store_owned(param_server_shard_store(k));
-	struct server_request note;
-	struct server_reply answer;
-	if (comm_recv(p->from, &note, sizeof note, COMM_U8, p->peer, e))
+	struct server_request request;
+	struct server_reply reply;
+	if (comm_recv(p->from, &request, sizeof request, COMM_U8, p->peer, e))
 		return -1;
-	if (note.kind == REQUEST_IDLE || note.kind == REQUEST_LEAVE)
-		return note.kind == REQUEST_LEAVE;
-	if (note.kind == REQUEST_PUSH && (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
-				       param_server_shard_push(k, seat->worker, &note, e)))
+	if (request.kind == REQUEST_IDLE || request.kind == REQUEST_LEAVE)
+		return request.kind == REQUEST_LEAVE;
+	if (request.kind == REQUEST_PUSH &&
+	    (comm_recv(p->from, data, count, COMM_F32, p->peer, e) ||
+	     param_server_shard_push(k, t->worker, &request, e)))
 		return -1;
-	if (param_server_shard_reply(k, seat->worker, note.kind == REQUEST_PUSH, &answer, e) ||
-	    comm_send(p->from, &answer, sizeof answer, COMM_U8, p->peer, e) ||
+	if (param_server_shard_reply(k, t->worker, request.kind == REQUEST_PUSH, &reply, e) ||
+	    comm_send(p->from, &reply, sizeof reply, COMM_U8, p->peer, e) ||
 	    comm_send(p->from, data, count, COMM_F32, p->peer, e))
 		return -1;
 	return 0;
 }
 
-static void *serve(void *arg)
+static void *serve_worker(void *arg)
 {
-	struct worker_thread *seat = arg;
+	struct worker_thread *t = arg;
 	struct err e = ERR_INIT;
 	int rc;
-	while (!(rc = serve_one(seat, &e)))
+	while (!(rc = serve_request(t, &e)))
 		;
 	if (rc < 0) {
-		/* First the world: who holds the shard may be waiting for another server. */
-		comm_abort(seat->serving->world, e.text);
-		param_server_shard_fail(seat->serving->shard, &e);
+		/* Abort the world first: the thread that holds the lock of the shard may be waiting
+		 * for another server. */
+		comm_abort(t->serving->world, e.text);
+		param_server_shard_fail(t->serving->shard, &e);
 	}
 	return NULL;
 }
 
-int param_server_serving_open(struct comm *world, const struct worker_channel *channels, struct server_shard *k,
-			      struct serving **out, struct err *e)
+int param_server_serving_open(struct comm *world, const struct worker_channel *channels,
+			      struct server_shard *k, struct serving **out, struct err *e)
 {
 	struct serving *s = calloc(1, sizeof *s);
 	int n = comm_size(world);
@@ -66,24 +68,23 @@ int param_server_serving_open(struct comm *world, const struct worker_channel *c
 				       .channels = channels,
 				       .shard = k,
 				       .n = n,
-				       .seats = calloc((size_t)n, sizeof *s->seats) };
-	if (!s || !s->seats) {
+				       .threads = calloc((size_t)n, sizeof *s->threads) };
+	if (!s || !s->threads) {
 		free(s);
 		return err_set(e, ERR_NOMEM,
 			       "parameter server: no memory for %d threads; close other programs",
 			       n);
 	}
-	*out = s; /* also where a thread fails to start: those that run are to be ended */
+	*out = s; /* also if a thread fails to start: the caller ends those that run */
 	for (int i = 0; i < n; i++) {
-		s->seats[i] = (struct worker_thread){ .serving = s, .worker = i };
+		s->threads[i] = (struct worker_thread){ .serving = s, .worker = i };
 		if (i != comm_rank(world) &&
-		    pthread_create(&s->seats[i].thread, NULL, serve, &s->seats[i]))
+		    pthread_create(&s->threads[i].thread, NULL, serve_worker, &s->threads[i]))
 			return err_set(e, ERR_NOMEM,
-				       "parameter server: no thread for worker %d of %d; raise the "
-				       "limit of processes "
-				       "(ulimit -u)",
+				       "parameter server: cannot start the thread for worker %d of "
+				       "%d; raise the limit of processes (ulimit -u)",
 				       i, n);
-		s->seats[i].runs = i != comm_rank(world);
+		s->threads[i].runs = i != comm_rank(world);
 	}
 	return 0;
 }
@@ -93,8 +94,8 @@ void param_server_serving_close(struct serving *s)
 	if (!s)
 		return;
 	for (int i = 0; i < s->n; i++)
-		if (s->seats[i].runs)
-			pthread_join(s->seats[i].thread, NULL);
-	free(s->seats);
+		if (s->threads[i].runs)
+			pthread_join(s->threads[i].thread, NULL);
+	free(s->threads);
 	free(s);
 }

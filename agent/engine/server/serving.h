@@ -1,5 +1,5 @@
-/* serving — the server's threads, one for each other rank's worker: requests in, answers out
- * (server.h says which). */
+/* serving — the server's threads, one for the worker of each other rank. They receive requests and
+ * send replies (server.h). */
 #ifndef MUSTER_AGENT_ENGINE_SERVER_SERVING_H
 #define MUSTER_AGENT_ENGINE_SERVER_SERVING_H
 
@@ -8,10 +8,10 @@
 
 struct serving;
 
-/* All are borrowed. */
-int param_server_serving_open(struct comm *world, const struct worker_channel *channels, struct server_shard *k,
-			      struct serving **out, struct err *e);
-/* Waits until every worker has left, or the world has failed. Takes NULL. */
+/* Starts the threads. All arguments are borrowed. On failure *out may be set, and must be closed. */
+int param_server_serving_open(struct comm *world, const struct worker_channel *channels,
+			      struct server_shard *k, struct serving **out, struct err *e);
+/* Waits until every worker has left or the world has failed. Accepts NULL. */
 void param_server_serving_close(struct serving *s);
 
 #endif

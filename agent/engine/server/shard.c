@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the server knows of a worker. */
+/* The server's view of a worker. */
 struct worker {
-	int64_t clock;      /* steps that it has pushed */
-	double loss, share; /* of the last one; share 0: none yet */
+	int64_t clock;      /* the steps that it has pushed */
+	double loss, share; /* of its last push; share 0: none yet */
 	float *buffer;      /* [owned] */
 };
 
@@ -20,15 +20,15 @@ struct server_shard {
 	const struct ops *ops;
 	struct param_store *store;
 	struct optim *optim;
-	float *params, *grads; /* [owned] of the store, all pieces one behind the other */
+	float *params, *grads; /* [owned] in the store: all pieces, adjacent */
 	int64_t owned;
 
-	pthread_mutex_t lock; /* of all below, and of the store */
+	pthread_mutex_t lock; /* guards all below, and the store */
 	pthread_cond_t moved;
 	struct worker *workers;
-	int64_t parts; /* applied so far */
+	int64_t parts; /* gradients applied so far */
 	int64_t lead, stop;
-	double loss, norm; /* as answers have them */
+	double loss, norm; /* of the next replies */
 	bool failed;
 	struct err why;
 };
@@ -40,18 +40,18 @@ static int open_workers(struct server_shard *k, struct err *e)
 	for (int i = 0; k->workers && i < k->n; i++) {
 		k->workers[i].buffer = backend_alloc(k->backend, bytes);
 		if (!k->workers[i].buffer)
-			return err_set(e, ERR_NOMEM,
-				       "parameter server: no memory for %zu bytes for each of %d "
-				       "workers; use parallel.sync = "
-				       "all-reduce, or a smaller model",
-				       bytes, k->n);
+			return err_set(
+				e, ERR_NOMEM,
+				"parameter server: no memory for %zu bytes for each of %d "
+				"workers; use parallel.sync = all-reduce, or a smaller model",
+				bytes, k->n);
 	}
 	return k->workers
 		       ? 0
 		       : err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 }
 
-/* Where the shard begins: the pieces lie in all buffers as they do in the moments. */
+/* Finds where the shard begins. The pieces must have the same places in all buffers. */
 static int find_shard(struct server_shard *k, struct err *e)
 {
 	int n;
@@ -62,7 +62,7 @@ static int find_shard(struct server_shard *k, struct err *e)
 	for (int i = 0; i < n; i++)
 		if (p[i].master - p[i].at != k->params || p[i].grad - p[i].at != k->grads)
 			return err_set(e, ERR_INTERNAL,
-				       "parameter server: the shard's part of %s lies apart",
+				       "parameter server: the shard's part of %s is not adjacent",
 				       p[i].param->name);
 	return 0;
 }
@@ -87,14 +87,14 @@ static int open_shard(struct server_shard *k, const struct server_options *opt, 
 }
 
 int param_server_shard_open(const struct server_options *opt, struct comm *servers,
-			     struct server_shard **out, struct err *e)
+			    struct server_shard **out, struct err *e)
 {
 	struct server_shard *k = calloc(1, sizeof *k);
 	if (!k)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 	*k = (struct server_shard){ .servers = servers,
-			      .n = comm_size(servers),
-			      .staleness = opt->job->parallel.staleness };
+				    .n = comm_size(servers),
+				    .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
 	if (backend_open(opt->backend_name, 1, &k->backend, e))
@@ -152,9 +152,9 @@ float *param_server_shard_buffer(struct server_shard *k, int worker)
 	return k->workers[worker].buffer;
 }
 
-/* --- under the lock --- */
+/* --- Under the lock ------------------------------------------------------------------ */
 
-static int64_t slowest(const struct server_shard *k)
+static int64_t slowest_clock(const struct server_shard *k)
 {
 	int64_t least = k->workers[0].clock;
 	for (int i = 1; i < k->n; i++)
@@ -162,7 +162,7 @@ static int64_t slowest(const struct server_shard *k)
 	return least;
 }
 
-static int64_t fastest(const struct server_shard *k)
+static int64_t fastest_clock(const struct server_shard *k)
 {
 	int64_t most = k->workers[0].clock;
 	for (int i = 1; i < k->n; i++)
@@ -170,7 +170,7 @@ static int64_t fastest(const struct server_shard *k)
 	return most;
 }
 
-/* Over the workers' last steps. */
+/* The mean over the workers' last pushes. */
 static double mean_loss(const struct server_shard *k)
 {
 	double loss = 0, share = 0;
@@ -181,28 +181,28 @@ static double mean_loss(const struct server_shard *k)
 	return loss / share;
 }
 
-/* A shard of a very small model may be empty. */
-static void copy(const struct server_shard *k, float *to, const float *from)
+/* A shard of a very small model may be empty, with NULL pointers. */
+static void copy_shard(const struct server_shard *k, float *to, const float *from)
 {
 	if (k->owned)
 		memcpy(to, from, (size_t)k->owned * sizeof *to);
 }
 
-/* One worker's gradient, as it comes. */
-static void apply_part(struct server_shard *k, int worker, const struct server_request *note)
+/* Applies one worker's gradient. */
+static void apply_gradient(struct server_shard *k, int worker, const struct server_request *request)
 {
 	k->loss = mean_loss(k);
-	if (!isfinite(note->norm))
+	if (!isfinite(request->norm))
 		return;
-	copy(k, k->grads, k->workers[worker].buffer);
-	optim_step_part(k->optim, note->norm, note->share, note->step, k->parts++);
+	copy_shard(k, k->grads, k->workers[worker].buffer);
+	optim_step_part(k->optim, request->norm, request->share, request->step, k->parts++);
 }
 
-/* All workers' gradients of a step, summed in the order of the ranks. Loss and norm stay until all
- * have their answers: the next step is whole only after that. */
-static int apply_whole(struct server_shard *k, int64_t step, struct err *e)
+/* Applies the gradients of all workers, summed in rank order. Loss and norm do not change before all
+ * workers have their replies, because the next step is complete only after that. */
+static int apply_step(struct server_shard *k, int64_t step, struct err *e)
 {
-	copy(k, k->grads, k->workers[0].buffer);
+	copy_shard(k, k->grads, k->workers[0].buffer);
 	for (int i = 1; i < k->n; i++)
 		k->ops->accumulate(k->backend, k->grads, k->workers[i].buffer, k->owned);
 	k->loss = mean_loss(k);
@@ -211,55 +211,56 @@ static int apply_whole(struct server_shard *k, int64_t step, struct err *e)
 	return isfinite(k->norm) ? optim_step(k->optim, k->norm, 1, step, e) : 0;
 }
 
-static int note_push(struct server_shard *k, int worker, const struct server_request *note, struct err *e)
+static int handle_push(struct server_shard *k, int worker, const struct server_request *request,
+		       struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	if (k->failed)
 		return err_set(e, k->why.code, "%s", k->why.text);
-	if (note->step != w->clock)
-		return err_set(
-			e, ERR_PROTO,
-			"parameter server: worker %d pushed step %lld, and step %lld is its next",
-			worker, (long long)note->step, (long long)w->clock);
-	w->loss = note->loss;
-	w->share = note->share;
+	if (request->step != w->clock)
+		return err_set(e, ERR_PROTO,
+			       "parameter server: worker %d pushed step %lld instead of step %lld",
+			       worker, (long long)request->step, (long long)w->clock);
+	w->loss = request->loss;
+	w->share = request->share;
 	w->clock++;
-	/* Whoever is furthest may be one step on already, whose answer was without this. */
-	if (note->wants_stop && !k->stop)
-		k->stop = fastest(k) + 1;
+	/* The fastest worker may already be in its next step, because its reply had no stop. */
+	if (request->wants_stop && !k->stop)
+		k->stop = fastest_clock(k) + 1;
 	if (k->staleness > 0)
-		apply_part(k, worker, note);
-	else if (slowest(k) == w->clock)
-		return apply_whole(k, note->step, e);
+		apply_gradient(k, worker, request);
+	else if (slowest_clock(k) == w->clock)
+		return apply_step(k, request->step, e);
 	return 0;
 }
 
-/* --- what the threads call --- */
+/* --- What the threads call ---------------------------------------------------------------- */
 
-int param_server_shard_push(struct server_shard *k, int worker, const struct server_request *note, struct err *e)
+int param_server_shard_push(struct server_shard *k, int worker,
+			    const struct server_request *request, struct err *e)
 {
 	pthread_mutex_lock(&k->lock);
-	int rc = note_push(k, worker, note, e);
+	int rc = handle_push(k, worker, request, e);
 	pthread_cond_broadcast(&k->moved);
 	pthread_mutex_unlock(&k->lock);
 	return rc;
 }
 
-int param_server_shard_reply(struct server_shard *k, int worker, bool bounded, struct server_reply *out,
-			       struct err *e)
+int param_server_shard_reply(struct server_shard *k, int worker, bool bounded,
+			     struct server_reply *out, struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	int rc = 0;
 	pthread_mutex_lock(&k->lock);
-	while (bounded && !k->failed && w->clock - slowest(k) > k->staleness)
+	while (bounded && !k->failed && w->clock - slowest_clock(k) > k->staleness)
 		pthread_cond_wait(&k->moved, &k->lock);
-	int64_t lead = w->clock - slowest(k);
+	int64_t lead = w->clock - slowest_clock(k);
 	if (k->failed) {
 		rc = err_set(e, k->why.code, "%s", k->why.text);
 	} else {
 		k->lead = lead > k->lead ? lead : k->lead;
 		*out = (struct server_reply){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
-		copy(k, w->buffer, k->params);
+		copy_shard(k, w->buffer, k->params);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return rc;

@@ -183,7 +183,8 @@ static int check_optimizer(const char *path, const struct ckpt_state *at, enum j
 			   struct err *e)
 {
 	const char *has = at->optimizer[0] ? at->optimizer : optimizer_of(OPTIMIZER_ADAMW)->name;
-	if (!strcmp(has, optimizer_of(kind)->name) || (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
+	if (!strcmp(has, optimizer_of(kind)->name) ||
+	    (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
 		return 0;
 	return err_set(e, ERR_USAGE,
 		       "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it "
@@ -234,7 +235,8 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 	struct ckpt_memory there = memory_of(view);
 	if (optim_wait(view->optim, e) || list_boxes(view, &there, true, &b, e))
 		return -1;
-	snprintf(s.optimizer, sizeof s.optimizer, "%s", optimizer_of(optim_kind(view->optim))->name);
+	snprintf(s.optimizer, sizeof s.optimizer, "%s",
+		 optimizer_of(optim_kind(view->optim))->name);
 	int rc = ckpt_save(w, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;

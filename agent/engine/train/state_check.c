@@ -9,7 +9,7 @@
 
 /* Whose moments it should hold; false: it holds none. */
 static int find_optimizer(const struct manifest *m, enum job_optimizer *kind, bool *moments,
-			struct err *e)
+			  struct err *e)
 {
 	const char *has = m->state.optimizer;
 	*kind = OPTIMIZER_ADAMW; /* checkpoints from before there were several */

@@ -1,5 +1,5 @@
-/* The engine's edges: what it refuses, what it reports, and what a rank sees when another one is
- * gone. */
+/* The jobs that the engine refuses, the phases that it reports, and the error on all ranks after one
+ * has died. */
 #include "agent/engine/pipeline/engine.h"
 #include "tests/unit/agent/tiny.h"
 #include "tests/unit/agent/world.h"
@@ -37,7 +37,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 		.tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 \
 	}
 
-/* What is wrong with a job, and what the refusal must say. */
+/* Jobs that cannot run, and a part of the expected error text. */
 struct refusal {
 	int64_t micro, global;
 	struct layout layout;
@@ -47,7 +47,7 @@ struct refusal {
 static const struct refusal refusals[] = {
 	{ 3, 4, LAYOUT(1, 1, 1), "plain", "global = 4" },
 	{ 1, 4, LAYOUT(1, 3, 1), "plain", "3 stages (pp × chunks)" },
-	{ 1, 4, LAYOUT(2, 1, 1), "plain", "the world is rank 0 of 1" },
+	{ 1, 4, LAYOUT(2, 1, 1), "plain", "rank 0 of 1 in the world" },
 	{ 1, 4, LAYOUT(1, 1, 1), "abacus", "backend 'abacus'" },
 };
 
@@ -63,12 +63,13 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 	opt.backend_name = r->backend_name;
 	if (!pipeline_open(&opt, &g, e)) {
 		pipeline_close(g);
-		return err_set(e, ERR_INTERNAL, "opened, where it had to say '%s'", r->says);
+		return err_set(e, ERR_INTERNAL, "pipeline_open succeeded; it had to fail with '%s'",
+			       r->says);
 	}
 	return g || !strstr(e->text, r->says) ? err_prefix(e, "expected '%s', got", r->says) : 0;
 }
 
-static void a_job_it_cannot_run_is_refused_by_name(void **state)
+static void a_job_that_cannot_run_is_refused_with_its_cause(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -107,8 +108,8 @@ static const struct rows {
 			  "reduce-gradients share-loss ",
 		  } };
 
-/* One micro-batch there and back: at the turn nothing is sent, and backward passes come in
- * halves. */
+/* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward pass
+ * has two halves. */
 static const struct rows vee = {
 	SCHEDULE_ZB_V,
 	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
@@ -159,14 +160,15 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void each_rank_walks_its_row_and_says_so(void **state)
+static void each_rank_executes_its_row_and_reports_each_phase(void **state)
 {
 	(void)state;
 	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&one_f_one_b), 0);
 	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&vee), 0);
 }
 
-/* Rank 3 leaves after the first step; the others' second step must fail, by itself, and close. */
+/* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they must
+ * be able to close. */
 static int lose_one(struct comm *world, void *arg, struct err *e)
 {
 	static const struct layout cube = LAYOUT(2, 2, 2);
@@ -191,12 +193,12 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 		return 0;
 	}
 	if (!rc && !pipeline_step(g, &batch, &loss, e))
-		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 came to an end");
+		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 succeeded");
 	pipeline_close(g);
 	return rc;
 }
 
-static void a_lost_rank_ends_the_step_of_all(void **state)
+static void a_lost_rank_fails_the_step_on_all_ranks(void **state)
 {
 	(void)state;
 	assert_int_equal(world_run(8, lose_one, NULL), 0);
@@ -205,9 +207,9 @@ static void a_lost_rank_ends_the_step_of_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_job_it_cannot_run_is_refused_by_name),
-		cmocka_unit_test(each_rank_walks_its_row_and_says_so),
-		cmocka_unit_test(a_lost_rank_ends_the_step_of_all),
+		cmocka_unit_test(a_job_that_cannot_run_is_refused_with_its_cause),
+		cmocka_unit_test(each_rank_executes_its_row_and_reports_each_phase),
+		cmocka_unit_test(a_lost_rank_fails_the_step_on_all_ranks),
 	};
 	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* AdamW and SGD over a store's pieces against their formulas in double; rates against their
- * definitions; moments in a file. */
+/* AdamW and SGD over a store's pieces agree with their formulas in double, also with their states in a
+ * file. Learning rates agree with the definitions of their schedules. */
 #include "agent/engine/optim/optim.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
@@ -16,7 +16,7 @@
 
 enum { ELEMENTS = 96 };
 
-/* Two matrices with decay side by side, a vector without, a matrix behind a gap. */
+/* Two adjacent matrices with decay, a vector without decay, and a matrix after a gap. */
 static struct param params[] = {
 	{ .name = "a", .hi = { 32, 1 }, .decay = true, .offset = 0, .count = 32 },
 	{ .name = "b", .hi = { 10, 1 }, .decay = true, .offset = 32, .count = 10 },
@@ -143,7 +143,7 @@ static float *masters(struct bed *b)
 	return first_piece(b)->master;
 }
 
-/* loss_scale: of the gradients as they lie. */
+/* loss_scale: of the stored gradients. */
 static void steps_follow_the_formulas(const char *backend_name, const struct job *job, double norm,
 				      float loss_scale)
 {
@@ -186,8 +186,8 @@ static void both_backends(enum job_optimizer kind, double norm, double clip, flo
 	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
-/* How far the last of 200 steps of one gradient goes, each step made of `parts` equal parts; 0:
- * of optim_step. */
+/* The length of the last of 200 steps with a constant gradient. Each step is made of `parts` equal
+ * parts; 0: optim_step is used. */
 static double last_stride(enum job_optimizer kind, int parts, double clip)
 {
 	struct job job = job_of(LR_CONSTANT);
@@ -211,7 +211,7 @@ static double last_stride(enum job_optimizer kind, int parts, double clip)
 	return stride;
 }
 
-static void parts_of_a_step_amount_to_one(void **state)
+static void parts_of_a_step_add_up_to_one_step(void **state)
 {
 	(void)state;
 	for (int kind = OPTIMIZER_ADAMW; kind <= OPTIMIZER_SGD; kind++)
@@ -249,22 +249,22 @@ static void clip_zero_never_scales(void **state)
 	both_backends(OPTIMIZER_ADAMW, 8.0, 0, 1, false);
 }
 
-static void the_loss_scale_is_taken_out(void **state)
+static void the_loss_scale_does_not_change_a_step(void **state)
 {
 	(void)state;
 	both_backends(OPTIMIZER_ADAMW, 8.0, 1.0, 1024, false);
 	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1024, false);
 }
 
-static void moments_in_a_file_are_as_good(void **state)
+static void states_in_a_file_give_the_same_steps(void **state)
 {
 	(void)state;
 	both_backends(OPTIMIZER_ADAMW, 0.5, 1.0, 1, true);
 	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1, true);
 }
 
-/* Files may grow to nothing: as on a full disk. */
-static void no_room_for_the_file_is_an_error(void **state)
+/* With a file size limit of 0, as on a full disk. */
+static void a_full_disk_is_an_error(void **state)
 {
 	(void)state;
 	struct job job = job_of(LR_COSINE);
@@ -289,7 +289,7 @@ static void no_room_for_the_file_is_an_error(void **state)
 	bed_close(&b);
 }
 
-static void the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite(void **state)
+static void the_norm_excludes_the_loss_scale_and_is_not_finite_if_a_gradient_is_not(void **state)
 {
 	(void)state;
 	struct job job = job_of(LR_COSINE);
@@ -308,8 +308,7 @@ static void the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite(void 
 	bed_close(&b);
 }
 
-/* Whatever holds the pieces, the norm is that of the sum of all replicas' gradients over the
- * whole model. */
+/* In every layout the norm is that of the whole model's gradient, summed over all replicas. */
 static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
@@ -391,7 +390,7 @@ static void schedules_end_at_min_lr_and_stay_there(void **state)
 	close_to(optim_lr(&job, 10 + 30), 1e-3 + 9e-3 * 0.5 * (1 + cos(M_PI / 3)));
 }
 
-static void inverse_sqrt_goes_on_from_the_warm_up(void **state)
+static void inverse_sqrt_continues_from_the_warm_up(void **state)
 {
 	(void)state;
 	struct job job = job_of(LR_INVERSE_SQRT);
@@ -422,7 +421,7 @@ static void wsd_is_stable_until_its_cooldown(void **state)
 	close_to(optim_lr(&job, 99), 1e-2);
 }
 
-static void a_run_of_nothing_but_warm_up_has_rates(void **state)
+static void a_run_that_ends_in_its_warm_up_has_finite_rates(void **state)
 {
 	(void)state;
 	struct job job = job_of(LR_COSINE);
@@ -435,20 +434,21 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adamw_with_decay_groups),
-		cmocka_unit_test(parts_of_a_step_amount_to_one),
+		cmocka_unit_test(parts_of_a_step_add_up_to_one_step),
 		cmocka_unit_test(sgd_with_decay_groups),
 		cmocka_unit_test(gradients_above_the_clip_are_scaled_to_it),
 		cmocka_unit_test(clip_zero_never_scales),
-		cmocka_unit_test(the_loss_scale_is_taken_out),
-		cmocka_unit_test(moments_in_a_file_are_as_good),
-		cmocka_unit_test(no_room_for_the_file_is_an_error),
-		cmocka_unit_test(the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite),
+		cmocka_unit_test(the_loss_scale_does_not_change_a_step),
+		cmocka_unit_test(states_in_a_file_give_the_same_steps),
+		cmocka_unit_test(a_full_disk_is_an_error),
+		cmocka_unit_test(
+			the_norm_excludes_the_loss_scale_and_is_not_finite_if_a_gradient_is_not),
 		cmocka_unit_test(the_norm_counts_each_element_of_the_model_once),
 		cmocka_unit_test(warm_up_is_linear_and_ends_at_the_rate),
 		cmocka_unit_test(schedules_end_at_min_lr_and_stay_there),
-		cmocka_unit_test(inverse_sqrt_goes_on_from_the_warm_up),
+		cmocka_unit_test(inverse_sqrt_continues_from_the_warm_up),
 		cmocka_unit_test(wsd_is_stable_until_its_cooldown),
-		cmocka_unit_test(a_run_of_nothing_but_warm_up_has_rates),
+		cmocka_unit_test(a_run_that_ends_in_its_warm_up_has_finite_rates),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,14 +38,16 @@ static double number_of(const json_t *row, const char *key)
 
 static enum param_role role_of(const char *word)
 {
-	return !strcmp(word, "embed") ? PARAM_EMBED : !strcmp(word, "hidden") ? PARAM_UP_W
-									      : PARAM_UP_B;
+	return !strcmp(word, "embed")    ? PARAM_EMBED
+	       : !strcmp(word, "hidden") ? PARAM_UP_W
+					 : PARAM_UP_B;
 }
 
 static void add_param(struct bed *b, const json_t *row)
 {
 	struct param *p = &b->params[b->catalogue.n++];
-	int64_t rows = (int64_t)number_of(row, "rows"), columns = (int64_t)number_of(row, "columns");
+	int64_t rows = (int64_t)number_of(row, "rows"),
+		columns = (int64_t)number_of(row, "columns");
 	*p = (struct param){ .role = role_of(json_string_value(json_object_get(row, "role"))),
 			     .dims = columns ? 2 : 1,
 			     .decay = columns > 0,
@@ -79,7 +81,8 @@ static void go_over(const json_t *matrix, float *values, int64_t columns, bool s
 {
 	size_t i, j;
 	const json_t *row, *x;
-	json_array_foreach((json_t *)matrix, i, row) {
+	json_array_foreach((json_t *)matrix, i, row)
+	{
 		if (!json_is_array(row)) { /* a vector */
 			double want = json_number_value(row) * scale;
 			if (!(fabs(values[i] - want) <= 1e-5 * fabs(want) + 1e-9))
@@ -87,7 +90,8 @@ static void go_over(const json_t *matrix, float *values, int64_t columns, bool s
 					 want);
 			continue;
 		}
-		json_array_foreach((json_t *)row, j, x) {
+		json_array_foreach((json_t *)row, j, x)
+		{
 			double want = json_number_value(x) * scale;
 			float *at = &values[i * (size_t)columns + j];
 			if (set)
@@ -132,8 +136,7 @@ static void steps_agree(const json_t *row, const char *backend_name, float loss_
 	size_t i;
 	int n;
 	assert_true(optimizer_find(json_string_value(json_object_get(row, "kind")), &kind));
-	json_array_foreach((json_t *)params, i, param)
-		add_param(&b, param);
+	json_array_foreach((json_t *)params, i, param) add_param(&b, param);
 	b.unit.n_params = b.catalogue.n;
 	b.catalogue.params = b.params;
 	b.catalogue.units = &b.unit;
@@ -175,7 +178,8 @@ static void updates_equal_the_papers_formulas(void **state)
 	size_t i;
 	const json_t *row;
 	assert_int_equal(json_array_size(json_object_get(golden, "cases")), 2);
-	json_array_foreach(json_object_get(golden, "cases"), i, row) {
+	json_array_foreach(json_object_get(golden, "cases"), i, row)
+	{
 		steps_agree(row, "plain", 1);
 		steps_agree(row, "cpu", 1);
 		steps_agree(row, "cpu", 1024);

@@ -1,5 +1,5 @@
-/* The loss scale: halves and skips on overflow, doubles after a window of good steps, survives a
- * checkpoint. */
+/* The loss scale halves on overflow, which skips the step, doubles after a window of good steps, and
+ * survives a checkpoint. */
 #include "agent/engine/optim/scaler.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static struct scaler scaler_of(enum job_dtype dtype, double scale, int64_t windo
 	return s;
 }
 
-static void other_precisions_scale_nothing_and_refuse_what_is_not_finite(void **state)
+static void other_precisions_do_not_scale_and_fail_if_not_finite(void **state)
 {
 	(void)state;
 	for (int d = DTYPE_FP32; d <= DTYPE_BF16; d++) {
@@ -45,14 +45,14 @@ static void a_dynamic_scale_halves_and_doubles(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
-	/* an overflow begins the window anew */
+	/* an overflow restarts the window */
 	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
 }
 
-static void it_stops_at_its_ends(void **state)
+static void a_dynamic_scale_stays_within_its_limits(void **state)
 {
 	struct scaler s = scaler_of(DTYPE_FP16, 0, 1);
 	struct err e = ERR_INIT;
@@ -67,7 +67,7 @@ static void it_stops_at_its_ends(void **state)
 	assert_non_null(strstr(e.text, "bf16"));
 }
 
-static void a_fixed_scale_stays(void **state)
+static void a_fixed_scale_never_changes(void **state)
 {
 	struct scaler s = scaler_of(DTYPE_FP16, 128, 1);
 	struct err e = ERR_INIT;
@@ -79,7 +79,7 @@ static void a_fixed_scale_stays(void **state)
 	assert_non_null(strstr(e.text, "loss_scale = 128"));
 }
 
-static void a_checkpoint_s_numbers_go_on(void **state)
+static void a_resumed_scale_continues_from_the_checkpoint(void **state)
 {
 	struct scaler s = scaler_of(DTYPE_FP16, 0, 3);
 	struct err e = ERR_INIT;
@@ -87,18 +87,18 @@ static void a_checkpoint_s_numbers_go_on(void **state)
 	optim_scaler_resume(&s, 1024, 2);
 	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == 2048);
-	optim_scaler_resume(&s, NAN, 0); /* a damaged number is not believed */
+	optim_scaler_resume(&s, NAN, 0); /* a damaged number is ignored */
 	assert_true(s.scale == 2048);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_precisions_scale_nothing_and_refuse_what_is_not_finite),
+		cmocka_unit_test(other_precisions_do_not_scale_and_fail_if_not_finite),
 		cmocka_unit_test(a_dynamic_scale_halves_and_doubles),
-		cmocka_unit_test(it_stops_at_its_ends),
-		cmocka_unit_test(a_fixed_scale_stays),
-		cmocka_unit_test(a_checkpoint_s_numbers_go_on),
+		cmocka_unit_test(a_dynamic_scale_stays_within_its_limits),
+		cmocka_unit_test(a_fixed_scale_never_changes),
+		cmocka_unit_test(a_resumed_scale_continues_from_the_checkpoint),
 	};
 	return cmocka_run_group_tests_name("loss scale", tests, NULL, NULL);
 }

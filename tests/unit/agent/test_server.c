@@ -1,7 +1,7 @@
 /*
  * The parameter server: the bound on staleness, asynchrony within it, learning, gradients that are
- * no numbers, stops, and failures. (That staleness 0 computes what one process does is two rows of
- * test_strategies.c, its memory some of test_memory.c.)
+ * not finite, stops, and failures. (test_strategies.c has rows that hold staleness 0 to one process,
+ * and test_memory.c has rows for the memory.)
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -57,8 +57,8 @@ static void course_close(struct course *c)
 
 /* --- the bound --- */
 
-/* Rank 0 runs as far ahead as it may; rank 1 makes step k only when rank 0 has finished step k +
- * staleness - 1, so that one that had to wait for it could not, and the run would not end. */
+/* Rank 0 runs ahead as far as the bound allows. Rank 1 makes step k only after rank 0 has finished
+ * step k + staleness - 1. If rank 0 had to wait for rank 1 earlier, the run would not end. */
 static int run_ahead(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -108,7 +108,7 @@ static int count_leads(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void no_server_ever_allows_more(void **state)
+static void no_server_allows_a_longer_lead(void **state)
 {
 	(void)state;
 	for (int staleness = 0; staleness < 3; staleness++) {
@@ -123,7 +123,7 @@ static void no_server_ever_allows_more(void **state)
 
 /* --- learning --- */
 
-/* All meet, and evaluate with the same parameters. */
+/* All workers pause, and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
 {
 	return param_server_pause(t->server, e) || trainee_eval(t, 0, loss, e) ||
@@ -149,7 +149,7 @@ static int learn(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void staleness_learns(void **state)
+static void training_with_staleness_lowers_the_loss(void **state)
 {
 	(void)state;
 	static const char *const kinds[] = { "optimizer.kind=adamw",
@@ -168,7 +168,7 @@ static void staleness_learns(void **state)
 	}
 }
 
-/* --- gradients that are no numbers --- */
+/* --- Gradients that are not finite ------------------------------------------------------------ */
 
 static bool all_finite(struct param_store *s)
 {
@@ -181,8 +181,8 @@ static bool all_finite(struct param_store *s)
 	return true;
 }
 
-/* Rank 1's gradient is spoilt; both rank's parameters must stay numbers, and those see the norm
- * who push it. */
+/* Rank 1's gradient is NaN. The parameters of both ranks must stay finite, and the worker that pushes
+ * the gradient sees its norm. */
 static int spoil(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -197,7 +197,7 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	    (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
 	     (whole &&
 	      !all_finite(
-		      t.view.store)))) /* with staleness the server's thread may be writing there */
+		      t.view.store)))) /* with staleness > 0 the server's thread may write there */
 		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number",
 			     io.norm);
 	t.failed = rc != 0;
@@ -205,7 +205,7 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void a_gradient_that_is_no_number_changes_nothing(void **state)
+static void a_gradient_that_is_not_finite_is_not_applied(void **state)
 {
 	(void)state;
 	for (int staleness = 0; staleness < 2; staleness++) {
@@ -216,9 +216,9 @@ static void a_gradient_that_is_no_number_changes_nothing(void **state)
 	}
 }
 
-/* --- stops --- */
+/* --- Stops --------------------------------------------------------------------------------- */
 
-/* Rank 2 is told to stop in its step 4. */
+/* Rank 2 is asked to stop in its step 4. */
 static int stop(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -255,7 +255,7 @@ static void all_stop_after_the_same_step(void **state)
 	}
 }
 
-/* --- failures --- */
+/* --- Failures ------------------------------------------------------------------------------ */
 
 /* Rank 1, a worker and a server, dies in the middle of its third step. */
 static int die(struct comm *world, void *arg, struct err *e)
@@ -273,7 +273,7 @@ static int die(struct comm *world, void *arg, struct err *e)
 	return rc ? OTHER : 0;
 }
 
-/* Rank 1 fails by itself, as one does whose data cannot be read. */
+/* Rank 1 fails alone, as a rank does that cannot read its data. */
 static int fail_alone(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -316,8 +316,9 @@ static void a_rank_that_fails_is_an_error_on_all(void **state)
 	check_outcomes(fail_alone, OTHER);
 }
 
-/* Ticks keep a server's receive alive while its worker computes for longer than network.timeout:
- * the world's is its own, so what is seen here is that they come in between and disturb nothing. */
+/* Ticks keep a server's receive from timing out while its worker computes for longer than
+ * network.timeout. The world of this test has a timeout of its own, so the test only shows that ticks
+ * between the requests do no harm. */
 static void ticks_do_not_disturb(void **state)
 {
 	(void)state;
@@ -333,9 +334,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_worker_runs_ahead_by_the_staleness_and_no_further),
-		cmocka_unit_test(no_server_ever_allows_more),
-		cmocka_unit_test(staleness_learns),
-		cmocka_unit_test(a_gradient_that_is_no_number_changes_nothing),
+		cmocka_unit_test(no_server_allows_a_longer_lead),
+		cmocka_unit_test(training_with_staleness_lowers_the_loss),
+		cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
 		cmocka_unit_test(all_stop_after_the_same_step),
 		cmocka_unit_test(a_rank_that_dies_is_an_error_on_all),
 		cmocka_unit_test(a_rank_that_fails_is_an_error_on_all),

@@ -1,7 +1,7 @@
 /*
- * The store: whatever the ZeRO stage, the shards, the copies, the stored type and the cut of the
- * model, each piece's gradient is the sum over all replicas, every rank sees the same new
- * parameters, every element is counted once, and the memory is the plan's.
+ * The param_store. For every ZeRO stage, number of shards and copies, storage type and cut of the
+ * model: each piece's gradient is the sum over all replicas, every rank sees the same new
+ * parameters, every element is counted once, and the memory is what the plan predicts.
  */
 #include "tests/unit/agent/store_world.h"
 
@@ -78,22 +78,22 @@ static void train_all(int zero)
 	assert_true(ran > 10);
 }
 
-static void whole_everywhere(void **state)
+static void stage_0_keeps_everything_whole(void **state)
 {
 	(void)state;
 	train_all(0);
 }
-static void state_is_cut(void **state)
+static void stage_1_shards_the_state(void **state)
 {
 	(void)state;
 	train_all(1);
 }
-static void gradients_are_cut(void **state)
+static void stage_2_shards_the_gradients(void **state)
 {
 	(void)state;
 	train_all(2);
 }
-static void parameters_are_cut(void **state)
+static void stage_3_shards_the_parameters(void **state)
 {
 	(void)state;
 	train_all(3);
@@ -102,10 +102,10 @@ static void parameters_are_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_everywhere),
-		cmocka_unit_test(state_is_cut),
-		cmocka_unit_test(gradients_are_cut),
-		cmocka_unit_test(parameters_are_cut),
+		cmocka_unit_test(stage_0_keeps_everything_whole),
+		cmocka_unit_test(stage_1_shards_the_state),
+		cmocka_unit_test(stage_2_shards_the_gradients),
+		cmocka_unit_test(stage_3_shards_the_parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

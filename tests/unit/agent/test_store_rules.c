@@ -1,8 +1,8 @@
 /*
- * What the store promises beside its sums: each element of the model counts on one rank, its memory
- * is the plan's to the byte, gathers go ahead of their use in the order of the first step, wrong
- * uses are named, random rounding does not depend on the layout, and a rank that dies ends the
- * others.
+ * The contract of the param_store beside its sums. Each element of the model counts on one rank. The
+ * memory is the plan's to the byte. Gathers start before they are needed, in the order of the first
+ * step. Wrong calls fail with an error that names them. Stochastic rounding does not depend on the
+ * layout. If a rank dies, the calls of the others fail.
  */
 #include "agent/engine/parallel/param_store_inner.h"
 #include "base/philox.h"
@@ -132,15 +132,15 @@ static int measure(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void memory_is_the_plans_to_the_byte(void **state)
+static void memory_is_what_the_plan_predicts_to_the_byte(void **state)
 {
 	(void)state;
 	run_all(measure);
 }
 
-/* What each stage is for: of the same model on the same ranks each takes less than the one
- * before it, buffers aside. */
-static void each_stage_takes_less(void **state)
+/* For the same model on the same ranks, each stage takes less memory than the previous one, without
+ * counting buffers. */
+static void each_stage_takes_less_memory_than_the_one_before(void **state)
 {
 	(void)state;
 	struct model_shape m = { .layers = 24,
@@ -170,11 +170,13 @@ static void each_stage_takes_less(void **state)
 
 static bool on_its_way(const struct bench *b, int unit)
 {
-	struct unit_buffer *t = param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	struct unit_buffer *t =
+		param_store_find_buffer(&b->store->gathers[b->catalogue.units[unit].kind], unit);
 	return t != NULL;
 }
 
-/* In the second step each layer is there or under way when the one before it is asked for. */
+/* In the second step each layer is gathered, or its gather has started, when the previous layer is
+ * demanded. */
 static int ahead(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
@@ -196,8 +198,8 @@ static int ahead(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* Forward passes alone, as an evaluation does them, twice before each step and once in the
- * middle of nothing learned. */
+/* Forward passes alone, as in an evaluation: twice before each step, and once before an order is
+ * learned. */
 static int look(struct bench *b, int after, struct err *e)
 {
 	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
@@ -228,7 +230,7 @@ static int look_between(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void gathers_go_ahead_in_the_order_of_the_first_step(void **state)
+static void gathers_start_early_in_the_order_of_the_first_step(void **state)
 {
 	(void)state;
 	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2 };
@@ -290,7 +292,7 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void wrong_uses_are_named(void **state)
+static void wrong_calls_fail_by_name(void **state)
 {
 	(void)state;
 	struct cut c = {
@@ -348,7 +350,7 @@ static int roundings(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void random_rounding_is_the_same_in_every_layout(void **state)
+static void stochastic_rounding_is_the_same_in_every_layout(void **state)
 {
 	(void)state;
 	static const struct {
@@ -372,7 +374,7 @@ static void random_rounding_is_the_same_in_every_layout(void **state)
 			memcpy(first, sums, sizeof first);
 		assert_true(sums[0] == first[0] && sums[1] == first[1]);
 	}
-	assert_true(first[1] > 100); /* some went the other way */
+	assert_true(first[1] > 100); /* some are not the nearest */
 	world_unshared(sums, 2 * sizeof *sums);
 }
 
@@ -399,7 +401,7 @@ static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void a_rank_that_dies_ends_the_others(void **state)
+static void a_rank_that_dies_fails_the_calls_of_the_others(void **state)
 {
 	(void)state;
 	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 0, "plain", true, false, 2 };
@@ -418,13 +420,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_element_counts_on_one_rank),
-		cmocka_unit_test(memory_is_the_plans_to_the_byte),
-		cmocka_unit_test(each_stage_takes_less),
-		cmocka_unit_test(gathers_go_ahead_in_the_order_of_the_first_step),
+		cmocka_unit_test(memory_is_what_the_plan_predicts_to_the_byte),
+		cmocka_unit_test(each_stage_takes_less_memory_than_the_one_before),
+		cmocka_unit_test(gathers_start_early_in_the_order_of_the_first_step),
 		cmocka_unit_test(evaluations_between_steps_see_the_new_parameters),
-		cmocka_unit_test(wrong_uses_are_named),
-		cmocka_unit_test(random_rounding_is_the_same_in_every_layout),
-		cmocka_unit_test(a_rank_that_dies_ends_the_others),
+		cmocka_unit_test(wrong_calls_fail_by_name),
+		cmocka_unit_test(stochastic_rounding_is_the_same_in_every_layout),
+		cmocka_unit_test(a_rank_that_dies_fails_the_calls_of_the_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

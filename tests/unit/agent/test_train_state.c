@@ -192,7 +192,7 @@ static void fixture_open(struct fixture *f)
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
 	assert_int_equal(backend_open("plain", 1, &f->backend, NULL), 0);
 	assert_int_equal(param_store_open(&(struct param_store_options){ .catalogue = &f->catalogue,
-								   .backend = f->backend },
+									 .backend = f->backend },
 					  &f->store, NULL),
 			 0);
 	assert_int_equal(optim_open(&(struct optim_options){ .backend = f->backend,

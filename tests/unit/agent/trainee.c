@@ -237,7 +237,9 @@ static int step_optim(struct trainee *t, int step, double scale, double *norm, s
 {
 	if (optim_norm(t->optim, t->world, scale, norm, e))
 		return -1;
-	return optim_step(t->optim, *norm, scale, step, e) ? -1 : param_store_publish(pipeline_store(t->engine), step + 1, e);
+	return optim_step(t->optim, *norm, scale, step, e)
+		       ? -1
+		       : param_store_publish(pipeline_store(t->engine), step + 1, e);
 }
 
 /* As the trainer does. */

@@ -18,10 +18,10 @@ struct trainee {
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
-	struct param_server *server;  /* NULL: all-reduce, and then optim is not */
-	struct state_view view; /* what a checkpoint holds of it */
-	bool failed;            /* a step has */
-	int from;               /* steps that its checkpoint had behind it; 0: none */
+	struct param_server *server; /* NULL: all-reduce, and then optim is not */
+	struct state_view view;      /* what a checkpoint holds of it */
+	bool failed;                 /* a step has */
+	int from;                    /* steps that its checkpoint had behind it; 0: none */
 	/* sequences of this dp rank in a step; its first one in the global batch */
 	int64_t each, first;
 	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
