@@ -14,14 +14,14 @@
  *     hide counts.
  *   - Each token's rows go to their experts and back, an all-to-all each way; loads are equal.
  *   - A step is the pipeline's time and what shows of the rest (step.h).
- * Links: plan/place/span.h, at what transfers reach of them (cost_machine_links).
+ * Links: plan/place/group_links.h, at what transfers reach of them (cost_machine_links).
  */
 #ifndef MUSTER_PLAN_COST_COST_H
 #define MUSTER_PLAN_COST_COST_H
 
 #include "plan/cost/engine.h"
 #include "plan/cost/machine.h"
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 #include "plan/plan.h"
 
 /* Elements of the units of each kind that a rank may have (tp and ep rank 0's); of a tied head,
@@ -40,8 +40,8 @@ struct cost_case {
 	const struct layout *layout;
 	const struct stage *stages; /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;           /* [GROUP_KINDS], after cost_machine_links */
-	const struct cost_machine *machine; /* of the fastest agent */
+	const struct group_links *group_links; /* [GROUP_KINDS], after cost_machine_links */
+	const struct cost_machine *machine;    /* of the fastest agent */
 	const struct engine *engine;
 	/* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all
 	 * alike */
@@ -54,7 +54,7 @@ struct cost_case {
 /* Bytes of an element of weights and activations. */
 double cost_width(const struct cost_case *c);
 /* Seconds of one micro-batch on one stage, on the fastest agent. Of the case it reads job, shape,
- * machine, engine, the degrees tp, cp and ep and their spans; of the stage how many layers it has
+ * machine, engine, the degrees tp, cp and ep and their links; of the stage how many layers it has
  * and how many of them recompute, and whether it is first or last. */
 struct cost_pass {
 	double fwd, bwd, weight; /* compute; weight: of bwd, the weights' gradients alone */

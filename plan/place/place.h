@@ -31,7 +31,7 @@ enum { PLACE_EXACT = 8 };
 
 /* What a kind of group runs over. */
 struct place_links {
-	struct span span; /* of the slowest group */
+	struct group_links span; /* of the slowest group */
 	/* the worst between neighbours on a node; LINK_SELF: there are none */
 	enum link_kind inside;
 	/* most levels of switches between neighbours (topo_cluster_hops); 0: none leaves its

@@ -21,7 +21,7 @@
 
 #include "plan/spec/job/job.h"
 #include "plan/spec/model/model.h"
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 
 /* Bytes of one transfer for a micro-batch. */
 struct traffic_sizes {
@@ -53,7 +53,8 @@ void place_traffic_of(const struct job *job, const struct model_shape *m, const 
 /* One operation of so many bytes of each kind. */
 void place_traffic_even(double bytes, struct traffic *out);
 /* Seconds that a group of this kind spends on it over such links. */
-double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s);
+double place_traffic_seconds(const struct traffic *t, enum group_kind kind,
+			     const struct group_links *s);
 /* Bytes that a rank hands to its groups of this kind in a step. */
 double place_traffic_bytes(const struct traffic *t, enum group_kind kind);
 

@@ -31,7 +31,7 @@ void place_weigh_close(struct weigh *w);
 /* span, sum: of the kind; slots: of each rank. Groups that have a rank at node -1, nowhere, are
  * passed over: partial maps, whose sums are bounds from below for every map that completes them. */
 void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
-		      const struct traffic *t, struct span *span, struct weigh_sum *sum);
+		      const struct traffic *t, struct group_links *span, struct weigh_sum *sum);
 
 /* Shows every flow of the groups of a kind; of an all-to-all those inside units, and between
  * units such as a ring would have. */

@@ -29,7 +29,7 @@ void search_eval_close(struct eval *v);
 
 /* Each returns false where there is no such configuration. */
 bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp);
-bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again);
+bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_recompute *again);
 bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations);
 bool search_eval_zero(const struct eval *v, const struct space_zero *z);
 

@@ -18,8 +18,8 @@ struct eval_stream {
 	bool set;
 	int tp, cp, ep, micro;
 	bool sp;
-	struct space_again again;
-	struct span links[3]; /* tp, cp, ep */
+	struct space_recompute again;
+	struct group_links links[3]; /* tp, cp, ep */
 	const struct cost_machine *machine;
 	/* of a layer that does not recompute, and one that does; more of the first stage, of the
 	 * last */
@@ -64,9 +64,9 @@ struct eval {
 	struct job job; /* the space's, with the configuration */
 	struct search_config config;
 	struct layout layout;
-	struct span_yard yard;
-	struct span_fold fold;
-	struct span spans[GROUP_KINDS];
+	struct regular_cluster yard;
+	struct rank_box fold;
+	struct group_links group_links[GROUP_KINDS];
 	/* [devices of the largest node + 1]: with so many agents on it */
 	struct cost_machine *machines;
 	bool *machine_set;
@@ -88,7 +88,7 @@ struct eval {
 	int n_states, room_states;
 	struct pipeline_times pipe;
 	double whole; /* the pipeline's time, on cores that its agents may share */
-	struct live *live;
+	struct live_counts *live;
 	bool counted; /* kinds' activations are set */
 	/* of the leaf before, when that was this line's and had this ZeRO */
 	struct cost_sum sum;

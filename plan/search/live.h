@@ -11,13 +11,13 @@
 #include "plan/spec/layout.h"
 #include "plan/spec/schedule/schedule.h"
 
-struct live;
+struct live_counts;
 
-struct live *search_live_open(void);
-void search_live_close(struct live *l);
+struct live_counts *search_live_open(void);
+void search_live_close(struct live_counts *l);
 /* Of each pipeline rank's chunks, [pp][chunks]; owned by l, good until it is closed. NULL: no
  * memory. */
-const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout,
-			  int micros);
+const int *search_live_of(struct live_counts *l, enum job_schedule kind,
+			  const struct layout *layout, int micros);
 
 #endif

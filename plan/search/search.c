@@ -3,7 +3,7 @@
 #include "base/human.h"
 #include "plan/cost/devices.h"
 #include "plan/search/fit.h"
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -249,10 +249,10 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 
 static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 {
-	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
-					!h->ask->exhaustive };
+	struct space_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
+					 !h->ask->exhaustive };
 	struct eval *v = search_eval_open(s, e);
-	int rc = v ? search_walk_space(s, v, &visitor, e) : -1;
+	int rc = v ? search_visit_space(s, v, &visitor, e) : -1;
 	search_eval_close(v);
 	return rc;
 }

@@ -125,14 +125,14 @@ static void add_again(struct space *s, enum job_recompute mode)
 	static const int everys[] = { 1, 2, 4 };
 	int given = (int)s->job->recompute.every;
 	if (mode == RECOMPUTE_NONE) {
-		s->again[s->n_again++] = (struct space_again){ mode, 1 };
+		s->again[s->n_again++] = (struct space_recompute){ mode, 1 };
 		return;
 	}
 	for (int i = 0; i < (int)(sizeof everys / sizeof *everys) && open_to(s, OPEN_EVERY); i++)
 		if (everys[i] <= s->shape.layers)
-			s->again[s->n_again++] = (struct space_again){ mode, everys[i] };
+			s->again[s->n_again++] = (struct space_recompute){ mode, everys[i] };
 	if (!open_to(s, OPEN_EVERY) && given <= s->shape.layers)
-		s->again[s->n_again++] = (struct space_again){ mode, given };
+		s->again[s->n_again++] = (struct space_recompute){ mode, given };
 }
 
 static void list_again(struct space *s)

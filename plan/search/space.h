@@ -23,7 +23,7 @@ struct space_list {
 };
 
 /* How recomputation, ZeRO and offloading may be combined: few enough to be listed. */
-struct space_again {
+struct space_recompute {
 	enum job_recompute mode;
 	int every;
 };
@@ -45,7 +45,7 @@ struct space {
 	/* of each tp: tensor-parallel groups that have room inside nodes, or across where none
 	 * fits inside one */
 	int groups[SPACE_VALUES];
-	struct space_again again[2 * SPACE_VALUES + 1];
+	struct space_recompute again[2 * SPACE_VALUES + 1];
 	int n_again;
 	struct space_zero zero[7];
 	int n_zero;

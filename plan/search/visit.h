@@ -5,12 +5,12 @@
  * With `best_first`, grids (degrees) come by the least time that any configuration of them can
  * take, and the walk ends at the first that is not worth it.
  */
-#ifndef MUSTER_PLAN_SEARCH_WALK_H
-#define MUSTER_PLAN_SEARCH_WALK_H
+#ifndef MUSTER_PLAN_SEARCH_VISIT_H
+#define MUSTER_PLAN_SEARCH_VISIT_H
 
 #include "plan/search/eval.h"
 
-struct walk_visitor {
+struct space_visitor {
 	void *arg;
 	/* Whether configurations that take `seconds` at the least are worth a look; NULL: all
 	 * are. */
@@ -19,7 +19,7 @@ struct walk_visitor {
 	bool best_first;
 };
 
-int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor,
-		      struct err *e);
+int search_visit_space(const struct space *s, struct eval *v, const struct space_visitor *visitor,
+		       struct err *e);
 
 #endif
