@@ -1,14 +1,15 @@
 /*
- * span — the links that a kind of group runs over: what a collective's time is computed from.
+ * group_links — the links that a kind of group runs over, from which the time of a collective is
+ * computed.
  *
- * Of all groups of a kind the slowest counts, as a step waits for it: a span is that group's.
- * Bandwidths are a rank's share while every group of the kind sends at once, in one direction:
- * adapters, switches' uplinks, PCIe switches and sockets' interconnects are shared by those who use
- * them (weigh.h, load.h). Nodes that share an NVLink fabric count as one.
+ * A step waits for the slowest group of a kind, so struct group_links describes that group.
+ * Bandwidths are one rank's share, in one direction, while every group of the kind sends at the same
+ * time: adapters, uplinks of switches, PCIe switches and the sockets' interconnects are shared by
+ * those who use them (weigh.h, load.h). Nodes that share an NVLink fabric count as one.
  *
- * A ring over several nodes crosses into the next node once a round for each of its `per_node`
- * ranks' adapters, which it uses side by side: its rate is the lesser of `inside` and per_node ×
- * `across`. An all-to-all's `inside` and `across` are what a rank has for all its peers there
+ * In each round a ring over several nodes crosses to the next node once for each of its `per_node`
+ * ranks' adapters, which it uses side by side. Its rate is the smaller of `inside` and per_node ×
+ * `across`. For an all-to-all, `inside` and `across` are what a rank has for all its peers there
  * together.
  */
 #ifndef MUSTER_PLAN_PLACE_GROUP_LINKS_H
@@ -23,82 +24,81 @@ struct link_speed {
 
 struct group_links {
 	int ranks;                /* of a group */
-	int nodes;                /* most nodes that a group lies on */
-	int per_node;             /* fewest ranks of a group on one of its nodes */
+	int nodes;                /* the most nodes that a group is on */
+	int per_node;             /* the fewest ranks of a group on one of its nodes */
 	struct link_speed inside; /* the worst link between neighbours of a group on one node */
-	struct link_speed
-		across; /* a device's way to other nodes; {0, 0} where no group needs it */
-	/* Of processors that were measured (plan/cost/measured.h), for groups on one node;
-	 * borrowed, NULL: the links tell. Seconds are then as if the node's `crowd` agents had
-	 * cores of their own: where they ask for `busy` times its cores, all takes so much longer.
-	 */
+	struct link_speed across; /* from a device to other nodes; {0, 0} if no group needs it */
+	/* For groups on one node of processors that were measured (topo/measured.h); borrowed,
+	 * NULL: the links count. The measured seconds are as if each of the node's `crowd` agents
+	 * had cores of its own. If they ask for `busy` times its cores, everything takes longer by
+	 * that factor. */
 	const struct measured *measured;
 	int crowd;
 	double busy;
 };
 
-/* slots: of each rank, [layout_world]. ERR_NOMEM. */
+/* slots: the device of each rank, [layout_world]. ERR_NOMEM. */
 int place_group_links_of(const struct cluster *c, const struct layout *l,
 			 const struct cluster_slot *slots,
 			 struct group_links group_links[GROUP_KINDS], struct err *e);
 
-/* --- In constant time, where nodes are alike: for a search over many layouts
- * ------------------------------ */
+/* --- In constant time, if nodes are equal: for a search over many layouts ------- */
 
 enum { SPAN_DEVICES = 16, SPAN_LEVELS = 6 };
 
-/* What is to be known of a cluster, found once. Of nodes that differ each figure is the least
- * one's, and leaves count as full. */
+/* The figures of a cluster that the functions below need, found once. If nodes differ, each figure
+ * is the smallest of any node, and leaves count as full. */
 struct regular_cluster {
 	int devices;               /* of a node; of nodes that share an NVLink fabric together */
 	int units;                 /* such nodes */
-	struct link_speed port;    /* between devices of one, a pair's where there is no table */
-	struct link_speed adapter; /* a device's share while all send */
+	struct link_speed port;    /* between two devices of a unit, if there is no table */
+	struct link_speed adapter; /* a device's share while all devices send */
 	int sharers;               /* devices of one adapter */
-	int levels; /* of switches whose uplinks are a bound or not, from the leaves up */
+	int levels;                /* levels of switches, from the leaves up */
 	struct {
-		int units; /* below one switch */
-		double up; /* INFINITY: no bound */
+		int units; /* units below one switch */
+		double up; /* bandwidth of the uplinks; INFINITY: no limit */
 	} level[SPAN_LEVELS];
-	bool table; /* links inside differ, and there are SPAN_DEVICES at most: */
-	/* of each kind's groups of so many ranks there (a tie's: stages), so many devices apart,
-	 * while all such groups send; [1]: chunks dealt round */
+	/* links inside a unit differ, and it has at most SPAN_DEVICES devices: `inside` counts */
+	bool table;
+	/* [chunks go round][kind][ranks of a group in the unit][distance of its ranks in devices],
+	 * while all such groups send; GROUP_TIE: [stages] in place of ranks */
 	struct link_speed inside[2][GROUP_KINDS][SPAN_DEVICES + 1][SPAN_DEVICES + 1];
 };
 int place_regular_cluster_of(const struct cluster *c, struct regular_cluster *out, struct err *e);
 
-/* Ranks of each degree on one node, of which each divides its degree; their product is at most
- * the yard's devices. */
+/* Ranks of each degree on one node. Each number divides its degree; their product is at most the
+ * devices of a unit. */
 struct rank_box {
 	int tp, cp, dp, pp;
 };
-/* In the order of the ranks: tp first, then cp, dp, pp. */
+/* The box of block order, which fills a node with tp first, then cp, dp, pp. */
 struct rank_box place_block_box(const struct regular_cluster *y, const struct layout *l);
-/* What place_group_links_of says of a map that gives each node such a box of the ranks' grid, nodes in
- * the order of the boxes (tp fastest). No allocation: some hundred operations. Where links inside a
- * node differ, expert dp with cp and ep above 1 is taken as neighbours. */
+/* The result of place_group_links_of for a map that gives each node such a box of the ranks' grid,
+ * the nodes in the order of the boxes (tp fastest). It takes some hundred operations and allocates
+ * nothing. If links inside a node differ, expert dp with cp and ep above 1 counts as neighbours. */
 void place_group_links_regular(const struct regular_cluster *y, const struct layout *l,
 			       const struct rank_box *f,
 			       struct group_links group_links[GROUP_KINDS]);
-/* The same of any boxes below the switches of each level, [y->levels], of which each divides the
- * next and the node's the first. */
+/* The same with any boxes below the switches of each level, below[levels]. Each box divides the next
+ * one, and the node's box divides the first. */
 void place_group_links_nested(const struct regular_cluster *y, const struct layout *l,
 			      const struct rank_box *f, const struct rank_box *below,
 			      struct group_links group_links[GROUP_KINDS]);
 
-/* --- Seconds
- * ------------------------------------------------------------------------------------------ */
+/* --- Seconds of one operation ------------------------------------------------- */
 
-/* A ring's all-gather or reduce-scatter of a tensor of so many bytes in all. */
+/* An all-gather or a reduce-scatter on a ring, of a tensor of `bytes` bytes in all. */
 double place_seconds_gather(const struct group_links *s, double bytes);
-/* An all-reduce: both, or over many nodes, where latencies add up, a tree's. */
+/* An all-reduce: both of them on a ring; or a tree, if that is faster because latencies add up over
+ * many nodes. */
 double place_seconds_all_reduce(const struct group_links *s, double bytes);
-/* Each rank sends `bytes` in all, equal parts to each other rank. */
+/* Each rank sends `bytes` bytes in all, in equal parts to the other ranks. */
 double place_seconds_all_to_all(const struct group_links *s, double bytes);
-/* What is lost when the ranks wait for one another after so many seconds of equal work; 0 but
- * where it was measured. */
+/* The time that the ranks lose if they wait for one another after `work` seconds of equal work; 0 if
+ * it was not measured. */
 double place_seconds_meeting(const struct group_links *s, double work);
-/* A message between neighbours, the slowest of them. */
+/* A message between the slowest neighbours. */
 double place_seconds_hop(const struct group_links *s, double bytes);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * walk — every configuration of a space, one after the other, with what it takes (eval.h).
+ * visit — calls a visitor with every configuration of a space, one after the other, and its cost
+ * (eval.h).
  *
- * The order is the space's own, so that the same job on the same cluster is walked alike each time.
- * With `best_first`, grids (degrees) come by the least time that any configuration of them can
- * take, and the walk ends at the first that is not worth it.
+ * The order is the order of the space, so the same job on the same cluster is always visited in the
+ * same order. With `best_first`, grids (degrees) come in the order of the least time that any of
+ * their configurations can take, and the visit ends at the first grid that is not worth it.
  */
 #ifndef MUSTER_PLAN_SEARCH_VISIT_H
 #define MUSTER_PLAN_SEARCH_VISIT_H
@@ -12,7 +13,7 @@
 
 struct space_visitor {
 	void *arg;
-	/* Whether configurations that take `seconds` at the least are worth a look; NULL: all
+	/* Whether configurations that take at least `seconds` are worth evaluating; NULL: all
 	 * are. */
 	bool (*worth)(void *arg, double seconds);
 	void (*leaf)(void *arg, const struct eval_leaf *leaf);
