@@ -41,7 +41,7 @@ struct train_time {
 /* The number of steps between checkpoints that costs the least: from 1 to `steps`; `steps` if nothing
  * ever fails. */
 int64_t cost_train_interval(const struct train_costs *c, int64_t steps);
-/* every: steps between checkpoints; 0: none before the end. */
+/* every: steps between checkpoints; 0: only at the end. */
 void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every,
 		       struct train_time *out);
 

@@ -233,7 +233,8 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 	char needs[HUMAN], has[HUMAN];
 	if (!(h->least.rank.total > 0))
 		return err_set(e, ERR_NOFIT,
-			       "no layout of the job's model and batch goes with what is fixed and "
+			       "no layout of the job's model and batch is possible with the fixed "
+			       "keys and "
 			       "the %d devices of %s; leave more keys to muster "
 			       "(parallel.auto, or --auto), or change batch.global",
 			       plan_devices(c), c->name);

@@ -196,11 +196,12 @@ int search_space_open(const struct job *job, const struct cluster *c, struct spa
 	choose(open_to(s, OPEN_ACTIVATIONS), job->offload.activations, s->activations);
 	choose(open_to(s, OPEN_OPTIMIZER), job->offload.optimizer, s->optimizer);
 	if (!s->tp.n || !s->n_again)
-		return err_set(e, ERR_USAGE,
-			       "%s = %lld goes with none of the values that muster may choose; "
-			       "leave it to muster too",
-			       s->tp.n ? "recompute.every" : "parallel.tp",
-			       (long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
+		return err_set(
+			e, ERR_USAGE,
+			"%s = %lld is possible with none of the values that muster may choose; "
+			"leave it to muster too",
+			s->tp.n ? "recompute.every" : "parallel.tp",
+			(long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
 	return 0;
 }
 

@@ -176,7 +176,7 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
 	const char *would = i->would ? i->would : find_working_value(j->job, i, other);
-	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s",
+	job_rule_refuse(j, keys, 2, "%s has no effect with [%s] %s; use %s = %s, or %s = %s",
 			buf_str(&has), other->section, buf_str(&lacks), other->name, would,
 			key->name, key->def);
 	buf_fini(&lacks);
