@@ -17,7 +17,7 @@ setup() {
 	[[ $status -eq 0 ]]
 	[[ $output == *"Best layout for "*" on dgx-h100:1, 8 devices"*"Other layouts, and the time they lose"*"Evaluated "*"[parallel]"* ]]
 	# Its lines, pasted.
-	sed -n '/^The best as a job/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
+	sed -n '/^The best layout as lines/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
 	words=()
 	section=""
 	while IFS= read -r line; do
