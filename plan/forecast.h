@@ -1,5 +1,5 @@
 /*
- * forecast — what a plan says of a job on this host's processors, for tools that measure the same.
+ * forecast — predicts a job on this host's processors, for tools that measure the same job.
  */
 #ifndef MUSTER_PLAN_FORECAST_H
 #define MUSTER_PLAN_FORECAST_H
@@ -11,12 +11,12 @@
 struct forecast {
 	int world;
 	struct plan_time time;
-	double bytes; /* of the rank with most, without a checkpoint's copy */
+	double bytes; /* of the largest rank, without a checkpoint's snapshot */
 	double flops; /* of matrix products on all cores, as measured */
 };
 
-/* calibration: a file, NULL: [launch] calibration's. ERR_USAGE when this host was not
- * calibrated; all that plan_build refuses. */
+/* calibration: a file; NULL: the one of [launch] calibration. ERR_USAGE if this host was not
+ * calibrated; also fails if plan_build does. */
 int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out,
 		       struct err *e);
 

@@ -1,9 +1,9 @@
 /*
- * memory — a rank's bytes by part, from sizes that are the same for many ranks.
+ * memory — a rank's bytes by part, from sizes that many ranks share.
  *
- * plan_memory_rank (plan.h) says what the parts are; here they are in two steps, so that a search
- * can ask for millions of layouts: what a micro-batch and a unit of parameters measure on one tp
- * rank, and then sums over a rank's stages. For plan/ only.
+ * plan_memory_rank (plan.h) defines the parts. Here they are computed in two steps, so that a search
+ * can evaluate millions of layouts: first the sizes of a micro-batch and of a unit of parameters on
+ * one tp rank, then the sums over a rank's stages. For plan/ only.
  */
 #ifndef MUSTER_PLAN_MEMORY_H
 #define MUSTER_PLAN_MEMORY_H
@@ -12,21 +12,21 @@
 #include "plan/spec/model/zero.h"
 #include "plan/plan.h"
 
-/* Of the passes, on one tp rank. Read of the job: batch.micro, parallel.sp, precision, recompute,
- * offload.activations, dropout; of the layout tp and cp. Bytes. */
+/* Bytes of the passes on one tp rank. They depend on batch.micro, parallel.sp, precision, recompute,
+ * offload.activations and dropout of the job, and on tp and cp of the layout. */
 struct memory_sizes {
-	/* in a slot: of a layer that recomputes nothing, and of one that does */
+	/* in a slot: of a layer that does not recompute, and of one that does */
 	double layer[2];
-	double first[2];        /* less where it is its chunk's first */
-	double slot, slot_last; /* a slot's own tensors; and those of the last stage's */
-	double work;            /* the home of what recomputing layers write again */
-	/* with tables of positions; and more of the rank that has the last stage */
+	double first[2];        /* how much less the first layer of a chunk has */
+	double slot, slot_last; /* the slot's own tensors; those of the last stage */
+	double work;            /* shared by what recomputing layers write again */
+	/* includes tables of positions; what the rank with the last stage has in addition */
 	double scratch, scratch_last;
-	/* of a mixture: what a layer keeps of a micro-batch, and scratch */
+	/* mixture of experts: what a layer keeps of a micro-batch, and scratch */
 	double kept, kept_scratch;
-	bool kept_again; /* recomputing layers share one home for it */
-	bool offload;    /* layers wait in host memory, STAGED of them are here */
-	double immense;  /* not 0: beyond all machines, and a floor of it */
+	bool kept_again; /* recomputing layers share one copy of it */
+	bool offload;    /* layers are in host memory, STAGED of them on the device */
+	double immense;  /* not 0: a lower bound that exceeds all machines */
 	int every;       /* layers between those that recompute; 0: none does */
 };
 /* split: backward passes come in two halves (schedule_splits). */
@@ -36,20 +36,18 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 
 /* One micro-batch of a chunk in a slot. */
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage);
-/* Of it, what waits in host memory. */
+/* The part of it that is in host memory. */
 double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage);
-/* What the slots of a rank with these chunks share. */
+/* The bytes that the slots of a rank with these chunks share. */
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
-/* Sets r->params, grads, optimizer and buffers from units: counts of each kind that the rank
- * has. */
-void plan_memory_state(const struct job *job, const struct model_shape *m,
-		       const struct share *share, const int64_t elements[UNIT_KINDS],
+/* Sets r->params, grads, optimizer and buffers. counts: how many units of each kind the rank has. */
+void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);
-/* What the optimizer's state takes of a GPU's memory on its way, with offload.optimizer. */
+/* With offload.optimizer: the GPU memory through which the optimizer state is staged. */
 double plan_memory_staged(const struct job *job);
-/* Of tokens, and what the backend itself takes with so many threads. */
+/* The tokens, and what the backend needs with so many threads. */
 double plan_memory_rest(const struct job *job, int micros, int threads);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * plan — the job on paper: everything decided and predicted before anything starts.
+ * plan — everything about a job that is decided and predicted before anything starts.
  */
 #ifndef MUSTER_PLAN_PLAN_H
 #define MUSTER_PLAN_PLAN_H
@@ -27,20 +27,21 @@ struct plan_rank {
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
 
-/* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
+/* A rank's memory by part. The engine allocates by the same arithmetic:
  *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves
  *                   (zero.h)
- *   optimizer       of what the rank owns of them the moments, and masters where parameters are not
- *                   fp32; 0 when it is offloaded
- *   activations     what a micro-batch keeps of each layer, times the micro-batches that the
+ *   optimizer       the moments of what the rank owns, and the masters if parameters are not fp32;
+ *                   0 if it is offloaded
+ *   activations     what each layer keeps of a micro-batch, times the micro-batches that the
  *                   schedule keeps alive; without what is offloaded
- *   buffers         ZeRO's buffers for whole units, scratch of the passes (with what recomputation
- *                   writes again) and of the backend, a chunk of the logits, the tokens
- *   snapshot        the copy of what the rank saves that a checkpoint is written from, while
- *                   training goes on. It is in the node's memory, so it counts where the device is
- *                   the CPU, and is 0 elsewhere
- * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes
- * are set; r->snapshot only if `saves`. */
+ *   buffers         ZeRO's buffers for whole units, scratch memory of the passes (with what
+ *                   recomputation writes again) and of the backend, a chunk of the logits, the
+ *                   tokens
+ *   snapshot        the copy of what the rank saves, from which a checkpoint is written while
+ *                   training continues. It is in the node's memory, so it counts if the device is
+ *                   the CPU and is 0 otherwise
+ * stages: of the whole model. The caller sets r's coordinates and threads, and node_replicas (0: all
+ * replicas are on the node); the function sets the bytes, r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      int micros, const struct stage *stages, bool saves, struct plan_rank *r);
 
@@ -48,39 +49,40 @@ struct plan {
 	struct model_shape shape;
 	struct layout layout;
 	int world;
-	int micros;          /* micro-batches a step of the replica with most */
+	int micros;          /* the most micro-batches that a replica has in a step */
 	int slowest_replica; /* the replica that takes longest; schedule and costs are its own */
-	int threads;         /* of the agent with most */
+	int threads;         /* the most threads of any agent */
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;       /* layout_n_stages */
 	struct plan_rank *ranks;    /* world */
-	struct placement place;     /* what the ranks' places cost, and why they are theirs */
+	struct placement place;     /* the cost of the map of ranks, and how it was found */
 	struct schedule schedule;   /* of the slowest replica */
-	struct sched_costs costs;   /* of the schedule's passes, predicted */
-	double *seconds;            /* what costs points into */
+	struct sched_costs costs;   /* predicted, of the schedule's passes */
+	double *seconds;            /* the memory that `costs` points to */
 	struct plan_time time;
 	double memory;      /* bytes that a rank may use; 0: unknown */
-	char warning[1024]; /* what is legal and yet unwise about it, or "" */
+	char warning[1024]; /* what is legal but slow or useless, or "" */
 };
 
-/* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees
- * that do) when the cluster cannot hold it.
+/* Decides and checks everything. ERR_NOFIT if the cluster cannot hold the job; the message names the
+ * part that does not fit and the nearest degrees that do.
  *
- * Placement: plan/place/place.h, for the job's own traffic; where launch.speeds or launch.threads
- * names each rank's device, ZeRO shards inside nodes, or the cluster is one host's CPU: rank r is
- * the r-th device, but no tensor-parallel group crosses a node while there are enough devices to
- * leave a node's remainder unused. Where such a group must cross, `warning` says so. */
+ * plan/place/place.h maps the ranks for the job's own traffic. If launch.speeds or launch.threads
+ * names each rank's device, if ZeRO shards inside nodes, or if the cluster is one host's CPU, rank r
+ * is the r-th device instead; no tensor-parallel group crosses a node as long as there are enough
+ * devices to leave the rest of a node unused. If such a group must cross, `warning` says so. */
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
 	       struct err *e);
 void plan_free(struct plan *p);
 
-/* Whether a plan's times rest on nothing known of the cluster's devices, and the words for it. */
+/* Whether nothing is known about the speed of the cluster's devices, so that a plan's times are
+ * guesses; and the warning that says so. */
 enum { PLAN_GUESSES = 384 };
 bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
 
 /* Sets the bytes of plan->ranks (memory.c). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);
-/* The rank that needs most memory of those with this coordinate in the pipeline. */
+/* Among the ranks with this coordinate in the pipeline, the one that needs the most memory. */
 const struct plan_rank *plan_largest(const struct plan *p, int pp);
 
 #endif

@@ -1,21 +1,21 @@
 /*
- * seats — the ranks' places: which device each gets, who shares its node, how many threads.
+ * seats — gives each rank its device and its threads, and counts who shares its node.
  *
- * For plan.c. The map is plan/place/'s, of the job's own traffic. Block order stays where devices
- * are named one by one (launch.speeds, launch.threads), where ZeRO's shards are to lie in nodes,
- * and on one host whose CPU slots are all alike.
+ * For plan.c. plan/place/ finds the map for the job's own traffic. Block order is kept if devices
+ * are named one by one (launch.speeds, launch.threads), if ZeRO shards inside nodes, and on one host
+ * whose CPU devices are all equal.
  */
 #ifndef MUSTER_PLAN_SEATS_H
 #define MUSTER_PLAN_SEATS_H
 
 #include "plan/plan.h"
 
-/* Sets p->ranks and p->place, and p->threads. p's shape, layout, stages, shares and micros are
- * given. */
+/* Sets p->ranks, p->place and p->threads. shape, layout, stages, shares and micros of p must be
+ * set. */
 int plan_seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 
-/* The ranks node by node, in rising order on each: order[first[n]] … order[first[n + 1] - 1] are
- * node n's. [n_nodes + 1], [world]. */
+/* Lists the ranks node by node, in rising order on each node: order[first[n]] to order[first[n + 1] -
+ * 1] are on node n. first: [n_nodes + 1]. order: [world]. */
 void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order);
 
 #endif

@@ -1,17 +1,18 @@
 /*
- * calibration — what this machine was measured at, for the planner.
+ * calibration — what was measured on this machine, for the planner.
  *
- * `muster bench calibrate` writes the file; `muster bench comm --calibrate` and `muster bench gemm
- * --calibrate` each write their part and keep what the others wrote here before; `muster plan` and
- * `muster run` read it.
+ * `muster bench calibrate` writes the file. `muster bench comm --calibrate` and `muster bench gemm
+ * --calibrate` each write their part and keep the parts that the others wrote on this machine.
+ * `muster plan` and `muster run` read it.
  *
- * Links are what is known of any number of ranks and bytes: a sum over n ranks is a ring on paper:
- * 2 (n - 1) messages of 1/n of the tensor, each taking alpha + beta × its bytes, fitted to measured
- * all-reduces of all groups of a size at once, for each transport. Machines and exchanges
- * (measured.h) tell more exactly what was measured: they come first where there are any.
+ * Links predict any number of ranks and bytes. An all-reduce over n ranks counts as a ring: 2 (n -
+ * 1) messages of 1/n of the tensor, each taking alpha + beta × its bytes. alpha and beta are fitted,
+ * for each transport, to measured all-reduces of all groups of a size at once. Machines and
+ * exchanges (topo/measured.h) predict what was measured more exactly, so they take precedence.
  *
- * The file, one JSON object. links has one entry or two, or none, and then ranks is 0; gemm, matrix
- * products on all cores together, machines and exchanges may lack, but not all of them:
+ * The file is one JSON object. "links" has at most two entries; if it has none, "ranks" is 0.
+ * "gemm" (matrix products on all cores together), "machines" and "exchanges" are optional, but a
+ * file without links has at least one of them:
  *
  *     {"version": 2, "kind": "muster-calibration", "host": "n1", "cpu": "model name", "cores": 2, "ranks": 8,
  *      "date": "2026-11-21T05:00:00Z",
@@ -37,16 +38,17 @@ enum {
 
 struct calibration_link {
 	bool known;
-	double alpha, beta; /* seconds; seconds a byte */
+	double alpha, beta; /* seconds; seconds per byte */
 	double error;       /* mean relative error over the points */
 	int points;
 };
 
 struct calibration {
 	char host[64], cpu[128], date[32];
-	int cores, ranks; /* of the machine; that talked at once, 0: no link is known */
+	int cores; /* of the machine */
+	int ranks; /* that exchanged data at the same time; 0: no link is known */
 	struct calibration_link links[CALIBRATION_TRANSPORTS];
-	double flops; /* of matrix products on all cores, a second; 0: not measured */
+	double flops; /* FLOP/s of matrix products on all cores; 0: not measured */
 	struct measured measured;
 };
 
@@ -68,18 +70,17 @@ void calibration_write(const struct calibration *c, struct buf *out);
 int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out,
 		      struct err *e);
 
-/* For the tools that measure. path: `word`, or when it is NULL the default file. *out: what that
- * file holds when it is this machine's, else nothing but this machine and now. Fails when the
- * folder cannot be made. */
+/* For the tools that measure. Sets path to `word`, or to the default file if word is NULL, and makes
+ * its folder. *out receives the content of that file if it was measured on this machine; otherwise
+ * only this machine and the time. Fails if the folder cannot be made. */
 int calibration_begin(const char *word, char *path, size_t size, struct calibration *out,
 		      struct err *e);
 int calibration_save(const struct calibration *c, const char *path, struct err *e);
 
-/* Puts the measured figures and, where there are machines or exchanges, a copy of `measured` into
- * the kinds of a cluster that is this host, or like it, and says so in its `figures`. word:
- * [launch] calibration. transport: [network] backend. `auto` passes over a file that is missing,
- * damaged or another machine's; a named one is refused then: ERR_USAGE. Presets keep their figures.
- */
+/* Puts the measured figures, and a copy of `measured` if there are machines or exchanges, into the
+ * kinds of nodes that are this host or like it, and records that in the cluster's `figures`. word:
+ * [launch] calibration. transport: [network] backend. With `auto`, a file that is missing, damaged or
+ * of another machine is skipped; with a named file that is ERR_USAGE. Presets keep their figures. */
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster,
 		      struct err *e);
 

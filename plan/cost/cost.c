@@ -81,7 +81,7 @@ static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *
 int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
 		 struct err *e)
 {
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	struct cost_units units;
 	struct cost_machine machine;
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
@@ -92,7 +92,7 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		.layout = &p->layout,
 		.stages = p->stages,
 		.units = &units,
-		.spans = spans,
+		.group_links = group_links,
 		.scale = scale,
 		.machine = &machine,
 		.engine = &cost_engine_muster,
@@ -105,9 +105,9 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 					  p->layout.pp);
 	if (!rc && !(rc = alloc_costs(p, e))) {
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
-			spans[kind] = p->place.links[kind].span;
+			group_links[kind] = p->place.links[kind].span;
 		cost_machine_of_plan(job, cluster, p, &machine);
-		cost_machine_links(&machine, spans);
+		cost_machine_links(&machine, group_links);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 		set_scales(job, p, scale);
 		rc = predict(&c, p, ranks, e);

@@ -1,50 +1,50 @@
 /*
- * cost — what a step takes, predicted. For plan/cost and plan/search.
+ * cost — predicts the time of a step. For plan/cost and plan/search.
  *
  * The model:
- *   - A machine (machine.h) has rates for products, attention and passes over tensors; an engine
- *     (engine.h) has habits: which passes a layer makes, what it hides, what it does again. Every
- *     operation counts once, with its own shape: the linears forward and in both backward forms,
- *     attention, each pass.
- *   - A sum over tp ranks is a ring: 2 (t - 1) messages of 1/t of the tensor. Four a layer and
- *     micro-batch, of [tokens, hidden] each; one for the embedding, one for the head. Sequence
- *     parallelism moves as much, and in the backward pass gathers two inputs again. Behind products
- *     hides what the engine starts beside them (parallel.overlap).
- *   - Keys and values go cp - 1 hops round the ring while attention computes: what that does not
- *     hide counts.
- *   - Each token's rows go to their experts and back, an all-to-all each way; loads are equal.
- *   - A step is the pipeline's time and what shows of the rest (step.h).
- * Links: plan/place/span.h, at what transfers reach of them (cost_machine_links).
+ *   - A machine (machine.h) has rates for products, attention and passes over tensors. An engine
+ *     (engine.h) has properties: which passes a layer makes, what it hides, what it recomputes.
+ *     Every operation counts once, with its own shape: the linear layers forward and in both
+ *     backward forms, attention, each pass.
+ *   - An all-reduce over tp ranks is a ring: 2 (t - 1) messages of 1/t of the tensor. There are four
+ *     per layer and micro-batch, of [tokens, hidden] each, one for the embedding and one for the
+ *     head. Sequence parallelism transfers as much, and gathers two inputs again in the backward
+ *     pass. What the engine starts beside products (parallel.overlap) hides behind them.
+ *   - Keys and values go cp - 1 hops round the ring while attention computes. Only what attention
+ *     does not hide counts.
+ *   - Each token's rows go to their experts and back, an all-to-all each way. Loads are equal.
+ *   - A step is the pipeline's time plus what is not hidden of the rest (step.h).
+ * Links: plan/place/group_links.h, reduced to what transfers reach (cost_machine_links).
  */
 #ifndef MUSTER_PLAN_COST_COST_H
 #define MUSTER_PLAN_COST_COST_H
 
 #include "plan/cost/engine.h"
 #include "plan/cost/machine.h"
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 #include "plan/plan.h"
 
-/* Elements of the units of each kind that a rank may have (tp and ep rank 0's); of a tied head,
- * those of its copy on another rank. */
+/* The most elements that a rank can have of a unit of each kind (on tp rank 0 and ep rank 0). Of a
+ * tied head: the elements of its copy on another rank. */
 struct cost_units {
 	int64_t elements[UNIT_KINDS];
 };
 void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 		   struct cost_units *out);
 
-/* All that a step's time depends on: a plan's, or one that a search considers. Pointers are
- * borrowed. */
+/* Everything that a step's time depends on, for a plan or for a configuration of a search. Pointers
+ * are borrowed. */
 struct cost_case {
-	const struct job *job; /* its layout is not read, but `layout` */
+	const struct job *job; /* its degrees are not read; `layout` counts */
 	const struct model_shape *shape;
 	const struct layout *layout;
 	const struct stage *stages; /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;           /* [GROUP_KINDS], after cost_machine_links */
-	const struct cost_machine *machine; /* of the fastest agent */
+	const struct group_links *group_links; /* [GROUP_KINDS], after cost_machine_links */
+	const struct cost_machine *machine;    /* of the fastest agent */
 	const struct engine *engine;
-	/* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all
-	 * alike */
+	/* [pp] seconds on the slowest replica's devices over seconds on the fastest device; NULL: all
+	 * devices are equal */
 	const double *scale;
 	int micros; /* micro-batches of the slowest replica */
 	/* replicas on a node; parallel.zero_shard = node shards over them */
@@ -53,12 +53,12 @@ struct cost_case {
 
 /* Bytes of an element of weights and activations. */
 double cost_width(const struct cost_case *c);
-/* Seconds of one micro-batch on one stage, on the fastest agent. Of the case it reads job, shape,
- * machine, engine, the degrees tp, cp and ep and their spans; of the stage how many layers it has
- * and how many of them recompute, and whether it is first or last. */
+/* Seconds of one micro-batch on one stage, on the fastest agent. They depend on job, shape, machine
+ * and engine of the case, on the degrees tp, cp and ep and their links, and on the stage's number of
+ * layers, how many of them recompute, and whether it is first or last. */
 struct cost_pass {
-	double fwd, bwd, weight; /* compute; weight: of bwd, the weights' gradients alone */
-	/* what the backward pass recomputes, its transfers too; not in bwd */
+	double fwd, bwd, weight; /* compute; weight: the part of bwd for the weights' gradients */
+	/* what the backward pass recomputes, with its transfers; not included in bwd */
 	double again;
 	double tp_fwd, tp_bwd;
 	double cp_fwd, cp_bwd;

@@ -121,7 +121,8 @@ static const struct gpu *gpu_of(const char *device)
 	return g;
 }
 
-void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct cost_machine *out)
+void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
+		     struct cost_machine *out)
 {
 	double flops = part * known(k->device_flops, UNKNOWN_FLOPS),
 	       bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
@@ -131,7 +132,7 @@ void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
-	double products = g->best * g->lasting * flops * (narrow ? 1 : g->wide);
+	double products = g->best * g->lasting * flops * (low_precision ? 1 : g->wide);
 	*out = (struct cost_machine){ .op = OP,
 				      .units = g->units,
 				      .wave = WAVE,
@@ -149,19 +150,20 @@ void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
 }
 
-void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads,
+void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int agents, int threads,
 			    struct cost_machine *out)
 {
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
-		cost_machine_of(k, narrow, 1, out);
+		cost_machine_of(k, low_precision, 1, out);
 		return;
 	}
 	/* What no measurement tells, half as wide a storage type does not either: products and
 	 * sums are done in fp32. */
-	if (!k->measured || (!cost_measured_machine(k->measured, agents, threads, narrow, out) &&
-			     !cost_measured_machine(k->measured, agents, threads, false, out)))
-		cost_machine_of(k, narrow, fmin(1, threads / cores) * k->devices, out);
+	if (!k->measured ||
+	    (!cost_measured_machine(k->measured, agents, threads, low_precision, out) &&
+	     !cost_measured_machine(k->measured, agents, threads, false, out)))
+		cost_machine_of(k, low_precision, fmin(1, threads / cores) * k->devices, out);
 	out->agents = agents;
 	out->crowd = agents * threads / cores;
 	out->measured = k->measured;

@@ -1,7 +1,7 @@
 /*
- * devices — the machine that a kind of node makes its agents, where nothing was measured: data
- * sheet figures (topo/gpus.h) times the shares of them that training reaches (devices.c says
- * whence).
+ * devices — the machine that an agent has on a kind of node. If nothing was measured there, it is
+ * computed from data sheet figures (topo/gpus.h) times the share of them that training reaches;
+ * devices.c names the sources.
  */
 #ifndef MUSTER_PLAN_COST_DEVICES_H
 #define MUSTER_PLAN_COST_DEVICES_H
@@ -11,16 +11,16 @@
 struct job;
 struct plan;
 
-/* part: of a CPU node, the share of its device figures that an agent has; 1 of a GPU. narrow:
- * products in 2-byte types; GPUs have fp32 ones at a share of that rate (devices.c). Figures that
- * are not known are taken as one slow core's. */
-void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct cost_machine *out);
-/* What each of `agents` on such a node with so many threads is: as measured there (measured.h),
- * else by cost_machine_of; a GPU has one agent, whatever its threads. */
-void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads,
+/* part: the share of a CPU node's device figures that an agent has; 1 on a GPU. low_precision:
+ * products in 2-byte types; on GPUs fp32 products have a share of that rate (devices.c). Unknown
+ * figures count as those of one slow core. */
+void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
+		     struct cost_machine *out);
+/* The machine of each of `agents` agents with `threads` threads on such a node: as measured there
+ * (measured.h), otherwise by cost_machine_of. A GPU has one agent, whatever its threads. */
+void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int agents, int threads,
 			    struct cost_machine *out);
-/* The slowest one that the plan's ranks are: it sets the pace. CPU agents share their node's
- * cores by their threads. */
+/* The slowest machine of the plan's ranks. CPU agents share their node's cores by their threads. */
 void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
 			  struct cost_machine *out);
 

@@ -95,14 +95,14 @@ double cost_machine_product(const struct cost_machine *m, enum rate_class form, 
 
 /* --- Transfers --- */
 
-void cost_machine_links(const struct cost_machine *m, struct span spans[GROUP_KINDS])
+void cost_machine_links(const struct cost_machine *m, struct group_links group_links[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
-		spans[kind].across.bandwidth *= m->net_share > 0 ? m->net_share : 1;
-		spans[kind].measured = m->measured;
-		spans[kind].crowd = m->agents;
-		spans[kind].busy = m->crowd;
+		group_links[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
+		group_links[kind].across.bandwidth *= m->net_share > 0 ? m->net_share : 1;
+		group_links[kind].measured = m->measured;
+		group_links[kind].crowd = m->agents;
+		group_links[kind].busy = m->crowd;
 	}
 }
 

@@ -25,7 +25,7 @@
 #ifndef MUSTER_PLAN_COST_MACHINE_H
 #define MUSTER_PLAN_COST_MACHINE_H
 
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 #include "topo/measured.h"
 
 struct cost_machine {
@@ -69,7 +69,7 @@ double cost_machine_products(const struct cost_machine *m, enum rate_class form,
 			     double rows, double columns, double depth, double width);
 
 /* Reduces the bandwidths to what transfers reach. */
-void cost_machine_links(const struct cost_machine *m, struct span spans[GROUP_KINDS]);
+void cost_machine_links(const struct cost_machine *m, struct group_links group_links[GROUP_KINDS]);
 /* Seconds to copy bytes from the device's memory to the host's, or back. */
 double cost_machine_offload(const struct cost_machine *m, double bytes);
 /* Seconds of a transfer that are not hidden by `shade` seconds of products. */

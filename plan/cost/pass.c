@@ -47,8 +47,8 @@ static struct shard shard_of(const struct cost_case *c)
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
 		.rows = m->experts ? n * (double)m->top : n,
 		.experts = m->experts ? (double)m->experts / l->ep : 1,
-		.sum = place_span_all_reduce(&c->spans[GROUP_TP], size.stream),
-		.half = place_span_gather(&c->spans[GROUP_TP], size.stream),
+		.sum = place_seconds_all_reduce(&c->group_links[GROUP_TP], size.stream),
+		.half = place_seconds_gather(&c->group_links[GROUP_TP], size.stream),
 		.size = size,
 		.sp = sp,
 		.hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1,
@@ -185,7 +185,7 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 			double factor)
 {
 	int cp = c->layout->cp;
-	double all = (cp - 1) * place_span_hop(&c->spans[GROUP_CP], factor * h->size.keys);
+	double all = (cp - 1) * place_seconds_hop(&c->group_links[GROUP_CP], factor * h->size.keys);
 	return cp > 1 ? cost_machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
 }
 
@@ -260,7 +260,7 @@ static double accumulated(const struct cost_case *c, const struct shard *h)
 /* What the ranks of a group lose that wait for one another so many times in so much work. */
 static double meetings(const struct cost_case *c, enum group_kind kind, double times, double work)
 {
-	return times > 0 ? times * place_span_meeting(&c->spans[kind], work / times) : 0;
+	return times > 0 ? times * place_seconds_meeting(&c->group_links[kind], work / times) : 0;
 }
 
 static void add_meetings(const struct cost_case *c, const struct layer *y, double layers,
@@ -285,7 +285,7 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	struct layer y;
 	set_layer(c, h, &y);
 	double cp = ring_left(c, h, y.attention, 1),
-	       ep = place_span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
+	       ep = place_seconds_all_to_all(&c->group_links[GROUP_EP], h->size.rows);
 	double weight = products(&y, RATE_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers *
 		 (products(&y, RATE_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
@@ -331,7 +331,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	const struct cost_machine *m = c->machine;
-	const struct span *tp = &c->spans[GROUP_TP];
+	const struct group_links *tp = &c->group_links[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)
 		t->fwd += cost_machine_product(m, (enum rate_class)form, h->n, h->c, h->vocab,
@@ -343,8 +343,8 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	t->fwd += cost_machine_seconds(m, RATE_NORM_FWD, 4 * stream) +
 		  moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += cost_machine_seconds(m, RATE_NORM_BWD, 4 * stream);
-	t->tp_fwd += (h->sp ? h->half : 0) + place_span_all_reduce(tp, F32 * h->n) +
-		     place_span_all_reduce(tp, F32 * 2 * h->n);
+	t->tp_fwd += (h->sp ? h->half : 0) + place_seconds_all_reduce(tp, F32 * h->n) +
+		     place_seconds_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->half : h->sum;
 }
 

@@ -47,7 +47,7 @@ static double message(const struct cost_case *c)
 
 double cost_hop(const struct cost_case *c)
 {
-	return c->engine->waits ? 0 : place_span_hop(&c->spans[GROUP_PP], message(c));
+	return c->engine->waits ? 0 : place_seconds_hop(&c->group_links[GROUP_PP], message(c));
 }
 
 double cost_wait(const struct cost_case *c)
@@ -55,14 +55,16 @@ double cost_wait(const struct cost_case *c)
 	bool whole = !c->job->parallel.sp && c->engine->scatters;
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
-	return place_span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) +
-	       c->machine->sync + (whole ? place_span_gather(&c->spans[GROUP_TP], message(c)) : 0);
+	return place_seconds_hop(&c->group_links[GROUP_PP],
+				 message(c) / (whole ? c->layout->tp : 1)) +
+	       c->machine->sync +
+	       (whole ? place_seconds_gather(&c->group_links[GROUP_TP], message(c)) : 0);
 }
 
 double cost_meeting(const struct cost_case *c, double pass)
 {
 	return c->layout->pp > 1 && c->machine->crowd > 1
-		       ? place_span_meeting(&c->spans[GROUP_PP], pass)
+		       ? place_seconds_meeting(&c->group_links[GROUP_PP], pass)
 		       : 0;
 }
 
@@ -94,13 +96,14 @@ static double elements_of(const struct cost_case *c, const struct cost_rank *r,
 
 /* A class's replicas that share its state, and those that hold the same shard. */
 struct cut {
-	struct span shards, copies;
+	struct group_links shards, copies;
 	double each; /* shards */
 };
 
 static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 {
-	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
+	const struct group_links *all =
+		&c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
 	if (c->job->parallel.zero == 0)
@@ -128,15 +131,15 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 	struct cut cut = cut_of(c, class);
 	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements,
 	       bucket = fmin(grads, BUCKET_BYTES);
-	double scatter = place_span_gather(&cut.shards, grads),
-	       sum = place_span_all_reduce(&cut.copies, grads / cut.each);
+	double scatter = place_seconds_gather(&cut.shards, grads),
+	       sum = place_seconds_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += place_span_gather(&cut.shards, cost_width(c) * elements);
-	x->last = fmax(x->last, place_span_gather(&cut.shards, bucket) +
-					place_span_all_reduce(&cut.copies, bucket / cut.each));
+	x->params += place_seconds_gather(&cut.shards, cost_width(c) * elements);
+	x->last = fmax(x->last, place_seconds_gather(&cut.shards, bucket) +
+					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
 
 /* What the step shows of it. All that goes on beside a backward pass hides behind the same
@@ -167,10 +170,10 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 {
 	if (!c->shape->tied || r->first == r->last)
 		return 0;
-	return place_span_all_reduce(&c->spans[GROUP_TIE],
-				     c->engine->grad_width *
-					     (double)(c->shape->vocab * c->shape->hidden) /
-					     c->layout->tp);
+	return place_seconds_all_reduce(&c->group_links[GROUP_TIE],
+					c->engine->grad_width *
+						(double)(c->shape->vocab * c->shape->hidden) /
+						c->layout->tp);
 }
 
 /* Elements of the parameters that the rank updates. */

@@ -1,83 +1,82 @@
 /*
- * step — a whole step's time from the passes of its stages.
+ * step — the time of a whole step from the passes of its stages.
  *
- *   - The pipeline's time is the schedule table's own. A plan simulates the table
- *     (plan/spec/schedule/schedule.h); cost_step has a closed form of it, for searching: no table,
- *     no memory. Both share all else, here.
- *   - Messages between stages travel while their ranks compute; an engine that waits for them is
+ *   - The pipeline's time is that of its schedule. A plan simulates the schedule's table
+ *     (plan/spec/schedule/schedule.h); cost_step uses its closed form, for searching. Both share
+ *     everything else, which is here.
+ *   - Messages between stages travel while their ranks compute. An engine that waits for them is
  *     busy meanwhile.
- *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides, if the
- *     engine does so and the job lets it (parallel.overlap), behind the last micro-batch's
- *     backward, under ZeRO 2 and 3 behind each one's; what is longer shows, and at least the last
- *     bucket does. ZeRO 1 and 2 gather the new parameters at the end of the step, or ahead of their
- *     first use behind the next forward pass; ZeRO 3 before each pass, hidden behind the pass
- *     before. What hides behind the same pass adds up.
- *   - The two holders of a tied embedding sum its gradients.
- *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the
- *     rank owns. What is offloaded goes over the host's link.
- *   - ZeRO inside nodes gathers and scatters there, and once a step sums the shards across nodes.
- *   - Replicas wait for the slowest of them: their times spread, and the largest of n normal draws
- *     lies about √(2 ln n) deviations over the mean.
+ *   - The gradients' ring over the replicas (under ZeRO half of it, a reduce-scatter) hides behind
+ *     the last micro-batch's backward pass, under ZeRO 2 and 3 behind each backward pass, if the
+ *     engine supports it and the job allows it (parallel.overlap). What is longer than the pass
+ *     counts, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at the end
+ *     of the step, or ahead of their first use behind the next forward pass. ZeRO 3 gathers before
+ *     each pass, hidden behind the previous one. Transfers that hide behind the same pass add up.
+ *   - The two holders of a tied embedding all-reduce its gradients.
+ *   - The optimizer reads and writes a number of words for each parameter that the rank owns (7 for
+ *     AdamW, 5 for SGD). What is offloaded goes over the host's link.
+ *   - ZeRO inside nodes gathers and scatters there, and once per step all-reduces the shards across
+ *     nodes.
+ *   - Replicas wait for the slowest one: their times vary, and the largest of n normally distributed
+ *     times is about √(2 ln n) standard deviations above the mean.
  */
 #ifndef MUSTER_PLAN_COST_STEP_H
 #define MUSTER_PLAN_COST_STEP_H
 
 #include "plan/cost/cost.h"
 
-/* What a pass makes its pipeline rank busy for: [forward, backward]; input and weight are
- * backward's halves. */
+/* Seconds for which a forward or backward pass keeps its pipeline rank busy. */
 double cost_forward(const struct cost_pass *t);
 double cost_backward(const struct cost_pass *t);
 void cost_add(struct cost_pass *sum, const struct cost_pass *t);
-/* A message between two stages on its way; 0 where the ranks wait for it, and then cost_wait is
- * what each of a pass's two takes of its rank. */
+/* Seconds that a message between two stages travels while its ranks compute; 0 if the ranks wait for
+ * it. cost_wait is the time for which a rank is then blocked in each of the two transfers of a pass. */
 double cost_hop(const struct cost_case *c);
 double cost_wait(const struct cost_case *c);
-/* What a pass of so many seconds costs besides where more agents than cores share a node: its rank
- * sleeps until the neighbour's message comes and then wants a core that others are busy on. As
- * measured of ranks that wait for one another (struct measured, its meetings); 0 where each has its
- * own. */
+/* The additional seconds of a pass of `pass` seconds if more agents than cores share a node: its rank
+ * sleeps until the neighbour's message comes and then needs a core that others are using. It comes
+ * from the measured meetings (topo/measured.h); 0 if each agent has a core of its own. */
 double cost_meeting(const struct cost_case *c, double pass);
 
-/* Agents that share their node's cores: what a pass keeps busy of them, and how many pipeline
- * ranks are on a node; 0, 0: a device each. */
+/* For agents that share their node's cores: the share of the cores that a pass keeps busy, and the
+ * number of pipeline ranks on a node. 0, 0: each agent has a device of its own. */
 struct cost_sharing {
 	double load;
 	int node_ranks;
 };
 struct cost_sharing cost_sharing(const struct cost_case *c);
-/* The pipeline's time there: the table's, longer where a pass alone asks for more than all cores,
- * but at least that of all ranks' work. busy: seconds of one micro-batch on all pipeline ranks,
- * their meetings too; alone: of the table where each has its own, which this is where agents have a
- * device each. */
+/* The pipeline's time on shared cores: the schedule's time, longer if one pass alone asks for more
+ * than all cores, but at least the time of all ranks' work. busy: seconds of one micro-batch on all
+ * pipeline ranks with their meetings. alone: the schedule's time if each rank has cores of its own;
+ * it is the result if each agent has a device. */
 double cost_shared(const struct cost_case *c, double busy, double alone);
 
-/* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a
+/* One pipeline rank's share of a step: the layers of all its chunks, and their passes over one
  * micro-batch. */
 struct cost_rank {
 	int layers;
 	bool first, last;      /* holds the model's first, last stage */
-	double scale;          /* of its device */
+	double scale;          /* its device's seconds over the fastest device's */
 	struct cost_pass pass; /* of all its chunks, on the fastest device */
 };
 
-/* The ranks that decide: begin with {0}, add each rank once, in any order. */
+/* What decides the step's time. It starts as {0}; each rank is added once, in any order. */
 struct cost_sum {
-	struct cost_rank slow; /* whose passes take longest */
-	double busy;           /* its seconds a micro-batch */
+	struct cost_rank slow; /* the rank whose passes take the longest */
+	double busy;           /* its seconds per micro-batch */
 	double dp, optimizer;  /* the most of any rank */
 };
 /* Seconds of the optimizer on a rank. */
 double cost_update(const struct cost_case *c, const struct cost_rank *r);
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);
-/* The parts, where the pipeline takes `whole` seconds: of agents that share cores, as long as
- * each takes among the others. */
+/* The parts of the step's time if the pipeline takes `whole` seconds. If agents share cores, each part
+ * is as long as it takes among the others. */
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole,
 		    struct plan_time *out);
 
-/* The whole step in closed form. Exact where all stages take equally long and messages take no
- * time, for every schedule at its usual number of micro-batches; else near
- * (tests/unit/plan/test_step.c holds it to the simulation, and says how near). */
+/* The whole step in closed form. If all stages take equally long and messages take no time, it is
+ * exact for every schedule with its usual number of micro-batches. tests/unit/plan/test_step.c
+ * states how close it is otherwise. */
 void cost_step(const struct cost_case *c, struct plan_time *out);
 
 #endif

@@ -1,19 +1,20 @@
 /*
- * train — the time to train: steps, the checkpoints between them, and what failures cost.
+ * train — the time to train: steps, the checkpoints between them, and the cost of failures.
  *
- * Failures come at random, `mtbf` seconds apart in the mean (exponentially distributed). One costs
- * what was done since the newest committed checkpoint, then `restart`. Checkpoints too often cost
- * their saving, too rarely what is done again:
+ * Failures come at random, on average `mtbf` seconds apart (exponentially distributed). A failure
+ * costs the work since the last committed checkpoint, and then `restart`. Frequent checkpoints cost
+ * the time to save them, rare ones the work that is repeated:
  *
  *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:   √(2 d M)
  *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation (37):
  *                               √(2 d M) (1 + √(d / 2M) / 3 + d / 2M / 9) - d, and M where d ≥ 2M
  *     expected time, Daly's equation (20):   M e^{R / M} (e^{(t + d) / M} - 1) W / t
  *
- * with M the mtbf, d what a checkpoint holds training up, t the work between two, R what a failure
- * costs besides the lost work, W all work. muster writes in the background: training waits for the
- * snapshot alone (d), and until `write` seconds later the checkpoint before it is the newest that
- * counts, so `write` is lost work that adds to R, and no interval is shorter than it.
+ * M is the mtbf, d the time for which a checkpoint stops training, t the work between two
+ * checkpoints, R the cost of a failure besides the lost work, W all work. muster writes checkpoints
+ * in the background. Training waits for the snapshot only (d). Until `write` seconds later the
+ * previous checkpoint is the one that counts; so `write` is lost work that adds to R, and no
+ * interval is shorter than it.
  */
 #ifndef MUSTER_PLAN_COST_TRAIN_H
 #define MUSTER_PLAN_COST_TRAIN_H
@@ -23,9 +24,9 @@
 /* Seconds. */
 struct train_costs {
 	double step;     /* a step without checkpoint or failure */
-	double snapshot; /* that training waits at a checkpoint */
+	double snapshot; /* for which training waits at a checkpoint */
 	double write;    /* from the snapshot to its commit */
-	/* from a failure to the first step again: detected, re-planned, respawned, loaded */
+	/* from a failure to the first step after it: detect, re-plan, respawn, load */
 	double restart;
 	double mtbf; /* of all devices together; 0: nothing ever fails */
 };
@@ -33,15 +34,14 @@ struct train_costs {
 struct train_time {
 	int64_t every;   /* steps between checkpoints */
 	double failures; /* expected number */
-	/* lost: done again, and restarts. total is their sum, INFINITY when training would never
-	 * end */
+	/* lost: repeated work and restarts. total: the sum; INFINITY if training would never end */
 	double work, saving, lost, total;
 };
 
-/* Steps between checkpoints that cost least: at least 1, at most `steps` (and that where nothing
- * fails). */
+/* The number of steps between checkpoints that costs the least: from 1 to `steps`; `steps` if nothing
+ * ever fails. */
 int64_t cost_train_interval(const struct train_costs *c, int64_t steps);
-/* every: 0, none before the end. */
+/* every: steps between checkpoints; 0: only at the end. */
 void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every,
 		       struct train_time *out);
 
@@ -49,7 +49,7 @@ struct job;
 struct cluster;
 struct plan;
 /*
- * A plan's, from the job's own figures of its cluster: restart.node_mtbf and respawn,
+ * The costs of a plan, from the job's own figures of its cluster: restart.node_mtbf and respawn,
  * checkpoint.node_bandwidth and bandwidth. Every rank saves an equal part of the parameters in fp32
  * and of the optimizer's moments, whatever the ZeRO stage (plan/spec/model/zero.h); after a failure
  * each reads what it holds of them.

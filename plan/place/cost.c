@@ -13,7 +13,7 @@ bool place_better(const struct place_cost *a, const struct place_cost *b)
 void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t,
 		 struct place_cost *out)
 {
-	struct span span;
+	struct group_links span;
 	struct weigh_sum sum;
 	*out = (struct place_cost){ 0 };
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {

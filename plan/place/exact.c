@@ -104,7 +104,7 @@ struct bound {
 
 static void bound(struct search *s, int placed, const struct bound *before, struct bound *out)
 {
-	struct span span;
+	struct group_links span;
 	struct weigh_sum sum;
 	*out = *before;
 	out->cost.total = out->cost.mean = 0;
@@ -183,10 +183,10 @@ static void set_least(struct search *s)
 	}
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(&s->layout, kind);
-		struct span span = { .ranks = n,
-				     .nodes = 1,
-				     .per_node = n,
-				     .inside = { n * fmax(link, adapter), 0 } };
+		struct group_links span = { .ranks = n,
+					    .nodes = 1,
+					    .per_node = n,
+					    .inside = { n * fmax(link, adapter), 0 } };
 		s->least.seconds[kind] = n > 1 ? place_traffic_seconds(s->t, kind, &span) : 0;
 	}
 }

@@ -6,7 +6,7 @@
 enum { TRIED_MOST = 40000, AXES = 4 };
 
 struct walk {
-	const struct span_yard *y;
+	const struct regular_cluster *y;
 	const struct layout *l;
 	const struct traffic *t;
 	const bool *fits;
@@ -15,12 +15,12 @@ struct walk {
 	struct fold now;
 };
 
-int place_fold_box(const struct span_fold *f)
+int place_fold_box(const struct rank_box *f)
 {
 	return f->tp * f->cp * f->dp * f->pp;
 }
 
-static void axes_of(const struct span_fold *f, int at[AXES])
+static void axes_of(const struct rank_box *f, int at[AXES])
 {
 	at[0] = f->tp;
 	at[1] = f->cp;
@@ -42,13 +42,13 @@ static void keep(struct walk *w)
 
 static void weigh(struct walk *w)
 {
-	struct span spans[GROUP_KINDS];
-	place_spans_nested(w->y, w->l, &w->now.node, w->now.below, spans);
+	struct group_links group_links[GROUP_KINDS];
+	place_group_links_nested(w->y, w->l, &w->now.node, w->now.below, group_links);
 	w->now.seconds = 0;
 	w->tried++;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		w->now.seconds += (1 - w->t->hidden[kind]) *
-				  place_traffic_seconds(w->t, kind, &spans[kind]);
+				  place_traffic_seconds(w->t, kind, &group_links[kind]);
 	keep(w);
 }
 
@@ -77,8 +77,8 @@ static void level(struct walk *w, int at);
 
 static void take(struct walk *w, int at, const int have[AXES], const int part[AXES])
 {
-	struct span_fold f = { have[0] * part[0], have[1] * part[1], have[2] * part[2],
-			       have[3] * part[3] };
+	struct rank_box f = { have[0] * part[0], have[1] * part[1], have[2] * part[2],
+			      have[3] * part[3] };
 	if (at < 0)
 		w->now.node = f;
 	else
@@ -106,7 +106,7 @@ static void boxes(struct walk *w, int at, int axis, const int have[AXES], const 
 }
 
 /* Whether uplinks of this level or above are a bound. */
-static bool bounded(const struct span_yard *y, int at)
+static bool bounded(const struct regular_cluster *y, int at)
 {
 	for (; at < y->levels; at++)
 		if (!isinf(y->level[at].up))
@@ -152,8 +152,9 @@ static void level(struct walk *w, int at)
 		boxes(w, at, 0, have, rest, part, room);
 }
 
-int place_fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t,
-		    int devices, const bool *fits, int most, struct fold *out, int n)
+int place_fold_best(const struct regular_cluster *y, const struct layout *l,
+		    const struct traffic *t, int devices, const bool *fits, int most,
+		    struct fold *out, int n)
 {
 	struct walk w = { .y = y,
 			  .l = l,
@@ -171,7 +172,7 @@ int place_fold_best(const struct span_yard *y, const struct layout *l, const str
 /* Boxes of the i-th level from within: single ranks, a node's, those below switches. */
 static void inner_of(const struct fold *f, int i, int at[AXES])
 {
-	axes_of(i == 0   ? &(struct span_fold){ 1, 1, 1, 1 }
+	axes_of(i == 0   ? &(struct rank_box){ 1, 1, 1, 1 }
 		: i == 1 ? &f->node
 			 : &f->below[i - 2],
 		at);

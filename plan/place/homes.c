@@ -254,7 +254,7 @@ bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes,
 	if (room < boxes)
 		return false;
 	qsort(h->leaves, (size_t)n, sizeof *h->leaves, how == HOMES_GIVEN ? by_given : by_room);
-	if (how == HOMES_ODD_LAST)
+	if (how == HOMES_OUTLIERS_LAST)
 		choose_last(h, n, boxes);
 	for (int i = 0; i < n && done < boxes; i++)
 		done += fill_leaf(h, &h->leaves[i], box, boxes - done, order,

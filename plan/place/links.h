@@ -1,6 +1,6 @@
 /*
- * links — what each kind of group runs over, in words that people know: struct place_links of a
- * map. For plan/place/.
+ * links — describes what each kind of group runs over in terms that people know: fills struct
+ * place_links for a map. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LINKS_H
 #define MUSTER_PLAN_PLACE_LINKS_H

@@ -1,15 +1,15 @@
 /*
- * load — how much flows at once over the links that devices share.
+ * load — how much data flows at the same time over the links that devices share.
  *
- * A way from one device to another has a link of its own (NVLink, a switch's port), or it takes
- * links that others take too, each direction by itself:
+ * A way from one device to another has a link of its own (NVLink, a switch's port), or it uses links
+ * that others use too. Each direction counts separately. The shared links are:
  *   - the adapters on both sides (nics of the parts; without parts every device has its own);
- *   - each switch's links to its parent, up to where the ways meet. With rails, adapters of
- *     different places of one leaf meet above it;
- *   - inside a node, where it goes through the CPU: the uplinks of both sides' PCIe switches
- *     (devices that see each other as PIX or PXB hang on one), and the sockets' interconnect. Each
- *     of them carries what one of the pairs that use it has for itself.
- * What is not known is taken as UNKNOWN_BANDWIDTH and UNKNOWN_LATENCY. For plan/place/.
+ *   - the links from each switch to its parent, up to the switch where the ways meet. With rails,
+ *     adapters of different rails of one leaf meet above it;
+ *   - inside a node, if the way goes through the CPU: the uplinks of the PCIe switches on both sides
+ *     (devices with a PIX or PXB link share one) and the interconnect of the sockets. Each of them
+ *     carries as much as one of the pairs that use it has alone.
+ * Unknown figures count as UNKNOWN_BANDWIDTH and UNKNOWN_LATENCY. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LOAD_H
 #define MUSTER_PLAN_PLACE_LOAD_H
@@ -23,36 +23,36 @@ struct load;
 /* Borrows the cluster. ERR_NOMEM. */
 int place_load_open(const struct cluster *c, struct load **out, struct err *e);
 void place_load_close(struct load *l);
-/* Nothing flows any more. */
+/* Removes all flows. */
 void place_load_clear(struct load *l);
 
-/* What counts as one node: an NVLink fabric, else the node itself. Units are numbered below
- * place_load_units. */
+/* The unit of a node: its NVLink fabric, or the node itself. Units are numbered from 0 to
+ * place_load_units - 1. */
 int place_load_unit(const struct load *l, int node);
 int place_load_units(const struct load *l);
 
-/* levels of switches above these are no bound */
+/* higher levels of switches do not limit anything */
 enum { LOAD_LEVELS = 64, LOAD_WAY_MOST = 2 * (1 + LOAD_LEVELS) };
 struct load_way {
 	bool across; /* between units, over the network */
-	/* a wire between these two alone; else one port is all that a device has for all others */
+	/* a wire between these two alone; otherwise a device has one port for all others */
 	bool direct;
-	double bandwidth, latency; /* of the link alone, with nobody else on it */
+	double bandwidth, latency; /* of the link alone, without other flows */
 	int n, at[LOAD_WAY_MOST];  /* the shared links */
 };
 void place_load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to,
 		    struct load_way *out);
-/* weight: of the unit that shares are counted in. */
+/* weight: in the unit that place_load_share counts in. */
 void place_load_add(struct load *l, const struct load_way *way, double weight);
-/* Bandwidth of one unit of weight on this way, while all that was added flows. */
+/* Bandwidth of one unit of weight on this way while all added flows run. */
 double place_load_share(const struct load *l, const struct load_way *way);
 
-/* The shared links of a device's own way out, `bytes`' worth a unit: its adapter; and of what
- * leaves a switch upwards. For patterns whose flows are too many to name. */
+/* As above for a device's adapter and for a switch's uplinks alone. For patterns that have too many
+ * flows to add each of them. */
 void place_load_add_adapter(struct load *l, struct cluster_slot at, double weight);
 double place_load_share_adapter(const struct load *l, struct cluster_slot at);
 void place_load_add_uplink(struct load *l, int sw, double weight);
-/* INFINITY where the switch's uplinks are no bound. */
+/* INFINITY if the switch's uplinks do not limit anything. */
 double place_load_share_uplink(const struct load *l, int sw);
 const struct cluster *place_load_cluster(const struct load *l);
 

@@ -19,7 +19,7 @@ enum {
 
 /* How the ranks of a node's box go to the devices. */
 struct dealt {
-	struct span_fold box;
+	struct rank_box box;
 	int **order; /* [kinds] of each kind's devices, the box's first */
 };
 
@@ -127,7 +127,7 @@ static void fill_cyclic(struct yard *y)
 static bool inner_layout(const struct layout *l, const struct fold *f, int boxes,
 			 const struct traffic *t, struct layout *in, struct traffic *said)
 {
-	const struct span_fold *b = &f->node;
+	const struct rank_box *b = &f->node;
 	*in = (struct layout){ .tp = b->tp,
 			       .cp = b->cp,
 			       .dp = b->dp,
@@ -243,40 +243,41 @@ static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 }
 
 /* The folds for nodes of so many devices, added to out[n]. -1 without memory. */
-static int list_folds(const struct yard *y, const struct span_yard *spans, int devices, int most,
-		      struct fold *out, int n)
+static int list_folds(const struct yard *y, const struct regular_cluster *regular, int devices,
+		      int most, struct fold *out, int n)
 {
 	bool *fits = calloc((size_t)devices + 1, sizeof *fits);
 	if (!fits)
 		return -1;
 	for (int box = 1; box <= devices; box++)
 		fits[box] = place_homes_fit(y->homes, box, y->world);
-	n = place_fold_best(spans, y->l, y->t, devices, fits, most, out, n);
+	n = place_fold_best(regular, y->l, y->t, devices, fits, most, out, n);
 	free(fits);
 	return n;
 }
 
 static int consider_folds(struct yard *y, struct err *e)
 {
-	struct span_yard *spans = malloc(sizeof *spans);
+	struct regular_cluster *regular = malloc(sizeof *regular);
 	struct fold folds[FOLDS_MOST];
 	int sizes[SIZES_MOST], n_sizes = place_homes_sizes(y->homes, sizes, SIZES_MOST), n = 0, rc;
 	int each = RANKS_WEIGHED / y->world;
 	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
-	if (!spans)
+	if (!regular)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
 			       y->world);
-	rc = place_span_yard_of(y->c, spans, e);
+	rc = place_regular_cluster_of(y->c, regular, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
 		int most = n + each / n_sizes + 1;
-		n = list_folds(y, spans, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, n);
+		n = list_folds(y, regular, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds,
+			       n);
 		if (n < 0)
 			rc = err_set(e, ERR_NOMEM,
 				     "no memory to place %d ranks; close other programs", y->world);
 	}
 	for (int i = 0; !rc && i < n; i++)
 		rc = consider_fold(y, &folds[i], e);
-	free(spans);
+	free(regular);
 	return rc;
 }
 

@@ -1,23 +1,25 @@
 /*
- * place — which device each rank gets.
+ * place — maps ranks to devices.
  *
  * The cost of a map is the seconds that its groups spend on a step's traffic (traffic.h) over the
- * links that they really use, with whatever shares them (weigh.h): over all kinds of group the sum
- * of the slowest one's, less what hides behind computation. Of equal maps the one with the lesser
- * mean over the groups is taken, then the one that breaks fewer leaves up, then the simpler one.
+ * links that they use, including what shares those links (weigh.h). For each kind of group the
+ * slowest group counts; the kinds are added up, less what hides behind computation. Among maps of
+ * equal cost muster takes the one with the smaller mean over the groups, then the one that splits
+ * fewer leaves, then the simpler one.
  *
- * Where there are at most PLACE_EXACT devices the map is the best of all (exact.h). Elsewhere it is
- * the best of:
- *   - Slurm's block order: rank r is the r-th device; the same without a tensor-parallel group that
- *     crosses nodes;
- *   - each way to give boxes of the ranks' grid to the levels of the machine: so many of each
- *     degree inside a node, below a leaf switch, and so on (fold.h), the most promising of them
- *     weighed, nodes in their order and with the odd ones last (homes.h); inside a node whose links
- *     differ the ranks of a box are dealt to the devices as fits the links best;
- *   - and what exchanging single ranks makes of the best one, where machines are irregular and
- *     small (refine.h).
- * So no map is worse than Slurm's, but one that is asked for (`fixed`) may be. Nodes that stay
- * unused are the odd ones of their leaf, or a leaf's rest. The same input gives the same map.
+ * With at most PLACE_EXACT devices the map is the best of all maps (exact.h). Otherwise it is the
+ * best of:
+ *   - Slurm's block order: rank r is the r-th device; also block order in which no tensor-parallel
+ *     group crosses nodes;
+ *   - each way to give boxes of the ranks' grid to the levels of the machine (fold.h): a number of
+ *     each degree inside a node, below a leaf switch, and so on. The most promising ways are
+ *     weighed, with the nodes in their order and with the outliers last (homes.h). If the links
+ *     inside a node differ, the ranks of a box go to the devices that suit their links best;
+ *   - the best of these after exchanges of single ranks, if the machine is irregular and small
+ *     (refine.h).
+ * So no map is worse than Slurm's; only a map that the caller asks for (`fixed`) may be. Nodes that
+ * stay unused are the outliers of their leaf, or the rest of a leaf. The same input always gives
+ * the same map.
  */
 #ifndef MUSTER_PLAN_PLACE_PLACE_H
 #define MUSTER_PLAN_PLACE_PLACE_H
@@ -29,37 +31,37 @@
 
 enum { PLACE_EXACT = 8 };
 
-/* What a kind of group runs over. */
+/* The links that a kind of group runs over. */
 struct place_links {
-	struct span span; /* of the slowest group */
-	/* the worst between neighbours on a node; LINK_SELF: there are none */
+	struct group_links span; /* links of the slowest group */
+	/* the worst link between neighbours on a node; LINK_SELF: no neighbours are on one node */
 	enum link_kind inside;
-	/* most levels of switches between neighbours (topo_cluster_hops); 0: none leaves its
-	 * node or NVLink fabric */
+	/* the most levels of switches between neighbours (topo_cluster_hops); 0: no group leaves
+	 * its node or NVLink fabric */
 	int hops;
-	bool fabric; /* some are on different nodes of one NVLink fabric */
-	/* neighbours across nodes are at adapters of the same place; where the cluster has rails */
+	bool fabric; /* some neighbours are on different nodes of one NVLink fabric */
+	/* neighbours on different nodes use adapters of the same rail */
 	bool rails;
-	double bytes, seconds; /* of a rank in a step */
-	double waited;         /* what shows of the seconds: the cost's share */
+	double bytes, seconds; /* of one rank in one step */
+	double waited;         /* the part of the seconds that is not hidden */
 };
 
 struct placement {
 	struct place_links links[GROUP_KINDS];
-	/* of this map; of Slurm's block order; of the worst map that was weighed, cyclic order
-	 * among them */
+	/* of this map, of Slurm's block order, and of the worst map that was weighed (cyclic order
+	 * is always weighed) */
 	struct place_cost cost, block, worst;
-	bool is_block;         /* it is Slurm's order */
-	bool fixed;            /* it was asked for, whatever it costs */
+	bool is_block;         /* the map is Slurm's block order */
+	bool fixed;            /* the caller asked for this map */
 	bool proven;           /* no map costs less */
 	int *spares, n_spares; /* nodes without a rank */
-	int idle;              /* devices without one on nodes that have some */
-	int weighed;           /* maps; without those of a proof */
+	int idle;              /* devices without a rank on nodes that have ranks */
+	int weighed;           /* number of maps, without those of a proof */
 };
 
-/* slots: of each rank, [layout_world]. fixed: block order, with tensor-parallel groups inside nodes
- * where there is room; for ranks whose devices are named one by one. The cluster has devices
- * enough. ERR_NOMEM. */
+/* Finds the map. slots receives the device of each rank, [layout_world]. fixed: use block order,
+ * with tensor-parallel groups inside nodes where there is room; for jobs that name the device of
+ * each rank. The cluster must have enough devices. ERR_NOMEM. */
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t,
 		bool fixed, struct cluster_slot *slots, struct placement *out, struct err *e);
 void place_placement_free(struct placement *p);

@@ -1,7 +1,7 @@
-/* regular — place_spans_regular: the closed form of place_spans_of, where every node has the
+/* regular — place_group_links_regular: the closed form of place_group_links_of, where every node has the
  * same box of ranks. */
 #include "plan/place/load.h"
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@ static double known(double x, double otherwise)
 
 /* --- The yard --- */
 
-static void least_link(struct span_link *l, double bandwidth, double latency)
+static void least_link(struct link_speed *l, double bandwidth, double latency)
 {
 	l->bandwidth = l->bandwidth > 0 ? fmin(l->bandwidth, bandwidth) : bandwidth;
 	l->latency = fmax(l->latency, latency);
 }
 
 /* A node's adapters while all of its devices send, and any link inside. */
-static void add_node(const struct load *l, int node, struct span_yard *y)
+static void add_node(const struct load *l, int node, struct regular_cluster *y)
 {
 	struct load_way way;
 	const struct node_kind *k = topo_cluster_kind(place_load_cluster(l), node);
@@ -43,7 +43,7 @@ static void add_node(const struct load *l, int node, struct span_yard *y)
 	}
 }
 
-static void add_level(const struct cluster *c, const int *below, struct span_yard *y)
+static void add_level(const struct cluster *c, const int *below, struct regular_cluster *y)
 {
 	double up = INFINITY;
 	int most = 0;
@@ -61,7 +61,7 @@ static void add_level(const struct cluster *c, const int *below, struct span_yar
 }
 
 /* From the leaves up: units below each switch of a level. units: of each leaf, consumed. */
-static void add_levels(const struct cluster *c, int *below, int *next, struct span_yard *y)
+static void add_levels(const struct cluster *c, int *below, int *next, struct regular_cluster *y)
 {
 	for (bool more = true; more && y->levels < SPAN_LEVELS;) {
 		add_level(c, below, y);
@@ -77,7 +77,7 @@ static void add_levels(const struct cluster *c, int *below, int *next, struct sp
 }
 
 /* Units of each leaf; a fabric's nodes are counted at its first's. */
-static int count_units(const struct load *l, int *below, struct span_yard *y, struct err *e)
+static int count_units(const struct load *l, int *below, struct regular_cluster *y, struct err *e)
 {
 	const struct cluster *c = place_load_cluster(l);
 	int *devices = calloc((size_t)place_load_units(l), sizeof *devices);
@@ -102,24 +102,24 @@ static int count_units(const struct load *l, int *below, struct span_yard *y, st
 	return 0;
 }
 
-/* Of the layout on this node alone, by place_spans_of itself. */
+/* Of the layout on this node alone, by place_group_links_of itself. */
 static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind,
-		      struct span_link *entry, struct err *e)
+		      struct link_speed *entry, struct err *e)
 {
 	struct cluster_slot slots[SPAN_DEVICES];
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	for (int i = 0; i < SPAN_DEVICES; i++)
 		slots[i] = (struct cluster_slot){ 0, i };
-	if (place_spans_of(one, l, slots, spans, e))
+	if (place_group_links_of(one, l, slots, group_links, e))
 		return -1;
-	least_link(entry, spans[kind].inside.bandwidth, spans[kind].inside.latency);
+	least_link(entry, group_links[kind].inside.bandwidth, group_links[kind].inside.latency);
 	return 0;
 }
 
 /* n ranks a group, so many devices apart, as many groups side by side as there is room for;
  * stages come last in the order of ranks. */
 static int fill_entries(const struct cluster *one, int devices, int n, int apart, bool round,
-			struct span_yard *y, struct err *e)
+			struct regular_cluster *y, struct err *e)
 {
 	int more = devices / (n * apart), chunks = round ? 2 : 1;
 	/* clang-format off */
@@ -139,7 +139,7 @@ static int fill_entries(const struct cluster *one, int devices, int n, int apart
 	return 0;
 }
 
-static int fill_table(const struct cluster *c, int node, struct span_yard *y, struct err *e)
+static int fill_table(const struct cluster *c, int node, struct regular_cluster *y, struct err *e)
 {
 	struct cluster one = {
 		.kinds = c->kinds, .n_kinds = c->n_kinds, .nodes = &c->nodes[node], .n_nodes = 1
@@ -154,7 +154,7 @@ static int fill_table(const struct cluster *c, int node, struct span_yard *y, st
 }
 
 /* One node of each kind whose links differ. */
-static int fill_tables(const struct cluster *c, struct span_yard *y, struct err *e)
+static int fill_tables(const struct cluster *c, struct regular_cluster *y, struct err *e)
 {
 	for (int k = 0; k < c->n_kinds; k++) {
 		int node = 0;
@@ -171,14 +171,14 @@ static int fill_tables(const struct cluster *c, struct span_yard *y, struct err 
 	return 0;
 }
 
-int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e)
+int place_regular_cluster_of(const struct cluster *c, struct regular_cluster *out, struct err *e)
 {
 	struct load *l;
 	int *below = calloc(2 * (size_t)c->n_switches + 1, sizeof *below), rc;
 	if (!below)
 		return err_set(e, ERR_NOMEM, "no memory for %d switches; close other programs",
 			       c->n_switches);
-	*out = (struct span_yard){ 0 };
+	*out = (struct regular_cluster){ 0 };
 	rc = place_load_open(c, &l, e);
 	if (!rc) {
 		for (int i = 0; i < c->n_nodes; i++)
@@ -197,7 +197,7 @@ int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct er
 
 /* --- The closed form --- */
 
-struct span_fold place_span_fold_block(const struct span_yard *y, const struct layout *l)
+struct rank_box place_block_box(const struct regular_cluster *y, const struct layout *l)
 {
 	const int degrees[] = { l->tp, l->cp, l->dp, l->pp };
 	int room = y->devices, at[4];
@@ -209,7 +209,7 @@ struct span_fold place_span_fold_block(const struct span_yard *y, const struct l
 			at[i]--;
 		room = at[i] < degrees[i] ? 1 : room / at[i];
 	}
-	return (struct span_fold){ at[0], at[1], at[2], at[3] };
+	return (struct rank_box){ at[0], at[1], at[2], at[3] };
 }
 
 static int least_of(int a, int b)
@@ -218,7 +218,7 @@ static int least_of(int a, int b)
 }
 
 /* The nodes below a switch hold boxes too: of the degrees that go on, tp's first. */
-static struct span_fold widen(const struct layout *l, const struct span_fold *f, int units)
+static struct rank_box widen(const struct layout *l, const struct rank_box *f, int units)
 {
 	const int left[] = { l->tp / f->tp, l->cp / f->cp, l->dp / f->dp, l->pp / f->pp };
 	int at[4];
@@ -226,16 +226,16 @@ static struct span_fold widen(const struct layout *l, const struct span_fold *f,
 		at[i] = least_of(left[i], units);
 		units = at[i] < left[i] ? 1 : units / at[i];
 	}
-	return (struct span_fold){ f->tp * at[0], f->cp * at[1], f->dp * at[2], f->pp * at[3] };
+	return (struct rank_box){ f->tp * at[0], f->cp * at[1], f->dp * at[2], f->pp * at[3] };
 }
 
-static int box(const struct span_fold *f)
+static int box(const struct rank_box *f)
 {
 	return f->tp * f->cp * f->dp * f->pp;
 }
 
 /* Ranks of a group of this kind in such a box. */
-static int ranks_in(const struct layout *l, const struct span_fold *f, enum group_kind kind)
+static int ranks_in(const struct layout *l, const struct rank_box *f, enum group_kind kind)
 {
 	switch (kind) {
 	case GROUP_TP:
@@ -256,7 +256,7 @@ static int ranks_in(const struct layout *l, const struct span_fold *f, enum grou
 }
 
 /* Devices between its neighbours there. */
-static int apart_in(const struct layout *l, const struct span_fold *f, enum group_kind kind)
+static int apart_in(const struct layout *l, const struct rank_box *f, enum group_kind kind)
 {
 	int dp = f->tp * f->cp;
 	switch (kind) {
@@ -277,8 +277,8 @@ static int apart_in(const struct layout *l, const struct span_fold *f, enum grou
 	}
 }
 
-static struct span_link inside_of(const struct span_yard *y, const struct layout *l,
-				  const struct span_fold *f, enum group_kind kind, int n)
+static struct link_speed inside_of(const struct regular_cluster *y, const struct layout *l,
+				   const struct rank_box *f, enum group_kind kind, int n)
 {
 	int apart = apart_in(l, f, kind), entry = kind == GROUP_TIE ? l->pp : n;
 	if (!y->table || entry * apart > SPAN_DEVICES ||
@@ -289,7 +289,7 @@ static struct span_link inside_of(const struct span_yard *y, const struct layout
 
 /* Neighbouring devices of a node that send to others: all of its ranks; of hops and chains the
  * last of each group. */
-static int senders(const struct span_fold *f, enum group_kind kind)
+static int senders(const struct rank_box *f, enum group_kind kind)
 {
 	if (kind == GROUP_CP && f->cp > 1)
 		return f->tp;
@@ -298,9 +298,9 @@ static int senders(const struct span_fold *f, enum group_kind kind)
 
 /* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave
  * it. */
-static double uplink_share(const struct span_yard *y, const struct layout *l,
-			   const struct span_fold *below, enum group_kind kind, int level,
-			   const struct span *s)
+static double uplink_share(const struct regular_cluster *y, const struct layout *l,
+			   const struct rank_box *below, enum group_kind kind, int level,
+			   const struct group_links *s)
 {
 	int mine = ranks_in(l, below, kind), all = box(below);
 	if (mine >= s->ranks || isinf(y->level[level].up))
@@ -317,14 +317,16 @@ static double uplink_share(const struct span_yard *y, const struct layout *l,
 	return y->level[level].up / (groups * side);
 }
 
-void place_spans_nested(const struct span_yard *y, const struct layout *l,
-			const struct span_fold *f, const struct span_fold *below,
-			struct span spans[GROUP_KINDS])
+void place_group_links_nested(const struct regular_cluster *y, const struct layout *l,
+			      const struct rank_box *f, const struct rank_box *below,
+			      struct group_links group_links[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(l, kind), mine = ranks_in(l, f, kind);
-		struct span *s = &spans[kind];
-		*s = (struct span){ .ranks = n, .nodes = (n + mine - 1) / mine, .per_node = mine };
+		struct group_links *s = &group_links[kind];
+		*s = (struct group_links){ .ranks = n,
+					   .nodes = (n + mine - 1) / mine,
+					   .per_node = mine };
 		if (n < 2)
 			continue;
 		if (mine > 1)
@@ -343,11 +345,12 @@ void place_spans_nested(const struct span_yard *y, const struct layout *l,
 	}
 }
 
-void place_spans_regular(const struct span_yard *y, const struct layout *l,
-			 const struct span_fold *f, struct span spans[GROUP_KINDS])
+void place_group_links_regular(const struct regular_cluster *y, const struct layout *l,
+			       const struct rank_box *f,
+			       struct group_links group_links[GROUP_KINDS])
 {
-	struct span_fold below[SPAN_LEVELS];
+	struct rank_box below[SPAN_LEVELS];
 	for (int level = 0; level < y->levels; level++)
 		below[level] = widen(l, f, y->level[level].units);
-	place_spans_nested(y, l, f, below, spans);
+	place_group_links_nested(y, l, f, below, group_links);
 }

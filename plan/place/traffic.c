@@ -123,13 +123,14 @@ void place_traffic_even(double bytes, struct traffic *out)
 		put(out, kind, 0, bytes, 1);
 }
 
-double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s)
+double place_traffic_seconds(const struct traffic *t, enum group_kind kind,
+			     const struct group_links *s)
 {
-	static double (*const of[GROUP_KINDS])(const struct span *, double) = {
-		[GROUP_TP] = place_span_all_reduce,  [GROUP_CP] = place_span_hop,
-		[GROUP_EP] = place_span_all_to_all,  [GROUP_DP] = place_span_all_reduce,
-		[GROUP_EDP] = place_span_all_reduce, [GROUP_PP] = place_span_hop,
-		[GROUP_TIE] = place_span_all_reduce,
+	static double (*const of[GROUP_KINDS])(const struct group_links *, double) = {
+		[GROUP_TP] = place_seconds_all_reduce,  [GROUP_CP] = place_seconds_hop,
+		[GROUP_EP] = place_seconds_all_to_all,  [GROUP_DP] = place_seconds_all_reduce,
+		[GROUP_EDP] = place_seconds_all_reduce, [GROUP_PP] = place_seconds_hop,
+		[GROUP_TIE] = place_seconds_all_reduce,
 	};
 	double sum = 0;
 	for (int i = 0; i < TRAFFIC_OPS; i++)

@@ -1,34 +1,34 @@
 /*
- * traffic — what each kind of group moves in a step of the job.
+ * traffic — what each kind of group transfers in one step of the job.
  *
- * Bytes of one operation, and how many of it a rank takes part in, one after the other; of the rank
- * with most to do. The cost model (plan/cost/) takes its sizes from here and charges as many of
- * each:
- *   tp     an all-reduce of [tokens, hidden] after attention and after the feed-forward part,
- *          forward and backward, and one for the embedding and one for the head; sequence
- *          parallelism gathers two inputs again in the backward pass, half an all-reduce each.
- *          Where a layer is recomputed, its forward pass's again, but for the last transfer
+ * It gives the bytes of one operation and how many such operations a rank takes part in, one after
+ * the other, for the rank with the most traffic. The cost model (plan/cost/) uses these sizes and
+ * charges the same numbers of operations:
+ *   tp     an all-reduce of [tokens, hidden] after attention and after the feed-forward part, both
+ *          forward and backward, and one each for the embedding and the head. Sequence parallelism
+ *          gathers two inputs again in the backward pass, which is half an all-reduce each. A layer
+ *          that is recomputed repeats the transfers of its forward pass except the last one
  *   cp     keys and values of the rank's tokens to the next rank, cp - 1 times; twice as much in
  *          the backward pass. Ranks that share a key-value head hold a copy each
- *   ep     the rows of the experts' tokens out and back, forward and backward
- *   dp     the gradients' all-reduce, fp32; under ZeRO half of it, and gathers of the parameters
- *          (for each micro-batch under ZeRO 3)
+ *   ep     the rows of the experts' tokens, out and back, forward and backward
+ *   dp     the all-reduce of the gradients in fp32; under ZeRO half of it, and gathers of the
+ *          parameters (for each micro-batch under ZeRO 3)
  *   pp     activations to the next stage, gradients back
- *   tie    the tied embedding's gradient
+ *   tie    the gradient of the tied embedding
  */
 #ifndef MUSTER_PLAN_PLACE_TRAFFIC_H
 #define MUSTER_PLAN_PLACE_TRAFFIC_H
 
 #include "plan/spec/job/job.h"
 #include "plan/spec/model/model.h"
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 
 /* Bytes of one transfer for a micro-batch. */
 struct traffic_sizes {
-	double stream; /* [tokens, hidden]: what tp sums */
-	double keys;   /* a rank's keys and values, which go round cp's ring */
-	double rows;   /* what a rank sends to experts */
-	/* to the next stage; of one tp rank's own rows under sequence parallelism */
+	double stream; /* [tokens, hidden], which tp all-reduces */
+	double keys;   /* a rank's keys and values, which go round the cp ring */
+	double rows;   /* the rows that a rank sends to experts */
+	/* activations to the next stage; under sequence parallelism only the tp rank's own rows */
 	double message;
 };
 struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct model_shape *m,
@@ -41,20 +41,20 @@ struct traffic_op {
 };
 
 struct traffic {
-	struct traffic_op ops[GROUP_KINDS][TRAFFIC_OPS]; /* those that are not there have times 0 */
-	/* share of its seconds that goes on behind computation, roughly: placement minds them
-	 * less */
+	struct traffic_op ops[GROUP_KINDS][TRAFFIC_OPS]; /* unused ones have times 0 */
+	/* rough share of its seconds that computation hides; placement gives it less weight */
 	double hidden[GROUP_KINDS];
 };
 
-/* stages: of the whole model; micros: micro-batches of the replica with most. */
+/* stages: of the whole model. micros: the most micro-batches of any replica. */
 void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      const struct stage *stages, int micros, struct traffic *out);
-/* One operation of so many bytes of each kind. */
+/* One operation of `bytes` bytes for each kind. */
 void place_traffic_even(double bytes, struct traffic *out);
-/* Seconds that a group of this kind spends on it over such links. */
-double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s);
-/* Bytes that a rank hands to its groups of this kind in a step. */
+/* Seconds that a group of this kind spends on its traffic over these links. */
+double place_traffic_seconds(const struct traffic *t, enum group_kind kind,
+			     const struct group_links *s);
+/* Bytes that a rank passes to its groups of this kind in one step. */
 double place_traffic_bytes(const struct traffic *t, enum group_kind kind);
 
 #endif

@@ -83,7 +83,7 @@ struct group {
 	bool adding;
 	weigh_see *see; /* NULL: they are not shown */
 	void *with;
-	struct span *span;
+	struct group_links *span;
 };
 
 static int unit_of(const struct group *g, int i)
@@ -91,7 +91,7 @@ static int unit_of(const struct group *g, int i)
 	return place_load_unit(g->w->load, g->slots[g->ranks[i]].node);
 }
 
-static void worst(struct span_link *l, double bandwidth, double latency)
+static void worst(struct link_speed *l, double bandwidth, double latency)
 {
 	l->bandwidth = l->bandwidth > 0 ? fmin(l->bandwidth, bandwidth) : bandwidth;
 	l->latency = fmax(l->latency, latency);
@@ -231,7 +231,7 @@ static double net_latency(const struct group *g, int i)
 static void all_to_all(struct group *g)
 {
 	double inside = 0, across = uplinks(g);
-	struct span *s = g->span;
+	struct group_links *s = g->span;
 	count_units(g, &s->nodes, &s->per_node);
 	for (int i = 0, end; i < g->n; i = end) {
 		end = run_end(g, i);
@@ -249,9 +249,9 @@ static void all_to_all(struct group *g)
 	if (g->adding)
 		return;
 	if (s->nodes > 1)
-		s->across = (struct span_link){ (double)(g->n - s->per_node) / g->n /
-							fmax(across, inside),
-						net_latency(g, 0) };
+		s->across = (struct link_speed){ (double)(g->n - s->per_node) / g->n /
+							 fmax(across, inside),
+						 net_latency(g, 0) };
 }
 
 static void show_all_to_all(struct group *g)
@@ -360,15 +360,15 @@ static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum g
 }
 
 void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
-		      const struct traffic *t, struct span *span, struct weigh_sum *sum)
+		      const struct traffic *t, struct group_links *span, struct weigh_sum *sum)
 {
 	int size = place_group_size(&w->layout, kind);
-	*span = (struct span){ .ranks = size, .nodes = 1, .per_node = size };
+	*span = (struct group_links){ .ranks = size, .nodes = 1, .per_node = size };
 	*sum = (struct weigh_sum){ 0, 0 };
 	if (size < 2)
 		return;
 	int groups = list_groups(w, slots, kind, size);
-	struct span one;
+	struct group_links one;
 	struct group g = { .w = w, .slots = slots, .n = size, .span = &one, .adding = true };
 	place_load_clear(w->load);
 	for (int i = 0; i < groups; i++) {
@@ -378,7 +378,7 @@ void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum gr
 	g.adding = false;
 	for (int i = 0; i < groups; i++) {
 		g.ranks = &w->ranks[i * size];
-		one = (struct span){ .ranks = size };
+		one = (struct group_links){ .ranks = size };
 		flows(&g, kind);
 		double seconds = place_traffic_seconds(t, kind, &one);
 		sum->mean += seconds / groups;
@@ -393,7 +393,7 @@ void place_weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum g
 		       weigh_see *see, void *with)
 {
 	int size = place_group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
-	struct span span = { 0 };
+	struct group_links span = { 0 };
 	struct group g = {
 		.w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span
 	};

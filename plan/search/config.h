@@ -1,5 +1,5 @@
 /*
- * config — one choice of everything that a search decides about a job.
+ * config — one choice of all the keys that a search decides.
  */
 #ifndef MUSTER_PLAN_SEARCH_CONFIG_H
 #define MUSTER_PLAN_SEARCH_CONFIG_H
@@ -12,33 +12,34 @@
 
 struct search_config {
 	int tp, cp, ep, dp, pp;
-	int chunks; /* as a layout has them: 1 where the schedule has no choice */
+	int chunks; /* virtual stages per rank, at least 1 */
 	int micro, every, zero;
 	enum job_schedule schedule;
 	enum job_zero_shard shard;
 	enum job_recompute mode;
-	bool sp, activations, optimizer; /* the last two: offloaded */
+	bool sp, activations, optimizer; /* the last two: whether they are offloaded */
 };
 
-/* The job's own, with so many replicas. */
+/* The job's own choice, with dp replicas. */
 struct search_config search_config_of(const struct job *job, int dp);
-/* Writes it into the job and closes its open keys. Stages are left as they are, or where they
- * are open to be balanced. */
+/* Writes the choice into the job and closes its open keys. The job keeps its stages; if they are
+ * open they will be balanced. */
 void search_config_apply(const struct search_config *c, struct job *job);
 struct layout search_config_layout(const struct search_config *c);
 
-/* How much of it a person has to understand: of two that take equally long the lesser is better. */
+/* How much of it a person has to understand. Of two configurations that take equally long the one
+ * with the smaller weight is better. */
 int search_config_weight(const struct search_config *c);
-/* Below, equal to or above 0: some order of all of them. */
+/* A total order: the result is below, equal to or above 0. */
 int search_config_order(const struct search_config *a, const struct search_config *b);
 bool search_config_same(const struct search_config *a, const struct search_config *b);
 
-/* "tp 8 × dp 8 × pp 16" and, with a comma before each, the ways: "interleaved 3, micro 2, ZeRO
- * 1, full recomputation". */
+/* Prints the degrees and then the other keys: "tp 8 × dp 8 × pp 16, interleaved 3, micro 2, ZeRO 1,
+ * full recomputation". */
 void search_config_print(const struct search_config *c, struct buf *out);
-/* Sections and keys that make a job this one, as its file would have them. */
+/* Prints the sections and keys that give a job this choice, in the form of a job file. */
 void search_config_lines(const struct search_config *c, struct buf *out);
-/* What `to` has that `from` has not, as "recompute.mode = full, parallel.zero = 1". */
+/* Prints the keys that differ with their values in `to`: "recompute.mode = full, parallel.zero = 1". */
 void search_config_changes(const struct search_config *from, const struct search_config *to,
 			   struct buf *out);
 

@@ -25,7 +25,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 	struct eval *v = calloc(1, sizeof *v);
 	size_t layers = (size_t)s->shape.layers + 1,
 	       most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
-	if (v && place_span_yard_of(s->cluster, &v->yard, e)) {
+	if (v && place_regular_cluster_of(s->cluster, &v->yard, e)) {
 		free(v);
 		return NULL;
 	}
@@ -63,7 +63,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 				      .shape = &s->shape,
 				      .layout = &v->layout,
 				      .units = &v->units[0],
-				      .spans = v->spans,
+				      .group_links = v->group_links,
 				      .engine = &cost_engine_muster };
 	return v;
 }
@@ -174,9 +174,9 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	if (!v->machine_set[agents])
 		set_machine(v, agents);
 	v->cost.machine = &v->machines[agents];
-	v->fold = place_span_fold_block(&v->yard, &v->layout);
-	place_spans_regular(&v->yard, &v->layout, &v->fold, v->spans);
-	cost_machine_links(v->cost.machine, v->spans);
+	v->fold = place_block_box(&v->yard, &v->layout);
+	place_group_links_regular(&v->yard, &v->layout, &v->fold, v->group_links);
+	cost_machine_links(v->cost.machine, v->group_links);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
 	v->ends = even(v) ? 1 : ENDS;
@@ -211,18 +211,18 @@ static void set_passes(struct eval *v, struct eval_stream *s)
 	s->plain = v->config.every > 1 ? cost_pass_of(&v->cost, &plain) : s->redone;
 	s->first = less(cost_pass_of(&v->cost, &first), &s->redone);
 	s->last = less(cost_pass_of(&v->cost, &last), &s->redone);
-	s->links[0] = v->spans[GROUP_TP];
-	s->links[1] = v->spans[GROUP_CP];
-	s->links[2] = v->spans[GROUP_EP];
+	s->links[0] = v->group_links[GROUP_TP];
+	s->links[1] = v->group_links[GROUP_CP];
+	s->links[2] = v->group_links[GROUP_EP];
 	s->machine = v->cost.machine;
 }
 
 static bool same_links(const struct eval *v, const struct eval_stream *s)
 {
 	return s->machine == v->cost.machine &&
-	       !memcmp(&s->links[0], &v->spans[GROUP_TP], sizeof s->links[0]) &&
-	       !memcmp(&s->links[1], &v->spans[GROUP_CP], sizeof s->links[0]) &&
-	       !memcmp(&s->links[2], &v->spans[GROUP_EP], sizeof s->links[0]);
+	       !memcmp(&s->links[0], &v->group_links[GROUP_TP], sizeof s->links[0]) &&
+	       !memcmp(&s->links[1], &v->group_links[GROUP_CP], sizeof s->links[0]) &&
+	       !memcmp(&s->links[2], &v->group_links[GROUP_EP], sizeof s->links[0]);
 }
 
 static unsigned mix(unsigned h, int x)
@@ -230,7 +230,7 @@ static unsigned mix(unsigned h, int x)
 	return (h ^ (unsigned)x) * 2654435761u;
 }
 
-bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again)
+bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_recompute *again)
 {
 	struct search_config *c = &v->config;
 	unsigned h = mix(mix(mix(mix(mix(mix(mix(7, c->tp), c->cp), c->ep), micro), sp),
@@ -341,7 +341,7 @@ void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer
 
 bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)
 {
-	struct space_again again = { c->mode, c->every };
+	struct space_recompute again = { c->mode, c->every };
 	struct space_zero zero = { c->zero, c->shard };
 	int64_t share = (int64_t)c->micro * c->dp;
 	bool batch = v->space->named || v->job.batch.global % share == 0;

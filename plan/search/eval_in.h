@@ -1,4 +1,4 @@
-/* eval_in — what the levels of an evaluation keep (eval.h), for eval.c, search_eval_line.c and
+/* eval_in — what the levels of an evaluation keep (eval.h); for eval.c, eval_line.c and
  * eval_memory.c. */
 #ifndef MUSTER_PLAN_SEARCH_EVAL_IN_H
 #define MUSTER_PLAN_SEARCH_EVAL_IN_H
@@ -9,49 +9,49 @@
 #include "plan/search/eval.h"
 #include "plan/search/live.h"
 
-/* The largest shard is the first tp rank's or the last one's. */
+/* The largest shard is on the first or on the last tp rank. */
 enum { ENDS = 2, STREAMS = 1 << 12, ZEROS = 2 * 4 };
 
-/* One stream of a grid, remembered over grids that share it: passes depend on the links too,
- * sizes do not. */
+/* One stream of a grid, kept for the grids that share it. Passes depend on the links too, sizes do
+ * not. */
 struct eval_stream {
 	bool set;
 	int tp, cp, ep, micro;
 	bool sp;
-	struct space_again again;
-	struct span links[3]; /* tp, cp, ep */
+	struct space_recompute again;
+	struct group_links links[3]; /* tp, cp, ep */
 	const struct cost_machine *machine;
-	/* of a layer that does not recompute, and one that does; more of the first stage, of the
-	 * last */
+	/* of a layer that does not recompute and of one that does; what the first and the last stage
+	 * have in addition */
 	struct cost_pass plain, redone, first, last;
 	bool sized[2][2];
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
 };
 
-/* What tells pipeline ranks apart. */
+/* Pipeline ranks with equal keys have equal costs. */
 struct eval_key {
 	int layers, again;
-	/* layers × 2^16 + recomputing ones of the first and the last chunk */
+	/* of the first and the last chunk: layers × 2^16 + recomputing layers */
 	int ends[2];
 	bool first, last;
 	double scale;
-	/* seconds to bring a micro-batch's activations to host memory: of all chunks, the first,
+	/* seconds to copy a micro-batch's activations to host memory: of all chunks, of the first, of
 	 * the last */
 	double copies, head, tail;
 };
 
-/* Those alike. */
+/* The pipeline ranks with one key. */
 struct eval_kind {
 	struct eval_key key;
-	int example, n; /* one of them; how many */
+	int example, n; /* one of these ranks; how many there are */
 	struct cost_rank cost;
 	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
-	double activations[ENDS], shared[ENDS]; /* of the one with most alive */
-	int most[ENDS];                         /* that one */
+	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
+	int most[ENDS];                         /* that rank */
 };
 
-/* Parameters and their state, of ranks with so many layers and these ends, on this grid. */
+/* Parameters and optimizer state of ranks with these layers and ends, on this grid. */
 struct eval_state {
 	int layers;
 	bool first, last;
@@ -61,24 +61,24 @@ struct eval_state {
 
 struct eval {
 	const struct space *space;
-	struct job job; /* the space's, with the configuration */
+	struct job job; /* the space's job with this configuration */
 	struct search_config config;
 	struct layout layout;
-	struct span_yard yard;
-	struct span_fold fold;
-	struct span spans[GROUP_KINDS];
-	/* [devices of the largest node + 1]: with so many agents on it */
+	struct regular_cluster yard;
+	struct rank_box fold;
+	struct group_links group_links[GROUP_KINDS];
+	/* [devices of the largest node + 1]: by the number of agents on the node */
 	struct cost_machine *machines;
 	bool *machine_set;
-	double *limits; /* likewise */
+	double *limits; /* [devices of the largest node + 1] */
 	int box;
 	bool on_cpu;
 	struct cost_units units[ENDS];
-	int units_tp, units_ep, ends; /* what they are of; 1 end where both are alike */
+	int units_tp, units_ep, ends; /* degrees that `units` is for; 1 end if both are equal */
 	struct cost_case cost;
-	struct stage **stages; /* [layers + 1]: cut into so many, NULL: not yet */
-	bool *uncut;           /* cannot be */
-	struct stage *own;     /* of devices that are unequal */
+	struct stage **stages; /* [layers + 1]: by the number of stages; NULL: not yet */
+	bool *uncut;           /* cannot be split into that many stages */
+	struct stage *own;     /* for unequal devices */
 	struct batch_share *shares;
 	double *scale;
 	struct eval_stream *streams, *stream;
@@ -87,21 +87,21 @@ struct eval {
 	struct eval_state *states;
 	int n_states, room_states;
 	struct pipeline_times pipe;
-	double whole; /* the pipeline's time, on cores that its agents may share */
-	struct live *live;
-	bool counted; /* kinds' activations are set */
-	/* of the leaf before, when that was this line's and had this ZeRO */
+	double whole; /* the pipeline's time; its agents may share cores */
+	struct live_counts *live;
+	bool counted; /* the kinds' activations are set */
+	/* of the previous leaf, if it was on this line and had this ZeRO */
 	struct cost_sum sum;
 	struct space_zero summed;
 	bool has_sum;
 };
 
 int search_eval_agents(const struct eval *v);
-/* Of the stream, [ENDS]. */
+/* The sizes of the stream, [ENDS]. */
 const struct memory_sizes *search_eval_sizes(struct eval *v);
-/* Sets the kinds' bytes of activations for the line. */
+/* Sets the bytes of the kinds' activations for the line. */
 bool search_eval_activations(struct eval *v);
-/* The bytes of the rank that needs most, with the leaf's ZeRO and offloading in v->job. */
+/* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. */
 void search_eval_largest(struct eval *v, struct plan_rank *out);
 
 #endif

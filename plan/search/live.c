@@ -12,16 +12,16 @@ struct entry {
 	int counts[];
 };
 
-struct live {
+struct live_counts {
 	struct entry *buckets[BUCKETS];
 };
 
-struct live *search_live_open(void)
+struct live_counts *search_live_open(void)
 {
-	return calloc(1, sizeof(struct live));
+	return calloc(1, sizeof(struct live_counts));
 }
 
-void search_live_close(struct live *l)
+void search_live_close(struct live_counts *l)
 {
 	for (int i = 0; l && i < BUCKETS; i++)
 		for (struct entry *e = l->buckets[i], *next; e; e = next) {
@@ -53,8 +53,8 @@ static void count(struct entry *e, const struct layout *layout)
 	}
 }
 
-const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout,
-			  int micros)
+const int *search_live_of(struct live_counts *l, enum job_schedule kind,
+			  const struct layout *layout, int micros)
 {
 	int pp = layout->pp, chunks = layout->chunks;
 	micros = schedule_enough_micros(kind, pp, micros);

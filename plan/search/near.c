@@ -1,6 +1,6 @@
 #include "plan/search/near.h"
 
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,8 +109,8 @@ static void walk(const struct job *job, const struct cluster *c, const struct la
 		struct eval *v = search_space_open(mine, c, s, NULL) ? NULL
 								     : search_eval_open(s, NULL);
 		if (v)
-			search_walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look },
-					  NULL);
+			search_visit_space(s, v, &(struct space_visitor){ .arg = r, .leaf = look },
+					   NULL);
 		search_eval_close(v);
 	}
 	free(s);

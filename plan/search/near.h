@@ -1,5 +1,6 @@
 /*
- * near — the configurations nearest to an asked one that fit: what to change when it does not.
+ * near — the configurations that fit and are nearest to a given one: what to change if it does not
+ * fit.
  */
 #ifndef MUSTER_PLAN_SEARCH_NEAR_H
 #define MUSTER_PLAN_SEARCH_NEAR_H
@@ -8,9 +9,10 @@
 
 enum { NEAR_MOST = 3 };
 
-/* The nearest ones, each with other keys changed and none with more than another needs, nearest
- * first: how many there are. A distance is in doublings of degrees, where replicas are the easiest
- * to change, and in ways of saving memory, the cheaper the nearer. */
+/* Stores the nearest configurations, nearest first, and returns how many there are. Each changes
+ * other keys, and none changes all the keys of another one and more. The distance counts doublings
+ * of degrees, where replicas are the easiest to change, and ways to save memory, where cheap ways
+ * are nearer. */
 int search_nearest(const struct job *job, const struct cluster *c, const struct layout *asked,
 		   struct eval_leaf out[NEAR_MOST]);
 

@@ -3,7 +3,7 @@
 #include "base/human.h"
 #include "plan/cost/devices.h"
 #include "plan/search/fit.h"
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -232,7 +232,8 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 	char needs[HUMAN], has[HUMAN];
 	if (!(h->least.rank.total > 0))
 		return err_set(e, ERR_NOFIT,
-			       "no layout of the job's model and batch goes with what is fixed and "
+			       "no layout of the job's model and batch is possible with the fixed "
+			       "keys and "
 			       "the %d devices of %s; leave more keys to muster "
 			       "(parallel.auto, or --auto), or change batch.global",
 			       plan_devices(c), c->name);
@@ -248,10 +249,10 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 
 static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 {
-	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
-					!h->ask->exhaustive };
+	struct space_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
+					 !h->ask->exhaustive };
 	struct eval *v = search_eval_open(s, e);
-	int rc = v ? search_walk_space(s, v, &visitor, e) : -1;
+	int rc = v ? search_visit_space(s, v, &visitor, e) : -1;
 	search_eval_close(v);
 	return rc;
 }

@@ -1,19 +1,19 @@
 /*
- * search — the best configuration of what a job leaves open, on a cluster.
+ * search — finds the best configuration of the keys that a job leaves open, on a cluster.
  *
- * Exact: branch and bound over the whole space (space.h), whose bounds no configuration below
- * undercuts, finds the FINALISTS fastest layouts (degrees and schedule, each with its best ways) by
- * the closed forms of time and memory (eval.h). These are built as whole plans, placed and with
- * their schedules simulated, and ordered by what that says; of the largest clusters fewer, since
- * placing them takes longest. Where two take equally long the simpler one is better; the same job
- * and cluster always give the same answer.
+ * The search is exact: branch and bound over the whole space (space.h), with bounds that no
+ * configuration below them undercuts. It finds the FINALISTS fastest layouts (degrees and schedule,
+ * each with its best remaining keys) by the closed forms of time and memory (eval.h). These are
+ * built as whole plans: placed, with their schedules simulated, and ordered by the result. On the
+ * largest clusters there are fewer finalists, since placing them takes the longest. If two take
+ * equally long, the simpler one is better. The same job and cluster always give the same answer.
  *
- * On processors whose agents share cores, what they lose by waiting for their turn is less sure
- * than the rest of a prediction. So of the finalists that are predicted to take at most
- * SEARCH_DOUBT longer than the fastest those come first whose threads ask for no more cores than
- * their node has, then those that ask for the fewest, of these the simpler ones: the first may be
- * predicted that much slower than the next. Where no agents share cores, on GPUs always, this
- * changes nothing.
+ * On processors whose agents share cores, the time that agents lose by waiting for a core is less
+ * certain than the rest of a prediction. So the finalists that are predicted to take at most
+ * SEARCH_DOUBT longer than the fastest are ordered differently: first those whose threads ask for
+ * no more cores than their node has, then those that ask for the fewest, and among these the
+ * simpler ones. The first one may therefore be predicted slower than the next by that much. If no
+ * agents share cores, which is always so on GPUs, this changes nothing.
  */
 #ifndef MUSTER_PLAN_SEARCH_SEARCH_H
 #define MUSTER_PLAN_SEARCH_SEARCH_H
@@ -26,41 +26,42 @@ enum { SEARCH_FINALISTS = 32, SEARCH_MISFITS = 3, SEARCH_FRONT = 12 };
 
 struct search_found {
 	struct eval_leaf leaf;
-	/* of the whole plan; of a finalist that could not be built and of others the leaf's */
+	/* of the whole plan; the leaf's time if it is not a finalist or could not be built */
 	struct plan_time time;
 	double memory; /* bytes of the plan's largest rank */
-	int nodes;     /* that it uses */
-	/* threads of a node's agents over its cores, where these are processors (struct cost_machine) */
+	int nodes;     /* used */
+	/* on processors: threads of a node's agents over its cores (struct cost_machine) */
 	double crowd;
 };
 
 struct search {
 	struct search_found found[SEARCH_FINALISTS]; /* the best first */
 	int n;
-	/* faster than the best but for somewhat too much memory, the fastest first, one a layout */
+	/* faster than the best, but they need somewhat too much memory; the fastest first, one per
+	 * layout */
 	struct eval_leaf misfits[SEARCH_MISFITS];
 	int n_misfits;
-	/* no other configuration is both faster and smaller; ascending in memory */
+	/* those for which no other configuration is both faster and smaller; by rising memory */
 	struct eval_leaf front[SEARCH_FRONT];
 	int n_front;
-	int64_t considered, fitting; /* configurations looked at; that fit */
+	int64_t considered, fitting; /* configurations evaluated; of them those that fit */
 };
 
-/* What to look for besides the best. */
+/* Options of a search. */
 struct search_ask {
-	bool exhaustive; /* every configuration, without bounds */
-	bool front;      /* memory against time, up to SEARCH_SLOWEST times the best */
-	int finalists;   /* SEARCH_FINALISTS at most */
+	bool exhaustive; /* evaluate every configuration, without bounds */
+	bool front;    /* find the front of memory and time, up to SEARCH_SLOWEST times the best */
+	int finalists; /* at most SEARCH_FINALISTS */
 };
 #define SEARCH_SLOWEST 1.3
 /* The mean error of predictions on calibrated processors (muster bench plan) is 3 to 4 %. */
 #define SEARCH_DOUBT 0.03
 
-/* ERR_NOFIT, with the least that is missing, when nothing fits. */
+/* ERR_NOFIT if nothing fits; the message names the smallest amount that is missing. */
 int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask,
 	       struct search *out, struct err *e);
 
-/* Closes the job's open keys with the best that a search finds; nothing to do where none is
+/* Sets the job's open keys to the best configuration that a search finds. Does nothing if no key is
  * open. */
 int search_resolve(struct job *job, const struct cluster *c, struct err *e);
 

@@ -123,14 +123,14 @@ static void add_again(struct space *s, enum job_recompute mode)
 	static const int everys[] = { 1, 2, 4 };
 	int given = (int)s->job->recompute.every;
 	if (mode == RECOMPUTE_NONE) {
-		s->again[s->n_again++] = (struct space_again){ mode, 1 };
+		s->again[s->n_again++] = (struct space_recompute){ mode, 1 };
 		return;
 	}
 	for (int i = 0; i < (int)(sizeof everys / sizeof *everys) && open_to(s, OPEN_EVERY); i++)
 		if (everys[i] <= s->shape.layers)
-			s->again[s->n_again++] = (struct space_again){ mode, everys[i] };
+			s->again[s->n_again++] = (struct space_recompute){ mode, everys[i] };
 	if (!open_to(s, OPEN_EVERY) && given <= s->shape.layers)
-		s->again[s->n_again++] = (struct space_again){ mode, given };
+		s->again[s->n_again++] = (struct space_recompute){ mode, given };
 }
 
 static void list_again(struct space *s)
@@ -194,11 +194,12 @@ int search_space_open(const struct job *job, const struct cluster *c, struct spa
 	choose(open_to(s, OPEN_ACTIVATIONS), job->offload.activations, s->activations);
 	choose(open_to(s, OPEN_OPTIMIZER), job->offload.optimizer, s->optimizer);
 	if (!s->tp.n || !s->n_again)
-		return err_set(e, ERR_USAGE,
-			       "%s = %lld goes with none of the values that muster may choose; "
-			       "leave it to muster too",
-			       s->tp.n ? "recompute.every" : "parallel.tp",
-			       (long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
+		return err_set(
+			e, ERR_USAGE,
+			"%s = %lld is possible with none of the values that muster may choose; "
+			"leave it to muster too",
+			s->tp.n ? "recompute.every" : "parallel.tp",
+			(long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
 	return 0;
 }
 

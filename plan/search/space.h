@@ -1,12 +1,12 @@
 /*
- * space — every configuration that a search may choose from: for each key that the job leaves open
- * the values that are worth a look, for the others the job's own.
+ * space — every configuration that a search may choose: for each key that the job leaves open the
+ * values worth trying, for the other keys the job's own.
  *
- * All of them keep to the rules of plan/spec/job/check*.c. Left out is what cannot win: tensor
- * parallelism that leaves more than a quarter of the devices idle, replicas on less than three
- * quarters of those that could be had where more are possible (where more agents than a node's
- * cores could be had: of the cores), ZeRO without replicas, schedules without a pipeline, naive and
- * gpipe.
+ * All of them obey the rules of plan/spec/job/check*.c. The space leaves out what cannot win: tensor
+ * parallelism that leaves more than a quarter of the devices idle; replicas on less than three
+ * quarters of the possible devices, if more replicas are possible (of the cores, if there can be
+ * more agents than a node has cores); ZeRO without replicas; schedules without a pipeline; schedules
+ * that are not searched (schedule.h).
  */
 #ifndef MUSTER_PLAN_SEARCH_SPACE_H
 #define MUSTER_PLAN_SEARCH_SPACE_H
@@ -22,8 +22,7 @@ struct space_list {
 	int n, at[SPACE_VALUES]; /* ascending */
 };
 
-/* How recomputation, ZeRO and offloading may be combined: few enough to be listed. */
-struct space_again {
+struct space_recompute {
 	enum job_recompute mode;
 	int every;
 };
@@ -37,32 +36,32 @@ struct space {
 	const struct cluster *cluster;
 	struct model_shape shape;
 	int devices; /* of the cluster */
-	int apart;   /* those that agents can take without sharing cores */
+	int apart;   /* devices that agents can use without sharing cores */
 	int box;     /* devices of the smallest node */
-	int domain;  /* devices of the first node and of those that share its fabric */
-	int named;   /* devices that launch.speeds names; 0: all are alike */
+	int domain;  /* devices of the first node and of the nodes that share its fabric */
+	int named;   /* devices that launch.speeds names; 0: all are equal */
 	struct space_list tp, cp, ep, pp, micro;
-	/* of each tp: tensor-parallel groups that have room inside nodes, or across where none
-	 * fits inside one */
+	/* for each tp: the tensor-parallel groups that fit inside nodes, or across nodes if none fits
+	 * inside one */
 	int groups[SPACE_VALUES];
-	struct space_again again[2 * SPACE_VALUES + 1];
+	struct space_recompute again[2 * SPACE_VALUES + 1];
 	int n_again;
 	struct space_zero zero[7];
 	int n_zero;
-	bool sp[2], activations[2], optimizer[2]; /* whether no, yes is to be tried */
+	bool sp[2], activations[2], optimizer[2]; /* [0]: try no; [1]: try yes */
 };
 
-/* Fails with ERR_USAGE where no value of some key keeps to the rules. */
+/* ERR_USAGE if some key has no value that obeys the rules. */
 int search_space_open(const struct job *job, const struct cluster *c, struct space *out,
 		      struct err *e);
 
-/* Replicas for these degrees, ascending; micro: sequences of a micro-batch. */
+/* The numbers of replicas to try with these degrees, ascending. micro: sequences of a micro-batch. */
 void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro,
 		     struct space_list *out);
-/* Numbers of chunks for a schedule; none where the schedule is not to be tried with so many
- * pipeline ranks. */
+/* The numbers of chunks to try for a schedule; none if the schedule is not tried with pp pipeline
+ * ranks. */
 void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp,
 			 struct space_list *out);
-/* Whether sequence parallelism may be so. */
+/* Whether this value of parallel.sp is tried and possible. */
 bool search_space_sp(const struct space *s, bool sp, int tp, int cp, int micro);
 #endif

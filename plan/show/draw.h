@@ -1,10 +1,10 @@
 /*
  * draw — timelines of a pipeline for people: in a terminal and as SVG.
  *
- * A row a rank, time to the right, every timeline of a drawing to the same scale below the one
- * before it. A pass is a cell with its micro-batch's number; chunks differ in shade (in letters
- * without colour: upper and lower case in turn). What is empty is waiting. What does not fit is
- * cut, and a line says so.
+ * Each rank has a row; time goes to the right. All timelines of a drawing have the same scale and
+ * are below one another. A pass is a cell with the number of its micro-batch. Chunks differ in shade
+ * (without colour: in upper and lower case). An empty cell is waiting. If the drawing is too large,
+ * it is cut, and a line says so.
  */
 #ifndef MUSTER_PLAN_SHOW_DRAW_H
 #define MUSTER_PLAN_SHOW_DRAW_H
@@ -25,21 +25,21 @@ struct drawing {
 	int n_parts;
 };
 
-/* UTF-8 lines of `width` columns at the most (40 at least); colour: with a terminal's 256
- * colours. */
+/* UTF-8 lines of at most `width` columns (at least 40). colour: use a terminal's 256 colours. */
 void show_draw_text(const struct drawing *d, int width, bool colour, struct buf *out);
-/* A whole SVG document, for slides. */
+/* A complete SVG document. */
 void show_draw_svg(const struct drawing *d, struct buf *out);
 
-/* What both draw by: how a kind of pass looks. NULL for steps that are not drawn. */
+/* How both draw a kind of pass. */
 struct draw_look {
 	char letter;
 	const char *meaning;
 	struct {
 		int terminal;
 		const char *svg;
-	} shade[2]; /* of even and odd chunks */
+	} shade[2]; /* of even chunks, of odd chunks */
 };
+/* NULL for steps that are not drawn. */
 const struct draw_look *show_draw_look(enum sched_op op);
 bool show_draw_has(const struct drawing *d, enum sched_op op);
 /* The latest end of the parts. */

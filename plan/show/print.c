@@ -106,7 +106,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	if (m->experts)
 		snprintf(experts, sizeof experts, " of %" PRId64 " experts (%" PRId64 " a token)",
 			 m->experts, m->top);
-	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
+	buf_printf(out, "Plan for %s on %s\n\n", job->job.name, c->name);
 	buf_printf(out,
 		   "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64
 		   ", %" PRId64 " heads of %" PRId64 "%s,\n"
@@ -124,7 +124,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, ", %d to %d threads each\n", threads, p->threads);
 	else
 		buf_printf(out, ", %d thread%s each\n", threads, human_s(threads));
-	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in ",
+	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens per step, in ",
 		   job->batch.global, human_count(tokens, "", text));
 	print_micros(p, out);
 	buf_printf(out, "%d micro-batch%s of %" PRId64 " a replica\n", p->micros,
@@ -133,7 +133,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, "  schedule  %s",
 			   job_word(job, offsetof(struct job, parallel.schedule)));
 	if (l->pp > 1 && l->chunks > 1)
-		buf_printf(out, ", %d chunks a rank", l->chunks);
+		buf_printf(out, ", %d chunks per rank", l->chunks);
 	buf_puts(out, l->pp > 1 ? "\n" : "");
 	print_ways(job, out);
 }
@@ -229,7 +229,7 @@ static void print_fullest(const struct plan *p, struct buf *out)
 static void print_memory(const struct job *job, const struct plan *p, struct buf *out)
 {
 	char has[HUMAN];
-	buf_puts(out, "\nMemory of a rank, by pipeline stage");
+	buf_puts(out, "\nMemory per rank, by pipeline stage");
 	if (p->memory > 0)
 		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
 	if (p->ranks[0].snapshot > 0)

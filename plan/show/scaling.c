@@ -31,7 +31,7 @@ void show_scaling_print(const struct job *job, const char *cluster,
 			const struct scaling_point *points, int n, struct buf *out)
 {
 	buf_printf(out,
-		   "Scaling of %s on %s: %lld sequences a step, whatever the size\n\n  devices     "
+		   "Scaling of %s on %s: %lld sequences per step at every size\n\n  devices     "
 		   "  step   tokens/s  efficiency  of the rate  layout\n",
 		   job->job.name, cluster, (long long)job->batch.global);
 	struct model_shape m;
@@ -52,7 +52,7 @@ void show_scaling_print(const struct job *job, const char *cluster,
 		search_config_print(&p->best.leaf.config, out);
 		buf_puts(out, "\n");
 	}
-	buf_puts(out, "\n  efficiency: tokens/s a device over those of the first size that fits; "
+	buf_puts(out, "\n  efficiency: tokens/s per device over those of the first size that fits; "
 		      "of the rate: FLOPs over the devices' data sheet\n");
 }
 
@@ -170,7 +170,7 @@ void show_scaling_svg(const struct job *job, const char *cluster,
 	put_text(out, job->job.name);
 	buf_puts(out, " on ");
 	put_text(out, cluster);
-	buf_puts(out, first < n ? ": tokens a second over devices" : ": nothing fits");
+	buf_puts(out, first < n ? ": tokens per second over devices" : ": nothing fits");
 	buf_puts(out, "</text>\n");
 	if (first < n) {
 		double base = rate_of(job, &points[first]),

@@ -72,8 +72,8 @@ static void print_runners_up(const struct search *s, struct buf *out)
 {
 	if (s->n < 2)
 		return;
-	buf_puts(out,
-		 "\nRunners-up, what they would lose\n  step          lost     memory  layout\n");
+	buf_puts(out, "\nOther layouts, and the time they lose\n  step          lost     memory  "
+		      "layout\n");
 	for (int i = 1; i < s->n && i <= RUNNERS_UP; i++)
 		print_row(&s->found[i], s->found[0].time.total, out);
 }
@@ -134,7 +134,7 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 		       struct buf *out)
 {
 	char count[HUMAN];
-	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name,
+	buf_printf(out, "Best layout for %s on %s, %d device%s\n\n", job->job.name, c->name,
 		   plan_devices(c), human_s(plan_devices(c)));
 	print_best(job, c, &s->found[0], out);
 	char guesses[PLAN_GUESSES];
@@ -143,8 +143,8 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 	print_runners_up(s, out);
 	print_misfits(s, out);
 	print_front(s, out);
-	buf_printf(out, "\nLooked at %s configurations; all others are proven slower.\n",
+	buf_printf(out, "\nEvaluated %s configurations; all others are proven slower.\n",
 		   human_count((double)s->considered, "", count));
-	buf_puts(out, "\nThe best as a job's lines\n\n");
+	buf_puts(out, "\nThe best layout as lines of a job file\n\n");
 	search_config_lines(&s->found[0].leaf.config, out);
 }

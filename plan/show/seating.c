@@ -68,23 +68,24 @@ static void print_note(const struct placement *s, struct buf *out)
 			   s->is_block ? "Slurm's block order: " : "");
 	else
 		buf_printf(out,
-			   s->is_block ? "Slurm's block order: none of %d tried costs less\n"
-				       : "the best of %d tried\n",
+			   s->is_block ? "Slurm's block order: none of %d maps tried costs less\n"
+				       : "the best of %d maps tried\n",
 			   s->weighed);
 }
 
 static void print_costs(const struct placement *s, struct buf *out)
 {
 	char time[HUMAN];
-	buf_printf(out,
-		   "\nPlacement: about how long transfers keep ranks waiting in a step\n  this map "
-		   "            %9s  ",
-		   human_seconds(s->cost.total, time));
+	buf_printf(
+		out,
+		"\nPlacement: the time per step that ranks wait for transfers, roughly\n  this map "
+		"            %9s  ",
+		human_seconds(s->cost.total, time));
 	print_note(s, out);
 	if (!s->is_block)
 		buf_printf(out, "  Slurm's block order  %9s\n",
 			   human_seconds(s->block.total, time));
-	buf_printf(out, "  the worst tried      %9s\n", human_seconds(s->worst.total, time));
+	buf_printf(out, "  worst map tried      %9s\n", human_seconds(s->worst.total, time));
 }
 
 static void print_groups(const struct cluster *c, const struct placement *s, struct buf *out)

@@ -57,7 +57,7 @@ static void print_checkpoints(const struct job *job, const struct outlook *o, st
 		buf_printf(out, "  %-16s one in %" PRId64 " steps, %s each", "checkpoints",
 			   t->every, human_seconds(o->costs.snapshot, each));
 	else
-		buf_printf(out, "  %-16s none before the end", "checkpoints");
+		buf_printf(out, "  %-16s only at the end", "checkpoints");
 	if (t->total > 1.001 * o->best.total)
 		buf_printf(out, "; best is checkpoint.every = %" PRId64 ", %s in all",
 			   o->best.every, span_of(o->best.total, total));

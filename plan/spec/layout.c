@@ -126,11 +126,12 @@ static int read_layers(const struct model_shape *m, int n, const char *text, int
 		char *end;
 		long layers = strtol(at, &end, 10);
 		if (end == at || layers < 1 || layers > m->layers || (*end && *end != ','))
-			return err_set(e, ERR_USAGE,
-				       "stages = %s: \"%s\" is no list of layers; write %d whole "
-				       "numbers from 1 on with commas between, "
-				       "whose sum is layers = %lld",
-				       text, at, n, (long long)m->layers);
+			return err_set(
+				e, ERR_USAGE,
+				"stages = %s: \"%s\" is not a list of layers; write %d whole "
+				"numbers from 1 on with commas between, "
+				"whose sum is layers = %lld",
+				text, at, n, (long long)m->layers);
 		if (found < n)
 			count[found] = (int)layers;
 		found++;

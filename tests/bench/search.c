@@ -7,7 +7,7 @@
  * two modes must agree, else it exits with 1.
  */
 #include "plan/search/search.h"
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,9 +59,10 @@ static double walk(const struct space *s, bool bounded, const char *name)
 	struct err e = ERR_INIT;
 	double start = core_s();
 	struct eval *v = search_eval_open(s, &e);
-	if (!v || search_walk_space(
-			  s, v, &(struct walk_visitor){ &h, bounded ? worth : NULL, look, bounded },
-			  &e)) {
+	if (!v ||
+	    search_visit_space(s, v,
+			       &(struct space_visitor){ &h, bounded ? worth : NULL, look, bounded },
+			       &e)) {
 		fprintf(stderr, "search: %s\n", e.text);
 		exit(1);
 	}

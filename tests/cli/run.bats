@@ -105,7 +105,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 
 @test "a pipe gets plain lines, the plan first and a summary last" {
 	run "$MUSTER" run "$tiny" job.name=piped job.steps=5
-	[[ $status -eq 0 && $output != *$'\033'* && ${lines[0]} == "Plan of piped"* && ${lines[-1]} == *"$(run_folder piped)" ]]
+	[[ $status -eq 0 && $output != *$'\033'* && ${lines[0]} == "Plan for piped"* && ${lines[-1]} == *"$(run_folder piped)" ]]
 	[[ $(stat -c %a "$(run_folder piped)") == 700 && $(stat -c %a "$(run_folder piped)/events.jsonl") == 600 ]]
 	[[ ! -e $(run_folder piped)/.pmix ]]
 }

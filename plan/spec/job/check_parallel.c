@@ -45,21 +45,22 @@ static int check_tp(const struct rule_job *j)
 	const struct model_shape *m = &j->shape;
 	long long tp = j->job->parallel.tp;
 	if (tp > m->heads)
-		return REFUSE(j, kv, "tp = %lld cannot cut heads = %lld; use tp of at most %lld",
+		return REFUSE(j, kv, "tp = %lld cannot split heads = %lld; use tp of at most %lld",
 			      tp, (long long)m->heads, (long long)m->heads);
 	if (!cuts_heads(j, tp))
 		return REFUSE(j, kv,
-			      "tp = %lld cannot cut kv_heads = %lld of heads = %lld: beyond "
+			      "tp = %lld cannot split kv_heads = %lld of heads = %lld: beyond "
 			      "kv_heads, it must be a multiple of them and divide heads; "
 			      "use tp = %lld",
 			      tp, (long long)m->kv_heads, (long long)m->heads,
 			      (long long)job_rule_nearest(j, tp, 1, m->heads, cuts_heads));
 	if (m->ffn < tp)
-		return REFUSE(j, ffn, "tp = %lld cannot cut ffn = %lld; use tp of at most %lld", tp,
-			      (long long)m->ffn, (long long)m->ffn);
+		return REFUSE(j, ffn, "tp = %lld cannot split ffn = %lld; use tp of at most %lld",
+			      tp, (long long)m->ffn, (long long)m->ffn);
 	if (m->vocab < tp)
-		return REFUSE(j, vocab, "tp = %lld cannot cut vocab = %lld; use tp of at most %lld",
-			      tp, (long long)m->vocab, (long long)m->vocab);
+		return REFUSE(j, vocab,
+			      "tp = %lld cannot split vocab = %lld; use tp of at most %lld", tp,
+			      (long long)m->vocab, (long long)m->vocab);
 	return 0;
 }
 
@@ -74,11 +75,12 @@ static int check_cp(const struct rule_job *j)
 	static const size_t keys[] = { AT(parallel, cp), AT(model, seq) };
 	long long cp = j->job->parallel.cp, seq = j->job->model.seq;
 	if (!cuts_seq(j, cp))
-		return REFUSE(j, keys,
-			      "cp = %lld cuts a sequence into %lld pieces, which seq = %lld is no "
-			      "multiple of; use cp = %lld or seq = %lld",
-			      cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq),
-			      (seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
+		return REFUSE(
+			j, keys,
+			"cp = %lld splits a sequence into %lld pieces, which seq = %lld is no "
+			"multiple of; use cp = %lld or seq = %lld",
+			cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq),
+			(seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
 	return 0;
 }
 
@@ -94,7 +96,7 @@ static int check_sp(const struct rule_job *j)
 	const struct job *job = j->job;
 	if (job->parallel.sp && !cuts_rows(j, job->batch.micro))
 		return REFUSE(j, keys,
-			      "sp = yes cuts the %lld tokens of micro × seq / cp over tp = %lld, "
+			      "sp = yes splits the %lld tokens of micro × seq / cp over tp = %lld, "
 			      "which does not divide them; use micro = %lld",
 			      (long long)(job->batch.micro * (job->model.seq / job->parallel.cp)),
 			      (long long)job->parallel.tp,
@@ -116,7 +118,7 @@ static int check_ep(const struct rule_job *j)
 	const struct job *job = j->job;
 	if (j->shape.experts && job->parallel.ep > job->model.experts)
 		return REFUSE(j, experts,
-			      "ep = %lld ranks cannot share experts = %lld; use ep of at most %lld",
+			      "ep = %lld ranks cannot split experts = %lld; use ep of at most %lld",
 			      (long long)job->parallel.ep, (long long)job->model.experts,
 			      (long long)job->model.experts);
 	if (job->parallel.dp % job->parallel.ep)
@@ -163,12 +165,12 @@ static int check_stages(const struct rule_job *j)
 			      (long long)job->parallel.pp, (long long)job->model.layers,
 			      (long long)job->model.layers);
 	if (layout_n_stages(&l) > job->model.layers)
-		return REFUSE(j, deep,
-			      "pp = %lld with %d chunks a rank needs a layer for each of %d stages "
-			      "and layers = %lld; use pp of at most %lld",
-			      (long long)job->parallel.pp, l.chunks, layout_n_stages(&l),
-			      (long long)job->model.layers,
-			      (long long)(job->model.layers / l.chunks));
+		return REFUSE(
+			j, deep,
+			"pp = %lld with %d chunks per rank needs a layer for each of %d stages "
+			"and layers = %lld; use pp of at most %lld",
+			(long long)job->parallel.pp, l.chunks, layout_n_stages(&l),
+			(long long)job->model.layers, (long long)(job->model.layers / l.chunks));
 	if (!*job->parallel.stages)
 		return 0;
 	struct stage *stages = calloc((size_t)layout_n_stages(&l), sizeof *stages);
@@ -260,7 +262,7 @@ static int check_launch(const struct rule_job *j)
 	if (job->launch.launcher == LAUNCHER_SLURM && gpus && gpus < world(job))
 		return REFUSE(j, slurm,
 			      "nodes × gpus_per_node = %lld cannot hold the %lld ranks of tp × cp "
-			      "× pp × dp; ask for more or lower a degree",
+			      "× pp × dp; request more or lower a degree",
 			      (long long)gpus, (long long)world(job));
 	return 0;
 }

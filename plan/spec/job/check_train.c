@@ -51,7 +51,7 @@ static int check_rate(const struct rule_job *j)
 			      warm, steps);
 	if (job->optimizer.decay_steps && job->optimizer.decay_steps < warm)
 		return REFUSE(j, decay,
-			      "decay_steps = %lld lies before the end of warmup = %lld; raise "
+			      "decay_steps = %lld is before the end of warmup = %lld; raise "
 			      "decay_steps, or 0 for job.steps",
 			      (long long)job->optimizer.decay_steps, warm);
 	if (job->optimizer.schedule == LR_WSD && job->optimizer.cooldown > steps - warm)
@@ -68,8 +68,8 @@ static int check_eval(const struct rule_job *j)
 	const struct job *job = j->job;
 	if (job->data.eval_every && job->data.validation <= 0)
 		return REFUSE(j, keys,
-			      "eval_every = %lld asks for evaluations and validation = 0 holds no "
-			      "samples out; raise validation or set eval_every = 0",
+			      "eval_every = %lld requests evaluations and validation = 0 "
+			      "holds out no samples; raise validation or set eval_every = 0",
 			      (long long)job->data.eval_every);
 	return 0;
 }

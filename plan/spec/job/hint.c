@@ -97,7 +97,7 @@ void job_hint_key(const char *section, const char *name, struct buf *out)
 	if (near && !(elsewhere >= 0 && strcasecmp(near, name))) {
 		buf_printf(out, "unknown key; did you mean %s?", near);
 	} else if (elsewhere >= 0) {
-		buf_printf(out, "unknown key; it belongs into [%s]", job_keys[elsewhere].section);
+		buf_printf(out, "unknown key; it belongs to [%s]", job_keys[elsewhere].section);
 	} else {
 		buf_printf(out, "unknown key; the keys of [%s] are", section);
 		for (int i = 0; i < n; i++)

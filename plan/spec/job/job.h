@@ -1,17 +1,16 @@
 /*
  * job — the job file: what a person asks for.
  *
- * One table of keys (keys.c) drives parsing, ranges, defaults, the nearest-key
- * hint, `muster run --help`, and writing a resolved job out. Every refusal is one line,
- * `file:line: [section] key: cause; remedy`, ERR_USAGE; words from the command
- * line are named `command line: section.key: …`. To add a key: a field here,
- * a row in the table, its checks in check.c.
+ * One table of keys (keys.c) drives parsing, ranges, defaults, the nearest-key hint, `muster run
+ * --help`, and writing a resolved job. Every refusal is one line, `file:line: [section] key: cause;
+ * remedy`, with ERR_USAGE. Words from the command line are named `command line: section.key: …`.
+ * To add a key: add a field here, a row in the table, and its checks in a check*.c file.
  *
- * The file: `[section]` lines and `key = value` lines, blanks around either do
- * not count; comments are lines that begin with ';' or '#', and what follows a
- * blank and ';' after a value. Values are bare: no quotes, no escapes. A key comes once;
- * what is not there has its default. Text is UTF-8. Relative paths are kept as typed: they start at
- * the directory in which muster is called, not at the job file's.
+ * The file has `[section]` lines and `key = value` lines; blanks around either do not count. A
+ * comment is a line that begins with ';' or '#', or what follows a blank and ';' after a value.
+ * Values have no quotes and no escapes. A key may appear once; a missing key has its default. Text
+ * is UTF-8. Relative paths are kept as typed: they start at the directory in which muster is called,
+ * not at the directory of the job file.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_JOB_H
 #define MUSTER_PLAN_SPEC_JOB_JOB_H
@@ -28,21 +27,25 @@
 
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
 
-/* auto: the family's own (gpt2 yes, the others no) */
+enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
+/* auto: as the family does (gpt2: yes; others: no) */
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
 enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };
-enum job_router { ROUTER_SOFTMAX_AFTER, ROUTER_SOFTMAX_BEFORE }; /* of the choice of the top k */
+enum job_router {
+	ROUTER_SOFTMAX_AFTER,
+	ROUTER_SOFTMAX_BEFORE
+}; /* whether the softmax is after or before the choice of the top k */
 enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
 enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
 enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID }; /* hybrid: e5m2 for gradients */
 enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
-/* whether attention sees over a document's edge */
+/* whether a token attends to other documents */
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
 /* auto: slurm inside an allocation */
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
-/* auto: to cores when there are enough for all agents' threads */
+/* auto: to cores if there are enough for all agents' threads */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
@@ -69,11 +72,11 @@ enum job_open {
 struct job {
 	struct {
 		char name[JOB_TEXT];
-		char run_dir[JOB_PATH]; /* where run folders are made: run_dir/name */
+		char run_dir[JOB_PATH]; /* the run folder is run_dir/name */
 		int64_t steps;          /* optimizer steps in the whole run */
 		uint64_t seed;
 		enum job_device device;
-		bool graphs; /* cuda: passes are recorded once and replayed */
+		bool graphs; /* cuda: record passes once and replay them */
 	} job;
 	struct {
 		enum job_family family;
@@ -90,37 +93,37 @@ struct job {
 		int64_t experts, experts_per_token; /* mixtral */
 		enum job_router router;
 		double aux_loss, z_loss; /* weights of the router's losses */
-		double capacity;         /* an expert's tokens over its fair share; 0: dropless */
+		double capacity; /* an expert's most tokens over its fair share; 0: dropless */
 	} model;
 	struct {
 		int64_t tp, cp, pp, dp; /* dp 0: as many as the devices allow */
-		int64_t ep;             /* expert parallel degree: divides dp */
+		int64_t ep;             /* expert parallel degree; divides dp */
 		/* virtual stages per rank; 0: the least that the schedule takes */
 		int64_t chunks;
 		char stages[JOB_TEXT]; /* layers of each stage, "3,5,4"; "": balanced by cost */
 		enum job_schedule schedule;
 		bool sp;      /* sequence parallel over tp */
-		bool overlap; /* tp's gathers with the matrix products */
+		bool overlap; /* overlap transfers with the matrix products */
 		int64_t zero; /* 0 to 3 */
 		enum job_zero_shard zero_shard;
 		enum job_sync sync;
-		/* server: most steps that a worker may be ahead of the slowest */
+		/* server: the most steps that a replica may be ahead of the slowest */
 		int64_t staleness;
-		/* all keys that a search may decide and that are not given are open */
+		/* keys that a search may decide are open if they are not given */
 		bool automatic;
 	} parallel;
 	struct {
 		enum job_recompute mode;
-		int64_t every; /* each n-th layer */
+		int64_t every; /* recompute every n-th layer */
 	} recompute;
 	struct {
 		bool activations, optimizer;
 	} offload;
 	struct {
-		enum job_dtype dtype;      /* of weights and activations in the passes */
-		enum job_fp8 fp8;          /* of the layers' linear products */
-		double loss_scale;         /* fp16; 0: dynamic */
-		int64_t loss_scale_window; /* good steps after which a dynamic scale doubles */
+		enum job_dtype dtype; /* of weights and activations in the passes */
+		enum job_fp8 fp8;     /* in the matrix products of linear layers */
+		double loss_scale;    /* fp16; 0: dynamic */
+		int64_t loss_scale_window; /* steps without overflow after which a dynamic scale doubles */
 		bool stochastic_rounding;
 	} precision;
 	struct {
@@ -134,34 +137,34 @@ struct job {
 		int64_t warmup; /* steps */
 		enum job_lr_schedule schedule;
 		int64_t decay_steps; /* 0: job.steps */
-		int64_t cooldown;    /* wsd: the last steps, in which the rate falls */
+		int64_t cooldown;    /* wsd: the last steps, in which the learning rate falls */
 		double beta1, beta2, eps, weight_decay, clip /* 0: no clipping */;
 	} optimizer;
 	struct {
 		/* prefix of .bin and .idx, an llm.c .bin, or a blend: "0.7 A 0.3 B" */
 		char path[JOB_PATH];
-		double validation;    /* share of the samples held out, 0 to 0.5 */
+		double validation;    /* share of the samples that is held out, 0 to 0.5 */
 		int64_t eval_every;   /* steps; 0: never */
-		int64_t eval_batches; /* global batches an evaluation reads */
+		int64_t eval_batches; /* global batches that an evaluation reads */
 		enum job_documents documents;
-		int64_t prefetch; /* steps read ahead */
+		int64_t prefetch; /* steps whose tokens are read ahead */
 	} data;
 	struct {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
-		int64_t every;      /* steps; 0: only at stops and the end */
-		int64_t keep;       /* newest ones kept; 0: all */
-		/* GB/s of the storage, of all nodes together and of one: for predictions */
+		int64_t every;      /* steps; 0: only at a stop and at the end */
+		int64_t keep;       /* how many to keep; 0: all */
+		/* for predictions: GB/s of the storage, for all nodes together and for one node */
 		double bandwidth, node_bandwidth;
 		char resume[JOB_PATH]; /* auto, none, or the folder of a checkpoint */
 	} checkpoint;
 	struct {
 		enum job_launcher launcher;
-		/* local: how many agents this host may hold; 0: the world that the degrees need */
+		/* local: the most agents on this host; 0: as many as the degrees need */
 		int64_t devices;
-		/* threads of an agent, or of each rank's, "2,1" (speeds.h); 0: cores / agents,
-		 * at least 1 */
+		/* threads per agent, or a list for each rank, "2,1" (speeds.h); 0: cores /
+		 * agents, at least 1 */
 		char threads[JOB_TEXT];
-		/* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as their
+		/* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as the
 		 * threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
@@ -179,21 +182,21 @@ struct job {
 	} slurm;
 	struct {
 		int64_t max_restarts;
-		/* seconds before the second restart in a row without progress; doubles, at most
+		/* seconds before the second consecutive restart without progress; it doubles up to
 		 * 60 */
 		double backoff;
-		/* give up after so many restarts in a row that committed no further step */
+		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
-		/* hours between one node's failures; 0: none fails: for predictions, as is the
-		 * next */
+		/* for predictions: hours between failures of one node; 0: no node fails */
 		double node_mtbf;
-		/* seconds from a failure until agents run again, before they load a checkpoint */
+		/* for predictions: seconds from a failure until agents run again and begin to load
+		 * a checkpoint */
 		double respawn;
 	} restart;
 	struct {
 		char backend[JOB_TEXT]; /* libcomm's: auto, shm, tcp */
-		/* "": the address of the host's name, loopback when all ranks are here */
+		/* "": the address of the host's name; loopback if all ranks are on this host */
 		char interface[JOB_TEXT];
 		char integrity[JOB_TEXT]; /* libcomm's: none, checksum, seal */
 		int64_t sockets;          /* connections between two ranks; 0: libcomm's default */
@@ -203,34 +206,34 @@ struct job {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;
-	/* enum job_open: keys given as `auto`, which have their defaults until a search decides
-	 * them (search_resolve) */
+	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
+	 * (search_resolve). */
 	uint32_t open;
 };
 
-/* Reads the file (NULL: defaults only), then the `section.key=value` words, which override it, a
- * later word an earlier one. All checks that need no cluster are made; of a job with open keys
- * those of the model's sizes alone. A job without a name gets the file's, without folder and
- * ".ini". */
+/* Reads the file (NULL: only defaults), then the `section.key=value` words. Words override the file,
+ * and later words override earlier ones. Makes all checks that need no cluster; of a job with open
+ * keys it checks only the sizes of the model. A job without a name gets the name of the file without
+ * folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out,
 	     struct err *e);
 /* The same without a file. */
 int job_words(const char *const *words, int n, struct job *out, struct err *e);
-/* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
+/* The same from text, for the agent and the fuzzer. name: stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
-/* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load:
- * how many (JOB_OPEN_MOST at most). */
+/* The words for job_load that open every key a search may decide, "parallel.tp=auto" and so on.
+ * Returns how many there are, at most JOB_OPEN_MOST. */
 enum { JOB_OPEN_MOST = 16 };
 int job_open_words(const char *words[JOB_OPEN_MOST]);
-/* What a run needs and a plan does not: data.path. `name` as in job_parse. */
+/* Checks what a run needs and a plan does not: data.path. name: as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
-/* The resolved job as INI, every default written out. */
+/* Writes the resolved job as INI, with every default. */
 void job_write(const struct job *job, struct buf *out);
-/* An enum's value as the file would have it: offset is offsetof(struct job, section.key). */
+/* The value of an enum key as the file has it. offset: offsetof(struct job, section.key). */
 const char *job_word(const struct job *job, size_t offset);
-/* The same of a value that no job holds. */
+/* The same for a given value. */
 const char *job_enum_word(size_t offset, int value);
-/* The table as a man page's section: keys, types, ranges, defaults, meaning. */
+/* The table as a section of a man page: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * job_rules — contradictions between keys that are each right: the rules by theme, and what they
- * share.
+ * job_rules — the rules about contradictions between keys whose values are valid, by theme, and what
+ * the rules share.
  *
- * For plan/job_check*.c only. A rule is a function of struct rule_job that returns 0, or REFUSE's
- * -1 with the two values, what is wrong with them and the nearest that would do; it names the key
- * that was given last as the one to look at. To add a rule: a function and its place in its file's
- * table.
+ * For plan/spec/job/check*.c only. A rule is a function of struct rule_job. It returns 0, or -1 from
+ * REFUSE with the two values, the contradiction and the nearest value that works. The error names the
+ * key that was given last as the one to look at. To add a rule: write a function and add it to the
+ * table of its file.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_RULES_H
 #define MUSTER_PLAN_SPEC_JOB_RULES_H
@@ -28,7 +28,7 @@ typedef int rule(const struct rule_job *j);
 
 #define AT(section, key) offsetof(struct job, section.key)
 
-/* keys: an array of AT(…), the ones involved; then the text, as printf has it. */
+/* keys: an array of AT(…) of the keys involved; then the text as for printf. */
 #define REFUSE(j, keys, ...) \
 	job_rule_refuse(j, keys, (int)(sizeof keys / sizeof *keys), __VA_ARGS__)
 __attribute__((format(printf, 4, 5))) int job_rule_refuse(const struct rule_job *j,
@@ -38,18 +38,18 @@ __attribute__((format(printf, 4, 5))) int job_rule_refuse(const struct rule_job 
 /* Whether the key has another value than its default. */
 bool job_rule_changed(const struct job *job, size_t offset);
 
-/* The value from `least` to `most` nearest to `from` (the lower one of two) for which `good`
- * holds; `least` when it does for none. */
+/* The value from `least` to `most` that is nearest to `from` (the lower one of two) and for which
+ * `good` holds; `least` if there is none. */
 int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most,
 			 bool (*good)(const struct rule_job *j, int64_t value));
 
-/* The tables, each in its order. */
+/* Each checks the rules of its table in order. */
 int job_rules_model(const struct rule_job *j); /* check_model.c: sizes, families */
 /* check_parallel.c: degrees, schedules, ZeRO, the devices' speeds */
 int job_rules_parallel(const struct rule_job *j);
 /* check_train.c: batch, precision, optimizer, data */
 int job_rules_train(const struct rule_job *j);
-/* check_idle.c: keys that belong to a choice that was not made */
+/* check_idle.c: keys that have no effect with the other values */
 int job_rules_idle(const struct rule_job *j);
 
 #endif

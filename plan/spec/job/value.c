@@ -242,7 +242,7 @@ static const char *text_trap(const char *text)
 	for (size_t i = 0; i < n; i++)
 		if ((text[i] == '#' || text[i] == ';') &&
 		    (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t'))
-			return "holds the begin of a comment; write comments on lines of their "
+			return "contains the start of a comment; write comments on lines of their "
 			       "own, and values without \" #\" and \" ;\"";
 	return NULL;
 }

@@ -1,17 +1,17 @@
 /*
- * timeline — which rank did which pass when: simulated from the schedule's table, or measured by
- * the walker.
+ * timeline — which rank ran which pass at which time: simulated from the schedule's table, or
+ * measured by the executor.
  *
- * Times are seconds from the begin of the step, on one clock. Only what occupies a rank is in it:
- * passes and, in a measured one, the reduction; what lies between two events of a rank is waiting.
+ * Times are seconds from the begin of the step, on one clock. A timeline contains only what occupies
+ * a rank: passes and, if it was measured, the reduction. Between two events a rank waits.
  *
- * As JSON, for programs and in the run folder (one object a rank there,
+ * As JSON, for programs and in the run folder (one object per rank there,
  * launcher/rundir/timelines.h):
  *
  *     {"version": 1, "ranks": 4, "chunks": 2, "start": 0, "events": [[rank, "forward", chunk, micro, begin, end], …]}
  *
- * start: seconds since 1970 by the rank's clock at time 0, so that ranks' measurements lie right
- * beside one another (as right as their hosts' clocks); 0 when it was simulated.
+ * start: the rank's clock at time 0 in seconds since 1970, which aligns the measurements of several
+ * ranks (as well as their hosts' clocks agree); 0: simulated.
  */
 #ifndef MUSTER_PLAN_SPEC_SCHEDULE_TIMELINE_H
 #define MUSTER_PLAN_SPEC_SCHEDULE_TIMELINE_H
@@ -31,18 +31,18 @@ struct timeline_event {
 struct timeline {
 	int ranks, chunks;
 	double start;                  /* since 1970; 0: simulated */
-	struct timeline_event *events; /* a rank's in the order of their times */
+	struct timeline_event *events; /* each rank's events in the order of time */
 	int n, room;
 };
 
-/* -1: no memory. */
+/* -1: out of memory. */
 int timeline_add(struct timeline *t, const struct timeline_event *event);
 void timeline_free(struct timeline *t);
 
 /* Moves all events so that the first begins at 0. */
 void timeline_begin_at_zero(struct timeline *t);
-/* Mean seconds of each stage's passes, [stages of the model]; a whole backward counts as
- * input's. What did not happen is 0. */
+/* Mean seconds of each stage's passes, [stages of the model]. A whole backward pass counts as input.
+ * A pass that did not happen has 0. */
 void timeline_means(const struct timeline *t, const struct layout *l, double *forward,
 		    double *input, double *weight);
 
@@ -53,8 +53,9 @@ double timeline_bubble(const struct timeline *t);
 
 /* A new reference. */
 json_t *timeline_json(const struct timeline *t);
-/* Adds what `doc` holds to *t, which is empty at first; times become those of the first one's
- * clock. ERR_PROTO, naming `name`, when it is none or does not go with what *t has already. */
+/* Adds the events of `doc` to *t, which is empty before the first call. Times are converted to the
+ * clock of the first document. ERR_PROTO, naming `name`, if `doc` is not a timeline or does not match
+ * what *t has already. */
 int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err *e);
 
 #endif

@@ -54,7 +54,7 @@ static struct stage *equal_stages(const struct layout *l, int layers)
 }
 
 static void block_spans(const struct cluster *c, const struct layout *l,
-			struct span spans[GROUP_KINDS])
+			struct group_links group_links[GROUP_KINDS])
 {
 	int world = layout_world(l), devices = c->kinds[0].devices;
 	struct cluster_slot *slots = calloc((size_t)world, sizeof *slots);
@@ -62,7 +62,7 @@ static void block_spans(const struct cluster *c, const struct layout *l,
 	assert_non_null(slots);
 	for (int i = 0; i < world; i++)
 		slots[i] = (struct cluster_slot){ i / devices, i % devices };
-	assert_int_equal(place_spans_of(c, l, slots, spans, &e), 0);
+	assert_int_equal(place_group_links_of(c, l, slots, group_links, &e), 0);
 	free(slots);
 }
 
@@ -81,16 +81,16 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 		fail_msg("%s", e.text);
 	cost_machine_of(&c.kinds[0], true, 1, &x->machine);
 	x->machine = machine ? *machine : x->machine;
-	block_spans(&c, &x->layout, x->spans);
+	block_spans(&c, &x->layout, x->group_links);
 	topo_cluster_free(&c);
-	cost_machine_links(&x->machine, x->spans);
+	cost_machine_links(&x->machine, x->group_links);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &x->units);
 	x->of = (struct cost_case){ .job = &x->job,
 				    .shape = &x->shape,
 				    .layout = &x->layout,
 				    .stages = x->stages,
 				    .units = &x->units,
-				    .spans = x->spans,
+				    .group_links = x->group_links,
 				    .machine = &x->machine,
 				    .engine = s->engine,
 				    .micros = r->global / (x->layout.dp * r->micro) };

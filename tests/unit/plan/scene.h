@@ -22,7 +22,7 @@ struct scene {
 	struct layout layout;
 	struct model_shape shape;
 	struct cost_units units;
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	struct cost_machine machine;
 	struct stage *stages;
 	struct cost_case of;

@@ -182,7 +182,7 @@ static struct plan_time of_replicas(const char *words, const struct engine *engi
 	x.of.node_replicas = 8;
 	x.machine.rates[RATE_PRODUCT_FWD].rate[0] *= flops;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		x.spans[kind].across.bandwidth /= slower;
+		x.group_links[kind].across.bandwidth /= slower;
 	cost_step(&x.of, &t);
 	free(x.stages);
 	return t;
@@ -289,7 +289,7 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 	struct cost_pass mixed = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	x.shape.experts = x.shape.top = 0;
 	struct cost_pass dense = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
-	double half = place_span_all_reduce(&x.spans[GROUP_TP], 2.0 * 2048 * 8192) / 2;
+	double half = place_seconds_all_reduce(&x.group_links[GROUP_TP], 2.0 * 2048 * 8192) / 2;
 	assert_true(mixed.tp_fwd > dense.tp_fwd && mixed.tp_fwd < 4 * half);
 	/* two of its three transfers hid behind products of two experts' size */
 	assert_true(mixed.tp_bwd > dense.tp_bwd + half);

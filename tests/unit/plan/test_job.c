@@ -133,14 +133,14 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "=2", "command line: : lacks its section; write section.key=value, such as parallel.tp=2" },
 		{ "paralel.tp=2", "command line: paralel.tp: unknown section; did you mean [parallel]?" },
 		{ "parallel.pt=2", "command line: parallel.pt: unknown key; did you mean tp?" },
-		{ "model.tp=2", "command line: model.tp: unknown key; it belongs into [parallel]" },
+		{ "model.tp=2", "command line: model.tp: unknown key; it belongs to [parallel]" },
 		{ "parallel.tp=two", "command line: parallel.tp: \"two\" is not a whole number; use a whole number from 1 to 1024 or auto" },
 		{ "parallel.tp=", "command line: parallel.tp: has no value; give one, or delete the line for the default (1)" },
 		{ "data.path=a\nb", "command line: data.path: byte 0x0a is not printable UTF-8 text; delete it" },
 		{ "data.path=\xc0\xaf", "command line: data.path: byte 0xc0 is not printable UTF-8 text; delete it" },
 		{ "data.path=\xc2\x85", "command line: data.path: byte 0xc2 is not printable UTF-8 text; delete it" },
 		{ "data.path=\xed\xa0\x80", "command line: data.path: byte 0xed is not printable UTF-8 text; delete it" },
-		{ "data.path=a ;b", "command line: data.path: \"a ;b\" holds the begin of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"" },
+		{ "data.path=a ;b", "command line: data.path: \"a ;b\" contains the start of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"" },
 		{ "parallel.pp=5", "command line: parallel.pp: pp = 5 needs a layer for each stage and layers = 4; use pp of at most 4" },
 	};
 	/* clang-format on */

@@ -229,10 +229,10 @@ static void stages_by_hand_must_be_as_many_and_sum_up(void **state)
 	} bad[] = {
 		{ "5,7", "2 stages with 12 layers, and there are 3" },
 		{ "5,5,1", "3 stages with 11 layers" },
-		{ "5,0,7", "\"0,7\" is no list" },
-		{ "5,,7", "\",7\" is no list" },
-		{ "5,x", "\"x\" is no list" },
-		{ "5,7,", "\"\" is no list" },
+		{ "5,0,7", "\"0,7\" is not a list" },
+		{ "5,,7", "\",7\" is not a list" },
+		{ "5,x", "\"x\" is not a list" },
+		{ "5,7,", "\"\" is not a list" },
 	};
 	struct model_shape m = gpt2(12, 256, 64);
 	struct stage s[3];

@@ -327,7 +327,7 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 {
 	struct traffic t = seating_traffic();
 	struct layout l = seating_grid(8, 1, 32, 1, 1);
-	struct span_yard *y = malloc(sizeof *y);
+	struct regular_cluster *y = malloc(sizeof *y);
 	struct fold folds[8];
 	struct homes *h;
 	struct err e = ERR_INIT;
@@ -335,7 +335,7 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 	(void)state;
 	/* three fabrics of 72 devices, one of 48 */
 	struct cluster c = machines_alike(MACHINE_TRAY, 66);
-	assert_int_equal(place_span_yard_of(&c, y, &e), 0);
+	assert_int_equal(place_regular_cluster_of(&c, y, &e), 0);
 	assert_int_equal(place_homes_open(&c, &h, &e), 0);
 	for (int box = 1; box <= 72; box++)
 		fits[box] = place_homes_fit(h, box, 256);

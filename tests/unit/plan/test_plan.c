@@ -322,7 +322,7 @@ static void what_would_make_the_same_degrees_fit_is_said(void **state)
 		{ "templates/jobs/llama-13b-zero3.ini", "parallel.zero=1", 2, "parallel.zero = 2 (" },
 		{ "templates/jobs/175b.ini", PLAIN "parallel.pp=4 parallel.dp=16 precision.dtype=bf16", 64, "parallel.zero = 1 (" },
 		{ "templates/jobs/llama-70b.ini", "parallel.tp=2 parallel.pp=8", 4, "recompute.mode = full (" },
-		/* sp has no meaning with tp = 1, interleaved none with pp = 1. */
+		/* sp has no effect with tp = 1, interleaved none with pp = 1. */
 		{ "templates/jobs/llama-70b.ini", "parallel.dp=8", 4, "parallel.tp = 4, parallel.dp = 2 (" },
 	};
 	/* clang-format on */
@@ -553,7 +553,7 @@ static void the_picture_shows_where_every_rank_sits(void **state)
 	struct job job = job_of("templates/jobs/demo.ini", "");
 	struct plan p = plan_of(&job, c);
 	show_plan_text(&job, c, &p, &text);
-	assert_non_null(strstr(buf_str(&text), "Plan of demo on local:1\n"));
+	assert_non_null(strstr(buf_str(&text), "Plan for demo on local:1\n"));
 	assert_non_null(strstr(buf_str(&text), "8 ranks = tp 2 × dp 2 × pp 2, 2 threads each\n"));
 	assert_non_null(strstr(buf_str(&text),
 			       "  n0\n"
@@ -607,7 +607,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	assert_non_null(strstr(buf_str(&text), "│ 0 1 2 3 4 5 6 7 │\n    │ 0 3 2 1 5 6 7 4 │\n"));
 	assert_non_null(strstr(buf_str(&text), "  the best of "));
 	assert_non_null(strstr(buf_str(&text), "\n  Slurm's block order  "));
-	assert_non_null(strstr(buf_str(&text), "\n  the worst tried      "));
+	assert_non_null(strstr(buf_str(&text), "\n  worst map tried      "));
 	assert_non_null(strstr(buf_str(&text), "  tp                 8     1  NVLink "));
 	assert_non_null(strstr(buf_str(&text), "  spare node: node1\n"));
 	json_t *j = show_plan_json(&job, &c, &p), *place = json_object_get(j, "placement"),

@@ -4,7 +4,7 @@
 #include "plan/search/live.h"
 #include "plan/search/near.h"
 #include "plan/search/search.h"
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 #include "plan/spec/job/keys.h"
 
 #include "tests/unit/plan/scene.h"
@@ -81,23 +81,23 @@ struct sample {
 /* As whole plans have it, with the closed form for the pipeline and the links of Slurm's order. */
 static double closed_form(const struct job *job, const struct cluster *c, const struct plan *p)
 {
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	struct cost_units units;
 	struct cost_machine machine;
 	struct plan_time t;
-	struct span_yard yard;
-	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);
-	struct span_fold fold = place_span_fold_block(&yard, &p->layout);
-	place_spans_regular(&yard, &p->layout, &fold, spans);
+	struct regular_cluster yard;
+	assert_int_equal(place_regular_cluster_of(c, &yard, NULL), 0);
+	struct rank_box fold = place_block_box(&yard, &p->layout);
+	place_group_links_regular(&yard, &p->layout, &fold, group_links);
 	cost_machine_of_plan(job, c, p, &machine);
-	cost_machine_links(&machine, spans);
+	cost_machine_links(&machine, group_links);
 	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 	cost_step(&(struct cost_case){ .job = job,
 				       .shape = &p->shape,
 				       .layout = &p->layout,
 				       .stages = p->stages,
 				       .units = &units,
-				       .spans = spans,
+				       .group_links = group_links,
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = p->micros,
@@ -108,9 +108,9 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 
 static int mates_of(const struct cluster *c, const struct layout *l)
 {
-	struct span_yard yard;
-	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);
-	struct span_fold fold = place_span_fold_block(&yard, l);
+	struct regular_cluster yard;
+	assert_int_equal(place_regular_cluster_of(c, &yard, NULL), 0);
+	struct rank_box fold = place_block_box(&yard, l);
 	return fold.dp * fold.cp;
 }
 
@@ -169,8 +169,8 @@ static void compare(const char *file, const char *words, const char *spec, int e
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
 	struct sample s = { &job, &c, search_eval_open(space, &e), every, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
-	assert_int_equal(search_walk_space(space, v,
-					   &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e),
+	assert_int_equal(search_visit_space(space, v,
+					    &(struct space_visitor){ .arg = &s, .leaf = hold }, &e),
 			 0);
 	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory "
 		      "differs by %.2g, time by %.2g at most\n",
@@ -414,8 +414,8 @@ static void an_evaluation_on_shared_cores_is_the_whole_plans(void **state)
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
 	struct sample s = { &job, &c, search_eval_open(space, &e), 1, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
-	assert_int_equal(search_walk_space(space, v,
-					   &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e),
+	assert_int_equal(search_visit_space(space, v,
+					    &(struct space_visitor){ .arg = &s, .leaf = hold }, &e),
 			 0);
 	print_message("on two cores: %d configurations held to whole plans; time differs by %.2g "
 		      "at most\n",

@@ -67,16 +67,16 @@ static void a_plan_has_the_same_parts(void **state)
 		struct plan_time t;
 		struct cost_units units;
 		struct cost_machine machine;
-		struct span spans[GROUP_KINDS];
+		struct group_links group_links[GROUP_KINDS];
 		for (int w = 0; w < 8 && layouts[k][w]; w++)
 			list[words++] = layouts[k][w];
 		if (job_load("templates/jobs/175b.ini", list, words, &job, &e) ||
 		    plan_build(&job, &cluster, &plan, &e))
 			fail_msg("layout %d: %s", k, e.text);
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
-			spans[kind] = plan.place.links[kind].span;
+			group_links[kind] = plan.place.links[kind].span;
 		cost_machine_of_plan(&job, &cluster, &plan, &machine);
-		cost_machine_links(&machine, spans);
+		cost_machine_links(&machine, group_links);
 		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 		struct cost_case c = {
 			.job = &job,
@@ -84,7 +84,7 @@ static void a_plan_has_the_same_parts(void **state)
 			.layout = &plan.layout,
 			.stages = plan.stages,
 			.units = &units,
-			.spans = spans,
+			.group_links = group_links,
 			.machine = &machine,
 			.engine = &cost_engine_muster,
 			.micros = plan.micros,
@@ -119,7 +119,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	struct plan_time t;
 	struct cost_units units;
 	struct cost_machine machine;
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	struct err e = ERR_INIT;
 	int n = 9;
 	snprintf(list, sizeof list, "%s", layout);
@@ -129,16 +129,16 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	if (job_load(NULL, words, n, &job, &e) || plan_build(&job, &cluster, &plan, &e))
 		fail_msg("%s: %s", layout, e.text);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		spans[kind] = plan.place.links[kind].span;
+		group_links[kind] = plan.place.links[kind].span;
 	cost_machine_of_plan(&job, &cluster, &plan, &machine);
-	cost_machine_links(&machine, spans);
+	cost_machine_links(&machine, group_links);
 	cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 	cost_step(&(struct cost_case){ .job = &job,
 				       .shape = &plan.shape,
 				       .layout = &plan.layout,
 				       .stages = plan.stages,
 				       .units = &units,
-				       .spans = spans,
+				       .group_links = group_links,
 				       .machine = &machine,
 				       .engine = &cost_engine_muster,
 				       .micros = plan.micros,

@@ -133,11 +133,12 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 /* --- Beside the cost model --- */
 
 /* Links of so many bytes a second and no latency, groups all on one node. */
-static void even_links(const struct layout *l, double bandwidth, struct span spans[GROUP_KINDS])
+static void even_links(const struct layout *l, double bandwidth,
+		       struct group_links group_links[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(l, kind);
-		spans[kind] = (struct span){
+		group_links[kind] = (struct group_links){
 			.ranks = n, .nodes = 1, .per_node = n, .inside = { bandwidth, 0 }
 		};
 	}
@@ -150,20 +151,20 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 	struct cluster c;
 	struct cost_machine machine;
 	struct cost_units units;
-	struct span spans[GROUP_KINDS];
+	struct group_links group_links[GROUP_KINDS];
 	struct cost_sum sum = { 0 };
 	double most = 0;
 	assert_int_equal(topo_cluster_open("dgx-h100:1", 0, &c, NULL), 0);
 	cost_machine_of(&c.kinds[0], true, 1, &machine);
 	machine.hides = 0;
-	even_links(&x->layout, bandwidth, spans);
+	even_links(&x->layout, bandwidth, group_links);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &units);
 	struct cost_case cost = { .job = &x->job,
 				  .shape = &x->shape,
 				  .layout = &x->layout,
 				  .stages = x->stages,
 				  .units = &units,
-				  .spans = spans,
+				  .group_links = group_links,
 				  .machine = &machine,
 				  .engine = &cost_engine_muster,
 				  .micros = MICROS };
@@ -217,18 +218,19 @@ static void the_cost_model_charges_as_much(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		char words[200];
-		struct span spans[GROUP_KINDS];
+		struct group_links group_links[GROUP_KINDS];
 		double exchange, none;
 		snprintf(words, sizeof words, "parallel.overlap=no %s%s",
 			 strstr(cases[i], "dp=") ? "" : "parallel.dp=1 ", cases[i]);
 		struct case_of x = open_case(words);
-		even_links(&x.layout, 1e6, spans);
+		even_links(&x.layout, 1e6, group_links);
 		double passes = charged(&x, 1e6, &exchange) - charged(&x, 1e30, &none), mine = 0;
 		for (int kind = GROUP_TP; kind <= GROUP_EP; kind++)
-			mine += place_traffic_seconds(&x.traffic, kind, &spans[kind]);
-		double replicas = place_traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) +
-				  place_traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
-				  place_traffic_seconds(&x.traffic, GROUP_TIE, &spans[GROUP_TIE]);
+			mine += place_traffic_seconds(&x.traffic, kind, &group_links[kind]);
+		double replicas =
+			place_traffic_seconds(&x.traffic, GROUP_DP, &group_links[GROUP_DP]) +
+			place_traffic_seconds(&x.traffic, GROUP_EDP, &group_links[GROUP_EDP]) +
+			place_traffic_seconds(&x.traffic, GROUP_TIE, &group_links[GROUP_TIE]);
 		/* All but the loss's sums of a number a token. */
 		if (fabs(mine - passes) > 0.02 * passes + 1e-9)
 			fail_msg("%s: passes %g s, charged %g s", cases[i], mine, passes);
@@ -240,7 +242,9 @@ static void the_cost_model_charges_as_much(void **state)
 static void seconds_are_those_of_the_links(void **state)
 {
 	struct traffic t = { 0 };
-	const struct span ring = { .ranks = 4, .nodes = 1, .per_node = 4, .inside = { 1e9, 1e-6 } };
+	const struct group_links ring = {
+		.ranks = 4, .nodes = 1, .per_node = 4, .inside = { 1e9, 1e-6 }
+	};
 	(void)state;
 	t.ops[GROUP_TP][0] = (struct traffic_op){ 4e6, 10 };
 	t.ops[GROUP_TP][1] = (struct traffic_op){ 8e6, 1 };
@@ -248,7 +252,7 @@ static void seconds_are_those_of_the_links(void **state)
 			 (10 * 6 * (1e-3 + 1e-6) + 6 * (2e-3 + 1e-6))) < 1e-12);
 	assert_true(place_traffic_bytes(&t, GROUP_TP) == 48e6);
 	t.ops[GROUP_PP][0] = (struct traffic_op){ 1e6, 2 };
-	const struct span chain = {
+	const struct group_links chain = {
 		.ranks = 2, .nodes = 2, .per_node = 1, .across = { 1e9, 5e-6 }
 	};
 	assert_true(fabs(place_traffic_seconds(&t, GROUP_PP, &chain) - 2 * (1e-3 + 5e-6)) < 1e-12);

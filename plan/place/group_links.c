@@ -1,4 +1,4 @@
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 
 #include "plan/place/exchange.h"
 #include "plan/place/weigh.h"
@@ -8,8 +8,9 @@
 /* Slow enough that bandwidth decides which group is the slowest. */
 #define SAMPLE_BYTES (64.0 * 1024 * 1024)
 
-int place_spans_of(const struct cluster *c, const struct layout *l,
-		   const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e)
+int place_group_links_of(const struct cluster *c, const struct layout *l,
+			 const struct cluster_slot *slots,
+			 struct group_links group_links[GROUP_KINDS], struct err *e)
 {
 	struct weigh *w;
 	struct weigh_sum sum;
@@ -18,7 +19,7 @@ int place_spans_of(const struct cluster *c, const struct layout *l,
 		return -1;
 	place_traffic_even(SAMPLE_BYTES, &t);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		place_weigh_kind(w, slots, kind, &t, &spans[kind], &sum);
+		place_weigh_kind(w, slots, kind, &t, &group_links[kind], &sum);
 	place_weigh_close(w);
 	return 0;
 }
@@ -28,20 +29,20 @@ int place_spans_of(const struct cluster *c, const struct layout *l,
 
 /* What a ring's rounds go at: the bandwidth of the slowest link; of latencies each link's, as a
  * piece passes them one after the other. */
-static struct span_link ring_link(const struct span *s)
+static struct link_speed ring_link(const struct group_links *s)
 {
-	struct span_link in = s->inside, out = s->across;
+	struct link_speed in = s->inside, out = s->across;
 	if (s->nodes < 2)
 		return in;
 	double side_by_side = s->per_node * out.bandwidth;
-	return (struct span_link){
+	return (struct link_speed){
 		s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth,
 		(s->nodes * out.latency + (s->ranks - s->nodes) * in.latency) / s->ranks
 	};
 }
 
 /* 0: the links tell. */
-static double measured(const struct span *s, enum measured_op op, double bytes)
+static double measured(const struct group_links *s, enum measured_op op, double bytes)
 {
 	if (!s->measured || s->nodes > 1 || s->ranks < 2)
 		return 0;
@@ -51,44 +52,44 @@ static double measured(const struct span *s, enum measured_op op, double bytes)
 
 /* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few
  * latencies. */
-static double tree(const struct span *s, double bytes)
+static double tree(const struct group_links *s, double bytes)
 {
 	double steps = (s->per_node - 1) * s->inside.latency +
 		       ceil(log2(s->nodes)) * s->across.latency;
 	return s->nodes < 2 ? INFINITY : 2 * (bytes / (TREE * ring_link(s).bandwidth) + steps);
 }
 
-double place_span_gather(const struct span *s, double bytes)
+double place_seconds_gather(const struct group_links *s, double bytes)
 {
 	double known = measured(s, MEASURED_ALL_REDUCE, bytes) / 2;
-	struct span_link l = ring_link(s);
+	struct link_speed l = ring_link(s);
 	if (known > 0)
 		return known;
 	return s->ranks < 2 ? 0 : (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
 }
 
-double place_span_all_reduce(const struct span *s, double bytes)
+double place_seconds_all_reduce(const struct group_links *s, double bytes)
 {
-	return s->ranks < 2 ? 0 : fmin(2 * place_span_gather(s, bytes), tree(s, bytes));
+	return s->ranks < 2 ? 0 : fmin(2 * place_seconds_gather(s, bytes), tree(s, bytes));
 }
 
-double place_span_all_to_all(const struct span *s, double bytes)
+double place_seconds_all_to_all(const struct group_links *s, double bytes)
 {
 	double known = measured(s, MEASURED_ALL_TO_ALL, bytes);
 	if (s->ranks < 2 || known > 0)
 		return known;
-	struct span_link l = s->nodes < 2 ? s->inside : s->across;
+	struct link_speed l = s->nodes < 2 ? s->inside : s->across;
 	double share = s->nodes < 2 ? (double)(s->ranks - 1) / s->ranks
 				    : (double)(s->ranks - s->per_node) / s->ranks;
 	return bytes * share / l.bandwidth + (s->ranks - 1) * l.latency;
 }
 
-static double message(const struct span_link *l, double bytes)
+static double message(const struct link_speed *l, double bytes)
 {
 	return l->bandwidth > 0 ? bytes / l->bandwidth + l->latency : 0;
 }
 
-double place_span_hop(const struct span *s, double bytes)
+double place_seconds_hop(const struct group_links *s, double bytes)
 {
 	double known = measured(s, MEASURED_MESSAGE, bytes);
 	if (known > 0)
@@ -96,7 +97,7 @@ double place_span_hop(const struct span *s, double bytes)
 	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
 }
 
-double place_span_meeting(const struct span *s, double work)
+double place_seconds_meeting(const struct group_links *s, double work)
 {
 	return work > 0 ? measured(s, MEASURED_MEETING, work * 1e6) : 0;
 }

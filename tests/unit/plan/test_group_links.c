@@ -1,7 +1,7 @@
 /* The links that groups run over: contention by hand, and the closed form beside the exact one. */
 #include "machines.h"
 
-#include "plan/place/span.h"
+#include "plan/place/group_links.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -24,20 +24,20 @@ static void block(const struct cluster *c, int world, struct cluster_slot *slots
 	}
 }
 
-static void spans(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
-		  struct span out[GROUP_KINDS])
+static void group_links(const struct cluster *c, const struct layout *l,
+			const struct cluster_slot *slots, struct group_links out[GROUP_KINDS])
 {
 	struct err e = ERR_INIT;
-	if (place_spans_of(c, l, slots, out, &e))
+	if (place_group_links_of(c, l, slots, out, &e))
 		fail_msg("%s", e.text);
 }
 
 static void spans_block(const struct cluster *c, const struct layout *l,
-			struct span out[GROUP_KINDS])
+			struct group_links out[GROUP_KINDS])
 {
 	struct cluster_slot slots[WORLD_MOST];
 	block(c, layout_world(l), slots);
-	spans(c, l, slots, out);
+	group_links(c, l, slots, out);
 }
 
 #define near_to(a, b) assert_true(fabs((a) / (b)-1) < 1e-9)
@@ -46,7 +46,7 @@ static const struct layout tp8_dp4 = { .tp = 8, .cp = 1, .dp = 4, .pp = 1, .ep =
 
 static void a_group_inside_a_node_has_its_links(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_H100, 4);
 	spans_block(&c, &tp8_dp4, s);
@@ -62,7 +62,7 @@ static void a_group_inside_a_node_has_its_links(void **state)
 
 static void devices_share_an_adapter(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_DGX2, 2);
 	struct layout l = { .tp = 16, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
@@ -73,14 +73,14 @@ static void devices_share_an_adapter(void **state)
 	struct cluster_slot slots[16];
 	for (int r = 0; r < 16; r++)
 		slots[r] = (struct cluster_slot){ r / 8, r % 8 * 2 };
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, 12e9);
 	topo_cluster_free(&c);
 }
 
 static void leaves_share_their_uplinks(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_H100, 4);
 	machines_tree(&c, 2, 2, false);
@@ -90,13 +90,13 @@ static void leaves_share_their_uplinks(void **state)
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 2, .ep = 1, .chunks = 1 };
 	struct cluster_slot slots[32];
 	block(&c, 32, slots);
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);     /* inside leaves */
 	near_to(s[GROUP_PP].across.bandwidth, MACHINE_NET / 2); /* 16 chains over them */
 	/* Sixteen pairs over what is for eight. */
 	for (int r = 0; r < 32; r++)
 		slots[r].node = (int[]){ 0, 2, 1, 3 }[slots[r].node];
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET / 2);
 	near_to(s[GROUP_PP].across.bandwidth, MACHINE_NET);
 	topo_cluster_free(&c);
@@ -107,7 +107,7 @@ static void leaves_share_their_uplinks(void **state)
 static void high_trees_bound_to_their_top(void **state)
 {
 	enum { HIGH = 60 };
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_H100, 2);
@@ -128,7 +128,7 @@ static void high_trees_bound_to_their_top(void **state)
 
 static void other_rails_meet_above_the_leaf(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	struct cluster_slot slots[16];
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	(void)state;
@@ -139,18 +139,18 @@ static void other_rails_meet_above_the_leaf(void **state)
 	block(&c, 16, slots);
 	for (int r = 8; r < 16; r++)
 		slots[r].device = (slots[r].device + 1) % 8;
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	/* 16 flows over the leaf's 200 GB/s. */
 	near_to(s[GROUP_DP].across.bandwidth, 200e9 / 16);
 	c.rails = false;
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
 	topo_cluster_free(&c);
 }
 
 static void nodes_of_a_fabric_are_one(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_TRAY, 36);
 	struct layout l = { .tp = 8, .cp = 1, .dp = 9, .pp = 2, .ep = 1, .chunks = 1 };
@@ -164,7 +164,7 @@ static void nodes_of_a_fabric_are_one(void **state)
 
 static void ways_through_the_cpu_are_shared(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_PCIE4, 1);
 	struct layout l = { .tp = 4, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 };
@@ -183,7 +183,7 @@ static void ways_through_the_cpu_are_shared(void **state)
 
 static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	struct layout l = { .tp = 1, .cp = 1, .dp = 4, .pp = 1, .ep = 4, .chunks = 1 };
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_DGX1, 1);
@@ -193,7 +193,7 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK);
 	l.ep = 1;
 	const struct cluster_slot ring[] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 } };
-	spans(&c, &l, ring, s);
+	group_links(&c, &l, ring, s);
 	/* closed by the single link between 0 and 1 */
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK);
 	topo_cluster_free(&c);
@@ -201,25 +201,25 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 
 static void rings_visit_each_node_once_whatever_the_order(void **state)
 {
-	struct span s[GROUP_KINDS];
+	struct group_links s[GROUP_KINDS];
 	struct layout l = { .tp = 1, .cp = 1, .dp = 8, .pp = 1, .ep = 1, .chunks = 1 };
 	struct cluster_slot slots[8];
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_H100, 2);
 	for (int r = 0; r < 8; r++)
 		slots[r] = (struct cluster_slot){ r % 2, r / 2 };
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	assert_int_equal(s[GROUP_DP].nodes, 2);
 	assert_int_equal(s[GROUP_DP].per_node, 4);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
 	l.dp = 1, l.cp = 8; /* a ring of hops keeps its order */
-	spans(&c, &l, slots, s);
+	group_links(&c, &l, slots, s);
 	assert_int_equal(s[GROUP_CP].per_node, 1);
 	topo_cluster_free(&c);
 }
 
-static void same_link(const char *what, const struct layout *l, const struct span_link *a,
-		      const struct span_link *b)
+static void same_link(const char *what, const struct layout *l, const struct link_speed *a,
+		      const struct link_speed *b)
 {
 	bool same = a->bandwidth == b->bandwidth || fabs(a->bandwidth / b->bandwidth - 1) < 1e-9;
 	if (!same || a->latency != b->latency)
@@ -229,12 +229,13 @@ static void same_link(const char *what, const struct layout *l, const struct spa
 			 a->latency * 1e6, b->bandwidth / 1e9, b->latency * 1e6);
 }
 
-static void compare(const struct cluster *c, const struct span_yard *y, const struct layout *l)
+static void compare(const struct cluster *c, const struct regular_cluster *y,
+		    const struct layout *l)
 {
-	struct span exact[GROUP_KINDS], closed[GROUP_KINDS];
-	struct span_fold f = place_span_fold_block(y, l);
+	struct group_links exact[GROUP_KINDS], closed[GROUP_KINDS];
+	struct rank_box f = place_block_box(y, l);
 	spans_block(c, l, exact);
-	place_spans_regular(y, l, &f, closed);
+	place_group_links_regular(y, l, &f, closed);
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		assert_int_equal(exact[kind].ranks, closed[kind].ranks);
 		if (exact[kind].ranks < 2 ||
@@ -255,10 +256,10 @@ static void compare(const struct cluster *c, const struct span_yard *y, const st
 /* All layouts of powers of two, and all ep. */
 static int compare_all(const struct cluster *c)
 {
-	struct span_yard y;
+	struct regular_cluster y;
 	struct err e = ERR_INIT;
 	int world = topo_cluster_devices(c), n = 0;
-	if (place_span_yard_of(c, &y, &e))
+	if (place_regular_cluster_of(c, &y, &e))
 		fail_msg("%s", e.text);
 	for (int tp = 1; tp <= world; tp *= 2)
 		for (int cp = 1; tp * cp <= world; cp *= 2)
@@ -304,29 +305,33 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
  * inside. */
 static void a_rings_latency_is_its_links(void **state)
 {
-	struct span s = { .ranks = 16,
-			  .nodes = 2,
-			  .per_node = 8,
-			  .inside = { 200e9, 1e-6 },
-			  .across = { 50e9, 9e-6 } };
+	struct group_links s = { .ranks = 16,
+				 .nodes = 2,
+				 .per_node = 8,
+				 .inside = { 200e9, 1e-6 },
+				 .across = { 50e9, 9e-6 } };
 	(void)state;
-	near_to(place_span_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
+	near_to(place_seconds_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
 	/* eight adapters side by side give more than the port */
-	near_to(place_span_gather(&s, 16e9), 15e9 / 200e9 + place_span_gather(&s, 0));
+	near_to(place_seconds_gather(&s, 16e9), 15e9 / 200e9 + place_seconds_gather(&s, 0));
 }
 
 /* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the
  * ring. */
 static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 {
-	struct span s = { .ranks = 12500, .nodes = 12500, .per_node = 1, .across = { 40e9, 5e-6 } };
+	struct group_links s = {
+		.ranks = 12500, .nodes = 12500, .per_node = 1, .across = { 40e9, 5e-6 }
+	};
 	(void)state;
-	near_to(place_span_all_reduce(&s, 4e6), 2 * (4e6 / (0.92 * 40e9) + 14 * 5e-6));
-	near_to(place_span_all_reduce(&s, 1e12), 2 * place_span_gather(&s, 1e12));
-	near_to(place_span_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
-	s = (struct span){ .ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 } };
+	near_to(place_seconds_all_reduce(&s, 4e6), 2 * (4e6 / (0.92 * 40e9) + 14 * 5e-6));
+	near_to(place_seconds_all_reduce(&s, 1e12), 2 * place_seconds_gather(&s, 1e12));
+	near_to(place_seconds_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
+	s = (struct group_links){
+		.ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 }
+	};
 	/* in a node always the ring */
-	near_to(place_span_all_reduce(&s, 4e6), 2 * place_span_gather(&s, 4e6));
+	near_to(place_seconds_all_reduce(&s, 4e6), 2 * place_seconds_gather(&s, 4e6));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "plan/search/walk.h"
+#include "plan/search/visit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,22 +8,22 @@ struct grid {
 	double bound;
 };
 
-struct walk {
+struct space_walk {
 	const struct space *space;
 	struct eval *eval;
-	const struct walk_visitor *visitor;
+	const struct space_visitor *visitor;
 	struct grid *grids;
 	int n, room;
 };
 
-static bool worth(const struct walk *w, double seconds)
+static bool worth(const struct space_walk *w, double seconds)
 {
 	return !w->visitor->worth || w->visitor->worth(w->visitor->arg, seconds);
 }
 
 /* --- The grids --- */
 
-static bool add(struct walk *w, struct grid g)
+static bool add(struct space_walk *w, struct grid g)
 {
 	if (w->n == w->room) {
 		int room = 2 * w->room + 256;
@@ -38,7 +38,7 @@ static bool add(struct walk *w, struct grid g)
 }
 
 /* Replicas that some size of micro-batch allows, once each. */
-static bool add_dps(struct walk *w, int tp, int cp, int ep, int pp)
+static bool add_dps(struct space_walk *w, int tp, int cp, int ep, int pp)
 {
 	struct space_list all = { 0 }, some;
 	for (int m = 0; m < w->space->micro.n; m++) {
@@ -57,7 +57,7 @@ static bool add_dps(struct walk *w, int tp, int cp, int ep, int pp)
 	return true;
 }
 
-static bool list_grids(struct walk *w)
+static bool list_grids(struct space_walk *w)
 {
 	const struct space *s = w->space;
 	for (int t = 0; t < s->tp.n; t++)
@@ -71,7 +71,7 @@ static bool list_grids(struct walk *w)
 }
 
 /* Whether the batch can be cut so. */
-static bool cuts(const struct walk *w, const struct grid *g, int micro)
+static bool cuts(const struct space_walk *w, const struct grid *g, int micro)
 {
 	int64_t global = w->space->job->batch.global;
 	return global % micro == 0 &&
@@ -79,9 +79,9 @@ static bool cuts(const struct walk *w, const struct grid *g, int micro)
 }
 
 /* Of the lightest mode the rarest: all others take as long or longer. */
-static const struct space_again *lightest(const struct space *s)
+static const struct space_recompute *lightest(const struct space *s)
 {
-	const struct space_again *best = s->again;
+	const struct space_recompute *best = s->again;
 	for (int i = 1; i < s->n_again; i++)
 		if (s->again[i].mode < best->mode ||
 		    (s->again[i].mode == best->mode && s->again[i].every > best->every))
@@ -90,7 +90,7 @@ static const struct space_again *lightest(const struct space *s)
 }
 
 /* The least that any configuration of a grid can take. */
-static double bound_of(struct walk *w, const struct grid *g)
+static double bound_of(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	double least = INFINITY;
@@ -120,7 +120,7 @@ static int by_bound(const void *a, const void *b)
 
 /* --- Below a grid --- */
 
-static void walk_leaves(struct walk *w)
+static void walk_leaves(struct space_walk *w)
 {
 	const struct space *s = w->space;
 	struct eval_leaf leaf;
@@ -135,7 +135,7 @@ static void walk_leaves(struct walk *w)
 	}
 }
 
-static void walk_lines(struct walk *w, const struct grid *g)
+static void walk_lines(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	struct space_list chunks;
@@ -151,7 +151,7 @@ static void walk_lines(struct walk *w, const struct grid *g)
 	}
 }
 
-static void walk_grid(struct walk *w, const struct grid *g)
+static void walk_grid(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	if (!search_eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
@@ -169,10 +169,10 @@ static void walk_grid(struct walk *w, const struct grid *g)
 	}
 }
 
-int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor,
-		      struct err *e)
+int search_visit_space(const struct space *s, struct eval *v, const struct space_visitor *visitor,
+		       struct err *e)
 {
-	struct walk w = { .space = s, .eval = v, .visitor = visitor };
+	struct space_walk w = { .space = s, .eval = v, .visitor = visitor };
 	if (!list_grids(&w)) {
 		free(w.grids);
 		return err_set(e, ERR_NOMEM,
