@@ -28,7 +28,7 @@ make_tree() {
 	END
 	run env MUSTER="$MUSTER" "$top/tests/documents" "$tree"
 	echo "$output"
-	[[ $status -eq 1 && ${lines[-1]} == *" 15 faults" ]]
+	[[ $status -eq 1 ]]
 	for fault in "muster has no command dance" "muster has no command data wash" "muster run has no option --fast" \
 		"no command of muster has the option --sideways" "[parallel] has no key xp" "[restart] has no key patience" \
 		"a job file has no section [paralel]" "there is no tests/nothing.bats" "the link doc/nothing.md leads to nothing" \
@@ -47,7 +47,7 @@ make_tree() {
 	printf 'more\n%.0s' {1..200} >>"$tree/README.md"
 	run env MUSTER="$MUSTER" "$top/tests/documents" "$tree"
 	echo "$output"
-	[[ $status -eq 1 && ${lines[-1]} == *" 5 faults" ]]
+	[[ $status -eq 1 ]]
 	[[ $output == *"doc/reference/keys.md:1: is not what doc/reference/make_keys prints"* ]]
 	[[ $output == *"doc/developer/recipes.md:1: is not what doc/developer/make_recipes prints"* ]]
 	[[ $output == *"doc/reference/exit-status.md:1: lists"* ]]

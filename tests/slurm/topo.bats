@@ -40,9 +40,9 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	with_gpus NVML_DOUBLE=dgx-1 NVML_DOUBLE_n3=dgx-1,weak=0-3 "$MUSTER" topo
 	[[ $status -eq 0 && $output == *"outliers"*"n3: NVLink GPU0-GPU3 has 1 lane where others have 2"* ]]
 	with_gpus NVML_DOUBLE=pair NVML_DOUBLE_n2=pair,lost=2 "$MUSTER" topo
-	[[ $status -eq 0 && $output == *"n2: 3 GPUs where its 3 like have 4: GPU at 0000:39:00.0 is missing"* ]]
+	[[ $status -eq 0 && $output == *"n2: 3 GPUs where 3 similar nodes have 4: GPU at 0000:39:00.0 is missing"* ]]
 	with_gpus NVML_DOUBLE=dgx-h100 NVML_DOUBLE_n4=dgx-h100,init "$MUSTER" topo
-	[[ $status -eq 0 && $output == *"n4: no GPU where its 3 like have 8"* ]]
+	[[ $status -eq 0 && $output == *"n4: no GPU where 3 similar nodes have 8"* ]]
 }
 
 @test "a job that has some of the GPUs shows those" {
@@ -78,7 +78,7 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; what was kept is damaged and was not used: $kept"* ]]
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined before"* ]]
 }
 
 @test "nodes that cannot be asked are shown as Slurm describes them, and this is reported" {
@@ -101,11 +101,11 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	printf '#!/bin/sh\necho srun: error: the step is not for you >&2\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/srun"
 	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
-	[[ $status -eq 0 && ${lines[1]} == *"they could not be asked: srun failed: srun: error: the step is not for you" ]]
+	[[ $status -eq 0 && ${lines[1]} == *"the nodes could not be examined: srun failed: srun: error: the step is not for you" ]]
 	printf '#!/bin/sh\n%s "$@" | %s -v "muster-topo n3 "\n' "$(command -v srun)" "$(command -v grep)" >"$BATS_TEST_TMPDIR/bin/srun"
 	allocated PATH="$BATS_TEST_TMPDIR/bin" LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$(realpath "$MUSTER")" topo
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; n3 did not answer: what Slurm tells of it" ]]
-	[[ $output == *"n3: no GPU where its 3 like have 8"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; n3 did not answer: what Slurm reports of it" ]]
+	[[ $output == *"n3: no GPU where 3 similar nodes have 8"* ]]
 }
 
 @test "a plan for GPUs uses those of the allocation, and the kept answers" {
