@@ -278,7 +278,7 @@ balance() {
 	rm -r in && make_hf in llama F32 3
 	sed -i 's,"model.norm.weight": "[^"]*"\, ,,' in/model.safetensors.index.json
 	run "$MUSTER" ckpt import in -o out
-	[[ $status -eq 1 && $output == *"tensor model.norm.weight is not where model.safetensors.index.json has it"* ]]
+	[[ $status -eq 1 && $output == *"contains tensor model.norm.weight, but model.safetensors.index.json names another file for it"* ]]
 	rm in/model-00003-of-00003.safetensors
 	run "$MUSTER" ckpt import in -o out
 	[[ $status -eq 1 && $output == *"model-00003-of-00003.safetensors: cannot open"* ]]
