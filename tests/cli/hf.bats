@@ -330,7 +330,7 @@ balance() {
 	run "$MUSTER" ckpt import in -o out
 	[[ $status -eq 2 && $output == *"step-00000000: is there already"* ]]
 	run "$MUSTER" ckpt export out -o in
-	[[ $status -eq 2 && $output == *"in: is there already"* ]]
+	[[ $status -eq 2 && $output == *"in: already exists"* ]]
 	run "$MUSTER" ckpt export out -o x --dtype int8
 	[[ $status -eq 2 && $output == *"--dtype int8 is none of fp32, bf16, fp16"* ]]
 	run "$MUSTER" ckpt export out -o x --shard-size big
