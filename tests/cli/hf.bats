@@ -279,7 +279,7 @@ balance() {
 	rm -r in && make_hf in llama F32 3
 	sed -i 's,"model.norm.weight": "[^"]*"\, ,,' in/model.safetensors.index.json
 	run "$MUSTER" ckpt import in -o out
-	[[ $status -eq 1 && $output == *"tensor model.norm.weight is not where model.safetensors.index.json has it"* ]]
+	[[ $status -eq 1 && $output == *"contains tensor model.norm.weight, but model.safetensors.index.json names another file for it"* ]]
 	rm in/model-00003-of-00003.safetensors
 	run "$MUSTER" ckpt import in -o out
 	[[ $status -eq 1 && $output == *"model-00003-of-00003.safetensors: cannot open"* ]]
@@ -331,7 +331,7 @@ balance() {
 	run "$MUSTER" ckpt import in -o out
 	[[ $status -eq 2 && $output == *"step-00000000: is there already"* ]]
 	run "$MUSTER" ckpt export out -o in
-	[[ $status -eq 2 && $output == *"in: is there already"* ]]
+	[[ $status -eq 2 && $output == *"in: already exists"* ]]
 	run "$MUSTER" ckpt export out -o x --dtype int8
 	[[ $status -eq 2 && $output == *"--dtype int8 is none of fp32, bf16, fp16"* ]]
 	run "$MUSTER" ckpt export out -o x --shard-size big

@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-static void linear(struct lm *m, const struct linear_weights *l, float *y, const float *x,
-		   int64_t n)
+static void apply_linear(struct lm *m, const struct linear_weights *l, float *y, const float *x,
+			 int64_t n)
 {
 	if (n)
 		m->ops->linear_fwd(m->backend, y, x, l->w, l->b, n, l->in, l->out);
 }
 
 /* y = norm(x + r), and x becomes x + r; r NULL: zero. */
-static void norm(struct lm *m, const struct norm_weights *v, const float *r, int64_t n)
+static void apply_norm(struct lm *m, const struct norm_weights *v, const float *r, int64_t n)
 {
 	struct buffers *b = &m->b;
 	float eps = (float)m->shape.norm_eps, *sum = r ? b->x : NULL;
@@ -35,8 +35,8 @@ static void normalize_heads(struct lm *m, const struct norm_weights *v, int64_t 
 	m->ops->copy_rows(m->backend, b->qkv + first, row, b->head_norm, width, n, width);
 }
 
-/* q and k turn by their positions: the tables begin at the first of these. */
-static void rotate(struct lm *m, int64_t n)
+/* Rotates q and k by their positions; the tables start at the first position. */
+static void rotate_heads(struct lm *m, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
 	int64_t at = m->length * s->head_dim / 2;
@@ -48,8 +48,8 @@ static void rotate(struct lm *m, int64_t n)
 	m->ops->rope_fwd(m->backend, m->b.qkv, &shape, m->cos + at, m->sin + at);
 }
 
-/* r = o_proj(attention of the n queries over all that was seen) */
-static void attend(struct lm *m, struct layer *l, int64_t n)
+/* r = o_proj(attention of the n queries over all tokens seen) */
+static void apply_attention(struct lm *m, struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
@@ -71,20 +71,20 @@ static void attend(struct lm *m, struct layer *l, int64_t n)
 		.heads_all = s->heads,
 		.seq = s->seq,
 	};
-	linear(m, &l->qkv, b->qkv, b->y, n);
+	apply_linear(m, &l->qkv, b->qkv, b->y, n);
 	if (s->qk_norm) {
 		normalize_heads(m, &l->q_norm, 0, s->heads, n);
 		normalize_heads(m, &l->k_norm, q, s->kv_heads, n);
 	}
 	if (s->rope)
-		rotate(m, n);
+		rotate_heads(m, n);
 	m->ops->copy_rows(m->backend, l->keys + m->length * kv, kv, b->qkv + q, row, n, kv);
 	m->ops->copy_rows(m->backend, l->values + m->length * kv, kv, b->qkv + q + kv, row, n, kv);
 	m->ops->attention_fwd(m->backend, b->o, b->lse, b->qkv, l->keys, l->values, &shape);
-	linear(m, &l->o, b->r, b->o, n);
+	apply_linear(m, &l->o, b->r, b->o, n);
 }
 
-static void activate(struct lm *m, float *act, const float *up, int64_t n)
+static void apply_activation(struct lm *m, float *act, const float *up, int64_t n)
 {
 	if (m->shape.gated)
 		m->ops->swiglu_fwd(m->backend, act, up, n, m->shape.ffn);
@@ -108,17 +108,18 @@ static void sort_choices(struct lm *m, int64_t n)
 		b->at[i] = row;
 		b->from[row] = i / top;
 	}
-	for (int64_t i = experts; i > 0; i--) /* each has become the next one's */
+	/* The loop above moved each expert's start to that of the next expert. */
+	for (int64_t i = experts; i > 0; i--)
 		b->first[i] = b->first[i - 1];
 	b->first[0] = 0;
 }
 
-/* r = the weighted sum of what each token's experts say. */
-static void mix(struct lm *m, const struct layer *l, int64_t n)
+/* r = the weighted sum of the chosen experts' results for each token. */
+static void apply_experts(struct lm *m, const struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
-	linear(m, &l->router, b->logits, b->y, n);
+	apply_linear(m, &l->router, b->logits, b->y, n);
 	m->ops->route_fwd(m->backend, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n,
 			  s->experts, s->top, s->router == ROUTER_SOFTMAX_BEFORE);
 	sort_choices(m, n);
@@ -128,9 +129,9 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 		float *up = b->up + first * 2 * s->ffn, *act = b->act + first * s->ffn;
 		if (!rows)
 			continue;
-		linear(m, &l->experts_up[i], up, b->sorted + first * s->hidden, rows);
-		activate(m, act, up, rows);
-		linear(m, &l->experts_down[i], b->back + first * s->hidden, act, rows);
+		apply_linear(m, &l->experts_up[i], up, b->sorted + first * s->hidden, rows);
+		apply_activation(m, act, up, rows);
+		apply_linear(m, &l->experts_down[i], b->back + first * s->hidden, act, rows);
 	}
 	m->ops->combine_fwd(m->backend, b->r, b->back, b->at, b->weights, n, s->top, s->hidden);
 }
@@ -144,16 +145,16 @@ void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
 			  m->shape.hidden, 0, (int32_t)m->shape.vocab);
 	for (int64_t i = 0; i < m->shape.layers; i++) {
 		struct layer *l = &m->layers[i];
-		norm(m, &l->norm1, i ? b->r : NULL, n);
-		attend(m, l, n);
-		norm(m, &l->norm2, b->r, n);
+		apply_norm(m, &l->norm1, i ? b->r : NULL, n);
+		apply_attention(m, l, n);
+		apply_norm(m, &l->norm2, b->r, n);
 		if (m->shape.experts) {
-			mix(m, l, n);
+			apply_experts(m, l, n);
 			continue;
 		}
-		linear(m, &l->up, b->up, b->y, n);
-		activate(m, b->act, b->up, n);
-		linear(m, &l->down, b->r, b->act, n);
+		apply_linear(m, &l->up, b->up, b->y, n);
+		apply_activation(m, b->act, b->up, n);
+		apply_linear(m, &l->down, b->r, b->act, n);
 	}
-	norm(m, &m->norm, b->r, n);
+	apply_norm(m, &m->norm, b->r, n);
 }

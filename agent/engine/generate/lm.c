@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Cuts one block into pieces of whole lines; with base NULL it only measures. */
+/* Divides one allocation into pieces of whole 64-byte lines; with base NULL it only measures. */
 struct arena {
 	char *base;
 	size_t used;
@@ -53,8 +53,9 @@ static void place_buffers(const struct model_shape *s, int64_t n, struct arena *
 	b->back = take_floats(c, n * top * s->hidden);
 }
 
-/* ERR_NOMEM says for what. */
-static void *alloc(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
+/* ERR_NOMEM: the text names `what`. */
+static void *alloc_bytes(struct lm *m, const char *what, size_t bytes, const char *remedy,
+			 struct err *e)
 {
 	void *p = backend_alloc(m->backend, bytes);
 	if (!p)
@@ -68,13 +69,14 @@ static int alloc_memory(struct lm *m, struct err *e)
 	struct arena c = { 0 };
 	size_t cache = (size_t)(2 * s->layers * s->seq * s->kv_heads * s->head_dim) * sizeof(float);
 	place_buffers(s, LM_ROWS, &c, &m->b);
-	m->weights = alloc(m, "the weights", (size_t)m->catalogue.elements * sizeof(float),
-			   "a larger machine is needed", e);
-	m->cache = m->weights ? alloc(m, "the cache of keys and values", cache,
-				      "a larger machine is needed", e)
+	m->weights = alloc_bytes(m, "the weights", (size_t)m->catalogue.elements * sizeof(float),
+				 "a larger machine is needed", e);
+	m->cache = m->weights ? alloc_bytes(m, "the cache of keys and values", cache,
+					    "a larger machine is needed", e)
 			      : NULL;
-	m->memory = m->cache ? alloc(m, "activations", c.used, "a larger machine is needed", e)
-			     : NULL;
+	m->memory = m->cache
+			    ? alloc_bytes(m, "activations", c.used, "a larger machine is needed", e)
+			    : NULL;
 	if (!m->memory)
 		return -1;
 	c = (struct arena){ .base = m->memory };
@@ -153,12 +155,12 @@ void generate_lm_reset(struct lm *m)
 	m->length = 0;
 }
 
-static int check(const struct lm *m, const int32_t *tokens, int64_t n, struct err *e)
+static int check_tokens(const struct lm *m, const int32_t *tokens, int64_t n, struct err *e)
 {
 	if (n < 1 || n > m->shape.seq - m->length)
 		return err_set(e, ERR_USAGE,
-			       "%" PRId64 " tokens behind %" PRId64
-			       ": the model sees 1 to %" PRId64,
+			       "cannot append %" PRId64 " tokens after %" PRId64
+			       ": the model sees 1 to %" PRId64 " tokens",
 			       n, m->length, m->shape.seq);
 	for (int64_t i = 0; i < n; i++)
 		if (tokens[i] < 0 || tokens[i] >= m->shape.vocab)
@@ -171,12 +173,12 @@ static int check(const struct lm *m, const int32_t *tokens, int64_t n, struct er
 	return 0;
 }
 
-/* Only the last token's logits, unless all. */
-static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, bool all,
-		  struct err *e)
+/* Computes the last token's logits, or with `all` every token's. */
+static int append_tokens(struct lm *m, const int32_t *tokens, int64_t n, float *logits, bool all,
+			 struct err *e)
 {
 	int64_t c = m->shape.hidden;
-	if (check(m, tokens, n, e))
+	if (check_tokens(m, tokens, n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i += LM_ROWS) {
 		int64_t rows = n - i < LM_ROWS ? n - i : LM_ROWS;
@@ -194,11 +196,11 @@ static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 
 int generate_lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
 {
-	return append(m, tokens, n, logits, false, e);
+	return append_tokens(m, tokens, n, logits, false, e);
 }
 
 int generate_lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 			   struct err *e)
 {
-	return append(m, tokens, n, logits, true, e);
+	return append_tokens(m, tokens, n, logits, true, e);
 }

@@ -11,7 +11,7 @@ struct sampler {
 	struct philox_key key;
 	int64_t vocab;
 	struct candidate {
-		double weight; /* probability, times what all have in common */
+		double weight; /* probability times a common factor */
 		int32_t token;
 	} * heap; /* [vocab] */
 };
@@ -42,7 +42,7 @@ void generate_sampler_close(struct sampler *s)
 	free(s);
 }
 
-static int largest(const float *logits, int64_t n, int32_t *at, struct err *e)
+static int find_largest(const float *logits, int64_t n, int32_t *at, struct err *e)
 {
 	int64_t best = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -64,66 +64,66 @@ static int largest(const float *logits, int64_t n, int32_t *at, struct err *e)
 	return 0;
 }
 
-/* Whether a comes before b: likelier, or as likely and of a lower id. */
-static bool before(const struct candidate *a, const struct candidate *b)
+/* Whether a precedes b: it is likelier, or as likely with a lower id. */
+static bool is_likelier(const struct candidate *a, const struct candidate *b)
 {
 	return a->weight != b->weight ? a->weight > b->weight : a->token < b->token;
 }
 
-static void sink(struct candidate *heap, int64_t n, int64_t i)
+static void sift_down(struct candidate *heap, int64_t n, int64_t i)
 {
 	struct candidate moved = heap[i];
 	for (int64_t child; (child = 2 * i + 1) < n; i = child) {
-		if (child + 1 < n && before(&heap[child + 1], &heap[child]))
+		if (child + 1 < n && is_likelier(&heap[child + 1], &heap[child]))
 			child++;
-		if (before(&moved, &heap[child]))
+		if (is_likelier(&moved, &heap[child]))
 			break;
 		heap[i] = heap[child];
 	}
 	heap[i] = moved;
 }
 
-/* Takes the likeliest out of the heap of n and puts it behind the others. */
-static double pop(struct candidate *heap, int64_t n)
+/* Moves the likeliest of the heap's n candidates to its end, and returns its weight. */
+static double pop_likeliest(struct candidate *heap, int64_t n)
 {
 	struct candidate first = heap[0];
 	heap[0] = heap[n - 1];
-	sink(heap, n - 1, 0);
+	sift_down(heap, n - 1, 0);
 	heap[n - 1] = first;
 	return first.weight;
 }
 
-/* How many of the likeliest stay, and what they weigh; they are the heap's last, from the
- * likeliest at the end on. */
-static int64_t keep(struct sampler *s, double total, double *weight)
+/* Returns how many of the likeliest candidates are kept, and sets their weight. They are the last
+ * in the heap, the likeliest at the very end. */
+static int64_t keep_likeliest(struct sampler *s, double total, double *weight)
 {
 	int64_t k = s->opt.top_k ? s->opt.top_k < s->vocab ? s->opt.top_k : s->vocab : s->vocab,
 		kept = 0;
 	double of_k = 0;
 	for (int64_t i = s->vocab / 2; i-- > 0;)
-		sink(s->heap, s->vocab, i);
+		sift_down(s->heap, s->vocab, i);
 	for (int64_t i = 0; i < k && k < s->vocab; i++)
-		of_k += pop(s->heap, s->vocab - i);
+		of_k += pop_likeliest(s->heap, s->vocab - i);
 	bool popped = k < s->vocab;
 	double most = s->opt.top_p * (popped ? of_k : total);
 	*weight = 0;
 	while (kept < k && (kept == 0 || *weight < most)) {
 		*weight += popped ? s->heap[s->vocab - 1 - kept].weight
-				  : pop(s->heap, s->vocab - kept);
+				  : pop_likeliest(s->heap, s->vocab - kept);
 		kept++;
 	}
 	return kept;
 }
 
-/* In [0, 1), of 53 bits. */
-static double uniform(const struct sampler *s, uint64_t place)
+/* A number in [0, 1) with 53 random bits. */
+static double draw_uniform(const struct sampler *s, uint64_t place)
 {
 	uint32_t r[4];
 	philox4(s->key, place, r);
 	return (double)((uint64_t)r[0] << 21 ^ r[1] >> 11) * 0x1p-53;
 }
 
-static double weigh(struct sampler *s, const float *logits, double max)
+static double set_weights(struct sampler *s, const float *logits, double max)
 {
 	double total = 0;
 	for (int64_t i = 0; i < s->vocab; i++) {
@@ -138,18 +138,18 @@ int generate_sampler_draw(struct sampler *s, const float *logits, uint64_t place
 			  struct err *e)
 {
 	int32_t best = 0;
-	if (largest(logits, s->vocab, &best, e))
+	if (find_largest(logits, s->vocab, &best, e))
 		return -1;
 	if (s->opt.temperature <= 0) {
 		*token = best;
 		return 0;
 	}
-	double weight = weigh(s, logits, (double)logits[best]);
+	double weight = set_weights(s, logits, (double)logits[best]);
 	int64_t kept = s->vocab;
 	bool whole = !s->opt.top_k && s->opt.top_p >= 1;
 	if (!whole)
-		kept = keep(s, weight, &weight);
-	double at = uniform(s, place) * weight;
+		kept = keep_likeliest(s, weight, &weight);
+	double at = draw_uniform(s, place) * weight;
 	int64_t i = s->vocab - 1, last = s->vocab - kept;
 	while (i > last && at >= s->heap[i].weight)
 		at -= s->heap[i--].weight;

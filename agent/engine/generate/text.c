@@ -7,8 +7,8 @@ struct generated_text {
 	struct generated_text_options opt;
 	struct sampler *sampler;
 	int32_t *seen;     /* [context] tokens that the model sees */
-	int64_t n_seen, n; /* of these; of the whole text */
-	int64_t shown;     /* of seen, how many lm has in its cache */
+	int64_t n_seen, n; /* tokens in `seen`; in the whole text */
+	int64_t shown;     /* how many of `seen` are in lm's cache */
 	float *logits;     /* [vocab] */
 };
 
@@ -45,14 +45,14 @@ void generate_text_close(struct generated_text *t)
 	free(t);
 }
 
-static int64_t half(const struct generated_text *t)
+static int64_t half_context(const struct generated_text *t)
 {
 	return t->opt.context > 1 ? t->opt.context / 2 : 1;
 }
 
 int generate_text_prompt(struct generated_text *t, const int32_t *tokens, int64_t n, struct err *e)
 {
-	int64_t keep = n > t->opt.context ? half(t) : n;
+	int64_t keep = n > t->opt.context ? half_context(t) : n;
 	memcpy(t->seen, tokens + n - keep, (size_t)keep * sizeof *tokens);
 	t->n_seen = keep;
 	t->n = n;
@@ -60,19 +60,20 @@ int generate_text_prompt(struct generated_text *t, const int32_t *tokens, int64_
 	return generate_lm_append(t->opt.lm, t->seen, keep, t->logits, e);
 }
 
-/* The model gets to see what was pushed. */
-static int show(struct generated_text *t, struct err *e)
+/* Appends the pushed tokens to the model. */
+static int append_pushed(struct generated_text *t, struct err *e)
 {
 	int64_t n = t->n_seen - t->shown;
 	t->shown = t->n_seen;
 	return n ? generate_lm_append(t->opt.lm, t->seen + t->n_seen - n, n, t->logits, e) : 0;
 }
 
-/* Into a full context: behind its last half, which the model has to see again. */
-static void push(struct generated_text *t, int32_t token)
+/* Adds a token to `seen`. If the context is full, keeps only its last half, which the model must
+ * then see again. */
+static void push_token(struct generated_text *t, int32_t token)
 {
 	if (t->n_seen == t->opt.context) {
-		int64_t keep = t->opt.context > 1 ? half(t) - 1 : 0;
+		int64_t keep = t->opt.context > 1 ? half_context(t) - 1 : 0;
 		memmove(t->seen, t->seen + t->n_seen - keep, (size_t)keep * sizeof *t->seen);
 		t->n_seen = keep;
 		t->shown = 0;
@@ -84,9 +85,10 @@ static void push(struct generated_text *t, int32_t token)
 
 int generate_text_next(struct generated_text *t, int32_t *token, struct err *e)
 {
-	if (show(t, e) || generate_sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
+	if (append_pushed(t, e) ||
+	    generate_sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
 		return -1;
-	push(t, *token);
+	push_token(t, *token);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 
 static const char coefficient[] = "router_aux_loss_coef", switched[] = "output_router_logits";
 
-/* transformers' own, of a file that has none. */
+/* transformers' default */
 static const double COEFFICIENT = 0.001;
 
 static bool given(const json_t *v)

@@ -1,9 +1,10 @@
 /*
- * card — README.md of an exported folder: the model card that transformers and the Hub know, short.
+ * card — README.md of an exported folder: a short model card, in the form that transformers and the
+ * Hub read.
  *
- * A YAML header (library_name, pipeline_tag, base_model where it is known, tags), what the model
- * is, how far it was trained and with what loss, and how to load it. Paths of this machine are not
- * written.
+ * It has a YAML header (library_name, pipeline_tag, base_model if known, tags), the kind of model,
+ * how far it was trained and with which loss, and how to load it. It contains no paths of this
+ * machine.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_CARD_H
 #define MUSTER_AGENT_ENGINE_HF_CARD_H
@@ -15,7 +16,7 @@
 
 #include <stdint.h>
 
-/* job: of defaults but for [model]. */
+/* Appends the card to `out`. Only the [model] section of `job` is read. */
 void hf_card_write(const struct manifest *m, const struct job *job, int64_t params,
 		   const struct hf_type *type, struct buf *out);
 

@@ -21,13 +21,13 @@ static const struct job_key *key_of(const char *ours)
 
 struct config_reader {
 	json_t *root;
-	const char *name; /* of the file */
+	const char *name; /* the file's name */
 	enum job_family family;
 	struct buf ini;
 	struct err *e;
 };
 
-/* A scalar as one word, for comparing and for errors. */
+/* Returns a scalar as one word, for comparisons and errors. */
 static const char *word_of(const json_t *v, char out[80])
 {
 	switch (v ? json_typeof(v) : JSON_NULL) {
@@ -54,7 +54,7 @@ static const char *word_of(const json_t *v, char out[80])
 	}
 }
 
-/* The value of one key as a job file would have it, into `out`; false: it is of another type. */
+/* Writes a value to `out` as a job file would have it. Returns false if its type is wrong. */
 static bool text_of(const struct job_key *key, const json_t *v, char out[80])
 {
 	if (key->type == JOB_ENUM && json_is_boolean(v)) {
@@ -76,7 +76,8 @@ static int refuse_value(struct config_reader *r, const char *theirs, const json_
 			const char *why)
 {
 	char word[80];
-	const char *quote = json_is_string(v) ? "\"" : ""; /* a number between quotes is none */
+	/* Quotes show that the value is a string, even if it looks like a number. */
+	const char *quote = json_is_string(v) ? "\"" : "";
 	return err_set(r->e, ERR_CORRUPT, "%s: %s is %s%s%s, %s", r->name, theirs, quote,
 		       word_of(v, word), quote, why);
 }
@@ -88,8 +89,8 @@ static int read_key(struct config_reader *r, const char *theirs, const json_t *v
 	if (!v || json_is_null(v)) {
 		if (!absent)
 			return err_set(r->e, ERR_CORRUPT,
-				       "%s: %s is missing, and a %s model has one; take the file "
-				       "that belongs to the weights",
+				       "%s: %s is missing, which a %s model needs; use the "
+				       "config.json that belongs to the weights",
 				       r->name, theirs, shape_families[r->family].word);
 		snprintf(text, sizeof text, "%s", absent);
 	} else if (!text_of(key_of(ours), v, text)) {
@@ -135,15 +136,14 @@ static int check_fixed_keys(struct config_reader *r)
 			right = !strcmp(word_of(v, word), m->words[j]);
 		if (!right)
 			return err_set(r->e, ERR_UNSUPPORTED,
-				       "%s: %s is %s; muster's %s has %s alone, and would compute "
-				       "something else",
-				       r->name, m->theirs, word_of(v, word),
-				       shape_families[r->family].word, m->words[0]);
+				       "%s: %s is %s; for %s, muster supports only %s", r->name,
+				       m->theirs, word_of(v, word), shape_families[r->family].word,
+				       m->words[0]);
 	}
 	return 0;
 }
 
-/* The family's row before this one for the same key of ours, or NULL. */
+/* The family's earlier row for the same key of [model], or NULL. */
 static const struct hf_key *twin_of(const struct hf_key *row, enum job_family family)
 {
 	const struct hf_key *first = hf_family_key(family, row->ours);
@@ -156,16 +156,15 @@ static double number_of(const struct config_reader *r, const struct hf_key *row)
 	return json_is_number(v) ? json_number_value(v) : strtod(row->absent, NULL);
 }
 
-/* Two keys of theirs that are one of ours must agree. */
+/* Two keys of config.json that become one key of [model] must be equal. */
 static int check_twin(struct config_reader *r, const struct hf_key *row, const struct hf_key *twin)
 {
 	double a = number_of(r, twin), b = number_of(r, row);
 	if (a == b)
 		return 0;
 	return err_set(r->e, ERR_UNSUPPORTED,
-		       "%s: %s is %g and %s is %g, and [model] %s is one for both; make them equal "
-		       "in a copy of the "
-		       "folder (the weights do not depend on them)",
+		       "%s: %s is %g and %s is %g, but [model] %s stands for both; make them equal "
+		       "in a copy of the folder (the weights do not depend on them)",
 		       r->name, twin->theirs, a, row->theirs, b, row->ours);
 }
 
@@ -174,7 +173,7 @@ static int read_rows(struct config_reader *r, int64_t seq)
 	for (const struct hf_key *row = hf_keys; row->families; row++) {
 		const json_t *v = json_object_get(r->root, row->theirs);
 		if (!(row->families & 1 << r->family) || !strcmp(row->ours, "rope_theta"))
-			continue; /* read_rope's */
+			continue; /* read_rope reads it */
 		const struct hf_key *twin = twin_of(row, r->family);
 		if (twin && check_twin(r, row, twin))
 			return -1;
@@ -218,8 +217,8 @@ static int64_t whole_of(const struct config_reader *r, const char *theirs, int64
 	return v && !json_is_null(v) ? json_integer_value(v) : absent;
 }
 
-/* After the rows: sizes that are none have been refused as words, or are when the section is
- * parsed. */
+/* Runs after the rows. Values of the wrong type are refused there, and invalid sizes when the
+ * section is parsed. */
 static int read_balance(struct config_reader *r)
 {
 	int64_t layers = whole_of(r, "num_hidden_layers", 0),
@@ -233,7 +232,7 @@ static int read_balance(struct config_reader *r)
 	return 0;
 }
 
-/* The section as a job, with all its checks. */
+/* Parses the section as a job file, with all its checks. */
 static int parse_section(struct buf *ini, const char *name, struct job *out, struct err *e)
 {
 	char place[JOB_PATH];
@@ -259,7 +258,7 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 	if (!r.root)
 		err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
 	else if (!json_is_object(r.root))
-		err_set(e, ERR_CORRUPT, "%s: is no JSON object", name);
+		err_set(e, ERR_CORRUPT, "%s: is not a JSON object", name);
 	else if (!read_family(&r) && !check_fixed_keys(&r) && !read_rows(&r, seq) &&
 		 !read_rope(&r) && !read_balance(&r))
 		rc = parse_section(&r.ini, name, out, e);
@@ -270,7 +269,7 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 
 /* --- writing --- */
 
-/* With the sizes that the job left to be derived. */
+/* Replaces zeros by the sizes that the job derives. */
 static struct job resolve_sizes(const struct job *job)
 {
 	struct job out = *job;
@@ -283,7 +282,7 @@ static struct job resolve_sizes(const struct job *job)
 	return out;
 }
 
-/* A field of the job, by the table's key. */
+/* The value of a field of the job, as JSON. */
 static json_t *value_of(const struct job *job, const char *ours)
 {
 	const struct job_key *key = key_of(ours);
@@ -327,7 +326,7 @@ static json_t *rope_json(const struct job *job)
 	return rope;
 }
 
-/* What transformers has no model for. */
+/* Refuses models that transformers' class cannot compute. */
 static int check_expressible(const struct job *job, struct err *e)
 {
 	const char *word = shape_families[job->model.family].word;

@@ -20,19 +20,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A model on its way out. */
+/* An export in progress. */
 struct departure {
 	struct hf_names names;
 	const struct hf_type *type;
-	struct st_tensor *headers; /* of names' tensors; offsets in their file */
-	int *files;                /* that each lies in */
+	struct st_tensor *headers; /* [names.n] with offsets in their file */
+	int *files;                /* [names.n] each tensor's file */
 	int n_files;
 	struct ckpt_reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct attached carry;      /* what goes with it */
-	float *numbers, *turned; /* of the largest tensor, of the largest transposed one */
-	char folder[PATH_MAX];   /* where it is being made */
+	struct carry carry;      /* the model's other files */
+	float *numbers, *turned; /* of the largest tensor; of the largest transposed one */
+	char folder[PATH_MAX];   /* the temporary folder */
 };
 
 /* --- the plan of the files --- */
@@ -49,7 +49,8 @@ static void describe(const struct hf_tensor *t, const struct hf_type *type, int6
 	out->shape[1] = t->shape[!t->transposed];
 }
 
-/* In the order of the model, a file ends where the next tensor would exceed shard_size. */
+/* Assigns tensors to files in the model's order. A file ends where the next tensor would exceed
+ * shard_size. */
 static int plan_files(struct departure *d, int64_t shard_size, struct err *e)
 {
 	int64_t at = 0;
@@ -84,7 +85,8 @@ static void file_name(const struct departure *d, int file, char out[FILE_NAME])
 
 /* --- one tensor --- */
 
-/* A part into its place among `rows`; every slice that is read is held against its digest. */
+/* Reads a part into its rows of the tensor. Every slice that is read is checked against its
+ * digest. */
 static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part,
 		     float *to, struct err *e)
 {
@@ -182,7 +184,7 @@ static int write_files(struct departure *d, struct err *e)
 	return 0;
 }
 
-/* Drops the value. */
+/* Releases the value. */
 static int write_json(struct departure *d, const char *name, json_t *value, struct err *e)
 {
 	char path[PATH_MAX];
@@ -214,7 +216,7 @@ static int write_index(struct departure *d, int64_t bytes, struct err *e)
 			  e);
 }
 
-/* Byte for byte, as they came. */
+/* Writes the carried files unchanged. */
 static int write_carried(struct departure *d, struct err *e)
 {
 	char path[PATH_MAX];
@@ -243,7 +245,7 @@ static int write_card(struct departure *d, const struct job *job, int64_t params
 
 /* --- the folder --- */
 
-/* A neighbour of the folder, which takes its name at the end. */
+/* Creates a temporary folder beside the target; it gets the target's name at the end. */
 static int make_folder(struct departure *d, const char *folder, struct err *e)
 {
 	struct stat st;
@@ -257,10 +259,10 @@ static int make_folder(struct departure *d, const char *folder, struct err *e)
 	}
 	if (!lstat(folder, &st) && (!S_ISDIR(st.st_mode) || (rmdir(folder) && errno != ENOENT))) {
 		d->folder[0] = '\0';
-		return err_set(
-			e, ERR_USAGE,
-			"%s: is there already, and not an empty folder; remove it, or name another",
-			folder);
+		return err_set(e, ERR_USAGE,
+			       "%s: already exists and is not an empty folder; remove it or choose "
+			       "another name",
+			       folder);
 	}
 	if (d->io->mkdir(d->folder, 0700)) {
 		err_errno(e, ERR_IO, "%s: cannot make the folder", d->folder);
@@ -326,7 +328,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
 	int rc = train_state_model_job(m->model, &r->job, e);
-	/* no size of the model: state.h */
+	/* not part of the model's sizes: state.h */
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
 	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) ||
 		    ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))

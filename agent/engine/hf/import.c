@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model on its way in. */
+/* An import in progress. */
 struct arrival {
 	struct hf_reader *reader;
-	struct attached carry;          /* what comes with it */
-	struct ckpt_tensor *tensors; /* of ours, in the order of names' parts */
+	struct carry carry;          /* the model's other files */
+	struct ckpt_tensor *tensors; /* muster's tensors, in the order of names' parts */
 	json_t *model, *layout;
 	struct ckpt_stream *out;
 	struct hf_report *report;

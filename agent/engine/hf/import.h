@@ -1,13 +1,16 @@
 /*
- * import — a Hugging Face folder to a checkpoint of ours, and back.
+ * import — converts a Hugging Face folder to a checkpoint of muster, and back.
  *
  * Import writes DIR/step-00000000, a checkpoint of step 0 without optimizer state
- * (agent/engine/train/state.h: moments begin at zero), with the tokenizer and what else came with
- * the model (side.h), and DIR/model.ini, a job file with the [model] section that fits it and
- * checkpoint.resume naming it. Export writes a new folder with config.json and model.safetensors,
- * or, when there is more than shard_size, model-00001-of-0000N.safetensors and an index, the files
- * that the checkpoint carries, and a model card (card.h). Each holds one tensor of theirs in memory
- * at a time, twice when it is transposed, and leaves nothing behind when it fails.
+ * (agent/engine/train/state.h: the moments start at zero). It contains the tokenizer and the other
+ * files of the model (side.h). Import also writes DIR/model.ini, a job file with the matching
+ * [model] section and a checkpoint.resume that names the checkpoint. Export writes a new folder with
+ * config.json, the files that the checkpoint carries, a model card (card.h), and model.safetensors.
+ * If the weights are larger than shard_size, it writes model-00001-of-0000N.safetensors and an index
+ * instead.
+ *
+ * Both hold one tensor of the Hugging Face folder in memory at a time, and twice if they transpose
+ * it. A failure leaves no files behind.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_IMPORT_H
 #define MUSTER_AGENT_ENGINE_HF_IMPORT_H
@@ -20,30 +23,30 @@
 #include "plan/spec/job/job.h"
 
 struct hf_report {
-	struct job job;  /* its [model] */
-	int64_t tensors; /* of theirs */
+	struct job job;  /* its [model] section */
+	int64_t tensors; /* in the Hugging Face folder */
 	int64_t params, bytes;
 	int files;
 	int carried;     /* files that came with the model */
 	char path[1024]; /* of the checkpoint, or the folder */
 };
 
-/* Hears of what stops nothing (reader.h, hf_reader_note). */
+/* Receives warnings (reader.h, hf_reader_note). */
 struct hf_listener {
 	hf_reader_note *note;
 	void *arg;
 };
 
-/* seq: hf_config_read's. listener may be NULL. */
+/* seq: see hf_config_read. listener may be NULL. */
 int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener,
 	      struct hf_report *report, struct err *e);
 
-/* path, m: the checkpoint's. folder: must not be there, or be empty. */
+/* path, m: the checkpoint and its manifest. folder must not exist, or be empty. */
 int hf_export(const char *path, const struct manifest *m, const char *folder,
 	      const struct hf_type *type, int64_t shard_size, struct hf_report *report,
 	      struct err *e);
 
-/* The job file of an imported model. */
+/* Appends the job file of an imported model. */
 void hf_job_file(const struct hf_report *report, struct buf *out);
 
 #endif

@@ -17,7 +17,7 @@ static bool safe_name(const char *name)
 	return true;
 }
 
-/* The files of the map, each once. */
+/* Lists each file of the map once. */
 static int list_files(struct hf_index *x, const char *name, struct err *e)
 {
 	json_t *seen = json_object();

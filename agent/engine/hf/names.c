@@ -12,7 +12,7 @@
 static const struct name_row {
 	const char *ours;
 	const char *theirs[NAMINGS];
-	bool conv1d; /* GPT-2's is [in, out] */
+	bool conv1d; /* GPT-2 stores [in, out] */
 } rows[] = {
 	{ "embed.tokens.weight", { "transformer.wte.weight", "model.embed_tokens.weight" }, false },
 	{ "embed.positions.weight", { "transformer.wpe.weight", NULL }, false },
@@ -45,7 +45,7 @@ static const struct name_row {
 };
 /* clang-format on */
 
-/* Causal masks, and frequencies that follow from the configuration. */
+/* Causal masks, and frequencies that follow from config.json. */
 static const char *const skipped[NAMINGS][3] = {
 	[NAMING_GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
 	[NAMING_LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
@@ -61,7 +61,7 @@ struct name_numbers {
 	int layer, expert;
 };
 
-/* Reads a whole number of up to six digits; NULL when there is none. */
+/* Reads a whole number of at most six digits; NULL if there is none. */
 static const char *read_number(const char *at, int *out)
 {
 	size_t n = strspn(at, "0123456789");
@@ -106,7 +106,7 @@ static const struct name_row *row_of(const char *ours, enum hf_naming v, struct 
 	return NULL;
 }
 
-/* Joins the tensor that is being made of parts, or begins the next. */
+/* Adds the parameter to the last tensor if that holds it, too; otherwise starts the next tensor. */
 static int add_param(struct hf_names *names, const struct param *ours, struct err *e)
 {
 	enum hf_naming v = hf_families[names->family].naming;

@@ -1,11 +1,11 @@
 /*
- * names — which tensors of a Hugging Face folder are which of ours.
+ * names — maps muster's tensors to those of a Hugging Face folder.
  *
- * One table of patterns (names.c) drives import and export. A row is one of our tensors
- * (plan/spec/model/model.h) and the tensor that holds it in GPT-2's files, and in LLaMA's and
- * Mixtral's, which share their names. Several of ours may be parts of one of theirs, one behind the
- * other along the output dimension (GPT-2's c_attn is q, k, v). GPT-2's c_attn, c_proj and c_fc are
- * stored [in, out], all others [out, in], as ours are.
+ * One table of patterns (names.c) drives import and export. A row has one of muster's tensors
+ * (plan/spec/model/model.h) and the tensor that holds it, in GPT-2's naming and in LLaMA's, which
+ * Mixtral and Qwen extend. One tensor of a file can hold several of muster's, one after the other
+ * along the output dimension: GPT-2's c_attn is q, k, v. GPT-2's c_attn, c_proj and c_fc are stored
+ * [in, out]; all other tensors are [out, in], like muster's.
  *
  * Files of a bare model lack the first word of the names ("transformer.", "model."): hf_names_bare.
  */
@@ -20,12 +20,13 @@
 
 enum { HF_NAME = 128, OUR_NAME = 64, HF_PARTS = 3 };
 
-/* One tensor of theirs. */
+/* One tensor of a Hugging Face folder. */
 struct hf_tensor {
 	char name[HF_NAME];
-	bool transposed; /* the file has [in, out] */
+	bool transposed; /* the file stores [in, out] */
 	int dims;
-	int64_t shape[2]; /* as ours would be: [out, in], all parts together; vectors [n, 1] */
+	int64_t shape
+		[2]; /* [out, in] of all parts together, whatever the file stores; vectors [n, 1] */
 	int n;
 	struct hf_part {
 		char name[OUR_NAME];
@@ -42,15 +43,16 @@ struct hf_names {
 	bool tied;
 };
 
-/* Fails with ERR_INTERNAL when the model has a tensor that no row maps. */
+/* ERR_INTERNAL: no row maps one of the model's tensors. Free `out` with hf_names_free. */
 int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err *e);
 void hf_names_free(struct hf_names *n);
 
-/* The name without the word that files of a bare model lack; NULL when it has none. */
+/* Returns the name as files of a bare model have it; NULL if the name does not begin with that word.
+ */
 const char *hf_names_bare(const struct hf_names *n, const char *name);
 
-/* Whether a name that the model has no place for may be there all the same: masks and tables
- * that old versions stored. */
+/* Whether a file may contain this tensor although the model has none of that name: a mask or table
+ * that old versions of transformers stored. */
 bool hf_names_may_skip(const struct hf_names *n, const char *name);
 
 #endif

@@ -51,7 +51,7 @@ static float from_fp16(uint16_t h)
 	return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-/* A NaN keeps its upper bits; one whose bits are all below them must not become an infinity. */
+/* A NaN keeps its upper bits. If they are all zero, it must not become an infinity. */
 static uint16_t nan_to(uint32_t b, int dropped, uint32_t mask, uint16_t quiet)
 {
 	uint16_t h = (uint16_t)(b >> dropped & mask);
@@ -74,7 +74,7 @@ static uint16_t to_fp16(float x)
 		return (uint16_t)(sign | 0x7c00 | nan_to(b, 13, 0x3ff, 0x200));
 	if (a >= 0x477ff000) /* 65520 and above */
 		return sign | 0x7c00;
-	if (a < 0x38800000) /* below the least normal number: a multiple of 2^-24 */
+	if (a < 0x38800000) /* below the smallest normal number: a multiple of 2^-24 */
 		r = (uint32_t)rintf(float_of(a) * 0x1p24f);
 	else
 		r = (a + 0xfff + (a >> 13 & 1) - (112u << 23)) >> 13;
@@ -96,7 +96,8 @@ void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float
 
 bool hf_numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to)
 {
-	unsigned char *out = to; /* may be where `from` is: narrower, so it never overtakes */
+	/* `to` may be `from`: the output is narrower and never overtakes the input. */
+	unsigned char *out = to;
 	bool fits = true;
 	if (t == &types[FP32]) {
 		memmove(to, from, n * sizeof *from);

@@ -15,8 +15,8 @@ struct hf_reader {
 	struct job job;
 	struct hf_names names;
 	struct hf_weights *weights;
-	float *numbers, *room; /* of the largest tensor, of the largest transposed one */
-	int64_t noted;         /* tensors with numbers that are none */
+	float *numbers, *room; /* of the largest tensor; of the largest transposed one */
+	int64_t noted;         /* tensors with NaNs or infinities */
 };
 
 static int read_config(const char *folder, int64_t seq, struct job *job, struct err *e)

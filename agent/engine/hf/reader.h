@@ -1,10 +1,10 @@
 /*
- * reader — a Hugging Face folder that is read: its model, and each of the model's tensors in turn.
+ * reader — reads a Hugging Face folder: its model, and then its tensors one by one.
  *
- * Opening proves all there is to prove without the numbers: what is no folder of a causal language
- * model in safetensors is refused with what to do about it (kind.h), config.json must be of a model
- * that muster has (config.h), and the tensors must be exactly its own (weights.h). One tensor of
- * theirs is in memory at a time, twice when it is transposed.
+ * hf_reader_open proves everything that can be proven without the numbers. It refuses a folder that
+ * is not a causal language model in safetensors, with a remedy (unsupported.h); a config.json of a
+ * model that muster does not have (config.h); and missing or extra tensors (weights.h). One tensor
+ * is in memory at a time, and twice if it is transposed.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_READER_H
 #define MUSTER_AGENT_ENGINE_HF_READER_H
@@ -17,10 +17,10 @@
 
 struct hf_reader;
 
-/* A remark that stops nothing, such as numbers that are none. */
+/* Receives a warning, for example about NaNs; reading continues. */
 typedef void hf_reader_note(void *arg, const char *text);
 
-/* seq: hf_config_read's. */
+/* seq: see hf_config_read. */
 int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, struct err *e);
 void hf_reader_close(struct hf_reader *s);
 
@@ -28,13 +28,13 @@ void hf_reader_close(struct hf_reader *s);
 const struct job *hf_reader_job(const struct hf_reader *s);
 const struct hf_names *hf_reader_names(const struct hf_reader *s);
 
-/* Gets each tensor of ours, in the order of names' parts: [rows, columns] in fp32. What it
- * returns other than 0 ends the reading. */
+/* Receives each of muster's tensors, [rows, columns] in fp32, in the order of the names' parts. A
+ * result other than 0 ends the reading. */
 typedef int hf_reader_put(void *arg, const struct hf_part *part, int64_t columns, const float *data,
 			  struct err *e);
 
-/* note, which may be NULL, hears of the tensors that hold NaNs or infinities, with how many: the
- * first HF_NOTES by name. */
+/* `note` may be NULL. It receives how many tensors contain NaNs or infinities, and the names of the
+ * first HF_NOTES of them. */
 enum { HF_NOTES = 8 };
 int hf_reader_read(struct hf_reader *s, hf_reader_put *put, hf_reader_note *note, void *arg,
 		   struct err *e);

@@ -26,10 +26,10 @@ const char *hf_rope_word(enum job_rope_scaling type)
 	return words[type];
 }
 
-/* One of the two objects, or neither; and the file around it. */
+/* The rope object, if any, and the file that contains it. */
 struct source {
-	const json_t *root, *rope; /* rope NULL: no object */
-	const char *name, *where;  /* of the file; of the object */
+	const json_t *root, *rope; /* rope NULL: no rope object */
+	const char *name, *where;  /* names of the file and of the object */
 	double theta;
 	struct err *e;
 };
@@ -89,7 +89,7 @@ static int read_type(const struct source *s, enum job_rope_scaling *out)
 		       s->where, word_as(v, "", a));
 }
 
-/* A key that older files have beside the sizes and newer ones in the object. */
+/* A key that older files have at the top level and newer ones in the object. */
 static bool has_two_places(int key)
 {
 	return key == HF_ROPE_THETA || key == HF_ROPE_ORIGINAL;
@@ -112,7 +112,7 @@ static int check_places(const struct source *s, int key, const json_t *inside, c
 		       theta ? "first" : "second", theta ? "second" : "first");
 }
 
-/* Whatever a key that is in neither place is. */
+/* The value of a key that is in neither place. */
 static int read_absent(const struct source *s, int key, double *out)
 {
 	const json_t *context = json_object_get(s->root, "max_position_embeddings");
@@ -148,7 +148,7 @@ static int read_key(const struct source *s, int key, double *out)
 	return 0;
 }
 
-/* Of a head, transformers would rotate some of its pairs alone. */
+/* transformers would rotate only some pairs of each head. */
 static int check_whole_heads(const struct source *s, const json_t *object, const char *where,
 			     const char *dot)
 {
@@ -203,8 +203,8 @@ static int check_same(const char *name, const struct hf_rope *scaling,
 	return 0;
 }
 
-/* The object under a key of the file into s->rope: NULL where it is absent, null or empty. */
-static int find(struct source *s, const char *where)
+/* Sets s->rope to the object under a key of the file; NULL if it is absent, null or empty. */
+static int find_rope_object(struct source *s, const char *where)
 {
 	const json_t *v = json_object_get(s->root, where);
 	char word[64];
@@ -224,7 +224,8 @@ int hf_rope_read(const json_t *root, const char *name, double theta, struct hf_r
 	struct source scaling = { .root = root, .name = name, .theta = theta, .e = e },
 		      parameters = scaling;
 	struct hf_rope old, new;
-	if (find(&scaling, "rope_scaling") || find(&parameters, "rope_parameters"))
+	if (find_rope_object(&scaling, "rope_scaling") ||
+	    find_rope_object(&parameters, "rope_parameters"))
 		return -1;
 	if (scaling.rope && read_source(&scaling, &old))
 		return -1;

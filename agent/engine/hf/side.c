@@ -9,7 +9,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 static const struct {
 	const char *name;
-	size_t most; /* bytes: several times what the largest known one has */
+	size_t most; /* bytes: several times the largest known file */
 } files[] = {
 	{ "config.json", MIB },
 	{ "generation_config.json", MIB },
@@ -33,7 +33,7 @@ static const struct {
 
 enum { FILES = sizeof files / sizeof *files };
 
-/* Keys of config.json that change nothing of what the model computes, and that others need. */
+/* Keys of config.json that do not affect what the model computes, and that other programs need. */
 enum kind { ID, ID_OR_IDS, FLAG, TEXT };
 static const struct {
 	const char *name;
@@ -49,7 +49,7 @@ enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
 
 /* --- in --- */
 
-static json_t *parse(const struct attached *c, const char *name)
+static json_t *parse_json(const struct carry *c, const char *name)
 {
 	const struct attached_file *f = ckpt_attached_find(c, name);
 	json_t *v = f ? json_loadb(f->data, f->size, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -59,7 +59,7 @@ static json_t *parse(const struct attached *c, const char *name)
 	return NULL;
 }
 
-/* "…/models--openai-community--gpt2/snapshots/COMMIT" is where the Hub's cache has it. */
+/* The Hub's cache is "…/models--openai-community--gpt2/snapshots/COMMIT". */
 static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 {
 	char real[PATH_MAX];
@@ -75,10 +75,10 @@ static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 		snprintf(out, MANIFEST_FROM, "%.*s", n, mark + 9);
 }
 
-/* A folder of the one who wrote it is no name of a model. */
-static void find_name(const char *folder, struct attached *c)
+/* A path on the author's machine is not a model's name. */
+static void find_name(const char *folder, struct carry *c)
 {
-	json_t *config = parse(c, "config.json");
+	json_t *config = parse_json(c, "config.json");
 	const char *name = json_string_value(json_object_get(config, "_name_or_path"));
 	name_of_cache(folder, c->from);
 	if (!c->from[0] && ckpt_manifest_is_model_name(name) && strchr(name, '/'))
@@ -120,7 +120,7 @@ bool hf_side_exported(const char *name)
 	return false;
 }
 
-/* -1 stands for none in some old files. */
+/* Some old files write -1 for no token. */
 static bool is_id(const json_t *v)
 {
 	return json_is_integer(v) && json_integer_value(v) >= -1 &&
@@ -137,7 +137,7 @@ static bool is_ids(const json_t *v)
 	return true;
 }
 
-static bool fits(const json_t *v, enum kind kind)
+static bool has_type(const json_t *v, enum kind kind)
 {
 	switch (kind) {
 	case FLAG:
@@ -153,11 +153,11 @@ static bool fits(const json_t *v, enum kind kind)
 
 int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e)
 {
-	json_t *theirs = parse(c, "config.json");
+	json_t *theirs = parse_json(c, "config.json");
 	int rc = 0;
 	for (int i = 0; i < KEYS && !rc; i++) {
 		json_t *v = json_object_get(theirs, keys[i].name);
-		if (v && fits(v, keys[i].kind) && !json_object_get(config, keys[i].name) &&
+		if (v && has_type(v, keys[i].kind) && !json_object_get(config, keys[i].name) &&
 		    json_object_set(config, keys[i].name, v))
 			rc = err_set(e, ERR_NOMEM, "no memory for config.json");
 	}
@@ -165,7 +165,7 @@ int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e)
 	return rc;
 }
 
-static void add_end(const json_t *v, int64_t vocab, int32_t out[HF_SIDE_ENDS], int *n)
+static void add_end_token(const json_t *v, int64_t vocab, int32_t out[HF_SIDE_ENDS], int *n)
 {
 	if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < vocab &&
 	    *n < HF_SIDE_ENDS)
@@ -177,11 +177,11 @@ int hf_side_ends(const struct attached *c, int64_t vocab, int32_t out[HF_SIDE_EN
 	static const char *const sources[] = { "generation_config.json", "config.json" };
 	int n = 0;
 	for (int i = 0; i < 2 && !n; i++) {
-		json_t *root = parse(c, sources[i]), *v = json_object_get(root, "eos_token_id"),
-		       *id;
+		json_t *root = parse_json(c, sources[i]),
+		       *v = json_object_get(root, "eos_token_id"), *id;
 		size_t k;
-		add_end(v, vocab, out, &n);
-		json_array_foreach(v, k, id) add_end(id, vocab, out, &n);
+		add_end_token(v, vocab, out, &n);
+		json_array_foreach(v, k, id) add_end_token(id, vocab, out, &n);
 		json_decref(root);
 	}
 	return n;

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether other files may make the folder one that can be read. */
+/* Whether other files can make the folder importable. */
 enum unless { NOTHING, SAFETENSORS };
 
 enum { NO_COMMAND, CONVERT, MERGE };
 
-/* %1$s is the folder. */
+/* %1$s stands for the folder. */
 static const char *const commands[] = {
 	[CONVERT] = ": python3 -c \"from transformers import AutoModelForCausalLM as M; "
 		    "M.from_pretrained('%1$s').save_pretrained('%1$s')\" "
@@ -25,7 +25,7 @@ static const char *const commands[] = {
 		  ".save_pretrained('%1$s-merged')\", and import that",
 };
 
-/* In this order; a '*' at the begin of a name stands for anything. */
+/* Checked in this order; a '*' at the start of a name matches anything. */
 /* clang-format off */
 static const struct {
 	const char *file;
@@ -48,7 +48,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* How the classes in `architectures` end whose head is no language model's. */
+/* Endings of the classes in `architectures` that are not language models. */
 static const struct {
 	const char *end, *is;
 } heads[] = {
@@ -60,7 +60,7 @@ static const struct {
 	{ "RewardModel", "a reward model" },
 };
 
-/* How the names of tensors begin that other models have. */
+/* Beginnings of tensor names that belong to other models. */
 /* clang-format off */
 static const struct {
 	const char *begin, *is;
@@ -78,7 +78,7 @@ static const struct {
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
 
-static bool has(const char *folder, const char *name)
+static bool has_file(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
 	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
@@ -91,10 +91,10 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-static bool has_like(const char *folder, const char *pattern)
+static bool has_file_like(const char *folder, const char *pattern)
 {
 	if (pattern[0] != '*')
-		return has(folder, pattern);
+		return has_file(folder, pattern);
 	bool found = false;
 	DIR *d = opendir(folder);
 	for (struct dirent *f; d && !found && (f = readdir(d));)
@@ -106,10 +106,11 @@ static bool has_like(const char *folder, const char *pattern)
 
 static bool has_safetensors(const char *folder)
 {
-	return has(folder, "model.safetensors") || has(folder, "model.safetensors.index.json");
+	return has_file(folder, "model.safetensors") ||
+	       has_file(folder, "model.safetensors.index.json");
 }
 
-/* A path that a shell or Python would take apart has a word in its place. */
+/* A path with characters that a shell or Python would interpret is replaced by a word. */
 static const char *in_command(const char *folder)
 {
 	static const char plain[] =
@@ -124,7 +125,7 @@ int hf_unsupported_check_folder(const char *folder, struct err *e)
 		char how[600] = "";
 		const char *command = commands[files[i].command];
 		if ((files[i].unless == SAFETENSORS && safetensors) ||
-		    !has_like(folder, files[i].file))
+		    !has_file_like(folder, files[i].file))
 			continue;
 		if (command &&
 		    snprintf(how, sizeof how, command, in_command(folder)) >= (int)sizeof how)
@@ -137,7 +138,7 @@ int hf_unsupported_check_folder(const char *folder, struct err *e)
 
 /* --- config.json --- */
 
-/* A word of the file for a message; NULL: it is none. */
+/* Returns a string of the file for a message; NULL if it is not a string. */
 static const char *word_of(const json_t *v)
 {
 	const char *text = json_string_value(v);
@@ -196,8 +197,9 @@ const char *hf_unsupported_tensor(const char *name)
 bool hf_is_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
-	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, RUN_JOB))
+	if (!strncmp(last, "step-", 5) || has_file(path, MANIFEST_NAME) ||
+	    has_file(path, "job.ini"))
 		return false;
-	return has(path, "config.json") || has_safetensors(path) ||
-	       has(path, "adapter_config.json") || has(path, "pytorch_model.bin");
+	return has_file(path, "config.json") || has_safetensors(path) ||
+	       has_file(path, "adapter_config.json") || has_file(path, "pytorch_model.bin");
 }

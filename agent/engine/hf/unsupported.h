@@ -1,11 +1,11 @@
 /*
- * kind — what a folder is that looks like a model of Hugging Face and cannot be read as one, and
- * what to do about it.
+ * unsupported — recognizes folders that look like a Hugging Face model but cannot be imported, and
+ * says what to do about each.
  *
- * Two tables (kind.c): files that say so (an adapter, weights in PyTorch's pickles, GGUF, …), and
- * values in config.json (quantized weights, a classifier). Each row has the remedy, a command where
- * one does it. A folder that the tables do not know is left to config.h and weights.h, which refuse
- * what they do not understand by name.
+ * Two tables (unsupported.c) hold the signs: files (an adapter, PyTorch's pickles, GGUF, …), and
+ * values in config.json (quantized weights, a classifier). Each row has the remedy, with a command
+ * if one exists. Folders that the tables do not know are left to config.h and weights.h, which name
+ * whatever they do not understand.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
 #define MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
@@ -15,17 +15,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ERR_UNSUPPORTED: what it is and the remedy. 0 for a folder that is not there, too. */
+/* ERR_UNSUPPORTED: the text says what the folder is, and the remedy. Returns 0 if the folder does
+ * not exist. */
 int hf_unsupported_check_folder(const char *folder, struct err *e);
 
-/* The text of a config.json; `name` stands for the file in errors. What is no JSON passes:
- * hf_config_read says so. */
+/* Checks the text of a config.json. name: the file's name, for errors. Returns 0 for a text that is
+ * not JSON, which hf_config_read refuses. */
 int hf_unsupported_check_config(const char *text, size_t n, const char *name, struct err *e);
 
-/* What a tensor with this name, which has no place in the model, is there for; NULL: not known. */
+/* For a tensor that the model does not have: a sentence on its purpose and the remedy; NULL:
+ * unknown. */
 const char *hf_unsupported_tensor(const char *name);
 
-/* Whether it is a folder of Hugging Face, readable or not, rather than a checkpoint or a run's. */
+/* Whether the path is a Hugging Face folder, importable or not, rather than a checkpoint or a run
+ * folder. */
 bool hf_is_folder(const char *path);
 
 #endif

@@ -35,8 +35,8 @@ struct hf_weights {
 	int n_shards;
 	struct stored_tensor *entries;
 	int64_t n;
-	json_t *places; /* name -> place in entries */
-	int fd, open;   /* the shard that is open; -1 */
+	json_t *places; /* name -> index in entries */
+	int fd, open;   /* the file that is open; -1: none */
 };
 
 /* --- opening --- */
@@ -71,7 +71,7 @@ static int read_header(struct hf_weights *f, const char *name, struct err *e)
 	return 0;
 }
 
-/* Whether the index has the tensor in that file; without an index everything is right. */
+/* Whether the index assigns the tensor to that file. Without an index any file is right. */
 static bool is_indexed(const struct hf_index *x, const char *tensor, const char *file)
 {
 	const json_t *v = x ? json_object_get(x->map, tensor) : NULL;
@@ -93,8 +93,8 @@ static int list_tensors(struct hf_weights *f, const struct hf_index *x, struct e
 			const struct st_tensor *st = &f->shards[i].header.tensors[j];
 			if (!is_indexed(x, st->name, f->shards[i].name))
 				return err_set(e, ERR_CORRUPT,
-					       "%s/%s: tensor %.100s is not where " HF_INDEX_NAME
-					       " has it",
+					       "%s/%s: contains tensor %.100s, but " HF_INDEX_NAME
+					       " names another file for it",
 					       f->path, f->shards[i].name, st->name);
 			if (json_object_set_new(f->places, st->name, json_integer(f->n)))
 				return err_set(e, ERR_NOMEM,
@@ -141,7 +141,7 @@ static int open_indexed(struct hf_weights *f, const char *text, size_t n, struct
 	return rc;
 }
 
-/* One file comes before an index, as for transformers. */
+/* As in transformers, a single file takes precedence over an index. */
 static int open_files(struct hf_weights *f, struct err *e)
 {
 	char path[PATH_MAX];
@@ -202,7 +202,7 @@ void hf_weights_close(struct hf_weights *f)
 
 /* --- what it holds --- */
 
-/* By its name, or by that of a bare model's file. */
+/* Finds a tensor by its name, or by its name in a bare model's file. */
 static const struct stored_tensor *find_tensor(const struct hf_weights *f,
 					       const struct hf_names *names, const char *name)
 {
@@ -232,12 +232,11 @@ static int check_tensor(const struct hf_weights *f, const struct hf_names *names
 	if (!entry)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: has no tensor %s, which the model of its config.json needs; "
-			       "take the config.json that belongs "
-			       "to the weights%s",
+			       "use the config.json that belongs to the weights%s",
 			       f->path, t->name,
 			       strcmp(t->name, "lm_head.weight")
 				       ? ""
-				       : ", or say there that tie_word_embeddings is true");
+				       : ", or set tie_word_embeddings to true there");
 	const struct st_tensor *st = entry->st;
 	int64_t rows = t->shape[t->transposed], columns = t->shape[!t->transposed];
 	if (st->dims != t->dims || st->shape[0] != rows ||
@@ -252,12 +251,12 @@ static int check_tensor(const struct hf_weights *f, const struct hf_names *names
 	}
 	if (!hf_numbers_dtype(st->dtype))
 		return err_set(e, ERR_UNSUPPORTED,
-			       "%s/%s: tensor %s is %s; F32, BF16 and F16 can be imported", f->path,
+			       "%s/%s: tensor %s is %s; muster imports F32, BF16 and F16", f->path,
 			       f->shards[entry->shard].name, t->name, st->dtype);
 	return 0;
 }
 
-/* The folder's names that the model has, as a set of ours and of bare ones. */
+/* The names in the folder that belong to the model. */
 static json_t *known_names(const struct hf_weights *f, const struct hf_names *names)
 {
 	json_t *known = json_object();
@@ -286,8 +285,8 @@ static int pread_all(struct hf_weights *f, const struct stored_tensor *entry, in
 	return 0;
 }
 
-/* A tied head that is stored all the same must be the embedding, or one of the two would be
- * lost. */
+/* If a tied head is stored, it must equal the embedding; otherwise the import would lose one of
+ * them. */
 static int check_tied_head(struct hf_weights *f, const struct hf_names *names,
 			   const struct stored_tensor *head, struct err *e)
 {
@@ -359,7 +358,7 @@ void hf_weights_transpose(const float *from, int64_t rows, int64_t columns, floa
 					to[j * rows + i] = from[i * columns + j];
 }
 
-/* Widened piece by piece. */
+/* Reads and widens the tensor piece by piece. */
 static int read_floats(struct hf_weights *f, const struct stored_tensor *entry, float *to,
 		       struct err *e)
 {

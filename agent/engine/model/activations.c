@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer's tensors lie together, so that offloading moves them as one. */
+/* A layer's tensors are contiguous, so that offload copies them as one. */
 static void carve_block(struct model *m, struct model_arena *c, const struct slot *s,
 			const struct block_view *v, bool first, struct block_kept *k)
 {
@@ -34,7 +34,7 @@ static void carve_slot(struct model *m, const struct chunk *ch, struct model_are
 	}
 }
 
-/* One home for what recomputing layers write again. */
+/* One copy of each tensor that any layer recomputes. */
 static void carve_work(struct model *m, struct model_arena *c)
 {
 	bool used[ACTS] = { false };
@@ -56,7 +56,7 @@ static void carve_scratch(struct model *m, struct model_arena *c)
 									      (enum act_scratch)a));
 }
 
-static int take(struct model *m, struct model_arena *c, const char *what, struct err *e)
+static int alloc_arena(struct model *m, struct model_arena *c, const char *what, struct err *e)
 {
 	size_t bytes = (size_t)c->used;
 	*c = (struct model_arena){ .base = backend_alloc(m->backend, bytes ? bytes : 1) };
@@ -75,7 +75,7 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 	if (!s->blocks)
 		return err_set(e, ERR_NOMEM, "%d layers' activations: out of memory", ch->layers);
 	carve_slot(m, ch, &c, s);
-	if (take(m, &c, "a micro-batch's activations", e))
+	if (alloc_arena(m, &c, "a micro-batch's activations", e))
 		return -1;
 	s->memory = c.base;
 	carve_slot(m, ch, &c, s);
@@ -89,14 +89,14 @@ int model_activations_open(struct model *m, struct err *e)
 		return -1;
 	carve_work(m, &c);
 	if (c.used) {
-		if (take(m, &c, "recomputed activations", e))
+		if (alloc_arena(m, &c, "recomputed activations", e))
 			return -1;
 		m->work = c.base;
 		carve_work(m, &c);
 	}
 	c = (struct model_arena){ 0 };
 	carve_scratch(m, &c);
-	if (take(m, &c, "the passes' scratch", e))
+	if (alloc_arena(m, &c, "the passes' scratch", e))
 		return -1;
 	m->scratch_memory = c.base;
 	carve_scratch(m, &c);

@@ -1,8 +1,8 @@
 /*
- * carve — one allocation cut into pieces of whole lines.
+ * arena — divides one allocation into pieces of whole 64-byte lines.
  *
- * With base NULL it only measures: the same code walks twice, first for the size, then for the
- * places.
+ * With base NULL the arena only measures. The same code runs twice: first it finds the size, then
+ * it takes the pieces.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_ARENA_H
 #define MUSTER_AGENT_ENGINE_MODEL_ARENA_H
@@ -14,7 +14,7 @@ struct model_arena {
 	int64_t used; /* bytes */
 };
 
-/* NULL while measuring, and for no bytes at all. */
+/* Returns the next piece; NULL while measuring, and for 0 bytes. */
 void *model_arena_take(struct model_arena *c, int64_t bytes);
 
 #endif

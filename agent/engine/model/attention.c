@@ -70,7 +70,8 @@ int model_attention_recompute(struct pass *p, const struct block_view *v, struct
 	return core_forward(p, v, k, e);
 }
 
-/* From the gradient of the sublayer's result to that of the fused projection. */
+/* Sets dqkv, the gradient of the fused projection, from the gradient d_o of the attention's
+ * output. */
 static int core_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			 void *dqkv, const void *d_o, struct err *e)
 {

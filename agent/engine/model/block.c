@@ -1,11 +1,11 @@
-/* A layer: its two sublayers, its units, and what its mode recomputes. */
+/* A layer: its two sublayers, its units of the parameter store, and its recomputation. */
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/stage.h"
 #include "agent/engine/parallel/cp.h"
 #include "agent/engine/parallel/ep.h"
 #include "base/clock.h"
 
-/* The feed-forward part: one, or a mixture. */
+/* The feed-forward sublayer, dense or a mixture of experts. */
 static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 		       void *pending, struct stream *s, struct err *e)
 {
@@ -29,8 +29,8 @@ static int ffn_backward(struct pass *p, const struct block_view *v, struct block
 static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
 			     struct stream *s, struct err *e)
 {
-	/* Each sublayer's norm takes what the one before left pending, so one buffer serves them
-	 * all. */
+	/* Each sublayer's norm reads what the previous sublayer left pending, so all share one
+	 * buffer. */
 	void *pending = p->slot->at[SLOT_PENDING];
 	return model_attention_forward(p, v, k, pending, s, e) ||
 			       ffn_forward(p, v, k, pending, s, e)
@@ -51,7 +51,7 @@ int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 	return rc;
 }
 
-/* The whole layer again, but for its last product, whose result the backward pass does not need. */
+/* Recomputes the layer, except its last product, whose result the backward pass does not need. */
 static int recompute_layer(struct pass *p, const struct block_view *v, struct block_kept *k,
 			   struct err *e)
 {
@@ -62,8 +62,7 @@ static int recompute_layer(struct pass *p, const struct block_view *v, struct bl
 		       : 0;
 }
 
-/* What was waited for in between is no transfer of the pass itself: it belongs to what is
- * computed again. */
+/* Restores the counters of transfers: the time that recomputation waits counts as recomputation. */
 struct recompute_timer {
 	double since, tp, cp, ep;
 };
@@ -120,7 +119,7 @@ int model_block_backward(struct pass *p, int i, void *dres, struct err *e)
 		return -1;
 	model_offload_fetch(p, i);
 	int rc = sublayers_backward(p, v, &p->slot->blocks[i], dres, e);
-	if (!rc && !p->weight) /* the second half needs what this one has added */
+	if (!rc && !p->weight) /* the second half needs what the first one computed */
 		model_offload_store(p, i);
 	model_unit_drop(p->m, v->unit);
 	return rc ? rc : model_unit_done(p, v->unit, p->weight, e);

@@ -1,4 +1,4 @@
-/* Dropout at Megatron-LM's places: behind the embedding, behind each sublayer, on attention's
+/* Dropout where Megatron-LM has it: after the embedding, after each sublayer, and on attention's
  * weights. */
 #include "agent/engine/model/stage.h"
 

@@ -9,7 +9,7 @@ int model_embed_forward(struct pass *p, void *x, struct err *e)
 {
 	struct model *m = p->m;
 	const struct views *v = &p->chunk->views;
-	/* The shards' sum must hold the positions once: the first shard adds them. */
+	/* Only the first shard adds the positions: the shards' results are summed. */
 	bool add = v->positions >= 0 && m->tp->rank == 0;
 	void *full = m->tp->sp ? m->scratch[SCRATCH_FULL] : x;
 

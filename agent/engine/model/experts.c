@@ -1,5 +1,5 @@
-/* This rank's experts: each a SwiGLU feed-forward part over its own rows, which lie one expert's
- * behind the other's. */
+/* This rank's experts. Each is a SwiGLU feed-forward part over its own rows; the rows are sorted
+ * by expert. */
 #include "agent/engine/model/moe.h"
 
 static int count_of(const struct model *m)
@@ -7,22 +7,25 @@ static int count_of(const struct model *m)
 	return m->moe->ep->hi - m->moe->ep->lo;
 }
 
-static void forward(struct model *m, const struct block_view *v, const struct linear_view *l,
-		    void *y, const void *x, const int64_t *rows)
+static void multiply_experts(struct model *m, const struct block_view *v,
+			     const struct linear_view *l, void *y, const void *x,
+			     const int64_t *rows)
 {
 	m->ops->grouped_fwd(m->backend, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride,
 			    rows, count_of(m), l->in, l->out);
 }
 
-static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
-		       void *dx, const void *dy, const int64_t *rows)
+static void experts_input_grad(struct model *m, const struct block_view *v,
+			       const struct linear_view *l, void *dx, const void *dy,
+			       const int64_t *rows)
 {
 	m->ops->grouped_bwd_input(m->backend, dx, dy, model_unit_param(m, l->unit, l->w),
 				  v->expert_stride, rows, count_of(m), l->in, l->out);
 }
 
-static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l,
-			const void *dy, const void *x, const int64_t *rows)
+static void experts_weight_grad(struct model *m, const struct block_view *v,
+				const struct linear_view *l, const void *dy, const void *x,
+				const int64_t *rows)
 {
 	m->ops->grouped_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w), v->expert_stride,
 				   dy, x, rows, count_of(m), l->in, l->out);
@@ -33,9 +36,9 @@ void model_experts_forward(struct pass *p, const struct block_view *v, struct mo
 {
 	struct model *m = p->m;
 	const int64_t *rows = k->plan.per_expert;
-	forward(m, v, &v->experts->up, k->gu, k->x, rows);
+	multiply_experts(m, v, &v->experts->up, k->gu, k->x, rows);
 	m->ops->swiglu_fwd(m->backend, k->act, k->gu, k->plan.received, m->d.act);
-	forward(m, v, &v->experts->down, out, k->act, rows);
+	multiply_experts(m, v, &v->experts->down, out, k->act, rows);
 }
 
 void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k,
@@ -45,12 +48,12 @@ void model_experts_backward(struct pass *p, const struct block_view *v, struct m
 	const struct linear_view *up = &v->experts->up, *down = &v->experts->down;
 	const int64_t *rows = k->plan.per_expert;
 	if (p->input) {
-		input_grad(m, v, down, dact, dout, rows);
+		experts_input_grad(m, v, down, dact, dout, rows);
 		m->ops->swiglu_bwd(m->backend, k->dgu, dact, k->gu, k->plan.received, m->d.act);
-		input_grad(m, v, up, dx, k->dgu, rows);
+		experts_input_grad(m, v, up, dx, k->dgu, rows);
 	}
 	if (p->weight) {
-		weight_grad(m, v, down, dout, k->act, rows);
-		weight_grad(m, v, up, k->dgu, k->x, rows);
+		experts_weight_grad(m, v, down, dout, k->act, rows);
+		experts_weight_grad(m, v, up, k->dgu, k->x, rows);
 	}
 }

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-/* What the store was asked for. */
+/* A call of the parameter store. */
 struct noted_call {
 	enum store_call call;
 	int unit;
-	/* of STORE_CALL_REDUCE: in the step's last micro-batch the unit's gradients are complete */
+	/* STORE_CALL_REDUCE: after the step's last micro-batch the gradients are complete */
 	bool ends;
 };
 
@@ -14,8 +14,8 @@ struct pass_graph {
 	struct backend_graph *calls; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
-	bool met;         /* the pass was carried out once */
-	float grad_scale; /* as recorded */
+	bool met;         /* the pass has run once */
+	float grad_scale; /* the recorded value */
 	bool starts;
 };
 
@@ -23,7 +23,7 @@ struct pass_graphs {
 	struct pass_graph **chunks;   /* [n_chunks][slots × GRAPH_KINDS] */
 	struct pass_graph *recording; /* NULL: none */
 	bool off;                     /* the backend does not record */
-	bool lost;                    /* no memory for a note */
+	bool lost;                    /* out of memory for a call */
 };
 
 int model_graphs_open(struct model *m, struct err *e)

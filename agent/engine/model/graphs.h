@@ -1,17 +1,17 @@
 /*
- * tapes — passes of a micro-batch that are recorded once and replayed (CUDA graphs): a device then
- * gets a pass at once instead of operation by operation.
+ * graphs — records the passes of a micro-batch as CUDA graphs and replays them. The device then
+ * receives a whole pass at once instead of one operation after the other.
  *
- * A pass is recorded for each chunk and slot, whose tensors it reads and writes. What is another in
- * each micro-batch lies in the slot and is put before (places.c); what is part of the recorded
- * calls, the gradients' scale and whether documents are masked, has the pass recorded anew when it
- * changes. Replaying gives the same bits as carrying the pass out.
+ * There is one graph per pass, chunk and slot, because it reads and writes the slot's tensors.
+ * Values that differ between micro-batches are in the slot, and are set before the pass (places.c).
+ * The gradients' scale and whether documents are masked are fixed in a graph; if they change, the
+ * pass is recorded again. A replay gives the same bits as running the pass.
  *
- * Only what keeps to the device is recorded: no transfer between ranks may be in the pass (tp, cp,
- * a mixture of experts, gradients that leave during the last backward pass, parameters that come
- * during the first forward pass), nor one to the host's memory (offload). Others are carried out as
- * ever, and so is each pass when it comes for the first time, which lets the backend choose its
- * ways.
+ * A pass is recorded only if all of its work is on the device. It must not exchange data with other
+ * ranks (tp, cp, a mixture of experts, gradients that are reduced during the last backward pass,
+ * parameters that are gathered during the first forward pass) or with host memory (offload). All
+ * other passes run operation by operation. So does the first run of each pass, in which the backend
+ * selects its algorithms.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
 #define MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
@@ -30,11 +30,11 @@ enum pass_graph_kind {
 int model_graphs_open(struct model *m, struct err *e);
 void model_graphs_close(struct model *m);
 
-/* Carries the pass out, by `run` or by its tape. */
+/* Runs the pass: calls `run`, or replays its graph. */
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e);
 
-/* units.c: the store is asked for this while a pass runs; a replay asks it for the same. */
+/* Calls of the parameter store during a pass (units.c). A replay repeats them. */
 enum store_call { STORE_CALL_HOLD, STORE_CALL_RELEASE, STORE_CALL_GRADS, STORE_CALL_REDUCE };
 void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends);
 

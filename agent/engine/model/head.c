@@ -68,7 +68,7 @@ static int chunks(struct pass *p, struct err *e)
 	return 0;
 }
 
-/* The final norm's output, all n rows. */
+/* Sets SLOT_Y to the final norm's output for all n rows. */
 static int normed(struct pass *p, struct stream s, struct err *e)
 {
 	struct model *m = p->m;
@@ -86,7 +86,7 @@ int model_head_forward(struct pass *p, struct stream s, struct err *e)
 {
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
-	/* A tied table's gradients are complete with the embedding's. */
+	/* The gradients of a tied table are complete after the embedding's backward pass. */
 	bool ends = !p->chunk->views.tied_here;
 
 	if (normed(p, s, e) || model_unit_hold(m, head->unit, e) ||

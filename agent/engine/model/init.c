@@ -5,7 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 
-/* FNV-1a, 64 bits: the item of a parameter's stream of numbers. */
+/* FNV-1a, 64 bits: selects the parameter's random numbers. */
 static uint64_t name_hash(const char *name)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -14,8 +14,8 @@ static uint64_t name_hash(const char *name)
 	return h;
 }
 
-/* Row by row of the box, as far as [first, first + count) reaches: rows of the box are runs of
- * the whole tensor. */
+/* Fills elements [first, first + count) of the box row by row: each row of the box is contiguous
+ * in the whole tensor. */
 static void fill_normal(const struct param *p, double std, uint64_t seed, int64_t first,
 			int64_t count, float *out)
 {
@@ -33,7 +33,7 @@ static void fill_normal(const struct param *p, double std, uint64_t seed, int64_
 		out[i] *= (float)std;
 }
 
-/* Sets one contiguous range of elements. */
+/* Sets one contiguous range of the box. */
 static void init_run(const struct param *p, const struct model_shape *shape, uint64_t seed,
 		     int64_t first, int64_t count, float *out)
 {
@@ -50,10 +50,11 @@ static void init_run(const struct param *p, const struct model_shape *shape, uin
 
 /* --- Threads --- */
 
-/* A thread with fewer elements costs more to start than it saves; and the largest team. */
+/* THREAD_LEAST: a thread with fewer elements costs more to start than it saves. TEAM_MOST: the
+ * most threads. */
 enum { THREAD_LEAST = 1 << 15, TEAM_MOST = 256 };
 
-/* One thread's range. */
+/* The range of one thread. */
 struct lane {
 	pthread_t thread;
 	const struct param *param;
@@ -96,7 +97,7 @@ void model_init(const struct param *p, const struct model_shape *shape, uint64_t
 	while (started < team &&
 	       !pthread_create(&lanes[started].thread, NULL, run_lane, &lanes[started]))
 		started++;
-	/* The caller has the first range, and those for which no thread could be started. */
+	/* The caller computes the first range, and those whose threads could not be started. */
 	run_lane(&lanes[0]);
 	for (int i = started; i < team; i++)
 		run_lane(&lanes[i]);

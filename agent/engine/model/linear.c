@@ -1,8 +1,6 @@
-/*
- * Products between the stream's rows and all rows, and how their transfers hide behind them: what a
- * rank has of the gathered rows it computes while the others' come, and a gradient is reduced while
- * that of the weights is computed.
- */
+/* Products between the stream's rows and all rows, with transfers overlapped: a rank multiplies
+ * its own rows while it gathers the others, and reduces a gradient while it computes the weights'
+ * gradient. */
 #include "agent/engine/model/linear8.h"
 #include "agent/engine/model/stage.h"
 
@@ -16,14 +14,14 @@ static struct row_range all_range(const struct model *m)
 	return (struct row_range){ 0, m->d.n };
 }
 
-/* This rank's rows of the stream among all. */
+/* The stream's rows of this rank, among all n rows. */
 static struct row_range own_range(const struct model *m)
 {
 	int64_t lo = m->tp->rank * m->d.s;
 	return m->tp->sp ? (struct row_range){ lo, lo + m->d.s } : all_range(m);
 }
 
-/* The rows that are computed while the others come. None in 8 bits: a scale is of the whole
+/* The rows that are multiplied before the gather ends. None in 8 bits: a scale needs the whole
  * tensor. */
 static struct row_range early_range(const struct model *m)
 {
@@ -35,7 +33,7 @@ static void *row_at(const struct model *m, const void *x, int64_t i, int64_t wid
 	return (char *)x + i * width * m->d.width;
 }
 
-/* What one rank computes of a linear on some rows. x, y, dx, dy begin with row 0. */
+/* Multiplies rows s by a linear's weights. x, y, dx and dy point to row 0. */
 static void multiply_rows(struct model *m, const struct linear_view *l, void *y, const void *x,
 			  struct row_range s, bool bias)
 {
@@ -48,7 +46,7 @@ static void multiply_rows(struct model *m, const struct linear_view *l, void *y,
 				   l->in, l->out);
 }
 
-/* Before the next two, which take gradients of 8 bits from here. */
+/* Casts the gradient for the next two functions, if they multiply in 8 bits. */
 static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	if (p->m->d.fp8)
@@ -86,7 +84,7 @@ int model_all_rows(struct model *m, const void *x, const void **full, struct err
 	return tp_gather(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e);
 }
 
-/* The same, begun: this rank's own rows are in their place at once. */
+/* Starts model_all_rows(). This rank's own rows are in place at once. */
 static int all_rows_start(struct model *m, const void *x, const void **full,
 			  struct comm_request **req, struct err *e)
 {
@@ -99,7 +97,7 @@ static int all_rows_start(struct model *m, const void *x, const void **full,
 			       e);
 }
 
-/* Row 0 of a tensor of which this rank has its own rows at x. */
+/* Returns the address of row 0 of a tensor whose own rows are at x. */
 static const void *as_all_rows(const struct model *m, const void *x)
 {
 	return m->tp->sp ? row_at(m, x, -own_range(m).lo, m->d.c) : x;
@@ -159,7 +157,7 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
 		      struct err *e)
 {
-	bool alone = m->tp->size == 1; /* then the bias goes with the product */
+	bool alone = m->tp->size == 1; /* then the product adds the bias */
 	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
 	if (model_to_stream(m, y, e))
 		return -1;

@@ -1,6 +1,6 @@
 #include "agent/engine/model/linear8.h"
 
-/* What a product reads: the scales of the tensors that scratch has. */
+/* Which scale belongs to which tensor in scratch. */
 enum operand { OPERAND_X, OPERAND_WEIGHT, OPERAND_GRADIENT };
 _Static_assert(sizeof(struct fp8_scale) == ACT_SCALE8, "the planner counts scales");
 
@@ -61,7 +61,7 @@ void model_linear8_input(struct model *m, const struct linear_view *l, void *dx)
 	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
 }
 
-/* The gradient's own rows are not needed any more: x, turned, takes their place. */
+/* The gradient's untransposed copy is no longer needed: the transposed x overwrites it. */
 void model_linear8_weight(struct model *m, const struct linear_view *l, const void *dy,
 			  const void *x)
 {

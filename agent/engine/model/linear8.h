@@ -1,16 +1,17 @@
 /*
- * linear8 — a layer's linear products in 8 bits (precision.fp8): of x, of the weights and of the
- * gradient a copy of 8 bits is made, times a scale, and tensor cores multiply those. Sums, results
- * and the weights' gradients are as ever.
+ * linear8 — a layer's linear products in 8 bits (precision.fp8). The input x, the weights and the
+ * gradient are scaled and cast to 8 bits, and tensor cores multiply these copies. Sums, results and
+ * the weights' gradients keep their types.
  *
- * e4m3 (4 bits of exponent, 3 of fraction) is what x and the weights become; gradients too, or
- * under `hybrid` e5m2, which reaches further (Micikevicius et al., arXiv 2209.05433).
+ * x and the weights are cast to e4m3 (4 bits of exponent, 3 of fraction). Gradients are cast to
+ * e4m3, too, or with `hybrid` to e5m2, which has more range (Micikevicius et al., arXiv
+ * 2209.05433).
  *
- * A copy exists while its product is computed, in scratch (SCRATCH_8_…). Its scale is of the whole
- * tensor as this rank multiplies it, and by what the tensor holds now: a pass over it measures,
- * another one casts. So nothing is carried from step to step, and no rank asks another. Scales are
- * powers of 2: how a layout cuts a tensor changes nothing but the numbers that are too small for
- * the format.
+ * A copy exists only while its product is computed, in scratch (SCRATCH_8_…). Its scale is that of
+ * the whole tensor on this rank at this moment: one pass over the tensor finds the largest value,
+ * another one casts. So no state carries over from step to step, and ranks exchange nothing. Scales
+ * are powers of 2, so that a different cut of the tensor changes only the numbers that are too small
+ * for the format.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_LINEAR8_H
 #define MUSTER_AGENT_ENGINE_MODEL_LINEAR8_H
@@ -21,9 +22,9 @@
 void model_linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
 			   const void *bias);
 
-/* The gradient dy[n, out] for what comes next of the two: model_linear8_input sets dx[n, in],
- * model_linear8_weight adds to the gradients of weights and bias. Between them no other linear's.
- */
+/* model_linear8_gradient casts the gradient dy[n, out] for the calls that follow: `input` for
+ * model_linear8_input, which sets dx[n, in]; `weight` for model_linear8_weight, which adds to the
+ * gradients of weights and bias. No product of another linear may come between these calls. */
 void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy,
 			    bool input, bool weight);
 void model_linear8_input(struct model *m, const struct linear_view *l, void *dx);

@@ -17,7 +17,7 @@ static void activate_backward(struct model *m, const struct block_kept *k, void 
 		m->ops->gelu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);
 }
 
-/* From the stream to the input of down. */
+/* Computes the input of down from the stream. */
 static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k,
 		      struct stream *s, struct err *e)
 {

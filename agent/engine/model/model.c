@@ -116,7 +116,7 @@ static int open_chunks(struct model *m, const struct model_options *opt, struct 
 	return 0;
 }
 
-/* What the passes read and add up that is no tensor of theirs. */
+/* The positions, the stream rows' numbers and the sums of losses. */
 static void open_rest(struct model *m)
 {
 	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : m->losses_here;

@@ -1,24 +1,27 @@
 /*
- * model — a rank's chunks (pipeline stages) of a GPT-2, LLaMA or Mixtral Transformer, its
- * tensor-parallel shard and its part of each sequence: forward and hand-written backward on the ops
- * table.
+ * model — the Transformer on one rank: its chunks (pipeline stages), its tensor-parallel shard and
+ * its part of each sequence. Forward and hand-written backward passes on the ops table.
  *
- * One code serves all families; struct shape_of_job says what they are made of. Weights and
- * gradients are asked of the store, unit by unit (agent/engine/parallel/param_store.h); every backward
- * adds to the gradients.
+ * The same code computes all families; struct model_shape holds their traits
+ * (plan/spec/model/family.h). The parameter store provides weights and gradients, unit by unit
+ * (agent/engine/parallel/store.h). Every backward pass adds to the gradients.
  *
- * A micro-batch lives in a slot of each chunk: what the backward pass needs of it (activations.c).
+ * A micro-batch occupies a slot of each chunk, which keeps what its backward pass needs
+ * (activations.c).
  *
- *     model_forward   reads model_input (a stage after the first), leaves model_output (before the
- *                     last) or the loss; with gradients wanted, the head's are computed here,
- *                     together with the loss
- *     model_backward  reads model_grad (a stage before the last: gradient of the output), leaves
- *                     there the gradient of the input, frees nothing. In two halves (zero bubble,
- *                     Qi et al., arXiv 2401.10241): BACKWARD_INPUT does all but the weights'
- *                     gradients, which BACKWARD_WEIGHT does later.
+ *     model_forward   reads model_input (except on the first stage); leaves model_output (except on
+ *                     the last stage) or adds to the loss. The last stage also computes the head's
+ *                     gradients, if a backward pass follows
+ *     model_backward  reads model_grad, the gradient of the output (except on the last stage), and
+ *                     leaves there the gradient of the input. It can run in two halves (zero
+ *                     bubble, Qi et al., arXiv 2401.10241): BACKWARD_INPUT computes all but the
+ *                     weights' gradients, BACKWARD_WEIGHT computes those later
  *
- * What passes between stages is [n / tp under sp, else n; hidden] with n = micro × seq / cp, in the
- * storage type. Everything that tensor-parallel ranks hold whole has the same bits on each of them.
+ * Stages exchange tensors [n / tp with sp, otherwise n; hidden] with n = micro × seq / cp, in the
+ * storage type. Tensors that all tensor-parallel ranks hold whole have the same bits on each of
+ * them.
+ *
+ * One thread calls a model.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_MODEL_H
 #define MUSTER_AGENT_ENGINE_MODEL_MODEL_H
@@ -39,14 +42,15 @@
 struct model;
 
 struct model_options {
+	/* all pointers are borrowed, and must outlive the model */
 	const struct job *job; /* batch.micro, dropout, recompute, offload, router */
 	const struct model_shape *shape;
-	const struct catalogue *catalogue; /* of this rank; borrowed, as all here */
+	const struct catalogue *catalogue; /* this rank's */
 	const struct stage *chunks;
 	int n_chunks;
-	/* [n_chunks] micro-batches whose activations are kept at once */
+	/* [n_chunks] how many micro-batches' activations are kept at once */
 	const int *slots;
-	bool split; /* backward passes come in two halves */
+	bool split; /* backward passes have two halves */
 	struct layout layout;
 	int tp_rank;
 	struct param_store *store;
@@ -54,47 +58,44 @@ struct model_options {
 	struct cp *cp;
 	struct ep *ep;
 	struct backend *backend;
-	const char *spill_dir; /* of offloaded activations, unless TMPDIR is set */
+	const char *spill_dir; /* for offloaded activations, if TMPDIR is not set */
 };
 
-/* All memory is allocated here. */
+/* Allocates all memory. model_close takes NULL. */
 int model_open(const struct model_options *opt, struct model **out, struct err *e);
 void model_close(struct model *m);
 
-/* Seconds, ever growing, that backward passes spent on computing again, with the transfers of
- * it. */
+/* Seconds since model_open that backward passes spent on recomputation, with its transfers. */
 double model_recompute_s(const struct model *m);
-int64_t model_boundary(const struct model *m); /* elements that pass between stages */
+int64_t model_boundary(const struct model *m); /* elements of a tensor between stages */
 void *model_input(struct model *m, int chunk, int slot);
 void *model_output(struct model *m, int chunk, int slot); /* after model_forward */
 void *model_grad(struct model *m, int chunk, int slot);
 
-/* One micro-batch: whole sequences, whatever part of them this rank has. */
+/* One micro-batch. It holds whole sequences, even if this rank computes only a part of them. */
 struct model_batch {
 	const int32_t *inputs, *targets; /* [micro, seq] */
-	/* [micro, seq] first position that the token attends to; NULL: 0 */
+	/* [micro, seq] first position that each token attends to; NULL: 0 */
 	const int32_t *starts;
-	/* global number of its first sequence: counts dropout's numbers */
+	/* global number of the first sequence; it selects dropout's random numbers */
 	int64_t sample;
-	/* of each token's loss in the gradient: 1 / tokens of the global batch, times a loss
-	 * scale */
+	/* factor of each token's loss: loss scale / tokens of the global batch */
 	float grad_scale;
-	/* the step's last micro-batch here: its backward pass completes the gradients */
+	/* the step's last micro-batch on this rank: its backward pass completes the gradients */
 	bool last;
 };
 
-/* The last stage adds the sum of its token losses to the model's; the others leave it. (MoE layers
- * add their router's losses, in the same unit: times the tokens of the micro-batch.) With backward
- * false nothing is kept for model_backward, no gradient changes, nothing is dropped. The batch's
- * arrays are read before this returns. */
+/* The last stage adds the sum of its tokens' losses to the model's. Layers with experts add their
+ * router's losses times the tokens of the micro-batch, on any stage. With `backward` false, nothing
+ * is kept for model_backward, no gradient changes and dropout is off. The batch's arrays are read
+ * before this returns. */
 int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward,
 		  struct err *e);
-/* What a model adds up: everything that is trained on; and the parts of it that are not
- * cross-entropy. */
+/* Sums of losses: the loss that is trained on, and its parts that are not cross-entropy. */
 enum model_loss { LOSS_ALL, LOSS_BALANCE, LOSS_Z, LOSSES };
 
-/* The losses that were added up begin at 0 again; and their sums [LOSSES], for which a device is
- * waited. */
+/* model_loss_begin sets the sums to 0. model_loss returns them in losses [LOSSES]; it waits for the
+ * device. */
 void model_loss_begin(struct model *m);
 int model_loss(struct model *m, double *losses, struct err *e);
 
@@ -102,10 +103,10 @@ enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,
 		   enum model_pass pass, struct err *e);
 
-/* The initial value of elements [first, first + count) of a parameter's box: Philox normals keyed
- * by (seed, name), counted by the global index, so that whatever the layout and the number of
- * threads the model starts the same to the bit. threads: at most so many, which have ended when
- * this returns. */
+/* Sets `out` to the initial values of elements [first, first + count) of a parameter's box. They are
+ * Philox normals with the key (seed, name), counted by the global index, so that the initial model
+ * has the same bits in every layout and with any number of threads. Uses at most `threads` threads,
+ * which end before this returns. */
 void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed,
 		int64_t first, int64_t count, int threads, float *out);
 

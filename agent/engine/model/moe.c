@@ -30,7 +30,7 @@ static void carve_rows(const struct model *m, struct model_arena *c, int64_t sen
 	k->dgu = model_arena_take(c, m->d.split ? received * 2 * f : 0);
 }
 
-/* Scratch of one call. */
+/* Scratch for one call. */
 struct rows {
 	void *sent;       /* [sent, c] */
 	void *arrival;    /* [received, c] */
@@ -53,7 +53,7 @@ static void carve_scratch(const struct model *m, struct model_arena *c, int64_t 
 	r->dgu = model_arena_take(c, received * 2 * f);
 }
 
-/* What is more than the balanced number comes with an eighth of room, so that few steps grow it. */
+/* Grows by an eighth more than needed, except the first time, so that few steps grow it. */
 static int grow_memory(struct model *m, struct growing_memory *a, int64_t bytes, struct err *e)
 {
 	if (bytes <= a->bytes)
@@ -139,7 +139,7 @@ static void carve_moe(const struct model *m, struct model_arena *c, struct moe *
 	moe->pull_at = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
 }
 
-/* Each slot's layers, and one for all that do it again. */
+/* Opens one for each slot and layer, and one that all recomputing layers share. */
 static int open_all_kept(struct model *m, struct err *e)
 {
 	bool again = false;
@@ -230,7 +230,7 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	return ep_return(ep, m->backend, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
 }
 
-/* From the stream to what the experts give back. */
+/* Routes the normalized stream, and computes the experts' results. */
 static int upper_half(struct pass *p, const struct block_view *v, struct block_kept *k,
 		      struct stream *s, double *loss, struct err *e)
 {
@@ -279,7 +279,7 @@ int model_moe_recompute(struct pass *p, const struct block_view *v, struct block
 
 /* --- Backward --- */
 
-/* The experts' own part, and their units. */
+/* The experts' backward pass, and their unit of the parameter store. */
 static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			const struct rows *r, struct err *e)
 {
@@ -293,8 +293,8 @@ static int experts_pass(struct pass *p, const struct block_view *v, struct moe_k
 	return p->weight ? model_unit_done(p, v->experts_unit, true, e) : 0;
 }
 
-/* From the gradient of the sublayer's result to that of its normed input, this rank's part, in
- * dy2. */
+/* Sets dy2 to this rank's part of the gradient of the normalized input, from the gradient dsub of
+ * the sublayer's result. */
 static int input_pass(struct pass *p, const struct block_view *v, struct block_kept *bk,
 		      const void *dsub, void *dy2, struct rows *r, struct err *e)
 {

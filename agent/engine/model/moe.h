@@ -1,25 +1,26 @@
 /*
- * moe — a layer's mixture of experts in place of its feed-forward part.
+ * moe — a layer's mixture of experts, in place of its feed-forward part.
  *
- *     y2 [n, c] → router → chosen experts and weights of each token tokens' rows sorted by expert →
- *     ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
+ *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by expert
+ *     → ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
  *
- * With tensor parallelism every tp rank routes all tokens alike and computes its shard of each
- * expert's ffn; what a rank's rows give is then a part, summed where the feed-forward part's would
- * be. The weights' gradients are parts too, and are summed over tp before the router's backward
- * pass, which is then the same on all; its gradient of the stream counts on one.
+ * With tensor parallelism, every tp rank routes all tokens in the same way and computes its shard of
+ * each expert's ffn. Its result is then a part, and the parts are summed where those of a
+ * feed-forward part would be. Gradients of the routing weights are parts, too. They are summed over
+ * tp before the router's backward pass, which is then the same on all ranks; only tp rank 0 adds its
+ * gradient to the stream.
  *
- * Layout changes nothing: capacity is of each sequence (an expert takes at most ceil(capacity × seq
- * × top / experts) of its tokens, the first ones by position), the balancing loss too: aux_loss ×
- * experts × Σ_e f_e P_e, f_e the share of the sequence's choices that fall on e, P_e its mean
- * probability (Fedus et al., arXiv 2101.03961, section 2.2, a sequence at a time); the z-loss is
- * z_loss × the mean of the squared log-sum-exp (Zoph et al., arXiv 2202.08906). Both are summed
- * over layers. They are part of the loss that is trained on, and are summed apart from it too, so
- * that a run can report its cross-entropy. agent/engine/hf/balance.h relates aux_loss to
- * transformers' coefficient.
+ * The layout changes no result. Capacity is per sequence: an expert takes at most ceil(capacity ×
+ * seq × top / experts) of a sequence's tokens, the first ones by position. The balancing loss is per
+ * sequence, too: aux_loss × experts × Σ_e f_e P_e, where f_e is the share of the sequence's choices
+ * that fall on expert e and P_e is its mean probability (Fedus et al., arXiv 2101.03961, section
+ * 2.2). The z-loss is z_loss × the mean squared log-sum-exp (Zoph et al., arXiv 2202.08906). Both
+ * are summed over layers. They are part of the loss that is trained on, and are also summed
+ * separately, so that a run can report its cross-entropy. agent/engine/hf/balance.h relates aux_loss
+ * to transformers' coefficient.
  *
- * How many rows come depends on the routing: their memory begins at the balanced number and grows
- * when more come.
+ * The number of rows depends on the routing. Their memory starts at the number for an equal load and
+ * grows when more rows come.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_MOE_H
 #define MUSTER_AGENT_ENGINE_MODEL_MOE_H
@@ -27,53 +28,53 @@
 #include "agent/engine/model/stage.h"
 #include "agent/engine/parallel/ep.h"
 
-/* Memory that grows. */
+/* Memory that grows on demand; its contents are lost then. */
 struct growing_memory {
 	char *base;
 	int64_t bytes;
 };
 
-/* What a layer keeps of a micro-batch. */
+/* A layer's tensors of one micro-batch, kept for the backward pass. */
 struct moe_kept {
 	struct ep_plan plan;
-	char *fixed;        /* all of the next seven, without `loads` */
+	char *fixed;        /* memory of the next seven, except `loads` */
 	int32_t *chosen;    /* [n, top] */
 	float *weights;     /* [n, top] */
 	float *probs, *lse; /* [n, E], [n] */
 	float *load;        /* [micro, E] f_e of each sequence */
-	float *loads;       /* the same, in the host's memory */
-	/* [n, top] the row of each choice, -1: dropped; and the token of each row */
+	float *loads;       /* `load` in host memory */
+	/* [n, top] at: row of each choice, -1: dropped; from: token of each row */
 	int64_t *at, *from;
-	struct growing_memory rows; /* all of the next six */
+	struct growing_memory rows; /* memory of the next six */
 	void *x;                    /* [received, c] */
 	void *gu, *act;             /* [received, 2f], [received, f] */
-	void *y;                    /* [sent, c] what came back */
+	void *y;                    /* [sent, c] the experts' results */
 	/* [received, c], [received, 2f]: gradients, for the second half of a split backward pass */
 	void *dy, *dgu;
 };
 
-/* Scratch of the rank. */
+/* The rank's experts: scratch and what the layers keep. */
 struct moe {
 	struct ep *ep;
 	int64_t experts, top;
-	/* all of the next seven; on the host the last three are not in it */
+	/* memory of the next seven; on the host, of the first four */
 	char *fixed;
 	void *raw;                      /* [n, E] storage type */
 	float *logits;                  /* [n, E], then their gradient */
 	float *dweights;                /* [n, top] */
 	int64_t *counts;                /* [E] */
-	int64_t *choices_at, *taken_at; /* choices and taken, in the backend's memory */
-	float *pull_at;                 /* pull, too */
-	/* The host's, of a sequence's pieces here: choices of each expert, and those in the
-	 * pieces before. */
+	int64_t *choices_at, *taken_at; /* `choices` and `taken` in the backend's memory */
+	float *pull_at;                 /* `pull` in the backend's memory */
+	/* Host memory. choices: of each expert, by the tokens of each piece of a sequence on this
+	 * rank; taken: by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */
-	/* [cp, micro, pieces, E] the choices of all ranks that share the sequences */
+	/* [cp, micro, pieces, E] `choices` of all ranks that share the sequences */
 	int64_t *everywhere;
-	int64_t *kept_of; /* [E] choices that are not dropped */
-	float *pull;      /* [micro, E] what the balancing loss does to probabilities */
+	int64_t *kept_of; /* [E] number of choices that are not dropped */
+	float *pull;      /* [micro, E] gradient of the balancing loss by the probabilities */
 	struct growing_memory rows;
-	struct moe_kept recomputed; /* of layers that do theirs again */
-	struct moe_kept **kept;     /* [chunks][slots × layers] of the others */
+	struct moe_kept recomputed; /* shared by the layers that recompute */
+	struct moe_kept **kept;     /* [chunks][slots × layers], for the other layers */
 };
 
 struct expert_view {
@@ -83,23 +84,23 @@ struct expert_view {
 int model_moe_open(struct model *m, struct ep *ep, struct err *e);
 void model_moe_close(struct model *m);
 
-/* route.c. Opens what counts choices; close takes what was never opened. */
+/* route.c: memory to count choices. model_route_close accepts a moe that was never opened. */
 int model_route_open(struct model *m, struct err *e);
 void model_route_close(struct moe *moe);
-/* Sets chosen, weights, probs, lse, load, at, from and moe->kept_of; adds the router's losses times
- * the rank's tokens to loss [LOSSES] (NULL: nowhere). y: [n, c]. */
+/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from and moe->kept_of. Adds
+ * the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
 int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			const void *y, double *loss, struct err *e);
-/* From moe->dweights (this rank's parts). Adds the router's weights' gradient; on tp rank 0 adds
- * to dy [n, c]. dx: [n, c] of scratch. */
+/* Takes moe->dweights, which are this rank's parts. Adds to the gradient of the router's weights and,
+ * on tp rank 0, to dy [n, c]. dx: scratch [n, c]. */
 int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy,
 			 const void *y, void *dx, struct err *e);
 
-/* experts.c: this rank's experts over rows sorted by expert; k->x to out [received, c]. */
+/* experts.c: this rank's experts, over rows sorted by expert. Sets out [received, c] from k->x. */
 void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			   void *out);
-/* input: dout [received, c] to k's dgu and dx [received, c]; weight: adds the gradients. dact:
- * [received, f] of scratch. */
+/* If p->input, sets k->dgu and dx [received, c] from dout [received, c]. If p->weight, adds to the
+ * gradients. dact: scratch [received, f]. */
 void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			    void *dx, const void *dout, void *dact);
 

@@ -1,6 +1,6 @@
 #include "agent/engine/model/stage.h"
 
-/* LayerNorm keeps means, then reciprocal deviations; RMSNorm the latter alone. */
+/* LayerNorm keeps the means, then the reciprocal deviations; RMSNorm only the latter. */
 static float *rstd_of(const struct model *m, const float *stats)
 {
 	return (float *)stats + (m->d.stats - 1) * m->d.s;

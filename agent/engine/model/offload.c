@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer of a micro-batch; of a device's place, what it holds or is being filled with. */
+/* Which layer a staging buffer holds or receives. */
 struct staged {
-	const struct slot *slot; /* NULL: nothing that counts */
-	int layer;               /* of the chunk */
-	uint64_t ticket;         /* of the last copy from or to it */
+	const struct slot *slot; /* NULL: the contents are not needed */
+	int layer;               /* number in the chunk */
+	uint64_t ticket;         /* the last copy from or to the buffer */
 };
 
 struct offload {
@@ -18,8 +18,8 @@ struct offload {
 	int64_t place;
 	void *host; /* [chunks][slots][layers], one after the other */
 	size_t host_bytes;
-	int64_t *chunk_at; /* where each chunk's begins */
-	int64_t *slot;     /* bytes of one of its slots */
+	int64_t *chunk_at; /* [n_chunks] offset of each chunk */
+	int64_t *slot;     /* [n_chunks] bytes of one slot */
 };
 
 static int open_host(struct model *m, struct offload *o, struct err *e)
@@ -42,8 +42,8 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 	o->host = backend_host_alloc(m->backend, o->host_bytes ? o->host_bytes : 1);
 	if (!o->host)
 		return err_set(e, ERR_NOMEM,
-			       "offloaded activations: no memory of the host for %zu bytes that "
-			       "the device copies to; free some, or set "
+			       "offloaded activations: no host memory for %zu bytes that the "
+			       "device can copy to; free some memory, or set "
 			       "offload.activations = no",
 			       o->host_bytes);
 	return 0;
@@ -72,7 +72,7 @@ void model_offload_close(struct model *m)
 	if (!o)
 		return;
 	if (m->d.device) {
-		backend_sync(m->backend, NULL); /* copies may still be under way */
+		backend_sync(m->backend, NULL); /* copies may still be running */
 		backend_host_free(m->backend, o->host);
 	} else if (o->host) {
 		spill_close(o->host, o->host_bytes);
@@ -90,7 +90,7 @@ char *model_offload_staged(const struct offload *o, int layer)
 	return o->staging + layer % STAGED * o->place;
 }
 
-/* Where a layer lies in host memory, and how long it is. */
+/* Returns a layer's address in host memory, and sets its size. */
 static char *place_of(const struct pass *p, int i, int64_t *bytes)
 {
 	const struct model *m = p->m;
@@ -110,8 +110,8 @@ static struct staged *staged_of(const struct pass *p, int i)
 	return &p->m->offload->places[i % STAGED];
 }
 
-/* Operations that are queued from now on may overwrite the place. */
-static void empty(const struct pass *p, int i)
+/* Operations that are queued after this call may overwrite the staging buffer. */
+static void wait_until_free(const struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);
 	if (t->ticket)
@@ -130,8 +130,8 @@ static void copy_out(struct pass *p, int i)
 						(size_t)bytes) };
 }
 
-/* Begins after the operations so far, the last to read what the place held, and after its own
- * copy out. */
+/* The copy starts after the queued operations, the last that read the buffer, and after the
+ * buffer's own copy to the host. */
 static void copy_in(struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);
@@ -145,7 +145,7 @@ static void copy_in(struct pass *p, int i)
 						(size_t)bytes) };
 }
 
-/* The layer below comes while this one is computed. */
+/* Fetches the previous layer, too, while this one is computed. */
 static void fetch_ahead(struct pass *p, int i)
 {
 	copy_in(p, i);
@@ -159,7 +159,7 @@ static void fetch_ahead(struct pass *p, int i)
 void model_offload_begin(struct pass *p, int i)
 {
 	if (p->m->offload && p->m->d.device)
-		empty(p, i);
+		wait_until_free(p, i);
 }
 
 void model_offload_store(struct pass *p, int i)

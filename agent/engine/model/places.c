@@ -1,10 +1,10 @@
-/* Which tokens a pass is about: this rank's part of the sequences, their numbers in the run, and
- * where the operations read all that. */
+/* Selects this rank's tokens and their numbers in the run, and puts them where the operations read
+ * them. */
 #include "agent/engine/model/stage.h"
 
 #include <stdlib.h>
 
-/* This rank's tokens of whole sequences. */
+/* Returns this rank's tokens of whole sequences. */
 static const int32_t *local_of(struct model *m, int which, const int32_t *whole)
 {
 	if (m->cp->size == 1 || !whole)
@@ -16,7 +16,8 @@ static const int32_t *local_of(struct model *m, int which, const int32_t *whole)
 	return out;
 }
 
-/* The stream's rows in the whole run: sample × seq + position. Sequence shards follow tp's. */
+/* Numbers the stream's rows in the run: sample × seq + position. Sequence shards are in the order
+ * of tp ranks. */
 static void number_rows(struct model *m, int64_t sample)
 {
 	int64_t first = m->tp->sp ? m->tp->rank * m->d.s : 0;
@@ -130,7 +131,7 @@ int model_places_open(struct model *m, struct err *e)
 	if (m->d.dropout && m->d.device)
 		ok = (m->rows = calloc((size_t)m->d.s, sizeof *m->rows)) && ok;
 	if (!ok)
-		return err_set(e, ERR_NOMEM, "places of %zu tokens: out of memory", n);
+		return err_set(e, ERR_NOMEM, "positions of %zu tokens: out of memory", n);
 	for (size_t i = 0; i < n; i++)
 		m->positions[i] = (int32_t)cp_position(m->cp, m->shape.seq, (int64_t)i % m->d.seq);
 	return m->shape.rope ? model_rope_tables(m, e) : 0;

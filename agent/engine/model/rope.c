@@ -1,4 +1,4 @@
-/* The tables of rotary positions. */
+/* Tables of rotary positions. */
 #include "agent/engine/model/stage.h"
 
 #include <math.h>

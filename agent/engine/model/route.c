@@ -1,14 +1,14 @@
-/* The router: which experts a token goes to, with which weights, what is dropped, and the two
- * losses. */
+/* The router: selects each token's experts and weights, drops choices beyond the capacity, and
+ * computes the two losses. */
 #include "agent/engine/model/moe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 2 }; /* of a sequence on a context-parallel rank: the early and the late one */
+enum { PIECES = 2 }; /* of a sequence on a context-parallel rank: an early one and a late one */
 
-/* This rank's pieces of each sequence: one alone has the whole of it as one. */
+/* How many pieces of each sequence this rank has. */
 static int pieces_of(const struct model *m)
 {
 	return m->cp->size > 1 ? PIECES : 1;
@@ -45,15 +45,15 @@ void model_route_close(struct moe *moe)
 	free(moe->pull);
 }
 
-/* Numbers of the host's to where operations read them. */
+/* Copies numbers from host memory to the backend's, if they are different. */
 static void copy_to_backend(struct model *m, void *at, const void *numbers, size_t bytes)
 {
 	if (at != numbers)
 		backend_put(m->backend, at, numbers, bytes);
 }
 
-/* How often the tokens of each piece chose each expert: the one thing that a layer tells the
- * host. */
+/* Counts how often each piece's tokens chose each expert. This is the only result that a layer
+ * copies to the host. */
 static int count_choices(struct model *m, const struct moe_kept *k, struct err *e)
 {
 	struct moe *moe = m->moe;
@@ -66,8 +66,7 @@ static int count_choices(struct model *m, const struct moe_kept *k, struct err *
 			   (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
-/* Sets moe->taken to the choices in the pieces of the same sequence that stand before each
- * piece. */
+/* Sets moe->taken to the number of choices in the earlier pieces of the same sequence. */
 static int count_before(struct model *m, struct err *e)
 {
 	int size = m->cp->size;
@@ -91,7 +90,7 @@ static int count_before(struct model *m, struct err *e)
 	return 0;
 }
 
-/* Most tokens of a sequence that an expert takes; INT64_MAX: all. */
+/* How many tokens of a sequence an expert takes at most; INT64_MAX: no limit. */
 static int64_t capacity(const struct model *m)
 {
 	double factor = m->job->model.capacity;
@@ -100,15 +99,14 @@ static int64_t capacity(const struct model *m)
 			  : INT64_MAX;
 }
 
-/* Of a piece's choices those that are within the capacity. */
+/* How many of a piece's choices are within the capacity. */
 static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 {
 	int64_t room = most > before ? most - before : 0;
 	return choices < room ? choices : room;
 }
 
-/* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. Sets
- * kept_of. */
+/* Drops the choices beyond an expert's capacity: sets their `at` to -1. Sets kept_of. */
 static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 {
 	struct moe *moe = m->moe;
@@ -132,8 +130,8 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	return 0;
 }
 
-/* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job
- * without the balancing loss, need none, nor the sum over cp. */
+/* Sets load [micro, E] to each expert's share of a whole sequence's choices. An evaluation and a
+ * job without the balancing loss need neither the loads nor their sum over cp. */
 static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
@@ -157,7 +155,7 @@ static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
 	return 0;
 }
 
-/* To the sum of all losses, and to the parts that are there. */
+/* Adds the router's losses to the total and to their own sums. */
 static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
 {
 	double aux = m->job->model.aux_loss * (double)m->moe->experts, z = m->job->model.z_loss;

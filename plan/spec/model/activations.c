@@ -77,8 +77,8 @@ enum job_recompute activations_mode(const struct act_dims *d, int layer)
 	return layer % d->every == 0 ? d->mode : RECOMPUTE_NONE;
 }
 
-/* What each mode does with a tensor; SPLIT: it lives in the slot when the backward pass is
- * split. */
+/* What each recomputation mode does with a tensor. SPLIT: it is in the slot if the backward pass is
+ * split, and otherwise nowhere. */
 enum fate { KEEP, AGAIN, SPLIT };
 static const enum fate fates[ACTS][3] = {
 	/* none, selective, full */
@@ -184,13 +184,14 @@ int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *sta
 	}
 }
 
-/* The other side of the feed-forward part's linears; a mixture's experts are none. */
+/* The widest inner tensor of the feed-forward part. Experts do not count: their linears are not
+ * multiplied in 8 bits. */
 static int64_t ffn_widest(const struct act_dims *d)
 {
 	return d->moe ? 0 : most(d->up, d->act);
 }
 
-/* Of a linear's input or output. */
+/* The widest input or output of a linear. */
 static int64_t widest(const struct act_dims *d)
 {
 	return most(most(d->c, ffn_widest(d)), most(d->qkv, d->q));
@@ -276,7 +277,7 @@ int64_t activations_staged(const struct act_dims *d, const struct stage *chunks,
 	return largest;
 }
 
-/* A tensor has a place in the work home when any layer writes it again. */
+/* A tensor is in the work home if any layer recomputes it. */
 static int64_t work_total(const struct act_dims *d, const struct stage *chunks, int n_chunks)
 {
 	int64_t sum = 0;
@@ -329,8 +330,8 @@ int64_t activations_experts_scratch(const struct act_dims *d)
 	int64_t router = activations_lines(d->n * d->experts * d->width) +
 			 activations_lines(d->n * d->experts * F32) +
 			 activations_lines(rows * F32) + activations_lines(d->experts * I64);
-	/* On a device: choices in a sequence's pieces, two at most, those before them, and the
-	 * pull of the balancing loss. */
+	/* On a device: the choices in each piece of a sequence (at most two) and before it, and the
+	 * gradient of the balancing loss. */
 	if (d->device)
 		router += 2 * activations_lines(2 * d->micro * d->experts * I64) +
 			  activations_lines(d->micro * d->experts * F32);

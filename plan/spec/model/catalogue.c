@@ -10,18 +10,19 @@ enum { GROUP_ALIGN = 16 };
 /* A dimension of the model, and how a share cuts it. */
 enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_HEAD, DIM_FFN, DIM_EXPERTS };
 
-/* Which tp ranks' gradients of it are parts: none, those of copies, those of sequence shards. */
+/* When the tp ranks that hold the same box each compute only a part of its gradient: never; always,
+ * because each has its own query heads; with sequence parallelism. */
 enum parts { PARTS_NONE, PARTS_COPIES, PARTS_SEQUENCE };
 
-/* One parameter a row, in the order of the flat buffer. */
+/* One row per parameter, in the order of the flat buffer. */
 struct param_row {
 	enum param_role role;
 	enum unit_kind unit;
 	const char *name;
-	enum dim shape[2]; /* DIM_ONE second: a vector */
+	enum dim shape[2]; /* a vector's second is DIM_ONE */
 	enum param_init init;
 	enum parts parts;
-	bool joined; /* adjacent to the row before: one group */
+	bool joined; /* adjacent to the previous row, in one group */
 };
 
 /* clang-format off */
@@ -59,7 +60,7 @@ static const struct param_row rows[] = {
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* Whether this family has the row at all. */
+/* Whether a model with these traits has the parameter. */
 static bool row_exists(const struct model_shape *m, enum param_role role)
 {
 	switch (role) {
@@ -98,7 +99,7 @@ static bool row_exists(const struct model_shape *m, enum param_role role)
 	}
 }
 
-/* How many of tp ranks hold one kv head. */
+/* How many of the tp ranks hold the same kv head. */
 static int kv_copies(const struct model_shape *m, int tp)
 {
 	return m->kv_heads < tp ? tp / (int)m->kv_heads : 1;
@@ -107,7 +108,7 @@ static int kv_copies(const struct model_shape *m, int tp)
 /* A dimension and the share's part of it. */
 struct cut {
 	int64_t n, lo, hi;
-	int pieces; /* different parts over tp: 1, tp, or as many as there are kv heads */
+	int pieces; /* different pieces over tp: 1, tp, or the number of kv heads */
 };
 
 static struct cut whole(int64_t n)
@@ -143,7 +144,7 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 		return balanced(m->vocab, s->tp, s->tp_rank, CATALOGUE_VOCAB_GRAIN, 1);
 	case DIM_FFN:
 		return balanced(m->ffn, s->tp, s->tp_rank, CATALOGUE_FFN_GRAIN, 1);
-	case DIM_Q: /* whole kv heads with their q heads, or a part of the q heads of one */
+	case DIM_Q: /* whole kv heads with their q heads, or some of one kv head's q heads */
 		return copies > 1
 			       ? balanced(m->heads, s->tp, s->tp_rank, 1, m->head_dim)
 			       : balanced(m->kv_heads, s->tp, s->tp_rank, 1, group * m->head_dim);
@@ -153,7 +154,7 @@ static struct cut cut_of(const struct model_shape *m, const struct share *s, enu
 	return whole(1);
 }
 
-/* Sets everything but the name and the unit, behind what the flat order holds already. */
+/* Appends a parameter to the flat order. Sets all members but the name and the unit. */
 static void place_param(const struct model_shape *m, const struct share *s,
 			const struct param_row *row, int64_t *elements, struct param *p)
 {
@@ -173,7 +174,7 @@ static void place_param(const struct model_shape *m, const struct share *s,
 	p->dims = row->shape[1] == DIM_ONE ? 1 : 2;
 	p->decay = p->dims == 2;
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
-	/* Up joins gate only where there is a gate. */
+	/* Without a gate, up starts a group. */
 	if (!row->joined || (row->role == PARAM_UP_W && !m->gated))
 		*elements = (*elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 	p->offset = *elements;
@@ -240,7 +241,7 @@ static void end_unit(struct builder *b)
 	c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 	u->hi = c->elements;
 	u->n_params = c->n - u->first;
-	if (!u->n_params) /* the family has none */
+	if (!u->n_params) /* the model has no such unit */
 		c->n_units--;
 }
 
@@ -266,7 +267,7 @@ static bool has_first(const struct share *s)
 	return false;
 }
 
-/* A tied head whose table is another rank's. */
+/* Whether this share's tied head needs a copy of another rank's table. */
 static bool needs_copy(const struct model_shape *m, const struct share *s)
 {
 	return m->tied && !has_first(s);
@@ -301,7 +302,7 @@ static void add_chunk(struct builder *b, int chunk)
 	}
 }
 
-/* Elements of one expert, to a whole group. */
+/* Elements of one expert, rounded up to a whole group. */
 static int64_t unit_elements(const struct model_shape *m, const struct share *s,
 			     enum unit_kind kind)
 {
@@ -374,7 +375,7 @@ static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
 	return hi > lo ? hi - lo : 0;
 }
 
-/* Of one layer's, one expert's rows. */
+/* Counted elements in [lo, hi) of one unit, or of one expert. */
 static int64_t count_rows(const struct model_shape *m, const struct share *s, enum unit_kind kind,
 			  int64_t lo, int64_t hi)
 {
@@ -419,15 +420,14 @@ static int check_cut(const struct model_shape *m, const struct share *s, struct 
 	for (int i = 0; i < (int)(sizeof cut / sizeof *cut); i++)
 		if (cut[i].n < cut[i].parts)
 			return err_set(e, ERR_UNSUPPORTED,
-				       "%s = %d: the model's %s = %lld cannot be cut into so many "
-				       "parts; use at most %lld",
+				       "%s = %d: the model's %s = %lld cannot be cut into that "
+				       "many parts; use at most %lld",
 				       cut[i].degree, cut[i].parts, cut[i].what,
 				       (long long)cut[i].n, (long long)cut[i].n);
 	if (m->kv_heads < s->tp && (s->tp % m->kv_heads || m->heads % s->tp))
 		return err_set(e, ERR_UNSUPPORTED,
-			       "tp = %d: with kv_heads = %lld fewer than that, tp must be a "
-			       "multiple of kv_heads and divide "
-			       "heads = %lld; use tp = %lld",
+			       "tp = %d: kv_heads = %lld is smaller, so tp must be a multiple of "
+			       "kv_heads and divide heads = %lld; use tp = %lld",
 			       s->tp, (long long)m->kv_heads, (long long)m->heads,
 			       (long long)m->kv_heads);
 	return 0;
@@ -447,7 +447,8 @@ int catalogue_build(const struct model_shape *m, const struct share *share, stru
 	if (!c.params || !c.units) {
 		catalogue_free(&c);
 		return err_set(e, ERR_NOMEM,
-			       "no memory for the catalogue of %zu layers; close other programs",
+			       "out of memory for the parameters of %zu layers; close other "
+			       "programs",
 			       layers);
 	}
 	struct builder b = { m, share, &c };
@@ -480,7 +481,7 @@ int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer)
 	for (int i = 0; i < c->n_units; i++)
 		if (c->units[i].kind == kind && c->units[i].layer == layer)
 			return i;
-	/* A tied head beside its own table. */
+	/* A tied head on the rank that has the table. */
 	return kind == UNIT_HEAD ? catalogue_unit(c, UNIT_TOKENS, layer) : -1;
 }
 

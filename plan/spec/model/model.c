@@ -52,7 +52,7 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 	};
 }
 
-/* Weights of a layer's matrix products, with `ffns` feed-forward parts. */
+/* Number of weights in a layer's matrix products, with `ffns` feed-forward parts. */
 static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
 {
 	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
@@ -75,7 +75,8 @@ int64_t shape_params(const struct model_shape *m)
 
 double shape_cost_layer(const struct model_shape *m)
 {
-	/* Scores and values: 2 products of 2·q·seq, half of it masked, and twice that backward. */
+	/* Scores and weighted values: 2 products of 2·q·seq FLOPs, half of them masked; the backward
+	 * pass takes twice as many. */
 	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
 	return 6.0 * (double)layer_matrices(m, m->experts ? m->top : 1) + attention;
 }
@@ -92,9 +93,10 @@ double shape_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
-/* A thousand rows of a vocabulary of 50,000, so that what passes once a chunk (the table of the
- * head twice, its gradient to and fro) is small beside the chunk's products: 256 rows of these cost
- * a tenth more. Still small beside a micro-batch's activations. */
+/* Bytes: about 1000 rows for a vocabulary of 50,000. Each chunk of rows reads the head's table twice
+ * and updates its gradient once; with this many rows that is small beside the chunk's products. With
+ * 256 rows the head takes a tenth longer. The buffer stays small beside a micro-batch's activations.
+ */
 enum { LOGITS_MOST = 256 << 20 };
 
 int64_t shape_head_rows(int64_t n, int64_t vocab)

@@ -1,31 +1,41 @@
 /*
- * model — shapes and the parameter catalogue: what exists, what it is called,
- * and which part of it a rank holds.
+ * model — shapes and the parameter catalogue: which parameters a model has, their names, and which
+ * part of each a rank holds.
  *
- * Global names, whatever the family (import and export map them to others'):
+ * The global names are the same for all families; import and export map them to transformers':
  *
- *     embed.tokens.weight [vocab, hidden]      embed.positions.weight [seq, hidden] (gpt2)
- *     layers.N.norm1.weight .bias [hidden]     layers.N.norm2.…
- *     layers.N.attn.{q,k,v,o}.weight [out, in] .bias [out] (gpt2)
- *     layers.N.mlp.up.weight .bias, layers.N.mlp.gate.weight (llama), layers.N.mlp.down.weight .bias
- *     layers.N.moe.router.weight [experts, hidden], layers.N.moe.experts.E.{gate,up,down}.weight (mixtral)
- *     norm.weight .bias                        head.weight [vocab, hidden] (when not tied)
+ *     embed.tokens.weight [vocab, hidden]
+ *     embed.positions.weight [seq, hidden]                 learned positions
+ *     layers.N.norm1.weight .bias [hidden]                 .bias: LayerNorm
+ *     layers.N.attn.{q,k,v,o}.weight [out, in] .bias [out] .bias: families with biases
+ *     layers.N.attn.{q,k}_norm.weight [head_dim]           families that normalize q and k
+ *     layers.N.norm2.weight .bias [hidden]
+ *     layers.N.mlp.up.weight .bias, layers.N.mlp.gate.weight, layers.N.mlp.down.weight .bias
+ *                                                          gate: SwiGLU
+ *     layers.N.moe.router.weight [experts, hidden]         families with experts, in place of mlp
+ *     layers.N.moe.experts.E.{gate,up,down}.weight
+ *     norm.weight .bias
+ *     head.weight [vocab, hidden]                          unless the head is tied
  *
  * Linear weights are [out, in]. Tensor parallelism cuts one dimension into balanced pieces
- * (layout.h, partition) that need not be equal: nothing is padded. Cut by rows: embed.tokens, head
- * (vocabulary), q, k, v (whole kv heads with their q heads), gate, up. Cut by columns: o, down.
- * With fewer kv heads than tp ranks, tp / kv_heads ranks share a kv head: each holds a copy of its
- * k and v, whose gradients are parts of the whole. Everything else is whole on each tp rank. Expert
- * parallelism gives ep rank i a run of whole experts.
+ * (layout.h, partition). The pieces need not be equal: nothing is padded.
+ *     cut by rows      embed.tokens and head (the vocabulary); q, k and v (whole kv heads with
+ *                      their q heads); gate and up
+ *     cut by columns   o, down
+ * If there are fewer kv heads than tp ranks, tp / kv_heads ranks share a kv head. Each of them
+ * holds a copy of its k and v, and computes a part of their gradients. Each tp rank holds all other
+ * parameters whole; as it has only its own heads, its gradients of q_norm and k_norm are parts,
+ * too. Expert parallelism gives each ep rank a range of whole experts.
  *
  * A rank's parameters lie in one flat order, chunk after chunk: the stage's embedding, its layers
- * in order, final norm, head. It is made of *units*: what is gathered, reduced and freed as one
- * (the token table, the positions, a layer, a layer's experts, the final norm, the head). q, k, v
- * (weights, then biases) and gate, up are adjacent, so that one matrix product does them. Groups
- * start at multiples of 16 elements, and so do units; the gaps hold zeros for ever.
+ * in order, the final norm, the head. The order consists of *units*. A unit is gathered, reduced
+ * and freed as one: the token table, the positions, a layer, a layer's experts, the final norm, the
+ * head. q, k and v are adjacent (weights, then biases), and so are gate and up, so that one matrix
+ * product computes them. Groups and units start at multiples of 16 elements; the gaps are always
+ * zero.
  *
- * A tied head is embed.tokens itself. Where the last stage's rank is not the first stage's, it
- * holds a copy as its head unit, role PARAM_EMBED, tied_copy set; PARAM_HEAD exists only in untied
+ * A tied head is embed.tokens itself. If the last stage's rank is not the first stage's, it holds a
+ * copy as its head unit, with role PARAM_EMBED and tied_copy set. PARAM_HEAD exists only in untied
  * models.
  */
 #ifndef MUSTER_PLAN_SPEC_MODEL_MODEL_H
@@ -51,26 +61,25 @@ struct model_shape {
 	enum job_router router;
 };
 
-/* Fills in the family's parts and the job's defaults. */
+/* Sets the family's traits and replaces the job's zeros by their defaults. */
 void shape_of_job(const struct job *job, struct model_shape *out);
 int64_t shape_params(const struct model_shape *m);
 /* Model FLOPs of a training step for one token (forward + backward, no recomputation): 6 × the
  * weights of matrix products + attention (causal counted as half), Narayanan et al., arXiv
  * 2104.04473. */
 double shape_flops_token(const struct model_shape *m);
-/* The same by part: what balances the stages. The embedding's is the FLOPs' worth of the memory
- * that it moves. */
+/* FLOPs per token of one layer, the head and the embedding: the planner balances stages by them.
+ * The embedding has no products; its cost stands for the memory that it moves. */
 double shape_cost_layer(const struct model_shape *m);
 double shape_cost_head(const struct model_shape *m);
 double shape_cost_embed(const struct model_shape *m);
 
-/* Radians by which a position turns pair i of a head's numbers, i < head_dim / 2: Su et al., arXiv
- * 2104.09864. Longer contexts stretch it; llama3: the rule of Llama 3.1's configuration in Hugging
- * Face transformers (rope_type "llama3"): long waves are stretched, short ones are not, those
- * between in proportion. */
+/* Radians by which each position turns pair i of a head, i < head_dim / 2 (Su et al., arXiv
+ * 2104.09864). rope_scaling stretches the waves for longer contexts. llama3 is transformers' rule
+ * for rope_type "llama3": it stretches long waves, leaves short ones, and interpolates between. */
 double shape_rope_turn(const struct model_shape *m, int64_t i);
 
-/* Rows of logits that are held at once, for n tokens and `vocab` columns of the head. */
+/* How many rows of logits the head computes at once, of n tokens and `vocab` columns. */
 int64_t shape_head_rows(int64_t n, int64_t vocab);
 
 enum param_role {
@@ -120,11 +129,11 @@ struct param {
 	int dims;             /* 1 or 2 */
 	int64_t lo[2], hi[2]; /* this rank's box */
 	int expert;           /* -1: none */
-	/* tp ranks that hold this very box, and this one's place among them: copy 0 saves it and
-	 * counts in norms */
+	/* how many tp ranks hold this box, and this rank's number among them; copy 0 saves the box
+	 * and counts it in norms */
 	int copies, copy;
-	bool partial; /* each copy's gradient is a part: the copies sum them */
-	/* the last stage's copy of embed.tokens: not saved, not counted in norms */
+	bool partial; /* each copy computes a part of the gradient; an all-reduce sums them */
+	/* the last stage's copy of embed.tokens: neither saved nor counted in norms */
 	bool tied_copy;
 	bool decay; /* weight decay applies (matrices) */
 	enum param_init init;
@@ -151,22 +160,23 @@ struct catalogue {
 	int64_t elements; /* of all units */
 };
 
-/* Cuts fall on multiples of these where every rank still gets something (layout.h,
+/* Cuts are at multiples of these, unless a rank would then get nothing (layout.h,
  * layout_partition_grain). */
 enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
 
 struct share; /* layout.h */
+/* ERR_UNSUPPORTED: the share's degrees cannot cut the model. Free `out` with catalogue_free. */
 int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out,
 		    struct err *e);
 void catalogue_free(struct catalogue *c);
-/* Elements of a unit, without building anything; 0 for one that the family does not have. */
+/* Elements of a unit, computed without a catalogue; 0 if the family has no such unit. */
 int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *share,
 				enum unit_kind kind);
-/* How many units of the kind the share's chunks have. */
+/* How many units of this kind the share's chunks have. */
 int catalogue_unit_count(const struct model_shape *m, const struct share *share,
 			 enum unit_kind kind);
-/* Elements within [lo, hi) of a unit that this share counts and saves: those of which it is copy
- * 0, no gaps, no tied copy. */
+/* How many elements in [lo, hi) of a unit this share counts and saves: those of which it is copy 0.
+ * Gaps and tied copies do not count. */
 int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share,
 			       enum unit_kind kind, int64_t lo, int64_t hi);
 enum { UNIT_KINDS = UNIT_HEAD + 1 };
@@ -181,20 +191,19 @@ struct catalogue_sample {
 void catalogue_sample(const struct model_shape *m, const struct share *share, enum unit_kind kind,
 		      struct catalogue_sample *out);
 
-/* NULL when this rank has no such parameter. layer -1 for those outside layers, expert -1 for
- * those of none. */
+/* NULL if this rank has no such parameter. layer is -1 outside layers, expert -1 outside experts. */
 const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer,
 				   int expert);
-/* -1 when there is none. The head of a tied model is UNIT_TOKENS where this rank has the first
- * stage, else UNIT_HEAD. */
+/* Returns the unit's index, or -1. The head of a tied model is UNIT_TOKENS if this rank has the
+ * first stage, and UNIT_HEAD otherwise. */
 int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer);
 
-/* ZeRO: shard i of `shards` owns elements [*lo, *hi) of a unit of n: balanced, at multiples of
- * CATALOGUE_SHARD_GRAIN, none lost. */
+/* ZeRO: shard i of `shards` owns elements [*lo, *hi) of a unit of n elements. The cut is balanced,
+ * at multiples of CATALOGUE_SHARD_GRAIN, and covers every element. */
 enum { CATALOGUE_SHARD_GRAIN = 16 };
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi);
 
-/* A checkpoint's tensors: each parameter (fp32) and the optimizer's two moments of it. */
+/* A checkpoint has this many tensors per parameter: its fp32 value and the optimizer's two moments. */
 enum { CATALOGUE_KINDS = 3 };
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * zero — the arithmetic of sharded training state: who owns which elements of a unit, and what that
- * takes of memory.
+ * zero — sharded training state: which rank owns which elements of a unit, and how much memory that
+ * needs.
  *
- * The store (agent/engine/parallel/param_store.h says what the ZeRO stages are) and the planner share it,
- * so that a plan's memory is the run's, to the byte. A unit's replicas are shards × copies ranks:
- * its elements are cut over the shards; copies own the same piece.
+ * The parameter store and the planner share this code, so that a plan predicts a run's memory
+ * exactly. agent/engine/parallel/store.h explains the ZeRO stages. A unit has shards × copies
+ * replicas: its elements are cut over the shards, and all copies of a shard own the same piece.
  */
 #ifndef MUSTER_PLAN_SPEC_MODEL_ZERO_H
 #define MUSTER_PLAN_SPEC_MODEL_ZERO_H
@@ -19,58 +19,58 @@
 enum zero_class { ZERO_DENSE, ZERO_EXPERTS, ZERO_CLASSES };
 enum zero_class zero_class(enum unit_kind kind);
 
-/* A unit's replicas, and this rank among them. */
+/* A unit's replicas, and this rank's place among them. */
 struct zero_cut {
 	int shards, shard, copies, copy;
 };
 
-/* The cuts of the rank at `at`. per_node: how many replicas of what is not an expert a node holds,
- * with parallel.zero_shard = node, where replicas come node by node; 0: all are one group of
- * shards. */
+/* Sets the cuts of the rank at `at`. per_node: with parallel.zero_shard = node, how many replicas of
+ * the dense parameters one node holds (replicas are numbered node by node); 0: all replicas are one
+ * group of shards. */
 void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node,
 	       struct zero_cut out[ZERO_CLASSES]);
 
-/* What a stage cuts; the rest is whole on every replica. */
+/* What a ZeRO stage cuts. Every replica holds the rest whole. */
 struct zero_policy {
 	bool state, grads, params;
 };
-/* Without shards (1) there is nothing to cut: stage 0's. */
+/* With one shard there is nothing to cut: the policy is that of stage 0. */
 const struct zero_policy *zero_policy(int stage, const struct zero_cut *cut);
 
-/* Of a unit of n elements, [*lo, *hi) are this rank's to update. */
+/* This rank updates elements [*lo, *hi) of a unit of n elements. */
 void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
-/* And of those, [*lo, *hi) are its to count in norms and to save: the copies share them, each
- * element is one rank's. Of parameters that several tp ranks hold only copy 0's count, of a tied
- * copy none. */
+/* Of those, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that one
+ * rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a tied
+ * copy does not count. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
-/* Elements of all parameters that this rank saves, and of each of the optimizer's moments. */
+/* How many elements this rank saves of the parameters, and of each of the optimizer's moments. */
 double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 		  const struct zero_cut cut[ZERO_CLASSES]);
 
-/* Buffers for units of a kind, where there are so many: one in use, one under way. */
+/* Buffers per kind of unit, if there are that many units: one in use, one being filled. */
 enum { ZERO_BUFFERS = 2 };
 
-/* Elements of each tensor of the optimizer's state that pass through a device's memory at once,
- * twice, with offload.optimizer; and the bytes of that. */
+/* With offload.optimizer, so many elements of each tensor of the optimizer's state are in a device's
+ * memory at once, twice; zero_staged_bytes() is that in bytes. */
 enum { ZERO_STAGED = 1 << 21 };
 double zero_staged_bytes(int tensors);
-/* Elements of masters in the host's memory that are rounded at once. */
+/* Elements of master weights in host memory that are rounded at once. */
 enum { ZERO_PUBLISHED = 1 << 20 };
 
-/* Bytes that the store takes (double: sizes beyond any machine must not overflow). Masters: 0 in
- * fp32 storage, where they are the parameters; not counted with offload.optimizer. */
+/* Bytes that the parameter store allocates; doubles, so that absurd sizes do not overflow. masters is
+ * 0 in fp32, where the parameters are the masters, and excludes them with offload.optimizer. */
 struct zero_memory {
 	double params, grads, masters;
-	/* buffers of whole units' parameters, under stage 3: the most of each kind, ZERO_BUFFERS
-	 * times at most */
+	/* stage 3: buffers of whole units' parameters, at most ZERO_BUFFERS of the largest unit of
+	 * each kind */
 	double gather;
-	double reduce; /* and of their gradients, under stages 2 and 3 */
+	double reduce; /* stages 2 and 3: the same for gradients */
 	double owned;  /* elements of each of the optimizer's moments */
 };
 /* width: bytes of a stored parameter, 4 or 2. */
 void zero_memory_of(const int64_t elements[UNIT_KINDS], const int count[UNIT_KINDS], int stage,
 		    const struct zero_cut cut[ZERO_CLASSES], int width, struct zero_memory *out);
-/* The same of a share's own units. */
+/* zero_memory_of() for a share's own units. */
 void zero_memory(const struct model_shape *m, const struct share *s, int stage,
 		 const struct zero_cut cut[ZERO_CLASSES], int width, struct zero_memory *out);
 

@@ -167,7 +167,7 @@ static void tokens_that_do_not_fit_are_refused(void **state)
 	(void)state;
 	open_pair(&kinds[0], "cpu", &p);
 	assert_int_equal(generate_lm_append(p.lm, many, SEQ + 1, p.logits, &e), -1);
-	assert_non_null(strstr(e.text, "301 tokens behind 0: the model sees 1 to 300"));
+	assert_non_null(strstr(e.text, "301 tokens after 0: the model sees 1 to 300"));
 	assert_int_equal(generate_lm_append(p.lm, many, 0, p.logits, &e), -1);
 	assert_int_equal(generate_lm_append(p.lm, &far, 1, p.logits, &e), -1);
 	assert_non_null(strstr(e.text, "token 37 is outside of the model's vocabulary of 37"));
