@@ -30,7 +30,7 @@ struct departure {
 	struct ckpt_reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct carry carry;      /* the model's other files */
+	struct attached carry;      /* the model's other files */
 	float *numbers, *turned; /* of the largest tensor; of the largest transposed one */
 	char folder[PATH_MAX];   /* the temporary folder */
 };

@@ -14,7 +14,7 @@
 /* An import in progress. */
 struct arrival {
 	struct hf_reader *reader;
-	struct carry carry;          /* the model's other files */
+	struct attached carry;          /* the model's other files */
 	struct ckpt_tensor *tensors; /* muster's tensors, in the order of names' parts */
 	json_t *model, *layout;
 	struct ckpt_stream *out;

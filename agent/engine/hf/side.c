@@ -49,7 +49,7 @@ enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
 
 /* --- in --- */
 
-static json_t *parse_json(const struct carry *c, const char *name)
+static json_t *parse_json(const struct attached *c, const char *name)
 {
 	const struct attached_file *f = ckpt_attached_find(c, name);
 	json_t *v = f ? json_loadb(f->data, f->size, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -76,7 +76,7 @@ static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 }
 
 /* A path on the author's machine is not a model's name. */
-static void find_name(const char *folder, struct carry *c)
+static void find_name(const char *folder, struct attached *c)
 {
 	json_t *config = parse_json(c, "config.json");
 	const char *name = json_string_value(json_object_get(config, "_name_or_path"));

@@ -30,7 +30,7 @@ bool hf_side_exported(const char *name);
 
 /* Adds to `config`, which muster wrote, the keys of the carried config.json that export keeps, if
  * they have the right type. A carried file that is not a JSON object adds nothing. */
-int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e);
+int hf_side_add_keys(const struct attached *c, json_t *config, struct err *e);
 
 /* The ids of the tokens that end a text: eos_token_id of generation_config.json, or, if that has
  * none, of config.json; a number or a list. Returns how many there are, at most HF_SIDE_ENDS; skips
