@@ -164,7 +164,7 @@ void data_ledger_add(struct ledger *l, const struct digest *share)
 }
 
 /* The ranks' words become one a replica, in the order of the batch. */
-static int join(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
+static int join_entries(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
 {
 	int kept = 0;
 	for (int i = 0; i < n; i++) {
@@ -207,7 +207,7 @@ static void add_steps(struct ledger *l, const struct entry *replicas, int n)
 static int write_steps(struct ledger *l, struct entry *all, struct err *e)
 {
 	int n = 0;
-	if (join(l, all, comm_size(l->o.world), &n, e))
+	if (join_entries(l, all, comm_size(l->o.world), &n, e))
 		return -1;
 	add_steps(l, all, n);
 	if (buf_failed(&l->pending))

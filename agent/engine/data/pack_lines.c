@@ -122,7 +122,7 @@ static int parse_line(const struct lines *l, const char *line, size_t n, json_t 
 	return 0;
 }
 
-static int skip(struct lines *l, const struct err *why)
+static int skip_line(struct lines *l, const struct err *why)
 {
 	struct document_counts *c = l->counts;
 	if (!c->skipped++)
@@ -154,7 +154,7 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 		return 0;
 	if (parse_line(l, line, n, &root, &text, &why))
 		return l->opt->skip_bad && why.code == ERR_CORRUPT
-			       ? skip(l, &why)
+			       ? skip_line(l, &why)
 			       : err_set(e, why.code, "%s:%" PRId64 ": %s", l->file, l->number,
 					 why.text);
 	size_t len = json_string_length(text);
