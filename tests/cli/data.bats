@@ -234,7 +234,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 @test "files of other kinds are refused by name with the command that converts them" {
 	for row in 'table.parquet:a Parquet file:pyarrow.parquet' 'stream.arrow:an Arrow stream:open_stream' 'file.arrow:an Arrow file:open_file' \
 		'ids.npy:a NumPy array:--dtype i32' 'text.xz:compressed by xz:xz -dk' 'text.tar.gz:a tar archive:tar -xf' \
-		'train.i64:no text (59 NULs:--raw'; do
+		'train.i64:not text (59 NULs:--raw'; do
 		IFS=: read -r file kind command <<<"$row"
 		refused 1 "$file: is $kind" data pack "$packs/$file" -o text
 		grep -qF -- "$command" err
