@@ -246,7 +246,7 @@ static int print_text(const struct audit_job *j)
 	if (!j->data)
 		printf("  the data was not read: %s\n", j->why.text);
 	else if (!a->n_findings)
-		printf("  the data was read again: every rank was fed what it has there\n");
+		printf("  the data was read again: every rank read exactly these tokens\n");
 	return a->n_findings ? TOOL_FAILED : TOOL_OK;
 }
 

@@ -60,11 +60,12 @@ static int add_source(struct blend *b, double weight, const char *path, size_t l
 			       BLEND_MOST);
 	for (int i = 0; i < b->n; i++)
 		if (strlen(b->sources[i].path) == len && !memcmp(b->sources[i].path, path, len))
-			return err_set(e, ERR_USAGE,
-				       "data.path: %.*s comes twice: its samples would come twice "
-				       "an epoch; name it "
-				       "once, with the sum of the weights",
-				       (int)len, path);
+			return err_set(
+				e, ERR_USAGE,
+				"data.path: %.*s occurs twice: its samples would occur twice "
+				"an epoch; name it "
+				"once, with the sum of the weights",
+				(int)len, path);
 	struct blend_source *list = realloc(b->sources, (size_t)(b->n + 1) * sizeof *list);
 	if (list)
 		b->sources = list;
@@ -86,7 +87,7 @@ static int read_words(struct blend *b, const char *words, struct err *e)
 		const char *next = next_weight(path);
 		if (!*path || number(path, &(double){ 0 }, &(const char *){ NULL }))
 			return err_set(e, ERR_USAGE,
-				       "data.path: the weight %g has no path behind it; write "
+				       "data.path: the weight %g is not followed by a path; write "
 				       "WEIGHT PATH WEIGHT PATH …",
 				       weight);
 		if (add_source(b, weight, path, next ? (size_t)(next - path) : strlen(path), e))

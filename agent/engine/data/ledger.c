@@ -94,7 +94,7 @@ static void write_pending(struct ledger *l)
 	} else {
 		l->torn = l->torn || n > 0;
 		snprintf(l->note, sizeof l->note,
-			 "%.100s: cannot write what was consumed: %s%s; it is tried again at the "
+			 "%.100s: cannot write what was consumed: %s%s; it is retried at the "
 			 "next checkpoint",
 			 l->path, n < 0 ? strerror(errno) : "no room",
 			 n < 0 ? process_full(errno) : "");
@@ -177,7 +177,8 @@ static int join_entries(struct ledger *l, struct entry *all, int n, int *replica
 			all[kept++] = all[i];
 		else if (memcmp(&all[at], &all[i], sizeof all[i]))
 			return err_set(e, ERR_CORRUPT,
-				       "steps %lld to %lld: rank %d was not fed what another rank "
+				       "steps %lld to %lld: rank %d did not read the samples that "
+				       "another rank "
 				       "of replica %lld was; do "
 				       "their hosts see the same files under data.path?",
 				       (long long)l->from + 1, (long long)l->to, i,

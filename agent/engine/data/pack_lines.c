@@ -81,11 +81,12 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 	if (l->number == 1 && n && *text == '[')
 		return refuse_list(l, e);
 	if (strstr(where->text, "Unicode"))
-		return err_set(e, ERR_CORRUPT,
-			       "%s: half of a surrogate pair is no character; write the line again "
-			       "without it, or leave such "
-			       "lines out with --skip-bad",
-			       where->text);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: half of a surrogate pair is not a character; write the line again "
+			"without it, or leave such "
+			"lines out with --skip-bad",
+			where->text);
 	struct buf file = BUF_INIT;
 	data_pack_format_quote_word(&file, l->file);
 	err_set(e, ERR_CORRUPT,

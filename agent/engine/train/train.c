@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What the supervisor is told to do next, as all ranks agreed. */
+/* What all ranks do next. */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
 /* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every
@@ -79,7 +79,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	return 0;
 }
 
-/* The optimizer is the servers'. */
+/* The parameter servers run the optimizer. */
 static int update_server(struct trainer *t, struct step_report *r, struct err *e)
 {
 	bool checkpoint;
@@ -102,8 +102,8 @@ static double replicas_waited(const struct trainer *t)
 	       (t->server ? param_server_waited(t->server) : 0);
 }
 
-/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the
- * host that is the optimizer's. */
+/* On a device the sum of the gradients' squares is queued before the loss is waited for; on the host
+ * the optimizer computes it. */
 static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
 		      struct err *e)
 {
@@ -189,7 +189,7 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* All ranks stop at the same step: the strongest wish that any of them has heard of. */
+/* All ranks stop at the same step: the strongest request that any of them has received wins. */
 static int agree_to_stop(struct trainer *t, int *what, struct err *e)
 {
 	bool checkpoint;
@@ -211,7 +211,7 @@ static bool save_due(const struct trainer *t)
 	return every > 0 && t->at.step % every == 0;
 }
 
-/* What is due between two steps; *what: whether another one follows. */
+/* Does all that is due between two steps; *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));
@@ -252,7 +252,7 @@ static int train_loop(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* The first replica's pipeline stands for all. Nothing depends on it, so a failure is only told. */
+/* Only the first replica's pipeline is saved. Nothing depends on it, so a failure is only logged. */
 static void save_timeline(const struct trainer *t)
 {
 	const struct train_env *env = t->env;
