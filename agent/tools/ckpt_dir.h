@@ -1,6 +1,6 @@
 /*
- * ckpt_dir — what a person may name to mean checkpoints: a checkpoint, a folder of them, or a run's
- * folder.
+ * ckpt_dir — resolves the path that a user names to checkpoints: a checkpoint, a folder of
+ * checkpoints, or a run's folder.
  */
 #ifndef MUSTER_AGENT_TOOLS_CKPT_DIR_H
 #define MUSTER_AGENT_TOOLS_CKPT_DIR_H
@@ -10,20 +10,20 @@
 #include <limits.h>
 
 struct ckpt_dir {
-	char dir[PATH_MAX];        /* that holds the step- folders */
-	struct folder_entry *list; /* the checkpoint named, or all of them, newest first */
+	char dir[PATH_MAX];        /* holds the step- entries */
+	struct folder_entry *list; /* the checkpoint named, or all, the last step first */
 	int64_t n;
 	bool one; /* a checkpoint was named */
 };
 
-/* A run's folder is known by its job.ini, which may say that its checkpoints lie elsewhere.
- * ERR_NOTFOUND when there is no such folder; a folder without checkpoints is an empty list. */
+/* A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
+ * there is no such folder; a folder without checkpoints is an empty list. */
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
 void tool_ckpt_dir_close(struct ckpt_dir *d);
-/* DIR/NAME of an entry, into `out` of PATH_MAX bytes. */
+/* Writes DIR/NAME of an entry to `out`, of PATH_MAX bytes. */
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
-/* The one that was named, whatever is wrong with it; of several the newest that is sound. Its
- * folder, into `path` of PATH_MAX bytes, and its manifest. */
+/* Chooses the checkpoint that was named, also if it is damaged, or else the last valid one. Writes
+ * its path to `path`, of PATH_MAX bytes, and reads its manifest. */
 int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
 
 #endif

@@ -11,41 +11,42 @@
 #include <string.h>
 
 static const char page[] =
-	"muster ckpt export — a checkpoint to a Hugging Face folder\n"
+	"muster ckpt export — export a checkpoint as a Hugging Face folder\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster ckpt export PATH -o HF_FOLDER [--dtype TYPE] [--shard-size SIZE] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Writes config.json and model.safetensors under the names and in the shapes that "
-	"transformers' GPT-2, LLaMA and Mixtral\n"
-	"  have, whatever layout wrote the checkpoint. More than SIZE goes to "
-	"model-00001-of-0000N.safetensors and so on, with\n"
-	"  model.safetensors.index.json. PATH is a checkpoint, or a run's folder or its ckpt "
-	"folder: then the newest valid one.\n"
-	"  What is read is held against its digests. The folder appears whole or not at all.\n"
+	"  Writes config.json and model.safetensors with the names and shapes of transformers'\n"
+	"  GPT-2, LLaMA and Mixtral, from a checkpoint of any layout. If the tensors have more\n"
+	"  than SIZE bytes, they go to model-00001-of-0000N.safetensors and so on, with\n"
+	"  model.safetensors.index.json. PATH is a checkpoint, or a run's folder or its ckpt\n"
+	"  folder; then the last valid checkpoint is exported. All digests are verified. The\n"
+	"  folder appears completely or not at all.\n"
 	"\n"
-	"  What came with an imported model is written again: its tokenizer, chat template, "
-	"generation_config.json and licence as they\n"
-	"  came, and the ids of its special tokens in config.json, where everything else is "
-	"muster's own. README.md is a model card\n"
-	"  with the steps, tokens and loss that the checkpoint knows of.\n"
+	"  The files that are attached to an imported model are written again: its tokenizer,\n"
+	"  chat template, generation_config.json and licence unchanged, and the ids of its "
+	"special\n"
+	"  tokens in config.json, whose other keys are muster's own. README.md is a model card\n"
+	"  with the steps, tokens and loss of the checkpoint.\n"
 	"\n"
-	"  A Mixtral that was trained with model.aux_loss > 0 gets output_router_logits = true and "
-	"the coefficient under which transformers\n"
-	"  adds the same balancing loss; transformers 4 cannot generate with that key, so set it "
-	"to false in a copy for that. z_loss has no\n"
-	"  key there.\n"
+	"  A Mixtral that was trained with model.aux_loss > 0 gets output_router_logits = true "
+	"and\n"
+	"  the coefficient with which transformers adds the same balancing loss. transformers 4\n"
+	"  cannot generate with that key, so set it to false in a copy for that. z_loss has no "
+	"key\n"
+	"  there.\n"
 	"\n"
 	"OPTIONS\n"
-	"  -o HF_FOLDER       what to write; must not be there, or be empty\n"
-	"  --dtype TYPE       fp32 (default), bf16 or fp16: rounded to the nearest; numbers beyond "
-	"fp16 are refused\n"
-	"  --shard-size SIZE  most bytes of a file's tensors: a number with K, M, G (powers of "
-	"1000) or Ki, Mi, Gi\n"
-	"                     (of 1024); default 5G. A larger tensor has a file to itself.\n"
-	"  --json             print {path, step, family, tensors, parameters, bytes, files, "
-	"carried: how many files came with the model}\n"
+	"  -o HF_FOLDER       the output; it must not exist, or be empty\n"
+	"  --dtype TYPE       fp32 (default), bf16 or fp16, rounded to the nearest; numbers "
+	"beyond\n"
+	"                     fp16 are refused\n"
+	"  --shard-size SIZE  maximum bytes of the tensors in a file: a number with K, M, G\n"
+	"                     (powers of 1000) or Ki, Mi, Gi (of 1024); default 5G. A larger\n"
+	"                     tensor has a file of its own.\n"
+	"  --json             print {path, step, family, tensors, parameters, bytes, files,\n"
+	"                     carried: number of files attached to the model}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt export runs/mine -o mine-hf --dtype bf16\n"
@@ -119,7 +120,7 @@ static int export(const char *word, const char *folder, const struct hf_type *ty
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int export_main(int argc, char **argv)
 {
 	/* clang-format off */
 	static const struct option options[] = {
@@ -165,5 +166,5 @@ static int run(int argc, char **argv)
 	return export(argv[optind], folder, type, shard_size, json);
 }
 
-const struct tool tool_ckpt_export = { "ckpt", "export", run,
-				       "a checkpoint to a Hugging Face folder", page };
+const struct tool tool_ckpt_export = { "ckpt", "export", export_main,
+				       "export a checkpoint as a Hugging Face folder", page };

@@ -10,51 +10,44 @@
 #include <stdlib.h>
 
 static const char page[] =
-	"muster ckpt import — a Hugging Face folder to a checkpoint\n"
+	"muster ckpt import — import a Hugging Face folder as a checkpoint\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster ckpt import HF_FOLDER -o CKPT_DIR [--seq N] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json) "
-	"of a GPT-2, LLaMA or Mixtral model\n"
-	"  in F32, BF16 or F16, and writes CKPT_DIR/step-00000000, a checkpoint from which any "
-	"layout can start, and\n"
-	"  CKPT_DIR/model.ini, a job file with the [model] section that fits it and "
-	"checkpoint.resume naming it. Every tensor must\n"
-	"  have its place in the model, and every one of the model must be there: any other is "
-	"refused by name, and so is a\n"
-	"  key of config.json that asks for something muster does not support. One tensor is in "
-	"memory at a time.\n"
+	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json)\n"
+	"  of a GPT-2, LLaMA or Mixtral model in F32, BF16 or F16. It writes\n"
+	"  CKPT_DIR/step-00000000, a checkpoint from which any layout can start, and\n"
+	"  CKPT_DIR/model.ini, a job file with the matching section [model] and with\n"
+	"  checkpoint.resume set to it. The folder must have exactly the tensors of the model:\n"
+	"  the error names one that is missing or unknown, and a key of config.json that muster\n"
+	"  does not support. At most one tensor is in memory at a time.\n"
 	"\n"
-	"  Mixtral's router_aux_loss_coef becomes model.aux_loss = coefficient * experts_per_token "
-	"/ layers where output_router_logits is\n"
-	"  true; otherwise transformers trains without a balancing loss, and so does muster, with "
-	"aux_loss = 0. Rotary positions are\n"
-	"  those that transformers 5 computes; a file that gives one number twice, and not the "
-	"same, is refused.\n"
+	"  Mixtral's router_aux_loss_coef becomes model.aux_loss = coefficient *\n"
+	"  experts_per_token / layers if output_router_logits is true. Otherwise transformers\n"
+	"  trains without a balancing loss, and so does muster, with aux_loss = 0. Rotary\n"
+	"  positions are those that transformers 5 computes; a file that gives one number twice\n"
+	"  with different values is refused.\n"
 	"\n"
-	"  The model's other files are kept in the checkpoint, and every run that goes on from it "
-	"keeps them in its own, so that\n"
-	"  `muster ckpt export` and `muster generate` find them there: config.json (of which an "
-	"export keeps the ids of the special\n"
-	"  tokens), generation_config.json, the tokenizer's files, the chat template, and "
-	"licences. Code is never kept.\n"
+	"  The model's other files are kept in the checkpoint, and every run that resumes from it\n"
+	"  keeps them in its own checkpoints, so that `muster ckpt export` and `muster generate`\n"
+	"  find them: config.json (of which an export keeps the ids of the special tokens),\n"
+	"  generation_config.json, the tokenizer's files, the chat template, and licences. Code\n"
+	"  is never kept.\n"
 	"\n"
-	"  A folder with weights in pytorch_model.bin, an adapter, a classifier or quantized "
-	"weights is refused with what to do about\n"
-	"  it. NaNs and infinities are imported as they are, with a note that names the tensor.\n"
+	"  A folder with weights in pytorch_model.bin, an adapter, a classifier or quantized\n"
+	"  weights is refused; the error gives the remedy. NaNs and infinities are imported as\n"
+	"  they are, with a note that names the tensor.\n"
 	"\n"
 	"  Training starts at step 0 with the optimizer's moments at zero.\n"
 	"\n"
 	"OPTIONS\n"
-	"  -o CKPT_DIR  what to write; is made; must not hold a step-00000000\n"
-	"  --seq N      tokens of a sequence to train with, in place of max_position_embeddings "
-	"(LLaMA and Mixtral, whose\n"
-	"               positions are rotary: no weight depends on it)\n"
-	"  --json       print {path, family, tensors, parameters, bytes, carried: how many files "
-	"came with the model, notes: [text],\n"
-	"               model: the section as text}\n"
+	"  -o CKPT_DIR  the output; it is created, and must not hold a step-00000000\n"
+	"  --seq N      tokens per sequence in training, in place of max_position_embeddings\n"
+	"               (LLaMA and Mixtral, whose positions are rotary: no weight depends on it)\n"
+	"  --json       print {path, family, tensors, parameters, bytes, carried: number of files\n"
+	"               attached to the model, notes: [text], model: the section as text}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt import gpt2/ -o gpt2-ckpt\n"
@@ -62,8 +55,8 @@ static const char page[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  imported\n"
-	"  1  the folder is damaged, or of a model that muster does not have, or CKPT_DIR cannot "
-	"be written\n"
+	"  1  the folder is damaged, muster does not support its model, or CKPT_DIR cannot be\n"
+	"     written\n"
 	"  2  usage\n";
 
 /* A note goes to people at once, to programs at the end. */
@@ -124,7 +117,7 @@ static int bring_in(const char *folder, const char *dir, int64_t seq, bool json)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int import_main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
@@ -163,5 +156,5 @@ static int run(int argc, char **argv)
 	return bring_in(argv[optind], dir, seq, json);
 }
 
-const struct tool tool_ckpt_import = { "ckpt", "import", run,
-				       "a Hugging Face folder to a checkpoint", page };
+const struct tool tool_ckpt_import = { "ckpt", "import", import_main,
+				       "import a Hugging Face folder as a checkpoint", page };

@@ -6,28 +6,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char page[] = "muster ckpt ls — the checkpoints of a run\n"
-			   "\n"
-			   "SYNOPSIS\n"
-			   "  muster ckpt ls DIR [--json]\n"
-			   "\n"
-			   "DESCRIPTION\n"
-			   "  Lists them, newest first. DIR is a run's folder, its ckpt folder, or "
-			   "a checkpoint. Manifests and the sizes of\n"
-			   "  files are checked; `muster ckpt verify` reads everything.\n"
-			   "\n"
-			   "OPTIONS\n"
-			   "  --json        print as JSON: {dir, checkpoints: [{step, path, valid, "
-			   "samples, total_steps, generation, bytes,\n"
-			   "                files, layout} or {step, path, valid: false, error}]}\n"
-			   "\n"
-			   "EXAMPLES\n"
-			   "  muster ckpt ls runs/demo\n"
-			   "\n"
-			   "EXIT STATUS\n"
-			   "  0  listed, also when some are damaged or none is there\n"
-			   "  1  DIR cannot be read\n"
-			   "  2  usage\n";
+static const char page[] =
+	"muster ckpt ls — list the checkpoints of a run\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ckpt ls DIR [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Lists the checkpoints, the last step first. DIR is a run's folder, its ckpt folder, or\n"
+	"  a checkpoint. It checks the manifests and the sizes of the files; `muster ckpt verify`\n"
+	"  reads everything.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, samples,\n"
+	"                total_steps, generation, bytes, files, layout} or {step, path,\n"
+	"                valid: false, error}]}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ckpt ls runs/demo\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  listed, also if checkpoints are damaged or there are none\n"
+	"  1  DIR cannot be read\n"
+	"  2  usage\n";
 
 static json_t *describe(const struct ckpt_dir *d, int64_t i)
 {
@@ -71,7 +72,7 @@ static void print_row(const json_t *v)
 	printf("  %s\n", path);
 }
 
-static int list(const char *path, bool json)
+static int list_checkpoints(const char *path, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
@@ -97,9 +98,9 @@ static int list(const char *path, bool json)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int ls_main(int argc, char **argv)
 {
-	return tool_one_word(&tool_ckpt_ls, argc, argv, "DIR", list);
+	return tool_one_word(&tool_ckpt_ls, argc, argv, "DIR", list_checkpoints);
 }
 
-const struct tool tool_ckpt_ls = { "ckpt", "ls", run, "the checkpoints of a run", page };
+const struct tool tool_ckpt_ls = { "ckpt", "ls", ls_main, "list the checkpoints of a run", page };

@@ -6,32 +6,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char page[] = "muster ckpt show — what a checkpoint holds\n"
-			   "\n"
-			   "SYNOPSIS\n"
-			   "  muster ckpt show PATH [--json]\n"
-			   "\n"
-			   "DESCRIPTION\n"
-			   "  Prints the state, model, layout, files and tensors of a checkpoint. "
-			   "PATH is a checkpoint, or a run's folder or\n"
-			   "  its ckpt folder: then the newest valid one.\n"
-			   "\n"
-			   "OPTIONS\n"
-			   "  --json        print as JSON, with every slice: {path, step, samples, "
-			   "seed, total_steps, generation, model,\n"
-			   "                layout, data: {path, validation, samples} or null, "
-			   "bytes, files: [{name, size, digest}],\n"
-			   "                carried: [{name, size, digest}] (files that came with "
-			   "the model), from: its name there or null,\n"
-			   "                tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
-			   "\n"
-			   "EXAMPLES\n"
-			   "  muster ckpt show runs/demo/ckpt/step-00000400\n"
-			   "\n"
-			   "EXIT STATUS\n"
-			   "  0  shown\n"
-			   "  1  there is none, or it is damaged\n"
-			   "  2  usage\n";
+static const char page[] =
+	"muster ckpt show — show the contents of a checkpoint\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ckpt show PATH [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Prints the state, model, layout, files and tensors of a checkpoint. PATH is a\n"
+	"  checkpoint, or a run's folder or its ckpt folder; then the last valid checkpoint is\n"
+	"  shown.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON, with every slice: {path, step, samples, seed, "
+	"total_steps,\n"
+	"                generation, model, layout, data: {path, validation, samples} or null,\n"
+	"                bytes, files: [{name, size, digest}], carried: [{name, size, digest}]\n"
+	"                (files attached to the model), from: the model's name at its origin or\n"
+	"                null, tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ckpt show runs/demo/ckpt/step-00000400\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  shown\n"
+	"  1  there is no checkpoint, or it is damaged\n"
+	"  2  usage\n";
 
 static json_t *numbers(const int64_t *v, int n)
 {
@@ -154,7 +154,7 @@ static int show_text(const char *path, const struct manifest *m)
 	return TOOL_OK;
 }
 
-static int show(const char *word, bool json)
+static int show_checkpoint(const char *word, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
@@ -171,9 +171,10 @@ static int show(const char *word, bool json)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int show_main(int argc, char **argv)
 {
-	return tool_one_word(&tool_ckpt_show, argc, argv, "PATH", show);
+	return tool_one_word(&tool_ckpt_show, argc, argv, "PATH", show_checkpoint);
 }
 
-const struct tool tool_ckpt_show = { "ckpt", "show", run, "what a checkpoint holds", page };
+const struct tool tool_ckpt_show = { "ckpt", "show", show_main, "show the contents of a checkpoint",
+				     page };

@@ -5,21 +5,20 @@
 #include <stdio.h>
 
 static const char page[] =
-	"muster ckpt verify — read checkpoints whole and compare\n"
+	"muster ckpt verify — read checkpoints completely and verify them\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster ckpt verify PATH [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads every byte of a checkpoint and compares it with the digests taken when it was "
-	"written; proves that\n"
-	"  every tensor is there exactly once, and that the files are sound safetensors that say "
-	"the same as the\n"
-	"  manifest, and that the tensors are those of the model that the manifest names, each of "
-	"its shape. The\n"
-	"  files that came with an imported model are compared too. PATH is a checkpoint, or a "
-	"run's folder or its ckpt\n"
-	"  folder: then all of them.\n"
+	"  Reads every byte of a checkpoint and compares it with the digests that were computed\n"
+	"  when it was written. It proves that every tensor is present exactly once; that the\n"
+	"  files are valid safetensors whose headers agree with the manifest; and that the "
+	"tensors\n"
+	"  are those of the model in the manifest, each with its shape. It also verifies the "
+	"files\n"
+	"  that are attached to an imported model. PATH is a checkpoint, or a run's folder or its\n"
+	"  ckpt folder; then all of its checkpoints are verified.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, error}]}\n"
@@ -28,7 +27,7 @@ static const char page[] =
 	"  muster ckpt verify runs/demo\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  all are whole\n"
+	"  0  all are intact\n"
 	"  1  one is damaged (its line names the file and the tensor), or there is none\n"
 	"  2  usage\n";
 
@@ -67,7 +66,7 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 	return rc;
 }
 
-static int verify(const char *word, bool json)
+static int verify_checkpoints(const char *word, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
@@ -88,10 +87,10 @@ static int verify(const char *word, bool json)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int verify_main(int argc, char **argv)
 {
-	return tool_one_word(&tool_ckpt_verify, argc, argv, "PATH", verify);
+	return tool_one_word(&tool_ckpt_verify, argc, argv, "PATH", verify_checkpoints);
 }
 
-const struct tool tool_ckpt_verify = { "ckpt", "verify", run, "read checkpoints whole and compare",
-				       page };
+const struct tool tool_ckpt_verify = { "ckpt", "verify", verify_main,
+				       "read checkpoints completely and verify them", page };

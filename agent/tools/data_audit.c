@@ -18,19 +18,19 @@ static const char page[] =
 	"  muster data audit RUN [--json] [--no-data | --data PATH]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads RUN/ledger.jsonl, in which every rank attests what it was fed, and proves that "
-	"the samples that count are\n"
-	"  exactly 0 to N-1 of the order, none twice and none missing, across restarts and changes "
-	"of layout. Steps that a\n"
-	"  restart from an older checkpoint took back do not count. The newest checkpoint must "
-	"hold what the ledger says.\n"
-	"  When the data can be read, the tokens are read again and held against the digests that "
-	"the ranks took.\n"
+	"  Reads RUN/ledger.jsonl, in which every rank records the samples that it read. It "
+	"proves\n"
+	"  that the samples that count are exactly 0 to N-1 of the data order, none twice and "
+	"none\n"
+	"  missing, across restarts and changes of the layout. Steps that a restart from an\n"
+	"  earlier checkpoint undid do not count. The last checkpoint must agree with the ledger.\n"
+	"  If the data can be read, its tokens are read again and compared with the digests that\n"
+	"  the ranks computed.\n"
 	"\n"
 	"OPTIONS\n"
 	"  RUN           the folder of a run\n"
-	"  --no-data     prove from the ledger alone\n"
-	"  --data PATH   the data, as data.path names it, where it is not where the run had it\n"
+	"  --no-data     use the ledger only\n"
+	"  --data PATH   the data, in the form of data.path, if it was moved since the run\n"
 	"  --json        print as JSON\n"
 	"\n"
 	"EXAMPLES\n"
@@ -38,7 +38,7 @@ static const char page[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  proven; the last line says whether the data was read, too\n"
-	"  1  not proven: each finding is named\n"
+	"  1  not proven; each finding is printed\n"
 	"  2  usage\n";
 
 enum { LEDGER_MOST = 1 << 30 };
@@ -247,7 +247,7 @@ static int print_text(const struct audit_job *j)
 	if (!j->data)
 		printf("  the data was not read: %s\n", j->why.text);
 	else if (!a->n_findings)
-		printf("  the data was read again: every rank was fed what it has there\n");
+		printf("  the data was read again: every rank read exactly these tokens\n");
 	return a->n_findings ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -264,7 +264,7 @@ static int audit(struct audit_job *j)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int audit_main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "data", required_argument, NULL, 'd' },
@@ -293,5 +293,5 @@ static int run(int argc, char **argv)
 	return audit(&j);
 }
 
-const struct tool tool_data_audit = { "data", "audit", run,
+const struct tool tool_data_audit = { "data", "audit", audit_main,
 				      "prove which samples a run was trained on", page };

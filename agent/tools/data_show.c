@@ -5,32 +5,33 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char page[] = "muster data show — what packed token files hold\n"
-			   "\n"
-			   "SYNOPSIS\n"
-			   "  muster data show PREFIX [--json]\n"
-			   "  muster data show FILE.bin\n"
-			   "  muster data show 'WEIGHT PATH WEIGHT PATH …'\n"
-			   "\n"
-			   "DESCRIPTION\n"
-			   "  Checks what data.path names as a run does when it starts, and prints "
-			   "its documents and tokens: PREFIX.bin with\n"
-			   "  PREFIX.idx (Megatron's), a file of llm.c (header 20240520 version 1, "
-			   "u16; 20240801 version 7, u32), or a blend,\n"
-			   "  with the share of each source. In llm.c's files a document begins "
-			   "with the token 50256, or 128000 in the second form.\n"
-			   "\n"
-			   "OPTIONS\n"
-			   "  --json        print as JSON\n"
-			   "\n"
-			   "EXAMPLES\n"
-			   "  muster data show docs\n"
-			   "  muster data show '0.7 docs 0.3 fineweb_000001.bin'\n"
-			   "\n"
-			   "EXIT STATUS\n"
-			   "  0  the files are sound\n"
-			   "  1  they are missing, cut or inconsistent\n"
-			   "  2  usage\n";
+static const char page[] =
+	"muster data show — show the contents of packed token files\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster data show PREFIX [--json]\n"
+	"  muster data show FILE.bin\n"
+	"  muster data show 'WEIGHT PATH WEIGHT PATH …'\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Checks the files of a data.path in the same way as a run at its start, and prints "
+	"their\n"
+	"  documents and tokens: PREFIX.bin with PREFIX.idx (Megatron's), a file of llm.c (header\n"
+	"  20240520 version 1, u16; 20240801 version 7, u32), or a blend, with the share of each\n"
+	"  source. In llm.c's files a document begins with the token 50256, or 128000 in the\n"
+	"  second form.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster data show docs\n"
+	"  muster data show '0.7 docs 0.3 fineweb_000001.bin'\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  the files are valid\n"
+	"  1  they are missing, truncated or inconsistent\n"
+	"  2  usage\n";
 
 /* Documents of all sources; `each` gets them one by one. */
 static int count_documents(const struct dataset *d, int64_t *each, int64_t *all, struct err *e)
@@ -88,7 +89,7 @@ static int print_text(const char *words, const struct dataset *d, const int64_t 
 	return TOOL_OK;
 }
 
-static int show(const char *words, bool json)
+static int show_data(const char *words, bool json)
 {
 	struct err e = ERR_INIT;
 	struct dataset *d;
@@ -106,9 +107,10 @@ static int show(const char *words, bool json)
 	return rc;
 }
 
-static int run(int argc, char **argv)
+static int show_main(int argc, char **argv)
 {
-	return tool_one_word(&tool_data_show, argc, argv, "PREFIX", show);
+	return tool_one_word(&tool_data_show, argc, argv, "PREFIX", show_data);
 }
 
-const struct tool tool_data_show = { "data", "show", run, "what packed token files hold", page };
+const struct tool tool_data_show = { "data", "show", show_main,
+				     "show the contents of packed token files", page };

@@ -1,5 +1,5 @@
-/* generate — between the command line of `muster generate` (generate.c) and what it does
- * (tool_generate_run.c). */
+/* generate — passes the command line of `muster generate` (generate.c) to its work
+ * (generate_run.c). */
 #ifndef MUSTER_AGENT_TOOLS_GENERATE_H
 #define MUSTER_AGENT_TOOLS_GENERATE_H
 
@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What was asked for. */
 struct generate_options {
 	const char *word;                     /* the model */
 	const char *tokenizer, *prompt, *end; /* NULL: not given */
@@ -17,7 +16,7 @@ struct generate_options {
 	bool echo, json;
 };
 
-/* Prints the text and the report; the exit status. */
+/* Prints the text and the report; returns the exit status. */
 int tool_generate_run(const struct generate_options *opt);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * tool_pack_tokens — the documents of files (pack_documents.h) as the ids of a tokenizer.json: u16
- * where the vocabulary fits, else i32.
+ * pack_tokens — packs the documents of files (pack_documents.h) as the ids of a tokenizer.json: u16
+ * if the vocabulary fits, otherwise i32.
  *
- * Text files are mapped, and ids are written as they come: memory does not grow with the files of a
- * byte-level vocabulary. A text out of a pipe or a compressed file is held whole, and is at most 1
- * GiB.
+ * Text files are mapped, and ids are written as they come: with a byte-level vocabulary memory does
+ * not grow with the files. A text from a pipe or a compressed file is held in memory, and is at most
+ * 1 GiB.
  */
 #ifndef MUSTER_AGENT_TOOLS_PACK_TOKENS_H
 #define MUSTER_AGENT_TOOLS_PACK_TOKENS_H
@@ -19,7 +19,7 @@ struct pack_tokens_options {
 	const char *begin, *end;
 };
 
-/* As data_pack_files. *type is what was written. */
+/* Fails like data_pack_files. *type: the type of the tokens that were written. */
 int tool_pack_tokens(const char *prefix, char *const *files, int64_t n,
 		     const struct document_options *read, const struct pack_tokens_options *opt,
 		     struct pack_report *out, enum token_type *type, struct err *e);

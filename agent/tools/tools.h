@@ -1,11 +1,10 @@
 /*
- * tools — what `muster` runs by exec, as git runs its programs: `muster data
- * pack …` execs `muster-agent data pack …` with the same words.
+ * tools — the programs that `muster` runs by exec, as git does: `muster data pack …` execs
+ * `muster-agent data pack …` with the same words.
  *
- * A tool is a main of its own: it prints results to descriptor 1, errors to
- * descriptor 2 as `muster GROUP NAME: cause; remedy`, and returns the exit
- * status: 0 done, 1 the work failed (something is damaged, missing, full),
- * 2 usage. Each answers --help with a page that reads like a manual's.
+ * Each tool has a main of its own: it prints results to standard output and errors to standard error
+ * as `muster GROUP NAME: cause; remedy`, and returns the exit status: 0 done, 1 the work failed
+ * (something is damaged, missing, full), 2 usage. Each answers --help with a manual page.
  *
  * To add a tool: (1) a file named after it that defines its `const struct tool tool_GROUP_NAME`
  * with its page, (2) its row in TOOLS below, (3) its bats tests.
@@ -21,11 +20,11 @@
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_UNKNOWN = 127 };
 
 struct tool {
-	/* "data", "pack"; without a name the group's only tool, "trace" */
+	/* "data", "pack"; NULL as the name: the only tool of its group, such as "trace" */
 	const char *group, *name;
 	int (*main)(int argc, char **argv); /* argv[0] is the name */
 	const char *summary;                /* one line */
-	const char *page;                   /* what --help prints */
+	const char *page;                   /* printed by --help */
 };
 
 #define TOOLS(X) \
@@ -49,31 +48,30 @@ struct tool {
 TOOLS(TOOL_EXTERN)
 #undef TOOL_EXTERN
 
-/* argv as muster-agent got it: argv[1] is the group, argv[2] the name. Prints the group's
- * tools for `GROUP --help`. TOOL_UNKNOWN, and nothing printed, when argv[1] is no group:
- * the caller then says what else it knows. */
+/* argv of muster-agent: argv[1] is the group, argv[2] the name. Prints the group's tools for
+ * `GROUP --help`. Returns TOOL_UNKNOWN and prints nothing if argv[1] is not a group: the caller then
+ * prints its own usage. */
 int tool_main(int argc, char **argv);
 
-/* For the tools: print and return the status. */
+/* For the tools. Both print the error and return the status. */
 int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* TOOL_USAGE for ERR_USAGE, else TOOL_FAILED */
+/* TOOL_USAGE for ERR_USAGE, otherwise TOOL_FAILED. */
 int tool_fail(const struct tool *t, const struct err *e);
-/* Prints the value as JSON, drops it, and flushes: TOOL_OK, or TOOL_FAILED when it cannot be
- * printed. */
-
+/* Prints the value as JSON, flushes, and drops the reference: TOOL_OK, or TOOL_FAILED if it cannot
+ * be printed. */
 int tool_print_json(const struct tool *t, json_t *value);
-/* {name: degree, …} as people read it: tp 2 × pp 2. */
+/* Prints {name: degree, …} as text: tp 2 × pp 2. */
 void tool_print_layout(const json_t *layout);
 
-/* A tool with one word and --json: parses both, runs the body. what: the word's name in the
- * page. */
+/* Parses the command line of a tool with one word and --json, and runs the body. what: the word's
+ * name in the page. */
 int tool_one_word(const struct tool *t, int argc, char **argv, const char *what,
 		  int (*body)(const char *word, bool json));
-/* The same for one word or more; `none` is said when there is none. */
+/* Like tool_one_word, for one or more words; `none` is printed if there is none. */
 int tool_words(const struct tool *t, int argc, char **argv, const char *none,
 	       int (*body)(char **words, int n, bool json));
 
-/* getopt_long's `c`, when it is none of the tool's own options: --help, or what is wrong. */
+/* Handles getopt_long's `c` if it is not an option of the tool: --help, or an error. */
 int tool_option(const struct tool *t, int c, char **argv);
 enum { TOOL_HELP = 'h' };
 

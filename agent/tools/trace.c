@@ -12,38 +12,37 @@
 #include <sys/stat.h>
 
 static const char page[] =
-	"muster trace — who held up a run's communication\n"
+	"muster trace — find the rank that held up a run's communication\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster trace RUN|DIR|FILE … [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Every rank records its last operations of each group of ranks, and writes them to a "
-	"file when one fails, or when the\n"
-	"  launcher asks for it because nothing goes on. This command reads the files of all ranks "
-	"and says in one sentence what\n"
-	"  they disagree on: ranks that called different operations as the same one (another one, "
-	"another size, type or\n"
-	"  root), a send and a recv of different sizes, ranks that wait for each other in a "
-	"circle, or the rank that never\n"
-	"  came. A rank that was killed leaves no file; it is named where others wait for it.\n"
+	"  Every rank records its last operations of each group of ranks. It writes them to a "
+	"file\n"
+	"  if an operation fails, or if the launcher asks for it because the run makes no\n"
+	"  progress. This command reads the files of all ranks and prints one sentence about "
+	"where\n"
+	"  they disagree: ranks that called different operations at the same point (another\n"
+	"  operation, size, type or root), a send and a receive of different sizes, ranks that\n"
+	"  wait for each other in a circle, or a rank that never called an operation. A rank that\n"
+	"  was killed writes no file; it is named if other ranks wait for it.\n"
 	"\n"
-	"  RUN is a run's folder: the newest files under RUN/trace are read. DIR holds the files "
-	"comm-RANK.json of one world,\n"
-	"  FILE is one of them.\n"
+	"  RUN is a run's folder: the last files under RUN/trace are read. DIR holds the files\n"
+	"  comm-RANK.json of one world; FILE is one of them.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text, "
-	"group, op, number, ranks: who is to\n"
-	"                blame, world, missing: ranks without a file}\n"
+	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text,\n"
+	"                group, op, number, ranks: the ranks at fault, world, missing: ranks\n"
+	"                without a file}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster trace runs/demo\n"
 	"  muster trace runs/demo/trace/gen-3 --json\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  the ranks do not disagree\n"
-	"  1  they do\n"
+	"  0  the ranks agree\n"
+	"  1  they disagree\n"
 	"  2  usage, or the files cannot be read\n";
 
 /* --- Finding the files --- */
@@ -122,7 +121,7 @@ static json_t *as_json(const struct trace *t, struct diagnosis *d)
 			 "missing", missing);
 }
 
-static int print(const struct trace *t, struct diagnosis *d, bool json)
+static int print_diagnosis(const struct trace *t, struct diagnosis *d, bool json)
 {
 	if (json && tool_print_json(&tool_trace, as_json(t, d)))
 		return TOOL_USAGE;
@@ -131,7 +130,7 @@ static int print(const struct trace *t, struct diagnosis *d, bool json)
 	return d->finding == FINDING_NONE ? TOOL_OK : TOOL_FAILED;
 }
 
-static int tell(char **words, int n, bool json)
+static int diagnose_files(char **words, int n, bool json)
 {
 	struct err e = ERR_INIT;
 	struct trace t = { 0 };
@@ -140,7 +139,7 @@ static int tell(char **words, int n, bool json)
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&t, words[i], &e);
 	if (!rc && !comm_diagnose(&t, &d, &e)) {
-		status = print(&t, &d, json);
+		status = print_diagnosis(&t, &d, json);
 		comm_diagnosis_fini(&d);
 	} else {
 		tool_fail(&tool_trace, &e);
@@ -149,9 +148,11 @@ static int tell(char **words, int n, bool json)
 	return status;
 }
 
-static int run(int argc, char **argv)
+static int trace_main(int argc, char **argv)
 {
-	return tool_words(&tool_trace, argc, argv, "whose? A run's folder, or files", tell);
+	return tool_words(&tool_trace, argc, argv, "whose? A run's folder, or files",
+			  diagnose_files);
 }
 
-const struct tool tool_trace = { "trace", NULL, run, "who held up a run's communication", page };
+const struct tool tool_trace = { "trace", NULL, trace_main,
+				 "find the rank that held up a run's communication", page };

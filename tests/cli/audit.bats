@@ -20,7 +20,7 @@ audited() {
 	[[ $status -eq 0 ]]
 	[[ ${lines[0]} == *": the samples that count are 0 to 95 of the order, each once, after 12 steps" ]]
 	[[ $output == *"newest checkpoint: after step 12, 96 samples"* ]]
-	[[ $output == *"every rank was fed what it has there"* ]]
+	[[ $output == *"every rank read exactly these tokens"* ]]
 	run "$MUSTER" data audit "$(run_folder plain)" --json
 	[[ $status -eq 0 && $(tr -d ' \n' <<<"$output") == *'"proven":true,"first":0,"samples":96,"step":12,'* ]]
 }
@@ -45,7 +45,7 @@ audited() {
 	[[ $output == *"taken back"* ]]
 	samples=$(tail -n 1 "$(run_folder moved)/metrics.jsonl" | grep -oP '"samples":\K[0-9]+')
 	[[ ${lines[0]} == *": the samples that count are 0 to $((samples - 1)) of the order, each once, after 420 steps" ]]
-	[[ $output == *"every rank was fed what it has there"* ]]
+	[[ $output == *"every rank read exactly these tokens"* ]]
 }
 
 @test "a ledger with a lost, repeated or changed line is not proven" {
@@ -63,7 +63,7 @@ audited() {
 	[[ $status -eq 1 && $output == *"the newest checkpoint is of step 12 and holds 96 samples, the ledger ends with step 8 and 64"* ]]
 	sed -E '3s/(\[0,4,")(.{31})./\1\20/; 3s/(\[4,4,")(.{31})./\1\20/; 4s/(\[4,4,")(.{31})./\1\21/' "$BATS_TEST_TMPDIR/whole" >"$ledger"
 	audited bent
-	[[ $status -eq 1 && $output == *"was fed other tokens than the data has there"* ]]
+	[[ $status -eq 1 && $output == *"read other tokens than the data has there"* ]]
 	run "$MUSTER" data audit "$(run_folder bent)" --no-data
 	[[ $status -eq 0 && $output == *"the data was not read: --no-data"* ]]
 	cp "$BATS_TEST_TMPDIR/whole" "$ledger"
@@ -94,7 +94,7 @@ audited() {
 	audited gone
 	[[ $status -eq 0 && $output == *"the data was not read: "*"here.idx: no such file"* ]]
 	run "$MUSTER" data audit "$(run_folder gone)" --data "$BATS_FILE_TMPDIR/there"
-	[[ $status -eq 0 && $output == *"every rank was fed what it has there"* ]]
+	[[ $status -eq 0 && $output == *"every rank read exactly these tokens"* ]]
 	run "$MUSTER" data audit "$(run_folder gone)" --data "$data"
 	[[ $status -eq 1 && $output == *"the data was changed"* ]]
 }

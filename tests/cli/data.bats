@@ -56,7 +56,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $(tr -d ' \n' <<<"$output") == *'"tokens":11,"type":"mixed","sources":[{"path":"text","format":"Megatron","type":"u8","share":0.75,'* ]]
 	llmc 20240520 1 6 2 50256 1 2 50256 3 >short.bin
 	refused 1 "short.bin: 1034 bytes, its header describes 1036 (6 u16 tokens)" data show short.bin
-	refused 2 "the weight 1 has no path behind it" data show '3 text 1'
+	refused 2 "the weight 1 is not followed by a path" data show '3 text 1'
 }
 
 @test "file names come from a list, one per line or separated by NULs" {
@@ -223,7 +223,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	[[ $status -eq 0 && $output == *"2 lines left out; the first: some.jsonl:2: "* ]]
 	[[ $(<text.bin) == ad ]]
 	head -c 300 "$packs/lines.json.gz" >cut.json.gz
-	refused 1 "cut.json.gz: the gzip file ends too early, at byte 300: it was cut" data pack cut.json.gz -o text --skip-bad
+	refused 1 "cut.json.gz: the gzip file ends too early, at byte 300: it was truncated" data pack cut.json.gz -o text --skip-bad
 	refused 1 "list.json:1: a list of JSON begins here" data pack "$packs/list.json" -o text
 	printf '{\n  "text": "a"\n}\n' >pretty.json
 	refused 1 "jq -c . pretty.json" data pack pretty.json -o text
@@ -234,7 +234,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 @test "files of other kinds are refused by name with the command that converts them" {
 	for row in 'table.parquet:a Parquet file:pyarrow.parquet' 'stream.arrow:an Arrow stream:open_stream' 'file.arrow:an Arrow file:open_file' \
 		'ids.npy:a NumPy array:--dtype i32' 'text.xz:compressed by xz:xz -dk' 'text.tar.gz:a tar archive:tar -xf' \
-		'train.i64:no text (59 NULs:--raw'; do
+		'train.i64:not text (59 NULs:--raw'; do
 		IFS=: read -r file kind command <<<"$row"
 		refused 1 "$file: is $kind" data pack "$packs/$file" -o text
 		grep -qF -- "$command" err
@@ -278,7 +278,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	"$MUSTER" data pack train.bin.gz -o unpacked --dtype u16
 	cmp "$packs/train.bin" unpacked.bin
 	refused 1 "train.bin: token 7 is 65535, and ids are 0 to 50256" data pack "$packs/train.bin" -o no --dtype u16 --vocab 50257
-	refused 1 "train.bin: 18 bytes are no whole number of ids of 4 bytes (u32)" data pack "$packs/train.bin" -o no --dtype u32
+	refused 1 "train.bin: 18 bytes are not a whole number of ids of 4 bytes (u32)" data pack "$packs/train.bin" -o no --dtype u32
 	refused 1 "ids.npy: is a NumPy array" data pack "$packs/ids.npy" -o no --dtype u16
 	refused 2 "--dtype f32: no such type of token ids; known: u16, u32, i32, i64" data pack "$packs/train.bin" -o no --dtype f32
 	refused 2 "--dtype is for files of token ids" data pack "$packs/train.bin" -o no --dtype u16 --field text

@@ -248,7 +248,7 @@ ended() {
 	(ulimit -f 8192 && exec "$MUSTER" run "$tiny" job.name=short job.steps=1000000 checkpoint.every=5 model.hidden=256 \
 		</dev/null >"$BATS_FILE_TMPDIR/short.out" 2>&1 3>&-) &
 	pid=$!
-	wait_for 30 grep -q "training goes on" "$BATS_FILE_TMPDIR/short.out" || { cat "$BATS_FILE_TMPDIR/short.out"; kill -KILL $pid; false; }
+	wait_for 30 grep -q "training continues" "$BATS_FILE_TMPDIR/short.out" || { cat "$BATS_FILE_TMPDIR/short.out"; kill -KILL $pid; false; }
 	kill -KILL $pid
 	wait $pid || true
 	grep "ulimit -f" "$BATS_FILE_TMPDIR/short.out"

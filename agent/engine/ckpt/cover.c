@@ -1,5 +1,5 @@
-/* The proof: boxes that are disjoint, lie inside their tensor and have its volume in sum cover
- * it exactly once. */
+/* The proof of coverage: boxes that are disjoint, are inside their tensor and together have its
+ * volume cover it exactly once. */
 #include "agent/engine/ckpt/manifest.h"
 
 #include <inttypes.h>
@@ -22,14 +22,14 @@ static int by_end(const void *a, const void *b)
 	return x->hi[0] < y->hi[0] ? -1 : x->hi[0] > y->hi[0];
 }
 
-/* The boxes that the sweep's row crosses, by their first column; disjoint, so this is also the
- * order of their ends. */
+/* The boxes that the current row crosses, sorted by their first column; they are disjoint, so this is
+ * also the order of their ends. */
 struct active {
 	slice **boxes;
 	int64_t n;
 };
 
-/* The first place whose box starts at or behind `column`. */
+/* The first index whose box starts at or after `column`. */
 static int64_t place_of(const struct active *a, int64_t column)
 {
 	int64_t lo = 0, hi = a->n;
@@ -43,7 +43,7 @@ static int64_t place_of(const struct active *a, int64_t column)
 	return lo;
 }
 
-/* NULL when it fits, else the box that it overlaps. */
+/* NULL if the box fits, otherwise the box that it overlaps. */
 static slice *enter(struct active *a, slice *s)
 {
 	int64_t at = place_of(a, s->lo[1]);
@@ -64,7 +64,7 @@ static void leave(struct active *a, slice *s)
 	memmove(a->boxes + at, a->boxes + at + 1, (size_t)(a->n - at) * sizeof *a->boxes);
 }
 
-/* Sweeps over the rows; fails at the first two boxes that overlap. */
+/* Sweeps over the rows and fails at the first two boxes that overlap. */
 static int check_disjoint(const struct manifest_tensor *t, slice **starts, slice **ends,
 			  struct active *a, struct err *e)
 {

@@ -14,7 +14,7 @@ static int check_box(const struct manifest_tensor *have, const struct ckpt_tenso
 	    have->shape[1] != columns)
 		return err_set(e, ERR_USAGE,
 			       "tensor %s: the checkpoint has %d dimensions, %" PRId64 " × %" PRId64
-			       ", this job wants %d, %" PRId64 " × %" PRId64
+			       ", this job has %d, %" PRId64 " × %" PRId64
 			       "; resume with the same model",
 			       have->name, have->dims, have->shape[0], have->shape[1], want->dims,
 			       want->shape[0], columns);
@@ -27,9 +27,9 @@ static int check_box(const struct manifest_tensor *have, const struct ckpt_tenso
 	return 0;
 }
 
-/* Boxes that follow one another in the list and are of one tensor: each slice is read once for
+/* The number of boxes at the start of the list that belong to one tensor: each slice is read once for
  * all of them. */
-static int run_of_boxes(const struct ckpt_tensor *t, int n)
+static int count_boxes_of_tensor(const struct ckpt_tensor *t, int n)
 {
 	int run = 1;
 	while (run < n && !strcmp(t[run].name, t->name))
@@ -63,9 +63,9 @@ static int read_slices(struct ckpt_reader *r, const struct manifest_tensor *have
 	return 0;
 }
 
-/* Through boxes of the host's memory, which are whole when all slices have been read. */
-static int read_there(struct ckpt_reader *r, const struct manifest_tensor *have,
-		      const struct ckpt_tensor *t, int n, struct err *e)
+/* Reads into boxes in host memory, and copies them to the device when they are complete. */
+static int read_to_device(struct ckpt_reader *r, const struct manifest_tensor *have,
+			  const struct ckpt_tensor *t, int n, struct err *e)
 {
 	struct ckpt_tensor here[n];
 	int rc = 0;
@@ -103,7 +103,7 @@ static int load_tensor(struct ckpt_reader *r, const struct manifest *m, const st
 	for (int i = 0; i < n; i++)
 		if (check_box(have, &t[i], e))
 			return -1;
-	return t->there ? read_there(r, have, t, n, e) : read_slices(r, have, t, n, e);
+	return t->there ? read_to_device(r, have, t, n, e) : read_slices(r, have, t, n, e);
 }
 
 static int load_tensors(const char *path, const struct manifest *m,
@@ -115,7 +115,7 @@ static int load_tensors(const char *path, const struct manifest *m,
 	if (ckpt_reader_open(path, m, watch, &r, e))
 		return -1;
 	for (int i = 0, run; i < n && !rc; i += run) {
-		run = run_of_boxes(&tensors[i], n - i);
+		run = count_boxes_of_tensor(&tensors[i], n - i);
 		rc = load_tensor(r, m, &tensors[i], run, e);
 	}
 	ckpt_reader_close(r);

@@ -27,7 +27,7 @@ void ckpt_manifest_fini(struct manifest *m)
 	*m = (struct manifest){ 0 };
 }
 
-/* Room for one more element; arrays double when their length is a power of two. */
+/* Makes room for one more element; an array doubles when its length is a power of two. */
 static void *grow_array(void *array, int64_t n, size_t size)
 {
 	if (n & (n - 1))
@@ -35,7 +35,7 @@ static void *grow_array(void *array, int64_t n, size_t size)
 	return realloc(array, (size_t)(n ? 2 * n : 1) * size);
 }
 
-/* Names go into paths, JSON and messages as they are. */
+/* Names are used in paths, JSON and messages without quoting. */
 static bool safe_name(const char *name, size_t most, bool is_file)
 {
 	size_t n = strspn(name,
@@ -62,7 +62,7 @@ const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const
 	return at ? &m->tensors[json_integer_value(at)] : NULL;
 }
 
-/* No tensor's name has a slash, so both share the index. */
+/* Names of tensors have no slash, so both share the index. */
 static void file_key(const char *name, char key[MANIFEST_FILE_NAME + 2])
 {
 	snprintf(key, MANIFEST_FILE_NAME + 2, "/%.*s", MANIFEST_FILE_NAME, name);
@@ -85,7 +85,7 @@ static int check_file_name(const struct manifest *m, const char *name, struct er
 				 (long long)m->n_files + m->n_attached);
 }
 
-/* Each name is of one file of the folder, whatever that is for. */
+/* A name belongs to one file of the checkpoint, shard or attached. */
 static int reserve_name(struct manifest *m, const char *name, struct err *e)
 {
 	char key[MANIFEST_FILE_NAME + 2];
@@ -154,7 +154,7 @@ static int check_slice(const struct manifest *m, const char *name, int dims, con
 	int64_t bytes = sizeof(float);
 	if (s->file < 0 || s->file >= m->n_files)
 		return err_set(e, ERR_CORRUPT,
-			       "tensor %s: a slice lies in file %" PRId64 " of %" PRId64, name,
+			       "tensor %s: a slice is in file %" PRId64 " of %" PRId64, name,
 			       s->file, m->n_files);
 	for (int i = 0; i < dims; i++) {
 		if (shape[i] < 1 || s->lo[i] < 0 || s->lo[i] >= s->hi[i] || s->hi[i] > shape[i])
@@ -177,7 +177,7 @@ static int check_slice(const struct manifest *m, const char *name, int dims, con
 	return 0;
 }
 
-/* The tensor of this name, added when it is new. */
+/* Finds the tensor of this name, or adds it. */
 static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, int dims,
 					 const int64_t shape[2], struct err *e)
 {
@@ -298,7 +298,7 @@ static void write_data(const struct ckpt_data *d, struct buf *out)
 	json_decref(data);
 }
 
-/* What only a part of all checkpoints has. */
+/* Writes the optional fields. */
 static void write_options(const struct ckpt_state *s, struct buf *out)
 {
 	json_t *numbers = json_object();

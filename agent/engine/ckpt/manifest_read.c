@@ -15,8 +15,8 @@ static int malformed(struct err *e, const char *what)
 	return err_set(e, ERR_CORRUPT, "%s", what);
 }
 
-/* The first line is compared byte by byte and the rest is digested: nothing is left that could
- * change unseen. */
+/* The first line is compared byte by byte and the rest by its digest, so that every change is
+ * detected. */
 static int check_digest(const char *text, size_t n, struct err *e)
 {
 	char line[FIRST_LINE + 1], hex[DIGEST_HEX];
@@ -61,7 +61,7 @@ static int get_digest(json_t *v, struct digest *out, struct err *e)
 	return 0;
 }
 
-/* Older ones have none. */
+/* Manifests of older versions have none. */
 static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 {
 	json_t *v = json_object_get(root, "data"), *share = json_object_get(v, "validation");
@@ -76,7 +76,7 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 	return get_int(v, "samples", 1, &d->samples, e);
 }
 
-/* Names and words are held to the same letters: they go into messages as they are. */
+/* Names and words have the same letters, because messages contain them without quoting. */
 static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 {
 	json_t *word = json_object_get(root, "optimizer"),
@@ -97,7 +97,7 @@ static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 	return 0;
 }
 
-/* The fields that not every checkpoint has, of those that there are. */
+/* Reads the optional fields. */
 static size_t count_options(const struct manifest *m)
 {
 	const struct ckpt_state *s = &m->state;
@@ -156,7 +156,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	return ckpt_manifest_add_attached(m, &f, e);
 }
 
-/* Older ones have none. */
+/* Manifests of older versions have none. */
 static int read_carried(json_t *root, struct manifest *m, struct err *e)
 {
 	json_t *list = json_object_get(root, "carried"), *from = json_object_get(root, "from"), *v;

@@ -28,7 +28,7 @@ static int find_dtype(const char *name)
 	return -1;
 }
 
-/* Bytes of one element; 0 for a name that is no dtype. */
+/* Bytes per element; 0: the name is not a dtype. */
 static int64_t dtype_size(const char *dtype)
 {
 	int i = find_dtype(dtype);
@@ -178,7 +178,7 @@ static int read_tensors(struct st_header *h, const char *file, struct err *e)
 	return 0;
 }
 
-/* The length N, proven to lie inside the file. */
+/* Reads the length N and checks that the header is inside the file. */
 static int read_length(const void *data, size_t have, int64_t file_size, const char *file,
 		       int64_t *n, struct err *e)
 {

@@ -56,22 +56,23 @@ static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t
 {
 	if (samples > a->samples)
 		data_audit_find(a,
-				"samples %lld to %lld are missing: generation %lld goes on after "
+				"samples %lld to %lld are missing: generation %lld continues after "
 				"step %lld with sample %lld",
 				(long long)a->samples, (long long)samples - 1,
 				(long long)generation, (long long)step, (long long)samples);
 	else if (samples < a->samples)
 		data_audit_find(a,
-				"samples %lld to %lld come twice: generation %lld goes on after "
+				"samples %lld to %lld come twice: generation %lld continues after "
 				"step %lld with sample %lld",
 				(long long)samples, (long long)a->samples - 1,
 				(long long)generation, (long long)step, (long long)samples);
 	else if (step != a->step)
-		data_audit_find(a,
-				"generation %lld goes on after step %lld, those before it end with "
-				"step %lld, both at sample %lld",
-				(long long)generation, (long long)step, (long long)a->step,
-				(long long)samples);
+		data_audit_find(
+			a,
+			"generation %lld continues after step %lld, those before it end with "
+			"step %lld, both at sample %lld",
+			(long long)generation, (long long)step, (long long)a->step,
+			(long long)samples);
 	a->step = step;
 	a->samples = samples;
 }
@@ -355,7 +356,7 @@ static int check_line(struct audit *a, const struct ledger_line *l, const struct
 		if (!ckpt_digest_equal(&chain, &r->digest))
 			data_audit_find(a,
 					"steps %lld to %lld of generation %lld: who read the "
-					"samples %lld to %lld of each batch was fed other "
+					"samples %lld to %lld of each batch read other "
 					"tokens than the data has there",
 					(long long)l->from + 1, (long long)l->to,
 					(long long)l->generation, (long long)r->offset,

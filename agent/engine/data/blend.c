@@ -45,7 +45,7 @@ static const char *next_weight(const char *at)
 	return NULL;
 }
 
-static int add(struct blend *b, double weight, const char *path, size_t len, struct err *e)
+static int add_source(struct blend *b, double weight, const char *path, size_t len, struct err *e)
 {
 	while (len && path[len - 1] == ' ')
 		len--;
@@ -60,11 +60,12 @@ static int add(struct blend *b, double weight, const char *path, size_t len, str
 			       BLEND_MOST);
 	for (int i = 0; i < b->n; i++)
 		if (strlen(b->sources[i].path) == len && !memcmp(b->sources[i].path, path, len))
-			return err_set(e, ERR_USAGE,
-				       "data.path: %.*s comes twice: its samples would come twice "
-				       "an epoch; name it "
-				       "once, with the sum of the weights",
-				       (int)len, path);
+			return err_set(
+				e, ERR_USAGE,
+				"data.path: %.*s occurs twice: its samples would occur twice "
+				"an epoch; name it "
+				"once, with the sum of the weights",
+				(int)len, path);
 	struct blend_source *list = realloc(b->sources, (size_t)(b->n + 1) * sizeof *list);
 	if (list)
 		b->sources = list;
@@ -80,16 +81,16 @@ static int read_words(struct blend *b, const char *words, struct err *e)
 	double weight;
 	const char *path;
 	if (!number(words, &weight, &path) || !*path)
-		return add(b, 1, words, strlen(words), e);
+		return add_source(b, 1, words, strlen(words), e);
 	for (const char *at = words; at;) {
 		number(at, &weight, &path);
 		const char *next = next_weight(path);
 		if (!*path || number(path, &(double){ 0 }, &(const char *){ NULL }))
 			return err_set(e, ERR_USAGE,
-				       "data.path: the weight %g has no path behind it; write "
+				       "data.path: the weight %g is not followed by a path; write "
 				       "WEIGHT PATH WEIGHT PATH …",
 				       weight);
-		if (add(b, weight, path, next ? (size_t)(next - path) : strlen(path), e))
+		if (add_source(b, weight, path, next ? (size_t)(next - path) : strlen(path), e))
 			return -1;
 		at = next;
 	}
@@ -161,7 +162,7 @@ static int grow_tree(struct blend *b, struct err *e)
 	return 0;
 }
 
-static int finish(struct blend *b, int rc, struct blend *out, struct err *e)
+static int finish_blend(struct blend *b, int rc, struct blend *out, struct err *e)
 {
 	if (rc || grow_tree(b, e)) {
 		data_blend_fini(b);
@@ -176,7 +177,7 @@ int data_blend_open(const char *words, struct blend *out, struct err *e)
 	struct blend b = { 0 };
 	while (*words == ' ')
 		words++;
-	return finish(&b, read_words(&b, words, e), out, e);
+	return finish_blend(&b, read_words(&b, words, e), out, e);
 }
 
 int data_blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e)
@@ -184,8 +185,8 @@ int data_blend_of(const struct blend_source *list, int n, struct blend *out, str
 	struct blend b = { 0 };
 	int rc = n > 0 ? 0 : err_set(e, ERR_USAGE, "data.path: no sources");
 	for (int i = 0; i < n && !rc; i++)
-		rc = add(&b, list[i].weight, list[i].path, strlen(list[i].path), e);
-	return finish(&b, rc, out, e);
+		rc = add_source(&b, list[i].weight, list[i].path, strlen(list[i].path), e);
+	return finish_blend(&b, rc, out, e);
 }
 
 void data_blend_fini(struct blend *b)

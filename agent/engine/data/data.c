@@ -56,7 +56,7 @@ static int open_any(const char *words, const struct blend_source *list, int n, i
 	if (seq < 1 || seq > INT32_MAX || !(validation >= 0 && validation < 1))
 		return err_set(
 			e, ERR_USAGE,
-			"data: cannot cut samples of %lld tokens with a share of %g held out; "
+			"data: cannot make samples of %lld tokens with a share of %g held out; "
 			"model.seq is at least 1, data.validation below 1",
 			(long long)seq, validation);
 	struct dataset *d = calloc(1, sizeof *d);

@@ -170,7 +170,7 @@ int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 {
 	if (f->taken == f->o.steps)
 		return err_set(e, ERR_INTERNAL,
-			       "data: more than the %lld steps that were asked for",
+			       "data: more than the %lld steps that were requested",
 			       (long long)f->o.steps);
 	await(f);
 	const struct slot *s = &f->slots[f->taken % f->n];

@@ -75,7 +75,7 @@ static int parse_header(const unsigned char *p, size_t size, const char *name, s
 		return err_set(e, ERR_CORRUPT,
 			       "%s: %zu bytes do not hold its %llu sequences and %llu document "
 			       "boundaries: "
-			       "the file was cut or changed; pack the data again",
+			       "the file was truncated or changed; pack the data again",
 			       name, size, (unsigned long long)sequences,
 			       (unsigned long long)*bounds);
 	x->sequences = (int64_t)sequences;

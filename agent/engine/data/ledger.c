@@ -94,7 +94,7 @@ static void write_pending(struct ledger *l)
 	} else {
 		l->torn = l->torn || n > 0;
 		snprintf(l->note, sizeof l->note,
-			 "%.100s: cannot write what was consumed: %s%s; it is tried again at the "
+			 "%.100s: cannot write what was consumed: %s%s; it is retried at the "
 			 "next checkpoint",
 			 l->path, n < 0 ? strerror(errno) : "no room",
 			 n < 0 ? process_full(errno) : "");
@@ -164,7 +164,7 @@ void data_ledger_add(struct ledger *l, const struct digest *share)
 }
 
 /* The ranks' words become one a replica, in the order of the batch. */
-static int join(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
+static int join_entries(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
 {
 	int kept = 0;
 	for (int i = 0; i < n; i++) {
@@ -177,7 +177,8 @@ static int join(struct ledger *l, struct entry *all, int n, int *replicas, struc
 			all[kept++] = all[i];
 		else if (memcmp(&all[at], &all[i], sizeof all[i]))
 			return err_set(e, ERR_CORRUPT,
-				       "steps %lld to %lld: rank %d was not fed what another rank "
+				       "steps %lld to %lld: rank %d did not read the samples that "
+				       "another rank "
 				       "of replica %lld was; do "
 				       "their hosts see the same files under data.path?",
 				       (long long)l->from + 1, (long long)l->to, i,
@@ -207,7 +208,7 @@ static void add_steps(struct ledger *l, const struct entry *replicas, int n)
 static int write_steps(struct ledger *l, struct entry *all, struct err *e)
 {
 	int n = 0;
-	if (join(l, all, comm_size(l->o.world), &n, e))
+	if (join_entries(l, all, comm_size(l->o.world), &n, e))
 		return -1;
 	add_steps(l, all, n);
 	if (buf_failed(&l->pending))

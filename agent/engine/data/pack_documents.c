@@ -10,8 +10,8 @@
 
 enum { CHUNK = 1 << 18 };
 
-static int put(const char *file, const struct document_sink *sink, const char *text, size_t n,
-	       bool last, struct err *e)
+static int put_piece(const char *file, const struct document_sink *sink, const char *text, size_t n,
+		     bool last, struct err *e)
 {
 	return sink->put(sink->arg, text, n, last, e) ? err_prefix(e, "%s", file) : 0;
 }
@@ -24,11 +24,11 @@ static int read_pieces(struct stream *s, const char *file, const struct document
 	for (size_t got = 1; !rc && got;) {
 		rc = data_stream_read(s, chunk, CHUNK, &got, e);
 		if (!rc && got)
-			rc = put(file, sink, chunk, got, false, e);
+			rc = put_piece(file, sink, chunk, got, false, e);
 		*any = *any || got;
 	}
 	free(chunk);
-	return rc || !*any ? rc : put(file, sink, "", 0, true, e);
+	return rc || !*any ? rc : put_piece(file, sink, "", 0, true, e);
 }
 
 static int read_mapped(int fd, size_t n, const char *file, const struct document_sink *sink,
@@ -38,7 +38,7 @@ static int read_mapped(int fd, size_t n, const char *file, const struct document
 	if (text == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "%s: cannot map %zu bytes", file, n);
 	madvise(text, n, MADV_SEQUENTIAL);
-	int rc = put(file, sink, text, n, true, e);
+	int rc = put_piece(file, sink, text, n, true, e);
 	munmap(text, n);
 	return rc;
 }

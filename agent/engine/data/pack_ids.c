@@ -124,11 +124,12 @@ static int check_size(const struct job *j, long long bytes, struct err *e)
 {
 	if (bytes % (long long)j->type->width == 0)
 		return 0;
-	return err_set(e, ERR_CORRUPT,
-		       "%s: %lld bytes are no whole number of ids of %zu bytes (%s): the file was "
-		       "cut, or --dtype is not its "
-		       "type",
-		       j->file, bytes, j->type->width, j->type->word);
+	return err_set(
+		e, ERR_CORRUPT,
+		"%s: %lld bytes are not a whole number of ids of %zu bytes (%s): the file was "
+		"cut, or --dtype is not its "
+		"type",
+		j->file, bytes, j->type->width, j->type->word);
 }
 
 static int put_all(struct job *j, struct stream *s, char *chunk, struct err *e)

@@ -81,11 +81,12 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 	if (l->number == 1 && n && *text == '[')
 		return refuse_list(l, e);
 	if (strstr(where->text, "Unicode"))
-		return err_set(e, ERR_CORRUPT,
-			       "%s: half of a surrogate pair is no character; write the line again "
-			       "without it, or leave such "
-			       "lines out with --skip-bad",
-			       where->text);
+		return err_set(
+			e, ERR_CORRUPT,
+			"%s: half of a surrogate pair is not a character; write the line again "
+			"without it, or leave such "
+			"lines out with --skip-bad",
+			where->text);
 	struct buf file = BUF_INIT;
 	data_pack_format_quote_word(&file, l->file);
 	err_set(e, ERR_CORRUPT,
@@ -122,7 +123,7 @@ static int parse_line(const struct lines *l, const char *line, size_t n, json_t 
 	return 0;
 }
 
-static int skip(struct lines *l, const struct err *why)
+static int skip_line(struct lines *l, const struct err *why)
 {
 	struct document_counts *c = l->counts;
 	if (!c->skipped++)
@@ -154,7 +155,7 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 		return 0;
 	if (parse_line(l, line, n, &root, &text, &why))
 		return l->opt->skip_bad && why.code == ERR_CORRUPT
-			       ? skip(l, &why)
+			       ? skip_line(l, &why)
 			       : err_set(e, why.code, "%s:%" PRId64 ": %s", l->file, l->number,
 					 why.text);
 	size_t len = json_string_length(text);

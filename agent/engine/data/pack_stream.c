@@ -69,10 +69,11 @@ int data_stream_fill(struct stream *s, struct err *e)
 
 int data_stream_cut(const struct stream *s, struct err *e)
 {
-	return err_set(e, ERR_CORRUPT,
-		       "%s: the %s file ends too early, at byte %lld: it was cut; copy or download "
-		       "it again",
-		       s->file, s->container->word, s->taken);
+	return err_set(
+		e, ERR_CORRUPT,
+		"%s: the %s file ends too early, at byte %lld: it was truncated; copy or download "
+		"it again",
+		s->file, s->container->word, s->taken);
 }
 
 int data_stream_damaged(const struct stream *s, const char *why, struct err *e)

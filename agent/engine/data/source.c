@@ -47,10 +47,11 @@ static int map_file(struct file *f, const char *prefix, const char *suffix, stru
 	if (fstat(f->fd, &st))
 		return err_errno(e, ERR_IO, "%s: cannot stat", f->path);
 	if (!S_ISREG(st.st_mode))
-		return err_set(e, ERR_USAGE,
-			       "%s: is no regular file; data.path is the prefix of .bin and .idx, "
-			       "or a file of llm.c",
-			       f->path);
+		return err_set(
+			e, ERR_USAGE,
+			"%s: is not a regular file; data.path is the prefix of .bin and .idx, "
+			"or a file of llm.c",
+			f->path);
 	f->bytes = (size_t)st.st_size;
 	if (!st.st_size)
 		return 0;
@@ -89,11 +90,11 @@ static int open_megatron(struct source *s, const char *path, struct err *e)
 		return -1;
 	int64_t want = s->idx.tokens * (int64_t)data_token_size(s->idx.type);
 	if ((int64_t)s->bin.bytes != want)
-		return err_set(
-			e, ERR_CORRUPT,
-			"%s: %lld bytes, its index describes %lld: the file was cut or belongs "
-			"to another index; pack the data again",
-			s->bin.path, (long long)s->bin.bytes, (long long)want);
+		return err_set(e, ERR_CORRUPT,
+			       "%s: %lld bytes, its index describes %lld: the file was truncated "
+			       "or belongs "
+			       "to another index; pack the data again",
+			       s->bin.path, (long long)s->bin.bytes, (long long)want);
 	s->megatron = true;
 	s->type = s->idx.type;
 	s->tokens = s->idx.tokens;

@@ -69,7 +69,7 @@ void text_encoder_close(struct encoder *c)
 	free(c);
 }
 
-static int flush(struct encoder *c, struct err *e)
+static int flush_ids(struct encoder *c, struct err *e)
 {
 	size_t n = c->n_out;
 	c->n_out = 0;
@@ -84,7 +84,7 @@ static int emit(struct encoder *c, const int32_t *ids, size_t n, struct err *e)
 		c->n_out += part;
 		ids += part;
 		n -= part;
-		if (c->n_out == OUT_IDS && flush(c, e))
+		if (c->n_out == OUT_IDS && flush_ids(c, e))
 			return -1;
 	}
 	return 0;
@@ -341,7 +341,7 @@ int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer
 	c->put = put;
 	c->arg = arg;
 	c->n_out = 0;
-	return cut_added(c, &c->t->raw, text, n, true, encode_raw, e) || flush(c, e) ? -1 : 0;
+	return cut_added(c, &c->t->raw, text, n, true, encode_raw, e) || flush_ids(c, e) ? -1 : 0;
 }
 
 int64_t text_encoder_unassigned(const struct encoder *c, char note[ENCODER_NOTE])

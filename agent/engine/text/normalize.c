@@ -94,7 +94,7 @@ static void put_char(struct buf *out, int32_t c)
 
 /* --- NFC, NFD, NFKC, NFKD --- */
 
-static int grow(struct normalize_work *w, struct err *e)
+static int grow_chars(struct normalize_work *w, struct err *e)
 {
 	if (w->n + DECOMPOSED_MOST <= w->cap)
 		return 0;
@@ -166,7 +166,7 @@ static int add_char(const struct normalize_step *s, struct normalize_work *w, in
 		put_char(out, c);
 		return 0;
 	}
-	if (grow(w, e))
+	if (grow_chars(w, e))
 		return -1;
 	utf8proc_option_t options = (utf8proc_option_t)((s->row->form & ~UTF8PROC_COMPOSE) |
 							UTF8PROC_DECOMPOSE);

@@ -67,7 +67,7 @@ static pcre2_code *compile(const char *pattern, size_t len, bool literal, struct
 	return out;
 }
 
-static int check(const struct split *s, const char *pattern, struct err *e)
+static int check_pattern(const struct split *s, const char *pattern, struct err *e)
 {
 	uint32_t empty = 0, back = 0;
 	pcre2_pattern_info(s->code, PCRE2_INFO_MATCHEMPTY, &empty);
@@ -97,7 +97,7 @@ int text_split_open(const char *pattern, size_t len, bool literal, bool drop_res
 	}
 	s->drop_rest = drop_rest;
 	s->code = compile(buf_str(&text), text.len, literal, e);
-	if (!s->code || check(s, pattern, e))
+	if (!s->code || check_pattern(s, pattern, e))
 		goto fail;
 	s->jit = !pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
 	buf_fini(&text);
@@ -149,8 +149,8 @@ void text_split_matcher_close(struct split_matcher *m)
 }
 
 /* Sets *ahead to the first match at or after `from`; lo == hi == n when there is none. */
-static int find(const struct split *s, struct split_matcher *m, const char *text, size_t n,
-		size_t from, struct split_ahead *ahead, struct err *e)
+static int find_match(const struct split *s, struct split_matcher *m, const char *text, size_t n,
+		      size_t from, struct split_ahead *ahead, struct err *e)
 {
 	PCRE2_SPTR at = (PCRE2_SPTR)text;
 	int rc = s->jit ? pcre2_jit_match(s->code, at, n, from, PCRE2_NO_UTF_CHECK, m->data,
@@ -185,7 +185,7 @@ int text_split_next(const struct split *s, struct split_matcher *m, const char *
 		    size_t from, struct split_ahead *ahead, size_t *end, bool *left_out,
 		    struct err *e)
 {
-	if (ahead->hi <= from && find(s, m, text, n, from, ahead, e))
+	if (ahead->hi <= from && find_match(s, m, text, n, from, ahead, e))
 		return -1;
 	bool gap = ahead->lo > from;
 	*end = gap ? ahead->lo : ahead->hi;

@@ -11,7 +11,7 @@ struct samples {
 	struct dataset *data;
 	struct feed *feed;
 	struct ledger *ledger;
-	struct digest fed; /* of the step under way */
+	struct digest digest; /* of the share of the current step */
 };
 
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
@@ -44,7 +44,7 @@ const struct dataset *train_samples_data(const struct samples *s)
 	return s->data;
 }
 
-/* A slow disk is no hang. */
+/* A slow disk is not taken for a hang. */
 static void on_sample(void *arg)
 {
 	struct samples *s = arg;
@@ -114,14 +114,14 @@ int train_samples_next(struct samples *s, struct engine_batch *out, struct err *
 	struct feed_batch b;
 	if (data_feed_next(s->feed, &b, e))
 		return -1;
-	s->fed = b.digest;
+	s->digest = b.digest;
 	*out = batch_of(&b);
 	return 0;
 }
 
 void train_samples_done(struct samples *s)
 {
-	data_ledger_add(s->ledger, &s->fed);
+	data_ledger_add(s->ledger, &s->digest);
 }
 
 int train_samples_durable(struct samples *s, struct err *e)

@@ -101,34 +101,34 @@ static void add_factors(struct boxes *b, const struct state_view *view, const st
 
 /* --- Tensors in a device's memory --- */
 
-static int get(void *arg, void *to, const void *from, size_t bytes, struct err *e)
+static int copy_from_device(void *arg, void *to, const void *from, size_t bytes, struct err *e)
 {
 	return backend_get(arg, to, from, bytes, e);
 }
 
-static int put(void *arg, void *to, const void *from, size_t bytes, struct err *e)
+static int copy_to_device(void *arg, void *to, const void *from, size_t bytes, struct err *e)
 {
 	(void)e;
 	backend_put(arg, to, from, bytes);
 	return 0;
 }
 
-static void *take(void *arg, size_t bytes)
+static void *alloc_host(void *arg, size_t bytes)
 {
 	return backend_host_alloc(arg, bytes);
 }
 
-static void give_back(void *arg, void *p)
+static void free_host(void *arg, void *p)
 {
 	backend_host_free(arg, p);
 }
 
 static struct ckpt_memory memory_of(const struct state_view *view)
 {
-	return (struct ckpt_memory){ .get = get,
-				     .put = put,
-				     .take = take,
-				     .give_back = give_back,
+	return (struct ckpt_memory){ .get = copy_from_device,
+				     .put = copy_to_device,
+				     .take = alloc_host,
+				     .give_back = free_host,
 				     .arg = param_store_backend(view->store) };
 }
 

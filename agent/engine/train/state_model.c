@@ -80,7 +80,7 @@ static int put_field(const char *name, const json_t *v, struct buf *ini, struct 
 					   name);
 }
 
-static int parse(struct buf *ini, struct job *out, struct err *e)
+static int parse_section(struct buf *ini, struct job *out, struct err *e)
 {
 	if (buf_failed(ini))
 		return err_set(e, ERR_NOMEM, "no memory to read the checkpoint's model");
@@ -116,7 +116,7 @@ int train_state_model_job(json_t *model, struct job *out, struct err *e)
 	buf_puts(&ini, "[model]\n");
 	json_object_foreach(model, name, v) if (!rc) rc = put_field(name, v, &ini, e);
 	if (!rc)
-		rc = parse(&ini, &job, e) || check_same(model, &job, e) ? -1 : 0;
+		rc = parse_section(&ini, &job, e) || check_same(model, &job, e) ? -1 : 0;
 	buf_fini(&ini);
 	if (!rc)
 		*out = job;

@@ -8,12 +8,12 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What the supervisor is told to do next, as all ranks agreed. */
+/* What all ranks do next. */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
 /* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every
  * rank, so all agree. */
-static int judge(struct trainer *t, const struct step_report *r, struct err *e)
+static int judge_gradients(struct trainer *t, const struct step_report *r, struct err *e)
 {
 	double scale = t->scaler.scale;
 	int rc = optim_scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
@@ -34,7 +34,7 @@ static int64_t peak_bytes(const struct trainer *t)
 	       (t->server ? param_server_peak_bytes(t->server) : 0);
 }
 
-static void report(struct trainer *t, struct step_report *r)
+static void report_step(struct trainer *t, struct step_report *r)
 {
 	struct engine_times parts;
 	struct engine_losses losses;
@@ -59,14 +59,15 @@ static void report(struct trainer *t, struct step_report *r)
 	t->hooks->step(t->hooks->arg, r);
 }
 
-static int update(struct trainer *t, struct step_report *r, double loss_scale, struct err *e)
+static int update_parameters(struct trainer *t, struct step_report *r, double loss_scale,
+			     struct err *e)
 {
 	const struct train_hooks *h = t->hooks;
 	int64_t step = t->at.step;
 	h->progress(h->arg, step, "gradient norm");
 	if (optim_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
-	int good = judge(t, r, e);
+	int good = judge_gradients(t, r, e);
 	r->loss_scale = t->scaler.scales ? loss_scale : 0;
 	r->skipped = good == 0;
 	if (good <= 0)
@@ -79,7 +80,7 @@ static int update(struct trainer *t, struct step_report *r, double loss_scale, s
 	return 0;
 }
 
-/* The optimizer is the servers'. */
+/* The parameter servers run the optimizer. */
 static int update_server(struct trainer *t, struct step_report *r, struct err *e)
 {
 	bool checkpoint;
@@ -92,7 +93,7 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	r->loss = io.loss;
 	r->grad_norm = io.norm;
 	t->stops = io.stops;
-	return judge(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
+	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
 }
 
 /* Seconds, ever growing, outside the engine's step too. */
@@ -102,9 +103,10 @@ static double replicas_waited(const struct trainer *t)
 	       (t->server ? param_server_wait_seconds(t->server) : 0);
 }
 
-/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the
- * host that is the optimizer's. */
-static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
+/* On a device the sum of the gradients' squares is queued before the loss is waited for; on the host
+ * the optimizer computes it. */
+static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
+		      struct err *e)
 {
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
@@ -125,11 +127,11 @@ static int train_step(struct trainer *t, struct err *e)
 		return -1;
 	batch.loss_scale = t->scaler.scale;
 	r.data_s = train_phases_lap(&t->spent, "data", &since);
-	if (passes(t, &batch, &r.loss, e))
+	if (run_passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
 	train_phases_lap(&t->spent, "step", &since);
 	double waited = replicas_waited(t);
-	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, e))
+	if (t->server ? update_server(t, &r, e) : update_parameters(t, &r, batch.loss_scale, e))
 		return -1;
 	r.dp_s = replicas_waited(t) - waited;
 	r.optimizer_s = train_phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
@@ -141,7 +143,7 @@ static int train_step(struct trainer *t, struct err *e)
 	t->at.samples += t->job->batch.global;
 	train_samples_done(t->samples);
 	if (t->reports)
-		report(t, &r);
+		report_step(t, &r);
 	return 0;
 }
 
@@ -160,7 +162,7 @@ static int evaluate_batch(const struct engine_batch *batch, void *arg, struct er
 	return 0;
 }
 
-static int evaluate(struct trainer *t, struct err *e)
+static int run_evaluation(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
 	int64_t n = t->job->data.eval_batches;
@@ -188,8 +190,8 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* All ranks stop at the same step: the strongest wish that any of them has heard of. */
-static int agree(struct trainer *t, int *what, struct err *e)
+/* All ranks stop at the same step: the strongest request that any of them has received wins. */
+static int agree_to_stop(struct trainer *t, int *what, struct err *e)
 {
 	bool checkpoint;
 	int32_t wish = GO_ON;
@@ -210,7 +212,7 @@ static bool save_due(const struct trainer *t)
 	return every > 0 && t->at.step % every == 0;
 }
 
-/* What is due between two steps; *what: whether another one follows. */
+/* Does all that is due between two steps; *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));
@@ -218,7 +220,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (meets && param_server_pause(t->server, e))
 		return -1;
 	since = clock_s();
-	if (eval_due(t) && evaluate(t, e))
+	if (eval_due(t) && run_evaluation(t, e))
 		return -1;
 	double evaluated = clock_s() - since;
 	since = clock_s();
@@ -228,7 +230,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (meets && param_server_resume(t->server, e))
 		return -1;
 	trainer_report_commits(t);
-	int rc = agree(t, what, e);
+	int rc = agree_to_stop(t, what, e);
 	t->gap_s = clock_s() - begin - evaluated;
 	return rc;
 }
@@ -251,7 +253,7 @@ static int train_loop(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* The first replica's pipeline stands for all. Nothing depends on it, so a failure is only told. */
+/* Only the first replica's pipeline is saved. Nothing depends on it, so a failure is only logged. */
 static void save_timeline(const struct trainer *t)
 {
 	const struct train_env *env = t->env;

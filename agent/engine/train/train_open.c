@@ -128,8 +128,8 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
 
-/* Whether the run goes on with the samples that the checkpoint's run had before it. Paths may
- * differ: files move. */
+/* Warns if the samples differ from those of the checkpoint's run. Paths may differ, because files
+ * move. */
 static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 {
 	const struct ckpt_data *is = &t->at.data;
@@ -145,7 +145,7 @@ static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 		 is->path, is->validation);
 }
 
-/* The parameters of the job's beginning, or those of the checkpoint to go on from. */
+/* Sets the initial parameters, or those of the checkpoint that the run resumes from. */
 static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
@@ -183,8 +183,9 @@ static int start_state(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* A checkpoint is committed when the run folder holds the series up to it: a run that goes on from
- * it lacks no step. Half of the time that the other ranks wait for this one. */
+/* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run that
+ * resumes from it lacks no step. Waits at most half of the time that the other ranks wait for this
+ * one. */
 static int await_series(void *arg, int64_t step, struct err *e)
 {
 	const struct trainer *t = arg;

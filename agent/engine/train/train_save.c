@@ -6,8 +6,8 @@
 #include <math.h>
 #include <unistd.h>
 
-/* How long the last checkpoint is tried again on a full disk, and the longest pause between two
- * tries. */
+/* Seconds for which the last checkpoint is retried on a full disk, and the longest pause between two
+ * attempts. */
 enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static int start_save(struct trainer *t, struct err *e)
@@ -29,7 +29,7 @@ static bool world_is_lost(enum err_code code)
 	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;
 }
 
-/* A disk that was full when the checkpoint before this one was written does not end the run. */
+/* A disk that was full during the previous checkpoint does not end the run. */
 int trainer_save(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
@@ -40,7 +40,7 @@ int trainer_save(struct trainer *t, struct err *e)
 		t->hooks->series(t->hooks->arg, t->at.step);
 	int rc = start_save(t, e);
 	if (rc && !world_is_lost(e->code)) {
-		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on",
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training continues",
 			 e->text);
 		rc = start_save(t, e);
 	}
@@ -51,7 +51,6 @@ int trainer_save(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* Tells the supervisor of checkpoints that have become durable. */
 void trainer_report_commits(struct trainer *t)
 {
 	struct ckpt_report c;
@@ -62,15 +61,14 @@ void trainer_report_commits(struct trainer *t)
 	}
 }
 
-/* Waits for the commit of what was saved last. */
 static int await_commit(struct trainer *t, struct err *e)
 {
 	t->hooks->progress(t->hooks->arg, t->at.step, "commit");
 	return ckpt_wait(t->writer, e);
 }
 
-/* Between two tries of the last checkpoint; *more: whether another one follows. The ranks agree
- * on that: their clocks differ. */
+/* Waits between two attempts at the last checkpoint; *more: whether another one follows. The ranks
+ * agree on it, because their clocks differ. */
 static int await_room(struct trainer *t, double pause, double left, bool *more, struct err *e)
 {
 	bool checkpoint = true;
@@ -86,9 +84,9 @@ static int await_room(struct trainer *t, double pause, double left, bool *more, 
 	return 0;
 }
 
-/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given
- * room, and a stopped muster to go on, before all that it would hold is lost. Each rank sees the
- * same failure (ckpt.h); one that does not has lost the world. */
+/* No step follows the last checkpoint, so if the disk is full, there is time to free space (or to
+ * continue a stopped process) before all its steps are lost. Each rank sees the same failure
+ * (ckpt.h), unless it has lost the world. */
 static int commit_last(struct trainer *t, struct err *e)
 {
 	double begun = clock_s(), pause = 1;

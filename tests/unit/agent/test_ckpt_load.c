@@ -117,7 +117,7 @@ static void what_does_not_fit_is_named(void **state)
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_non_null(strstr(
 		e.text,
-		"norm.weight: the checkpoint has 1 dimensions, 16 × 1, this job wants 1, 17 × 1"));
+		"norm.weight: the checkpoint has 1 dimensions, 16 × 1, this job has 1, 17 × 1"));
 	strcpy(t.name, "norm.bias");
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "tensor norm.bias: the checkpoint has none of this name"));

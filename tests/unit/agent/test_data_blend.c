@@ -64,10 +64,10 @@ static void words_that_are_no_blend_are_refused(void **state)
 		{ "0 A 1 B", "the weight 0 of A is not above 0" },
 		{ "1 A -2 B", "the weight -2 of B is not above 0" },
 		{ "1e999 A", "the weight inf of A is not above 0" },
-		{ "0.7 0.3 B", "the weight 0.7 has no path behind it" },
-		{ "0.7 A 0.3", "the weight 0.3 has no path behind it" },
-		{ "0.7 A 0.3 ", "the weight 0.3 has no path behind it" },
-		{ "1 A 2 B 3 A", "A comes twice" },
+		{ "0.7 0.3 B", "the weight 0.7 is not followed by a path" },
+		{ "0.7 A 0.3", "the weight 0.3 is not followed by a path" },
+		{ "0.7 A 0.3 ", "the weight 0.3 is not followed by a path" },
+		{ "1 A 2 B 3 A", "A occurs twice" },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

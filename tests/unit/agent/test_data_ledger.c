@@ -65,7 +65,7 @@ struct generation {
 	int steps, flush_every, drop;  /* it dies after `steps`; the last `drop` were not flushed */
 	int dp, copies;                /* replicas, ranks of each */
 	int64_t shares[4];             /* of the replicas */
-	int liar;                      /* this rank was fed something else; -1: none */
+	int liar;                      /* this rank read other samples; -1: none */
 };
 
 static int train(struct comm *world, void *arg, struct err *e)
@@ -217,7 +217,7 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 2);
 	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 "
-					    "to 5 of each batch was fed other tokens "
+					    "to 5 of each batch read other tokens "
 					    "than the data has there");
 	data_audit_close(a);
 }
@@ -344,7 +344,7 @@ static const struct {
 	  "samples 0 to 7 are missing", 0, 12 },
 	{ "a repeat", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) STEPS(1, 1, 3, 4, ALL), 1, "samples 4 to 7 come twice", 0, 12 },
 	{ "a repeat under later steps", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) STEPS(1, 2, 3, 4, ALL), 1, "samples 4 to 7 come twice", 0, 8 },
-	{ "steps that do not follow", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) STEPS(1, 3, 4, 8, ALL), 1, "goes on after step 3", 0, 12 },
+	{ "steps that do not follow", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) STEPS(1, 3, 4, 8, ALL), 1, "continues after step 3", 0, 12 },
 	{ "no replica", START(1, 0, 0) STEPS(1, 0, 2, 0, ""), 1, "no replica read the samples 0 to 3 of each batch", 0, 8 },
 	{ "a hole", START(1, 0, 0) STEPS(1, 0, 2, 0, "[3,1,\"" D "\"],[0,2,\"" D "\"]"), 1, "no replica read the samples 2 to 2", 0, 8 },
 	{ "a short end", START(1, 0, 0) STEPS(1, 0, 2, 0, "[0,3,\"" D "\"]"), 1, "no replica read the samples 3 to 3", 0, 8 },

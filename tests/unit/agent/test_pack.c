@@ -225,8 +225,8 @@ static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 		{ "{\"text\": null}", "the field \"text\" is null, not a string" },
 		{ "{\"text\": 1}", "is a number" },
 		{ "{\"text\": [\"x\"]}", "is a list" },
-		{ "{\"text\": \"\\ud800\"}", "half of a surrogate pair is no character" },
-		{ "{\"text\": \"\\udc00\\ud800\"}", "half of a surrogate pair is no character" },
+		{ "{\"text\": \"\\ud800\"}", "half of a surrogate pair is not a character" },
+		{ "{\"text\": \"\\udc00\\ud800\"}", "half of a surrogate pair is not a character" },
 		{ "{\"text\": \"\xff\"}", "unable to decode byte 0xff" },
 		{ "{\"text\": NaN}", "invalid token near 'NaN'" },
 	};
@@ -456,7 +456,7 @@ static void arrays_that_are_not_of_the_type_are_refused(void **state)
 		const char *why;
 	} rows[] = {
 		{ "train.bin", { "u16", -1, 50257 }, "train.bin: token 7 is 65535, and ids are 0 to 50256" },
-		{ "train.bin", { "u32", -1, 0 }, "train.bin: 18 bytes are no whole number of ids of 4 bytes (u32)" },
+		{ "train.bin", { "u32", -1, 0 }, "train.bin: 18 bytes are not a whole number of ids of 4 bytes (u32)" },
 		{ "train.bin", { "u8", -1, 0 }, "--dtype u8: no such type of token ids; known: u16, u32, i32, i64" },
 		{ "train.i64", { "u16", -1, 1 }, "train.i64: token 0 is 15496, and ids are 0 to 0" },
 		{ "ids.npy", { "u16", -1, 0 }, "ids.npy: is a NumPy array" },
