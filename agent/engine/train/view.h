@@ -35,7 +35,7 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 
 int train_state_tensors(const struct state_view *view);
 /* Where the tensor's part of the piece lies: [piece->count]. */
-float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
+float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor);
 /* Whether that is memory of the host. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
