@@ -82,9 +82,10 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 	return status;
 }
 
-/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them
- * stands with the first. Returns how many were looked at. */
-static int look(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes)
+/* Checks every node; if that fails, only this one. Findings about all nodes are listed with the
+ * first. Returns the number of nodes checked. */
+static int check_nodes(const struct needs *n, const struct hostlist *names,
+		       struct doctor_node *nodes)
 {
 	struct err e = ERR_INIT;
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
@@ -113,7 +114,7 @@ static int examine(const struct needs *n, bool json, bool quiet)
 		err_set(&e, ERR_NOMEM, "no memory for %d nodes", count);
 		return command_fail(&e);
 	}
-	count = look(n, &names, nodes);
+	count = check_nodes(n, &names, nodes);
 	int status = show(nodes, count, json, quiet);
 	for (int i = 0; i < count; i++) {
 		if (!status && doctor_findings_worst(&nodes[i].found) == FINDING_FAIL)
@@ -133,7 +134,7 @@ static bool has_words(int argc, char **argv)
 	return false;
 }
 
-/* The job file among them, which command_job has found there. */
+/* The job file among the words; command_job() has already found one. */
 static const char *job_file(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)

@@ -67,7 +67,7 @@ static int help(void)
 	return status;
 }
 
-/* What a run is made of, opened in this order and closed in the reverse one. */
+/* The parts of a run, opened in this order and closed in the reverse one. */
 struct run {
 	struct job job;
 	struct buf job_text;
@@ -95,7 +95,8 @@ static void run_close(struct run *r)
 	buf_fini(&r->job_text);
 }
 
-/* What the job leaves to muster; said, as it is nowhere else before the run folder has it. */
+/* Sets the keys that the job leaves to muster and prints them, because nothing else shows them before
+ * the run folder exists. */
 static int decide(struct job *job, const struct cluster *c, struct err *e)
 {
 	if (!job->open)
@@ -126,7 +127,7 @@ static int make_plan(struct run *r, struct err *e)
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
 }
 
-/* Where the agents find the supervisor: on the loopback address when every rank is on this host. */
+/* The address of the supervisor: the loopback address if every rank is on this host. */
 static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
 {
 	if (r->ops == &launch_local)

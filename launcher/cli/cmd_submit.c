@@ -58,12 +58,12 @@ static const char help[] =
 struct submission {
 	struct job job;
 	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
-	uint32_t number;                   /* of the submissions of this run */
+	uint32_t number;                   /* number of this submission */
 	char file[RUN_PATH];               /* the job as submitted */
 	char muster[PATH_MAX];             /* this program */
 };
 
-/* An absolute path for one that may not exist yet. */
+/* Makes a path absolute that need not exist. */
 static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 {
 	char here[PATH_MAX] = "";
@@ -75,8 +75,8 @@ static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 		       : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
-/* A machine that the job names is one to check the plan against, and to decide on what the job
- * leaves to muster; what the allocation will be is not known yet. */
+/* If the job names a machine, plans on it and sets the keys that the job leaves to muster. The
+ * allocation is not known yet. */
 static int check_plan(struct job *job, struct err *e)
 {
 	static const char *const unknown[] = { "", "auto", "local", "slurm" };
@@ -149,7 +149,7 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 	return rc;
 }
 
-/* The run folder must be there before the job: Slurm opens the log in it. */
+/* The run folder must exist before the job starts, because Slurm opens the log in it. */
 static int prepare_run(const struct submission *s, struct err *e)
 {
 	struct buf text = BUF_INIT;
@@ -192,7 +192,7 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 static int submit(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32];
-	umask(077); /* Slurm hands it on to the job and its log */
+	umask(077); /* Slurm passes it to the job and its log */
 	if (prepare_run(s, e))
 		return command_fail(e);
 	if (sbatch(script, id, sizeof id, e)) {
