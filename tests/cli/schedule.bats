@@ -101,7 +101,7 @@ assert abs(max(e[5] for e in events) - s["seconds"]) < 1e-12 and 0 < s["bubble"]
 	echo '{"version":1,"ranks":3,"chunks":1,"start":5,"events":[[0,"forward",0,2,0,1]]}' >"$BATS_TEST_TMPDIR/trace/gen-1/timeline-0.json"
 	run "$MUSTER" plan --cluster dgx-h100:1 --measured "$BATS_TEST_TMPDIR" "$job"
 	echo "$output"
-	[[ $status -eq 2 && $output == *"ran 3 ranks × 1 chunks with 3 micro-batches, and the job has 2 × 1 with 3"* ]]
+	[[ $status -eq 2 && $output == *"the run had 3 ranks × 1 chunks with 3 micro-batches, but the job has 2 × 1 with 3"* ]]
 	echo 'nonsense' >"$BATS_TEST_TMPDIR/trace/gen-3/timeline-0.json"
 	run "$MUSTER" plan --cluster dgx-h100:1 --measured "$BATS_TEST_TMPDIR" "$job"
 	[[ $status -ne 0 && $output == *"gen-3/timeline-0.json: line 1"* ]]
