@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-/* What one rank has published, gathered over the fences so far. */
+/* The values that one rank has published up to the last fence. */
 struct peer {
 	json_t *values;
 	int rounds;
@@ -27,9 +27,9 @@ struct boot {
 	json_t *pending; /* put since the last fence */
 	int rounds;      /* fences so far */
 	struct peer *peers;
-	unsigned char key[SEAL_KEY_BYTES]; /* of what is published */
+	unsigned char key[SEAL_KEY_BYTES]; /* seals published values */
 	uint32_t generation;
-	bool sealed; /* the key is there */
+	bool sealed; /* the key is set */
 };
 
 _Static_assert((int)SEAL_KEY_BYTES == (int)AUTH_SECRET_BYTES, "the group's secret is a key");
@@ -54,7 +54,7 @@ void agent_boot_host(char out[BOOT_HOST])
 		snprintf(out, BOOT_HOST, "local");
 }
 
-/* The address that the kernel would send from; nothing is sent. */
+/* The address that the kernel would send from. Nothing is sent. */
 static bool address_towards(const struct addrinfo *to, char out[NET_ADDR_MAX])
 {
 	struct sockaddr_storage me;
@@ -103,15 +103,15 @@ static void round_key(char key[PMIX_MAX_KEYLEN], int round)
 	snprintf(key, PMIX_MAX_KEYLEN, "muster.%d", round);
 }
 
-/* A published text is bound to this: that of another rank, of an earlier fence or of another
- * launch does not open. */
+/* A published text is bound to this description, so a text of another rank, an earlier fence or
+ * another launch does not open. */
 static void about_round(const struct boot *b, int rank, int round, char out[96])
 {
 	snprintf(out, 96, "muster endpoints, generation %" PRIu32 ", rank %d of %d, fence %d",
 		 b->generation, rank, b->bootstrap.size, round);
 }
 
-/* Seals all that was put since the last fence. The caller frees it. */
+/* Seals the values that were put since the last fence. The caller frees the result. */
 static char *seal_pending(const struct boot *b, struct err *e)
 {
 	char about[96], *sealed = NULL, *plain = json_dumps(b->pending, JSON_COMPACT);
@@ -149,7 +149,7 @@ static int boot_fence(void *arg, struct err *e)
 	PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
 	rc = PMIx_Fence(NULL, 0, &collect, 1);
 	PMIX_INFO_DESTRUCT(&collect);
-	/* PARTIAL_SUCCESS: a rank died before it came. */
+	/* PARTIAL_SUCCESS: a rank died before it reached the fence. */
 	if (rc != PMIX_SUCCESS)
 		return pmix_fails(rc, "the fence that exchanges endpoints; did a rank die?", e);
 	json_object_clear(b->pending);
@@ -157,7 +157,7 @@ static int boot_fence(void *arg, struct err *e)
 	return 0;
 }
 
-/* Opens what `rank` published at fence `round`; NULL when it is not its own. */
+/* Opens what `rank` published at fence `round`; NULL: it is not that rank's. */
 static json_t *open_round(const struct boot *b, int rank, int round, const char *sealed,
 			  struct err *e)
 {
@@ -263,7 +263,7 @@ static int learn_world(struct boot *b, struct err *e)
 
 int agent_boot_open(struct boot **out, struct err *e)
 {
-	/* Without a server PMIx_Init would make this process a world of its own. */
+	/* Without a server PMIx_Init would make this process a world of one rank. */
 	if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
 		return err_set(e, ERR_NOTFOUND,
 			       "PMIx: no server in the environment; "

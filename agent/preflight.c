@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds: a process that was killed holds its memory until the driver has cleared up. */
+/* Seconds: the driver needs some time to release the memory of a killed process. */
 #define PATIENCE 5.0
 
-/* The first thing that forbids training; the others are logged. */
+/* The first finding that forbids training; the others are logged. */
 struct verdict {
 	const char *object;
 	char found[300], remedy[300];
@@ -34,7 +34,7 @@ static void take(void *arg, enum gpu_level level, const char *found, const char 
 	}
 }
 
-/* One that is lost may not tell its address. */
+/* A GPU that is lost may not report its address. */
 static const struct gpu_state *lost(const struct gpu_states *s)
 {
 	for (int i = 0; i < s->n; i++)
@@ -43,9 +43,9 @@ static const struct gpu_state *lost(const struct gpu_states *s)
 	return NULL;
 }
 
-/* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents
- * that outnumber them share. */
-static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
+/* Finds the GPU by its address, because Slurm may show an agent only its own GPU; otherwise by its
+ * number, so that agents share GPUs if they outnumber them. */
+static const struct gpu_state *find_gpu(const struct preflight *p, const struct gpu_states *s)
 {
 	const struct gpu_state *g = *p->bus ? topo_gpu_state_at(s, p->bus) : NULL;
 	if (*p->bus)
@@ -76,7 +76,7 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 			return 1;
 		return err_set(
 			e, ERR_NOFIT,
-			"%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower "
+			"%s: %s of its %s are free, but this rank needs %s by the plan; %s, lower "
 			"batch.micro, or raise parallel.tp or parallel.pp",
 			object, human_bytes(g->memory_free, free_text), human_bytes(g->memory, all),
 			human_bytes(p->memory, need), holder(g, who));
@@ -90,42 +90,42 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 	return 0;
 }
 
-/* 1: there is too little memory, and it may come. */
-static int look(struct preflight *p, bool last, struct err *e)
+/* 1: too little memory is free now, but more may become free. */
+static int check_gpu_once(struct preflight *p, bool last, struct err *e)
 {
 	struct gpu_states s;
 	struct err why = ERR_INIT;
 	if (topo_gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &why)) {
-		log_warn("%s: device %d is not looked at before it is used: %s", p->node, p->device,
+		log_warn("%s: device %d is not checked before use: %s", p->node, p->device,
 			 why.text);
 		return 0;
 	}
-	const struct gpu_state *g = mine(p, &s);
+	const struct gpu_state *g = find_gpu(p, &s);
 	if (g)
 		p->ordinal = (int)(g - s.gpus);
 	int rc = g ? judge(p, g, last, e)
 		   : err_set(e, ERR_NOTFOUND,
 			     "%s: device %d%s%s is none of the %d GPUs that this agent may use; "
-			     "look at "
-			     "CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
-			     "step (--gpus-per-task, --gpu-bind)",
+			     "check CUDA_VISIBLE_DEVICES there, or which GPUs Slurm "
+			     "gives the step (--gpus-per-task, --gpu-bind)",
 			     p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
 	topo_gpu_states_free(&s);
 	return rc;
 }
 
-static int look_at_gpu(struct preflight *p, struct err *e)
+static int check_gpu(struct preflight *p, struct err *e)
 {
-	/* The plan counts GPUs by their PCI addresses, as the driver's own tools do; CUDA would
-	 * count them by speed. */
+	/* The plan orders GPUs by PCI address, as the driver's tools do. By default CUDA orders
+	 * them by speed. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
 	int rc;
-	for (double until = clock_s() + PATIENCE; (rc = look(p, clock_s() >= until, e)) > 0;)
+	for (double until = clock_s() + PATIENCE;
+	     (rc = check_gpu_once(p, clock_s() >= until, e)) > 0;)
 		poll(NULL, 0, 250);
 	return rc;
 }
 
-static int look_at_memory(const struct preflight *p, struct err *e)
+static int check_memory(const struct preflight *p, struct err *e)
 {
 	double there = meminfo_read("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
 	char free_text[HUMAN], need[HUMAN];
@@ -136,15 +136,14 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 	human_bytes(there, free_text);
 	if (p->memory > there)
 		return err_set(e, ERR_NOFIT,
-			       "%s: %s of memory are available, and this rank alone takes %s by "
-			       "the plan; end other "
-			       "programs there, lower batch.micro, or raise "
+			       "%s: %s of memory are available, but this rank alone needs %s by "
+			       "the plan; end other programs there, lower batch.micro, or raise "
 			       "parallel.tp, parallel.pp or parallel.zero",
 			       p->node, free_text, human_bytes(p->memory, need));
-	/* Once a node is enough. */
+	/* One warning per node is enough. */
 	log_line(p->device == 0 ? LOG_WARN : LOG_INFO,
-		 "%s: %s of memory are available, and its %d ranks take about %s by the "
-		 "plan: one of them may be killed for want of memory",
+		 "%s: %s of memory are available, but its %d ranks need about %s by the "
+		 "plan: the kernel may kill one of them",
 		 p->node, free_text, p->crew, human_bytes(all, need));
 	return 0;
 }
@@ -152,5 +151,5 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 int agent_preflight(struct preflight *p, struct err *e)
 {
 	p->ordinal = p->device;
-	return p->cuda ? look_at_gpu(p, e) : look_at_memory(p, e);
+	return p->cuda ? check_gpu(p, e) : check_memory(p, e);
 }

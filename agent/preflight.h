@@ -1,10 +1,9 @@
 /*
- * preflight — what an agent looks at before it trains: whether its device is sound, and whether the
- * rank fits.
+ * preflight: checks before training that a rank's device is healthy and that the rank fits.
  *
- * A GPU that is lost, has memory that cannot be trusted, or less free memory than the plan gives
- * the rank, fails here, on one rank and with the device's name, and not in the middle of a
- * collective of all. What a run merely suffers from is logged as a warning.
+ * A GPU that is lost, has unreliable memory, or has less free memory than the rank needs by the plan
+ * fails here, on one rank and with the device's name, instead of later in a collective of all ranks.
+ * Conditions that only slow a run down are logged as warnings.
  */
 #ifndef MUSTER_AGENT_PREFLIGHT_H
 #define MUSTER_AGENT_PREFLIGHT_H
@@ -15,21 +14,21 @@
 
 struct preflight {
 	bool cuda;
-	int device;      /* of the node */
-	const char *bus; /* its PCI address, "" where it is not told */
+	int device;      /* number on the node */
+	const char *bus; /* its PCI address; "": unknown */
 	const char *node;
-	double memory; /* bytes that the rank takes by the plan; 0: not told */
+	double memory; /* bytes that the rank needs by the plan; 0: unknown */
 	int crew;      /* ranks of this node */
-	/* set: CUDA's number for that device in this process; `device` where that is not found
-	 * out */
+	/* result: CUDA's number for that device in this process; `device` if it is unknown */
 	int ordinal;
 };
 
 /*
- * Before CUDA is touched, as it sets CUDA_DEVICE_ORDER so that CUDA numbers devices as the plan
- * does. ERR_UNSUPPORTED: the device must not be trained on; ERR_NOTFOUND: it is not here;
- * ERR_NOFIT: too little memory, after some seconds for what just ended to give its own back.
- * Without NVIDIA's management library it says so in the log and lets CUDA find out.
+ * Call before CUDA is initialized, because it sets CUDA_DEVICE_ORDER so that CUDA numbers devices as
+ * the plan does. ERR_UNSUPPORTED: the device must not be used. ERR_NOTFOUND: there is no such device.
+ * ERR_NOFIT: too little memory is free, even after some seconds in which a process that has just
+ * ended could release its own. Without NVIDIA's management library it logs a warning and checks
+ * nothing.
  */
 int agent_preflight(struct preflight *p, struct err *e);
 

@@ -40,15 +40,15 @@ struct channel {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	unsigned char own[crypto_scalarmult_SCALARBYTES]; /* the private half of our nonce */
 	unsigned char nonce_a[NONCE_BYTES], nonce_s[NONCE_BYTES];
-	unsigned char shared[crypto_scalarmult_BYTES]; /* by the two nonces' key pairs */
-	struct vouch vouch;                            /* to be handed out, while `wanting` */
+	unsigned char shared[crypto_scalarmult_BYTES]; /* secret of the two key pairs */
+	struct vouch vouch;                            /* work to hand out, while `wanting` */
 	bool wanting;
 	struct seal sending, receiving;
 	struct buf in, out;
-	size_t taken; /* bytes of `in` that are done with */
+	size_t taken; /* bytes of `in` that are consumed */
 	/* u32 length and opened body of each message sent before the handshake was done */
 	struct buf queued;
-	struct err why; /* when BROKEN */
+	struct err why; /* in the state BROKEN */
 };
 
 void auth_secret_new(unsigned char secret[AUTH_SECRET_BYTES])
@@ -72,7 +72,7 @@ int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], 
 	if (!bad)
 		memcpy(secret, read, sizeof read);
 	sodium_memzero(read, sizeof read);
-	/* The text itself must not land in a log. */
+	/* The text must not appear in a log. */
 	return bad ? err_set(e, ERR_AUTH, "the secret is not %d hex digits", AUTH_SECRET_HEX - 1)
 		   : 0;
 }
@@ -91,7 +91,7 @@ static void prove_hello(const struct channel *c, unsigned char out[PROOF_BYTES])
 	crypto_auth(out, text, sizeof text, c->secret);
 }
 
-/* The agent's first packet, in place of the one that waits to be sent. */
+/* Queues the agent's first packet, in place of one that is already queued. */
 static void say_hello(struct channel *c)
 {
 	unsigned char how = (unsigned char)c->how, proof[PROOF_BYTES];
@@ -170,7 +170,7 @@ bool channel_greeted(const struct channel *c)
 	return c->side == AUTH_SUPERVISOR && c->state > WAIT_HELLO && c->state < BROKEN;
 }
 
-/* Returns the first failure again, whatever is called after it. */
+/* Fails for good: every later call returns the first error. */
 static int broken(struct channel *c, const struct err *why, struct err *e)
 {
 	if (c->state != BROKEN) {
@@ -187,7 +187,7 @@ static int no_memory(struct channel *c, struct err *e)
 	return broken(c, &why, e);
 }
 
-/* HMAC(secret, label nonceA nonceS), and of what they share when there is something. */
+/* HMAC(secret, label nonceA nonceS), followed by the shared secret if there is one. */
 static void prove_with(const struct channel *c, const char *label, const unsigned char *shared,
 		       unsigned char out[PROOF_BYTES])
 {
@@ -207,7 +207,7 @@ static void prove(const struct channel *c, const char *label, unsigned char out[
 	prove_with(c, label, NULL, out);
 }
 
-/* The handshake is over: what waited is sent. */
+/* The handshake is done: sends the queued messages. */
 static void become_ready(struct channel *c)
 {
 	c->state = READY;
@@ -225,8 +225,8 @@ static void want_own_credential(struct channel *c)
 	prove(c, c->side == AUTH_AGENT ? "VA" : "VS", c->vouch.ours_about);
 }
 
-/* The peer knows the secret: makes the keys. The agent's credential goes first; the supervisor,
- * whom anybody can reach, makes one only for who has come with one. */
+/* The peer knows the secret: makes the keys. The agent sends its credential first. The supervisor,
+ * which anybody can reach, makes one only for an agent whose credential is valid. */
 static int trust_secret(struct channel *c, struct err *why)
 {
 	bool agent = c->side == AUTH_AGENT;
@@ -282,7 +282,7 @@ static int take_hello(struct channel *c, const unsigned char *in, struct err *wh
 	prove_hello(c, proof);
 	if (sodium_memcmp(proof, in + NONCE_BYTES, PROOF_BYTES))
 		return wrong_proof(why);
-	make_nonce(c, c->nonce_s); /* only now: a stranger does not cost a key pair */
+	make_nonce(c, c->nonce_s); /* made only now, so that a stranger does not cost a key pair */
 	prove(c, "S", proof);
 	buf_add(&c->out, c->nonce_s, NONCE_BYTES);
 	buf_add(&c->out, proof, sizeof proof);
@@ -335,7 +335,7 @@ static int take_credential(struct channel *c, const unsigned char *in, struct er
 	return 0;
 }
 
-/* What each state of the handshake waits for. */
+/* The bytes that each state of the handshake waits for. */
 static const struct {
 	size_t bytes;
 	int (*take)(struct channel *c, const unsigned char *in, struct err *why);
@@ -344,7 +344,8 @@ static const struct {
 	[WAIT_HELLO] = { HELLO_BYTES, take_hello },
 	[WAIT_REPLY] = { NONCE_BYTES + PROOF_BYTES, take_reply },
 	[WAIT_PROOF] = { PROOF_BYTES, take_proof },
-	[WAIT_CREDENTIAL] = { SEAL_LENGTH_BYTES, take_credential }, /* and as many as they say */
+	[WAIT_CREDENTIAL] = { SEAL_LENGTH_BYTES,
+			      take_credential }, /* a length, then that many bytes */
 };
 
 static size_t step_bytes(const struct channel *c, const unsigned char *in, size_t have)
@@ -355,7 +356,7 @@ static size_t step_bytes(const struct channel *c, const unsigned char *in, size_
 	return least + seal_length(in);
 }
 
-/* As far as the bytes go. */
+/* Continues the handshake as far as the received bytes permit. */
 static int shake(struct channel *c, struct err *e)
 {
 	size_t have;
@@ -382,7 +383,7 @@ int channel_feed(struct channel *c, const void *data, size_t len, struct err *e)
 	buf_add(&c->in, data, len);
 	if (buf_failed(&c->in))
 		return no_memory(c, e);
-	/* Nothing empties the buffer meanwhile. */
+	/* Nothing is consumed meanwhile, so the buffer is limited. */
 	if (c->state == VOUCHING && c->in.len > MSG_MAX) {
 		err_set(&why, ERR_PROTO,
 			"control channel: the peer does not wait for the end of the handshake");

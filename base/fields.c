@@ -1,6 +1,7 @@
 #include "base/fields.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define INT64_LIMIT (INT64_MAX / 2)
@@ -16,6 +17,7 @@ static const struct {
 	[FIELDS_NUMBER] = { "a number", 0, 0 },
 	[FIELDS_FLAG]   = { "true or false", 0, 0 },
 	[FIELDS_TEXT]   = { "a string", 0, 0 },
+	[FIELDS_LINE]   = { "a string", 0, 0 },
 	[FIELDS_JSON]   = { "an object or an array", 0, 0 },
 };
 /* clang-format on */
@@ -23,6 +25,20 @@ static const struct {
 static bool has_field(const struct fields_row *row, const void *record)
 {
 	return row->need == FIELDS_REQUIRED || *(const bool *)((const char *)record + row->has_at);
+}
+
+static json_t *line_json(const char *text)
+{
+	json_t *valid = json_string(text);
+	char *copy = valid || !text ? NULL : strdup(text);
+	if (!copy)
+		return valid;
+	for (char *c = copy; *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	valid = json_string(copy);
+	free(copy);
+	return valid;
 }
 
 /* A new reference. */
@@ -41,6 +57,8 @@ static json_t *field_json(const struct fields_row *row, const void *record)
 		return json_boolean(*(const bool *)at);
 	case FIELDS_TEXT:
 		return json_string(*(const char *const *)at);
+	case FIELDS_LINE:
+		return line_json(*(const char *const *)at);
 	case FIELDS_JSON:
 		return json_incref(*(json_t *const *)at);
 	}
@@ -98,6 +116,7 @@ static bool read_value(const struct fields_row *row, json_t *value, void *to)
 		*(bool *)to = json_is_true(value);
 		return json_is_boolean(value);
 	case FIELDS_TEXT:
+	case FIELDS_LINE:
 		*(const char **)to = json_string_value(value);
 		return json_is_string(value);
 	case FIELDS_JSON:

@@ -20,6 +20,8 @@
  *     NUMBER   double        number; null: not finite   any; a reader gives NaN for null
  *     FLAG     bool          true or false
  *     TEXT     const char *  string
+ *     LINE     const char *  string                     for people: bytes >= 0x80 become ? if the
+ *                                                       text is not UTF-8, which TEXT refuses
  *     JSON     json_t *      object or array
  *
  *     need      member has_<name>  JSON
@@ -46,6 +48,7 @@ enum fields_type {
 	FIELDS_NUMBER,
 	FIELDS_FLAG,
 	FIELDS_TEXT,
+	FIELDS_LINE,
 	FIELDS_JSON
 };
 
@@ -78,6 +81,7 @@ struct fields_row {
 #define FIELDS_C_NUMBER double
 #define FIELDS_C_FLAG   bool
 #define FIELDS_C_TEXT   const char *
+#define FIELDS_C_LINE   const char *
 #define FIELDS_C_JSON   json_t *
 
 #define FIELDS_HAS_REQUIRED(name)
@@ -91,14 +95,14 @@ struct fields_row {
 /* clang-format on */
 
 /* Adds the struct's fields to an object. `record` may be NULL if there are no rows. Members of type
- * TEXT and JSON are borrowed. ERR_NOMEM. */
+ * TEXT, LINE and JSON are borrowed. ERR_NOMEM. */
 int fields_write(const struct fields_row *rows, const void *record, json_t *object, struct err *e);
 
 /* A new object of the struct's fields. NULL if fields_write() fails. */
 json_t *fields_json(const struct fields_row *rows, const void *record);
 
 /*
- * Fills the struct from an object. TEXT and JSON members are borrowed from `object`. ERR_PROTO
+ * Fills the struct from an object. TEXT, LINE and JSON members are borrowed from `object`. ERR_PROTO
  * names the first field that is missing or invalid, after `what` ("message hello"); the valid
  * fields are set nevertheless and all others are zero.
  */

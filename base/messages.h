@@ -82,7 +82,7 @@ enum { MSG_VERSION = 2 };
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
-	F(text,  TEXT, REQUIRED, "the line")
+	F(text,  LINE, REQUIRED, "the line")
 
 #define MSG_CKPT_FIELDS(F) \
 	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
@@ -96,7 +96,7 @@ enum { MSG_VERSION = 2 };
 
 #define MSG_FAILED_FIELDS(F) \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
-	F(text, TEXT, REQUIRED, "the error message")
+	F(text, LINE, REQUIRED, "the error message")
 
 #define MSG_FINISHED_FIELDS(F) \
 	F(step,       COUNT, REQUIRED, "finished steps") \
@@ -130,7 +130,7 @@ enum { MSG_VERSION = 2 };
 #define MSG_DUMP_FIELDS(F)
 
 #define MSG_DUMPED_FIELDS(F) \
-	F(error, TEXT, OPTIONAL, "why the flight recorder could not be written")
+	F(error, LINE, OPTIONAL, "why the flight recorder could not be written")
 
 #define MSG_SERIES_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "all metrics and evaluations up to this step have been sent")

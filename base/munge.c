@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* libmunge.so.2, as far as it is used here. */
+/* The part of libmunge.so.2 that is used here. */
 enum { OPT_SOCKET = 8, OPT_UID_RESTRICTION = 9 };
 enum {
 	SUCCESS = 0,
@@ -42,7 +42,7 @@ static const struct {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char unloadable[256]; /* why */
+static char unloadable[256]; /* error of the load */
 
 static void load(void)
 {
@@ -78,7 +78,7 @@ static int open_context(const struct voucher *by, void **ctx, struct err *e)
 	return 0;
 }
 
-/* What a person can do about each. */
+/* The remedy for each error. */
 /* clang-format off */
 static const struct {
 	int code;
@@ -143,7 +143,7 @@ static int check(const struct voucher *by, const char *credential,
 	return rc;
 }
 
-/* Ours is made only for a peer whose own is good. */
+/* Makes our credential only if the peer's is valid. */
 static int work(const struct voucher *by, struct vouch *v, struct err *e)
 {
 	if (v->theirs && check(by, v->theirs, v->theirs_about, e))

@@ -34,7 +34,7 @@ struct answer {
 
 enum { ALL_STATES = -1, ANSWER_WITHIN_S = 2 };
 
-/* A mapped address is an IPv4 socket's at the peer. */
+/* A mapped address belongs to an IPv4 socket at the peer. */
 static void unmap(union address *a)
 {
 	if (a->any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
@@ -55,8 +55,8 @@ static void put(__be16 *port, __be32 words[4], const union address *a)
 	}
 }
 
-/* Asks for the TCP socket of this host that is bound to `local` and connected to `remote`. 1 and
- * *found, 0 there is none, -1. */
+/* Finds the TCP socket of this host that is bound to `local` and connected to `remote`. 1: *found is
+ * set. 0: there is none. -1: error. */
 static int look_up(const union address *local, const union address *remote,
 		   struct inet_diag_msg *found)
 {
@@ -107,14 +107,14 @@ static enum owner owner_of_tcp(int fd)
 	socklen_t here_len = sizeof here, there_len = sizeof there;
 	struct inet_diag_msg peer;
 	if (getsockname(fd, &here.any, &here_len) || getpeername(fd, &there.any, &there_len))
-		return OWNER_OTHER; /* it has gone */
+		return OWNER_OTHER; /* it has closed */
 	unmap(&here);
 	unmap(&there);
 	int found = look_up(&there, &here, &peer);
-	/* the peer is gone, and somebody listens on its port */
+	/* the peer has closed, and another process listens on its port */
 	if (found == 1 && peer.idiag_state == TCP_LISTEN)
 		return OWNER_OTHER;
-	if (found == 1) /* a socket that no process has any more has no inode */
+	if (found == 1) /* a socket that no process holds has no inode */
 		return peer.idiag_inode ? owner_of_uid(peer.idiag_uid) : OWNER_OTHER;
 	return found == 0 && is_loopback(&there) && owner_known_for_tcp() ? OWNER_OTHER
 									  : OWNER_UNKNOWN;
@@ -134,8 +134,8 @@ enum owner owner_of_peer(int fd)
 	return domain == AF_INET || domain == AF_INET6 ? owner_of_tcp(fd) : OWNER_UNKNOWN;
 }
 
-/* A kernel without sock_diag for TCP answers as if there were no such socket: so it is asked for
- * one that is there. */
+/* A kernel without sock_diag for TCP answers that there is no such socket, so this asks for one that
+ * exists. */
 bool owner_known_for_tcp(void)
 {
 	union address self = { .v4 = { .sin_family = AF_INET,

@@ -1,10 +1,9 @@
 /*
- * seal — one direction of a channel: frames under a key and a counter.
+ * seal: encrypts and authenticates one direction of a channel, frame by frame.
  *
- *     u32 length, little-endian; then so many bytes of XChaCha20-Poly1305 (libsodium)
+ *     u32 length, little-endian; then that many bytes of XChaCha20-Poly1305 (libsodium)
  *
- * The nonce is the number of frames before this one, so each key serves one
- * direction of one connection.
+ * The nonce is the number of earlier frames, so a key serves one direction of one connection only.
  */
 #ifndef MUSTER_BASE_SEAL_H
 #define MUSTER_BASE_SEAL_H
@@ -21,10 +20,10 @@ struct seal {
 	uint64_t count;
 };
 
-/* Appends a frame; the buf may fail. */
+/* Appends a frame; check buf_failed() afterwards. */
 void seal_frame(struct seal *s, struct buf *out, const char *body, size_t len);
-/* Opens a frame's `len` (SEAL_TAG_BYTES at least) sealed bytes into a string, which the caller
- * frees; the body may hold NULs. */
+/* Opens a frame's sealed bytes, of which there are at least SEAL_TAG_BYTES. *body: a string that may
+ * contain NULs; the caller frees it. */
 int seal_open(struct seal *s, const unsigned char *sealed, size_t len, char **body,
 	      struct err *why);
 
@@ -32,16 +31,14 @@ void seal_put_length(unsigned char to[SEAL_LENGTH_BYTES], uint32_t v);
 uint32_t seal_length(const unsigned char from[SEAL_LENGTH_BYTES]);
 
 /*
- * A text sealed by itself, for a place where others may read and write: base64 of a random nonce
- * and of the ciphertext with its tag. `about` says what the text is (whose, of which launch); it is
- * not contained, and only a reader who expects the same can open it.
+ * Seals a single text for a place where others may read and write: base64 of a random nonce and of
+ * the ciphertext with its tag. `about` describes the text (whose it is, of which launch). It is not
+ * part of the result, and only a reader that expects the same `about` can open the text.
+ * *out: the sealed text; the caller frees it.
  */
-
-/* *out: the sealed text, to be freed by the caller. */
 int seal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *text,
 	      char **out, struct err *e);
-/* *out: the text, to be freed by the caller. ERR_AUTH when it was not sealed with this key about
- * this. */
+/* *out: the text; the caller frees it. ERR_AUTH: it was not sealed with this key and `about`. */
 int seal_open_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed,
 		   char **out, struct err *e);
 

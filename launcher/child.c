@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-/* A child that runs, and the file that captures what it says (-1: none). */
+/* A running child and the file that captures its output (-1: none). */
 struct process {
 	pid_t pid;
 	int pidfd, capture;
@@ -30,7 +30,7 @@ struct child {
 	void *arg;
 };
 
-/* A file in memory: unlike a pipe, nobody has to empty it. */
+/* A file in memory. Unlike a pipe it need not be read while the child runs. */
 static int memory_file(const char *text, struct err *e)
 {
 	int fd = memfd_create("muster", MFD_CLOEXEC);
@@ -44,8 +44,9 @@ static int memory_file(const char *text, struct err *e)
 	return fd;
 }
 
-/* After fork: async-signal-safe calls only. Tells errno through `tell` when the exec fails. */
-static void become(const struct child_command *c, int in, int out, int tell)
+/* Runs after fork, so it makes async-signal-safe calls only. Writes errno to `report` if exec
+ * fails. */
+static void execute_command(const struct child_command *c, int in, int out, int report)
 {
 	setpgid(0, 0);
 	if (c->tied)
@@ -54,27 +55,27 @@ static void become(const struct child_command *c, int in, int out, int tell)
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
 	int why = errno;
-	_exit(file_write_full(tell, &why, sizeof why) ? 126 : 127);
+	_exit(file_write_full(report, &why, sizeof why) ? 126 : 127);
 }
 
 static int fork_child(const struct child_command *c, int in, int out, pid_t *pid, struct err *e)
 {
-	int tell[2], why = 0;
-	if (pipe2(tell, O_CLOEXEC))
+	int report[2], why = 0;
+	if (pipe2(report, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
 	*pid = launcher_fork_blocked();
 	if (*pid == 0)
-		become(c, in, out, tell[1]);
-	close(tell[1]);
+		execute_command(c, in, out, report[1]);
+	close(report[1]);
 	if (*pid < 0)
 		err_errno(e, ERR_NOMEM, "%s: cannot fork", c->argv[0]);
-	else if (!file_read_full(tell[0], &why, sizeof why)) {
+	else if (!file_read_full(report[0], &why, sizeof why)) {
 		waitpid(*pid, NULL, 0);
 		errno = why;
 		err_errno(e, why == ENOENT ? ERR_NOTFOUND : ERR_UNSUPPORTED,
 			  "%s: cannot be executed%s", c->argv[0], c->absent ? c->absent : "");
 	}
-	close(tell[0]);
+	close(report[0]);
 	return *pid < 0 || why ? -1 : 0;
 }
 
@@ -98,7 +99,7 @@ static int process_start(const struct child_command *c, struct process *p, struc
 	return rc;
 }
 
-/* Once it has ended: its status and what it said; lets go of it. */
+/* Takes the status and the output of a child that has ended, and closes its files. */
 static int process_end(struct process *p, struct buf *output)
 {
 	int status = 0;

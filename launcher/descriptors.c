@@ -5,13 +5,13 @@
 
 #include <sys/resource.h>
 
-/* Of a rank: its control connection and the pidfd of its process. The rest: standard streams, the
- * run's files, the loop's own, the PMIx server's pipe, Slurm's commands, and a few strangers. */
-enum { A_RANK = 2, BESIDES = 32 };
+/* Per rank: its control connection and the pidfd of its process. In addition: standard streams, the
+ * run's files, those of the loop, the PMIx server's pipe, Slurm's commands, and a few strangers. */
+enum { PER_RANK = 2, IN_ADDITION = 32 };
 
 int launcher_descriptors_allow(int ranks, struct err *e)
 {
-	rlim_t need = (rlim_t)ranks * A_RANK + BESIDES;
+	rlim_t need = (rlim_t)ranks * PER_RANK + IN_ADDITION;
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return err_errno(e, ERR_UNSUPPORTED, "cannot read the limit of open files");
@@ -31,10 +31,10 @@ int launcher_descriptors_allow(int ranks, struct err *e)
 	return 0;
 }
 
-/* Of each thread: its stack and the buffer of the BLAS; of the rest: code, libraries, what
- * malloc sets aside. */
-#define A_THREAD ((128.0 + 8) * (1 << 20))
-#define THE_REST (400.0 * (1 << 20))
+/* Bytes per thread: its stack and the buffer of the BLAS. In addition: code, libraries, memory that
+ * malloc reserves. */
+#define PER_THREAD ((128.0 + 8) * (1 << 20))
+#define THE_REST   (400.0 * (1 << 20))
 
 int launcher_address_space_allows(const struct job *job, const struct plan *p, struct err *e)
 {
@@ -49,7 +49,7 @@ int launcher_address_space_allows(const struct job *job, const struct plan *p, s
 			       "limit; lift it: ulimit -v unlimited",
 			       human_bytes(limit, have));
 	for (int i = 0; i < p->world; i++) {
-		double rank = p->ranks[i].total + p->ranks[i].threads * A_THREAD + THE_REST;
+		double rank = p->ranks[i].total + p->ranks[i].threads * PER_THREAD + THE_REST;
 		most = rank > most ? rank : most;
 	}
 	if (most <= limit)

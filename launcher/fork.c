@@ -24,7 +24,7 @@ void launcher_fork_reset_signals(void)
 		if (sigaction(number, NULL, &was) || was.sa_handler == SIG_DFL ||
 		    was.sa_handler == SIG_IGN)
 			continue;
-		signal(number, SIG_IGN); /* which drops one that waits */
+		signal(number, SIG_IGN); /* this drops a pending signal */
 		signal(number, SIG_DFL);
 	}
 	process_signals();

@@ -11,27 +11,24 @@
 #include <unistd.h>
 
 static const char help_head[] =
-	"muster doctor — what this machine lacks, and what mends it\n"
+	"muster doctor — report what this machine lacks, and the command that fixes it\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster doctor [--quiet] [--json] [JOB.ini [section.key=value …]]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Looks at this host, or at every node of the allocation that this runs in, for what "
-	"muster needs: a line for each\n"
-	"  thing, ok, warn or fail, what was found, and what mends it. With a job file also for "
-	"what that job needs: enough\n"
-	"  sound GPUs with room for its ranks, memory, data, folders. Starts and changes nothing. "
-	"Where something hangs it takes\n"
-	"  a minute at most, in an allocation three.\n"
+	"  Checks this host, or every node of the allocation that it runs in, for what muster\n"
+	"  needs. Each check prints a line: ok, warn or fail, what was found, and the remedy.\n"
+	"  With a job file it also checks what that job needs: enough healthy GPUs with room for\n"
+	"  its ranks, memory, data, folders. It starts and changes nothing. If something hangs,\n"
+	"  it takes at most one minute, in an allocation three.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --quiet          only what is not ok\n"
-	"  --json           for programs: the nodes, of each the findings, {level, check, object, "
-	"found, remedy}, and facts: of\n"
-	"                   each GPU memory, errors, clocks, links, programs, in bytes, watts and "
-	"degrees; null is not told\n"
-	"  --report NEEDS   this node's lines in the step that asks an allocation\n"
+	"  --quiet          print only what is not ok\n"
+	"  --json           print JSON: the nodes, each with its findings, {level, check, object,\n"
+	"                   found, remedy}, and facts: memory, errors, clocks, links and\n"
+	"                   programs of each GPU, in bytes, watts and degrees; null is unknown\n"
+	"  --report NEEDS   print this node's part; the step that checks an allocation uses it\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster doctor\n"
@@ -39,8 +36,8 @@ static const char help_head[] =
 	"  salloc -N4 --exclusive muster doctor job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 nothing fails, there may be warnings; 1 cannot write the answer; 2 usage or job file; "
-	"3 something fails\n"
+	"  0 no check fails, there may be warnings; 1 the answer cannot be written; 2 usage or\n"
+	"  job file; 3 a check fails\n"
 	"\n"
 	"CHECKS\n";
 
@@ -85,9 +82,10 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 	return status;
 }
 
-/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them
- * stands with the first. Returns how many were looked at. */
-static int look(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes)
+/* Checks every node; if that fails, only this one. Findings about all nodes are listed with the
+ * first. Returns the number of nodes checked. */
+static int check_nodes(const struct needs *n, const struct hostlist *names,
+		       struct doctor_node *nodes)
 {
 	struct err e = ERR_INIT;
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
@@ -116,7 +114,7 @@ static int examine(const struct needs *n, bool json, bool quiet)
 		err_set(&e, ERR_NOMEM, "no memory for %d nodes", count);
 		return command_fail(&e);
 	}
-	count = look(n, &names, nodes);
+	count = check_nodes(n, &names, nodes);
 	int status = show(nodes, count, json, quiet);
 	for (int i = 0; i < count; i++) {
 		if (!status && doctor_findings_worst(&nodes[i].found) == FINDING_FAIL)
@@ -136,7 +134,7 @@ static bool has_words(int argc, char **argv)
 	return false;
 }
 
-/* The job file among them, which command_job has found there. */
+/* The job file among the words; command_job() has already found one. */
 static const char *job_file(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)

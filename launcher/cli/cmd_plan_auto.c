@@ -1,5 +1,5 @@
-/* `muster plan --auto` and `--gpus`: the best layout of what a job leaves open, on one cluster
- * or on several sizes of it. */
+/* `muster plan --auto` and `--gpus`: finds the best layout for the keys that a job leaves to muster,
+ * on one cluster or on several sizes of it. */
 #include "launcher/cli/cmd_plan.h"
 
 #include "base/file.h"
@@ -51,8 +51,6 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	return status;
 }
 
-/* --- Other sizes --- */
-
 static int read_range(const char *range, int *from, int *to, struct err *e)
 {
 	char *end;
@@ -72,8 +70,7 @@ static int read_range(const char *range, int *from, int *to, struct err *e)
 	return 0;
 }
 
-/* The cluster of so many devices or a few more: whole nodes of what spec names before its number
- * of them. */
+/* Opens a cluster of at least that many devices: whole nodes of the machine that `spec` names. */
 static int open_size(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	char name[512];

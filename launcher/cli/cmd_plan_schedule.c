@@ -1,5 +1,5 @@
-/* `muster plan --schedule`: the pipeline's table as the simulator walks it, and beside it what a
- * run measured. */
+/* `muster plan --schedule`: draws the pipeline's schedule as simulated, and next to it as a run
+ * measured it. */
 #include "launcher/cli/cmd_plan.h"
 
 #include "base/file.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct picture {
-	/* the first replica's: others may have other numbers of micro-batches */
+	/* of the first replica; others may have other numbers of micro-batches */
 	struct schedule schedule;
 	struct timeline simulated, measured;
 	struct drawing drawing;
@@ -32,7 +32,7 @@ static void picture_fini(struct picture *p)
 	buf_fini(&p->title);
 }
 
-/* With the measured passes' own times: what differs then is the waiting alone. */
+/* Simulates with the measured times of the passes, so that only the waiting differs. */
 static int simulate_as_measured(const struct plan *plan, struct picture *p, struct err *e)
 {
 	int stages = layout_n_stages(&plan->layout);

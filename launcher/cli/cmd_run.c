@@ -24,22 +24,19 @@ static const char help_head[] =
 	"  muster run [--quiet] JOB.ini [section.key=value …]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Plans the job, prints the plan, starts one agent a device, and stays until the last "
-	"step is done. Inside a Slurm\n"
-	"  allocation the agents are started on its nodes with srun, else on this host. When an "
-	"agent dies, the others are\n"
-	"  stopped and all go on from the newest checkpoint, [restart] says how often.\n"
+	"  Plans the job, prints the plan, starts one agent per device, and runs until the last\n"
+	"  step is done. Inside a Slurm allocation srun starts the agents on its nodes, otherwise\n"
+	"  they run on this host. If an agent dies, the others are stopped, and all restart from\n"
+	"  the last checkpoint. [restart] limits how often.\n"
 	"\n"
-	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json, "
-	"events.jsonl, metrics.jsonl, logs/, ckpt/.\n"
-	"  The same command again goes on from the newest good checkpoint, in any layout; another "
-	"[job] name begins anew.\n"
+	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json,\n"
+	"  events.jsonl, metrics.jsonl, logs/, ckpt/. The same command continues from the last\n"
+	"  valid checkpoint, in any layout. Another [job] name starts a new run.\n"
 	"\n"
-	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C "
-	"again: at once.\n"
-	"  Under nohup a hang-up is ignored; no other signal that the parent ignores or blocks "
-	"stays so.\n"
-	"  Into a pipe or a file go plain lines; a reader that leaves does not end the run.\n"
+	"  On Ctrl-C or SIGTERM the agents finish the step, write a checkpoint and exit. A second\n"
+	"  Ctrl-C ends them at once. Under nohup SIGHUP is ignored; any other signal that the\n"
+	"  parent ignores or blocks is reset. If the output is a pipe or a file, muster prints\n"
+	"  plain lines. The run continues if the reader of the pipe exits.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --quiet          do not print the plan\n"
@@ -49,17 +46,16 @@ static const char help_head[] =
 	"  muster run demo.ini job.name=wide parallel.dp=4 batch.global=64\n"
 	"\n"
 	"ENVIRONMENT\n"
-	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials, "
-	"where no munged can be reached\n"
+	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials,\n"
+	"                      for nodes where munged cannot be reached\n"
 	"  MUSTER_AGENT=PATH   the muster-agent to start\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after "
-	"restarts;\n"
-	"  75 stopped on purpose, the same command goes on\n"
+	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after\n"
+	"  restarts; 75 stopped on purpose, the same command continues\n"
 	"\n"
 	"JOB FILE\n"
-	"  An INI file; any key can also be given on the command line as section.key=value.\n"
+	"  An INI file. Any key can also be given on the command line as section.key=value.\n"
 	"\n";
 
 static int help(void)
@@ -72,7 +68,7 @@ static int help(void)
 	return status;
 }
 
-/* What a run is made of, opened in this order and closed in the reverse one. */
+/* The parts of a run, opened in this order and closed in the reverse one. */
 struct run {
 	struct job job;
 	struct buf job_text;
@@ -100,7 +96,8 @@ static void run_close(struct run *r)
 	buf_fini(&r->job_text);
 }
 
-/* What the job leaves to muster; said, as it is nowhere else before the run folder has it. */
+/* Sets the keys that the job leaves to muster and prints them, because nothing else shows them before
+ * the run folder exists. */
 static int decide(struct job *job, const struct cluster *c, struct err *e)
 {
 	if (!job->open)
@@ -131,7 +128,7 @@ static int make_plan(struct run *r, struct err *e)
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
 }
 
-/* Where the agents find the supervisor: on the loopback address when every rank is on this host. */
+/* The address of the supervisor: the loopback address if every rank is on this host. */
 static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
 {
 	if (r->ops == &launch_local)

@@ -16,58 +16,54 @@
 
 #define SBATCH_TIMEOUT 60.0
 
-static const char help[] = "muster submit — hand a job to Slurm's queue\n"
-			   "\n"
-			   "SYNOPSIS\n"
-			   "  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
-			   "\n"
-			   "DESCRIPTION\n"
-			   "  Checks the job, writes it, resolved, into its run folder, and gives "
-			   "sbatch a script made from\n"
-			   "  templates/sbatch.in; in the allocation the script runs `muster run` "
-			   "on that job. Prints the job id.\n"
-			   "  While a muster runs in that folder, nothing is submitted.\n"
-			   "\n"
-			   "  [slurm] says what to ask for: nodes, gpus_per_node, cpus_per_task, "
-			   "time, partition, account, qos,\n"
-			   "  constraint, reservation, signal_before, requeue (`muster run --help` "
-			   "explains each key). Without gpus_per_node a\n"
-			   "  node gets as many agents as the degrees need, whole tensor-parallel "
-			   "groups where they fit.\n"
-			   "  When [launch] cluster names a machine, such as dgx-h100:16, the plan "
-			   "is checked against it first.\n"
-			   "\n"
-			   "  scancel, and Slurm signal_before seconds before the time limit, make "
-			   "the run write a checkpoint and stop;\n"
-			   "  the same submission goes on from it.\n"
-			   "\n"
-			   "OPTIONS\n"
-			   "  --dry-run    print the script; write and submit nothing\n"
-			   "\n"
-			   "FILES\n"
-			   "  RUN/submit-N.ini        the job as it was submitted, and so as it "
-			   "will run; N counts the submissions\n"
-			   "  RUN/logs/slurm-ID.out   what `muster run` prints\n"
-			   "  sbatch.in               the template: in $MUSTER_TEMPLATES, or "
-			   "PREFIX/share/muster/templates\n"
-			   "\n"
-			   "EXAMPLES\n"
-			   "  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
-			   "  muster submit --dry-run job.ini\n"
-			   "\n"
-			   "EXIT STATUS\n"
-			   "  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's "
-			   "own exit status is that of `muster run`.\n";
+static const char help[] =
+	"muster submit — submit a job to Slurm's queue\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Checks the job, writes the resolved job to its run folder, and gives sbatch a script\n"
+	"  made from templates/sbatch.in. In the allocation the script runs `muster run` on that\n"
+	"  job. Prints the job id. While another muster runs in that folder, nothing is\n"
+	"  submitted.\n"
+	"\n"
+	"  [slurm] says what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
+	"  account, qos, constraint, reservation, signal_before, requeue (`muster run --help`\n"
+	"  explains each key). Without gpus_per_node a node gets as many agents as the degrees\n"
+	"  need, with whole tensor-parallel groups if they fit. If [launch] cluster names a\n"
+	"  machine, such as dgx-h100:16, the plan is checked against it first.\n"
+	"\n"
+	"  On scancel, and signal_before seconds before the time limit, the run writes a\n"
+	"  checkpoint and stops. The same submission continues from there.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --dry-run    print the script; write and submit nothing\n"
+	"\n"
+	"FILES\n"
+	"  RUN/submit-N.ini        the submitted job, which is the job that runs; N counts the\n"
+	"                          submissions\n"
+	"  RUN/logs/slurm-ID.out   the output of `muster run`\n"
+	"  sbatch.in               the template: in $MUSTER_TEMPLATES, or in\n"
+	"                          PREFIX/share/muster/templates\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
+	"  muster submit --dry-run job.ini\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's own exit status is\n"
+	"  that of `muster run`.\n";
 
 struct submission {
 	struct job job;
 	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
-	uint32_t number;                   /* of the submissions of this run */
+	uint32_t number;                   /* number of this submission */
 	char file[RUN_PATH];               /* the job as submitted */
 	char muster[PATH_MAX];             /* this program */
 };
 
-/* An absolute path for one that may not exist yet. */
+/* Makes a path absolute that need not exist. */
 static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 {
 	char here[PATH_MAX] = "";
@@ -79,8 +75,8 @@ static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 		       : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
-/* A machine that the job names is one to check the plan against, and to decide on what the job
- * leaves to muster; what the allocation will be is not known yet. */
+/* If the job names a machine, plans on it and sets the keys that the job leaves to muster. The
+ * allocation is not known yet. */
 static int check_plan(struct job *job, struct err *e)
 {
 	static const char *const unknown[] = { "", "auto", "local", "slurm" };
@@ -153,7 +149,7 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 	return rc;
 }
 
-/* The run folder must be there before the job: Slurm opens the log in it. */
+/* The run folder must exist before the job starts, because Slurm opens the log in it. */
 static int prepare_run(const struct submission *s, struct err *e)
 {
 	struct buf text = BUF_INIT;
@@ -196,7 +192,7 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 static int submit(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32];
-	umask(077); /* Slurm hands it on to the job and its log */
+	umask(077); /* Slurm passes it to the job and its log */
 	if (prepare_run(s, e))
 		return command_fail(e);
 	if (sbatch(script, id, sizeof id, e)) {

@@ -1,7 +1,7 @@
 /*
- * ckpt, data, bench, generate, trace — run by the agent's program, which has the checkpoint, data
- * and kernel code. Inside a Slurm allocation `bench comm` runs on all of its devices, unless its
- * words are about this host's ranks.
+ * cmd_tool: ckpt, data, bench, generate and trace. muster-agent runs them, because it contains the
+ * code for checkpoints, data and kernels. Inside a Slurm allocation `bench comm` runs on all devices
+ * of the allocation, unless its options select ranks of this host.
  */
 #include "launcher/agent_path.h"
 #include "launcher/cli/command.h"
@@ -16,20 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool begins(const char *word, const char *with)
+static bool has_prefix(const char *word, const char *with)
 {
 	return !strncmp(word, with, strlen(with));
 }
 
-static bool over_allocation(int argc, char **argv)
+static bool runs_on_allocation(int argc, char **argv)
 {
 	const char *job = getenv("SLURM_JOB_ID");
 	if (!job || !*job || argc < 2 || strcmp(argv[0], "bench") || strcmp(argv[1], "comm") ||
 	    command_wants_help(argc, argv))
 		return false;
 	for (int i = 2; i < argc; i++)
-		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts") ||
-		    begins(argv[i], "--calibrate"))
+		if (has_prefix(argv[i], "--ranks") || has_prefix(argv[i], "--hosts") ||
+		    has_prefix(argv[i], "--calibrate"))
 			return false;
 	return true;
 }
@@ -41,7 +41,7 @@ int cmd_tool(int argc, char **argv)
 	if (launcher_agent_path(agent, sizeof agent, &e))
 		return command_fail(&e);
 	signal(SIGPIPE, SIG_DFL);
-	if (over_allocation(argc, argv)) {
+	if (runs_on_allocation(argc, argv)) {
 		slurm_tool(agent, argc, argv, &e);
 		return command_fail(&e);
 	}

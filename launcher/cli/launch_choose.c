@@ -15,7 +15,7 @@ static bool always(void)
 	return true;
 }
 
-/* For `auto` the first row whose condition holds is taken. */
+/* `auto` selects the first row whose condition holds. */
 static const struct {
 	enum job_launcher word;
 	const struct launch_ops *ops;

@@ -1,4 +1,4 @@
-/* local — the agents of one generation on this host: launch_local. */
+/* local: launch_local, the agents of one generation on this host. */
 #include "base/auth.h"
 #include "base/file.h"
 #include "base/run_paths.h"
@@ -78,7 +78,7 @@ static void local_close(struct launch *l)
 	free_when_done(l);
 }
 
-/* What an agent of the generation is told; the values live in `text`. */
+/* The environment of an agent; the variables point into the struct. */
 struct env_text {
 	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64],
 		blas[64];
@@ -93,7 +93,7 @@ static void env_fill(struct env_text *t, const struct launch_request *r)
 	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
 	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL },
 	       sizeof t->own);
-	/* Ranks may outnumber the cores: a thread that waits must sleep. */
+	/* There may be more ranks than cores, so a waiting thread must sleep. */
 	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL },
 	       sizeof t->soft);
 }
@@ -126,7 +126,7 @@ static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int
 	return 0;
 }
 
-/* Kills it and waits until it is gone. */
+/* Kills the process and waits until it has ended. */
 static void end_agent(const struct agent *a)
 {
 	int status;
@@ -168,8 +168,8 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 	return 0;
 }
 
-/* Takes back what was started, and waits for it: nothing is left. */
-static void undo(struct launch *l)
+/* Ends everything that was started, and waits for it. */
+static void undo_start(struct launch *l)
 {
 	local_kill(l);
 	for (int i = 0; i < l->n; i++) {
@@ -187,8 +187,8 @@ static int open_log(const struct launch_request *r, int *fd, struct err *e)
 	return *fd < 0 ? -1 : 0;
 }
 
-/* Whoever knows the namespace's name can ask libpmix for its contents, so nobody can guess it. */
-static void name_space(char out[NAMESPACE_MAX], uint32_t generation)
+/* The namespace's name is random, because whoever knows it can ask libpmix for its contents. */
+static void make_namespace(char out[NAMESPACE_MAX], uint32_t generation)
 {
 	unsigned char random[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
@@ -206,7 +206,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r,
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory to launch %d agents", world);
 	l->ev = *ev;
-	name_space(nspace, r->generation);
+	make_namespace(nspace, r->generation);
 	if (open_log(r, &log_fd, e))
 		goto free_launch;
 	if (local_server_open(nspace, world, r->run_dir, log_fd, &l->server, e))
@@ -219,7 +219,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r,
 	explicit_bzero(t.secret, sizeof t.secret);
 	close(log_fd);
 	if (l->n < world) {
-		undo(l);
+		undo_start(l);
 		return -1;
 	}
 	*out = l;

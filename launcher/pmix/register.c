@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Nothing is asked of the host: wire-up, fences and gets inside one host are libpmix's own. */
+/* No callbacks: inside one host libpmix itself does wire-up, fences and gets. */
 static pmix_server_module_t module;
 
-/* The one node, in PMIx's words. Not the host's own name: libpmix 4.2.2 overruns its stack with
- * one of 57 letters or more. */
+/* PMIx's name of the only node. It is not the host's own name, because libpmix 4.2.2 overruns its
+ * stack if that has 57 or more letters. */
 static const char host_name[] = "localhost";
 
 static int fail(struct err *e, const char *what, pmix_status_t rc)
@@ -29,7 +29,7 @@ static bool good(pmix_status_t rc)
 
 static int start(const char *dir, struct err *e)
 {
-	/* Job data in messages rather than in mapped files: nothing to leave behind. */
+	/* Job data travels in messages, not in mapped files, so no file can be left behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
 	if (!local_gate_close_to_others())
@@ -116,13 +116,13 @@ static int register_job(const char *nspace, int world, struct err *e)
 	return good(rc) ? 0 : fail(e, "PMIx_server_register_nspace", rc);
 }
 
-/* Makes one rank known and appends its environment. */
+/* Registers one rank and appends its environment. */
 static int register_rank(const char *nspace, int rank, struct buf *env, struct err *e)
 {
 	pmix_proc_t proc;
 	char **words = NULL;
 	PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
-	/* No callback: it returns once the rank may connect. */
+	/* Without a callback the call returns when the rank may connect. */
 	pmix_status_t rc = PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL);
 	if (!good(rc))
 		return fail(e, "PMIx_server_register_client", rc);

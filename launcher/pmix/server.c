@@ -20,11 +20,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the process answers first; then come the environments, or the error's text. */
+/* The first byte of the process's answer. The environments or the error's text follow. */
 enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
-/* A hidden name: what lies there is removed unseen, and a person may keep a folder "pmix" of
- * their own. */
+/* A hidden name, because its contents are removed without a look, and a user may have a folder
+ * "pmix". */
 #define SERVER_FOLDER ".pmix"
 
 static const double answer_s = 20; /* starting takes about 10 ms */
@@ -34,11 +34,11 @@ struct server {
 	int world;
 	char dir[PATH_MAX];
 	struct buf answer;
-	char **words; /* all ranks' words, each rank's ended by NULL, into answer */
+	char **words; /* all ranks' variables, pointers into `answer`; each rank's end with NULL */
 	char ***env;  /* world */
 };
 
-/* Removes what the folder at `parent`/`name` holds, and itself; follows no link. */
+/* Removes the folder `parent`/`name` and its contents; follows no link. */
 static void remove_tree(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -62,14 +62,15 @@ static int make_dir(struct server *s, const char *run_dir, struct err *e)
 		return err_set(e, ERR_USAGE,
 			       "%s: the path is too long; choose a shorter run_dir or name",
 			       run_dir);
-	remove_tree(AT_FDCWD, s->dir); /* of a launcher that was killed */
+	remove_tree(AT_FDCWD, s->dir); /* left by a launcher that was killed */
 	return file_make_own_dir(s->dir, e);
 }
 
-/* The forked process: it answers, then waits to be killed. */
-static void serve(const struct server *s, const char *nspace, int out, int log_fd, pid_t launcher)
+/* The forked process: answers, then waits to be killed. */
+static void run_server(const struct server *s, const char *nspace, int out, int log_fd,
+		       pid_t launcher)
 {
-	/* the launcher's business */
+	/* the launcher handles these */
 	static const int unwanted[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 	struct buf answer = BUF_INIT;
 	struct err e = ERR_INIT;
@@ -97,7 +98,7 @@ static void serve(const struct server *s, const char *nspace, int out, int log_f
 		pause();
 }
 
-/* Reads to the end: the process closes its end once it has answered. */
+/* Reads to the end of the stream: the process closes it after its answer. */
 static int read_answer(struct server *s, int fd, struct err *e)
 {
 	double end = clock_s() + answer_s;
@@ -124,7 +125,7 @@ static int read_answer(struct server *s, int fd, struct err *e)
 	}
 }
 
-/* Cuts the answer into words. */
+/* Splits the answer into variables. */
 static int parse_answer(struct server *s, struct err *e)
 {
 	const char *text = buf_str(&s->answer);
@@ -134,7 +135,7 @@ static int parse_answer(struct server *s, struct err *e)
 		return err_set(e, ERR_PEER,
 			       "the PMIx server's process ended while it started; its words are in "
 			       "the run's logs");
-	/* no word is shorter than its NUL */
+	/* each variable has at least its NUL */
 	s->words = calloc(s->answer.len + 1, sizeof *s->words);
 	s->env = calloc((size_t)s->world, sizeof *s->env);
 	if (!s->words || !s->env)
@@ -160,7 +161,7 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 	pid_t launcher = getpid();
 	s->pid = launcher_fork_blocked();
 	if (s->pid == 0)
-		serve(s, nspace, ends[1], log_fd, launcher);
+		run_server(s, nspace, ends[1], log_fd, launcher);
 	close(ends[1]);
 	if (s->pid < 0) {
 		close(ends[0]);

@@ -39,8 +39,8 @@ static bool has_name(char *const *env, const char *word)
 	return false;
 }
 
-/* Words of another launch, or of an outer step, would lead the agent astray. */
-static bool foreign(const char *word)
+/* Variables of another launch or of an outer step must not reach the agent. */
+static bool is_foreign(const char *word)
 {
 	static const char *const prefixes[] = { "PMIX_", "PMI_", "MUSTER_" };
 	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -49,7 +49,7 @@ static bool foreign(const char *word)
 	return false;
 }
 
-/* An array of borrowed words; free() it alone. */
+/* An array of borrowed strings; free() only the array. */
 static char **merge_env(const struct spawn *s)
 {
 	size_t most = count(environ) + count(s->pmix_env) + count(s->own_env) + count(s->soft_env) +
@@ -59,7 +59,7 @@ static char **merge_env(const struct spawn *s)
 	if (!out)
 		return NULL;
 	for (char **at = environ; *at; at++)
-		if (!foreign(*at) && !has_name(s->own_env, *at))
+		if (!is_foreign(*at) && !has_name(s->own_env, *at))
 			out[n++] = *at;
 	for (char *const *at = s->soft_env; at && *at; at++)
 		if (!has_name(environ, *at))
@@ -72,13 +72,13 @@ static char **merge_env(const struct spawn *s)
 	return out;
 }
 
-/* Between fork and exec of a process with threads: async-signal-safe calls only. */
+/* Runs between fork and exec of a process with threads, so it makes async-signal-safe calls only. */
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
 {
 	setsid();
 	launcher_fork_reset_signals();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != launcher) /* it died before the line above */
+	if (getppid() != launcher) /* the launcher died before the line above */
 		_exit(127);
 	int null = open("/dev/null", O_RDONLY);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(s->log_fd, 1) < 0 || dup2(s->log_fd, 2) < 0)
@@ -133,6 +133,6 @@ int local_spawn_reap(pid_t pid, int *status)
 	}
 	if (info.si_pid != pid)
 		return 0;
-	kill(-pid, SIGKILL); /* the pid is ours until waitpid: nobody else can be hit */
+	kill(-pid, SIGKILL); /* until waitpid() no other process can have this pid */
 	return waitpid(pid, status, 0) == pid;
 }

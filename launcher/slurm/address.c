@@ -9,8 +9,8 @@
 
 #define SCONTROL_TIMEOUT 10.0
 
-/* The value of NAME=value in `scontrol -o` output; false when it is not there or empty. */
-static bool field(const char *text, const char *name, char *value, size_t size)
+/* The value of NAME=value in `scontrol -o` output; false: it is missing or empty. */
+static bool find_field(const char *text, const char *name, char *value, size_t size)
 {
 	size_t len = strlen(name);
 	for (const char *at = text; (at = strstr(at, name)); at += len) {
@@ -32,7 +32,7 @@ static bool node_addr(const char *node, char *value, size_t size)
 	const struct child_command c = { .argv = argv, .out = -1 };
 	struct buf output = BUF_INIT;
 	bool found = !launcher_child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
-		     field(buf_str(&output), "NodeAddr", value, size);
+		     find_field(buf_str(&output), "NodeAddr", value, size);
 	buf_fini(&output);
 	return found;
 }

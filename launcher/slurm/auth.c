@@ -10,8 +10,8 @@
 
 #define SCONTROL_TIMEOUT 10.0
 
-/* The value of a line "Name    = value" of `scontrol show config`; "" when there is none. */
-static void setting(const char *config, const char *name, char *value, size_t size)
+/* The value of a line "Name    = value" of `scontrol show config`; "": there is none. */
+static void find_setting(const char *config, const char *name, char *value, size_t size)
 {
 	size_t len = strlen(name);
 	value[0] = '\0';
@@ -28,7 +28,7 @@ static void setting(const char *config, const char *name, char *value, size_t si
 }
 
 /* AuthInfo is a list such as "socket=/run/munge/2,ttl=60". */
-static void socket_of(const char *info, char *out, size_t size)
+static void parse_socket(const char *info, char *out, size_t size)
 {
 	static const char name[] = "socket=";
 	out[0] = '\0';
@@ -50,13 +50,13 @@ void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 	if (wish && !strcmp(wish, "secret"))
 		return;
 	if (!launcher_child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
-		setting(buf_str(&config), "AuthType", type, sizeof type);
-		setting(buf_str(&config), "AuthInfo", info, sizeof info);
+		find_setting(buf_str(&config), "AuthType", type, sizeof type);
+		find_setting(buf_str(&config), "AuthInfo", info, sizeof info);
 	}
 	buf_fini(&config);
 	if (*type && strcmp(type, "auth/munge"))
 		return;
-	socket_of(info, socket, sizeof socket);
+	parse_socket(info, socket, sizeof socket);
 	munge_word(socket, word);
 	if (munge_parse(word, &munge, warning) == 1 && !munge_try(&munge, warning))
 		return;

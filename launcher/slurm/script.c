@@ -26,7 +26,7 @@ static int read_template(const char *folder, const char *name, struct buf *out, 
 
 int slurm_script_template(const char *name, struct buf *out, struct err *e)
 {
-	/* Of an installed program, and of one in build/. */
+	/* Relative to an installed program, and to one in build/. */
 	static const char *const places[] = { "../share/muster/templates", "../templates" };
 	const char *named = getenv("MUSTER_TEMPLATES");
 	if (named && *named)
@@ -132,7 +132,7 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 	return 0;
 }
 
-/* A value inside double quotes on an #SBATCH line. */
+/* Checks a value that stands inside double quotes on an #SBATCH line. */
 static int check_value(const char *what, const char *text, struct err *e)
 {
 	for (const char *at = text; *at; at++)
@@ -146,7 +146,7 @@ static int check_value(const char *what, const char *text, struct err *e)
 	return 0;
 }
 
-/* Slurm replaces %-patterns in the log's path; the folder's own % are doubled. */
+/* Slurm replaces %-patterns in the log's path, so each % of the folder is doubled. */
 static int add_log(const char *run_dir, struct buf *out, struct err *e)
 {
 	if (check_value("the run folder", run_dir, e))
@@ -188,7 +188,7 @@ int slurm_script_options(const struct job *job, const struct script_size *size, 
 	if (job->slurm.signal_before > 0)
 		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
 			   (long long)job->slurm.signal_before);
-	/* A lost node leaves the others to the supervisor. */
+	/* If a node is lost, the supervisor decides about the others. */
 	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
 	buf_puts(out, "\n#SBATCH --no-kill");
 	return add_log(run_dir, out, e);

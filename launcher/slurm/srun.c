@@ -11,8 +11,8 @@
 
 extern char **environ;
 
-/* Ranks that the plan puts on node i. */
-static int ranks_on(const struct plan *p, int node)
+/* The number of ranks that the plan places on node i. */
+static int count_ranks_on(const struct plan *p, int node)
 {
 	int n = 0;
 	for (int r = 0; r < p->world; r++)
@@ -20,15 +20,15 @@ static int ranks_on(const struct plan *p, int node)
 	return n;
 }
 
-/* Nodes in use, and the CPUs that Slurm can give each rank on the tightest of them; 0: fewer
- * CPUs than ranks. */
+/* The number of nodes in use, and the CPUs that Slurm can give each rank on the node with the fewest
+ * per rank; 0: fewer CPUs than ranks. */
 static void count_nodes(const struct launch_request *r, int *nodes, int *cpus_a_rank)
 {
 	const struct cluster *c = r->cluster;
 	*nodes = 0;
 	*cpus_a_rank = 0;
 	for (int i = 0; i < c->n_nodes; i++) {
-		int ranks = ranks_on(r->plan, i);
+		int ranks = count_ranks_on(r->plan, i);
 		if (!ranks)
 			continue;
 		int cpus = c->kinds[c->nodes[i].kind].cores / ranks;
@@ -49,7 +49,7 @@ static int write_hosts(const struct launch_request *r, const char *path, struct 
 	return rc;
 }
 
-/* By prefix. */
+/* Compares prefixes. */
 bool slurm_srun_removes(const char *word)
 {
 	static const char *const names[] = {
@@ -100,9 +100,9 @@ static bool in_environment(const char *word)
 	return getenv(name) != NULL;
 }
 
-/* Adds a variable that the step is given; a soft one only where the person has not set it. */
-__attribute__((format(printf, 3, 4))) static void give(struct srun *s, bool soft, const char *fmt,
-						       ...)
+/* Adds a variable to the step's environment; a soft one only if the user has not set it. */
+__attribute__((format(printf, 3, 4))) static void add_variable(struct srun *s, bool soft,
+							       const char *fmt, ...)
 {
 	char *word = NULL;
 	va_list ap;
@@ -120,15 +120,15 @@ __attribute__((format(printf, 3, 4))) static void give(struct srun *s, bool soft
 static int fill_env(const struct launch_request *r, const char *hosts, struct srun *s,
 		    struct err *e)
 {
-	give(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
-	give(s, false, AGENT_ENV_SECRET "=%s", r->secret);
-	give(s, false, AGENT_ENV_GENERATION "=%u", r->generation);
-	give(s, false, AGENT_ENV_AUTH "=%s", r->auth);
-	give(s, false, "SLURM_HOSTFILE=%s", hosts);
-	give(s, true, "OMP_NUM_THREADS=%d", r->plan->threads);
-	give(s, true, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
-	/* Ranks may outnumber the cores: a thread that waits must sleep. */
-	give(s, true, "OMP_WAIT_POLICY=passive");
+	add_variable(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
+	add_variable(s, false, AGENT_ENV_SECRET "=%s", r->secret);
+	add_variable(s, false, AGENT_ENV_GENERATION "=%u", r->generation);
+	add_variable(s, false, AGENT_ENV_AUTH "=%s", r->auth);
+	add_variable(s, false, "SLURM_HOSTFILE=%s", hosts);
+	add_variable(s, true, "OMP_NUM_THREADS=%d", r->plan->threads);
+	add_variable(s, true, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
+	/* There may be more ranks than cores, so a waiting thread must sleep. */
+	add_variable(s, true, "OMP_WAIT_POLICY=passive");
 	size_t most = 1;
 	while (environ[most - 1])
 		most++;
@@ -166,8 +166,7 @@ static void fill_argv(const struct launch_request *r, struct srun *s)
 	snprintf(s->text[texts], SRUN_OPTION, "--nodes=%d", nodes);
 	s->argv[n++] = s->text[texts++];
 	if (cpus > 0) {
-		/* Exactly its share, so that the site's own binding gives each rank cores of its
-		 * own. */
+		/* Exactly its share, so that the site's binding gives each rank separate cores. */
 		snprintf(s->text[texts], SRUN_OPTION, "--cpus-per-task=%d", cpus);
 		s->argv[n++] = s->text[texts++];
 	} else {

@@ -1,18 +1,18 @@
 /*
- * step — the agents of one generation as one srun step: launch_slurm.
+ * step: launch_slurm, the agents of one generation as one srun step.
  *
- * srun's end is watched with a pidfd, but it is not believed: it may end while
- * tasks live (it was killed, a node is lost). The generation is gone when srun has
- * ended and the controller no longer lists the step, found by its name.
+ * A pidfd shows when srun ends. This does not prove that its tasks have ended: srun may have been
+ * killed, or a node lost. The generation is gone when srun has ended and the controller no longer
+ * lists the step, which is found by its name.
  *
- *     kill:  squeue → the step's id → scancel --signal=KILL → srun ends by itself, else SIGKILL
- *     srun has ended:  squeue → not listed: gone; listed: kill it, look again
+ *     kill           squeue → the step's id → scancel --signal=KILL → srun ends, otherwise SIGKILL
+ *     srun has ended squeue → not listed: gone; listed: kill the step and look again
  *
- * squeue and scancel have HELPER_MS each; one that hangs is killed, and the controller
- * counts as silent: srun is killed itself, and looked for again.
+ * squeue and scancel have HELPER_MS each. If one hangs, it is killed and the controller counts as
+ * silent: srun itself is killed, and the step is looked for again.
  *
- * A step that stays listed, or of which nothing is heard, SETTLE_S seconds after srun's end is
- * taken for gone: its node is lost, and its agents, whose connection is closed, have left.
+ * A step that is still listed, or of which nothing is known, SETTLE_S seconds after the end of srun
+ * counts as gone: its node is lost, and its agents have left because their connection is closed.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -37,11 +37,11 @@ struct launch {
 	uv_loop_t *loop;
 	struct launch_events ev;
 	char name[SRUN_NAME];
-	char step[STEP_ID];   /* "12.3", as squeue says; "" not known */
+	char step[STEP_ID];   /* "12.3", as squeue prints it; "": unknown */
 	struct child *srun;   /* NULL once it has ended */
-	struct child *helper; /* squeue or scancel, when one runs */
+	struct child *helper; /* squeue or scancel, if one runs */
 	uv_timer_t timer;
-	double ended; /* when srun did */
+	double ended; /* when srun ended */
 	bool gone;
 };
 
@@ -61,7 +61,8 @@ static void finish(struct launch *l)
 	l->ev.all_gone(l->ev.arg);
 }
 
-/* The time for something to end by itself is over; the end of a helper goes on from there. */
+/* The time in which something should have ended is over. The end of a helper continues from
+ * here. */
 static void on_timer(uv_timer_t *timer)
 {
 	struct launch *l = timer->data;
@@ -79,8 +80,9 @@ static void look_later(struct launch *l)
 	uv_timer_start(&l->timer, on_timer, l->srun ? SRUN_GRACE_MS : LOOK_AGAIN_MS, 0);
 }
 
-/* Runs squeue or scancel, one at a time; when it cannot even start, later. */
-static void help(struct launch *l, char *const *argv, void (*ended)(void *, int, const char *))
+/* Runs squeue or scancel, one at a time; if it cannot start, tries again later. */
+static void run_helper(struct launch *l, char *const *argv,
+		       void (*ended)(void *, int, const char *))
 {
 	const struct child_command c = { .argv = argv, .out = -1 };
 	uv_timer_start(&l->timer, on_timer, HELPER_MS, 0);
@@ -123,10 +125,10 @@ static void on_looked(void *arg, int status, const char *output)
 	if (!l->srun && ((!status && !l->step[0]) || late)) {
 		finish(l);
 	} else if (l->step[0]) {
-		help(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL },
-		     on_cancelled);
+		run_helper(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL },
+			   on_cancelled);
 	} else {
-		/* Not listed yet, or the controller is silent: srun alone can be ended. */
+		/* Not listed yet, or the controller is silent: only srun can be killed. */
 		if (l->srun)
 			launcher_child_signal(l->srun, SIGKILL);
 		look_later(l);
@@ -138,10 +140,10 @@ static void look(struct launch *l)
 	const char *job = getenv("SLURM_JOB_ID");
 	if (l->helper || l->gone)
 		return;
-	help(l,
-	     (char *[]){ "squeue", "--noheader", "--steps", "--jobs", (char *)(job ? job : ""),
-			 "--format=%i|%j", NULL },
-	     on_looked);
+	run_helper(l,
+		   (char *[]){ "squeue", "--noheader", "--steps", "--jobs",
+			       (char *)(job ? job : ""), "--format=%i|%j", NULL },
+		   on_looked);
 }
 
 static void on_srun_end(void *arg, int status, const char *output)

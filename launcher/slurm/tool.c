@@ -1,7 +1,7 @@
 /*
- * tool — one of the agent's tools as a step over all of the allocation's devices.
+ * tool: runs one of the agent's tools as a step on all devices of the allocation.
  *
- * This process becomes srun, which passes on Ctrl-C and ends all tasks when one fails.
+ * This process executes srun, which forwards Ctrl-C and ends all tasks if one fails.
  */
 #include "base/agent_env.h"
 #include "base/auth.h"
@@ -24,9 +24,10 @@ static int devices_on(const struct cluster *c, int node)
 	return c->kinds[c->nodes[node].kind].devices;
 }
 
-/* One task a device, nodes in order: as many on each, or by a list that names a node once a
- * task. */
-static int place(const struct cluster *c, struct buf *tasks, struct buf *where, struct err *e)
+/* One task per device, nodes in order: a number of tasks per node if it is the same on each,
+ * otherwise a list with one node name per task. */
+static int assign_tasks(const struct cluster *c, struct buf *tasks, struct buf *where,
+			struct err *e)
 {
 	bool even = true;
 	for (int i = 0; i < c->n_nodes; i++)
@@ -49,7 +50,7 @@ static int place(const struct cluster *c, struct buf *tasks, struct buf *where, 
 	return 0;
 }
 
-/* The environment without what srun would take for its options, and with `secret` ("NAME=…"). */
+/* The environment without the variables that srun reads as options, and with `secret` ("NAME=…"). */
 static char **step_environment(char *secret)
 {
 	size_t n = 0, k = 0;
@@ -66,7 +67,7 @@ static char **step_environment(char *secret)
 	return env;
 }
 
-/* The secret that the step's ranks share. */
+/* Makes the secret that the step's ranks share. */
 static void make_secret(char out[sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX])
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
@@ -119,7 +120,7 @@ int slurm_tool(const char *agent, int argc, char **argv, struct err *e)
 	struct buf tasks = BUF_INIT, where = BUF_INIT;
 	if (topo_cluster_open("slurm", 0, &cluster, e))
 		return -1;
-	int rc = place(&cluster, &tasks, &where, e);
+	int rc = assign_tasks(&cluster, &tasks, &where, e);
 	topo_cluster_free(&cluster);
 	if (!rc)
 		rc = become_srun(agent, argc, argv, buf_str(&tasks), where.data, e);

@@ -18,7 +18,7 @@ static const double redraw_s = 0.1;
 
 struct terminal {
 	struct terminal_options o;
-	struct buf line; /* what the live line shows; empty: nothing */
+	struct buf line; /* text of the live line; empty: none */
 	double drawn_at; /* of the last step line */
 	int64_t shown;   /* step of the last plain line */
 };
@@ -69,15 +69,15 @@ static int width(const struct terminal *t)
 	return t->o.width ? t->o.width : supervise_terminal_columns(t->o.fd);
 }
 
-/* A terminal that is gone must not end the run: what cannot be shown is not shown. */
-static void put(struct terminal *t, const struct buf *b)
+/* Writes to the terminal. An error is ignored, because a closed terminal must not end the run. */
+static void write_text(struct terminal *t, const struct buf *b)
 {
 	if (b->len && file_write_full(t->o.fd, b->data, b->len))
 		return;
 }
 
-/* Bytes of s that fill `columns`, counting a UTF-8 sequence as one column. */
-static size_t fit(const char *s, int columns)
+/* The number of bytes of s that fill `columns`; a UTF-8 sequence counts as one column. */
+static size_t fit_columns(const char *s, int columns)
 {
 	size_t i = 0;
 	for (; s[i]; i++)
@@ -90,7 +90,7 @@ static void add_live_line(struct terminal *t, struct buf *b)
 {
 	const char *line = buf_str(&t->line);
 	if (t->o.live && *line)
-		buf_add(b, line, fit(line, width(t) - 1));
+		buf_add(b, line, fit_columns(line, width(t) - 1));
 }
 
 static void erase(struct terminal *t, struct buf *b)
@@ -104,7 +104,7 @@ static void redraw(struct terminal *t)
 	struct buf b = BUF_INIT;
 	buf_puts(&b, "\r\033[K");
 	add_live_line(t, &b);
-	put(t, &b);
+	write_text(t, &b);
 	buf_fini(&b);
 }
 
@@ -114,20 +114,20 @@ void supervise_terminal_close(struct terminal *t)
 		return;
 	struct buf b = BUF_INIT;
 	erase(t, &b);
-	put(t, &b);
+	write_text(t, &b);
 	buf_fini(&b);
 	buf_fini(&t->line);
 	free(t);
 }
 
 /* Prints above the live line. */
-static void put_above(struct terminal *t, struct buf *text)
+static void print_above(struct terminal *t, struct buf *text)
 {
 	struct buf b = BUF_INIT;
 	erase(t, &b);
 	buf_add(&b, text->data, text->len);
 	add_live_line(t, &b);
-	put(t, &b);
+	write_text(t, &b);
 	buf_fini(&b);
 }
 
@@ -135,7 +135,7 @@ void supervise_terminal_text(struct terminal *t, const char *text)
 {
 	struct buf b = BUF_INIT;
 	buf_puts(&b, text);
-	put_above(t, &b);
+	print_above(t, &b);
 	buf_fini(&b);
 }
 
@@ -153,7 +153,7 @@ void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const
 	struct buf b = BUF_INIT;
 	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word,
 		   coloured ? "\033[0m" : "", text);
-	put_above(t, &b);
+	print_above(t, &b);
 	buf_fini(&b);
 }
 
@@ -171,7 +171,7 @@ const char *supervise_terminal_span(double seconds, char *out, size_t size)
 	return out;
 }
 
-/* In front of what the line says, where that leaves room for it. */
+/* Adds a progress bar before the text if there is room. */
 static void add_bar(const struct terminal *t, double share, const char *text, struct buf *b)
 {
 	if (strlen(text) + BAR + 2 >= (size_t)width(t))
@@ -222,7 +222,7 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 	buf_puts(&b, "  ");
 	add_step(t, s, &b);
 	buf_puts(&b, "\n");
-	put(t, &b);
+	write_text(t, &b);
 	buf_fini(&b);
 }
 

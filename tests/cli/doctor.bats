@@ -152,7 +152,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 
 @test "a run on a GPU that is broken or full ends before its first step, by node and device" {
 	local row
-	for row in "remap-failed=2|GPU2 (0000:39:00.0): a row of its memory is broken|device 2" "full=1|GPU1 (0000:36:00.0): 1.0 GiB of its 80 GiB are free, and this rank takes|device 1"; do
+	for row in "remap-failed=2|GPU2 (0000:39:00.0): a row of its memory is broken|device 2" "full=1|GPU1 (0000:36:00.0): 1.0 GiB of its 80 GiB are free, but this rank needs|device 1"; do
 		IFS='|' read -r word says device <<<"$row"
 		run env -u SLURM_JOB_ID NVML_DOUBLE="pair,$word" LD_LIBRARY_PATH="$doubles" "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=4 model.hidden=2048 model.heads=16 model.layers=12 \
 			job.name="broken-${word%%=*}" </dev/null

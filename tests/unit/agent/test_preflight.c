@@ -78,7 +78,7 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		{ "dgx-h100,prohibited=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "compute mode", "-c DEFAULT", "" } },
 		{ "dgx-h100,prohibited=3", "5,3", "", 1, 1, ERR_UNSUPPORTED, { "device 1, GPU3", "", "" } },
 		{ "dgx-h100,full=3", NULL, "0000:3b:00.0", 0, 24 * GIB, ERR_NOFIT,
-		  { "1.0 GiB of its 80 GiB are free", "takes 24 GiB", "batch.micro" } },
+		  { "1.0 GiB of its 80 GiB are free", "needs 24 GiB", "batch.micro" } },
 		{ "dgx-h100,busy=3", NULL, "", 3, 60 * GIB, ERR_NOFIT, { "pid 4711, somebody1, 20 GiB", "59 GiB of its 80", "" } },
 		{ "dgx-h100", NULL, "0000:99:00.0", 3, 1, ERR_NOTFOUND, { "at 0000:99:00.0", "none of the 8 GPUs",
 			"CUDA_VISIBLE_DEVICES" } },
@@ -145,7 +145,7 @@ static void what_a_run_suffers_from_is_warned_of(void **state)
 	static const char *const rows[][2] = {
 		{ "dgx-h100,brake=3", "n7: device 3, GPU3 (0000:3b:00.0): clocks are down: the power supply" },
 			{ "dgx-h100,hot=3", "for heat" }, { "dgx-h100,narrow=3", "8 of 16 lanes" },
-		{ "dgx-h100,uncorrected=3", "3 uncorrected" }, { "dgx-h100,init", "not looked at" }, { "none", "not looked at" },
+		{ "dgx-h100,uncorrected=3", "3 uncorrected" }, { "dgx-h100,init", "not checked before use" }, { "none", "not checked before use" },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -117,6 +117,16 @@ static void a_missing_field_is_named(void **state)
 	}
 }
 
+static void a_line_that_is_not_utf8_is_still_sent(void **state)
+{
+	(void)state;
+	struct msg_log m;
+	json_t *o = msg_log_json(&(struct msg_log){ .level = "warn", .text = "caf\xe9: gone" });
+	assert_int_equal(msg_log_read(o, &m, NULL), 0);
+	assert_string_equal(m.text, "caf?: gone");
+	json_decref(o);
+}
+
 /* The keys and their order are the wire format: a change needs a new MSG_VERSION. */
 static void the_keys_of_metrics_are_those_of_the_wire(void **state)
 {
@@ -140,6 +150,7 @@ int main(void)
 		cmocka_unit_test(fields_that_are_not_there_are_null_or_absent),
 		cmocka_unit_test(a_wrong_field_is_named_and_the_others_are_read),
 		cmocka_unit_test(a_missing_field_is_named),
+		cmocka_unit_test(a_line_that_is_not_utf8_is_still_sent),
 		cmocka_unit_test(the_keys_of_metrics_are_those_of_the_wire),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
