@@ -349,7 +349,8 @@ int comm_group_check_wait(struct comm *c, bool thorough, struct err *e)
 	c->wait.suspect = false;
 	for (int r = 0; c->segment.head && r < c->size && !c->wait.suspect; r++)
 		if (c->wait.absent[r] && r != c->rank && c->local[r] >= 0)
-			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) < 0;
+			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) <
+					  0;
 	if (c->wait.suspect)
 		return looked_twice ? -1 : 0;
 	if (c->wait.deadline && clock_ns() >= c->wait.deadline + c->wait.grace)

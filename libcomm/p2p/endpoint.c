@@ -55,7 +55,8 @@ static int open_polls(struct comm *c, struct err *e)
 	for (int r = 0; r < c->size; r++)
 		n += (size_t)c->endpoints[r].lanes;
 	c->exchange.polls = calloc(n, sizeof *c->exchange.polls);
-	return c->exchange.polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
+	return c->exchange.polls ? 0
+				 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
 }
 
 int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)

@@ -273,7 +273,8 @@ static void move_self(struct comm *c)
 	int *out = &c->endpoints[c->rank].lane[0].out.at,
 	    *in = &c->endpoints[c->rank].lane[0].in.at;
 	while (*out >= 0 && *in >= 0) {
-		const struct transfer *s = &c->exchange.transfers[*out], *r = &c->exchange.transfers[*in];
+		const struct transfer *s = &c->exchange.transfers[*out],
+				      *r = &c->exchange.transfers[*in];
 		if (s->bytes)
 			memmove(r->data, s->data, s->bytes);
 		*out = s->next;
