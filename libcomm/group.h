@@ -69,7 +69,8 @@ struct comm {
 	uint32_t step;            /* steps passed so far (step.h) */
 	uint32_t cma;             /* enum in peer_memory.c: whether all ranks can read each other */
 	struct mapping *mappings; /* peers' shared buffers mapped here */
-	/* bit per op_kind: all buffers of the last operation of the kind were shared, on all ranks */
+	/* bit per op_kind: all buffers of the last operation of the kind were shared, on all ranks
+	 * */
 	uint32_t in_shared_buffers;
 
 	/* Messages */

@@ -58,7 +58,8 @@ struct op_signature {
 /* Which part of the vector the given rank reads from its `in` and writes to its `out`. */
 enum op_share comm_op_in_share(const struct op *op, int rank);
 enum op_share comm_op_out_share(const struct op *op, int rank);
-/* The bytes of that part. counts: op->counts, or op->out_counts for the `out` of a pairwise operation. */
+/* The bytes of that part. counts: op->counts, or op->out_counts for the `out` of a pairwise
+ * operation. */
 size_t comm_op_share_bytes(const struct op *op, enum op_share share, const size_t *counts, int rank,
 			   int ranks);
 
