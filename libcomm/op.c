@@ -189,7 +189,7 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 	if (op->by_rank && (!op->counts || !out_counts))
 		return err_set(e, ERR_USAGE, "no list of counts");
 	if (out_counts != op->counts && op->counts[rank] != out_counts[rank])
-		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu",
+		return err_set(e, ERR_USAGE, "this rank sends itself %zu elements and receives %zu",
 			       op->counts[rank], out_counts[rank]);
 	if (check_buffer(op, comm_op_in_share(op, rank), op->in, "in", op->counts, rank, ranks, e) <
 	    0)

@@ -1,11 +1,11 @@
 /*
  * Reductions over messages in groups of 2^k ranks, with k messages: partners at distance 1, 2, 4 …
  *
- * Before the message at distance d a rank holds what the d ranks of its aligned group came to,
- * which is a node of the tree of comm.h; with what its partner's group came to it makes the next
- * one, the lower ranks to the left. Doubling exchanges whole vectors. Halving keeps, at each
- * distance, the half that the rank's bit says and gives the other away; so rank r is left with the
- * share whose number is r's bits from the last to the first. The results go back the same way.
+ * Before the message at distance d a rank holds the sum of the d ranks of its aligned group, which
+ * is a node of the tree of comm.h. With the sum of its partner's group it makes the next node; the
+ * lower ranks are on the left. Doubling exchanges whole vectors. Halving keeps, at each distance,
+ * the half that the rank's bit selects, and sends the other half away. Rank r is therefore left
+ * with the share whose number is r's bits in reverse order. The results return the same way.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"
@@ -24,7 +24,7 @@ static size_t round_line(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-/* Nothing is sent where both sides know that there is nothing. */
+/* If both sides know that there is no data, there is no message. */
 static int swap_with_peer(struct comm *c, const struct op *op, int peer, const void *give,
 			  size_t given, void *take, size_t taken, struct err *e)
 {
@@ -58,7 +58,7 @@ int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* The blocks of an aligned group of ranks lie side by side. */
+/* The blocks of an aligned group of ranks are adjacent. */
 int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	char *out = op->out;
@@ -80,7 +80,7 @@ struct half {
 	int begin, end; /* shares, in the order of the vector */
 };
 
-/* Which shares rank works on before the message at distance d. */
+/* The shares that a rank works on before the message at distance d. */
 static struct half find_half(const struct comm *c, int rank, int d)
 {
 	struct half h = { 0, c->size };
@@ -91,7 +91,7 @@ static struct half find_half(const struct comm *c, int rank, int d)
 	return h;
 }
 
-/* The reduction of this rank's share of `in`, whose shares lie at c->off, to `out`. */
+/* out = the reduction of this rank's share of `in`; c->off holds the offsets of the shares. */
 static int reduce_by_halving(struct comm *c, const struct op *op, const char *in, char *out,
 			     struct err *e)
 {

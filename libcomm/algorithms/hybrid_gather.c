@@ -1,7 +1,8 @@
 /*
  * all_gather over several hosts of several ranks: each block goes once to every other host. A rank
- * carries the blocks of those ranks elsewhere whose number on their host is its own, modulo its
- * crew; they arrive in its slot, from where all of its host copy them.
+ * carries the blocks of those ranks of other hosts whose index on their host equals its own, modulo
+ * the number of ranks on its host. The blocks arrive in its slot, from where all ranks of its host
+ * copy them.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -21,14 +22,14 @@ bool comm_hybrid_gather_fits(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c) && piece_size(c) > 0;
 }
 
-/* The number, on this host, of who has a rank's block. */
+/* The index, on this host, of the rank that carries a rank's block. */
 static int carrier(const struct node_ranks *w, int rank)
 {
 	return w->h->number[rank] % w->size;
 }
 
-/* Where in its carrier's slot each rank's piece lies: one of this host first, the others after
- * it in rank order. */
+/* Where each rank's piece is in its carrier's slot: first the one of this host, then the others in
+ * rank order. */
 static void assign_slots(const struct node_ranks *w, size_t each, struct owned_piece *own)
 {
 	struct comm *c = w->c;
@@ -37,7 +38,7 @@ static void assign_slots(const struct node_ranks *w, size_t each, struct owned_p
 		own[r].slot = w->h->of[r] == w->h->here ? 0 : ++c->off2[carrier(w, r)] * each;
 }
 
-/* The k-th piece of every block; whether there is any. */
+/* Cuts the k-th piece of every block; returns whether there is any. */
 static bool cut_pieces(const struct comm *c, size_t k, size_t each, struct owned_piece *own)
 {
 	bool any = false;
@@ -50,7 +51,8 @@ static bool cut_pieces(const struct comm *c, size_t k, size_t each, struct owned
 	return any;
 }
 
-/* This rank's piece to its carrier on every other host; here, what this rank carries. */
+/* Sends this rank's piece to its carrier on every other host, and receives what this rank
+ * carries. */
 static int carry_pieces(const struct node_ranks *w, const struct owned_piece *own, struct err *e)
 {
 	struct comm *c = w->c;

@@ -1,7 +1,7 @@
 /*
- * Operations over several hosts of several ranks, for few bytes: latency is all that counts. The
- * first rank of each host speaks for it over the network; its host's ranks meet in the slots
- * before, and find the result there after.
+ * Operations over several hosts of several ranks, for small vectors, where only latency counts. The
+ * first rank of each host, its leader, uses the network. Before that the ranks of its host meet in
+ * the slots, and they find the result there afterwards.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* that many leaders tell each other everything; more pass sums up the tree */
+/* up to so many leaders exchange everything; more pass sums up the tree */
 enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)
@@ -19,14 +19,14 @@ bool comm_leaders_fit(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c) && bytes <= SEG_SLOT;
 }
 
-struct leaders_op { /* of the leaders, on one reduction */
+struct leaders_op { /* a reduction among the leaders */
 	struct node_ranks w;
 	size_t bytes, acc_bytes;
-	size_t stride; /* of what follows, in scratch */
+	size_t stride; /* of the areas below, in scratch */
 	const void **src;
 	struct tree_leaf *leaves; /* by part */
-	char *room;               /* a stride a part, and one to spare */
-	/* where this host's ranks expect it; NULL: it is not wanted here */
+	char *room;               /* one stride per part, and a spare one */
+	/* where this host's ranks expect the result; NULL: they do not need it */
 	char *result;
 	const struct tree_part *next;
 };
@@ -71,7 +71,7 @@ static bool is_result_wanted(const struct node_ranks *w, int host)
 	return w->op->kind != OP_REDUCE || host == w->h->of[w->op->root];
 }
 
-/* --- Few hosts: every leader that wants the result gets all parts ---------------------------- */
+/* --- Few hosts: every leader that needs the result gets all parts ----------------------------- */
 
 static int queue_parts(struct leaders_op *m, struct err *e)
 {
@@ -115,7 +115,7 @@ static int exchange_parts(struct leaders_op *m, struct err *e)
 	return 0;
 }
 
-/* --- Many hosts: sums up the tree, the result down ---------------------------------------- */
+/* --- Many hosts: sums go up the tree, the result comes down ----------------------------------- */
 
 static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes,
 		    struct err *e)
@@ -131,7 +131,7 @@ static int recv_now(struct comm *c, const struct op *op, int from, void *data, s
 	return comm_exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
 }
 
-/* The sum of a node comes to the host of its first rank: *acc there, NULL elsewhere. */
+/* Brings the sum of a node to the host of its first rank: *acc there, NULL elsewhere. */
 static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, struct err *e)
 {
 	const struct node_ranks *w = &m->w;
@@ -217,10 +217,10 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* --- Without sums ----------------------------------------------------------------------- */
+/* --- Without reduction ------------------------------------------------------------------------ */
 
-/* The root's host has the data first; on the others the leader, which hands it on, then shows
- * it. */
+/* The root's host has the data first. On the other hosts the leader receives it, forwards it, then
+ * publishes it. */
 int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	struct node_ranks w = comm_node_ranks_begin(c, op);

@@ -9,7 +9,7 @@ static size_t block_bytes(const size_t *off, int r)
 	return off[r + 1] - off[r];
 }
 
-/* Both sides know that a block is empty: no message then. */
+/* If both sides know that a block is empty, there is no message. */
 static int send_block(struct comm *c, const struct op *op, int peer, const char *data,
 		      const size_t *off, int r, struct err *e)
 {
@@ -50,7 +50,7 @@ int comm_message_barrier(struct comm *c, const struct op *op, struct err *e)
 	return comm_barrier_among(c, op, NULL, c->size, c->rank, e);
 }
 
-/* After round k the first 2^k from the root on have the data. */
+/* After round k the first 2^k ranks from the root on have the data. */
 int comm_broadcast_among(struct comm *c, const struct op *op, const int *ranks, int n, int root,
 			 int me, void *data, size_t bytes, struct err *e)
 {

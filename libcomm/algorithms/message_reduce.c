@@ -8,7 +8,7 @@
 
 enum { PIECE_LEAST = 4 << 10, PIECE_MOST = 256 << 10, PIECES_TOGETHER = 4 << 20 };
 
-/* How much of a block travels in one round: working space stays small. */
+/* How much of a block is sent in one round. This keeps the working memory small. */
 static size_t round_size(const struct comm *c)
 {
 	size_t each = PIECES_TOGETHER / (size_t)c->size & ~(size_t)63;
@@ -21,7 +21,7 @@ static size_t piece_bytes(const size_t *off, int r, size_t k, size_t each)
 	return at >= bytes ? 0 : bytes - at < each ? bytes - at : each;
 }
 
-/* What the sums are made in: pointers to every rank's piece and the room for them. */
+/* The inputs of a sum: pointers to every rank's piece, and the memory for the pieces. */
 struct piece_table {
 	const void **src;
 	char *room;
@@ -38,7 +38,7 @@ static int allocate_pieces(struct comm *c, size_t each, struct piece_table *t, s
 	return 0;
 }
 
-/* Receives `bytes` of every other rank; own is where this rank's are. */
+/* Queues the receives of `bytes` from every other rank; own points to this rank's. */
 static int expect_pieces(struct comm *c, const struct op *op, struct piece_table *t,
 			 const void *own, size_t bytes, struct err *e)
 {
@@ -51,7 +51,7 @@ static int expect_pieces(struct comm *c, const struct op *op, struct piece_table
 	return 0;
 }
 
-/* out = the sum of everyone's block `rank` of in, whose blocks lie at off. */
+/* out = the sum of all ranks' block `rank` of in; off holds the offsets of the blocks. */
 static int sum_blocks(struct comm *c, const struct op *op, const char *in, const size_t *off,
 		      char *out, struct err *e)
 {
@@ -136,9 +136,9 @@ int comm_message_all_reduce_direct(struct comm *c, const struct op *op, struct e
 	return 0;
 }
 
-/* Rank r holds the sum of [r, r + d) and adds the one of [r + d, r + 2d), as
- * long as r is a multiple of 2d: the tree of comm.h. Rank 0 is left with the
- * sum of all, as an accumulator; *acc points to it, *spare to as much room. */
+/* While r is a multiple of 2d, rank r holds the sum of [r, r + d) and adds the sum of [r + d, r +
+ * 2d): the tree of comm.h. Rank 0 ends with the sum of all ranks as an accumulator: *acc points to
+ * it, *spare to an area of the same size. */
 static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **spare, struct err *e)
 {
 	size_t bytes = op->count * comm_reduce_acc_size(op->type),

@@ -6,14 +6,14 @@
 #include <string.h>
 
 enum {
-	/* of pieces read for one reduction: they stay in the second-level cache */
+	/* of pieces that one reduction reads: they stay in the second-level cache */
 	CACHE_BYTES = 512 << 10,
 	PIECE_LEAST = 16 << 10,
 	PIECE_MOST = 128 << 10,
-	/* summed, then written to all while it is in the first-level cache */
+	/* summed, then written to all ranks while it is in the first-level cache */
 	WRITE_PIECE = 16 << 10,
 	FAR_BYTES = 32 << 20,
-	HALF_BYTES = 1 << 20, /* of a share that waits for its root to read it */
+	HALF_BYTES = 1 << 20, /* of a share that waits for the root to read it */
 };
 
 static size_t min_size(size_t a, size_t b)
@@ -21,14 +21,14 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* One share of everyone's input, on its way through the cache. */
+/* One share of all ranks' inputs on its way through the cache. */
 struct fold {
 	const struct op *op;
 	uint32_t first;
 	size_t at; /* of the share in the whole vector */
 	size_t piece;
 	const char *own;
-	char *room; /* for pieces of the ranks whose memory is not mapped, and for a sum */
+	char *room; /* for pieces of ranks whose memory is not mapped, and for a sum */
 	const char *mapped[SLOTS_RANKS];
 };
 
@@ -39,7 +39,7 @@ static size_t piece_size(const struct comm *c)
 	return each & ~(size_t)4095;
 }
 
-/* In scratch from byte `skip` on. */
+/* The working memory begins at byte `skip` of scratch. */
 static int begin_fold(struct comm *c, struct fold *f, const struct op *op, size_t at, size_t bytes,
 		      size_t skip, struct err *e)
 {
@@ -60,7 +60,7 @@ static int begin_fold(struct comm *c, struct fold *f, const struct op *op, size_
 	return f->room ? 0 : -1;
 }
 
-/* out[bytes] = the reduction of everyone's bytes from `done` on in the share; at most a piece. */
+/* out[bytes] = the reduction of all ranks' bytes from `done` on in the share; at most one piece. */
 static int fold_piece(struct comm *c, const struct fold *f, size_t done, size_t bytes, void *out,
 		      struct err *e)
 {
@@ -79,7 +79,7 @@ static int fold_piece(struct comm *c, const struct fold *f, size_t done, size_t 
 	return 0;
 }
 
-/* out[bytes] = the reduction of everyone's bytes from `from` on in the share. */
+/* out[bytes] = the reduction of all ranks' bytes from `from` on in the share. */
 static int run_fold(struct comm *c, const struct fold *f, size_t from, size_t bytes, char *out,
 		    struct err *e)
 {
@@ -104,14 +104,14 @@ int comm_readers_reduce_scatter(struct comm *c, const struct op *op, struct err 
 	return comm_step_wait(c, e);
 }
 
-/* This rank's share, summed and written to everyone who wants it; all is mapped. */
+/* Sums this rank's share and writes it to every rank that wants it; all memory is mapped. */
 static int fold_into_all(struct comm *c, const struct op *op, const bool *wants, size_t at,
 			 size_t bytes, struct err *e)
 {
 	struct fold f;
 	char *out[SLOTS_RANKS];
 	size_t all = bytes * (size_t)c->size;
-	/* even the sum would leave the cache before the others are served */
+	/* even the sum would leave the cache before all ranks have been written */
 	bool far = all >= FAR_BYTES;
 	int home = -1;
 	if (begin_fold(c, &f, op, at, bytes, 0, e) < 0)
@@ -175,7 +175,7 @@ int comm_readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	return comm_step_wait(c, e);
 }
 
-/* The root reads what the others came to in the round before: rounds of HALF_BYTES a share. */
+/* The root reads the other ranks' sums of the round before: HALF_BYTES of a share per round. */
 static int read_halves(struct comm *c, const struct op *op, uint32_t first, size_t round,
 		       struct err *e)
 {
@@ -192,7 +192,7 @@ static int read_halves(struct comm *c, const struct op *op, uint32_t first, size
 	return 0;
 }
 
-/* Round k: everyone sums a piece of its share, while the root fetches the pieces of round k - 1. */
+/* Round k: every rank sums a piece of its share, while the root reads the pieces of round k - 1. */
 static int reduce_in_rounds(struct comm *c, const struct op *op, char *halves, struct err *e)
 {
 	struct fold f;
@@ -220,7 +220,7 @@ int comm_readers_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t size = comm_type_size(op->type);
 	bool root = op->root == c->rank, wants[SLOTS_RANKS] = { false };
-	/* All of it at once: what has been told may not move. */
+	/* Allocated at once, because published memory may not move. */
 	char *halves = comm_group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MOST, e);
 	if (!halves)
 		return -1;

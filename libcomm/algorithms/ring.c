@@ -1,10 +1,9 @@
 /*
- * Data that is not reduced, over messages, with few of them at a time: for large vectors in large
- * groups, where all messages at once would be too many. Each rank hands on what it has to the next
- * one.
+ * Data that is not reduced, over few messages at a time: for large vectors in large groups, where
+ * all messages at once would be too many. Each rank forwards what it has to the next one.
  *
- * There is no reduction here: a ring adds the ranks' contributions up in a row, each share from
- * another rank on, and that is not the tree of comm.h.
+ * There is no reduction here: a ring sums the ranks' contributions in a row, each share from a
+ * different rank on, and that is not the tree of comm.h.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"
@@ -35,7 +34,7 @@ static int recv_block(struct comm *c, const struct op *op, int from, char *data,
 	return bytes ? comm_exchange_recv(c, op, from, data + off[block], bytes, e) : 0;
 }
 
-/* Round i: the block that came in the round before goes on. */
+/* Round i: forwards the block that came in the round before. */
 int comm_ring_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
@@ -51,7 +50,7 @@ int comm_ring_all_gather(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* Chunk k comes from the rank before while chunk k - 1 goes on to the next one. */
+/* Chunk k arrives from the previous rank while chunk k - 1 goes to the next one. */
 int comm_ring_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	char *data = op->out;

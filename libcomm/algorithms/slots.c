@@ -241,7 +241,7 @@ int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *
 	uint64_t bytes = c->off2[rank + 1] - c->off2[rank];
 	if (given == bytes)
 		return 0;
-	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
+	return err_set(e, ERR_PROTO, "%s sends %llu bytes where this rank expects %llu",
 		       comm_group_rank_text(c, rank, who), (unsigned long long)given,
 		       (unsigned long long)bytes);
 }

@@ -36,7 +36,7 @@ static int report_late(struct comm *c, const struct native_flight *f, struct err
 		return err_set(e, ERR_TIMEOUT, "%s did not come within %g s", list, limit);
 	if (unknown)
 		return err_set(e, ERR_TIMEOUT,
-			       "it did not end within %g s; who did not come is among %s", limit,
+			       "it did not end within %g s; the missing rank is one of %s", limit,
 			       far);
 	return err_set(e, ERR_TIMEOUT, "all ranks came, but %s did not end it within %g s",
 		       comm_native_library(c)->name, limit);

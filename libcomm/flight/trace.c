@@ -355,7 +355,7 @@ int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *
 	json_decref(o);
 	if (rc && e)
 		human_plain(e->text);
-	return rc ? err_prefix(e, "%s is no flight recorder's dump", name) : 0;
+	return rc ? err_prefix(e, "%s is not a flight recorder dump", name) : 0;
 }
 
 void comm_trace_fini(struct trace *t)

@@ -37,7 +37,7 @@ static int open_endpoint(struct comm *c, int peer, const struct card *card, stru
 				.rendezvous.oldest = -1 };
 	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
 	if (!l->lane)
-		return err_set(e, ERR_NOMEM, "no memory for the link to rank %d", peer);
+		return err_set(e, ERR_NOMEM, "no memory for the endpoint to rank %d", peer);
 	for (int k = 0; k < l->lanes; k++)
 		l->lane[k].out.at = l->lane[k].in.at = -1;
 	if (peer == c->rank)
@@ -63,7 +63,7 @@ int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)
 {
 	c->endpoints = calloc((size_t)c->size, sizeof *c->endpoints);
 	if (!c->endpoints)
-		return err_set(e, ERR_NOMEM, "no memory for links to %d ranks", c->size);
+		return err_set(e, ERR_NOMEM, "no memory for endpoints to %d ranks", c->size);
 	for (int r = 0; r < c->size; r++)
 		if (open_endpoint(c, r, &cards[r], e) < 0)
 			return -1;

@@ -157,7 +157,7 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 	    got->delivery <= (t->delivery == DELIVER_UNKNOWN ? DELIVER_REMOTE : DELIVER_STREAM))
 		return 0;
 	if (!known || due)
-		return err_set(e, ERR_PROTO, "%s sent what is no message",
+		return err_set(e, ERR_PROTO, "%s sent an invalid message",
 			       comm_group_rank_text(c, t->peer, who));
 	return err_set(
 		e, ERR_PROTO,
