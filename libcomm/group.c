@@ -185,12 +185,12 @@ static int attach_group(struct comm *c, const struct group_spec *s, struct err *
 	const struct card *card = &s->cards[leader];
 	char who[160];
 	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid,
-					      card->memfd, card->nonce, locals, e) < 0)
+					      card->memfd, card->nonce, locals, e))
 		return err_prefix(e, "%s", comm_group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
 	comm_peer_memory_open(c);
 	if (c->backend == GROUP_HYBRID &&
-	    (open_hosts(c, e) < 0 || (locals > 1 && open_node_group(c, locals, e) < 0)))
+	    (open_hosts(c, e) || (locals > 1 && open_node_group(c, locals, e))))
 		return -1;
 	return comm_endpoints_open(c, s->cards, e);
 }
@@ -200,11 +200,11 @@ int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e
 	struct comm *c = new_group(s, e);
 	if (!c)
 		return -1;
-	if (attach_group(c, s, e) < 0) {
+	if (attach_group(c, s, e)) {
 		comm_group_free(c);
 		return -1;
 	}
-	if (comm_recorder_open(c->size, &c->recorder, e) < 0) {
+	if (comm_recorder_open(c->size, &c->recorder, e)) {
 		comm_group_free(c);
 		return -1;
 	}

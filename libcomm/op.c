@@ -146,7 +146,7 @@ static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 			return err_set(e, ERR_USAGE, "type %d does not exist", (int)p->type);
 		if (p->count && !p->data)
 			return err_set(e, ERR_USAGE, "no buffer for %zu elements", p->count);
-		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
+		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e))
 			return -1;
 	}
 	return check_self_messages(op, rank, e);
@@ -175,7 +175,7 @@ static int check_buffer(const struct op *op, enum op_share share, const void *bu
 {
 	size_t whole = 0, block = counts ? counts[rank] : op->count;
 	if (sum_counts(counts, op->count, count_blocks(op->kind, ranks), comm_type_size(op->type),
-		       &whole, e) < 0)
+		       &whole, e))
 		return -1;
 	size_t count = share == SHARE_WHOLE ? whole : share == SHARE_BLOCK ? block : 0;
 	if (count && !buffer)

@@ -79,10 +79,10 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 static int make_card(struct card *card, struct wakeup_pipe *wakeup, bool share, struct err *e)
 {
 	*card = (struct card){ .memfd = -1, .wakeup = -1 };
-	if (comm_wakeup_open(wakeup, e) < 0)
+	if (comm_wakeup_open(wakeup, e))
 		return -1;
 	card->wakeup = wakeup->tx;
-	if (share && comm_segment_offer(&card->memfd, card->nonce, e) < 0) {
+	if (share && comm_segment_offer(&card->memfd, card->nonce, e)) {
 		comm_wakeup_close(wakeup);
 		return -1;
 	}
@@ -144,11 +144,11 @@ static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap 
 	struct wakeup_pipe wakeup;
 	struct err why = ERR_INIT;
 	describe_self(w, opt, &me, &why);
-	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e) < 0)
+	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e))
 		return -1;
 	int memfd = cards[w->rank].memfd;
-	if (comm_world_exchange_cards(w, boot, &me, cards, e) < 0 ||
-	    watch_host_processes(w, e) < 0 || join_network(w, opt->backend, &why, e) < 0) {
+	if (comm_world_exchange_cards(w, boot, &me, cards, e) || watch_host_processes(w, e) ||
+	    join_network(w, opt->backend, &why, e)) {
 		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
@@ -195,7 +195,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal",
 			       (int)opt->integrity);
 	int algorithm;
-	if (comm_algorithm_parse(opt->algorithm, &algorithm, e) < 0)
+	if (comm_algorithm_parse(opt->algorithm, &algorithm, e))
 		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL,
@@ -203,7 +203,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	struct world *w = new_world(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
-	if (comm_dump_open(w, opt->dump_dir, e) < 0) {
+	if (comm_dump_open(w, opt->dump_dir, e)) {
 		comm_world_free(w);
 		return -1;
 	}
@@ -212,8 +212,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if (!cards)
 		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
 	/* The barrier: nobody may leave before all have found what the others offer. */
-	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) < 0 ||
-	    comm_barrier(c, e) < 0) {
+	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) || comm_barrier(c, e)) {
 		free(cards);
 		if (c)
 			comm_group_free(c);
@@ -349,20 +348,20 @@ static int exchange_cards_and_split(struct comm *parent, struct split_state *s, 
 		for (int r = 0; r < s->size; r++)
 			if (s->all[r].rank == me.rank)
 				s->rank = r;
-		if (make_card(card, &wakeup, !parent->world->force_tcp && s->size > 1, e) < 0)
+		if (make_card(card, &wakeup, !parent->world->force_tcp && s->size > 1, e))
 			return -1;
 	}
 	int memfd = card->memfd;
-	if (comm_group_all_gather_host(parent, card, s->cards, sizeof *card, e) < 0) {
+	if (comm_group_all_gather_host(parent, card, s->cards, sizeof *card, e)) {
 		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
 	}
-	if (color >= 0 && open_split_group(parent, s, color, name, memfd, wakeup, &new, e) < 0)
+	if (color >= 0 && open_split_group(parent, s, color, name, memfd, wakeup, &new, e))
 		return -1;
-	if (run_host_barrier(parent, e) < 0 ||
-	    (parent->device_group && comm_device_group_split(parent, color, me.key, new, e) < 0)) {
+	if (run_host_barrier(parent, e) ||
+	    (parent->device_group && comm_device_group_split(parent, color, me.key, new, e))) {
 		if (new)
 			comm_group_free(new);
 		return -1;

@@ -125,13 +125,13 @@ static int check_same(const struct world *w, int rank, struct err *e)
 int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
 			      const struct peer *mine, struct card *cards, struct err *e)
 {
-	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
+	if (put_self(boot, mine, &cards[w->rank], e) || boot->fence(boot->arg, e))
 		return -1;
 	for (int r = 0; r < w->size; r++)
-		if (get_peer(boot, r, &w->peers[r], &cards[r], e) < 0)
+		if (get_peer(boot, r, &w->peers[r], &cards[r], e))
 			return -1;
 	for (int r = 0; r < w->size; r++)
-		if (check_same(w, r, e) < 0)
+		if (check_same(w, r, e))
 			return -1;
 	return number_hosts(w, e);
 }

@@ -29,8 +29,8 @@ static int swap_with_peer(struct comm *c, const struct op *op, int peer, const v
 			  size_t given, void *take, size_t taken, struct err *e)
 {
 	comm_exchange_begin(c);
-	if ((given && comm_exchange_send(c, op, peer, give, given, e) < 0) ||
-	    (taken && comm_exchange_recv(c, op, peer, take, taken, e) < 0))
+	if ((given && comm_exchange_send(c, op, peer, give, given, e)) ||
+	    (taken && comm_exchange_recv(c, op, peer, take, taken, e)))
 		return -1;
 	return comm_exchange_run(c, e);
 }
@@ -46,7 +46,7 @@ int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	char *theirs = mine + room;
 	comm_reduce_load(op->type, mine, op->in, op->count);
 	for (int d = 1; d < c->size; d *= 2) {
-		if (swap_with_peer(c, op, c->rank ^ d, mine, bytes, theirs, bytes, e) < 0)
+		if (swap_with_peer(c, op, c->rank ^ d, mine, bytes, theirs, bytes, e))
 			return -1;
 		bool lower = !(c->rank & d);
 		char *left = lower ? mine : theirs, *right = lower ? theirs : mine;
@@ -68,7 +68,7 @@ int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 	for (int d = 1; d < c->size; d *= 2) {
 		int have = c->rank & ~(d - 1), want = have ^ d;
 		if (swap_with_peer(c, op, c->rank ^ d, out + off[have], off[have + d] - off[have],
-				   out + off[want], off[want + d] - off[want], e) < 0)
+				   out + off[want], off[want + d] - off[want], e))
 			return -1;
 	}
 	return 0;
@@ -118,7 +118,7 @@ static int reduce_by_halving(struct comm *c, const struct op *op, const char *in
 		const char *own = base + (off[keep.begin] - off[now.begin]) / size * each;
 		if (swap_with_peer(c, op, c->rank ^ d,
 				   base + (off[give.begin] - off[now.begin]) / size * each,
-				   given * each, theirs, kept * each, e) < 0)
+				   given * each, theirs, kept * each, e))
 			return -1;
 		if (raw) {
 			const void *src[2] = { lower ? own : theirs, lower ? theirs : own };
@@ -147,14 +147,14 @@ int comm_halving_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	const size_t *off = c->off;
 	comm_split_evenly(c, op->count, comm_type_size(op->type), c->off);
 	struct half own = find_half(c, c->rank, c->size);
-	if (reduce_by_halving(c, op, op->in, out + off[own.begin], e) < 0)
+	if (reduce_by_halving(c, op, op->in, out + off[own.begin], e))
 		return -1;
 	for (int d = c->size / 2; d > 0; d /= 2) {
 		struct half have = find_half(c, c->rank, 2 * d),
 			    want = find_half(c, c->rank ^ d, 2 * d);
 		if (swap_with_peer(c, op, c->rank ^ d, out + off[have.begin],
 				   off[have.end] - off[have.begin], out + off[want.begin],
-				   off[want.end] - off[want.begin], e) < 0)
+				   off[want.end] - off[want.begin], e))
 			return -1;
 	}
 	return 0;

@@ -163,7 +163,7 @@ size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host
 
 static int fill_hosts(struct hosts *h, const int *host, int size, int rank, struct err *e)
 {
-	if (allocate_arrays(h, size, e) < 0 || number_hosts(h, host, size, e) < 0)
+	if (allocate_arrays(h, size, e) || number_hosts(h, host, size, e))
 		return -1;
 	h->here = h->of[rank];
 	sort_by_host(h->n, size, h->of, h->begin, h->ranks);
@@ -182,8 +182,7 @@ static int fill_hosts(struct hosts *h, const int *host, int size, int rank, stru
 		on[i] = h->of[h->parts[i].first];
 	sort_by_host(h->n, h->part_count, on, h->part_begin, h->part);
 	free(on);
-	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1
-											    : 0;
+	return set_shares(h, 1, h->share[0], e) || set_shares(h, 2, h->share[1], e) ? -1 : 0;
 }
 
 int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)
@@ -191,7 +190,7 @@ int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, str
 	struct hosts *h = calloc(1, sizeof *h);
 	if (!h)
 		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
-	if (fill_hosts(h, host, size, rank, e) < 0) {
+	if (fill_hosts(h, host, size, rank, e)) {
 		comm_hosts_close(h);
 		return -1;
 	}

@@ -171,7 +171,7 @@ static int queue_sum_receives(struct flow *f, int host, struct err *e)
 			struct tree_part part = h->parts[h->part[i]];
 			if (comm_exchange_recv(c, f->w.op, h->ranks[h->begin[host] + j],
 					       f->leaves[h->part[i]].data + part_bytes(f, part, at),
-					       part_bytes(f, part, len), e) < 0)
+					       part_bytes(f, part, len), e))
 				return -1;
 		}
 	}
@@ -188,11 +188,11 @@ static int queue_sums(struct flow *f, struct err *e)
 						   f->leaf + (size_t)i * f->leaf_room };
 	for (int i = 1; i < c->size; i++) {
 		int o = (c->rank + i) % c->size;
-		if (h->of[o] != h->here && queue_sum_sends(f, o, &room, e) < 0)
+		if (h->of[o] != h->here && queue_sum_sends(f, o, &room, e))
 			return -1;
 	}
 	for (int i = 1; i < h->n; i++)
-		if (queue_sum_receives(f, (h->here + i) % h->n, e) < 0)
+		if (queue_sum_receives(f, (h->here + i) % h->n, e))
 			return -1;
 	return 0;
 }
@@ -221,16 +221,15 @@ static int queue_elements(struct flow *f, char *piece, struct err *e)
 	for (int o = 0; h->here == f->source && o < c->size; o++) {
 		size_t at = hosts_slice(f->own[o].len, n, f->w.me);
 		size_t len = hosts_slice(f->own[o].len, n, f->w.me + 1) - at;
-		if (len &&
-		    comm_exchange_send(c, f->w.op, o, find_contribution(f, f->w.op->root, o) + at,
-				       len, e) < 0)
+		if (len && comm_exchange_send(c, f->w.op, o,
+					      find_contribution(f, f->w.op->root, o) + at, len, e))
 			return -1;
 	}
 	for (int j = 0; h->here != f->source && j < n; j++) {
 		size_t at = hosts_slice(f->own[c->rank].len, n, j);
 		size_t len = hosts_slice(f->own[c->rank].len, n, j + 1) - at;
 		if (len && comm_exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j],
-					      piece + at, len, e) < 0)
+					      piece + at, len, e))
 			return -1;
 	}
 	return 0;
@@ -276,7 +275,7 @@ static int queue_results(struct flow *f, const struct owned_piece *own, size_t k
 			size_t at = hosts_slice(mine->len, n, j),
 			       len = hosts_slice(mine->len, n, j + 1) - at;
 			if (len && comm_exchange_send(c, f->w.op, h->ranks[h->begin[a] + j],
-						      find_own_piece(f, mine, k) + at, len, e) < 0)
+						      find_own_piece(f, mine, k) + at, len, e))
 				return -1;
 		}
 	}
@@ -285,7 +284,7 @@ static int queue_results(struct flow *f, const struct owned_piece *own, size_t k
 		size_t at = hosts_slice(own[o].len, f->w.size, f->w.me);
 		size_t len = hosts_slice(own[o].len, f->w.size, f->w.me + 1) - at;
 		if (h->of[o] != h->here && len &&
-		    comm_exchange_recv(c, f->w.op, o, find_result(f, &own[o], k) + at, len, e) < 0)
+		    comm_exchange_recv(c, f->w.op, o, find_result(f, &own[o], k) + at, len, e))
 			return -1;
 	}
 	return 0;
@@ -338,7 +337,7 @@ static int run_round(struct flow *f, const struct owned_piece *before, size_t k,
 	char *mine = find_own_piece(f, &f->own[c->rank], k);
 	comm_exchange_begin(c);
 	if ((f->source == NOBODY ? queue_sums(f, e) : queue_elements(f, mine, e)) < 0 ||
-	    (k > 0 && queue_results(f, before, k - 1, e) < 0) || comm_exchange_run(c, e) < 0)
+	    (k > 0 && queue_results(f, before, k - 1, e)) || comm_exchange_run(c, e))
 		return -1;
 	if (f->source == NOBODY)
 		fold_piece(f, mine);
@@ -355,13 +354,13 @@ int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 		size_t len = chunk_bytes(&f, bytes, k);
 		cut_chunk(&f, k * f.room, len, own[k & 1]);
 		f.own = own[k & 1];
-		if (k == 0 && allocate_flow(&f, e) < 0)
+		if (k == 0 && allocate_flow(&f, e))
 			return -1;
 		write_chunk(&f, k, len);
-		if (comm_node_ranks_step(&f.w, e) < 0)
+		if (comm_node_ranks_step(&f.w, e))
 			return -1;
 		read_chunks(&f, own[(k + 1) & 1], bytes, k);
-		if (run_round(&f, own[(k + 1) & 1], k, e) < 0)
+		if (run_round(&f, own[(k + 1) & 1], k, e))
 			return -1;
 	}
 	return 0;
@@ -396,16 +395,16 @@ int comm_hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *
 	comm_op_blocks(op, op->counts, c->size, c->off);
 	f.own = own;
 	for (size_t k = 0; cut_blocks(c, k, each, own) || k == 0; k++) {
-		if (k == 0 && allocate_flow(&f, e) < 0)
+		if (k == 0 && allocate_flow(&f, e))
 			return -1;
 		for (int o = 0; f.w.node_group && o < c->size; o++)
 			if (own[o].len)
 				memcpy(step_own_data(f.w.node_group, f.room) + own[o].slot,
 				       (const char *)op->in + own[o].vector, own[o].len);
-		if (comm_node_ranks_step(&f.w, e) < 0)
+		if (comm_node_ranks_step(&f.w, e))
 			return -1;
 		comm_exchange_begin(c);
-		if (queue_sums(&f, e) < 0 || comm_exchange_run(c, e) < 0)
+		if (queue_sums(&f, e) || comm_exchange_run(c, e))
 			return -1;
 		fold_piece(&f, (char *)op->out + k * each);
 	}

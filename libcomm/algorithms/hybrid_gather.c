@@ -64,7 +64,7 @@ static int carry_pieces(const struct node_ranks *w, const struct owned_piece *ow
 	for (int i = 1; own[c->rank].len && i < h->n; i++) {
 		int host = (h->here + i) % h->n, to = h->begin[host] + w->me % hosts_size(h, host);
 		if (comm_exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector,
-				       own[c->rank].len, e) < 0)
+				       own[c->rank].len, e))
 			return -1;
 	}
 	for (int i = 1; i < c->size; i++) {
@@ -72,7 +72,7 @@ static int carry_pieces(const struct node_ranks *w, const struct owned_piece *ow
 		bool mine = h->of[r] != h->here && carrier(w, r) == w->me && own[r].len;
 		if (mine &&
 		    comm_exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector,
-				       own[r].len, e) < 0)
+				       own[r].len, e))
 			return -1;
 	}
 	if (slot && own[c->rank].len)
@@ -90,7 +90,7 @@ int comm_hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
 	comm_copy_own_block(c, op);
 	assign_slots(&w, each, own);
 	for (size_t k = 0; cut_pieces(c, k, each, own) || k == 0; k++) {
-		if (carry_pieces(&w, own, e) < 0 || comm_node_ranks_step(&w, e) < 0)
+		if (carry_pieces(&w, own, e) || comm_node_ranks_step(&w, e))
 			return -1;
 		for (int r = 0; w.node_group && r < c->size; r++)
 			if (r != c->rank && own[r].len)

@@ -84,8 +84,8 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 					    m->room + (size_t)i * m->stride };
 		size_t len = leaf->raw ? m->bytes : m->acc_bytes;
 		if (host != h->here) {
-			if (m->result && comm_exchange_recv(w->c, w->op, h->leader[host],
-							    leaf->data, len, e) < 0)
+			if (m->result &&
+			    comm_exchange_recv(w->c, w->op, h->leader[host], leaf->data, len, e))
 				return -1;
 			continue;
 		}
@@ -96,7 +96,7 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 		for (int k = 1; k < h->n; k++) {
 			int to = (h->here + k) % h->n;
 			if (is_result_wanted(w, to) &&
-			    comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
+			    comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e))
 				return -1;
 		}
 	}
@@ -107,7 +107,7 @@ static int exchange_parts(struct leaders_op *m, struct err *e)
 {
 	const struct node_ranks *w = &m->w;
 	comm_exchange_begin(w->c);
-	if (queue_parts(m, e) < 0 || comm_exchange_run(w->c, e) < 0)
+	if (queue_parts(m, e) || comm_exchange_run(w->c, e))
 		return -1;
 	if (m->result)
 		comm_tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result,
@@ -121,14 +121,14 @@ static int send_now(struct comm *c, const struct op *op, int to, const void *dat
 		    struct err *e)
 {
 	comm_exchange_begin(c);
-	return comm_exchange_send(c, op, to, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
+	return comm_exchange_send(c, op, to, data, bytes, e) ? -1 : comm_exchange_run(c, e);
 }
 
 static int recv_now(struct comm *c, const struct op *op, int from, void *data, size_t bytes,
 		    struct err *e)
 {
 	comm_exchange_begin(c);
-	return comm_exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
+	return comm_exchange_recv(c, op, from, data, bytes, e) ? -1 : comm_exchange_run(c, e);
 }
 
 /* Brings the sum of a node to the host of its first rank: *acc there, NULL elsewhere. */
@@ -148,8 +148,8 @@ static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, s
 	}
 	int middle = first + width / 2;
 	char *right = NULL;
-	if (sum_up_tree(m, first, width / 2, acc, e) < 0 ||
-	    (middle < w->c->size && sum_up_tree(m, middle, width / 2, &right, e) < 0))
+	if (sum_up_tree(m, first, width / 2, acc, e) ||
+	    (middle < w->c->size && sum_up_tree(m, middle, width / 2, &right, e)))
 		return -1;
 	if (middle >= w->c->size || (!*acc && !right))
 		return 0;
@@ -157,7 +157,7 @@ static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, s
 		return send_now(w->c, w->op, h->leader[h->of[first]], right, m->acc_bytes, e);
 	if (!right) {
 		right = m->room + (size_t)h->part_count * m->stride;
-		if (recv_now(w->c, w->op, h->leader[h->of[middle]], right, m->acc_bytes, e) < 0)
+		if (recv_now(w->c, w->op, h->leader[h->of[middle]], right, m->acc_bytes, e))
 			return -1;
 	}
 	comm_reduce_fold(w->op->type, w->op->redop, *acc, right, w->op->count);
@@ -173,7 +173,7 @@ static int reduce_by_tree(struct leaders_op *m, struct err *e)
 	char *acc;
 	while (width < w->c->size)
 		width *= 2;
-	if (sum_up_tree(m, 0, width, &acc, e) < 0)
+	if (sum_up_tree(m, 0, width, &acc, e))
 		return -1;
 	char *sum = m->result ? m->result : m->room + (size_t)h->part_count * m->stride;
 	if (h->here == top)
@@ -199,18 +199,18 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 	     takes = op->kind != OP_REDUCE || op->root == c->rank;
 	if (w->node_group && m.bytes)
 		memcpy(step_own_data(w->node_group, m.bytes), op->in, m.bytes);
-	if (comm_node_ranks_step(w, e) < 0)
+	if (comm_node_ranks_step(w, e))
 		return -1;
 	char *shared = w->node_group ? segment_result(&w->node_group->segment, w->node_group->step)
 				     : op->out;
 	m.result = here ? shared : NULL;
 	if (w->me == 0 && m.bytes &&
-	    (allocate_leaders(&m, e) < 0 ||
+	    (allocate_leaders(&m, e) ||
 	     (w->h->n <= FEW_HOSTS ? exchange_parts(&m, e) : reduce_by_tree(&m, e)) < 0))
 		return -1;
 	if (!w->node_group || !here)
 		return 0;
-	if (comm_node_ranks_step(w, e) < 0)
+	if (comm_node_ranks_step(w, e))
 		return -1;
 	if (takes && m.bytes)
 		memcpy(op->out, shared, m.bytes);
@@ -230,18 +230,18 @@ int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 	bool near = h->here == source;
 	if (near && w.node_group && op->root == c->rank && bytes)
 		memcpy(step_own_data(w.node_group, bytes), op->out, bytes);
-	if (near && comm_node_ranks_step(&w, e) < 0)
+	if (near && comm_node_ranks_step(&w, e))
 		return -1;
 	if (w.node_group && near && op->root != c->rank && bytes)
 		memcpy(op->out, step_data(w.node_group, giver, bytes), bytes);
 	if (w.me == 0 && bytes &&
-	    comm_broadcast_among(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
+	    comm_broadcast_among(c, op, h->leader, h->n, source, h->here, op->out, bytes, e))
 		return -1;
 	if (near || !w.node_group)
 		return 0;
 	if (w.me == 0 && bytes)
 		memcpy(step_own_data(w.node_group, bytes), op->out, bytes);
-	if (comm_node_ranks_step(&w, e) < 0)
+	if (comm_node_ranks_step(&w, e))
 		return -1;
 	if (w.me != 0 && bytes)
 		memcpy(op->out, step_data(w.node_group, giver, bytes), bytes);
@@ -252,8 +252,8 @@ int comm_leaders_barrier(struct comm *c, const struct op *op, struct err *e)
 {
 	struct node_ranks w = comm_node_ranks_begin(c, op);
 	const struct hosts *h = w.h;
-	if (comm_node_ranks_step(&w, e) < 0 ||
-	    (w.me == 0 && comm_barrier_among(c, op, h->leader, h->n, h->here, e) < 0))
+	if (comm_node_ranks_step(&w, e) ||
+	    (w.me == 0 && comm_barrier_among(c, op, h->leader, h->n, h->here, e)))
 		return -1;
 	return comm_node_ranks_step(&w, e);
 }

@@ -45,7 +45,7 @@ static int expect_pieces(struct comm *c, const struct op *op, struct piece_table
 	for (int r = 0; bytes && r < c->size; r++) {
 		t->src[r] = r == c->rank ? own : t->room + (size_t)r * t->each;
 		if (r != c->rank &&
-		    comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
+		    comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e))
 			return -1;
 	}
 	return 0;
@@ -59,20 +59,19 @@ static int sum_blocks(struct comm *c, const struct op *op, const char *in, const
 	size_t most = 0, size = comm_type_size(op->type);
 	for (int r = 0; r < c->size; r++)
 		most = off[r + 1] - off[r] > most ? off[r + 1] - off[r] : most;
-	if (allocate_pieces(c, round_size(c), &t, e) < 0)
+	if (allocate_pieces(c, round_size(c), &t, e))
 		return -1;
 	for (size_t k = 0; k * t.each < most; k++) {
 		comm_exchange_begin(c);
 		for (int i = 1; i < c->size; i++) {
 			int r = (c->rank + i) % c->size;
 			size_t len = piece_bytes(off, r, k, t.each);
-			if (len &&
-			    comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
+			if (len && comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e))
 				return -1;
 		}
 		size_t mine = piece_bytes(off, c->rank, k, t.each);
-		if (expect_pieces(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+		if (expect_pieces(c, op, &t, in + off[c->rank] + k * t.each, mine, e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 		if (mine)
 			comm_reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each,
@@ -91,7 +90,7 @@ int comm_message_all_reduce_shares(struct comm *c, const struct op *op, struct e
 {
 	char *out = op->out;
 	comm_split_evenly(c, op->count, comm_type_size(op->type), c->off);
-	if (sum_blocks(c, op, op->in, c->off, out + c->off[c->rank], e) < 0)
+	if (sum_blocks(c, op, op->in, c->off, out + c->off[c->rank], e))
 		return -1;
 	return comm_exchange_blocks(c, op, out, c->off, e);
 }
@@ -123,13 +122,13 @@ int comm_message_all_reduce_direct(struct comm *c, const struct op *op, struct e
 {
 	struct piece_table t;
 	size_t bytes = op->count * comm_type_size(op->type);
-	if (allocate_pieces(c, (bytes + 63) & ~(size_t)63, &t, e) < 0)
+	if (allocate_pieces(c, (bytes + 63) & ~(size_t)63, &t, e))
 		return -1;
 	comm_exchange_begin(c);
 	for (int i = 1; bytes && i < c->size; i++)
-		if (comm_exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e) < 0)
+		if (comm_exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e))
 			return -1;
-	if (expect_pieces(c, op, &t, op->in, bytes, e) < 0 || comm_exchange_run(c, e) < 0)
+	if (expect_pieces(c, op, &t, op->in, bytes, e) || comm_exchange_run(c, e))
 		return -1;
 	if (bytes)
 		comm_reduce_tree(op->type, op->redop, t.src, c->size, op->out, op->count);
@@ -151,14 +150,14 @@ static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **s
 	for (int d = 1; d < c->size; d *= 2) {
 		comm_exchange_begin(c);
 		if (c->rank % (2 * d)) {
-			if (comm_exchange_send(c, op, c->rank - d, mine, bytes, e) < 0)
+			if (comm_exchange_send(c, op, c->rank - d, mine, bytes, e))
 				return -1;
 			return comm_exchange_run(c, e);
 		}
 		if (c->rank + d >= c->size)
 			continue;
-		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 		comm_reduce_fold(op->type, op->redop, mine, right, op->count);
 	}
@@ -170,7 +169,7 @@ static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **s
 int comm_message_all_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
-	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
+	if (sum_up_tree(c, op, &acc, &spare, e))
 		return -1;
 	if (c->rank == 0)
 		comm_reduce_store(op->type, op->redop, op->out, acc, op->count, c->size);
@@ -183,15 +182,15 @@ int comm_message_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
 	size_t bytes = op->count * comm_type_size(op->type);
-	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
+	if (sum_up_tree(c, op, &acc, &spare, e))
 		return -1;
 	comm_exchange_begin(c);
 	if (c->rank == 0) {
 		void *sum = op->root == 0 ? op->out : spare;
 		comm_reduce_store(op->type, op->redop, sum, acc, op->count, c->size);
-		if (op->root != 0 && comm_exchange_send(c, op, op->root, sum, bytes, e) < 0)
+		if (op->root != 0 && comm_exchange_send(c, op, op->root, sum, bytes, e))
 			return -1;
-	} else if (op->root == c->rank && comm_exchange_recv(c, op, 0, op->out, bytes, e) < 0) {
+	} else if (op->root == c->rank && comm_exchange_recv(c, op, 0, op->out, bytes, e)) {
 		return -1;
 	}
 	return comm_exchange_run(c, e);

@@ -25,7 +25,7 @@ enum readers_access comm_readers_choose_access(struct comm *c)
 enum readers_access comm_readers_begin(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_readers_expose(c, op);
-	return comm_step_wait_first(c, op, e) < 0 ? READERS_FAILED : comm_readers_choose_access(c);
+	return comm_step_wait_first(c, op, e) ? READERS_FAILED : comm_readers_choose_access(c);
 }
 
 const struct remote_buffer *comm_readers_buffer(const struct comm *c, uint32_t first, int rank,
@@ -71,7 +71,7 @@ static int collect_blocks(struct comm *c, const struct op *op, bool wanted,
 	for (int i = 1; wanted && i < c->size; i++) {
 		int r = comm_nth_peer(c, i);
 		if (fetch_block(c, first, r, 0, out + c->off[r], c->off[r + 1] - c->off[r],
-				c->off[c->size], e) < 0)
+				c->off[c->size], e))
 			return -1;
 	}
 	if (wanted)
@@ -97,7 +97,7 @@ int comm_readers_scatter(struct comm *c, const struct op *op, struct err *e)
 	enum readers_access access = comm_readers_begin(c, op, e);
 	if (access <= READERS_SLOTS)
 		return access == READERS_FAILED ? -1 : comm_slots_scatter(c, op, e);
-	if (!root && fetch_block(c, c->step, op->root, at, op->out, mine, mine, e) < 0)
+	if (!root && fetch_block(c, c->step, op->root, at, op->out, mine, mine, e))
 		return -1;
 	if (root)
 		copy_block(op->out, (const char *)op->in + at, mine, mine);
@@ -111,7 +111,7 @@ int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 	enum readers_access access = comm_readers_begin(c, op, e);
 	if (access <= READERS_SLOTS)
 		return access == READERS_FAILED ? -1 : comm_slots_broadcast(c, op, e);
-	if (!root && fetch_block(c, c->step, op->root, 0, op->out, bytes, bytes, e) < 0)
+	if (!root && fetch_block(c, c->step, op->root, 0, op->out, bytes, bytes, e))
 		return -1;
 	return comm_step_wait(c, e);
 }
@@ -196,11 +196,11 @@ static int take_blocks(struct comm *c, const struct op *op, uint32_t first, stru
 		char *slot = segment_slot(&c->segment, first, r),
 		     *to = (char *)op->out + c->off2[r];
 		size_t at, all, bytes = c->off2[r + 1] - c->off2[r];
-		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e) < 0)
+		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e))
 			return -1;
 		if (cell->need == GIVEN)
 			copy_block(to, place_offer(c, cell, slot, all).blocks + at, bytes, 0);
-		else if (fetch_block(c, first, r, at, to, bytes, c->off2[c->size], e) < 0)
+		else if (fetch_block(c, first, r, at, to, bytes, c->off2[c->size], e))
 			return -1;
 	}
 	return 0;
@@ -213,7 +213,7 @@ int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 	size_t mine = c->off[c->rank + 1] - c->off[c->rank];
 	bool wait = false, open = true;
 	offer_blocks(c, op);
-	if (comm_step_wait_first(c, op, e) < 0)
+	if (comm_step_wait_first(c, op, e))
 		return -1;
 	for (int r = 0; r < c->size; r++)
 		if (step_cell(c, r)->need >= GIVEN_IN_PLACE) {
@@ -222,7 +222,7 @@ int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 		}
 	if (wait && !open && !comm_cma_works(c))
 		return comm_slots_all_to_all(c, op, e);
-	if (comm_slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
+	if (comm_slots_check_size(c, c->rank, mine, e) || take_blocks(c, op, c->step, e))
 		return -1;
 	copy_block((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine,
 		   c->off2[c->size]);

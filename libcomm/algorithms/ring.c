@@ -41,10 +41,10 @@ int comm_ring_all_gather(struct comm *c, const struct op *op, struct err *e)
 	comm_copy_own_block(c, op);
 	for (int i = 0; i < c->size - 1; i++) {
 		comm_exchange_begin(c);
-		if (send_block(c, op, next_rank(c), op->out, c->off, rank_before(c, i), e) < 0 ||
+		if (send_block(c, op, next_rank(c), op->out, c->off, rank_before(c, i), e) ||
 		    recv_block(c, op, rank_before(c, 1), op->out, c->off, rank_before(c, i + 1),
-			       e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+			       e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;
@@ -62,10 +62,10 @@ int comm_ring_broadcast(struct comm *c, const struct op *op, struct err *e)
 		size_t gone = k == chunks ? bytes - before : CHUNK;
 		comm_exchange_begin(c);
 		if ((k < chunks && !first &&
-		     comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
+		     comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e)) ||
 		    (k > 0 && !last &&
-		     comm_exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
-		    comm_exchange_run(c, e) < 0)
+		     comm_exchange_send(c, op, next_rank(c), data + before, gone, e)) ||
+		    comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;
@@ -79,11 +79,11 @@ int comm_pairwise_all_to_all(struct comm *c, const struct op *op, struct err *e)
 		comm_exchange_begin(c);
 		for (int k = i; k < i + PAIRS && k < c->size; k++) {
 			int to = (c->rank + k) % c->size, from = rank_before(c, k);
-			if (send_block(c, op, to, op->in, c->off, to, e) < 0 ||
-			    recv_block(c, op, from, op->out, c->off2, from, e) < 0)
+			if (send_block(c, op, to, op->in, c->off, to, e) ||
+			    recv_block(c, op, from, op->out, c->off2, from, e))
 				return -1;
 		}
-		if (comm_exchange_run(c, e) < 0)
+		if (comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;

@@ -68,7 +68,7 @@ int comm_slots_all_reduce_once(struct comm *c, const struct op *op, struct err *
 {
 	size_t bytes = op->count * comm_type_size(op->type);
 	write_slot(c, step_own_data(c, bytes), op->in, bytes);
-	if (comm_step_wait_first(c, op, e) < 0)
+	if (comm_step_wait_first(c, op, e))
 		return -1;
 	sum_rooms(c, op, op->in, bytes, 0, bytes, op->out);
 	return 0;
@@ -85,7 +85,7 @@ int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 		size_t len = piece_bytes(bytes, k, SEG_SLOT);
 		const char *in = (const char *)op->in + k * SEG_SLOT;
 		write_slot(c, step_own_data(c, SEG_SLOT), in, len);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		comm_split_evenly(c, len / size, size, c->off);
 		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
@@ -138,7 +138,7 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 	const char *in = op->in;
 	for (size_t k = 0; k < l.steps; k++) {
 		write_pieces(c, &l, in, k);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		size_t mine = piece_bytes(c->off[c->rank + 1] - c->off[c->rank], k, l.each);
 		if (mine)
@@ -160,7 +160,7 @@ static int collect_blocks(struct comm *c, const struct op *op, bool wanted, stru
 	for (size_t k = 0; k < steps || k == 0; k++) {
 		write_slot(c, step_own_data(c, mine), (const char *)op->in + k * SEG_SLOT,
 			   piece_bytes(mine, k, SEG_SLOT));
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		for (int r = 0; wanted && r < c->size; r++) {
 			size_t block = c->off[r + 1] - c->off[r],
@@ -191,7 +191,7 @@ int comm_slots_scatter(struct comm *c, const struct op *op, struct err *e)
 		size_t len = piece_bytes(bytes, k, l.each);
 		if (op->root == c->rank)
 			write_pieces(c, &l, op->in, k);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		if (op->root != c->rank && len)
 			memcpy((char *)op->out + k * l.each,
@@ -210,7 +210,7 @@ int comm_slots_broadcast(struct comm *c, const struct op *op, struct err *e)
 		char *at = (char *)op->out + k * SEG_SLOT;
 		if (op->root == c->rank)
 			write_slot(c, step_own_data(c, bytes), at, len);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		if (op->root != c->rank && len)
 			memcpy(at, step_data(c, op->root, bytes), len);
@@ -252,7 +252,7 @@ static int read_blocks(struct comm *c, const struct op *op, size_t k, size_t eac
 		const char *slot = step_data(c, r, SEG_SLOT);
 		uint64_t theirs;
 		memcpy(&theirs, slot + (size_t)c->rank * sizeof theirs, sizeof theirs);
-		if (k == 0 && comm_slots_check_size(c, r, theirs, e) < 0)
+		if (k == 0 && comm_slots_check_size(c, r, theirs, e))
 			return -1;
 		size_t len = piece_bytes(c->off2[r + 1] - c->off2[r], k, each);
 		if (r != c->rank && len)
@@ -278,12 +278,12 @@ int comm_slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 				write_slot(c, slot + table_size(c) + (size_t)r * each,
 					   (const char *)op->in + c->off[r] + k * each,
 					   piece_bytes(c->off[r + 1] - c->off[r], k, each));
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		for (int r = 0; k == 0 && r < c->size; r++)
 			if (step_cell(c, r)->need > steps)
 				steps = step_cell(c, r)->need;
-		if (read_blocks(c, op, k, each, e) < 0)
+		if (read_blocks(c, op, k, each, e))
 			return -1;
 	}
 	if (mine)

@@ -42,7 +42,7 @@ int comm_device_group_await(struct comm *c, void *event, const char *what, struc
 	struct device_wait p;
 	comm_device_wait_begin(c, &p);
 	for (int rc; (rc = d->api->event_done(d->device, event, e)) != 1;)
-		if (rc < 0 || comm_device_wait_poll(c, &p, what, e) < 0)
+		if (rc < 0 || comm_device_wait_poll(c, &p, what, e))
 			return -1;
 	return 0;
 }
@@ -56,9 +56,9 @@ static struct stream_mark *new_mark(struct device_group *d, struct err *e)
 		err_set(e, ERR_NOMEM, "no memory for an operation on device memory");
 		return NULL;
 	}
-	if (d->api->event_open(d->device, &m->begin, e) < 0)
+	if (d->api->event_open(d->device, &m->begin, e))
 		goto free_mark;
-	if (d->api->event_open(d->device, &m->end, e) < 0)
+	if (d->api->event_open(d->device, &m->end, e))
 		goto close_begin;
 	pthread_mutex_lock(&d->lock);
 	m->made = d->marks;
@@ -98,7 +98,7 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 	if (!m && !(m = new_mark(d, e)))
 		return -1;
 	m->users = 1;
-	if (d->api->event_record(d->device, m->begin, d->stream, e) < 0) {
+	if (d->api->event_record(d->device, m->begin, d->stream, e)) {
 		release_mark(d, m);
 		return -1;
 	}
@@ -210,9 +210,9 @@ static int open_native(struct comm *c, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	unsigned char key[DEVICE_KEY] = { 0 };
-	if (c->rank == 0 && d->api->collectives->new_key(d->device, key, e) < 0)
+	if (c->rank == 0 && d->api->collectives->new_key(d->device, key, e))
 		return -1;
-	return host_broadcast(c, key, sizeof key, e) < 0 ? -1 : comm_native_open(c, key, e);
+	return host_broadcast(c, key, sizeof key, e) ? -1 : comm_native_open(c, key, e);
 }
 
 static int open_backend(struct comm *c, struct err *e)
@@ -320,7 +320,7 @@ static int run_marked(struct comm *c, const struct op *op, struct stream_mark *m
 static int run_now(struct comm *c, const struct op *op, struct err *e)
 {
 	struct stream_mark *m;
-	if (take_mark(c, &m, e) < 0)
+	if (take_mark(c, &m, e))
 		return -1;
 	if (run_marked(c, op, m, e) == 0)
 		return comm_device_group_join(c, m, e);
@@ -351,9 +351,8 @@ int comm_device_group_run(struct comm *c, const struct op *op, struct err *e)
 int comm_device_group_mark(struct comm *c, struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
-	return take_mark(c, &op->mark, &why) < 0
-		       ? report_failure(c, comm_op_word(op->kind), &why, e)
-		       : 0;
+	return take_mark(c, &op->mark, &why) ? report_failure(c, comm_op_word(op->kind), &why, e)
+					     : 0;
 }
 
 /* --- API ------------------------------------------------------------------------------------ */
@@ -371,9 +370,9 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	    (!library || strcmp(wish, library->name)))
 		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, staged%s%s", wish,
 			       library ? ", " : "", library ? library->name : "");
-	if (comm_split(c, 0, c->rank, name, &new, e) < 0)
+	if (comm_split(c, 0, c->rank, name, &new, e))
 		return -1;
-	if (ondevice_open(new, opt, &why) < 0) {
+	if (ondevice_open(new, opt, &why)) {
 		report_failure(new, "opening the device", &why, e);
 		comm_group_free(new);
 		return -1;

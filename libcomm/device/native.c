@@ -97,7 +97,7 @@ static int await_library(struct comm *c, struct err *e)
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, "", e) < 0)
+		if (comm_device_wait_poll(c, &p, "", e))
 			return -1;
 	}
 }
@@ -115,7 +115,7 @@ static int await_flights(struct comm *c, int most, struct err *e)
 			return -1;
 		if (left <= most)
 			return 0;
-		if (comm_device_wait_poll(c, &p, "", e) < 0)
+		if (comm_device_wait_poll(c, &p, "", e))
 			return -1;
 	}
 }
@@ -134,7 +134,7 @@ static int queue_operation(struct comm *c, const struct op *op, struct stream_ma
 	struct op_signature sign = comm_op_sign(op, push_flight(c, op, m)->number, c->size);
 	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
 	pthread_cond_signal(&n->change);
-	if (d->api->stream_wait(d->device, n->stream, m->begin, e) < 0)
+	if (d->api->stream_wait(d->device, n->stream, m->begin, e))
 		return -1;
 	return comm_native_library(c)->queue(n->dc, op, n->stream, e);
 }
@@ -143,7 +143,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	if (await_flights(c, FLIGHTS - 1, e) < 0)
+	if (await_flights(c, FLIGHTS - 1, e))
 		return -1;
 	comm_native_lock(c);
 	if (!n->dc) {
@@ -171,8 +171,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 static bool someone_is_gone(struct comm *c, struct err *e)
 {
 	for (int r = 0; r < c->size; r++)
-		if (r != c->rank && comm_native_line(c, r) &&
-		    comm_group_check_rank(c, r, true, e) < 0)
+		if (r != c->rank && comm_native_line(c, r) && comm_group_check_rank(c, r, true, e))
 			return true;
 	return false;
 }
@@ -192,7 +191,7 @@ static int await_start(struct comm *c, struct comm *parent, struct device_comm *
 			comm_native_unlock(parent);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, what, e) < 0 || someone_is_gone(c, e))
+		if (comm_device_wait_poll(c, &p, what, e) || someone_is_gone(c, e))
 			return -1;
 	}
 }
@@ -222,10 +221,10 @@ static int native_new(struct comm *c, struct err *e)
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct device_group *d = c->device_group;
-	if (native_new(c, e) < 0)
+	if (native_new(c, e))
 		return -1;
-	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) < 0 ||
-	    await_start(c, NULL, d->native->dc, e) < 0)
+	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) ||
+	    await_start(c, NULL, d->native->dc, e))
 		return -1;
 	return comm_native_watch(c, e);
 }
@@ -233,7 +232,7 @@ int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
 {
 	struct device_comm *dc = NULL;
-	if ((c && native_new(c, e) < 0) || comm_native_sync(parent, e) < 0)
+	if ((c && native_new(c, e)) || comm_native_sync(parent, e))
 		return -1;
 	comm_native_lock(parent);
 	struct native *from = parent->device_group->native;
@@ -293,7 +292,7 @@ static void leave_together(struct comm *c)
 		comm_native_lock(c);
 		int rc = advance_leaving(c, &at, &why);
 		comm_native_unlock(c);
-		if (rc < 0 || comm_device_wait_poll(c, &p, "closing", &why) < 0)
+		if (rc < 0 || comm_device_wait_poll(c, &p, "closing", &why))
 			break;
 	}
 	if (at != UNDER_WAY || world_failed(c->world))

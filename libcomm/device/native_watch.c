@@ -74,7 +74,7 @@ static int check_oldest(struct comm *c, struct native_flight *f, struct err *e)
 static int check_flights(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
-	if (comm_native_reap(c, e) < 0 || comm_native_library(c)->ready(n->dc, e) < 0)
+	if (comm_native_reap(c, e) || comm_native_library(c)->ready(n->dc, e) < 0)
 		return -1;
 	return n->count ? check_oldest(c, &n->flight[n->first], e) : 0;
 }
@@ -126,7 +126,7 @@ static void *watcher_main(void *arg)
 		struct err why = ERR_INIT;
 		if (world_failed(c->world))
 			comm_native_end_library(c);
-		else if (check_flights(c, &why) < 0 && !world_failed(c->world))
+		else if (check_flights(c, &why) && !world_failed(c->world))
 			report_failure(c, &why);
 		else
 			wait_for_change(c);

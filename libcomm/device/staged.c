@@ -179,9 +179,9 @@ static int reserve_buffer(struct comm *c, struct buffer *b, size_t want, struct 
 		return 0;
 	void *memory;
 	buffer_close(c, b);
-	if (comm_alloc(c, want, &memory, e) < 0)
+	if (comm_alloc(c, want, &memory, e))
 		return -1;
-	if (c->device_group->api->pin(c->device_group->device, memory, want, e) < 0) {
+	if (c->device_group->api->pin(c->device_group->device, memory, want, e)) {
 		comm_free(c, memory);
 		return -1;
 	}
@@ -211,10 +211,9 @@ static int reserve_slots(struct comm *c, const struct chunk_plan *interrupt, str
 	for (size_t i = 0; i < 2 && i < interrupt->chunks; i++) {
 		struct staging_slot *slot = &s->slot[i];
 		if (out > slot->out.size &&
-		    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0)
+		    comm_device_group_await(c, slot->stored, "the copy to the device", e))
 			return -1;
-		if (reserve_buffer(c, &slot->in, in, e) < 0 ||
-		    reserve_buffer(c, &slot->out, out, e) < 0)
+		if (reserve_buffer(c, &slot->in, in, e) || reserve_buffer(c, &slot->out, out, e))
 			return -1;
 	}
 	return 0;
@@ -231,7 +230,7 @@ static int load_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t
 	for (int i = 0; i < s->in_count; i++) {
 		size_t bytes = slice_bytes(interrupt, s->ins[i].bytes, k);
 		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * interrupt->slice,
-					  bytes, s->load, e) < 0)
+					  bytes, s->load, e))
 			return -1;
 		at += bytes;
 	}
@@ -247,7 +246,7 @@ static int store_chunk(struct comm *c, const struct chunk_plan *interrupt, size_
 	for (int i = 0; i < s->out_count; i++) {
 		size_t bytes = slice_bytes(interrupt, s->outs[i].bytes, k);
 		if (bytes && d->api->copy(d->device, s->outs[i].data + k * interrupt->slice, at,
-					  bytes, s->store, e) < 0)
+					  bytes, s->store, e))
 			return -1;
 		at += bytes;
 	}
@@ -311,13 +310,13 @@ static int run_host_chunk(struct comm *c, const struct chunk_plan *interrupt, si
 static int run_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
 {
 	struct staging_slot *slot = &c->device_group->staged->slot[k % 2];
-	if (k + 1 < interrupt->chunks && load_chunk(c, interrupt, k + 1, e) < 0)
+	if (k + 1 < interrupt->chunks && load_chunk(c, interrupt, k + 1, e))
 		return -1;
 	if (comm_device_group_await(c, slot->loaded,
 				    "the device's work before it, or the copy from the device",
-				    e) < 0 ||
-	    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0 ||
-	    run_host_chunk(c, interrupt, k, e) < 0)
+				    e) ||
+	    comm_device_group_await(c, slot->stored, "the copy to the device", e) ||
+	    run_host_chunk(c, interrupt, k, e))
 		return -1;
 	return store_chunk(c, interrupt, k, e);
 }
@@ -326,17 +325,17 @@ int comm_staged_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 {
 	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
-	if (reserve_blocks(s, op->kind == OP_P2P ? op->n : c->size, e) < 0)
+	if (reserve_blocks(s, op->kind == OP_P2P ? op->n : c->size, e))
 		return -1;
 	list_blocks(c, op);
 	struct chunk_plan interrupt = plan_chunks(c, op);
-	if (reserve_slots(c, &interrupt, e) < 0 ||
-	    d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
-	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 ||
-	    load_chunk(c, &interrupt, 0, e) < 0)
+	if (reserve_slots(c, &interrupt, e) ||
+	    d->api->stream_wait(d->device, s->load, m->begin, e) ||
+	    d->api->stream_wait(d->device, s->store, m->begin, e) ||
+	    load_chunk(c, &interrupt, 0, e))
 		return -1;
 	for (size_t k = 0; k < interrupt.chunks; k++)
-		if (run_chunk(c, &interrupt, k, e) < 0)
+		if (run_chunk(c, &interrupt, k, e))
 			return -1;
 	return d->api->event_record(d->device, m->end, s->store, e);
 }
@@ -345,7 +344,7 @@ int comm_staged_sync(struct comm *c, struct err *e)
 {
 	struct staged *s = c->device_group->staged;
 	for (int i = 0; i < 2; i++)
-		if (comm_device_group_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
+		if (comm_device_group_await(c, s->slot[i].stored, "the copy to the device", e))
 			return -1;
 	return 0;
 }
@@ -360,12 +359,12 @@ int comm_staged_open(struct comm *c, struct err *e)
 		s->counts = calloc((size_t)c->size, sizeof *s->counts);
 	if (!s || !s->counts)
 		return err_set(e, ERR_NOMEM, "no memory for copies of device memory");
-	if (d->api->stream_open(d->device, &s->load, e) < 0 ||
-	    d->api->stream_open(d->device, &s->store, e) < 0)
+	if (d->api->stream_open(d->device, &s->load, e) ||
+	    d->api->stream_open(d->device, &s->store, e))
 		return -1;
 	for (int i = 0; i < 2; i++)
-		if (d->api->event_open(d->device, &s->slot[i].loaded, e) < 0 ||
-		    d->api->event_open(d->device, &s->slot[i].stored, e) < 0)
+		if (d->api->event_open(d->device, &s->slot[i].loaded, e) ||
+		    d->api->event_open(d->device, &s->slot[i].stored, e))
 			return -1;
 	return 0;
 }

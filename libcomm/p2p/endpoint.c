@@ -17,7 +17,7 @@ static int open_ring(struct endpoint *l, const struct card *card, struct err *e)
 	char who[160];
 	if (c->backend == GROUP_HYBRID &&
 	    comm_wakeup_open_remote(c->world->peers[c->members[l->peer]].pid, card->wakeup,
-				    &l->ring.wakeup, e) < 0)
+				    &l->ring.wakeup, e))
 		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
 	l->rendezvous.tx = &l->ring.tx->rendezvous;
 	l->rendezvous.rx = &l->ring.rx->rendezvous;
@@ -65,7 +65,7 @@ int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)
 	if (!c->endpoints)
 		return err_set(e, ERR_NOMEM, "no memory for endpoints to %d ranks", c->size);
 	for (int r = 0; r < c->size; r++)
-		if (open_endpoint(c, r, &cards[r], e) < 0)
+		if (open_endpoint(c, r, &cards[r], e))
 			return -1;
 	return c->backend == GROUP_SHM ? 0 : open_polls(c, e);
 }

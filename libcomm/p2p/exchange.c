@@ -176,7 +176,7 @@ static int finish_frame(struct comm *c, struct transfer *t, struct err *e)
 		group_count_sent(c, t->bytes);
 		return 0;
 	}
-	if (check_frame(c, t, e) < 0)
+	if (check_frame(c, t, e))
 		return -1;
 	t->delivery = t->got.delivery;
 	return 0;
@@ -206,7 +206,7 @@ static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t
 		bool before = k->done < head;
 		k->done += part;
 		got -= part;
-		if (before && k->done >= head && finish_frame(l->c, t, e) < 0)
+		if (before && k->done >= head && finish_frame(l->c, t, e))
 			return -1;
 		if (k->done < lane_bytes(t, l, lane) || (!t->send && t->delivery == DELIVER_REMOTE))
 			return 0;
@@ -228,7 +228,7 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 			if (got <= 0)
 				return (int)got;
 			*moved = true;
-			if (advance_cursor(l, lane, k, (size_t)got, e) < 0)
+			if (advance_cursor(l, lane, k, (size_t)got, e))
 				return -1;
 			continue;
 		}
@@ -246,8 +246,8 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 static int move_endpoint(struct comm *c, struct endpoint *l, bool *moved, struct err *e)
 {
 	for (int k = 0; k < l->lanes; k++)
-		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 ||
-		    move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+		if (move_lane(c, l, k, &l->lane[k].out, moved, e) ||
+		    move_lane(c, l, k, &l->lane[k].in, moved, e))
 			return -1;
 	if (l->rendezvous.oldest >= 0)
 		comm_rendezvous_reap(l);
@@ -260,7 +260,7 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 	int left = 0;
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
 		struct endpoint *l = &c->endpoints[r];
-		if (move_endpoint(c, l, moved, e) < 0)
+		if (move_endpoint(c, l, moved, e))
 			return -1;
 		left |= is_unfinished(l);
 	}
@@ -324,7 +324,7 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 	int left = move_all(c, active, &moved, e);
 	if (left > 0 && !moved) {
 		mark_absent(c, active);
-		if (comm_group_check_wait(c, *slept_out, e) < 0)
+		if (comm_group_check_wait(c, *slept_out, e))
 			left = -1;
 		else if (c->wait.suspect)
 			*slept_out = true;

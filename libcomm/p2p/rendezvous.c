@@ -166,7 +166,7 @@ static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, stru
 	uint64_t chunk;
 	uint32_t left;
 	if (chunk_count(t->bytes) == 1)
-		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) < 0 ? -1 : 1;
+		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) ? -1 : 1;
 	if (!l->rendezvous.open)
 		open_chunks(l, t);
 	if (claim_chunk(h, t->number, t->bytes, &chunk))
@@ -175,7 +175,7 @@ static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, stru
 		return 0;
 	left = atomic_exchange(&h->left, 0);
 	if (left && left <= chunk_count(t->bytes) &&
-	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e) < 0)
+	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e))
 		return -1;
 	l->rendezvous.open = false;
 	return 1;

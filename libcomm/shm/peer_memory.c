@@ -128,7 +128,7 @@ int comm_peer_memory_map_failed(struct comm *c, int rank, struct err *e)
 {
 	char who[160];
 	int cause = errno;
-	if (comm_group_check_rank(c, rank, true, e) < 0)
+	if (comm_group_check_rank(c, rank, true, e))
 		return -1;
 	comm_group_rank_text(c, rank, who);
 	/* A process's descriptors are closed before the kernel reports its end. */
@@ -144,7 +144,7 @@ static int report_unreadable(struct comm *c, int rank, int cause, struct err *e)
 {
 	char who[160];
 	/* A rank that gave up has left its reason, and may have exited since. */
-	if (comm_group_check_rank(c, rank, true, e) < 0)
+	if (comm_group_check_rank(c, rank, true, e))
 		return -1;
 	comm_group_rank_text(c, rank, who);
 	if (cause == ESRCH)

@@ -71,7 +71,7 @@ int comm_step_wait_first(struct comm *c, const struct op *op, struct err *e)
 	uint32_t mine = large && comm_peer_memory_all_shared(c, op);
 	step_own_cell(c)->sign = c->sign;
 	step_own_cell(c)->open = mine;
-	if (comm_step_wait(c, e) < 0)
+	if (comm_step_wait(c, e))
 		return -1;
 	for (int r = 0; r < c->size; r++) {
 		const struct op_signature *theirs = &step_cell(c, r)->sign;

@@ -126,7 +126,7 @@ static int finish_connect(struct handshake *h, struct err *e)
 
 static int check_reply(struct handshake *h, struct err *e)
 {
-	if (check_tag(h, 'A', h->reply.tag, e) < 0)
+	if (check_tag(h, 'A', h->reply.tag, e))
 		return -1;
 	if (h->reply.integrity != h->w->integrity)
 		return report_integrity(h, (int)h->hello.to, h->reply.integrity, e);
@@ -153,7 +153,7 @@ static int check_hello(struct handshake *h, struct err *e)
 
 static int check_proof(struct handshake *h, struct err *e)
 {
-	if (check_tag(h, 'C', h->proof, e) < 0)
+	if (check_tag(h, 'C', h->proof, e))
 		return -1;
 	if (h->hello.integrity != h->w->integrity)
 		return report_integrity(h, (int)h->hello.from, h->hello.integrity, e);
@@ -210,7 +210,7 @@ int comm_handshake_connect(const struct world *w, const struct hello *what, stru
 	h->hello.integrity = w->integrity;
 	h->hello.aes = comm_records_have_aes();
 	make_nonce(h, h->hello.nonce);
-	if (net_connect_start(h->address, &h->fd, e) < 0) {
+	if (net_connect_start(h->address, &h->fd, e)) {
 		comm_handshake_free(h);
 		return -1;
 	}
@@ -263,7 +263,7 @@ int comm_handshake_step(struct handshake *h, struct err *e)
 		int rc = move_bytes(h, p, e);
 		if (rc <= 0)
 			return rc;
-		if (p->finish && p->finish(h, e) < 0)
+		if (p->finish && p->finish(h, e))
 			return -1;
 		h->phase++;
 		h->done = 0;

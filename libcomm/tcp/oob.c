@@ -128,7 +128,7 @@ static void end_connection(struct oob *s, int i, bool gone, int error)
 static int start_connect(struct oob *s, struct oob_connection *l, struct err *e)
 {
 	struct hello what = { .kind = HELLO_OOB, .to = (uint32_t)l->peer };
-	if (comm_handshake_connect(s->w, &what, &l->handshake, e) < 0)
+	if (comm_handshake_connect(s->w, &what, &l->handshake, e))
 		return -1;
 	return net_guard(comm_handshake_fd(l->handshake), s->w->silence_s, e);
 }

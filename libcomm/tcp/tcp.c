@@ -121,7 +121,7 @@ static int start_connect(struct endpoint *l, int lane, struct err *e)
 			      .group = l->c->id,
 			      .lane = (uint16_t)lane,
 			      .lanes = (uint16_t)l->lanes };
-	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].handshake, e) < 0
+	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].handshake, e)
 		       ? report_unconnected(l, e)
 		       : 0;
 }
@@ -129,7 +129,7 @@ static int start_connect(struct endpoint *l, int lane, struct err *e)
 static int step_connect(struct endpoint *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
-	if (!t->handshake && start_connect(l, lane, e) < 0)
+	if (!t->handshake && start_connect(l, lane, e))
 		return -1;
 	int rc = comm_handshake_step(t->handshake, e);
 	if (rc < 0)

@@ -83,7 +83,7 @@ static int nccl_new_key(struct device *d, unsigned char key[DEVICE_KEY], struct 
 {
 	ncclUniqueId id;
 	_Static_assert(sizeof id <= DEVICE_KEY, "the id travels as the key");
-	if (cuda_use(d, e) < 0 || check_result(nccl.GetUniqueId(&id), NULL, "making an id", e) < 0)
+	if (cuda_use(d, e) || check_result(nccl.GetUniqueId(&id), NULL, "making an id", e))
 		return -1;
 	memcpy(key, &id, sizeof id);
 	return 0;
@@ -96,8 +96,7 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 		return err_set(e, ERR_NOMEM, "no memory for a communicator");
 	dc->device = *d;
 	*out = dc;
-	return cuda_use(d, e) < 0 ? -1
-				  : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
+	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
 static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
@@ -107,7 +106,7 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 	ncclUniqueId id;
 	config.blocking = 0;
 	memcpy(&id, key, sizeof id);
-	if (new_communicator(d, out, e) < 0)
+	if (new_communicator(d, out, e))
 		return -1;
 	return check_result(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
 			    "opening", e);
@@ -118,7 +117,7 @@ static int nccl_split(struct device_comm *parent, int color, int key, struct dev
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	if (new_communicator(&parent->device, out, e) < 0)
+	if (new_communicator(&parent->device, out, e))
 		return -1;
 	(*out)->parent = parent;
 	return check_result(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
@@ -134,14 +133,14 @@ static int get_state(struct device_comm *dc, struct err *e)
 		return 1;
 	if (check_result(nccl.CommGetAsyncError(dc->comm, &state), dc, "asking for errors", e) <
 		    0 ||
-	    check_result(state, dc, "an operation", e) < 0)
+	    check_result(state, dc, "an operation", e))
 		return -1;
 	return state == ncclSuccess;
 }
 
 static int nccl_ready(struct device_comm *dc, struct err *e)
 {
-	if (cuda_use(&dc->device, e) < 0)
+	if (cuda_use(&dc->device, e))
 		return -1;
 	if (dc->parent) {
 		int rc = get_state(dc->parent, e);
@@ -157,7 +156,7 @@ static int nccl_ready(struct device_comm *dc, struct err *e)
 static int nccl_finish(struct device_comm *dc, struct err *e)
 {
 	dc->finishing = true;
-	return cuda_use(&dc->device, e) < 0
+	return cuda_use(&dc->device, e)
 		       ? -1
 		       : check_result(nccl.CommFinalize(dc->comm), dc, "finishing", e);
 }
@@ -347,10 +346,10 @@ static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream,
 	if (!jobs[op->kind])
 		return err_set(e, ERR_UNSUPPORTED, "NCCL cannot run %s; backend \"staged\" can",
 			       comm_op_word(op->kind));
-	if (cuda_use(&dc->device, e) < 0 ||
-	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
-	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
-	    check_result(nccl.GroupStart(), dc, "beginning", e) < 0)
+	if (cuda_use(&dc->device, e) ||
+	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) ||
+	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) ||
+	    check_result(nccl.GroupStart(), dc, "beginning", e))
 		return -1;
 	jobs[op->kind](&j);
 	note_result(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
