@@ -1,4 +1,5 @@
-/* The API: each call becomes a struct op, see op.h. */
+/* The API: each call becomes a struct op (op.h). operations.h has the recipe to add a
+ * collective. */
 #include "libcomm/async.h"
 #include "libcomm/device/device_group.h"
 
@@ -79,7 +80,7 @@ void comm_abort(struct comm *c, const char *reason)
 
 #define P(...) __VA_ARGS__
 
-/* name, its parameters, the struct op that they fill. */
+/* name, its parameters, and the struct op that they fill */
 #define OPERATION(name, parameters, ...) \
 	int comm_##name(parameters, struct err *e) \
 	{ \

@@ -34,14 +34,14 @@ enum op_share comm_op_out_share(const struct op *op, int rank)
 
 const char *comm_op_type_word(enum comm_type type)
 {
-	static const char *const cause[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
-	return (unsigned)type < sizeof cause / sizeof *cause ? cause[type] : "unknown type";
+	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
+	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
 }
 
 const char *comm_op_redop_word(enum comm_op redop)
 {
-	static const char *const cause[] = { "sum", "avg", "max", "min", "prod" };
-	return (unsigned)redop < sizeof cause / sizeof *cause ? cause[redop] : "unknown reduction";
+	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
+	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
 }
 
 static size_t total_count(const struct op *op, int ranks)
@@ -59,7 +59,7 @@ uint64_t comm_op_bytes(const struct op *op, int ranks)
 	return total_count(op, ranks) * comm_type_size(op->type);
 }
 
-/* FNV-1a: lists that differ have, as good as always, other numbers. */
+/* FNV-1a: lists that differ almost certainly have different hashes. */
 static uint32_t hash_counts(const struct op *op, int ranks)
 {
 	uint32_t h = 2166136261u;
@@ -91,7 +91,7 @@ void comm_op_signature_text(const struct op_signature *s, char out[120])
 		 comm_op_redop_word(s->redop), s->root);
 }
 
-/* Elements of all ranks' blocks together; more bytes than a buffer can have is an error. */
+/* The elements of all ranks' blocks. More bytes than a buffer can have is an error. */
 static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out,
 		      struct err *e)
 {
@@ -105,7 +105,8 @@ static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size
 	return 0;
 }
 
-/* The next message of the list, from number i on, that a rank sends to itself, or receives. */
+/* The next message of the list, from index i on, that a rank sends to itself, or receives from
+ * itself. */
 static int find_self_message(const struct op *op, int i, bool send, int rank)
 {
 	while (i < op->n && (op->p2p[i].peer != rank || op->p2p[i].send != send))
@@ -113,7 +114,7 @@ static int find_self_message(const struct op *op, int i, bool send, int rank)
 	return i;
 }
 
-/* The k-th message sent to oneself is the k-th received. */
+/* The k-th message that a rank sends to itself must match the k-th one that it receives. */
 static int check_self_messages(const struct op *op, int rank, struct err *e)
 {
 	for (int s = -1, r = -1;;) {

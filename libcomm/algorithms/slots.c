@@ -1,4 +1,4 @@
-/* Collectives of ranks that share one host's memory: see step.h for the rule of the steps. */
+/* Collectives of ranks that share one host's memory. step.h has the rules of the steps. */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/reduce.h"
 #include "libcomm/shm/step.h"
@@ -10,7 +10,7 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The k-th piece of a block of `bytes`: its length. */
+/* The length of the k-th piece of a block of `bytes`. */
 static size_t piece_bytes(size_t bytes, size_t k, size_t each)
 {
 	return k * each < bytes ? min_size(bytes - k * each, each) : 0;
@@ -21,7 +21,7 @@ static size_t count_pieces(size_t bytes, size_t each)
 	return (bytes + each - 1) / each;
 }
 
-/* What each rank may put into a slot for each other one. */
+/* Bytes of a slot for each other rank. */
 static size_t piece_size(const struct comm *c, size_t head)
 {
 	return (SEG_SLOT - head) / (size_t)c->size & ~(size_t)63;
@@ -49,7 +49,7 @@ static int pass_step(struct comm *c, const struct op *op, size_t k, struct err *
 	return k == 0 ? comm_step_wait_first(c, op, e) : comm_step_wait(c, e);
 }
 
-/* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
+/* own: this rank's part. The other ranks' parts are at `at` in their areas of `room` bytes. */
 static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room,
 		      size_t at, size_t bytes, void *out)
 {
@@ -74,8 +74,8 @@ int comm_slots_all_reduce_once(struct comm *c, const struct op *op, struct err *
 	return 0;
 }
 
-/* Step k: chunk k is in the slots and every rank sums its share of it; chunk
- * k - 1 is summed and is copied out. */
+/* Step k: chunk k is in the slots and every rank sums its share of it; chunk k - 1 is summed and
+ * copied out. */
 int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t size = comm_type_size(op->type), bytes = op->count * size,
@@ -100,10 +100,10 @@ int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at
- * once. */
+/* One piece for each rank, of the blocks off[0..size]. If all blocks fit at once, they follow each
+ * other. */
 struct layout {
-	size_t room, each; /* bytes in all, and of a rank's piece */
+	size_t room, each; /* bytes in total, and of one rank's piece */
 	size_t steps;
 	bool whole;
 };
@@ -121,7 +121,7 @@ static size_t piece_offset(const struct comm *c, const struct layout *l, int ran
 	return l->whole ? c->off[rank] : (size_t)rank * l->each;
 }
 
-/* To every other rank its k-th piece of `in`. */
+/* Writes the k-th piece of `in` for every other rank. */
 static void write_pieces(struct comm *c, const struct layout *l, const char *in, size_t k)
 {
 	char *room = step_own_data(c, l->room);
@@ -148,7 +148,8 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 	return 0;
 }
 
-/* all_gather and gather: everybody gives its block, `wanted` says who takes them. */
+/* all_gather and gather: every rank writes its block; `wanted` says whether this rank reads
+ * them. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
@@ -225,7 +226,7 @@ static size_t table_size(const struct comm *c)
 	return ((size_t)c->size * sizeof(uint64_t) + 63) & ~(size_t)63;
 }
 
-/* Each slot begins with the sizes of the blocks that its rank gives. */
+/* Each slot begins with the sizes of the blocks that its rank sends. */
 static void write_sizes(struct comm *c, char *slot)
 {
 	for (int r = 0; r < c->size; r++) {
@@ -234,7 +235,6 @@ static void write_sizes(struct comm *c, char *slot)
 	}
 }
 
-/* 0, or the bytes from rank are not as many as expected. */
 int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
 {
 	char who[160];

@@ -127,11 +127,11 @@ static void close_marks(struct device_group *d)
 
 /* --- Opening ------------------------------------------------------------------------ */
 
-/* What a rank tells the others before they choose. */
+/* What a rank publishes before the choice. */
 struct profile {
 	char device[DEVICE_ID];
 	char wish[16];  /* "auto", "staged", or the library's name */
-	uint8_t usable; /* the library */
+	uint8_t usable; /* whether the library can be used */
 };
 
 static int host_broadcast(struct comm *c, void *data, size_t bytes, struct err *e)
@@ -160,7 +160,8 @@ static int by_device(const void *a, const void *b)
 	return strcmp(((const struct profile *)a)->device, ((const struct profile *)b)->device);
 }
 
-/* Whether all can use the device's own library; else why not, from here. Sorts all. */
+/* Whether all ranks can use the device's own library; otherwise why not, as seen here. Sorts
+ * all. */
 static bool library_fits(struct comm *c, struct profile *all, const struct err *mine,
 			 struct err *why)
 {
@@ -183,7 +184,7 @@ static bool library_fits(struct comm *c, struct profile *all, const struct err *
 	return true;
 }
 
-/* From what all have told: 1 the library, 0 staged. */
+/* Chooses from what all ranks published: 1: the library; 0: staged. */
 static int choose_backend(struct comm *c, struct profile *all, const struct err *mine,
 			  struct err *e)
 {
@@ -248,7 +249,7 @@ static struct device_group *ondevice_new(const struct comm_device_options *opt, 
 	return NULL;
 }
 
-/* Under the world's lock, for who cuts the group meanwhile. */
+/* Under the world's lock, because another thread may interrupt the group. */
 static void set_device_group(struct comm *c, struct device_group *d)
 {
 	pthread_mutex_lock(&c->world->lock);
@@ -316,7 +317,7 @@ static int run_marked(struct comm *c, const struct op *op, struct stream_mark *m
 				       : comm_staged_run(c, op, m, e);
 }
 
-/* Between mark and join on the caller's own thread. */
+/* On the caller's own thread, between mark and join. */
 static int run_now(struct comm *c, const struct op *op, struct err *e)
 {
 	struct stream_mark *m;
@@ -328,7 +329,7 @@ static int run_now(struct comm *c, const struct op *op, struct err *e)
 	return -1;
 }
 
-/* The world ends with this error, unless it has ended before. */
+/* Fails the world with this error, unless it has failed before. */
 static int report_failure(struct comm *c, const char *what, struct err *why, struct err *e)
 {
 	if (!world_failed(c->world)) {

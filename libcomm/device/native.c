@@ -34,7 +34,7 @@ bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number)
 	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
 }
 
-/* --- What is in flight ------------------------------------------------------------ */
+/* --- Operations in flight --------------------------------------------------------------------- */
 
 static struct native_flight *push_flight(struct comm *c, const struct op *op, struct stream_mark *m)
 {
@@ -86,7 +86,7 @@ int comm_native_reap(struct comm *c, struct err *e)
 }
 /* --- Operations --------------------------------------------------------------------- */
 
-/* The watcher ends the wait when it takes too long. */
+/* The watcher ends the wait if it takes too long. */
 static int await_library(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -102,7 +102,7 @@ static int await_library(struct comm *c, struct err *e)
 	}
 }
 
-/* Until at most `most` operations are in flight. */
+/* Waits until at most `most` operations are in flight. */
 static int await_flights(struct comm *c, int most, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -154,7 +154,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	comm_native_unlock(c);
 	if (rc == 0)
 		rc = await_library(c, e);
-	comm_recorder_end(c->recorder, rc < 0); /* queued is all that this thread knows of it */
+	comm_recorder_end(c->recorder, rc < 0); /* this thread knows only that it is queued */
 	if (rc < 0)
 		return -1;
 	comm_native_lock(c);
@@ -176,7 +176,8 @@ static bool someone_is_gone(struct comm *c, struct err *e)
 	return false;
 }
 
-/* Until a new communicator is ready. parent: it is split from that one, whose lock guards both. */
+/* Waits until a new communicator is ready. parent: it is split from that one, whose lock guards
+ * both. */
 static int await_start(struct comm *c, struct comm *parent, struct device_comm *dc, struct err *e)
 {
 	char what[80];
@@ -248,7 +249,7 @@ int comm_native_split(struct comm *parent, int color, int key, struct comm *c, s
 	return rc < 0 || !c ? rc : comm_native_watch(c, e);
 }
 
-/* Whether a rank of this host may still read what this rank's library holds. */
+/* Whether no rank of this host can still read memory that this rank's library holds. */
 static bool all_leave(const struct comm *c)
 {
 	for (int r = 0; r < c->size; r++) {
@@ -262,7 +263,8 @@ static bool all_leave(const struct comm *c)
 
 enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
 
-/* One look further: all done here; then all of it sent; then the peers of this host as well. */
+/* The next stage of leaving: all operations are done here; then all data is sent; then the peers of
+ * this host are there too. */
 static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -280,8 +282,8 @@ static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 	return rc;
 }
 
-/* An operation that is done here may still be under way at a peer, out of this rank's memory or not
- * yet sent: all leave together, or after a moment. */
+/* An operation that is done here may still be in progress at a peer, reading this rank's memory or
+ * waiting for its data. So all ranks leave together, or after PARTING_NS. */
 static void leave_together(struct comm *c)
 {
 	struct native *n = c->device_group->native;

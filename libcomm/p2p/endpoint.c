@@ -1,4 +1,4 @@
-/* The links of a group: which transport leads to which rank. */
+/* The endpoints of a group: which transport leads to which rank. */
 #include "libcomm/p2p/exchange.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static int open_endpoint(struct comm *c, int peer, const struct card *card, stru
 	return comm_tcp_open(&l->tcp, l->lanes, e);
 }
 
-/* Room for the bell and every lane. */
+/* Allocates poll entries for the wake-up pipe and every lane. */
 static int open_polls(struct comm *c, struct err *e)
 {
 	size_t n = 1;

@@ -28,7 +28,7 @@ int comm_wakeup_open_remote(pid_t pid, int tx, int *fd, struct err *e)
 	char path[64];
 	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, tx);
-	/* For reading too: a pipe without a reader would raise SIGPIPE. */
+	/* Also for reading: a pipe without a reader would raise SIGPIPE. */
 	int got = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (got < 0)
 		return err_errno(e, ERR_PEER, "cannot open the wake-up pipe %s", path);
@@ -43,7 +43,7 @@ int comm_wakeup_open_remote(pid_t pid, int tx, int *fd, struct err *e)
 
 void comm_wakeup_signal(int fd)
 {
-	/* A full pipe rings already. */
+	/* A full pipe already wakes the sleeper. */
 	if (write(fd, "", 1) < 0)
 		return;
 }

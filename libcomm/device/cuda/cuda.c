@@ -43,7 +43,7 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 	struct cudaDeviceProp prop;
 	int at = snprintf(id, DEVICE_ID, "cuda-");
 	if (cudaGetDeviceProperties(&prop, d->index) != cudaSuccess) {
-		/* the same everywhere: the library is not used then */
+		/* equal on all ranks, so the library is not used */
 		snprintf(id, DEVICE_ID, "cuda-unknown");
 		return;
 	}
