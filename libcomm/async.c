@@ -11,8 +11,8 @@
 struct comm_request {
 	struct comm *c;
 	struct comm_request *next;          /* in the queue */
-	struct comm_request *newer, *older; /* of those that are open */
-	struct op op;                       /* its lists lie behind the request */
+	struct comm_request *newer, *older; /* of the open ones */
+	struct op op;                       /* its lists are behind the request */
 	atomic_bool done;
 	int rc;
 	struct err err;
@@ -26,7 +26,7 @@ struct worker {
 	pthread_cond_t work, finished;
 	struct comm_request *head, **tail;
 	bool leave;
-	/* open: started, not yet waited for. Only the group's caller looks */
+	/* open: started, not waited for yet. Only the group's caller accesses it */
 	struct comm_request *newest;
 };
 
@@ -68,7 +68,7 @@ static int open_worker(struct comm *c, struct err *e)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->finished, NULL);
-	/* Signals belong to the threads that the program made. */
+	/* Signals are left to the threads that the program created. */
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -166,7 +166,7 @@ int comm_async_start(struct comm *c, const struct op *op, struct comm_request **
 	if (c->worker || open_worker(c, &why) == 0)
 		r = new_request(c, op, &why);
 	if (!r) {
-		comm_world_fail(c->world, &why); /* the others will wait for this rank */
+		comm_world_fail(c->world, &why); /* the other ranks would wait for this one */
 		return err_set(e, why.code, "%s", why.text);
 	}
 	struct worker *w = c->worker;

@@ -4,10 +4,10 @@
 
 #include "libcomm/group.h"
 
-/* Starts the group's thread if there is none yet, and queues op; its lists are copied. */
+/* Queues op, and starts the group's thread if there is none yet. The op's lists are copied. */
 int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
-/* Ends what is under way, if anything is, and the thread; frees the requests that nobody has
- * waited for. */
+/* Ends the operation in progress, if there is one, and the thread. Frees the requests that nobody
+ * has waited for. */
 void comm_worker_close(struct comm *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* The API: each call becomes a struct op, see op.h. */
+/* The API: each call becomes a struct op (op.h). operations.h has the recipe to add a
+ * collective. */
 #include "libcomm/async.h"
 #include "libcomm/device/device_group.h"
 
@@ -27,16 +28,16 @@ static int run_blocking(struct comm *c, struct op op, struct err *e)
 			       "%s on group %s: %d asynchronous operations of the group are open; "
 			       "wait for them first",
 			       comm_op_word(op.kind), c->name, c->open_requests);
-	if (comm_op_check(&op, c->rank, c->size, e) < 0)
+	if (comm_op_check(&op, c->rank, c->size, e))
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
 	return comm_group_run(c, &op, e);
 }
 
 static int start_request(struct comm *c, struct op op, struct comm_request **req, struct err *e)
 {
-	if (comm_op_check(&op, c->rank, c->size, e) < 0)
+	if (comm_op_check(&op, c->rank, c->size, e))
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
-	if (c->device_group && comm_device_group_mark(c, &op, e) < 0)
+	if (c->device_group && comm_device_group_mark(c, &op, e))
 		return -1;
 	return comm_async_start(c, &op, req, e);
 }
@@ -79,7 +80,7 @@ void comm_abort(struct comm *c, const char *reason)
 
 #define P(...) __VA_ARGS__
 
-/* name, its parameters, the struct op that they fill. */
+/* name, its parameters, and the struct op that they fill */
 #define OPERATION(name, parameters, ...) \
 	int comm_##name(parameters, struct err *e) \
 	{ \

@@ -26,7 +26,7 @@ static int compare_ints(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* What a group with these members is. */
+/* The backend of a group with these members. */
 static int choose_backend(const struct world *w, const int *members, int size,
 			  enum group_backend *out, struct err *e)
 {
@@ -122,7 +122,7 @@ static void remove_from_world(struct comm *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* What the group turns out not to need. */
+/* Closes what the group turns out not to need. */
 static void drop_unused(struct comm *c, int leader, int locals)
 {
 	if (c->backend == GROUP_SHM)
@@ -145,7 +145,7 @@ static int open_hosts(struct comm *c, struct err *e)
 	return rc;
 }
 
-/* The ranks of this host, who pass steps and share slots while the whole group exchanges
+/* A group of this host's ranks, which pass steps and share slots while the whole group exchanges
  * messages. */
 static int open_node_group(struct comm *c, int locals, struct err *e)
 {
@@ -185,12 +185,12 @@ static int attach_group(struct comm *c, const struct group_spec *s, struct err *
 	const struct card *card = &s->cards[leader];
 	char who[160];
 	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid,
-					      card->memfd, card->nonce, locals, e) < 0)
+					      card->memfd, card->nonce, locals, e))
 		return err_prefix(e, "%s", comm_group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
 	comm_peer_memory_open(c);
 	if (c->backend == GROUP_HYBRID &&
-	    (open_hosts(c, e) < 0 || (locals > 1 && open_node_group(c, locals, e) < 0)))
+	    (open_hosts(c, e) || (locals > 1 && open_node_group(c, locals, e))))
 		return -1;
 	return comm_endpoints_open(c, s->cards, e);
 }
@@ -200,11 +200,11 @@ int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e
 	struct comm *c = new_group(s, e);
 	if (!c)
 		return -1;
-	if (attach_group(c, s, e) < 0) {
+	if (attach_group(c, s, e)) {
 		comm_group_free(c);
 		return -1;
 	}
-	if (comm_recorder_open(c->size, &c->recorder, e) < 0) {
+	if (comm_recorder_open(c->size, &c->recorder, e)) {
 		comm_group_free(c);
 		return -1;
 	}
@@ -252,7 +252,7 @@ void comm_group_interrupt(struct comm *c, const struct err *why)
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		snprintf(me->reason, sizeof me->reason, "%.*s", SEG_REASON - 1, why->text);
 		atomic_store_explicit(&me->state, SEG_FAILED, memory_order_release);
-		/* This rank's own threads look at the world again; so do the peers. */
+		/* Makes this rank's own threads, and its peers, check the world. */
 		for (int i = 0; i < c->segment.n; i++) {
 			atomic_fetch_add(&c->segment.line[i].doorbell, 1);
 			futex_wake_all(&c->segment.line[i].doorbell);
@@ -265,7 +265,7 @@ void comm_group_interrupt(struct comm *c, const struct err *why)
 		comm_wakeup_signal(c->wakeup.tx);
 }
 
-/* --- Waits --- */
+/* --- Waiting for other ranks ------------------------------------------------------------------ */
 
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160])
 {
@@ -325,13 +325,13 @@ static int report_timeout(struct comm *c, struct err *e)
 			 comm_group_rank_text(c, r, who));
 	}
 	if (!absent)
-		return 0; /* the last has come while this one looked */
+		return 0; /* the last rank came in the meantime */
 	c->wait.accused = c->wait.waits_for;
 	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list,
 		       absent > 4 ? " and others" : "", c->world->timeout_s);
 }
 
-/* The first rank that the operation waits for. */
+/* The world rank of the first rank that the operation waits for; -1: none. */
 static int find_absent(const struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
@@ -349,7 +349,8 @@ int comm_group_check_wait(struct comm *c, bool thorough, struct err *e)
 	c->wait.suspect = false;
 	for (int r = 0; c->segment.head && r < c->size && !c->wait.suspect; r++)
 		if (c->wait.absent[r] && r != c->rank && c->local[r] >= 0)
-			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) < 0;
+			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) <
+					  0;
 	if (c->wait.suspect)
 		return looked_twice ? -1 : 0;
 	if (c->wait.deadline && clock_ns() >= c->wait.deadline + c->wait.grace)

@@ -1,21 +1,22 @@
 /*
- * group — the inside of a struct comm.
+ * group — struct comm, for libcomm's own folders only. Other rooms see comm.h.
  *
- * The way of an operation: comm.c makes it a struct op (op.h), on a thread of the group's own if it
- * is asynchronous (async.h); algorithms.h has the table that says which algorithm serves it, and
- * each of these stands on one of a group's two ways to move data, or on both:
+ * The way of an operation: comm.c turns the call into a struct op (op.h). If it is asynchronous,
+ * async.h runs it on the group's own thread. algorithms.h chooses the algorithm from the table in
+ * operations.h, and the algorithm moves data through shared memory, through messages, or both:
  *
- *     shm/      memory that the ranks of a host share: steps (a barrier), slots, windows, reading a
- *               peer's buffers
- *     link/     messages: an exchange of many at once over the links to other ranks, a ring of
- *               shared memory
- *     tcp/      or TCP connections each; what ranks tell each other beside the data
- *     algo/     the table, and the algorithms over messages and over several hosts
- *     device/   groups whose buffers are a device's memory: staged through the host, or the
- *               device's library
- *     flight/   the recorder of operations, and what all ranks' records come to
+ *     shm/          memory that the ranks of a host share: the segment with its steps and slots;
+ *                   shared buffers; access to a peer's memory (cross-memory attach)
+ *     p2p/          messages: the exchange of many at once, endpoints to other ranks, rings in
+ *                   shared memory, the rendezvous protocol for long messages
+ *     tcp/          messages to other hosts: connections, handshakes, checked records; the
+ *                   out-of-band connections over which ranks find the cause of a failure
+ *     algorithms/   the choice from the table, and all algorithms on host memory
+ *     device/       groups whose buffers are device memory: staged through the host, or run by
+ *                   the device's library
+ *     flight/       the recorder of operations, its dumps, and the diagnosis of all ranks' dumps
  *
- * A world (world.h) is what all groups of a process share: its peers, the first error.
+ * A world (world.h) is what all groups of a process share: the peers and the first error.
  */
 #ifndef MUSTER_LIBCOMM_GROUP_H
 #define MUSTER_LIBCOMM_GROUP_H
@@ -68,7 +69,8 @@ struct comm {
 	uint32_t step;            /* steps passed so far (step.h) */
 	uint32_t cma;             /* enum in peer_memory.c: whether all ranks can read each other */
 	struct mapping *mappings; /* peers' shared buffers mapped here */
-	/* bit per op_kind: all buffers of the last operation of the kind were shared, on all ranks */
+	/* bit per op_kind: all buffers of the last operation of the kind were shared, on all ranks
+	 * */
 	uint32_t in_shared_buffers;
 
 	/* Messages */
@@ -98,8 +100,8 @@ struct comm {
 	int open_requests;
 };
 
-/* Collective. cards: of each rank of the group; mine is offered as memfd and bell, which the group
- * takes over in any case. */
+/* Collective. cards: one for each rank of the group. mine is offered as memfd and wakeup, which the
+ * group takes over in any case, also on failure. */
 struct group_spec {
 	struct world *world;
 	uint64_t id;
@@ -111,41 +113,40 @@ struct group_spec {
 	struct wakeup_pipe wakeup;
 };
 int comm_group_open(const struct group_spec *spec, struct comm **out, struct err *e);
-/* Leaves: peers that still wait for this rank are told. */
+/* Leaves the group: tells peers that still wait for this rank. */
 void comm_group_free(struct comm *c);
-/* Tells everyone that this rank gave up. Under the world's lock. */
+/* Tells all ranks that this rank gave up. Under the world's lock. */
 void comm_group_interrupt(struct comm *c, const struct err *why);
 
-/* Runs one operation on this thread: local, then by the table; of a device group as ondevice.h
- * says. */
+/* Runs one operation on this thread. A device group runs it as device_group.h describes. */
 int comm_group_run(struct comm *c, const struct op *op, struct err *e);
-/* The same on host memory, whatever the group's own buffers are. */
+/* Runs one operation on host memory, whatever the group's own buffers are. */
 int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 
-/* all[size][bytes]: what each rank gives, in the host's memory too. */
+/* all[size][bytes] = mine of each rank, in host memory. */
 int comm_group_all_gather_host(struct comm *c, const void *mine, void *all, size_t bytes,
 			       struct err *e);
 
-/* --- For waits --- */
+/* --- Waiting for other ranks ------------------------------------------------------------------ */
 
-enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
+enum { SLICE_NS = 10000000 }; /* the longest sleep between two checks of the peers */
 
-/* Whether it makes sense to wait on for the ranks marked in c->wait.absent: 0, or -1 with the error.
- * A rank that has gone is reported at the second call in a row that finds it absent, because
- * its last bytes may have come in between; after the first one c->wait.suspect is set
- * and the caller looks again at once. thorough: ask the kernel too. */
+/* Whether to keep waiting for the ranks marked in c->wait.absent: 0, or -1 with the error. A rank
+ * that is gone is reported at the second consecutive call that finds it absent, because its last
+ * bytes may have arrived in between; the first call sets c->wait.suspect and the caller checks
+ * again at once. thorough: also ask the kernel. */
 int comm_group_check_wait(struct comm *c, bool thorough, struct err *e);
-/* How a rank of this host is gone, as an error; 0 when it is not. thorough: ask the kernel too. */
+/* 0, or the error that says how a rank of this host ended. thorough: also ask the kernel. */
 int comm_group_check_rank(struct comm *c, int rank, bool thorough, struct err *e);
-/* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
+/* Nanoseconds to sleep now: SLICE_NS, or the rest of the time-out if that is shorter. */
 int64_t comm_group_sleep_ns(struct comm *c);
-/* "rank 3 (world rank 7, node2)" */
+/* Formats "rank 3 (world rank 7, host node2)". */
 const char *comm_group_rank_text(const struct comm *c, int rank, char out[160]);
-/* At least size bytes, kept until the group closes. */
+/* Working memory of at least `size` bytes, cache-line aligned and kept until the group closes. */
 void *comm_group_scratch(struct comm *c, size_t size, struct err *e);
 
-/* By the thread that runs the operation: it is the only one that writes, and a locked addition
- * would wait until all that this rank has just said is in its cache. */
+/* Only the thread that runs the operation writes c->sent. A locked addition would wait until all
+ * data that this rank has just written is in its cache. */
 static inline void group_count_sent(struct comm *c, uint64_t bytes)
 {
 	atomic_store_explicit(&c->sent,

@@ -34,14 +34,14 @@ enum op_share comm_op_out_share(const struct op *op, int rank)
 
 const char *comm_op_type_word(enum comm_type type)
 {
-	static const char *const cause[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
-	return (unsigned)type < sizeof cause / sizeof *cause ? cause[type] : "unknown type";
+	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
+	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
 }
 
 const char *comm_op_redop_word(enum comm_op redop)
 {
-	static const char *const cause[] = { "sum", "avg", "max", "min", "prod" };
-	return (unsigned)redop < sizeof cause / sizeof *cause ? cause[redop] : "unknown reduction";
+	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
+	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
 }
 
 static size_t total_count(const struct op *op, int ranks)
@@ -59,7 +59,7 @@ uint64_t comm_op_bytes(const struct op *op, int ranks)
 	return total_count(op, ranks) * comm_type_size(op->type);
 }
 
-/* FNV-1a: lists that differ have, as good as always, other numbers. */
+/* FNV-1a: lists that differ almost certainly have different hashes. */
 static uint32_t hash_counts(const struct op *op, int ranks)
 {
 	uint32_t h = 2166136261u;
@@ -91,7 +91,7 @@ void comm_op_signature_text(const struct op_signature *s, char out[120])
 		 comm_op_redop_word(s->redop), s->root);
 }
 
-/* Elements of all ranks' blocks together; more bytes than a buffer can have is an error. */
+/* The elements of all ranks' blocks. More bytes than a buffer can have is an error. */
 static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out,
 		      struct err *e)
 {
@@ -105,7 +105,8 @@ static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size
 	return 0;
 }
 
-/* The next message of the list, from number i on, that a rank sends to itself, or receives. */
+/* The next message of the list, from index i on, that a rank sends to itself, or receives from
+ * itself. */
 static int find_self_message(const struct op *op, int i, bool send, int rank)
 {
 	while (i < op->n && (op->p2p[i].peer != rank || op->p2p[i].send != send))
@@ -113,7 +114,7 @@ static int find_self_message(const struct op *op, int i, bool send, int rank)
 	return i;
 }
 
-/* The k-th message sent to oneself is the k-th received. */
+/* The k-th message that a rank sends to itself must match the k-th one that it receives. */
 static int check_self_messages(const struct op *op, int rank, struct err *e)
 {
 	for (int s = -1, r = -1;;) {
@@ -146,7 +147,7 @@ static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 			return err_set(e, ERR_USAGE, "type %d does not exist", (int)p->type);
 		if (p->count && !p->data)
 			return err_set(e, ERR_USAGE, "no buffer for %zu elements", p->count);
-		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
+		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e))
 			return -1;
 	}
 	return check_self_messages(op, rank, e);
@@ -175,7 +176,7 @@ static int check_buffer(const struct op *op, enum op_share share, const void *bu
 {
 	size_t whole = 0, block = counts ? counts[rank] : op->count;
 	if (sum_counts(counts, op->count, count_blocks(op->kind, ranks), comm_type_size(op->type),
-		       &whole, e) < 0)
+		       &whole, e))
 		return -1;
 	size_t count = share == SHARE_WHOLE ? whole : share == SHARE_BLOCK ? block : 0;
 	if (count && !buffer)
@@ -189,7 +190,7 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 	if (op->by_rank && (!op->counts || !out_counts))
 		return err_set(e, ERR_USAGE, "no list of counts");
 	if (out_counts != op->counts && op->counts[rank] != out_counts[rank])
-		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu",
+		return err_set(e, ERR_USAGE, "this rank sends itself %zu elements and receives %zu",
 			       op->counts[rank], out_counts[rank]);
 	if (check_buffer(op, comm_op_in_share(op, rank), op->in, "in", op->counts, rank, ranks, e) <
 	    0)

@@ -1,4 +1,4 @@
-/* Opening and closing the world and its groups. */
+/* Opens and closes the world and its groups. */
 #include "libcomm/tcp/acceptor.h"
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/flight/dump.h"
@@ -15,8 +15,8 @@
 
 enum { SPINS = 300, SOCKETS = 1 };
 
-static const double LONGEST_S = 1e9; /* more is without end */
-/* a host that is off is found within that time, whatever the time-out */
+static const double LONGEST_S = 1e9; /* a longer time-out is no limit */
+/* a host that is off is detected within this time, whatever the time-out */
 static const double SILENCE_S = 60;
 
 static struct world *new_world(const struct comm_bootstrap *boot, const struct comm_options *opt,
@@ -37,7 +37,7 @@ static struct world *new_world(const struct comm_bootstrap *boot, const struct c
 	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
 	w->integrity = opt->integrity;
 	w->sockets = opt->sockets ? opt->sockets : SOCKETS;
-	/* Half the time-out, so that it is known before operations give up; the kernel counts in
+	/* Half the time-out, so that it is detected before operations give up. The kernel counts in
 	 * seconds. */
 	w->silence_s = w->timeout_s <= 0 || w->timeout_s / 2 > SILENCE_S ? SILENCE_S
 									 : w->timeout_s / 2;
@@ -55,8 +55,8 @@ static struct world *new_world(const struct comm_bootstrap *boot, const struct c
 	return w;
 }
 
-/* This rank as the others will see it. A network that cannot be listened on
- * matters only when a rank is on another host: *why keeps it until then. */
+/* This rank as the others will see it. A network on which this rank cannot listen matters only if a
+ * rank is on another host: *why keeps the error until then. */
 static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me,
 			  struct err *why)
 {
@@ -79,17 +79,17 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 static int make_card(struct card *card, struct wakeup_pipe *wakeup, bool share, struct err *e)
 {
 	*card = (struct card){ .memfd = -1, .wakeup = -1 };
-	if (comm_wakeup_open(wakeup, e) < 0)
+	if (comm_wakeup_open(wakeup, e))
 		return -1;
 	card->wakeup = wakeup->tx;
-	if (share && comm_segment_offer(&card->memfd, card->nonce, e) < 0) {
+	if (share && comm_segment_offer(&card->memfd, card->nonce, e)) {
 		comm_wakeup_close(wakeup);
 		return -1;
 	}
 	return 0;
 }
 
-/* Follows the processes of this host, and chooses how long to look before sleeping. */
+/* Opens pidfds of this host's processes, and chooses how long to poll before sleeping. */
 static int watch_host_processes(struct world *w, struct err *e)
 {
 	const struct peer *me = &w->peers[w->rank];
@@ -114,7 +114,7 @@ static int watch_host_processes(struct world *w, struct err *e)
 	return 0;
 }
 
-/* Lets the other hosts' ranks in, if there are any. */
+/* Starts to accept the other hosts' ranks, if there are any. */
 static int join_network(struct world *w, const char *backend, const struct err *why, struct err *e)
 {
 	bool far = w->force_tcp && w->size > 1;
@@ -144,11 +144,11 @@ static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap 
 	struct wakeup_pipe wakeup;
 	struct err why = ERR_INIT;
 	describe_self(w, opt, &me, &why);
-	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e) < 0)
+	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e))
 		return -1;
 	int memfd = cards[w->rank].memfd;
-	if (comm_world_exchange_cards(w, boot, &me, cards, e) < 0 ||
-	    watch_host_processes(w, e) < 0 || join_network(w, opt->backend, &why, e) < 0) {
+	if (comm_world_exchange_cards(w, boot, &me, cards, e) || watch_host_processes(w, e) ||
+	    join_network(w, opt->backend, &why, e)) {
 		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
@@ -195,7 +195,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal",
 			       (int)opt->integrity);
 	int algorithm;
-	if (comm_algorithm_parse(opt->algorithm, &algorithm, e) < 0)
+	if (comm_algorithm_parse(opt->algorithm, &algorithm, e))
 		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL,
@@ -203,7 +203,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	struct world *w = new_world(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
-	if (comm_dump_open(w, opt->dump_dir, e) < 0) {
+	if (comm_dump_open(w, opt->dump_dir, e)) {
 		comm_world_free(w);
 		return -1;
 	}
@@ -211,9 +211,8 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
 	if (!cards)
 		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
-	/* The barrier: nobody may leave before all have found what the others offer. */
-	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) < 0 ||
-	    comm_barrier(c, e) < 0) {
+	/* Nobody may continue before all ranks have opened what the others offer. */
+	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) || comm_barrier(c, e)) {
 		free(cards);
 		if (c)
 			comm_group_free(c);
@@ -261,7 +260,7 @@ static int run_host_barrier(struct comm *c, struct err *e)
 }
 
 struct choice {
-	int32_t color, key; /* as the rank told */
+	int32_t color, key; /* as the rank published them */
 	int rank;
 };
 
@@ -273,7 +272,8 @@ static int compare_keys(const void *a, const void *b)
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The members of this rank's group, in order, to the front of all; how many they are. */
+/* Moves the members of this rank's group, in order, to the front of all; returns how many there
+ * are. */
 static int pick_members(struct choice *all, int n, int color)
 {
 	int count = 0;
@@ -284,7 +284,7 @@ static int pick_members(struct choice *all, int n, int color)
 	return count;
 }
 
-/* Every rank of a group comes to the same number, every group to another one. */
+/* All ranks of a group compute the same number; every group has a different one. */
 static uint64_t make_group_id(const struct comm *parent, int color)
 {
 	uint64_t x = parent->id * 0x9e3779b97f4a7c15u +
@@ -296,22 +296,22 @@ static uint64_t make_group_id(const struct comm *parent, int color)
 
 struct split_state {
 	struct choice *all;
-	struct card *cards, *mine; /* of the parent's ranks, of the new group's */
+	struct card *cards, *mine; /* of the parent's ranks; of the new group's */
 	int *members;
 	int size, rank;
 };
 
-/* What every rank wants, in s->all. */
+/* Gathers every rank's choice in s->all. */
 static int gather_choices(struct comm *c, struct split_state *s, int color, int key, struct err *e)
 {
 	int32_t mine[2] = { color < 0 ? -1 : color, key };
-	int32_t(*cause_known)[2] = calloc((size_t)c->size, sizeof *cause_known);
-	if (!cause_known)
+	int32_t(*choices)[2] = calloc((size_t)c->size, sizeof *choices);
+	if (!choices)
 		return err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
-	int rc = comm_group_all_gather_host(c, mine, cause_known, sizeof mine, e);
+	int rc = comm_group_all_gather_host(c, mine, choices, sizeof mine, e);
 	for (int r = 0; rc == 0 && r < c->size; r++)
-		s->all[r] = (struct choice){ cause_known[r][0], cause_known[r][1], r };
-	free(cause_known);
+		s->all[r] = (struct choice){ choices[r][0], choices[r][1], r };
+	free(choices);
 	return rc;
 }
 
@@ -335,7 +335,7 @@ static int open_split_group(struct comm *parent, const struct split_state *s, in
 	return comm_group_open(&spec, out, e);
 }
 
-/* Tells the cards, opens the group, and waits until everybody has. */
+/* Exchanges the cards, opens the group, and waits until all ranks have. */
 static int exchange_cards_and_split(struct comm *parent, struct split_state *s, int color,
 				    const char *name, struct comm **out, struct err *e)
 {
@@ -349,20 +349,20 @@ static int exchange_cards_and_split(struct comm *parent, struct split_state *s, 
 		for (int r = 0; r < s->size; r++)
 			if (s->all[r].rank == me.rank)
 				s->rank = r;
-		if (make_card(card, &wakeup, !parent->world->force_tcp && s->size > 1, e) < 0)
+		if (make_card(card, &wakeup, !parent->world->force_tcp && s->size > 1, e))
 			return -1;
 	}
 	int memfd = card->memfd;
-	if (comm_group_all_gather_host(parent, card, s->cards, sizeof *card, e) < 0) {
+	if (comm_group_all_gather_host(parent, card, s->cards, sizeof *card, e)) {
 		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
 	}
-	if (color >= 0 && open_split_group(parent, s, color, name, memfd, wakeup, &new, e) < 0)
+	if (color >= 0 && open_split_group(parent, s, color, name, memfd, wakeup, &new, e))
 		return -1;
-	if (run_host_barrier(parent, e) < 0 ||
-	    (parent->device_group && comm_device_group_split(parent, color, me.key, new, e) < 0)) {
+	if (run_host_barrier(parent, e) ||
+	    (parent->device_group && comm_device_group_split(parent, color, me.key, new, e))) {
 		if (new)
 			comm_group_free(new);
 		return -1;
@@ -404,6 +404,6 @@ int comm_split(struct comm *c, int color, int key, const char *name, struct comm
 		return 0;
 	err_prefix(&why, "split of group %s into %s", c->name, name);
 	if (why.code != ERR_USAGE)
-		comm_world_fail(c->world, &why); /* the others wait for this rank */
+		comm_world_fail(c->world, &why); /* the other ranks wait for this one */
 	return err_set(e, why.code, "%s", why.text);
 }

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* Elements that are summed up the whole tree before the next ones are
- * touched: partial results stay in the first-level cache. */
+/* Elements that are reduced along the whole tree before the next ones: partial results stay in the
+ * first-level cache. */
 enum { BLOCK = 1024 };
 
-/* The vector units of newer machines, chosen when the program starts. The
- * resolvers run before a sanitizer is ready. */
+/* Selects the vector units of newer machines when the program starts. The resolvers run before a
+ * sanitizer is ready. */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
 	!defined(__SANITIZE_ADDRESS__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -15,7 +15,7 @@ enum { BLOCK = 1024 };
 #define WIDE
 #endif
 
-/* --- Half precision, without branches so that the loops vectorize --- */
+/* --- Half precision, without branches so that the loops vectorize ----------------------------- */
 
 static inline float float_of(uint32_t bits)
 {
@@ -191,7 +191,7 @@ static int left_ranks(int n)
 	return p;
 }
 
-/* acc[m] = reduction of n (> 1) vectors' elements from byte `at` on. Not inlined, as
+/* acc[m] = the reduction of n (> 1) vectors' elements from byte `at` on. Not inlined, like
  * store_mean: a frame would hold several accumulators. */
 __attribute__((noinline)) static void tree(const struct type_loops *t, const struct op_loops *op,
 					   const void *const *src, int n, size_t at, size_t m,

@@ -16,10 +16,10 @@ static const char key[] = "muster.comm.1";
 
 enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
-/* --- Meeting --- */
+/* --- Exchange of cards ------------------------------------------------------------------------ */
 
-/* pid memfd bell nonce secret address sockets algorithm force_tcp integrity host; the host comes
- * last, as it may hold anything. */
+/* Fields: pid memfd wakeup nonce secret address sockets algorithm force_tcp integrity host. The
+ * host comes last, because it may hold anything. */
 static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
 		    const struct card *card, struct err *e)
 {
@@ -68,7 +68,7 @@ static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p,
 	sodium_memzero(text, strlen(text));
 	free(text);
 	return rc < 0 ? err_set(e, ERR_PROTO,
-				"rank %d told the bootstrap what is no address of a rank; "
+				"rank %d published an invalid address; "
 				"all ranks must run the same version of muster",
 				rank)
 		      : 0;
@@ -81,7 +81,7 @@ static int compare_hosts(const void *a, const void *b)
 	return order ? order : (*x > *y) - (*x < *y);
 }
 
-/* Numbers the hosts, so that comparing them costs nothing. */
+/* Numbers the hosts, so that comparing them is cheap. */
 static int number_hosts(struct world *w, struct err *e)
 {
 	struct peer **sorted = calloc((unsigned)w->size, sizeof(struct peer *));
@@ -98,8 +98,8 @@ static int number_hosts(struct world *w, struct err *e)
 	return 0;
 }
 
-/* What the ranks must have been given alike: they would wait for each other for ever, or take
- * one's data for another's. */
+/* Settings that must be equal on all ranks. Otherwise ranks would wait for each other forever, or
+ * take one rank's data for another's. */
 static int check_same(const struct world *w, int rank, struct err *e)
 {
 	const struct peer *p = &w->peers[rank];
@@ -115,7 +115,7 @@ static int check_same(const struct world *w, int rank, struct err *e)
 			       rank, p->host, other);
 	if (p->algorithm != w->algorithm)
 		return err_set(e, ERR_USAGE,
-			       "rank %d on host %s is told to use another algorithm than this one; "
+			       "rank %d on host %s has another [network] algorithm than this one; "
 			       "it must be "
 			       "the same on all ranks",
 			       rank, p->host);
@@ -125,13 +125,13 @@ static int check_same(const struct world *w, int rank, struct err *e)
 int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
 			      const struct peer *mine, struct card *cards, struct err *e)
 {
-	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
+	if (put_self(boot, mine, &cards[w->rank], e) || boot->fence(boot->arg, e))
 		return -1;
 	for (int r = 0; r < w->size; r++)
-		if (get_peer(boot, r, &w->peers[r], &cards[r], e) < 0)
+		if (get_peer(boot, r, &w->peers[r], &cards[r], e))
 			return -1;
 	for (int r = 0; r < w->size; r++)
-		if (check_same(w, r, e) < 0)
+		if (check_same(w, r, e))
 			return -1;
 	return number_hosts(w, e);
 }
@@ -148,7 +148,7 @@ static void keep_cause(struct world *w, int cause_rank, const char *cause)
 	atomic_store(&w->cause_known, true);
 }
 
-/* True: it was the first one. */
+/* Returns true if this was the first error. */
 static bool end_operations(struct world *w, const struct err *why)
 {
 	pthread_mutex_lock(&w->lock);
@@ -186,7 +186,7 @@ void comm_world_fail_with_cause(struct world *w)
 	struct err why = ERR_INIT;
 	if (!atomic_load(&w->cause_known) || world_failed(w))
 		return;
-	/* Written once, before `told` was. */
+	/* Written once, before cause_known was set. */
 	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->cause_rank,
 		w->peers[w->cause_rank].host, w->cause);
 	comm_world_fail(w, &why);
@@ -202,7 +202,7 @@ int comm_world_report_error(struct world *w, const struct err *why, struct err *
 
 int comm_world_error(struct world *w, struct err *e)
 {
-	/* Written once, before `failed` was. */
+	/* Written once, before `failed` was set. */
 	return comm_world_report_error(w, &w->first, e);
 }
 

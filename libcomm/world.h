@@ -1,11 +1,11 @@
 /*
- * world — what all groups of one comm_open share: the other ranks, the first
- * error, the connections that have come in.
+ * world — what all groups of one comm_open share: the other ranks, the first error, and the
+ * connections that have come in. For libcomm's own folders only.
  *
- * The first error ends everything: comm_world_fail keeps it, marks every group's
- * shared line, shuts every socket down and wakes every sleeper, so that each
- * thread of this process, and each peer, sees it at its next look. Over the network the ranks
- * tell each other the error itself (side.h), so that all name the same cause.
+ * The first error ends everything. comm_world_fail keeps it, marks this rank's line in every
+ * segment, shuts down every socket and wakes every sleeper, so that each thread of this process and
+ * each peer sees it at its next check. Over the network the ranks send each other the error itself
+ * (tcp/oob.h), so that all of them report the same cause.
  */
 #ifndef MUSTER_LIBCOMM_WORLD_H
 #define MUSTER_LIBCOMM_WORLD_H
@@ -22,19 +22,19 @@ enum { SECRET_BYTES = 32 };
 struct peer {
 	char *host;
 	char address[NET_ADDR_MAX];         /* "-": it does not listen */
-	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
-	/* as this rank's in struct world, which must be equal */
+	unsigned char secret[SECRET_BYTES]; /* proves a connection to it (tcp/handshake.h) */
+	/* must equal this rank's in struct world */
 	int sockets, algorithm, force_tcp, integrity;
-	int host_id; /* equal: the same host */
+	int host_id; /* equal on ranks of the same host */
 	pid_t pid;
-	int pidfd; /* of a rank on this host; else -1 */
-	/* on this host, and the kernel lets this rank read its memory */
+	int pidfd; /* of a rank on this host; otherwise -1 */
+	/* it is on this host, and the kernel lets this rank read its memory */
 	bool readable;
 };
 
 struct shared_buffer;
-struct oob_peer; /* what is known of a rank beside its data, see side.h */
-struct arrival;  /* a connection that proved itself and waits for its group */
+struct oob_peer; /* the state of a rank out of band, see tcp/oob.h */
+struct arrival;  /* an authenticated connection that waits for its group */
 struct acceptor;
 
 struct world {
@@ -43,48 +43,51 @@ struct world {
 	double timeout_s;
 	bool force_tcp;
 	int algorithm;                 /* forced: enum algorithm_name; -1: by the table */
-	int spins;                     /* looks at a word before sleeping */
+	int spins;                     /* checks of a word before sleeping */
 	int listener;                  /* -1: none */
-	int sockets;                   /* connections of a link */
+	int sockets;                   /* connections per endpoint */
 	enum comm_integrity integrity; /* of TCP connections */
-	double silence_s;              /* after which a rank that does not answer at all is lost */
-	struct acceptor *acceptor;     /* NULL: all ranks share this host */
+	double silence_s;              /* a rank that does not answer for so long is lost */
+	struct acceptor *acceptor;     /* NULL: all ranks are on this host */
 
-	char *dump_dir; /* of the flight recorder, or NULL */
-	/* held while the first error is told and dumped: later ones wait. Before `lock` */
+	char *dump_dir; /* for the flight recorder, or NULL */
+	/* held while the first error is recorded and dumped; later errors wait. Taken before
+	 * `lock` */
 	pthread_mutex_t dump_lock;
-	char dump_error[300];    /* why the dump failed, */
-	atomic_bool dump_failed; /* set after `note` */
+	char dump_error[300];    /* why the dump failed */
+	atomic_bool dump_failed; /* set after dump_error */
 
-	pthread_mutex_t lock;         /* of all that follows, and of the groups' link descriptors */
-	pthread_cond_t peers_changed; /* of other ranks, or the first error */
+	pthread_mutex_t lock;         /* of all fields below, and of the groups' endpoint
+				       * descriptors */
+	pthread_cond_t peers_changed; /* state of other ranks, or the first error */
 	atomic_bool failed;           /* set after `first` */
 	struct err first;
-	atomic_bool cause_known;                   /* another rank's world has failed, with */
-	char cause[sizeof((struct err *)0)->text]; /* these words */
-	int cause_rank;             /* of this rank; this one's own when it failed first */
+	atomic_bool cause_known;                   /* the first error of some rank's world is
+						    * known: */
+	char cause[sizeof((struct err *)0)->text]; /* its text */
+	int cause_rank;             /* whose it is; this rank's own if it failed first */
 	struct oob_peer *oob_peers; /* by rank; NULL: no network is used */
 	bool oob_wanted;            /* one of them has changed */
 	struct comm *groups;
 	struct arrival *arrivals;
 	struct shared_buffer *shared_buffers; /* of comm_alloc */
-	uint32_t shared_buffer_count;         /* ever made */
+	uint32_t shared_buffer_count;         /* created so far; also the source of their numbers */
 	_Atomic uint32_t shared_buffers_live;
 };
 
-/* Keeps the first error and ends every operation; the later ones are forgotten. */
+/* Keeps the first error and ends every operation. Later errors are dropped. */
 void comm_world_fail(struct world *w, const struct err *why);
-/* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation
- * begins, or fails: one that is under way may have all it needs, as the speaker had done its part
- * before it failed. */
+/* Keeps the first error of another rank's world. This world fails with it when an operation begins
+ * or fails. An operation in progress may have all it needs, because that rank may have done its
+ * part before it failed. */
 void comm_world_record_cause(struct world *w, int cause_rank, const char *cause);
-/* Fails the world with what it was told, if it was. */
+/* Fails the world with the recorded cause, if there is one. */
 void comm_world_fail_with_cause(struct world *w);
 static inline bool world_failed(const struct world *w)
 {
 	return atomic_load_explicit(&w->failed, memory_order_acquire);
 }
-/* The same, at the beginning of an operation. */
+/* Whether the world has failed, at the beginning of an operation: a recorded cause fails it. */
 static inline bool world_check_failed(struct world *w)
 {
 	if (atomic_load_explicit(&w->cause_known, memory_order_relaxed))
@@ -93,17 +96,17 @@ static inline bool world_check_failed(struct world *w)
 }
 /* Copies the first error into e; returns -1. */
 int comm_world_error(struct world *w, struct err *e);
-/* The same with an operation's own error; says as well when the flight recorder could not be
- * written. */
+/* Sets e to an operation's own error, adding why the flight recorder could not be written, if it
+ * could not. Returns -1. */
 int comm_world_report_error(struct world *w, const struct err *why, struct err *e);
 
-/* What a rank tells the others so that they can reach its end of a group. */
+/* A rank's business card: how the other ranks reach its part of a group. */
 struct card {
 	int32_t memfd, wakeup;
 	unsigned char nonce[SEG_NONCE];
 };
 
-/* Puts `mine`, fences, reads the others': w->peers and cards[size]. */
+/* Puts `mine`, fences, and reads the other ranks' data into w->peers and cards[size]. */
 int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
 			      const struct peer *mine, struct card *cards, struct err *e);
 void comm_world_free(struct world *w);

@@ -28,10 +28,10 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c);
 }
 
-/* Of an all_reduce over messages the busiest host, l of n ranks, sends and receives 2l(n - l)/n Vβ.
- * By crews it is Vβ up and then Vβ down, which overlap only once there are several rounds. So in
- * vectors of one round messages, which need no steps, are no worse when l(n - l) < n: a host of one
- * rank beside one other. */
+/* In an all-reduce over messages the busiest host, with l of n ranks, sends and receives 2l(n -
+ * l)/n Vβ. The hybrid algorithm needs Vβ up and then Vβ down, which overlap only if there are
+ * several rounds. So for vectors of one round, messages, which need no steps, are no worse if l(n -
+ * l) < n: a host of one rank beside one other host. */
 static bool flat_costs_less(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
@@ -105,9 +105,9 @@ static bool is_within_limits(const struct algorithm *a, const struct comm *c, si
 	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
 }
 
-/* Buffers in windows are worth reading in place from few bytes on. Whether they are in windows is
- * heard too late for the choice, but those of the last operation of the kind were the same on all
- * ranks. */
+/* Shared buffers are worth reading in place even for small sizes. Whether this operation's buffers
+ * are shared is known too late for the choice, but the answer for the last operation of the kind is
+ * the same on all ranks. */
 static bool prefers_readers(const struct comm *c, enum op_kind kind, size_t bytes)
 {
 	return (c->in_shared_buffers >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
@@ -140,7 +140,7 @@ const char *comm_all_reduce_algorithm(const struct comm *c, size_t bytes)
 	return names[find_algorithm(c, OP_ALL_REDUCE, bytes, c->world->algorithm)->name];
 }
 
-/* A group of one: what comes in goes out. */
+/* A group of one rank: the output is the input. */
 static void run_single_rank(const struct op *op)
 {
 	size_t count = op->counts ? op->counts[0] : op->count;
@@ -165,7 +165,8 @@ void comm_split_evenly(const struct comm *c, size_t count, size_t element, size_
 	}
 }
 
-/* The world has ended before this operation: the first error, and what was not begun. */
+/* The world ended before this operation: reports the first error and the operation that it
+ * prevented. */
 static int report_not_begun(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_world_error(c->world, e);
@@ -175,7 +176,7 @@ static int report_not_begun(struct comm *c, const struct op *op, struct err *e)
 
 static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 {
-	struct err why; /* empty, without zeroing a thousand bytes of text for each short message */
+	struct err why; /* empty, without zeroing 1000 bytes of text for each short message */
 	why.code = ERR_NONE;
 	why.text[0] = '\0';
 	if (world_check_failed(c->world))
@@ -196,8 +197,8 @@ static int run_algorithm(struct comm *c, const struct op *op, struct err *e)
 		return 0;
 	}
 	comm_root_cause_find(c, &why);
-	/* Once the world has failed, its sockets are shut: what the operation saw is only the
-	 * echo. */
+	/* When the world fails, its sockets are shut down. What the operation saw may only be a
+	 * consequence. */
 	if (world_failed(c->world))
 		comm_world_error(c->world, &why);
 	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", comm_op_word(op->kind), number,

@@ -1,11 +1,11 @@
 /*
  * Reductions over messages in groups of 2^k ranks, with k messages: partners at distance 1, 2, 4 …
  *
- * Before the message at distance d a rank holds what the d ranks of its aligned group came to,
- * which is a node of the tree of comm.h; with what its partner's group came to it makes the next
- * one, the lower ranks to the left. Doubling exchanges whole vectors. Halving keeps, at each
- * distance, the half that the rank's bit says and gives the other away; so rank r is left with the
- * share whose number is r's bits from the last to the first. The results go back the same way.
+ * Before the message at distance d a rank holds the sum of the d ranks of its aligned group, which
+ * is a node of the tree of comm.h. With the sum of its partner's group it makes the next node; the
+ * lower ranks are on the left. Doubling exchanges whole vectors. Halving keeps, at each distance,
+ * the half that the rank's bit selects, and sends the other half away. Rank r is therefore left
+ * with the share whose number is r's bits in reverse order. The results return the same way.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"
@@ -24,13 +24,13 @@ static size_t round_line(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-/* Nothing is sent where both sides know that there is nothing. */
+/* If both sides know that there is no data, there is no message. */
 static int swap_with_peer(struct comm *c, const struct op *op, int peer, const void *give,
 			  size_t given, void *take, size_t taken, struct err *e)
 {
 	comm_exchange_begin(c);
-	if ((given && comm_exchange_send(c, op, peer, give, given, e) < 0) ||
-	    (taken && comm_exchange_recv(c, op, peer, take, taken, e) < 0))
+	if ((given && comm_exchange_send(c, op, peer, give, given, e)) ||
+	    (taken && comm_exchange_recv(c, op, peer, take, taken, e)))
 		return -1;
 	return comm_exchange_run(c, e);
 }
@@ -46,7 +46,7 @@ int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	char *theirs = mine + room;
 	comm_reduce_load(op->type, mine, op->in, op->count);
 	for (int d = 1; d < c->size; d *= 2) {
-		if (swap_with_peer(c, op, c->rank ^ d, mine, bytes, theirs, bytes, e) < 0)
+		if (swap_with_peer(c, op, c->rank ^ d, mine, bytes, theirs, bytes, e))
 			return -1;
 		bool lower = !(c->rank & d);
 		char *left = lower ? mine : theirs, *right = lower ? theirs : mine;
@@ -58,7 +58,7 @@ int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* The blocks of an aligned group of ranks lie side by side. */
+/* The blocks of an aligned group of ranks are adjacent. */
 int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	char *out = op->out;
@@ -68,7 +68,7 @@ int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 	for (int d = 1; d < c->size; d *= 2) {
 		int have = c->rank & ~(d - 1), want = have ^ d;
 		if (swap_with_peer(c, op, c->rank ^ d, out + off[have], off[have + d] - off[have],
-				   out + off[want], off[want + d] - off[want], e) < 0)
+				   out + off[want], off[want + d] - off[want], e))
 			return -1;
 	}
 	return 0;
@@ -80,7 +80,7 @@ struct half {
 	int begin, end; /* shares, in the order of the vector */
 };
 
-/* Which shares rank works on before the message at distance d. */
+/* The shares that a rank works on before the message at distance d. */
 static struct half find_half(const struct comm *c, int rank, int d)
 {
 	struct half h = { 0, c->size };
@@ -91,7 +91,7 @@ static struct half find_half(const struct comm *c, int rank, int d)
 	return h;
 }
 
-/* The reduction of this rank's share of `in`, whose shares lie at c->off, to `out`. */
+/* out = the reduction of this rank's share of `in`; c->off holds the offsets of the shares. */
 static int reduce_by_halving(struct comm *c, const struct op *op, const char *in, char *out,
 			     struct err *e)
 {
@@ -118,7 +118,7 @@ static int reduce_by_halving(struct comm *c, const struct op *op, const char *in
 		const char *own = base + (off[keep.begin] - off[now.begin]) / size * each;
 		if (swap_with_peer(c, op, c->rank ^ d,
 				   base + (off[give.begin] - off[now.begin]) / size * each,
-				   given * each, theirs, kept * each, e) < 0)
+				   given * each, theirs, kept * each, e))
 			return -1;
 		if (raw) {
 			const void *src[2] = { lower ? own : theirs, lower ? theirs : own };
@@ -147,14 +147,14 @@ int comm_halving_all_reduce(struct comm *c, const struct op *op, struct err *e)
 	const size_t *off = c->off;
 	comm_split_evenly(c, op->count, comm_type_size(op->type), c->off);
 	struct half own = find_half(c, c->rank, c->size);
-	if (reduce_by_halving(c, op, op->in, out + off[own.begin], e) < 0)
+	if (reduce_by_halving(c, op, op->in, out + off[own.begin], e))
 		return -1;
 	for (int d = c->size / 2; d > 0; d /= 2) {
 		struct half have = find_half(c, c->rank, 2 * d),
 			    want = find_half(c, c->rank ^ d, 2 * d);
 		if (swap_with_peer(c, op, c->rank ^ d, out + off[have.begin],
 				   off[have.end] - off[have.begin], out + off[want.begin],
-				   off[want.end] - off[want.begin], e) < 0)
+				   off[want.end] - off[want.begin], e))
 			return -1;
 	}
 	return 0;

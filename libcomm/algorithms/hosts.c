@@ -36,7 +36,7 @@ static int compare_host_ranks(const void *a, const void *b)
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* of[rank] = the number of its host, by first ranks. */
+/* of[rank] = the number of its host; hosts are numbered by their first ranks. */
 static int number_hosts(struct hosts *h, const int *host, int size, struct err *e)
 {
 	struct host_rank *sorted = calloc((size_t)size, sizeof *sorted);
@@ -48,7 +48,7 @@ static int number_hosts(struct hosts *h, const int *host, int size, struct err *
 	for (int i = 0, first = 0; i < size; i++) {
 		if (sorted[i].host != sorted[first].host)
 			first = i;
-		/* its first rank; the number comes below */
+		/* the host's first rank; its number follows below */
 		h->of[sorted[i].rank] = sorted[first].rank;
 	}
 	free(sorted);
@@ -70,7 +70,7 @@ static void sort_by_host(int hosts, int n, const int *on, int *begin, int *items
 	begin[0] = 0;
 }
 
-/* A host's rank i carries what the i-th, i + l-th … rank of every other host gives. */
+/* Rank i of a host with l ranks carries the blocks of ranks i, i + l, … of every other host. */
 static int count_carried(const struct hosts *h)
 {
 	int most = 0;
@@ -83,12 +83,12 @@ static int count_carried(const struct hosts *h)
 	return most;
 }
 
-/* --- Shares --- */
+/* --- Shares of the vector --------------------------------------------------------------------- */
 
-/* What host a sends and receives, the larger of the two, when its ranks sum up `units` of all
- * `unit`s of the vector. weight: of the host's parts, in elements; all: of all hosts' parts. It
- * sends its parts of what others sum up, and every other host a copy of its sums; and receives the
- * like. */
+/* The larger of what host a sends and receives, if its ranks sum `units` of all `unit` units of the
+ * vector. weight: of the host's parts, in elements; all: of all hosts' parts. The host sends its
+ * parts of what others sum, and a copy of its own sums to every other host; it receives the
+ * counterparts. */
 static long count_traffic(const struct hosts *h, const long *weight, long all, int a, long units,
 			  long unit)
 {
@@ -97,8 +97,8 @@ static long count_traffic(const struct hosts *h, const long *weight, long all, i
 	return out > in ? out : in;
 }
 
-/* The host that gets the next unit so that the busiest one has least to do; among such the one
- * with least itself. */
+/* The host that gets the next unit, so that the busiest host has least to do; among equal ones the
+ * host with least traffic. */
 static int choose_host(const struct hosts *h, const long *weight, long all, const int *units,
 		       long unit)
 {
@@ -128,8 +128,8 @@ static int choose_host(const struct hosts *h, const long *weight, long all, cons
 	return best;
 }
 
-/* Equal shares where the hosts' ranks have as many parts everywhere; else the busiest host's
- * traffic decides. */
+/* Shares are equal if all hosts have the same weight of parts. Otherwise the traffic of the busiest
+ * host decides. */
 static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
 {
 	long *weight = calloc((size_t)h->n, sizeof *weight), all = 0;
@@ -163,7 +163,7 @@ size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host
 
 static int fill_hosts(struct hosts *h, const int *host, int size, int rank, struct err *e)
 {
-	if (allocate_arrays(h, size, e) < 0 || number_hosts(h, host, size, e) < 0)
+	if (allocate_arrays(h, size, e) || number_hosts(h, host, size, e))
 		return -1;
 	h->here = h->of[rank];
 	sort_by_host(h->n, size, h->of, h->begin, h->ranks);
@@ -182,8 +182,7 @@ static int fill_hosts(struct hosts *h, const int *host, int size, int rank, stru
 		on[i] = h->of[h->parts[i].first];
 	sort_by_host(h->n, h->part_count, on, h->part_begin, h->part);
 	free(on);
-	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1
-											    : 0;
+	return set_shares(h, 1, h->share[0], e) || set_shares(h, 2, h->share[1], e) ? -1 : 0;
 }
 
 int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)
@@ -191,7 +190,7 @@ int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, str
 	struct hosts *h = calloc(1, sizeof *h);
 	if (!h)
 		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
-	if (fill_hosts(h, host, size, rank, e) < 0) {
+	if (fill_hosts(h, host, size, rank, e)) {
 		comm_hosts_close(h);
 		return -1;
 	}

@@ -1,7 +1,7 @@
 /*
- * hosts — which ranks of a group share a host, and what follows from that for its reductions.
+ * hosts — which ranks of a group share a host, and how its reductions follow from that.
  *
- * All ranks come to the same, so it may steer an algorithm.
+ * All ranks compute the same values, so an algorithm may depend on them.
  */
 #ifndef MUSTER_LIBCOMM_ALGORITHMS_HOSTS_H
 #define MUSTER_LIBCOMM_ALGORITHMS_HOSTS_H
@@ -9,30 +9,32 @@
 #include "base/err.h"
 #include "libcomm/algorithms/tree.h"
 
-struct owned_piece {              /* what a rank sums up in one round of an operation, in bytes */
-	size_t slot, vector, len; /* where in the slots, where in the vector */
+struct owned_piece {              /* the bytes that a rank sums in one round of an operation */
+	size_t slot, vector, len; /* offset in the slots; offset in the vector */
 };
 
 struct hosts {
-	int n, here; /* hosts, numbered by their first ranks; this rank's */
-	int most;    /* ranks on the largest one */
+	int n, here; /* number of hosts, which are numbered by their first ranks; this rank's
+		      * host */
+	int most;    /* ranks on the largest host */
 	int *of;     /* by rank: its host */
-	/* host h has the ranks ranks[begin[h]] to ranks[begin[h + 1] - 1], in rank order */
+	/* the ranks of host h, in rank order: ranks[begin[h]] to ranks[begin[h + 1] - 1] */
 	int *begin, *ranks;
-	int *leader;             /* by host: its first rank, which speaks for it */
-	int *number;             /* by rank: where it stands among those of its host */
+	int *leader;             /* by host: its first rank, which uses the network for it */
+	int *number;             /* by rank: its index among the ranks of its host */
 	struct tree_part *parts; /* of all hosts, in rank order */
 	int part_count;
 	int *part_begin, *part; /* parts of host h: parts[part[part_begin[h]]] to … */
-	/* blocks of other hosts' ranks that one rank carries in an all_gather, at most */
+	/* the most blocks of other hosts' ranks that one rank carries in an all_gather */
 	int carried;
-	/* How much of a vector each host's ranks sum up: host h from share[ratio - 1][h] to [h +
-	 * 1], in share[…][n]ths. ratio: bytes of an accumulator by those of an element. */
+	/* How much of a vector each host's ranks sum: host h from share[ratio - 1][h] to [h + 1],
+	 * in units of 1/share[…][n]. ratio: bytes of an accumulator divided by bytes of an
+	 * element. */
 	int *share[2];
-	struct owned_piece *owned[2]; /* room for two rounds, by rank */
+	struct owned_piece *owned[2]; /* two rounds, by rank */
 };
 
-/* host[r]: any number that is the same for ranks of the same host. */
+/* host[r]: any number that is equal for ranks of the same host. */
 int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e);
 void comm_hosts_close(struct hosts *h);
 
@@ -49,7 +51,7 @@ static inline size_t hosts_slice(size_t bytes, int n, int i)
 	return at < bytes ? at : bytes;
 }
 
-/* The same for the part of a vector that host's ranks sum up. */
+/* Where the part of a vector that a host's ranks sum begins; host = n: the end. */
 size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host);
 
 #endif

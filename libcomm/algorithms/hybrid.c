@@ -1,17 +1,16 @@
 /*
- * Operations over several hosts of several ranks, for vectors that are worth cutting up: over the
- * network once a host and not once a rank, and all of a host's ranks carry a part of it.
+ * Operations over several hosts of several ranks, for large vectors: data crosses the network once
+ * per host, not once per rank, and all ranks of a host carry a part of it.
  *
- * A vector goes in chunks of a slot (comm_node_ranks_slot_bytes). Of each chunk every rank owns a piece
- * (hosts.h says how large a host's share is). Up: every host sends a piece's owner what its own
- * ranks come to, one partial result for each of the host's parts of the tree (tree.h), raw elements
- * for a part of one rank; the owner folds them along the tree. Down: the owner sends the piece's
- * result once to each other host, where all ranks copy it out of shared memory. What a host sends
- * and receives is cut into a slice for each of its ranks.
+ * A vector is processed in chunks of one slot (comm_node_ranks_slot_bytes). Of each chunk every
+ * rank owns a piece (hosts.h says how large a host's share is). Up: every host sends the owner of a
+ * piece the sum of its own ranks, one partial result for each of the host's parts of the tree
+ * (tree.h), raw elements for a part of one rank; the owner folds them along the tree. Down: the
+ * owner sends the piece's result once to each other host, where all ranks copy it out of shared
+ * memory. What a host sends and receives is cut into one slice for each of its ranks.
  *
- * Round k takes chunk k up, while chunk k - 1 goes down and chunk k - 2 is copied out. A broadcast
- * goes the same way, with the root's elements in place of sums and with the pieces owned by the
- * other hosts.
+ * Round k sends chunk k up, chunk k - 1 down, and copies chunk k - 2 out. A broadcast goes the same
+ * way, with the root's elements in place of sums, and with the pieces owned by the other hosts.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -30,9 +29,9 @@ struct flow {
 	struct node_ranks w;
 	size_t acc;       /* bytes of an accumulator */
 	size_t room;      /* of a chunk */
-	int source, sink; /* hosts: of a broadcast's root; of a reduce's root */
+	int source, sink; /* host of a broadcast's root; host of a reduce's root */
 	const struct owned_piece *own;
-	/* Working space. */
+	/* Working memory */
 	const void **src;
 	struct tree_leaf *leaves; /* by part */
 	size_t leaf_room;
@@ -87,9 +86,9 @@ static int allocate_flow(struct flow *f, struct err *e)
 	return 0;
 }
 
-/* --- What a round's pieces are --- */
+/* --- The pieces of a round -------------------------------------------------------------------- */
 
-/* Of len bytes of the vector from byte `at` on: each host's share, cut into its ranks' pieces. */
+/* Cuts len bytes of the vector from byte `at` on: each host's share, cut into its ranks' pieces. */
 static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned_piece *own)
 {
 	const struct hosts *h = f->w.h;
@@ -97,7 +96,7 @@ static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned_
 	for (int a = 0; a < h->n; a++) {
 		size_t begin = comm_hosts_share(h, ratio, len, a),
 		       end = comm_hosts_share(h, ratio, len, a + 1);
-		/* the root's host owns nothing, the others as much each */
+		/* the root's host owns nothing, each other host an equal part */
 		if (f->source != NOBODY) {
 			int place = a < f->source ? a : a - 1;
 			begin = a == f->source ? len : hosts_slice(len, h->n - 1, place);
@@ -112,7 +111,7 @@ static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned_
 	}
 }
 
-/* What a rank of this host put into this round for an owner. */
+/* The contribution of a rank of this host to an owner's piece in this round. */
 static const char *find_contribution(const struct flow *f, int rank, int owner)
 {
 	const struct node_ranks *w = &f->w;
@@ -123,8 +122,8 @@ static const char *find_contribution(const struct flow *f, int rank, int owner)
 
 /* --- Up --- */
 
-/* What a part of this host comes to, of len bytes of owner's piece from byte `at` on; made in room
- * unless it is one rank's elements. */
+/* The sum of a part of this host, over len bytes of owner's piece from byte `at` on. It is made in
+ * room unless the part is one rank, whose elements are returned. */
 static const char *sum_part(struct flow *f, struct tree_part part, int owner, size_t at, size_t len,
 			    char *room)
 {
@@ -142,7 +141,7 @@ static size_t part_bytes(const struct flow *f, struct tree_part part, size_t byt
 	return part.count == 1 ? bytes : bytes / f->w.element * f->acc;
 }
 
-/* Sends this rank's slice of what the host's parts come to for an owner on another one. */
+/* Queues this rank's slice of the sums of the host's parts, for an owner on another host. */
 static int queue_sum_sends(struct flow *f, int owner, char **room, struct err *e)
 {
 	const struct hosts *h = f->w.h;
@@ -159,7 +158,7 @@ static int queue_sum_sends(struct flow *f, int owner, char **room, struct err *e
 	return 0;
 }
 
-/* Receives what a host's parts come to for this rank's piece, from all its ranks. */
+/* Queues the receives of a host's sums for this rank's piece, from all its ranks. */
 static int queue_sum_receives(struct flow *f, int host, struct err *e)
 {
 	const struct hosts *h = f->w.h;
@@ -172,7 +171,7 @@ static int queue_sum_receives(struct flow *f, int host, struct err *e)
 			struct tree_part part = h->parts[h->part[i]];
 			if (comm_exchange_recv(c, f->w.op, h->ranks[h->begin[host] + j],
 					       f->leaves[h->part[i]].data + part_bytes(f, part, at),
-					       part_bytes(f, part, len), e) < 0)
+					       part_bytes(f, part, len), e))
 				return -1;
 		}
 	}
@@ -189,16 +188,16 @@ static int queue_sums(struct flow *f, struct err *e)
 						   f->leaf + (size_t)i * f->leaf_room };
 	for (int i = 1; i < c->size; i++) {
 		int o = (c->rank + i) % c->size;
-		if (h->of[o] != h->here && queue_sum_sends(f, o, &room, e) < 0)
+		if (h->of[o] != h->here && queue_sum_sends(f, o, &room, e))
 			return -1;
 	}
 	for (int i = 1; i < h->n; i++)
-		if (queue_sum_receives(f, (h->here + i) % h->n, e) < 0)
+		if (queue_sum_receives(f, (h->here + i) % h->n, e))
 			return -1;
 	return 0;
 }
 
-/* Folds what has come and what this host has into this rank's piece. */
+/* Folds the received sums and this host's own into this rank's piece. */
 static void fold_piece(struct flow *f, char *out)
 {
 	const struct hosts *h = f->w.h;
@@ -213,7 +212,7 @@ static void fold_piece(struct flow *f, char *out)
 			       len / f->w.element);
 }
 
-/* A broadcast's way up: the root's elements to their owners. */
+/* The way up of a broadcast: the root's elements to their owners. */
 static int queue_elements(struct flow *f, char *piece, struct err *e)
 {
 	struct comm *c = f->w.c;
@@ -222,16 +221,15 @@ static int queue_elements(struct flow *f, char *piece, struct err *e)
 	for (int o = 0; h->here == f->source && o < c->size; o++) {
 		size_t at = hosts_slice(f->own[o].len, n, f->w.me);
 		size_t len = hosts_slice(f->own[o].len, n, f->w.me + 1) - at;
-		if (len &&
-		    comm_exchange_send(c, f->w.op, o, find_contribution(f, f->w.op->root, o) + at,
-				       len, e) < 0)
+		if (len && comm_exchange_send(c, f->w.op, o,
+					      find_contribution(f, f->w.op->root, o) + at, len, e))
 			return -1;
 	}
 	for (int j = 0; h->here != f->source && j < n; j++) {
 		size_t at = hosts_slice(f->own[c->rank].len, n, j);
 		size_t len = hosts_slice(f->own[c->rank].len, n, j + 1) - at;
 		if (len && comm_exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j],
-					      piece + at, len, e) < 0)
+					      piece + at, len, e))
 			return -1;
 	}
 	return 0;
@@ -239,7 +237,7 @@ static int queue_elements(struct flow *f, char *piece, struct err *e)
 
 /* --- Down --- */
 
-/* Whether results go to a host: not to one that has them already, nor past the root's. */
+/* Whether a host needs results: not if it has them already, nor if a reduce's root is elsewhere. */
 static bool is_result_wanted(const struct flow *f, int host)
 {
 	return host != f->source && (f->sink == NOBODY || host == f->sink);
@@ -250,7 +248,7 @@ static bool takes_result(const struct flow *f)
 	return f->w.op->kind != OP_REDUCE || f->w.op->root == f->w.c->rank;
 }
 
-/* Where an owner's result goes on this host, for round k. */
+/* Where an owner's result of round k is stored on this host. */
 static char *find_result(const struct flow *f, const struct owned_piece *own, size_t k)
 {
 	if (!f->w.node_group)
@@ -265,7 +263,7 @@ static char *find_own_piece(const struct flow *f, const struct owned_piece *own,
 								     : f->piece[k & 1];
 }
 
-/* The results of round k, whose pieces are `own`. */
+/* Queues the results of round k, whose pieces are `own`. */
 static int queue_results(struct flow *f, const struct owned_piece *own, size_t k, struct err *e)
 {
 	struct comm *c = f->w.c;
@@ -277,7 +275,7 @@ static int queue_results(struct flow *f, const struct owned_piece *own, size_t k
 			size_t at = hosts_slice(mine->len, n, j),
 			       len = hosts_slice(mine->len, n, j + 1) - at;
 			if (len && comm_exchange_send(c, f->w.op, h->ranks[h->begin[a] + j],
-						      find_own_piece(f, mine, k) + at, len, e) < 0)
+						      find_own_piece(f, mine, k) + at, len, e))
 				return -1;
 		}
 	}
@@ -286,7 +284,7 @@ static int queue_results(struct flow *f, const struct owned_piece *own, size_t k
 		size_t at = hosts_slice(own[o].len, f->w.size, f->w.me);
 		size_t len = hosts_slice(own[o].len, f->w.size, f->w.me + 1) - at;
 		if (h->of[o] != h->here && len &&
-		    comm_exchange_recv(c, f->w.op, o, find_result(f, &own[o], k) + at, len, e) < 0)
+		    comm_exchange_recv(c, f->w.op, o, find_result(f, &own[o], k) + at, len, e))
 			return -1;
 	}
 	return 0;
@@ -300,7 +298,7 @@ static size_t chunk_bytes(const struct flow *f, size_t bytes, size_t k)
 	return at >= bytes ? 0 : bytes - at < f->room ? bytes - at : f->room;
 }
 
-/* Before the step of round k: chunk k into this rank's slot. */
+/* Before the step of round k: copies chunk k into this rank's slot. */
 static void write_chunk(const struct flow *f, size_t k, size_t len)
 {
 	bool gives = f->w.op->kind != OP_BROADCAST || f->w.op->root == f->w.c->rank;
@@ -309,8 +307,8 @@ static void write_chunk(const struct flow *f, size_t k, size_t len)
 		       (const char *)f->w.op->in + k * f->room, len);
 }
 
-/* After the step of round k: what is complete is copied out, and this rank's result of round k -
- * 1 is shown. */
+/* After the step of round k: copies out what is complete, and publishes this rank's result of round
+ * k - 1. */
 static void read_chunks(const struct flow *f, const struct owned_piece *before, size_t bytes,
 			size_t k)
 {
@@ -339,7 +337,7 @@ static int run_round(struct flow *f, const struct owned_piece *before, size_t k,
 	char *mine = find_own_piece(f, &f->own[c->rank], k);
 	comm_exchange_begin(c);
 	if ((f->source == NOBODY ? queue_sums(f, e) : queue_elements(f, mine, e)) < 0 ||
-	    (k > 0 && queue_results(f, before, k - 1, e) < 0) || comm_exchange_run(c, e) < 0)
+	    (k > 0 && queue_results(f, before, k - 1, e)) || comm_exchange_run(c, e))
 		return -1;
 	if (f->source == NOBODY)
 		fold_piece(f, mine);
@@ -356,13 +354,13 @@ int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 		size_t len = chunk_bytes(&f, bytes, k);
 		cut_chunk(&f, k * f.room, len, own[k & 1]);
 		f.own = own[k & 1];
-		if (k == 0 && allocate_flow(&f, e) < 0)
+		if (k == 0 && allocate_flow(&f, e))
 			return -1;
 		write_chunk(&f, k, len);
-		if (comm_node_ranks_step(&f.w, e) < 0)
+		if (comm_node_ranks_step(&f.w, e))
 			return -1;
 		read_chunks(&f, own[(k + 1) & 1], bytes, k);
-		if (run_round(&f, own[(k + 1) & 1], k, e) < 0)
+		if (run_round(&f, own[(k + 1) & 1], k, e))
 			return -1;
 	}
 	return 0;
@@ -376,7 +374,7 @@ bool comm_hybrid_scatter_fits(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c) && (size_t)c->size <= comm_node_ranks_slot_bytes(c) / 64;
 }
 
-/* The k-th piece of every block; the longest. */
+/* Cuts the k-th piece of every block; returns the length of the longest. */
 static size_t cut_blocks(const struct comm *c, size_t k, size_t each, struct owned_piece *own)
 {
 	size_t most = 0;
@@ -397,16 +395,16 @@ int comm_hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *
 	comm_op_blocks(op, op->counts, c->size, c->off);
 	f.own = own;
 	for (size_t k = 0; cut_blocks(c, k, each, own) || k == 0; k++) {
-		if (k == 0 && allocate_flow(&f, e) < 0)
+		if (k == 0 && allocate_flow(&f, e))
 			return -1;
 		for (int o = 0; f.w.node_group && o < c->size; o++)
 			if (own[o].len)
 				memcpy(step_own_data(f.w.node_group, f.room) + own[o].slot,
 				       (const char *)op->in + own[o].vector, own[o].len);
-		if (comm_node_ranks_step(&f.w, e) < 0)
+		if (comm_node_ranks_step(&f.w, e))
 			return -1;
 		comm_exchange_begin(c);
-		if (queue_sums(&f, e) < 0 || comm_exchange_run(c, e) < 0)
+		if (queue_sums(&f, e) || comm_exchange_run(c, e))
 			return -1;
 		fold_piece(&f, (char *)op->out + k * each);
 	}

@@ -1,7 +1,8 @@
 /*
  * all_gather over several hosts of several ranks: each block goes once to every other host. A rank
- * carries the blocks of those ranks elsewhere whose number on their host is its own, modulo its
- * crew; they arrive in its slot, from where all of its host copy them.
+ * carries the blocks of those ranks of other hosts whose index on their host equals its own, modulo
+ * the number of ranks on its host. The blocks arrive in its slot, from where all ranks of its host
+ * copy them.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -21,14 +22,14 @@ bool comm_hybrid_gather_fits(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c) && piece_size(c) > 0;
 }
 
-/* The number, on this host, of who has a rank's block. */
+/* The index, on this host, of the rank that carries a rank's block. */
 static int carrier(const struct node_ranks *w, int rank)
 {
 	return w->h->number[rank] % w->size;
 }
 
-/* Where in its carrier's slot each rank's piece lies: one of this host first, the others after
- * it in rank order. */
+/* Where each rank's piece is in its carrier's slot: first the one of this host, then the others in
+ * rank order. */
 static void assign_slots(const struct node_ranks *w, size_t each, struct owned_piece *own)
 {
 	struct comm *c = w->c;
@@ -37,7 +38,7 @@ static void assign_slots(const struct node_ranks *w, size_t each, struct owned_p
 		own[r].slot = w->h->of[r] == w->h->here ? 0 : ++c->off2[carrier(w, r)] * each;
 }
 
-/* The k-th piece of every block; whether there is any. */
+/* Cuts the k-th piece of every block; returns whether there is any. */
 static bool cut_pieces(const struct comm *c, size_t k, size_t each, struct owned_piece *own)
 {
 	bool any = false;
@@ -50,7 +51,8 @@ static bool cut_pieces(const struct comm *c, size_t k, size_t each, struct owned
 	return any;
 }
 
-/* This rank's piece to its carrier on every other host; here, what this rank carries. */
+/* Sends this rank's piece to its carrier on every other host, and receives what this rank
+ * carries. */
 static int carry_pieces(const struct node_ranks *w, const struct owned_piece *own, struct err *e)
 {
 	struct comm *c = w->c;
@@ -62,7 +64,7 @@ static int carry_pieces(const struct node_ranks *w, const struct owned_piece *ow
 	for (int i = 1; own[c->rank].len && i < h->n; i++) {
 		int host = (h->here + i) % h->n, to = h->begin[host] + w->me % hosts_size(h, host);
 		if (comm_exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector,
-				       own[c->rank].len, e) < 0)
+				       own[c->rank].len, e))
 			return -1;
 	}
 	for (int i = 1; i < c->size; i++) {
@@ -70,7 +72,7 @@ static int carry_pieces(const struct node_ranks *w, const struct owned_piece *ow
 		bool mine = h->of[r] != h->here && carrier(w, r) == w->me && own[r].len;
 		if (mine &&
 		    comm_exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector,
-				       own[r].len, e) < 0)
+				       own[r].len, e))
 			return -1;
 	}
 	if (slot && own[c->rank].len)
@@ -88,7 +90,7 @@ int comm_hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
 	comm_copy_own_block(c, op);
 	assign_slots(&w, each, own);
 	for (size_t k = 0; cut_pieces(c, k, each, own) || k == 0; k++) {
-		if (carry_pieces(&w, own, e) < 0 || comm_node_ranks_step(&w, e) < 0)
+		if (carry_pieces(&w, own, e) || comm_node_ranks_step(&w, e))
 			return -1;
 		for (int r = 0; w.node_group && r < c->size; r++)
 			if (r != c->rank && own[r].len)

@@ -1,7 +1,7 @@
 /*
- * Operations over several hosts of several ranks, for few bytes: latency is all that counts. The
- * first rank of each host speaks for it over the network; its host's ranks meet in the slots
- * before, and find the result there after.
+ * Operations over several hosts of several ranks, for small vectors, where only latency counts. The
+ * first rank of each host, its leader, uses the network. Before that the ranks of its host meet in
+ * the slots, and they find the result there afterwards.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* that many leaders tell each other everything; more pass sums up the tree */
+/* up to so many leaders exchange everything; more pass sums up the tree */
 enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)
@@ -19,14 +19,14 @@ bool comm_leaders_fit(const struct comm *c, size_t bytes)
 	return comm_node_ranks_fit(c) && bytes <= SEG_SLOT;
 }
 
-struct leaders_op { /* of the leaders, on one reduction */
+struct leaders_op { /* a reduction among the leaders */
 	struct node_ranks w;
 	size_t bytes, acc_bytes;
-	size_t stride; /* of what follows, in scratch */
+	size_t stride; /* of the areas below, in scratch */
 	const void **src;
 	struct tree_leaf *leaves; /* by part */
-	char *room;               /* a stride a part, and one to spare */
-	/* where this host's ranks expect it; NULL: it is not wanted here */
+	char *room;               /* one stride per part, and a spare one */
+	/* where this host's ranks expect the result; NULL: they do not need it */
 	char *result;
 	const struct tree_part *next;
 };
@@ -71,7 +71,7 @@ static bool is_result_wanted(const struct node_ranks *w, int host)
 	return w->op->kind != OP_REDUCE || host == w->h->of[w->op->root];
 }
 
-/* --- Few hosts: every leader that wants the result gets all parts --- */
+/* --- Few hosts: every leader that needs the result gets all parts ----------------------------- */
 
 static int queue_parts(struct leaders_op *m, struct err *e)
 {
@@ -84,8 +84,8 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 					    m->room + (size_t)i * m->stride };
 		size_t len = leaf->raw ? m->bytes : m->acc_bytes;
 		if (host != h->here) {
-			if (m->result && comm_exchange_recv(w->c, w->op, h->leader[host],
-							    leaf->data, len, e) < 0)
+			if (m->result &&
+			    comm_exchange_recv(w->c, w->op, h->leader[host], leaf->data, len, e))
 				return -1;
 			continue;
 		}
@@ -96,7 +96,7 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 		for (int k = 1; k < h->n; k++) {
 			int to = (h->here + k) % h->n;
 			if (is_result_wanted(w, to) &&
-			    comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
+			    comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e))
 				return -1;
 		}
 	}
@@ -107,7 +107,7 @@ static int exchange_parts(struct leaders_op *m, struct err *e)
 {
 	const struct node_ranks *w = &m->w;
 	comm_exchange_begin(w->c);
-	if (queue_parts(m, e) < 0 || comm_exchange_run(w->c, e) < 0)
+	if (queue_parts(m, e) || comm_exchange_run(w->c, e))
 		return -1;
 	if (m->result)
 		comm_tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result,
@@ -115,23 +115,23 @@ static int exchange_parts(struct leaders_op *m, struct err *e)
 	return 0;
 }
 
-/* --- Many hosts: sums up the tree, the result down --- */
+/* --- Many hosts: sums go up the tree, the result comes down ----------------------------------- */
 
 static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes,
 		    struct err *e)
 {
 	comm_exchange_begin(c);
-	return comm_exchange_send(c, op, to, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
+	return comm_exchange_send(c, op, to, data, bytes, e) ? -1 : comm_exchange_run(c, e);
 }
 
 static int recv_now(struct comm *c, const struct op *op, int from, void *data, size_t bytes,
 		    struct err *e)
 {
 	comm_exchange_begin(c);
-	return comm_exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
+	return comm_exchange_recv(c, op, from, data, bytes, e) ? -1 : comm_exchange_run(c, e);
 }
 
-/* The sum of a node comes to the host of its first rank: *acc there, NULL elsewhere. */
+/* Brings the sum of a node to the host of its first rank: *acc there, NULL elsewhere. */
 static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, struct err *e)
 {
 	const struct node_ranks *w = &m->w;
@@ -148,8 +148,8 @@ static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, s
 	}
 	int middle = first + width / 2;
 	char *right = NULL;
-	if (sum_up_tree(m, first, width / 2, acc, e) < 0 ||
-	    (middle < w->c->size && sum_up_tree(m, middle, width / 2, &right, e) < 0))
+	if (sum_up_tree(m, first, width / 2, acc, e) ||
+	    (middle < w->c->size && sum_up_tree(m, middle, width / 2, &right, e)))
 		return -1;
 	if (middle >= w->c->size || (!*acc && !right))
 		return 0;
@@ -157,7 +157,7 @@ static int sum_up_tree(struct leaders_op *m, int first, int width, char **acc, s
 		return send_now(w->c, w->op, h->leader[h->of[first]], right, m->acc_bytes, e);
 	if (!right) {
 		right = m->room + (size_t)h->part_count * m->stride;
-		if (recv_now(w->c, w->op, h->leader[h->of[middle]], right, m->acc_bytes, e) < 0)
+		if (recv_now(w->c, w->op, h->leader[h->of[middle]], right, m->acc_bytes, e))
 			return -1;
 	}
 	comm_reduce_fold(w->op->type, w->op->redop, *acc, right, w->op->count);
@@ -173,7 +173,7 @@ static int reduce_by_tree(struct leaders_op *m, struct err *e)
 	char *acc;
 	while (width < w->c->size)
 		width *= 2;
-	if (sum_up_tree(m, 0, width, &acc, e) < 0)
+	if (sum_up_tree(m, 0, width, &acc, e))
 		return -1;
 	char *sum = m->result ? m->result : m->room + (size_t)h->part_count * m->stride;
 	if (h->here == top)
@@ -199,28 +199,28 @@ int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 	     takes = op->kind != OP_REDUCE || op->root == c->rank;
 	if (w->node_group && m.bytes)
 		memcpy(step_own_data(w->node_group, m.bytes), op->in, m.bytes);
-	if (comm_node_ranks_step(w, e) < 0)
+	if (comm_node_ranks_step(w, e))
 		return -1;
 	char *shared = w->node_group ? segment_result(&w->node_group->segment, w->node_group->step)
 				     : op->out;
 	m.result = here ? shared : NULL;
 	if (w->me == 0 && m.bytes &&
-	    (allocate_leaders(&m, e) < 0 ||
+	    (allocate_leaders(&m, e) ||
 	     (w->h->n <= FEW_HOSTS ? exchange_parts(&m, e) : reduce_by_tree(&m, e)) < 0))
 		return -1;
 	if (!w->node_group || !here)
 		return 0;
-	if (comm_node_ranks_step(w, e) < 0)
+	if (comm_node_ranks_step(w, e))
 		return -1;
 	if (takes && m.bytes)
 		memcpy(op->out, shared, m.bytes);
 	return 0;
 }
 
-/* --- Without sums --- */
+/* --- Without reduction ------------------------------------------------------------------------ */
 
-/* The root's host has the data first; on the others the leader, which hands it on, then shows
- * it. */
+/* The root's host has the data first. On the other hosts the leader receives it, forwards it, then
+ * publishes it. */
 int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	struct node_ranks w = comm_node_ranks_begin(c, op);
@@ -230,18 +230,18 @@ int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 	bool near = h->here == source;
 	if (near && w.node_group && op->root == c->rank && bytes)
 		memcpy(step_own_data(w.node_group, bytes), op->out, bytes);
-	if (near && comm_node_ranks_step(&w, e) < 0)
+	if (near && comm_node_ranks_step(&w, e))
 		return -1;
 	if (w.node_group && near && op->root != c->rank && bytes)
 		memcpy(op->out, step_data(w.node_group, giver, bytes), bytes);
 	if (w.me == 0 && bytes &&
-	    comm_broadcast_among(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
+	    comm_broadcast_among(c, op, h->leader, h->n, source, h->here, op->out, bytes, e))
 		return -1;
 	if (near || !w.node_group)
 		return 0;
 	if (w.me == 0 && bytes)
 		memcpy(step_own_data(w.node_group, bytes), op->out, bytes);
-	if (comm_node_ranks_step(&w, e) < 0)
+	if (comm_node_ranks_step(&w, e))
 		return -1;
 	if (w.me != 0 && bytes)
 		memcpy(op->out, step_data(w.node_group, giver, bytes), bytes);
@@ -252,8 +252,8 @@ int comm_leaders_barrier(struct comm *c, const struct op *op, struct err *e)
 {
 	struct node_ranks w = comm_node_ranks_begin(c, op);
 	const struct hosts *h = w.h;
-	if (comm_node_ranks_step(&w, e) < 0 ||
-	    (w.me == 0 && comm_barrier_among(c, op, h->leader, h->n, h->here, e) < 0))
+	if (comm_node_ranks_step(&w, e) ||
+	    (w.me == 0 && comm_barrier_among(c, op, h->leader, h->n, h->here, e)))
 		return -1;
 	return comm_node_ranks_step(&w, e);
 }

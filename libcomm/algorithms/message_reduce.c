@@ -8,7 +8,7 @@
 
 enum { PIECE_LEAST = 4 << 10, PIECE_MOST = 256 << 10, PIECES_TOGETHER = 4 << 20 };
 
-/* How much of a block travels in one round: working space stays small. */
+/* How much of a block is sent in one round. This keeps the working memory small. */
 static size_t round_size(const struct comm *c)
 {
 	size_t each = PIECES_TOGETHER / (size_t)c->size & ~(size_t)63;
@@ -21,7 +21,7 @@ static size_t piece_bytes(const size_t *off, int r, size_t k, size_t each)
 	return at >= bytes ? 0 : bytes - at < each ? bytes - at : each;
 }
 
-/* What the sums are made in: pointers to every rank's piece and the room for them. */
+/* The inputs of a sum: pointers to every rank's piece, and the memory for the pieces. */
 struct piece_table {
 	const void **src;
 	char *room;
@@ -38,20 +38,20 @@ static int allocate_pieces(struct comm *c, size_t each, struct piece_table *t, s
 	return 0;
 }
 
-/* Receives `bytes` of every other rank; own is where this rank's are. */
+/* Queues the receives of `bytes` from every other rank; own points to this rank's. */
 static int expect_pieces(struct comm *c, const struct op *op, struct piece_table *t,
 			 const void *own, size_t bytes, struct err *e)
 {
 	for (int r = 0; bytes && r < c->size; r++) {
 		t->src[r] = r == c->rank ? own : t->room + (size_t)r * t->each;
 		if (r != c->rank &&
-		    comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
+		    comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e))
 			return -1;
 	}
 	return 0;
 }
 
-/* out = the sum of everyone's block `rank` of in, whose blocks lie at off. */
+/* out = the sum of all ranks' block `rank` of in; off holds the offsets of the blocks. */
 static int sum_blocks(struct comm *c, const struct op *op, const char *in, const size_t *off,
 		      char *out, struct err *e)
 {
@@ -59,20 +59,19 @@ static int sum_blocks(struct comm *c, const struct op *op, const char *in, const
 	size_t most = 0, size = comm_type_size(op->type);
 	for (int r = 0; r < c->size; r++)
 		most = off[r + 1] - off[r] > most ? off[r + 1] - off[r] : most;
-	if (allocate_pieces(c, round_size(c), &t, e) < 0)
+	if (allocate_pieces(c, round_size(c), &t, e))
 		return -1;
 	for (size_t k = 0; k * t.each < most; k++) {
 		comm_exchange_begin(c);
 		for (int i = 1; i < c->size; i++) {
 			int r = (c->rank + i) % c->size;
 			size_t len = piece_bytes(off, r, k, t.each);
-			if (len &&
-			    comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
+			if (len && comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e))
 				return -1;
 		}
 		size_t mine = piece_bytes(off, c->rank, k, t.each);
-		if (expect_pieces(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+		if (expect_pieces(c, op, &t, in + off[c->rank] + k * t.each, mine, e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 		if (mine)
 			comm_reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each,
@@ -91,7 +90,7 @@ int comm_message_all_reduce_shares(struct comm *c, const struct op *op, struct e
 {
 	char *out = op->out;
 	comm_split_evenly(c, op->count, comm_type_size(op->type), c->off);
-	if (sum_blocks(c, op, op->in, c->off, out + c->off[c->rank], e) < 0)
+	if (sum_blocks(c, op, op->in, c->off, out + c->off[c->rank], e))
 		return -1;
 	return comm_exchange_blocks(c, op, out, c->off, e);
 }
@@ -123,22 +122,22 @@ int comm_message_all_reduce_direct(struct comm *c, const struct op *op, struct e
 {
 	struct piece_table t;
 	size_t bytes = op->count * comm_type_size(op->type);
-	if (allocate_pieces(c, (bytes + 63) & ~(size_t)63, &t, e) < 0)
+	if (allocate_pieces(c, (bytes + 63) & ~(size_t)63, &t, e))
 		return -1;
 	comm_exchange_begin(c);
 	for (int i = 1; bytes && i < c->size; i++)
-		if (comm_exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e) < 0)
+		if (comm_exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e))
 			return -1;
-	if (expect_pieces(c, op, &t, op->in, bytes, e) < 0 || comm_exchange_run(c, e) < 0)
+	if (expect_pieces(c, op, &t, op->in, bytes, e) || comm_exchange_run(c, e))
 		return -1;
 	if (bytes)
 		comm_reduce_tree(op->type, op->redop, t.src, c->size, op->out, op->count);
 	return 0;
 }
 
-/* Rank r holds the sum of [r, r + d) and adds the one of [r + d, r + 2d), as
- * long as r is a multiple of 2d: the tree of comm.h. Rank 0 is left with the
- * sum of all, as an accumulator; *acc points to it, *spare to as much room. */
+/* While r is a multiple of 2d, rank r holds the sum of [r, r + d) and adds the sum of [r + d, r +
+ * 2d): the tree of comm.h. Rank 0 ends with the sum of all ranks as an accumulator: *acc points to
+ * it, *spare to an area of the same size. */
 static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **spare, struct err *e)
 {
 	size_t bytes = op->count * comm_reduce_acc_size(op->type),
@@ -151,14 +150,14 @@ static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **s
 	for (int d = 1; d < c->size; d *= 2) {
 		comm_exchange_begin(c);
 		if (c->rank % (2 * d)) {
-			if (comm_exchange_send(c, op, c->rank - d, mine, bytes, e) < 0)
+			if (comm_exchange_send(c, op, c->rank - d, mine, bytes, e))
 				return -1;
 			return comm_exchange_run(c, e);
 		}
 		if (c->rank + d >= c->size)
 			continue;
-		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 		comm_reduce_fold(op->type, op->redop, mine, right, op->count);
 	}
@@ -170,7 +169,7 @@ static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **s
 int comm_message_all_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
-	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
+	if (sum_up_tree(c, op, &acc, &spare, e))
 		return -1;
 	if (c->rank == 0)
 		comm_reduce_store(op->type, op->redop, op->out, acc, op->count, c->size);
@@ -183,15 +182,15 @@ int comm_message_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
 	size_t bytes = op->count * comm_type_size(op->type);
-	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
+	if (sum_up_tree(c, op, &acc, &spare, e))
 		return -1;
 	comm_exchange_begin(c);
 	if (c->rank == 0) {
 		void *sum = op->root == 0 ? op->out : spare;
 		comm_reduce_store(op->type, op->redop, sum, acc, op->count, c->size);
-		if (op->root != 0 && comm_exchange_send(c, op, op->root, sum, bytes, e) < 0)
+		if (op->root != 0 && comm_exchange_send(c, op, op->root, sum, bytes, e))
 			return -1;
-	} else if (op->root == c->rank && comm_exchange_recv(c, op, 0, op->out, bytes, e) < 0) {
+	} else if (op->root == c->rank && comm_exchange_recv(c, op, 0, op->out, bytes, e)) {
 		return -1;
 	}
 	return comm_exchange_run(c, e);

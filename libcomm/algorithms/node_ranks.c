@@ -24,7 +24,8 @@ struct node_ranks comm_node_ranks_begin(struct comm *c, const struct op *op)
 				    .element = comm_type_size(op->type) };
 }
 
-/* The operation as the inner group may see it: its lists are by the ranks of the outer one. */
+/* The operation as the node group sees it. Its lists of counts belong to the ranks of the parent
+ * group. */
 static struct op without_lists(const struct node_ranks *w)
 {
 	struct op op = *w->op;

@@ -14,7 +14,6 @@ void comm_readers_expose(struct comm *c, const struct op *op)
 	group_count_sent(c, p.in_bytes);
 }
 
-/* After the first step: the same on all ranks. */
 enum readers_access comm_readers_choose_access(struct comm *c)
 {
 	bool open = true;
@@ -26,19 +25,19 @@ enum readers_access comm_readers_choose_access(struct comm *c)
 enum readers_access comm_readers_begin(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_readers_expose(c, op);
-	return comm_step_wait_first(c, op, e) < 0 ? READERS_FAILED : comm_readers_choose_access(c);
+	return comm_step_wait_first(c, op, e) ? READERS_FAILED : comm_readers_choose_access(c);
 }
 
-/* What rank told at the step `first`; it stays until the step after the next. */
 const struct remote_buffer *comm_readers_buffer(const struct comm *c, uint32_t first, int rank,
 						int which)
 {
 	return &segment_cell(&c->segment, first, rank)->buffers[which];
 }
 
-/* --- Data that is not reduced ----------------------------------------------------------- */
+/* --- Data that is not reduced ----------------------------------------------------------------- */
 
-/* to[bytes] = what rank told as its input, from byte `at` on; of `all` that this rank takes. */
+/* to[bytes] = the rank's exposed input from byte `at` on. all: bytes that this rank reads in
+ * total. */
 static int fetch_block(struct comm *c, uint32_t first, int rank, size_t at, void *to, size_t bytes,
 		       size_t all, struct err *e)
 {
@@ -50,14 +49,15 @@ static int fetch_block(struct comm *c, uint32_t first, int rank, size_t at, void
 	return 0;
 }
 
-/* This rank's own block, when it is not in its place already. */
+/* Copies this rank's own block, unless it is in place already. */
 static void copy_block(void *to, const void *from, size_t bytes, size_t all)
 {
 	if (bytes && to != from)
 		comm_copy_streaming(to, from, bytes, all);
 }
 
-/* all_gather and gather: everybody tells its block, `wanted` says who takes them. */
+/* all_gather and gather: every rank exposes its block; `wanted` says whether this rank reads
+ * them. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted,
 			  algorithm_fn *over_slots, struct err *e)
 {
@@ -71,7 +71,7 @@ static int collect_blocks(struct comm *c, const struct op *op, bool wanted,
 	for (int i = 1; wanted && i < c->size; i++) {
 		int r = comm_nth_peer(c, i);
 		if (fetch_block(c, first, r, 0, out + c->off[r], c->off[r + 1] - c->off[r],
-				c->off[c->size], e) < 0)
+				c->off[c->size], e))
 			return -1;
 	}
 	if (wanted)
@@ -97,7 +97,7 @@ int comm_readers_scatter(struct comm *c, const struct op *op, struct err *e)
 	enum readers_access access = comm_readers_begin(c, op, e);
 	if (access <= READERS_SLOTS)
 		return access == READERS_FAILED ? -1 : comm_slots_scatter(c, op, e);
-	if (!root && fetch_block(c, c->step, op->root, at, op->out, mine, mine, e) < 0)
+	if (!root && fetch_block(c, c->step, op->root, at, op->out, mine, mine, e))
 		return -1;
 	if (root)
 		copy_block(op->out, (const char *)op->in + at, mine, mine);
@@ -111,21 +111,21 @@ int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 	enum readers_access access = comm_readers_begin(c, op, e);
 	if (access <= READERS_SLOTS)
 		return access == READERS_FAILED ? -1 : comm_slots_broadcast(c, op, e);
-	if (!root && fetch_block(c, c->step, op->root, 0, op->out, bytes, bytes, e) < 0)
+	if (!root && fetch_block(c, c->step, op->root, 0, op->out, bytes, bytes, e))
 		return -1;
 	return comm_step_wait(c, e);
 }
 
-/* --- all_to_all: only the two ranks of a block know its size ----------------------------- */
+/* --- all_to_all: only the two ranks of a block know its size ---------------------------------- */
 
-/* A rank with few bytes gives them at the first step, the sizes of its blocks before them; one with
- * many tells where they are and gives the sizes alone. Bytes in a window are many sooner. For each
- * peer: */
+/* A rank with few bytes publishes them at the first step, after the sizes of its blocks. A rank
+ * with many bytes publishes the sizes and where the data is. The limit is lower in shared buffers.
+ * Per peer: */
 enum { FEW_BYTES = 16 << 10, FEW_SHARED = 2 << 10 };
-enum { GIVEN, GIVEN_IN_PLACE, GIVEN_SHARED }; /* in need */
+enum { GIVEN, GIVEN_IN_PLACE, GIVEN_SHARED }; /* in the cell's `need` */
 
-/* A rank's offer: the sizes of its blocks, then the blocks, as far as it goes in the cell, else
- * in the slot. */
+/* What a rank publishes: the sizes of its blocks, then the blocks; in the cell as far as they fit,
+ * otherwise in the slot. */
 struct offer {
 	char *sizes, *blocks;
 };
@@ -156,7 +156,7 @@ static void offer_blocks(struct comm *c, const struct op *op)
 		comm_readers_expose(c, op);
 		return;
 	}
-	/* All but its own. */
+	/* All blocks except its own. */
 	size_t mine = c->off[c->rank], next = c->off[c->rank + 1];
 	if (mine)
 		memcpy(o.blocks, op->in, mine);
@@ -165,7 +165,8 @@ static void offer_blocks(struct comm *c, const struct op *op)
 	group_count_sent(c, all);
 }
 
-/* Of what a rank gives: where the block for this one begins, and how much it is in all. */
+/* From the sizes that a rank published: where the block for this rank begins, and how many bytes
+ * there are in all. */
 static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all,
 		      struct err *e)
 {
@@ -182,7 +183,7 @@ static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, s
 		over |= __builtin_add_overflow(*all, bytes, all);
 	}
 	if (over)
-		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be",
+		return err_set(e, ERR_PROTO, "%s sends impossible sizes",
 			       comm_group_rank_text(c, rank, who));
 	return comm_slots_check_size(c, rank, here, e);
 }
@@ -195,11 +196,11 @@ static int take_blocks(struct comm *c, const struct op *op, uint32_t first, stru
 		char *slot = segment_slot(&c->segment, first, r),
 		     *to = (char *)op->out + c->off2[r];
 		size_t at, all, bytes = c->off2[r + 1] - c->off2[r];
-		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e) < 0)
+		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e))
 			return -1;
 		if (cell->need == GIVEN)
 			copy_block(to, place_offer(c, cell, slot, all).blocks + at, bytes, 0);
-		else if (fetch_block(c, first, r, at, to, bytes, c->off2[c->size], e) < 0)
+		else if (fetch_block(c, first, r, at, to, bytes, c->off2[c->size], e))
 			return -1;
 	}
 	return 0;
@@ -212,7 +213,7 @@ int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 	size_t mine = c->off[c->rank + 1] - c->off[c->rank];
 	bool wait = false, open = true;
 	offer_blocks(c, op);
-	if (comm_step_wait_first(c, op, e) < 0)
+	if (comm_step_wait_first(c, op, e))
 		return -1;
 	for (int r = 0; r < c->size; r++)
 		if (step_cell(c, r)->need >= GIVEN_IN_PLACE) {
@@ -221,7 +222,7 @@ int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 		}
 	if (wait && !open && !comm_cma_works(c))
 		return comm_slots_all_to_all(c, op, e);
-	if (comm_slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
+	if (comm_slots_check_size(c, c->rank, mine, e) || take_blocks(c, op, c->step, e))
 		return -1;
 	copy_block((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine,
 		   c->off2[c->size]);

@@ -1,10 +1,9 @@
 /*
- * Data that is not reduced, over messages, with few of them at a time: for large vectors in large
- * groups, where all messages at once would be too many. Each rank hands on what it has to the next
- * one.
+ * Data that is not reduced, over few messages at a time: for large vectors in large groups, where
+ * all messages at once would be too many. Each rank forwards what it has to the next one.
  *
- * There is no reduction here: a ring adds the ranks' contributions up in a row, each share from
- * another rank on, and that is not the tree of comm.h.
+ * There is no reduction here: a ring sums the ranks' contributions in a row, each share from a
+ * different rank on, and that is not the tree of comm.h.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"
@@ -35,23 +34,23 @@ static int recv_block(struct comm *c, const struct op *op, int from, char *data,
 	return bytes ? comm_exchange_recv(c, op, from, data + off[block], bytes, e) : 0;
 }
 
-/* Round i: the block that came in the round before goes on. */
+/* Round i: forwards the block that came in the round before. */
 int comm_ring_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
 	comm_copy_own_block(c, op);
 	for (int i = 0; i < c->size - 1; i++) {
 		comm_exchange_begin(c);
-		if (send_block(c, op, next_rank(c), op->out, c->off, rank_before(c, i), e) < 0 ||
+		if (send_block(c, op, next_rank(c), op->out, c->off, rank_before(c, i), e) ||
 		    recv_block(c, op, rank_before(c, 1), op->out, c->off, rank_before(c, i + 1),
-			       e) < 0 ||
-		    comm_exchange_run(c, e) < 0)
+			       e) ||
+		    comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;
 }
 
-/* Chunk k comes from the rank before while chunk k - 1 goes on to the next one. */
+/* Chunk k arrives from the previous rank while chunk k - 1 goes to the next one. */
 int comm_ring_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	char *data = op->out;
@@ -63,10 +62,10 @@ int comm_ring_broadcast(struct comm *c, const struct op *op, struct err *e)
 		size_t gone = k == chunks ? bytes - before : CHUNK;
 		comm_exchange_begin(c);
 		if ((k < chunks && !first &&
-		     comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
+		     comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e)) ||
 		    (k > 0 && !last &&
-		     comm_exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
-		    comm_exchange_run(c, e) < 0)
+		     comm_exchange_send(c, op, next_rank(c), data + before, gone, e)) ||
+		    comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;
@@ -80,11 +79,11 @@ int comm_pairwise_all_to_all(struct comm *c, const struct op *op, struct err *e)
 		comm_exchange_begin(c);
 		for (int k = i; k < i + PAIRS && k < c->size; k++) {
 			int to = (c->rank + k) % c->size, from = rank_before(c, k);
-			if (send_block(c, op, to, op->in, c->off, to, e) < 0 ||
-			    recv_block(c, op, from, op->out, c->off2, from, e) < 0)
+			if (send_block(c, op, to, op->in, c->off, to, e) ||
+			    recv_block(c, op, from, op->out, c->off2, from, e))
 				return -1;
 		}
-		if (comm_exchange_run(c, e) < 0)
+		if (comm_exchange_run(c, e))
 			return -1;
 	}
 	return 0;

@@ -1,4 +1,4 @@
-/* Collectives of ranks that share one host's memory: see step.h for the rule of the steps. */
+/* Collectives of ranks that share one host's memory. step.h has the rules of the steps. */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/reduce.h"
 #include "libcomm/shm/step.h"
@@ -10,7 +10,7 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The k-th piece of a block of `bytes`: its length. */
+/* The length of the k-th piece of a block of `bytes`. */
 static size_t piece_bytes(size_t bytes, size_t k, size_t each)
 {
 	return k * each < bytes ? min_size(bytes - k * each, each) : 0;
@@ -21,7 +21,7 @@ static size_t count_pieces(size_t bytes, size_t each)
 	return (bytes + each - 1) / each;
 }
 
-/* What each rank may put into a slot for each other one. */
+/* Bytes of a slot for each other rank. */
 static size_t piece_size(const struct comm *c, size_t head)
 {
 	return (SEG_SLOT - head) / (size_t)c->size & ~(size_t)63;
@@ -49,7 +49,7 @@ static int pass_step(struct comm *c, const struct op *op, size_t k, struct err *
 	return k == 0 ? comm_step_wait_first(c, op, e) : comm_step_wait(c, e);
 }
 
-/* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
+/* own: this rank's part. The other ranks' parts are at `at` in their areas of `room` bytes. */
 static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room,
 		      size_t at, size_t bytes, void *out)
 {
@@ -68,14 +68,14 @@ int comm_slots_all_reduce_once(struct comm *c, const struct op *op, struct err *
 {
 	size_t bytes = op->count * comm_type_size(op->type);
 	write_slot(c, step_own_data(c, bytes), op->in, bytes);
-	if (comm_step_wait_first(c, op, e) < 0)
+	if (comm_step_wait_first(c, op, e))
 		return -1;
 	sum_rooms(c, op, op->in, bytes, 0, bytes, op->out);
 	return 0;
 }
 
-/* Step k: chunk k is in the slots and every rank sums its share of it; chunk
- * k - 1 is summed and is copied out. */
+/* Step k: chunk k is in the slots and every rank sums its share of it; chunk k - 1 is summed and
+ * copied out. */
 int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t size = comm_type_size(op->type), bytes = op->count * size,
@@ -85,7 +85,7 @@ int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 		size_t len = piece_bytes(bytes, k, SEG_SLOT);
 		const char *in = (const char *)op->in + k * SEG_SLOT;
 		write_slot(c, step_own_data(c, SEG_SLOT), in, len);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		comm_split_evenly(c, len / size, size, c->off);
 		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
@@ -100,10 +100,10 @@ int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at
- * once. */
+/* One piece for each rank, of the blocks off[0..size]. If all blocks fit at once, they follow each
+ * other. */
 struct layout {
-	size_t room, each; /* bytes in all, and of a rank's piece */
+	size_t room, each; /* bytes in total, and of one rank's piece */
 	size_t steps;
 	bool whole;
 };
@@ -121,7 +121,7 @@ static size_t piece_offset(const struct comm *c, const struct layout *l, int ran
 	return l->whole ? c->off[rank] : (size_t)rank * l->each;
 }
 
-/* To every other rank its k-th piece of `in`. */
+/* Writes the k-th piece of `in` for every other rank. */
 static void write_pieces(struct comm *c, const struct layout *l, const char *in, size_t k)
 {
 	char *room = step_own_data(c, l->room);
@@ -138,7 +138,7 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 	const char *in = op->in;
 	for (size_t k = 0; k < l.steps; k++) {
 		write_pieces(c, &l, in, k);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		size_t mine = piece_bytes(c->off[c->rank + 1] - c->off[c->rank], k, l.each);
 		if (mine)
@@ -148,7 +148,8 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 	return 0;
 }
 
-/* all_gather and gather: everybody gives its block, `wanted` says who takes them. */
+/* all_gather and gather: every rank writes its block; `wanted` says whether this rank reads
+ * them. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);
@@ -160,7 +161,7 @@ static int collect_blocks(struct comm *c, const struct op *op, bool wanted, stru
 	for (size_t k = 0; k < steps || k == 0; k++) {
 		write_slot(c, step_own_data(c, mine), (const char *)op->in + k * SEG_SLOT,
 			   piece_bytes(mine, k, SEG_SLOT));
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		for (int r = 0; wanted && r < c->size; r++) {
 			size_t block = c->off[r + 1] - c->off[r],
@@ -191,7 +192,7 @@ int comm_slots_scatter(struct comm *c, const struct op *op, struct err *e)
 		size_t len = piece_bytes(bytes, k, l.each);
 		if (op->root == c->rank)
 			write_pieces(c, &l, op->in, k);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		if (op->root != c->rank && len)
 			memcpy((char *)op->out + k * l.each,
@@ -210,7 +211,7 @@ int comm_slots_broadcast(struct comm *c, const struct op *op, struct err *e)
 		char *at = (char *)op->out + k * SEG_SLOT;
 		if (op->root == c->rank)
 			write_slot(c, step_own_data(c, bytes), at, len);
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		if (op->root != c->rank && len)
 			memcpy(at, step_data(c, op->root, bytes), len);
@@ -225,7 +226,7 @@ static size_t table_size(const struct comm *c)
 	return ((size_t)c->size * sizeof(uint64_t) + 63) & ~(size_t)63;
 }
 
-/* Each slot begins with the sizes of the blocks that its rank gives. */
+/* Each slot begins with the sizes of the blocks that its rank sends. */
 static void write_sizes(struct comm *c, char *slot)
 {
 	for (int r = 0; r < c->size; r++) {
@@ -234,14 +235,13 @@ static void write_sizes(struct comm *c, char *slot)
 	}
 }
 
-/* 0, or the bytes from rank are not as many as expected. */
 int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
 {
 	char who[160];
 	uint64_t bytes = c->off2[rank + 1] - c->off2[rank];
 	if (given == bytes)
 		return 0;
-	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
+	return err_set(e, ERR_PROTO, "%s sends %llu bytes where this rank expects %llu",
 		       comm_group_rank_text(c, rank, who), (unsigned long long)given,
 		       (unsigned long long)bytes);
 }
@@ -252,7 +252,7 @@ static int read_blocks(struct comm *c, const struct op *op, size_t k, size_t eac
 		const char *slot = step_data(c, r, SEG_SLOT);
 		uint64_t theirs;
 		memcpy(&theirs, slot + (size_t)c->rank * sizeof theirs, sizeof theirs);
-		if (k == 0 && comm_slots_check_size(c, r, theirs, e) < 0)
+		if (k == 0 && comm_slots_check_size(c, r, theirs, e))
 			return -1;
 		size_t len = piece_bytes(c->off2[r + 1] - c->off2[r], k, each);
 		if (r != c->rank && len)
@@ -278,12 +278,12 @@ int comm_slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 				write_slot(c, slot + table_size(c) + (size_t)r * each,
 					   (const char *)op->in + c->off[r] + k * each,
 					   piece_bytes(c->off[r + 1] - c->off[r], k, each));
-		if (pass_step(c, op, k, e) < 0)
+		if (pass_step(c, op, k, e))
 			return -1;
 		for (int r = 0; k == 0 && r < c->size; r++)
 			if (step_cell(c, r)->need > steps)
 				steps = step_cell(c, r)->need;
-		if (read_blocks(c, op, k, each, e) < 0)
+		if (read_blocks(c, op, k, each, e))
 			return -1;
 	}
 	if (mine)

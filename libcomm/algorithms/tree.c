@@ -2,14 +2,14 @@
 
 #include "libcomm/reduce.h"
 
-enum { BLOCK = 1024 }; /* elements that are taken up the whole tree before the next ones */
+enum { BLOCK = 1024 }; /* elements that are reduced along the whole tree before the next ones */
 
 static int min_int(int a, int b)
 {
 	return a < b ? a : b;
 }
 
-/* The smallest power of two that holds n ranks: the root's. */
+/* The width of the root: the smallest power of two that holds n ranks. */
 static int root_width(int n)
 {
 	int w = 1;
@@ -52,8 +52,8 @@ struct tree_fold {
 	size_t at, count, size, acc_size;
 };
 
-/* The node's sum of elements [at, at + count): in place of its left-most accumulator, or in room.
- * Not inlined: a frame would hold several of the rooms. */
+/* The node's sum of elements [at, at + count): in its left-most accumulator, or in room. Not
+ * inlined: a frame would hold several of these areas. */
 __attribute__((noinline)) static void *sum_node(struct tree_fold *w, int first, int width,
 						double *room)
 {

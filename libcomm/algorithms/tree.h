@@ -1,11 +1,12 @@
 /*
- * tree — the arithmetic of the documented order (comm.h) for partial results.
+ * tree — partial results in the documented order of reductions (comm.h).
  *
  * The tree over n ranks is aligned: its nodes are the ranges of 2^k ranks that begin at a multiple
  * of 2^k, cut off at n. So whoever has the contributions of all ranks of a node may pass on their
- * sum, and nothing but their sum: one accumulator in place of 2^k vectors. The ranks of a host are
- * cut into the fewest such nodes, its parts: one for 2^k ranks in a row that begin at a multiple of
- * 2^k, at most 2 log2 n for any row, and one a rank where neighbours are on different hosts.
+ * sum, and nothing but their sum: one accumulator instead of 2^k vectors. The ranks of a host are
+ * cut into the fewest such nodes, its parts: one for 2^k consecutive ranks that begin at a multiple
+ * of 2^k, at most 2 log2 n for any consecutive ranks, and one per rank if neighbours are on
+ * different hosts.
  */
 #ifndef MUSTER_LIBCOMM_ALGORITHMS_TREE_H
 #define MUSTER_LIBCOMM_ALGORITHMS_TREE_H
@@ -16,18 +17,18 @@ struct tree_part {
 	int first, count; /* ranks */
 };
 
-/* Cuts the ranks [0, n) into the largest nodes whose ranks have all the same of[rank], in rank
- * order. parts has room for n; returns how many. */
+/* Cuts the ranks [0, n) into the largest nodes whose ranks all have the same of[rank], in rank
+ * order. parts has room for n. Returns how many there are. */
 int comm_tree_parts(const int *of, int n, struct tree_part *parts);
 
 struct tree_leaf {
 	struct tree_part part;
-	/* elements of one rank; else an accumulator (reduce.h), which the sum overwrites */
+	/* elements of one rank; otherwise an accumulator (reduce.h), which the sum overwrites */
 	bool raw;
 	char *data;
 };
 
-/* out[count] = what the leaves come to, which are all parts of [0, n) in rank order. out may be
+/* out[count] = the reduction of the leaves, which are all parts of [0, n) in rank order. out may be
  * a raw leaf's data. */
 void comm_tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n,
 		    void *out, size_t count);

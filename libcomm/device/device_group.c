@@ -42,7 +42,7 @@ int comm_device_group_await(struct comm *c, void *event, const char *what, struc
 	struct device_wait p;
 	comm_device_wait_begin(c, &p);
 	for (int rc; (rc = d->api->event_done(d->device, event, e)) != 1;)
-		if (rc < 0 || comm_device_wait_poll(c, &p, what, e) < 0)
+		if (rc < 0 || comm_device_wait_poll(c, &p, what, e))
 			return -1;
 	return 0;
 }
@@ -56,9 +56,9 @@ static struct stream_mark *new_mark(struct device_group *d, struct err *e)
 		err_set(e, ERR_NOMEM, "no memory for an operation on device memory");
 		return NULL;
 	}
-	if (d->api->event_open(d->device, &m->begin, e) < 0)
+	if (d->api->event_open(d->device, &m->begin, e))
 		goto free_mark;
-	if (d->api->event_open(d->device, &m->end, e) < 0)
+	if (d->api->event_open(d->device, &m->end, e))
 		goto close_begin;
 	pthread_mutex_lock(&d->lock);
 	m->made = d->marks;
@@ -98,7 +98,7 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 	if (!m && !(m = new_mark(d, e)))
 		return -1;
 	m->users = 1;
-	if (d->api->event_record(d->device, m->begin, d->stream, e) < 0) {
+	if (d->api->event_record(d->device, m->begin, d->stream, e)) {
 		release_mark(d, m);
 		return -1;
 	}
@@ -127,11 +127,11 @@ static void close_marks(struct device_group *d)
 
 /* --- Opening --- */
 
-/* What a rank tells the others before they choose. */
+/* What a rank publishes before the choice. */
 struct profile {
 	char device[DEVICE_ID];
 	char wish[16];  /* "auto", "staged", or the library's name */
-	uint8_t usable; /* the library */
+	uint8_t usable; /* whether the library can be used */
 };
 
 static int host_broadcast(struct comm *c, void *data, size_t bytes, struct err *e)
@@ -160,7 +160,8 @@ static int by_device(const void *a, const void *b)
 	return strcmp(((const struct profile *)a)->device, ((const struct profile *)b)->device);
 }
 
-/* Whether all can use the device's own library; else why not, from here. Sorts all. */
+/* Whether all ranks can use the device's own library; otherwise why not, as seen here. Sorts
+ * all. */
 static bool library_fits(struct comm *c, struct profile *all, const struct err *mine,
 			 struct err *why)
 {
@@ -183,7 +184,7 @@ static bool library_fits(struct comm *c, struct profile *all, const struct err *
 	return true;
 }
 
-/* From what all have told: 1 the library, 0 staged. */
+/* Chooses from what all ranks published: 1: the library; 0: staged. */
 static int choose_backend(struct comm *c, struct profile *all, const struct err *mine,
 			  struct err *e)
 {
@@ -210,9 +211,9 @@ static int open_native(struct comm *c, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	unsigned char key[DEVICE_KEY] = { 0 };
-	if (c->rank == 0 && d->api->collectives->new_key(d->device, key, e) < 0)
+	if (c->rank == 0 && d->api->collectives->new_key(d->device, key, e))
 		return -1;
-	return host_broadcast(c, key, sizeof key, e) < 0 ? -1 : comm_native_open(c, key, e);
+	return host_broadcast(c, key, sizeof key, e) ? -1 : comm_native_open(c, key, e);
 }
 
 static int open_backend(struct comm *c, struct err *e)
@@ -248,7 +249,7 @@ static struct device_group *ondevice_new(const struct comm_device_options *opt, 
 	return NULL;
 }
 
-/* Under the world's lock, for who cuts the group meanwhile. */
+/* Under the world's lock, because another thread may interrupt the group. */
 static void set_device_group(struct comm *c, struct device_group *d)
 {
 	pthread_mutex_lock(&c->world->lock);
@@ -316,11 +317,11 @@ static int run_marked(struct comm *c, const struct op *op, struct stream_mark *m
 				       : comm_staged_run(c, op, m, e);
 }
 
-/* Between mark and join on the caller's own thread. */
+/* On the caller's own thread, between mark and join. */
 static int run_now(struct comm *c, const struct op *op, struct err *e)
 {
 	struct stream_mark *m;
-	if (take_mark(c, &m, e) < 0)
+	if (take_mark(c, &m, e))
 		return -1;
 	if (run_marked(c, op, m, e) == 0)
 		return comm_device_group_join(c, m, e);
@@ -328,7 +329,7 @@ static int run_now(struct comm *c, const struct op *op, struct err *e)
 	return -1;
 }
 
-/* The world ends with this error, unless it has ended before. */
+/* Fails the world with this error, unless it has failed before. */
 static int report_failure(struct comm *c, const char *what, struct err *why, struct err *e)
 {
 	if (!world_failed(c->world)) {
@@ -351,9 +352,8 @@ int comm_device_group_run(struct comm *c, const struct op *op, struct err *e)
 int comm_device_group_mark(struct comm *c, struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
-	return take_mark(c, &op->mark, &why) < 0
-		       ? report_failure(c, comm_op_word(op->kind), &why, e)
-		       : 0;
+	return take_mark(c, &op->mark, &why) ? report_failure(c, comm_op_word(op->kind), &why, e)
+					     : 0;
 }
 
 /* --- API --- */
@@ -371,9 +371,9 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	    (!library || strcmp(wish, library->name)))
 		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, staged%s%s", wish,
 			       library ? ", " : "", library ? library->name : "");
-	if (comm_split(c, 0, c->rank, name, &new, e) < 0)
+	if (comm_split(c, 0, c->rank, name, &new, e))
 		return -1;
-	if (ondevice_open(new, opt, &why) < 0) {
+	if (ondevice_open(new, opt, &why)) {
 		report_failure(new, "opening the device", &why, e);
 		comm_group_free(new);
 		return -1;

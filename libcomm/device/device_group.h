@@ -1,21 +1,20 @@
 /*
- * ondevice — the device's half of a group that comm_on_device made.
+ * device_group — the device's part of a group that comm_on_device made.
  *
- * Such a group is a group like any other, with its segment and links, and has besides a struct
- * ondevice: the device, the stream of the caller's work, and one of two ways to run an operation
- * whose buffers are the device's:
+ * Such a group is a group like any other, with its segment and endpoints. It also has a struct
+ * device_group: the device, the stream of the caller's work, and one of two ways to run an
+ * operation on device memory:
  *
- *     native   the device's own library (NCCL), one rank a device, on a stream of the group's own;
- *              a
- *              thread watches what is queued                                              native.c
- *     staged   chunks through pinned memory of the host and this group's host operations   staged.c
+ *     native   the device's own library (NCCL), one rank per device, on a stream of the group's
+ *              own; a thread watches what is queued (native.h)
+ *     staged   chunks through pinned host memory and this group's host operations (staged.c)
  *
- * The way is chosen when the group opens, from what all ranks tell each other, so that all choose
- * alike.
+ * The way is chosen when the group opens, from what all ranks publish, so that all make the same
+ * choice.
  *
- * A mark is one operation's place in the caller's stream: `begin` is what it waits for, `end` what
- * waits for it. The caller takes it when it calls, hands it over in op->mark, and joins its stream
- * to it in the end.
+ * A mark is one operation's position in the caller's stream: the operation waits for `begin`, and
+ * later work waits for `end`. The caller takes the mark when it calls, passes it on in op->mark,
+ * and finally makes its stream wait for it.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_DEVICE_GROUP_H
 #define MUSTER_LIBCOMM_DEVICE_DEVICE_GROUP_H
@@ -29,53 +28,54 @@ struct staged;
 struct stream_mark {
 	void *begin, *end;
 	int users;                       /* 0: free */
-	struct stream_mark *next, *made; /* of the free ones, of all */
+	struct stream_mark *next, *made; /* of the free ones; of all */
 };
 
 struct device_group {
 	const struct comm_device *api;
-	struct device *device; /* each group opens it anew, so that groups may close in any order */
+	struct device *device; /* opened anew by each group, so that groups may close in any
+			        * order */
 	int index;
-	char backend[16];     /* what was asked for */
+	char backend[16];     /* the requested one */
 	void *stream;         /* the caller's */
-	pthread_mutex_t lock; /* of the marks, and of what native.c says */
+	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;
-	struct native *native; /* one of the two */
+	struct native *native; /* exactly one of the two is set */
 	struct staged *staged;
 };
 
-/* Collective over the parent: c is this rank's part of it, NULL when it has none. */
+/* Collective over the parent. c is this rank's new group; NULL: it has none. */
 int comm_device_group_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
 void comm_device_group_close(struct comm *c);
-/* Has the group's waits look at the world. Under the world's lock. */
+/* Makes the group's waits check the world. Under the world's lock. */
 void comm_device_group_interrupt(struct comm *c);
 
-/* One operation; without a mark it is the caller's own thread, whose stream is joined before it
- * returns. */
+/* Runs one operation. Without a mark this is the caller's own thread, and its stream waits for the
+ * operation before the call returns. */
 int comm_device_group_run(struct comm *c, const struct op *op, struct err *e);
 const char *comm_device_group_backend(const struct comm *c);
 
-/* Sets op->mark to what the caller's stream holds so far, before the operation is handed to
+/* Sets op->mark to the current position of the caller's stream, before the operation is passed to
  * another thread. */
 int comm_device_group_mark(struct comm *c, struct op *op, struct err *e);
-/* The caller's stream goes on after the operation; ends the mark. */
+/* Makes the caller's stream continue after the operation, and releases the mark. */
 int comm_device_group_join(struct comm *c, struct stream_mark *m, struct err *e);
 
-/* --- For the two ways --- */
+/* --- For staged.c and native.c ---------------------------------------------------------------- */
 
-/* A wait on the device: sleeps longer and longer, and ends with the world's first error or after
- * its time-out. */
+/* A wait on the device. It sleeps longer and longer, and ends with the world's first error or after
+ * the world's time-out. */
 struct device_wait {
 	int64_t deadline;
 	int looks;
 };
 void comm_device_wait_begin(struct comm *c, struct device_wait *p);
-/* 0: look again; -1: what it waits for (`what`, as in "%s did not end") will not come. */
+/* 0: check again; -1: what it waits for will not come. what: as in "%s did not end". */
 int comm_device_wait_poll(struct comm *c, struct device_wait *p, const char *what, struct err *e);
-/* Until the event is done. */
+/* Waits until the event is done. */
 int comm_device_group_await(struct comm *c, void *event, const char *what, struct err *e);
 
-/* One user of the mark less; under the lock. */
+/* Drops one reference to the mark; under the lock. */
 void comm_stream_mark_unref(struct device_group *d, struct stream_mark *m);
 
 int comm_staged_open(struct comm *c, struct err *e);
@@ -83,7 +83,7 @@ int comm_staged_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 int comm_staged_sync(struct comm *c, struct err *e);
 void comm_staged_close(struct comm *c);
 
-/* key: the same on all ranks. */
+/* key: equal on all ranks. */
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e);
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
 int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);

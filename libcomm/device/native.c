@@ -34,7 +34,7 @@ bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number)
 	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
 }
 
-/* --- What is in flight ------------------------------------------------------------ */
+/* --- Operations in flight --------------------------------------------------------------------- */
 
 static struct native_flight *push_flight(struct comm *c, const struct op *op, struct stream_mark *m)
 {
@@ -86,7 +86,7 @@ int comm_native_reap(struct comm *c, struct err *e)
 }
 /* --- Operations --------------------------------------------------------------------- */
 
-/* The watcher ends the wait when it takes too long. */
+/* The watcher ends the wait if it takes too long. */
 static int await_library(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -97,12 +97,12 @@ static int await_library(struct comm *c, struct err *e)
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, "", e) < 0)
+		if (comm_device_wait_poll(c, &p, "", e))
 			return -1;
 	}
 }
 
-/* Until at most `most` operations are in flight. */
+/* Waits until at most `most` operations are in flight. */
 static int await_flights(struct comm *c, int most, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -115,7 +115,7 @@ static int await_flights(struct comm *c, int most, struct err *e)
 			return -1;
 		if (left <= most)
 			return 0;
-		if (comm_device_wait_poll(c, &p, "", e) < 0)
+		if (comm_device_wait_poll(c, &p, "", e))
 			return -1;
 	}
 }
@@ -134,7 +134,7 @@ static int queue_operation(struct comm *c, const struct op *op, struct stream_ma
 	struct op_signature sign = comm_op_sign(op, push_flight(c, op, m)->number, c->size);
 	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
 	pthread_cond_signal(&n->change);
-	if (d->api->stream_wait(d->device, n->stream, m->begin, e) < 0)
+	if (d->api->stream_wait(d->device, n->stream, m->begin, e))
 		return -1;
 	return comm_native_library(c)->queue(n->dc, op, n->stream, e);
 }
@@ -143,7 +143,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	if (await_flights(c, FLIGHTS - 1, e) < 0)
+	if (await_flights(c, FLIGHTS - 1, e))
 		return -1;
 	comm_native_lock(c);
 	if (!n->dc) {
@@ -154,7 +154,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	comm_native_unlock(c);
 	if (rc == 0)
 		rc = await_library(c, e);
-	comm_recorder_end(c->recorder, rc < 0); /* queued is all that this thread knows of it */
+	comm_recorder_end(c->recorder, rc < 0); /* this thread knows only that it is queued */
 	if (rc < 0)
 		return -1;
 	comm_native_lock(c);
@@ -171,13 +171,13 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 static bool someone_is_gone(struct comm *c, struct err *e)
 {
 	for (int r = 0; r < c->size; r++)
-		if (r != c->rank && comm_native_line(c, r) &&
-		    comm_group_check_rank(c, r, true, e) < 0)
+		if (r != c->rank && comm_native_line(c, r) && comm_group_check_rank(c, r, true, e))
 			return true;
 	return false;
 }
 
-/* Until a new communicator is ready. parent: it is split from that one, whose lock guards both. */
+/* Waits until a new communicator is ready. parent: it is split from that one, whose lock guards
+ * both. */
 static int await_start(struct comm *c, struct comm *parent, struct device_comm *dc, struct err *e)
 {
 	char what[80];
@@ -192,7 +192,7 @@ static int await_start(struct comm *c, struct comm *parent, struct device_comm *
 			comm_native_unlock(parent);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, what, e) < 0 || someone_is_gone(c, e))
+		if (comm_device_wait_poll(c, &p, what, e) || someone_is_gone(c, e))
 			return -1;
 	}
 }
@@ -222,10 +222,10 @@ static int native_new(struct comm *c, struct err *e)
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct device_group *d = c->device_group;
-	if (native_new(c, e) < 0)
+	if (native_new(c, e))
 		return -1;
-	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) < 0 ||
-	    await_start(c, NULL, d->native->dc, e) < 0)
+	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) ||
+	    await_start(c, NULL, d->native->dc, e))
 		return -1;
 	return comm_native_watch(c, e);
 }
@@ -233,7 +233,7 @@ int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
 {
 	struct device_comm *dc = NULL;
-	if ((c && native_new(c, e) < 0) || comm_native_sync(parent, e) < 0)
+	if ((c && native_new(c, e)) || comm_native_sync(parent, e))
 		return -1;
 	comm_native_lock(parent);
 	struct native *from = parent->device_group->native;
@@ -249,7 +249,7 @@ int comm_native_split(struct comm *parent, int color, int key, struct comm *c, s
 	return rc < 0 || !c ? rc : comm_native_watch(c, e);
 }
 
-/* Whether a rank of this host may still read what this rank's library holds. */
+/* Whether no rank of this host can still read memory that this rank's library holds. */
 static bool all_leave(const struct comm *c)
 {
 	for (int r = 0; r < c->size; r++) {
@@ -263,7 +263,8 @@ static bool all_leave(const struct comm *c)
 
 enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
 
-/* One look further: all done here; then all of it sent; then the peers of this host as well. */
+/* The next stage of leaving: all operations are done here; then all data is sent; then the peers of
+ * this host are there too. */
 static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -281,8 +282,8 @@ static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 	return rc;
 }
 
-/* An operation that is done here may still be under way at a peer, out of this rank's memory or not
- * yet sent: all leave together, or after a moment. */
+/* An operation that is done here may still be in progress at a peer, reading this rank's memory or
+ * waiting for its data. So all ranks leave together, or after PARTING_NS. */
 static void leave_together(struct comm *c)
 {
 	struct native *n = c->device_group->native;
@@ -293,7 +294,7 @@ static void leave_together(struct comm *c)
 		comm_native_lock(c);
 		int rc = advance_leaving(c, &at, &why);
 		comm_native_unlock(c);
-		if (rc < 0 || comm_device_wait_poll(c, &p, "closing", &why) < 0)
+		if (rc < 0 || comm_device_wait_poll(c, &p, "closing", &why))
 			break;
 	}
 	if (at != UNDER_WAY || world_failed(c->world))

@@ -1,14 +1,12 @@
 /*
- * Operations by the device's own library (NCCL): the caller queues, and a thread of the group
- * watches.
+ * native — operations by the device's own library (NCCL). The caller queues; a thread of the group
+ * watches. native.c queues operations, opens and closes; native_watch.c is the watcher.
  *
- * The library can neither tell which rank did not come nor, everywhere, that one has died. So each
- * rank says in its line of the segment which operation it has come to, and the watcher looks there,
- * at the processes of its host, at the library's own errors and at the clock. What it finds ends
- * the world; then it ends the communicator, which frees the device from kernels that would wait for
- * a peer for ever. The clock of an operation runs from when its inputs are ready.
- *
- * native.c queues operations, opens and closes; native_watch.c is the watcher.
+ * The library cannot tell which rank is missing nor, everywhere, that one has died. So each rank
+ * publishes in its line of the segment which operation it has come to. The watcher checks these
+ * lines, the processes of its host, the library's own errors and the clock. When it finds a
+ * failure, it ends the world and then the communicator, which frees the device from kernels that
+ * would wait for a peer forever. The clock of an operation starts when its inputs are ready.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_NATIVE_H
 #define MUSTER_LIBCOMM_DEVICE_NATIVE_H
@@ -21,9 +19,9 @@ struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
 	uint32_t number;
 	struct stream_mark *mark;
-	bool queued;   /* the library has it, its events are recorded */
-	int64_t since; /* when the library or the device took it up; 0: not yet */
-	bool *with;    /* whom it needs, by rank */
+	bool queued;   /* the library has it, and its events are recorded */
+	int64_t since; /* when the library or the device started it; 0: not yet */
+	bool *with;    /* by rank: the operation needs it */
 };
 
 struct native {                 /* under the group's lock */

@@ -17,7 +17,7 @@ static void append_rank(const struct comm *c, int rank, int nth, char *list, siz
 			 nth == NAMED ? "others" : comm_group_rank_text(c, rank, who));
 }
 
-/* Names who did not come, as far as one can know. */
+/* Names the missing ranks, as far as they are known. */
 static int report_late(struct comm *c, const struct native_flight *f, struct err *e)
 {
 	char list[800] = "", far[800] = "";
@@ -36,13 +36,13 @@ static int report_late(struct comm *c, const struct native_flight *f, struct err
 		return err_set(e, ERR_TIMEOUT, "%s did not come within %g s", list, limit);
 	if (unknown)
 		return err_set(e, ERR_TIMEOUT,
-			       "it did not end within %g s; who did not come is among %s", limit,
+			       "it did not end within %g s; the missing rank is one of %s", limit,
 			       far);
 	return err_set(e, ERR_TIMEOUT, "all ranks came, but %s did not end it within %g s",
 		       comm_native_library(c)->name, limit);
 }
 
-/* Whether a rank of this host can no longer do its part of the flight. */
+/* Whether a rank of this host can no longer do its part of the operation. */
 static bool is_gone(struct comm *c, const struct native_flight *f, int rank, struct err *e)
 {
 	struct seg_line *line = comm_native_line(c, rank);
@@ -50,11 +50,11 @@ static bool is_gone(struct comm *c, const struct native_flight *f, int rank, str
 		return false;
 	if (atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT)
 		return true;
-	/* It has closed the group: what it had to do for a message one cannot tell. */
+	/* It has closed the group. Whether it has done its part of a message is unknown. */
 	return f->kind != OP_P2P && !comm_native_has_reached(&line->device_done, f->number);
 }
 
-/* Whether it makes sense to wait on for the oldest flight. */
+/* Whether to keep waiting for the oldest operation. */
 static int check_oldest(struct comm *c, struct native_flight *f, struct err *e)
 {
 	struct device_group *d = c->device_group;
@@ -74,12 +74,12 @@ static int check_oldest(struct comm *c, struct native_flight *f, struct err *e)
 static int check_flights(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
-	if (comm_native_reap(c, e) < 0 || comm_native_library(c)->ready(n->dc, e) < 0)
+	if (comm_native_reap(c, e) || comm_native_library(c)->ready(n->dc, e) < 0)
 		return -1;
 	return n->count ? check_oldest(c, &n->flight[n->first], e) : 0;
 }
 
-/* The lock is free meanwhile: the world's is taken before it. */
+/* Releases the lock meanwhile, because the world's lock is taken before it. */
 static void report_failure(struct comm *c, struct err *why)
 {
 	struct native *n = c->device_group->native;
@@ -102,7 +102,7 @@ void comm_native_end_library(struct comm *c)
 	n->dc = NULL;
 }
 
-/* A look's time, or until something changes. */
+/* Sleeps for LOOK_NS, or until something changes. */
 static void wait_for_change(struct comm *c)
 {
 	struct native *n = c->device_group->native;
@@ -126,7 +126,7 @@ static void *watcher_main(void *arg)
 		struct err why = ERR_INIT;
 		if (world_failed(c->world))
 			comm_native_end_library(c);
-		else if (check_flights(c, &why) < 0 && !world_failed(c->world))
+		else if (check_flights(c, &why) && !world_failed(c->world))
 			report_failure(c, &why);
 		else
 			wait_for_change(c);
@@ -138,7 +138,7 @@ static void *watcher_main(void *arg)
 int comm_native_watch(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
-	/* Signals belong to the threads that the program made. */
+	/* Signals are left to the threads that the program created. */
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -151,8 +151,7 @@ int comm_native_watch(struct comm *c, struct err *e)
 	return 0;
 }
 
-/* Without the lock, see ondevice.h: a wake-up that is lost costs a look's time, or nothing where
- * nothing is in flight. */
+/* Without the lock. A lost signal costs LOOK_NS, or nothing if nothing is in flight. */
 void comm_native_interrupt(struct comm *c)
 {
 	if (c->device_group->native)

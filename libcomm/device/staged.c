@@ -1,11 +1,12 @@
 /*
- * Operations on device memory through the host: each block of the operation is cut into slices, and
- * the k-th slices of all blocks are a chunk: copied into pinned memory, given to the group's host
- * operation, and the result copied back. Two slots take turns, so that the copies of the next chunk
- * and of the one before go on while the host computes. Since an element's reduction depends on
- * nothing but the ranks, the result is that of the same operation on host memory, bit for bit.
+ * staged — operations on device memory through the host. Each block of the operation is cut into
+ * slices; the k-th slices of all blocks are a chunk. A chunk is copied into pinned memory, given to
+ * the group's host operation, and the result is copied back. Two slots alternate, so that the
+ * copies of the next and the previous chunk run while the host computes. An element's reduction
+ * depends on nothing but the ranks, so the result equals that of the same operation on host memory,
+ * bit for bit.
  *
- * An all_to_all travels as messages, because only the two ranks concerned know how many slices
+ * An all_to_all is sent as messages, because only the two ranks concerned know how many slices
  * there are; a slice of a message has the same size on both sides.
  */
 #include "libcomm/device/device_group.h"
@@ -28,7 +29,7 @@ struct buffer { /* pinned */
 
 struct staging_slot {
 	struct buffer in, out;
-	void *loaded, *stored; /* events: the copies to, from this slot */
+	void *loaded, *stored; /* events: the copies to this slot, and from it */
 };
 
 struct staged {
@@ -40,7 +41,7 @@ struct staged {
 	struct comm_p2p *messages;
 };
 
-/* An operation cut up. */
+/* How an operation is cut into chunks. */
 struct chunk_plan {
 	const struct op *op;
 	size_t element, slice; /* bytes */
@@ -126,13 +127,13 @@ static bool is_messages(const struct op *op)
 	return op->kind == OP_P2P || comm_op_has(op->kind, OP_PAIRWISE);
 }
 
-/* The size of a slice, and how many there are: of a collective the same on all ranks. */
+/* The size of a slice, and how many there are; in a collective equal on all ranks. */
 static struct chunk_plan plan_chunks(struct comm *c, const struct op *op)
 {
 	struct staged *s = c->device_group->staged;
-	struct chunk_plan interrupt = { .op = op,
-					.element = comm_type_size(op->type),
-					.slice = MESSAGE };
+	struct chunk_plan plan = { .op = op,
+				   .element = comm_type_size(op->type),
+				   .slice = MESSAGE };
 	size_t longest = 0;
 	if (is_messages(op)) {
 		for (int i = 0; i < s->in_count; i++)
@@ -141,24 +142,24 @@ static struct chunk_plan plan_chunks(struct comm *c, const struct op *op)
 			longest = s->outs[i].bytes > longest ? s->outs[i].bytes : longest;
 	} else {
 		bool one = comm_op_has(op->kind, OP_ONE_BLOCK);
-		interrupt.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
-		interrupt.slice = interrupt.slice ? interrupt.slice : ALIGN;
+		plan.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
+		plan.slice = plan.slice ? plan.slice : ALIGN;
 		for (int r = 0; r < c->size; r++) {
-			size_t bytes = count_of(op, op->counts, r) * interrupt.element;
+			size_t bytes = count_of(op, op->counts, r) * plan.element;
 			longest = bytes > longest ? bytes : longest;
 		}
 	}
-	interrupt.chunks = (longest + interrupt.slice - 1) / interrupt.slice;
-	/* even nothing is something all have to come to */
-	interrupt.chunks = interrupt.chunks ? interrupt.chunks : 1;
-	return interrupt;
+	plan.chunks = (longest + plan.slice - 1) / plan.slice;
+	/* an operation without data still needs all ranks */
+	plan.chunks = plan.chunks ? plan.chunks : 1;
+	return plan;
 }
 
-static size_t slice_bytes(const struct chunk_plan *interrupt, size_t bytes, size_t k)
+static size_t slice_bytes(const struct chunk_plan *plan, size_t bytes, size_t k)
 {
-	size_t at = k * interrupt->slice;
+	size_t at = k * plan->slice;
 	size_t left = bytes > at ? bytes - at : 0;
-	return left < interrupt->slice ? left : interrupt->slice;
+	return left < plan->slice ? left : plan->slice;
 }
 
 /* --- Pinned memory --- */
@@ -179,9 +180,9 @@ static int reserve_buffer(struct comm *c, struct buffer *b, size_t want, struct 
 		return 0;
 	void *memory;
 	buffer_close(c, b);
-	if (comm_alloc(c, want, &memory, e) < 0)
+	if (comm_alloc(c, want, &memory, e))
 		return -1;
-	if (c->device_group->api->pin(c->device_group->device, memory, want, e) < 0) {
+	if (c->device_group->api->pin(c->device_group->device, memory, want, e)) {
 		comm_free(c, memory);
 		return -1;
 	}
@@ -194,27 +195,26 @@ static size_t pad_bytes(size_t bytes)
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* What the first slices of these blocks need, which are the largest ones. */
-static size_t chunk_bytes(const struct chunk_plan *interrupt, const struct block *b, int n)
+/* Bytes of the first slices of these blocks, which are the largest. */
+static size_t chunk_bytes(const struct chunk_plan *plan, const struct block *b, int n)
 {
 	size_t sum = 0;
 	for (int i = 0; i < n; i++)
-		sum += pad_bytes(slice_bytes(interrupt, b[i].bytes, 0));
+		sum += pad_bytes(slice_bytes(plan, b[i].bytes, 0));
 	return sum;
 }
 
-static int reserve_slots(struct comm *c, const struct chunk_plan *interrupt, struct err *e)
+static int reserve_slots(struct comm *c, const struct chunk_plan *plan, struct err *e)
 {
 	struct staged *s = c->device_group->staged;
-	size_t in = chunk_bytes(interrupt, s->ins, s->in_count),
-	       out = chunk_bytes(interrupt, s->outs, s->out_count);
-	for (size_t i = 0; i < 2 && i < interrupt->chunks; i++) {
+	size_t in = chunk_bytes(plan, s->ins, s->in_count),
+	       out = chunk_bytes(plan, s->outs, s->out_count);
+	for (size_t i = 0; i < 2 && i < plan->chunks; i++) {
 		struct staging_slot *slot = &s->slot[i];
 		if (out > slot->out.size &&
-		    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0)
+		    comm_device_group_await(c, slot->stored, "the copy to the device", e))
 			return -1;
-		if (reserve_buffer(c, &slot->in, in, e) < 0 ||
-		    reserve_buffer(c, &slot->out, out, e) < 0)
+		if (reserve_buffer(c, &slot->in, in, e) || reserve_buffer(c, &slot->out, out, e))
 			return -1;
 	}
 	return 0;
@@ -222,121 +222,115 @@ static int reserve_slots(struct comm *c, const struct chunk_plan *interrupt, str
 
 /* --- A chunk --- */
 
-static int load_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
+static int load_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
 	struct staging_slot *slot = &s->slot[k % 2];
 	char *at = slot->in.memory;
 	for (int i = 0; i < s->in_count; i++) {
-		size_t bytes = slice_bytes(interrupt, s->ins[i].bytes, k);
-		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * interrupt->slice,
-					  bytes, s->load, e) < 0)
+		size_t bytes = slice_bytes(plan, s->ins[i].bytes, k);
+		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * plan->slice, bytes,
+					  s->load, e))
 			return -1;
 		at += bytes;
 	}
 	return d->api->event_record(d->device, slot->loaded, s->load, e);
 }
 
-static int store_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
+static int store_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
 	struct staging_slot *slot = &s->slot[k % 2];
 	const char *at = slot->out.memory;
 	for (int i = 0; i < s->out_count; i++) {
-		size_t bytes = slice_bytes(interrupt, s->outs[i].bytes, k);
-		if (bytes && d->api->copy(d->device, s->outs[i].data + k * interrupt->slice, at,
-					  bytes, s->store, e) < 0)
+		size_t bytes = slice_bytes(plan, s->outs[i].bytes, k);
+		if (bytes && d->api->copy(d->device, s->outs[i].data + k * plan->slice, at, bytes,
+					  s->store, e))
 			return -1;
 		at += bytes;
 	}
 	return d->api->event_record(d->device, slot->stored, s->store, e);
 }
 
-static int add_messages(const struct chunk_plan *interrupt, size_t k, const struct block *b,
-			int count, bool send, char *at, struct comm_p2p *out)
+static int add_messages(const struct chunk_plan *plan, size_t k, const struct block *b, int count,
+			bool send, char *at, struct comm_p2p *out)
 {
 	int n = 0;
 	for (int i = 0; i < count; i++) {
-		size_t bytes = slice_bytes(interrupt, b[i].bytes, k);
-		/* One that is empty as a whole is a message all the same. */
-		if (bytes || (k == 0 && interrupt->op->kind == OP_P2P))
+		size_t bytes = slice_bytes(plan, b[i].bytes, k);
+		/* A message that is empty as a whole is still a message. */
+		if (bytes || (k == 0 && plan->op->kind == OP_P2P))
 			out[n++] = (struct comm_p2p){ send, at, bytes, COMM_U8, b[i].peer };
 		at += bytes;
 	}
 	return n;
 }
 
-static int exchange_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k,
-			  struct err *e)
+static int exchange_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, struct err *e)
 {
 	struct staged *s = c->device_group->staged;
 	struct staging_slot *slot = &s->slot[k % 2];
-	int n = add_messages(interrupt, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
-	n += add_messages(interrupt, k, s->outs, s->out_count, false, slot->out.memory,
-			  s->messages + n);
+	int n = add_messages(plan, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
+	n += add_messages(plan, k, s->outs, s->out_count, false, slot->out.memory, s->messages + n);
 	struct op op = {
-		.kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : interrupt->op->record
+		.kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : plan->op->record
 	};
 	return comm_group_run_host(c, &op, e);
 }
 
-/* The k-th slices by the operation itself. */
-static int run_host_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k,
-			  struct err *e)
+/* Runs the operation itself on the k-th slices. */
+static int run_host_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, struct err *e)
 {
 	struct staged *s = c->device_group->staged;
 	struct staging_slot *slot = &s->slot[k % 2];
-	if (is_messages(interrupt->op))
-		return exchange_chunk(c, interrupt, k, e);
-	struct op op = *interrupt->op;
+	if (is_messages(plan->op))
+		return exchange_chunk(c, plan, k, e);
+	struct op op = *plan->op;
 	op.mark = NULL;
 	op.record = k ? 0 : op.record;
 	op.in = s->in_count ? slot->in.memory : NULL;
 	op.out = s->out_count ? slot->out.memory : NULL;
 	if (comm_op_has(op.kind, OP_ONE_BUFFER))
 		op.in = op.out = s->in_count ? slot->in.memory : slot->out.memory;
-	op.count = slice_bytes(interrupt, op.count * interrupt->element, k) / interrupt->element;
+	op.count = slice_bytes(plan, op.count * plan->element, k) / plan->element;
 	for (int r = 0; op.counts && r < c->size; r++)
-		s->counts[r] = slice_bytes(interrupt, interrupt->op->counts[r] * interrupt->element,
-					   k) /
-			       interrupt->element;
+		s->counts[r] = slice_bytes(plan, plan->op->counts[r] * plan->element, k) /
+			       plan->element;
 	if (op.counts)
 		op.counts = s->counts;
 	return comm_group_run_host(c, &op, e);
 }
 
-/* The host's part of chunk k, while the device loads the next one and stores the one before. */
-static int run_chunk(struct comm *c, const struct chunk_plan *interrupt, size_t k, struct err *e)
+/* The host's part of chunk k, while the device loads the next chunk and stores the previous one. */
+static int run_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, struct err *e)
 {
 	struct staging_slot *slot = &c->device_group->staged->slot[k % 2];
-	if (k + 1 < interrupt->chunks && load_chunk(c, interrupt, k + 1, e) < 0)
+	if (k + 1 < plan->chunks && load_chunk(c, plan, k + 1, e))
 		return -1;
 	if (comm_device_group_await(c, slot->loaded,
 				    "the device's work before it, or the copy from the device",
-				    e) < 0 ||
-	    comm_device_group_await(c, slot->stored, "the copy to the device", e) < 0 ||
-	    run_host_chunk(c, interrupt, k, e) < 0)
+				    e) ||
+	    comm_device_group_await(c, slot->stored, "the copy to the device", e) ||
+	    run_host_chunk(c, plan, k, e))
 		return -1;
-	return store_chunk(c, interrupt, k, e);
+	return store_chunk(c, plan, k, e);
 }
 
 int comm_staged_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct staged *s = d->staged;
-	if (reserve_blocks(s, op->kind == OP_P2P ? op->n : c->size, e) < 0)
+	if (reserve_blocks(s, op->kind == OP_P2P ? op->n : c->size, e))
 		return -1;
 	list_blocks(c, op);
-	struct chunk_plan interrupt = plan_chunks(c, op);
-	if (reserve_slots(c, &interrupt, e) < 0 ||
-	    d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
-	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 ||
-	    load_chunk(c, &interrupt, 0, e) < 0)
+	struct chunk_plan plan = plan_chunks(c, op);
+	if (reserve_slots(c, &plan, e) || d->api->stream_wait(d->device, s->load, m->begin, e) ||
+	    d->api->stream_wait(d->device, s->store, m->begin, e) || load_chunk(c, &plan, 0, e))
 		return -1;
-	for (size_t k = 0; k < interrupt.chunks; k++)
-		if (run_chunk(c, &interrupt, k, e) < 0)
+	for (size_t k = 0; k < plan.chunks; k++)
+		if (run_chunk(c, &plan, k, e))
 			return -1;
 	return d->api->event_record(d->device, m->end, s->store, e);
 }
@@ -345,7 +339,7 @@ int comm_staged_sync(struct comm *c, struct err *e)
 {
 	struct staged *s = c->device_group->staged;
 	for (int i = 0; i < 2; i++)
-		if (comm_device_group_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
+		if (comm_device_group_await(c, s->slot[i].stored, "the copy to the device", e))
 			return -1;
 	return 0;
 }
@@ -360,12 +354,12 @@ int comm_staged_open(struct comm *c, struct err *e)
 		s->counts = calloc((size_t)c->size, sizeof *s->counts);
 	if (!s || !s->counts)
 		return err_set(e, ERR_NOMEM, "no memory for copies of device memory");
-	if (d->api->stream_open(d->device, &s->load, e) < 0 ||
-	    d->api->stream_open(d->device, &s->store, e) < 0)
+	if (d->api->stream_open(d->device, &s->load, e) ||
+	    d->api->stream_open(d->device, &s->store, e))
 		return -1;
 	for (int i = 0; i < 2; i++)
-		if (d->api->event_open(d->device, &s->slot[i].loaded, e) < 0 ||
-		    d->api->event_open(d->device, &s->slot[i].stored, e) < 0)
+		if (d->api->event_open(d->device, &s->slot[i].loaded, e) ||
+		    d->api->event_open(d->device, &s->slot[i].stored, e))
 			return -1;
 	return 0;
 }

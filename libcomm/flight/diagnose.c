@@ -6,8 +6,8 @@
 
 const char *comm_finding_word(enum finding f)
 {
-	static const char *const cause[] = { "none", "mismatch", "message", "circle", "missing" };
-	return cause[f];
+	static const char *const words[] = { "none", "mismatch", "message", "circle", "missing" };
+	return words[f];
 }
 
 void comm_diagnosis_fini(struct diagnosis *d)
@@ -86,7 +86,8 @@ static int report_circle(const struct trace *t, const struct trace_wait *path, i
 
 enum { UNSEEN, ON_PATH, LEFT };
 
-/* Follows the waits from a rank; the path from where it met itself again is the circle. */
+/* Follows the waits from a rank. When a rank comes up again, the path from there on is the
+ * circle. */
 static int follow_waits(const struct trace *t, int from, struct trace_wait *path, char *seen,
 			struct diagnosis *d, struct err *e)
 {
@@ -126,7 +127,7 @@ static int find_circle(const struct trace *t, struct diagnosis *d, struct err *e
 
 /* --- A rank that never came --- */
 
-enum { TOLD = 3 }; /* last operations, at most */
+enum { TOLD = 3 }; /* last operations to report, at most */
 
 static void put_last_op(struct buf *b, const struct trace *t, int rank)
 {
@@ -148,7 +149,8 @@ static void put_last_op(struct buf *b, const struct trace *t, int rank)
 	buf_printf(b, ", %s", last->state == RECORD_QUEUED ? "still queued" : "done");
 }
 
-/* Who is in the same operation as w's rank, and for how long at most; how many. */
+/* The ranks in the same operation as w's rank, and the longest wait among them; returns how
+ * many. */
 static int find_waiting(const struct trace *t, const struct trace_wait *w, int *waiting,
 			double *longest)
 {
@@ -245,7 +247,7 @@ static int report_missing(const struct trace *t, const struct trace_wait *w, con
 	return rc;
 }
 
-/* Of all waits for a rank that waits for nobody, the one that began first. */
+/* Among all waits for a rank that waits for nobody, reports the one that began first. */
 static int find_missing(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	struct trace_wait first = { .what = NULL };

@@ -1,15 +1,18 @@
 /*
- * diagnose — what the ranks' flight recorders, taken together, say went wrong, in one sentence.
+ * diagnose — finds what went wrong from all ranks' flight recorders, and says it in one sentence.
+ * The main header of libcomm/flight: recorder.h records, dump.h writes the files, trace.h reads
+ * them, waits.h follows who waits for whom.
  *
- * The first of these that is found:
- *   mismatch  the ranks of a group called different collectives as the same one: another operation,
- *             size, type, reduction or root; where several differ, the one that began first
- *   message   a send and the recv that it meets are of different sizes
- *   circle    ranks wait for each other in different operations, so that none can go on
- *   missing   ranks wait for one that never came and waits for nobody itself, or has left no dump
- * All ranks in a sentence are ranks of the world. A rank waits in an operation that it has begun
- * and not ended, or that has failed, for every member that has not begun it; in a send/recv for the
- * peers whose recv or send is not there.
+ * The result is the first of these that applies:
+ *   mismatch   the ranks of a group called different collectives as the same one: another
+ *              operation, size, type, reduction or root; if there are several, the one that began
+ *              first
+ *   message    a send and the recv that matches it have different sizes
+ *   circle     ranks wait for each other in different operations, so that none can continue
+ *   missing    ranks wait for one that never came and waits for nobody itself, or has left no dump
+ * Ranks in a sentence are world ranks. In an operation that it has begun and not ended, or that
+ * failed, a rank waits for every member that has not begun it; in a send/recv, for the peers whose
+ * recv or send is missing.
  */
 #ifndef MUSTER_LIBCOMM_FLIGHT_DIAGNOSE_H
 #define MUSTER_LIBCOMM_FLIGHT_DIAGNOSE_H
@@ -21,10 +24,11 @@ enum finding { FINDING_NONE, FINDING_MISMATCH, FINDING_MESSAGE, FINDING_CIRCLE, 
 
 struct diagnosis {
 	enum finding finding;
-	struct buf text;                 /* the sentence; also when there is nothing to find */
-	const struct trace_group *group; /* where it shows; of the trace. NULL: nowhere */
-	const struct trace_op *op;       /* what waits there, or differs */
-	int *ranks, n;                   /* who differs, does not come, or is in the circle */
+	struct buf text;                 /* the sentence; also set if nothing was found */
+	const struct trace_group *group; /* where it shows, in the trace; NULL: nowhere */
+	const struct trace_op *op;       /* the operation that waits there, or differs */
+	int *ranks, n;                   /* the ranks that differ, are missing, or form the
+					  * circle */
 };
 
 const char *comm_finding_word(enum finding f);

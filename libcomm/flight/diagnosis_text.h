@@ -1,4 +1,4 @@
-/* diagnose_text — the words that a diagnosis is made of; for the files of diagnose.h. */
+/* diagnosis_text — the words of a diagnosis; for the files of diagnose.h. */
 #ifndef MUSTER_LIBCOMM_FLIGHT_DIAGNOSIS_TEXT_H
 #define MUSTER_LIBCOMM_FLIGHT_DIAGNOSIS_TEXT_H
 
@@ -7,20 +7,20 @@
 /* Adds a rank to those that the diagnosis names. */
 int comm_diagnosis_add_rank(struct diagnosis *d, int rank, struct err *e);
 
-/* "rank 3", "ranks 0-2, 5"; sorts them. */
+/* Appends "rank 3" or "ranks 0-2, 5"; sorts the ranks. */
 void comm_diagnosis_put_ranks(struct buf *b, int *ranks, int n);
-/* "rank 3 (node7)" */
+/* Appends "rank 3 (node7)". */
 void comm_diagnosis_put_rank(struct buf *b, const struct trace *t, int rank);
-/* "group tp", and who is in it where several have that name. */
+/* Appends "group tp", with its ranks if several groups have that name. */
 void comm_diagnosis_put_group(struct buf *b, const struct trace *t, const struct trace_group *g);
-/* "all_reduce number 40 of group tp1" */
+/* Appends "all_reduce number 40 of group tp1". */
 void comm_diagnosis_put_op(struct buf *b, const struct trace *t, const struct trace_group *g,
 			   const struct trace_op *op);
-/* How long an operation has waited when it ended or was dumped. */
+/* How long an operation had waited when it ended or was dumped. */
 double comm_trace_waited_s(const struct trace *t, const struct trace_part *p,
 			   const struct trace_op *op);
 
-/* mismatch.c: the first of d's findings. */
+/* mismatch.c: looks for a mismatch, the first of the findings. */
 int comm_diagnosis_find_mismatch(const struct trace *t, struct diagnosis *d, struct err *e);
 
 #endif

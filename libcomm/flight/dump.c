@@ -19,7 +19,7 @@
 
 /* --- The text --- */
 
-/* Bytes of the UTF-8 character at s, 0: it is none. */
+/* Length of the UTF-8 character at s; 0: it is not one. */
 static int utf8_length(const unsigned char *s)
 {
 	int n = *s < 0x80                 ? 1
@@ -30,15 +30,15 @@ static int utf8_length(const unsigned char *s)
 	for (int i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	/* Overlong forms and halves of UTF-16. */
+	/* Overlong forms and surrogates. */
 	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) ||
 	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] >= 0x90))
 		return 0;
 	return n;
 }
 
-/* What is no UTF-8, such as a host's odd name or a text cut off within a character, becomes
- * question marks. */
+/* Bytes that are not UTF-8, such as those of a text cut off within a character, become question
+ * marks. */
 static void put_text(struct buf *b, const char *text)
 {
 	buf_puts(b, "\"");
@@ -151,7 +151,7 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 	buf_printf(b, ", \"pid\": %d, \"time_us\": %" PRId64 ",\n", (int)getpid(), now.wall_us);
 	put_error(b, w);
 	buf_puts(b, "\"groups\": [");
-	pthread_mutex_lock(&w->lock); /* groups come and go */
+	pthread_mutex_lock(&w->lock); /* groups are opened and closed meanwhile */
 	for (struct comm *c = w->groups; c; c = c->next) {
 		put_group(b, &now, c, room);
 		buf_puts(b, c->next ? ",\n" : "");
@@ -165,7 +165,8 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 
 /* --- The file --- */
 
-/* Whole or not at all; it need not outlast the machine, so nothing is synced. */
+/* The file is complete or absent. It need not survive a crash of the machine, so nothing is
+ * synced. */
 static int write_file(const char *path, const struct buf *text, struct err *e)
 {
 	static _Atomic unsigned count;
@@ -202,7 +203,7 @@ int comm_dump(struct comm *c, const char *path, struct err *e)
 
 enum { WRITING, WRITTEN, LEFT_ALONE };
 
-struct writing { /* freed by who started the writer; by the writer when it was left alone */
+struct writing { /* freed by the thread that started the writer; by the writer if it was detached */
 	struct buf text;
 	char dir[PATH_MAX], path[PATH_MAX + 32];
 	_Atomic uint32_t state;
@@ -223,11 +224,11 @@ static void *writer_main(void *arg)
 	if (atomic_exchange(&job->state, WRITTEN) == LEFT_ALONE)
 		writing_free(job);
 	else
-		futex_wake_all(&job->state); /* it is there until this thread is joined */
+		futex_wake_all(&job->state); /* the job exists until this thread is joined */
 	return NULL;
 }
 
-/* What went wrong goes with the first error from now on. */
+/* From now on the first error also says why it could not be dumped. */
 static void keep_dump_error(struct world *w, const char *text)
 {
 	snprintf(w->dump_error, sizeof w->dump_error, "%.*s", (int)sizeof w->dump_error - 1, text);
@@ -244,7 +245,7 @@ static int start_writer(struct writing *job, pthread_t *thread)
 	return rc;
 }
 
-/* Waits for it, but not for ever. */
+/* Waits for the writer, for a limited time. */
 static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 {
 	int64_t end = clock_ns() + DUMP_WAIT_MS * 1000000LL, left;

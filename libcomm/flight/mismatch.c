@@ -24,7 +24,7 @@ static bool same_call(const struct trace_op *a, const struct trace_op *b)
 	       a->root == b->root && (a->bytes == b->bytes || comm_op_has(a->kind, OP_PAIRWISE));
 }
 
-/* All collectives of a group that dumps know, by number. */
+/* Collects all collectives of a group in the dumps, by number. */
 static int collect_calls(const struct trace_group *g, struct call **out, size_t *count,
 			 struct err *e)
 {
@@ -46,12 +46,13 @@ static int collect_calls(const struct trace_group *g, struct call **out, size_t 
 
 struct mismatch {
 	const struct trace_group *group;
-	struct call *calls; /* the same number */
+	struct call *calls; /* with the same number */
 	int n;
 	int64_t start_us;
 };
 
-/* The first number as which the group's ranks called different things; false: none. */
+/* The first number under which the group's ranks called different operations; m->calls NULL:
+ * none. */
 static int find_mismatch(const struct trace_group *g, struct mismatch *m, struct err *e)
 {
 	struct call *all = NULL;
@@ -83,7 +84,7 @@ static int find_mismatch(const struct trace_group *g, struct mismatch *m, struct
 
 enum { TYPES_DIFFER = 1, REDOPS_DIFFER = 2, ROOTS_DIFFER = 4 };
 
-/* Between calls of the same operation. */
+/* What differs between calls of the same operation. */
 static int find_differences(const struct mismatch *m)
 {
 	const struct trace_op *first[OP_KIND_COUNT] = { NULL };
@@ -114,7 +115,7 @@ static void put_call(struct buf *b, const struct trace_group *g, const struct tr
 		buf_printf(b, ", root rank %d", g->members[op->root]);
 }
 
-/* Takes all calls that are the same as the first one out of the list; their ranks. */
+/* Removes all calls that equal the first one from the list, and returns their ranks. */
 static int take_same(struct call *calls, int *n, int *ranks)
 {
 	const struct trace_op *op = calls[0].op;
@@ -138,7 +139,8 @@ static int count_same(const struct mismatch *m, const struct trace_op *op)
 	return same;
 }
 
-/* What most of them called is where they agree; of equally many, what the first rank called. */
+/* The call of most ranks counts as the usual one; if several are equally frequent, the first
+ * rank's. */
 static const struct trace_op *find_usual_call(const struct mismatch *m)
 {
 	const struct trace_op *best = m->calls[0].op;
@@ -161,7 +163,7 @@ static int report_mismatch(const struct trace *t, const struct mismatch *m, stru
 			   struct err *e)
 {
 	const struct trace_op *usual = find_usual_call(m);
-	int what = find_differences(m), left = m->n, n, cause_known = 0;
+	int what = find_differences(m), left = m->n, n, reported = 0;
 	int *ranks = calloc((size_t)m->n, sizeof *ranks),
 	    *agree = calloc((size_t)m->n, sizeof *agree), agreeing = 0;
 	if (!ranks || !agree) {
@@ -183,11 +185,11 @@ static int report_mismatch(const struct trace *t, const struct mismatch *m, stru
 		}
 		for (int i = 0; i < n; i++)
 			comm_diagnosis_add_rank(d, ranks[i], e);
-		buf_puts(&d->text, cause_known ? ", " : ": ");
+		buf_puts(&d->text, reported ? ", " : ": ");
 		comm_diagnosis_put_ranks(&d->text, ranks, n);
 		buf_puts(&d->text, " called ");
 		put_call(&d->text, m->group, op, what);
-		if (!cause_known++)
+		if (!reported++)
 			buf_printf(&d->text, " as number %" PRId64, op->seq);
 	}
 	buf_puts(&d->text, " where ");

@@ -15,17 +15,17 @@ struct slot {                                /* a cache line */
 	_Alignas(64) _Atomic uint64_t guard; /* number and state; 0: being written */
 	_Atomic uint64_t what;               /* kind, type, redop, root */
 	_Atomic uint64_t bytes;
-	_Atomic uint64_t seq; /* and how many messages */
+	_Atomic uint64_t seq; /* and the number of messages */
 	_Atomic uintptr_t algorithm;
 	_Atomic uint64_t queued, start, end; /* ticks; 0: not yet */
 };
 
 struct message_slot {
-	_Atomic uint64_t peer; /* and whether it is a send, and which */
+	_Atomic uint64_t peer; /* and whether it is a send, and its number */
 	_Atomic uint64_t bytes;
 };
 
-struct messages { /* made at the group's first send/recv */
+struct messages { /* allocated at the group's first send/recv */
 	struct message_slot of[RECORDER_OPS][RECORDER_MESSAGES];
 	uint32_t nth[]; /* [ranks][2]: how many from and to each rank so far */
 };
@@ -34,18 +34,18 @@ struct recorder {
 	struct slot slots[RECORDER_OPS];
 	_Atomic(struct messages *) messages;
 	int ranks;
-	bool counter;    /* ticks are the processor's, else clock_ns */
+	bool counter;    /* ticks are the processor's; otherwise clock_ns */
 	uint64_t ticks0; /* two readings of the same moment */
 	int64_t ns0;
-	uint64_t last;    /* number given */
+	uint64_t last;    /* number assigned */
 	uint64_t current; /* number of the operation that has begun */
 	_Atomic uint32_t collectives, messages_begun;
 };
 
 /* --- Time --- */
 
-/* Whether the processor's counter runs evenly, whatever the core's speed and sleep. It takes
- * half of what the clock does. */
+/* Whether the processor's counter runs at a constant rate, whatever the core's speed and sleep
+ * states. It costs half as much as the clock. */
 static bool counter_is_even(void)
 {
 #if defined(__x86_64__)
@@ -108,7 +108,8 @@ void comm_recorder_close(struct recorder *r)
 
 static inline void store_word(_Atomic uint64_t *word, uint64_t value)
 {
-	/* Whoever reads this value reads the guard's, or a later one, after it. */
+	/* Whoever reads this value then reads the guard that was written with it, or a later
+	 * one. */
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
@@ -149,13 +150,13 @@ static struct messages *get_messages(struct recorder *r)
 	struct messages *m = atomic_load_explicit(&r->messages, memory_order_relaxed);
 	if (m)
 		return m;
-	/* without memory: no peers */
+	/* without memory there are no peers in the dump */
 	m = calloc(1, sizeof *m + (size_t)r->ranks * 2 * sizeof m->nth[0]);
 	atomic_store_explicit(&r->messages, m, memory_order_release);
 	return m;
 }
 
-/* The list of a send/recv; all bytes of it. */
+/* Records the list of a send/recv; returns its bytes. */
 static uint64_t put_messages(struct recorder *r, uint64_t number, const struct op *op)
 {
 	struct messages *m = get_messages(r);
@@ -233,7 +234,7 @@ static void read_messages(const struct recorder *r, int slot, struct record *out
 	}
 }
 
-/* False: it was being written. */
+/* false: it was being written. */
 static bool read_slot(const struct recorder *r, int slot, const struct timeline *t,
 		      struct record *out)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fields are what a stranger wrote: each is checked before it is used. */
+/* The fields are untrusted input: each is checked before it is used. */
 static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out,
 		   struct err *e)
 {
@@ -23,7 +23,7 @@ static int get_int(const json_t *o, const char *key, int64_t least, int64_t most
 	return 0;
 }
 
-/* 0 where it is not there. */
+/* 0 if it is absent. */
 static int get_optional(const json_t *o, const char *key, int64_t most, int64_t *out, struct err *e)
 {
 	*out = 0;
@@ -38,7 +38,7 @@ static int get_small(const json_t *o, const char *key, int least, int most, int 
 	return rc;
 }
 
-/* The number of the word that o[key] is. */
+/* The index of the word in o[key]. */
 static int get_word(const json_t *o, const char *key, const char *(*word)(int), int count, int *out,
 		    struct err *e)
 {
@@ -69,8 +69,8 @@ static const char *redop_word(int i)
 
 static const char *state_word(int i)
 {
-	static const char *const cause[] = { "none", "queued", "running", "done", "failed" };
-	return cause[i];
+	static const char *const words[] = { "none", "queued", "running", "done", "failed" };
+	return words[i];
 }
 
 /* --- Operations --- */
@@ -230,7 +230,7 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 	return g;
 }
 
-/* The group that has this id in all dumps; it must be the same one. */
+/* The group with this id in all dumps; its members must be the same. */
 static struct trace_group *join_group(struct trace *t, uint64_t id, const char *name,
 				      const int *members, int n, struct err *e)
 {
@@ -303,7 +303,7 @@ static int read_groups(struct trace *t, const json_t *list, int rank, struct err
 	for (size_t i = 0; i < n; i++) {
 		const json_t *o = json_array_get(list, i);
 		const char *name = json_string_value(json_object_get(o, "name"));
-		r->n++; /* also a half-read one is freed */
+		r->n++; /* so that a half-read one is freed too */
 		if (read_part(t, o, rank, &r->parts[i], e))
 			return err_prefix(e, "group %.40s", name ? name : "without a name");
 	}
@@ -355,7 +355,7 @@ int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *
 	json_decref(o);
 	if (rc && e)
 		human_plain(e->text);
-	return rc ? err_prefix(e, "%s is no flight recorder's dump", name) : 0;
+	return rc ? err_prefix(e, "%s is not a flight recorder dump", name) : 0;
 }
 
 void comm_trace_fini(struct trace *t)

@@ -1,9 +1,9 @@
 /*
- * trace — what the dumps of a world's ranks say, read from their files (recorder.h has the format).
+ * trace — the dumps of a world's ranks, read from their files (recorder.h has the format).
  *
- * The files may be anything: lengths, numbers, words and what must fit together are checked, and
- * who reads a trace may rely on that: ranks lie in the world, a group has the same members in every
- * dump, each of them once, ops are in the order of their numbers.
+ * The files are not trusted: lengths, numbers, words and their consistency are checked. Whoever
+ * uses a trace may rely on this: ranks are within the world; a group has the same members in every
+ * dump, each of them once; ops are in the order of their numbers.
  */
 #ifndef MUSTER_LIBCOMM_FLIGHT_TRACE_H
 #define MUSTER_LIBCOMM_FLIGHT_TRACE_H
@@ -12,8 +12,8 @@
 
 enum {
 	TRACE_RANKS = 1 << 17,
-	TRACE_GROUPS = 4096,    /* of one rank at most */
-	TRACE_FILE = 256 << 20, /* bytes of a file at most */
+	TRACE_GROUPS = 4096,    /* at most, per rank */
+	TRACE_FILE = 256 << 20, /* bytes of a file, at most */
 };
 
 struct trace_message {
@@ -27,13 +27,13 @@ struct trace_op {
 	enum record_state state;
 	enum comm_type type;
 	enum comm_op redop;
-	int root;                                     /* -1: it has none */
-	int64_t number, seq, bytes, start_us, end_us; /* 0: not there */
+	int root;                                     /* -1: none */
+	int64_t number, seq, bytes, start_us, end_us; /* 0: absent */
 	int messages, listed;
 	struct trace_message message[RECORDER_MESSAGES];
 };
 
-struct trace_part { /* a group, as one of its ranks has it */
+struct trace_part { /* a group, as one of its ranks recorded it */
 	struct trace_group *group;
 	int rank;
 	int64_t seq; /* collectives begun */
@@ -64,7 +64,7 @@ struct trace {
 	int n;
 };
 
-/* Adds a rank's dump; name: of the file, for errors. After an error the trace can only be
+/* Adds a rank's dump. name: of the file, for errors. After an error the trace can only be
  * closed. */
 int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name,
 		   struct err *e);

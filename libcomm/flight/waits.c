@@ -38,7 +38,7 @@ static bool absent(const struct trace_group *g, int member, int64_t seq)
 	return !g->part[member] || g->part[member]->seq < seq;
 }
 
-/* Goes on to the next peer that the operation waits for. */
+/* Moves to the next peer that the operation waits for. */
 static bool next_peer(struct trace_wait *w)
 {
 	const struct trace_group *g = w->in->group;

@@ -1,4 +1,4 @@
-/* The links of a group: which transport leads to which rank. */
+/* The endpoints of a group: which transport leads to which rank. */
 #include "libcomm/p2p/exchange.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int open_ring(struct endpoint *l, const struct card *card, struct err *e)
 	char who[160];
 	if (c->backend == GROUP_HYBRID &&
 	    comm_wakeup_open_remote(c->world->peers[c->members[l->peer]].pid, card->wakeup,
-				    &l->ring.wakeup, e) < 0)
+				    &l->ring.wakeup, e))
 		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
 	l->rendezvous.tx = &l->ring.tx->rendezvous;
 	l->rendezvous.rx = &l->ring.rx->rendezvous;
@@ -37,7 +37,7 @@ static int open_endpoint(struct comm *c, int peer, const struct card *card, stru
 				.rendezvous.oldest = -1 };
 	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
 	if (!l->lane)
-		return err_set(e, ERR_NOMEM, "no memory for the link to rank %d", peer);
+		return err_set(e, ERR_NOMEM, "no memory for the endpoint to rank %d", peer);
 	for (int k = 0; k < l->lanes; k++)
 		l->lane[k].out.at = l->lane[k].in.at = -1;
 	if (peer == c->rank)
@@ -48,23 +48,24 @@ static int open_endpoint(struct comm *c, int peer, const struct card *card, stru
 	return comm_tcp_open(&l->tcp, l->lanes, e);
 }
 
-/* Room for the bell and every lane. */
+/* Allocates poll entries for the wake-up pipe and every lane. */
 static int open_polls(struct comm *c, struct err *e)
 {
 	size_t n = 1;
 	for (int r = 0; r < c->size; r++)
 		n += (size_t)c->endpoints[r].lanes;
 	c->exchange.polls = calloc(n, sizeof *c->exchange.polls);
-	return c->exchange.polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
+	return c->exchange.polls ? 0
+				 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
 }
 
 int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e)
 {
 	c->endpoints = calloc((size_t)c->size, sizeof *c->endpoints);
 	if (!c->endpoints)
-		return err_set(e, ERR_NOMEM, "no memory for links to %d ranks", c->size);
+		return err_set(e, ERR_NOMEM, "no memory for endpoints to %d ranks", c->size);
 	for (int r = 0; r < c->size; r++)
-		if (open_endpoint(c, r, &cards[r], e) < 0)
+		if (open_endpoint(c, r, &cards[r], e))
 			return -1;
 	return c->backend == GROUP_SHM ? 0 : open_polls(c, e);
 }

@@ -14,8 +14,8 @@ void comm_exchange_begin(struct comm *c)
 	c->exchange.count = 0;
 }
 
-/* Ranks that differ in it would hand each other wrong numbers without a word. Messages have
- * types of their own. */
+/* Ranks that differ in these would silently exchange wrong data. Messages have types of their
+ * own. */
 static uint16_t hash_call(const struct comm *c, const struct op *op)
 {
 	const struct op_signature *s = &c->sign;
@@ -61,7 +61,7 @@ int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data
 
 /* --- Queues --- */
 
-/* How the message goes. */
+/* Chooses how the data of a message is delivered. */
 static void choose_delivery(struct endpoint *l, int i)
 {
 	struct transfer *t = &l->c->exchange.transfers[i];
@@ -102,7 +102,7 @@ static void reset_endpoints(struct comm *c, int active)
 	c->exchange.count = 0;
 }
 
-/* Whether one of its lanes is not through, or the peer has not taken all. */
+/* Whether a lane is not through, or the peer has not taken all messages. */
 static bool is_unfinished(const struct endpoint *l)
 {
 	if (l->rendezvous.oldest >= 0)
@@ -129,7 +129,7 @@ static size_t lane_bytes(const struct transfer *t, const struct endpoint *l, int
 	return frame_bytes(lane) + data;
 }
 
-/* What is left of them: of the frame, then of the rest. */
+/* The remaining pieces: of the frame, then of the rest. */
 static int collect_pieces(struct transfer *t, const struct endpoint *l, int lane, size_t done,
 			  struct iovec *v, int most)
 {
@@ -157,7 +157,7 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 	    got->delivery <= (t->delivery == DELIVER_UNKNOWN ? DELIVER_REMOTE : DELIVER_STREAM))
 		return 0;
 	if (!known || due)
-		return err_set(e, ERR_PROTO, "%s sent what is no message",
+		return err_set(e, ERR_PROTO, "%s sent an invalid message",
 			       comm_group_rank_text(c, t->peer, who));
 	return err_set(
 		e, ERR_PROTO,
@@ -169,20 +169,20 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 		got->call != want->call ? ", with another type, reduction or root," : "");
 }
 
-/* The frame is through. */
+/* Called when the whole frame has moved. */
 static int finish_frame(struct comm *c, struct transfer *t, struct err *e)
 {
 	if (t->send) {
 		group_count_sent(c, t->bytes);
 		return 0;
 	}
-	if (check_frame(c, t, e) < 0)
+	if (check_frame(c, t, e))
 		return -1;
 	t->delivery = t->got.delivery;
 	return 0;
 }
 
-/* What goes next over a lane: of a message to be received, of several to be sent. */
+/* What moves next over a lane: one message if it receives, several if it sends. */
 static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
 			 struct iovec v[PIECES])
 {
@@ -196,7 +196,7 @@ static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
 	return n;
 }
 
-/* `got` bytes went through. */
+/* `got` bytes have moved. */
 static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t got, struct err *e)
 {
 	while (k->at >= 0) {
@@ -206,7 +206,7 @@ static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t
 		bool before = k->done < head;
 		k->done += part;
 		got -= part;
-		if (before && k->done >= head && finish_frame(l->c, t, e) < 0)
+		if (before && k->done >= head && finish_frame(l->c, t, e))
 			return -1;
 		if (k->done < lane_bytes(t, l, lane) || (!t->send && t->delivery == DELIVER_REMOTE))
 			return 0;
@@ -215,7 +215,7 @@ static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t
 	return 0;
 }
 
-/* Moves one direction of a lane as far as it goes; *moved when at all. */
+/* Moves one direction of a lane as far as possible; sets *moved if anything moved. */
 static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor *k, bool *moved,
 		     struct err *e)
 {
@@ -228,7 +228,7 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 			if (got <= 0)
 				return (int)got;
 			*moved = true;
-			if (advance_cursor(l, lane, k, (size_t)got, e) < 0)
+			if (advance_cursor(l, lane, k, (size_t)got, e))
 				return -1;
 			continue;
 		}
@@ -246,34 +246,35 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 static int move_endpoint(struct comm *c, struct endpoint *l, bool *moved, struct err *e)
 {
 	for (int k = 0; k < l->lanes; k++)
-		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 ||
-		    move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+		if (move_lane(c, l, k, &l->lane[k].out, moved, e) ||
+		    move_lane(c, l, k, &l->lane[k].in, moved, e))
 			return -1;
 	if (l->rendezvous.oldest >= 0)
 		comm_rendezvous_reap(l);
 	return 0;
 }
 
-/* One look at every link: 1 something is left, 0 all done, -1. */
+/* Checks every endpoint once. 1: something is left; 0: all done; -1: error. */
 static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 {
 	int left = 0;
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
 		struct endpoint *l = &c->endpoints[r];
-		if (move_endpoint(c, l, moved, e) < 0)
+		if (move_endpoint(c, l, moved, e))
 			return -1;
 		left |= is_unfinished(l);
 	}
 	return left;
 }
 
-/* Messages to oneself: the k-th sent is the k-th received, of the same size (comm_op_check). */
+/* Messages to oneself: the k-th sent matches the k-th received and has its size (comm_op_check). */
 static void move_self(struct comm *c)
 {
 	int *out = &c->endpoints[c->rank].lane[0].out.at,
 	    *in = &c->endpoints[c->rank].lane[0].in.at;
 	while (*out >= 0 && *in >= 0) {
-		const struct transfer *s = &c->exchange.transfers[*out], *r = &c->exchange.transfers[*in];
+		const struct transfer *s = &c->exchange.transfers[*out],
+				      *r = &c->exchange.transfers[*in];
 		if (s->bytes)
 			memmove(r->data, s->data, s->bytes);
 		*out = s->next;
@@ -290,7 +291,7 @@ static void mark_absent(struct comm *c, int active)
 		c->wait.absent[r] = is_unfinished(&c->endpoints[r]);
 }
 
-/* Sleeps in poll; false when nothing came. */
+/* Sleeps in poll; false if nothing came. */
 static bool sleep_in_poll(struct comm *c, int active)
 {
 	struct pollfd *p = c->exchange.polls;
@@ -310,7 +311,8 @@ static bool sleep_in_poll(struct comm *c, int active)
 	return ready > 0;
 }
 
-/* Says that it sleeps, looks once more, sleeps. *slept_out: nothing came for a whole slice. */
+/* Announces that it sleeps, checks once more, sleeps. *slept_out: nothing came for a whole
+ * slice. */
 static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err *e)
 {
 	struct seg_line *me = c->segment.head ? &c->segment.line[c->local[c->rank]] : NULL;
@@ -323,7 +325,7 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 	int left = move_all(c, active, &moved, e);
 	if (left > 0 && !moved) {
 		mark_absent(c, active);
-		if (comm_group_check_wait(c, *slept_out, e) < 0)
+		if (comm_group_check_wait(c, *slept_out, e))
 			left = -1;
 		else if (c->wait.suspect)
 			*slept_out = true;
@@ -341,8 +343,8 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 	return left;
 }
 
-/* Nothing of its own to move: whose messages it could help to receive. But first it lets others
- * have the core. */
+/* When this rank has nothing of its own to move, it helps its receivers. But first it lets other
+ * ranks use the core. */
 static bool help_receivers(struct comm *c, int active, const struct spin_wait *idle)
 {
 	bool moved = false;

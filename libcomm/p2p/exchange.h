@@ -1,15 +1,20 @@
 /*
- * exchange — messages between the ranks of a group, all at once.
+ * exchange — messages between the ranks of a group, many at once. The main header of libcomm/p2p:
+ * it holds endpoints and messages; rendezvous.h holds the protocol for long messages within a host,
+ * lanes.h the division of a message over several connections, wakeup.h the pipe that ends a sleep.
  *
- * An algorithm lists what it sends and receives, then comm_exchange_run moves all of
- * it, in whatever order bytes get through: nothing waits for anything else, so
- * no order of the list can lock up. Messages between two ranks arrive in the
- * order in which they were listed. Each carries a frame; one that does not fit
- * what the receiver expects is an error that tells both sides.
+ * An algorithm lists what it sends and receives, then comm_exchange_run moves all of it in whatever
+ * order bytes get through. No transfer waits for another one, so no order of the list can deadlock.
+ * Messages between two ranks arrive in the order in which they were listed. Each message carries a
+ * frame. If a message does not match what the receiver expects, both ranks fail.
  *
- * A link is the way to one peer, over one lane or more: see lanes.h. Every lane goes through the
- * link's messages on its own, and they are done when all lanes are through. To add a transport:
- * write its struct transport_ops and its state in struct endpoint, and choose it in comm_endpoints_open.
+ * An endpoint is the way to one peer, over one or more lanes (lanes.h). Each lane goes through the
+ * endpoint's messages independently; they are done when all lanes are through.
+ *
+ * There are three things to do to add a transport:
+ *   1. Add its state to the union in struct endpoint.
+ *   2. Write its struct transport_ops, as shm_ring.c and tcp/tcp.c do, and declare it below.
+ *   3. Choose it in comm_endpoints_open (endpoint.c).
  */
 #ifndef MUSTER_LIBCOMM_P2P_EXCHANGE_H
 #define MUSTER_LIBCOMM_P2P_EXCHANGE_H
@@ -22,37 +27,38 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* What follows a frame on lane 0. */
+/* What follows the frame on lane 0. */
 enum delivery {
 	DELIVER_STREAM,  /* the data, or the lane's share of it */
-	DELIVER_REMOTE,  /* where the data lies: handoff.h */
-	DELIVER_UNKNOWN, /* the receiver's: what the frame says */
+	DELIVER_REMOTE,  /* a struct remote_buffer that says where the data is: rendezvous.h */
+	DELIVER_UNKNOWN, /* receiver only: the frame will say which */
 };
 
 struct frame {
 	uint16_t magic;
 	uint8_t kind, delivery;
 	uint32_t seq;
-	/* call: what else the ranks must agree on, type, reduction and root, in short */
+	/* call: a hash of what else the ranks must agree on: type, reduction and root */
 	uint64_t bytes : 48, call : 16;
 };
 
 struct transfer {
 	bool send;
-	bool begun, fetched; /* handoff.c: it has a number; its data is here */
+	bool begun, fetched; /* rendezvous.c: it has a number; its data is here */
 	enum delivery delivery;
-	int peer, next; /* next of the same peer and direction, -1: the last */
+	int peer, next; /* next transfer of the same peer and direction; -1: this is the last */
 	char *data;
 	size_t bytes;
 	struct frame frame, got;
 	struct remote_buffer remote;
-	uint32_t number; /* among the messages of its link and direction that are handed over */
+	uint32_t number; /* among the rendezvous messages of its endpoint and direction */
 };
 
 /* How far a lane has come in one direction. */
 struct cursor {
-	int at;      /* transfer, -1: through */
-	size_t done; /* of the lane's share of it; on lane 0 the frame comes first and counts too */
+	int at;      /* transfer; -1: all are done */
+	size_t done; /* bytes of the lane's share of it; on lane 0 including the frame, which comes
+		      * first */
 };
 
 struct lane {
@@ -60,12 +66,14 @@ struct lane {
 };
 
 struct transport_ops {
-	/* Moves what goes over the lane without waiting: bytes moved, 0 for none, -1 on error. */
+	/* Move what the lane takes without waiting. Return the bytes moved, 0 for none, -1 on
+	 * error. */
 	ssize_t (*put)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
 	ssize_t (*get)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
-	/* What to poll for while the lane waits; false: nothing, its peer rings the bell. */
+	/* Sets what to poll for while the lane waits. false: nothing, the peer signals the wake-up
+	 * pipe. */
 	bool (*poll)(const struct endpoint *l, int lane, struct pollfd *p);
-	/* Ends the connection for its users; from any thread, under the world's lock. */
+	/* Ends the connection for its users. From any thread, under the world's lock. */
 	void (*interrupt)(struct endpoint *l);
 	void (*close)(struct endpoint *l);
 };
@@ -73,9 +81,9 @@ struct transport_ops {
 struct ring_endpoint {
 	struct ring *tx, *rx;
 	struct seg_line *line; /* the peer's */
-	size_t bytes;          /* in a ring */
-	uint64_t tail, head;   /* of tx, of rx, when they were last looked at */
-	int wakeup;            /* the peer's, -1: it sleeps on its doorbell */
+	size_t bytes;          /* capacity of a ring */
+	uint64_t tail, head;   /* of tx and of rx, when last read */
+	int wakeup;            /* the peer's pipe; -1: the peer sleeps on its doorbell */
 };
 
 struct endpoint {
@@ -84,7 +92,7 @@ struct endpoint {
 	int peer;
 	int lanes;
 	struct lane *lane;
-	int out_tail, in_tail; /* the last transfers, -1: none */
+	int out_tail, in_tail; /* the last transfers of the list; -1: none */
 	bool active;
 	int next_active;
 	struct rendezvous_end rendezvous;
@@ -96,14 +104,15 @@ struct endpoint {
 
 extern const struct transport_ops comm_ring_transport, comm_tcp_transport;
 
-/* The peer looks at what this rank has changed in the segment, if it sleeps. */
+/* If the peer sleeps, makes it check what this rank has changed in the segment. */
 void comm_ring_wake_peer(const struct endpoint *l);
 
 int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e);
 void comm_endpoints_interrupt(struct comm *c);
 void comm_endpoints_close(struct comm *c);
 
-/* The list, for one operation. Buffers stay the caller's until comm_exchange_run returns. */
+/* The list, for one operation. The caller keeps its buffers unchanged until comm_exchange_run
+ * returns. */
 void comm_exchange_begin(struct comm *c);
 int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data,
 		       size_t bytes, struct err *e);

@@ -7,7 +7,8 @@
 #include <sched.h>
 #include <string.h>
 
-/* The system call's price is that of copying some KiB; two at work pay from some hundred on. */
+/* The system call costs as much as copying some KiB. Two ranks at work pay off from a few hundred
+ * KiB on. */
 enum {
 	RENDEZVOUS_FROM = 8 << 10,
 	CHUNK_LEAST = 256 << 10,
@@ -45,7 +46,7 @@ static struct chunk_range find_chunk(size_t bytes, uint64_t chunk)
 	return (struct chunk_range){ at, left < chunk_size(bytes) ? left : chunk_size(bytes) };
 }
 
-/* Whether there is a chunk of that message to be had. */
+/* Takes a chunk of that message, if one is left. */
 static bool claim_chunk(struct rendezvous *h, uint32_t number, size_t bytes, uint64_t *chunk)
 {
 	uint64_t now = atomic_load(&h->claim);
@@ -104,7 +105,7 @@ static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, cons
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)p.bytes;
 }
 
-/* Whether the process is there still: its number could come to serve another. */
+/* Whether the process still exists: its number could be reused. */
 static bool is_peer_alive(const struct endpoint *l)
 {
 	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd,
@@ -159,14 +160,14 @@ static int fetch_part(struct endpoint *l, struct transfer *t, struct chunk_range
 	return comm_peer_memory_read(l->c, l->peer, &t->remote, p.at, t->data + p.at, p.bytes, e);
 }
 
-/* 1 all chunks have been copied, 0 not yet, -1. */
+/* 1: all chunks have been copied; 0: not yet; -1: error. */
 static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, struct err *e)
 {
 	struct rendezvous *h = l->rendezvous.rx;
 	uint64_t chunk;
 	uint32_t left;
 	if (chunk_count(t->bytes) == 1)
-		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) < 0 ? -1 : 1;
+		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) ? -1 : 1;
 	if (!l->rendezvous.open)
 		open_chunks(l, t);
 	if (claim_chunk(h, t->number, t->bytes, &chunk))
@@ -175,7 +176,7 @@ static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, stru
 		return 0;
 	left = atomic_exchange(&h->left, 0);
 	if (left && left <= chunk_count(t->bytes) &&
-	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e) < 0)
+	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e))
 		return -1;
 	l->rendezvous.open = false;
 	return 1;
@@ -194,8 +195,8 @@ int comm_rendezvous_fetch(struct endpoint *l, struct transfer *t, bool *moved, s
 			return rc;
 		t->fetched = true;
 	}
-	/* In this order: if the sender was there after the last byte, that byte was right. If
-	 * not, it is absent. */
+	/* In this order: if the sender was there after the last byte, that byte was right.
+	 * Otherwise it counts as absent. */
 	close_chunks(l);
 	if (atomic_load(&l->ring.line->state) != SEG_HERE)
 		return 0;

@@ -1,15 +1,15 @@
-/* The link to a rank of the same host: a ring of bytes in shared memory each way. */
+/* The transport to a rank of the same host: a ring of bytes in shared memory for each direction. */
 #include "libcomm/p2p/exchange.h"
 #include "libcomm/shm/futex.h"
 
 #include <string.h>
 
-/* One call moves no more, so that the other side can begin. */
+/* One call moves at most so much, so that the other side can begin. */
 enum { PIECE = 16 << 10 };
 
-/* The peer says that it sleeps, looks once more, then sleeps; this rank changes something, then
- * asks whether it sleeps. All four in one order (seq_cst): so either this one sees it sleep or its
- * last look sees the change. */
+/* The peer announces that it sleeps, checks once more, then sleeps. This rank changes something,
+ * then asks whether the peer sleeps. All four are in one order (seq_cst): either this rank sees
+ * that the peer sleeps, or the peer's last check sees the change. */
 void comm_ring_wake_peer(const struct endpoint *l)
 {
 	struct seg_line *line = l->ring.line;
@@ -44,32 +44,32 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Few bytes go with the head as well, where the reader looks already. It
- * trusts them if last_end, which is written before and read after them, is that of its head. */
+/* A short message is also stored next to the head, which the reader polls. The reader uses that
+ * copy if last_end, which is written before it and read after it, belongs to the same head. */
 static void put_last(struct ring *r, uint64_t head, const struct iovec *v, size_t bytes)
 {
-	uint64_t cause[RING_LAST / 8];
-	char *at = (char *)cause;
+	uint64_t words[RING_LAST / 8];
+	char *at = (char *)words;
 	for (size_t left = bytes; left; left -= least(left, v->iov_len), v++) {
 		memcpy(at, v->iov_base, least(left, v->iov_len));
 		at += least(left, v->iov_len);
 	}
 	atomic_store_explicit(&r->last_end, head << 8 | bytes, memory_order_relaxed);
 	for (size_t i = 0; i * 8 < bytes; i++)
-		atomic_store_explicit(&r->last[i], cause[i], memory_order_release);
+		atomic_store_explicit(&r->last[i], words[i], memory_order_release);
 }
 
-/* The bytes from tail to head, if they are there; NULL: they are not. */
+/* The bytes from tail to head, if that copy holds them; otherwise NULL. */
 static const char *get_last(struct ring *r, uint64_t head, uint64_t bytes,
-			    uint64_t cause[RING_LAST / 8])
+			    uint64_t words[RING_LAST / 8])
 {
 	uint64_t end = atomic_load_explicit(&r->last_end, memory_order_relaxed), len = end & 0xff;
 	if (end >> 8 != head << 8 >> 8 || bytes > len || len > RING_LAST)
 		return NULL;
 	for (size_t i = 0; i * 8 < len; i++)
-		cause[i] = atomic_load_explicit(&r->last[i], memory_order_acquire);
+		words[i] = atomic_load_explicit(&r->last[i], memory_order_acquire);
 	return atomic_load_explicit(&r->last_end, memory_order_relaxed) == end
-		       ? (char *)cause + len - bytes
+		       ? (char *)words + len - bytes
 		       : NULL;
 }
 
@@ -107,8 +107,8 @@ static ssize_t ring_get(struct endpoint *l, int lane, const struct iovec *v, int
 	uint64_t start = atomic_load_explicit(&r->tail, memory_order_relaxed), tail = start;
 	if (tail == l->ring.head)
 		l->ring.head = atomic_load(&r->head);
-	uint64_t here = least(l->ring.head - tail, PIECE), cause[RING_LAST / 8];
-	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, cause)
+	uint64_t here = least(l->ring.head - tail, PIECE), words[RING_LAST / 8];
+	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, words)
 						     : NULL;
 	for (int i = 0; i < n && here; i++) {
 		size_t len = least(v[i].iov_len, here);
@@ -136,7 +136,8 @@ static bool ring_poll(const struct endpoint *l, int lane, struct pollfd *p)
 
 static void ring_cut(struct endpoint *l)
 {
-	/* A sleeper that polls does not watch the segment: it looks when its bell rings. */
+	/* A sleeper that polls does not watch the segment; it checks when its wake-up pipe is
+	 * signalled. */
 	if (l->ring.wakeup >= 0)
 		comm_wakeup_signal(l->ring.wakeup);
 }

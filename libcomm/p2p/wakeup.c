@@ -9,7 +9,7 @@ int comm_wakeup_open(struct wakeup_pipe *b, struct err *e)
 {
 	int fd[2];
 	if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0)
-		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
+		return err_errno(e, ERR_NOMEM, "cannot create a pipe");
 	*b = (struct wakeup_pipe){ fd[0], fd[1] };
 	return 0;
 }
@@ -28,13 +28,14 @@ int comm_wakeup_open_remote(pid_t pid, int tx, int *fd, struct err *e)
 	char path[64];
 	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, tx);
-	/* For reading too: a pipe without a reader would raise SIGPIPE. */
+	/* Also for reading: a pipe without a reader would raise SIGPIPE. */
 	int got = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (got < 0)
-		return err_errno(e, ERR_PEER, "cannot open the bell %s", path);
+		return err_errno(e, ERR_PEER, "cannot open the wake-up pipe %s", path);
 	if (fstat(got, &st) < 0 || !S_ISFIFO(st.st_mode)) {
 		close(got);
-		return err_set(e, ERR_PEER, "%s is not a bell: that process has ended", path);
+		return err_set(e, ERR_PEER, "%s is not a wake-up pipe: its process has ended",
+			       path);
 	}
 	*fd = got;
 	return 0;
@@ -42,7 +43,7 @@ int comm_wakeup_open_remote(pid_t pid, int tx, int *fd, struct err *e)
 
 void comm_wakeup_signal(int fd)
 {
-	/* A full pipe rings already. */
+	/* A full pipe already wakes the sleeper. */
 	if (write(fd, "", 1) < 0)
 		return;
 }

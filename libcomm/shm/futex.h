@@ -1,4 +1,4 @@
-/* futex — sleeping on a word of shared memory; process-shared. */
+/* futex — sleep on a word of shared memory, also across processes. */
 #ifndef MUSTER_LIBCOMM_SHM_FUTEX_H
 #define MUSTER_LIBCOMM_SHM_FUTEX_H
 

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/uio.h>
 
-enum { CMA_UNKNOWN, CMA_WORKS, CMA_FORBIDDEN }; /* in a rank's line, and in c->reach */
+enum { CMA_UNKNOWN, CMA_WORKS, CMA_FORBIDDEN }; /* in a rank's line, and in c->cma */
 
-struct mapping { /* a peer's window, mapped */
+struct mapping { /* a peer's shared buffer, mapped */
 	struct mapping *next;
 	int rank;
 	uint32_t shared_buffer;
@@ -17,7 +17,7 @@ struct mapping { /* a peer's window, mapped */
 
 bool comm_cma_probe(pid_t pid)
 {
-	/* The permission is checked before the address, at which nothing can be. */
+	/* The kernel checks the permission before the address, where nothing can be mapped. */
 	char byte;
 	struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)1, 1 };
 	return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
@@ -86,9 +86,9 @@ bool comm_peer_memory_all_shared(const struct comm *c, const struct op *op)
 	       (!p.out_bytes || peer_memory_describe(c, p.out, p.out_bytes).shared_buffer);
 }
 
-/* --- Windows ---------------------------------------------------------------------- */
+/* --- Shared buffers --------------------------------------------------------------------------- */
 
-/* Takes the freed ones of rank out. */
+/* Unmaps the freed buffers of a rank. */
 static void drop_freed_mappings(struct comm *c, int rank)
 {
 	for (struct mapping **p = &c->mappings; *p;) {
@@ -128,10 +128,10 @@ int comm_peer_memory_map_failed(struct comm *c, int rank, struct err *e)
 {
 	char who[160];
 	int cause = errno;
-	if (comm_group_check_rank(c, rank, true, e) < 0)
+	if (comm_group_check_rank(c, rank, true, e))
 		return -1;
 	comm_group_rank_text(c, rank, who);
-	/* Its descriptors are closed before the kernel says that it has ended. */
+	/* A process's descriptors are closed before the kernel reports its end. */
 	if (cause == ENOENT || cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
 	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: %s", who,
@@ -143,8 +143,8 @@ int comm_peer_memory_map_failed(struct comm *c, int rank, struct err *e)
 static int report_unreadable(struct comm *c, int rank, int cause, struct err *e)
 {
 	char who[160];
-	/* One that gave up has left word why, and may have ended since. */
-	if (comm_group_check_rank(c, rank, true, e) < 0)
+	/* A rank that gave up has left its reason, and may have exited since. */
+	if (comm_group_check_rank(c, rank, true, e))
 		return -1;
 	comm_group_rank_text(c, rank, who);
 	if (cause == ESRCH)

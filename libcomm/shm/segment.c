@@ -13,7 +13,7 @@
 
 static const char magic[8] = "muster1";
 
-/* What a peer reads before it trusts the rest. */
+/* What a peer checks before it trusts the rest. */
 struct proof {
 	char magic[8];
 	unsigned char nonce[SEG_NONCE];
@@ -23,7 +23,7 @@ int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e)
 {
 	int m = memfd_create("muster", MFD_CLOEXEC);
 	if (m < 0)
-		return err_errno(e, ERR_NOMEM, "cannot make shared memory");
+		return err_errno(e, ERR_NOMEM, "cannot create shared memory");
 	struct proof p;
 	memcpy(p.magic, magic, sizeof p.magic);
 	randombytes_buf(p.nonce, sizeof p.nonce);
@@ -65,7 +65,8 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 	if (m < 0 && errno == ENOENT)
 		return err_set(
 			e, ERR_PEER,
-			"the shared memory %s is no more: process %d has died, or is another one "
+			"the shared memory %s does not exist: process %d has died, or is another "
+			"one "
 			"(ranks of one host must share their process numbers; [network] backend = "
 			"tcp does without)",
 			path, (int)pid);
@@ -86,7 +87,7 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 		       path, (int)pid);
 }
 
-/* Memory that a limit forbids is not there after a restart either. */
+/* Memory that a limit forbids is not available after a restart either. */
 static void cannot_map(size_t size, struct err *e)
 {
 	const char *remedy = process_full(errno);
@@ -105,7 +106,7 @@ int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned cha
 	int m = open_offer(pid, fd, nonce, e);
 	if (m < 0)
 		return -1;
-	/* Whoever comes first makes it that long. */
+	/* The first rank to come sets the length. */
 	char *base = MAP_FAILED;
 	if (ftruncate(m, (off_t) new.size) == 0)
 		base = mmap(NULL, new.size, PROT_READ | PROT_WRITE, MAP_SHARED, m, 0);

@@ -1,21 +1,22 @@
 /*
- * segment — the memory that a group's ranks on one host share.
+ * segment — the memory that a group's ranks on one host share. The main header of libcomm/shm:
+ * step.h is the barrier in the segment, shared_buffer.h the memory of comm_alloc, peer_memory.h the
+ * access to other ranks' buffers; futex.h, spin_wait.h and copy.h are primitives.
  *
- * It has no name: the group's first rank on the host makes a memfd and the
- * others open /proc/<pid>/fd/<n>, told by the bootstrap or by the parent
- * group; a random nonce inside proves that it is the right one. So the kernel
- * frees it with its last user, however that one ends. Pages exist once they
- * are touched: what a group never uses costs nothing.
+ * The segment has no name. The group's first rank on the host creates a memfd; the others open
+ * /proc/<pid>/fd/<n>, which the bootstrap or the parent group tells them. A random nonce in it
+ * proves that it is the right file. The kernel therefore frees it with its last user, however that
+ * one ends. Pages exist once they are touched: what a group never uses costs nothing.
  *
- *     head                      where all ranks sleep
- *     line[n]                   each rank's public state
- *     cell[2][n]                what each rank says at a step, by its parity
- *     slot[2][n][SEG_SLOT_MOST]      what each rank contributes to a step, by its parity
- *     result[2][SEG_SLOT_MOST]       what the ranks made of it, a share each
- *     ring[n][n]                messages from a rank to another
+ *     head                          where all ranks sleep
+ *     line[n]                       each rank's public state
+ *     cell[2][n]                    what each rank publishes with a step, by the step's parity
+ *     slot[2][n][SEG_SLOT_MOST]     each rank's contribution to a step, by its parity
+ *     result[2][SEG_SLOT_MOST]      what the ranks made of it, one share each
+ *     ring[n][n]                    messages from a rank to another
  *
- * Operations on one host use SEG_SLOT of a slot, which the caches hold; over several hosts a
- * step costs more and up to SEG_SLOT_MOST are used: see comm_node_ranks_slot_bytes.
+ * Operations on one host use SEG_SLOT bytes of a slot, which the caches hold. Over several hosts a
+ * step costs more, and up to SEG_SLOT_MOST are used: see comm_node_ranks_slot_bytes.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
 #define MUSTER_LIBCOMM_SHM_SEGMENT_H
@@ -38,37 +39,37 @@ enum {
 
 enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
-struct seg_line {                             /* written by its rank alone, but for the doorbell */
+struct seg_line {                             /* written by its rank only, except the doorbell */
 	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
-	_Atomic uint32_t cma;                 /* reach.c: what this rank can read */
-	/* native.c: how far with its collectives */
+	_Atomic uint32_t cma;                 /* peer_memory.c: what this rank can read */
+	/* native.c: its progress with collectives */
 	_Atomic uint32_t device_called, device_done, device_leaves;
-	char reason[SEG_REASON]; /* once SEG_FAILED */
-	/* peers add to it when they moved bytes in a ring */
+	char reason[SEG_REASON]; /* valid once SEG_FAILED */
+	/* peers add to it after moving bytes in a ring */
 	_Alignas(128) _Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;
 };
 
-/* A buffer, as its owner tells it to the ranks of its host; see reach.h. */
+/* A buffer as its owner describes it to the ranks of its host; see peer_memory.h. */
 struct remote_buffer {
 	uint64_t address;
-	uint64_t offset; /* in the window */
-	/* of the window: how much to map, and the proof that it is the right file */
+	uint64_t offset; /* in the shared buffer */
+	/* of the shared buffer: the size to map, and proof that it is the right file */
 	uint64_t size, inode;
-	uint32_t shared_buffer; /* its number, 0: the buffer lies in none */
+	uint32_t shared_buffer; /* number of the shared buffer; 0: the buffer is in none */
 	int32_t fd;
 };
 
-/* Written by its rank alone; what goes with a step before the step itself. The others look at the
- * first line until the step comes, so that nothing else may lie in it or in the one beside it,
- * which their caches take along. */
+/* Written by its rank only. All of it must be written before `step`. The other ranks poll the first
+ * cache line until the step comes. Nothing else may share that line or the adjacent one, which
+ * their caches load along with it. */
 struct seg_cell {
-	_Alignas(128) _Atomic uint32_t step; /* it has come to this one */
-	uint32_t open : 1;                   /* with sign: its buffers lie in windows */
-	/* steps that its part of an all_to_all takes, or where it is */
+	_Alignas(128) _Atomic uint32_t step; /* the last step that the rank has come to */
+	uint32_t open : 1;                   /* with sign: its buffers are shared buffers */
+	/* steps that its part of an all_to_all takes, or where its data is */
 	uint32_t need : 31;
 	struct op_signature sign; /* of an operation's first step */
-	/* the line's rest: what few bytes a rank has to give */
+	/* the rest of the line: data of a rank that contributes only a few bytes */
 	char data[SEG_INLINE];
 	_Alignas(128) struct remote_buffer buffers[2];
 };
@@ -80,25 +81,28 @@ struct seg_head {
 	_Atomic uint32_t wakes;
 };
 
-/* Of the long messages from a rank to another: see handoff.h. */
+/* State of the long messages from one rank to another: see rendezvous.h. */
 struct rendezvous {
-	/* number of the message << 32 | the chunk to be taken next */
+	/* number of the message << 32 | the next chunk to take */
 	_Alignas(128) _Atomic uint64_t claim;
 	struct remote_buffer to; /* where the receiver wants it; set before claim */
-	_Atomic uint32_t taken;  /* how many messages the receiver is through with */
+	_Atomic uint32_t taken;  /* how many messages the receiver has completed */
 	/* 1: the sender has claimed a chunk, or is about to */
 	_Alignas(128) _Atomic uint32_t writing;
-	/* the chunk that it could not write, + 1; set before writing is 0 */
+	/* the chunk that the sender could not write, + 1; set before writing is 0 */
 	_Atomic uint32_t left;
 };
 
-enum { RING_LAST = 112 }; /* with the two words before it, the line of the head and the next */
+enum {
+	RING_LAST = 112
+}; /* together with the two words before it, the line of the head and the
+			   * next one */
 
 struct ring {                                /* bytes written and read so far; the data follows */
 	_Alignas(128) _Atomic uint64_t head; /* the writer's */
-	/* head << 8 | how many of the last bytes are also here: a short */
+	/* head << 8 | how many of the last bytes are also in `last`: a short message */
 	_Atomic uint64_t last_end;
-	_Atomic uint64_t last[RING_LAST / 8]; /* message comes with the news of it */
+	_Atomic uint64_t last[RING_LAST / 8]; /* arrives together with the head */
 	_Alignas(128) _Atomic uint64_t tail;  /* the reader's */
 	struct rendezvous rendezvous;
 	_Alignas(128) char data[];
@@ -113,14 +117,14 @@ struct segment {
 	int n;
 };
 
-/* A memfd that carries a fresh nonce. */
+/* Creates a memfd that carries a fresh nonce. */
 int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
-/* Maps what process pid offered as its descriptor fd, for n ranks. */
+/* Maps, for n ranks, what process pid offered as its descriptor fd. */
 int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE],
 			int n, struct err *e);
 void comm_segment_detach(struct segment *s);
 
-/* Wakes all that sleep on the head, to look again. */
+/* Makes all ranks that sleep on the head check again. */
 void comm_segment_wake(struct segment *s);
 
 static inline struct seg_cell *segment_cell(const struct segment *s, unsigned parity, int i)

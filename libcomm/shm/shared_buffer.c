@@ -23,7 +23,7 @@ struct shared_buffer {
 	size_t size; /* of the data, in whole pages */
 	uint64_t inode;
 	uint32_t number;
-	int fd; /* -1: plain memory */
+	int fd; /* -1: ordinary memory */
 };
 
 struct tail { /* behind the data */
@@ -35,7 +35,7 @@ static struct tail *tail_of(const char *base, size_t size)
 	return (struct tail *)(void *)(uintptr_t)(base + size);
 }
 
-/* Maps a window so that huge pages fit. */
+/* Maps a shared buffer at an address where huge pages fit. */
 static char *map_file(int fd, size_t size)
 {
 	size_t room = size + PAGE + HUGE;
@@ -54,7 +54,7 @@ static char *map_file(int fd, size_t size)
 	if (at < hole + HUGE)
 		munmap(at + size + PAGE, (size_t)(hole + HUGE - at));
 	if (size >= HUGE)
-		madvise(at, size, MADV_HUGEPAGE); /* a wish */
+		madvise(at, size, MADV_HUGEPAGE); /* best effort */
 	return at;
 }
 
@@ -90,7 +90,7 @@ char *comm_shared_buffer_map(pid_t pid, const struct remote_buffer *s)
 
 /* --- Making and freeing --- */
 
-/* What the kernel could give without killing somebody for it; unknown: everything. */
+/* What the kernel could allocate without killing a process; SIZE_MAX if unknown. */
 static size_t available_memory(void)
 {
 	double bytes = meminfo_read("MemAvailable");
@@ -104,7 +104,7 @@ static int report_no_memory(size_t size, struct err *e)
 		       (size + (1 << 20) - 1) >> 20, available_memory() >> 20);
 }
 
-/* All pages are taken now: an access would only have SIGBUS to say that there are none. */
+/* Allocates all pages now. A later access could only fail by SIGBUS. */
 static int populate_pages(char *base, size_t size, int fd)
 {
 	if (madvise(base, size, MADV_POPULATE_WRITE) == 0)
@@ -117,7 +117,7 @@ static int make_shared(struct shared_buffer *w, struct err *e)
 	struct stat st;
 	w->fd = memfd_create("muster-window", MFD_CLOEXEC);
 	if (w->fd < 0)
-		return err_errno(e, ERR_NOMEM, "cannot make shared memory");
+		return err_errno(e, ERR_NOMEM, "cannot create shared memory");
 	if (ftruncate(w->fd, (off_t)(w->size + PAGE)) == 0 && fstat(w->fd, &st) == 0)
 		w->base = map_file(w->fd, w->size);
 	if (w->base && populate_pages(w->base, w->size + PAGE, w->fd) == 0) {
@@ -174,7 +174,8 @@ static void free_shared_buffer(struct shared_buffer *x)
 {
 	if (x->fd >= 0) {
 		atomic_store(&tail_of(x->base, x->size)->freed, 1);
-		/* Peers may have it mapped: the pages go now, the file with the last of them. */
+		/* Peers may have it mapped. This frees the pages now; the file goes with its last
+		 * user. */
 		fallocate(x->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)x->size);
 		close(x->fd);
 	}

@@ -1,10 +1,10 @@
 /*
- * wait — how long a rank looks for what must come before it sleeps.
+ * spin_wait — how long a rank polls memory before it sleeps.
  *
- * A futex's sleep and wake cost tens of microseconds, a look at memory nothing.
- * While every rank has a core the first looks follow each other at once; then, and from the start
- * when ranks share cores, each look is followed by a yield, so that the rank it waits for
- * can run on this core. That ends soon: a core that waits longer belongs to others.
+ * A futex's sleep and wake-up cost tens of microseconds, a look at memory nothing. If every rank
+ * has a core, the first looks follow each other immediately. After that, and from the start if
+ * ranks share cores, each look is followed by a yield, so that the awaited rank can run on this
+ * core. This ends soon, to leave the core to others.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SPIN_WAIT_H
 #define MUSTER_LIBCOMM_SHM_SPIN_WAIT_H
@@ -17,7 +17,7 @@
 
 enum { WAIT_YIELD_NS = 100000 };
 
-struct spin_wait { /* zero: nothing looked at yet */
+struct spin_wait { /* zero: no look yet */
 	int looks;
 	int64_t until;
 };

@@ -3,7 +3,7 @@
 #include "libcomm/shm/peer_memory.h"
 #include "libcomm/shm/spin_wait.h"
 
-enum { FEW_BYTES = 2 << 10 }; /* so few are copied wherever they lie */
+enum { FEW_BYTES = 2 << 10 }; /* so few bytes are always copied */
 
 /* The first rank from r on that has not come; size: all have. */
 static int next_absent(const struct comm *c, int r)
@@ -26,7 +26,7 @@ static int sleep_until_all(struct comm *c, struct err *e)
 	bool slept_out = false;
 	atomic_fetch_add(&h->sleepers, 1);
 	for (;;) {
-		/* Whoever comes last from here on sees a sleeper and changes the word. */
+		/* Whoever comes last after this read sees a sleeper and changes the word. */
 		uint32_t wakes = atomic_load(&h->wakes);
 		if (next_absent(c, 0) == c->size)
 			break;
@@ -54,7 +54,7 @@ int comm_step_wait(struct comm *c, struct err *e)
 	for (struct spin_wait w = { 0 }; r < c->size; r = next_absent(c, r))
 		if (!spin_wait_again(&w, c->world))
 			return sleep_until_all(c, e);
-	/* The others last looked at this one two steps ago. */
+	/* The other ranks last read this cell two steps ago. */
 	__builtin_prefetch(step_own_cell(c), 1);
 	return 0;
 }
@@ -71,7 +71,7 @@ int comm_step_wait_first(struct comm *c, const struct op *op, struct err *e)
 	uint32_t mine = large && comm_peer_memory_all_shared(c, op);
 	step_own_cell(c)->sign = c->sign;
 	step_own_cell(c)->open = mine;
-	if (comm_step_wait(c, e) < 0)
+	if (comm_step_wait(c, e))
 		return -1;
 	for (int r = 0; r < c->size; r++) {
 		const struct op_signature *theirs = &step_cell(c, r)->sign;

@@ -18,13 +18,13 @@ enum { STRANGERS = 64, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50, LAST_WORDS_MS = 1
 struct arrival {
 	struct arrival *next;
 	uint64_t group;
-	int from, lane, fd; /* -1: has said who it is and has yet to prove it */
+	int from, lane, fd; /* -1: announced but not authenticated */
 	struct records *records;
 };
 
-struct pending_connection { /* has yet to prove itself */
+struct pending_connection { /* not authenticated yet */
 	struct handshake *handshake;
-	struct arrival *coming; /* once it has said that it is a link */
+	struct arrival *coming; /* once its hello says that it carries data */
 	int fd;
 	double until;
 };
@@ -39,10 +39,10 @@ struct acceptor {
 	int count, room, poll_room;
 	struct oob *oob;
 	bool out_of_descriptors;
-	_Atomic uint32_t rounds; /* how often it has heard all guests */
+	_Atomic uint32_t rounds; /* rounds of work on all pending connections */
 };
 
-/* Enters what a hello announces. */
+/* Registers a data connection that a hello announces. */
 static struct arrival *add_arrival(struct world *w, const struct hello *hello)
 {
 	struct arrival *new = malloc(sizeof *new);
@@ -70,7 +70,7 @@ static void cancel_arrival(struct world *w, struct arrival *a)
 	free(a);
 }
 
-/* It has proven itself: whoever waits for it may take it from here on. */
+/* The connection is authenticated: its group may take it from here on. */
 static void admit_arrival(struct world *w, struct arrival *a, int fd, struct records *records)
 {
 	pthread_mutex_lock(&w->lock);
@@ -90,7 +90,7 @@ static void drop_pending(struct acceptor *a, int i)
 	comm_handshake_free(g->handshake);
 	if (g->coming)
 		cancel_arrival(a->w, g->coming);
-	/* In order of arrival: the oldest stranger comes first. */
+	/* Keeps the order of arrival: the oldest connection comes first. */
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
 }
 
@@ -107,8 +107,8 @@ static bool reserve_pending(struct acceptor *a)
 	return true;
 }
 
-/* Of those that have not even said who they are, if there are any: whoever has been answered may
- * have sent its proof and taken the connection into use. */
+/* Drops the oldest connection without a hello, if there is one. A connection that has been answered
+ * may have sent its proof, and its rank may already use it. */
 static void drop_oldest(struct acceptor *a)
 {
 	int i = 0;
@@ -118,14 +118,14 @@ static void drop_oldest(struct acceptor *a)
 		drop_pending(a, i < a->count ? i : 0);
 }
 
-/* All ranks may knock at the same moment, for every lane and beside it, and strangers too. */
+/* All ranks may connect at the same moment, for every lane and out of band, and strangers too. */
 static int most_pending(const struct world *w)
 {
 	return STRANGERS + (1 + w->sockets) * w->size;
 }
 
-/* Only some at once: between them those that are there are heard, and sides, however fast others
- * knock. */
+/* Accepts only some at once, so that pending and out-of-band connections progress however fast
+ * others connect. */
 static void accept_connections(struct acceptor *a)
 {
 	int fd;
@@ -151,7 +151,7 @@ static void accept_connections(struct acceptor *a)
 	}
 }
 
-/* Goes on with one guest, which may leave the list. */
+/* Continues one pending connection, which may leave the list. */
 static void progress_pending(struct acceptor *a, int i)
 {
 	struct pending_connection *g = &a->pending[i];
@@ -177,7 +177,7 @@ static void progress_pending(struct acceptor *a, int i)
 		comm_oob_adopt(a->oob, proven.fd, records, from);
 }
 
-/* How many there are; -1: no memory. */
+/* Returns how many are set; -1: no memory. */
 static int set_polls(struct acceptor *a)
 {
 	int need = 2 + a->count + comm_oob_poll_count(a->oob), n = 0;
@@ -197,7 +197,7 @@ static int set_polls(struct acceptor *a)
 	return need;
 }
 
-/* Sleeps until somebody knocks, speaks or calls. */
+/* Sleeps until there is a connection, data or a signal. */
 static void wait_for_events(struct acceptor *a, int longest_ms)
 {
 	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * PROVE_WITHIN_S : -1;
@@ -211,7 +211,7 @@ static void wait_for_events(struct acceptor *a, int longest_ms)
 
 static void process_events(struct acceptor *a)
 {
-	/* From the last on: what is dropped moves only what was looked at. */
+	/* From the last one down: removing an entry moves only entries already visited. */
 	for (int i = a->count - 1; i >= 0; i--)
 		progress_pending(a, i);
 	comm_oob_progress(a->oob);
@@ -226,7 +226,7 @@ static void *acceptor_main(void *arg)
 		wait_for_events(a, -1);
 		process_events(a);
 	}
-	/* Who is about to be reached by the last words shall hear them. */
+	/* Ranks that are about to receive the cause of the failure get a moment to do so. */
 	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
 	while (world_failed(a->w) && (a->count || comm_oob_is_connecting(a->oob)) &&
 	       (left = until - clock_ns()) > 0) {
@@ -236,7 +236,7 @@ static void *acceptor_main(void *arg)
 	while (a->count)
 		drop_pending(a, a->count - 1);
 	comm_oob_free(a->oob);
-	/* Nobody may believe any more that this rank is there. */
+	/* Afterwards nobody can believe that this rank still exists. */
 	shutdown(a->w->listener, SHUT_RDWR);
 	return NULL;
 }
@@ -292,7 +292,7 @@ void comm_acceptor_close(struct world *w)
 	}
 	while (w->arrivals) {
 		struct arrival *next = w->arrivals->next;
-		close(w->arrivals->fd); /* proven: the thread has taken back all others */
+		close(w->arrivals->fd); /* authenticated: the thread has removed all others */
 		comm_records_free(w->arrivals->records);
 		free(w->arrivals);
 		w->arrivals = next;

@@ -1,16 +1,17 @@
 /*
- * acceptor — a thread that lets the world's ranks in, and nobody else.
+ * acceptor — the thread that accepts connections of the world's ranks, and of nobody else.
  *
- * It sleeps unless somebody knocks. A connection has half a minute to prove itself; strangers are
- * closed, those of another user of this host at once, and however many knock, only so many are
- * heard at a time: a few, and each rank for a link's lanes and beside it. Proven links wait in
- * w->arrivals for the group they belong to; side connections (side.h) are this thread's. It goes on
- * when the world has failed, until it is closed, to tell why.
+ * It sleeps until a connection or a signal comes. A new connection has 30 s to authenticate.
+ * Strangers are disconnected, those of another user of this host at once. The number of
+ * unauthenticated connections is limited: a few, plus each rank's lanes and out-of-band connection.
+ * Authenticated data connections wait in w->arrivals for their group. Out-of-band connections
+ * (oob.h) belong to this thread. It continues after the world has failed, until the world is
+ * closed, to report the cause.
  *
- * Descriptors: a rank holds a listener, one side connection for each rank that it exchanges
- * messages with over the network, and w->sockets for each such rank in each group. The algorithms
- * of large groups reach few ranks (trees, rings); an all_to_all reaches all, so over n hosts it
- * needs `ulimit -n` above n times (1 + sockets).
+ * Descriptors: a rank holds a listener, one out-of-band connection to each rank with which it
+ * exchanges messages over the network, and w->sockets connections to each such rank in each group.
+ * The algorithms of large groups reach few ranks (trees, rings). An all_to_all reaches all of them,
+ * so over n hosts it needs `ulimit -n` above n times (1 + sockets).
  */
 #ifndef MUSTER_LIBCOMM_TCP_ACCEPTOR_H
 #define MUSTER_LIBCOMM_TCP_ACCEPTOR_H
@@ -21,16 +22,17 @@ struct records;
 
 int comm_acceptor_open(struct world *w, struct err *e);
 void comm_acceptor_close(struct world *w);
-/* The descriptor of a lane's connection from world rank `from` for a group, or -1; *coming when
- * there is one, though it may not have proven itself yet. *records comes with it. */
+/* The descriptor of a lane's connection from world rank `from` for a group, with its *records; or
+ * -1. *coming: there is such a connection, though it may not have authenticated yet. */
 int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming,
 		       struct records **records);
-/* Calls for a round of hearing all guests; how many there have been. What a peer said before the
- * first of two calls has been heard when the second one gives two more than it. */
+/* Starts a round of work on all pending connections and returns the number of rounds so far.
+ * Everything that a peer sent before a call has been handled when a later call returns at least 2
+ * more. */
 uint32_t comm_acceptor_count_rounds(struct world *w);
-/* Ends all waiting connections and has the last words said. Under the world's lock. */
+/* Ends all waiting connections and makes the thread send the cause. Under the world's lock. */
 void comm_acceptor_interrupt(struct world *w);
-/* Lets the thread look for what side.h wants of it. */
+/* Makes the thread check what oob.h wants of it. */
 void comm_acceptor_wake(struct world *w);
 
 #endif

@@ -17,7 +17,7 @@ enum { NONCE = 32, TAG = crypto_auth_BYTES };
 struct reply {
 	unsigned char nonce[NONCE];
 	uint32_t integrity, aes;
-	unsigned char tag[TAG]; /* of all before it: the proof of the acceptor */
+	unsigned char tag[TAG]; /* of all fields before it: the acceptor's proof */
 };
 _Static_assert(sizeof(struct reply) == NONCE + 8 + TAG, "a reply has no padding");
 _Static_assert(NONCE == crypto_scalarmult_BYTES && (int)TAG == (int)RECORD_KEY,
@@ -27,7 +27,7 @@ _Static_assert(crypto_auth_KEYBYTES == SECRET_BYTES, "a secret is a key");
 
 struct handshake {
 	const struct world *w;
-	const char *address;         /* connector: whom it calls */
+	const char *address;         /* connector: address of the peer */
 	const unsigned char *secret; /* the acceptor's */
 	int fd, phase, error;
 	const struct phase *phases;
@@ -35,8 +35,8 @@ struct handshake {
 	struct reply reply;
 	/* seal: the private half of this end's nonce */
 	unsigned char own[crypto_scalarmult_SCALARBYTES];
-	struct records *records;  /* once both have proved themselves */
-	unsigned char proof[TAG]; /* of the connector */
+	struct records *records;  /* once both ends have authenticated */
+	unsigned char proof[TAG]; /* the connector's */
 	size_t done;              /* bytes of this phase */
 };
 
@@ -67,7 +67,7 @@ static void make_tag(const struct handshake *h, char side, unsigned char tag[TAG
 	make_tag_with(h, side, NULL, tag);
 }
 
-/* This end's: the public half of a key pair where one is needed. */
+/* This end's nonce: the public half of a key pair if one is needed. */
 static void make_nonce(struct handshake *h, unsigned char nonce[NONCE])
 {
 	randombytes_buf(nonce, NONCE);
@@ -77,7 +77,7 @@ static void make_nonce(struct handshake *h, unsigned char nonce[NONCE])
 	crypto_scalarmult_base(nonce, h->own);
 }
 
-/* The other end has proved itself. */
+/* Called once the other end has authenticated. */
 static int make_records(struct handshake *h, bool connects, struct err *e)
 {
 	unsigned char shared[crypto_scalarmult_BYTES], to[TAG], back[TAG];
@@ -86,7 +86,7 @@ static int make_records(struct handshake *h, bool connects, struct err *e)
 	if (mode == COMM_INTEGRITY_NONE)
 		return 0;
 	if (seal && crypto_scalarmult(shared, h->own, connects ? h->reply.nonce : h->hello.nonce))
-		return err_set(e, ERR_PROTO, "the other end's nonce is no public key");
+		return err_set(e, ERR_PROTO, "the other end's nonce is not a public key");
 	make_tag_with(h, '>', seal ? shared : NULL, to);
 	make_tag_with(h, '<', seal ? shared : NULL, back);
 	int rc = comm_records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back,
@@ -126,7 +126,7 @@ static int finish_connect(struct handshake *h, struct err *e)
 
 static int check_reply(struct handshake *h, struct err *e)
 {
-	if (check_tag(h, 'A', h->reply.tag, e) < 0)
+	if (check_tag(h, 'A', h->reply.tag, e))
 		return -1;
 	if (h->reply.integrity != h->w->integrity)
 		return report_integrity(h, (int)h->hello.to, h->reply.integrity, e);
@@ -137,7 +137,7 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	/* comm_world_exchange_cards has seen to it that all ranks have as many */
+	/* comm_world_exchange_cards checked that this is equal on all ranks */
 	int lanes = l->kind == HELLO_DATA ? h->w->sockets : 0;
 	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_OOB || l->lanes != lanes ||
 	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank ||
@@ -146,14 +146,14 @@ static int check_hello(struct handshake *h, struct err *e)
 	make_nonce(h, h->reply.nonce);
 	h->reply.integrity = h->w->integrity;
 	h->reply.aes = comm_records_have_aes();
-	/* another integrity is refused once the other end is known to be of this job */
+	/* a different integrity is refused only after the other end has authenticated */
 	make_tag(h, 'A', h->reply.tag);
 	return 0;
 }
 
 static int check_proof(struct handshake *h, struct err *e)
 {
-	if (check_tag(h, 'C', h->proof, e) < 0)
+	if (check_tag(h, 'C', h->proof, e))
 		return -1;
 	if (h->hello.integrity != h->w->integrity)
 		return report_integrity(h, (int)h->hello.from, h->hello.integrity, e);
@@ -210,7 +210,7 @@ int comm_handshake_connect(const struct world *w, const struct hello *what, stru
 	h->hello.integrity = w->integrity;
 	h->hello.aes = comm_records_have_aes();
 	make_nonce(h, h->hello.nonce);
-	if (net_connect_start(h->address, &h->fd, e) < 0) {
+	if (net_connect_start(h->address, &h->fd, e)) {
 		comm_handshake_free(h);
 		return -1;
 	}
@@ -231,7 +231,7 @@ int comm_handshake_accept(const struct world *w, int fd, struct handshake **out,
 	return 0;
 }
 
-/* 1 the phase's bytes are through, 0 not yet, -1. */
+/* 1: all bytes of the phase have moved; 0: not yet; -1: error. */
 static int move_bytes(struct handshake *h, const struct phase *p, struct err *e)
 {
 	if (!p->size) {
@@ -263,7 +263,7 @@ int comm_handshake_step(struct handshake *h, struct err *e)
 		int rc = move_bytes(h, p, e);
 		if (rc <= 0)
 			return rc;
-		if (p->finish && p->finish(h, e) < 0)
+		if (p->finish && p->finish(h, e))
 			return -1;
 		h->phase++;
 		h->done = 0;

@@ -17,7 +17,7 @@ struct oob {
 	int count, room;
 };
 
-/* --- What is known of a rank ---------------------------------------------------- */
+/* --- State of a rank -------------------------------------------------------------------------- */
 
 static void request_progress(struct world *w)
 {
@@ -42,7 +42,7 @@ uint32_t comm_oob_ask(struct world *w, int rank, uint64_t group)
 	return ++s->asked;
 }
 
-/* --- Lines ------------------------------------------------------------------------- */
+/* --- Connections ------------------------------------------------------------------------------ */
 
 static struct oob_connection *new_connection(struct oob *s, int peer)
 {
@@ -64,7 +64,7 @@ static struct oob_connection *new_connection(struct oob *s, int peer)
 	return l;
 }
 
-/* Nothing half read may turn the end into a reset, which could overtake the last words. */
+/* Unread data would turn the close into a reset, which could overtake the last note. */
 static void hang_up(int fd)
 {
 	char rest[512];
@@ -83,7 +83,7 @@ static void free_connection(struct oob_connection *l)
 	free(l);
 }
 
-/* A line is up. */
+/* Called when the connection is authenticated. */
 static void finish_connect(struct oob *s, struct oob_connection *l, int fd, struct records *records)
 {
 	struct world *w = s->w;
@@ -103,7 +103,7 @@ static bool means_silence(int error)
 	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
-/* Ends line i. gone: its end says that the rank is no more. */
+/* Ends connection i. gone: its end says that the process is gone. */
 static void end_connection(struct oob *s, int i, bool gone, int error)
 {
 	struct world *w = s->w;
@@ -123,12 +123,12 @@ static void end_connection(struct oob *s, int i, bool gone, int error)
 	s->connection[i] = s->connection[--s->count];
 }
 
-/* --- Calls --------------------------------------------------------------------------- */
+/* --- Connecting ------------------------------------------------------------------------------- */
 
 static int start_connect(struct oob *s, struct oob_connection *l, struct err *e)
 {
 	struct hello what = { .kind = HELLO_OOB, .to = (uint32_t)l->peer };
-	if (comm_handshake_connect(s->w, &what, &l->handshake, e) < 0)
+	if (comm_handshake_connect(s->w, &what, &l->handshake, e))
 		return -1;
 	return net_guard(comm_handshake_fd(l->handshake), s->w->silence_s, e);
 }
@@ -139,7 +139,8 @@ static void connect_to(struct oob *s, int rank)
 	if (l && start_connect(s, l, NULL) == 0)
 		return;
 	pthread_mutex_lock(&s->w->lock);
-	s->w->oob_peers[rank].state = OOB_NONE; /* not its fault: another try may follow */
+	s->w->oob_peers[rank].state = OOB_NONE; /* this does not concern the rank: another attempt
+						 * may follow */
 	comm_oob_announce(s->w);
 	pthread_mutex_unlock(&s->w->lock);
 	if (l) {
@@ -148,7 +149,7 @@ static void connect_to(struct oob *s, int rank)
 	}
 }
 
-/* Makes the calls that others want. */
+/* Makes the connections that other threads requested. */
 static void make_connections(struct oob *s)
 {
 	struct world *w = s->w;
@@ -175,8 +176,9 @@ static void make_connections(struct oob *s)
 
 enum connect_state { CONNECT_CONTINUES, CONNECT_REFUSED, CONNECT_FAILED };
 
-/* An acceptor hears only so many at a time, and strangers may have crowded this call out; whoever
- * has ended refuses connections, so another try tells. */
+/* The other end accepted the connection and then closed it: an acceptor keeps only a limited number
+ * of pending connections, and strangers may have displaced this one. A process that has ended
+ * refuses connections, so another attempt decides. */
 static enum connect_state step_connect(struct oob *s, struct oob_connection *l, int *error)
 {
 	struct err e = ERR_INIT;
@@ -190,13 +192,13 @@ static enum connect_state step_connect(struct oob *s, struct oob_connection *l, 
 		return CONNECT_CONTINUES;
 	*error = comm_handshake_errno(l->handshake);
 	if (!comm_handshake_connected(l->handshake) || e.code != ERR_NET)
-		return CONNECT_REFUSED; /* nobody listens there, or somebody else */
+		return CONNECT_REFUSED; /* nobody listens there, or a stranger */
 	comm_handshake_free(l->handshake);
 	l->handshake = NULL;
 	return l->retries++ < RETRIES_MOST && start_connect(s, l, NULL) == 0 ? CONNECT_CONTINUES
 									     : CONNECT_FAILED;
 }
-/* The other rank has not ended: what it says does not come as it said it. */
+/* The other rank has not ended: its note was damaged on the way. */
 static void report_broken(struct oob *s, const struct oob_connection *l)
 {
 	struct world *w = s->w;
@@ -212,7 +214,7 @@ static void report_broken(struct oob *s, const struct oob_connection *l)
 	comm_world_fail(w, &why);
 }
 
-/* Moves what goes without waiting on line i, which may end. */
+/* Moves what needs no waiting on connection i, which may end. */
 static void progress_connection(struct oob *s, int i)
 {
 	struct oob_connection *l = s->connection[i];
@@ -271,7 +273,7 @@ void comm_oob_set_polls(const struct oob *s, struct pollfd *p)
 void comm_oob_progress(struct oob *s)
 {
 	make_connections(s);
-	/* From the last on: what is dropped moves only what was looked at. */
+	/* From the last one down: removing an entry moves only entries already visited. */
 	for (int i = s->count - 1; i >= 0; i--)
 		progress_connection(s, i);
 }

@@ -10,7 +10,6 @@
 
 enum { NOTE_MAGIC = 0x4d4e4f31 };
 
-/* Under the world's lock: whoever waits, for a rank or for an answer, looks again. */
 void comm_oob_announce(struct world *w)
 {
 	pthread_cond_broadcast(&w->peers_changed);
@@ -19,9 +18,7 @@ void comm_oob_announce(struct world *w)
 			comm_wakeup_signal(c->wakeup.tx);
 }
 
-/* Whom this rank waits for, as far as it knows: in that group, else in any. */
-
-/* Whom this rank waits for, as far as it knows: in that group, else in any. */
+/* The world rank that this rank waits for in the given group, otherwise in any; -1: none. */
 static int find_wait(struct world *w, uint64_t group)
 {
 	int who = -1;
@@ -38,7 +35,7 @@ static int find_wait(struct world *w, uint64_t group)
 	return who;
 }
 
-/* --- Notes in -------------------------------------------------------------------------- */
+/* --- Receiving -------------------------------------------------------------------------------- */
 
 static void take_answer(struct world *w, int peer, const struct note *n)
 {
@@ -67,7 +64,7 @@ static void take_left(struct world *w, int peer)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* false: no note of this world. */
+/* false: it is not a note of this world. */
 static bool handle_note(struct world *w, struct oob_connection *l)
 {
 	struct note *n = &l->in;
@@ -87,7 +84,7 @@ static bool handle_note(struct world *w, struct oob_connection *l)
 		if (n->rank < 0 || n->rank >= w->size)
 			return false;
 		n->text[NOTE_TEXT - 1] = '\0';
-		human_plain(n->text); /* it comes from outside, and goes into an error */
+		human_plain(n->text); /* it comes from outside and goes into an error */
 		comm_world_record_cause(w, n->rank, n->text);
 		take_cause(w, l->peer, n->kind == NOTE_FAILED);
 		return true;
@@ -98,7 +95,7 @@ static bool handle_note(struct world *w, struct oob_connection *l)
 	return false;
 }
 
-/* As recv without waiting, and errno. */
+/* Like recv without waiting, with errno. */
 static ssize_t receive_bytes(struct oob_connection *l, void *to, size_t bytes)
 {
 	if (!l->records)
@@ -123,7 +120,6 @@ static ssize_t send_bytes(struct oob_connection *l, void *from, size_t bytes)
 	return n > 0 ? n : -1;
 }
 
-/* Reads what is there; 0, -1 with *error at the line's end. */
 int comm_oob_receive_notes(struct world *w, struct oob_connection *l, int *error)
 {
 	for (;;) {
@@ -143,7 +139,7 @@ int comm_oob_receive_notes(struct world *w, struct oob_connection *l, int *error
 			return -1;
 	}
 }
-/* --- Notes out -------------------------------------------------------------------------- */
+/* --- Sending ---------------------------------------------------------------------------------- */
 
 static void write_note(struct oob_connection *l, enum note_kind kind)
 {
@@ -159,7 +155,7 @@ static void write_cause(struct oob_connection *l, enum note_kind kind, const str
 	memcpy(l->out.text, w->cause, sizeof l->out.text);
 }
 
-/* Chooses what is to be said next: last words before all else; false: nothing. */
+/* Chooses the next note; a last note comes before all others. false: there is none. */
 static bool choose_note(struct world *w, struct oob_connection *l)
 {
 	struct oob_peer *side = &w->oob_peers[l->peer];
@@ -193,7 +189,6 @@ static bool choose_note(struct world *w, struct oob_connection *l)
 	return ask;
 }
 
-/* Sends what goes; 0, -1 with *error. */
 int comm_oob_send_notes(struct world *w, struct oob_connection *l, int *error)
 {
 	while (l->put < sizeof l->out || choose_note(w, l)) {

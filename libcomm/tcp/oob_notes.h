@@ -15,23 +15,24 @@ enum note_kind { NOTE_ASK = 1, NOTE_ANSWER, NOTE_CAUSE, NOTE_FAILED, NOTE_LEFT }
 struct note {
 	uint32_t magic, kind;
 	uint64_t group;
-	uint32_t turn; /* of a question, and of its answer */
-	int32_t rank;  /* answer: whom it waits for; heard, failed: whose words these are */
+	uint32_t turn; /* number of a question, also in its answer */
+	int32_t rank;  /* answer: whom it waits for; cause, failed: whose error it is */
 	char text[NOTE_TEXT];
 };
 _Static_assert(sizeof(struct note) == 24 + NOTE_TEXT, "a note has no padding");
 
-struct oob_connection { /* a connection */
+struct oob_connection {
 	int peer, fd;
-	struct records *records;     /* NULL: notes go as they are */
-	struct handshake *handshake; /* of a call; NULL: both have proved themselves */
-	int retries;                 /* how often the other end had no time to hear it */
+	struct records *records;     /* NULL: notes are sent as they are */
+	struct handshake *handshake; /* while connecting; NULL: both ends have authenticated */
+	int retries;                 /* how often the other end closed the connection before it
+				      * authenticated */
 	struct note in, out;
-	size_t got, put; /* bytes of them; put == sizeof out: nothing to be sent */
-	bool answer;     /* owes one, to this question: */
+	size_t got, put; /* bytes of in and out; put == sizeof out: nothing to send */
+	bool answer;     /* owes an answer to this question: */
 	uint32_t turn;
 	uint64_t group;
-	bool last; /* has begun its last note */
+	bool last; /* its last note has been begun */
 };
 
 /* Tells every thread that waits for a rank or for an answer to look again. Under the world's

@@ -21,19 +21,18 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 24, "a head has no padding");
 
-/* One direction. The record under way has a head, of which `head_done` bytes have gone through,
- * and head.bytes of data, of which `done` have. */
+/* One direction. Of the current record, `head_done` bytes of the head and `done` of head.bytes
+ * bytes of data have moved. */
 struct direction {
 	unsigned char key[RECORD_KEY];
-	crypto_aead_aes256gcm_state *aes; /* the key made ready; NULL: the other cipher */
+	crypto_aead_aes256gcm_state *aes; /* the expanded key; NULL: the other cipher */
 	uint64_t seed, head_seed;
 	uint64_t number;
 	struct head head;
 	size_t head_done, done;
-	/* sending: what was encrypted; receiving: a record that does not go to where it is asked
-	 * for */
+	/* sending: encrypted data; receiving: a record that does not fit the caller's buffers */
 	unsigned char *held;
-	/* receiving: of a good record in `held`, how many bytes were given out */
+	/* receiving: bytes delivered of a verified record in `held` */
 	size_t given;
 	bool staged, good, broken;
 	XXH3_state_t *hash;
@@ -115,7 +114,7 @@ static size_t total_bytes(const struct iovec *v, int n)
 	return bytes;
 }
 
-/* The pieces of v that hold `bytes` bytes from `skip` on, which are there; how many. */
+/* The pieces of v that hold `bytes` bytes from `skip` on, all of which exist. Returns how many. */
 static int cut_pieces(const struct iovec *v, size_t skip, size_t bytes,
 		      struct iovec out[RECORD_PIECES])
 {
@@ -164,7 +163,7 @@ static void hash_record(struct direction *d, const struct iovec *v, int n, unsig
 	memcpy(out, sum.digest, TAG);
 }
 
-/* Each number comes once in a direction, and each key in one direction of one connection. */
+/* Each number is used once in a direction, and each key in one direction of one connection. */
 static void make_nonce(const struct direction *d,
 		       unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES])
 {
@@ -193,7 +192,7 @@ static void encrypt(struct direction *d, const unsigned char *from)
 								   nonce, d->key);
 }
 
-/* In place; -1: it is not what was sealed. */
+/* In place. -1: it is not what was sealed. */
 static int decrypt(struct direction *d, unsigned char *at)
 {
 	unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES];
@@ -231,7 +230,7 @@ static void begin_record(struct records *r, const struct iovec *v, int n)
 	}
 }
 
-/* `n` bytes of head and data went through; of the data. */
+/* `n` bytes of head and data have moved. Returns how many of them are data. */
 static size_t count_moved(struct direction *d, size_t n)
 {
 	size_t head = sizeof d->head - d->head_done, part = n < head ? n : head;
@@ -276,7 +275,7 @@ static ssize_t mark_broken(struct direction *d)
 	return RECORDS_BROKEN;
 }
 
-/* Gives out a good record that lies in `held`. */
+/* Delivers from a verified record in `held`. */
 static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 {
 	struct iovec part[RECORD_PIECES];
@@ -290,7 +289,7 @@ static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 	return (ssize_t)bytes;
 }
 
-/* The head is here: whether it can be right, and where the data goes. */
+/* The head is complete: whether it is valid, and where the data goes. */
 static bool take_head(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
@@ -301,7 +300,7 @@ static bool take_head(struct records *r, const struct iovec *v, int n)
 	return true;
 }
 
-/* The record is here: gives it out if it is good. */
+/* The record is complete: delivers it if it is valid. */
 static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
@@ -319,7 +318,7 @@ static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 	return d->staged ? give_out(d, v, n) : (ssize_t)d->head.bytes;
 }
 
-/* Where the next bytes belong. */
+/* Where the next bytes go. */
 static int find_destination(struct direction *d, const struct iovec *v,
 			    struct iovec part[RECORD_PIECES])
 {

@@ -1,34 +1,34 @@
 /*
- * records — the bytes of one TCP connection in records that are checked or sealed, after its
- * handshake.
+ * records — the bytes of one TCP connection, after its handshake, in records that are checked or
+ * sealed.
  *
  * TCP's own checksum is 16 bits wide and ends at each adapter and middlebox that rewrites it. With
- * [network] integrity = none it is all there is, and no record is made. Otherwise what is sent is
- * cut into records of RECORD_MOST bytes at most:
+ * [network] integrity = none it is the only one, and there are no records. Otherwise the data is
+ * cut into records of at most RECORD_MOST bytes:
  *
  *     u32 bytes       of data, 1 to RECORD_MOST
- *     u32 head        of the key, the record's number and `bytes`: a wrong length is seen before it
- *                     is waited for
+ *     u32 head        hash of the key, the record's number and `bytes`: a wrong length is detected
+ *                     before it is waited for
  *     u8  check[16]   checksum: XXH3-128 of `bytes` and the data, seeded by the key and the number
  *                     seal: the AEAD's tag
  *     u8  data[bytes] as it is, or encrypted
  *
- * The number counts the records of a direction from 0 and is not sent; the keys are new for each
- * connection and direction (handshake.h). So a record that is changed, dropped, repeated, moved, or
- * of another connection is broken. The end of the stream between two messages is not: a rank that
- * ends has its own words for that (side.h).
+ * The number counts the records of a direction from 0 and is not sent. The keys are new for each
+ * connection and direction (handshake.h). A record that was changed, dropped, repeated, moved, or
+ * taken from another connection is therefore broken. The end of the stream between two messages is
+ * not: a rank that ends sends a last note (oob.h).
  *
- *     checksum   finds what hardware and software do by accident: a missed change has odds of about
- *                2^-128. It is no defence against somebody who can change the traffic: XXH3 is no
- *                cryptographic function.
- *     seal       AES-256-GCM where both processors have instructions for it, else ChaCha20-Poly1305
- *                (IETF), with the number as the nonce: nobody on the way reads or changes the data
- *                unseen.
+ *     checksum   detects accidental changes by hardware and software; it misses one with a
+ *                probability of about 2^-128. It is no defence against somebody who can change the
+ *                traffic: XXH3 is not a cryptographic function.
+ *     seal       AES-256-GCM if both processors have instructions for it, otherwise
+ *                ChaCha20-Poly1305 (IETF), with the number as the nonce: nobody on the way can read
+ *                the data, or change it undetected.
  *
- * No byte is given out before its record is found good. Data goes from and to the caller's buffers
- * without another copy, but for: what is encrypted, which goes through a buffer when it is sent;
- * records that do not lie in one piece in the receiver's buffer (seal) or do not fit into what it
- * asks for (both).
+ * No byte is delivered before its record has been verified. Data moves from and to the caller's
+ * buffers without another copy, with two exceptions: encrypted data passes through a buffer when it
+ * is sent; records that are not contiguous in the receiver's buffer (seal) or larger than what it
+ * asks for (both) pass through one when they are received.
  */
 #ifndef MUSTER_LIBCOMM_TCP_RECORDS_H
 #define MUSTER_LIBCOMM_TCP_RECORDS_H
@@ -38,11 +38,11 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* A record is checked while it lies in a core's cache; smaller ones cost more calls. */
+/* A record is verified while it is in a core's cache; smaller ones cost more calls. */
 enum {
 	RECORD_MOST = 128 << 10,
 	RECORD_KEY = 32,
-	RECORD_PIECES = 40 /* more of a caller's are left for the next call */
+	RECORD_PIECES = 40 /* of a caller's iovec per call; more are left for the next call */
 };
 
 enum { RECORDS_END = -1, RECORDS_BROKEN = -2 };
@@ -57,16 +57,16 @@ int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sen
 /* Takes NULL. */
 void comm_records_free(struct records *r);
 
-/* This processor has instructions for AES-256-GCM. */
+/* Whether this processor has instructions for AES-256-GCM. */
 bool comm_records_have_aes(void);
 
-/* As sendmsg and recvmsg without waiting: the bytes of v[n] that were moved, 0: none yet,
- * RECORDS_END with errno, 0 at the end of the stream. Whoever got 0 or fewer bytes than he asked
- * for comes back with v from where it stopped, and has not changed what it holds. comm_records_get:
- * RECORDS_BROKEN for good after a broken record. */
+/* Like sendmsg and recvmsg without waiting: the bytes of v[n] that were moved; 0: none yet;
+ * RECORDS_END with errno, which is 0 at the end of the stream. A caller that got 0, or fewer bytes
+ * than it asked for, calls again with v from where it stopped, without changing the data.
+ * comm_records_get returns RECORDS_BROKEN forever after a broken record. */
 ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n);
 ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n);
-/* Records that came whole so far; the number of the broken one. */
+/* The number of complete records so far, which is the number of the broken one if there is one. */
 unsigned long long comm_records_number(const struct records *r);
 
 #endif

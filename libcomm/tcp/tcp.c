@@ -30,7 +30,7 @@ static int world_rank(const struct endpoint *l)
 	return l->c->members[l->peer];
 }
 
-/* The peer does not go on; it, or another rank, may yet tell why. */
+/* The peer does not continue. It, or another rank, may still report why. */
 static int report_lost(const struct endpoint *l, const char *what, int error, struct err *e)
 {
 	char who[160];
@@ -54,7 +54,7 @@ static int report_silent(const struct endpoint *l, struct err *e)
 		w->silence_s);
 }
 
-/* The end of a handshake that did not work out. */
+/* The handshake failed. */
 static int report_unconnected(const struct endpoint *l, struct err *e)
 {
 	char who[160];
@@ -79,7 +79,7 @@ static void request_oob(const struct endpoint *l)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Whether it has died, closed or failed, as far as is known beside the data. */
+/* Whether it has died, closed or failed, as far as the out-of-band connection shows. */
 static bool is_gone(const struct endpoint *l)
 {
 	struct world *w = l->c->world;
@@ -90,9 +90,9 @@ static bool is_gone(const struct endpoint *l)
 	return gone;
 }
 
-/* The other end accepted the connection and then closed it: its acceptor hears
- * only so many at a time, and strangers may have crowded this one out. Whoever
- * has ended refuses connections, so another try tells. */
+/* The other end accepted the connection and then closed it: its acceptor keeps only a limited
+ * number of pending connections, and strangers may have displaced this one. A process that has
+ * ended refuses connections, so another attempt decides. */
 static bool retry_connect(struct tcp_lane *t, const struct err *e)
 {
 	if (e->code != ERR_NET || !comm_handshake_connected(t->handshake) ||
@@ -121,7 +121,7 @@ static int start_connect(struct endpoint *l, int lane, struct err *e)
 			      .group = l->c->id,
 			      .lane = (uint16_t)lane,
 			      .lanes = (uint16_t)l->lanes };
-	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].handshake, e) < 0
+	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].handshake, e)
 		       ? report_unconnected(l, e)
 		       : 0;
 }
@@ -129,7 +129,7 @@ static int start_connect(struct endpoint *l, int lane, struct err *e)
 static int step_connect(struct endpoint *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
-	if (!t->handshake && start_connect(l, lane, e) < 0)
+	if (!t->handshake && start_connect(l, lane, e))
 		return -1;
 	int rc = comm_handshake_step(t->handshake, e);
 	if (rc < 0)
@@ -141,7 +141,7 @@ static int step_connect(struct endpoint *l, int lane, struct err *e)
 	return become_ready(l, t, fd);
 }
 
-/* The lower rank has not connected yet: is it there at all? */
+/* The lower rank has not connected yet: checks whether it still exists. */
 static void check_peer(struct endpoint *l, struct tcp_lane *t)
 {
 	if (t->gone || clock_ns() - t->since < OOB_AFTER_NS)
@@ -153,26 +153,26 @@ static void check_peer(struct endpoint *l, struct tcp_lane *t)
 	t->round = comm_acceptor_count_rounds(l->c->world);
 }
 
-/* A rank that connected and left may be on its way through the acceptor still.
- * But it was answered, so it had said hello: after a whole round that is known. */
+/* A rank that connected and left may still be pending at the acceptor. But it was answered, so its
+ * hello had arrived: after one whole round that is known. */
 static int step_accept(struct endpoint *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
 	struct world *w = l->c->world;
-	/* before one looks who has come */
+	/* before checking the arrivals */
 	bool coming, heard = t->gone && comm_acceptor_count_rounds(w) - t->round >= 2;
 	int fd = comm_acceptor_take(w, l->c->id, world_rank(l), lane, &coming, &t->records);
 	if (fd >= 0)
 		return become_ready(l, t, fd);
 	if (heard && !coming)
 		return is_silent(l) ? report_silent(l, e)
-				    : report_lost(l, "has gone before it connected", 0, e);
+				    : report_lost(l, "ended before it connected", 0, e);
 	if (!coming)
 		check_peer(l, t);
 	return 0;
 }
 
-/* 1 ready, 0 not yet, -1. */
+/* 1: ready; 0: not yet; -1: error. */
 static int make_ready(struct endpoint *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
@@ -187,7 +187,7 @@ static int make_ready(struct endpoint *l, int lane, struct err *e)
 	return t->state == TCP_CONNECTING ? step_connect(l, lane, e) : step_accept(l, lane, e);
 }
 
-/* What a system call that moved nothing means. */
+/* The meaning of a system call that moved nothing. */
 static int check_no_bytes(const struct endpoint *l, int error, struct err *e)
 {
 	if (error == EAGAIN || error == EINTR)
@@ -195,7 +195,7 @@ static int check_no_bytes(const struct endpoint *l, int error, struct err *e)
 	return report_lost(l, "has closed the connection", error, e);
 }
 
-/* Nobody else is to be asked what happened: this rank knows. */
+/* No other rank is asked for the cause: this rank knows it. */
 static int report_broken(const struct endpoint *l, int lane, struct err *e)
 {
 	char who[160];

@@ -1,11 +1,13 @@
 /*
- * tcp — links over the network, made when they are first used.
+ * tcp — endpoints over the network, connected when first used. The main header of libcomm/tcp:
+ * acceptor.h accepts connections, handshake.h authenticates them, records.h checks or encrypts
+ * their bytes, oob.h carries what is not data, root_cause.h finds the cause of a failure.
  *
- * A link has as many lanes as the world has sockets a pair, each a connection of its own. Of two
- * ranks the lower one connects, the higher one finds the connections among its world's arrivals.
- * Beside the first of them the lower rank makes a side connection (side.h), which tells both what
- * became of the other; a higher rank that waits for long makes one itself: when it ends, or is
- * refused, the lower one has died before it could connect.
+ * An endpoint has as many lanes as the world has sockets per pair; each lane is one connection. Of
+ * two ranks the lower one connects; the higher one takes the connections from its world's arrivals.
+ * Besides the first of them the lower rank makes an out-of-band connection (oob.h), which tells
+ * both what became of the other. A higher rank that waits for long makes one itself: if it ends or
+ * is refused, the lower rank died before it could connect.
  */
 #ifndef MUSTER_LIBCOMM_TCP_TCP_H
 #define MUSTER_LIBCOMM_TCP_TCP_H
@@ -22,13 +24,13 @@ enum tcp_state { TCP_IDLE, TCP_CONNECTING, TCP_ACCEPTING, TCP_READY };
 
 struct tcp_lane {
 	enum tcp_state state;
-	struct records *records;     /* of a ready lane; NULL: its bytes go as they are */
+	struct records *records;     /* of a ready lane; NULL: its bytes are sent as they are */
 	int fd;                      /* of a ready lane; written under the world's lock */
-	struct handshake *handshake; /* of the connection to come; NULL: to be begun anew */
-	int retries;                 /* how often a greeting ended before its time */
-	int64_t since;               /* when the waiting began */
-	bool gone;                   /* the peer is no more, known */
-	uint32_t round;              /* at this one of the acceptor's rounds */
+	struct handshake *handshake; /* of the connection being made; NULL: to be started again */
+	int retries;                 /* how often a handshake ended early */
+	int64_t since;               /* when the wait began */
+	bool gone;                   /* the peer is known to be gone */
+	uint32_t round;              /* the acceptor's round at that moment */
 };
 
 struct tcp_endpoint {

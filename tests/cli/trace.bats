@@ -61,7 +61,7 @@ setup() {
 	[[ $status -eq 2 && $output == *"nothing.json"* ]]
 	echo '{"rank": 0}' >"$dir/comm-0.json"
 	run "$MUSTER" trace "$dir"
-	[[ $status -eq 2 && $output == *"comm-0.json is no flight recorder's dump"* ]]
+	[[ $status -eq 2 && $output == *"comm-0.json is not a flight recorder dump"* ]]
 	dump 0 done barrier >"$dir/comm-0.json"
 	run "$MUSTER" trace "$dir" "$dir/comm-0.json"
 	[[ $status -eq 2 && $output == *"a second dump of rank 0"* ]]

@@ -20,7 +20,7 @@ enum { REF_PERIOD = 4099, REF_RANKS = 8, REF_TYPES = COMM_U8 + 1, REF_REDOPS = C
 const char *reference_type_name(enum comm_type type);
 const char *reference_redop_name(enum comm_op op);
 
-/* out[count] = src[0..n-1][count] by the documented order. */
+/* out[count] = the reduction of src[0..n-1][count] in the documented order. */
 void reference_reduce(enum comm_type type, enum comm_op op, const void *const *src, int n,
 		      void *out, size_t count);
 /* The value of an element. */
@@ -28,21 +28,21 @@ double reference_number(enum comm_type type, const void *at);
 
 struct reference; /* for groups of one size */
 
-/* NULL: no memory, or, with a line on stderr, the exact reduction is not near the one in
+/* NULL: no memory, or (with a line on stderr) the exact reduction is not close to the one in
  * float64. */
 struct reference *reference_open(int ranks);
 void reference_close(struct reference *ref);
 
-/* One period of rank's block. Factors are chosen so that their products stay in range. */
+/* One period of a rank's block. Factors are chosen so that their products remain in range. */
 const char *reference_given(const struct reference *ref, enum comm_type type, bool factors,
 			    int rank, int block);
-/* One period of the reduction of all ranks' block; of products: of factors. */
+/* One period of the reduction of all ranks' blocks; for products: of factors. */
 const char *reference_reduced(const struct reference *ref, enum comm_type type, enum comm_op op,
 			      int block);
 
-/* data[bytes] = a period again and again. */
+/* data[bytes] = the period, repeated. */
 void reference_spread(const char *period, enum comm_type type, void *data, size_t bytes);
-/* Where data[bytes] first differs from the period again and again; bytes: nowhere. */
+/* Where data[bytes] first differs from the repeated period; bytes: nowhere. */
 size_t reference_differs(const char *period, enum comm_type type, const void *data, size_t bytes);
 
 #endif

@@ -19,7 +19,7 @@ int cuda_use(const struct device *d, struct err *e)
 static int backend_cuda_open(int index, struct device **out, struct err *e)
 {
 	int count = 0;
-	if (cuda_check(cudaGetDeviceCount(&count), "looking for devices", e) < 0)
+	if (cuda_check(cudaGetDeviceCount(&count), "looking for devices", e))
 		return -1;
 	if (index < 0 || index >= count)
 		return err_set(e, ERR_NOTFOUND,
@@ -43,7 +43,7 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 	struct cudaDeviceProp prop;
 	int at = snprintf(id, DEVICE_ID, "cuda-");
 	if (cudaGetDeviceProperties(&prop, d->index) != cudaSuccess) {
-		/* the same everywhere: the library is not used then */
+		/* equal on all ranks, so the library is not used */
 		snprintf(id, DEVICE_ID, "cuda-unknown");
 		return;
 	}
@@ -57,8 +57,8 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 static int cuda_stream_open(struct device *d, void **stream, struct err *e)
 {
 	cudaStream_t s;
-	if (cuda_use(d, e) < 0 || cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking),
-					     "making a stream", e) < 0)
+	if (cuda_use(d, e) ||
+	    cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream", e))
 		return -1;
 	*stream = s;
 	return 0;
@@ -73,8 +73,8 @@ static void cuda_stream_close(struct device *d, void *stream)
 static int cuda_event_open(struct device *d, void **event, struct err *e)
 {
 	cudaEvent_t ev;
-	if (cuda_use(d, e) < 0 || cuda_check(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming),
-					     "making an event", e) < 0)
+	if (cuda_use(d, e) ||
+	    cuda_check(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming), "making an event", e))
 		return -1;
 	*event = ev;
 	return 0;
@@ -88,33 +88,32 @@ static void cuda_event_close(struct device *d, void *event)
 
 static int cuda_event_record(struct device *d, void *event, void *stream, struct err *e)
 {
-	return cuda_use(d, e) < 0
-		       ? -1
-		       : cuda_check(cudaEventRecord(event, stream), "recording an event", e);
+	return cuda_use(d, e) ? -1
+			      : cuda_check(cudaEventRecord(event, stream), "recording an event", e);
 }
 
 static int cuda_event_done(struct device *d, void *event, struct err *e)
 {
-	if (cuda_use(d, e) < 0)
+	if (cuda_use(d, e))
 		return -1;
 	cudaError_t rc = cudaEventQuery(event);
-	return rc == cudaErrorNotReady                                  ? 0
-	       : cuda_check(rc, "what was queued on the device", e) < 0 ? -1
-									: 1;
+	return rc == cudaErrorNotReady                              ? 0
+	       : cuda_check(rc, "what was queued on the device", e) ? -1
+								    : 1;
 }
 
 static int cuda_stream_wait(struct device *d, void *stream, void *event, struct err *e)
 {
-	return cuda_use(d, e) < 0 ? -1
-				  : cuda_check(cudaStreamWaitEvent(stream, event, 0),
-					       "waiting for an event", e);
+	return cuda_use(d, e) ? -1
+			      : cuda_check(cudaStreamWaitEvent(stream, event, 0),
+					   "waiting for an event", e);
 }
 
 /* --- Memory --- */
 
 static int cuda_pin(struct device *d, void *memory, size_t bytes, struct err *e)
 {
-	return cuda_use(d, e) < 0
+	return cuda_use(d, e)
 		       ? -1
 		       : cuda_check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable),
 				    "pinning memory of the host", e);
@@ -130,7 +129,7 @@ static void cuda_unpin(struct device *d, void *memory)
 static int cuda_copy(struct device *d, void *to, const void *from, size_t bytes, void *stream,
 		     struct err *e)
 {
-	return cuda_use(d, e) < 0
+	return cuda_use(d, e)
 		       ? -1
 		       : cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
 				    "copying", e);

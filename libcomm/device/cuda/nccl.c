@@ -1,5 +1,5 @@
-/* NCCL 2.18 or newer, by dlopen; what NCCL has no call for is a group of broadcasts, reductions
- * or messages. */
+/* NCCL 2.18 or newer, by dlopen. An operation for which NCCL has no call is a group of broadcasts,
+ * reductions or messages. */
 #include "libcomm/device/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -22,15 +22,15 @@ static struct {
 #undef FIELD
 } nccl;
 
-static struct err load_error; /* of the one try */
+static struct err load_error; /* of the only attempt */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 struct device_comm {
-	ncclComm_t comm; /* NULL: a split that this rank has no part in */
+	ncclComm_t comm; /* NULL: a split in which this rank takes no part */
 	struct device device;
-	struct device_comm *parent; /* until it has been split off */
+	struct device_comm *parent; /* until the split is done */
 	void *byte;                 /* of the device, for barriers */
-	bool finishing, finished;   /* all peers have what they need of this rank */
+	bool finishing, finished;   /* all peers have what they need from this rank */
 };
 
 /* --- Loading --- */
@@ -66,7 +66,7 @@ static int nccl_usable(struct device *d, struct err *e)
 	return load_error.code ? err_set(e, load_error.code, "%s", load_error.text) : 0;
 }
 
-/* What is under way is no error. */
+/* An operation in progress is not an error. */
 static int check_result(ncclResult_t rc, struct device_comm *dc, const char *what, struct err *e)
 {
 	if (rc == ncclSuccess || rc == ncclInProgress)
@@ -83,7 +83,7 @@ static int nccl_new_key(struct device *d, unsigned char key[DEVICE_KEY], struct 
 {
 	ncclUniqueId id;
 	_Static_assert(sizeof id <= DEVICE_KEY, "the id travels as the key");
-	if (cuda_use(d, e) < 0 || check_result(nccl.GetUniqueId(&id), NULL, "making an id", e) < 0)
+	if (cuda_use(d, e) || check_result(nccl.GetUniqueId(&id), NULL, "making an id", e))
 		return -1;
 	memcpy(key, &id, sizeof id);
 	return 0;
@@ -96,8 +96,7 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 		return err_set(e, ERR_NOMEM, "no memory for a communicator");
 	dc->device = *d;
 	*out = dc;
-	return cuda_use(d, e) < 0 ? -1
-				  : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
+	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
 static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
@@ -107,7 +106,7 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 	ncclUniqueId id;
 	config.blocking = 0;
 	memcpy(&id, key, sizeof id);
-	if (new_communicator(d, out, e) < 0)
+	if (new_communicator(d, out, e))
 		return -1;
 	return check_result(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
 			    "opening", e);
@@ -118,7 +117,7 @@ static int nccl_split(struct device_comm *parent, int color, int key, struct dev
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	if (new_communicator(&parent->device, out, e) < 0)
+	if (new_communicator(&parent->device, out, e))
 		return -1;
 	(*out)->parent = parent;
 	return check_result(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
@@ -126,7 +125,7 @@ static int nccl_split(struct device_comm *parent, int color, int key, struct dev
 			    parent, "splitting", e);
 }
 
-/* 1 ready, 0 under way. */
+/* 1: ready; 0: in progress. */
 static int get_state(struct device_comm *dc, struct err *e)
 {
 	ncclResult_t state = ncclSuccess;
@@ -134,14 +133,14 @@ static int get_state(struct device_comm *dc, struct err *e)
 		return 1;
 	if (check_result(nccl.CommGetAsyncError(dc->comm, &state), dc, "asking for errors", e) <
 		    0 ||
-	    check_result(state, dc, "an operation", e) < 0)
+	    check_result(state, dc, "an operation", e))
 		return -1;
 	return state == ncclSuccess;
 }
 
 static int nccl_ready(struct device_comm *dc, struct err *e)
 {
-	if (cuda_use(&dc->device, e) < 0)
+	if (cuda_use(&dc->device, e))
 		return -1;
 	if (dc->parent) {
 		int rc = get_state(dc->parent, e);
@@ -157,13 +156,13 @@ static int nccl_ready(struct device_comm *dc, struct err *e)
 static int nccl_finish(struct device_comm *dc, struct err *e)
 {
 	dc->finishing = true;
-	return cuda_use(&dc->device, e) < 0
+	return cuda_use(&dc->device, e)
 		       ? -1
 		       : check_result(nccl.CommFinalize(dc->comm), dc, "finishing", e);
 }
 
-/* NCCL's CommDestroy is local once the communicator is finished, and may wait for other ranks
- * until then. */
+/* NCCL's CommDestroy is local once the communicator is finished; before that it may wait for other
+ * ranks. */
 static void nccl_close(struct device_comm *dc)
 {
 	if (cuda_use(&dc->device, NULL) == 0) {
@@ -192,7 +191,7 @@ struct queued_op { /* one operation, and what its parts need */
 	struct device_comm *dc;
 	cudaStream_t stream;
 	int rank, ranks;
-	ncclResult_t rc; /* the first that is an error */
+	ncclResult_t rc; /* the first error */
 };
 
 static void note_result(struct queued_op *j, ncclResult_t rc)
@@ -286,7 +285,7 @@ static void all_to_all(struct queued_op *j)
 	}
 }
 
-/* A block that lies where it belongs stays there. */
+/* A block that is in place already stays there. */
 static void gather(struct queued_op *j)
 {
 	const struct op *op = j->op;
@@ -347,13 +346,13 @@ static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream,
 	if (!jobs[op->kind])
 		return err_set(e, ERR_UNSUPPORTED, "NCCL cannot run %s; backend \"staged\" can",
 			       comm_op_word(op->kind));
-	if (cuda_use(&dc->device, e) < 0 ||
-	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
-	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
-	    check_result(nccl.GroupStart(), dc, "beginning", e) < 0)
+	if (cuda_use(&dc->device, e) ||
+	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) ||
+	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) ||
+	    check_result(nccl.GroupStart(), dc, "beginning", e))
 		return -1;
 	jobs[op->kind](&j);
-	note_result(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
+	note_result(&j, nccl.GroupEnd()); /* also after an error, because it ends what was begun */
 	return check_result(j.rc, dc, comm_op_word(op->kind), e);
 }
 

@@ -16,19 +16,19 @@ extern const struct comm_device fake_device;
 
 enum fake_fault { FAKE_SOUND, FAKE_NO_LIBRARY, FAKE_LIBRARY_FAILS };
 
-/* Before the ranks are forked. one_device: all ranks have the same. */
+/* Call before the ranks are forked. one_device: all ranks share one device. */
 void fake_set_up(bool one_device);
-/* In a rank: from now on. */
+/* In a rank: the fault applies from now on. */
 void fake_set_fault(enum fake_fault fault);
 
 void *fake_memory(size_t bytes);
 void fake_release(void *memory);
-/* Queues a copy between any two buffers, as a kernel of the caller would. */
+/* Queues a copy between any two buffers, like a kernel of the caller. */
 void fake_kernel(void *to, const void *from, size_t bytes, void *stream);
-/* Carries out all that can be, until the stream is empty. */
+/* Runs queued operations until the stream is empty. */
 void fake_finish(void *stream);
 
-/* What was done wrong so far, with a line on stderr each; what is still open. */
+/* The number of misuses so far, each with a line on stderr, and of objects that are still open. */
 int fake_misuse(void);
 int fake_open_things(void);
 

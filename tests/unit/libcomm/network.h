@@ -19,12 +19,12 @@ struct network {
 	pid_t bridge, host[NETWORK_HOSTS];
 };
 
-/* 0, or -1 where this machine or this user may not make one (*why says what failed). */
+/* 0, or -1 if this machine or this user may not create one (*why says what failed). */
 int network_open(struct network *net, int hosts, const char **why);
 void network_close(struct network *net);
-/* This process, which must have one thread, lives on that host from now on. */
+/* Moves this process, which must have one thread, to that host. */
 int network_enter(const struct network *net, int host);
-/* From now on all that host sends or should get vanishes; nobody is told. */
+/* From now on all packets of the host are dropped silently, in both directions. */
 int network_cut(const struct network *net, int host);
 
 #endif

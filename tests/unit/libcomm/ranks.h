@@ -28,11 +28,11 @@ enum { RANKS_MAX = 80 };
 struct ranks {
 	int n;
 	const char *backend; /* NULL: auto */
-	const char *hosts;   /* a letter a rank, NULL: one host */
+	const char *hosts;   /* one letter per rank; NULL: one host */
 	double timeout_s;
 	const char *address;   /* NULL: loopback */
 	const char *interface; /* NULL: by address */
-	/* goes to where the rank shall live; NULL: here */
+	/* moves the rank to its host; NULL: this one */
 	int (*enter)(const struct ranks *r, int rank);
 	const char *algorithm, *dump_dir; /* NULL: none */
 	int sockets;                      /* 0: the default */
@@ -129,7 +129,7 @@ static inline int ranks_child(struct ranks *r, int rank)
 	return rc;
 }
 
-/* The ranks begin; a test may kill r->pid[…]. */
+/* Starts the ranks; a test may kill r->pid[…]. */
 static inline void ranks_start(struct ranks *r)
 {
 	fflush(NULL);
@@ -152,7 +152,7 @@ static inline int ranks_end(struct ranks *r, int rank)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Waits for all; how many did not return 0. */
+/* Waits for all ranks; returns how many did not return 0. */
 static inline int ranks_finish(struct ranks *r)
 {
 	int bad = 0;
@@ -173,7 +173,7 @@ static inline int ranks_run(struct ranks *r)
 	return ranks_finish(r);
 }
 
-/* In a rank: says what failed and where. */
+/* In a rank: reports what failed and where. */
 #define RANK_CHECK(cond, ...) \
 	do { \
 		if (!(cond)) { \

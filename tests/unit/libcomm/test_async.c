@@ -198,7 +198,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	return 0;
 }
 
-static void closing_ends_what_is_under_way(void **state)
+static void closing_ends_operations_in_progress(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 2, .timeout_s = 0, .fn = leave_one_open };
@@ -212,7 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(overlapping_groups_interleave),
 		cmocka_unit_test(a_group_uses_what_its_ranks_share),
-		cmocka_unit_test(closing_ends_what_is_under_way),
+		cmocka_unit_test(closing_ends_operations_in_progress),
 	};
 	return cmocka_run_group_tests_name("comm groups and requests", tests, NULL, NULL);
 }

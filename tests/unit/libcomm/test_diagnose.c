@@ -270,7 +270,7 @@ static void read_spec(const struct spec *spec, struct trace *t)
 	}
 }
 
-static void dumps_come_to_their_sentence(void **state)
+static void dumps_give_the_expected_sentence(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -297,7 +297,7 @@ static void dumps_come_to_their_sentence(void **state)
 	     ", \"members\": " members ", \"seq\": 1, \"ops\": " ops "}]}"
 #define OP(fields) GROUP("[0, 1]", "0", "[{\"number\": 1, \"state\": \"done\", " fields "}]")
 
-static void what_is_no_dump_is_refused_with_its_name(void **state)
+static void a_file_that_is_not_a_dump_is_refused_by_name(void **state)
 {
 	/* clang-format off */
 	static const char *const bad[] = {
@@ -347,8 +347,8 @@ static void dumps_of_different_worlds_are_not_mixed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dumps_come_to_their_sentence),
-		cmocka_unit_test(what_is_no_dump_is_refused_with_its_name),
+		cmocka_unit_test(dumps_give_the_expected_sentence),
+		cmocka_unit_test(a_file_that_is_not_a_dump_is_refused_by_name),
 		cmocka_unit_test(dumps_of_different_worlds_are_not_mixed),
 	};
 	return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);

@@ -310,7 +310,7 @@ static int disagree(struct comm *w, void *arg)
 	return 0;
 }
 
-static void ranks_that_disagree_are_told(void **state)
+static void ranks_that_disagree_get_an_error(void **state)
 {
 	(void)state;
 	for (int b = 0; b < BACKENDS; b++)
@@ -446,7 +446,7 @@ static int knock_as_nobody(const char *address)
 	return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 2;
 }
 
-static void another_user_of_this_host_is_not_heard(void **state)
+static void another_user_of_this_host_is_disconnected(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -514,10 +514,10 @@ int main(void)
 		cmocka_unit_test(a_late_rank_is_named),
 		cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
 		cmocka_unit_test(an_abort_ends_every_wait),
-		cmocka_unit_test(ranks_that_disagree_are_told),
+		cmocka_unit_test(ranks_that_disagree_get_an_error),
 		cmocka_unit_test(misuse_is_refused_and_harms_nobody),
 		cmocka_unit_test(strangers_are_refused_and_harm_nobody),
-		cmocka_unit_test(another_user_of_this_host_is_not_heard),
+		cmocka_unit_test(another_user_of_this_host_is_disconnected),
 		cmocka_unit_test(memory_with_a_wrong_nonce_is_refused),
 	};
 	return cmocka_run_group_tests_name("comm faults", tests, NULL, NULL);

@@ -232,7 +232,7 @@ static int be_different(const struct ranks *r, int rank)
 	return 0;
 }
 
-static void what_ranks_must_be_given_alike_is_compared(void **state)
+static void settings_that_must_be_equal_are_compared(void **state)
 {
 	(void)state;
 	static const struct ranks others[] = {
@@ -264,7 +264,7 @@ static int meet_late(struct comm *w, void *arg)
 	return 0;
 }
 
-static void a_very_long_time_out_is_none(void **state)
+static void a_very_long_time_out_is_no_limit(void **state)
 {
 	(void)state;
 	static const double long_s[] = { 1e9, 1e12, 1e300, -1, __builtin_inf() };
@@ -289,8 +289,8 @@ int main(void)
 			a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
 		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
 		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
-		cmocka_unit_test(what_ranks_must_be_given_alike_is_compared),
-		cmocka_unit_test(a_very_long_time_out_is_none),
+		cmocka_unit_test(settings_that_must_be_equal_are_compared),
+		cmocka_unit_test(a_very_long_time_out_is_no_limit),
 	};
 	return cmocka_run_group_tests_name("comm forms", tests, NULL, NULL);
 }

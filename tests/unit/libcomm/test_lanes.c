@@ -178,7 +178,7 @@ static void messages_arrive_whole_and_in_order(void **state)
 	}
 }
 
-static void another_size_than_was_due_is_an_error(void **state)
+static void an_unexpected_size_is_an_error(void **state)
 {
 	(void)state;
 	const struct op op = { .kind = OP_P2P };
@@ -204,7 +204,7 @@ int main(void)
 		cmocka_unit_test(every_byte_goes_over_one_lane),
 		cmocka_unit_test(short_messages_stay_on_the_first_lane),
 		cmocka_unit_test(messages_arrive_whole_and_in_order),
-		cmocka_unit_test(another_size_than_was_due_is_an_error),
+		cmocka_unit_test(an_unexpected_size_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static int split_without_descriptors(struct comm *w, void *arg)
 	return 0;
 }
 
-static void a_rank_that_cannot_split_tells_the_others(void **state)
+static void a_rank_that_cannot_split_fails_the_others(void **state)
 {
 	(void)state;
 	static const struct ranks kinds[] = { { .n = 3, .backend = "shm" },
@@ -174,7 +174,7 @@ static void meet_before_strangers(int ranks, int strangers)
 	munmap(s, sizeof *s);
 }
 
-static void a_crowd_of_ranks_is_let_in(void **state)
+static void many_ranks_at_once_are_accepted(void **state)
 {
 	(void)state;
 	meet_before_strangers(CROWD, 0);
@@ -190,8 +190,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rank_that_dies_inside_a_barrier_blocks_nobody),
-		cmocka_unit_test(a_rank_that_cannot_split_tells_the_others),
-		cmocka_unit_test(a_crowd_of_ranks_is_let_in),
+		cmocka_unit_test(a_rank_that_cannot_split_fails_the_others),
+		cmocka_unit_test(many_ranks_at_once_are_accepted),
 		cmocka_unit_test(ranks_crowded_out_by_strangers_try_again),
 	};
 	return cmocka_run_group_tests_name("comm liveness", tests, NULL, NULL);

@@ -355,7 +355,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	return 0; /* the data is the operation's until the world is closed */
 }
 
-static void closing_ends_what_is_under_way(void **state)
+static void closing_ends_operations_in_progress(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 2, .timeout_s = 0, .fn = leave_one_open };
@@ -369,7 +369,7 @@ int main(void)
 		cmocka_unit_test(the_library_keeps_to_the_stream),
 		cmocka_unit_test(one_rank_without_the_library_is_enough_for_staged),
 		cmocka_unit_test(every_fault_has_a_name),
-		cmocka_unit_test(closing_ends_what_is_under_way),
+		cmocka_unit_test(closing_ends_operations_in_progress),
 	};
 	return cmocka_run_group_tests_name("comm on device memory, the device's library", tests,
 					   NULL, NULL);

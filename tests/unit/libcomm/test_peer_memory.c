@@ -69,7 +69,7 @@ static int look_at_windows(struct comm *w, void *arg)
 	return 0;
 }
 
-static void windows_are_shared_and_given_back(void **state)
+static void shared_buffers_are_shared_and_freed(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 3, .backend = "shm", .fn = look_at_windows };
@@ -98,7 +98,7 @@ static int lie_about_a_window(struct comm *w, void *arg)
 	return comm_barrier(w, &e) < 0;
 }
 
-static void a_wrong_span_is_refused(void **state)
+static void a_wrong_remote_buffer_is_refused(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 2, .backend = "shm", .fn = lie_about_a_window };
@@ -144,7 +144,7 @@ static int change_windows(struct comm *w, void *arg)
 	return 0;
 }
 
-static void new_windows_are_not_taken_for_old_ones(void **state)
+static void new_shared_buffers_are_not_taken_for_old_ones(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 4, .backend = "shm", .algorithm = "readers", .fn = change_windows };
@@ -167,7 +167,7 @@ static int alloc_alone(struct comm *w, void *arg)
 	return 0; /* freed with the world */
 }
 
-static void memory_without_neighbours_is_memory(void **state)
+static void memory_without_peers_is_ordinary_memory(void **state)
 {
 	(void)state;
 	struct ranks one = { .n = 1, .fn = alloc_alone };
@@ -308,7 +308,7 @@ static int lose_the_right(struct comm *w, void *arg)
 	return 0;
 }
 
-static void a_lost_right_is_an_error_on_all_ranks(void **state)
+static void a_lost_permission_is_an_error_on_all_ranks(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 3,
@@ -359,12 +359,12 @@ static void unreadable_memory_names_its_rank(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(windows_are_shared_and_given_back),
-		cmocka_unit_test(a_wrong_span_is_refused),
-		cmocka_unit_test(new_windows_are_not_taken_for_old_ones),
-		cmocka_unit_test(memory_without_neighbours_is_memory),
+		cmocka_unit_test(shared_buffers_are_shared_and_freed),
+		cmocka_unit_test(a_wrong_remote_buffer_is_refused),
+		cmocka_unit_test(new_shared_buffers_are_not_taken_for_old_ones),
+		cmocka_unit_test(memory_without_peers_is_ordinary_memory),
 		cmocka_unit_test(results_do_not_depend_on_where_buffers_are),
-		cmocka_unit_test(a_lost_right_is_an_error_on_all_ranks),
+		cmocka_unit_test(a_lost_permission_is_an_error_on_all_ranks),
 		cmocka_unit_test(unreadable_memory_names_its_rank),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

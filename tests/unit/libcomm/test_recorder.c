@@ -80,7 +80,7 @@ static void messages_are_counted_by_peer(void **state)
 }
 
 /* More of them than the ring has room for: those that have not ended keep their place. */
-static void what_is_queued_is_not_overwritten(void **state)
+static void queued_operations_are_not_overwritten(void **state)
 {
 	static struct record out[RECORDER_OPS];
 	enum { QUEUED = RECORDER_OPS + 50 };
@@ -423,7 +423,7 @@ static void diagnose_program(const struct program *p, const char *backend)
 	munmap(given_up, sizeof *given_up);
 }
 
-static void a_mismatched_program_is_told_in_one_sentence(void **state)
+static void a_mismatched_program_is_diagnosed_in_one_sentence(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -451,7 +451,7 @@ static void dumps_are_private_and_leave_nothing_half(void **state)
 	assert_string_equal(left, "0\n");
 }
 
-static void a_folder_that_cannot_be_made_is_said_with_the_error(void **state)
+static void a_folder_that_cannot_be_created_is_reported_with_the_error(void **state)
 {
 	struct ranks r = {
 		.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = says_why, .dump_dir = "/dev/null/trace"
@@ -481,13 +481,13 @@ int main(void)
 		cmocka_unit_test(what_is_lost_has_begun),
 		cmocka_unit_test(another_reduction_is_refused_over_the_network),
 		cmocka_unit_test(messages_are_counted_by_peer),
-		cmocka_unit_test(what_is_queued_is_not_overwritten),
+		cmocka_unit_test(queued_operations_are_not_overwritten),
 		cmocka_unit_test(reading_meets_no_half_written_operation),
 		cmocka_unit_test(dumping_disturbs_nothing),
 		cmocka_unit_test(a_dump_that_cannot_be_written_is_an_error_of_its_own),
-		cmocka_unit_test(a_mismatched_program_is_told_in_one_sentence),
+		cmocka_unit_test(a_mismatched_program_is_diagnosed_in_one_sentence),
 		cmocka_unit_test(dumps_are_private_and_leave_nothing_half),
-		cmocka_unit_test(a_folder_that_cannot_be_made_is_said_with_the_error),
+		cmocka_unit_test(a_folder_that_cannot_be_created_is_reported_with_the_error),
 	};
 	return cmocka_run_group_tests_name("flight recorder", tests, make_dir, remove_dir);
 }

@@ -106,7 +106,7 @@ static int cut_randomly(char *data, size_t done, size_t end, struct iovec *v, in
 	return n;
 }
 
-static void any_cut_of_the_data_comes_through(void **state)
+static void data_arrives_however_it_is_cut(void **state)
 {
 	(void)state;
 	char *in = malloc(ROOM), *out = malloc(ROOM);
@@ -272,7 +272,7 @@ static void records_of_another_connection_or_direction_are_found(void **state)
 	}
 }
 
-static void no_byte_is_given_out_before_its_record_is_whole(void **state)
+static void no_byte_is_delivered_before_its_record_is_complete(void **state)
 {
 	(void)state;
 	for (int k = 0; k < WAYS; k++) {
@@ -348,7 +348,7 @@ static void part(struct message_match *m)
 	close(m->listener);
 }
 
-static void both_ends_come_to_the_same_keys(void **state)
+static void both_ends_compute_the_same_keys(void **state)
 {
 	(void)state;
 	static const enum comm_integrity modes[] = { COMM_INTEGRITY_CHECKSUM, COMM_INTEGRITY_SEAL };
@@ -398,7 +398,7 @@ static void another_integrity_is_refused_by_name(void **state)
 }
 
 /* Somebody in the middle makes both ends believe that the other one asks for less. */
-static void who_is_in_the_middle_cannot_take_the_integrity_away(void **state)
+static void a_man_in_the_middle_cannot_remove_the_integrity(void **state)
 {
 	(void)state;
 	struct message_match m;
@@ -433,16 +433,16 @@ static void who_is_in_the_middle_cannot_take_the_integrity_away(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_cut_of_the_data_comes_through),
+		cmocka_unit_test(data_arrives_however_it_is_cut),
 		cmocka_unit_test(an_end_is_an_end_and_no_broken_record),
 		cmocka_unit_test(sealed_bytes_do_not_show_the_data),
 		cmocka_unit_test(every_flipped_bit_is_found),
 		cmocka_unit_test(dropped_doubled_and_moved_bytes_are_found),
 		cmocka_unit_test(records_of_another_connection_or_direction_are_found),
-		cmocka_unit_test(no_byte_is_given_out_before_its_record_is_whole),
-		cmocka_unit_test(both_ends_come_to_the_same_keys),
+		cmocka_unit_test(no_byte_is_delivered_before_its_record_is_complete),
+		cmocka_unit_test(both_ends_compute_the_same_keys),
 		cmocka_unit_test(another_integrity_is_refused_by_name),
-		cmocka_unit_test(who_is_in_the_middle_cannot_take_the_integrity_away),
+		cmocka_unit_test(a_man_in_the_middle_cannot_remove_the_integrity),
 	};
 	const char *given = getenv("SEED");
 	seed = given ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);

@@ -47,7 +47,7 @@ static void the_order_is_the_documented_tree(void **state)
 }
 
 /* As the algorithm that passes partial sums up the tree does it. */
-static void partial_sums_come_to_the_same_bits(void **state)
+static void partial_sums_give_the_same_bits(void **state)
 {
 	(void)state;
 	enum { COUNT = 1500, RANKS = 7 };
@@ -80,7 +80,7 @@ static double half_value(uint16_t h)
 	return h & 0x8000 ? -m : m;
 }
 
-static void every_half_is_read_exactly_and_comes_back(void **state)
+static void every_half_value_converts_exactly_both_ways(void **state)
 {
 	(void)state;
 	for (uint32_t h = 0; h < 0x10000; h++) {
@@ -170,8 +170,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_order_is_the_documented_tree),
-		cmocka_unit_test(partial_sums_come_to_the_same_bits),
-		cmocka_unit_test(every_half_is_read_exactly_and_comes_back),
+		cmocka_unit_test(partial_sums_give_the_same_bits),
+		cmocka_unit_test(every_half_value_converts_exactly_both_ways),
 		cmocka_unit_test(halves_are_rounded_to_nearest_even),
 		cmocka_unit_test(bf16_is_rounded_to_nearest_even),
 		cmocka_unit_test(out_may_be_any_of_the_sources),

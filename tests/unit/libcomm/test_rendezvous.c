@@ -187,7 +187,7 @@ static void short_messages_keep_their_order(void **state)
 }
 
 /* The writer has begun to say the next ones while the reader still takes these. */
-static void last_bytes_of_another_head_are_not_believed(void **state)
+static void last_bytes_of_another_head_are_ignored(void **state)
 {
 	(void)state;
 	enum { RING = 64 * KIB };
@@ -265,13 +265,13 @@ static void check_without(long call)
 	assert_int_equal(bad, 0);
 }
 
-static void where_memory_may_not_be_read_the_ring_carries_all(void **state)
+static void the_ring_carries_all_if_memory_cannot_be_read(void **state)
 {
 	(void)state;
 	check_without(SYS_process_vm_readv);
 }
 
-static void where_memory_may_not_be_written_the_receiver_fetches_all(void **state)
+static void the_receiver_fetches_all_if_memory_cannot_be_written(void **state)
 {
 	(void)state;
 	check_without(SYS_process_vm_writev);
@@ -415,7 +415,7 @@ static int give_up(struct comm *w, void *arg)
 	return 0;
 }
 
-static void who_gives_up_has_its_buffer_back(void **state)
+static void a_receiver_that_gives_up_gets_its_buffer_back(void **state)
 {
 	(void)state;
 	struct quitting *s = ranks_shared(sizeof *s);
@@ -471,16 +471,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(long_messages_arrive),
-		cmocka_unit_test(last_bytes_of_another_head_are_not_believed),
+		cmocka_unit_test(last_bytes_of_another_head_are_ignored),
 		cmocka_unit_test(short_messages_arrive),
 		cmocka_unit_test(short_messages_keep_their_order),
 		cmocka_unit_test(a_sent_buffer_is_free),
-		cmocka_unit_test(where_memory_may_not_be_read_the_ring_carries_all),
-		cmocka_unit_test(where_memory_may_not_be_written_the_receiver_fetches_all),
+		cmocka_unit_test(the_ring_carries_all_if_memory_cannot_be_read),
+		cmocka_unit_test(the_receiver_fetches_all_if_memory_cannot_be_written),
 		cmocka_unit_test(unequal_lengths_are_an_error),
 		cmocka_unit_test(a_killed_rank_is_named),
 		cmocka_unit_test(giving_up_waits_for_the_writer),
-		cmocka_unit_test(who_gives_up_has_its_buffer_back),
+		cmocka_unit_test(a_receiver_that_gives_up_gets_its_buffer_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,7 +310,7 @@ static int lose_one(struct comm *world, void *arg)
 	return nothing_left(device);
 }
 
-static void a_death_is_told(void **state)
+static void a_death_is_reported(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 4, .timeout_s = 0, .fn = lose_one };
@@ -353,7 +353,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_bytes_are_the_hosts),
 		cmocka_unit_test(groups_overlap),
-		cmocka_unit_test(a_death_is_told),
+		cmocka_unit_test(a_death_is_reported),
 		cmocka_unit_test(one_device_takes_no_library),
 	};
 	return cmocka_run_group_tests_name("comm on device memory, staged", tests, NULL, NULL);
