@@ -103,7 +103,7 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 		struct measured_machine m = { .agents = agents,
 					      .threads = threads,
 					      .narrow = narrow };
-		b->narrow = narrow;
+		b->low_precision = narrow;
 		if (measure_ops(b, least, e))
 			return -1;
 		if (!measured_fit(least, b->n, &m.machine))
