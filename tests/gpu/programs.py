@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 
-LATE = "its time was over"
+LATE = "ended by its time limit"
 GRACE = 5  # seconds for a killed program to be gone
 
 running = set()
