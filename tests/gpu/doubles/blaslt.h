@@ -13,6 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The largest alignment that is distinguished, in bytes. */
+enum { BLAS_ALIGN = 256 };
+
+/* A handle. */
+struct cublasLtContext {
+	int device;
+};
+
 struct blas_layout {
 	cudaDataType_t type;
 	int32_t batch;
@@ -28,6 +36,11 @@ struct blas_desc {
 	const void *scales[4]; /* of A, B, C, D; NULL: 1 */
 	float *amax;
 	int64_t bias_stride, aux_ld, aux_stride;
+};
+
+struct blas_pref {
+	uint64_t workspace;
+	uint32_t align[4]; /* of A, B, C, D */
 };
 
 /* All that cublasLtMatmul computes later. */

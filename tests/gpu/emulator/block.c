@@ -184,7 +184,7 @@ void emulated_copy_wait(int groups_left)
 
 /* --- A block ------------------------------------------------------------------------------ */
 
-/* Of a fiber: one thread after the other, whichever is the current one. */
+/* A fiber's body: runs one thread after the other, whichever is current. */
 static void run_threads(void)
 {
 	for (;;) {
@@ -210,7 +210,7 @@ static void run_thread(struct thread *t)
 	}
 }
 
-/* Lanes that are ready, in one of 512 orders; those that become ready meanwhile wait for the
+/* Runs the lanes that are ready, in one of 512 orders. Those that become ready meanwhile wait for the
  * next round. */
 static void run_warp(int index)
 {
@@ -226,7 +226,7 @@ static void run_warp(int index)
 	}
 }
 
-/* Every warp that is ready, from one that is drawn, for one round or some more. */
+/* Runs every warp that is ready for one or more rounds, beginning with a random one. */
 static void run_warps(void)
 {
 	int start = (int)emulated_dice((uint32_t)b->warps), back = (int)emulated_dice(2);
@@ -266,7 +266,7 @@ static bool same_place(const struct emulated_site *x, const struct emulated_site
 	return x->line == y->line && (x->file == y->file || !strcmp(x->file, y->file));
 }
 
-/* Nobody can go on. */
+/* No thread can continue. */
 __attribute__((noreturn)) static void stuck(void)
 {
 	char other[200] = "is not there";
@@ -344,7 +344,7 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	const char *at = info->si_addr;
 	struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigaction(signal, &plain, NULL);
-	if (signal == SIGILL && b->now) /* the compiler's own checks of types end so */
+	if (signal == SIGILL && b->now) /* the compiler's checks of types end like this */
 		emulated_misuse("reads or writes what is not aligned as its type asks, or not in "
 				"its array");
 	if (!b->now)
@@ -367,7 +367,7 @@ static void watch_faults(void)
 	sigaction(SIGILL, &act, NULL);
 }
 
-/* Numbers below count in an order that is drawn: i goes to (start + i step) mod count. */
+/* The numbers below count in a random order: i becomes (start + i step) mod count. */
 struct order {
 	uint64_t count, start, step;
 };
