@@ -3,31 +3,39 @@
 # front, whose files are left out.
 
 # A training step on one host, with its checks. It uses no Debian package.
-GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c \
-	base/process.c base/spill.c \
-	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
-	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/memory.c plan/spec/speeds.c \
-	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
-	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c agent/engine/train/view.c \
-	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
-	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c tests/conform/op_elements.c tests/conform/op_experts.c \
-	tests/conform/op_fp8.c tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c tests/conform/storage.c \
-	tests/conform/comm_forms.c tests/conform/comm_reference.c
+GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c \
+	base/net.c base/owner.c base/philox.c base/pin.c base/process.c base/spill.c \
+	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c \
+	plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
+	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/memory.c \
+	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
+	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \
+	agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c \
+	agent/engine/train/view.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
+	tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
+	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c \
+	tests/conform/op_elements.c tests/conform/op_experts.c tests/conform/op_fp8.c \
+	tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c \
+	tests/conform/storage.c tests/conform/comm_forms.c tests/conform/comm_reference.c
 
 # The programs tests/gpu/NAME.c, which use the files above and the kernels.
 GPU_PARTS := ops edges train bench kernels
 
 # The program that checks collectives on device memory.
-GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
-	base/human.c base/meminfo.c base/net.c base/owner.c base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c \
+	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/owner.c \
+	base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.
-CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c kernels/cuda/*.c kernels/cuda/*.cu
+CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
+	kernels/cuda/*.c kernels/cuda/*.cu
 CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
 
 # The doubles of CUDA's libraries for machines without a GPU.
-DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c \
-	tests/gpu/doubles/copy.c tests/gpu/doubles/graph.c
+DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c \
+	tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c tests/gpu/doubles/copy.c \
+	tests/gpu/doubles/graph.c
 DOUBLE_BLASLT_FILES := tests/gpu/doubles/blaslt*.c
 DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives.c tests/gpu/doubles/reduce.c
