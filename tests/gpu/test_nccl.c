@@ -24,7 +24,7 @@
 static int open_gpu(struct comm *world, struct comm **out, struct err *e)
 {
 	struct comm_device_options opt = { .device = muster_comm_cuda(),
-					   .backend_name = "nccl",
+					   .backend = "nccl",
 					   .index = comm_rank(world) };
 	RANK_CHECK(cudaSetDevice(opt.index) == cudaSuccess, "no device");
 	return comm_on_device(world, &opt, "gpu", out, e);
