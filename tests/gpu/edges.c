@@ -90,7 +90,7 @@ static bool near(double a, double b, double tolerance)
 
 /* Whether array i of both sides, fp32 or in the storage type, is equal up to the storage type's
  * rounding, with NaN in the same places. */
-static bool alike(struct pair *c, int i, bool in_storage)
+static bool agrees(struct pair *c, int i, bool in_storage)
 {
 	size_t width = in_storage ? backend_width(c->k[0]) : sizeof(float);
 	int64_t count = (int64_t)(c->bytes[i] / width);
@@ -199,7 +199,7 @@ static void dropout_drops_the_elements_that_the_reference_drops(struct pair *c)
 		array(c, 1, rows, sizeof rows, 0);
 		BOTH(c, side, k, o)
 		o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
-		end_case(c, alike(c, 0, true),
+		end_case(c, agrees(c, 0, true),
 			 "dropout in place drops the elements that the reference drops");
 	}
 }
@@ -222,7 +222,7 @@ static void activations_far_out_are_those_of_the_reference(struct pair *c)
 		o->gelu_bwd(k, p[2], p[2], p[0], N);
 		o->swiglu_fwd(k, p[3], p[0], 1, N / 2);
 	}
-	end_case(c, alike(c, 1, true) && alike(c, 2, true) && alike(c, 3, true),
+	end_case(c, agrees(c, 1, true) && agrees(c, 2, true) && agrees(c, 3, true),
 		 "activations of large numbers and of NaN");
 }
 
@@ -252,7 +252,7 @@ static void a_nan_goes_through(struct pair *c)
 	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
 	free(got[0]);
 	free(got[1]);
-	end_case(c, ok && alike(c, 2, true) && alike(c, 3, false) && alike(c, 0, true),
+	end_case(c, ok && agrees(c, 2, true) && agrees(c, 3, false) && agrees(c, 0, true),
 		 "NaN propagates through norms, sums and losses");
 }
 
@@ -277,7 +277,7 @@ static void the_router_always_chooses_existing_experts(struct pair *c)
 			o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], N, E, TOP, before);
 		}
 		void *got[SIDES];
-		bool ok = fetch(c, 0, got) && alike(c, 2, false) && alike(c, 3, false);
+		bool ok = fetch(c, 0, got) && agrees(c, 2, false) && agrees(c, 3, false);
 		const int32_t *want = got[0], *chosen = got[1];
 		ok = ok && !memcmp(want, chosen, 2 * TOP * sizeof *want);
 		for (int i = 2 * TOP; i < N * TOP; i += TOP)
@@ -357,7 +357,7 @@ static void outputs_may_be_inputs(struct pair *c)
 				 1e-5f);
 		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
 	}
-	end_case(c, alike(c, 0, true) && alike(c, 3, false),
+	end_case(c, agrees(c, 0, true) && agrees(c, 3, false),
 		 "outputs may be inputs where ops_table.h allows it");
 }
 
@@ -377,7 +377,7 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 		o->xent_max(k, s + 2, c->p[side][0], 1, V);
 		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V);
 	}
-	end_case(c, alike(c, 0, true) && alike(c, 1, false), "rows may have 512 Ki elements");
+	end_case(c, agrees(c, 0, true) && agrees(c, 1, false), "rows may have 512 Ki elements");
 }
 
 /* The reference in the same storage type, which follows the colon. */

@@ -135,7 +135,7 @@ struct scene {
 	enum sin sin;
 	int n;
 	double timeout_s;
-	enum err_code code; /* at the ranks that detect it; the others are told by these */
+	enum err_code code; /* at the ranks that detect it; these inform the others */
 	const char *text;
 };
 
@@ -149,7 +149,7 @@ static const struct scene scenes[] = {
 	{ TOO_OLD, 3, 10, ERR_UNSUPPORTED, "backend nccl" },
 };
 
-static _Atomic int *told; /* how many ranks have the error; shared by the ranks */
+static _Atomic int *informed; /* how many ranks have the error; shared by the ranks */
 
 static bool knows(const struct scene *s, const struct err *e)
 {
@@ -175,12 +175,12 @@ static int suffer(struct comm *world, struct comm *gpu, int64_t *data, const str
 	int rc = comm_all_reduce(gpu, data, data, COUNT, COMM_I64, COMM_SUM, &e);
 	if (rc == 0)
 		rc = comm_sync(gpu, &e);
-	atomic_fetch_add(told, 1);
+	atomic_fetch_add(informed, 1);
 	if (s->sin == ABORTS)
 		pthread_join(thread, NULL);
 	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code),
 		   e.text);
-	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group goes on");
+	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group continues");
 	return 0;
 }
 
@@ -189,7 +189,7 @@ static void sin_now(struct comm *world, const struct scene *s)
 	if (s->sin == DIES)
 		raise(SIGKILL);
 	while ((s->sin == NEVER_COMES || s->sin == ABORTS) &&
-	       atomic_load(told) < comm_size(world) - 1)
+	       atomic_load(informed) < comm_size(world) - 1)
 		usleep(1000);
 	if (s->sin == CABLE)
 		double_set_fault(DOUBLE_ASYNC_ERROR);
@@ -234,7 +234,7 @@ static void every_fault_is_reported_and_leaves_nothing_open(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
 		struct scene s = scenes[i];
-		told = ranks_shared(sizeof *told);
+		informed = ranks_shared(sizeof *informed);
 		struct ranks r = { .n = s.n, .timeout_s = s.timeout_s, .fn = play, .arg = &s };
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++) {
@@ -243,7 +243,7 @@ static void every_fault_is_reported_and_leaves_nothing_open(void **state)
 				fail_msg("scene %zu: rank %d ended with %d", i, k, rc);
 		}
 		munmap(r.board, sizeof *r.board);
-		munmap(told, sizeof *told);
+		munmap(informed, sizeof *informed);
 	}
 }
 

@@ -10,7 +10,7 @@
 struct CUstream_st double_streams = { .tail = &double_streams.head };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t dice;
+static uint32_t rng;
 static cudaEvent_t closed_events;
 
 void double_lock(void)
@@ -26,10 +26,10 @@ void double_unlock(void)
 uint32_t double_dice(void)
 {
 	const char *seed = getenv("MUSTER_EMULATE_SEED");
-	if (!dice)
-		dice = 12345 + (seed ? (uint32_t)strtoull(seed, NULL, 0) * 2654435761u : 0);
-	dice = dice * 1664525u + 1013904223u;
-	return dice >> 8;
+	if (!rng)
+		rng = 12345 + (seed ? (uint32_t)strtoull(seed, NULL, 0) * 2654435761u : 0);
+	rng = rng * 1664525u + 1013904223u;
+	return rng >> 8;
 }
 
 struct CUstream_st *double_stream(cudaStream_t s)

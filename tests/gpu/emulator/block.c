@@ -14,7 +14,7 @@ struct block emulated_block;
 static struct block *const b = &emulated_block;
 static struct fiber *idle[THREADS_MOST];
 static int idles;
-static uint64_t dice;
+static uint64_t rng;
 
 /* --- Dice and words ------------------------------------------------------------------------- */
 
@@ -27,12 +27,12 @@ uint64_t emulated_seed(void)
 /* xorshift64* (Marsaglia; Vigna, arXiv 1402.6246). */
 uint32_t emulated_dice(uint32_t below)
 {
-	if (!dice)
-		dice = emulated_seed() * 0x9e3779b97f4a7c15u | 1;
-	dice ^= dice >> 12;
-	dice ^= dice << 25;
-	dice ^= dice >> 27;
-	return (uint32_t)((dice * 0x2545f4914f6cdd1du >> 32) * below >> 32);
+	if (!rng)
+		rng = emulated_seed() * 0x9e3779b97f4a7c15u | 1;
+	rng ^= rng >> 12;
+	rng ^= rng << 25;
+	rng ^= rng >> 27;
+	return (uint32_t)((rng * 0x2545f4914f6cdd1du >> 32) * below >> 32);
 }
 
 static void say(const struct thread *t, const char *fmt, va_list ap)
