@@ -1,9 +1,8 @@
-# The backends inside kernels.a.
+# The backends in kernels.a.
 #
-# reference is built twice, with float and with double (reference64). The ops of cpu
-# are built once for each instruction set that has a line in cpu_isas; cpu.c
-# chooses one when the backend is opened, so that one binary serves any node. So
-# are the conversions of low_precision, and once more for any processor ("base").
+# reference is built twice, with float and with double (reference64). The ops of cpu are built once for each instruction set of
+# cpu_isas; cpu.c chooses one when the backend is opened, so that one binary serves any node. The conversions of low_precision
+# are built for the same sets, and for any processor ("base").
 
 KERNELS_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
@@ -15,8 +14,8 @@ cpu_isa_v2   := -march=x86-64-v2
 cpu_isa_v3   := -march=x86-64-v3
 cpu_isa_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 
-# Not -ffast-math: NaN and infinity must go through, and sums keep the order that is written
-# (reductions that may be cut into lanes say so with omp simd).
+# Not -ffast-math: NaN and infinity must be kept, and sums keep the order of the source (omp simd marks the reductions that may
+# be split into lanes).
 CPU_OP_FLAGS := -fopenmp -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math
 
 cpu_once := cpu blas
@@ -24,7 +23,7 @@ cpu_ops  := $(filter-out $(cpu_once),$(basename $(notdir $(wildcard kernels/cpu/
 low_precision_c := $(filter-out convert,$(basename $(notdir $(wildcard kernels/low_precision/*.c))))
 reference_c  := $(basename $(notdir $(wildcard kernels/reference/*.c)))
 
-# Members of one archive need names of their own, hence the prefixes.
+# The members of an archive need different names, hence the prefixes.
 objs_kernels := $(reference_c:%=$(BUILD)/obj/kernels/reference/%.o) \
 	$(reference_c:%=$(BUILD)/obj/kernels/reference64-%.o) \
 	$(cpu_once:%=$(BUILD)/obj/kernels/cpu/%.o) \

@@ -15,17 +15,18 @@ static const char page[] =
 	"  muster bench gemm --calibrate[=FILE] [--size N] [--seconds S]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Multiplies square fp32 matrices with the library that training uses, and prints "
-	"FLOP/s.\n"
+	"  Multiplies square fp32 matrices with the BLAS library that training uses, and prints\n"
+	"  FLOP/s.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --size N      rows and columns (default 2048)\n"
 	"  --threads N   threads (default 2)\n"
-	"  --seconds S   for about so long (default 2)\n"
+	"  --seconds S   time to measure (default 2)\n"
 	"  --json        print as JSON\n"
-	"  --calibrate[=FILE]  measure with a thread a core and keep the figure for muster plan "
-	"and muster run, beside what\n"
-	"                muster bench comm --calibrate keeps, and in the same file\n"
+	"  --calibrate[=FILE]\n"
+	"                measure with one thread per core, and store the result for muster plan "
+	"and\n"
+	"                muster run in the file of muster bench comm --calibrate\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench gemm --threads 8\n"
@@ -43,7 +44,7 @@ struct settings {
 	const char *file; /* NULL: the default one */
 };
 
-static int measure(const struct settings *s, double *flops, struct err *e)
+static int measure_rate(const struct settings *s, double *flops, struct err *e)
 {
 	struct backend *k;
 	if (backend_open("cpu", (int)s->threads, &k, e))
@@ -64,18 +65,18 @@ static int calibrate(struct settings *s)
 	if (calibration_begin(s->file, path, sizeof path, &c, &e))
 		return tool_fail(&tool_bench_gemm, &e);
 	s->threads = c.cores;
-	if (measure(s, &c.flops, &e) || calibration_save(&c, path, &e))
+	if (measure_rate(s, &c.flops, &e) || calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_gemm, &e);
-	printf("sgemm %lld × %lld, a thread on each of %d cores: %.2f GFLOP/s\nwritten to %s\n",
+	printf("sgemm %lld × %lld, one thread on each of %d cores: %.2f GFLOP/s\nwritten to %s\n",
 	       (long long)s->size, (long long)s->size, c.cores, c.flops / 1e9, path);
 	return TOOL_OK;
 }
 
-static int tell(const struct settings *s)
+static int print_rate(const struct settings *s)
 {
 	struct err e = ERR_INIT;
 	double flops;
-	if (measure(s, &flops, &e))
+	if (measure_rate(s, &flops, &e))
 		return tool_fail(&tool_bench_gemm, &e);
 	if (s->json)
 		return tool_print_json(&tool_bench_gemm,
@@ -87,7 +88,7 @@ static int tell(const struct settings *s)
 	return TOOL_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_gemm(int argc, char **argv)
 {
 	/* clang-format off */
 	static const struct option options[] = {
@@ -115,14 +116,15 @@ static int run(int argc, char **argv)
 	if (optind != argc)
 		return tool_usage(&tool_bench_gemm, "%s is no option", argv[optind]);
 	if (s.calibrate && (s.threads_given || s.json))
-		return tool_usage(&tool_bench_gemm, "--calibrate takes a thread a core, and writes "
-						    "a file: leave --threads and --json out");
+		return tool_usage(&tool_bench_gemm,
+				  "--calibrate uses one thread per core and writes "
+				  "a file; remove --threads and --json");
 	if (s.size < 1 || s.size > 32768 || s.threads < 1 || s.threads > 4096 ||
 	    !(s.seconds > 0 && s.seconds <= 3600))
 		return tool_usage(&tool_bench_gemm, "--size is 1 to 32768, --threads 1 to 4096, "
 						    "--seconds above 0 and at most 3600");
-	return s.calibrate ? calibrate(&s) : tell(&s);
+	return s.calibrate ? calibrate(&s) : print_rate(&s);
 }
 
-const struct tool tool_bench_gemm = { "bench", "gemm", run,
+const struct tool tool_bench_gemm = { "bench", "gemm", run_gemm,
 				      "how fast this machine multiplies matrices", page };

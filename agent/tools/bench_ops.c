@@ -6,16 +6,16 @@
 
 #include <stdlib.h>
 
-/* Operands lie one behind the other in so much memory of each sort and round again, so that they
- * come from where a step's come from: partly from beyond the caches, as weights, gradients and
- * activations of even a small model are some 100 MB. */
+/* Operands follow one another through ARENA bytes of each kind of memory, and then begin again. So they
+ * come partly from beyond the caches, as in a training step: the weights, gradients and activations of
+ * even a small model are about 100 MB. */
 enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
-/* A batch of calls takes so long at least: clocks and barriers are nothing beside it. */
+/* The least seconds of a batch of calls, beside which clocks and barriers are negligible. */
 #define BATCH_SECONDS 5e-4
 
-/* What is only read keeps its small numbers: those that training never meets (infinite,
- * subnormal) can take longer. */
+/* Inputs are never written, so their numbers stay small: infinite and subnormal numbers, which training
+ * does not produce, can take longer. */
 enum arena { INPUT, OUTPUT, INPUT_FP32, OUTPUT_FP32, ARENAS };
 
 struct rig {
@@ -25,12 +25,12 @@ struct rig {
 	char *arenas[ARENAS];
 	size_t at[ARENAS];
 	int32_t ids[TOKENS];
-	float cos[TOKENS * ROPE_DIM / 2], sin[TOKENS * ROPE_DIM / 2]; /* of no rotation */
-	double sum; /* keeps what is computed alive */
+	float cos[TOKENS * ROPE_DIM / 2], sin[TOKENS * ROPE_DIM / 2]; /* of angle 0 */
+	double sum; /* so that the results are used */
 };
 
-/* n elements, of the storage type or fp32. */
-static void *take(struct rig *r, enum arena a, int64_t n)
+/* The next n elements of an arena, in the storage type or fp32. */
+static void *next_array(struct rig *r, enum arena a, int64_t n)
 {
 	size_t width = a < INPUT_FP32 ? (size_t)r->width : sizeof(float),
 	       size = ((size_t)n * width + ALIGN - 1) / ALIGN * ALIGN;
@@ -43,44 +43,44 @@ static void *take(struct rig *r, enum arena a, int64_t n)
 
 static const void *in(struct rig *r, int64_t n)
 {
-	return take(r, INPUT, n);
+	return next_array(r, INPUT, n);
 }
 
 static void *out(struct rig *r, int64_t n)
 {
-	return take(r, OUTPUT, n);
+	return next_array(r, OUTPUT, n);
 }
 
 static const float *in32(struct rig *r, int64_t n)
 {
-	return take(r, INPUT_FP32, n);
+	return next_array(r, INPUT_FP32, n);
 }
 
 static float *out32(struct rig *r, int64_t n)
 {
-	return take(r, OUTPUT_FP32, n);
+	return next_array(r, OUTPUT_FP32, n);
 }
 
 /* --- The operations; each returns its work ------------------------------------------------ */
 
-/* d: tokens, in, out; of attention: heads, dim, length; of the others rows and columns. */
+/* d: tokens, in, out; for attention: heads, dim, length; for others: rows, columns. */
 typedef double run_fn(struct rig *r, const int64_t *d);
 
-static double product_fwd(struct rig *r, const int64_t *d)
+static double run_product_fwd(struct rig *r, const int64_t *d)
 {
 	r->ops->linear_fwd(r->backend, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]),
 			   NULL, d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
-static double product_input(struct rig *r, const int64_t *d)
+static double run_product_input(struct rig *r, const int64_t *d)
 {
 	r->ops->linear_bwd_input(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[2]),
 				 in(r, d[1] * d[2]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
-static double product_weight(struct rig *r, const int64_t *d)
+static double run_product_weight(struct rig *r, const int64_t *d)
 {
 	r->ops->linear_bwd_weight(r->backend, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
 				  in(r, d[0] * d[1]), d[0], d[1], d[2]);
@@ -112,7 +112,7 @@ static double attention_flops(const int64_t *d)
 	return 4.0 * (double)(d[0] * d[1]) * (double)(d[2] * (d[2] + 1) / 2);
 }
 
-static double attention_fwd(struct rig *r, const int64_t *d)
+static double run_attention_fwd(struct rig *r, const int64_t *d)
 {
 	struct attn_shape s = attention_of(d);
 	int64_t part = d[0] * d[1] * r->width;
@@ -122,7 +122,7 @@ static double attention_fwd(struct rig *r, const int64_t *d)
 	return attention_flops(d);
 }
 
-static double attention_bwd(struct rig *r, const int64_t *d)
+static double run_attention_bwd(struct rig *r, const int64_t *d)
 {
 	struct attn_shape s = attention_of(d);
 	int64_t part = d[0] * d[1] * r->width;
@@ -134,54 +134,54 @@ static double attention_bwd(struct rig *r, const int64_t *d)
 	return 2.5 * attention_flops(d);
 }
 
-static double moved(const struct rig *r, const int64_t *d, double tensors)
+static double bytes_moved(const struct rig *r, const int64_t *d, double tensors)
 {
 	return tensors * (double)(r->width * d[0] * d[1]);
 }
 
-static double norm_fwd(struct rig *r, const int64_t *d)
+static double run_norm_fwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
 	r->ops->rmsnorm_fwd(r->backend, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n),
 			    in(r, d[1]), d[0], d[1], 1e-5f);
-	return moved(r, d, 4);
+	return bytes_moved(r, d, 4);
 }
 
-static double norm_bwd(struct rig *r, const int64_t *d)
+static double run_norm_bwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
 	r->ops->rmsnorm_bwd(r->backend, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
 			    in32(r, d[0]), in(r, d[1]), d[0], d[1]);
-	return moved(r, d, 4);
+	return bytes_moved(r, d, 4);
 }
 
-static double gelu_fwd(struct rig *r, const int64_t *d)
+static double run_gelu_fwd(struct rig *r, const int64_t *d)
 {
 	r->ops->gelu_fwd(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
-	return moved(r, d, 2);
+	return bytes_moved(r, d, 2);
 }
 
-static double gelu_bwd(struct rig *r, const int64_t *d)
+static double run_gelu_bwd(struct rig *r, const int64_t *d)
 {
 	r->ops->gelu_bwd(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]),
 			 d[0] * d[1]);
-	return moved(r, d, 3);
+	return bytes_moved(r, d, 3);
 }
 
-static double swiglu_fwd(struct rig *r, const int64_t *d)
+static double run_swiglu_fwd(struct rig *r, const int64_t *d)
 {
 	r->ops->swiglu_fwd(r->backend, out(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
-	return moved(r, d, 3);
+	return bytes_moved(r, d, 3);
 }
 
-static double swiglu_bwd(struct rig *r, const int64_t *d)
+static double run_swiglu_bwd(struct rig *r, const int64_t *d)
 {
 	r->ops->swiglu_bwd(r->backend, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]),
 			   in(r, 2 * d[0] * d[1]), d[0], d[1]);
-	return moved(r, d, 5);
+	return bytes_moved(r, d, 5);
 }
 
-static double rope(struct rig *r, const int64_t *d)
+static double run_rope(struct rig *r, const int64_t *d)
 {
 	const struct rope_shape s = { .n = d[0],
 				      .row = d[1],
@@ -189,35 +189,35 @@ static double rope(struct rig *r, const int64_t *d)
 				      .dim = ROPE_DIM,
 				      .seq = d[0] };
 	r->ops->rope_fwd(r->backend, out(r, d[0] * d[1]), &s, r->cos, r->sin);
-	return moved(r, d, 2);
+	return bytes_moved(r, d, 2);
 }
 
-static double xent(struct rig *r, const int64_t *d)
+static double run_xent(struct rig *r, const int64_t *d)
 {
 	void *logits = out(r, d[0] * d[1]);
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
 	r->ops->xent_max(r->backend, max, logits, d[0], d[1]);
 	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], 0);
 	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], 0);
-	return moved(r, d, 5);
+	return bytes_moved(r, d, 5);
 }
 
-static double sum_rows(struct rig *r, const int64_t *d)
+static double run_sum_rows(struct rig *r, const int64_t *d)
 {
 	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
-	return moved(r, d, 1);
+	return bytes_moved(r, d, 1);
 }
 
-static double copies(struct rig *r, const int64_t *d)
+static double run_copies(struct rig *r, const int64_t *d)
 {
 	r->ops->copy_rows(r->backend, out(r, d[0] * d[1]), d[1], in(r, d[0] * d[1]), d[1], d[0],
 			  d[1]);
 	r->ops->add(r->backend, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
-	return moved(r, d, 5);
+	return bytes_moved(r, d, 5);
 }
 
-/* What a step does to each parameter. */
-static double optimizer(struct rig *r, const int64_t *d)
+/* All that a training step does with each parameter. */
+static double run_optimizer(struct rig *r, const int64_t *d)
 {
 	const struct adamw_args a = {
 		.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9
@@ -238,7 +238,7 @@ static double optimizer(struct rig *r, const int64_t *d)
 	return 28.0 * (double)n;
 }
 
-/* --- What is measured --------------------------------------------------------------------- */
+/* --- Measurements ------------------------------------------------------------------------- */
 
 enum { SHAPES_MOST = 16 };
 
@@ -251,24 +251,24 @@ static const struct {
 #define PRODUCTS { { 64, 128, 128 }, { 128, 128, 384 }, { 128, 256, 64 }, { 64, 512, 2048 }, { 128, 256, 1024 }, { 128, 1024, 256 }, \
 		   { 256, 256, 768 }, { 256, 1024, 256 }, { 256, 128, 4096 }, { 256, 512, 2048 }, { 512, 256, 1024 }, { 512, 2048, 512 }, \
 		   { 512, 256, 8192 }, { 1024, 1024, 1024 } }
-	{ RATE_PRODUCT_FWD, product_fwd, PRODUCTS },
-	{ RATE_PRODUCT_INPUT, product_input, PRODUCTS },
-	{ RATE_PRODUCT_WEIGHT, product_weight, PRODUCTS },
+	{ COST_PRODUCT_FWD, run_product_fwd, PRODUCTS },
+	{ COST_PRODUCT_INPUT, run_product_input, PRODUCTS },
+	{ COST_PRODUCT_WEIGHT, run_product_weight, PRODUCTS },
 #define HEADS { { 4, 32, 32 }, { 4, 32, 64 }, { 4, 32, 128 }, { 4, 64, 128 }, { 4, 64, 256 }, { 4, 64, 512 }, { 2, 64, 1024 } }
-	{ RATE_ATTENTION_FWD, attention_fwd, HEADS },
-	{ RATE_ATTENTION_BWD, attention_bwd, HEADS },
+	{ COST_ATTENTION_FWD, run_attention_fwd, HEADS },
+	{ COST_ATTENTION_BWD, run_attention_bwd, HEADS },
 #define TENSORS { { 32, 128 }, { 128, 128 }, { 256, 256 }, { 512, 512 }, { 512, 1024 } }
-	{ RATE_NORM_FWD, norm_fwd, TENSORS },
-	{ RATE_NORM_BWD, norm_bwd, TENSORS },
-	{ RATE_GELU_FWD, gelu_fwd, TENSORS },
-	{ RATE_GELU_BWD, gelu_bwd, TENSORS },
-	{ RATE_SWIGLU_FWD, swiglu_fwd, TENSORS },
-	{ RATE_SWIGLU_BWD, swiglu_bwd, TENSORS },
-	{ RATE_ROPE, rope, TENSORS },
-	{ RATE_XENT, xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
-	{ RATE_SUM_ROWS, sum_rows, TENSORS },
-	{ RATE_MOVED, copies, TENSORS },
-	{ RATE_OPTIMIZER, optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
+	{ COST_NORM_FWD, run_norm_fwd, TENSORS },
+	{ COST_NORM_BWD, run_norm_bwd, TENSORS },
+	{ COST_GELU_FWD, run_gelu_fwd, TENSORS },
+	{ COST_GELU_BWD, run_gelu_bwd, TENSORS },
+	{ COST_SWIGLU_FWD, run_swiglu_fwd, TENSORS },
+	{ COST_SWIGLU_BWD, run_swiglu_bwd, TENSORS },
+	{ COST_ROPE, run_rope, TENSORS },
+	{ COST_XENT, run_xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
+	{ COST_SUM_ROWS, run_sum_rows, TENSORS },
+	{ COST_MOVED, run_copies, TENSORS },
+	{ COST_OPTIMIZER, run_optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
 };
 /* clang-format on */
 
@@ -299,20 +299,20 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 	return times[n / 2];
 }
 
-/* Attention's curves are over the elements of a head's keys. */
-static double place_on_curve(enum rate_class class, const int64_t *d, double work)
+/* The x of a point: the curves of attention are over the elements of a head's keys. */
+static double curve_x(enum cost_class class, const int64_t *d, double work)
 {
 	return class == RATE_ATTENTION_FWD || class == RATE_ATTENTION_BWD ? (double)(d[1] * d[2])
 									  : work;
 }
 
-static int measure(struct rig *r, struct comm *world, struct bench_ops *b, int row,
-		   const int64_t *d, struct err *e)
+static int measure_row(struct rig *r, struct comm *world, struct bench_ops *b, int row,
+		       const int64_t *d, struct err *e)
 {
 	struct measured_point p = { .class = rows[row].class };
 	p.weights = p.class <= RATE_PRODUCT_WEIGHT ? (double)(r->width * d[1] * d[2]) : 0;
 	p.work = rows[row].run(r, d);
-	p.x = place_on_curve(p.class, d, p.work);
+	p.x = curve_x(p.class, d, p.work);
 	if (comm_barrier(world, e))
 		return -1;
 	p.seconds = time_calls(r, rows[row].run, d, b->seconds);
@@ -323,7 +323,7 @@ static int measure(struct rig *r, struct comm *world, struct bench_ops *b, int r
 	return 0;
 }
 
-/* Of the sizes that a quick look leaves out. */
+/* Whether a quick measurement skips a size. */
 static bool is_large(const int64_t *d)
 {
 	return d[0] * d[1] * (d[2] ? d[2] : 64) > 1 << 24;
@@ -334,14 +334,14 @@ static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, s
 	for (int row = 0; row < (int)(sizeof rows / sizeof *rows); row++)
 		for (int i = 0; i < SHAPES_MOST && rows[row].shapes[i][0]; i++)
 			if (!(b->quick && is_large(rows[row].shapes[i])) &&
-			    measure(r, world, b, row, rows[row].shapes[i], e))
+			    measure_row(r, world, b, row, rows[row].shapes[i], e))
 				return -1;
 	return 0;
 }
 
 static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
 {
-	if (backend_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->backend, e))
+	if (backend_open(b->low_precision ? "cpu:bf16" : "cpu", b->threads, &r->backend, e))
 		return -1;
 	r->ops = backend_ops(r->backend);
 	r->width = (int64_t)backend_width(r->backend);
@@ -352,7 +352,7 @@ static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
 	return 0;
 }
 
-static void fill(struct rig *r)
+static void fill_rig(struct rig *r)
 {
 	for (int a = 0; a < ARENAS; a++) {
 		float *x = (float *)r->arenas[a];
@@ -379,7 +379,7 @@ static void close_rig(struct rig *r)
 	free(r);
 }
 
-static int work(struct comm *world, void *arg, struct err *e)
+static int measure_as_rank(struct comm *world, void *arg, struct err *e)
 {
 	struct rig *r = calloc(1, sizeof *r);
 	if (!r)
@@ -387,7 +387,7 @@ static int work(struct comm *world, void *arg, struct err *e)
 			       "no memory to measure operations; close other programs");
 	int rc = open_rig(r, arg, e);
 	if (!rc) {
-		fill(r);
+		fill_rig(r);
 		rc = measure_all(r, world, arg, e);
 	}
 	close_rig(r);
@@ -397,7 +397,7 @@ static int work(struct comm *world, void *arg, struct err *e)
 int bench_ops_run(struct bench_ops *b, struct err *e)
 {
 	const struct crew crew = {
-		.ranks = b->agents, .comm = { .timeout_s = 120 }, .work = work, .arg = b
+		.ranks = b->agents, .comm = { .timeout_s = 120 }, .work = measure_as_rank, .arg = b
 	};
 	b->n = 0;
 	return tool_crew_run(&crew, e);

@@ -1,5 +1,5 @@
-/* bench_ops — the kernels' operations, timed as training calls them: the machines of
- * plan/cost/measured.h. */
+/* bench_ops — times the kernels' operations as training calls them, for the measured machines of
+ * plan/cost/measured.h. To measure an op, add its call and its row to the table of bench_ops.c. */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_OPS_H
 #define MUSTER_AGENT_TOOLS_BENCH_OPS_H
 
@@ -8,17 +8,17 @@
 
 enum { BENCH_OPS_MOST = 256 };
 
-/* Lies in memory that forked processes share. */
+/* It must be in memory that forked processes share. */
 struct bench_ops {
 	int agents, threads;
-	bool narrow;
-	double seconds; /* for each operation and size */
-	bool quick;     /* small sizes alone */
+	bool low_precision; /* bf16 instead of fp32 */
+	double seconds;     /* for each operation and size */
+	bool quick;         /* only small sizes */
 	/* seconds: the mean over the agents of their medians */
 	struct measured_point points[BENCH_OPS_MOST];
 	int n;
 };
 
-/* Runs the agents side by side, each operation on all of them at once. */
+/* Runs b->agents agents at the same time, with each operation on all of them at once. */
 int bench_ops_run(struct bench_ops *b, struct err *e);
 #endif

@@ -13,17 +13,26 @@ static const struct remedy {
 	enum err_code code;
 	const char *text;
 } remedies[] = {
-	{ cudaErrorMemoryAllocation, ERR_NOMEM, "lower batch.micro, raise parallel.tp, parallel.pp or parallel.zero, or set recompute.mode; "
-	  "nvidia-smi shows which other programs use the device" },
-	{ cudaErrorNoDevice, ERR_NOTFOUND, "request one for this job (--gres), and check CUDA_VISIBLE_DEVICES" },
-	{ cudaErrorInsufficientDriver, ERR_UNSUPPORTED, "load NVIDIA's driver, or update it to one that supports CUDA " },
-	{ cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED, "build libmuster-cuda.so for this device: make CUDA_ARCH=" },
-	{ cudaErrorUnsupportedPtxVersion, ERR_UNSUPPORTED, "update the driver, or build libmuster-cuda.so for this device: make CUDA_ARCH=" },
-	{ cudaErrorIllegalAddress, ERR_IO, "a bug in muster: run with CUDA_LAUNCH_BLOCKING=1 to find the operation" },
-	{ cudaErrorLaunchFailure, ERR_IO, "a bug in muster or a broken device: run with CUDA_LAUNCH_BLOCKING=1 to find the operation, "
-	  "and see in nvidia-smi -q whether the device has errors" },
-	{ cudaErrorECCUncorrectable, ERR_IO, "its memory is broken: drain the node and reset the device" },
-	{ cudaErrorSystemNotReady, ERR_IO, "start nvidia-fabricmanager, or drain the node" },
+	{ cudaErrorMemoryAllocation, ERR_NOMEM,
+	  "lower batch.micro, raise parallel.tp, parallel.pp or parallel.zero, or set "
+	  "recompute.mode; nvidia-smi shows which other programs use the device" },
+	{ cudaErrorNoDevice, ERR_NOTFOUND,
+	  "request one for this job (--gres), and check CUDA_VISIBLE_DEVICES" },
+	{ cudaErrorInsufficientDriver, ERR_UNSUPPORTED,
+	  "load NVIDIA's driver, or update it to one that supports CUDA " },
+	{ cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED,
+	  "build libmuster-cuda.so for this device: make CUDA_ARCH=" },
+	{ cudaErrorUnsupportedPtxVersion, ERR_UNSUPPORTED,
+	  "update the driver, or build libmuster-cuda.so for this device: make CUDA_ARCH=" },
+	{ cudaErrorIllegalAddress, ERR_IO,
+	  "a bug in muster: run with CUDA_LAUNCH_BLOCKING=1 to find the operation" },
+	{ cudaErrorLaunchFailure, ERR_IO,
+	  "a bug in muster or a broken device: run with CUDA_LAUNCH_BLOCKING=1 to find the "
+	  "operation, and see in nvidia-smi -q whether the device has errors" },
+	{ cudaErrorECCUncorrectable, ERR_IO,
+	  "its memory is broken: drain the node and reset the device" },
+	{ cudaErrorSystemNotReady, ERR_IO,
+	  "start nvidia-fabricmanager, or drain the node" },
 };
 /* clang-format on */
 enum { REMEDIES = sizeof remedies / sizeof remedies[0] };

@@ -1,9 +1,9 @@
-# libmuster-cuda.so: what needs CUDA, the backend of the ops and libcomm's device, for programs to load on machines that have
-# it. Built where nvcc of CUDA 12 or newer is found, silently left out elsewhere; without nccl.h it has the staged
-# collectives alone.
+# libmuster-cuda.so: the code that needs CUDA, which is the backend cuda and libcomm's device. Programs load it on machines that
+# have CUDA. It is built where nvcc of CUDA 12 or newer is found, and silently left out elsewhere. Without nccl.h it has only the
+# staged collectives.
 #
-# It carries what it needs of base/ and libcomm/ and of CUDA's runtime, nothing of C++'s, and exports nothing but its tables. Its kernels are
-# built for each of CUDA_ARCH, and as PTX for whatever comes after the last of them.
+# It contains what it needs of base/, libcomm/ and CUDA's runtime, and nothing of C++'s. It exports only its two tables. Its
+# kernels are built for each architecture of CUDA_ARCH, and as PTX for later ones.
 #
 #     make CUDA_HOME=/opt/cuda CUDA_ARCH='80 90' CUDA_HOST_CXX=g++-12
 
@@ -15,7 +15,7 @@ CUDA_LIB     := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(C
 CUDA_VERSION := $(if $(CUDA_LIB),$(shell sed -n 's/^\#define CUDART_VERSION *\([0-9]*\)$$/\1/p' $(CUDA_HOME)/include/cuda_runtime_api.h))
 NCCL_HEADER  := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 
-# 12000 and more has five digits and a first of 1 or 2; 11000 is too old.
+# 12000 and more has five digits, the first of which is 1 or 2; 11000 is too old.
 CUDA_HEADERS := $(filter-out 10% 11%,$(filter 1% 2%,$(CUDA_VERSION)))
 ifneq ($(and $(CUDA_HEADERS),$(NVCC)),)
 CUDA_SO := $(BUILD)/libmuster-cuda.so
@@ -30,7 +30,7 @@ CUDA_CFLAGS := -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden $(if $(NC
 comma := ,
 CUDA_CODE  := $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a)) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
-# The plain words of these two are read by tests/gpu/build.py as well.
+# tests/gpu/build.py reads the words of these two variables too.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo
 NVCC_HOST  := -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra
 NVCCFLAGS  := $(NVCC_FLAGS) $(CUDA_CODE) $(if $(CUDA_HOST_CXX),-ccbin $(CUDA_HOST_CXX)) -Werror all-warnings $(NVCC_HOST),-Werror

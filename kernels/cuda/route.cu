@@ -152,11 +152,11 @@ struct choice_keys {
 };
 
 /* One piece of `items` choices. */
-struct piece {
+struct token_range {
 	int64_t first, items;
 };
 
-__device__ inline struct piece piece_of(int64_t items, int64_t length)
+__device__ inline struct token_range token_range_of(int64_t items, int64_t length)
 {
 	const int64_t first = (int64_t)blockIdx.y * length;
 	return { first, items - first < length ? items - first : length };
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const in
 						      int64_t items, int64_t length, int64_t e)
 {
 	__shared__ struct order_room room;
-	const struct piece p = piece_of(items, length);
+	const struct token_range p = token_range_of(items, length);
 	const int expert = blockIdx.x * ORDER_KEYS + threadIdx.x;
 	const struct choice_keys keys = { chosen + p.first, NULL, (int)blockIdx.x * ORDER_KEYS };
 	order_begin(room, order_count(room, keys, p.items));
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(ORDER)
 		    int64_t length, int64_t e, int64_t most)
 {
 	__shared__ struct order_room room;
-	const struct piece p = piece_of(items, length);
+	const struct token_range p = token_range_of(items, length);
 	const struct choice_keys keys = { chosen + p.first, NULL, (int)blockIdx.x * ORDER_KEYS };
 	const struct drop_put put = { at + p.first,
 				      before ? before + blockIdx.y * e + keys.first : NULL,

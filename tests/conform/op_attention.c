@@ -1,9 +1,10 @@
 /*
- * Attention: o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv starts samples.
+ * Attention. The arguments are o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv starts
+ * samples.
  *
- * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one behind the other
- * with gaps between rows and between sequences, which must stay as they were; c: how wide the gaps
- * are, 0 for odd ones.
+ * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one after the other with
+ * gaps between rows and between sequences, which must stay unchanged. c is the width of the gaps; 0
+ * means odd widths.
  */
 #include "tests/conform/op_vary.h"
 
@@ -179,7 +180,7 @@ static void attention_merge_run(const struct ops *o, struct backend *k, const st
 	{ \
 		WHOLE(2, 100, 3, 1, 16), .p = 0.3f, .with = true \
 	}
-/* Queries behind the keys, among them, before them; one query; more keys than queries and fewer. */
+/* Queries after the keys, among them, and before them; one query; more keys than queries, and fewer. */
 #define PIECE_DIMS \
 	{ SHAPE(2, 70, 200, 130, 3, 4, 2, 16), .with = true }, \
 		{ SHAPE(1, 65, 40, 90, 7, 2, 1, 32) }, { SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, \
@@ -189,14 +190,14 @@ static void attention_merge_run(const struct ops *o, struct backend *k, const st
 	{ \
 		SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true \
 	}
-/* More keys, and more queries, than the 2-byte storage widens at once. */
+/* More keys, and more queries, than storage of 2 bytes converts at once. */
 #define LONG_DIMS \
 	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, \
 	{ \
 		SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true \
 	}
-/* Several tiles of the tensor cores' kernels, with aligned rows: ragged ends, documents across
- * tiles, queries that see nothing. */
+/* Several tiles of the tensor-core kernels, with aligned rows: incomplete tiles, documents across
+ * tiles, and queries that see nothing. */
 #define TILE_DIMS \
 	{ SHAPE(1, 200, 150, 330, 20, 4, 2, 64), .c = 8, .documents = true, .with = true }, \
 		{ SHAPE(1, 170, 0, 200, 100, 2, 2, 128), .c = 8, .p = 0.2f }, \

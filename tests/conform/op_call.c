@@ -9,7 +9,7 @@
 
 enum { GUARD = 256 };
 static const unsigned char canary = 0x7b;
-/* Of sums that are made in float64 of what was computed in fp32. */
+/* For sums in float64 of numbers that were computed in fp32. */
 static const double double_tolerance = 1e-6;
 
 static bool arg_whole(const struct arg *a)
@@ -90,7 +90,7 @@ bool op_call_guarded(const struct op_call *c, int i)
 	return true;
 }
 
-/* Normal numbers, drawn by a hundred since they come by four. */
+/* Draws normal numbers, a hundred at a time since they come in fours. */
 static void random_numbers(double *x, const struct arg *a, struct philox_key key)
 {
 	float normal[100];
@@ -140,7 +140,7 @@ void op_call_round(struct op_call *c, const struct op_call *like)
 							       ((double *)c->p[i])[j]);
 }
 
-void op_call_copy(struct op_call *to, const struct op_call *from)
+void op_call_convert(struct op_call *to, const struct op_call *from)
 {
 	for (int i = 0; i < ARGS; i++) {
 		enum kind kind = to->args[i].kind;
@@ -154,7 +154,7 @@ void op_call_copy(struct op_call *to, const struct op_call *from)
 	}
 }
 
-void op_call_keep(struct op_call *to, const struct op_call *from)
+void op_call_copy_bits(struct op_call *to, const struct op_call *from)
 {
 	for (int i = 0; i < ARGS; i++)
 		if (to->args[i].kind != NONE)

@@ -22,16 +22,16 @@ struct op_checker {
 	int n;
 };
 
-/* One op at one choice of sizes, under way. */
+/* The test of one op at one choice of sizes. */
 struct trial {
 	struct op_checker *c;
 	const struct op_test *t;
 	const struct dims *d;
 	const struct op_draw *draw;
 	int threads;
-	/* numbers drawn, and what the specification makes of them */
+	/* random numbers, and the specification's results */
 	struct op_call master, ref;
-	struct op_call first; /* what one thread makes of them */
+	struct op_call first; /* the results of one thread */
 	char *why;
 };
 
@@ -45,7 +45,7 @@ void op_checker_close(struct op_checker *c)
 	free(c);
 }
 
-/* plain has no threads, a device's do not count. */
+/* The reference has no threads, and a device ignores their number. */
 static int open_all(struct op_checker *c, struct err *e)
 {
 	int most = strncmp(c->backend_name, "reference", 9) ? THREADS_MOST : 1;
@@ -95,7 +95,7 @@ __attribute__((format(printf, 3, 4))) static bool wrong(const struct trial *t, i
 	return false;
 }
 
-/* What is infinite must be the same infinity. */
+/* Infinite results must be the same infinity. */
 static double relative_error(const struct storage *s, const void *out, const double *ref, int64_t n)
 {
 	double diff = 0, norm = 0;
@@ -115,17 +115,18 @@ static bool check_arg(const struct trial *t, const struct op_call *out, const st
 	const struct arg *a = &out->args[i];
 	size_t bytes = op_call_bytes(out, i);
 	if (!op_call_guarded(out, i))
-		return wrong(t, i, "wrote outside of it");
+		return wrong(t, i, "the op wrote outside of it");
 	if (a->kind == CHOICES || a->kind == PLACES)
-		return !memcmp(out->p[i], t->ref.p[i], bytes) || wrong(t, i, "chose others");
+		return !memcmp(out->p[i], t->ref.p[i], bytes) || wrong(t, i, "the results differ");
 	if (a->kind == IN || a->kind == TOKENS || a->kind == ROWS)
-		return !memcmp(out->p[i], in->p[i], bytes) || wrong(t, i, "changed an input");
+		return !memcmp(out->p[i], in->p[i], bytes) ||
+		       wrong(t, i, "the op changed an input");
 	double error = relative_error(op_call_storage(out, i), out->p[i], t->ref.p[i], a->count);
 	return error <= op_call_tolerance(out, i) || wrong(t, i, "error %.3g", error);
 }
 
-/* Outputs near the reference, inputs untouched, guards alive. */
-static bool check(const struct trial *t, const struct op_call *out, const struct op_call *in)
+/* Outputs must be close to the reference, and inputs and guards unchanged. */
+static bool check_call(const struct trial *t, const struct op_call *out, const struct op_call *in)
 {
 	for (int i = 0; i < ARGS; i++)
 		if (out->args[i].kind != NONE && !check_arg(t, out, in, i))
@@ -144,8 +145,9 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 
 /* --- Running it --- */
 
-/* The op on arrays of the backend's memory that begin as `in`; `out` is what they hold after it. */
-static bool run_in(const struct trial *t, struct backend *k, const struct op_call *in,
+/* Runs the op on arrays of the backend's memory that begin as `in`; `out` gets their results. With
+ * `recorded`, the op runs by replaying a graph. */
+static bool run_op(const struct trial *t, struct backend *k, const struct op_call *in,
 		   bool recorded, struct op_call *out)
 {
 	struct err e = ERR_INIT;
@@ -173,16 +175,17 @@ static bool run_backend(struct trial *t, struct backend *k)
 	op_call_init(&in, t->t, t->d, t->c->storage, t->draw->shift);
 	op_call_init(&one, t->t, t->d, t->c->storage, t->draw->shift);
 	op_call_init(&two, t->t, t->d, t->c->storage, t->draw->shift);
-	op_call_copy(&in, &t->master);
-	bool ok = run_in(t, k, &in, false, &one) && check(t, &one, &in) &&
-		  run_in(t, k, &in, false, &two) && check_same(t, &one, &two, "two runs");
+	op_call_convert(&in, &t->master);
+	bool ok = run_op(t, k, &in, false, &one) && check_call(t, &one, &in) &&
+		  run_op(t, k, &in, false, &two) &&
+		  check_same(t, &one, &two, "the results of two runs");
 	if (ok && !backend_on_host(k))
-		ok = run_in(t, k, &in, true, &two) &&
-		     check_same(t, &one, &two, "the op and its graph");
+		ok = run_op(t, k, &in, true, &two) &&
+		     check_same(t, &one, &two, "the results of the op and of its graph");
 	if (ok && t->threads == 1)
-		op_call_keep(&t->first, &one);
+		op_call_copy_bits(&t->first, &one);
 	else if (ok && t->t->any_threads)
-		ok = check_same(t, &t->first, &one, "other numbers of threads");
+		ok = check_same(t, &t->first, &one, "the results of different numbers of threads");
 	op_call_fini(&in);
 	op_call_fini(&one);
 	op_call_fini(&two);
@@ -201,7 +204,7 @@ bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dim
 	if (t->prepare)
 		t->prepare(backend_ops(c->spec), c->spec, d, r.master.p);
 	op_call_round(&r.master, &r.first);
-	op_call_copy(&r.ref, &r.master);
+	op_call_convert(&r.ref, &r.master);
 	t->run(backend_ops(c->spec), c->spec, d, r.ref.p);
 	for (r.threads = 1; ok && r.threads <= c->n; r.threads++)
 		ok = run_backend(&r, c->k[r.threads - 1]);

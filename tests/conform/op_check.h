@@ -1,16 +1,18 @@
 /*
- * comm_op_check — one op of one backend against reference64, the specification on doubles, at one
+ * op_check — tests one op of one backend against reference64, the specification on doubles, at one
  * choice of sizes.
  *
- * A struct op_test declares an op's arguments and calls it; the rest is the same for all: the
- * reference reads what the backend reads, rounded to its storage; "sets" outputs are NaN before,
- * "adds" outputs hold known values, inputs must stay as they were, nothing may be written before or
- * behind an array, the error is |out - ref| / |ref| <= 1e-5 (more where the result is stored in 2
- * bytes), two runs give the same bits, and so do 1, 2 and 3 threads where the op promises it, and,
- * where the backend records, a graph of it. All arrays lie in the backend's memory, a device's too.
+ * A struct op_test declares an op's arguments and calls it. The rest is the same for all ops:
  *
- * No test framework: tests/conform/test_ops.c, the tests over the emulator and make check-gpu are
- * mains over it.
+ *   - The reference reads what the backend reads, rounded to the storage type.
+ *   - "sets" outputs are NaN before, and "adds" outputs hold known values.
+ *   - Inputs must stay unchanged, and nothing may be written before or after an array.
+ *   - The error |out - ref| / |ref| is at most 1e-5 (more for results stored in 2 bytes).
+ *   - Two runs give the same bits. So do 1, 2 and 3 threads if the op promises it, and a graph of the
+ *     op if the backend records graphs.
+ *
+ * All arrays are in the backend's memory, also on a device. No test framework is needed here:
+ * tests/conform/test_ops.c, the tests over the emulator and make check-gpu are programs that use it.
  */
 #ifndef MUSTER_TESTS_OP_CHECK_H
 #define MUSTER_TESTS_OP_CHECK_H
@@ -20,28 +22,28 @@
 
 #include <stdbool.h>
 
-/* A backend as the checks have it open: with 1, 2 and 3 threads, or once where threads do not
- * count. */
+/* A backend that is open with 1, 2 and 3 threads, or once if it ignores threads. */
 struct op_checker;
 
 enum { OP_CHECK_WHY = 400 };
 
-/* Fails where the backend cannot work here. */
+/* Fails if the backend cannot work here. */
 int op_checker_open(const char *backend_name, struct op_checker **out, struct err *e);
 void op_checker_close(struct op_checker *c);
 
-/* Elements (0 or more) by which the begin of each array is moved off its alignment, and the seed
- * of the numbers. */
+/* Elements (0 or more) by which each array begins off its alignment, and the seed of the random
+ * numbers. */
 struct op_draw {
 	int shift;
 	uint64_t seed;
 };
 
-/* Whether the op agrees; else why says what is wrong. */
+/* Whether the op conforms. If not, why describes the error. */
 bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d,
 		 const struct op_draw *draw, char why[OP_CHECK_WHY]);
 
-/* All families, one behind the other, NULL at the end. */
+/* All families; NULL at the end. To add one, add its table here and its file to
+ * tests/gpu/sources.mk. */
 extern const struct op_test *const op_families[];
 
 #endif

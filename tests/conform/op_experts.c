@@ -1,5 +1,5 @@
-/* A mixture of experts: the router and the rows that go to the experts; n tokens, c wide, d
- * experts, lo chosen. */
+/* A mixture of experts: the router, and the rows that are sent to experts. n tokens of c elements, d
+ * experts, lo of them chosen. */
 #include "tests/conform/op_vary.h"
 
 /* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits;
@@ -37,7 +37,7 @@ static void route_bwd_prepare(const struct ops *o, struct backend *k, const stru
 	o->route_fwd(k, p[2], p[3], p[4], p[5], p[7], d->n, d->d, d->lo, d->with);
 }
 
-/* fused: with the losses that balance. */
+/* fused: with the load-balancing losses. */
 static void route_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL,
@@ -73,7 +73,7 @@ static void count_run(const struct ops *o, struct backend *k, const struct dims 
 	o->route_count(k, p[0], p[1], d->n, d->d, d->lo, d->c);
 }
 
-/* Two thirds of what the experts would take if all took the same, and one. */
+/* Two thirds of an expert's even share, plus one. */
 static int64_t limit(const struct dims *d)
 {
 	return d->c * d->lo * 2 / (3 * d->d) + 1;
@@ -197,8 +197,8 @@ static int64_t places(const struct dims *d)
 	return d->n * d->lo + 2;
 }
 
-/* Each row of x once, in an order that jumps; the first, and each ninth after it, is dropped
- * where there are several. */
+/* Each row of x once, in an order that jumps. If there are several, the first and every ninth after it
+ * are dropped. */
 static void scatter(const struct dims *d, int64_t *at)
 {
 	for (int64_t j = 0; j < d->n * d->lo; j++)

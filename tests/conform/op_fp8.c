@@ -1,5 +1,5 @@
-/* Linear layers in 8 bits; bytes and scales are compared as words of 4 bytes: n rows, c columns,
- * d the depth of products; with: e5m2. */
+/* fp8 products. Bytes and scales are compared as words of 4 bytes. n rows, c columns, products of depth
+ * d; with: e5m2. */
 #include "tests/conform/op_test.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void begin(struct fp8_scale *s, float scale)
 	*s = (struct fp8_scale){ .scale = scale, .inverse = 1 / scale, .largest = 0.25f };
 }
 
-/* --- y turned scale x; fused: the largest alone --- */
+/* --- y turned scale x; fused: only the largest --- */
 
 static void cast_args(const struct dims *d, struct arg *a)
 {
@@ -73,7 +73,7 @@ static void product_single_args(const struct dims *d, struct arg *a)
 	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE };
 }
 
-/* The numbers are doubles, the storage of the reference. */
+/* The numbers are doubles, the storage type of reference64. */
 static void product_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct fp8_scale *s = p[3];
@@ -104,7 +104,7 @@ static void product_single_run(const struct ops *o, struct backend *k, const str
 	product(o, k, d, p, true);
 }
 
-#define PRODUCT8_DIMS \
+#define PRODUCT_DIMS \
 	{ \
 		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 33, .d = 17, .fused = true }, \
 			{ .n = 64, .c = 128, .d = 96, .fused = true }, \
@@ -140,7 +140,7 @@ static void update_run(const struct ops *o, struct backend *k, const struct dims
 	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->lo, 1);
 }
 
-#define UPDATE8_DIMS \
+#define UPDATE_DIMS \
 	{ \
 		{ .n = 1, .lo = 1 }, { .n = 40, .lo = 16, .with = true }, \
 		{ \
@@ -151,9 +151,9 @@ static void update_run(const struct ops *o, struct backend *k, const struct dims
 /* clang-format off */
 const struct op_test fp8_ops[] = {
 	{ "fp8_cast", NULL, true, cast_args, cast_prepare, cast_run, CAST_DIMS },
-	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT8_DIMS },
-	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT8_DIMS },
-	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE8_DIMS },
+	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
+	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
+	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE_DIMS },
 	{ 0 }
 };
 /* clang-format on */

@@ -206,7 +206,7 @@ static void norm_bwd_args(const struct dims *d, struct arg *a)
 	a[6] = (struct arg){ IN, d->n, 1, SINGLE };
 	a[7] = (struct arg){ IN, d->n, 1, SINGLE };
 	a[8] = (struct arg){ IN, d->c, 1, STORED };
-	a[9] = (struct arg){ IN, d->n * d->c, 1, STORED }; /* y, while preparing */
+	a[9] = (struct arg){ IN, d->n * d->c, 1, STORED }; /* y, only for preparing */
 }
 
 static void layernorm_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,

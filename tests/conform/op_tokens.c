@@ -1,4 +1,4 @@
-/* Ops that know of tokens and their places: rope, embeddings, cross-entropy. */
+/* Ops that depend on tokens and positions: rope, embeddings, cross-entropy. */
 #include "tests/conform/op_vary.h"
 
 /* --- rope: x cos sin; n tokens in rows of c, d places --- */
@@ -137,7 +137,7 @@ static void xent_grad_run(const struct ops *o, struct backend *k, const struct d
 	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, d->lo);
 }
 
-/* as of xent_exp, whose max is not used; all columns are there */
+/* as xent_exp, without its max; the shard has all columns */
 static void xent_args(const struct dims *d, struct arg *a)
 {
 	xent_exp_args(d, a);

@@ -21,7 +21,7 @@ static int bias(const struct storage *s)
 	return (1 << (s->exponent - 1)) - 1;
 }
 
-/* The distance of the numbers around x, as a power of 2. */
+/* The distance between neighbouring numbers around x, as an exponent of 2. */
 static int quantum(const struct storage *s, double x)
 {
 	int e;

@@ -1,5 +1,5 @@
 /*
- * storage — what a storage type can hold, said in doubles and independently of the conversions
+ * storage — the numbers that a storage type can hold, as doubles and independent of the conversions
  * under test.
  */
 #ifndef MUSTER_TESTS_STORAGE_H
@@ -11,7 +11,7 @@
 struct storage {
 	const char *name;
 	size_t width;     /* bytes */
-	int fraction;     /* bits behind the point */
+	int fraction;     /* bits after the binary point */
 	int exponent;     /* bits */
 	double tolerance; /* of an op whose results are stored: |out - ref| / |ref| */
 };
@@ -19,14 +19,14 @@ struct storage {
 /* fp32, bf16, fp16, and float64, in which the reference computes. */
 extern const struct storage storage_fp32, storage_bf16, storage_fp16, storage_fp64;
 
-/* The storage of a backend by its name: what stands behind the colon, or fp32. */
+/* The storage type of a backend: what follows the colon in its name, or fp32. */
 const struct storage *storage_of(const char *backend_name);
 
-/* The nearest number that it can hold, of two the one with the even fraction; too large ones are
- * infinite. */
+/* The nearest number that it can hold; of two, the one with the even fraction. A number that is too
+ * large becomes infinity. */
 double storage_round(const struct storage *s, double x);
 
-/* Element i of an array. storage_put wants numbers that it can hold (or NaN). */
+/* Element i of an array. storage_put takes NaN and numbers that the type can hold. */
 double storage_get(const struct storage *s, const void *array, int64_t i);
 void storage_put(const struct storage *s, void *array, int64_t i, double x);
 

@@ -1,6 +1,6 @@
 /*
- * Storage of 2 bytes: its conversions, element by element, on every instruction set; and products
- * larger than the blocks that are widened at once (test_ops.c has the ops).
+ * Storage of 2 bytes: its conversions, element by element, on every instruction set, and products
+ * larger than the blocks that are converted at once. test_ops.c tests the ops.
  */
 #include "base/philox.h"
 #include "kernels/ops.h"
@@ -22,8 +22,8 @@ static const char *const backends[] = {
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
-/* NULL when this processor lacks its instructions. */
-static struct backend *opened(const char *backend_name, int threads)
+/* NULL if this processor lacks the instructions. */
+static struct backend *try_open(const char *backend_name, int threads)
 {
 	struct backend *k = NULL;
 	struct err e = ERR_INIT;
@@ -51,7 +51,7 @@ static void check_widened(const char *backend_name)
 	enum { ALL = 1 << 16 };
 	static uint16_t x[ALL], again[ALL];
 	static float y[ALL];
-	struct backend *k = opened(backend_name, 2);
+	struct backend *k = try_open(backend_name, 2);
 	for (int i = 0; i < ALL; i++)
 		x[i] = (uint16_t)i;
 	if (!k)
@@ -62,24 +62,24 @@ static void check_widened(const char *backend_name)
 		double want = storage_get(storage_of(backend_name), x, i);
 		if (isnan(want) ? !isnan(y[i])
 				: !((double)y[i] == want && !signbit(y[i]) == !signbit(want)))
-			fail_msg("%s: 0x%04x widens to %g, not to %g", backend_name, (unsigned)i,
-				 (double)y[i], want);
+			fail_msg("%s: 0x%04x converts to %g instead of %g", backend_name,
+				 (unsigned)i, (double)y[i], want);
 		if (!isnan(want) && again[i] != x[i])
-			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend_name, (unsigned)i,
+			fail_msg("%s: 0x%04x converts back to 0x%04x", backend_name, (unsigned)i,
 				 again[i]);
 	}
 	backend_close(k);
 }
 
-static void every_number_widens_and_comes_back(void **state)
+static void every_number_converts_to_fp32_and_back(void **state)
 {
 	(void)state;
 	for (int i = 0; i < BACKENDS; i++)
 		check_widened(backends[i]);
 }
 
-/* One float in about a thousand, and the surroundings of every number of 2 bytes and of every
- * middle between two. */
+/* About every thousandth float, and the neighbours of every number of 2 bytes and of every midpoint
+ * between two. */
 static int64_t trials(const struct storage *s, float *x)
 {
 	int64_t n = 0;
@@ -102,7 +102,7 @@ static int64_t trials(const struct storage *s, float *x)
 static void check_nearest(const char *backend_name)
 {
 	enum { MOST = 1100000 };
-	struct backend *k = opened(backend_name, 2);
+	struct backend *k = try_open(backend_name, 2);
 	if (!k)
 		return;
 	const struct storage *s = storage_of(backend_name);
@@ -115,7 +115,7 @@ static void check_nearest(const char *backend_name)
 	for (int64_t i = 0; i < n; i++) {
 		double want = storage_round(s, (double)x[i]), got = storage_get(s, y, i);
 		if (isnan(want) ? !isnan(got) : !(got == want && !signbit(got) == !signbit(want)))
-			fail_msg("%s: %.9g narrows to %.9g, not to %.9g", backend_name,
+			fail_msg("%s: %.9g rounds to %.9g instead of %.9g", backend_name,
 				 (double)x[i], got, want);
 	}
 	free(x);
@@ -123,7 +123,7 @@ static void check_nearest(const char *backend_name)
 	backend_close(k);
 }
 
-static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
+static void conversion_rounds_to_the_nearest_even(void **state)
 {
 	(void)state;
 	for (int i = 0; i < BACKENDS; i++)
@@ -137,10 +137,10 @@ static double narrowed(struct backend *k, const struct storage *s, float x)
 	return storage_get(s, &y, 0);
 }
 
-static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **state)
+static void ties_overflow_and_subnormal_numbers_follow_ieee_754(void **state)
 {
 	(void)state;
-	struct backend *b = opened("cpu:bf16", 1), *h = opened("cpu:fp16", 1);
+	struct backend *b = try_open("cpu:bf16", 1), *h = try_open("cpu:fp16", 1);
 	assert_true(narrowed(b, &storage_bf16, 1 + 0x1p-8f) == 1);
 	assert_true(narrowed(b, &storage_bf16, 1 + 0x3p-8f) == 1 + 0x1p-6);
 	assert_true(isinf(narrowed(b, &storage_bf16, FLT_MAX)));
@@ -160,14 +160,14 @@ static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **s
 
 /* --- random rounding --- */
 
-/* The mean of many roundings of x is x, to five standard deviations of such a mean; each is one
- * of x's neighbours. */
+/* The mean of many roundings of x is x, within five standard deviations of such a mean. Each rounding
+ * is one of x's neighbours. */
 static void check_unbiased(const char *backend_name, float x)
 {
 	enum { N = 200000 };
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 77);
 	const struct storage *s = storage_of(backend_name);
-	struct backend *k = opened(backend_name, 1);
+	struct backend *k = try_open(backend_name, 1);
 	float *xs = malloc(N * sizeof *xs);
 	uint16_t *ys = malloc(N * sizeof *ys);
 	assert_true(k && xs && ys);
@@ -183,7 +183,7 @@ static void check_unbiased(const char *backend_name, float x)
 	}
 	double bound = 5 * sqrt(((double)x - lo) * (hi - (double)x) / N);
 	if (!(lo <= (double)x && (double)x <= hi && fabs(sum / N) <= bound))
-		fail_msg("%s: %.9g rounds to %.9g on the average, between %.9g and %.9g",
+		fail_msg("%s: %.9g rounds to %.9g on average, which must be between %.9g and %.9g",
 			 backend_name, (double)x, (double)x + sum / N, lo, hi);
 	double near = storage_round(s, (double)x);
 	assert_true(near == lo || near == hi);
@@ -192,7 +192,7 @@ static void check_unbiased(const char *backend_name, float x)
 	backend_close(k);
 }
 
-static void random_rounding_is_right_on_the_average(void **state)
+static void random_rounding_keeps_the_mean(void **state)
 {
 	(void)state;
 	const float xs[] = { 1.001f, -1.003f, 0.1f,  3.14159f, 1,
@@ -203,24 +203,24 @@ static void random_rounding_is_right_on_the_average(void **state)
 	}
 }
 
-/* Whatever part an op sees, however many threads and whichever instructions: element first + i
- * decides. */
+/* Element first + i decides, independent of the part that an op sees, of threads and of
+ * instructions. */
 static void check_random(const char *backend_name, const float *x, const uint16_t *want, int64_t n)
 {
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
-	struct backend *k = opened(backend_name, 3);
+	struct backend *k = try_open(backend_name, 3);
 	uint16_t *y = malloc((size_t)n * sizeof *y);
 	assert_non_null(y);
 	for (int64_t at = 0, part = 1; k && at < n; at += part, part = part * 3 + 1)
 		backend_ops(k)->fp32_to_storage(k, y + at, x + at, part < n - at ? part : n - at,
 						&key, 1000003 + (uint64_t)at);
 	if (k && memcmp(y, want, (size_t)n * sizeof *y))
-		fail_msg("%s: rounds differently from the reference", backend_name);
+		fail_msg("%s: random rounding differs from the reference's", backend_name);
 	free(y);
 	backend_close(k);
 }
 
-static void random_rounding_depends_on_the_element_alone(void **state)
+static void random_rounding_depends_only_on_the_element(void **state)
 {
 	(void)state;
 	enum { N = 60000 };
@@ -231,7 +231,7 @@ static void random_rounding_depends_on_the_element_alone(void **state)
 	for (int i = 0; i < N; i += 7)
 		x[i] *= 0x1p-18f;
 	for (int i = 0; i < 2; i++) {
-		struct backend *k = opened(backends[i], 1);
+		struct backend *k = try_open(backends[i], 1);
 		backend_ops(k)->fp32_to_storage(k, want[i], x, N, &key, 1000003);
 		backend_ops(k)->fp32_to_storage(k, other, x, N, &key, 1000004);
 		assert_memory_not_equal(want[i], other, sizeof other);
@@ -241,14 +241,14 @@ static void random_rounding_depends_on_the_element_alone(void **state)
 		check_random(backends[i], x, want[i % 2], N);
 }
 
-static void random_rounding_keeps_what_is_not_finite(void **state)
+static void random_rounding_keeps_infinity_and_nan(void **state)
 {
 	(void)state;
 	const float x[] = { INFINITY, -INFINITY, NAN, 1e6f };
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 79);
 	for (int i = 0; i < 2; i++) {
 		const struct storage *s = storage_of(backends[i]);
-		struct backend *k = opened(backends[i], 1);
+		struct backend *k = try_open(backends[i], 1);
 		uint16_t y[4];
 		backend_ops(k)->fp32_to_storage(k, y, x, 4, &key, 0);
 		assert_true(storage_get(s, y, 0) == (double)INFINITY &&
@@ -335,8 +335,8 @@ static void check_products(struct backend *lk, struct backend *wk, const struct 
 		pair_free(all[i]);
 }
 
-/* In each, something is more than a block holds: depth, rows, columns. */
-static void products_of_any_size_are_made_of_blocks(void **state)
+/* In each of them one size exceeds a block: depth, rows or columns. */
+static void products_larger_than_a_block_are_correct(void **state)
 {
 	(void)state;
 	const struct sizes all[] = { { 520, 4100, 70 },
@@ -344,7 +344,7 @@ static void products_of_any_size_are_made_of_blocks(void **state)
 				     { 3, 4096, 1100 },
 				     { 3, 1100, 4096 },
 				     { 75, 60000, 8 } };
-	struct backend *lk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
+	struct backend *lk = try_open("cpu:bf16", 1), *wk = try_open("cpu", 1);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		check_products(lk, wk, &all[i]);
 	backend_close(lk);
@@ -353,13 +353,13 @@ static void products_of_any_size_are_made_of_blocks(void **state)
 
 /* --- the norm of what is stored --- */
 
-static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state)
+static void a_norm_recomputed_from_the_stored_sum_has_the_same_bits(void **state)
 {
 	(void)state;
 	enum { N = 37, C = 129 };
 	static uint16_t y[2][N * C], sum[N * C];
 	float rstd[2][N], mean[2][N];
-	struct backend *k = opened("cpu:bf16", 1);
+	struct backend *k = try_open("cpu:bf16", 1);
 	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2),
 		    w = pair_random(k, C, 3);
 	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.stored, r.stored, w.stored,
@@ -377,14 +377,14 @@ static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_number_widens_and_comes_back),
-		cmocka_unit_test(narrowing_takes_the_nearest_and_of_two_the_even),
-		cmocka_unit_test(ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says),
-		cmocka_unit_test(random_rounding_is_right_on_the_average),
-		cmocka_unit_test(random_rounding_depends_on_the_element_alone),
-		cmocka_unit_test(random_rounding_keeps_what_is_not_finite),
-		cmocka_unit_test(products_of_any_size_are_made_of_blocks),
-		cmocka_unit_test(a_norm_made_again_from_the_stored_sum_has_the_same_bits),
+		cmocka_unit_test(every_number_converts_to_fp32_and_back),
+		cmocka_unit_test(conversion_rounds_to_the_nearest_even),
+		cmocka_unit_test(ties_overflow_and_subnormal_numbers_follow_ieee_754),
+		cmocka_unit_test(random_rounding_keeps_the_mean),
+		cmocka_unit_test(random_rounding_depends_only_on_the_element),
+		cmocka_unit_test(random_rounding_keeps_infinity_and_nan),
+		cmocka_unit_test(products_larger_than_a_block_are_correct),
+		cmocka_unit_test(a_norm_recomputed_from_the_stored_sum_has_the_same_bits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Edges of the ops that random numbers do not meet, for every backend. */
+/* Edge cases of the ops that random numbers do not reach, for every backend. */
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static struct fixture fixtures[] = {
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
-/* Leaves k NULL for an instruction set that this processor lacks. */
+/* k stays NULL for an instruction set that this processor lacks. */
 static int open_backends(void **state)
 {
 	(void)state;
@@ -87,7 +87,7 @@ static void take_columns(float *to, const float *from, int lo, int v)
 		memcpy(to + i * v, from + i * V + lo, (size_t)v * sizeof *to);
 }
 
-/* One whole row of logits, and the same cut in two, one piece without any target: all three
+/* One whole row of logits, and the same row split in two, where one piece has no target: all three
  * steps agree. */
 static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 {
@@ -125,7 +125,7 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 	}
 }
 
-/* Whole sequences, each token's q, k and v in one row. */
+/* Whole sequences, with q, k and v of a token in one row. */
 static struct attn_shape fused_shape(int64_t batch, int64_t seq, int heads, int dim)
 {
 	int64_t row = (int64_t)3 * heads * dim;
@@ -142,7 +142,7 @@ static struct attn_shape fused_shape(int64_t batch, int64_t seq, int heads, int 
 				    .o_batch = seq * heads * dim };
 }
 
-static void a_nan_goes_through(void **state)
+static void nan_propagates(void **state)
 {
 	(void)state;
 	const struct attn_shape s = fused_shape(1, 3, 1, 4);
@@ -165,7 +165,7 @@ static void a_nan_goes_through(void **state)
 	}
 }
 
-static void activations_far_out_are_zero_or_the_input(void **state)
+static void activations_of_large_inputs_are_zero_or_the_input(void **state)
 {
 	(void)state;
 	EACH_BACKEND(f)
@@ -183,7 +183,7 @@ static void activations_far_out_are_zero_or_the_input(void **state)
 	}
 }
 
-/* Scores of ±1e4: each query takes the one key it points at. */
+/* With scores of ±1e4, each query takes the value of one key. */
 static void attention_with_huge_scores_picks_one_value(void **state)
 {
 	(void)state;
@@ -210,9 +210,9 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 	}
 }
 
-/* Keys in three pieces, queries in two, as context parallelism has them: joined, forward and
- * backward, they are the whole. */
-static void attention_of_pieces_is_that_of_the_whole(void **state)
+/* Keys in three pieces and queries in two, as in context parallelism: joined, forward and backward,
+ * they equal the whole. */
+static void attention_of_pieces_equals_that_of_the_whole(void **state)
 {
 	(void)state;
 	enum {
@@ -302,9 +302,9 @@ static void attention_of_pieces_is_that_of_the_whole(void **state)
 	}
 }
 
-/* Two documents in one row are two sequences; tokens written one by one over a cache are those
- * of the whole. */
-static void documents_and_caches_give_what_whole_sequences_give(void **state)
+/* Two documents in one row equal two sequences. Tokens generated one by one with a cache equal those of
+ * the whole. */
+static void documents_and_caches_equal_whole_sequences(void **state)
 {
 	(void)state;
 	enum { SEQ = 140, EDGE = 70, DIM = 16, ROW = 3 * DIM };
@@ -338,7 +338,7 @@ static void documents_and_caches_give_what_whole_sequences_give(void **state)
 	}
 }
 
-static void a_query_that_sees_no_key_is_zero(void **state)
+static void a_query_that_sees_no_key_gives_zero(void **state)
 {
 	(void)state;
 	struct attn_shape s = fused_shape(1, 3, 1, 2);
@@ -353,7 +353,7 @@ static void a_query_that_sees_no_key_is_zero(void **state)
 		f->o->attention_bwd(f->k, grad, grad + 2, grad + 4, o, o, lse, qkv, qkv + 2,
 				    qkv + 4, &s, false);
 		assert_true(grad[0] == 0 && grad[1] == 0); /* the first query's dq */
-		/* the key behind all queries */
+		/* the key after all queries */
 		assert_true(grad[14] == 0 && grad[15] == 0 && grad[16] == 0 && grad[17] == 0);
 		for (int i = 0; i < 18; i++)
 			assert_true(isfinite(grad[i]));
@@ -368,8 +368,8 @@ static void a_query_that_sees_no_key_is_zero(void **state)
 	}
 }
 
-/* Which elements are dropped is what the header says, of whole tensors and of any rows of them. */
-static void dropout_goes_by_the_global_element(void **state)
+/* The dropped elements are those that ops.h defines, for whole tensors and for any of their rows. */
+static void dropout_depends_on_the_global_element(void **state)
 {
 	(void)state;
 	enum { N = 20, C = 515 };
@@ -402,9 +402,9 @@ static void dropout_goes_by_the_global_element(void **state)
 	}
 }
 
-/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist,
+/* Equal logits are ordered by index, huge ones stay finite, and NaN still chooses existing experts,
  * each once. */
-static void the_router_always_chooses_some_experts(void **state)
+static void the_router_always_chooses_existing_experts(void **state)
 {
 	(void)state;
 	enum { E = 4, TOP = 2 };
@@ -433,8 +433,8 @@ static void the_router_always_chooses_some_experts(void **state)
 	}
 }
 
-/* Nothing is read or written where there is nothing. */
-static void empty_inputs_are_no_work(void **state)
+/* With empty arrays nothing is read or written. */
+static void empty_inputs_are_allowed(void **state)
 {
 	(void)state;
 	struct attn_shape none = fused_shape(0, 4, 2, 8), no_keys = fused_shape(1, 1, 1, 2);
@@ -475,7 +475,7 @@ static void empty_inputs_are_no_work(void **state)
 	}
 }
 
-static void outputs_may_be_inputs_where_the_header_says_so(void **state)
+static void outputs_may_be_inputs_where_ops_table_allows_it(void **state)
 {
 	(void)state;
 	enum { N = 90, C = 257 };
@@ -535,8 +535,8 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 	}
 }
 
-/* With m = v = 0 the first step moves by lr against the sign of the gradient, whatever its size. */
-static void the_first_step_of_adamw_is_lr_long(void **state)
+/* With m = v = 0 the first step moves by lr against the sign of the gradient, whatever its magnitude. */
+static void the_first_step_of_adamw_has_length_lr(void **state)
 {
 	(void)state;
 	const struct adamw_args a = { .lr = 0.01f,
@@ -565,18 +565,18 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(logits_of_any_size_give_a_finite_loss),
 		cmocka_unit_test(shards_of_the_vocabulary_agree_with_the_whole),
-		cmocka_unit_test(a_nan_goes_through),
-		cmocka_unit_test(activations_far_out_are_zero_or_the_input),
+		cmocka_unit_test(nan_propagates),
+		cmocka_unit_test(activations_of_large_inputs_are_zero_or_the_input),
 		cmocka_unit_test(attention_with_huge_scores_picks_one_value),
-		cmocka_unit_test(attention_of_pieces_is_that_of_the_whole),
-		cmocka_unit_test(documents_and_caches_give_what_whole_sequences_give),
-		cmocka_unit_test(a_query_that_sees_no_key_is_zero),
-		cmocka_unit_test(dropout_goes_by_the_global_element),
-		cmocka_unit_test(the_router_always_chooses_some_experts),
-		cmocka_unit_test(empty_inputs_are_no_work),
-		cmocka_unit_test(outputs_may_be_inputs_where_the_header_says_so),
+		cmocka_unit_test(attention_of_pieces_equals_that_of_the_whole),
+		cmocka_unit_test(documents_and_caches_equal_whole_sequences),
+		cmocka_unit_test(a_query_that_sees_no_key_gives_zero),
+		cmocka_unit_test(dropout_depends_on_the_global_element),
+		cmocka_unit_test(the_router_always_chooses_existing_experts),
+		cmocka_unit_test(empty_inputs_are_allowed),
+		cmocka_unit_test(outputs_may_be_inputs_where_ops_table_allows_it),
 		cmocka_unit_test(sqnorm_sums_in_double_in_one_order),
-		cmocka_unit_test(the_first_step_of_adamw_is_lr_long),
+		cmocka_unit_test(the_first_step_of_adamw_has_length_lr),
 	};
 	return cmocka_run_group_tests(tests, open_backends, close_backends);
 }

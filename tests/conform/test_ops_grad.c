@@ -1,10 +1,9 @@
 /*
- * The backward ops of the specification against finite differences of its
- * forward ops, in float64. What the other backends compute is held against
- * the specification by test_ops.c.
+ * Compares the backward ops of the specification with finite differences of its forward ops, in
+ * float64. test_ops.c compares the other backends with the specification.
  *
- * For random g the loss is the sum of g · outputs. Each input element is moved
- * by ±h; the loss's slope must be the gradient that the backward op gives.
+ * For random g the loss is the sum of g · outputs. Each input element is moved by ±h. The slope of the
+ * loss must equal the gradient of the backward op.
  */
 #include "base/philox.h"
 #include "kernels/ops.h"
@@ -49,13 +48,13 @@ static double dot(const double *a, const double *b, int64_t n)
 	return sum;
 }
 
-/* reference64 takes doubles where the ops say float. */
+/* reference64 takes doubles where the ops take floats. */
 static float *f(double *x)
 {
 	return (float *)x;
 }
 
-/* A forward op as a function of what it reads; `p` are the pair's arrays. */
+/* A forward op as a function of its inputs; p: the arrays of an op and its backward op. */
 typedef double loss_fn(double **p);
 
 /* Moves each of the n elements of x, one of p's arrays. */
@@ -91,7 +90,7 @@ static double linear_loss(double **p)
 	return dot(p[3], p[4], N * D);
 }
 
-static void linear_has_the_slopes_it_says(void **state)
+static void linear_has_the_right_gradients(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(N * C, 1), numbers(D * C, 2), numbers(D, 3), numbers(N * D, 4),
@@ -119,7 +118,7 @@ static double rmsnorm_loss(double **p)
 	return dot(p[4], p[6], N * C) + dot(p[5], p[7], N * C);
 }
 
-static void norms_have_the_slopes_they_say(void **state)
+static void norms_have_the_right_gradients(void **state)
 {
 	bool rms = *state != NULL;
 	loss_fn *loss = rms ? rmsnorm_loss : layernorm_loss;
@@ -155,7 +154,7 @@ static double swiglu_loss(double **p)
 	return dot(p[1], p[2], N * C);
 }
 
-static void activations_have_the_slopes_they_say(void **state)
+static void activations_have_the_right_gradients(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(N * 2 * C, 1), numbers(N * C, 2), zeros(N * C) };
@@ -181,7 +180,7 @@ static double rope_loss(double **p)
 	return dot(p[1], p[2], TOKENS * ROW);
 }
 
-static void rope_has_the_slope_it_says(void **state)
+static void rope_has_the_right_gradient(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(TOKENS * ROW, 1), numbers(TOKENS * ROW, 2), zeros(TOKENS * ROW),
@@ -226,7 +225,7 @@ static double attention_loss(double **p)
 	return dot(p[3], p[4], out_count());
 }
 
-static void attention_has_the_slope_it_says(void **state)
+static void attention_has_the_right_gradient(void **state)
 {
 	(void)state;
 	for (shape = shapes; shape < shapes + sizeof shapes / sizeof *shapes; shape++) {
@@ -262,7 +261,7 @@ static double pieces_loss(double **p)
 	return dot(p[5], p[6], 2 * LEN * 24);
 }
 
-static void attention_of_pieces_has_the_slope_it_says(void **state)
+static void attention_of_pieces_has_the_right_gradient(void **state)
 {
 	(void)state;
 	enum { Q = 2 * LEN * 24, KV = 2 * FIRST * 12, KV2 = 2 * SECOND * 12 };
@@ -293,7 +292,7 @@ static double embed_loss(double **p)
 	return dot(p[2], p[3], TOKENS * C);
 }
 
-static void embeddings_have_the_slopes_they_say(void **state)
+static void embeddings_have_the_right_gradients(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(ROWS * C, 1), numbers(SEQ * C, 2), numbers(TOKENS * C, 3),
@@ -316,7 +315,7 @@ static double dropout_loss(double **p)
 	return dot(p[1], p[2], N * C);
 }
 
-static void dropout_has_the_slope_it_says(void **state)
+static void dropout_has_the_right_gradient(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(N * C, 1), numbers(N * C, 2), zeros(N * C) }, *grad = zeros(N * C);
@@ -330,7 +329,7 @@ enum { EXPERTS = 6, TOP = 3 };
 static const float z = 0.125f;
 static bool before;
 
-/* logits g aux weights probs lse; what the router's losses add to that of the weights */
+/* logits g aux weights probs lse; the losses of the router are added to that of the weights */
 static double route_loss(double **p)
 {
 	int32_t chosen[N * TOP];
@@ -343,7 +342,7 @@ static double route_loss(double **p)
 	return loss + dot(p[1], p[3], N * TOP);
 }
 
-static void the_router_has_the_slope_it_says(void **state)
+static void the_router_has_the_right_gradient(void **state)
 {
 	before = *state != NULL;
 	double *p[] = { numbers(N * EXPERTS, 1), numbers(N * TOP, 2), numbers(EXPERTS, 3),
@@ -358,7 +357,7 @@ static void the_router_has_the_slope_it_says(void **state)
 	free(grad);
 }
 
-/* Token i goes to the places at[i]; place j holds the row of token from[j]. */
+/* Token i is sent to the places at[i]; place j holds the row of token from[j]. */
 enum { PLACES = 8, TOP2 = 2 };
 static const int64_t at[N * TOP2] = { 3, 0, -1, 7, 6, 1, -1, -1, 2, 5 };
 static const int64_t from[PLACES] = { 0, 2, 4, 0, -1, 4, 2, 1 };
@@ -376,8 +375,8 @@ static double gather_loss(double **p)
 	return dot(p[2], p[4], PLACES * C);
 }
 
-/* The gradient of gathering is combining with weights of 1. */
-static void rows_have_the_slopes_they_say(void **state)
+/* The backward of gathering is combining with weights of 1. */
+static void rows_have_the_right_gradients(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(PLACES * C, 1), numbers(N * TOP2, 2), numbers(PLACES * C, 3),
@@ -407,7 +406,7 @@ static double xent_loss(double **p)
 	return loss / 2;
 }
 
-static void cross_entropy_has_the_slope_it_says(void **state)
+static void cross_entropy_has_the_right_gradient(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(N * V, 1), zeros(N * V), zeros(N), zeros(N), zeros(N) };
@@ -439,19 +438,19 @@ int main(void)
 {
 	/* clang-format off */
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(linear_has_the_slopes_it_says),
-		{ "layernorm has the slopes it says", norms_have_the_slopes_they_say, NULL, NULL, NULL },
-		{ "rmsnorm has the slopes it says", norms_have_the_slopes_they_say, NULL, NULL, "rms" },
-		cmocka_unit_test(activations_have_the_slopes_they_say),
-		cmocka_unit_test(rope_has_the_slope_it_says),
-		cmocka_unit_test(attention_has_the_slope_it_says),
-		cmocka_unit_test(attention_of_pieces_has_the_slope_it_says),
-		cmocka_unit_test(embeddings_have_the_slopes_they_say),
-		cmocka_unit_test(dropout_has_the_slope_it_says),
-		{ "the router has the slope it says", the_router_has_the_slope_it_says, NULL, NULL, NULL },
-		{ "the router with weights before choosing has the slope it says", the_router_has_the_slope_it_says, NULL, NULL, "before" },
-		cmocka_unit_test(rows_have_the_slopes_they_say),
-		cmocka_unit_test(cross_entropy_has_the_slope_it_says),
+		cmocka_unit_test(linear_has_the_right_gradients),
+		{ "layernorm has the slopes it says", norms_have_the_right_gradients, NULL, NULL, NULL },
+		{ "rmsnorm has the slopes it says", norms_have_the_right_gradients, NULL, NULL, "rms" },
+		cmocka_unit_test(activations_have_the_right_gradients),
+		cmocka_unit_test(rope_has_the_right_gradient),
+		cmocka_unit_test(attention_has_the_right_gradient),
+		cmocka_unit_test(attention_of_pieces_has_the_right_gradient),
+		cmocka_unit_test(embeddings_have_the_right_gradients),
+		cmocka_unit_test(dropout_has_the_right_gradient),
+		{ "the router has the slope it says", the_router_has_the_right_gradient, NULL, NULL, NULL },
+		{ "the router with weights before choosing has the slope it says", the_router_has_the_right_gradient, NULL, NULL, "before" },
+		cmocka_unit_test(rows_have_the_right_gradients),
+		cmocka_unit_test(cross_entropy_has_the_right_gradient),
 	};
 	/* clang-format on */
 	return cmocka_run_group_tests(tests, open_specification, close_specification);

@@ -1,14 +1,15 @@
 /*
- * A training step on one device, measured. It does what its standard input says, line by line, and
- * answers each with a line of JSON, so that a script can let two programs take turns
+ * Measures a training step on one device. It reads commands from its standard input, line by line, and
+ * answers each with a line of JSON, so that a script can run two programs by turns
  * (tests/gpu/report):
  *
  *     gemm N SECONDS           {"flops": …}: square products of size N, on random numbers
- *     copy BYTES               {"bytes_s": …}: copies inside the device's memory, read and written
- *                              bytes
- *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}}; ends the model before it
- *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: steps with their
- *                              seconds, each until the device has finished
+ *     copy BYTES               {"bytes_s": …}: copies inside the device's memory; counts bytes
+ *                              read and written
+ *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}}; closes
+ *                              the model before it
+ *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
+ *                              each step, until the device has finished
  *     close                    {}
  *
  * A command that fails answers {"error": "…"}.
@@ -16,10 +17,10 @@
  * usage: bench [--backend NAME] [--toy] [COMMAND …]
  *   --backend NAME  cuda (default), cpu, reference
  *   --toy           toy models
- *   COMMAND         instead of the standard input's lines
+ *   COMMAND         run these commands instead of reading standard input
  *
- * A step is forward, backward, the gradient's norm, AdamW and the weights' publication, on batches
- * of random tokens of which low ones come more often; FLOPs are the model's
+ * A step is forward, backward, the gradient's norm, AdamW and publishing the weights, on batches of
+ * random tokens, of which low ones are more frequent. FLOPs are the model's
  * (plan/spec/model/model.h).
  */
 #include "agent/engine/optim/optim.h"
@@ -87,7 +88,8 @@ static void next_batch(struct bench *b)
 	}
 }
 
-/* On a device the host's threads only set the initial weights; all of this process's cores may. */
+/* On a device, the host's threads only set the initial weights, and may use all cores of this
+ * process. */
 static int host_threads(const char *backend_name)
 {
 	cpu_set_t cores;
@@ -173,7 +175,7 @@ static int print_plan(struct bench *b, struct err *e)
 
 /* --- Commands --- */
 
-/* words: the model's name, and of its job. */
+/* words: the model's name, and keys of its job. */
 static int command_open(struct bench *b, char *words, struct err *e)
 {
 	char *rest = words, *name = strtok_r(rest, " \t\n", &rest);
@@ -246,7 +248,7 @@ static int command_gemm(struct bench *b, char *words, struct err *e)
 	return 0;
 }
 
-/* Eight copies in a row, five times; the best. */
+/* Times eight copies in a row, five times; the best one counts. */
 static int copies(struct backend *k, void *to, const void *from, size_t bytes, double *rate,
 		  struct err *e)
 {
@@ -298,8 +300,8 @@ static void print_error(const struct err *e)
 	printf("\"}\n");
 }
 
-/* Whether it was done. */
-static bool obey(struct bench *b, char *line)
+/* Runs a command; returns whether it succeeded. */
+static bool run_command(struct bench *b, char *line)
 {
 	struct err e = ERR_INIT;
 	char *rest = line, *name = strtok_r(rest, " \t\n", &rest);
@@ -336,10 +338,10 @@ int main(int argc, char **argv)
 			return 2;
 	for (int i = optind; i < argc; i++) {
 		snprintf(line, sizeof line, "%s", argv[i]);
-		ok &= obey(&b, line);
+		ok &= run_command(&b, line);
 	}
 	while (optind == argc && fgets(line, sizeof line, stdin))
-		ok &= obey(&b, line);
+		ok &= run_command(&b, line);
 	close_model(&b);
 	return ok ? 0 : 1;
 }

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Builds the programs of make check-gpu, for one GPU or over the emulator, without make.
 
-The lists of files are those of tests/gpu/sources.mk; the kernels' and the compilers' flags are read from kernels/kernels.mk, kernels/cuda/cuda.mk and
-tests/gpu/emulator/emulator.mk. Nothing of Debian's is used: tests/gpu/standin stands for libsodium's and libjansson's headers.
+The lists of files are in tests/gpu/sources.mk. The kernels' rules and the compilers' flags are read from kernels/kernels.mk,
+kernels/cuda/cuda.mk and tests/gpu/emulator/emulator.mk. No Debian package is needed: tests/gpu/standin replaces libsodium's and
+libjansson's headers.
 
-What is built is remembered in OUT/build.json: each output's key is a hash of its command and of the contents of what it is made from, without times
-and without the places of OUT and of CUDA. A program whose key holds is not built again, even where its objects are not there any more: programs that were built on
-another machine can be carried along with that file. What does not compile keeps only those programs from being built that need it.
+OUT/build.json remembers what is built. Each output's key is a hash of its command and of the contents of its inputs, without
+times and without the places of OUT and of CUDA. A program whose key is unchanged is not built again, even if its objects are
+missing. So programs that were built on another machine can be copied together with that file. A file that does not compile stops
+only the programs that need it.
 
 usage: tests/gpu/build.py OUT [--arch 90 | --emulator] [--list] [TARGET ...]
   TARGET      ops, edges, train, bench, kernels, comm, libmuster-cuda.so (default: all)
@@ -42,7 +44,7 @@ MAKEFILES = ("tests/gpu/sources.mk", "kernels/kernels.mk", "kernels/cuda/cuda.mk
 
 
 def variables():
-    """The plain words of `NAME := words` in the makefiles."""
+    """The words of each `NAME := words` in the makefiles."""
     found = {}
     for name in MAKEFILES:
         text = open(os.path.join(TOP, name)).read().replace("\\\n", " ")
@@ -52,7 +54,7 @@ def variables():
 
 
 def files_of(words):
-    """The files that a list of paths, patterns and !exceptions means, sorted and once each."""
+    """The files of a list of paths, patterns and !exceptions, sorted, each once."""
     found = {path for word in words if word[0] != "!" for path in glob.glob(word, root_dir=TOP)}
     return sorted(found - {word[1:] for word in words if word[0] == "!"})
 
@@ -65,7 +67,7 @@ def cuda_home():
 
 
 def header_folder(name, home):
-    """A folder that is not searched anyway and has the header: pip brings some along. None: the header is not here; "": it is searched."""
+    """A folder with the header that compilers do not search, such as pip's. "": they search it; None: the header is not here."""
     if any(os.path.exists(os.path.join(h, "include", name)) for h in (home, "/usr", "/usr/local") if h):
         return ""
     pip = [h for p in sys.path for h in glob.glob(os.path.join(p, "nvidia", "*", "include", name))]
@@ -73,7 +75,7 @@ def header_folder(name, home):
 
 
 class Rules:
-    """What is made of what: objects {path under OUT: (source, command)} and targets {name: (objects, archives, command)}."""
+    """What to build: objects {path under OUT: (source, command)} and targets {name: (objects, archives, command)}."""
 
     def __init__(self, arch, emulator):
         self.v = variables()
@@ -84,7 +86,7 @@ class Rules:
         include = ["-isystem", os.path.join(self.home or "", "include")]
         nccl, lt = header_folder("nccl.h", self.home), header_folder("cublasLt.h", self.home)
         self.nccl = nccl is not None
-        # Behind the toolkit's: pip's folders have other headers of CUDA too.
+        # After the toolkit's, since pip's folders have other headers of CUDA too.
         self.cuda = include + [w for folder in (nccl, lt) if folder for w in ("-isystem", folder)] + (["-DHAVE_NCCL"] if self.nccl else [])
         self.device = self.device_compiler(arch, include)
         self.archive("check", files_of(self.v["GPU_CHECK_FILES"]))
@@ -108,20 +110,20 @@ class Rules:
         self.objects[out] = (source, [*(compiler or [self.cc, *CFLAGS]), *flags])
         return out
 
-    def plain(self, source):
-        """An object of the host, as most are. libcomm's loops over bytes are worth -O3."""
+    def host(self, source):
+        """An object for the host. libcomm's loops over bytes get -O3."""
         flags = ["-O3"] if source.startswith("libcomm/") else []
         return self.object(f"obj/{source}.o", source, flags)
 
     def archive(self, name, sources):
-        self.archives[name] = [self.plain(s) for s in sources]
+        self.archives[name] = [self.host(s) for s in sources]
 
     def kernels(self):
         """kernels.a, by the rules of kernels/kernels.mk."""
         isas = self.v.get("cpu_isas_" + platform.machine(), ["base"])
         ops = self.v["CPU_OP_FLAGS"]
         flags = {isa: self.v.get("cpu_isa_" + isa, []) for isa in ["base", *isas]}
-        members = [self.plain(s) for s in files_of(["kernels/*.c", "kernels/reference/*.c"])]
+        members = [self.host(s) for s in files_of(["kernels/*.c", "kernels/reference/*.c"])]
         members += [self.object(f"obj/reference64-{os.path.basename(s)}.o", s, ["-DREFERENCE64"]) for s in files_of(["kernels/reference/*.c"])]
         for source in files_of(["kernels/cpu/*.c"]):
             name = os.path.basename(source)
@@ -168,10 +170,10 @@ class Rules:
         more = DOUBLE_LINK if self.emulator else []
         stand = self.stand if self.emulator else []
         for name in self.v["GPU_PARTS"]:
-            self.targets[name] = ([self.plain(f"tests/gpu/{name}.c")], ["check", "kernels"], more, KERNEL_LIBS, stand)
+            self.targets[name] = ([self.host(f"tests/gpu/{name}.c")], ["check", "kernels"], more, KERNEL_LIBS, stand)
         sources = files_of(self.v["GPU_COMM_FILES"])
         main = "tests/gpu/conform.c"
-        objects = [self.object("obj/comm-main.o", main, self.cuda)] + [self.plain(s) for s in sources if s != main]
+        objects = [self.object("obj/comm-main.o", main, self.cuda)] + [self.host(s) for s in sources if s != main]
         if self.emulator:
             stand = stand + (["libnccl.so.2"] if self.nccl else [])
             static = []
@@ -180,7 +182,7 @@ class Rules:
         self.targets["comm"] = (objects, [], more, [*static, "-ldl", "-lrt", "-lm"], stand)
 
     def needs(self, names):
-        """The targets, those that they need before them."""
+        """The targets, each after those that it needs."""
         order = []
         for name in names:
             for n in [*self.targets[name][4], name]:
@@ -193,7 +195,7 @@ class Rules:
 
 
 class Builder:
-    """Builds targets of the rules into `out`. One at a time; its threads are its own."""
+    """Builds targets of the rules into `out`, with its own threads. Only one build runs at a time."""
 
     def __init__(self, out, arch=None, emulator=False):
         self.out = os.path.abspath(out)
@@ -209,7 +211,7 @@ class Builder:
         self.known = known if isinstance(known, dict) else {}
 
     def hash_of(self, path):
-        """Of a file's contents; "" where there is none."""
+        """The hash of a file's contents; "" if there is no such file."""
         if path not in self.hashes:
             try:
                 self.hashes[path] = hashlib.sha256(open(os.path.join(TOP, path), "rb").read()).hexdigest()
@@ -221,7 +223,7 @@ class Builder:
         return hashlib.sha256("\n".join(portable(command) + [self.hash_of(p) for p in paths]).encode()).hexdigest()
 
     def object_key(self, name):
-        """None: what it is made from is not known, or has changed."""
+        """None if its inputs are unknown, or have changed."""
         source, command = self.rules.objects[name]
         was = self.known.get(name)
         if not was or self.key(command, [source, *was["made_from"]]) != was["key"]:
@@ -249,7 +251,7 @@ class Builder:
     # --- One output -------------------------------------------------------------------------------
 
     def run(self, command, log):
-        """Whether the command succeeds before the time is over."""
+        """Whether the command succeeds within the time."""
         left = self.until - time.monotonic()
         if left <= 0:
             return False
@@ -316,7 +318,7 @@ class Builder:
     # --- All ----------------------------------------------------------------------------------------
 
     def build(self, names, seconds=1e6, log="build.log", cores=None):
-        """{name: None or why it could not be built}. Objects in the order of their costs: what takes longest begins first."""
+        """{name: None or why it could not be built}. Objects that take longest are compiled first."""
         self.until = time.monotonic() + seconds
         self.hashes = {}
         os.makedirs(self.out, exist_ok=True)
@@ -341,17 +343,17 @@ class Builder:
         bad = [failed[o] for o in self.rules.members(name) if failed.get(o)]
         said = self.link(name, log) if not any(failed.get(o) for o in self.rules.targets[name][0]) else name
         if said and time.monotonic() > self.until:
-            return f"{sum(map(bool, failed.values()))} of {len(failed)} files are not compiled: {programs.LATE}; the next call goes on"
+            return f"{sum(map(bool, failed.values()))} of {len(failed)} files are not compiled: {programs.LATE}; the next call continues"
         return said and (f"{', '.join(bad[:3])} does not compile; build.log has why" if bad else said)
 
 
 def portable(command):
-    """Without the places of CUDA's parts, which other machines have elsewhere."""
+    """The command without absolute paths: other machines have CUDA elsewhere."""
     return [w for w in command if not w.startswith("/") and w != "-isystem"]
 
 
 def starts(path):
-    """Whether this machine has the libraries that a program or library was linked with: it may come from another one."""
+    """Whether this machine has the libraries that a program, which may come from another machine, was linked with."""
     if path.endswith(".so"):
         return True
     try:

@@ -1,10 +1,10 @@
-# make check-gpu: checks and measurements on the GPU of this machine, and a report of them. tests/gpu/report does all of it, the build for
-# the GPU at hand too (tests/gpu/build.py), and needs no make. The lists of tests/gpu/sources.mk are what both have in common; the rules here build the
-# same programs over the emulator, out of the usual objects.
+# make check-gpu checks and measures the GPU of this machine, and writes a report. tests/gpu/report does all of it, also the
+# build for this GPU (tests/gpu/build.py), and needs no make. The rules here build the same programs over the emulator, from
+# the usual objects. Both read the lists of tests/gpu/sources.mk.
 
 GPU_CHECK_SRC := $(call files,$(GPU_CHECK_FILES))
 
-# An archive: each program takes what it uses.
+# An archive, so that each program links only what it uses.
 $(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -13,7 +13,7 @@ $(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_LIBS    := $(BUILD)/lib/gpu-check.a $(BUILD)/lib/kernels.a
 GPU_SYSLIBS := -lsodium $(libs_kernels)
 
-# The collectives on a device's memory, in one command.
+# The program that checks collectives on device memory, built by one command.
 GPU_SRC := $(call files,$(GPU_COMM_FILES))
 GPU_SODIUM := $(if $(wildcard /usr/include/sodium.h),-lsodium)
 GPU_CONFORM = $(CC) $(CPPFLAGS) $(CFLAGS) -O3 -isystem $(CUDA_HOME)/include $(if $(GPU_SODIUM),,-Itests/gpu/standin) $(LDFLAGS) \

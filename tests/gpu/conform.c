@@ -1,13 +1,13 @@
 /*
- * Operations on a GPU's memory against the reference of tests/conform: NCCL with one rank a GPU,
- * staged with four ranks on the first GPU. Prints a line a check, and last `N passed, N failed, N
- * skipped`. Without a GPU all is skipped.
+ * Tests collectives on GPU memory against the reference of tests/conform: NCCL with one rank per GPU,
+ * staged with four ranks on the first GPU. Prints one line per check, and then `N passed, N failed, N
+ * skipped`. Without a GPU everything is skipped.
  *
  * usage: conform LIBMUSTER-CUDA.SO
  *
- * Guards, inputs and results are prepared in the host's memory, mirrored into the device's, and
- * looked at in the host's again, byte by byte. Of NCCL's reductions over more than one rank those
- * are checked that no order changes: of integers, maxima and minima.
+ * Guards, inputs and results are prepared in host memory, copied to the device, and compared byte by
+ * byte in host memory again. Of NCCL's reductions over more than one rank, only those are checked that
+ * do not depend on the order: of integers, maxima and minima.
  */
 #include "libcomm/device/device.h"
 #include "tests/conform/comm_forms.h"
@@ -45,7 +45,7 @@ static void *on_device(const struct mirror *m, const char *p)
 	return NULL;
 }
 
-/* The cell's buffers with their guards. */
+/* Copies the cell's buffers with their guards. */
 static int copy_boxes(const struct mirror *m, const struct cell *t, bool to_device)
 {
 	for (int b = 0; b < 2 && t->box[b].base; b++) {
@@ -101,7 +101,7 @@ static int run_form(const struct mirror *m, const struct form *form, _Atomic int
 		    (!t.in_place && (form->traits & FORM_ALWAYS_IN_PLACE)) || !any_order(m, &t))
 			continue;
 		if (t.count == counts[COUNTS - 1] && t.op != COMM_SUM)
-			continue; /* of the largest, one reduction is enough */
+			continue; /* one reduction is enough at the largest size */
 		if (run_cell(m, &t))
 			return 1;
 		if (comm_rank(m->c) == 0)
@@ -179,7 +179,7 @@ static void run_world(const char *backend, int n, bool one_gpu, struct score *sc
 	munmap(run, sizeof *run);
 }
 
-/* In a process of its own: CUDA does not outlive a fork. */
+/* Runs in its own process, since CUDA does not survive a fork. */
 static int count_gpus(void)
 {
 	int status = 0, count = 0;

@@ -1,7 +1,7 @@
 /*
- * What random numbers do not meet, on a backend whose memory is a device's, beside the reference in the
- * same storage: bits of random rounding and of dropout, what is not finite, nothing at all, outputs
- * that are inputs, the widest rows.
+ * Tests edge cases that random numbers do not reach, on a backend on a device, against the reference in
+ * the same storage type: the bits of random rounding and of dropout, infinities and NaN, empty arrays,
+ * outputs that are inputs, and the longest rows.
  *
  * usage: edges BACKEND …
  */
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDES = 2, ARRAYS = 8 }; /* plain on the host, and the backend */
+enum { SIDES = 2, ARRAYS = 8 }; /* the reference on the host, and the backend */
 
-/* The same call on both sides, each with arrays of its own. */
+/* The same call on both sides, each with its own arrays. */
 struct pair {
 	struct backend *k[SIDES];
 	void *p[SIDES][ARRAYS];
@@ -30,7 +30,7 @@ struct pair {
 		for (struct backend *k = (pair)->k[side]; k; k = NULL) \
 			for (const struct ops *o = backend_ops(k); o; o = NULL)
 
-/* Array i of both sides gets these bytes; `shift` bytes off its alignment. */
+/* Fills array i of both sides with these bytes, `shift` bytes off its alignment. */
 static void array(struct pair *c, int i, const void *from, size_t bytes, size_t shift)
 {
 	BOTH(c, side, k, o)
@@ -44,7 +44,7 @@ static void array(struct pair *c, int i, const void *from, size_t bytes, size_t 
 	c->arrays = i >= c->arrays ? i + 1 : c->arrays;
 }
 
-/* An array of numbers in storage. */
+/* Fills an array with numbers in the storage type. */
 static void stored(struct pair *c, int i, const float *from, int64_t count)
 {
 	size_t width = backend_width(c->k[0]);
@@ -59,7 +59,7 @@ static void singles(struct pair *c, int i, const float *from, int64_t count)
 	array(c, i, from, (size_t)count * sizeof *from, 0);
 }
 
-/* Both sides' array i, each in memory of its own. */
+/* Copies array i of each side to memory of the host. */
 static bool fetch(struct pair *c, int i, void *got[SIDES])
 {
 	bool ok = true;
@@ -88,8 +88,9 @@ static bool near(double a, double b, double tolerance)
 	return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
 }
 
-/* Of fp32, or in storage: equal to the storage's own rounding, NaN where NaN is. */
-static bool alike(struct pair *c, int i, bool in_storage)
+/* Whether array i of both sides, fp32 or in the storage type, is equal up to the storage type's
+ * rounding, with NaN in the same places. */
+static bool agrees(struct pair *c, int i, bool in_storage)
 {
 	size_t width = in_storage ? backend_width(c->k[0]) : sizeof(float);
 	int64_t count = (int64_t)(c->bytes[i] / width);
@@ -113,8 +114,8 @@ static bool alike(struct pair *c, int i, bool in_storage)
 	return ok;
 }
 
-/* A case is over: its arrays go. The shift of an array is in its last bits. */
-static void over(struct pair *c, bool ok, const char *what)
+/* Records a case and frees its arrays. The last bits of an array's address are its shift. */
+static void end_case(struct pair *c, bool ok, const char *what)
 {
 	for (int side = 0; side < SIDES; side++)
 		for (int i = 0; i < c->arrays; i++)
@@ -129,7 +130,7 @@ static void over(struct pair *c, bool ok, const char *what)
 
 enum { MANY = 20011 };
 
-/* Numbers of all sizes that the storage has, and of some that it has not. */
+/* Numbers of all magnitudes of the storage type, and some beyond them. */
 static void all_sizes(float *x)
 {
 	static const float edges[] = { 1e30f,    -3.4e38f,  65519, 65520,        0x1p-24f,
@@ -140,7 +141,7 @@ static void all_sizes(float *x)
 	memcpy(x + 100, edges, sizeof edges);
 }
 
-/* However arrays lie and wherever in the stream they begin; and when the optimizer stores. */
+/* For any alignment and any first element of the stream, and when the optimizer stores. */
 static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 {
 	static float x[MANY], zeros[MANY];
@@ -179,7 +180,7 @@ static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 					backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] &
 									  ~(uintptr_t)63));
 	}
-	over(c, ok, "random rounding has the bits of the reference, wherever it begins");
+	end_case(c, ok, "random rounding has the bits of the reference, wherever it begins");
 }
 
 static void dropout_drops_the_elements_that_the_reference_drops(struct pair *c)
@@ -198,8 +199,8 @@ static void dropout_drops_the_elements_that_the_reference_drops(struct pair *c)
 		array(c, 1, rows, sizeof rows, 0);
 		BOTH(c, side, k, o)
 		o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
-		over(c, alike(c, 0, true),
-		     "dropout in place drops the elements that the reference drops");
+		end_case(c, agrees(c, 0, true),
+			 "dropout in place drops the elements that the reference drops");
 	}
 }
 
@@ -209,7 +210,7 @@ static void activations_far_out_are_those_of_the_reference(struct pair *c)
 {
 	static const float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f, NAN, INFINITY },
 			   ones[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-	enum { N = 8 }; /* infinity is where the specification itself gives NaN */
+	enum { N = 8 }; /* for infinity the specification itself gives NaN */
 	stored(c, 0, x, N);
 	stored(c, 1, ones, N);
 	stored(c, 2, ones, N);
@@ -221,8 +222,8 @@ static void activations_far_out_are_those_of_the_reference(struct pair *c)
 		o->gelu_bwd(k, p[2], p[2], p[0], N);
 		o->swiglu_fwd(k, p[3], p[0], 1, N / 2);
 	}
-	over(c, alike(c, 1, true) && alike(c, 2, true) && alike(c, 3, true),
-	     "activations far out, and a NaN's");
+	end_case(c, agrees(c, 1, true) && agrees(c, 2, true) && agrees(c, 3, true),
+		 "activations of large numbers and of NaN");
 }
 
 static void a_nan_goes_through(struct pair *c)
@@ -251,13 +252,13 @@ static void a_nan_goes_through(struct pair *c)
 	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
 	free(got[0]);
 	free(got[1]);
-	over(c, ok && alike(c, 2, true) && alike(c, 3, false) && alike(c, 0, true),
-	     "a NaN goes through norms, sums and losses");
+	end_case(c, ok && agrees(c, 2, true) && agrees(c, 3, false) && agrees(c, 0, true),
+		 "NaN propagates through norms, sums and losses");
 }
 
-/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist,
+/* Equal logits are ordered by index, huge ones stay finite, and NaN still chooses existing experts,
  * each once. */
-static void the_router_always_chooses_some_experts(struct pair *c)
+static void the_router_always_chooses_existing_experts(struct pair *c)
 {
 	enum { N = 4, E = 4, TOP = 2 };
 	static const float logits[N * E] = { 1,   1,   1,   1,   -1e4f, 1e4f, 1e4f, 0,
@@ -276,7 +277,7 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 			o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], N, E, TOP, before);
 		}
 		void *got[SIDES];
-		bool ok = fetch(c, 0, got) && alike(c, 2, false) && alike(c, 3, false);
+		bool ok = fetch(c, 0, got) && agrees(c, 2, false) && agrees(c, 3, false);
 		const int32_t *want = got[0], *chosen = got[1];
 		ok = ok && !memcmp(want, chosen, 2 * TOP * sizeof *want);
 		for (int i = 2 * TOP; i < N * TOP; i += TOP)
@@ -284,7 +285,7 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 			     chosen[i + 1] >= 0 && chosen[i + 1] < E;
 		free(got[0]);
 		free(got[1]);
-		over(c, ok, "the router chooses experts whatever the logits");
+		end_case(c, ok, "the router chooses existing experts for all logits");
 	}
 }
 
@@ -333,7 +334,7 @@ static void nothing_is_no_work(struct pair *c)
 	bool ok = backend_sync(k, &e) == 0;
 	if (!ok)
 		printf("%s: %s\n", c->backend_name, e.text);
-	over(c, ok, "nothing is no work");
+	end_case(c, ok, "empty arrays are allowed");
 }
 
 /* sum may be x, dres may be dx. */
@@ -356,8 +357,8 @@ static void outputs_may_be_inputs(struct pair *c)
 				 1e-5f);
 		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
 	}
-	over(c, alike(c, 0, true) && alike(c, 3, false),
-	     "outputs may be inputs where ops.h says so");
+	end_case(c, agrees(c, 0, true) && agrees(c, 3, false),
+		 "outputs may be inputs where ops_table.h allows it");
 }
 
 static void rows_may_be_512_ki_wide(struct pair *c)
@@ -376,10 +377,10 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 		o->xent_max(k, s + 2, c->p[side][0], 1, V);
 		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V);
 	}
-	over(c, alike(c, 0, true) && alike(c, 1, false), "rows may be 512 Ki wide");
+	end_case(c, agrees(c, 0, true) && agrees(c, 1, false), "rows may have 512 Ki elements");
 }
 
-/* The same storage of the reference; the words behind the colon. */
+/* The reference in the same storage type, which follows the colon. */
 static struct backend *reference_of(const char *backend_name, struct err *e)
 {
 	const char *storage = strchr(backend_name, ':');
@@ -396,7 +397,7 @@ int main(int argc, char **argv)
 		dropout_drops_the_elements_that_the_reference_drops,
 		activations_far_out_are_those_of_the_reference,
 		a_nan_goes_through,
-		the_router_always_chooses_some_experts,
+		the_router_always_chooses_existing_experts,
 		nothing_is_no_work,
 		outputs_may_be_inputs,
 		rows_may_be_512_ki_wide,

@@ -1,4 +1,4 @@
-"""What a report must say of the machine: the GPU, the driver, CUDA's libraries, the commit. And where the libraries of python3 are."""
+"""The report's description of the machine: the GPU, the driver, CUDA's libraries, the commit; and the folders of python3's libraries."""
 
 import datetime
 import glob
@@ -17,7 +17,7 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 
 
 def environment():
-    """The programs' environment. Libraries that pip has brought along lie in folders where the loader does not look."""
+    """The programs' environment, with the folders of pip's libraries, which the loader does not search."""
     env = dict(os.environ)
     folders = [f for p in sys.path for f in sorted(glob.glob(os.path.join(p, "nvidia", "*", "lib")))]
     old = env.get("LD_LIBRARY_PATH")
@@ -27,7 +27,7 @@ def environment():
 
 
 def gpu():
-    """{} where there is no GPU that nvidia-smi knows."""
+    """{} if nvidia-smi finds no GPU."""
     for program in ("nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"):
         rows = lines_of([program, "--query-gpu=name,driver_version,memory.total,compute_cap", "--format=csv,noheader"])
         if rows and rows[0].count(",") == 3:
@@ -52,7 +52,7 @@ def packages():
 
 
 def sources():
-    """A short hash of the tree's sources, which says where there is no git whether two parts were run on the same ones."""
+    """A short hash of the tree's sources. It shows whether two parts ran on the same ones, also without git."""
     h = hashlib.sha256()
     for folder in ("base", "plan", "libcomm", "kernels", "agent", "tests"):
         for path in sorted(glob.glob(os.path.join(TOP, folder, "**", "*"), recursive=True)):

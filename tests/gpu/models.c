@@ -9,7 +9,7 @@
 	"batch.micro=32 batch.global=32 "
 
 static const struct {
-	const char *name, *words, *toy; /* the toy's words override */
+	const char *name, *words, *toy; /* the toy's words override these */
 } models[] = {
 	{ "gpt2-50304", GPT2 "model.vocab=50304",
 	  "model.layers=2 model.hidden=64 model.heads=2 model.seq=32 model.vocab=192 batch.micro=2 "
@@ -29,7 +29,7 @@ static const struct {
 
 enum { MODELS = sizeof models / sizeof *models, WORDS_MOST = 64 };
 
-/* The same optimizer on both sides (peer.py): AdamW with clipping, at a small constant rate. */
+/* Both sides (peer.py) have the same optimizer: AdamW with clipping, at a small constant rate. */
 static const char common[] = "parallel.dp=1 precision.dtype=bf16 job.steps=1000000 job.seed=7 "
 			     "optimizer.lr=1e-4 optimizer.min_lr=1e-4 "
 			     "optimizer.warmup=0 optimizer.clip=1 data.prefetch=1 ";

@@ -1,16 +1,16 @@
 /*
- * Every op of a backend against the specification (tests/conform/comm_op_check.h): at the sizes of
- * its row, and at others drawn at random, with arrays on and off their alignment.
+ * Tests every op of a backend against the specification (tests/conform/op_check.h): at the sizes of its
+ * row and at random ones, with arrays on and off their alignment.
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
- *   --random N   sizes drawn for each op (default 6)
- *   --few        of each op's row the first and the third size alone, and one drawn: for slow
- *                machines and checkers
- *   --here       in this process, for tools that watch one
+ *   --random N   random sizes per op (default 6)
+ *   --few        only the first and the third size of each row, and one random size: for slow machines
+ *                and checkers
+ *   --here       test in this process, for tools that watch a single process
  *   --only WORD  ops with WORD in their names
  *
- * Ops are tried by a process of its own, since one that goes wrong may take the device along: then
- * another one goes on behind it. A backend that cannot be opened is skipped.
+ * Another process tests the ops, since a failing op may make the device unusable. Then a new process
+ * continues after that op. A backend that cannot be opened is skipped.
  */
 #include "tests/conform/op_check.h"
 #include "tests/conform/op_vary.h"
@@ -26,11 +26,11 @@
 
 enum { OPS_MOST = 200, OP_SECONDS = 120 };
 
-/* What the trying process has found so far. */
+/* What the testing process has found so far. */
 struct findings {
-	bool open; /* the backend is */
+	bool open; /* the backend is open */
 	char refused[OP_CHECK_WHY];
-	int at; /* the op under way */
+	int at; /* the op that is being tested */
 	struct finding {
 		bool ok;
 		int sizes;
@@ -79,8 +79,8 @@ static bool try_op(struct op_checker *c, const struct op_test *t, const struct s
 	return true;
 }
 
-/* A process's life: the ops from the first that nobody has tried. */
-static int try_rest(const char *backend_name, const struct settings *s, struct findings *found)
+/* Tests, in a process, the ops from the first untested one on. */
+static int test_rest(const char *backend_name, const struct settings *s, struct findings *found)
 {
 	const struct op_test *list[OPS_MOST];
 	struct op_checker *c;
@@ -97,33 +97,33 @@ static int try_rest(const char *backend_name, const struct settings *s, struct f
 		f->ok = try_op(c, list[found->at], s, f);
 		if (!f->ok) {
 			found->at++;
-			return 1; /* the device may not be what it was */
+			return 1; /* the device may be unusable now */
 		}
 	}
 	op_checker_close(c);
 	return 0;
 }
 
-/* 0 when that process ended by itself. */
+/* 0 if that process ended by itself. */
 static int in_process(const char *backend_name, const struct settings *s, struct findings *found)
 {
 	int status = 0;
 	fflush(NULL);
 	if (s->here) {
-		try_rest(backend_name, s, found);
+		test_rest(backend_name, s, found);
 		return 0;
 	}
 	pid_t pid = fork();
 	if (pid == 0)
-		_exit(try_rest(backend_name, s, found));
+		_exit(test_rest(backend_name, s, found));
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* One process's findings; false: no other one should follow. */
-static bool go_on(const char *backend_name, const struct settings *s, const char *op,
-		  struct findings *found)
+/* Collects one process's findings. false: no other process should follow. */
+static bool run_process(const char *backend_name, const struct settings *s, const char *op,
+			struct findings *found)
 {
 	found->open = false;
 	int signal = in_process(backend_name, s, found);
@@ -144,7 +144,7 @@ static void try_backend(const char *backend_name, const struct settings *s, stru
 	int n = list_ops(s, list), printed = 0;
 	bool more = found != MAP_FAILED && n > 0;
 	while (more) {
-		more = go_on(backend_name, s, list[found->at]->name, found) && found->at < n;
+		more = run_process(backend_name, s, list[found->at]->name, found) && found->at < n;
 		for (; printed < found->at; printed++) {
 			const struct finding *f = &found->ops[printed];
 			score_check(score, f->ok, "%s %s, %d sizes%s%s", backend_name,

@@ -1,8 +1,8 @@
-"""The parts of make check-gpu: what each runs, and what it finds.
+"""The parts of make check-gpu.
 
-A part is a row of PARTS: its name, its limit in seconds, the programs that it needs (tests/gpu/build.py builds those and no others), and a function of
-(run, fragment). To add one, write the function and the row; `run` (class Run) has the programs, the environment and the time that is left.
-Findings go into the fragment as they come (record.py): a part that is ended has written what it had.
+A part is a row of PARTS: its name, its limit in seconds, the programs that it needs (tests/gpu/build.py builds only those), and a
+function of (run, fragment). To add one, write the function and the row. `run` (class Run) has the programs, the environment and the
+remaining time. Findings go into the fragment at once (record.py), so that a part that is ended has written what it found.
 """
 
 import glob
@@ -30,7 +30,7 @@ OPEN_SECONDS = 150  # for a model in PyTorch, compiled
 
 
 class Run:
-    """One call of the report: what its parts share."""
+    """What the parts of one call of the report share."""
 
     def __init__(self, args, folder, env, builder):
         self.args, self.dir, self.env, self.builder = args, folder, env, builder
@@ -50,14 +50,14 @@ class Run:
     # --- Programs ----------------------------------------------------------------------------------
 
     def program(self, name):
-        """Where it is. In a folder that make has built the collectives' program has its source's name."""
+        """The path of a program. In a folder that make built, the program for collectives has its source's name."""
         folder = self.args.programs or self.dir
         if name == "comm" and not os.path.exists(os.path.join(folder, name)):
             name = "conform"
         return os.path.join(os.path.abspath(folder), name)
 
     def build(self, fragment, names):
-        """Remembers in `missing` why a program is not here."""
+        """Builds programs. `missing` remembers why a program could not be built."""
         since = time.monotonic()
         if self.args.programs:
             why = {n: None if os.path.exists(self.program(n)) else f"{self.program(n)} is not here" for n in names}
@@ -71,14 +71,14 @@ class Run:
         return why
 
     def here(self, fragment, name, *programs):
-        """Whether the programs are; a check without them has failed."""
+        """Whether the programs are available; a check without them fails."""
         why = [self.missing[p] for p in programs if self.missing.get(p)]
         if why:
             fragment.count(name, 0, 1, 0, why[0])
         return not why
 
     def check(self, fragment, name, command, seconds, slow=False):
-        """A program that prints a line a check and last how many passed. slow: being late is no failure."""
+        """Runs a program that prints a line per check and then the counts. slow: exceeding the limit is no failure."""
         if self.left() < 3:
             return fragment.skip(name, "no time was left")
         since, log = time.monotonic(), self.log(name)
@@ -112,12 +112,12 @@ class Run:
         print(f"       PyTorch {model} {mode}: {answer.get('error') or 'opened in %.0f s' % answer.get('opened_s', 0)}", flush=True)
 
     def to_open(self, pair):
-        """Not what is open or being opened, nor what failed for good: what had no memory beside others, or no time, is tried again."""
+        """Whether to open a model: not if it is open or being opened, or failed for good. Lack of memory or time is tried again."""
         why = self.opened.get(pair, {}).get("error", "no answer")
         return pair not in self.peers and pair not in self.pending and bool(re.search("out ?of ?memory|ALLOC_FAILED|no answer", why, re.I))
 
     def open_peers(self, models, until):
-        """Opens and compiles each model in PyTorch, in threads. The large model's modes one behind the other: they need not fit beside each other."""
+        """Opens and compiles each model in PyTorch, in threads. The large model's modes go one after the other: both may not fit in memory."""
         def chain(pairs):
             for model, mode in pairs:
                 self.open_peer(model, mode, until)
@@ -140,13 +140,13 @@ class Run:
 
 
 def verdict(text, code, slow, toy):
-    """Of a program's output and exit status: how many passed, failed, were skipped, and why."""
+    """From a program's output and exit status: how many checks passed, failed and were skipped, and why."""
     last = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", text, re.M)
     begun = [len(re.findall(rf"^{word} ", text, re.M)) for word in ("ok", "FAILED", "skip")]
     passed, failed, skipped = (int(x or 0) for x in last[-1]) if last else begun
     failures = [line for line in text.splitlines() if line.startswith("FAILED")]
     why = "; ".join(failures[:3]) or "; ".join(re.findall(r"^skip +(.*)$", text, re.M)[:2])
-    # Of all its processes, whatever the status of the first.
+    # From any of its processes, whatever the status of the first.
     found = re.findall(r"ERROR SUMMARY: [1-9].*|RACECHECK SUMMARY: .*\([1-9]\d* error.*", text)
     if found:
         failed, why = failed + 1, found[0] + ("; " + why if why else "")
@@ -155,7 +155,7 @@ def verdict(text, code, slow, toy):
     elif not last or (code != 0 and not failed):
         failed, why = failed + 1, f"ended with {code}: " + (text.strip().splitlines() or [""])[-1]
     if skipped and not passed and not failed and why != LATE and not toy and "NCCL" not in why.upper():
-        failed, skipped = 1, 0  # the GPU is here: what cannot be opened has failed
+        failed, skipped = 1, 0  # the GPU is here, so a backend that cannot be opened is a failure
     return passed, failed, skipped, why
 
 
@@ -169,12 +169,12 @@ def build_all(run, fragment):
 
 
 def ops(run, fragment):
-    """All at once: none of them is timed."""
+    """Runs all at once, since none is timed."""
     b = run.args.backend
     few = ["--few", "--only", "rms"] if run.toy else []
     if run.here(fragment, "ops", "ops", SO):
         jobs = [(run.check, (fragment, "ops " + s, [run.program("ops"), *few, s], 200)) for s in (b, b + ":bf16", b + ":fp16")]
-        # The emulator needs minutes for its widest rows: tests/gpu/test_cuda_ops has them.
+        # The emulator needs minutes for the longest rows; tests/gpu/test_cuda_ops runs them.
         if not run.toy and run.here(fragment, "edges", "edges"):
             jobs.append((run.check, (fragment, "edges", [run.program("edges"), b, b + ":bf16", b + ":fp16"], 150)))
         at_once(jobs)
@@ -196,7 +196,7 @@ def train(run, fragment):
 
 
 def limits(run, fragment, bench, peer=None):
-    """What the chip does, measured in this part by both sides."""
+    """The chip's limits, measured in this part by both sides."""
     size, copy, seconds = (128, 1 << 20, 0.05) if run.toy else (GEMM, COPY, 1)
     found = fragment.found["limits"]
     found.update({"gemm": size, "muster": bench.ask(f"gemm {size} {seconds}", run.left(30)), "copy": bench.ask(f"copy {copy}", run.left(30))})
@@ -211,7 +211,7 @@ def open_bench(run):
 
 
 def take_turns(run, fragment, talks):
-    """Sides in turn, each with two steps before that do not count; then how many steps a turn has is known."""
+    """Runs the sides by turns. Two steps before each turn do not count, and give the number of steps of the turn."""
     for _ in range(1 if run.toy else ROUNDS):
         for side, talk, rests in talks:
             if run.left() < 8:
@@ -225,7 +225,7 @@ def take_turns(run, fragment, talks):
 
 
 def judge(fragment, model, side):
-    """The step runs, its loss is a number, and its memory is what the plan says, within 5 %."""
+    """Checks that the step runs, that its loss is a number, and that its memory agrees with the plan within 5 %."""
     good = [t for t in side["turns"] if "error" not in t and t["loss"] == t["loss"]]
     bad = [t["error"] for t in side["turns"] if "error" in t]
     fragment.count("step " + model, int(bool(good and not bad)), int(bool(bad) or not good), 0, bad[0] if bad else "" if good else "no time was left")
@@ -247,7 +247,7 @@ def step(model):
         peers = [(mode, run.peers[model, mode]) for mode in MODES if (model, mode) in run.peers]
         sides = fragment.found["step"].setdefault(model, {})
         for mode in MODES if run.peer_here() else ():
-            sides[f"PyTorch, {mode}"] = {"opened": run.opened.get((model, mode), {"error": "it was not open in time"}), "turns": []}
+            sides[f"PyTorch, {mode}"] = {"opened": run.opened.get((model, mode), {"error": "it did not open in time"}), "turns": []}
         bench = open_bench(run)
         try:
             limits(run, fragment, bench, peers[0][1] if peers else None)
@@ -291,7 +291,7 @@ def kernels(run, fragment):
 
 
 def attention(run, fragment):
-    """PyTorch's attention at the sizes of the kernels' table, and which one it chose."""
+    """Measures PyTorch's attention at the sizes of the kernels' table, and reports which one it chose."""
     if not run.peer_here():
         return fragment.skip("PyTorch's attention", "python3 here has no torch")
     talk = run.talk_to_peer("peer-attention")
@@ -308,7 +308,7 @@ def attention(run, fragment):
 
 
 def sanitizer(run, fragment):
-    """A small subset: everything is some hundred times slower under it."""
+    """Runs a small subset, since everything is some hundred times slower under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda/bin/compute-sanitizer")), None)
     if not tool:
         return fragment.skip("sanitizer", "compute-sanitizer is not installed")
@@ -320,7 +320,7 @@ def sanitizer(run, fragment):
     text = open(log, errors="replace").read()
     if "not supported" in text or "passed" not in text:
         return fragment.skip("sanitizer", f"compute-sanitizer refuses this device (it ended with {code})")
-    # Of calls that fail the ops know themselves; CUDA's own libraries make some to see what there is.
+    # The ops check their calls themselves, and CUDA's libraries make failing calls to probe features.
     base = [tool, "--target-processes", "all", "--error-exitcode", "9", "--report-api-errors", "no"]
     jobs = [("memcheck " + b, base + ["--tool", "memcheck", run.program("ops"), "--few", "--here", b + ":bf16"])]
     jobs += [("racecheck " + word, base + ["--tool", "racecheck", run.program("ops"), "--few", "--here", "--only", word, b + ":bf16"])
@@ -340,7 +340,7 @@ class Part:
 
 
 PROGRAMS = ("ops", "edges", "bench", "kernels", "comm", "train", SO)
-# The first answers matter most: what a machine that is lent for minutes takes back with it is answered last.
+# The most important answers come first, since a machine may be available only for minutes.
 PARTS = [
     Part("build", 240, PROGRAMS, build_all),
     Part("ops", 220, ("ops", "edges", SO), ops),
@@ -357,7 +357,7 @@ AHEAD = ("gpt2-50304", "llama-1b")
 
 
 def chosen(words):
-    """The parts of comma-separated words, in the order of the words: a part's name, or `step` for all of that kind. ValueError: there is none."""
+    """The parts of comma-separated words, in that order: a part's name, or `step` for all of that kind. ValueError: no such part."""
     if not words:
         return PARTS
     found = []

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""The models of tests/gpu/models.h in PyTorch, to stand beside muster on the same GPU in the same run.
+"""The models of tests/gpu/models.h in PyTorch, to be compared with muster on the same GPU in the same run.
 
-Written from the architectures: torch.compile, scaled_dot_product_attention, fused AdamW, the gradient clipped to norm 1. It does what its
-standard input says, line by line, and answers each with a line of JSON, as tests/gpu/bench.c does:
+They are written from the architectures: torch.compile, scaled_dot_product_attention, fused AdamW, the gradient clipped to norm 1. The
+program reads commands from its standard input and answers each with a line of JSON, as tests/gpu/bench.c does:
 
     info                          {"torch": ..., "cuda": ..., "device": ...}
-    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ...}: compiled, and three steps done; ends the model before it
+    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ...}: compiles and runs three steps; closes the
+                                  model before it
                                   MODE autocast: fp32 weights, moments and gradients, bf16 in the passes
                                   MODE pure: bf16 weights, moments and gradients, with no fp32 masters
     turn STEPS                    {"seconds": [...], "loss": ..., "peak_bytes": ...}: each step until the device has finished
-    chose                         {"ops": [...], "kernels": [...]}: of one more step, the attention that PyTorch chose: its ops, and the device's kernels with
-                                  such names, longest first. After the turns that count: a profiler may slow what comes behind it
-    rest                          {}: gives back what it holds of the device's memory and does not use
+    chose                         {"ops": [...], "kernels": [...]}: the attention that PyTorch chose in one more step:
+                                  its ops, and the device's kernels of such names, longest first. Use it after the turns that
+                                  count, since a profiler may slow later steps
+    rest                          {}: frees the device memory that it holds but does not use
     close                         {}
     gemm N SECONDS                {"flops": ...}: bf16 products of random matrices
     attention B T H G D           {"forward_s": ..., "backward_s": ..., "chose": ...}: causal, H heads of D over G, in bf16
@@ -70,7 +72,7 @@ class Attention(nn.Module):
 
 
 def rotate(x, cos, sin):
-    """Turns the pairs (i, i + dim / 2) of each head."""
+    """Rotates the pairs (i, i + dim / 2) of each head."""
     a, b = x.float().chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
@@ -145,7 +147,7 @@ def loss_of(logits, targets):
 
 
 def start(model, c):
-    """GPT-2's way to begin, for both: normals of 0.02, smaller in front of the residual sums."""
+    """GPT-2's initialization, for both: normals of 0.02, smaller before the residual sums."""
     for name, p in model.named_parameters():
         if p.dim() == 2:
             residual = name.endswith(("out.weight", "down.weight"))
@@ -205,7 +207,7 @@ class Peer:
                 "opened_s": time.perf_counter() - since}
 
     def draw(self, c):
-        """Random tokens of which low ones come more often."""
+        """Random tokens, of which low ones are more frequent."""
         batches = []
         for _ in range(BATCHES):
             a, b = (torch.randint(c["vocab"], (c["batch"], c["seq"] + 1)) for _ in range(2))

@@ -1,7 +1,7 @@
-"""Programs that a part of make check-gpu runs, each with a limit of its own.
+"""Runs the programs of make check-gpu, each with its own limit.
 
-Every program leads a process group, so that what it has forked ends with it. It stays in the session of the report: whoever ends that ends it too. A
-process that a driver keeps from ending is left alone after a moment, so that the remaining parts still run.
+Every program leads a process group, so that the processes that it forked end with it. It stays in the report's session: ending that
+ends it too. If a driver keeps a process from ending, the report continues after a moment, so that the remaining parts still run.
 """
 
 import json
@@ -11,8 +11,8 @@ import signal
 import subprocess
 import threading
 
-LATE = "its time was over"
-GRACE = 5  # seconds for a killed program to be gone
+LATE = "ended by its time limit"
+GRACE = 5  # seconds for a killed program to end
 
 running = set()
 lock = threading.Lock()
@@ -26,7 +26,7 @@ def start(command, **more):
 
 
 def end_group(process):
-    """Ends a program and what it has forked."""
+    """Ends a program and the processes that it forked."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -44,7 +44,7 @@ def end_all():
 
 
 def lines_of(command, **more):
-    """The lines that a command prints, [] where it cannot be run."""
+    """The lines that a command prints; [] if it cannot run."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30, **more)
         return done.stdout.splitlines() if done.returncode == 0 else []
@@ -53,7 +53,7 @@ def lines_of(command, **more):
 
 
 def run_logged(command, log, seconds, **more):
-    """The exit status of a command whose output goes to a file, or why there is none."""
+    """Runs a command with its output in a file. Returns its exit status, or why there is none."""
     with open(log, "w") as out:
         try:
             process = start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **more)
@@ -69,7 +69,7 @@ def run_logged(command, log, seconds, **more):
 
 
 def at_once(calls):
-    """Calls of (function, arguments), each in a thread; returns when all have. The first exception of any is raised then."""
+    """Runs calls of (function, arguments), each in a thread, until all have returned. Then raises the first exception, if any."""
     raised = []
 
     def guarded(function, arguments):
@@ -107,7 +107,7 @@ class Talk:
         self.answers.put(None)
 
     def ask(self, line, seconds):
-        """The answer, or {"error": ...}; a program that is late is ended."""
+        """The answer, or {"error": ...}. A program that exceeds its time is ended."""
         if not self.process:
             return {"error": self.why}
         try:

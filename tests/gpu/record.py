@@ -1,11 +1,12 @@
-"""What make check-gpu has found, on disk: a file a part, and the report and the archive of logs that are made of them all.
+"""The findings of make check-gpu on disk: one file per part, and the report and the archive of logs from all of them.
 
-    DIR/parts/NAME.json    what a part has found so far; written anew with each finding, so that it stays whatever ends the part
-    DIR/logs/*.log         what the programs print
-    DIR/report.json, .md   all parts together, those of earlier calls too
+    DIR/parts/NAME.json    a part's findings; written again with each finding, so that they survive any end of the part
+    DIR/logs/*.log         the programs' output
+    DIR/report.json, .md   all parts, including those of earlier calls
     DIR/logs.tar.gz        the logs and the parts' files
 
-The last three are written anew after each part, and copied to `out`, where one is given. Every file is replaced at once: a reader sees a whole one.
+The last three are written again after each part, and copied to `out` if one is given. Every file is replaced atomically, so that a
+reader never sees half a file.
 """
 
 import glob
@@ -19,7 +20,7 @@ import time
 
 import tables
 
-# Of a longer log the archive has the beginning and the end.
+# Of a longer log, the archive contains the beginning and the end.
 LOG_HEAD, LOG_TAIL = 1 << 18, 3 << 18
 
 
@@ -31,7 +32,7 @@ def replace(path, data):
 
 
 class Fragment:
-    """What one part finds. Several threads may add to it."""
+    """The findings of one part. Several threads may add to them."""
 
     def __init__(self, path, part, limit, **more):
         self.path, self.lock, self.since = path, threading.RLock(), time.monotonic()
@@ -74,12 +75,12 @@ class Record:
         return Fragment(self.path(part), part, limit, **more)
 
     def fragments(self):
-        """Of all parts that were ever begun here, in the order of the table."""
+        """The fragments of all parts that ever began here, in the order of the table."""
         found = []
         for name in self.names:
             try:
                 f = json.load(open(self.path(name)))
-                found.append(f if isinstance(f, dict) and f.get("part") == name else {"part": name, "state": "its file is another's"})
+                found.append(f if isinstance(f, dict) and f.get("part") == name else {"part": name, "state": "its file belongs to another part"})
             except FileNotFoundError:
                 pass
             except (OSError, ValueError) as e:
@@ -87,7 +88,7 @@ class Record:
         return found
 
     def merged(self):
-        """All of it in one: the machine as it was last described."""
+        """All findings together, with the last description of the machine."""
         r = {"machine": {}, "parts": [], "checks": [], "each": {}, "limits": {}, "step": {}, "kernels": [], "attention": []}
         parts = self.fragments()
         for f in sorted(parts, key=lambda f: f.get("began", 0)):
@@ -123,7 +124,7 @@ class Record:
         try:
             text = tables.markdown(r)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            text = f"The tables cannot be made of what a program answered: {type(e).__name__}: {e}. report.json has all of it.\n"
+            text = f"The tables cannot be made from a program's answers: {type(e).__name__}: {e}. report.json has the answers.\n"
             print("FAILED " + text, end="", flush=True)
         replace(os.path.join(self.dir, "report.md"), text.encode())
         replace(os.path.join(self.dir, "logs.tar.gz"), self.archive())

@@ -1,5 +1,5 @@
 /*
- * score — what a program of make check-gpu counts and prints: a line a check, and last `N passed, N
+ * score — the counts that a program of make check-gpu prints: one line per check, and then `N passed, N
  * failed, N skipped`.
  */
 #ifndef MUSTER_TESTS_GPU_SCORE_H

@@ -1,32 +1,41 @@
-# What the programs of make check-gpu are made of: read by make (tests/gpu/check.mk, emulator.mk) and by tests/gpu/build.py, which builds
-# them where there is no make. Only plain words: a path, a pattern of paths, or one with ! in front that is left out of the others.
+# The source files of the programs of make check-gpu. make reads them (tests/gpu/check.mk, emulator.mk), and so does
+# tests/gpu/build.py, which builds the programs where there is no make. A word is a path, a pattern of paths, or one with ! in
+# front, whose files are left out.
 
-# A training step on one host, and what is asked about it. It uses no package of Debian's.
-GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c \
-	base/process.c base/spill.c \
-	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
-	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/spec/optimizers.c plan/memory.c plan/spec/speeds.c \
-	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
-	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c agent/engine/train/view.c \
-	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c \
-	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c tests/conform/op_elements.c tests/conform/op_experts.c \
-	tests/conform/op_fp8.c tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c tests/conform/storage.c \
-	tests/conform/comm_forms.c tests/conform/comm_reference.c
+# A training step on one host, with its checks. It uses no Debian package.
+GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c \
+	base/net.c base/owner.c base/philox.c base/pin.c base/process.c base/spill.c \
+	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c \
+	plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
+	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/memory.c \
+	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
+	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \
+	agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c \
+	agent/engine/train/view.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
+	tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
+	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c \
+	tests/conform/op_elements.c tests/conform/op_experts.c tests/conform/op_fp8.c \
+	tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c \
+	tests/conform/storage.c tests/conform/comm_forms.c tests/conform/comm_reference.c
 
-# The programs tests/gpu/NAME.c on top of that and of the kernels.
+# The programs tests/gpu/NAME.c, which use the files above and the kernels.
 GPU_PARTS := ops edges train bench kernels
 
-# The collectives on a device's memory.
-GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
-	base/human.c base/meminfo.c base/net.c base/owner.c base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+# The program that checks collectives on device memory.
+GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c \
+	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/owner.c \
+	base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
-# libmuster-cuda.so; nccl.c only where NCCL's header is.
-CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c kernels/cuda/*.c kernels/cuda/*.cu
+# libmuster-cuda.so; nccl.c only where NCCL's header is installed.
+CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
+	kernels/cuda/*.c kernels/cuda/*.cu
 CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
 
-# The libraries that stand for CUDA's on machines without a GPU.
-DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c \
-	tests/gpu/doubles/copy.c tests/gpu/doubles/graph.c
+# The doubles of CUDA's libraries for machines without a GPU.
+DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c \
+	tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c tests/gpu/doubles/copy.c \
+	tests/gpu/doubles/graph.c
 DOUBLE_BLASLT_FILES := tests/gpu/doubles/blaslt*.c
 DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives.c tests/gpu/doubles/reduce.c

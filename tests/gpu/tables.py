@@ -4,7 +4,7 @@ import statistics
 
 GIB = 2.0**30
 
-# The rows of kernels.c that are attention, as peer.py's command takes them: batch, seq, heads, kv heads, dim.
+# The rows of kernel_rows.c for attention, as arguments of peer.py's command: batch, seq, heads, kv heads, dim.
 ATTENTION = [
     ("gpt2-50304", "12 heads of 64", "32 1024 12 12 64"),
     ("llama-1b", "32 heads of 64 over 8", "8 2048 32 8 64"),
@@ -13,13 +13,13 @@ ATTENTION = [
 
 
 def table(head, rows):
-    """Columns but the first are to the right."""
+    """A table. All columns except the first are right-aligned."""
     out = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     return out + ["| " + " | ".join(str(x) for x in row) + " |" for row in rows] + [""]
 
 
 def step_seconds(side):
-    """The median over turns of a turn's median step; None where there is none."""
+    """The median over turns of a turn's median step, or None."""
     turns = [statistics.median(t["seconds"]) for t in side["turns"] if "error" not in t]
     return statistics.median(turns) if turns else None
 
@@ -53,7 +53,7 @@ def machine(r):
 
 
 def parts(r):
-    """Every part of the table, run or not; and a word where it was run on other sources than the last one."""
+    """All parts of the table, run or not, marked if they ran on other sources than the last one."""
     rows = []
     for p in r["parts"]:
         other = p.get("sources") and p["sources"] != r["machine"].get("sources")
@@ -80,8 +80,8 @@ def limits(r):
 
 def steps(r):
     out = ["## A step", "",
-           "Sides took turns, five rounds; a turn's steps each end when the device has finished. Step: the median over turns of a turn's median. "
-           "Model FLOPs a token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
+           "The sides took turns, five rounds. A step ends when the device has finished. Step: the median over turns of a turn's median. "
+           "Model FLOPs per token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]
     for model, sides in sorted(r["step"].items()):
         per_token = sides.get("muster", {}).get("opened", {}).get("flops_token")
@@ -131,7 +131,7 @@ def memory(r):
         others = ", ".join(f"{name[9:]} {peak / GIB:.2f}" for name, peak in sorted(peaks.items()) if name != "muster" and peak)
         parts = ", ".join(f"{k} {p[k] / GIB:.2f}" for k in ("params", "grads", "optimizer", "activations", "buffers"))
         rows.append((model, f"{p['total'] / GIB:.2f}", f"{had / GIB:.2f}", f"{100 * (p['total'] / had - 1):+.1f} %", others, parts))
-    return ["## Memory, GiB", "", "What each side's allocator gave out at most; neither counts CUDA's own.", ""] + table(
+    return ["## Memory, GiB", "", "The most that each side's allocator gave out, without CUDA's own memory.", ""] + table(
         ("model", "planned", "muster", "plan's error", "PyTorch", "planned parts"), rows) if rows else []
 
 
@@ -146,8 +146,8 @@ def kernels(r):
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
                      f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}"))
     return ["## Kernels, bf16", "",
-            "Bytes: inputs once, outputs once. Share: the larger of the times that the bytes take at the copy's rate and the FLOPs at the products', over the "
-            "time taken.", ""] + table(("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit"), rows) if rows else []
+            "Bytes: inputs once, outputs once. Share: the larger of the bytes' time at the copy's rate and the FLOPs' time at the products' rate, divided "
+            "by the measured time.", ""] + table(("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit"), rows) if rows else []
 
 
 def attention(r):

@@ -19,8 +19,9 @@
 
 enum { N = 1000 };
 
-/* --- Calls of the runtime that fail when a test says so: the library finds these before the
- * double's own --- */
+/* --- Calls of the runtime that fail on demand --------------------------------------------- */
+
+/* The library finds these functions before those of the double. */
 
 static cudaError_t fail_sync, fail_memset, fail_pinned;
 static int things_before, waits;

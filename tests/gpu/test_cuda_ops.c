@@ -1,8 +1,8 @@
 /*
- * Every op of the backend "cuda" against the specification without a GPU: make check-gpu's own
- * programs (tests/gpu/ops.c, edges.c), over the emulator, at a few sizes of each
- * (build/tests/gpu/ops without --few takes many, and minutes). The host may not touch device memory
- * meanwhile. MUSTER_EMULATE_SEED gives other orders of threads.
+ * Tests every op of the backend "cuda" against the specification without a GPU. It runs the programs of
+ * make check-gpu (tests/gpu/ops.c, edges.c) over the emulator, at a few sizes each. (Without --few,
+ * build/tests/gpu/ops takes minutes.) The host may not touch device memory meanwhile.
+ * MUSTER_EMULATE_SEED sets other orders of threads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last lines that are no "ok" of what the program says, for the failure's message. */
+/* Runs a program. `said` gets the lines that are no "ok", for the failure's message. */
 static int run(const char *program, char *said, size_t size)
 {
 	char command[512], line[600];
@@ -31,7 +31,7 @@ static int run(const char *program, char *said, size_t size)
 	return pclose(out);
 }
 
-/* cmocka hands over the program with its arguments. */
+/* state: the program with its arguments. */
 static void agrees_with_the_specification(void **state)
 {
 	char said[8000];

@@ -1,5 +1,5 @@
-/* The CUDA backend's matrix products over a double of cuBLASLt that refuses, or has an epilogue
- * with another algorithm only. */
+/* The CUDA backend's matrix products over a double of cuBLASLt that refuses products, or supports an
+ * epilogue only with another algorithm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Whatever a test did, nothing of the device stays open. */
+/* After any test, nothing of the device may be open. */
 static int teardown(void **state)
 {
 	(void)state;
@@ -67,8 +67,8 @@ static double product_error(struct backend *k, int n, int in, int out, bool grou
 	return (double)worst;
 }
 
-/* Whole numbers: every order of sums gives the same. */
-static void products_that_the_library_refuses_are_made_all_the_same(void **state)
+/* With integers, every order of sums gives the same result. */
+static void products_that_the_library_refuses_use_the_fallback(void **state)
 {
 	(void)state;
 	static const int sizes[][3] = {
@@ -86,8 +86,8 @@ static void products_that_the_library_refuses_are_made_all_the_same(void **state
 	backend_close(k);
 }
 
-/* Fused or not, the same sums: of whole numbers, to the bit. */
-static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
+/* Fused or not, sums of integers are the same to the bit. */
+static void an_epilogue_with_another_algorithm_is_replaced_by_an_op(void **state)
 {
 	(void)state;
 	enum { EDGE = 64 };
@@ -108,8 +108,8 @@ static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
 	assert_memory_equal(dbias[0], dbias[1], sizeof dbias[0]);
 }
 
-/* More shapes than there are places for plans. */
-static void shapes_without_end_are_no_matter(void **state)
+/* More shapes than the table of plans holds. */
+static void more_shapes_than_the_table_holds_are_computed(void **state)
 {
 	(void)state;
 	struct backend *k = open_backend("cuda");
@@ -133,9 +133,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(products_that_the_library_refuses_are_made_all_the_same),
-		TEST(an_epilogue_of_another_algorithm_is_done_by_an_op),
-		TEST(shapes_without_end_are_no_matter),
+		TEST(products_that_the_library_refuses_use_the_fallback),
+		TEST(an_epilogue_with_another_algorithm_is_replaced_by_an_op),
+		TEST(more_shapes_than_the_table_holds_are_computed),
 		TEST(products_have_a_rate),
 	};
 	return cmocka_run_group_tests_name("products of the CUDA backend", tests, NULL, NULL);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the command prints; its exit status. */
+/* Runs a command: `said` gets its output. Returns its exit status. */
 static int run(char *said, size_t size, const char *format, ...)
 {
 	char command[1024];
@@ -42,7 +42,7 @@ static void a_step_is_measured(void **state)
 	assert_null(strstr(said, "error"));
 }
 
-static void wrong_commands_are_answered_with_what_is_wrong(void **state)
+static void wrong_commands_are_answered_with_an_error(void **state)
 {
 	char said[8000];
 	(void)state;
@@ -95,7 +95,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_measured),
-		cmocka_unit_test(wrong_commands_are_answered_with_what_is_wrong),
+		cmocka_unit_test(wrong_commands_are_answered_with_an_error),
 		cmocka_unit_test(a_report_has_all_its_tables),
 		cmocka_unit_test(without_a_gpu_each_part_is_skipped_by_name),
 	};

@@ -1,9 +1,10 @@
 /*
- * Training in a device's memory, which the emulator keeps the host from touching: the CPU's losses
- * in each strategy, with several agents on one device, the same bits twice, after a stop, and with
- * passes replayed or not.
+ * Training in device memory, which the emulator protects from the host. It must give the CPU's losses in
+ * each strategy, also with several agents on one device, and the same bits in two runs, after a stop,
+ * and with or without replayed passes.
  *
- * Few cells, as the emulator is slow; make check-gpu has more of them on a GPU (tests/gpu/train.c).
+ * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
+ * (tests/gpu/train.c).
  */
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
@@ -31,7 +32,7 @@ static const struct tiny
 	qwen3 = { "qwen3", FAMILY_QWEN3, 2, 16, 4, 2, 6, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
 	mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 12, 61, 8, TIE_NO, 1, 2, 0.1 };
 
-/* What is computed, for the CPU too, and how the device does it. */
+/* What is computed, also on the CPU, and how the device does it. */
 struct cell {
 	const char *name;
 	const struct tiny *model;
@@ -77,13 +78,13 @@ struct course {
 	struct job job;
 	const char *backend_name;
 	int from, to; /* steps */
-	/* a checkpoint is made there at the end, or gone on from; NULL: neither */
+	/* where a checkpoint is written at the end, or loaded from; NULL: neither */
 	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
-	double predicted, taken; /* bytes of the device's memory */
+	double predicted, taken; /* bytes of device memory */
 };
 
-/* What the plan says that the first rank takes. */
+/* The memory that the plan predicts for the first rank. */
 static double predict(const struct course *c)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
@@ -164,7 +165,7 @@ static double off(double got, double want)
 	return fabs(got - want) / fabs(want);
 }
 
-/* NaN wins. */
+/* NaN counts as the largest. */
 static double furthest(const struct course *a, const struct course *b)
 {
 	double most = off(a->eval, b->eval);
@@ -176,7 +177,7 @@ static double furthest(const struct course *a, const struct course *b)
 	return most;
 }
 
-static void every_strategy_has_the_cpus_losses(void **state)
+static void every_strategy_gives_the_losses_of_the_cpu(void **state)
 {
 	const char *only = *state;
 	int wrong = 0;
@@ -188,8 +189,8 @@ static void every_strategy_has_the_cpus_losses(void **state)
 		go(cpu);
 		go(cuda);
 		double most = furthest(cuda, cpu);
-		/* What the backend takes for itself, whatever the model, would hide the rest of
-		 * such small ones. */
+		/* The backend's fixed memory would hide the differences of such small
+		 * models. */
 		double rest = off(cuda->predicted - FIXED, cuda->taken - FIXED);
 		printf("    %-50s %8.1e  memory %9.0f predicted, %9.0f taken\n", cells[i].name,
 		       most, cuda->predicted - FIXED, cuda->taken - FIXED);
@@ -211,7 +212,7 @@ static bool same_bits(const struct course *a, const struct course *b, int from)
 
 static const struct cell plain = { "plain", &gpt2, FEW, 0, { BF16, "model.dropout=0.1" }, { 0 } };
 
-static void twice_gives_the_same_bits(void **state)
+static void two_runs_give_the_same_bits(void **state)
 {
 	(void)state;
 	struct course *once = course_of(&plain, "cuda", NULL),
@@ -223,7 +224,7 @@ static void twice_gives_the_same_bits(void **state)
 	drop(again);
 }
 
-static void passes_that_are_replayed_give_the_bits_of_those_that_are_not(void **state)
+static void replayed_passes_give_the_same_bits(void **state)
 {
 	(void)state;
 	struct course *replayed = course_of(&plain, "cuda", NULL),
@@ -235,7 +236,7 @@ static void passes_that_are_replayed_give_the_bits_of_those_that_are_not(void **
 	drop(carried_out);
 }
 
-static void a_stop_changes_no_bit(void **state)
+static void a_stop_changes_no_bits(void **state)
 {
 	char dir[] = "/tmp/muster-cuda-train-XXXXXX", clean[64];
 	(void)state;
@@ -259,11 +260,11 @@ static void a_stop_changes_no_bit(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(every_strategy_has_the_cpus_losses,
+		cmocka_unit_test_prestate(every_strategy_gives_the_losses_of_the_cpu,
 					  argc > 1 ? argv[1] : ""),
-		cmocka_unit_test(twice_gives_the_same_bits),
-		cmocka_unit_test(passes_that_are_replayed_give_the_bits_of_those_that_are_not),
-		cmocka_unit_test(a_stop_changes_no_bit),
+		cmocka_unit_test(two_runs_give_the_same_bits),
+		cmocka_unit_test(replayed_passes_give_the_same_bits),
+		cmocka_unit_test(a_stop_changes_no_bits),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);
 	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /*
- * The emulator that stands for a GPU (tests/gpu/emulator) and the doubles under it: what lanes
- * exchange lies where the PTX ISA says, kernels and streams that lack what they need go wrong by
- * some order of dice and never with it, misuse ends with its name, and memory, graphs and
- * cuBLASLt's double do as documented.
+ * Tests the emulator of a GPU (tests/gpu/emulator) and the doubles below it. What lanes exchange has
+ * the layout of the PTX ISA. Kernels and streams without needed synchronization fail for some random
+ * order, and never fail with it. Misuse is reported by name. Memory, graphs and cuBLASLt's double
+ * behave as documented.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ enum { ORDERS = 200 };
 
 /* --- Fragments: each element is looked for by its place in the matrix --------------------- */
 
-static void matrices_load_as_the_isa_says(void **state)
+static void matrices_load_as_the_isa_defines(void **state)
 {
 	uint16_t rows[32][8];
 	uint32_t out[32][4];
@@ -47,7 +47,7 @@ static void matrices_load_as_the_isa_says(void **state)
 	}
 }
 
-/* Of small whole numbers; 1 is 0x3f80 in bf16, 0x3c00 in fp16. */
+/* A small integer in 2 bytes; 1 is 0x3f80 in bf16, 0x3c00 in fp16. */
 static uint32_t small_number(bool bf16, int x)
 {
 	static const uint16_t bf[] = { 0, 0x3f80, 0x4000, 0x4040, 0x4080 },
@@ -55,7 +55,7 @@ static uint32_t small_number(bool bf16, int x)
 	return (uint32_t)(bf16 ? bf : fp)[abs(x)] | (x < 0 ? 0x8000u : 0);
 }
 
-static void products_are_where_the_isa_says(void **state)
+static void products_have_the_layout_of_the_isa(void **state)
 {
 	(void)state;
 	for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -128,7 +128,7 @@ static void shuffles_are_as_documented(void **state)
 
 /* --- Dice --------------------------------------------------------------------------------- */
 
-static void what_is_missing_shows(void **state)
+static void missing_synchronization_is_detected(void **state)
 {
 	(void)state;
 	for (int i = 0; i < race_scene_count; i++) {
@@ -149,7 +149,7 @@ static void what_is_missing_shows(void **state)
 
 /* --- Misuse ------------------------------------------------------------------------------- */
 
-/* How the process ended that did it; what it said. */
+/* Runs `run` in a process: returns how it ended, and its output in `said`. */
 static int end_of(void (*run)(void), char *said, size_t size)
 {
 	int ends[2], status = 0;
@@ -171,7 +171,7 @@ static int end_of(void (*run)(void), char *said, size_t size)
 	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void misuse_ends_with_its_name(void **state)
+static void misuse_is_reported_by_name(void **state)
 {
 	(void)state;
 	for (int i = 0; i < misuse_scene_count; i++) {
@@ -190,8 +190,8 @@ static void race_once(void)
 	raced->run(false);
 }
 
-/* Whatever the order was. */
-static void races_end_with_their_threads(void **state)
+/* In every order. */
+static void races_are_reported_with_their_threads(void **state)
 {
 	(void)state;
 	for (int i = 0; i < race_scene_count; i++) {
@@ -205,7 +205,7 @@ static void races_end_with_their_threads(void **state)
 
 /* --- Memory ------------------------------------------------------------------------------- */
 
-static void memory_ends_where_it_is_said_to(void **state)
+static void memory_is_as_large_as_configured(void **state)
 {
 	size_t left, all;
 	void *a, *b;
@@ -256,7 +256,7 @@ static void close_two(struct two *t)
 	assert_int_equal(double_open_things(), 0);
 }
 
-/* x += 1 on the first stream, += 2 on the second, which begins and ends inside the first's
+/* x += 1 on the first stream and += 2 on the second, which begins and ends inside the first one's
  * capture. */
 static void capture_two(struct two *t, bool joined)
 {
@@ -270,7 +270,7 @@ static void capture_two(struct two *t, bool joined)
 	cudaMemcpyAsync(t->host, t->x, COUNT * sizeof *t->x, cudaMemcpyDeviceToHost, t->s[0]);
 }
 
-static void graphs_repeat_what_was_captured(void **state)
+static void graphs_replay_what_was_captured(void **state)
 {
 	struct two t;
 	cudaGraph_t graph;
@@ -322,14 +322,14 @@ static void captures_are_refused_as_documented(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(matrices_load_as_the_isa_says),
-		cmocka_unit_test(products_are_where_the_isa_says),
+		cmocka_unit_test(matrices_load_as_the_isa_defines),
+		cmocka_unit_test(products_have_the_layout_of_the_isa),
 		cmocka_unit_test(shuffles_are_as_documented),
-		cmocka_unit_test(memory_ends_where_it_is_said_to),
-		cmocka_unit_test(what_is_missing_shows),
-		cmocka_unit_test(races_end_with_their_threads),
-		cmocka_unit_test(misuse_ends_with_its_name),
-		cmocka_unit_test(graphs_repeat_what_was_captured),
+		cmocka_unit_test(memory_is_as_large_as_configured),
+		cmocka_unit_test(missing_synchronization_is_detected),
+		cmocka_unit_test(races_are_reported_with_their_threads),
+		cmocka_unit_test(misuse_is_reported_by_name),
+		cmocka_unit_test(graphs_replay_what_was_captured),
 		cmocka_unit_test(captures_are_refused_as_documented),
 	};
 	return cmocka_run_group_tests_name("the emulator of a GPU", tests, NULL, NULL);

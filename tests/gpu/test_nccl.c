@@ -1,8 +1,8 @@
 /*
- * The CUDA backend's own code, cuda.c and nccl.c, without a GPU: over doubles of CUDA's runtime and
- * of NCCL (tests/gpu/doubles) every operation gives what the reference says on two to four devices,
- * groups split and close in any order, and every fault of NCCL or of a rank ends in an error that
- * names it, with nothing left open. Last, the doubles are shown to see misuse.
+ * Tests libcomm's code for CUDA, cuda.c and nccl.c, without a GPU, over doubles of CUDA's runtime and of
+ * NCCL (tests/gpu/doubles). Every operation gives the reference's result on two to four devices. Groups
+ * split and close in any order. Every fault of NCCL or of a rank gives an error that names it, and
+ * leaves nothing open. The doubles detect misuse.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 static int open_gpu(struct comm *world, struct comm **out, struct err *e)
 {
 	struct comm_device_options opt = { .device = muster_comm_cuda(),
-					   .backend_name = "nccl",
+					   .backend = "nccl",
 					   .index = comm_rank(world) };
 	RANK_CHECK(cudaSetDevice(opt.index) == cudaSuccess, "no device");
 	return comm_on_device(world, &opt, "gpu", out, e);
@@ -59,7 +59,7 @@ static void check_forms(const char *devices)
 	assert_string_equal(last, "34 passed, 0 failed, 0 skipped\n");
 }
 
-static void every_operation_is_right_on_two_to_four_devices(void **state)
+static void every_operation_is_correct_on_two_to_four_devices(void **state)
 {
 	(void)state;
 	check_forms("0,1");
@@ -69,7 +69,7 @@ static void every_operation_is_right_on_two_to_four_devices(void **state)
 
 enum { COUNT = 100, ROUNDS = 40 };
 
-/* Sums over each group, many under way at once. */
+/* Sums over each group, many at the same time. */
 static int sums(struct comm *const *group, int n, int64_t *const *data)
 {
 	struct err e = ERR_INIT;
@@ -135,7 +135,7 @@ struct scene {
 	enum sin sin;
 	int n;
 	double timeout_s;
-	enum err_code code; /* of those that find it themselves; the others hear from these */
+	enum err_code code; /* at the ranks that detect it; these inform the others */
 	const char *text;
 };
 
@@ -149,7 +149,7 @@ static const struct scene scenes[] = {
 	{ TOO_OLD, 3, 10, ERR_UNSUPPORTED, "backend nccl" },
 };
 
-static _Atomic int *told; /* how many have seen the error; shared by the ranks */
+static _Atomic int *informed; /* how many ranks have the error; shared by the ranks */
 
 static bool knows(const struct scene *s, const struct err *e)
 {
@@ -164,7 +164,7 @@ static void *abort_when_stuck(void *arg)
 	return NULL;
 }
 
-/* The second operation, that never comes to its end; what ends it. */
+/* Runs the second operation, which never completes, until the fault ends it. */
 static int suffer(struct comm *world, struct comm *gpu, int64_t *data, const struct scene *s)
 {
 	struct err e = ERR_INIT;
@@ -175,12 +175,12 @@ static int suffer(struct comm *world, struct comm *gpu, int64_t *data, const str
 	int rc = comm_all_reduce(gpu, data, data, COUNT, COMM_I64, COMM_SUM, &e);
 	if (rc == 0)
 		rc = comm_sync(gpu, &e);
-	atomic_fetch_add(told, 1);
+	atomic_fetch_add(informed, 1);
 	if (s->sin == ABORTS)
 		pthread_join(thread, NULL);
 	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code),
 		   e.text);
-	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group goes on");
+	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group continues");
 	return 0;
 }
 
@@ -189,7 +189,7 @@ static void sin_now(struct comm *world, const struct scene *s)
 	if (s->sin == DIES)
 		raise(SIGKILL);
 	while ((s->sin == NEVER_COMES || s->sin == ABORTS) &&
-	       atomic_load(told) < comm_size(world) - 1)
+	       atomic_load(informed) < comm_size(world) - 1)
 		usleep(1000);
 	if (s->sin == CABLE)
 		double_set_fault(DOUBLE_ASYNC_ERROR);
@@ -229,12 +229,12 @@ static int play(struct comm *world, void *arg)
 	return nothing_open();
 }
 
-static void every_fault_is_named_and_leaves_nothing(void **state)
+static void every_fault_is_reported_and_leaves_nothing_open(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
 		struct scene s = scenes[i];
-		told = ranks_shared(sizeof *told);
+		informed = ranks_shared(sizeof *informed);
 		struct ranks r = { .n = s.n, .timeout_s = s.timeout_s, .fn = play, .arg = &s };
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++) {
@@ -243,11 +243,11 @@ static void every_fault_is_named_and_leaves_nothing(void **state)
 				fail_msg("scene %zu: rank %d ended with %d", i, k, rc);
 		}
 		munmap(r.board, sizeof *r.board);
-		munmap(told, sizeof *told);
+		munmap(informed, sizeof *informed);
 	}
 }
 
-/* --- The doubles see misuse --------------------------------------------------------------- */
+/* --- The doubles detect misuse ------------------------------------------------------------ */
 
 /* Two ranks in one process, each with a device. */
 struct pair {
@@ -351,7 +351,7 @@ static void destroyed_early(struct pair *p)
 	settle_pair(p);
 	cudaSetDevice(0);
 	ncclCommFinalize(p->comm[0]);
-	settle(p->comm[0]); /* the other has not called it */
+	settle(p->comm[0]); /* the other rank has not called it */
 	ncclCommDestroy(p->comm[0]);
 }
 
@@ -397,7 +397,7 @@ static const struct misuse {
 	{ sent_and_taken, "4 of type 7 are sent, 5 of type 7 taken" },
 };
 
-/* How the process ended that did it; what it said. */
+/* Runs a misuse in a process: returns how it ended, and its output in `said`. */
 static int end_of(const struct misuse *m, char *said, size_t size)
 {
 	int ends[2], status = 0;
@@ -421,7 +421,7 @@ static int end_of(const struct misuse *m, char *said, size_t size)
 	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void the_doubles_see_misuse(void **state)
+static void the_doubles_detect_misuse(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
@@ -436,10 +436,10 @@ static void the_doubles_see_misuse(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_operation_is_right_on_two_to_four_devices),
+		cmocka_unit_test(every_operation_is_correct_on_two_to_four_devices),
 		cmocka_unit_test(groups_split_and_close_in_any_order),
-		cmocka_unit_test(every_fault_is_named_and_leaves_nothing),
-		cmocka_unit_test(the_doubles_see_misuse),
+		cmocka_unit_test(every_fault_is_reported_and_leaves_nothing_open),
+		cmocka_unit_test(the_doubles_detect_misuse),
 	};
 	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests,
 					   NULL, NULL);

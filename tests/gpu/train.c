@@ -1,15 +1,16 @@
 /*
- * Twenty steps of tiny models on a device: the specification's losses, the same bits twice and
- * after a stop, and the single agent's losses from several agents on one device.
+ * Trains tiny models for twenty steps on a device. They must give the specification's losses, the same
+ * bits in two runs and after a stop, and with several agents on one device the losses of a single
+ * agent.
  *
  * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
  *   --backend NAME  cuda (default), or another one
  *   --steps N       an even number (default 20)
- *   --few           for slow machines: small batches of two layers; of each row the device beside
- *                   the specification, twice, and in one layout
+ *   --few           for slow machines: small batches and two layers; each row is compared with the
+ *                   specification, run twice, and run in one layout
  *   --only WORD     rows with WORD in their names
  *
- * Each run has processes of its own: CUDA does not outlive a fork.
+ * Each run has its own processes, since CUDA does not survive a fork.
  */
 #include "tests/gpu/score.h"
 #include "tests/unit/agent/trainee.h"
@@ -24,7 +25,7 @@
 
 enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 16 << 20 };
 
-/* Sizes that few things divide; and one with heads as real models have them. */
+/* Sizes with few divisors, and some with the heads of real models. */
 static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4,  20,      6, 6, 4,
 				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
 			 llama = { "llama", FAMILY_LLAMA, 4,  24,     8, 2,  4,
@@ -48,7 +49,7 @@ static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4,  20,      6, 6, 4,
 				      4,
 				      0.02 };
 
-/* `tolerance`: of losses beside the specification's fp32. */
+/* tolerance: of losses, compared with the specification in fp32. */
 struct row {
 	const char *name;
 	const struct tiny *model;
@@ -76,7 +77,7 @@ static const struct row rows[] = {
 /* Layouts of several agents on one device. */
 static const struct column {
 	const char *name, *words[WORDS];
-	bool experts; /* a mixture's alone */
+	bool experts; /* only for mixtures of experts */
 } columns[] = {
 	{ "tp 2", { "parallel.tp=2" }, false },
 	{ "pp 2", { "parallel.pp=2" }, false },
@@ -93,10 +94,11 @@ struct course {
 	struct job job;
 	const char *backend_name;
 	int from, to; /* steps */
-	bool keeps;   /* its state, at the end */
+	bool keeps;   /* keeps its state at the end */
 	double loss[STEPS_MOST], norm[STEPS_MOST];
 	int64_t elements;
-	float state[STATE_MOST]; /* masters of the pieces, then the moments: what a stop leaves */
+	float state
+		[STATE_MOST]; /* the state after a stop: masters of the pieces, then the moments */
 };
 
 struct settings {
@@ -107,7 +109,7 @@ struct settings {
 
 /* --- The state in the host's memory ------------------------------------------------------- */
 
-/* Goes over masters and moments, reading or writing them. */
+/* Copies masters and moments out of the trainee, or into it. */
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 {
 	int n;
@@ -128,7 +130,7 @@ static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 	return 0;
 }
 
-static struct course *resumed; /* in the process that goes on */
+static struct course *resumed; /* in the process that continues */
 
 static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
@@ -168,7 +170,7 @@ static void add_words(const char *const *from, const char **to, int *n)
 		to[(*n)++] = *from;
 }
 
-/* A course with the row's words and more; NULL where the job's checks refuse it. */
+/* A run with the row's words and `more`. NULL: the job's checks refuse it. */
 static struct course *course_of(const struct settings *s, const struct row *row,
 				const char *backend_name, const char *const *more)
 {
@@ -208,7 +210,7 @@ static bool course_run(struct course *c)
 	return !world_run(layout_world(&l), attend, c);
 }
 
-/* NaN wins. */
+/* NaN counts as the largest. */
 static double off(const struct course *a, const struct course *b)
 {
 	double most = 0;
@@ -220,27 +222,30 @@ static double off(const struct course *a, const struct course *b)
 	return most;
 }
 
-/* Where two runs part: their first step that differs, else an element of what they leave. Empty:
- * nowhere. */
-static const char *parted(const struct course *a, const struct course *b, char out[160])
+/* Describes where two runs differ: the first step that differs, otherwise an element of the final
+ * state. Empty: nowhere. */
+static const char *describe_difference(const struct course *a, const struct course *b,
+				       char out[160])
 {
 	out[0] = '\0';
 	for (int i = 0; i < STEPS_MOST; i++)
 		if (memcmp(&a->loss[i], &b->loss[i], sizeof *a->loss) ||
 		    memcmp(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
 			snprintf(out, 160,
-				 "they part at step %d: loss %.17g, not %.17g, norm %.17g, not "
+				 "they differ at step %d: loss %.17g instead of %.17g, norm %.17g "
+				 "instead of "
 				 "%.17g",
 				 i + 1, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
 			return out;
 		}
 	if (a->elements != b->elements)
-		snprintf(out, 160, "their states have other sizes: %lld, not %lld",
+		snprintf(out, 160, "their states have different sizes: %lld and %lld",
 			 (long long)a->elements, (long long)b->elements);
 	for (int64_t i = 0; !out[0] && i < a->elements; i++)
 		if (memcmp(&a->state[i], &b->state[i], sizeof *a->state))
 			snprintf(out, 160,
-				 "they part in element %lld of %lld of the state: %.9g, not %.9g",
+				 "they differ in element %lld of %lld of the state: %.9g instead "
+				 "of %.9g",
 				 (long long)i, (long long)a->elements, (double)a->state[i],
 				 (double)b->state[i]);
 	return out;
@@ -273,7 +278,7 @@ static void check_same(bool ran, const struct course *c, const struct course *on
 		       const struct row *row, const char *what, struct score *score)
 {
 	char text[160];
-	const char *where = ran ? parted(c, one, text) : "it does not run";
+	const char *where = ran ? describe_difference(c, one, text) : "it does not run";
 	score_check(score, !*where, "%s: %s%s%s", row->name, what, *where ? ": " : "", where);
 }
 
@@ -282,11 +287,11 @@ static void check_again(const struct settings *s, const struct row *row, const s
 {
 	struct course *again = course_of(s, row, s->backend_name, nothing);
 	again->keeps = true;
-	check_same(course_run(again), again, one, row, "the same bits twice", score);
+	check_same(course_run(again), again, one, row, "the same bits in two runs", score);
 	course_end(again);
 }
 
-/* Passes are replayed from graphs, or carried out each time. */
+/* Passes are replayed from graphs, or run each time. */
 static void check_graphs(const struct settings *s, const struct row *row, const struct course *one,
 			 struct score *score)
 {
@@ -301,7 +306,7 @@ static void check_graphs(const struct settings *s, const struct row *row, const 
 	course_end(c);
 }
 
-/* Two halves, each in a process of its own. */
+/* Two halves, each in its own process. */
 static void check_resume(const struct settings *s, const struct row *row, const struct course *one,
 			 struct score *score)
 {
@@ -311,7 +316,7 @@ static void check_resume(const struct settings *s, const struct row *row, const 
 	bool ran = course_run(c);
 	c->from = c->to;
 	c->to = s->steps;
-	check_same(ran && course_run(c), c, one, row, "a stop halfway changes no bit", score);
+	check_same(ran && course_run(c), c, one, row, "a stop halfway changes no bits", score);
 	course_end(c);
 }
 
@@ -354,7 +359,7 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 	course_end(one);
 }
 
-/* In a process of its own, as every use of the device. */
+/* Runs in its own process, as every use of the device. */
 static bool opens(const char *backend_name, char *why, size_t size)
 {
 	int status = 0, ends[2];

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The versions of CUDA's libraries that a program started here would load, and PyTorch's, as a line of JSON. What is not here is left out.
+"""Prints the versions of CUDA's libraries that a program started here would load, and PyTorch's, as a line of JSON. Missing ones are left out.
 
-usage: versions.py [--torch]     (--torch: also import it, which takes seconds)
+usage: versions.py [--torch]     (--torch: also import PyTorch, which takes seconds)
 """
 
 import ctypes
 import json
 import sys
 
-# What muster loads by these names (kernels/cuda/lt.c, libcomm/device/cuda/nccl.c).
+# The names by which muster loads these libraries (kernels/cuda/lt.c, libcomm/device/cuda/nccl.c).
 BLASLT = ["libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"]
 CUDNN = ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"]
 
@@ -23,7 +23,7 @@ def library(names):
 
 
 def number(names, function, written=False):
-    """What a function without arguments says, or writes to its only one; None where it is not here."""
+    """The result of a function without arguments, or what it writes to its only one; None if it is missing."""
     lib = library(names)
     try:
         call = getattr(lib, function)

@@ -1,9 +1,9 @@
-/* without_cuda — what a test of the CUDA half is where the headers that it needs were not there
- * at the build: skipped, by name. */
+/* without_cuda — replaces a test of the CUDA half where the headers that it needs were missing at build
+ * time: it is skipped by name. */
 #ifndef MUSTER_TESTS_GPU_WITHOUT_CUDA_H
 #define MUSTER_TESTS_GPU_WITHOUT_CUDA_H
 
-/* The whole program. lacking: literal, as in "nccl.h"; group: what cmocka calls its tests. */
+/* The whole program. lacking: a literal such as "nccl.h"; group: cmocka's name of its tests. */
 #define SKIPPED_WITHOUT(lacking, group) \
 	static void needs_cuda_to_build(void **state) \
 	{ \

@@ -1,10 +1,10 @@
 /*
- * blaslt — a double of cuBLASLt, as far as kernels/cuda uses it: matrix products in column-major
+ * blaslt — a double of the parts of cuBLASLt that kernels/cuda uses: matrix products in column-major
  * order with batches, epilogues and fp8, queued on streams of the runtime's double.
  *
- * The heuristic refuses what the documentation does not list; cublasLtMatmul ends the process when
- * it is called otherwise than its algorithm was asked for (types, shapes, alignment), or with
- * memory that is not the device's.
+ * The heuristic refuses what the documentation does not list. cublasLtMatmul ends the process if types,
+ * shapes or alignment differ from those for which the algorithm was chosen, or if memory is not the
+ * device's.
  */
 #ifndef MUSTER_TESTS_GPU_BLASLT_H
 #define MUSTER_TESTS_GPU_BLASLT_H
@@ -12,6 +12,14 @@
 #include <cublasLt.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* The largest alignment that is distinguished, in bytes. */
+enum { BLAS_ALIGN = 256 };
+
+/* A handle. */
+struct cublasLtContext {
+	int device;
+};
 
 struct blas_layout {
 	cudaDataType_t type;
@@ -22,7 +30,7 @@ struct blas_layout {
 struct blas_desc {
 	cublasComputeType_t compute;
 	cudaDataType_t scale;
-	int32_t trans_a, trans_b, bias_type, aux_type; /* types: -1, that of D */
+	int32_t trans_a, trans_b, bias_type, aux_type; /* types; -1: that of D */
 	uint32_t epilogue;
 	void *bias, *aux;
 	const void *scales[4]; /* of A, B, C, D; NULL: 1 */
@@ -30,7 +38,12 @@ struct blas_desc {
 	int64_t bias_stride, aux_ld, aux_stride;
 };
 
-/* All that cublasLtMatmul carries out, later. */
+struct blas_pref {
+	uint64_t workspace;
+	uint32_t align[4]; /* of A, B, C, D */
+};
+
+/* All that cublasLtMatmul computes later. */
 struct blas_call {
 	struct blas_desc desc;
 	struct blas_layout a, b, c, d;
@@ -40,9 +53,9 @@ struct blas_call {
 	float alpha, beta;
 };
 
-/* The heuristic offers nothing, for tests of what is done then. */
+/* The heuristic finds no algorithm, for tests of that case. */
 extern bool double_blas_refuses;
-/* Epilogues are had with another algorithm than the product alone. */
+/* Epilogues need another algorithm than the product alone. */
 extern bool double_blas_apart;
 
 /* A step of a stream. */

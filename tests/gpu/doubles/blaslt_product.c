@@ -1,5 +1,5 @@
-/* The arithmetic of cuBLASLt's double: sums in fp32, in steps of K_STEP that are added up one
- * after the other. */
+/* The arithmetic of cuBLASLt's double: sums in fp32, in steps of K_STEP that are added one after the
+ * other. */
 #include "tests/gpu/doubles/blaslt.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ size_t blas_width(cudaDataType_t type)
 
 struct format {
 	int exponent, fraction; /* bits */
-	bool finite;            /* e4m3: no infinities, all ones is the one NaN */
+	bool finite;            /* e4m3: no infinities; all ones is the only NaN */
 };
 
 static struct format format_of(cudaDataType_t type)
@@ -49,7 +49,7 @@ static float decode(struct format f, unsigned bits)
 	return bits >> (f.exponent + f.fraction) & 1 ? -x : x;
 }
 
-/* To the nearest, the even one of two; fp8 saturates. */
+/* Rounds to the nearest even; fp8 saturates. */
 static unsigned encode(struct format f, float x, bool saturate)
 {
 	int all = (1 << f.exponent) - 1, bias = all / 2, e;
@@ -134,8 +134,9 @@ static void from_floats(cudaDataType_t type, void *to, int64_t at, const float *
 
 /* --- Products ----------------------------------------------------------------------------- */
 
-/* op(X) in fp32 [cols of op(X)][rows of op(X)], each column one behind the other. */
-static float *take(const struct blas_layout *l, const void *at, int64_t first, bool transposed)
+/* Converts op(X) to fp32, column after column: [cols of op(X)][rows of op(X)]. */
+static float *convert_matrix(const struct blas_layout *l, const void *at, int64_t first,
+			     bool transposed)
 {
 	float *all = malloc((size_t)(l->rows * l->cols) * sizeof *all),
 	      *column = malloc((size_t)l->rows * sizeof *column);
@@ -186,8 +187,8 @@ static cudaDataType_t bias_type(const struct blas_call *c)
 	return c->desc.bias_type < 0 ? c->d.type : (cudaDataType_t)c->desc.bias_type;
 }
 
-/* Column j of the result: what the epilogue makes of the sums. `gradient` [m] adds up what it
- * gives for the bias. */
+/* Applies the epilogue to the sums of column j of the result. gradient[m] accumulates the bias's
+ * gradient. */
 static void epilogue(const struct blas_call *c, float *sums, float *extra, const float *bias,
 		     float *gradient, int64_t batch, int64_t j)
 {
@@ -232,8 +233,8 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 {
 	const struct blas_desc *d = &c->desc;
 	int64_t m = c->d.rows, n = c->d.cols, k = d->trans_a ? c->a.rows : c->a.cols;
-	float *a = take(&c->a, c->at_a, batch * c->a.stride, d->trans_a);  /* [k][m] */
-	float *b = take(&c->b, c->at_b, batch * c->b.stride, !d->trans_b); /* [k][n] */
+	float *a = convert_matrix(&c->a, c->at_a, batch * c->a.stride, d->trans_a);  /* [k][m] */
+	float *b = convert_matrix(&c->b, c->at_b, batch * c->b.stride, !d->trans_b); /* [k][n] */
 	float *sums = numbers(m), *part = numbers(m), *extra = numbers(m),
 	      *bias = numbers(m > n ? m : n), *gradient = numbers(m);
 	float alpha = c->alpha * scale_of(c, 0) * scale_of(c, 1);

@@ -12,7 +12,7 @@ enum { AREAS = 256, RANKS = DOUBLE_DEVICES, SLOTS = 32, PARTS = 256, SPLITS = 2 
 
 enum call_kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 
-struct call { /* what a rank called, as its peers see it */
+struct call { /* a rank's call, as its peers see it */
 	enum call_kind kind;
 	const void *in;
 	void *out;
@@ -22,7 +22,7 @@ struct call { /* what a rank called, as its peers see it */
 	int peer; /* the root, or the other end of a message */
 };
 
-struct slot { /* of the call with this number; used again when it has been read */
+struct slot { /* of the call with this number; reused when it has been read */
 	_Atomic uint32_t came, read;
 	struct call call;
 };
@@ -41,12 +41,13 @@ struct ncclComm {
 	struct area *area;
 	int ranks, rank, device;
 	uint32_t collectives, sent[RANKS], received[RANKS], splits;
-	int looks; /* until what was called last is done */
+	int looks; /* until the last call is complete */
 	bool begun, finalized;
-	bool quiet;        /* finalized, and the caller has been told so */
-	_Atomic bool over; /* destroyed or aborted; the memory stays, a stream may speak of it */
-	_Atomic int open;  /* steps on streams */
-	ncclComm_t child;  /* of a split under way */
+	bool quiet; /* finalized, and the caller knows it */
+	_Atomic bool
+		over; /* destroyed or aborted; the memory stays, since a stream may refer to it */
+	_Atomic int open; /* steps on streams */
+	ncclComm_t child; /* of a split in progress */
 	bool splitting;
 	int color, key;
 };
@@ -55,7 +56,7 @@ struct part {
 	struct call call;
 	uint32_t number;
 	bool posted, done;
-	/* between reading and writing: what is in place is read by all before it is written */
+	/* between reading and writing: with in-place buffers, all ranks read before any writes */
 	void *result;
 };
 
@@ -229,7 +230,7 @@ static bool message(struct ncclComm *c, struct part *p)
 	return true;
 }
 
-/* A step of a stream: the parts of a group go on side by side. */
+/* A step of a stream: the parts of a group progress at the same time. */
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
@@ -250,7 +251,7 @@ static bool run_group(void *arg)
 
 /* --- The rules --- */
 
-/* What any call but ncclCommGetAsyncError and ncclCommAbort needs. */
+/* Checks what all calls except ncclCommGetAsyncError and ncclCommAbort need. */
 static void check_comm(const struct ncclComm *c, const char *who)
 {
 	if (!c)
@@ -424,7 +425,7 @@ static bool all_joined(const struct ncclComm *c)
 	return true;
 }
 
-/* Once all ranks have said their color; whether that is so. */
+/* Continues a split if all ranks have given their color; returns whether they have. */
 static bool split_further(ncclComm_t c)
 {
 	struct split *all = c->area->split[c->splits % SPLITS];
@@ -460,13 +461,13 @@ static bool all_finalized(const struct ncclComm *c)
 	return !c->open;
 }
 
-/* Whether what was called last is done. */
+/* Makes progress; returns whether the last call is complete. */
 static bool progress(ncclComm_t c)
 {
 	if (c->looks && --c->looks)
 		return false;
 	if (!c->area)
-		return false; /* a child whose parent is not asked */
+		return false; /* a child whose parent's progress is not queried */
 	c->begun = c->begun || all_joined(c);
 	if (c->splitting && split_further(c)) {
 		c->splitting = false;

@@ -6,7 +6,7 @@
 
 struct copy {
 	void *to;
-	const void *from; /* NULL: `value` is set; `to` itself: the bytes lie behind this struct */
+	const void *from; /* NULL: `value` is set; `to` itself: the bytes follow this struct */
 	size_t bytes;
 	int value;
 };
@@ -36,7 +36,7 @@ static void check_kind(enum cudaMemcpyKind kind, enum memory_kind to, enum memor
 		double_misuse("a copy of kind %d, which its ends are not", (int)kind);
 }
 
-/* Host memory that is not pinned is read now: that is what may be counted on. */
+/* Host memory that is not pinned is read now, which callers may rely on. */
 static cudaError_t copy_snapshot(struct copy c, cudaStream_t stream)
 {
 	struct copy *whole = malloc(sizeof *whole + c.bytes);
@@ -48,9 +48,9 @@ static cudaError_t copy_snapshot(struct copy c, cudaStream_t stream)
 	return rc;
 }
 
-/* What is copied to pinned memory is spoilt, in the stream's order, as copies before it may still
- * read what was there; pinned memory is read when the copy is carried out; what is not pinned makes
- * a copy from the device wait. */
+/* The target in pinned memory is overwritten with garbage first, in the stream's order, since earlier
+ * copies may still read it. Pinned memory is read when the copy runs. A copy from the device to memory
+ * that is not pinned waits. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream)
 {

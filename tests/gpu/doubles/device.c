@@ -1,4 +1,4 @@
-/* Devices, errors and words of the runtime's double. */
+/* Devices, errors and error texts of the runtime's double. */
 #include "tests/gpu/doubles/inside.h"
 
 #include <stdarg.h>
@@ -39,8 +39,8 @@ void double_count_things(int more)
 
 /* --- Devices --- */
 
-/* What differs between the devices that can be played; CUDA C++ Programming Guide, "Technical
- * specifications per compute capability". */
+/* The differences between the emulated devices; CUDA C++ Programming Guide, "Technical specifications
+ * per compute capability". */
 static const struct model {
 	int capability, sms;
 	size_t shared_block, shared_sm, l2;

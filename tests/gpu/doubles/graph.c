@@ -1,7 +1,7 @@
 /*
- * Captures and graphs of the runtime's double. A capture notes each step as a node with the nodes
- * it comes after: the last one of its stream, and those before an event that the stream was told to
- * wait for. A launched graph runs its nodes in any order that keeps to that.
+ * Captures and graphs of the runtime's double. A capture records each step as a node, with the nodes
+ * before it: the last one of its stream, and those before an event that the stream waits for. A
+ * launched graph runs its nodes in any order that respects this.
  */
 #include "tests/gpu/doubles/inside.h"
 
@@ -15,9 +15,9 @@ struct node {
 	struct nodes after;
 };
 
-struct CUgraph_st { /* while it is captured, and then */
+struct CUgraph_st { /* while it is captured and after */
 	struct node *node;
-	int count, room, users; /* users: the graph itself and what was instantiated from it */
+	int count, room, users; /* users: the graph itself and its instances */
 	struct CUstream_st *origin;
 	enum cudaStreamCaptureMode mode;
 	pthread_t thread;
@@ -26,11 +26,11 @@ struct CUgraph_st { /* while it is captured, and then */
 
 struct CUgraphExec_st {
 	struct CUgraph_st *graph;
-	int launched; /* and not over */
+	int launched; /* launches that are not complete */
 	bool running; /* one launch at a time */
 };
 
-static struct CUgraph_st *captures[16]; /* under way */
+static struct CUgraph_st *captures[16]; /* in progress */
 enum { CAPTURES = sizeof captures / sizeof *captures };
 
 /* --- Sets of nodes --- */
@@ -66,7 +66,7 @@ static void set_capture(const struct CUgraph_st *old, struct CUgraph_st *new)
 	captures[i] = new;
 }
 
-/* Of every stream that takes part. */
+/* Ends the capture for every stream that takes part. */
 static void leave_capture(const struct CUgraph_st *g)
 {
 	for (struct CUstream_st *s = &double_streams; s; s = s->next)
@@ -131,7 +131,7 @@ cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e)
 	while (i < CAPTURES && captures[i] != e->capture)
 		i++;
 	if (i == CAPTURES)
-		return cudaErrorInvalidValue; /* its capture is over */
+		return cudaErrorInvalidValue; /* its capture has ended */
 	if (s == &double_streams)
 		return cudaErrorStreamCaptureUnsupported;
 	s->capture = e->capture;
@@ -291,7 +291,7 @@ static bool is_free(const struct launch *l, const struct node *n)
 	return true;
 }
 
-/* One node a call, from one that is drawn on. */
+/* Runs one node per call, beginning with a random one. */
 static bool run_graph(void *arg)
 {
 	struct launch *l = arg;

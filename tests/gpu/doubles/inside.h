@@ -8,19 +8,19 @@
 
 enum { POISON = 0xff };
 
-/* Returns rc; what is no success is kept for cudaGetLastError. */
+/* Returns rc. An error is kept for cudaGetLastError. */
 cudaError_t double_error(cudaError_t rc);
 void double_count_things(int more);
 
 /* --- Memory --- */
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_HOST };
-/* Ends the process for device memory that is not, or no longer, one buffer's. */
+/* Ends the process for device memory that is in no buffer, or in a freed one. */
 enum memory_kind memory_kind_of(const char *who, const void *at, size_t bytes);
-/* Whether the bytes lie in one buffer of the process, of any device: which. */
+/* Whether the bytes are in one buffer of the process, on any device, and on which one. */
 bool memory_holds(const void *at, size_t bytes, const char **begin, size_t *room);
 bool memory_pinned(const void *at, size_t bytes);
-/* Between them device memory may be touched. Under the lock. */
+/* Between these two, device memory may be touched. Under the lock. */
 void memory_open(void);
 void memory_close(void);
 
@@ -41,22 +41,23 @@ struct CUstream_st {
 	int device;
 	struct step *head, **tail;
 	struct CUstream_st *next;
-	struct CUgraph_st *capture; /* NULL: carried out */
-	struct nodes last;          /* what the next node captured comes after */
+	struct CUgraph_st *capture; /* NULL: steps run */
+	struct nodes last;          /* the nodes before the next captured one */
 };
 
 struct CUevent_st {
 	int device;
 	bool timed;
 	uint64_t recorded, done;
-	double at;                  /* seconds, of what is done */
-	bool closed;                /* kept: a stream may still speak of it */
-	struct CUevent_st *next;    /* of the closed ones */
-	struct CUgraph_st *capture; /* recorded there last, after these */
+	double at;               /* when it completed, in seconds */
+	bool closed;             /* kept, since a stream may still refer to it */
+	struct CUevent_st *next; /* the next closed one */
+	struct CUgraph_st
+		*capture; /* the capture in which it was last recorded, after these nodes */
 	struct nodes last;
 };
 
-extern struct CUstream_st double_streams; /* the default stream, and behind it the others */
+extern struct CUstream_st double_streams; /* the default stream, followed by the others */
 void double_lock(void);
 void double_unlock(void);
 struct CUstream_st *double_stream(cudaStream_t s);
@@ -71,7 +72,7 @@ cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const vo
 			 size_t bytes);
 cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e);
 cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e);
-/* The error of a call that no capture of this thread allows, which spoils the capture; or
+/* The error of a call that is not allowed during a capture of this thread, and spoils the capture; or
  * success. */
 cudaError_t capture_forbids(const char *call);
 void nodes_copy(struct nodes *to, const struct nodes *from);

@@ -1,4 +1,4 @@
-/* Memory of the runtime's double: buffers of the devices, pinned memory of the host. */
+/* Memory of the runtime's double: buffers of the devices, and pinned memory of the host. */
 #include "tests/gpu/doubles/inside.h"
 
 #include <pthread.h>
@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 enum { BUFFERS = 8192, PINS = 1024, PAGE = 4096, SPOILT = 1 << 20 };
-static const size_t ARENA = (size_t)1 << 40; /* of addresses; pages come when they are touched */
+static const size_t ARENA = (size_t)1
+			    << 40; /* addresses; pages are allocated when they are touched */
 static const size_t H200 = (size_t)139 << 30;
 
-/* A buffer belongs to the process that made it. */
+/* A buffer belongs to the process that allocated it. */
 struct buffer {
-	_Atomic(char *) at; /* `memory` itself while it is being made */
+	_Atomic(char *) at; /* `memory` itself while it is being allocated */
 	size_t bytes, room;
 	int device;
 	pid_t owner;
@@ -103,8 +104,8 @@ const char *double_memory_word(const void *at)
 
 /* --- Guarding --- */
 
-/* By a protection key where the processor has them, which costs a step nothing; else by the
- * pages' rights. */
+/* Protects by a protection key if the processor has them, which costs nothing per step; otherwise by
+ * the pages' rights. */
 static void guard(struct buffer *b)
 {
 	if (key < 0)
@@ -158,7 +159,7 @@ static struct buffer *free_row(void)
 	double_misuse("more than %d buffers", BUFFERS);
 }
 
-/* Pages of its own, and one that nobody may touch; never used twice. */
+/* A buffer has its own pages and a guard page, and its addresses are never reused. */
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
 	const char *said = getenv("MUSTER_EMULATE_GUARD");
@@ -195,7 +196,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 	return cudaSuccess;
 }
 
-/* Waits for all that the device does. */
+/* Waits for all work of the device. */
 cudaError_t cudaFree(void *at)
 {
 	cudaError_t rc = capture_forbids("cudaFree");
@@ -260,7 +261,7 @@ static cudaError_t pin(void *at, size_t bytes)
 	return double_error(i < PINS ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-/* Waits for all the device does, as unmapping does. */
+/* Waits for all work of the device, as unmapping does. */
 static void unpin(void *at)
 {
 	int i = 0;

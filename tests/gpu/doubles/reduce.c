@@ -1,4 +1,4 @@
-/* Sums and the like of NCCL's double: in the type itself, from the last rank to the first. */
+/* The reductions of NCCL's double: in the type itself, from the last rank to the first. */
 #include "tests/gpu/doubles/reduce.h"
 #include "tests/gpu/doubles/runtime.h"
 
@@ -39,11 +39,11 @@ static uint16_t to_bf16(float f)
 {
 	uint32_t bits;
 	memcpy(&bits, &f, sizeof bits);
-	/* to the nearest, halfway to even */
+	/* to the nearest even */
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* W: what two elements are added in; integers wrap. */
+/* W: the type in which two elements are added; integers wrap. */
 #define FOLD(T, W, GET, PUT) \
 	for (size_t i = 0; i < count; i++) { \
 		T *acc = out; \

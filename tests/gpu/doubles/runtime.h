@@ -1,17 +1,16 @@
 /*
- * runtime — a double of CUDA's runtime, as far as libcomm/device/cuda/, kernels/cuda/ and
- * tests/gpu/ use it, over the host's memory.
+ * runtime — a double of the parts of CUDA's runtime that libcomm/device/cuda/, kernels/cuda/ and
+ * tests/gpu/ use, in host memory.
  *
- * Four devices like an H200 (MUSTER_EMULATE_SM=80: like an A100, 86: like an A10), whose memory is
- * one arena that all processes forked after the library was loaded share. Streams are queues of the
- * process; what is in them, kernels too (tests/gpu/emulator), is carried out a few steps at a time,
- * of a stream chosen by dice, when somebody asks for an event or waits. Misuse that a real runtime
- * would crash at, forgive or punish much later ends the process at once, with a line on stderr: no
- * test can pass over it.
+ * It has four devices like an H200 (MUSTER_EMULATE_SM=80: like an A100, 86: like an A10). Their memory
+ * is one arena, which all processes share that are forked after the library was loaded. Streams are
+ * queues of the process. Their contents, including kernels (tests/gpu/emulator), run a few steps at a
+ * time, from a stream chosen at random, when an event is queried or waited for. Misuse that makes a
+ * real runtime crash, or that it tolerates or reports much later, ends the process at once with a line
+ * on stderr, so that no test can miss it.
  *
- * New device memory is not zero (its first MiB is all ones), freed memory is of no use. With
- * MUSTER_EMULATE_GUARD=1 device memory can be touched by what streams carry out alone: a host that
- * reads it ends with a line.
+ * New device memory is not zero (its first MiB is all ones), and freed memory is unusable. With
+ * MUSTER_EMULATE_GUARD=1 only streams can touch device memory: a host that reads it ends with a line.
  */
 #ifndef MUSTER_TESTS_GPU_RUNTIME_H
 #define MUSTER_TESTS_GPU_RUNTIME_H
@@ -27,27 +26,27 @@ extern "C" {
 
 enum { DOUBLE_DEVICES = 4 };
 
-/* Says what was misused and ends the process. */
+/* Reports a misuse and ends the process. */
 __attribute__((noreturn, format(printf, 1, 2))) void double_misuse(const char *fmt, ...);
-/* Ends the process unless the bytes lie in one buffer of this thread's device. */
+/* Ends the process unless the bytes are in one buffer of this thread's device. */
 void double_check_memory(const char *who, const void *at, size_t bytes);
-/* Queues a step of another library: `run` is called until it returns true, under the runtime's
- * lock; then `arg` is freed. Not while the stream is captured. */
+/* Queues a step of another library: `run` is called under the runtime's lock until it returns true;
+ * then `arg` is freed. The stream must not be captured. */
 void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg);
-/* The same of a copy of `bytes` at `arg`. `run` leaves them as they are: a graph runs it again.
- * The error of a capture. */
+/* As double_queue, with a copy of the `bytes` bytes at `arg`. `run` must not change them, since a graph
+ * runs it again. Returns the error of a capture. */
 cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg,
 			      size_t bytes);
 /* This thread's device. */
 int double_device(void);
-/* Streams, events, buffers, graphs and pinned memory that this process has open. */
+/* The number of open streams, events, buffers, graphs and pinned blocks of this process. */
 int double_open_things(void);
-/* Bytes that each device has from now on (0: as an H200 has): what does not fit is refused.
- * MUSTER_EMULATE_MEMORY says it too. */
+/* Sets the bytes of memory of each device from now on (0: those of an H200). What does not fit is
+ * refused. MUSTER_EMULATE_MEMORY sets it too. */
 void double_set_memory(size_t bytes);
-/* What an address is, in words. */
+/* Describes what an address is. */
 const char *double_memory_word(const void *at);
-/* The compute capability of the devices, as 90. */
+/* The compute capability of the devices, such as 90. */
 int double_capability(void);
 
 #ifdef __cplusplus

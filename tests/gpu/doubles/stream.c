@@ -10,7 +10,7 @@
 struct CUstream_st double_streams = { .tail = &double_streams.head };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t dice;
+static uint32_t rng;
 static cudaEvent_t closed_events;
 
 void double_lock(void)
@@ -26,10 +26,10 @@ void double_unlock(void)
 uint32_t double_dice(void)
 {
 	const char *seed = getenv("MUSTER_EMULATE_SEED");
-	if (!dice)
-		dice = 12345 + (seed ? (uint32_t)strtoull(seed, NULL, 0) * 2654435761u : 0);
-	dice = dice * 1664525u + 1013904223u;
-	return dice >> 8;
+	if (!rng)
+		rng = 12345 + (seed ? (uint32_t)strtoull(seed, NULL, 0) * 2654435761u : 0);
+	rng = rng * 1664525u + 1013904223u;
+	return rng >> 8;
 }
 
 struct CUstream_st *double_stream(cudaStream_t s)
@@ -82,7 +82,7 @@ cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const
 	return double_error(rc);
 }
 
-/* The first step of a stream; whether it could be done. */
+/* Runs the first step of a stream; returns whether it could run. */
 static bool advance(struct CUstream_st *s)
 {
 	struct step *step = s->head;
@@ -101,7 +101,7 @@ static bool advance(struct CUstream_st *s)
 	return true;
 }
 
-/* One to four steps, from streams in turn, beginning somewhere. */
+/* Runs one to four steps, from streams by turns, beginning with a random one. */
 static void pump(void)
 {
 	uint32_t bits = double_dice(), skip = bits & 7;
@@ -116,7 +116,7 @@ static void pump(void)
 	}
 }
 
-/* Under the lock, which it lets go of between the steps. */
+/* Runs under the lock, which it releases between the steps. */
 void double_drain(struct CUstream_st *s)
 {
 	while (s->head) {
@@ -284,7 +284,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	return double_error(rc);
 }
 
-/* Of an event that somebody asks for. */
+/* Checks an event that is queried. */
 static cudaError_t check_asked(cudaEvent_t event, const char *call)
 {
 	check_event(event);

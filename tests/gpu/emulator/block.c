@@ -14,7 +14,7 @@ struct block emulated_block;
 static struct block *const b = &emulated_block;
 static struct fiber *idle[THREADS_MOST];
 static int idles;
-static uint64_t dice;
+static uint64_t rng;
 
 /* --- Dice and words --- */
 
@@ -27,12 +27,12 @@ uint64_t emulated_seed(void)
 /* xorshift64* (Marsaglia; Vigna, arXiv 1402.6246). */
 uint32_t emulated_dice(uint32_t below)
 {
-	if (!dice)
-		dice = emulated_seed() * 0x9e3779b97f4a7c15u | 1;
-	dice ^= dice >> 12;
-	dice ^= dice << 25;
-	dice ^= dice >> 27;
-	return (uint32_t)((dice * 0x2545f4914f6cdd1du >> 32) * below >> 32);
+	if (!rng)
+		rng = emulated_seed() * 0x9e3779b97f4a7c15u | 1;
+	rng ^= rng >> 12;
+	rng ^= rng << 25;
+	rng ^= rng >> 27;
+	return (uint32_t)((rng * 0x2545f4914f6cdd1du >> 32) * below >> 32);
 }
 
 static void say(const struct thread *t, const char *fmt, va_list ap)
@@ -184,7 +184,7 @@ void emulated_copy_wait(int groups_left)
 
 /* --- A block ------------------------------------------------------------------------------ */
 
-/* Of a fiber: one thread after the other, whichever is the current one. */
+/* A fiber's body: runs one thread after the other, whichever is current. */
 static void run_threads(void)
 {
 	for (;;) {
@@ -210,7 +210,7 @@ static void run_thread(struct thread *t)
 	}
 }
 
-/* Lanes that are ready, in one of 512 orders; those that become ready meanwhile wait for the
+/* Runs the lanes that are ready, in one of 512 orders. Those that become ready meanwhile wait for the
  * next round. */
 static void run_warp(int index)
 {
@@ -226,7 +226,7 @@ static void run_warp(int index)
 	}
 }
 
-/* Every warp that is ready, from one that is drawn, for one round or some more. */
+/* Runs every warp that is ready for one or more rounds, beginning with a random one. */
 static void run_warps(void)
 {
 	int start = (int)emulated_dice((uint32_t)b->warps), back = (int)emulated_dice(2);
@@ -266,7 +266,7 @@ static bool same_place(const struct emulated_site *x, const struct emulated_site
 	return x->line == y->line && (x->file == y->file || !strcmp(x->file, y->file));
 }
 
-/* Nobody can go on. */
+/* No thread can continue. */
 __attribute__((noreturn)) static void stuck(void)
 {
 	char other[200] = "is not there";
@@ -344,7 +344,7 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	const char *at = info->si_addr;
 	struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigaction(signal, &plain, NULL);
-	if (signal == SIGILL && b->now) /* the compiler's own checks of types end so */
+	if (signal == SIGILL && b->now) /* the compiler's checks of types end like this */
 		emulated_misuse("reads or writes what is not aligned as its type asks, or not in "
 				"its array");
 	if (!b->now)
@@ -367,7 +367,7 @@ static void watch_faults(void)
 	sigaction(SIGILL, &act, NULL);
 }
 
-/* Numbers below count in an order that is drawn: i goes to (start + i step) mod count. */
+/* The numbers below count in a random order: i becomes (start + i step) mod count. */
 struct order {
 	uint64_t count, start, step;
 };

@@ -26,7 +26,7 @@ struct thread {
 	int copy_count, copy_room, group; /* group: the open one */
 };
 
-/* Bytes one behind the other. */
+/* A range of bytes. */
 struct span {
 	const char *at;
 	size_t bytes;
@@ -38,7 +38,7 @@ static inline bool span_holds(const struct span *s, const void *at, size_t bytes
 	return from < s->bytes && bytes <= s->bytes - from;
 }
 
-/* Lanes that have come to a meeting. */
+/* The lanes that have arrived at a meeting. */
 struct meeting {
 	enum emulated_meeting kind;
 	uint32_t mask, came;
@@ -60,29 +60,29 @@ struct block {
 	int threads, warps, ready, done, at_barrier;
 	struct thread thread[THREADS_MOST];
 	struct warp warp[WARPS_MOST];
-	struct thread *now;                    /* NULL: no kernel runs */
-	struct span stack;                     /* its */
-	struct span dynamic, statics, library; /* shared memory; where the kernel's constants are */
+	struct thread *now; /* NULL: no kernel runs */
+	struct span stack;  /* of that thread */
+	struct span dynamic, statics,
+		library; /* shared memory, and the library that has the kernel's constants */
 };
 
 extern struct block emulated_block;
 
-/* Of `below`, drawn by the seed. */
+/* A random number below `below`, by the seed. */
 uint32_t emulated_dice(uint32_t below);
 uint64_t emulated_seed(void);
-/* The name of a kernel, as far as its library tells. */
+/* The name of a kernel, if its library has it. */
 const char *emulated_name(const void *function);
 
 /* --- Shared memory --- */
 
-/* All ones in what a block of this launch has of shared memory, static and dynamic. */
+/* Sets the shared memory of a block of this launch, static and dynamic, to all ones. */
 void shared_begin(const struct emulated_kernel *k, size_t bytes);
-/* Ends the process when something was written behind it. */
+/* Ends the process if something was written after it. */
 void shared_check(void);
-/* Whether the address lies where dynamic shared memory is, for one that lies in no block's:
- * behind it, or before. */
+/* Whether an address outside of the block's dynamic shared memory is just before or after it. */
 bool shared_beyond(const void *at);
-/* Whether the bytes lie in the block's shared memory, static or dynamic. */
+/* Whether the bytes are in the block's shared memory, static or dynamic. */
 static inline bool shared_holds(const void *at, size_t bytes)
 {
 	return span_holds(&emulated_block.dynamic, at, bytes) ||

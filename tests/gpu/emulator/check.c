@@ -1,13 +1,14 @@
 /*
- * Every access of a kernel, as the compiler reports it (-fsanitize=thread, whose library this
- * stands for): to memory that a kernel may touch, aligned, and in no race with another thread.
+ * Checks every access of a kernel, which the compiler reports (-fsanitize=thread; this file replaces
+ * its library): the memory must be allowed for kernels, the access aligned, and in no race with another
+ * thread.
  *
- * A race is two accesses of two bytes, one of them a write, that nothing puts in order: threads of
- * a block are ordered by __syncthreads, lanes of a warp by __syncwarp too (shuffles and votes order
- * no memory), blocks of a launch by nothing. Atomic accesses race with none; a block that has made
- * one on device memory is not held against other blocks any more, as it may know that they are
- * over. What is remembered is a table of the last accesses: an old one may be forgotten, none is
- * made up. MUSTER_EMULATE_RACES=0 looks for no races.
+ * A race is two accesses to the same two bytes, one of them a write, that nothing orders. __syncthreads
+ * orders threads of a block, and __syncwarp also lanes of a warp; shuffles and votes do not order
+ * memory; nothing orders blocks of a launch. Atomic accesses never race. A block with an atomic access
+ * to device memory is not compared with other blocks any more, since it may know that they have
+ * ended. A table keeps the last accesses: an old access may be forgotten, so a race may be missed, but
+ * none is reported wrongly. MUSTER_EMULATE_RACES=0 turns this off.
  */
 #include "tests/gpu/emulator/block.h"
 
@@ -17,26 +18,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a launch with more than WATCHED accesses, one block in SAMPLED is watched for races. */
+/* In a launch with more than WATCHED accesses, one block in SAMPLED is checked for races. */
 enum { CELLS = 1 << 21, NOBODY = 0xffff, WATCHED = 1 << 20, SAMPLED = 16 };
 
-/* Two bytes. */
+/* The last accesses to two bytes. */
 struct cell {
 	uint32_t tag;                     /* of the address */
 	uint32_t written, read;           /* stamps of the last accesses */
 	uint32_t shared;                  /* the launch in which two blocks read it */
-	uint16_t writer, reader, another; /* threads; another: who read it since the reader did */
+	uint16_t writer, reader, another; /* threads; another: one that read after the reader */
 	uint16_t write_clock, read_clock; /* of their warps */
 	uint16_t unused;
 };
 
 static struct cell cells[CELLS];
-/* each barrier, block and launch begins a new one */
+/* each barrier, block and launch begins a new stamp */
 static uint32_t stamp, launch_stamp, block_stamp;
 static int atomics;
 static bool knows_others, watching, races;
 static long watched;       /* accesses of this launch */
-static struct span buffer; /* of the device, touched last */
+static struct span buffer; /* the device's buffer that was touched last */
 
 void check_launch(void)
 {
@@ -84,7 +85,7 @@ __attribute__((noreturn)) static void race(const void *at, bool write, const cha
 			shared_holds(at, 1) ? "shared memory" : double_memory_word(at), who, did);
 }
 
-/* Whether something orders an access of `other`, in this stamp, before one of thread t. */
+/* Whether an access of `other` in this stamp is ordered before one of thread t. */
 static bool ordered(int other, uint16_t clock, int t)
 {
 	return other == t || (other / EMULATED_WARP == t / EMULATED_WARP &&
@@ -114,7 +115,7 @@ static void against_reads(const struct cell *c, const void *at, int t, uint32_t 
 		race(at, true, "reads", c->another);
 }
 
-/* Keeps a reader of another warp where there is one. */
+/* Keeps a reader of another warp if there is one. */
 static void note_read(struct cell *c, int t, uint16_t clock)
 {
 	if (c->read >= launch_stamp && c->read < block_stamp)
@@ -156,7 +157,8 @@ static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
 
 /* --- Whose memory it is ------------------------------------------------------------------- */
 
-/* Anything but shared memory and the buffer that was touched last; whether it is device memory. */
+/* Checks memory other than shared memory and the buffer that was touched last. Returns whether it is
+ * device memory. */
 static bool other_memory(const char *at, size_t bytes, bool write)
 {
 	const struct block *b = &emulated_block;
@@ -174,7 +176,7 @@ static bool other_memory(const char *at, size_t bytes, bool write)
 	return false;
 }
 
-/* The thread's own memory, and what code of the host touches, is not looked at. */
+/* The thread's own memory, and accesses of host code, are not checked. */
 static inline void touch(const void *at, size_t bytes, bool write, size_t align)
 {
 	const struct block *b = &emulated_block;
@@ -200,8 +202,9 @@ void emulated_touch(const void *at, size_t bytes, bool write)
 	touch(at, bytes, write, 1);
 }
 
-/* --- What the compiler calls: of 16 bytes it knows 8 to be aligned, and has the rest checked
- * where they are taken ------- */
+/* --- Functions that the compiler calls ------------------------------------------------------ */
+
+/* Of 16 bytes the compiler assumes an alignment of 8, so the full alignment is checked here. */
 
 #define CALLED(N) \
 	void __tsan_read##N(void *at); \

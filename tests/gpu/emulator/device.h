@@ -1,7 +1,7 @@
 /*
- * device — CUDA C++ for g++: put before a .cu file by -include, over emulate.h. Everything here is
- * what the CUDA C++ Programming Guide says of the built-in of that name; approximate intrinsics are
- * computed exactly.
+ * device — CUDA C++ for g++, over emulate.h. The option -include puts it before a .cu file. Everything
+ * here does what the CUDA C++ Programming Guide defines for the built-in of that name. Approximate
+ * intrinsics are computed exactly.
  */
 #ifndef MUSTER_TESTS_GPU_DEVICE_H
 #define MUSTER_TESTS_GPU_DEVICE_H
@@ -41,7 +41,7 @@ static const emulated_index &blockDim = emulated_now.block_dim;
 static const emulated_index &gridDim = emulated_now.grid_dim;
 static const int warpSize = EMULATED_WARP;
 
-/* What one lane does for the others reaches into their stacks: no accesses of a kernel. */
+/* For what one lane does for the others: it accesses their stacks, which kernels do not. */
 #define EMULATED_UNCHECKED __attribute__((no_sanitize("thread")))
 
 #define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -125,8 +125,8 @@ EMULATED_UNCHECKED inline void emulated_shuffle_all(void *const lanes[EMULATED_W
 	}
 }
 
-/* Segments of `width` lanes; `from` is the lane of the own segment, beyond it the own value is
- * taken. */
+/* Lanes form segments of `width`. `from` is a lane of this lane's segment; beyond it, the lane's own
+ * value is taken. */
 template <class T>
 T emulated_shuffle_of(unsigned mask, T value, int from, int width, bool beyond, emulated_site site)
 {
@@ -161,7 +161,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EMULA
 	return emulated_shuffle_of(mask, value, from, width, from >= end, EMULATED_HERE);
 }
 
-/* Lanes of later segments than the own are beyond; those of earlier ones are not. */
+/* Lanes of later segments are out of range; those of earlier ones are not. */
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EMULATED_SITE)
 {
@@ -171,7 +171,7 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EMULATED_SIT
 
 struct emulated_vote {
 	bool yes;
-	unsigned all; /* lanes that said yes */
+	unsigned all; /* lanes whose predicate is true */
 };
 
 EMULATED_UNCHECKED inline void emulated_vote_all(void *const lanes[EMULATED_WARP])
@@ -236,7 +236,7 @@ template <class T> void __stcg(T *p, T x)
 	*p = x;
 }
 
-/* Threads change hands only where they wait. */
+/* This is atomic, since threads only switch where they wait. */
 template <class T, class F> T emulated_atomic(T *p, F &&f)
 {
 	static_assert(std::is_integral_v<T>,
@@ -419,7 +419,7 @@ inline float __fmaf_rn(float x, float y, float z)
 {
 	return fmaf(x, y, z);
 }
-/* What these keep apart, device code may otherwise contract; volatile keeps g++ from it. */
+/* Device code may contract operations except through these; volatile keeps g++ from contracting. */
 inline float __fadd_rn(float x, float y)
 {
 	volatile float z = x + y;

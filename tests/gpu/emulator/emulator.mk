@@ -1,8 +1,8 @@
-# libmuster-cuda.so as machines without a GPU run it: its sources in C as they are, its kernels compiled for the processor
-# (tests/gpu/emulator), over doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). Needs CUDA's headers and g++ alone.
+# libmuster-cuda.so for machines without a GPU: its C sources, its kernels compiled for the processor (tests/gpu/emulator), and
+# doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). It needs only CUDA's headers and g++.
 #
-# Programs in $(DOUBLES) find the library beside themselves and the doubles by DT_RPATH, before LD_LIBRARY_PATH; libnccl.so.2 and
-# libcublasLt.so are loaded then, and whoever asks for one by its name gets it.
+# Programs in $(DOUBLES) find the library beside themselves, and the doubles by DT_RPATH, which comes before LD_LIBRARY_PATH.
+# libnccl.so.2 and libcublasLt.so are loaded then, so that dlopen by their names returns them.
 
 DOUBLES     := $(BUILD)/tests/gpu
 CUBLASLT_SO := libcublasLt.so.$(if $(filter 13%,$(CUDA_VERSION)),13,12)
@@ -15,8 +15,8 @@ EMULATED_CU := $(filter %.cu,$(CUDA_SRC))
 EMULATED_O  := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(EMULATED_CU)) \
 	$(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(filter %.c,$(CUDA_SRC)))
 
-# Without SAN: what it adds follows no switch of stacks; every access is reported to check.c instead, as ThreadSanitizer's library would get it.
-# -ffp-contract=off: sums as the source says them. tests/gpu/build.py reads EMULATED_FLAGS as well.
+# Without SAN, since sanitizers do not follow switches of stacks. Instead every access is reported to check.c, as it would be to
+# ThreadSanitizer's library. -ffp-contract=off keeps sums as the source has them. tests/gpu/build.py reads EMULATED_FLAGS too.
 EMULATED_FLAGS := -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off \
 	-Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -Wno-array-bounds -pthread \
 	-fsanitize=thread,alignment,bounds -fsanitize-undefined-trap-on-error --param tsan-instrument-func-entry-exit=0 \
@@ -49,7 +49,7 @@ $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster
 	@mkdir -p $(@D)
 	$(GPU_CONFORM) $(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL) $(GPU_SODIUM) -ldl -lrt -lm
 
-# Without the headers tests are built to skip. Each kind of test says which rooms it stands on.
+# Without the headers, tests are built so that they skip. Each rule names the rooms that its test links.
 EMULATED_NEED := $(and $(CUDA_HEADERS),$(shell command -v g++))
 DOUBLES_NEED  := $(if $(EMULATED_NEED),$(NCCL_HEADER))
 $(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -DSOURCES='"$(CURDIR)"' -isystem $(CUDA_HOME)/include)

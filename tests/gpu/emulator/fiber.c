@@ -12,7 +12,7 @@ enum { STACK = 128 << 10, PAGE = 4096, COLOURS = 32, LINE = 128, STACKS = 2048 }
 static char *guards[STACKS];
 static int stacks;
 
-/* Its top. */
+/* Returns the top of a new stack. */
 static char *stack_new(const char **begin)
 {
 	char *low = mmap(NULL, STACK + PAGE, PROT_READ | PROT_WRITE,
@@ -37,12 +37,12 @@ int fiber_overflowed(const void *at)
 #if defined(__x86_64__) || defined(__aarch64__)
 
 struct fiber {
-	/* stack pointers of the fiber and of who resumed it, while they do not run */
+	/* stack pointers of the fiber and of its caller, while they do not run */
 	void *here, *there;
 	const char *stack;
 };
 
-/* Saves what a call must keep and the stack pointer, and takes up another's. */
+/* Saves the callee-saved registers and the stack pointer, and loads those of another fiber. */
 void fiber_switch(void **save, void *load);
 
 #ifdef __x86_64__
@@ -60,7 +60,7 @@ __asm__(".text\n"
 	"	ret\n"
 	".size fiber_switch, . - fiber_switch\n");
 
-/* words: six registers, where to go, one that keeps the stack aligned */
+/* words: six registers, the return address, and one for the stack's alignment */
 enum { RETURN = 6, FRAME = 8 };
 #else
 __asm__(".text\n"

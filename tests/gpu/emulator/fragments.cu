@@ -1,4 +1,4 @@
-/* What each lane gets, seen from outside. */
+/* The fragments of each lane, written to memory. */
 #include "tests/gpu/emulator/scenes.cuh"
 
 static __global__ void load(uint32_t *out, const uint16_t *rows, bool transposed)

@@ -1,4 +1,4 @@
-/* What may be launched, and when. */
+/* Checks launches against the device's limits, and queues them. */
 #include "tests/gpu/emulator/block.h"
 
 #include "tests/gpu/doubles/inside.h"
@@ -8,7 +8,7 @@
 
 enum { FREE_SHARED = 48 << 10, FUNCTIONS = 1024 };
 
-/* Kernels that asked for more dynamic shared memory. */
+/* Kernels that requested more dynamic shared memory. */
 static struct allowed {
 	const void *function;
 	size_t bytes;

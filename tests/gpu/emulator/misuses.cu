@@ -1,4 +1,4 @@
-/* Kernels and launches that CUDA gives no meaning. */
+/* Kernels and launches whose behaviour CUDA does not define. */
 #include "tests/gpu/emulator/scenes.cuh"
 
 enum { THREADS = 64 };
@@ -133,7 +133,7 @@ static void much_stack()
 	run(recurses_on_stack);
 }
 
-/* 1000 bytes: behind them lies what keeps their start aligned. */
+/* 1000 bytes, followed by the bytes that align their start. */
 static void shared_soon_behind()
 {
 	start(nullptr, writes_shared, 1, 1, 1000, 1003);

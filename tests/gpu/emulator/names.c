@@ -1,5 +1,5 @@
-/* The names of kernels, most of which are in no table that the loader keeps: read from the
- * library's file. */
+/* The names of kernels, read from the library's file, since most of them are not in the loader's
+ * tables. */
 #include "tests/gpu/emulator/block.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As C++ writes it; NULL without libstdc++. */
+/* The demangled C++ name; NULL without libstdc++. */
 static char *demangled(const char *name)
 {
 	char *(*demangle)(const char *, char *, size_t *, int *);
@@ -58,9 +58,9 @@ const char *emulated_name(const void *function)
 				    (uintptr_t)function - (fixed ? 0 : (uintptr_t)info.dli_fbase));
 	if (!name)
 		return text;
-	char *plain = demangled(name);
-	snprintf(text, sizeof text, "%s", plain ? plain : name);
+	char *readable = demangled(name);
+	snprintf(text, sizeof text, "%s", readable ? readable : name);
 	text[strcspn(text, "(")] = '\0';
-	free(plain);
+	free(readable);
 	return text;
 }

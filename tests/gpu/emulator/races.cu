@@ -1,4 +1,4 @@
-/* Kernels that need something, with it and without. */
+/* Kernels with and without the synchronization that they need. */
 #include "tests/gpu/emulator/scenes.cuh"
 
 enum { THREADS = 128, LANES = 32 };
@@ -14,7 +14,7 @@ static __global__ void reverse(int *out, const int *in, bool whole)
 	out[threadIdx.x] = turned[THREADS - 1 - threadIdx.x];
 }
 
-/* Between warps a __syncwarp is none. */
+/* __syncwarp does not order different warps. */
 static __global__ void neighbours(int *out, const int *in, bool whole)
 {
 	int *turned = dynamic_shared<int>();
@@ -26,7 +26,7 @@ static __global__ void neighbours(int *out, const int *in, bool whole)
 	out[threadIdx.x] = turned[THREADS - 1 - threadIdx.x];
 }
 
-/* Reading, then overwriting for the next round. */
+/* Reads, then overwrites for the next round. */
 static __global__ void rounds(int *out, const int *in, bool whole)
 {
 	__shared__ int turned[THREADS];
@@ -81,7 +81,7 @@ static bool lanes(bool whole)
 	return reverses(inside_warps, whole, LANES - 1);
 }
 
-/* Blocks of a launch: each writes its own number, or the next one's. */
+/* Each block of a launch writes its own number, or the next block's. */
 static __global__ void across_blocks(int *out, bool whole)
 {
 	int i = (int)(whole ? blockIdx.x : (blockIdx.x + threadIdx.x) % gridDim.x);
@@ -124,7 +124,7 @@ static bool unwritten(bool whole)
 
 /* --- Asynchronous copies ------------------------------------------------------------------ */
 
-/* Two groups: the first is waited for, the second is not unless `whole`. */
+/* Two groups: the kernel waits for the first, and for the second only with `whole`. */
 static __global__ void copy_two(float *out, const float *in, bool whole)
 {
 	float *x = dynamic_shared<float>();
@@ -197,7 +197,7 @@ static bool event_between(bool whole)
 	return right;
 }
 
-/* Pinned memory is read when the copy is carried out. */
+/* Pinned memory is read when the copy runs. */
 static bool reused_source(bool whole)
 {
 	both<float, 1> x;

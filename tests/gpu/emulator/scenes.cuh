@@ -1,4 +1,4 @@
-/* scenes — launching, for the scenes' kernels. */
+/* scenes — launches the scenes' kernels. */
 #ifndef MUSTER_TESTS_GPU_SCENES_CUH
 #define MUSTER_TESTS_GPU_SCENES_CUH
 
@@ -18,7 +18,7 @@ void start(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block, siz
 	cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 }
 
-/* An array on the device, with a copy of its own on the host. */
+/* An array on the device, with a copy on the host. */
 template <class T, int COUNT> struct both {
 	T host[COUNT];
 	T *device;

@@ -1,4 +1,4 @@
-/* scenes — small kernels and streams that are right or wrong, for tests/gpu/test_emulator.c. */
+/* scenes — small kernels and streams that are correct or wrong, for tests/gpu/test_emulator.c. */
 #ifndef MUSTER_TESTS_GPU_SCENES_H
 #define MUSTER_TESTS_GPU_SCENES_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Ends the process; text: what it says then. */
+/* A misuse that ends the process; text: its message. */
 struct misuse_scene {
 	void (*run)(void);
 	const char *text;
@@ -18,17 +18,17 @@ struct misuse_scene {
 extern const struct misuse_scene misuse_scenes[];
 extern const int misuse_scene_count;
 
-/* Whether the results are right, this time. `whole`: with what the kernel or the streams need;
- * else it is left out. */
+/* Whether the results are correct this time. whole: with the synchronization that the kernel or the
+ * streams need; otherwise without it. */
 struct race_scene {
 	const char *name;
 	bool (*run)(bool whole);
-	bool seen; /* as a race, too */
+	bool seen; /* also reported as a race */
 };
 extern const struct race_scene race_scenes[];
 extern const int race_scene_count;
 
-/* What lanes get of ldmatrix, mma and shuffles: arrays in the host's memory. */
+/* The results of ldmatrix, mma and shuffles for each lane, as arrays in host memory. */
 void fragments_ldmatrix(const uint16_t rows[32][8], bool transposed, uint32_t out[32][4]);
 void fragments_mma(bool bf16, const uint32_t a[32][4], const uint32_t b[32][2], float d[32][4]);
 enum shuffle { SHUFFLE, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR };

@@ -1,5 +1,4 @@
-/* Shared memory of a block, and the names of kernels: what the emulator knows of libraries and
- * pages. */
+/* A block's shared memory: the emulator's use of libraries and pages. */
 #include "tests/gpu/emulator/block.h"
 
 #include <dlfcn.h>
@@ -11,13 +10,13 @@
 
 enum { MOST = 256 << 10, PAGE = 4096, ALIGN = 128, BEFORE = 256, POISON = 0xff };
 
-/* room: a page that nobody may touch, MOST bytes, another such page */
+/* room: a guard page, MOST bytes, another guard page */
 static char *room, *dynamic;
 static size_t dynamic_bytes, pad;
 
 static char *statics;
 static const void *last_function;
-static pthread_t last_thread; /* each has thread-local memory of its own */
+static pthread_t last_thread; /* each has its own thread-local memory */
 
 static void make_room(void)
 {
@@ -56,8 +55,7 @@ static int find_statics(struct dl_phdr_info *info, size_t size, void *arg)
 	return s->at != NULL;
 }
 
-/* A block's shared memory ends where the page ends that nobody may touch, but for what keeps its
- * start aligned. */
+/* A block's shared memory ends at the guard page, up to the bytes that align its start. */
 void shared_begin(const struct emulated_kernel *k, size_t bytes)
 {
 	if (!room)

@@ -45,7 +45,7 @@ static float of_bf16(uint32_t h)
 	return x;
 }
 
-/* The exponent is put right by a multiplication, which makes the small ones right too. */
+/* A multiplication corrects the exponent, also of subnormal numbers. */
 static float of_fp16(uint32_t h)
 {
 	uint32_t bits = (h & 0x7fff) << 13 | (h & 0x8000) << 16, special = (h & 0x7c00) == 0x7c00;
@@ -55,8 +55,8 @@ static float of_fp16(uint32_t h)
 	return special ? x : x * 0x1p112f;
 }
 
-/* Element e of register r of lane l is row (column of b) g and k, g + 8 and k + 8 as the
- * register says. */
+/* Element e of register r of lane l is in row (column, for b) g or g + 8 and at k or k + 8, depending on
+ * the register. */
 #define MMA(NAME, CONVERT) \
 	void NAME(void *const lanes[EMULATED_WARP]) \
 	{ \

@@ -1,5 +1,5 @@
 /*
- * tensor — what a warp does with matrices, for emulated_meet: each takes all 32 lanes. PTX ISA 8.5,
+ * tensor — a warp's operations on matrices, for emulated_meet. Each needs all 32 lanes. PTX ISA 8.5,
  * "Warp-level matrix load instruction: ldmatrix" and "Matrix Fragments for mma.m16n8k16".
  */
 #ifndef MUSTER_TESTS_GPU_TENSOR_H
@@ -11,8 +11,7 @@
 extern "C" {
 #endif
 
-/* What a lane gives to ldmatrix: the row it names, 8 elements of 2 bytes aligned to 16, and its
- * registers. */
+/* A lane's argument to ldmatrix: its row, 8 elements of 2 bytes aligned to 16, and its registers. */
 struct emulated_matrix {
 	const uint16_t *row;
 	uint32_t *r;

@@ -1,6 +1,6 @@
 /*
- * Where libjansson is not installed: the name of its one type, for headers that also speak of JSON.
- * make check-gpu builds no source that does more with it.
+ * Replaces libjansson's header where it is not installed: the name of its type, for headers that mention
+ * JSON. make check-gpu builds no source that uses more of it.
  */
 #ifndef MUSTER_TESTS_GPU_JANSSON_H
 #define MUSTER_TESTS_GPU_JANSSON_H

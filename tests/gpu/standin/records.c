@@ -1,5 +1,5 @@
-/* Where xxHash is not installed: no connection is checked or sealed, as ranks of one host have
- * none (sodium.h). */
+/* Replaces records.c of libcomm where xxHash is not installed. No connection is checked or sealed, since
+ * ranks of one host have none (sodium.h). */
 #include "libcomm/tcp/records.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * Where libsodium is not installed: as much of it as ranks of one host need, for make check-gpu
- * alone. The proof that a connection must carry cannot be made, so there is no TCP.
+ * Replaces libsodium's header where it is not installed, only for make check-gpu: as much of it as ranks
+ * of one host need. The proof for a connection cannot be computed, so there is no TCP.
  */
 #ifndef MUSTER_TESTS_GPU_SODIUM_H
 #define MUSTER_TESTS_GPU_SODIUM_H
@@ -65,7 +65,7 @@ static inline int crypto_auth(unsigned char *out, const unsigned char *in, unsig
 	abort();
 }
 
-/* What a handshake over TCP would call. */
+/* For the handshake over TCP, which is never called. */
 #define crypto_scalarmult_BYTES       32U
 #define crypto_scalarmult_SCALARBYTES 32U
 

@@ -1,0 +1,268 @@
+#include "tests/gpu/kernel_rows.h"
+
+#include "plan/spec/model/model.h"
+
+struct walk {
+	bool toy;
+	kernel_row_fn *fn;
+	void *arg;
+};
+
+static int visit(const struct walk *b, const struct kernel_row *r)
+{
+	return b->fn(b->arg, r);
+}
+
+/* --- Ops that tests/conform only tests at small sizes -------------------------------------------- */
+
+/* y tokens wte wpe positions; d = rows of wte, lo = positions */
+static void embed_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
+	a[2] = (struct arg){ IN, d->with ? d->lo * d->c : 0, 1, STORED };
+	a[3] = (struct arg){ TOKENS, d->with ? d->n : 0, (double)(d->lo ? d->lo : 1), STORED };
+	/* the table, of which only the tokens' rows are read */
+	a[4] = (struct arg){ INOUT, d->d * d->c, 1, STORED };
+}
+
+static void embed_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->embed_fwd(k, p[0], p[1], d->with ? p[3] : NULL, p[4], d->with ? p[2] : NULL, d->n, d->c,
+		     0, (int32_t)d->d);
+}
+
+static void embed_bwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ INOUT, d->d * d->c, 1, SINGLE };
+	a[1] = (struct arg){ ADD, d->with ? d->lo * d->c : 0, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[3] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
+	a[4] = (struct arg){ TOKENS, d->with ? d->n : 0, (double)(d->lo ? d->lo : 1), STORED };
+}
+
+static void embed_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->embed_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->with ? p[4] : NULL, d->n, d->c,
+		     0, (int32_t)d->d);
+}
+
+static struct attn_shape shape_of(const struct dims *d)
+{
+	struct attn_shape s = d->s;
+	s.k_len = s.q_len;
+	s.q_row = s.kv_row = (s.heads + 2 * s.kv_heads) * s.dim;
+	s.q_batch = s.kv_batch = s.q_len * s.q_row;
+	s.o_batch = s.q_len * s.heads * s.dim;
+	s.seq = s.q_len;
+	return s;
+}
+
+static void *element(struct backend *k, void *p, int64_t at)
+{
+	return (char *)p + (size_t)at * backend_width(k);
+}
+
+static void attention_fwd_args(const struct dims *d, struct arg *a)
+{
+	struct attn_shape s = shape_of(d);
+	a[0] = (struct arg){ SET, s.batch * s.o_batch, 1, STORED };
+	a[1] = (struct arg){ SET, s.batch * s.heads * s.q_len, 1, SINGLE };
+	a[2] = (struct arg){ IN, s.batch * s.q_batch, 1, STORED };
+}
+
+static void run_forward(const struct ops *o, struct backend *k, const struct dims *d, void *out,
+			float *lse, void *qkv)
+{
+	struct attn_shape s = shape_of(d);
+	o->attention_fwd(k, out, lse, qkv, element(k, qkv, s.heads * s.dim),
+			 element(k, qkv, (s.heads + s.kv_heads) * s.dim), &s);
+}
+
+static void attention_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
+{
+	run_forward(o, k, d, p[0], p[1], p[2]);
+}
+
+static void attention_bwd_args(const struct dims *d, struct arg *a)
+{
+	attention_fwd_args(d, a);
+	a[0].kind = a[1].kind = IN;
+	a[3] = (struct arg){ SET, a[2].count, 1, STORED };
+	a[4] = (struct arg){ IN, a[0].count, 1, STORED };
+}
+
+/* The backward pass needs the results of a forward pass. */
+static void attention_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				  void **p)
+{
+	run_forward(o, k, d, p[0], p[1], p[2]);
+}
+
+static void attention_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
+{
+	struct attn_shape s = shape_of(d);
+	int64_t key = s.heads * s.dim, v = key + s.kv_heads * s.dim;
+	o->attention_bwd(k, p[3], element(k, p[3], key), element(k, p[3], v), p[4], p[0], p[1],
+			 p[2], element(k, p[2], key), element(k, p[2], v), &s, false);
+}
+
+static const struct op_test embed_fwd = { .name = "embed_fwd",
+					  .args = embed_fwd_args,
+					  .run = embed_fwd_run },
+			    embed_bwd = { .name = "embed_bwd",
+					  .args = embed_bwd_args,
+					  .run = embed_bwd_run },
+			    attention_fwd = { .name = "attention_fwd",
+					      .args = attention_fwd_args,
+					      .run = attention_fwd_run },
+			    attention_bwd = { .name = "attention_bwd",
+					      .args = attention_bwd_args,
+					      .prepare = attention_bwd_prepare,
+					      .run = attention_bwd_run };
+
+/* --- The table ---------------------------------------------------------------------------- */
+
+/* Forward and backward of a product of n rows. */
+static int visit_products(const struct walk *b, const char *model, const char *what, int64_t n,
+			  int64_t in, int64_t out, bool bias)
+{
+	double flops = 2.0 * (double)n * (double)in * (double)out;
+	const char *const ops[] = { "linear_fwd", "linear_bwd_input", "linear_bwd_weight" };
+	int bad = 0;
+	for (int i = 0; i < 3; i++)
+		bad += visit(b, &(struct kernel_row){
+					model,
+					ops[i],
+					what,
+					NULL,
+					{ .n = n, .c = in, .d = out, .with = bias && i != 1 },
+					flops,
+					0 }) != 0;
+	return bad;
+}
+
+static int visit_attention(const struct walk *b, const char *model, const char *what, int64_t batch,
+			   int64_t seq, int heads, int kv, int dim)
+{
+	struct dims d = {
+		.s = { .batch = batch, .q_len = seq, .heads = heads, .kv_heads = kv, .dim = dim }
+	};
+	/* the causal half of two products */
+	double flops = 2.0 * (double)(batch * heads) * (double)seq * (double)seq * dim;
+	return (visit(b, &(struct kernel_row){ model, NULL, what, &attention_fwd, d, flops, 0 }) !=
+		0) +
+	       (visit(b, &(struct kernel_row){ model, NULL, what, &attention_bwd, d, 2.5 * flops,
+					       0 }) != 0);
+}
+
+/* An op that only moves memory. */
+static int visit_moved(const struct walk *b, const char *model, const char *name, const char *what,
+		       struct dims d)
+{
+	return visit(b, &(struct kernel_row){ model, name, what, NULL, d, 0, 0 }) != 0;
+}
+
+/* A size; with toy, some dozens. */
+static int64_t size(const struct walk *b, int64_t n)
+{
+	return b->toy && n > 64 ? 48 + n % 17 : n;
+}
+
+static int visit_gpt2(const struct walk *b)
+{
+	const char *m = "gpt2-50304";
+	int64_t n = size(b, 32 * 1024), c = size(b, 768), f = size(b, 3072), v = size(b, 50304),
+		seq = size(b, 1024), weights = size(b, 124475904);
+	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 32;
+	int bad = visit_products(b, m, "qkv", n, c, 3 * c, true) +
+		  visit_products(b, m, "attention's output", n, c, c, true);
+	double flops = 2.0 * (double)n * (double)c * (double)f;
+	bad += visit(b, &(struct kernel_row){ m,
+					      "linear_gelu_fwd",
+					      "up, with GELU",
+					      NULL,
+					      { .n = n, .c = c, .d = f, .with = true },
+					      flops,
+					      0 }) != 0;
+	bad += visit(b, &(struct kernel_row){ m,
+					      "linear_gelu_bwd",
+					      "down's input, with GELU",
+					      NULL,
+					      { .n = n, .c = f, .d = c },
+					      flops,
+					      0 }) != 0;
+	bad += visit_products(b, m, "down", n, f, c, true) +
+	       visit_products(b, m, "head, a chunk", rows, c, v, false);
+	bad += visit_attention(b, m, "12 heads of 64", batch, seq, 12, 12, b->toy ? 16 : 64);
+	bad += visit_moved(b, m, "layernorm_fwd", "with the residual",
+			   (struct dims){ .n = n, .c = c, .with = true });
+	bad += visit_moved(b, m, "layernorm_bwd", "with the residual",
+			   (struct dims){ .n = n, .c = c, .with = true });
+	bad += visit_moved(b, m, "gelu_fwd", "", (struct dims){ .n = n * f }) +
+	       visit_moved(b, m, "gelu_bwd", "", (struct dims){ .n = n * f });
+	bad += visit_moved(b, m, "sum_rows", "a bias's gradient",
+			   (struct dims){ .n = n, .c = 3 * c });
+	bad += visit_moved(b, m, "add", "", (struct dims){ .n = n * c });
+	bad += visit_moved(b, m, "xent", "a chunk, with its gradient",
+			   (struct dims){ .n = rows, .c = v, .d = v, .with = true });
+	bad += visit_moved(b, m, "xent_max", "a chunk", (struct dims){ .n = rows, .c = v, .d = v });
+	bad += visit_moved(b, m, "xent_exp", "a chunk", (struct dims){ .n = rows, .c = v, .d = v });
+	bad += visit_moved(b, m, "xent_grad", "a chunk",
+			   (struct dims){ .n = rows, .c = v, .d = v });
+	bad += visit(b, &(struct kernel_row){
+				m,
+				NULL,
+				"tokens and positions",
+				&embed_fwd,
+				{ .n = n, .c = c, .d = v, .lo = (int32_t)seq, .with = true },
+				0,
+				1 }) != 0;
+	bad += visit(b, &(struct kernel_row){
+				m,
+				NULL,
+				"tokens and positions",
+				&embed_bwd,
+				{ .n = n, .c = c, .d = v, .lo = (int32_t)seq, .with = true },
+				0,
+				2 }) != 0;
+	bad += visit_moved(b, m, "dropout", "0.1", (struct dims){ .n = n, .c = c, .p = 0.1f });
+	bad += visit_moved(b, m, "sqnorm", "all gradients", (struct dims){ .n = weights });
+	bad += visit_moved(b, m, "adamw", "all weights, and their bf16",
+			   (struct dims){ .n = weights, .with = true });
+	return bad;
+}
+
+static int visit_llama(const struct walk *b)
+{
+	const char *m = "llama-1b";
+	int64_t n = size(b, 8 * 2048), c = size(b, 2048), f = size(b, 8192), v = size(b, 128256),
+		seq = size(b, 2048);
+	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 8;
+	int dim = b->toy ? 16 : 64;
+	int bad = visit_products(b, m, "qkv", n, c, 48 * dim, false) +
+		  visit_products(b, m, "attention's output", n, 32 * dim, c, false);
+	bad += visit_products(b, m, "gate and up", n, c, 2 * f, false) +
+	       visit_products(b, m, "down", n, f, c, false);
+	bad += visit_products(b, m, "head, a chunk", rows, c, v, false);
+	bad += visit_attention(b, m, "32 heads of 64 over 8", batch, seq, 32, 8, dim);
+	bad += visit_attention(b, m, "16 heads of 128 over 4", batch, seq, 16, 4, 2 * dim);
+	bad += visit_moved(b, m, "rmsnorm_fwd", "with the residual",
+			   (struct dims){ .n = n, .c = c, .with = true });
+	bad += visit_moved(b, m, "rmsnorm_bwd", "with the residual",
+			   (struct dims){ .n = n, .c = c, .with = true });
+	bad += visit_moved(b, m, "swiglu_fwd", "", (struct dims){ .n = n, .c = f }) +
+	       visit_moved(b, m, "swiglu_bwd", "", (struct dims){ .n = n, .c = f });
+	struct dims rope = { .n = n, .c = 48 * dim, .d = seq, .s = { .heads = 40, .dim = dim } };
+	bad += visit_moved(b, m, "rope_fwd", "q and k", rope) +
+	       visit_moved(b, m, "rope_bwd", "q and k", rope);
+	return bad;
+}
+
+int kernel_rows_visit(bool toy, kernel_row_fn *fn, void *arg)
+{
+	const struct walk b = { toy, fn, arg };
+	return visit_gpt2(&b) + visit_llama(&b);
+}
