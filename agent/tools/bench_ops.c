@@ -251,24 +251,24 @@ static const struct {
 #define PRODUCTS { { 64, 128, 128 }, { 128, 128, 384 }, { 128, 256, 64 }, { 64, 512, 2048 }, { 128, 256, 1024 }, { 128, 1024, 256 }, \
 		   { 256, 256, 768 }, { 256, 1024, 256 }, { 256, 128, 4096 }, { 256, 512, 2048 }, { 512, 256, 1024 }, { 512, 2048, 512 }, \
 		   { 512, 256, 8192 }, { 1024, 1024, 1024 } }
-	{ COST_PRODUCT_FWD, run_product_fwd, PRODUCTS },
-	{ COST_PRODUCT_INPUT, run_product_input, PRODUCTS },
-	{ COST_PRODUCT_WEIGHT, run_product_weight, PRODUCTS },
+	{ RATE_PRODUCT_FWD, run_product_fwd, PRODUCTS },
+	{ RATE_PRODUCT_INPUT, run_product_input, PRODUCTS },
+	{ RATE_PRODUCT_WEIGHT, run_product_weight, PRODUCTS },
 #define HEADS { { 4, 32, 32 }, { 4, 32, 64 }, { 4, 32, 128 }, { 4, 64, 128 }, { 4, 64, 256 }, { 4, 64, 512 }, { 2, 64, 1024 } }
-	{ COST_ATTENTION_FWD, run_attention_fwd, HEADS },
-	{ COST_ATTENTION_BWD, run_attention_bwd, HEADS },
+	{ RATE_ATTENTION_FWD, run_attention_fwd, HEADS },
+	{ RATE_ATTENTION_BWD, run_attention_bwd, HEADS },
 #define TENSORS { { 32, 128 }, { 128, 128 }, { 256, 256 }, { 512, 512 }, { 512, 1024 } }
-	{ COST_NORM_FWD, run_norm_fwd, TENSORS },
-	{ COST_NORM_BWD, run_norm_bwd, TENSORS },
-	{ COST_GELU_FWD, run_gelu_fwd, TENSORS },
-	{ COST_GELU_BWD, run_gelu_bwd, TENSORS },
-	{ COST_SWIGLU_FWD, run_swiglu_fwd, TENSORS },
-	{ COST_SWIGLU_BWD, run_swiglu_bwd, TENSORS },
-	{ COST_ROPE, run_rope, TENSORS },
-	{ COST_XENT, run_xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
-	{ COST_SUM_ROWS, run_sum_rows, TENSORS },
-	{ COST_MOVED, run_copies, TENSORS },
-	{ COST_OPTIMIZER, run_optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
+	{ RATE_NORM_FWD, run_norm_fwd, TENSORS },
+	{ RATE_NORM_BWD, run_norm_bwd, TENSORS },
+	{ RATE_GELU_FWD, run_gelu_fwd, TENSORS },
+	{ RATE_GELU_BWD, run_gelu_bwd, TENSORS },
+	{ RATE_SWIGLU_FWD, run_swiglu_fwd, TENSORS },
+	{ RATE_SWIGLU_BWD, run_swiglu_bwd, TENSORS },
+	{ RATE_ROPE, run_rope, TENSORS },
+	{ RATE_XENT, run_xent, { { 64, 512 }, { 128, 2048 }, { 256, 4096 }, { 512, 4096 } } },
+	{ RATE_SUM_ROWS, run_sum_rows, TENSORS },
+	{ RATE_MOVED, run_copies, TENSORS },
+	{ RATE_OPTIMIZER, run_optimizer, { { 64, 256 }, { 256, 1024 }, { 512, 2048 } } },
 };
 /* clang-format on */
 
@@ -300,7 +300,7 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 }
 
 /* The x of a point: the curves of attention are over the elements of a head's keys. */
-static double curve_x(enum cost_class class, const int64_t *d, double work)
+static double curve_x(enum rate_class class, const int64_t *d, double work)
 {
 	return class == RATE_ATTENTION_FWD || class == RATE_ATTENTION_BWD ? (double)(d[1] * d[2])
 									  : work;
