@@ -42,7 +42,8 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
 /* Sets r->params, grads, optimizer and buffers. counts: how many units of each kind the rank has. */
-void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS],
+void plan_memory_state(const struct job *job, const struct model_shape *m,
+		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);
 /* With offload.optimizer: the GPU memory through which the optimizer state is staged. */

@@ -99,11 +99,11 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 	static struct measured_point least[BENCH_OPS_MOST];
 	b->agents = agents;
 	b->threads = threads;
-	for (int narrow = 0; narrow < 2; narrow++) {
+	for (int low_precision = 0; low_precision < 2; low_precision++) {
 		struct measured_machine m = { .agents = agents,
 					      .threads = threads,
-					      .low_precision = narrow };
-		b->narrow = narrow;
+					      .low_precision = low_precision };
+		b->low_precision = low_precision;
 		if (measure_ops(b, least, e))
 			return -1;
 		if (!cost_measured_fit(least, b->n, &m.machine))
@@ -111,7 +111,7 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 				       "the times of the operations fit nothing; run it again on a "
 				       "quiet machine");
 		const struct rate_curve *fwd = &m.machine.rates[RATE_PRODUCT_FWD];
-		if (!narrow)
+		if (!low_precision)
 			c->flops = fmax(c->flops, agents * fwd->rate[fwd->n - 1]);
 		topo_measured_add_machine(&c->measured, &m);
 		print_machine(&m);
@@ -147,7 +147,8 @@ static double meeting_of(const struct measured *m, const struct measured_exchang
 	static struct measured over; /* too large for the stack */
 	over = *m;
 	over.transport = x->transport;
-	return place_exchange_meeting(&over, x->group, x->crowd, 1e-3) * place_exchange_share(m, x->crowd);
+	return place_exchange_meeting(&over, x->group, x->crowd, 1e-3) *
+	       place_exchange_share(m, x->crowd);
 }
 
 static void print_exchanges(const struct measured *m, enum measured_transport transport, int crowd)
@@ -156,9 +157,9 @@ static void print_exchanges(const struct measured *m, enum measured_transport tr
 		const struct measured_exchange *x = &m->exchanges[i];
 		if (x->transport != transport || x->crowd != crowd || x->op != MEASURED_ALL_REDUCE)
 			continue;
-		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n", topo_measured_transport_word(transport),
-		       x->crowd, x->group, x->seconds[0] * 1e6, x->seconds[x->n - 1] * 1e6,
-		       meeting_of(m, x) * 1e6);
+		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n",
+		       topo_measured_transport_word(transport), x->crowd, x->group,
+		       x->seconds[0] * 1e6, x->seconds[x->n - 1] * 1e6, meeting_of(m, x) * 1e6);
 	}
 	fflush(stdout);
 }

@@ -24,7 +24,7 @@ struct generate {
 	char tokenizer_name[PATH_MAX + 32]; /* for messages */
 	struct tokenizer *tokenizer;        /* NULL: bytes */
 	struct decoder *decoder;
-	int64_t usable;          /* tokens below this may come */
+	int64_t usable;             /* tokens below this may come */
 	int32_t ends[HF_SIDE_ENDS]; /* each of these ends the text */
 	int n_ends;
 	/* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
@@ -257,10 +257,10 @@ static int write_text(struct generate *g, struct err *e)
 {
 	struct generated_text *t;
 	struct generated_text_options opt = { .lm = g->lm,
-				    .context = g->context,
-				    .vocab = g->model.shape.vocab,
-				    .usable = g->usable,
-				    .sample = g->opt->sample };
+					      .context = g->context,
+					      .vocab = g->model.shape.vocab,
+					      .usable = g->usable,
+					      .sample = g->opt->sample };
 	if (generate_text_open(&opt, &t, e))
 		return -1;
 	if (g->opt->echo)

@@ -178,7 +178,8 @@ int search_space_open(const struct job *job, const struct cluster *c, struct spa
 		s->box = topo_cluster_kind(c, i)->devices < s->box
 				 ? topo_cluster_kind(c, i)->devices
 				 : s->box;
-		s->domain += topo_cluster_share_nvlink(c, 0, i) ? topo_cluster_kind(c, i)->devices : 0;
+		s->domain += topo_cluster_share_nvlink(c, 0, i) ? topo_cluster_kind(c, i)->devices
+								: 0;
 	}
 	shape_of_job(job, &s->shape);
 	list_tp(s);

@@ -84,8 +84,8 @@ static void frame(const struct pen *pen, int n, const char *left, const char *mi
 	buf_printf(out, "%s\n", right);
 }
 
-static void title_line(const struct chart *h, const struct pen *pen, const struct topo_preset *boxes, int n,
-		       struct buf *out)
+static void title_line(const struct chart *h, const struct pen *pen,
+		       const struct topo_preset *boxes, int n, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
@@ -100,8 +100,8 @@ static void title_line(const struct chart *h, const struct pen *pen, const struc
 }
 
 /* The ranks, or their devices. */
-static void number_line(const struct chart *h, const struct pen *pen, const struct topo_preset *boxes,
-			int n, bool devices, struct buf *out)
+static void number_line(const struct chart *h, const struct pen *pen,
+			const struct topo_preset *boxes, int n, bool devices, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {

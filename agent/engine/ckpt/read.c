@@ -133,8 +133,8 @@ static int64_t min_of(int64_t a, int64_t b)
 
 /* Copies the elements [first, first + n) of the slice, row by row, to their positions in the box
  * `to`. */
-static void copy_elements(const struct topo_preset *from, const float *data, int64_t first, int64_t n,
-			  const struct topo_preset *to, float *out)
+static void copy_elements(const struct topo_preset *from, const float *data, int64_t first,
+			  int64_t n, const struct topo_preset *to, float *out)
 {
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {

@@ -30,7 +30,7 @@ struct departure {
 	struct ckpt_reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
-	struct attached carry;      /* the model's other files */
+	struct attached carry;   /* the model's other files */
 	float *numbers, *turned; /* of the largest tensor; of the largest transposed one */
 	char folder[PATH_MAX];   /* the temporary folder */
 };
@@ -330,8 +330,9 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	int rc = train_state_model_job(m->model, &r->job, e);
 	/* not part of the model's sizes: state.h */
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
-	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) ||
-		    ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
+	if (!rc &&
+	    (!(config = hf_config_write(&r->job, type->torch, e)) ||
+	     ckpt_attached_load(path, m, &d.carry, e) || hf_side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);

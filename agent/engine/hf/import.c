@@ -14,7 +14,7 @@
 /* An import in progress. */
 struct arrival {
 	struct hf_reader *reader;
-	struct attached carry;          /* the model's other files */
+	struct attached carry;       /* the model's other files */
 	struct ckpt_tensor *tensors; /* muster's tensors, in the order of names' parts */
 	json_t *model, *layout;
 	struct ckpt_stream *out;
@@ -80,12 +80,12 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 	const struct hf_names *names = hf_reader_names(a->reader);
 	struct hf_report *r = a->report;
 	struct ckpt_stream_options opt = { .dir = dir,
-				      .model = a->model,
-				      .layout = a->layout,
-				      .tensors = a->tensors,
-				      .n = (int)names->n_parts,
-				      .attached = &a->carry,
-				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
+					   .model = a->model,
+					   .layout = a->layout,
+					   .tensors = a->tensors,
+					   .n = (int)names->n_parts,
+					   .attached = &a->carry,
+					   .state = { .optimizer = CKPT_NO_OPTIMIZER } };
 	const struct job *job = hf_reader_job(a->reader);
 	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))
 		return -1;

@@ -83,7 +83,7 @@ static int gather_boxes(struct optim_matrices *m, struct err *e)
 	struct topo_preset *mine = m->boxes + (size_t)rank_of(m->tp) * (size_t)c->n;
 	for (int i = 0; i < c->n; i++)
 		mine[i] = (struct topo_preset){ { c->params[i].lo[0], c->params[i].lo[1] },
-					{ c->params[i].hi[0], c->params[i].hi[1] } };
+						{ c->params[i].hi[0], c->params[i].hi[1] } };
 	return m->tp ? comm_all_gather(m->tp, mine, m->boxes,
 				       (size_t)c->n * (sizeof *mine / sizeof(int64_t)), COMM_I64, e)
 		     : 0;
@@ -179,7 +179,8 @@ static const size_t *shard_counts(const struct optim_matrices *m, const struct m
 	return m->counts;
 }
 
-static const struct topo_preset *box_of(const struct optim_matrices *m, const struct param *p, int tp)
+static const struct topo_preset *box_of(const struct optim_matrices *m, const struct param *p,
+					int tp)
 {
 	const struct catalogue *c = param_store_catalogue(m->store);
 	return &m->boxes[(size_t)tp * (size_t)m->n_params + (size_t)(p - c->params)];

@@ -22,7 +22,7 @@ struct trainer {
 	struct optim *optim; /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
 	struct param_server *server; /* NULL: all-reduce */
-	bool stops;            /* the server's workers agreed to stop */
+	bool stops;                  /* the server's workers agreed to stop */
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;

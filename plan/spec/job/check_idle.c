@@ -175,9 +175,8 @@ static int refuse_idle(const struct rule_job *j, size_t idle, size_t decides, co
 	const struct job_key *key = &job_keys[job_key_at(idle)],
 			     *other = &job_keys[job_key_at(decides)];
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
-	value_of(j->job, i->key, &has);
-	value_of(j->job, i->other, &lacks);
-	const char *would = i->would ? i->would : find_working_value(j->job, i, other);
+	value_of(j->job, idle, &has);
+	value_of(j->job, decides, &lacks);
 	job_rule_refuse(j, keys, 2, "%s has no effect with [%s] %s; use %s = %s, or %s = %s",
 			buf_str(&has), other->section, buf_str(&lacks), other->name, would,
 			key->name, key->def);

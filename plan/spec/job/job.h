@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "plan/spec/model/family.h"   /* enum job_family */
-#include "plan/spec/optimizers.h"      /* enum job_optimizer */
+#include "plan/spec/optimizers.h"     /* enum job_optimizer */
 #include "plan/spec/schedule/kinds.h" /* enum job_schedule */
 
 #include <stdbool.h>
@@ -27,7 +27,6 @@
 
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
 
-enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
 /* auto: as the family does (gpt2: yes; others: no) */
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
 enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };

@@ -39,8 +39,8 @@ struct topo_preset {
 };
 
 /* One tensor "t" whose boxes lie in one file, one behind the other. */
-static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct topo_preset *boxes,
-		     int n, struct err *e)
+static int add_boxes(struct manifest *m, int64_t rows, int64_t columns,
+		     const struct topo_preset *boxes, int n, struct err *e)
 {
 	struct manifest_file f = { .name = "shard-00000.safetensors", .header = 64, .size = 64 };
 	int64_t shape[2] = { rows, columns }, at = 0;
@@ -114,7 +114,8 @@ static void holes_and_overlaps_are_named(void **state)
 }
 
 /* Cuts a box in two at a drawn place, again and again. */
-static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct topo_preset *out, int most)
+static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct topo_preset *out,
+			 int most)
 {
 	int n = 1;
 	out[0] = (struct topo_preset){ 0, rows, 0, columns };
@@ -164,7 +165,7 @@ static void a_large_grid_is_proven(void **state)
 	(void)state;
 	for (int i = 0; i < ROWS * COLUMNS; i++)
 		boxes[i] = (struct topo_preset){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS,
-					 i % COLUMNS + 1 };
+						 i % COLUMNS + 1 };
 	expect_proof(ROWS, COLUMNS, boxes, ROWS * COLUMNS, NULL);
 }
 

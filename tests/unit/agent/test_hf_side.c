@@ -65,10 +65,10 @@ static void of_the_original_configuration_few_keys_are_kept(void **state)
 {
 	struct err e = ERR_INIT;
 	struct attached c = of(NULL,
-			    "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"pad_token_id\": "
-			    "null, \"unk_token_id\": \"x\", \"use_cache\": true, "
-			    "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, "
-			    "\"architectures\": [\"Other\"], \"hidden_size\": 4}");
+			       "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"pad_token_id\": "
+			       "null, \"unk_token_id\": \"x\", \"use_cache\": true, "
+			       "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, "
+			       "\"architectures\": [\"Other\"], \"hidden_size\": 4}");
 	json_t *config = json_pack("{s:i, s:[s]}", "vocab_size", 8, "architectures",
 				   "LlamaForCausalLM");
 	(void)state;
