@@ -105,7 +105,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	echo '[]' >"$dir/parts/sanitizer.json"
 	decoy "$progs/kernels" 'echo 5' 'echo "{\"op\": \"adamw\", \"model\": \"m\", \"what\": \"all\", \"seconds\": \"soon\"}"'
 	report kernels --toy --programs "$progs"
-	[[ $(<"$dir/report.md") == *"report.json has all of it"* ]]
+	[[ $(<"$dir/report.md") == *"report.json has the answers"* ]]
 	decoy "$progs/kernels" 'exit 0'
 	report kernels --toy --programs "$progs"
 	[[ $(state_of build) == "its file cannot be read: "* && $(state_of sanitizer) == "its file is another's" ]]
@@ -184,7 +184,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 # Makes a tree of a few files with the makefiles' lists and this tree's builder.
 small_tree() {
 	tree=$BATS_TEST_TMPDIR/tree
-	mkdir -p "$tree"/{tests/gpu/emulator,tests/gpu/standin,kernels/{plain,cpu,narrow,cuda},base}
+	mkdir -p "$tree"/{tests/gpu/emulator,tests/gpu/standin,kernels/{reference,cpu,low_precision,cuda},base}
 	cp "$top"/tests/gpu/{build,programs}.py "$tree/tests/gpu/"
 	cp "$top/kernels/kernels.mk" "$tree/kernels/"
 	cp "$top/kernels/cuda/cuda.mk" "$tree/kernels/cuda/"
@@ -195,8 +195,8 @@ small_tree() {
 	printf '#include "base/add.h"\nint add(int a, int b) { return a + b; }\n' >"$tree/base/add.c"
 	echo 'int bad(void) { return 7; }' >"$tree/base/bad.c"
 	echo '#error it is left out' >"$tree/base/left_out.c"
-	echo 'int plain(void) { return 0; }' >"$tree/kernels/plain/plain.c"
-	echo 'int kern(void) { return 0; }' >"$tree/kernels/kern.c"
+	echo 'int reference(void) { return 0; }' >"$tree/kernels/reference/reference.c"
+	echo 'int backend(void) { return 0; }' >"$tree/kernels/backend.c"
 	printf '#include "base/add.h"\nint main(void) { return add(-2, 2); }\n' >"$tree/tests/gpu/ops.c"
 	printf 'int bad(void);\nint main(void) { return bad(); }\n' >"$tree/tests/gpu/bench.c"
 }
@@ -211,7 +211,7 @@ build() { # folder
 @test "programs are built without make: only what has changed; copied programs are not built again" {
 	small_tree
 	build
-	# add, bad, kern, plain twice, and the two programs.
+	# add, bad, backend, reference twice, and the two programs.
 	[[ $status -eq 0 && $compiled -eq 7 ]]
 	"$dir/ops"
 	build
