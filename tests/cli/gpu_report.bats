@@ -108,7 +108,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	[[ $(<"$dir/report.md") == *"report.json has the answers"* ]]
 	decoy "$progs/kernels" 'exit 0'
 	report kernels --toy --programs "$progs"
-	[[ $(state_of build) == "its file cannot be read: "* && $(state_of sanitizer) == "its file is another's" ]]
+	[[ $(state_of build) == "its file cannot be read: "* && $(state_of sanitizer) == "its file belongs to another part" ]]
 	run "$top/tests/gpu/report" "$progs/ops" --toy --programs "$progs" --parts comm
 	[[ $status -eq 1 && $output == *"report: [Errno "*"name another folder"* ]]
 

@@ -329,7 +329,7 @@ balance() {
 	[[ $status -eq 1 && $output == *"nowhere/config.json"* ]]
 	"$MUSTER" ckpt import in -o out
 	run "$MUSTER" ckpt import in -o out
-	[[ $status -eq 2 && $output == *"step-00000000: is there already"* ]]
+	[[ $status -eq 2 && $output == *"step-00000000: already exists"* ]]
 	run "$MUSTER" ckpt export out -o in
 	[[ $status -eq 2 && $output == *"in: already exists"* ]]
 	run "$MUSTER" ckpt export out -o x --dtype int8

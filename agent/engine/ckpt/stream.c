@@ -37,7 +37,7 @@ static int prepare_dir(const struct ckpt_storage *storage, const struct ckpt_str
 	int found = ckpt_storage_has(storage, opt->dir, name, e);
 	if (found > 0)
 		return err_set(e, ERR_USAGE,
-			       "%s/%s: exists already; remove it, or name another folder", opt->dir,
+			       "%s/%s: already exists; remove it, or name another folder", opt->dir,
 			       name);
 	return found < 0 || storage->ops->prepare(storage, opt->dir, e) ? -1 : 0;
 }
