@@ -20,8 +20,8 @@ int agent_connection_open(const struct control_options *opt, struct connection *
 			  struct err *e);
 void agent_connection_close(struct connection *c); /* takes NULL */
 
-/* Waits for the supervisor's welcome, which comes when the slowest rank has connected; *welcome is
- * its body, a new reference. */
+/* Waits for the supervisor's welcome, the answer to hello. *welcome is its body, a new
+ * reference. */
 int agent_connection_await_welcome(struct connection *c, json_t **welcome, struct err *e);
 
 /* Sends and receives without waiting. 1: *m is the next message. 0: there is none. Messages that

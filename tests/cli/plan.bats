@@ -15,9 +15,9 @@ setup() {
 	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
 	[[ $status -eq 0 ]]
-	[[ $output == *"Best layout of "*" on dgx-h100:1, 8 devices"*"Runners-up"*"Looked at "*"[parallel]"* ]]
+	[[ $output == *"Best layout for "*" on dgx-h100:1, 8 devices"*"Other layouts, and the time they lose"*"Evaluated "*"[parallel]"* ]]
 	# The printed lines, as a job.
-	sed -n '/^The best as a job/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
+	sed -n '/^The best layout as lines/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
 	words=()
 	section=""
 	while IFS= read -r line; do

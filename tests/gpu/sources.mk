@@ -3,11 +3,10 @@
 # front, whose files are left out.
 
 # A training step on one host, with its checks. It uses no Debian package.
-GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c \
-	base/net.c base/owner.c base/philox.c base/pin.c base/process.c base/spill.c \
-	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c \
-	plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
-	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/spec/optimizers.c plan/memory.c \
+GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/hash.c base/human.c base/log.c \
+	base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c base/process.c base/spill.c \
+	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/*.c \
+	!plan/spec/schedule/timeline_json.c plan/spec/batch.c plan/spec/layout.c plan/spec/optimizers.c plan/memory.c \
 	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
 	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \

@@ -187,7 +187,7 @@ const struct job_key job_keys[] = {
 	INT(restart, max_futile, "3", 1, 1e6, "Consecutive restarts without a further step before giving up."),
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, but at least 2 minutes."),
 	REAL(restart, node_mtbf, "6300", 0, 1e9, "For predictions: mean hours between failures of one node that stop the run. 6300: Llama 3's, 419 in 54 days of 2,048 nodes (arXiv 2407.21783, section 3.3.4). 0: no node fails."),
-	REAL(restart, respawn, "30", 0, 1e6, "For predictions: seconds from a failure until the agents run again and load the last checkpoint; muster drill measures it. 30: communicators of 10,000 GPUs (MegaScale, arXiv 2402.15627, section 3.5)."),
+	REAL(restart, respawn, "30", 0, 1e6, "For predictions: seconds from a failure until the agents run again and load the last checkpoint. 30: communicators of 10,000 GPUs (MegaScale, arXiv 2402.15627, section 3.5)."),
 
 	WORD(network, backend, "auto", transports, "Transport between ranks. auto: shared memory inside a host, TCP between hosts. shm, tcp: only that one."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface to use between nodes, such as ib0. Empty: the address of the host's name."),
