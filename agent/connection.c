@@ -17,7 +17,7 @@
 
 enum {
 	CONNECT_S = 30,
-	WELCOME_S = 300,    /* the slowest rank of a large job may connect late */
+	WELCOME_S = 300,    /* a supervisor that accepts many ranks at once may answer late */
 	UNACKED_MS = 20000, /* a supervisor whose host has failed closes nothing */
 	READ_MAX = 8192,
 };

@@ -1,5 +1,7 @@
 #include "base/philox.h"
 
+#include "base/hash.h"
+
 #include <math.h>
 
 static inline void round_once(uint32_t c[4], const uint32_t k[2])
@@ -38,10 +40,7 @@ struct philox_key philox_key(uint64_t seed, enum philox_use use, uint64_t item)
 
 uint64_t philox_item(const char *name)
 {
-	uint64_t h = 0xcbf29ce484222325u;
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-	return h;
+	return hash_text(name);
 }
 
 void philox4(struct philox_key key, uint64_t index, uint32_t out[4])

@@ -7,7 +7,7 @@
 #include "topo/discover/scontrol.h"
 
 #include "base/human.h"
-#include "base/philox.h"
+#include "base/hash.h"
 #include "topo/gpus.h"
 #include "topo/internal.h"
 
@@ -260,7 +260,7 @@ static void describe_share(const struct findings *f, char out[CACHE_SHARE])
 		   environment_number("SLURM_TASKS_PER_NODE"),
 		   environment_number("SLURM_GPUS_ON_NODE"),
 		   whole ? "" : environment_number("SLURM_JOB_ID"));
-	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)philox_item(buf_str(&text)));
+	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)hash_text(buf_str(&text)));
 	buf_fini(&text);
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/philox.h"
+#include "base/hash.h"
 #include "topo/json.h"
 
 #include <jansson.h>
@@ -44,7 +44,7 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 		buf_printf(&names, "%s\n", nodes->names[i]);
 	bool bad = buf_failed(&names);
 	snprintf(path, PATH, "%.4000s/topo-%016llx.json", dir,
-		 (unsigned long long)philox_item(buf_str(&names)));
+		 (unsigned long long)hash_text(buf_str(&names)));
 	buf_fini(&names);
 	return bad ? err_set(e, ERR_NOMEM, "no memory for the names of %d nodes", nodes->n) : 0;
 }

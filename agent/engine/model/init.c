@@ -5,21 +5,12 @@
 #include <math.h>
 #include <pthread.h>
 
-/* FNV-1a, 64 bits: selects the parameter's random numbers. */
-static uint64_t name_hash(const char *name)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-	return h;
-}
-
 /* Fills elements [first, first + count) of the box row by row: each row of the box is contiguous
  * in the whole tensor. */
 static void fill_normal(const struct param *p, double std, uint64_t seed, int64_t first,
 			int64_t count, float *out)
 {
-	struct philox_key key = philox_key(seed, PHILOX_INIT, name_hash(p->name));
+	struct philox_key key = philox_key(seed, PHILOX_INIT, philox_item(p->name));
 	int64_t width = p->hi[1] - p->lo[1];
 
 	for (int64_t done = 0; done < count;) {
