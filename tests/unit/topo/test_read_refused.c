@@ -28,9 +28,9 @@ static const struct {
 	const char *text, *why;
 } broken[] = {
 	{ "", "it is empty" },
-	{ " ", "no description" },
-	{ "hello", "no description" },
-	{ "<svg/>", "no description" },
+	{ " ", "format is unknown" },
+	{ "hello", "format is unknown" },
+	{ "<svg/>", "format is unknown" },
 	{ "<topology>", "it:1" },
 	{ "<topology>\n<object type=\"Machine\">\n", "it:3" },
 	{ "<topology>\n<object type=\"Machine\"\n</topology>", "it:3" },
