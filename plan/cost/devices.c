@@ -12,18 +12,19 @@
 /*
  * GPUs.
  *   best     the share of the data sheet's dense bf16 rate that the fastest of large, nearly square
- *            products reach. Measured, from the "Maximum Achievable Matmul FLOPS" table in S. Bekman,
- *            "Machine Learning Engineering" (github.com/stas00/ml-engineering, compute/accelerator):
- *            A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200
- *            72.9 %, MI300X 51.4 %, MI325X 60.4 %. The other rows are estimated from devices of the
- *            same generation. Devices with a small power budget throttle more.
- *   lasting  the share of that rate that is left during a step. Clocks are lower under hours of load
- *            than in the 100 products of a benchmark. It is fitted to the steps of Korthikanti and
- *            Narayanan on A100s, and to those of llm.c and Megatron-Core on Hopper (test_cost.c),
- *            where 700 W throttle more than 400 W. Newer devices count as Hopper.
+ *            products reach. Measured, from the "Maximum Achievable Matmul FLOPS" table in S.
+ *            Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
+ *            compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200
+ *            83.8 %, B200 77.6 %, GB200 72.9 %, MI300X 51.4 %, MI325X 60.4 %. The other rows are
+ *            estimated from devices of the same generation. Devices with a small power budget
+ *            throttle more
+ *   lasting  the share of that rate that is left during a step. Clocks are lower under hours of
+ *            load than in the 100 products of a benchmark. It is fitted to the steps of Korthikanti
+ *            and Narayanan on A100s, and to those of llm.c and Megatron-Core on Hopper
+ *            (test_cost.c), where 700 W throttle more than 400 W. Newer devices count as Hopper
  *   units    streaming multiprocessors (compute units), from the architectures' white papers
  *   host     PCIe ×16 by its specification, less a fifth for its packets. NVLink-C2C ("GH200" data
- *            sheet: 900 GB/s in both directions) by the rate of host memory.
+ *            sheet: 900 GB/s in both directions together) by the rate of host memory
  */
 #define AMPERE 0.98
 #define HOPPER 0.92
@@ -70,24 +71,24 @@ static const struct gpu {
 /*
  * Constants of all GPUs, fitted on A100s (tests/unit/plan/test_cost.c compares them with the
  * published steps):
- *   MEMORY     the share of the data sheet's bandwidth that kernels over whole tensors reach. Copies
- *              reach 0.85 to 0.9 of it; softmax, dropout and norms reach less, because of their sums
- *              and random numbers. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
- *   FUSED_FWD, FUSED_BWD   the share of the products' rate that fused attention reaches: Dao,
- *              "FlashAttention-2", arXiv 2307.08691, figures 5 and 6: causal, head of 128, 2k to 4k
- *              keys on A100: 170 and 130 TFLOPS of 265
- *   WAVE       the time to fetch a tile's first operands and to write 64 KiB of results, at the
- *              units' share of the L2 cache: 3 to 4 µs
- *   OP         the time from one kernel's end to the next one's start in a full queue, with its ramp
+ *   MEMORY    the share of the data sheet's bandwidth that kernels over whole tensors reach. Copies
+ *             reach 0.85 to 0.9 of it; softmax, dropout and norms reach less, because of their sums
+ *             and random numbers. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
+ *   FUSED_FWD, FUSED_BWD  the share of the products' rate that fused attention reaches: Dao,
+ *             "FlashAttention-2", arXiv 2307.08691, figures 5 and 6: causal, head of 128, 2k to 4k
+ *             keys on A100: 170 and 130 TFLOPS of 265
+ *   WAVE      the time to fetch a tile's first operands and to write 64 KiB of results, at the
+ *             units' share of the L2 cache: 3 to 4 µs
+ *   OP        the time from one kernel's end to the next one's start in a full queue, with its ramp
  *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests'
- *              issues 100 and 149), 20 to 23 of 25 per GPU over HDR InfiniBand (issue 119: 85 to 96
- *              of 100 per node)
- *   HIDES      everything, except for the units that NCCL's channels take from concurrent products:
- *              16 to 20 of 108 (Calculon, systems/a100_80g.json: 15 %)
- *   SYNC       cudaStreamSynchronize, then the host's launches until the device is busy again
- *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight
- *              replicas; their all-reduce takes 0.3 to 0.4 s of that. Sinha et al., "Not All GPUs Are
- *              Created Equal", SC22: a few percent between A100s
+ *             issues 100 and 149), 20 to 23 of 25 per GPU over HDR InfiniBand (issue 119: 85 to 96
+ *             of 100 per node)
+ *   HIDES     everything, except for the units that NCCL's channels take from concurrent products:
+ *             16 to 20 of 108 (Calculon, systems/a100_80g.json: 15 %)
+ *   SYNC      cudaStreamSynchronize, then the host's launches until the device is busy again
+ *   SPREAD    Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight
+ *             replicas; their all-reduce takes 0.3 to 0.4 s of that. Sinha et al., "Not All GPUs
+ *             Are Created Equal", SC22: a few percent between A100s
  */
 #define MEMORY    0.70
 #define FUSED_FWD 0.60

@@ -51,8 +51,8 @@ const struct engine cost_engine_muster = {
 /* --- Megatron-LM -------------------------------------------------------------------
  * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021
  * (8cfef1bf) and May 2022 (32132c6e). Forward:
- *   - Scores, softmax and dropped weights of the whole square are stored. Scale, mask and softmax are
- *     one kernel; dropout is another one and stores a byte of mask for each element.
+ *   - Scores, softmax and dropped weights of the whole square are stored. Scale, mask and softmax
+ *     are one kernel; dropout is another one and stores a byte of mask for each element.
  *   - Bias, dropout and residual sum are one kernel, bias and GELU another.
  *   - The query-key-value bias is a pass of its own.
  *   - Heads are copied into the order of the projection.
@@ -90,8 +90,8 @@ static const struct engine_pass megatron[] = {
 /* clang-format on */
 
 /* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes). They
- * are all-reduced over the replicas in fp16: after the step (--DDP-impl local), but with torch's DDP
- * behind the backward pass if there is no pipeline (examples/sc21/run_table_1.sh).
+ * are all-reduced over the replicas in fp16: after the step (--DDP-impl local), but with torch's
+ * DDP behind the backward pass if there is no pipeline (examples/sc21/run_table_1.sh).
  * Loss: fp16 logits become fp32, then maximum, difference, exp, sum, quotient, gradient and its
  * rounding, each a pass: 52 bytes.
  * Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and check 8, norm 4,
@@ -109,10 +109,11 @@ const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 20
 						  MEGATRON };
 
 /* --- Megatron-Core -----------------------------------------------------------------
- * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its
- * README), and Transformer Engine's layers: fused attention, biases in the products, one kernel for a
- * norm's backward pass. Elements are bf16; the products add up fp32 gradients. Messages between
- * stages travel beside the passes. The loss is as above, but its fp32 gradient is not rounded. */
+ * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap
+ * (its README), and Transformer Engine's layers: fused attention, biases in the products, one
+ * kernel for a norm's backward pass. Elements are bf16; the products add up fp32 gradients.
+ * Messages between stages travel beside the passes. The loss is as above, but its fp32 gradient is
+ * not rounded. */
 
 static const struct engine_pass core[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },

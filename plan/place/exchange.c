@@ -14,7 +14,8 @@ static double log_distance(double a, double b)
 }
 
 /* Between two points the logarithm of the time is linear in the logarithm of the bytes. Below all
- * points it is the time of the smallest one; above them the rate is that of the largest one. */
+ * points it is the time of the smallest one. Above them the rate is that of the largest one; a
+ * meeting keeps the time of the largest one. */
 static double seconds_at(const struct measured_exchange *x, double bytes)
 {
 	int i = 1, last = x->n - 1;
