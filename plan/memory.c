@@ -143,7 +143,7 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
-/* --- All --- */
+/* --- State, tokens and the whole rank --- */
 
 /* Bytes of the step's tokens and of those that are read ahead. */
 static double token_bytes(const struct job *job, int micros)

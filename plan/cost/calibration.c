@@ -243,7 +243,7 @@ static void calibration_default(char *path, size_t size)
 		snprintf(path, size, "%s/.config/muster/calibration.json", home);
 }
 
-/* --- For the tools that measure --- */
+/* --- Tools that measure --- */
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
@@ -297,7 +297,7 @@ int calibration_save(const struct calibration *c, const char *path, struct err *
 	return rc;
 }
 
-/* --- For a plan --- */
+/* --- Plans --- */
 
 /* Discovered nodes are this host, or count as equal to it. */
 static bool is_like_here(const struct node_kind *k)

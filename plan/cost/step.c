@@ -248,7 +248,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 		    c->micros * busy / c->layout->pp * c->machine->crowd);
 }
 
-/* --- The parts --- */
+/* --- The parts of a step --- */
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {

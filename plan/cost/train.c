@@ -43,7 +43,7 @@ void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every
 	out->failures = out->total / c->mtbf;
 }
 
-/* --- Of a plan --- */
+/* --- The costs of a plan --- */
 
 #define GB   1e9
 #define HOUR 3600.0

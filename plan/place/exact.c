@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Devices that are alike --- */
+/* --- Equal devices --- */
 
 struct device {
 	struct cluster_slot slot;

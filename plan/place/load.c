@@ -56,7 +56,7 @@ static int numa_of(const struct node_kind *k, int device)
 	return numa > 0 && numa < k->numa ? numa : 0;
 }
 
-/* --- The shapes --- */
+/* --- The links of a kind of node --- */
 
 static int shape_of(const struct node_kind *k, struct shape *s)
 {
@@ -231,7 +231,7 @@ const struct cluster *place_load_cluster(const struct load *l)
 	return l->c;
 }
 
-/* --- The ways --- */
+/* --- Ways --- */
 
 static void take(struct load_way *w, int link)
 {

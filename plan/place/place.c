@@ -43,7 +43,7 @@ struct yard {
 	struct placement *out;
 };
 
-/* --- Keeping the best --- */
+/* --- The best map --- */
 
 /* The number of leaves of which only some nodes are used. Whole leaves are worth more to other
  * jobs. */
@@ -334,7 +334,7 @@ static void place_fixed(struct yard *y)
 	y->out->fixed = true;
 }
 
-/* --- What stays free --- */
+/* --- Unused nodes and devices --- */
 
 static int list_spares(struct yard *y, struct err *e)
 {
@@ -359,7 +359,7 @@ static int list_spares(struct yard *y, struct err *e)
 	return 0;
 }
 
-/* --- All --- */
+/* --- The whole search --- */
 
 static int yard_open(struct yard *y, struct err *e)
 {

@@ -12,7 +12,7 @@ static double known(double x, double otherwise)
 	return x > 0 ? x : otherwise;
 }
 
-/* --- The yard --- */
+/* --- The figures of the cluster --- */
 
 static void least_link(struct link_speed *l, double bandwidth, double latency)
 {

@@ -289,7 +289,7 @@ static void flows(struct group *g, enum group_kind kind)
 	}
 }
 
-/* --- A kind --- */
+/* --- One kind of groups --- */
 
 static bool in_order(enum group_kind kind)
 {

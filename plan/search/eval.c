@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- What is found once --- */
+/* --- Computed once --- */
 
 static int largest_box(const struct cluster *c)
 {

@@ -116,7 +116,7 @@ static void list_micro(struct space *s)
 			add(&s->micro, micro);
 }
 
-/* --- Ways --- */
+/* --- Other keys --- */
 
 static void add_again(struct space *s, enum job_recompute mode)
 {

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Sizes in pixels, for a slide. MOST is the largest number of cells: a larger document cannot be
- * opened. */
+/* Sizes in pixels, for a slide. A drawing with more than MOST cells is cut, because programs cannot
+ * open so large a document. */
 enum {
 	WIDTH = 1600,
 	LEFT = 110,

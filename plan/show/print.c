@@ -1,5 +1,5 @@
 /*
- * The plan for people. Plain UTF-8 text, 80 columns where names allow it; no colours.
+ * Prints the plan as plain UTF-8 text, 80 columns where names allow it; no colours.
  */
 #include "base/human.h"
 #include "plan/search/fit.h"

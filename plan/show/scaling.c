@@ -83,7 +83,7 @@ json_t *show_scaling_json(const struct job *job, const char *cluster,
 
 /* Both axes are logarithmic, with marks at powers of two. */
 struct chart {
-	double x0, x1, y0, y1; /* log2 of devices and of tokens a second at the frame's edges */
+	double x0, x1, y0, y1; /* log2 of devices and of tokens per second at the frame's edges */
 };
 
 static double at_x(const struct chart *c, double devices)
