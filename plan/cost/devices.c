@@ -150,7 +150,7 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[RATE_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
-	/* One of the eight words is read for the norm of the gradients. */
+	/* The update moves 7 words; the norm of the gradients reads an eighth one. */
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
 }
 
@@ -162,8 +162,8 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 		cost_machine_of(k, low_precision, 1, out);
 		return;
 	}
-	/* If nothing was measured, a 2-byte storage type brings no gain: products and sums are
-	 * computed in fp32. */
+	/* If 2-byte storage was not measured, the figures of fp32 count, because products and sums
+	 * are computed in fp32 anyway. */
 	if (!k->measured ||
 	    (!cost_measured_machine(k->measured, agents, threads, low_precision, out) &&
 	     !cost_measured_machine(k->measured, agents, threads, false, out)))

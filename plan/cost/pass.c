@@ -333,7 +333,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 	t->tp_bwd += h->sp ? h->half : 0;
 }
 
-/* The head's backward pass is computed together with the loss. */
+/* The products of the head's backward pass count as forward, because they run with the loss. */
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	const struct cost_machine *m = c->machine;

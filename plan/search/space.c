@@ -136,7 +136,7 @@ static void add_again(struct space *s, enum job_recompute mode)
 static void list_again(struct space *s)
 {
 	bool open = open_to(s, OPEN_MODE);
-	/* If the job sets `every`, some layers must recompute. */
+	/* If the job sets `every` above 1, some layers must recompute. */
 	bool none = open_to(s, OPEN_EVERY) || s->job->recompute.every == 1;
 	for (int mode = RECOMPUTE_NONE; mode <= RECOMPUTE_FULL; mode++)
 		if ((open || (int)s->job->recompute.mode == mode) &&

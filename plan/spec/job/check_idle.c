@@ -166,8 +166,8 @@ static void list_working_values(const struct job *job, const struct idle *i,
 	buf_printf(out, "%s%s", out->len ? " or " : "", last ? last : "");
 }
 
-/* Refuses a key that has no effect. would: the values of the key `decides` with which it has one.
- * */
+/* Refuses a key that has no effect. would: the values of the key `decides` with which it would have
+ * one. */
 static int refuse_idle(const struct rule_job *j, size_t idle, size_t decides, const char *would)
 {
 	const size_t keys[] = { idle, decides };
