@@ -12,8 +12,8 @@ enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) <<
 
 /* --- Activations --- */
 
-/* If one tensor has more bytes than this, the arithmetic of activations.h overflows its integers.
- * */
+/* If one tensor has more bytes than this, the arithmetic of activations.h overflows its
+ * integers. */
 #define TENSOR_MOST 1e17
 
 /* Returns 0, or a lower bound of the bytes if they are too many for activations.h. So a job with
@@ -41,8 +41,8 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
 	for (int again = 0; again < 2; again++) {
-		/* A layer of that kind: layer 0 recomputes. Layer 1 does not, if not all layers do.
-		 * */
+		/* A layer of that kind: layer 0 recomputes. Layer 1 does not, if not all layers
+		 * do. */
 		int layer = again ? 0 : d.every > 1 ? 1 : -1;
 		if (layer < 0 && s.every)
 			continue;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* TRIED_MOST limits the folds tried, so that three levels of a large machine take milliseconds. */
+/* TRIED_MOST limits the folds that are tried, so that three levels of a large machine take milliseconds. */
 enum { TRIED_MOST = 40000, AXES = 4 };
 
 struct walk {
@@ -179,8 +179,8 @@ static void inner_of(const struct fold *f, int i, int at[AXES])
 		at);
 }
 
-/* The position is a number of mixed radix: levels from the top, and in each level pp, dp, cp, tp.
- * */
+/* The position is a number of mixed radix: the levels from the top, in each of them pp, dp, cp,
+ * tp. */
 int place_fold_place(const struct layout *l, const struct fold *f, int rank)
 {
 	struct coords c = layout_coords(l, rank);

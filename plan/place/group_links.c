@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* A transfer is slow enough for its bandwidth to decide which group is the slowest. */
+/* So large that bandwidth, not latency, decides which group is the slowest. */
 #define SAMPLE_BYTES (64.0 * 1024 * 1024)
 
 int place_group_links_of(const struct cluster *c, const struct layout *l,

@@ -18,10 +18,9 @@ struct leaf {
 
 struct homes {
 	const struct cluster *c;
-	int *nodes; /* [n_nodes] the nodes, unit by unit */
-	struct unit *units,
-		*order;      /* in the cluster's order; in the order in which they are filled */
-	struct leaf *leaves; /* [n_switches + 1]; the last one is for nodes without a leaf */
+	int *nodes;                 /* [n_nodes] the nodes, unit by unit */
+	struct unit *units, *order; /* in the cluster's order; in filling order */
+	struct leaf *leaves;        /* [n_switches + 1]; the last one is for nodes without a leaf */
 	int n;
 };
 
@@ -171,8 +170,7 @@ static int list_leaves(struct homes *h, int box, int together)
 	return n;
 }
 
-/* Moves the leaf that takes the last boxes to its place: the smallest one that has room for them.
- * */
+/* Chooses the leaf that takes the last boxes: the smallest one that has room for them. */
 static void choose_last(struct homes *h, int n, int boxes)
 {
 	int i = 0;

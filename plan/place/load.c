@@ -10,7 +10,7 @@ enum { OUT, IN };
 
 /* The shared links of one kind of node: their numbers, counted from the node's first link. */
 struct shape {
-	int nics;          /* adapters; the number of devices if parts are unknown */
+	int nics;          /* the node's adapters, then one for each device */
 	int bridges, numa; /* 0: no way inside the node goes through the CPU */
 	int *bridge;       /* [devices] PCIe switch: the smallest device on it */
 };

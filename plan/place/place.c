@@ -10,11 +10,10 @@
 #include <string.h>
 
 enum {
-	SIZES_MOST = 4,  /* different sizes of nodes */
-	FOLDS_MOST = 24, /* weighed exactly if the world is small */
-	RANKS_WEIGHED =
-		1 << 18,    /* limit on the ranks of all maps that are weighed, if it is large */
-	REFINED_MOST = 128, /* the largest world whose single ranks are exchanged */
+	SIZES_MOST = 4,          /* different sizes of nodes */
+	FOLDS_MOST = 24,         /* weighed exactly if the world is small */
+	RANKS_WEIGHED = 1 << 18, /* most ranks of all weighed maps, if it is large */
+	REFINED_MOST = 128,      /* the largest world whose single ranks are exchanged */
 	REFINED_BUDGET = 1 << 18 /* limit on the ranks of all maps weighed for that */
 };
 

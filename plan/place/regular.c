@@ -314,9 +314,7 @@ static double uplink_share(const struct regular_cluster *y, const struct layout 
 	double groups = (double)all / mine,
 	       side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
 	if (kind == GROUP_TIE)
-		groups =
-			(double)all /
-			below->pp; /* one end of the pipeline, because the other end is elsewhere */
+		groups = (double)all / below->pp; /* of one end; the other is elsewhere */
 	return y->level[level].up / (groups * side);
 }
 

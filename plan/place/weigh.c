@@ -135,8 +135,7 @@ static void count_units(const struct group *g, int *units, int *least)
 	}
 }
 
-/* Flows from one run of ranks to the next one, [next, next + theirs), `side` of them side by side.
- * */
+/* Flows from a run of ranks to the next run, [next, next + theirs), `side` of them side by side. */
 static void cross(struct group *g, int i, int mine, int next, int theirs, int side)
 {
 	for (int a = 0; a < mine; a++)

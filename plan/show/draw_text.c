@@ -66,8 +66,8 @@ static int last_micro(const struct drawing *d)
 	return last;
 }
 
-/* The scale shows everything if the numbers are readable then. Otherwise it leaves room for them.
- * */
+/* The scale shows everything if the numbers are readable then. Otherwise it leaves room for
+ * them. */
 static void set_scale(struct page *g)
 {
 	double end = show_draw_end(g->d), typical = typical_pass(g->d);

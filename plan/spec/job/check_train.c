@@ -1,5 +1,5 @@
-/* Contradictions in the training keys: batch, recomputation, learning rate, evaluation, time limit.
- * */
+/* Contradictions in the training keys: batch, recomputation, learning rate, evaluation, time
+ * limit. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/speeds.h"
 
