@@ -42,7 +42,7 @@ void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *firs
 		first[n + 1] += first[n];
 	for (int i = p->world - 1; i >= 0; i--)
 		order[--first[p->ranks[i].node + 1]] = i;
-	/* Each entry is now the beginning of its node, but one place too late. */
+	/* Each entry is now the beginning of its node, but stored one place too late. */
 	memmove(first, first + 1, (size_t)c->n_nodes * sizeof *first);
 	first[c->n_nodes] = p->world;
 }

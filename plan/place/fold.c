@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* TRIED_MOST limits the folds that are tried, so that three levels of a large machine take milliseconds. */
+/* TRIED_MOST limits the folds that are tried, so that three levels of a large machine take
+ * milliseconds. */
 enum { TRIED_MOST = 40000, AXES = 4 };
 
 struct walk {

@@ -1,4 +1,4 @@
-/* The pipeline's ranks and its time. */
+/* Evaluates a line: the pipeline's ranks and its time. */
 #include "plan/search/eval_in.h"
 
 #include "plan/spec/batch.h"

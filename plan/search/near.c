@@ -74,8 +74,8 @@ static void drop(struct ranking *r, int at)
 		put(r, at, r->distances[at + 1], r->changes[at + 1], &r->leaves[at + 1]);
 }
 
-/* Ranks a configuration that fits. One that changes more keys than another one and is not nearer is
- * dropped. */
+/* Adds a configuration that fits to the ranking. If it changes more keys than another one and is
+ * not nearer, it is left out; others are dropped for the same reason. */
 static void look(void *arg, const struct eval_leaf *leaf)
 {
 	struct ranking *r = arg;

@@ -7,7 +7,7 @@
 
 enum { SPARES_NAMED = 4 };
 
-/* Names of the worst link between neighbours on a node. */
+/* The name of the worst link between neighbours on a node. */
 static const char *const link_names[LINK_KINDS] = {
 	[LINK_UNKNOWN] = "node",
 	[LINK_SYS] = "PCIe between sockets",

@@ -11,7 +11,7 @@ static double stage_cost(const struct model_shape *m, const struct stage *s)
 	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
-/* Time of a micro-batch on replica dp, in units of cost. */
+/* Time of a micro-batch on replica dp, in units of the stages' cost. */
 static double replica_time(const struct job *job, const struct model_shape *m,
 			   const struct layout *l, const struct stage *stages, int dp)
 {

@@ -1,5 +1,5 @@
-/* Contradictions between keys that are each valid. The rules are in job_check_*.c, one file for
- * each subject. */
+/* Contradictions between keys that are each valid. The rules are in check_*.c, one file for each
+ * subject. */
 #include "plan/spec/job/rules.h"
 
 #include <stdarg.h>

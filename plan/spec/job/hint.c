@@ -37,8 +37,8 @@ static int distance(const char *a, const char *b)
 	return d[n][m];
 }
 
-/* The largest distance of a hint from what was typed: half of its length, at least 1
- * and at most NEAR_MOST. */
+/* The largest distance of a hint from what was typed: half of its length, at least 1 and at most
+ * NEAR_MOST. */
 static int reach(const char *text)
 {
 	int half = (int)strlen(text) / 2;

@@ -214,7 +214,7 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
 	return 0;
 }
 
-/* The file's name without folder and ".ini", if that is a valid name of a run. */
+/* Names the job after the file, without folder and ".ini", if that is a valid name of a run. */
 static void name_after_file(const char *path, struct job *job)
 {
 	struct buf why = BUF_INIT;
