@@ -4,18 +4,20 @@
 
 #include <math.h>
 
-/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread
- * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU take whatever the shapes
- * (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
+/* Bytes: an fp32 number; a token; the scratch memory of a CPU thread for 2-byte storage
+ * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU need whatever the
+ * shapes are (kernels/cuda: scratch memory and the workspace of products); the sum of the
+ * gradients' squares. */
 enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
 
 /* --- Activations --- */
 
-/* Beyond so many bytes of one tensor the arithmetic of activations.h does not fit its integers. */
+/* If one tensor has more bytes than this, the arithmetic of activations.h overflows its
+ * integers. */
 #define TENSOR_MOST 1e17
 
-/* The largest sizes that a job may ask for must be refused for their bytes, too: a floor of what
- * they take. */
+/* Returns 0, or a lower bound of the bytes if they are too many for activations.h. So a job with
+ * the largest sizes is still refused for its bytes. */
 static double immense(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
 	double tokens = (double)job->batch.micro * (double)m->seq / l->cp;
@@ -39,8 +41,8 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
 	for (int again = 0; again < 2; again++) {
-		/* one of that sort: the first recomputes, and where not all do the second does
-		 * not */
+		/* A layer of that kind: layer 0 recomputes. Layer 1 does not, if not all layers
+		 * do. */
 		int layer = again ? 0 : d.every > 1 ? 1 : -1;
 		if (layer < 0 && s.every)
 			continue;
@@ -72,7 +74,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	*out = s;
 }
 
-/* Layers of [lo, hi) that recompute. */
+/* The number of layers in [lo, hi) that recompute. */
 static int memory_again(const struct memory_sizes *s, int lo, int hi)
 {
 	return s->every ? (hi + s->every - 1) / s->every - (lo + s->every - 1) / s->every : 0;
@@ -99,7 +101,7 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 	return s->offload ? layers_of(s, stage) : 0;
 }
 
-/* The largest layer of a chunk. */
+/* The bytes of the largest layer of a chunk. */
 static double largest(const struct memory_sizes *s, const struct stage *stage)
 {
 	int layers = stage->layer_hi - stage->layer_lo,
@@ -141,9 +143,9 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
-/* --- All --- */
+/* --- State, tokens and the whole rank --- */
 
-/* The step's tokens and those read ahead. */
+/* Bytes of the step's tokens and of those that are read ahead. */
 static double token_bytes(const struct job *job, int micros)
 {
 	double planes = job->data.documents == DOCUMENTS_MASK ? 3 : 2;
@@ -171,8 +173,8 @@ double plan_memory_staged(const struct job *job)
 	       (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);
 }
 
-/* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides
- * them (zero.h). */
+/* Sets the parameters, the gradients, the optimizer state and the store's buffers as the ZeRO stage
+ * divides them (zero.h). */
 void plan_memory_state(const struct job *job, const struct model_shape *m,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
@@ -209,7 +211,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 			    : 0;
 }
 
-/* Elements of one server's shard, which is what ZeRO 3 would leave a replica. */
+/* Elements of one server's shard. It is the shard that ZeRO 3 would leave to a replica. */
 static double shard_elements(const struct model_shape *m, const struct layout *l,
 			     const struct share *share, int dp, struct zero_cut cuts[ZERO_CLASSES])
 {
@@ -219,10 +221,10 @@ static double shard_elements(const struct model_shape *m, const struct layout *l
 	return z.owned;
 }
 
-/* With a parameter server (agent/server): all that has gone before, whole, for the worker; for the
- * server its shard's parameters, gradient and state, and a buffer for each worker; and between the
- * two the largest shard (the first has a grain more of each unit, the last what is no whole grain).
- */
+/* Adds the memory of a parameter server (agent/server). The bytes so far are the worker's, which
+ * holds everything whole. The server needs its shard's parameters, gradient and state, and a buffer
+ * for each worker. Both share a buffer for the largest shard: the first shard has one grain more of
+ * each unit, the last one has the remainder that is not a whole grain. */
 static void server_memory(const struct job *job, const struct model_shape *m,
 			  const struct layout *l, const struct share *share, bool saves,
 			  struct plan_rank *r)

@@ -1,9 +1,9 @@
 /*
  * memory — a rank's bytes by part, from sizes that many ranks share.
  *
- * plan_memory_rank (plan.h) defines the parts. Here they are computed in two steps, so that a search
- * can evaluate millions of layouts: first the sizes of a micro-batch and of a unit of parameters on
- * one tp rank, then the sums over a rank's stages. For plan/ only.
+ * plan_memory_rank (plan.h) defines the parts. Here they are computed in two steps, so that a
+ * search can evaluate millions of layouts: first the sizes of a micro-batch and of a unit of
+ * parameters on one tp rank, then the sums over a rank's stages. For plan/ only.
  */
 #ifndef MUSTER_PLAN_MEMORY_H
 #define MUSTER_PLAN_MEMORY_H
@@ -12,8 +12,8 @@
 #include "plan/spec/model/zero.h"
 #include "plan/plan.h"
 
-/* Bytes of the passes on one tp rank. They depend on batch.micro, parallel.sp, precision, recompute,
- * offload.activations and dropout of the job, and on tp and cp of the layout. */
+/* Bytes of the passes on one tp rank. They depend on batch.micro, parallel.sp, precision,
+ * recompute, offload.activations and dropout of the job, and on tp and cp of the layout. */
 struct memory_sizes {
 	/* in a slot: of a layer that does not recompute, and of one that does */
 	double layer[2];
@@ -41,7 +41,8 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 /* The bytes that the slots of a rank with these chunks share. */
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
-/* Sets r->params, grads, optimizer and buffers. counts: how many units of each kind the rank has. */
+/* Sets r->params, grads, optimizer and buffers. counts: how many units of each kind the rank
+ * has. */
 void plan_memory_state(const struct job *job, const struct model_shape *m,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],

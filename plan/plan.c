@@ -91,8 +91,8 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 	return 0;
 }
 
-/* Shards inside nodes must be equally many in each; a node's mates are replicas, and every ep-th
- * of them holds the same experts. */
+/* Refuses shards inside nodes if nodes hold different numbers of replicas. The replicas of a
+ * parameter on one node share its state; every ep-th of them holds the same experts. */
 static int check_mates(const struct job *job, const struct cluster *c, const struct plan *p,
 		       struct err *e)
 {

@@ -40,8 +40,8 @@ struct plan_rank {
  *   snapshot        the copy of what the rank saves, from which a checkpoint is written while
  *                   training continues. It is in the node's memory, so it counts if the device is
  *                   the CPU and is 0 otherwise
- * stages: of the whole model. The caller sets r's coordinates and threads, and node_replicas (0: all
- * replicas are on the node); the function sets the bytes, r->snapshot only if `saves`. */
+ * stages: of the whole model. The caller sets r's coordinates and threads, and node_replicas (0:
+ * all replicas are on the node); the function sets the bytes, r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      int micros, const struct stage *stages, bool saves, struct plan_rank *r);
 
@@ -64,12 +64,12 @@ struct plan {
 	char warning[1024]; /* what is legal but slow or useless, or "" */
 };
 
-/* Decides and checks everything. ERR_NOFIT if the cluster cannot hold the job; the message names the
- * part that does not fit and the nearest degrees that do.
+/* Decides and checks everything. ERR_NOFIT if the cluster cannot hold the job; the message names
+ * the part that does not fit and the nearest degrees that do.
  *
  * plan/place/place.h maps the ranks for the job's own traffic. If launch.speeds or launch.threads
- * names each rank's device, if ZeRO shards inside nodes, or if the cluster is one host's CPU, rank r
- * is the r-th device instead; no tensor-parallel group crosses a node as long as there are enough
+ * names each rank's device, if ZeRO shards inside nodes, or if the cluster is one host's CPU, rank
+ * r is the r-th device instead; no tensor-parallel group crosses a node as long as there are enough
  * devices to leave the rest of a node unused. If such a group must cross, `warning` says so. */
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
 	       struct err *e);

@@ -42,12 +42,12 @@ void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *firs
 		first[n + 1] += first[n];
 	for (int i = p->world - 1; i >= 0; i--)
 		order[--first[p->ranks[i].node + 1]] = i;
-	/* Each entry is now where its node begins, one place too far. */
+	/* Each entry is now the beginning of its node, but stored one place too late. */
 	memmove(first, first + 1, (size_t)c->n_nodes * sizeof *first);
 	first[c->n_nodes] = p->world;
 }
 
-/* An agent's equal share of the cores of the fullest node. */
+/* An agent's equal share of the cores of the node with the most ranks. */
 static int cores_each(const struct cluster *c, const int *first)
 {
 	int least = 0;
@@ -59,7 +59,7 @@ static int cores_each(const struct cluster *c, const int *first)
 	return least > 0 ? least : 1;
 }
 
-/* Who shares each rank's node: crew and mates. */
+/* Counts the ranks that share a node: node_ranks and node_replicas. */
 static void count_crew(struct plan *p, const int *ranks, int n)
 {
 	for (int i = 0; i < n; i++) {

@@ -2,8 +2,8 @@
  * seats — gives each rank its device and its threads, and counts who shares its node.
  *
  * For plan.c. plan/place/ finds the map for the job's own traffic. Block order is kept if devices
- * are named one by one (launch.speeds, launch.threads), if ZeRO shards inside nodes, and on one host
- * whose CPU devices are all equal.
+ * are named one by one (launch.speeds, launch.threads), if ZeRO shards inside nodes, and on one
+ * host whose CPU devices are all equal.
  */
 #ifndef MUSTER_PLAN_SEATS_H
 #define MUSTER_PLAN_SEATS_H
@@ -14,8 +14,8 @@
  * set. */
 int plan_seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 
-/* Lists the ranks node by node, in rising order on each node: order[first[n]] to order[first[n + 1] -
- * 1] are on node n. first: [n_nodes + 1]. order: [world]. */
+/* Lists the ranks node by node, in rising order on each node: the ranks of node n begin at
+ * order[first[n]] and end before order[first[n + 1]]. first: [n_nodes + 1]. order: [world]. */
 void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order);
 
 #endif

@@ -10,7 +10,7 @@ static int64_t round_up(int64_t n, int64_t of)
 	return (n + of - 1) / of * of;
 }
 
-/* Whether some tp rank's part of n is none of whole eights. */
+/* Whether some tp rank's part of n is not a multiple of 8. */
 static bool is_unaligned(int64_t n, int tp, int64_t grain)
 {
 	for (int i = 0; i < tp; i++) {
@@ -22,7 +22,7 @@ static bool is_unaligned(int64_t n, int tp, int64_t grain)
 	return false;
 }
 
-/* The next size that is good on every rank. */
+/* The next size for which the parts of all ranks are multiples of 8. */
 static int64_t next_good(int64_t n, int tp, int64_t grain)
 {
 	int64_t good = round_up(n, GOOD);
@@ -43,7 +43,7 @@ static void say_cut(const char *key, int64_t n, int tp, int64_t grain, struct bu
 		   next_good(n, tp, grain));
 }
 
-/* The next hidden size that is good, and cut into heads too. */
+/* The next such hidden size that can also be split into heads. */
 static int64_t next_hidden(const struct job *job, const struct model_shape *m)
 {
 	int64_t good = round_up(m->hidden, GOOD), most = GOOD * m->heads + m->hidden;

@@ -2,8 +2,8 @@
  * unaligned — sizes that make matrix products slow on GPUs.
  *
  * Tensor cores read 16 bytes at a time. Rows of 2-byte numbers whose length is not a multiple of 8
- * are not aligned, and cuBLASLt uses other kernels for them, which are several times slower (NVIDIA,
- * "Matrix Multiplication Background User's Guide", section 2.1).
+ * are not aligned, and cuBLASLt uses other kernels for them, which are several times slower
+ * (NVIDIA, "Matrix Multiplication Background User's Guide", section 2.1).
  */
 #ifndef MUSTER_PLAN_UNALIGNED_H
 #define MUSTER_PLAN_UNALIGNED_H

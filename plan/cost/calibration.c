@@ -24,8 +24,8 @@ double calibration_predict(const struct calibration_link *link, int ranks, doubl
 	return 2 * (ranks - 1) * (link->alpha + link->beta * bytes / ranks);
 }
 
-/* Minimizes the sum of ((a x + b y) - 1)², x and y being what a second of alpha and of beta add,
- * over the time. */
+/* Minimizes the sum of ((a x + b y) - 1)². x and y are what one second of alpha and of beta adds,
+ * divided by the measured time. */
 bool calibration_fit(const struct calibration_sample *samples, int n, struct calibration_link *out)
 {
 	double xx = 0, xy = 0, yy = 0, x1 = 0, y1 = 0, error = 0;
@@ -132,7 +132,7 @@ static int damaged(const char *name, const char *what, struct err *e)
 		       what);
 }
 
-/* The text is shown to people: no control characters, no more than fits. */
+/* The text is shown to people, so control characters are refused. It must fit into `size`. */
 static bool take_text(char *out, size_t size, const char *text)
 {
 	size_t n = strlen(text);
@@ -176,7 +176,7 @@ static int read_gemm(json_t *o, const char *name, struct calibration *c, struct 
 	return c->flops >= 1e3 && c->flops <= 1e21 ? 0 : damaged(name, "gemm is out of range", e);
 }
 
-/* Each may lack, but not all. */
+/* Each of them is optional, but at least one must exist. */
 static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exchanges,
 		      const char *name, struct calibration *c, struct err *e)
 {
@@ -218,7 +218,7 @@ int calibration_parse(const char *text, size_t n, const char *name, struct calib
 		      struct err *e)
 {
 	json_error_t why;
-	/* as everywhere here, too large for a small stack */
+	/* It is too large for a small stack, here and in the other functions of this file. */
 	struct calibration *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
@@ -231,7 +231,8 @@ int calibration_parse(const char *text, size_t n, const char *name, struct calib
 	return rc;
 }
 
-/* $XDG_CONFIG_HOME/muster/calibration.json, or below ~/.config; "" when neither is set. */
+/* $XDG_CONFIG_HOME/muster/calibration.json, or the same below ~/.config; "" if neither variable is
+ * set. */
 static void calibration_default(char *path, size_t size)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -242,7 +243,7 @@ static void calibration_default(char *path, size_t size)
 		snprintf(path, size, "%s/.config/muster/calibration.json", home);
 }
 
-/* --- For the tools that measure --- */
+/* --- Tools that measure --- */
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
@@ -282,7 +283,7 @@ int calibration_begin(const char *word, char *path, size_t size, struct calibrat
 	if (file_make_dirs(dirname(folder), e))
 		return -1;
 	if (load_ours(path, out, NULL))
-		memset(out, 0, sizeof *out); /* no compound literal: it would lie on the stack */
+		memset(out, 0, sizeof *out); /* no compound literal: it would be on the stack */
 	return calibration_here(out, e);
 }
 
@@ -296,9 +297,9 @@ int calibration_save(const struct calibration *c, const char *path, struct err *
 	return rc;
 }
 
-/* --- For a plan --- */
+/* --- Plans --- */
 
-/* Discovered nodes are this host, or taken to be like it. */
+/* Discovered nodes are this host, or count as equal to it. */
 static bool is_like_here(const struct node_kind *k)
 {
 	return !strcmp(k->device, "cpu");

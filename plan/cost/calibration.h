@@ -6,8 +6,8 @@
  * `muster plan` and `muster run` read it.
  *
  * Links predict any number of ranks and bytes. An all-reduce over n ranks counts as a ring: 2 (n -
- * 1) messages of 1/n of the tensor, each taking alpha + beta × its bytes. alpha and beta are fitted,
- * for each transport, to measured all-reduces of all groups of a size at once. Machines and
+ * 1) messages of 1/n of the tensor, each taking alpha + beta × its bytes. alpha and beta are
+ * fitted, for each transport, to measured all-reduces of all groups of a size at once. Machines and
  * exchanges (topo/measured.h) predict what was measured more exactly, so they take precedence.
  *
  * The file is one JSON object. "links" has at most two entries; if it has none, "ranks" is 0.
@@ -58,8 +58,8 @@ struct calibration_sample {
 	double bytes, seconds;
 };
 
-/* Least squares on the relative error; alpha and beta are not negative. False when the samples
- * do not tell. */
+/* Least squares on the relative error; alpha and beta are not negative. Returns false if
+ * the samples do not determine them. */
 bool calibration_fit(const struct calibration_sample *samples, int n, struct calibration_link *out);
 double calibration_predict(const struct calibration_link *link, int ranks, double bytes);
 
@@ -70,17 +70,18 @@ void calibration_write(const struct calibration *c, struct buf *out);
 int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out,
 		      struct err *e);
 
-/* For the tools that measure. Sets path to `word`, or to the default file if word is NULL, and makes
- * its folder. *out receives the content of that file if it was measured on this machine; otherwise
- * only this machine and the time. Fails if the folder cannot be made. */
+/* For the tools that measure. Sets path to `word`, or to the default file if word is NULL, and
+ * makes its folder. *out receives the content of that file if it was measured on this machine;
+ * otherwise only this machine and the time. Fails if the folder cannot be made. */
 int calibration_begin(const char *word, char *path, size_t size, struct calibration *out,
 		      struct err *e);
 int calibration_save(const struct calibration *c, const char *path, struct err *e);
 
 /* Puts the measured figures, and a copy of `measured` if there are machines or exchanges, into the
  * kinds of nodes that are this host or like it, and records that in the cluster's `figures`. word:
- * [launch] calibration. transport: [network] backend. With `auto`, a file that is missing, damaged or
- * of another machine is skipped; with a named file that is ERR_USAGE. Presets keep their figures. */
+ * [launch] calibration. transport: [network] backend. With `auto`, a file that is missing, damaged
+ * or of another machine is skipped; with a named file that is ERR_USAGE. Presets keep their
+ * figures. */
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster,
 		      struct err *e);
 

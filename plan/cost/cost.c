@@ -20,7 +20,8 @@ static int alloc_costs(struct plan *p, struct err *e)
 	return 0;
 }
 
-/* Seconds on pipeline rank pp of the slowest replica, over those on the fastest device. */
+/* Sets scale[pp] for each pipeline rank: its seconds in the slowest replica over its seconds on the
+ * fastest device. */
 static void set_scales(const struct job *job, const struct plan *p, double *scale)
 {
 	double fastest = 1;
@@ -30,8 +31,8 @@ static void set_scales(const struct job *job, const struct plan *p, double *scal
 		scale[pp] = fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);
 }
 
-/* The passes of all stages, and of each pipeline rank's together; transfers belong to the half
- * that waits for them. */
+/* Sets the passes of all stages, and the sum of each pipeline rank's passes. A transfer belongs to
+ * the half of the backward pass that waits for it. */
 static void set_costs(const struct cost_case *c, struct plan *p, struct cost_rank *ranks)
 {
 	int stages = layout_n_stages(&p->layout);
@@ -60,7 +61,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	p->costs.node_ranks = sharing.node_ranks;
 }
 
-/* ranks and scale have room for every pipeline rank. */
+/* ranks and scale have one entry for each pipeline rank. */
 static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *ranks,
 		   struct err *e)
 {

@@ -6,10 +6,10 @@
  *     (engine.h) has properties: which passes a layer makes, what it hides, what it recomputes.
  *     Every operation counts once, with its own shape: the linear layers forward and in both
  *     backward forms, attention, each pass.
- *   - An all-reduce over tp ranks is a ring: 2 (t - 1) messages of 1/t of the tensor. There are four
- *     per layer and micro-batch, of [tokens, hidden] each, one for the embedding and one for the
- *     head. Sequence parallelism transfers as much, and gathers two inputs again in the backward
- *     pass. What the engine starts beside products (parallel.overlap) hides behind them.
+ *   - An all-reduce over tp ranks is a ring: 2 (t - 1) messages of 1/t of the tensor. There are
+ *     four per layer and micro-batch, of [tokens, hidden] each, one for the embedding and one for
+ *     the head. Sequence parallelism transfers as much, and gathers two inputs again in the
+ *     backward pass. What the engine starts beside products (parallel.overlap) hides behind them.
  *   - Keys and values go cp - 1 hops round the ring while attention computes. Only what attention
  *     does not hide counts.
  *   - Each token's rows go to their experts and back, an all-to-all each way. Loads are equal.
@@ -24,8 +24,8 @@
 #include "plan/place/group_links.h"
 #include "plan/plan.h"
 
-/* The most elements that a rank can have of a unit of each kind (on tp rank 0 and ep rank 0). Of a
- * tied head: the elements of its copy on another rank. */
+/* The most elements that a rank can have of a unit of each kind (on tp rank 0 and ep rank 0). For a
+ * tied head these are the elements of its copy on another rank. */
 struct cost_units {
 	int64_t elements[UNIT_KINDS];
 };
@@ -43,8 +43,8 @@ struct cost_case {
 	const struct group_links *group_links; /* [GROUP_KINDS], after cost_machine_links */
 	const struct cost_machine *machine;    /* of the fastest agent */
 	const struct engine *engine;
-	/* [pp] seconds on the slowest replica's devices over seconds on the fastest device; NULL: all
-	 * devices are equal */
+	/* [pp] seconds on the slowest replica's devices over seconds on the fastest device; NULL:
+	 * all devices are equal */
 	const double *scale;
 	int micros; /* micro-batches of the slowest replica */
 	/* replicas on a node; parallel.zero_shard = node shards over them */
@@ -54,8 +54,8 @@ struct cost_case {
 /* Bytes of an element of weights and activations. */
 double cost_width(const struct cost_case *c);
 /* Seconds of one micro-batch on one stage, on the fastest agent. They depend on job, shape, machine
- * and engine of the case, on the degrees tp, cp and ep and their links, and on the stage's number of
- * layers, how many of them recompute, and whether it is first or last. */
+ * and engine of the case, on the degrees tp, cp and ep and their links, and on the stage's number
+ * of layers, how many of them recompute, and whether it is first or last. */
 struct cost_pass {
 	double fwd, bwd, weight; /* compute; weight: the part of bwd for the weights' gradients */
 	/* what the backward pass recomputes, with its transfers; not included in bwd */

@@ -10,17 +10,21 @@
 #define UNKNOWN_BANDWIDTH 5e9
 
 /*
- * GPUs. `best` is the share of the data sheet's dense bf16 rate that the best of large square-ish
- * products reach: measured, the "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine
- * Learning Engineering" (github.com/stas00/ml-engineering, compute/accelerator): A100 SXM 86.9 %,
- * PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X 51.4 %, MI325X
- * 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish
- * power budget throttle more. `lasting` is what is left of it in the course of a step, as clocks
- * are lower under hours of load than in a benchmark's 100 products: found on A100s by Korthikanti's
- * and Narayanan's steps, on Hopper by llm.c's and Megatron-Core's (test_cost.c), where 700 W
- * throttle more than 400; newer ones are taken as Hopper. units: streaming multiprocessors (compute
- * units), from the architectures' white papers. host: PCIe ×16 by its specification less a fifth
- * for its packets; NVLink-C2C ("GH200" data sheet: 900 GB/s both ways) by what host memory gives.
+ * GPUs.
+ *   best     the share of the data sheet's dense bf16 rate that the fastest of large, nearly square
+ *            products reach. Measured, from the "Maximum Achievable Matmul FLOPS" table in S.
+ *            Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
+ *            compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200
+ *            83.8 %, B200 77.6 %, GB200 72.9 %, MI300X 51.4 %, MI325X 60.4 %. The other rows are
+ *            estimated from devices of the same generation. Devices with a small power budget
+ *            throttle more
+ *   lasting  the share of that rate that is left during a step. Clocks are lower under hours of
+ *            load than in the 100 products of a benchmark. It is fitted to the steps of Korthikanti
+ *            and Narayanan on A100s, and to those of llm.c and Megatron-Core on Hopper
+ *            (test_cost.c), where 700 W throttle more than 400 W. Newer devices count as Hopper
+ *   units    streaming multiprocessors (compute units), from the architectures' white papers
+ *   host     PCIe ×16 by its specification, less a fifth for its packets. NVLink-C2C ("GH200" data
+ *            sheet: 900 GB/s in both directions together) by the rate of host memory
  */
 #define AMPERE 0.98
 #define HOPPER 0.92
@@ -28,18 +32,18 @@
 #define PCIE4  25e9
 #define PCIE5  50e9
 #define C2C    300e9
-/* Products in fp32: NVIDIA's since Ampere as TF32. Data sheets: 15.7 of the V100's 125 TFLOPS, 8.1
- * of the T4's 65; 46.1 of the MI100's 184.6, 95.7 of the MI250X's 383. */
+/* The rate of fp32 products, on NVIDIA devices since Ampere as TF32. Data sheets: the V100 has 15.7
+ * of its 125 TFLOPS, the T4 8.1 of 65, the MI100 46.1 of 184.6, the MI250X 95.7 of 383. */
 #define HALF    0.5
 #define EIGHTH  0.125
 #define QUARTER 0.25
 
 /* clang-format off */
 static const struct gpu {
-	const char *name; /* how the device's begins; the first row that fits counts */
+	const char *name; /* how the device's name begins; the first matching row counts */
 	int units;
 	double best, lasting, host;
-	double wide; /* fp32 products' rate over the 2-byte ones' */
+	double wide; /* rate of fp32 products over the rate of 2-byte products */
 } gpus[] = {
 	{ "A100-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },       { "A800-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },
 	{ "A100", 108, 0.869, AMPERE, PCIE4, HALF },            { "A800", 108, 0.869, AMPERE, PCIE4, HALF },
@@ -65,26 +69,26 @@ static const struct gpu {
 /* clang-format on */
 
 /*
- * What holds for all GPUs, found on A100s (tests/unit/plan/test_cost.c holds them to the published
- * steps):
- *   MEMORY     of the data sheet's bandwidth, by kernels that pass over tensors. Copies reach 0.85
- *              to 0.9 of it; softmax, dropout and norms, with their sums and random numbers, less.
- *              Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
- *   FUSED_FWD, FUSED_BWD   of the products' rate, by fused attention: Dao, "FlashAttention-2",
- *                          arXiv 2307.08691, figures 5
- *              and 6: causal, head of 128, 2k to 4k keys on A100: 170 and 130 TFLOPS of 265
- *   WAVE       fetching a tile's first operands and writing 64 KiB of results at the units' share
- *              of the L2 cache: 3 to 4 µs
- *   OP         from one kernel's end to the next one's start in a full queue, with its ramp
+ * Constants of all GPUs, fitted on A100s (tests/unit/plan/test_cost.c compares them with the
+ * published steps):
+ *   MEMORY    the share of the data sheet's bandwidth that kernels over whole tensors reach. Copies
+ *             reach 0.85 to 0.9 of it; softmax, dropout and norms reach less, because of their sums
+ *             and random numbers. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
+ *   FUSED_FWD, FUSED_BWD  the share of the products' rate that fused attention reaches: Dao,
+ *             "FlashAttention-2", arXiv 2307.08691, figures 5 and 6: causal, head of 128, 2k to 4k
+ *             keys on A100: 170 and 130 TFLOPS of 265
+ *   WAVE      the time to fetch a tile's first operands and to write 64 KiB of results, at the
+ *             units' share of the L2 cache: 3 to 4 µs
+ *   OP        the time from one kernel's end to the next one's start in a full queue, with its ramp
  *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests'
- *              issues 100 and 149), 20 to 23 of 25 a GPU over HDR InfiniBand (issue 119: 85 to 96
- *              of 100 a node)
- *   HIDES      but for the units that NCCL's channels take from the products beside them: 16 to 20
- *              of 108 (Calculon, systems/a100_80g.json: 15 %)
- *   SYNC       cudaStreamSynchronize, then the host's launches before the device is busy again
- *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight
- *              replicas, of which their all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are
- *              Created Equal", SC22: a few percent between A100s
+ *             issues 100 and 149), 20 to 23 of 25 per GPU over HDR InfiniBand (issue 119: 85 to 96
+ *             of 100 per node)
+ *   HIDES     everything, except for the units that NCCL's channels take from concurrent products:
+ *             16 to 20 of 108 (Calculon, systems/a100_80g.json: 15 %)
+ *   SYNC      cudaStreamSynchronize, then the host's launches until the device is busy again
+ *   SPREAD    Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight
+ *             replicas; their all-reduce takes 0.3 to 0.4 s of that. Sinha et al., "Not All GPUs
+ *             Are Created Equal", SC22: a few percent between A100s
  */
 #define MEMORY    0.70
 #define FUSED_FWD 0.60
@@ -97,8 +101,8 @@ static const struct gpu {
 #define SYNC      100e-6
 #define SPREAD    0.012
 
-/* CPUs that were not measured: an ordinary BLAS's share of the cores' peak, STREAM's of the
- * memory's, a parallel region's start. */
+/* Shares for CPUs that were not measured: what an ordinary BLAS reaches of the cores' peak, what
+ * STREAM reaches of the memory's bandwidth, and the start of a parallel region. */
 #define CPU_PRODUCTS 0.70
 #define CPU_MEMORY   0.80
 #define CPU_OP       5e-6
@@ -146,7 +150,7 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[RATE_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
-	/* the gradients' norm reads an eighth word */
+	/* The update moves 7 words; the norm of the gradients reads an eighth one. */
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
 }
 
@@ -158,8 +162,8 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 		cost_machine_of(k, low_precision, 1, out);
 		return;
 	}
-	/* What no measurement tells, half as wide a storage type does not either: products and
-	 * sums are done in fp32. */
+	/* If 2-byte storage was not measured, the figures of fp32 count, because products and sums
+	 * are computed in fp32 anyway. */
 	if (!k->measured ||
 	    (!cost_measured_machine(k->measured, agents, threads, low_precision, out) &&
 	     !cost_measured_machine(k->measured, agents, threads, false, out)))

@@ -6,9 +6,9 @@
 	}
 
 /* --- muster ------------------------------------------------------------------------
- * agent/engine/model/: norms take the residual sum along (reads x, r; writes sum, y), their
- * backward the stream's gradient (reads dy, dres, x; writes dx); biases come with the products,
- * their gradients read dy again. */
+ * agent/engine/model/: a norm also adds the residual (reads x, r; writes sum, y). Its backward pass
+ * also adds the gradient of the stream (reads dy, dres, x; writes dx). Biases are added in the
+ * products; their gradients read dy again. */
 
 static const struct engine_pass muster[] = {
 	{ PHASE_FORWARD, RATE_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 4 } },
@@ -50,12 +50,16 @@ const struct engine cost_engine_muster = {
 
 /* --- Megatron-LM -------------------------------------------------------------------
  * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021
- * (8cfef1bf) and May 2022 (32132c6e). Scores, softmax and dropped weights of the whole square are
- * stored (scale, mask and softmax fused; dropout apart, with a byte of mask each); bias, dropout
- * and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of its
- * own; heads are copied into the order of the projection. Backward, besides the mirror of these:
- * each bias's gradient reads what it sums, the residual's gradient is added in a pass of its own,
- * LayerNorm's weights' gradients read both inputs again. */
+ * (8cfef1bf) and May 2022 (32132c6e). Forward:
+ *   - Scores, softmax and dropped weights of the whole square are stored. Scale, mask and softmax
+ *     are one kernel; dropout is another one and stores a byte of mask for each element.
+ *   - Bias, dropout and residual sum are one kernel, bias and GELU another.
+ *   - The query-key-value bias is a pass of its own.
+ *   - Heads are copied into the order of the projection.
+ * Backward, besides the same operations reversed:
+ *   - Each bias's gradient reads what it sums.
+ *   - The residual's gradient is added in a pass of its own.
+ *   - The gradients of LayerNorm's weights read both inputs again. */
 
 /* clang-format off */
 static const struct engine_pass megatron[] = {
@@ -85,29 +89,31 @@ static const struct engine_pass megatron[] = {
 };
 /* clang-format on */
 
-/* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes) and
- * summed so over replicas: after the step (--DDP-impl local), but with torch's DDP, beside the
- * backward pass, where there is no pipeline (examples/sc21/run_table_1.sh). Loss: fp16 logits
- * become fp32, then maximum, difference, exp, sum, quotient, gradient and its rounding, each a
- * pass: 52 bytes. Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and
- * check 8, norm 4, Adam 28, copy to fp16 6. Between stages: batch_isend_irecv, then
- * torch.cuda.synchronize (p2p_communication.py). */
+/* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes). They
+ * are all-reduced over the replicas in fp16: after the step (--DDP-impl local), but with torch's
+ * DDP behind the backward pass if there is no pipeline (examples/sc21/run_table_1.sh).
+ * Loss: fp16 logits become fp32, then maximum, difference, exp, sum, quotient, gradient and its
+ * rounding, each a pass: 52 bytes.
+ * Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and check 8, norm 4,
+ * Adam 28, copy to fp16 6.
+ * Between stages: batch_isend_irecv, then torch.cuda.synchronize (p2p_communication.py). */
 #define MEGATRON \
 	.passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, \
 	.embed_bwd = 4, .loss = 52, .grad_width = 2, .update = 56
 
 const struct engine cost_engine_megatron_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
-/* The backward pass's sums over tp ranks go on beside the weights' gradients since September
- * 2021 (b462d254). */
+/* Since September 2021 (b462d254) the backward pass's all-reduces over tp ranks run beside the
+ * products of the weights' gradients. */
 const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022",
 						  .hides_tp = true,
 						  MEGATRON };
 
-/* --- Megatron-Core ----------------------------------------------------------------- Release 0.8
- * on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its README),
- * Transformer Engine's layers: fused attention, biases in the products, one kernel for a norm's
- * backward pass; bf16 with fp32 gradients that the products add up; messages between stages beside
- * the passes. The loss as above, without the rounding of its gradient's fp32. */
+/* --- Megatron-Core -----------------------------------------------------------------
+ * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap
+ * (its README), and Transformer Engine's layers: fused attention, biases in the products, one
+ * kernel for a norm's backward pass. Elements are bf16; the products add up fp32 gradients.
+ * Messages between stages travel beside the passes. The loss is as above, but its fp32 gradient is
+ * not rounded. */
 
 static const struct engine_pass core[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },

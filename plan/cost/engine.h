@@ -4,8 +4,8 @@
  * The machine's rates are in machine.h, the job in job.h.
  *
  * cost_engine_muster describes agent/engine. The others exist to compare the model with published
- * measurements. Their properties were read in Megatron-LM's public history, at the commits that were
- * current when the measurements were made.
+ * measurements. Their properties were read in Megatron-LM's public history, at the commits that
+ * were current when the measurements were made.
  */
 #ifndef MUSTER_PLAN_COST_ENGINE_H
 #define MUSTER_PLAN_COST_ENGINE_H

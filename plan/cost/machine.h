@@ -33,7 +33,7 @@ struct cost_machine {
 	struct rate_curve rates[RATE_CLASSES];
 	double packing[RATE_PRODUCT_WEIGHT + 1];
 	double op;
-	int units;   /* units that tiles are dealt to; 0: products are not split into tiles */
+	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */
 	/* the share of a link's data sheet bandwidth that transfers reach, inside a node and across
 	 * nodes; 0: all of it */

@@ -17,7 +17,8 @@ void cost_measured_rates(const struct machine_rates *rates, struct cost_machine 
 	out->op = rates->op;
 }
 
-/* Agents that do not all fit were not measured. Those that fill the cores stand for them. */
+/* If the agents do not all fit on the cores, there is no measurement of them. Agents that fill the
+ * cores then take their place. */
 bool cost_measured_machine(const struct measured *m, int agents, int threads, bool low_precision,
 			   struct cost_machine *out)
 {

@@ -6,11 +6,11 @@
 
 /* The times of products with fewer FLOPs depend on their edges, not on packing. */
 #define PACKING_FROM 3e7
-/* The least ratio of two neighbouring points of a product's curve. */
+/* The smallest ratio of two neighbouring points of a product's curve. */
 #define BIN 3.0
 
-/* Seconds per byte of packing the weights: least squares of the relative error of FLOPs / rate +
- * bytes × packing = seconds, with neither term negative. */
+/* Returns the seconds per byte for packing the weights. It minimizes the squares of the relative
+ * error of FLOPs / rate + bytes × packing = seconds; neither term may be negative. */
 static double packing_of(const struct measured_point *points, int n, enum rate_class form)
 {
 	double ff = 0, fw = 0, ww = 0, f1 = 0, w1 = 0;
@@ -36,7 +36,7 @@ static int by_x(const void *a, const void *b)
 	return (p->x > q->x) - (p->x < q->x);
 }
 
-/* points: of one class, sorted. apart: the least ratio of two points of the curve. */
+/* points: of one class, sorted. apart: the smallest ratio of two points of the curve. */
 static void curve_through(const struct measured_point *points, int n, double packing, double apart,
 			  struct rate_curve *c)
 {
@@ -46,7 +46,7 @@ static void curve_through(const struct measured_point *points, int n, double pac
 		for (in = 0; i + in < n && points[i + in].x <= apart * points[i].x; in++) {
 			const struct measured_point *p = &points[i + in];
 			x += log(p->x);
-			/* Packing is a part of the time, never most of it. */
+			/* Packing takes some of the time, but never most of it. */
 			rate += p->work / fmax(p->seconds - packing * p->weights, 0.2 * p->seconds);
 		}
 		c->x[c->n] = exp(x / in);

@@ -7,19 +7,20 @@
 
 enum { F32 = 4 };
 
-/* The mean shard of a micro-batch; uneven cuts differ by less than the model errs. */
+/* The mean shard of a micro-batch. Uneven shards differ from it by less than the error of the
+ * model. */
 struct shard {
-	/* tokens, rows of the residual stream, hidden, bytes of an element */
+	/* tokens, rows of the residual stream, hidden size, bytes of an element */
 	double n, s, c, width;
 	double q, kv, f, up, vocab;
 	double heads;   /* of all sequences */
-	double rows;    /* that go through a feed-forward part: of a mixture top × n */
-	double experts; /* here; 1 of a dense layer */
-	/* seconds of an all-reduce of [n, c] over tp; of a gather or a reduce-scatter */
+	double rows;    /* rows that go through a feed-forward part; in a mixture top × n */
+	double experts; /* experts on this rank; 1 in a dense layer */
+	/* sum: seconds of an all-reduce of [n, c] over tp; half: of a gather or a reduce-scatter */
 	double sum, half;
 	struct traffic_sizes size;
-	bool sp, hides; /* transfers behind the backward products */
-	/* no mixture, whose rows are gathered and summed whole, beside nothing */
+	bool sp, hides; /* hides: transfers hide behind the backward products */
+	/* false: a mixture; its rows are gathered and summed whole, and nothing hides that */
 	bool dense;
 };
 
@@ -30,7 +31,7 @@ static struct shard shard_of(const struct cost_case *c)
 	const struct layout *l = c->layout;
 	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp,
 	       width = cost_width(c);
-	/* ranks that share a head hold a copy each */
+	/* Ranks that share a key-value head hold a copy each. */
 	double kv = fmax(1, (double)m->kv_heads / l->tp);
 	bool sp = job->parallel.sp && l->tp > 1;
 	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
@@ -86,7 +87,7 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 
 static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
 {
-	/* selective recomputation leaves a mixture alone */
+	/* Selective recomputation does not recompute a mixture. */
 	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows;
 	const double elements[TENSORS] = {
 		[TENSOR_STREAM] = h->s * h->c,
@@ -125,8 +126,8 @@ enum { FORMS = RATE_PRODUCT_WEIGHT + 1 };
 /* Seconds of each linear in each form. */
 struct layer {
 	double linear[LINEARS][FORMS];
-	double router[FORMS];       /* 0 of a dense layer */
-	double attention, gradient; /* attention's forward pass and its backward's */
+	double router[FORMS];       /* 0 in a dense layer */
+	double attention, gradient; /* seconds, forward and backward */
 };
 
 static double products(const struct layer *y, enum rate_class form)
@@ -137,7 +138,8 @@ static double products(const struct layer *y, enum rate_class form)
 	return sum;
 }
 
-/* Scores and weights of the whole square, stored: two products forward, four backward. */
+/* Attention that stores scores and weights of the whole square. It has two products in the forward
+ * pass and four in the backward pass. */
 static void stored_attention(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
 	double keys = (double)c->shape->seq, queries = keys / c->layout->cp,
@@ -153,7 +155,7 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
 	const struct cost_machine *m = c->machine;
-	/* two products, half masked */
+	/* Two products, of which half is masked. */
 	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim,
 	       flops = 2 * h->n * h->q * keys;
 	for (int form = 0; form < FORMS; form++) {
@@ -179,8 +181,8 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 
 /* --- A layer's transfers --- */
 
-/* Keys and values round the ring, beside attention's time. factor: how much more goes round in
- * the backward pass. */
+/* Seconds that attention does not hide of sending keys and values round the ring. factor: how much
+ * more data goes round in the backward pass. */
 static double ring_left(const struct cost_case *c, const struct shard *h, double attention,
 			double factor)
 {
@@ -189,7 +191,8 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 	return cp > 1 ? cost_machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
 }
 
-/* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
+/* Seconds that are not hidden of a gather. If the engine supports it, a rank multiplies its own
+ * rows meanwhile. */
 static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides,
 			    double product)
 {
@@ -207,8 +210,9 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][RATE_PRODUCT_FWD]);
 }
 
-/* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp
- * its input is gathered again, beside the input's product. */
+/* Seconds of the transfers in the backward pass of a column-parallel linear. The input's gradient
+ * is all-reduced behind the weights' product. With sequence parallelism the input is also gathered
+ * again, behind the input's product. */
 static double model_column_backward(const struct cost_case *c, const struct shard *h, bool hides,
 				    const double linear[FORMS])
 {
@@ -234,8 +238,9 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 
 /* --- A stage --- */
 
-/* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture,
- * whose gates need its result, the product before. */
+/* Seconds that a layer's backward pass spends on recomputation. An engine that stops short leaves
+ * out the layer's last all-reduce. It also leaves out the product before it, except in a mixture,
+ * whose gates need the result. */
 static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y,
 		       double cp, double ep)
 {
@@ -257,7 +262,8 @@ static double accumulated(const struct cost_case *c, const struct shard *h)
 	return moved(c, c->engine->accumulate * linear);
 }
 
-/* What the ranks of a group lose that wait for one another so many times in so much work. */
+/* The seconds that the ranks of a group lose if they wait for one another `times` times during
+ * `work` seconds of work. */
 static double meetings(const struct cost_case *c, enum group_kind kind, double times, double work)
 {
 	return times > 0 ? times * place_seconds_meeting(&c->group_links[kind], work / times) : 0;
@@ -302,9 +308,9 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->again = redone * again_of(c, h, &y, cp, ep);
 }
 
-/* Layers' activations go to the host behind each layer's forward pass and come back before its
- * backward's; one whose backward pass has two halves goes and comes once more
- * (agent/engine/model/offload.c). Nothing is computed meanwhile. */
+/* A layer's activations are copied to the host after its forward pass and back before its backward
+ * pass. If the backward pass has two halves, they are copied out and back once more
+ * (agent/engine/model/offload.c). Nothing is computed during the copies. */
 static void add_offload(const struct cost_case *c, const struct stage *stage, struct cost_pass *t)
 {
 	struct memory_sizes sizes;
@@ -327,7 +333,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 	t->tp_bwd += h->sp ? h->half : 0;
 }
 
-/* The head's backward comes with the loss. */
+/* The products of the head's backward pass count as forward, because they run with the loss. */
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	const struct cost_machine *m = c->machine;

@@ -73,7 +73,7 @@ double cost_meeting(const struct cost_case *c, double pass)
 void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 		   struct cost_units *out)
 {
-	struct stage other = { 0, 1, false, true }; /* not the first: a tied head is a copy */
+	struct stage other = { 0, 1, false, true }; /* its tied head is a copy */
 	struct share share = {
 		.tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1
 	};
@@ -81,23 +81,24 @@ void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 		out->elements[kind] = catalogue_unit_elements(m, &share, kind);
 }
 
-/* Elements of a pipeline rank's parameters, of experts or of the rest. */
+/* Elements of a pipeline rank's parameters: of the experts, or of all others. */
 static double elements_of(const struct cost_case *c, const struct cost_rank *r,
 			  enum zero_class class)
 {
 	const int64_t *unit = c->units->elements;
 	if (class == ZERO_EXPERTS)
 		return (double)unit[UNIT_EXPERTS] * r->layers;
-	bool shared = c->shape->tied && r->first; /* the head is the embedding that is here */
+	bool shared = c->shape->tied && r->first; /* the head uses the embedding of the same rank */
 	return (double)unit[UNIT_LAYER] * r->layers +
 	       (r->first ? (double)(unit[UNIT_TOKENS] + unit[UNIT_POSITIONS]) : 0) +
 	       (r->last ? (double)unit[UNIT_NORM] + (shared ? 0 : (double)unit[UNIT_HEAD]) : 0);
 }
 
-/* A class's replicas that share its state, and those that hold the same shard. */
+/* How the replicas of a class divide its state: the group that shares one copy of it, and the group
+ * of ranks that hold the same shard. */
 struct cut {
 	struct group_links shards, copies;
-	double each; /* shards */
+	double each; /* number of shards */
 };
 
 static struct cut cut_of(const struct cost_case *c, enum zero_class class)
@@ -119,8 +120,8 @@ static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 	return cut;
 }
 
-/* What a rank's replicas exchange, seconds: of gradients after each micro-batch and once a step, of
- * parameters each time that all are gathered, of the last bucket of gradients. */
+/* Seconds that a rank's replicas exchange data: gradients after each micro-batch (micro) and once
+ * per step (once), one gather of all parameters (params), the last bucket of gradients (last). */
 struct exchange {
 	double micro, once, params, last;
 };
@@ -142,8 +143,8 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
 
-/* What the step shows of it. All that goes on beside a backward pass hides behind the same
- * seconds. */
+/* Seconds of the replicas' exchange that are not hidden. All transfers that run during a backward
+ * pass share the seconds of that pass. */
 static double exposed(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct cost_machine *m = c->machine;
@@ -165,7 +166,7 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r)
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 
-/* Between the two holders of a tied embedding. */
+/* Seconds of the all-reduce between the two holders of a tied embedding. */
 static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 {
 	if (!c->shape->tied || r->first == r->last)
@@ -189,15 +190,16 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	return owned;
 }
 
-/* How much longer all takes while every agent is busy. */
+/* The factor by which everything takes longer while all agents are busy. */
 static double crowded(const struct cost_case *c)
 {
 	return fmax(1, c->machine->crowd);
 }
 
-/* An iteration of Newton and Schulz multiplies three times; of a matrix [m, k], m <= k, that is
- * 4 m m k + 2 m m m FLOPs, counted as those of a square matrix of the hidden size. All parameters
- * are counted as hidden matrices. Each matrix is one rank's of those that hold parts of it. */
+/* Seconds of the Newton-Schulz iterations. One iteration has three products. For a matrix [m, k], m
+ * <= k, that is 4 m m k + 2 m m m FLOPs; each matrix counts as a square of the hidden size. All
+ * parameters count as hidden matrices. Only one of the ranks that hold a part of a matrix computes
+ * it. */
 static double orthogonalizing(const struct cost_case *c, int iterations, double owned)
 {
 	double side = (double)c->shape->hidden, each = 6 * side * side * side * iterations;
@@ -212,7 +214,7 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
 		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
-	/* moments, and masters where they are not the parameters: there and back */
+	/* Moments, and masters if they are not the parameters themselves; copied in and out. */
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
@@ -222,7 +224,7 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
-/* Of so many seconds' work, what the replicas wait for the slowest. */
+/* Seconds that the replicas wait for the slowest one after `seconds` of work. */
 static double straggling(const struct cost_case *c, double seconds)
 {
 	return seconds * c->machine->spread * sqrt(2 * log(c->layout->dp));
@@ -246,7 +248,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 		    c->micros * busy / c->layout->pp * c->machine->crowd);
 }
 
-/* --- The parts --- */
+/* --- The parts of a step --- */
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
@@ -275,7 +277,8 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 		.tp = times * (s->tp_fwd + s->tp_bwd),
 		.cp = times * (s->cp_fwd + s->cp_bwd),
 		.ep = times * (s->ep_fwd + s->ep_bwd),
-		/* below, and of one stage, it is rounding */
+		/* A negative value is a rounding error, and so is any value if there is only one
+		 * stage. */
 		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
 		.dp = dp,
 		.optimizer = sum->optimizer,
@@ -285,7 +288,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 
 /* --- In closed form --- */
 
-/* Few kinds of stage come again and again. */
+/* The passes of the kinds of stages that exist. There are few kinds, and many stages of each. */
 struct passes {
 	struct stage_kind {
 		int layers, again;

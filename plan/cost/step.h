@@ -17,8 +17,8 @@
  *     AdamW, 5 for SGD). What is offloaded goes over the host's link.
  *   - ZeRO inside nodes gathers and scatters there, and once per step all-reduces the shards across
  *     nodes.
- *   - Replicas wait for the slowest one: their times vary, and the largest of n normally distributed
- *     times is about √(2 ln n) standard deviations above the mean.
+ *   - Replicas wait for the slowest one: their times vary, and the largest of n normally
+ *     distributed times is about √(2 ln n) standard deviations above the mean.
  */
 #ifndef MUSTER_PLAN_COST_STEP_H
 #define MUSTER_PLAN_COST_STEP_H
@@ -29,13 +29,14 @@
 double cost_forward(const struct cost_pass *t);
 double cost_backward(const struct cost_pass *t);
 void cost_add(struct cost_pass *sum, const struct cost_pass *t);
-/* Seconds that a message between two stages travels while its ranks compute; 0 if the ranks wait for
- * it. cost_wait is the time for which a rank is then blocked in each of the two transfers of a pass. */
+/* Seconds that a message between two stages travels while its ranks compute; 0 if the ranks wait
+ * for it. cost_wait is the time for which a rank is then blocked in each of the two transfers of a
+ * pass. */
 double cost_hop(const struct cost_case *c);
 double cost_wait(const struct cost_case *c);
-/* The additional seconds of a pass of `pass` seconds if more agents than cores share a node: its rank
- * sleeps until the neighbour's message comes and then needs a core that others are using. It comes
- * from the measured meetings (topo/measured.h); 0 if each agent has a core of its own. */
+/* The additional seconds of a pass of `pass` seconds if more agents than cores share a node: its
+ * rank sleeps until the neighbour's message comes and then needs a core that others are using. It
+ * comes from the measured meetings (topo/measured.h); 0 if each agent has a core of its own. */
 double cost_meeting(const struct cost_case *c, double pass);
 
 /* For agents that share their node's cores: the share of the cores that a pass keeps busy, and the
@@ -69,8 +70,8 @@ struct cost_sum {
 /* Seconds of the optimizer on a rank. */
 double cost_update(const struct cost_case *c, const struct cost_rank *r);
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);
-/* The parts of the step's time if the pipeline takes `whole` seconds. If agents share cores, each part
- * is as long as it takes among the others. */
+/* The parts of the step's time if the pipeline takes `whole` seconds. If agents share cores, each
+ * part is as long as it takes among the others. */
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole,
 		    struct plan_time *out);
 

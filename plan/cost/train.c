@@ -28,7 +28,7 @@ void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every
 {
 	double work = (double)steps * c->step;
 	int64_t between = every > 0 && every < steps ? every : steps;
-	/* as if they were evenly spread */
+	/* Counts as if the checkpoints were evenly spaced. */
 	double saved = ceil((double)steps / (double)between), interval = work / saved;
 	*out = (struct train_time){ .every = between,
 				    .work = work,
@@ -43,12 +43,12 @@ void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every
 	out->failures = out->total / c->mtbf;
 }
 
-/* --- Of a plan --- */
+/* --- The costs of a plan --- */
 
 #define GB   1e9
 #define HOUR 3600.0
 
-/* A node with `crew` ranks is counted by each of them. */
+/* Number of nodes. Each rank of a node with `node_ranks` ranks counts 1 / node_ranks. */
 static double nodes_of(const struct plan *p)
 {
 	double nodes = 0;
@@ -57,7 +57,7 @@ static double nodes_of(const struct plan *p)
 	return round(nodes);
 }
 
-/* Parameters of all ranks that hold a shard of them: of what is not cut, each replica's. */
+/* Parameters held by all ranks together. What ZeRO does not split counts once for each replica. */
 static double held(const struct job *job, const struct plan *p)
 {
 	const struct model_shape *m = &p->shape;

@@ -6,7 +6,8 @@
  * the time to save them, rare ones the work that is repeated:
  *
  *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:   √(2 d M)
- *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation (37):
+ *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS
+ *     22, 2006, equation (37):
  *                               √(2 d M) (1 + √(d / 2M) / 3 + d / 2M / 9) - d, and M where d ≥ 2M
  *     expected time, Daly's equation (20):   M e^{R / M} (e^{(t + d) / M} - 1) W / t
  *
@@ -38,8 +39,8 @@ struct train_time {
 	double work, saving, lost, total;
 };
 
-/* The number of steps between checkpoints that costs the least: from 1 to `steps`; `steps` if nothing
- * ever fails. */
+/* The number of steps between checkpoints that costs the least: from 1 to `steps`; `steps` if
+ * nothing ever fails. */
 int64_t cost_train_interval(const struct train_costs *c, int64_t steps);
 /* every: steps between checkpoints; 0: only at the end. */
 void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every,

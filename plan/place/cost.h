@@ -10,16 +10,17 @@
 #include <stdbool.h>
 
 struct place_cost {
-	/* seconds of a step's traffic that are not hidden: the slowest group of each kind, added up */
+	/* seconds of a step's traffic that are not hidden: the slowest group of each kind, added
+	 * up */
 	double total;
-	double mean;                 /* the same for the mean over the groups */
+	double mean;                 /* like total, but with the mean over the groups */
 	double seconds[GROUP_KINDS]; /* of the slowest group, hidden or not */
 };
 
 /* slots: the device of each rank, [layout_world]. */
 void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t,
 		 struct place_cost *out);
-/* The same for a single map, without an open weigh. ERR_NOMEM. */
+/* Weighs a single map without an open weigh. ERR_NOMEM. */
 int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
 		  const struct traffic *t, struct place_cost *out, struct err *e);
 /* Whether a costs less than b: by the total, and if those are equal by the mean. */

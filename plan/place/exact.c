@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Devices that are alike --- */
+/* --- Equal devices --- */
 
 struct device {
 	struct cluster_slot slot;
 	bool used;
 };
 
-/* An adapter that is a device's alone is as good as another such one, unless places count. */
+/* Whether two devices have equal adapters. An adapter of only one device equals any other such
+ * adapter with the same figures, unless positions count. */
 static bool same_adapter(const struct cluster *c, const struct node_kind *k, int a, int b)
 {
 	if (!k->parts || !k->nics)
@@ -31,7 +32,7 @@ static bool same_link(const struct topo_link *a, const struct topo_link *b)
 	return a->kind == b->kind && a->bandwidth == b->bandwidth && a->latency == b->latency;
 }
 
-/* Whether the node looks the same with these two exchanged. */
+/* Whether the node stays the same if devices a and b are exchanged. */
 static bool alike(const struct cluster *c, int node, int a, int b)
 {
 	const struct node_kind *k = topo_cluster_kind(c, node);
@@ -60,13 +61,13 @@ struct search {
 	struct weigh *w;
 	struct device *devices;
 	int n, world;
-	struct place_cost best, least;           /* least: nothing is faster */
-	int whole[PLACE_EXACT + 1][GROUP_KINDS]; /* groups that the first so many ranks complete */
+	struct place_cost best, least;           /* least: no map is faster */
+	int whole[PLACE_EXACT + 1][GROUP_KINDS]; /* groups that are complete after so many ranks */
 	struct cluster_slot *now, *found;
 };
 
-/* Whether an earlier free device would do as well: alike on its node, or on a whole node that is
- * alike. */
+/* Whether an earlier free device gives the same result: an equal device of the same node, or a
+ * device of an equal node that is entirely free. */
 static bool repeats(const struct search *s, int i)
 {
 	const struct cluster *c = s->c;
@@ -96,7 +97,7 @@ static bool repeats(const struct search *s, int i)
 	return false;
 }
 
-/* Of all maps that begin alike: at least so much. */
+/* Lower bounds for all maps that begin with the ranks placed so far. */
 struct bound {
 	struct place_cost cost;
 	double mean[GROUP_KINDS];
@@ -147,7 +148,7 @@ static void descend(struct search *s, int rank, const struct bound *before)
 	}
 }
 
-/* Counts groups at their last rank. */
+/* Sets whole[n][kind]: a group is complete when its last rank is placed. */
 static void mark_ends(struct search *s)
 {
 	int ranks[PLACE_EXACT];
@@ -166,14 +167,15 @@ static void mark_ends(struct search *s)
 	}
 }
 
-/* Seconds over the best links of all, side by side with as many adapters as the group has ranks. */
+/* Sets the lower bounds: seconds over the best links of the cluster, side by side on as many
+ * adapters as the group has ranks. */
 static void set_least(struct search *s)
 {
 	double link = 0, adapter = 0;
 	for (int i = 0; i < s->c->n_kinds; i++) {
 		const struct node_kind *k = &s->c->kinds[i];
 		link = fmax(link, k->link_bandwidth);
-		/* what load.h takes for the unknown */
+		/* the bandwidth that load.h assumes if it is unknown */
 		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9));
 		for (int n = 0; n < k->n_nics; n++)
 			adapter = fmax(adapter, k->nics[n].bandwidth);

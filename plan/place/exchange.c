@@ -13,8 +13,9 @@ static double log_distance(double a, double b)
 	return fabs(log(a / b));
 }
 
-/* Between two points the time is linear in the logarithms. Below them it is the time of the
- * smallest; above them the rate is the one of the largest. */
+/* Between two points the logarithm of the time is linear in the logarithm of the bytes. Below all
+ * points it is the time of the smallest one. Above them the rate is that of the largest one; a
+ * meeting keeps the time of the largest one. */
 static double seconds_at(const struct measured_exchange *x, double bytes)
 {
 	int i = 1, last = x->n - 1;
@@ -29,7 +30,7 @@ static double seconds_at(const struct measured_exchange *x, double bytes)
 	return x->seconds[i - 1] * pow(x->seconds[i] / x->seconds[i - 1], share);
 }
 
-/* Among the exchanges in groups of this size, the one with the nearest crowd. */
+/* Among the exchanges in groups of this size, finds the one with the nearest number of agents. */
 static const struct measured_exchange *find_exchange(const struct measured *m, enum measured_op op,
 						     int group, int crowd)
 {
@@ -43,7 +44,7 @@ static const struct measured_exchange *find_exchange(const struct measured *m, e
 	return best;
 }
 
-/* The measured group sizes on both sides of `group`; 0: none. */
+/* Finds the nearest measured group sizes below and above `group`; 0: there is none. */
 static void find_group_sizes(const struct measured *m, enum measured_op op, int group, int *below,
 			     int *above)
 {

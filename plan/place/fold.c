@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* What is tried at most: three levels of a large machine stay in the milliseconds. */
+/* TRIED_MOST limits the folds that are tried, so that three levels of a large machine take
+ * milliseconds. */
 enum { TRIED_MOST = 40000, AXES = 4 };
 
 struct walk {
@@ -60,8 +61,7 @@ static int least_prime(int n)
 	return n;
 }
 
-/* Whether it fits and no degree could have more of it here. fits: NULL where the room is all
- * that counts. */
+/* Whether a box fits and no degree can be larger in it. fits: NULL if only the room counts. */
 static bool full(const int rest[AXES], const int part[AXES], int room, const bool *fits)
 {
 	int64_t all = (int64_t)part[0] * part[1] * part[2] * part[3];
@@ -86,7 +86,8 @@ static void take(struct walk *w, int at, const int have[AXES], const int part[AX
 	level(w, at + 1);
 }
 
-/* All full boxes of `rest` in `room`, tp's largest first: block order is the first. */
+/* Tries all full boxes of `rest` in `room`, those with the largest tp first. So block order is the
+ * first one. */
 static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES],
 		  int part[AXES], int room)
 {
@@ -105,7 +106,7 @@ static void boxes(struct walk *w, int at, int axis, const int have[AXES], const 
 		}
 }
 
-/* Whether uplinks of this level or above are a bound. */
+/* Whether the uplinks of this level or of a level above it limit the bandwidth. */
 static bool bounded(const struct regular_cluster *y, int at)
 {
 	for (; at < y->levels; at++)
@@ -114,7 +115,7 @@ static bool bounded(const struct regular_cluster *y, int at)
 	return false;
 }
 
-/* One box alone: what fits of each degree, tp first. */
+/* Tries only one box: as much of each degree as fits, tp first. */
 static void first_box(struct walk *w, int at, const int have[AXES], const int rest[AXES], int room)
 {
 	int part[AXES];
@@ -127,7 +128,7 @@ static void first_box(struct walk *w, int at, const int have[AXES], const int re
 	take(w, at, have, part);
 }
 
-/* at: -1, a node; else the level of switches. */
+/* at: -1 is a node, otherwise a level of switches. */
 static void level(struct walk *w, int at)
 {
 	const int degrees[AXES] = { w->l->tp, w->l->cp, w->l->dp, w->l->pp };
@@ -140,7 +141,7 @@ static void level(struct walk *w, int at)
 	}
 	for (int i = 0; i < AXES; i++)
 		rest[i] = degrees[i] / have[i];
-	if (at >= 0) { /* boxes of nodes, then of the level before */
+	if (at >= 0) { /* counted in boxes of the level below */
 		int each = w->devices / place_fold_box(&w->now.node),
 		    before = at ? w->y->level[at - 1].units * each : 1;
 		room = w->y->level[at].units * each / before;
@@ -169,7 +170,8 @@ int place_fold_best(const struct regular_cluster *y, const struct layout *l,
 	return w.n;
 }
 
-/* Boxes of the i-th level from within: single ranks, a node's, those below switches. */
+/* The box that counts as one unit at level i: a single rank, a node's box, the boxes below
+ * switches. */
 static void inner_of(const struct fold *f, int i, int at[AXES])
 {
 	axes_of(i == 0   ? &(struct rank_box){ 1, 1, 1, 1 }
@@ -178,7 +180,8 @@ static void inner_of(const struct fold *f, int i, int at[AXES])
 		at);
 }
 
-/* A number of mixed radix: levels from the top, in each pp before dp before cp before tp. */
+/* The position is a number of mixed radix: the levels from the top, in each of them pp, dp, cp,
+ * tp. */
 int place_fold_place(const struct layout *l, const struct fold *f, int rank)
 {
 	struct coords c = layout_coords(l, rank);

@@ -18,9 +18,10 @@ struct fold {
 	double seconds;
 };
 
-/* Adds to out[n] the best folds for nodes with `devices` devices, the best first, until there are at
- * most `most`; returns how many there are then. Equal folds stay in the order in which they are
- * found, block order first. fits: [devices + 1] whether all ranks have room in boxes of that size. */
+/* Adds to out[n] the best folds for nodes with `devices` devices, the best first, until there are
+ * at most `most`; returns how many there are then. Equal folds stay in the order in which they are
+ * found, block order first. fits: [devices + 1] whether all ranks have room in boxes of that
+ * size. */
 int place_fold_best(const struct regular_cluster *y, const struct layout *l,
 		    const struct traffic *t, int devices, const bool *fits, int most,
 		    struct fold *out, int n);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Slow enough that bandwidth decides which group is the slowest. */
+/* So large that bandwidth, not latency, decides which group is the slowest. */
 #define SAMPLE_BYTES (64.0 * 1024 * 1024)
 
 int place_group_links_of(const struct cluster *c, const struct layout *l,
@@ -24,11 +24,12 @@ int place_group_links_of(const struct cluster *c, const struct layout *l,
 	return 0;
 }
 
-/* NCCL's shares and latencies of its algorithms: github.com/NVIDIA/nccl, src/graph/tuning.cc. */
-#define TREE 0.92 /* of the ring's bandwidth */
+/* NCCL's bandwidth shares and latencies of its algorithms: github.com/NVIDIA/nccl,
+ * src/graph/tuning.cc. */
+#define TREE 0.92 /* share of the ring's bandwidth */
 
-/* What a ring's rounds go at: the bandwidth of the slowest link; of latencies each link's, as a
- * piece passes them one after the other. */
+/* The link of a ring's rounds. Its bandwidth is that of the slowest link. Its latency is the mean
+ * over all links, because a piece passes one link after the other. */
 static struct link_speed ring_link(const struct group_links *s)
 {
 	struct link_speed in = s->inside, out = s->across;
@@ -41,7 +42,7 @@ static struct link_speed ring_link(const struct group_links *s)
 	};
 }
 
-/* 0: the links tell. */
+/* 0: nothing was measured, and the links count. */
 static double measured(const struct group_links *s, enum measured_op op, double bytes)
 {
 	if (!s->measured || s->nodes > 1 || s->ranks < 2)
@@ -50,8 +51,8 @@ static double measured(const struct group_links *s, enum measured_op op, double 
 	       place_exchange_share(s->measured, s->crowd) / fmax(1, s->busy);
 }
 
-/* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few
- * latencies. */
+/* Seconds up a tree over the nodes and down again, and along a chain in each node. All bytes are
+ * sent twice, but few latencies add up. */
 static double tree(const struct group_links *s, double bytes)
 {
 	double steps = (s->per_node - 1) * s->inside.latency +

@@ -3,9 +3,9 @@
  * computed.
  *
  * A step waits for the slowest group of a kind, so struct group_links describes that group.
- * Bandwidths are one rank's share, in one direction, while every group of the kind sends at the same
- * time: adapters, uplinks of switches, PCIe switches and the sockets' interconnects are shared by
- * those who use them (weigh.h, load.h). Nodes that share an NVLink fabric count as one.
+ * Bandwidths are one rank's share, in one direction, while every group of the kind sends at the
+ * same time: adapters, uplinks of switches, PCIe switches and the sockets' interconnects are shared
+ * by those who use them (weigh.h, load.h). Nodes that share an NVLink fabric count as one.
  *
  * In each round a ring over several nodes crosses to the next node once for each of its `per_node`
  * ranks' adapters, which it uses side by side. Its rate is the smaller of `inside` and per_node ×
@@ -80,8 +80,8 @@ struct rank_box place_block_box(const struct regular_cluster *y, const struct la
 void place_group_links_regular(const struct regular_cluster *y, const struct layout *l,
 			       const struct rank_box *f,
 			       struct group_links group_links[GROUP_KINDS]);
-/* The same with any boxes below the switches of each level, below[levels]. Each box divides the next
- * one, and the node's box divides the first. */
+/* Works as place_group_links_regular, but with any boxes below the switches of each level,
+ * below[levels]. Each box divides the next one, and the node's box divides the first. */
 void place_group_links_nested(const struct regular_cluster *y, const struct layout *l,
 			      const struct rank_box *f, const struct rank_box *below,
 			      struct group_links group_links[GROUP_KINDS]);
@@ -95,8 +95,8 @@ double place_seconds_gather(const struct group_links *s, double bytes);
 double place_seconds_all_reduce(const struct group_links *s, double bytes);
 /* Each rank sends `bytes` bytes in all, in equal parts to the other ranks. */
 double place_seconds_all_to_all(const struct group_links *s, double bytes);
-/* The time that the ranks lose if they wait for one another after `work` seconds of equal work; 0 if
- * it was not measured. */
+/* The time that the ranks lose if they wait for one another after `work` seconds of equal work; 0
+ * if it was not measured. */
 double place_seconds_meeting(const struct group_links *s, double work);
 /* A message between the slowest neighbours. */
 double place_seconds_hop(const struct group_links *s, double bytes);

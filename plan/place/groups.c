@@ -14,15 +14,15 @@ const char *place_group_word(enum group_kind kind)
 	return words[kind];
 }
 
-/* A group's ranks: outer × inner of them, `step` ranks apart within, `stride` from one run to
- * the next. */
+/* A group's ranks: `outer` runs of `inner` ranks. Within a run ranks are `step` apart; runs are
+ * `stride` apart. */
 struct walk {
 	int inner, step, outer, stride;
 };
 
 static struct walk walk_of(const struct layout *l, enum group_kind kind)
 {
-	/* ranks between neighbours of each kind */
+	/* the distance in ranks between neighbours of each kind */
 	int cp = l->tp, dp = cp * l->cp, pp = dp * l->dp;
 	switch (kind) {
 	case GROUP_TP:

@@ -3,24 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What counts as one node. */
+/* A node, or the nodes that share an NVLink fabric. */
 struct unit {
-	int first, nodes; /* of h->nodes */
+	int first, nodes; /* positions in h->nodes */
 	int devices, leaf, index;
-	double links; /* of all pairs together */
+	double links; /* bandwidth of all pairs together */
 };
 
 struct leaf {
-	int leaf, room; /* boxes */
+	int leaf, room; /* room: number of boxes */
 	double links;
 	int first; /* its first unit in the cluster's order */
 };
 
 struct homes {
 	const struct cluster *c;
-	int *nodes;                 /* [n_nodes] unit by unit */
-	struct unit *units, *order; /* in the cluster's order; as they are filled */
-	struct leaf *leaves;        /* [n_switches + 1]; the last: of none */
+	int *nodes;                 /* [n_nodes] the nodes, unit by unit */
+	struct unit *units, *order; /* in the cluster's order; in filling order */
+	struct leaf *leaves;        /* [n_switches + 1]; the last one is for nodes without a leaf */
 	int n;
 };
 
@@ -138,7 +138,7 @@ static int by_worth(const void *a, const void *b)
 	return x->index - y->index;
 }
 
-/* Of leaves: most room first, then the better links, then as they come. */
+/* Orders leaves: most room first, then better links, then the cluster's order. */
 static int by_room(const void *a, const void *b)
 {
 	const struct leaf *x = a, *y = b;
@@ -149,7 +149,7 @@ static int by_room(const void *a, const void *b)
 	return x->first - y->first;
 }
 
-/* Boxes of a leaf that come in multiples. */
+/* The number of boxes that a leaf takes if boxes come in multiples of `together`. */
 static int rounded(int room, int together)
 {
 	return room / together * together;
@@ -170,7 +170,7 @@ static int list_leaves(struct homes *h, int box, int together)
 	return n;
 }
 
-/* The leaf where the boxes end: as small as will do. */
+/* Chooses the leaf that takes the last boxes: the smallest one that has room for them. */
 static void choose_last(struct homes *h, int n, int boxes)
 {
 	int i = 0;

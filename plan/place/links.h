@@ -1,5 +1,5 @@
 /*
- * links — describes what each kind of group runs over in terms that people know: fills struct
+ * links — describes the links of each kind of group in common terms: fills struct
  * place_links for a map. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LINKS_H

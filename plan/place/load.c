@@ -8,11 +8,11 @@
 
 enum { OUT, IN };
 
-/* Of a kind: where its links lie among a node's. */
+/* The shared links of one kind of node: their numbers, counted from the node's first link. */
 struct shape {
-	int nics;          /* adapters; devices where no parts tell */
-	int bridges, numa; /* 0: no way inside goes through the CPU */
-	int *bridge;       /* [devices] PCIe switch: the least device on it */
+	int nics;          /* the node's adapters, then one for each device */
+	int bridges, numa; /* 0: no way inside the node goes through the CPU */
+	int *bridge;       /* [devices] PCIe switch: the smallest device on it */
 };
 
 struct load {
@@ -20,8 +20,8 @@ struct load {
 	struct shape *shapes;    /* [n_kinds] */
 	int *base;               /* [n_nodes] the node's first link */
 	int *unit, n_units;      /* [n_nodes] */
-	int first_uplink;        /* of switches: two each */
-	double *capacity, *flow; /* [links]; capacity INFINITY: no bound */
+	int first_uplink;        /* of the switches; each has two links */
+	double *capacity, *flow; /* [links]; capacity INFINITY: no limit */
 	int *touched, n_touched, n_links;
 };
 
@@ -56,7 +56,7 @@ static int numa_of(const struct node_kind *k, int device)
 	return numa > 0 && numa < k->numa ? numa : 0;
 }
 
-/* --- The shapes --- */
+/* --- The links of a kind of node --- */
 
 static int shape_of(const struct node_kind *k, struct shape *s)
 {
@@ -231,7 +231,7 @@ const struct cluster *place_load_cluster(const struct load *l)
 	return l->c;
 }
 
-/* --- The ways --- */
+/* --- Ways --- */
 
 static void take(struct load_way *w, int link)
 {
@@ -298,7 +298,7 @@ void place_load_way(const struct load *l, struct cluster_slot from, struct clust
 		out->bandwidth = known(k->link_bandwidth, UNKNOWN_BANDWIDTH);
 		out->latency = known(k->link_latency, UNKNOWN_LATENCY);
 	} else {
-		out->bandwidth = INFINITY; /* its adapters bound it */
+		out->bandwidth = INFINITY; /* the adapters limit it */
 		out->latency =
 			fmax(known(k->net_latency, UNKNOWN_LATENCY),
 			     known(topo_cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));

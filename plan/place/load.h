@@ -1,14 +1,14 @@
 /*
  * load — how much data flows at the same time over the links that devices share.
  *
- * A way from one device to another has a link of its own (NVLink, a switch's port), or it uses links
- * that others use too. Each direction counts separately. The shared links are:
+ * A way from one device to another has a link of its own (NVLink, a switch's port), or it uses
+ * links that others use too. Each direction counts separately. The shared links are:
  *   - the adapters on both sides (nics of the parts; without parts every device has its own);
  *   - the links from each switch to its parent, up to the switch where the ways meet. With rails,
  *     adapters of different rails of one leaf meet above it;
- *   - inside a node, if the way goes through the CPU: the uplinks of the PCIe switches on both sides
- *     (devices with a PIX or PXB link share one) and the interconnect of the sockets. Each of them
- *     carries as much as one of the pairs that use it has alone.
+ *   - inside a node, if the way goes through the CPU: the uplinks of the PCIe switches on both
+ *     sides (devices with a PIX or PXB link share one) and the interconnect of the sockets. Each of
+ *     them carries as much as one of the pairs that use it has alone.
  * Unknown figures count as UNKNOWN_BANDWIDTH and UNKNOWN_LATENCY. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LOAD_H
@@ -47,8 +47,8 @@ void place_load_add(struct load *l, const struct load_way *way, double weight);
 /* Bandwidth of one unit of weight on this way while all added flows run. */
 double place_load_share(const struct load *l, const struct load_way *way);
 
-/* As above for a device's adapter and for a switch's uplinks alone. For patterns that have too many
- * flows to add each of them. */
+/* These work as the functions above, but for a device's adapter or a switch's uplinks alone. They
+ * are for patterns that have too many flows to add each of them. */
 void place_load_add_adapter(struct load *l, struct cluster_slot at, double weight);
 double place_load_share_adapter(const struct load *l, struct cluster_slot at);
 void place_load_add_uplink(struct load *l, int sw, double weight);

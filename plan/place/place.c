@@ -11,40 +11,41 @@
 
 enum {
 	SIZES_MOST = 4,          /* different sizes of nodes */
-	FOLDS_MOST = 24,         /* weighed exactly, where the world is small */
-	RANKS_WEIGHED = 1 << 18, /* ranks of all maps that are weighed, where it is large */
-	REFINED_MOST = 128,      /* ranks of a world whose single ranks are exchanged */
-	REFINED_BUDGET = 1 << 18 /* ranks of all maps that are weighed for it */
+	FOLDS_MOST = 24,         /* weighed exactly if the world is small */
+	RANKS_WEIGHED = 1 << 18, /* most ranks of all weighed maps, if it is large */
+	REFINED_MOST = 128,      /* the largest world whose single ranks are exchanged */
+	REFINED_BUDGET = 1 << 18 /* limit on the ranks of all maps weighed for that */
 };
 
-/* How the ranks of a node's box go to the devices. */
+/* How the ranks of a node's box are assigned to its devices. */
 struct dealt {
 	struct rank_box box;
-	int **order; /* [kinds] of each kind's devices, the box's first */
+	int **order; /* [kinds] the devices of each kind; the box's come first */
 };
 
-/* What placing one job needs. */
+/* State of placing one job. */
 struct yard {
 	const struct cluster *c;
 	const struct layout *l;
 	const struct traffic *t;
 	struct weigh *w;
 	struct homes *homes;
-	/* [world] the map at hand; devices in the order of boxes */
+	/* [world] the current map; the devices in the order of boxes */
 	struct cluster_slot *slots, *boxes;
-	struct cluster_slot *best; /* [world] the best map; the caller's */
-	struct dealt *dealt;       /* for each box that was met */
+	struct cluster_slot *best; /* [world] the best map; memory of the caller */
+	struct dealt *dealt;       /* one entry for each box that was tried */
 	int n_dealt;
 	int world, devices;
 	bool *used; /* [nodes] scratch */
 	int *leaf;  /* [switches] scratch */
-	int broken; /* leaves that the best map uses in part */
+	int broken; /* leaves of which the best map uses only some nodes */
 	struct placement *out;
 };
 
-/* --- Keeping the best --- */
+/* --- The best map --- */
 
-/* Leaves of which some nodes are used and some are not: whole ones are worth more to others. */
+/* The number of leaves of which only some nodes are used. Whole leaves are worth more to other
+ * jobs. */
 static int broken_leaves(struct yard *y)
 {
 	const struct cluster *c = y->c;
@@ -63,7 +64,7 @@ static int broken_leaves(struct yard *y)
 	return broken;
 }
 
-/* Weighs the map at hand. */
+/* Weighs the current map. */
 static void consider(struct yard *y)
 {
 	struct place_cost cost;
@@ -83,7 +84,7 @@ static void consider(struct yard *y)
 	p->weighed++;
 }
 
-/* Rank r is the r-th device. */
+/* Block order: rank r is the r-th device. */
 static void fill_block(struct yard *y)
 {
 	for (int r = 0, node = 0, device = 0; r < y->world; r++) {
@@ -93,8 +94,8 @@ static void fill_block(struct yard *y)
 	}
 }
 
-/* The same, but groups of tp stay inside nodes, whose last devices stay free, as long as there
- * is room; those that find none share what is free. */
+/* Block order in which tensor-parallel groups stay inside nodes; the last devices of a node stay
+ * free. Groups for which there is no room in a node share the free devices. */
 static void fill_whole(struct yard *y)
 {
 	int tp = y->l->tp, r = 0;
@@ -111,7 +112,7 @@ static void fill_whole(struct yard *y)
 	}
 }
 
-/* Slurm's --distribution=cyclic: a rank a node, round and round. */
+/* Slurm's --distribution=cyclic: one rank on each node in turn. */
 static void fill_cyclic(struct yard *y)
 {
 	for (int r = 0, round = 0; r < y->world; round++)
@@ -122,8 +123,8 @@ static void fill_cyclic(struct yard *y)
 
 /* --- Inside a node --- */
 
-/* A node's box as a job of its own on that node: several boxes beside each other are stages that
- * say nothing to each other. */
+/* Describes a node's box as a job on that node alone. Several boxes on one node count as stages
+ * that exchange nothing. */
 static bool inner_layout(const struct layout *l, const struct fold *f, int boxes,
 			 const struct traffic *t, struct layout *in, struct traffic *said)
 {
@@ -162,8 +163,8 @@ static void take_order(int devices, const struct cluster_slot *slots, int n, int
 	}
 }
 
-/* The devices of a node of this kind in the order in which a box's ranks go to them; the rest
- * after them. */
+/* Sets `order` to the devices of a node of this kind, in the order in which a box's ranks use them.
+ * The remaining devices follow. */
 static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order,
 			 struct err *e)
 {
@@ -198,11 +199,11 @@ static int **new_order(const struct cluster *c)
 	int **order = calloc((size_t)c->n_kinds + 1, sizeof *order);
 	for (int k = 0; order && k < c->n_kinds; k++)
 		if (!(order[k] = calloc((size_t)c->kinds[k].devices + 1, sizeof **order)))
-			return order; /* freed with what is there */
+			return order; /* the caller frees the entries that were made */
 	return order;
 }
 
-/* NULL without memory. */
+/* Returns NULL if memory is lacking or the devices of a node cannot be ordered. */
 static int **order_of(struct yard *y, const struct fold *f, struct err *e)
 {
 	int i = 0;
@@ -242,7 +243,8 @@ static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 	return 0;
 }
 
-/* The folds for nodes of so many devices, added to out[n]. -1 without memory. */
+/* Adds the folds for nodes with so many devices to out[n]. Returns their number, -1 if memory is
+ * lacking. */
 static int list_folds(const struct yard *y, const struct regular_cluster *regular, int devices,
 		      int most, struct fold *out, int n)
 {
@@ -281,7 +283,7 @@ static int consider_folds(struct yard *y, struct err *e)
 	return rc;
 }
 
-/* Whether single ranks may be better off elsewhere: not where every device is like every other. */
+/* Whether it may help to move single ranks: not if all devices are equal and all are used. */
 static bool irregular(const struct yard *y)
 {
 	for (int i = 0; i < y->c->n_kinds; i++)
@@ -331,7 +333,7 @@ static void place_fixed(struct yard *y)
 	y->out->fixed = true;
 }
 
-/* --- What stays free --- */
+/* --- Unused nodes and devices --- */
 
 static int list_spares(struct yard *y, struct err *e)
 {
@@ -356,7 +358,7 @@ static int list_spares(struct yard *y, struct err *e)
 	return 0;
 }
 
-/* --- All --- */
+/* --- The whole search --- */
 
 static int yard_open(struct yard *y, struct err *e)
 {

@@ -10,7 +10,7 @@ static void exchange(struct cluster_slot *a, struct cluster_slot *b)
 	*b = keep;
 }
 
-/* Free devices of nodes that hold ranks. */
+/* Lists the free devices of nodes that hold ranks. */
 static int list_free(const struct cluster *c, const struct cluster_slot *slots, int world,
 		     struct cluster_slot *out, bool *used, const int *base)
 {
@@ -28,8 +28,8 @@ static int list_free(const struct cluster *c, const struct cluster_slot *slots, 
 	return n;
 }
 
-/* One round over all pairs; whether something has changed. all: the ranks' slots, then the free
- * ones. */
+/* One round over all pairs. Returns whether something has changed. all: the ranks' slots, then the
+ * free ones. */
 static bool round_of(struct weigh *w, const struct traffic *t, int world, int n, int budget,
 		     struct cluster_slot *all, struct place_cost *cost, int *weighed)
 {

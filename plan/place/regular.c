@@ -1,5 +1,5 @@
-/* regular — place_group_links_regular: the closed form of place_group_links_of, where every node has the
- * same box of ranks. */
+/* regular — place_group_links_regular: the closed form of place_group_links_of if every node has
+ * the same box of ranks. */
 #include "plan/place/load.h"
 #include "plan/place/group_links.h"
 
@@ -12,7 +12,7 @@ static double known(double x, double otherwise)
 	return x > 0 ? x : otherwise;
 }
 
-/* --- The yard --- */
+/* --- The figures of the cluster --- */
 
 static void least_link(struct link_speed *l, double bandwidth, double latency)
 {
@@ -20,7 +20,7 @@ static void least_link(struct link_speed *l, double bandwidth, double latency)
 	l->latency = fmax(l->latency, latency);
 }
 
-/* A node's adapters while all of its devices send, and any link inside. */
+/* Adds the bandwidth of a node's adapters while all of its devices send, and its links inside. */
 static void add_node(const struct load *l, int node, struct regular_cluster *y)
 {
 	struct load_way way;
@@ -60,7 +60,8 @@ static void add_level(const struct cluster *c, const int *below, struct regular_
 	}
 }
 
-/* From the leaves up: units below each switch of a level. units: of each leaf, consumed. */
+/* Counts the units below each switch, level by level from the leaves up. below: the units of each
+ * leaf; it is overwritten. */
 static void add_levels(const struct cluster *c, int *below, int *next, struct regular_cluster *y)
 {
 	for (bool more = true; more && y->levels < SPAN_LEVELS;) {
@@ -76,7 +77,7 @@ static void add_levels(const struct cluster *c, int *below, int *next, struct re
 	}
 }
 
-/* Units of each leaf; a fabric's nodes are counted at its first's. */
+/* Counts the units of each leaf. The nodes of a fabric count at the leaf of its first node. */
 static int count_units(const struct load *l, int *below, struct regular_cluster *y, struct err *e)
 {
 	const struct cluster *c = place_load_cluster(l);
@@ -102,7 +103,7 @@ static int count_units(const struct load *l, int *below, struct regular_cluster 
 	return 0;
 }
 
-/* Of the layout on this node alone, by place_group_links_of itself. */
+/* Adds the links of the layout on this node alone, as place_group_links_of finds them. */
 static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind,
 		      struct link_speed *entry, struct err *e)
 {
@@ -116,8 +117,8 @@ static int fill_entry(const struct cluster *one, const struct layout *l, enum gr
 	return 0;
 }
 
-/* n ranks a group, so many devices apart, as many groups side by side as there is room for;
- * stages come last in the order of ranks. */
+/* Fills the entries for groups of n ranks that are `apart` devices apart, with as many groups side
+ * by side as there is room for. Stages come last in the order of ranks. */
 static int fill_entries(const struct cluster *one, int devices, int n, int apart, bool round,
 			struct regular_cluster *y, struct err *e)
 {
@@ -153,7 +154,7 @@ static int fill_table(const struct cluster *c, int node, struct regular_cluster 
 	return 0;
 }
 
-/* One node of each kind whose links differ. */
+/* Fills the tables from one node of each kind whose links differ. */
 static int fill_tables(const struct cluster *c, struct regular_cluster *y, struct err *e)
 {
 	for (int k = 0; k < c->n_kinds; k++) {
@@ -202,8 +203,8 @@ struct rank_box place_block_box(const struct regular_cluster *y, const struct la
 	const int degrees[] = { l->tp, l->cp, l->dp, l->pp };
 	int room = y->devices, at[4];
 	for (int i = 0; i < 4; i++) {
-		/* The largest part that divides the degree; what follows stays outside where a
-		 * degree is cut. */
+		/* Takes the largest number that fits and divides the degree. If that splits a
+		 * degree, all later degrees stay outside the node. */
 		at[i] = degrees[i] < room ? degrees[i] : room;
 		while (degrees[i] % at[i])
 			at[i]--;
@@ -217,7 +218,7 @@ static int least_of(int a, int b)
 	return a < b ? a : b;
 }
 
-/* The nodes below a switch hold boxes too: of the degrees that go on, tp's first. */
+/* The box below a switch, made of its nodes' boxes. It takes the remaining degrees, tp first. */
 static struct rank_box widen(const struct layout *l, const struct rank_box *f, int units)
 {
 	const int left[] = { l->tp / f->tp, l->cp / f->cp, l->dp / f->dp, l->pp / f->pp };
@@ -234,7 +235,7 @@ static int box(const struct rank_box *f)
 	return f->tp * f->cp * f->dp * f->pp;
 }
 
-/* Ranks of a group of this kind in such a box. */
+/* Number of ranks of a group of this kind in such a box. */
 static int ranks_in(const struct layout *l, const struct rank_box *f, enum group_kind kind)
 {
 	switch (kind) {
@@ -255,7 +256,7 @@ static int ranks_in(const struct layout *l, const struct rank_box *f, enum group
 	}
 }
 
-/* Devices between its neighbours there. */
+/* Distance in devices between the neighbours of a group in such a box. */
 static int apart_in(const struct layout *l, const struct rank_box *f, enum group_kind kind)
 {
 	int dp = f->tp * f->cp;
@@ -287,8 +288,8 @@ static struct link_speed inside_of(const struct regular_cluster *y, const struct
 	return y->inside[l->chunks > 1 && !l->vee && n == l->pp][kind][entry][apart];
 }
 
-/* Neighbouring devices of a node that send to others: all of its ranks; of hops and chains the
- * last of each group. */
+/* Number of neighbouring devices of a node that send to other nodes: all of its ranks. In hops and
+ * chains only the last rank of each group sends. */
 static int senders(const struct rank_box *f, enum group_kind kind)
 {
 	if (kind == GROUP_CP && f->cp > 1)
@@ -296,8 +297,8 @@ static int senders(const struct rank_box *f, enum group_kind kind)
 	return kind == GROUP_PP || kind == GROUP_TIE ? f->tp * f->cp * f->dp : box(f);
 }
 
-/* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave
- * it. */
+/* A rank's share of the uplinks of a switch at this level, if its group has ranks outside of that
+ * switch. */
 static double uplink_share(const struct regular_cluster *y, const struct layout *l,
 			   const struct rank_box *below, enum group_kind kind, int level,
 			   const struct group_links *s)
@@ -308,12 +309,12 @@ static double uplink_share(const struct regular_cluster *y, const struct layout 
 	if (kind == GROUP_EP)
 		return y->level[level].up * (s->ranks - s->per_node) /
 		       ((double)all * (s->ranks - mine));
-	/* Each of the groups crosses once, side by side with as many ranks as it has on a node;
-	 * of chains and hops one rank does. */
+	/* Each group crosses the uplink once, side by side with as many ranks as it has on a node.
+	 * In chains and hops only one rank crosses. */
 	double groups = (double)all / mine,
 	       side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
 	if (kind == GROUP_TIE)
-		groups = (double)all / below->pp; /* of one end, as the other is elsewhere */
+		groups = (double)all / below->pp; /* of one end; the other is elsewhere */
 	return y->level[level].up / (groups * side);
 }
 
@@ -339,7 +340,7 @@ void place_group_links_nested(const struct regular_cluster *y, const struct layo
 			s->across.bandwidth =
 				fmin(s->across.bandwidth,
 				     uplink_share(y, l, &below[level], kind, level, s));
-		if (kind == GROUP_EP && mine > 1) /* both go on at once */
+		if (kind == GROUP_EP && mine > 1) /* both transfers run at the same time */
 			s->across.bandwidth = fmin(s->across.bandwidth,
 						   s->inside.bandwidth * (n - mine) / (mine - 1));
 	}

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Replicas' sums and gathers go on beside the passes, and little of them shows where links are
- * not far too slow (plan/cost/step.h). */
+/* The replicas' all-reduces and gathers run beside the passes. Most of their time is hidden unless
+ * the links are far too slow (plan/cost/step.h). */
 #define REPLICAS_HIDDEN 0.75
 
 enum { F32 = 4 };
@@ -15,7 +15,7 @@ static void put(struct traffic *t, enum group_kind kind, int i, double bytes, do
 	t->ops[kind][i] = (struct traffic_op){ bytes, times };
 }
 
-/* Elements of a pipeline rank's parameters, of experts or of the rest. */
+/* Elements of a pipeline rank's parameters: of the experts, or of all others. */
 static double elements_of(const struct model_shape *m, const struct layout *l, bool sp,
 			  const struct stage *stages, int pp, enum zero_class class)
 {
@@ -29,13 +29,13 @@ static double elements_of(const struct model_shape *m, const struct layout *l, b
 	return sum;
 }
 
-/* Of a pipeline rank: its layers, those of them that recompute, and whether it holds the
- * embedding and the head. */
+/* The work of a pipeline rank: its layers, how many of them recompute, and how many of the
+ * embedding and the head it holds. */
 struct work {
 	int layers, redone, ends;
 };
 
-/* Of the rank with most. */
+/* The work of the rank that has the most. */
 static struct work most_work(const struct job *job, const struct layout *l,
 			     const struct stage *stages)
 {
@@ -79,7 +79,7 @@ static void passes(const struct job *job, const struct model_shape *m, const str
 	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
 	struct work w = most_work(job, l, stages);
 	bool sp = job->parallel.sp;
-	/* layers of which all is recomputed */
+	/* layers that are recomputed whole */
 	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0;
 	put(t, GROUP_TP, 0, size.stream,
 	    micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
@@ -99,7 +99,7 @@ static void replicas(const struct job *job, const struct model_shape *m, const s
 	for (int pp = 0; pp < l->pp; pp++)
 		elements = fmax(elements, elements_of(m, l, job->parallel.sp, stages, pp, class));
 	put(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
-	/* forward and backward, half an all-reduce each */
+	/* ZeRO 3 gathers before the forward and the backward pass; each is half an all-reduce. */
 	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros);
 }
 

@@ -10,13 +10,13 @@ struct weigh {
 	struct load *load;
 	struct layout layout;
 	int world;
-	/* [world] the groups' ranks, group after group, in the order of their rings */
+	/* [world] the ranks of the groups, group after group, in the order of their rings */
 	int *ranks;
-	/* [world] scratch of one group: each rank's unit in it, ranks of each unit */
+	/* [world] scratch of one group: the unit of each rank, the ranks of each unit */
 	int *place, *count;
-	/* [units] the group that was seen there last, and which of its units this is */
+	/* [units] the last group that was seen there, and the unit's number in it */
 	int *seen, *number;
-	/* [switches] ranks of a group below; [world × depth] switches that it has met */
+	/* [switches] ranks of a group below it; [world × depth] switches above the group's ranks */
 	int *below, *met;
 	int serial;
 };
@@ -73,15 +73,15 @@ void place_weigh_close(struct weigh *w)
 
 /* --- One group --- */
 
-/* A group in the order of its ring, and what passes over its flows: they are shown, or added, or
- * their shares are taken. */
+/* A group in the order of its ring, and what is done with each of its flows: it is shown, or added
+ * to the load, or its share is taken. */
 struct group {
 	struct weigh *w;
 	const struct cluster_slot *slots;
 	const int *ranks;
 	int n;
 	bool adding;
-	weigh_see *see; /* NULL: they are not shown */
+	weigh_see *see; /* NULL: flows are not shown */
 	void *with;
 	struct group_links *span;
 };
@@ -122,7 +122,8 @@ static int run_end(const struct group *g, int i)
 	return end;
 }
 
-/* Its units, and the fewest ranks on one; of hops, the runs are counted. */
+/* Counts the group's units and the fewest ranks on one of them. For hops it counts runs of ranks
+ * instead of units. */
 static void count_units(const struct group *g, int *units, int *least)
 {
 	*units = 0;
@@ -134,7 +135,7 @@ static void count_units(const struct group *g, int *units, int *least)
 	}
 }
 
-/* From a run to the next, [next, next + theirs): side by side. */
+/* Flows from a run of ranks to the next run, [next, next + theirs), `side` of them side by side. */
 static void cross(struct group *g, int i, int mine, int next, int theirs, int side)
 {
 	for (int a = 0; a < mine; a++)
@@ -165,8 +166,8 @@ static void hops(struct group *g, bool closed)
 		flow(g, i, (i + 1) % g->n, 1);
 }
 
-/* Of what a rank sends inside its unit, [lo, hi), seconds a byte of all that it sends; in the
- * second pass. */
+/* Adds what rank i sends inside its unit, to the ranks [lo, hi). If shares are taken, it returns
+ * the seconds per byte of all that the rank sends. */
 static double inside_time(struct group *g, int i, int lo, int hi)
 {
 	double port = 0, slowest = 0, part = 1.0 / g->n, latency = 0;
@@ -193,7 +194,8 @@ static double inside_time(struct group *g, int i, int lo, int hi)
 	return slowest;
 }
 
-/* Calls for each switch that some of the group's ranks are below: once, as adding or as taking. */
+/* Handles the uplinks of each switch above the group's ranks once: adds the load, or takes the
+ * share. */
 static double uplinks(struct group *g)
 {
 	const struct cluster *c = place_load_cluster(g->w->load);
@@ -286,14 +288,14 @@ static void flows(struct group *g, enum group_kind kind)
 	}
 }
 
-/* --- A kind --- */
+/* --- One kind of groups --- */
 
 static bool in_order(enum group_kind kind)
 {
 	return kind == GROUP_CP || kind == GROUP_PP;
 }
 
-/* Ranks node by node, nodes as they come. */
+/* Sorts the ranks by node. Nodes stay in the order in which they first appear. */
 static void gather(struct weigh *w, const struct cluster_slot *slots, int *ranks, int n)
 {
 	int units = 0, last = -1;
@@ -313,8 +315,8 @@ static void gather(struct weigh *w, const struct cluster_slot *slots, int *ranks
 	}
 	if (!apart)
 		return;
-	/* By counting: place[] becomes each rank's position, and the ranks walk the cycles to
-	 * theirs. */
+	/* A counting sort: place[] becomes each rank's position, then the ranks move to it along
+	 * the cycles. */
 	for (int u = 0, at = 0; u < units; u++) {
 		int here = w->count[u];
 		w->count[u] = at;
@@ -340,7 +342,7 @@ static bool nowhere(const struct cluster_slot *slots, const int *ranks, int n)
 	return false;
 }
 
-/* Fills w->ranks with the groups that are somewhere; how many. */
+/* Fills w->ranks with the groups whose ranks all have a device. Returns their number. */
 static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind,
 		       int size)
 {

@@ -126,7 +126,7 @@ void search_config_print(const struct search_config *c, struct buf *out)
 			   c->optimizer ? "optimizer" : "");
 }
 
-/* The keys that it decides, but for stages, in the order of the table. */
+/* The keys that a configuration decides, except the stages, in the order of the table. */
 /* clang-format off */
 static const size_t decided[] = {
 	AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, dp), AT(parallel, ep), AT(parallel, chunks), AT(parallel, schedule),
@@ -144,7 +144,8 @@ static void value_of(const struct search_config *c, const struct job_key *key, s
 	job_value_write(key, &job, out);
 }
 
-/* Degrees and the batch are always said, ways only where they are not the default. */
+/* Whether the key is printed: degrees and the batch always are, other keys if they differ from the
+ * default. */
 static bool said(const struct search_config *c, size_t offset, const struct job_key *key,
 		 const char *value)
 {

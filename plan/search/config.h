@@ -39,7 +39,8 @@ bool search_config_same(const struct search_config *a, const struct search_confi
 void search_config_print(const struct search_config *c, struct buf *out);
 /* Prints the sections and keys that give a job this choice, in the form of a job file. */
 void search_config_lines(const struct search_config *c, struct buf *out);
-/* Prints the keys that differ with their values in `to`: "recompute.mode = full, parallel.zero = 1". */
+/* Prints the keys that differ with their values in `to`:
+ * "recompute.mode = full, parallel.zero = 1". */
 void search_config_changes(const struct search_config *from, const struct search_config *to,
 			   struct buf *out);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- What is found once --- */
+/* --- Computed once --- */
 
 static int largest_box(const struct cluster *c)
 {
@@ -92,14 +92,14 @@ void search_eval_close(struct eval *v)
 
 /* --- Grid --- */
 
-/* On the fullest node. */
+/* The number of agents on the fullest node. */
 int search_eval_agents(const struct eval *v)
 {
 	int world = layout_world(&v->layout);
 	return world < v->box ? world : v->box;
 }
 
-/* The slowest kind's, with so many agents on a node. */
+/* Sets the machine of the slowest kind of node with so many agents on a node. */
 static void set_machine(struct eval *v, int agents)
 {
 	const struct cluster *c = v->space->cluster;
@@ -145,7 +145,7 @@ static void set_units(struct eval *v)
 	v->units_ep = v->layout.ep;
 }
 
-/* Whether the last tp rank's share is the first one's in all that counts. */
+/* Whether the last tp rank has the same share as the first one in everything that counts. */
 static bool even(const struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
@@ -201,7 +201,7 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 	return a;
 }
 
-/* Layers are alike, so that a stage's pass is the sum of theirs and of its ends. */
+/* All layers have the same cost, so a stage's pass is the sum of its layers and of its ends. */
 static void set_passes(struct eval *v, struct eval_stream *s)
 {
 	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false },
@@ -270,7 +270,7 @@ static double busy_of(const struct cost_pass *t)
 	return cost_forward(t) + cost_backward(t);
 }
 
-/* The busiest rank has at least the mean of all ranks' work. */
+/* The busiest rank has at least the mean work of all ranks. */
 double search_eval_stream_bound(const struct eval *v)
 {
 	const struct eval_stream *s = v->stream;
@@ -300,8 +300,8 @@ bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 					      (node_replicas % ep == 0 || ep % node_replicas == 0));
 }
 
-/* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ
- * from the leaf before. */
+/* Adds up the line's ranks, each kind once. If ZeRO is that of the previous leaf, only the place of
+ * the optimizer state may differ. */
 static void set_sum(struct eval *v, const struct space_zero *z)
 {
 	if (v->has_sum && v->summed.stage == z->stage && v->summed.shard == z->shard) {

@@ -21,8 +21,8 @@ struct eval_stream {
 	struct space_recompute again;
 	struct group_links links[3]; /* tp, cp, ep */
 	const struct cost_machine *machine;
-	/* of a layer that does not recompute and of one that does; what the first and the last stage
-	 * have in addition */
+	/* of a layer that does not recompute and of one that does; what the first and the last
+	 * stage have in addition */
 	struct cost_pass plain, redone, first, last;
 	bool sized[2][2];
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
@@ -35,8 +35,8 @@ struct eval_key {
 	int ends[2];
 	bool first, last;
 	double scale;
-	/* seconds to copy a micro-batch's activations to host memory: of all chunks, of the first, of
-	 * the last */
+	/* seconds to copy a micro-batch's activations to host memory: of all chunks, of the first,
+	 * of the last */
 	double copies, head, tail;
 };
 

@@ -1,4 +1,4 @@
-/* The pipeline's ranks and its time. */
+/* Evaluates a line: the pipeline's ranks and its time. */
 #include "plan/search/eval_in.h"
 
 #include "plan/spec/batch.h"
@@ -10,7 +10,7 @@
 
 enum { CELLS_MOST = 1 << 22 };
 
-/* The model cut into n stages, equal devices. */
+/* The model split into n stages for equal devices; NULL: it cannot be. */
 static const struct stage *cut(struct eval *v, int n)
 {
 	const struct model_shape *m = &v->space->shape;
@@ -27,8 +27,8 @@ static const struct stage *cut(struct eval *v, int n)
 	return v->stages[n];
 }
 
-/* Unequal devices: stages, shares of the batch and the slowest replica's devices, as the plan
- * has them. */
+/* Sets stages, shares of the batch and the slowest replica's devices for unequal devices, as a plan
+ * does. */
 static bool cut_unequal(struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
@@ -110,7 +110,7 @@ static int state_of(struct eval *v, int layers, bool first, bool last)
 	return v->n_states++;
 }
 
-/* As cost_pass_of adds them (plan/cost/pass.c). */
+/* Adds the copies as cost_pass_of does (plan/cost/pass.c). */
 static void add_copies(struct cost_pass *t, double once, bool splits)
 {
 	t->fwd += once;
@@ -118,7 +118,7 @@ static void add_copies(struct cost_pass *t, double once, bool splits)
 	t->weight += splits ? once : 0;
 }
 
-/* Its passes, from those of layers and ends. */
+/* Sets the costs of a kind from the passes of layers and ends. */
 static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait)
 {
 	const struct eval_key *k = &kind->key;
@@ -136,7 +136,7 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 	add_copies(&one, k->head, splits);
 	add_copies(&end, k->tail, splits);
 	double weight = k->scale * all.weight;
-	/* Of its chunks each as their mean. */
+	/* Each chunk counts as the mean chunk. */
 	double down = cost_meeting(&v->cost, k->scale * cost_forward(&all) / chunks);
 	double up = cost_meeting(&v->cost,
 				 (k->scale * cost_backward(&all) - (splits ? weight : 0)) / chunks);

@@ -1,5 +1,5 @@
-/* The rank that needs most memory: over the pipeline's ranks and both ends of a tensor-parallel
- * group, of the first replica. */
+/* Finds the rank that needs the most memory: among all pipeline ranks and both ends of a tensor-
+ * parallel group, in the first replica. */
 #include "plan/search/eval_in.h"
 
 #include "plan/spec/speeds.h"
@@ -54,7 +54,8 @@ bool search_eval_activations(struct eval *v)
 	return true;
 }
 
-/* Parameters and their state, and a checkpoint's copy of them where it is in the same memory. */
+/* The bytes of parameters and their state, and of a checkpoint's copy of them if it is in the same
+ * memory. */
 static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kind *k, int end)
 {
 	int zero = (int)v->job.parallel.zero * 2 + (v->job.parallel.zero_shard == ZERO_SHARD_NODE);
@@ -69,7 +70,7 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 				   [UNIT_HEAD] = s->last && !(s->first && v->space->shape.tied) };
 	struct zero_cut cuts[ZERO_CLASSES];
 	bool offloaded = v->job.offload.optimizer;
-	v->job.offload.optimizer = false; /* the leaf takes it off */
+	v->job.offload.optimizer = false; /* the leaf subtracts it */
 	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
 		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.node_replicas : 0, cuts);
 	for (int e = 0; e < v->ends; e++) {

@@ -8,14 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries'
- * workspaces, about half a GiB; NCCL's buffers, some MiB for each of its channels and peers; and a
- * card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
+/* The part of a GPU's memory that a job's tensors cannot use: the runtime's context and the
+ * libraries' workspaces, about half a GiB; NCCL's buffers, some MiB for each channel and peer.
+ * Besides, a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
 #define GPU_RUNTIME (2.0 * 1024 * 1024 * 1024)
 
 double search_fit_limit(const struct node_kind *k, int agents)
 {
-	/* CPU agents share what their node has, however many of its slots are used. */
+	/* CPU agents share the memory of their node, however many of its slots are used. */
 	if (plan_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
 	return k->device_memory > 0 && !plan_on_cpu(k)
@@ -45,7 +45,7 @@ double search_fit_part(const struct plan_rank *r, int part)
 	return *(const double *)((const char *)r + parts[part].offset);
 }
 
-/* The parts that make up most of it, the largest first. */
+/* Prints the parts that make up most of it, the largest first. */
 static void print_parts(const struct plan_rank *r, struct buf *out)
 {
 	bool done[FIT_PARTS] = { false };
@@ -107,7 +107,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
-	const struct plan_rank *worst = NULL; /* that lacks most */
+	const struct plan_rank *worst = NULL; /* the rank that lacks the most */
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];

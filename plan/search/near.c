@@ -35,12 +35,12 @@ static double distance(const struct search_config *a, const struct search_config
 	double ways = 0.6 * abs(a->zero - b->zero) + 0.3 * (a->shard != b->shard) +
 		      0.3 * (a->sp != b->sp) + again + 2.5 * (a->activations != b->activations) +
 		      2 * (a->optimizer != b->optimizer) + 0.7 * doublings(a->micro, b->micro);
-	bool odd = b->pp != a->pp && (b->pp & (b->pp - 1)); /* people like powers of two */
+	bool odd = b->pp != a->pp && (b->pp & (b->pp - 1)); /* people prefer powers of two */
 	return 0.6 * odd + doublings(a->tp, b->tp) + doublings(a->pp, b->pp) +
 	       2 * doublings(a->cp, b->cp) + 0.5 * doublings(a->dp, b->dp) + ways;
 }
 
-/* A bit for each sort of key that differs. */
+/* The keys that differ, one bit for each kind of key. */
 static unsigned changed(const struct search_config *a, const struct search_config *b)
 {
 	return (unsigned)(a->tp != b->tp) | (unsigned)(a->pp != b->pp) << 7 |
@@ -52,7 +52,7 @@ static unsigned changed(const struct search_config *a, const struct search_confi
 	       (unsigned)(a->micro != b->micro) << 6;
 }
 
-/* Nearer, or as near and faster. */
+/* Whether it is nearer, or equally near and faster. */
 static bool before(const struct ranking *r, double d, const struct eval_leaf *leaf, int i)
 {
 	if (fabs(d - r->distances[i]) > 1e-9)
@@ -74,7 +74,8 @@ static void drop(struct ranking *r, int at)
 		put(r, at, r->distances[at + 1], r->changes[at + 1], &r->leaves[at + 1]);
 }
 
-/* Who changes one more key than it takes, and is no nearer for it, helps nobody. */
+/* Adds a configuration that fits to the ranking. If it changes more keys than another one and is
+ * not nearer, it is left out; others are dropped for the same reason. */
 static void look(void *arg, const struct eval_leaf *leaf)
 {
 	struct ranking *r = arg;
@@ -96,7 +97,8 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	put(r, at, d, mask, leaf);
 }
 
-/* With these keys open and the degrees of the layout. */
+/* Visits all configurations with these keys open. The other keys are the job's own, and dp is the
+ * layout's. */
 static void walk(const struct job *job, const struct cluster *c, const struct layout *asked,
 		 uint32_t open, struct ranking *r)
 {

@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What bounds may lack of times that by_time takes as equal. */
+/* Two times that differ by less than this share may be equal to by_time. */
 #define EQUAL 1e-6
-/* Memory on the front in steps of so much. */
+/* The front has one point for each factor of STEP in memory. */
 #define STEP 1.08
-/* A misfit of so many times the room is no surprise to anybody. */
+/* A configuration that needs more than NEARLY times the room is not reported as a misfit. */
 #define NEARLY 1.5
 enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
-/* Placing many ranks takes its time: finalists of so many ranks together, and a few at the
- * least. */
+/* Placing many ranks takes long. The finalists have at most RANKS_MOST ranks together, but there
+ * are at least FINALISTS_LEAST. */
 enum { RANKS_MOST = 40 * 1024, FINALISTS_LEAST = 2 };
 
-/* The best of each layout so far, in order. */
+/* The best leaf of each layout so far, the best first. */
 struct board {
 	struct eval_leaf *leaves;
 	int n, most;
@@ -28,21 +28,21 @@ struct board {
 
 struct hunt {
 	struct board best, misfits;
-	struct eval_leaf front[STEPS]; /* by memory */
+	struct eval_leaf front[STEPS]; /* by rising memory */
 	bool on_front[STEPS];
 	const struct search_ask *ask;
-	struct eval_leaf least; /* of those that do not fit, the one that lacks least */
+	struct eval_leaf least; /* of those that do not fit, the one that lacks the least */
 	int64_t considered, fitting;
 };
 
-/* Seven digits: a shorter way of adding up must not decide. */
+/* Compares only seven digits, so that a different order of summation does not decide. */
 static int by_time(double a, double b)
 {
 	float x = (float)a, y = (float)b;
 	return (x > y) - (x < y);
 }
 
-/* A total order, so that it does not matter who came first. */
+/* A total order, so the result does not depend on the order of the visit. */
 static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 {
 	int time = by_time(a->time.total, b->time.total),
@@ -82,7 +82,7 @@ static double best_time(const struct hunt *h)
 	return h->best.n ? h->best.leaves[0].time.total : INFINITY;
 }
 
-/* Whether a configuration of so many seconds may change anything. */
+/* Whether a configuration that takes at least so many seconds can change the result. */
 static bool worth(void *arg, double seconds)
 {
 	const struct hunt *h = arg;
@@ -122,7 +122,7 @@ static void look(void *arg, const struct eval_leaf *leaf)
 
 /* --- The finalists --- */
 
-/* `mine` is the job with the finalist's configuration. */
+/* mine: the job with the finalist's configuration. */
 static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f,
 		      bool *built)
 {
@@ -167,7 +167,7 @@ static bool ahead(const struct search_found *a, const struct search_found *b)
 	return search_config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
-/* Of two that may as well take equally long. */
+/* The order of two finalists whose times differ by less than the prediction's error. */
 static bool surer(const struct search_found *a, const struct search_found *b)
 {
 	double one = fmax(1, a->crowd), other = fmax(1, b->crowd);
@@ -190,8 +190,8 @@ static void prefer_surer(struct search *s)
 	}
 }
 
-/* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms
- * take them, fall out. */
+/* Builds the finalists. Those that cannot be built as whole plans are dropped; that happens if
+ * nodes differ more than the closed forms assume. */
 static void finish(const struct job *job, const struct cluster *c, const struct board *best,
 		   int most, struct search *out)
 {
@@ -209,7 +209,7 @@ static void finish(const struct job *job, const struct cluster *c, const struct 
 	prefer_surer(out);
 }
 
-/* The front's points, thinned to as many as there is room for; the fastest stays. */
+/* Copies the front's points, thinned to the room for them. The fastest point stays. */
 static void collect_front(const struct hunt *h, struct search *out)
 {
 	const struct eval_leaf *points[STEPS];

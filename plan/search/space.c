@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Tokens of a sequence on a cp rank, where a quarter of it is not less: fewer do not keep a
- * device busy. */
+/* TOKENS_LEAST: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
+ * not keep a device busy. */
 enum { CP_MOST = 64, MICRO_MOST = 16, TOKENS_LEAST = 256 };
 
 static void add(struct space_list *l, int value)
@@ -21,7 +21,7 @@ static bool open_to(const struct space *s, uint32_t bit)
 	return s->job->open & bit;
 }
 
-/* Agents that have cores of their own, on all nodes. */
+/* The number of agents on all nodes that have cores of their own. */
 static int devices_apart(const struct job *job, const struct cluster *c)
 {
 	int sum = 0, threads = speeds_threads(job, 0) > 0 ? speeds_threads(job, 0) : 1;
@@ -62,7 +62,7 @@ static void list_tp(struct space *s)
 			add(&s->tp, tp);
 }
 
-/* Two and three times powers of two. */
+/* Whether n is a power of two, or three times one. */
 static bool round_number(int n)
 {
 	while (n % 2 == 0)
@@ -116,7 +116,7 @@ static void list_micro(struct space *s)
 			add(&s->micro, micro);
 }
 
-/* --- Ways --- */
+/* --- Other keys --- */
 
 static void add_again(struct space *s, enum job_recompute mode)
 {
@@ -136,7 +136,7 @@ static void add_again(struct space *s, enum job_recompute mode)
 static void list_again(struct space *s)
 {
 	bool open = open_to(s, OPEN_MODE);
-	/* Where `every` is given there must be something that it belongs to. */
+	/* If the job sets `every` above 1, some layers must recompute. */
 	bool none = open_to(s, OPEN_EVERY) || s->job->recompute.every == 1;
 	for (int mode = RECOMPUTE_NONE; mode <= RECOMPUTE_FULL; mode++)
 		if ((open || (int)s->job->recompute.mode == mode) &&

@@ -2,11 +2,11 @@
  * space — every configuration that a search may choose: for each key that the job leaves open the
  * values worth trying, for the other keys the job's own.
  *
- * All of them obey the rules of plan/spec/job/check*.c. The space leaves out what cannot win: tensor
- * parallelism that leaves more than a quarter of the devices idle; replicas on less than three
- * quarters of the possible devices, if more replicas are possible (of the cores, if there can be
- * more agents than a node has cores); ZeRO without replicas; schedules without a pipeline; schedules
- * that are not searched (schedule.h).
+ * All of them obey the rules of plan/spec/job/check*.c. The space leaves out what cannot win:
+ * tensor parallelism that leaves more than a quarter of the devices idle; replicas on less than
+ * three quarters of the possible devices, if more replicas are possible (of the cores, if there can
+ * be more agents than a node has cores); ZeRO without replicas; schedules without a pipeline;
+ * schedules that are not searched (schedule.h).
  */
 #ifndef MUSTER_PLAN_SEARCH_SPACE_H
 #define MUSTER_PLAN_SEARCH_SPACE_H
@@ -41,8 +41,8 @@ struct space {
 	int domain;  /* devices of the first node and of the nodes that share its fabric */
 	int named;   /* devices that launch.speeds names; 0: all are equal */
 	struct space_list tp, cp, ep, pp, micro;
-	/* for each tp: the tensor-parallel groups that fit inside nodes, or across nodes if none fits
-	 * inside one */
+	/* for each tp: the tensor-parallel groups that fit inside nodes, or across nodes if none
+	 * fits inside one */
 	int groups[SPACE_VALUES];
 	struct space_recompute again[2 * SPACE_VALUES + 1];
 	int n_again;
@@ -55,7 +55,8 @@ struct space {
 int search_space_open(const struct job *job, const struct cluster *c, struct space *out,
 		      struct err *e);
 
-/* The numbers of replicas to try with these degrees, ascending. micro: sequences of a micro-batch. */
+/* The numbers of replicas to try with these degrees, ascending. micro: sequences of a
+ * micro-batch. */
 void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro,
 		     struct space_list *out);
 /* The numbers of chunks to try for a schedule; none if the schedule is not tried with pp pipeline

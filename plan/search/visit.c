@@ -37,7 +37,7 @@ static bool add(struct space_walk *w, struct grid g)
 	return true;
 }
 
-/* Replicas that some size of micro-batch allows, once each. */
+/* Adds the numbers of replicas that any size of micro-batch allows, each once. */
 static bool add_dps(struct space_walk *w, int tp, int cp, int ep, int pp)
 {
 	struct space_list all = { 0 }, some;
@@ -70,7 +70,7 @@ static bool list_grids(struct space_walk *w)
 	return true;
 }
 
-/* Whether the batch can be cut so. */
+/* Whether the batch can be split so. */
 static bool cuts(const struct space_walk *w, const struct grid *g, int micro)
 {
 	int64_t global = w->space->job->batch.global;
@@ -78,7 +78,7 @@ static bool cuts(const struct space_walk *w, const struct grid *g, int micro)
 	       (w->space->named ? global / micro >= g->dp : global / micro % g->dp == 0);
 }
 
-/* Of the lightest mode the rarest: all others take as long or longer. */
+/* The lightest mode, for the fewest layers. All others take as long or longer. */
 static const struct space_recompute *lightest(const struct space *s)
 {
 	const struct space_recompute *best = s->again;
@@ -89,7 +89,7 @@ static const struct space_recompute *lightest(const struct space *s)
 	return best;
 }
 
-/* The least that any configuration of a grid can take. */
+/* A lower bound of the time of all configurations of a grid. */
 static double bound_of(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;

@@ -1,4 +1,4 @@
-/* What the terminal's drawing and the SVG share. */
+/* The parts of drawings that the terminal and SVG share. */
 #include "plan/show/draw.h"
 
 #include "base/human.h"

@@ -2,9 +2,9 @@
  * draw — timelines of a pipeline for people: in a terminal and as SVG.
  *
  * Each rank has a row; time goes to the right. All timelines of a drawing have the same scale and
- * are below one another. A pass is a cell with the number of its micro-batch. Chunks differ in shade
- * (without colour: in upper and lower case). An empty cell is waiting. If the drawing is too large,
- * it is cut, and a line says so.
+ * are below one another. A pass is a cell with the number of its micro-batch. Chunks differ in
+ * shade (without colour: in upper and lower case). An empty cell is waiting. If the drawing is too
+ * large, it is cut, and a line says so.
  */
 #ifndef MUSTER_PLAN_SHOW_DRAW_H
 #define MUSTER_PLAN_SHOW_DRAW_H

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Pixels of a slide; cells beyond MOST would make a document that nothing opens. */
+/* Sizes in pixels, for a slide. A drawing with more than MOST cells is cut, because programs cannot
+ * open so large a document. */
 enum {
 	WIDTH = 1600,
 	LEFT = 110,
@@ -24,8 +25,8 @@ enum {
 struct sheet {
 	const struct drawing *d;
 	struct buf *out;
-	double scale; /* pixels a second */
-	double end;   /* of what is drawn */
+	double scale; /* pixels per second */
+	double end;   /* of the drawing */
 };
 
 static void put_text(struct buf *out, const char *text)
@@ -64,7 +65,7 @@ static void put_cell(struct sheet *h, const struct timeline_event *v, int top)
 			   x + width / 2, y + ROW / 2 + 5, odd ? "on-light" : "on-dark", v->micro);
 }
 
-/* The step of the axis: 1, 2 or 5 times a power of ten. */
+/* The distance between the axis's marks: 1, 2 or 5 times a power of ten. */
 static double tick_of(double end)
 {
 	double raw = end / TICKS, power = pow(10, floor(log10(raw)));

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of more ranks than ROWS, the first and the last are shown. */
+/* If there are more than ROWS ranks, the first ones and the last ROWS_LAST are shown. */
 enum { ROWS = 40, ROWS_LAST = 8, LEAST_WIDTH = 40, LONGEST_CUT = 16 };
-/* Nothing is cut for the sake of so little room. */
+/* If the whole drawing is too small by less than this factor, nothing is cut. */
 #define ALMOST 1.3
 
 struct page {
 	const struct drawing *d;
 	struct buf *out;
 	bool colour;
-	int label, columns; /* of the ranks' names, of time */
-	double scale;       /* columns a second */
-	int *cell;          /* [columns]: the event there, -1: none */
+	int label, columns; /* columns of the ranks' names; columns of the time */
+	double scale;       /* columns per second */
+	int *cell;          /* [columns] the event there; -1: none */
 };
 
 static int digits(int n)
@@ -33,8 +33,8 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median pass: the first stage's and the last's may be much longer. 0: there are none, or no
- * memory. */
+/* The length of the median pass; the passes of the first and the last stage may be much longer. 0:
+ * there are none, or memory is lacking. */
 static double typical_pass(const struct drawing *d)
 {
 	int n = 0, most = 1;
@@ -66,7 +66,8 @@ static int last_micro(const struct drawing *d)
 	return last;
 }
 
-/* Everything, where the numbers can be read then; else as much as leaves room for them. */
+/* The scale shows everything if the numbers are readable then. Otherwise it leaves room for
+ * them. */
 static void set_scale(struct page *g)
 {
 	double end = show_draw_end(g->d), typical = typical_pass(g->d);
@@ -78,7 +79,7 @@ static void set_scale(struct page *g)
 
 static int column_of(const struct page *g, double seconds)
 {
-	/* simulated times are sums: the same column for the same time */
+	/* Simulated times are sums. Equal times must get the same column in spite of rounding. */
 	double at = seconds * g->scale + 0.5;
 	return at < g->columns ? (int)at : g->columns;
 }
@@ -94,7 +95,7 @@ static void paint(struct page *g, const struct timeline *t, int rank)
 				g->cell[c] = i;
 }
 
-/* `room` columns of a pass: its letter without colour, its number, filled up. */
+/* Prints `room` columns of a pass: its letter if there is no colour, its number, then filling. */
 static void print_cell(const struct page *g, const struct timeline_event *v, int room)
 {
 	const struct draw_look *look = show_draw_look(v->op);
@@ -105,7 +106,7 @@ static void print_cell(const struct page *g, const struct timeline_event *v, int
 			 odd ? tolower((unsigned char)look->letter) : look->letter);
 	if (v->micro >= 0)
 		snprintf(text + strlen(text), sizeof text - strlen(text), "%d", v->micro);
-	/* A number that does not fit would be another number. */
+	/* A number is not cut, because it would look like another number. */
 	int fits = (int)strlen(text) <= room ? (int)strlen(text) : g->colour ? 0 : 1;
 	if (g->colour)
 		buf_printf(g->out, "\033[48;5;%dm\033[38;5;%dm", look->shade[odd].terminal,
@@ -123,7 +124,7 @@ static void print_row(struct page *g, const struct timeline *t, int rank)
 	paint(g, t, rank);
 	for (int c = 0; c < g->columns; c++)
 		busy = g->cell[c] >= 0 ? c + 1 : busy;
-	/* waiting after a rank's last pass is part of the bubble */
+	/* Waiting after a rank's last pass is part of the bubble. */
 	int end = column_of(g, timeline_end(t));
 	busy = end > busy ? end : busy;
 	buf_printf(g->out, "%*d ", g->label - 1, rank);

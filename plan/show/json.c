@@ -36,7 +36,8 @@ static json_t *json_of_stages(const struct plan *p)
 	return list;
 }
 
-/* A rank is [tp, cp, dp, pp, node, slot]: ten thousand of them still fit a message. */
+/* A rank is [tp, cp, dp, pp, node, slot]. This short form lets ten thousand ranks fit into a
+ * message. */
 static json_t *json_of_ranks(const struct plan *p)
 {
 	json_t *list = json_array();
@@ -48,7 +49,7 @@ static json_t *json_of_ranks(const struct plan *p)
 	return list;
 }
 
-/* One number a replica, and one a rank, where they are not all alike. */
+/* Adds one number per replica and one per rank if they are not all equal. */
 static void add_unequal(const struct plan *p, json_t *j)
 {
 	json_t *micros = json_array(), *threads = json_array();

@@ -15,14 +15,14 @@ enum {
 	ROWS_LAST = 2
 };
 
-/* The ranks node by node (seats.h). */
+/* The ranks, node by node (seats.h). */
 struct chart {
 	const struct cluster *c;
 	const struct plan *p;
 	int *first, *order;
 };
 
-/* Entries [lo, hi) of the order: one tensor-parallel group's on one node. */
+/* The entries [lo, hi) of the order that belong to one tensor-parallel group on one node. */
 struct topo_preset {
 	int lo, hi;
 };
@@ -59,7 +59,7 @@ static void repeat(const char *s, int n, struct buf *out)
 
 struct pen {
 	int cell;   /* columns inside a box */
-	int number; /* columns of a rank */
+	int number; /* columns of a rank's number */
 };
 
 static struct pen pen_of(const struct plan *p)
@@ -72,7 +72,7 @@ static struct pen pen_of(const struct plan *p)
 	return (struct pen){ .cell = (ranks > title ? ranks : title) + 2, .number = number };
 }
 
-/* One line of the boxes: the frame's ends, or the text that `fill` puts into each. */
+/* Prints one line of the boxes' frames: the left end, the middle and the right end. */
 static void frame(const struct pen *pen, int n, const char *left, const char *mid,
 		  const char *right, struct buf *out)
 {
@@ -99,7 +99,7 @@ static void title_line(const struct chart *h, const struct pen *pen,
 	buf_puts(out, "│\n");
 }
 
-/* The ranks, or their devices. */
+/* Prints the numbers of the ranks, or of their devices. */
 static void number_line(const struct chart *h, const struct pen *pen,
 			const struct topo_preset *boxes, int n, bool devices, struct buf *out)
 {
@@ -114,7 +114,7 @@ static void number_line(const struct chart *h, const struct pen *pen,
 	buf_puts(out, "│\n");
 }
 
-/* Whether the devices do not come in the order of the ranks anywhere. */
+/* Whether the devices of some node are not in the order of its ranks. */
 static bool mixed_devices(const struct chart *h)
 {
 	for (int i = 1; i < h->p->world; i++)
@@ -161,10 +161,9 @@ static void draw_nodes(const struct chart *h, struct buf *out)
 
 enum { TP, CP, DP, PP, AXES };
 
-/* Nodes that follow on each other: the least and the greatest coordinate of their ranks on each
- * axis. */
+/* Consecutive nodes, and the smallest and the largest coordinate of their ranks on each axis. */
 struct row {
-	int from, to, ranks, low, high; /* nodes; ranks, their least and greatest */
+	int from, to, ranks, low, high; /* nodes; number of ranks, their smallest and largest */
 	int lo[AXES], hi[AXES];
 };
 
@@ -193,7 +192,8 @@ static struct row row_of(const struct chart *h, int node)
 	return r;
 }
 
-/* Nodes of the same stages whose ranks together fill a box of coordinates share a row. */
+/* Adds `next` to the row if it is the next node, has the same stages, and the ranks together fill a
+ * box of coordinates. */
 static bool join(struct row *r, const struct row *next)
 {
 	struct row both = *r;
@@ -236,7 +236,7 @@ static void table_line(const struct chart *h, const struct row *r, struct buf *o
 	buf_printf(out, "%s\n", range(r->low, r->high, text));
 }
 
-/* Of more than ROWS_MOST rows the first and the last are shown. */
+/* If there are more than ROWS_MOST rows, the first and the last ones are shown. */
 static void row_line(const struct chart *h, const struct row *r, int number, int rows,
 		     struct buf *out)
 {
@@ -248,7 +248,7 @@ static void row_line(const struct chart *h, const struct row *r, int number, int
 			   rows - ROWS_FIRST - ROWS_LAST);
 }
 
-/* How many rows there are, which are written where there is an `out`. */
+/* Returns the number of rows, and writes them if `out` is not NULL. */
 static int table_rows(const struct chart *h, int rows, struct buf *out)
 {
 	int number = 0;

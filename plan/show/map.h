@@ -2,7 +2,8 @@
  * map — draws which rank is on which device.
  *
  * Up to eight nodes: a box for each tensor-parallel group, with its coordinates above its ranks.
- * More nodes: a table in which nodes with the same pattern share a line. For plan/show/print.c only.
+ * More nodes: a table in which nodes with the same pattern share a line. For plan/show/print.c
+ * only.
  */
 #ifndef MUSTER_PLAN_SHOW_MAP_H
 #define MUSTER_PLAN_SHOW_MAP_H

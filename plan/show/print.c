@@ -1,5 +1,5 @@
 /*
- * The plan for people. Plain UTF-8 text, 80 columns where names allow it; no colours.
+ * Prints the plan as plain UTF-8 text, 80 columns where names allow it; no colours.
  */
 #include "base/human.h"
 #include "plan/search/fit.h"
@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of more lines of stages than these, the first and the last are shown. */
+/* If there are many lines of stages, the first and the last ones are shown. */
 enum { BAR = 20, FULL_BAR = 60, LAYERS_LEAST = 9, STAGES_FIRST = 8, STAGES_LAST = 3 };
 
-/* Nine columns. */
+/* The text has nine columns. */
 static const char *seconds(double s, char out[HUMAN])
 {
 	static const struct {
@@ -52,7 +52,7 @@ static int least_threads(const struct plan *p)
 	return least;
 }
 
-/* Of unequal replicas, "2 to " before the most. */
+/* Prints "2 to " before the largest number if replicas are unequal. */
 static void print_micros(const struct plan *p, struct buf *out)
 {
 	int least = p->micros;
@@ -62,7 +62,7 @@ static void print_micros(const struct plan *p, struct buf *out)
 		buf_printf(out, "%d to ", least);
 }
 
-/* What the job asks for beyond the defaults, in one line; nothing when there is nothing. */
+/* Prints in one line what the job asks for beyond the defaults; nothing if there is nothing. */
 static void print_ways(const struct job *job, struct buf *out)
 {
 	struct buf ways = BUF_INIT;
@@ -151,7 +151,8 @@ static bool same_stage(const struct plan *p, int a, int b)
 		       sizeof p->schedule.rows[a].slots);
 }
 
-/* "0-3", of several chunks "0-3 8-11": the layers of pipeline ranks [from, to]. */
+/* Prints the layers of the pipeline ranks [from, to]: "0-3", or "0-3 8-11" if there are several
+ * chunks. */
 static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 {
 	for (int c = 0; c < p->layout.chunks; c++) {
@@ -166,7 +167,7 @@ static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 	}
 }
 
-/* Of the widest entry: many chunks have many ranges. */
+/* The width of the widest entry. Many chunks have many ranges. */
 static int layers_width(const struct plan *p)
 {
 	int wide = LAYERS_LEAST;
@@ -200,7 +201,8 @@ static void print_stage(const struct plan *p, int from, int to, int wide, struct
 	buf_puts(out, "\n");
 }
 
-/* The fullest rank's memory in one bar, a letter a part: what is in the way of a larger job. */
+/* Prints the memory of the fullest rank as a bar with one letter for each part. It shows what
+ * prevents a larger job. */
 static void print_fullest(const struct plan *p, struct buf *out)
 {
 	static const char letters[FIT_PARTS] = { 'p', 'g', 'o', 'a', 'b', 's' };
@@ -248,7 +250,7 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	}
 	if (p->memory > 0)
 		print_fullest(p, out);
-	/* How many rows come to a rank is the router's choice (agent/engine/model/moe.h). */
+	/* The router decides how many rows come to a rank (agent/engine/model/moe.h). */
 	if (p->shape.experts && job->model.capacity > 0)
 		buf_printf(out,
 			   "  for equal loads of the experts; those of unequal ones are at most %g "

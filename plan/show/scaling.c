@@ -1,4 +1,4 @@
-/* How a job scales over a cluster's sizes: text, JSON, a picture. */
+/* Shows how a job scales over a cluster's sizes: as text, JSON, a picture. */
 #include "plan/show/search.h"
 
 #include "base/human.h"
@@ -14,7 +14,7 @@ static double rate_of(const struct job *job, const struct scaling_point *p)
 		       : 0;
 }
 
-/* Of the rate, over the first size's that fits times the devices. */
+/* The rate per device, relative to that of the first size that fits. */
 static double efficiency_of(const struct job *job, const struct scaling_point *points, int n,
 			    int at)
 {
@@ -81,9 +81,9 @@ json_t *show_scaling_json(const struct job *job, const char *cluster,
 
 /* --- The picture --- */
 
-/* Powers of two on both axes. */
+/* Both axes are logarithmic, with marks at powers of two. */
 struct chart {
-	double x0, x1, y0, y1; /* log2 of devices and of tokens a second at the frame's edges */
+	double x0, x1, y0, y1; /* log2 of devices and of tokens per second at the frame's edges */
 };
 
 static double at_x(const struct chart *c, double devices)

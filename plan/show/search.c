@@ -19,7 +19,7 @@ static int world_of(const struct search_config *c)
 	return c->tp * c->cp * c->dp * c->pp;
 }
 
-/* "75 of 80 GiB", "75 GiB" where the limit is unknown. */
+/* "75 of 80 GiB"; "75 GiB" if the limit is unknown. */
 static void print_room(double bytes, double limit, struct buf *out)
 {
 	char text[HUMAN], has[HUMAN];

@@ -27,8 +27,8 @@ void show_scaling_print(const struct job *job, const char *cluster,
 			const struct scaling_point *points, int n, struct buf *out);
 json_t *show_scaling_json(const struct job *job, const char *cluster,
 			  const struct scaling_point *points, int n);
-/* An SVG picture: tokens per second over devices, both on a logarithmic scale, beside linear scaling
- * from the first point. */
+/* An SVG picture: tokens per second over devices, both on a logarithmic scale, beside linear
+ * scaling from the first point. */
 void show_scaling_svg(const struct job *job, const char *cluster,
 		      const struct scaling_point *points, int n, struct buf *out);
 

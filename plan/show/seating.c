@@ -7,7 +7,7 @@
 
 enum { SPARES_NAMED = 4 };
 
-/* Of the worst link between neighbours on a node. */
+/* The name of the worst link between neighbours on a node. */
 static const char *const link_names[LINK_KINDS] = {
 	[LINK_UNKNOWN] = "node",
 	[LINK_SYS] = "PCIe between sockets",
@@ -57,7 +57,7 @@ static double bandwidth_of(const struct place_links *l)
 	return l->hops ? l->span.across.bandwidth : l->span.inside.bandwidth;
 }
 
-/* What this map is among all. */
+/* Prints how this map compares with all others. */
 static void print_note(const struct placement *s, struct buf *out)
 {
 	if (s->fixed)

@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Fewer failures than these in a run are not worth a word. */
+/* If fewer failures than this are expected in a run, they are not mentioned. */
 #define RARE 0.01
 #define YEAR (365.25 * 86400)
 
-/* What the job asks for, and with the best interval. */
+/* The costs, the time with the job's interval, and the time with the best interval. */
 struct outlook {
 	struct train_costs costs;
 	struct train_time asked, best;

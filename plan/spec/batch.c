@@ -11,7 +11,7 @@ static double stage_cost(const struct model_shape *m, const struct stage *s)
 	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
-/* Time of a micro-batch on replica dp, in units of cost. */
+/* Time of a micro-batch on replica dp, in units of the stages' cost. */
 static double replica_time(const struct job *job, const struct model_shape *m,
 			   const struct layout *l, const struct stage *stages, int dp)
 {
@@ -25,9 +25,10 @@ static double replica_time(const struct job *job, const struct model_shape *m,
 	return slowest;
 }
 
-/* Shares n rounds over groups that take time[g] a round, each at least one: first what every one
- * can surely have, then each next to the one that would end first; of two, to the slower one, which
- * leaves the faster less idle. */
+/* Shares n rounds among groups whose rounds take time[g] each. Each group gets at least one round.
+ * First each group gets the rounds that it can surely have. Then each further round goes to the
+ * group that would end first. Of two that end at the same time it goes to the slower one, because
+ * that leaves the faster one less idle. */
 static void share_rounds(int64_t n, int groups, const double *time, int64_t *rounds)
 {
 	double rate = 0;
@@ -35,7 +36,7 @@ static void share_rounds(int64_t n, int groups, const double *time, int64_t *rou
 	for (int g = 0; g < groups; g++)
 		rate += 1 / time[g];
 	for (int g = 0; g < groups; g++) {
-		/* A hair less than the exact share, which rounding could lift over a whole
+		/* Slightly less than the exact share, which rounding could raise above a whole
 		 * number. */
 		int64_t sure = (int64_t)floor((double)(n - groups) / time[g] / rate * (1 - 1e-12));
 		rounds[g] = sure > 1 ? sure : 1;

@@ -3,9 +3,9 @@
  * begin.
  *
  * Equal devices get equal shares. Unequal devices (speeds.h) get the numbers of micro-batches that
- * minimize the slowest replica's time; a replica is as fast as the slowest stage of its pipeline. The
- * replicas of an expert-parallel group, which exchange tokens in each micro-batch, get equal numbers.
- * The order of the samples does not depend on how they are split.
+ * minimize the slowest replica's time; a replica is as fast as the slowest stage of its pipeline.
+ * The replicas of an expert-parallel group, which exchange tokens in each micro-batch, get equal
+ * numbers. The order of the samples does not depend on how they are split.
  */
 #ifndef MUSTER_PLAN_SPEC_BATCH_H
 #define MUSTER_PLAN_SPEC_BATCH_H

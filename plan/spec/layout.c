@@ -115,7 +115,7 @@ static void share_layers(const struct model_shape *m, int n, const double *speed
 	}
 }
 
-/* "3,5,4" of n numbers whose sum is the model's layers. */
+/* Reads "3,5,4": n numbers whose sum is the number of the model's layers. */
 static int read_layers(const struct model_shape *m, int n, const char *text, int *count,
 		       struct err *e)
 {

@@ -2,13 +2,13 @@
  * layout — the ranks of a job: degrees, coordinates, stages.
  *
  * The order of the ranks is tp-cp-dp-pp: tp varies fastest, so that tensor-parallel groups are on
- * adjacent devices of a node. Experts have their own grid over the same ranks, as in Megatron-LM: ep
- * divides dp, and the expert-parallel group of a rank is the ep adjacent dp ranks around it. So the
- * whole order is tp-cp-ep-dp-pp.
+ * adjacent devices of a node. Experts have their own grid over the same ranks, as in Megatron-LM:
+ * ep divides dp, and the expert-parallel group of a rank is the ep adjacent dp ranks around it. So
+ * the whole order is tp-cp-ep-dp-pp.
  *
- * A rank holds `chunks` virtual stages. The model's pp × chunks stages go round the ranks (chunk c of
- * pipeline rank r is stage c pp + r), or there and back (vee, two chunks: stages r and 2 pp - 1 -
- * r).
+ * A rank holds `chunks` virtual stages. The model's pp × chunks stages go round the ranks (chunk c
+ * of pipeline rank r is stage c pp + r), or there and back (vee, two chunks: stages r and 2 pp - 1
+ * - r).
  */
 #ifndef MUSTER_PLAN_SPEC_LAYOUT_H
 #define MUSTER_PLAN_SPEC_LAYOUT_H
@@ -71,10 +71,10 @@ struct share {
 struct share layout_share(const struct layout *l, struct coords at, bool sp,
 			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MOST]);
 
-/* The n stages of the model. by_hand: the layers of each, "3,5,4"; "": balanced by cost (shape_cost_*
- * in model.h). The head and the embedding count by their cost in layers, and a stage's work is in
- * proportion to the speed of its holder. speed: of each stage's holder; NULL: all are equal.
- * ERR_USAGE with the nearest n or the sum that is possible. */
+/* The n stages of the model. by_hand: the layers of each, "3,5,4"; "": balanced by cost
+ * (shape_cost_* in model.h). The head and the embedding count by their cost in layers, and a
+ * stage's work is in proportion to the speed of its holder. speed: of each stage's holder; NULL:
+ * all are equal. ERR_USAGE with the nearest n or the sum that is possible. */
 struct model_shape;
 int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed,
 		  struct stage *stages, struct err *e);

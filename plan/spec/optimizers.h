@@ -14,7 +14,7 @@
  *   2. Add its row to the table in optimizers.c. The job file's checks, the planner's memory and
  *      cost, the checkpoints and the documentation read this row.
  *   3. Define `const struct optim_rule optim_rule_NAME` in agent/engine/optim/NAME.c: its update
- *      (agent/engine/optim/rules.h says what a rule may assume).
+ *      (agent/engine/optim/rules.h states what a rule may assume).
  *   4. Add its vectors to tests/unit/agent/test_optim_golden.c, and rows to test_strategies.c,
  *      test_state_layouts.c and test_memory.c.
  * A hyper-parameter that no key has yet also needs a key (plan/spec/job/keys.c, job.h) and a bit of
@@ -35,7 +35,8 @@
 enum job_optimizer { OPTIMIZERS(OPTIMIZER_VALUE) OPTIMIZER_KINDS };
 #undef OPTIMIZER_VALUE
 
-/* The size of a state tensor of a parameter, which is [rows, columns] or, for a vector, [rows, 1]. */
+/* The size of a state tensor of a parameter, which is [rows, columns] or, for a vector, [rows,
+ * 1]. */
 enum optimizer_size {
 	OPTIMIZER_NONE,    /* ends a row's list of states */
 	OPTIMIZER_ELEMENT, /* the parameter's own size; sharded with the parameter */
@@ -67,8 +68,9 @@ struct optimizer {
 	double words;
 	/* Products over hidden matrices: this many iterations of Newton and Schulz; 0: none. */
 	int iterations;
-	/* The update of an element reads only that element's gradient and states. Otherwise it reads
-	 * a whole matrix, and neither a parameter server nor a GPU can run it in this version. */
+	/* The update of an element reads only that element's gradient and states. Otherwise it
+	 * reads a whole matrix, and neither a parameter server nor a GPU can run it in this
+	 * version. */
 	bool elementwise;
 	/* the memory that an update needs besides the states */
 	enum optimizer_work {

@@ -14,7 +14,7 @@ int speeds_read(const char *list, double least, double most, bool whole, double 
 		char *end;
 		double x = strtod(at, &end);
 		*bad = at;
-		/* strtod takes more than a person writes: blanks, "nan", hexadecimal. */
+		/* strtod also accepts what nobody writes here: blanks, "nan", hexadecimal. */
 		if (end == at || ((*at < '0' || *at > '9') && *at != '.') || at[1] == 'x' ||
 		    at[1] == 'X' || (*end && *end != ','))
 			return -1;
@@ -42,7 +42,7 @@ int speeds_devices(const struct job *job)
 	if (n)
 		return n;
 	n = list_of(job->launch.threads, list);
-	return n > 1 ? n : 0; /* one number is every agent's */
+	return n > 1 ? n : 0; /* one number counts for every agent */
 }
 
 double speeds_rank(const struct job *job, int rank)

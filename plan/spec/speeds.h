@@ -33,8 +33,8 @@ double speeds_rank(const struct job *job, int rank);
 /* Threads of a rank's agent; 0: its share of the machine's cores. */
 int speeds_threads(const struct job *job, int rank);
 
-/* The speed of pipeline rank pp of replica dp (-1: of the slowest replica), which is the speed of the
- * slowest of its tp × cp devices. */
+/* The speed of pipeline rank pp of replica dp (-1: of the slowest replica), which is the speed of
+ * the slowest of its tp × cp devices. */
 double speeds_holder(const struct job *job, const struct layout *l, int dp, int pp);
 /* The model's stages, [layout_n_stages]: by hand (parallel.stages), otherwise balanced by cost and
  * speed. Fails as layout_stages does. */

@@ -1,11 +1,12 @@
-/* Contradictions: keys that are each right and cannot be together. The rules by theme are in
- * job_check_*.c. */
+/* Contradictions between keys that are each valid. The rules are in check_*.c, one file for each
+ * subject. */
 #include "plan/spec/job/rules.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-/* Of the keys involved, the one from the command line, else the last one in the file. */
+/* Returns the involved key to cite: the one from the command line, otherwise the last one in the
+ * file. */
 static int cited(const struct job_source *src, const size_t *offsets, int n)
 {
 	int best = job_key_at(offsets[0]);
@@ -56,7 +57,7 @@ int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, 
 	return least;
 }
 
-/* A parameter server's replicas are whole: there is no choice. */
+/* The replicas of a parameter server are whole, so there is nothing to choose. */
 static int rule_open(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(parallel, sync), AT(parallel, automatic) };
@@ -71,7 +72,7 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 {
 	struct rule_job j = { .job = job, .src = src, .err = e };
 	shape_of_job(job, &j.shape);
-	if (job->open) /* whatever decides them keeps to the rules */
+	if (job->open) /* the search that closes the keys obeys the rules */
 		return job_rules_model(&j) || rule_open(&j) ? -1 : 0;
 	return job_rules_model(&j) || job_rules_parallel(&j) || job_rules_train(&j) ||
 			       job_rules_idle(&j)

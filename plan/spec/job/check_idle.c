@@ -1,8 +1,6 @@
-/*
- * Keys that belong to a choice which was not made: given another value than their default they
- * would change nothing, and whoever wrote them expects something. A resolved job holds every key,
- * so a default counts as not given. And what the parameter server cannot be together with.
- */
+/* Refuses keys that belong to a choice that was not made. With a value other than the default they
+ * would have no effect, but whoever wrote them expects one. A resolved job holds every key, so a
+ * default counts as not given. Also refuses keys that a parameter server does not support. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/schedule/schedule.h"
 
@@ -88,8 +86,8 @@ static bool wsd(const struct job *job)
 	return job->optimizer.schedule == LR_WSD;
 }
 
-/* `key` works only if `chosen` holds, which `other` decides. `would` names the values of `other`
- * with which it holds; NULL: `other` is an enum, and its values are tried. */
+/* `key` has an effect only if `chosen` holds, which depends on `other`. `would` names the values of
+ * `other` with which it holds. NULL: `other` is an enum, and its values are tried. */
 /* clang-format off */
 static const struct idle {
 	size_t key, other;
@@ -126,7 +124,7 @@ static const struct idle {
 };
 /* clang-format on */
 
-/* Keys that the optimizers' table says who reads (plan/spec/optimizers.h). */
+/* Keys that only some optimizers read, according to their table (plan/spec/optimizers.h). */
 static const struct optimizer_idle {
 	size_t key;
 	enum optimizer_key bit;
@@ -137,7 +135,7 @@ static const struct optimizer_idle {
 	{ AT(optimizer, eps), OPTIMIZER_EPS },
 };
 
-/* A parameter server's replicas are whole, and in fp32. */
+/* The replicas of a parameter server are whole and in fp32. */
 static const size_t not_with_server[] = {
 	AT(parallel, tp),   AT(parallel, cp),       AT(parallel, pp),     AT(parallel, ep),
 	AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype),
@@ -168,7 +166,8 @@ static void list_working_values(const struct job *job, const struct idle *i,
 	buf_printf(out, "%s%s", out->len ? " or " : "", last ? last : "");
 }
 
-/* Refuses a key without effect; would: the values of the key `decides` with which it works. */
+/* Refuses a key that has no effect. would: the values of the key `decides` with which it would have
+ * one. */
 static int refuse_idle(const struct rule_job *j, size_t idle, size_t decides, const char *would)
 {
 	const size_t keys[] = { idle, decides };
@@ -197,7 +196,8 @@ static int refuse_without_choice(const struct rule_job *j, const struct idle *i)
 	return rc;
 }
 
-/* "adamw or muon": the optimizers that read the key; bit 0: those that update elements alone. */
+/* Lists the optimizers that read the key: "adamw or muon". bit 0: those that update each element
+ * independently. */
 static void list_optimizers(unsigned bit, struct buf *out)
 {
 	const char *last = NULL;
@@ -228,7 +228,8 @@ static int check_optimizer_keys(const struct rule_job *j)
 	return 0;
 }
 
-/* An update that reads whole matrices cannot run where a rank sees only elements of them. */
+/* Refuses an update that reads whole matrices where it cannot run: on a parameter server, which
+ * holds parts of them, and on a GPU. */
 static int check_optimizer_place(const struct rule_job *j)
 {
 	static const size_t sync[] = { AT(optimizer, kind), AT(parallel, sync) };

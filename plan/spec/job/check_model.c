@@ -1,8 +1,9 @@
 /* Contradictions between the model's sizes. */
 #include "plan/spec/job/rules.h"
 
-/* What kernels/ops.h promises of attention; and the numbers that a thread's scratch holds of 2-byte
- * storage (BACKEND_LOW_PRECISION_LANE), less what alignment may cost. */
+/* The widest head for which kernels/ops.h guarantees attention. NARROW_MOST: the numbers that a
+ * thread's scratch memory holds for 2-byte storage (BACKEND_LOW_PRECISION_LANE), less what
+ * alignment may need. */
 enum { HEAD_WIDEST = 256, NARROW_MOST = (4 << 20) - 4096 };
 
 static bool divides_hidden(const struct rule_job *j, int64_t heads)
@@ -100,8 +101,8 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* On a processor 2-byte storage is widened by rows: at least one, with all that its operation
- * has of it, must fit. */
+/* A processor widens 2-byte storage row by row. The scratch memory must hold at least one row, with
+ * all that its operation needs of it. */
 static int check_rows(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(precision, dtype), AT(parallel, tp),

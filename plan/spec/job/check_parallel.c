@@ -1,4 +1,4 @@
-/* Contradictions between the degrees, what they cut, the schedule, ZeRO and the devices. */
+/* Contradictions between the degrees, what they split, the schedule, ZeRO and the devices. */
 #include "plan/spec/batch.h"
 #include "plan/spec/job/rules.h"
 #include "plan/spec/schedule/schedule.h"
@@ -9,7 +9,7 @@
 
 enum { WORLD_MOST = 1000000 };
 
-/* Replicas at the least. */
+/* The smallest possible number of replicas. */
 static int64_t replicas(const struct job *job)
 {
 	return job->parallel.dp ? job->parallel.dp : job->parallel.ep;
@@ -193,7 +193,7 @@ static int check_list(const struct rule_job *j, const char *text, double least, 
 	const char *name = job_keys[job_key_at(offset)].name, *bad = "";
 	double list[SPEEDS_MOST];
 	int n = speeds_read(text, least, most, whole, list, &bad);
-	bool one = whole && n == 1; /* of all agents alike */
+	bool one = whole && n == 1; /* one number for all agents */
 	if (n < 0)
 		return REFUSE(j, keys,
 			      "%s = %s: \"%s\" does not begin with %s from %g to %g; write one a "
@@ -218,8 +218,8 @@ static int check_lists(const struct rule_job *j)
 	return 0;
 }
 
-/* ZeRO 2 and 3 with shares of the batch that are not equal; replicas without a number are
- * plan.c's. */
+/* Checks ZeRO 2 and 3 with unequal shares of the batch. If the number of replicas is not set,
+ * plan.c checks it. */
 static int check_shares(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(launch, speeds), AT(launch, threads), AT(parallel, zero),

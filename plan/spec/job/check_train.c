@@ -1,4 +1,4 @@
-/* Contradictions in how to train: batch, recomputation, learning rate, evaluation, the time
+/* Contradictions in the training keys: batch, recomputation, learning rate, evaluation, time
  * limit. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/speeds.h"

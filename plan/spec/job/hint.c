@@ -1,6 +1,4 @@
-/*
- * What somebody may have meant: the nearest section, key or word.
- */
+/* Suggests the section, key or word that is nearest to what was typed. */
 #include "plan/spec/job/keys.h"
 
 #include <ctype.h>
@@ -14,7 +12,8 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* Insertions, deletions, substitutions and swaps of neighbours, letters' case aside. */
+/* Counts insertions, deletions, substitutions and swaps of neighbours. It ignores the case of
+ * letters. */
 static int distance(const char *a, const char *b)
 {
 	int n = (int)strlen(a), m = (int)strlen(b);
@@ -38,7 +37,8 @@ static int distance(const char *a, const char *b)
 	return d[n][m];
 }
 
-/* How far a hint may be from what was typed: half of it. */
+/* The largest distance of a hint from what was typed: half of its length, at least 1 and at most
+ * NEAR_MOST. */
 static int reach(const char *text)
 {
 	int half = (int)strlen(text) / 2;

@@ -11,11 +11,8 @@
 
 enum { FILE_MOST = 1 << 20, LINE_MOST = 2048, SECTION_MOST = 40 };
 
-/*
- * inih splits lines into names and values; everything it does not tell (line
- * numbers, empty sections, lines that are nothing) is seen by the reader that
- * feeds it one line at a time.
- */
+/* inih splits lines into names and values. It does not report line numbers, empty sections or
+ * invalid lines. The reader that feeds it one line at a time finds those. */
 struct parser {
 	struct job *job;
 	struct job_source *src;
@@ -23,7 +20,7 @@ struct parser {
 	const char *at, *end;
 	int line;
 	char section[SECTION_MOST]; /* "": none yet */
-	/* the name on a line whose pair inih has not handed back yet, or "" */
+	/* the name on a line for which inih has not called take_pair yet, or "" */
 	char key[JOB_SHOWN];
 	bool failed;
 };
@@ -66,7 +63,7 @@ static int enter_section(struct parser *p, const char *line, size_t n)
 	return 0;
 }
 
-/* The name on a line, up to '=', ':' or a blank. */
+/* Takes the name on a line, which ends at '=', ':' or a blank. */
 static void take_key(struct parser *p, const char *line, size_t n)
 {
 	size_t len = 0;
@@ -94,7 +91,7 @@ static int check_line(struct parser *p, const char *line, size_t n)
 	return 0;
 }
 
-/* A pair that was handed to inih and did not come back is no pair. */
+/* If inih has not called take_pair for a line, the line is not a pair. */
 static void check_answered(struct parser *p)
 {
 	char why[160];
@@ -104,7 +101,8 @@ static void check_answered(struct parser *p)
 	refuse_line(p, p->section, p->key, why);
 }
 
-/* inih's fgets: one line, without blanks before it, so that inih sees no continuation. */
+/* The function that inih calls for fgets. It returns one line without leading blanks, so that inih
+ * does not see a continuation. */
 static char *read_line(char *to, int size, void *arg)
 {
 	struct parser *p = arg;
@@ -138,7 +136,7 @@ static char *read_line(char *to, int size, void *arg)
 	return to;
 }
 
-/* inih's callback; the section is the reader's. */
+/* The function that inih calls for each pair. The section is the one that the reader knows. */
 static int take_pair(void *arg, const char *section, const char *name, const char *value)
 {
 	struct parser *p = arg;
@@ -216,7 +214,7 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
 	return 0;
 }
 
-/* The file's name without folder and ".ini", when it can be a run's name. */
+/* Names the job after the file, without folder and ".ini", if that is a valid name of a run. */
 static void name_after_file(const char *path, struct job *job)
 {
 	struct buf why = BUF_INIT;
@@ -227,7 +225,7 @@ static void name_after_file(const char *path, struct job *job)
 	if (dot && !strcmp(dot, ".ini"))
 		*dot = '\0';
 	int key = job_key_find("job", "name");
-	job_value_read(&job_keys[key], name, job, &why); /* else the default stays */
+	job_value_read(&job_keys[key], name, job, &why); /* if it is not valid, the default stays */
 	buf_fini(&why);
 }
 

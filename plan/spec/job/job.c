@@ -36,7 +36,7 @@ static int refuse_word(struct err *e, const char *name, const char *why)
 	return err_set(e, ERR_USAGE, "command line: %s: %s", job_shown(name, shown), why);
 }
 
-/* The key of "section.key"; refuses what is none. */
+/* Returns the key of "section.key"; refuses the word if there is no such key. */
 static int word_key(struct err *e, const char *name)
 {
 	struct buf why = BUF_INIT;
@@ -94,7 +94,7 @@ void job_defaults(struct job *job)
 	struct buf why = BUF_INIT;
 	memset(job, 0, sizeof *job);
 	for (int i = 0; i < job_n_keys; i++)
-		/* tests/unit/plan proves each default right */
+		/* tests/unit/plan checks that each default is valid */
 		job_value_read(&job_keys[i], job_keys[i].def, job, &why);
 	buf_fini(&why);
 }

@@ -1,5 +1,5 @@
 /*
- * job — the job file: what a person asks for.
+ * job — the job file, in which the user describes a job.
  *
  * One table of keys (keys.c) drives parsing, ranges, defaults, the nearest-key hint, `muster run
  * --help`, and writing a resolved job. Every refusal is one line, `file:line: [section] key: cause;
@@ -9,8 +9,8 @@
  * The file has `[section]` lines and `key = value` lines; blanks around either do not count. A
  * comment is a line that begins with ';' or '#', or what follows a blank and ';' after a value.
  * Values have no quotes and no escapes. A key may appear once; a missing key has its default. Text
- * is UTF-8. Relative paths are kept as typed: they start at the directory in which muster is called,
- * not at the directory of the job file.
+ * is UTF-8. Relative paths are kept as typed: they start at the directory in which muster is
+ * called, not at the directory of the job file.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_JOB_H
 #define MUSTER_PLAN_SPEC_JOB_JOB_H
@@ -210,15 +210,15 @@ struct job {
 	uint32_t open;
 };
 
-/* Reads the file (NULL: only defaults), then the `section.key=value` words. Words override the file,
- * and later words override earlier ones. Makes all checks that need no cluster; of a job with open
- * keys it checks only the sizes of the model. A job without a name gets the name of the file without
- * folder and ".ini". */
+/* Reads the file (NULL: only defaults), then the `section.key=value` words. Words override the
+ * file, and later words override earlier ones. Makes all checks that need no cluster; of a job with
+ * open keys it checks only the sizes of the model. A job without a name gets the name of the file
+ * without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out,
 	     struct err *e);
-/* The same without a file. */
+/* Reads a job from words alone, as job_load does without a file. */
 int job_words(const char *const *words, int n, struct job *out, struct err *e);
-/* The same from text, for the agent and the fuzzer. name: stands for the file in errors. */
+/* Reads a job from text, for the agent and the fuzzer. name: the name of the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
 /* The words for job_load that open every key a search may decide, "parallel.tp=auto" and so on.
  * Returns how many there are, at most JOB_OPEN_MOST. */
@@ -230,7 +230,7 @@ int job_check_run(const struct job *job, const char *name, struct err *e);
 void job_write(const struct job *job, struct buf *out);
 /* The value of an enum key as the file has it. offset: offsetof(struct job, section.key). */
 const char *job_word(const struct job *job, size_t offset);
-/* The same for a given value. */
+/* The word of an enum key for a given value. */
 const char *job_enum_word(size_t offset, int value);
 /* The table as a section of a man page: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);

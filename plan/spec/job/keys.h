@@ -68,7 +68,8 @@ int job_key_at(size_t offset);
 uint32_t job_key_open(const struct job_key *key);
 bool job_section_known(const char *section);
 
-/* Sets the field from text without blanks around it. On failure appends "cause; remedy" to `why`. */
+/* Sets the field from text without blanks around it. On failure appends "cause; remedy" to
+ * `why`. */
 int job_value_read(const struct job_key *key, const char *text, struct job *job, struct buf *why);
 /* Writes the value as a file has it. */
 void job_value_write(const struct job_key *key, const struct job *job, struct buf *out);

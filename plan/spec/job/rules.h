@@ -1,11 +1,11 @@
 /*
- * job_rules — the rules about contradictions between keys whose values are valid, by theme, and what
- * the rules share.
+ * job_rules — the rules about contradictions between keys whose values are valid, by theme, and
+ * what the rules share.
  *
- * For plan/spec/job/check*.c only. A rule is a function of struct rule_job. It returns 0, or -1 from
- * REFUSE with the two values, the contradiction and the nearest value that works. The error names the
- * key that was given last as the one to look at. To add a rule: write a function and add it to the
- * table of its file.
+ * For plan/spec/job/check*.c only. A rule is a function of struct rule_job. It returns 0, or -1
+ * from REFUSE with the two values, the contradiction and the nearest value that works. The error
+ * names the key that was given last as the one to look at. To add a rule: write a function and add
+ * it to the table of its file.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_RULES_H
 #define MUSTER_PLAN_SPEC_JOB_RULES_H

@@ -1,6 +1,4 @@
-/*
- * Text from outside: what of it is printable, and how it is shown in an error.
- */
+/* Text from outside: which characters are printable, and how an error message shows it. */
 #include "plan/spec/job/keys.h"
 
 #include <string.h>
@@ -23,7 +21,8 @@ const char *job_shown(const char *text, char out[JOB_SHOWN])
 	return out;
 }
 
-/* Length of the UTF-8 character at s, 0 when it is none or a control character (tabs are fine). */
+/* Length of the UTF-8 character at s; 0 if it is not one or is a control character other than a
+ * tab. */
 static size_t text_utf8_char(const unsigned char *s, size_t n)
 {
 	static const struct {

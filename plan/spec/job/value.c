@@ -1,6 +1,4 @@
-/*
- * One value: read, written, described, by the type that the table gives it.
- */
+/* Reads, writes and describes one value by the type that the table gives it. */
 #include "plan/spec/job/keys.h"
 
 #include <errno.h>
@@ -37,7 +35,7 @@ static void put_words(const struct job_key *key, const char *last, struct buf *o
 		buf_printf(out, "%s%s", !i ? "" : key->words[i + 1] ? ", " : last, key->words[i]);
 }
 
-/* Ranges of whole numbers are read as such, not as 1e+12. */
+/* Prints limits of whole numbers as whole numbers, not as 1e+12. */
 static void put_limit(const struct job_key *key, double x, struct buf *out)
 {
 	if (key->type == JOB_INT)
@@ -104,7 +102,7 @@ static bool in_range(const struct job_key *key, double x)
 	       (key->below ? x < key->hi : x <= key->hi);
 }
 
-/* Decimal digits with one sign, nothing else. */
+/* Whether the text is decimal digits with at most one sign, and nothing more. */
 static bool is_whole(const char *text)
 {
 	text += *text == '-' || *text == '+';
@@ -138,7 +136,7 @@ static int read_seed(const struct job_key *key, const char *text, struct job *jo
 static int read_real(const struct job_key *key, const char *text, struct job *job, struct buf *why)
 {
 	char *end;
-	/* Also keeps out hexadecimal, nan and inf, which strtod would take. */
+	/* This also refuses hexadecimal, nan and inf, which strtod would accept. */
 	bool digits = !text[strspn(text, "0123456789+-.eE")];
 	errno = 0;
 	double x = strtod(text, &end);
@@ -233,7 +231,7 @@ static const char *text_fault(const struct job_key *key, const char *text)
 	return NULL;
 }
 
-/* A comment or quotes that would become part of the value. */
+/* Finds a comment or quotes that would become part of the value. */
 static const char *text_trap(const char *text)
 {
 	size_t n = strlen(text);

@@ -18,9 +18,9 @@
  * et al., arXiv 2205.05198; muster's core has no seq × seq tensors). Full recomputation repeats the
  * whole layer from its input.
  *
- * Shapes: s rows of the residual stream (n / tp with sequence parallelism, otherwise n); n = micro ×
- * seq / cp tokens; c hidden; H and K this shard's query and kv heads of width d; w = (H + 2K) d; f
- * this shard's ffn; u = 2f with a gate, otherwise f.
+ * Shapes: s rows of the residual stream (n / tp with sequence parallelism, otherwise n); n = micro
+ * × seq / cp tokens; c hidden; H and K this shard's query and kv heads of width d; w = (H + 2K) d;
+ * f this shard's ffn; u = 2f with a gate, otherwise f.
  */
 #ifndef MUSTER_PLAN_SPEC_MODEL_ACTIVATIONS_H
 #define MUSTER_PLAN_SPEC_MODEL_ACTIVATIONS_H
@@ -175,8 +175,8 @@ int64_t activations_offloaded(const struct act_dims *d, const struct stage *stag
  * size of one. */
 enum { STAGED = 2 };
 int64_t activations_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks);
-/* Bytes that all slots of the rank share: the work home, staging, scratch and, with rope, the tables
- * of rotary positions. */
+/* Bytes that all slots of the rank share: the work home, staging, scratch and, with rope, the
+ * tables of rotary positions. */
 int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks,
 				 bool rope);
 

@@ -7,7 +7,7 @@
 
 enum { GROUP_ALIGN = 16 };
 
-/* A dimension of the model, and how a share cuts it. */
+/* A dimension of the model, and how a share splits it. */
 enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_HEAD, DIM_FFN, DIM_EXPERTS };
 
 /* When the tp ranks that hold the same box each compute only a part of its gradient: never; always,

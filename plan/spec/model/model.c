@@ -75,8 +75,8 @@ int64_t shape_params(const struct model_shape *m)
 
 double shape_cost_layer(const struct model_shape *m)
 {
-	/* Scores and weighted values: 2 products of 2·q·seq FLOPs, half of them masked; the backward
-	 * pass takes twice as many. */
+	/* Scores and weighted values: 2 products of 2·q·seq FLOPs, half of them masked; the
+	 * backward pass takes twice as many. */
 	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
 	return 6.0 * (double)layer_matrices(m, m->experts ? m->top : 1) + attention;
 }
@@ -93,9 +93,10 @@ double shape_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
-/* Bytes: about 1000 rows for a vocabulary of 50,000. Each chunk of rows reads the head's table twice
- * and updates its gradient once; with this many rows that is small beside the chunk's products. With
- * 256 rows the head takes a tenth longer. The buffer stays small beside a micro-batch's activations.
+/* Bytes: about 1000 rows for a vocabulary of 50,000. Each chunk of rows reads the head's table
+ * twice and updates its gradient once; with this many rows that is small beside the chunk's
+ * products. With 256 rows the head takes a tenth longer. The buffer stays small beside a
+ * micro-batch's activations.
  */
 enum { LOGITS_MOST = 256 << 20 };
 

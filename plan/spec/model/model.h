@@ -17,17 +17,17 @@
  *     norm.weight .bias
  *     head.weight [vocab, hidden]                          unless the head is tied
  *
- * Linear weights are [out, in]. Tensor parallelism cuts one dimension into balanced pieces
+ * Linear weights are [out, in]. Tensor parallelism splits one dimension into balanced pieces
  * (layout.h, partition). The pieces need not be equal: nothing is padded.
- *     cut by rows      embed.tokens and head (the vocabulary); q, k and v (whole kv heads with
+ *     split by rows    embed.tokens and head (the vocabulary); q, k and v (whole kv heads with
  *                      their q heads); gate and up
- *     cut by columns   o, down
+ *     split by columns o, down
  * If there are fewer kv heads than tp ranks, tp / kv_heads ranks share a kv head. Each of them
  * holds a copy of its k and v, and computes a part of their gradients. Each tp rank holds all other
  * parameters whole; as it has only its own heads, its gradients of q_norm and k_norm are parts,
  * too. Expert parallelism gives each ep rank a range of whole experts.
  *
- * A rank's parameters lie in one flat order, chunk after chunk: the stage's embedding, its layers
+ * A rank's parameters are in one flat order, chunk after chunk: the stage's embedding, its layers
  * in order, the final norm, the head. The order consists of *units*. A unit is gathered, reduced
  * and freed as one: the token table, the positions, a layer, a layer's experts, the final norm, the
  * head. q, k and v are adjacent (weights, then biases), and so are gate and up, so that one matrix
@@ -160,12 +160,12 @@ struct catalogue {
 	int64_t elements; /* of all units */
 };
 
-/* Cuts are at multiples of these, unless a rank would then get nothing (layout.h,
+/* Splits are at multiples of these, unless a rank would then get nothing (layout.h,
  * layout_partition_grain). */
 enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
 
 struct share; /* layout.h */
-/* ERR_UNSUPPORTED: the share's degrees cannot cut the model. Free `out` with catalogue_free. */
+/* ERR_UNSUPPORTED: the share's degrees cannot split the model. Free `out` with catalogue_free. */
 int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out,
 		    struct err *e);
 void catalogue_free(struct catalogue *c);
@@ -191,19 +191,21 @@ struct catalogue_sample {
 void catalogue_sample(const struct model_shape *m, const struct share *share, enum unit_kind kind,
 		      struct catalogue_sample *out);
 
-/* NULL if this rank has no such parameter. layer is -1 outside layers, expert -1 outside experts. */
+/* NULL if this rank has no such parameter. layer is -1 outside layers, expert -1 outside
+ * experts. */
 const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer,
 				   int expert);
 /* Returns the unit's index, or -1. The head of a tied model is UNIT_TOKENS if this rank has the
  * first stage, and UNIT_HEAD otherwise. */
 int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer);
 
-/* ZeRO: shard i of `shards` owns elements [*lo, *hi) of a unit of n elements. The cut is balanced,
- * at multiples of CATALOGUE_SHARD_GRAIN, and covers every element. */
+/* ZeRO: shard i of `shards` owns elements [*lo, *hi) of a unit of n elements. The split is
+ * balanced, at multiples of CATALOGUE_SHARD_GRAIN, and covers every element. */
 enum { CATALOGUE_SHARD_GRAIN = 16 };
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi);
 
-/* A checkpoint has this many tensors per parameter: its fp32 value and the optimizer's two moments. */
+/* A checkpoint has this many tensors per parameter: its fp32 value and the optimizer's two
+ * moments. */
 enum { CATALOGUE_KINDS = 3 };
 
 #endif

@@ -4,7 +4,7 @@
  *
  * The parameter store and the planner share this code, so that a plan predicts a run's memory
  * exactly. agent/engine/parallel/store.h explains the ZeRO stages. A unit has shards × copies
- * replicas: its elements are cut over the shards, and all copies of a shard own the same piece.
+ * replicas: its elements are split over the shards, and all copies of a shard own the same piece.
  */
 #ifndef MUSTER_PLAN_SPEC_MODEL_ZERO_H
 #define MUSTER_PLAN_SPEC_MODEL_ZERO_H
@@ -24,24 +24,24 @@ struct zero_cut {
 	int shards, shard, copies, copy;
 };
 
-/* Sets the cuts of the rank at `at`. per_node: with parallel.zero_shard = node, how many replicas of
- * the dense parameters one node holds (replicas are numbered node by node); 0: all replicas are one
- * group of shards. */
+/* Sets the cuts of the rank at `at`. per_node: with parallel.zero_shard = node, how many replicas
+ * of the dense parameters one node holds (replicas are numbered node by node); 0: all replicas are
+ * one group of shards. */
 void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node,
 	       struct zero_cut out[ZERO_CLASSES]);
 
-/* What a ZeRO stage cuts. Every replica holds the rest whole. */
+/* What a ZeRO stage splits. Every replica holds the rest whole. */
 struct zero_policy {
 	bool state, grads, params;
 };
-/* With one shard there is nothing to cut: the policy is that of stage 0. */
+/* With one shard there is nothing to split: the policy is that of stage 0. */
 const struct zero_policy *zero_policy(int stage, const struct zero_cut *cut);
 
 /* This rank updates elements [*lo, *hi) of a unit of n elements. */
 void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
-/* Of those, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that one
- * rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a tied
- * copy does not count. */
+/* Of those, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that
+ * one rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a
+ * tied copy does not count. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
 /* How many elements this rank saves of the parameters, and of each of the optimizer's moments. */
 double zero_saved(const struct model_shape *m, const struct share *s, int stage,
@@ -50,15 +50,15 @@ double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 /* Buffers per kind of unit, if there are that many units: one in use, one being filled. */
 enum { ZERO_BUFFERS = 2 };
 
-/* With offload.optimizer, so many elements of each tensor of the optimizer's state are in a device's
- * memory at once, twice; zero_staged_bytes() is that in bytes. */
+/* With offload.optimizer, so many elements of each tensor of the optimizer's state are in a
+ * device's memory at once, twice; zero_staged_bytes() is that in bytes. */
 enum { ZERO_STAGED = 1 << 21 };
 double zero_staged_bytes(int tensors);
 /* Elements of master weights in host memory that are rounded at once. */
 enum { ZERO_PUBLISHED = 1 << 20 };
 
-/* Bytes that the parameter store allocates; doubles, so that absurd sizes do not overflow. masters is
- * 0 in fp32, where the parameters are the masters, and excludes them with offload.optimizer. */
+/* Bytes that the parameter store allocates; doubles, so that absurd sizes do not overflow. masters
+ * is 0 in fp32, where the parameters are the masters, and excludes them with offload.optimizer. */
 struct zero_memory {
 	double params, grads, masters;
 	/* stage 3: buffers of whole units' parameters, at most ZERO_BUFFERS of the largest unit of

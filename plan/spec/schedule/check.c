@@ -1,6 +1,4 @@
-/*
- * The proof that a table can be executed: each row on its own, then how they meet.
- */
+/* Checks that a table can be executed: first each row alone, then how the rows meet. */
 #include "plan/spec/schedule/simulate.h"
 
 #include <stdlib.h>
@@ -12,9 +10,9 @@ enum {
 	BOTH_HALVES = BIT(SCHED_BACKWARD_INPUT) | BIT(SCHED_BACKWARD_WEIGHT),
 };
 
-/* What an op needs to have been done before on this chunk (as far as the chunk has such a step),
- * what it excludes, and which successions it is part of: forwards, backward passes and sums of
- * weights' gradients each take the micro-batches in order. */
+/* Rules of an op: which ops must be done before it on this chunk (if the chunk has such steps),
+ * which ops it excludes, and to which successions it belongs. Forward passes, backward passes and
+ * the sums of weights' gradients each take the micro-batches in order. */
 enum succession { FORWARDS, BACKWARDS, SUMS, SUCCESSIONS };
 /* clang-format off */
 static const struct rule {
@@ -31,11 +29,11 @@ static const struct rule {
 };
 /* clang-format on */
 
-/* One row under examination. */
+/* The row that is being checked. */
 struct exam {
 	const struct schedule *s;
 	int rank, at;
-	unsigned *done; /* [chunks][micros], a bit an op */
+	unsigned *done; /* [chunks][micros] one bit for each op */
 	int next[LAYOUT_CHUNKS_MOST][SUCCESSIONS];
 	int live[LAYOUT_CHUNKS_MOST], all;
 	struct sched_slots slots;
@@ -55,8 +53,8 @@ static unsigned *done_of(const struct exam *x, int chunk, int micro)
 	return &x->done[chunk * x->s->micros + micro];
 }
 
-/* The chunk of this rank that holds the stage `direction` from that of `chunk`; -1: another
- * rank's; -2: there is none. */
+/* The chunk of this rank that holds the stage next to that of `chunk` in a direction. -1: another
+ * rank holds it. -2: there is no such stage. */
 static int neighbour(const struct exam *x, int chunk, int direction)
 {
 	int stage = layout_stage(&x->s->layout, x->rank, chunk) + direction, rank, there;
@@ -66,7 +64,7 @@ static int neighbour(const struct exam *x, int chunk, int direction)
 	return rank == x->rank ? there : -1;
 }
 
-/* The steps that a chunk's micro-batches have, beside the backward pass's own. */
+/* The steps that each micro-batch of a chunk has, besides those of the backward pass itself. */
 static unsigned steps_of(const struct exam *x, int chunk)
 {
 	unsigned ops = BIT(SCHED_FORWARD);
@@ -92,7 +90,8 @@ static int check_place(const struct exam *x, const struct sched_step *step, stru
 	return 0;
 }
 
-/* What a neighbour on the same rank has to have done, where no message says so. */
+/* Checks that a neighbouring chunk on the same rank was executed before, because no message
+ * enforces that. */
 static int check_handed_over(const struct exam *x, const struct sched_step *step, struct err *e)
 {
 	int before = neighbour(x, step->chunk, -1), after = neighbour(x, step->chunk, 1);
@@ -226,8 +225,8 @@ int schedule_check(const struct schedule *s, struct err *e)
 	free(done);
 	if (rc)
 		return rc;
-	/* Every send has its receive by the rows' completeness; in which order they meet is
-	 * left. */
+	/* The rows are complete, so every send has its receive. What remains is the order in which
+	 * they meet. */
 	int stuck = schedule_find_stuck(s, &at);
 	if (stuck == -2)
 		return err_set(e, ERR_NOMEM,

@@ -19,8 +19,8 @@ struct pipeline_rank_times {
 	double first, last;
 };
 
-/* What the forms read of all ranks. It starts as {0}; schedule_times_add adds the ranks in the order
- * of the pipeline. */
+/* What the forms read of all ranks. It starts as {0}; schedule_times_add adds the ranks in the
+ * order of the pipeline. */
 struct pipeline_times {
 	int ranks;
 	struct pipeline_rank_times sum;        /* of all ranks */
@@ -42,7 +42,7 @@ void schedule_times_add(struct pipeline_times *p, const struct pipeline_rank_tim
 double schedule_seconds(const struct pipeline_times *p, enum job_schedule kind, int chunks,
 			int micros, double hop);
 
-/* --- For the forms ------------------------------------------------------------ */
+/* --- Helpers of the schedules' forms ------------------------------------------ */
 
 /* The first micro-batch down the pipeline and back. */
 double schedule_seconds_through(const struct pipeline_times *p, double hop);

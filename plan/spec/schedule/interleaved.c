@@ -2,7 +2,7 @@
 #include "plan/spec/schedule/closed_form.h"
 #include "plan/spec/schedule/order.h"
 
-/* Micro-batches are dealt into micros / pp groups (at least one) whose sizes differ by at most one,
+/* Micro-batches are split into micros / pp groups (at least one) whose sizes differ by at most one,
  * the larger groups first. A group goes through all chunks before the next group begins. */
 static int count_groups(int micros, int pp)
 {

@@ -14,7 +14,7 @@
  *                    rank never waits between its first step and its last (the same paper, and
  *                    arXiv 2405.15362)
  *     breadth-first  chunks as in interleaved, but all micro-batches pass a chunk before the next
- *                    one, and backwards likewise (Lamy-Poirier, arXiv 2211.05953)
+ *                    one, and the same backwards (Lamy-Poirier, arXiv 2211.05953)
  *
  * A line of the list below holds: the name in enum job_schedule, the row that carries the
  * schedule's traits (without its prefix schedule_), the value of parallel.schedule, and the line of

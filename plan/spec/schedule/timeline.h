@@ -2,8 +2,8 @@
  * timeline — which rank ran which pass at which time: simulated from the schedule's table, or
  * measured by the executor.
  *
- * Times are seconds from the begin of the step, on one clock. A timeline contains only what occupies
- * a rank: passes and, if it was measured, the reduction. Between two events a rank waits.
+ * Times are seconds from the begin of the step, on one clock. A timeline contains only what
+ * occupies a rank: passes and, if it was measured, the reduction. Between two events a rank waits.
  *
  * As JSON, for programs and in the run folder (one object per rank there,
  * launcher/rundir/timelines.h):
@@ -41,8 +41,8 @@ void timeline_free(struct timeline *t);
 
 /* Moves all events so that the first begins at 0. */
 void timeline_begin_at_zero(struct timeline *t);
-/* Mean seconds of each stage's passes, [stages of the model]. A whole backward pass counts as input.
- * A pass that did not happen has 0. */
+/* Mean seconds of each stage's passes, [stages of the model]. A whole backward pass counts as
+ * input. A pass that did not happen has 0. */
 void timeline_means(const struct timeline *t, const struct layout *l, double *forward,
 		    double *input, double *weight);
 
@@ -54,8 +54,8 @@ double timeline_bubble(const struct timeline *t);
 /* A new reference. */
 json_t *timeline_json(const struct timeline *t);
 /* Adds the events of `doc` to *t, which is empty before the first call. Times are converted to the
- * clock of the first document. ERR_PROTO, naming `name`, if `doc` is not a timeline or does not match
- * what *t has already. */
+ * clock of the first document. ERR_PROTO, naming `name`, if `doc` is not a timeline or does not
+ * match what *t has already. */
 int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err *e);
 
 #endif
