@@ -8,7 +8,13 @@
  * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU need whatever the
  * shapes are (kernels/cuda: scratch memory and the workspace of products); the sum of the
  * gradients' squares. */
-enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
+enum {
+	ELEMENT = 4,
+	TOKEN = 4,
+	LOW_PRECISION_LANE = 16 << 20,
+	CUDA_FIXED = (64 + 32) << 20,
+	SQUARES = 8
+};
 
 /* --- Activations --- */
 
@@ -160,7 +166,7 @@ double plan_memory_rest(const struct job *job, int micros, int threads)
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
 		return CUDA_FIXED + SQUARES;
 	return token_bytes(job, micros) +
-	       (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
+	       (narrow ? (double)LOW_PRECISION_LANE * (threads ? threads : 1) : 0);
 }
 
 double plan_memory_staged(const struct job *job)

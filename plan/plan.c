@@ -93,8 +93,8 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 
 /* Refuses shards inside nodes if nodes hold different numbers of replicas. The replicas of a
  * parameter on one node share its state; every ep-th of them holds the same experts. */
-static int check_mates(const struct job *job, const struct cluster *c, const struct plan *p,
-		       struct err *e)
+static int check_node_replicas(const struct job *job, const struct cluster *c, const struct plan *p,
+			       struct err *e)
 {
 	int ep = p->layout.ep;
 	if (!job->parallel.zero || job->parallel.zero_shard != ZERO_SHARD_NODE)
@@ -162,7 +162,8 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	shape_of_job(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	if (share_work(job, p, e) || plan_seats_take(job, c, p, e) || check_mates(job, c, p, e))
+	if (share_work(job, p, e) || plan_seats_take(job, c, p, e) ||
+	    check_node_replicas(job, c, p, e))
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);

@@ -60,7 +60,7 @@ static int cores_each(const struct cluster *c, const int *first)
 }
 
 /* Counts the ranks that share a node: node_ranks and node_replicas. */
-static void count_crew(struct plan *p, const int *ranks, int n)
+static void count_node_ranks(struct plan *p, const int *ranks, int n)
 {
 	for (int i = 0; i < n; i++) {
 		struct plan_rank *r = &p->ranks[ranks[i]];
@@ -90,7 +90,7 @@ static int settle(const struct job *job, const struct cluster *c, struct plan *p
 		p->threads = p->ranks[i].threads > p->threads ? p->ranks[i].threads : p->threads;
 	}
 	for (int n = 0; n < c->n_nodes; n++)
-		count_crew(p, order + first[n], first[n + 1] - first[n]);
+		count_node_ranks(p, order + first[n], first[n + 1] - first[n]);
 	free(order);
 	free(first);
 	return 0;

@@ -213,8 +213,8 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 /* Seconds of the transfers in the backward pass of a column-parallel linear. The input's gradient
  * is all-reduced behind the weights' product. With sequence parallelism the input is also gathered
  * again, behind the input's product. */
-static double model_column_backward(const struct cost_case *c, const struct shard *h, bool hides,
-				    const double linear[FORMS])
+static double column_backward_seconds(const struct cost_case *c, const struct shard *h, bool hides,
+				      const double linear[FORMS])
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
@@ -227,8 +227,8 @@ static double model_column_backward(const struct cost_case *c, const struct shar
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	bool hides = h->hides && h->dense;
-	double seconds = model_column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) +
-			 model_column_backward(c, h, hides, y->linear[LINEAR_UP]);
+	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]) +
+			 column_backward_seconds(c, h, hides, y->linear[LINEAR_UP]);
 	if (h->sp)
 		seconds += gather_beside(c, h, h->hides,
 					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +

@@ -23,7 +23,7 @@ struct chart {
 };
 
 /* The entries [lo, hi) of the order that belong to one tensor-parallel group on one node. */
-struct topo_preset {
+struct group_box {
 	int lo, hi;
 };
 
@@ -32,9 +32,9 @@ static const struct plan_rank *rank_at(const struct chart *h, int entry)
 	return &h->p->ranks[h->order[entry]];
 }
 
-static struct topo_preset topo_preset_at(const struct chart *h, int lo, int end)
+static struct group_box measure_group_box(const struct chart *h, int lo, int end)
 {
-	struct topo_preset b = { lo, lo + 1 };
+	struct group_box b = { lo, lo + 1 };
 	int tp = h->p->layout.tp;
 	while (b.hi < end && h->order[b.hi] / tp == h->order[lo] / tp)
 		b.hi++;
@@ -84,8 +84,8 @@ static void frame(const struct pen *pen, int n, const char *left, const char *mi
 	buf_printf(out, "%s\n", right);
 }
 
-static void title_line(const struct chart *h, const struct pen *pen,
-		       const struct topo_preset *boxes, int n, struct buf *out)
+static void title_line(const struct chart *h, const struct pen *pen, const struct group_box *boxes,
+		       int n, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
@@ -100,8 +100,8 @@ static void title_line(const struct chart *h, const struct pen *pen,
 }
 
 /* Prints the numbers of the ranks, or of their devices. */
-static void number_line(const struct chart *h, const struct pen *pen,
-			const struct topo_preset *boxes, int n, bool devices, struct buf *out)
+static void number_line(const struct chart *h, const struct pen *pen, const struct group_box *boxes,
+			int n, bool devices, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
@@ -133,10 +133,10 @@ static void draw_node(const struct chart *h, const struct pen *pen, int node, bo
 	if (per_row < 1)
 		per_row = 1;
 	while (at < end) {
-		struct topo_preset boxes[WIDTH];
+		struct group_box boxes[WIDTH];
 		int n = 0;
 		for (; n < per_row && at < end; at = boxes[n++].hi)
-			boxes[n] = topo_preset_at(h, at, end);
+			boxes[n] = measure_group_box(h, at, end);
 		frame(pen, n, "┌", "┬", "┐", out);
 		title_line(h, pen, boxes, n, out);
 		number_line(h, pen, boxes, n, false, out);
