@@ -92,8 +92,8 @@ static void apply_activation(struct lm *m, float *act, const float *up, int64_t 
 		m->ops->gelu_fwd(m->backend, act, up, n * m->shape.ffn);
 }
 
-/* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's
- * row, expert e's are first[e] … first[e + 1]. */
+/* Groups the chosen experts' rows. from[row] is a row's token, and at[choice] is a choice's row.
+ * Expert e has the rows first[e] … first[e + 1] - 1. */
 static void sort_choices(struct lm *m, int64_t n)
 {
 	struct buffers *b = &m->b;

@@ -39,8 +39,7 @@ static bool given(const json_t *v)
 	return v && !json_is_null(v);
 }
 
-/* A printable word, for errors. A string that stands for a number should be seen to be one:
- * `quote`. */
+/* Returns a printable word for errors. `quote` marks a string, which may look like a number. */
 static const char *word_as(const json_t *v, const char *quote, char out[64])
 {
 	if (json_is_string(v))
@@ -112,7 +111,7 @@ static int check_places(const struct source *s, int key, const json_t *inside, c
 		       theta ? "first" : "second", theta ? "second" : "first");
 }
 
-/* The value of a key that is in neither place. */
+/* Sets the value of a key that the file does not have. */
 static int read_absent(const struct source *s, int key, double *out)
 {
 	const json_t *context = json_object_get(s->root, "max_position_embeddings");
@@ -148,7 +147,7 @@ static int read_key(const struct source *s, int key, double *out)
 	return 0;
 }
 
-/* transformers would rotate only some pairs of each head. */
+/* Refuses a file with which transformers would rotate only some pairs of each head. */
 static int check_whole_heads(const struct source *s, const json_t *object, const char *where,
 			     const char *dot)
 {

@@ -65,8 +65,8 @@ struct moe {
 	int64_t *counts;                /* [E] */
 	int64_t *choices_at, *taken_at; /* `choices` and `taken` in the backend's memory */
 	float *pull_at;                 /* `pull` in the backend's memory */
-	/* Host memory. choices: of each expert, by the tokens of each piece of a sequence on this
-	 * rank; taken: by the sequence's earlier pieces. */
+	/* Host memory. choices: per expert, made by the tokens of each of this rank's pieces of a
+	 * sequence; taken: made by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */
 	/* [cp, micro, pieces, E] `choices` of all ranks that share the sequences */
 	int64_t *everywhere;
