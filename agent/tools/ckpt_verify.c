@@ -31,7 +31,7 @@ static const char page[] =
 	"  1  one is damaged (its line names the file and the tensor), or there is none\n"
 	"  2  usage\n";
 
-/* Its bytes, and whether they are those of its model. */
+/* Verifies the checkpoint's bytes, and that its tensors are those of its model. */
 static int verify_one(const char *path, struct err *e)
 {
 	struct manifest m;

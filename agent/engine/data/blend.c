@@ -32,7 +32,7 @@ static bool number(const char *word, double *value, const char **rest)
 	return true;
 }
 
-/* Returns the next word that begins a weight, or the end of the text. */
+/* Returns the next word that begins a weight; NULL: there is none. */
 static const char *next_weight(const char *at)
 {
 	double value;
