@@ -11,7 +11,7 @@
  * even a small model are about 100 MB. */
 enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
-/* The least seconds of a batch of calls, beside which clocks and barriers are negligible. */
+/* A batch of calls takes at least so many seconds, so that clocks and barriers are negligible. */
 #define BATCH_SECONDS 5e-4
 
 /* Inputs are never written, so their numbers stay small: infinite and subnormal numbers, which training

@@ -8,7 +8,7 @@
 
 enum { BENCH_OPS_MOST = 256 };
 
-/* It must be in memory that forked processes share. */
+/* Must be in memory that forked processes share. */
 struct bench_ops {
 	int agents, threads;
 	bool low_precision; /* bf16 instead of fp32 */

@@ -18,7 +18,7 @@
  * tensor has the tensor's name; another slice has its name and box, such as
  * "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
- * Any layout loads the checkpoints of all others: a loader asks for boxes of global tensors. It reads
+ * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It reads
  * each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1 MiB, and
  * always completely, because the digest covers the whole slice. It does not read other slices.
  *
@@ -169,7 +169,7 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
  * caller frees *path; NULL if `dir` has no checkpoints. Damaged checkpoints and those of another
  * model are skipped, each with a line to `note` (may be NULL). If none is left, the error is
  * ERR_USAGE if one is of another model, otherwise ERR_CORRUPT: a run must not start over on top of
- * them unless its user asks for it. Only manifests and file sizes are read. */
+ * them unless its user requests it. Only manifests and file sizes are read. */
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 

@@ -8,7 +8,7 @@
 
 struct part {
 	struct source *source;
-	int64_t samples[2]; /* by split */
+	int64_t samples[2]; /* per split */
 };
 
 struct dataset {

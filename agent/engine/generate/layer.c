@@ -48,7 +48,7 @@ static void rotate_heads(struct lm *m, int64_t n)
 	m->ops->rope_fwd(m->backend, m->b.qkv, &shape, m->cos + at, m->sin + at);
 }
 
-/* r = o_proj(attention of the n queries over all tokens seen) */
+/* Sets r to o_proj(attention of the n queries over all tokens so far). */
 static void apply_attention(struct lm *m, struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
@@ -114,7 +114,7 @@ static void sort_choices(struct lm *m, int64_t n)
 	b->first[0] = 0;
 }
 
-/* r = the weighted sum of the chosen experts' results for each token. */
+/* Sets r to the weighted sum of the chosen experts' results for each token. */
 static void apply_experts(struct lm *m, const struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;

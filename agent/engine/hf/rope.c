@@ -28,7 +28,7 @@ const char *hf_rope_word(enum job_rope_scaling type)
 
 /* The rope object, if any, and the file that contains it. */
 struct source {
-	const json_t *root, *rope; /* rope NULL: no rope object */
+	const json_t *root, *rope; /* rope NULL: the file has no rope object */
 	const char *name, *where;  /* names of the file and of the object */
 	double theta;
 	struct err *e;
@@ -88,7 +88,7 @@ static int read_type(const struct source *s, enum job_rope_scaling *out)
 		       s->where, word_as(v, "", a));
 }
 
-/* A key that older files have at the top level and newer ones in the object. */
+/* Whether older files have the key at the top level and newer ones have it in the object. */
 static bool has_two_places(int key)
 {
 	return key == HF_ROPE_THETA || key == HF_ROPE_ORIGINAL;

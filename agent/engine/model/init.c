@@ -5,7 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 
-/* FNV-1a, 64 bits: selects the parameter's random numbers. */
+/* Computes a hash (FNV-1a, 64 bits) that selects the parameter's random numbers. */
 static uint64_t name_hash(const char *name)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -50,8 +50,8 @@ static void init_run(const struct param *p, const struct model_shape *shape, uin
 
 /* --- Threads --- */
 
-/* THREAD_LEAST: a thread with fewer elements costs more to start than it saves. TEAM_MOST: the
- * most threads. */
+/* A thread with fewer than THREAD_LEAST elements costs more to start than it saves. TEAM_MOST is
+ * the largest number of threads. */
 enum { THREAD_LEAST = 1 << 15, TEAM_MOST = 256 };
 
 /* The range of one thread. */

@@ -130,8 +130,8 @@ static void copy_out(struct pass *p, int i)
 						(size_t)bytes) };
 }
 
-/* The copy starts after the queued operations, the last that read the buffer, and after the
- * buffer's own copy to the host. */
+/* The copy starts after all queued operations, the last of which read the buffer, and after the
+ * copy of the buffer to the host. */
 static void copy_in(struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);

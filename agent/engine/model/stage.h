@@ -1,6 +1,6 @@
 /*
  * stage — shared by the files of agent/engine/model: views of the weights, the memory of a
- * micro-batch, scratch, and the parts of the forward and backward passes.
+ * micro-batch, scratch, and the steps of the forward and backward passes.
  *
  * plan/spec/model/activations.h defines the letters of the shapes: s rows of the residual stream, n
  * tokens, c hidden, and so on.

@@ -96,7 +96,8 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
 }
 
-/* Returns seconds since the start, including the waits outside of the engine's step. */
+/* Returns the seconds that this rank has waited for other replicas so far. Waits outside of the
+ * engine's step are included. */
 static double replicas_waited(const struct trainer *t)
 {
 	return param_store_wait_seconds(pipeline_store(t->engine)) +
