@@ -54,7 +54,7 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 		if (!bad && !d->one &&
 		    !(bad = ckpt_folder_check(ckpt_storage_of(d->dir), d->dir, &d->list[i], &m,
 					      &e)))
-			ckpt_manifest_fini(&m); /* the name and the manifest have the same step */
+			ckpt_manifest_fini(&m); /* the step is that of the name */
 		if (bad)
 			rc = TOOL_FAILED;
 		if (!json)

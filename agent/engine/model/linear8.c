@@ -14,8 +14,8 @@ static enum fp8 format_of(const struct model *m, enum operand o)
 	return o == OPERAND_GRADIENT && m->job->precision.fp8 == FP8_HYBRID ? FP8_E5M2 : FP8_E4M3;
 }
 
-/* Casts x[rows, columns] to 8 bits, not transposed into `at` and transposed into `turned` (either
- * may be NULL). The scale is that of the largest value of x. */
+/* Casts x[rows, columns] to 8 bits: into `at`, and its transpose into `turned`. Either may be NULL.
+ * The scale is that of the largest value of x. */
 static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, const void *x,
 		 int64_t rows, int64_t columns)
 {

@@ -1,8 +1,7 @@
 /*
  * moe — a layer's mixture of experts, in place of its feed-forward part.
  *
- *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by
- * expert
+ *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by expert
  *     → ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
  *
  * With tensor parallelism, every tp rank routes all tokens in the same way and computes its shard

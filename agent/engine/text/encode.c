@@ -229,7 +229,8 @@ static int encode_splits(struct encoder *c, int i, const char *text, size_t n, s
 	return 0;
 }
 
-/* No merge crosses the position before a blank, so each word starts with its blanks. */
+/* Splits the text before blanks if no merge crosses such a position (cut_blanks). Each word then
+ * starts with its blanks. */
 static int encode_blanks(struct encoder *c, const char *text, size_t n, struct err *e)
 {
 	for (size_t at = 0, end; at < n; at = end) {
