@@ -122,7 +122,7 @@ struct ckpt_options {
 	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
 	uint32_t generation;
 	json_t *model;  /* must be equal to load it: family and sizes; borrowed */
-	json_t *layout; /* tp, dp, pp: for people; borrowed */
+	json_t *layout; /* tp, dp, pp: only shown to users; borrowed */
 	/* The tensors of a whole checkpoint by name and shape (boxes and data are ignored); only
 	 * rank 0's is used. NULL: not checked; a tensor that no rank saves is then missed only when
 	 * it is loaded. Borrowed. */
@@ -131,7 +131,7 @@ struct ckpt_options {
 	/* Files that go into each checkpoint (attached.h); only rank 0's are used. They may be set
 	 * until the first save. NULL: none. Borrowed. */
 	const struct attached *attached;
-	const struct ckpt_watch *watch;     /* NULL: nobody; borrowed */
+	const struct ckpt_watch *watch;     /* NULL: none; borrowed */
 	const struct ckpt_gate *gate;       /* NULL: none; borrowed */
 	const struct ckpt_storage *storage; /* of `dir`; NULL: the one that its scheme names */
 };

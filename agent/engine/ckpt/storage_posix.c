@@ -17,7 +17,7 @@
 struct posix_file {
 	struct ckpt_file file;
 	int fd;
-	bool reads; /* the descriptor was opened for reading */
+	bool reads; /* the descriptor is open for reading */
 	char path[];
 };
 

@@ -39,7 +39,7 @@ struct audit {
 	int64_t n_findings;
 };
 
-/* Reads the ledger's text. Fails only without memory, or if there is no start line (ERR_CORRUPT). */
+/* Reads the ledger's text. Fails only if there is no memory, or no start line (ERR_CORRUPT). */
 int data_audit_open(const char *text, size_t size, struct audit **out, struct err *e);
 void data_audit_close(struct audit *a); /* takes NULL */
 /* Adds a finding. */

@@ -1,6 +1,6 @@
 /*
- * state — what a checkpoint holds of a training run: its tensors by name, saved from and loaded
- * into a rank's memory (view.h).
+ * state — the part of a training run that a checkpoint holds: its tensors by name, saved from and
+ * loaded into a rank's memory (view.h).
  *
  * Tensors: every parameter under its global name (fp32 masters), and the optimizer's moments of it
  * as optim.m.NAME and optim.v.NAME. A rank saves the counted range of each of its pieces (store.h).
@@ -11,10 +11,10 @@
  * A checkpoint names the optimizer of its moments. Moments of another optimizer are refused
  * (ERR_USAGE), because moments that start at zero in the middle of a run would make its first steps
  * far too long. A checkpoint of step 0 may hold no moments (CKPT_NO_OPTIMIZER), as imported ones
- * do: then the moments start at zero, under any optimizer.
+ * do. The moments then start at zero, under any optimizer.
  *
- * The other parts of the state: state_model.c describes the model, state_check.c compares a
- * checkpoint with the model that it names, resume.h chooses the checkpoint.
+ * The other files: state_model.c describes the model, state_check.c compares a checkpoint with the
+ * model that it names, and resume.h chooses the checkpoint.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STATE_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STATE_H
