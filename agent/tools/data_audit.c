@@ -48,7 +48,7 @@ struct audit_job {
 	bool json, no_data;
 	struct audit *audit;
 	struct dataset *data;            /* NULL: not read */
-	struct err why;                  /* the reason, if data is NULL */
+	struct err why;                  /* why the data was not read */
 	int64_t ckpt_step, ckpt_samples; /* of the last checkpoint; step -1: none */
 };
 

@@ -18,9 +18,10 @@
  * tensor has the tensor's name; another slice has its name and box, such as
  * "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
- * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It reads
- * each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1 MiB, and
- * always completely, because the digest covers the whole slice. It does not read other slices.
+ * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It
+ * reads each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1
+ * MiB, and always completely, because the digest covers the whole slice. It does not read other
+ * slices.
  *
  * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
  * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and earlier
