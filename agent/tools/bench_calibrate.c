@@ -58,14 +58,14 @@ static const char page[] =
 	"  1  something failed\n"
 	"  2  usage\n";
 
-/* The least of several turns counts: what disturbs one does not disturb all. */
+/* The minimum of the turns counts, because a disturbance rarely affects all of them. */
 enum { TURNS = 2 };
 
 struct settings {
 	int ranks;
 	double seconds;
 	bool quick;
-	const char *file; /* NULL: the default one */
+	const char *file; /* NULL: the default file */
 };
 
 /* --- Operations --- */
@@ -141,7 +141,7 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 
 /* --- Exchanges --- */
 
-/* After a millisecond's work of each rank. */
+/* Seconds that a meeting takes after each rank has worked for a millisecond. */
 static double meeting_of(const struct measured *m, const struct measured_exchange *x)
 {
 	static struct measured over; /* too large for the stack */
@@ -164,8 +164,8 @@ static void print_exchanges(const struct measured *m, enum measured_transport tr
 	fflush(stdout);
 }
 
-/* What any number of ranks and bytes is reckoned with: of the largest crowd, as `muster bench
- * comm --calibrate` has it. */
+/* Fits the model that predicts any number of ranks and bytes. The samples are those of the largest
+ * crowd, as in `muster bench comm --calibrate`. */
 static int fit_link(struct calibration *c, enum measured_transport transport, int crowd,
 		    struct err *e)
 {

@@ -103,12 +103,12 @@ struct bench {
 	int hosts[CREW_MOST]; /* of each rank */
 	bool ranks_given, hosts_given;
 	bool calibrate;
-	const char *calibration; /* file, NULL: the default one */
-	const char *shaping;     /* an option given that --calibrate has no use for, NULL: none */
+	const char *calibration; /* the calibration's file; NULL: the default file */
+	const char *shaping;     /* an option that --calibrate does not use; NULL: none */
 	uint64_t wrong;
 };
 
-/* --- Reading the words --- */
+/* --- The command line --- */
 
 static const char *op_list(char *list, size_t size)
 {
@@ -184,7 +184,7 @@ static int read_bytes(const char *name, const char *text, size_t *out, struct er
 	return 0;
 }
 
-/* "1+7": rank 0 on host 0, the others on host 1. */
+/* Reads "1+7": rank 0 is on host 0, and the others are on host 1. */
 static int read_hosts(const char *text, struct bench *b, struct err *e)
 {
 	int ranks = 0, host = 0;
@@ -341,7 +341,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	return 0;
 }
 
-/* Whether it is about the machine, not about what is measured. */
+/* Whether the option is about the machine and not about the measurement. */
 static bool for_calibration(int c)
 {
 	return c == O_CALIBRATE || c == O_RANKS || c == O_SOCKETS || c == O_INTERFACE ||
@@ -368,7 +368,7 @@ static int check_words(struct bench *b, struct err *e)
 	return 0;
 }
 
-/* What depends on how many ranks there are. */
+/* Checks the options that depend on the number of ranks. */
 static int check_ranks(const struct bench_comm *l, int ranks, struct err *e)
 {
 	if (l->root >= ranks)
@@ -383,7 +383,7 @@ static int check_ranks(const struct bench_comm *l, int ranks, struct err *e)
 
 /* --- The work --- */
 
-/* In every rank. */
+/* Runs in every rank. */
 static int work(struct comm *world, void *arg, struct err *e)
 {
 	struct bench *b = arg;
@@ -404,7 +404,7 @@ static int work(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* What is wrong with the words is the same in every rank. */
+/* Every rank finds the same usage error, so only one prints it. */
 static int misused(bool speaks, const struct err *e)
 {
 	return speaks ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
@@ -413,7 +413,7 @@ static int misused(bool speaks, const struct err *e)
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
-	/* tool_crew_join takes the invitation out of the environment */
+	/* tool_crew_join removes the variables of the invitation from the environment */
 	bool invited = tool_crew_invited(), speaks = tool_crew_speaks();
 	if (check_words(b, &e))
 		return misused(speaks, &e);

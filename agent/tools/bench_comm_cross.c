@@ -1,7 +1,7 @@
 /*
- * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one
- * that libcomm's table takes, and the sizes at which the fastest one changes. Printed, not kept:
- * the table is libcomm/algorithms/algorithms.c's.
+ * The second part of --calibrate. It measures all-reduces of all ranks with each algorithm that can
+ * do them, and with the one that libcomm's table selects. It prints the sizes at which the fastest
+ * algorithm changes. It does not save them: the table is in libcomm/algorithms/algorithms.c.
  */
 #include "agent/tools/bench_comm.h"
 
@@ -12,17 +12,17 @@
 
 enum { SIZES = 7, STEP = 4, LEAST = 1024, ALGORITHMS_MOST = 32 };
 
-#define CLEARLY 0.9 /* times closer to each other than this ratio are taken as equal */
+#define CLEARLY 0.9 /* a ratio of times; closer ones count as equal */
 
-/* In memory that the ranks share: the first one writes. */
+/* Is in memory that the ranks share; rank 0 writes it. */
 struct cross {
-	const char *name;      /* of what this pass measures, NULL: by the table */
-	double seconds[SIZES]; /* of this pass, 0: it does not fit */
-	/* the table's choices, as numbers of comm_algorithms; the pass without a name sets it */
+	const char *name;      /* the algorithm of this pass; NULL: those of the table */
+	double seconds[SIZES]; /* of this pass; 0: it does not fit */
+	/* the table's choices, as indices of comm_algorithms; set in the pass without a name */
 	int table[SIZES];
 };
 
-/* NULL: there are no more. */
+/* Returns NULL if there are no more algorithms. */
 static const char *algorithm(int number)
 {
 	return number < ALGORITHMS_MOST ? comm_algorithms()[number] : NULL;
@@ -107,7 +107,7 @@ static bool fits_any(const struct times *t, int a)
 	return false;
 }
 
-/* `now` stays it until another one is clearly faster. */
+/* Returns the fastest algorithm. `now` is kept until another one is clearly faster. */
 static int fastest(const struct times *t, int size, int now)
 {
 	int best = t->table[size];
@@ -138,13 +138,13 @@ static void print_table(const struct times *t)
 	}
 }
 
-/* Where the times of two algorithms meet between sizes i and i + 1, their logarithms taken as
- * straight lines. */
+/* Returns the size between sizes i and i + 1 at which two algorithms take the same time. The
+ * logarithms of the times are interpolated linearly. */
 static double meeting(const struct times *t, int before, int after, int i)
 {
 	double here = log(t->seconds[after][i] / t->seconds[before][i]),
 	       there = log(t->seconds[before][i + 1] / t->seconds[after][i + 1]);
-	/* one of them does not fit at both sizes */
+	/* one of the two algorithms cannot run at both sizes */
 	if (!isfinite(here) || !isfinite(there) || here + there <= 0)
 		return (double)size_of(i + 1);
 	return (double)size_of(i) * pow(STEP, here / (here + there));

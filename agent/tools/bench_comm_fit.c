@@ -1,6 +1,7 @@
 /*
- * --calibrate: all-reduces of groups of 2, 4, … ranks, all groups of a size at once as in a
- * training step, over shared memory and over TCP, fitted to the planner's model of them.
+ * --calibrate: measures all-reduces in groups of 2, 4, … ranks over shared memory and over TCP, and
+ * fits the planner's model of them to the times. All groups of a size run at the same time, as in a
+ * training step.
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
@@ -14,7 +15,7 @@ enum { SAMPLES_MOST = 128 };
 
 static const char *const backends[CALIBRATION_TRANSPORTS] = { "shm", "tcp" };
 
-/* In memory that the ranks share: the first one writes. */
+/* Is in memory that the ranks share; rank 0 writes it. */
 struct notes {
 	struct calibration_sample samples[SAMPLES_MOST];
 	int n;
@@ -36,7 +37,7 @@ static void note(void *arg, const struct bench_row *row)
 	};
 }
 
-/* Groups of `size`; ranks that are left over wait. */
+/* Measures groups of `size` ranks. The remaining ranks wait. */
 static int one_size(struct comm *world, struct pass *p, int size, struct err *e)
 {
 	struct comm *group;

@@ -14,7 +14,7 @@ struct loop {
 	char *first, *second; /* two buffers of b->most bytes */
 };
 
-/* One size of one operation, in one place. */
+/* A trial is one size of one operation, in place or out of place. */
 struct trial {
 	const struct bench_op *op;
 	struct bench_call call;
@@ -26,7 +26,7 @@ static size_t elements(const struct loop *l, enum bench_shape shape, size_t coun
 	return shape == SHAPE_ALL ? count * (size_t)l->ranks : shape == SHAPE_ONE ? count : 0;
 }
 
-/* The slowest rank's, for all. */
+/* Sets the times on all ranks to those of the slowest rank. */
 static int slowest(const struct loop *l, double *seconds, int n, struct err *e)
 {
 	return comm_all_reduce(l->world, seconds, seconds, (size_t)n, COMM_F64, COMM_MAX, e);
@@ -59,7 +59,8 @@ static struct trial trial_of(const struct loop *l, const struct bench_row *row, 
 	return t;
 }
 
-/* Everybody's input is its stream; what is no input is filled with what nobody's is. */
+/* Fills the output with a pattern that is in no stream, and then the input with the rank's stream.
+ */
 static void prepare(const struct loop *l, const struct trial *t)
 {
 	size_t size = comm_type_size(l->b->type);
@@ -96,7 +97,7 @@ static int check(const struct loop *l, const struct trial *t, uint64_t *wrong, s
 	return 0;
 }
 
-/* Mean seconds of one of n operations, on this rank. */
+/* Sets the mean seconds of one of n operations on this rank. */
 static int time_block(const struct loop *l, const struct trial *t, int n, double *seconds,
 		      struct err *e)
 {
@@ -116,8 +117,8 @@ static int fitting(double seconds, double one)
 	return n < 1 ? 1 : n > BENCH_ITERS_MOST ? BENCH_ITERS_MOST : (int)n;
 }
 
-/* Warms up; how many iterations make a block. A first look takes one operation, a second one a
- * tenth of a block. */
+/* Warms up, and chooses how many iterations make a block. A first measurement runs one operation; a
+ * second one takes a tenth of a block. */
 static int choose_iters(const struct loop *l, const struct trial *t, int *iters, struct err *e)
 {
 	const struct bench_comm *b = l->b;
@@ -160,7 +161,7 @@ static int measure(const struct loop *l, const struct bench_row *row, bool in_pl
 	return 0;
 }
 
-/* --- All of them --- */
+/* --- All trials --- */
 
 static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 {
@@ -190,7 +191,7 @@ static int all_sizes(const struct loop *l, const struct bench_op *op,
 	for (double bytes = (double)l->b->least; bytes <= (double)l->b->most;
 	     bytes = bytes > 0 ? bytes * l->b->factor : AFTER_NOTHING) {
 		struct bench_row row = row_of(l, op, (size_t)bytes);
-		if (row.bytes != before) { /* sizes that round to the same are one */
+		if (row.bytes != before) { /* sizes may round to the same one */
 			if (one_size(l, &row, e))
 				return err_prefix(e, "%s of %zu bytes", op->name, row.bytes);
 			if (l->rank == 0)
@@ -203,7 +204,7 @@ static int all_sizes(const struct loop *l, const struct bench_op *op,
 	return 0;
 }
 
-/* Room for the largest size. */
+/* Allocates memory for the largest size. */
 static int open_buffer(struct loop *l, char **out, struct err *e)
 {
 	size_t room = l->b->most ? l->b->most : 1;

@@ -4,7 +4,7 @@
 
 /* --- Calls --- */
 
-/* Both forms of an operation of comm.h, with the arguments that they share. */
+/* Both forms of an operation of comm.h, with their common arguments. */
 #define BOTH(name, ...) \
 	static int call_##name(const struct bench_call *k, struct err *e) \
 	{ \
@@ -42,7 +42,7 @@ static struct comm_p2p receiving(const struct bench_call *k, int from)
 	};
 }
 
-/* To the rank after, from the rank before. */
+/* Sends to the next rank and receives from the previous one. */
 static void round_messages(const struct bench_call *k, struct comm_p2p both[2])
 {
 	int n = comm_size(k->comm), rank = comm_rank(k->comm);
@@ -64,7 +64,7 @@ static int start_send_recv(const struct bench_call *k, struct comm_request **req
 	return comm_group_start(k->comm, both, 2, req, e);
 }
 
-/* One after the other; ranks 0 and 1 alone, the others look on. */
+/* Ranks 0 and 1 send and receive in turn. The other ranks do nothing. */
 static int call_ping_pong(const struct bench_call *k, struct err *e)
 {
 	int rank = comm_rank(k->comm);
@@ -101,7 +101,7 @@ int bench_run(const struct bench_op *op, const struct bench_call *k, struct err 
 	return op->start(k, &req, e) ? -1 : comm_wait(req, e);
 }
 
-/* --- Where results come from --- */
+/* --- Sources of the results --- */
 
 static const struct bench_source nobody = { RANK_NONE, 0 };
 

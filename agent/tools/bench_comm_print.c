@@ -1,6 +1,6 @@
 /*
- * nccl-tests' table: a line a size, printed as soon as it is measured; or one JSON object at the
- * end.
+ * Prints nccl-tests' table, with a line per size as soon as it is measured, or one JSON object at
+ * the end.
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
@@ -18,7 +18,7 @@ struct bench_report {
 	const char *backend;
 	json_t *rows;   /* NULL without --json */
 	const char *op; /* of the last line */
-	double bus;     /* sum of the bus bandwidths, and how many */
+	double bus;     /* sum of the bus bandwidths of so many lines */
 	int lines;
 	uint64_t wrong;
 };
@@ -124,7 +124,7 @@ static void count_place(struct bench_report *r, const struct bench_row *row,
 	if (!t->ran)
 		return;
 	r->wrong += t->wrong;
-	if (!row->bytes) /* a barrier has no bandwidth to count */
+	if (!row->bytes) /* a barrier has no bandwidth */
 		return;
 	r->bus += rate((double)row->bytes, t->median) * bench_bus_factor(row->op, r->ranks);
 	r->lines++;

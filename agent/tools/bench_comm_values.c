@@ -13,7 +13,8 @@ static uint32_t mix(uint32_t rank, uint32_t i)
 	return x ^ x >> 15;
 }
 
-/* A product has one factor that is not 1; all others stay below what adds up to SUM_MOST. */
+/* In a product one factor is not 1. In a sum all numbers are so small that the sum is at most
+ * SUM_MOST. */
 static double value(const struct bench_values *v, int rank, uint32_t i)
 {
 	uint32_t x = mix((uint32_t)rank, i);
@@ -47,7 +48,7 @@ static double reduced(const struct bench_values *v, uint32_t i)
 	return v->redop == COMM_AVG ? r / v->ranks : r;
 }
 
-/* A positive number, or 0, with so many bits behind the leading one, to nearest even. */
+/* Rounds x, which is positive or 0, to `bits` bits after the leading one, to nearest even. */
 static float rounded(float x, int bits)
 {
 	if (x == 0)
@@ -64,7 +65,7 @@ static uint16_t bf16_of(float x)
 	return (uint16_t)(b >> 16);
 }
 
-/* Of what is no subnormal of its. */
+/* x must not be subnormal in fp16. */
 static uint16_t f16_of(float x)
 {
 	uint32_t b;
@@ -107,7 +108,7 @@ static void store(enum comm_type type, double x, void *at)
 	}
 }
 
-/* The first elements, one period at most, of what begins at `offset`; how many they are. */
+/* Sets the elements from `offset` on, at most one period of them. Returns how many they are. */
 static size_t period(const struct bench_values *v, int rank, size_t offset, size_t count,
 		     void *data)
 {
@@ -145,7 +146,7 @@ static size_t differing(const char *a, const char *b, size_t n, size_t size)
 size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const void *data,
 		   size_t count)
 {
-	enum { SLICE = 1024 }; /* of the period, as much as a small stack holds */
+	enum { SLICE = 1024 }; /* a part of the period that fits a small stack */
 	char want[SLICE * ELEMENT_MOST];
 	size_t size = comm_type_size(v->type), bad = 0;
 	for (size_t from = 0, whole = least(BENCH_PERIOD, count); from < whole; from += SLICE) {

@@ -9,7 +9,7 @@
 
 enum { GROUPS_MOST = 16, LEAST = 64, MOST = 4 << 20, FACTOR = 8 };
 
-/* bench_comm's name of each, and whether it is called with one buffer there, as training does. */
+/* The name of each operation in bench_comm, and whether it has one buffer, as in training. */
 /* clang-format off */
 static const struct {
 	const char *name;
@@ -22,13 +22,14 @@ static const struct {
 /* clang-format on */
 enum { COLLECTIVES = sizeof calls / sizeof *calls };
 
-/* Seconds of work between meetings, and of each measurement of them, in exchanges' own. */
+/* Seconds of work between two meetings. A measurement of meetings takes MEETING_TIMES times the
+ * seconds of a measurement of exchanges. */
 
 static const double between[] = { 1e-4, 1e-3, 1e-2 };
 #define MEETING_TIMES 2
-enum { TURNS = 3 }; /* the least counts: what disturbs one does not disturb all */
+enum { TURNS = 3 }; /* the minimum counts: a disturbance rarely affects all turns */
 
-/* In memory that the ranks share: the first one writes. */
+/* Is in memory that the ranks share; rank 0 writes it. */
 struct notes {
 	struct measured_exchange list[MEASURED_OPS * GROUPS_MOST];
 	int n;
@@ -38,7 +39,7 @@ struct pass {
 	enum measured_transport transport;
 	double seconds;
 	struct notes *notes;
-	struct measured_exchange *at; /* NULL: another rank notes */
+	struct measured_exchange *at; /* NULL: another rank writes it */
 	bool in_place;
 };
 
@@ -88,7 +89,7 @@ static double burn(int64_t turns)
 	return x;
 }
 
-/* Turns that take a second of this rank's core while the others sleep. */
+/* Sets the number of turns that take one second on this rank's core while the other ranks sleep. */
 static int burn_rate(struct comm *world, double *rate, struct err *e)
 {
 	enum { TRIAL = 4000000 };
@@ -101,8 +102,8 @@ static int burn_rate(struct comm *world, double *rate, struct err *e)
 	return comm_all_reduce(world, rate, rate, 1, COMM_F64, COMM_MAX, e);
 }
 
-/* Seconds of one of n turns of work, until the slowest rank is through. met: a group that meets
- * after each, NULL: none. */
+/* Sets the seconds of one of n turns of work on the slowest rank. met: a group that meets after
+ * each turn; NULL: none. */
 static int time_work(struct comm *world, struct comm *met, int64_t turns, int n, double *seconds,
 		     struct err *e)
 {
@@ -145,7 +146,7 @@ static int meetings(struct comm *world, struct comm *group, const struct pass *p
 	return 0;
 }
 
-/* Groups of `size`, all at once. */
+/* Measures groups of `size` ranks, all at the same time. */
 static int one_size(struct comm *world, const struct pass *p, int size, struct err *e)
 {
 	struct comm *group;

@@ -11,7 +11,7 @@
  * even a small model are about 100 MB. */
 enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
-/* The least seconds of a batch of calls, beside which clocks and barriers are negligible. */
+/* A batch of calls takes at least so many seconds, so that clocks and barriers are negligible. */
 #define BATCH_SECONDS 5e-4
 
 /* Inputs are never written, so their numbers stay small: infinite and subnormal numbers, which training
@@ -216,7 +216,7 @@ static double run_copies(struct rig *r, const int64_t *d)
 	return bytes_moved(r, d, 5);
 }
 
-/* All that a training step does with each parameter. */
+/* Does what a training step does with each parameter. */
 static double run_optimizer(struct rig *r, const int64_t *d)
 {
 	const struct adamw_args a = {
@@ -299,7 +299,7 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 	return times[n / 2];
 }
 
-/* The x of a point: the curves of attention are over the elements of a head's keys. */
+/* Returns the x of a point. For attention the curves are over the elements of a head's keys. */
 static double curve_x(enum rate_class class, const int64_t *d, double work)
 {
 	return class == RATE_ATTENTION_FWD || class == RATE_ATTENTION_BWD ? (double)(d[1] * d[2])

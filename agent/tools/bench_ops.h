@@ -8,7 +8,7 @@
 
 enum { BENCH_OPS_MOST = 256 };
 
-/* It must be in memory that forked processes share. */
+/* Must be in memory that forked processes share. */
 struct bench_ops {
 	int agents, threads;
 	bool low_precision; /* bf16 instead of fp32 */
@@ -19,6 +19,6 @@ struct bench_ops {
 	int n;
 };
 
-/* Runs b->agents agents at the same time, with each operation on all of them at once. */
+/* Runs b->agents agents at the same time. All of them run the same operation at once. */
 int bench_ops_run(struct bench_ops *b, struct err *e);
 #endif

@@ -79,7 +79,8 @@ static int add_words(char *text, const char **list, int n)
 	return n;
 }
 
-/* The defaults, the model's words, the command line's, the layout's: later ones count. */
+/* Combines the words of the defaults, the model, the command line and the layout. Later words
+ * override earlier ones. */
 static int load(const struct bench *b, const struct bench_plan_job *j, struct job *job,
 		struct err *e)
 {
@@ -220,7 +221,7 @@ static int bench(struct bench *b)
 	return status;
 }
 
-/* The job's words and layouts, as forms of one model. */
+/* Takes the words and layouts of the command line as forms of one model. */
 static void take_job(struct bench *b, char **words, int n)
 {
 	b->words = words;

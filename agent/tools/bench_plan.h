@@ -1,8 +1,8 @@
 /*
- * bench_plan — the parts of `muster bench plan`.
+ * bench_plan — the files of `muster bench plan`.
  *
- *     bench_plan.c        the command line; predicts, measures
- *     bench_plan_jobs.c   what is run where nothing is asked for
+ *     bench_plan.c        the command line; predicts and measures
+ *     bench_plan_jobs.c   the jobs that run if none are given
  *     bench_plan_print.c  tables, JSON
  */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_PLAN_H
@@ -14,32 +14,33 @@
 #include <stdbool.h>
 
 struct bench_plan_job {
-	/* what it is called; forms of one name compute the same and are held against one another */
+	/* the model's name; forms with the same name compute the same and are compared */
 	const char *model;
-	const char *words;  /* that all forms of it share */
-	const char *layout; /* and those of this one */
+	const char *words;  /* that all forms of the model share */
+	const char *layout; /* of this form */
 };
 extern const struct bench_plan_job bench_plan_jobs[];
 extern const int bench_plan_n_jobs;
 
 enum { BENCH_PLAN_STEPS = 4096 };
 
-/* One form, predicted and measured. */
+/* A form: its prediction and its measurement. */
 struct bench_plan_form {
 	const struct bench_plan_job *job;
 	int world;
 	/* measured.total: the median step; its other parts: means */
 	struct plan_time predicted, measured;
-	double predicted_bytes, measured_bytes; /* of the rank with most */
-	/* of matrix products just before its turns, over the calibration's: mean; 0: not known */
+	double predicted_bytes, measured_bytes; /* of the rank with the most memory */
+	/* speed of matrix products just before the form's turns, relative to the calibration: mean;
+	 * 0: unknown */
 	double speed;
 	double seconds[BENCH_PLAN_STEPS];
 	int n;
 };
 
 double bench_plan_time_error(const struct bench_plan_form *f); /* relative */
-/* The same with measured times brought to the speed that the machine was calibrated at: virtual
- * ones change theirs from minute to minute. */
+/* Like bench_plan_time_error, with measured times scaled to the machine's speed during the
+ * calibration. The speed of virtual machines changes from minute to minute. */
 double bench_plan_paired_error(const struct bench_plan_form *f);
 double bench_plan_memory_error(const struct bench_plan_form *f);
 

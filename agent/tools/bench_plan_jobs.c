@@ -1,5 +1,5 @@
-/* The models and layouts that `muster bench plan` runs where no others are given: small enough
- * for two cores, wide enough to try every strategy. */
+/* The models and layouts that `muster bench plan` runs if none are given. They are small enough for
+ * two cores, and together use every strategy. */
 #include "agent/tools/bench_plan.h"
 
 #define GPT2 \

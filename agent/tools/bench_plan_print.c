@@ -41,7 +41,7 @@ double bench_plan_memory_error(const struct bench_plan_form *f)
 	return f->predicted_bytes / f->measured_bytes - 1;
 }
 
-/* --- For people --- */
+/* --- Text --- */
 
 struct errors {
 	double mean, most;
@@ -58,7 +58,7 @@ static struct errors errors_of(const struct bench_plan_form *forms, int n,
 	return e;
 }
 
-/* What people need of "parallel.tp=2 parallel.pp=2": "tp=2 pp=2". */
+/* Shortens "parallel.tp=2 parallel.pp=2" to "tp=2 pp=2". */
 static const char *short_words(const char *words, char *out, size_t size)
 {
 	size_t n = 0;
@@ -142,7 +142,7 @@ void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts
 	print_best(forms, n);
 }
 
-/* --- For programs --- */
+/* --- JSON --- */
 
 static json_t *time_json(const struct plan_time *t)
 {

@@ -88,14 +88,14 @@ struct bench {
 	struct form *forms; /* [n_forms] */
 	struct bench_train *turn;
 	struct model_shape shape;
-	int64_t batch; /* sequences of a step */
-	int threads;   /* of the first form's agents together */
-	double gemm;   /* the mean over rounds */
+	int64_t batch; /* sequences per step */
+	int threads;   /* of the first form: all agents together */
+	double gemm;   /* mean over rounds */
 };
 
 /* --- the jobs --- */
 
-/* The first form's words, then those of the other one. */
+/* Loads a job from the first form's words and then those of another form. */
 static int load_form(const struct bench *b, const char *more, struct job *job, struct err *e)
 {
 	const char *list[WORDS_MOST], *file = NULL;
@@ -133,7 +133,7 @@ static int all_threads(const struct job *job)
 	return sum;
 }
 
-/* Every form is read before the first one runs. */
+/* Reads every form before the first one runs. */
 static int check_forms(struct bench *b, struct err *e)
 {
 	for (int i = b->n_forms - 1; i >= 0; i--) {

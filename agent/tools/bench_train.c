@@ -14,16 +14,16 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* One rank. */
+/* The state of one rank. */
 struct trainee {
 	const struct job *job;
 	struct comm *world;
 	struct coords at;
 	struct engine *engine;
 	struct optim *optim;
-	struct param_server *server; /* in place of optim, with parallel.sync = server */
+	struct param_server *server; /* with parallel.sync = server, instead of optim */
 	int32_t *inputs, *targets;
-	int64_t first; /* sequence of the global batch */
+	int64_t first; /* number of the first sequence in the global batch */
 };
 
 struct bench_train *bench_train_shared(int n)
@@ -39,7 +39,7 @@ void bench_train_unshared(struct bench_train *b, int n)
 		munmap(b, (size_t)n * sizeof *b);
 }
 
-/* Token i of the global batch. */
+/* Sets token i of the global batch. */
 static void tokens(struct trainee *t, int64_t n, int64_t seq, uint32_t vocab)
 {
 	struct philox_key key = philox_key(t->job->job.seed, PHILOX_TEST, 0);
@@ -204,7 +204,7 @@ static int mean_parts(struct trainee *t, struct plan_time *sum, int64_t steps,
 	return 0;
 }
 
-/* A step begins when all ranks are there and ends when all are done. */
+/* A step begins when all ranks have arrived and ends when all have finished. */
 static int timed_steps(struct trainee *t, struct bench_train *b, struct err *e)
 {
 	struct plan_time sum = { 0 };
@@ -251,7 +251,7 @@ int bench_train_run(struct bench_train *b, struct err *e)
 	return tool_crew_run(&crew, e);
 }
 
-/* What bench_train_gemm's process is told. */
+/* The arguments of bench_train_gemm's process. */
 struct gemm {
 	struct bench_train *b;
 	int threads;
@@ -278,6 +278,6 @@ int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double se
 {
 	struct gemm g = { b, threads, size, seconds };
 	const struct crew crew = { .ranks = 1, .work = multiply, .arg = &g };
-	/* a process of its own: a crew is forked only before there are threads */
+	/* the process is forked, because a crew may be forked only before any thread starts */
 	return tool_crew_run(&crew, e);
 }

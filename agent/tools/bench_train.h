@@ -1,6 +1,6 @@
 /*
- * bench_train — the timed steps of one job on a crew of processes: what `muster bench step`
- * compares.
+ * bench_train — the timed steps of one job on a crew of processes; `muster bench step` compares
+ * them.
  */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
 #define MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
@@ -17,19 +17,19 @@ struct bench_train {
 	struct job job;
 	int ranks;
 	int64_t steps, warmup;
-	/* Measured, by rank 0; of memory the rank that had most. */
+	/* Measured by rank 0; peak_bytes is that of the rank with the most memory. */
 	double seconds[BENCH_STEPS_MOST], loss;
 	int64_t peak_bytes;
-	/* of a step: means over steps and ranks; what a rank waits for the pipeline is bubble */
+	/* times per step: means over steps and ranks; the wait for the pipeline is the bubble */
 	struct plan_time parts;
-	double gemm; /* bench_train_gemm's */
+	double gemm; /* the result of bench_train_gemm */
 };
 
-/* `in` lies in memory that forked processes share (bench_train_shared). Random tokens of the
- * job's vocabulary. */
+/* `in` must be in memory that forked processes share (bench_train_shared). Trains on random tokens
+ * of the job's vocabulary. */
 int bench_train_run(struct bench_train *in, struct err *e);
 
-/* FLOP/s of square matrix products by one process of so many threads, in b->gemm. */
+/* Measures FLOP/s of square matrix products in one process of `threads` threads, into b->gemm. */
 int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds,
 		     struct err *e);
 

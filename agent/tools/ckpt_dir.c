@@ -23,7 +23,7 @@ static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct
 	return 0;
 }
 
-/* Where the run in this folder puts its checkpoints. */
+/* Sets the folder in which the run keeps its checkpoints. */
 __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
 {
 	struct job job;
@@ -36,7 +36,8 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 				     : set_dir(d, run, RUN_CKPT, e);
 }
 
-/* PATH is itself a checkpoint: its parent is the DIR, its last word the only entry. */
+/* PATH is itself a checkpoint: its parent folder is the DIR, and its last component is the only
+ * entry. */
 static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 {
 	char real[PATH_MAX];

@@ -22,8 +22,8 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
 void tool_ckpt_dir_close(struct ckpt_dir *d);
 /* Writes DIR/NAME of an entry to `out`, of PATH_MAX bytes. */
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
-/* Chooses the checkpoint that was named, also if it is damaged, or else the last valid one. Writes
- * its path to `path`, of PATH_MAX bytes, and reads its manifest. */
+/* Chooses the checkpoint that was named, even if it is damaged. Otherwise chooses the last valid
+ * checkpoint. Writes its path to `path`, of PATH_MAX bytes, and reads its manifest. */
 int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
 
 #endif

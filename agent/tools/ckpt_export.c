@@ -56,7 +56,7 @@ static const char page[] =
 	"  1  the checkpoint is damaged, or HF_FOLDER cannot be written\n"
 	"  2  usage\n";
 
-/* Digits and a unit; -1 for anything else. */
+/* Parses digits and a unit; -1: the text is invalid. */
 static int64_t parse_size(const char *text)
 {
 	static const struct {

@@ -59,9 +59,9 @@ static const char page[] =
 	"     written\n"
 	"  2  usage\n";
 
-/* A note goes to people at once, to programs at the end. */
+/* Notes are printed at once as text, or at the end as JSON. */
 struct notes {
-	json_t *list; /* NULL: for people */
+	json_t *list; /* NULL: text */
 };
 
 static void put_note(void *arg, const char *text)

@@ -86,7 +86,7 @@ static json_t *carried_json(const struct manifest *m)
 	return list;
 }
 
-/* NULL where the checkpoint does not tell. */
+/* Returns NULL if the checkpoint does not contain it. */
 static json_t *data_json(const struct ckpt_data *d)
 {
 	return d->samples ? json_pack("{s:s, s:f, s:I}", "path", d->path, "validation",

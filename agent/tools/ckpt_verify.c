@@ -31,7 +31,7 @@ static const char page[] =
 	"  1  one is damaged (its line names the file and the tensor), or there is none\n"
 	"  2  usage\n";
 
-/* Its bytes, and whether they are those of its model. */
+/* Verifies the checkpoint's bytes, and that its tensors are those of its model. */
 static int verify_one(const char *path, struct err *e)
 {
 	struct manifest m;
@@ -54,7 +54,7 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 		if (!bad && !d->one &&
 		    !(bad = ckpt_folder_check(ckpt_storage_of(d->dir), d->dir, &d->list[i], &m,
 					      &e)))
-			ckpt_manifest_fini(&m); /* of the step that its name says */
+			ckpt_manifest_fini(&m); /* the step is that of the name */
 		if (bad)
 			rc = TOOL_FAILED;
 		if (!json)

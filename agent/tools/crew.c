@@ -15,22 +15,23 @@
 
 enum { SHEET = 16 * 1024, LOOK_NS = 100000000 };
 
-/* What one rank has put: "key\0value\0key\0value\0". */
+/* The key-value pairs that one rank has put: "key\0value\0key\0value\0". */
 struct sheet {
 	size_t used;
 	char text[SHEET];
 	struct err error;
 };
 
-/* In memory that all ranks share; written by one rank each, read after a fence. */
+/* Is in memory that all ranks share. Each sheet is written by one rank, and read by others after a
+ * fence. */
 struct board {
 	int ranks;
-	_Atomic uint32_t arrived, passed; /* at fences */
-	_Atomic int first;                /* who failed first, counted from 1; 0: nobody */
+	_Atomic uint32_t arrived, passed; /* counters of fences */
+	_Atomic int first;                /* the first rank that failed, counted from 1; 0: none */
 	struct sheet sheets[];
 };
 
-/* A rank's view of it. */
+/* A rank's view of the board. */
 struct seat {
 	struct board *board;
 	int rank;
@@ -72,8 +73,8 @@ static int seat_put(void *arg, const char *key, const char *value, struct err *e
 	return 0;
 }
 
-/* A rank that never comes has died or failed: then the crew's parent ends all others, these here
- * too. */
+/* If a rank never arrives, it has died or failed. The parent then ends all other ranks, including
+ * those that wait here. */
 static int seat_fence(void *arg, struct err *e)
 {
 	struct seat *s = arg;
@@ -156,7 +157,7 @@ static _Noreturn void rank_main(const struct crew *crew, struct board *b, int ra
 struct watch {
 	pid_t pids[CREW_MOST];
 	int started, left;
-	int bad, status; /* the rank that ended badly first, -1: none, and how */
+	int bad, status; /* the rank whose failure counts (-1: none), and its status */
 };
 
 static void end_all(struct watch *w)
@@ -166,8 +167,8 @@ static void end_all(struct watch *w)
 			kill(w->pids[i], SIGKILL);
 }
 
-/* Takes one rank that has ended. A signal tells more than the errors of those who missed its
- * rank. */
+/* Waits for one rank to end. A rank that was killed by a signal takes precedence, because the
+ * errors of the other ranks may only follow from its death. */
 static bool reap(struct watch *w, int flags)
 {
 	int status;
@@ -202,8 +203,8 @@ static int start_all(const struct crew *crew, struct board *b, struct watch *w, 
 	return 0;
 }
 
-/* The reader of what a rank prints has gone, as `head` does: nothing has failed, and this
- * process ends as if it had printed. */
+/* A rank received SIGPIPE because the reader of its output has exited (for example `head`). This is
+ * no failure; this process ends with the same signal, as if it had printed itself. */
 static void follow_broken_pipe(const struct watch *w)
 {
 	if (w->bad < 0 || !WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGPIPE)
@@ -238,14 +239,14 @@ int tool_crew_run(const struct crew *crew, struct err *e)
 	struct board *b = board_open(crew->ranks, e);
 	if (!b)
 		return -1;
-	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how ranks end */
+	signal(SIGCHLD, SIG_DFL); /* SIG_IGN would hide exit statuses */
 	int rc = start_all(crew, b, &w, e);
 	while (!rc && w.left && w.bad < 0)
 		reap(&w, 0);
 	while (w.left && reap(&w, WNOHANG))
 		;
 	end_all(&w);
-	struct watch ours = w; /* whom this process killed did not fail */
+	struct watch ours = w; /* ranks killed here did not fail */
 	while (w.left)
 		reap(&w, 0);
 	follow_broken_pipe(&ours);
@@ -255,7 +256,7 @@ int tool_crew_run(const struct crew *crew, struct err *e)
 	return rc;
 }
 
-/* --- A launcher's step --- */
+/* --- A launcher's job step --- */
 
 bool tool_crew_invited(void)
 {
@@ -267,8 +268,8 @@ bool tool_crew_speaks(void)
 	return !tool_crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
-/* Who reaches Slurm's PMIx server must not be able to join: the launcher has given all ranks a
- * secret. */
+/* All ranks have a secret from the launcher, so that a process that can reach Slurm's PMIx server
+ * cannot join the world without it. */
 static int share_secret(struct boot *boot, struct err *e)
 {
 	char *secret = agent_boot_take_env(AGENT_ENV_SECRET);

@@ -48,8 +48,8 @@ struct audit_job {
 	bool json, no_data;
 	struct audit *audit;
 	struct dataset *data;            /* NULL: not read */
-	struct err why;                  /* then */
-	int64_t ckpt_step, ckpt_samples; /* of the newest checkpoint; step -1: none */
+	struct err why;                  /* why the data was not read */
+	int64_t ckpt_step, ckpt_samples; /* of the last checkpoint; step -1: none */
 };
 
 static int slurp(const char *run, const char *name, struct buf *out, struct err *e)
@@ -78,7 +78,7 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	return rc;
 }
 
-/* How many samples count after a step; -1: the ledger does not tell. */
+/* Returns how many samples count after a step; -1: the ledger does not have the step. */
 static int64_t samples_after(const struct audit *a, int64_t step)
 {
 	int64_t after = a->n_steps ? -1 : a->first;

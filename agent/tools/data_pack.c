@@ -91,7 +91,7 @@ static const char page[] =
 enum { LIST_MOST = 1 << 30 };
 
 struct names {
-	char **list; /* each to be freed */
+	char **list; /* the strings are freed, too */
 	int64_t n;
 };
 
@@ -111,7 +111,7 @@ static int add_name(struct names *names, const char *name, size_t len, struct er
 	return 0;
 }
 
-/* Names may hold newlines when NULs divide them. */
+/* Names that are separated by NULs may contain newlines. */
 static int add_list(struct names *names, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
@@ -142,12 +142,12 @@ static int add_word(struct names *names, const char *word, struct err *e)
 struct pack_words {
 	const char *prefix;
 	struct document_options read;
-	struct pack_tokens_options tokens; /* .tokenizer NULL: bytes */
-	struct pack_ids_options ids;       /* .type NULL: files are text */
+	struct pack_tokens_options tokens; /* .tokenizer NULL: pack bytes */
+	struct pack_ids_options ids;       /* .type NULL: the files are text */
 	bool json;
 };
 
-/* Fields of what is seldom there are there only then. */
+/* Fields for rare cases are printed only if they apply. */
 static int print_json(const struct pack_words *w, const struct pack_report *r, enum token_type type)
 {
 	const struct document_counts *c = &r->read;
@@ -221,7 +221,7 @@ static int pack_names(const struct pack_words *w, const struct names *names)
 	return rc ? tool_fail(&tool_data_pack, &e) : print_report(w, &report, type);
 }
 
-/* What is written replaces PREFIX.bin and PREFIX.idx, so neither may be one of the files. */
+/* The output replaces PREFIX.bin and PREFIX.idx, so neither may be an input file. */
 static int check_outputs(const char *prefix, const struct names *names, struct err *e)
 {
 	static const char *const endings[] = { "bin", "idx" };
@@ -257,7 +257,7 @@ static int pack(const struct pack_words *w, char **words, int n)
 	return rc;
 }
 
-/* -1: set; else the exit status. */
+/* Returns -1 if the number was set, otherwise the exit status. */
 static int take_number(const char *name, const char *text, int64_t least, int64_t *out)
 {
 	char *end;
@@ -310,7 +310,7 @@ static int take_option(struct pack_words *w, int c, char **argv)
 	}
 }
 
-/* What does not go together; NULL: all does. */
+/* Returns an error text for options that exclude each other; NULL: there are none. */
 static const char *contradiction(const struct pack_words *w)
 {
 	bool text = w->tokens.tokenizer || w->read.field || w->read.skip_bad || w->read.raw;

@@ -33,7 +33,7 @@ static const char page[] =
 	"  1  they are missing, truncated or inconsistent\n"
 	"  2  usage\n";
 
-/* Documents of all sources; `each` gets them one by one. */
+/* Counts the documents of all sources. `each` receives the count of each source. */
 static int count_documents(const struct dataset *d, int64_t *each, int64_t *all, struct err *e)
 {
 	*all = 0;
@@ -45,7 +45,7 @@ static int count_documents(const struct dataset *d, int64_t *each, int64_t *all,
 	return 0;
 }
 
-/* The sources' type, when it is the same. */
+/* Returns the type of all sources if it is the same. */
 static const char *common_type(const struct dataset *d)
 {
 	const char *first = dataset_source(d, 0).type;

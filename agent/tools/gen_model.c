@@ -32,8 +32,8 @@ static int find_checkpoint(const char *word, struct gen_model *m, struct err *e)
 	return rc;
 }
 
-/* A model that is larger than what was saved would take memory before the first tensor is
- * missed. */
+/* Without this check, a model larger than the saved tensors would be allocated before a missing
+ * tensor is found. */
 static int check_size(const struct gen_model *g, const struct manifest *m, struct err *e)
 {
 	double need = (double)shape_params(&g->shape) * sizeof(float);
@@ -76,7 +76,7 @@ static int open_folder(const char *word, struct gen_model *g, struct err *e)
 	return 0;
 }
 
-/* The parts come in the order of the catalogue, which has all of the model. */
+/* The tensors are in the order of the catalogue, which contains the whole model. */
 struct filling {
 	struct lm *lm;
 	int next;
@@ -104,7 +104,7 @@ static void put_note(void *arg, const char *text)
 		f->note(f->arg, text);
 }
 
-/* --- either --- */
+/* --- both --- */
 
 int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 {

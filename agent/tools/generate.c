@@ -73,7 +73,7 @@ static const char page[] =
 
 enum { TOKENS_MOST = 100000000 };
 
-/* Numbers of the command line: their range is part of the refusal. */
+/* The numbers of the command line. Errors state their range. */
 /* clang-format off */
 static const struct number {
 	int option;
@@ -130,7 +130,7 @@ static int take_number(struct generate_options *o, int option, const char *text)
 	return 0;
 }
 
-/* -1: taken; else the exit status. */
+/* Returns -1 if the option was accepted, otherwise the exit status. */
 static int take_option(struct generate_options *o, int c, char **argv)
 {
 	int rc;

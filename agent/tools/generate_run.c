@@ -20,16 +20,17 @@ struct generate {
 	const struct generate_options *opt;
 	struct gen_model model;
 	struct lm *lm;
-	int64_t context;                    /* tokens that it has room for */
+	int64_t context;                    /* the most tokens that the model can see */
 	char tokenizer_name[PATH_MAX + 32]; /* for messages */
 	struct tokenizer *tokenizer;        /* NULL: bytes */
 	struct decoder *decoder;
-	int64_t usable;             /* tokens below this may come */
+	int64_t usable;             /* only tokens below this are drawn */
 	int32_t ends[HF_SIDE_ENDS]; /* each of these ends the text */
 	int n_ends;
-	/* text; int32_t, the prompt's and then those drawn; text that is not printed yet */
+	/* prompt: text; ids: int32_t, of the prompt and then those drawn; out: text not printed yet
+	 */
 	struct buf prompt, ids, out;
-	struct buf said;     /* for --json: all of it */
+	struct buf said;     /* the whole text, for --json */
 	int64_t n_prompt, n; /* ids */
 	bool ended, warned;
 	int64_t unseen;
@@ -38,7 +39,7 @@ struct generate {
 
 /* --- what to load --- */
 
-/* The one that was named, else the model's own; none is right for a model of bytes. */
+/* Opens the tokenizer that was named, otherwise the model's own. A model of bytes needs none. */
 static int open_tokenizer(struct generate *g, struct err *e)
 {
 	const struct attached_file *own = ckpt_attached_find(&g->model.attached, "tokenizer.json");
@@ -61,7 +62,7 @@ static int open_tokenizer(struct generate *g, struct err *e)
 		       g->model.path, g->model.shape.vocab);
 }
 
-/* Which ids end a text: --end's, else the model's own. */
+/* Finds the ids that end a text: those of --end, otherwise the model's own. */
 static int find_ends(struct generate *g, struct err *e)
 {
 	g->n_ends = hf_side_ends(&g->model.attached, g->model.shape.vocab, g->ends);
@@ -105,7 +106,7 @@ static void put_note(void *arg, const char *text)
 	fprintf(stderr, "muster generate: note: %s\n", text);
 }
 
-/* Where positions are rotary, keys and values need room only for what this text can become. */
+/* With rotary positions, keys and values need memory only for the longest text of this run. */
 static int load_weights(struct generate *g, struct err *e)
 {
 	struct lm_options opt = { .shape = g->model.shape,
@@ -184,7 +185,7 @@ static int read_prompt(struct generate *g, struct err *e)
 
 /* --- the text --- */
 
-/* What has come so far goes out at once. */
+/* Prints the text so far at once. */
 static int print_out(struct generate *g, struct err *e)
 {
 	if (buf_failed(&g->out))
@@ -208,7 +209,7 @@ static int print_token(struct generate *g, int32_t id, struct err *e)
 	return print_out(g, e);
 }
 
-/* In JSON it is a field. */
+/* JSON has a field for this instead of a warning. */
 static void warn_unseen(struct generate *g, const struct generated_text *t)
 {
 	g->unseen = generate_text_unseen(t);
@@ -280,7 +281,7 @@ static int write_text(struct generate *g, struct err *e)
 
 /* --- the report --- */
 
-/* JSON holds only UTF-8. */
+/* JSON text must be UTF-8. */
 static json_t *json_text(const struct buf *text)
 {
 	struct buf out = BUF_INIT;
@@ -321,7 +322,7 @@ static int print_json(const struct generate *g)
 					 "prompt_s", g->prompt_s, "tokens_per_s", rate(g)));
 }
 
-/* For who watches; a program asks for --json. */
+/* Prints the report as text. Programs use --json. */
 static int print_report(const struct generate *g)
 {
 	if (g->opt->json)

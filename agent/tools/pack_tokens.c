@@ -46,7 +46,7 @@ static int put_whole(struct packer *p, const char *text, size_t n, struct err *e
 	return 0;
 }
 
-/* Pieces of a document are put together; one that comes in one piece is taken where it is. */
+/* Joins the pieces of a document. A document of one piece is used without copying. */
 static int put_text(void *arg, const char *text, size_t n, bool last, struct err *e)
 {
 	struct packer *p = arg;

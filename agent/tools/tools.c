@@ -100,8 +100,8 @@ int tool_option(const struct tool *t, int c, char **argv)
 	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is no option", argv[optind - 1]);
 }
 
-/* Takes the options of a tool that has --json alone; -1: the words are at optind, else the exit
- * status. */
+/* Reads the options of a tool that has only --json. Returns -1 if the words follow at optind,
+ * otherwise the exit status. */
 static int json_alone(const struct tool *t, int argc, char **argv, bool *json)
 {
 	static const struct option options[] = {

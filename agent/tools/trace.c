@@ -53,7 +53,7 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* own: it lies in a folder of the run; else a person names it. */
+/* own: the file is in a folder of the run; otherwise the user named it. */
 static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 {
 	struct buf text = BUF_INIT;
@@ -64,7 +64,7 @@ static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 	return rc;
 }
 
-/* All files of the folder; *found: how many. */
+/* Adds all files of the folder. Sets *found to their number. */
 static int add_folder(struct trace *t, const char *dir, int *found, struct err *e)
 {
 	char path[RUN_PATH];

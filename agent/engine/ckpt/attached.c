@@ -47,7 +47,8 @@ static int read_regular(struct attached_file *f, int fd, const char *path, size_
 	return 0;
 }
 
-/* Opens without blocking, because a pipe may have no writer. 1, or 0: there is no such file. */
+/* Opens the file without blocking, because a pipe may have no writer. Returns 1, or 0 if there is
+ * no such file. */
 static int read_source(struct attached_file *f, const char *path, size_t most, struct err *e)
 {
 	struct stat st;

@@ -18,9 +18,10 @@
  * tensor has the tensor's name; another slice has its name and box, such as
  * "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
- * Any layout loads the checkpoints of all others: a loader asks for boxes of global tensors. It reads
- * each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1 MiB, and
- * always completely, because the digest covers the whole slice. It does not read other slices.
+ * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It
+ * reads each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1
+ * MiB, and always completely, because the digest covers the whole slice. It does not read other
+ * slices.
  *
  * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
  * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and earlier
@@ -122,7 +123,7 @@ struct ckpt_options {
 	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
 	uint32_t generation;
 	json_t *model;  /* must be equal to load it: family and sizes; borrowed */
-	json_t *layout; /* tp, dp, pp: for people; borrowed */
+	json_t *layout; /* tp, dp, pp: only shown to users; borrowed */
 	/* The tensors of a whole checkpoint by name and shape (boxes and data are ignored); only
 	 * rank 0's is used. NULL: not checked; a tensor that no rank saves is then missed only when
 	 * it is loaded. Borrowed. */
@@ -131,7 +132,7 @@ struct ckpt_options {
 	/* Files that go into each checkpoint (attached.h); only rank 0's are used. They may be set
 	 * until the first save. NULL: none. Borrowed. */
 	const struct attached *attached;
-	const struct ckpt_watch *watch;     /* NULL: nobody; borrowed */
+	const struct ckpt_watch *watch;     /* NULL: none; borrowed */
 	const struct ckpt_gate *gate;       /* NULL: none; borrowed */
 	const struct ckpt_storage *storage; /* of `dir`; NULL: the one that its scheme names */
 };
@@ -169,7 +170,7 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
  * caller frees *path; NULL if `dir` has no checkpoints. Damaged checkpoints and those of another
  * model are skipped, each with a line to `note` (may be NULL). If none is left, the error is
  * ERR_USAGE if one is of another model, otherwise ERR_CORRUPT: a run must not start over on top of
- * them unless its user asks for it. Only manifests and file sizes are read. */
+ * them unless its user requests it. Only manifests and file sizes are read. */
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 

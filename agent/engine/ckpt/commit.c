@@ -46,7 +46,7 @@ int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t ste
 	return 0;
 }
 
-/* *made: rank 0's own result, for its report to itself. Fails only if the group fails. */
+/* *made: rank 0's own result, which it also reports to itself. Fails only if the group fails. */
 static int share_attempt(const struct commit *c, struct attempt *a, struct err *made, struct err *e)
 {
 	memset(a, 0, sizeof *a);
@@ -103,7 +103,8 @@ static void write_report(const struct commit *c, const struct attempt *a, const 
 	ckpt_manifest_fini(&part);
 }
 
-/* This rank alone has no memory: the others must not wait for it inside the collective. */
+/* This rank has no memory for its report. It aborts the group, so that the others do not wait for
+ * it inside the collective. */
 static int abort_group(const struct commit *c, struct err *e)
 {
 	comm_abort(c->group, e->text);

@@ -29,7 +29,7 @@ struct active {
 	int64_t n;
 };
 
-/* The first index whose box starts at or after `column`. */
+/* Returns the first index whose box starts at or after `column`. */
 static int64_t place_of(const struct active *a, int64_t column)
 {
 	int64_t lo = 0, hi = a->n;
@@ -43,7 +43,7 @@ static int64_t place_of(const struct active *a, int64_t column)
 	return lo;
 }
 
-/* NULL if the box fits, otherwise the box that it overlaps. */
+/* Returns NULL if the box fits, otherwise the box that it overlaps. */
 static slice *enter(struct active *a, slice *s)
 {
 	int64_t at = place_of(a, s->lo[1]);

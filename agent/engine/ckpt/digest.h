@@ -20,7 +20,7 @@ void ckpt_digest_hex(const struct digest *d, char out[DIGEST_HEX]);
 /* Accepts exactly 32 lower-case hex digits. */
 bool ckpt_digest_parse(const char *hex, struct digest *out);
 
-/* The digest of bytes that come in pieces. */
+/* Computes the digest of bytes that are passed in pieces. */
 struct digester;
 struct digester *ckpt_digester_open(void); /* NULL: no memory */
 void ckpt_digester_close(struct digester *d);

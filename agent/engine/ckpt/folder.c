@@ -10,7 +10,7 @@
 struct entry_list {
 	struct folder_entry *entries;
 	int64_t n;
-	uint32_t generation; /* whose attempts are collected, with those of earlier ones */
+	uint32_t generation; /* attempts of this generation and of earlier ones are collected */
 };
 
 static int append_entry(struct entry_list *l, const struct folder_entry *entry, struct err *e)
@@ -55,7 +55,7 @@ static int collect_checkpoint(void *arg, const char *name, struct err *e)
 	return parse_name(name, &entry) ? append_entry(arg, &entry, e) : 0;
 }
 
-/* The highest step first; of one step, the plain name before a replaced one. */
+/* Orders the highest step first. Of one step, the plain name comes before a replaced checkpoint. */
 static int compare_entries(const void *a, const void *b)
 {
 	const struct folder_entry *x = a, *y = b;
@@ -210,7 +210,7 @@ static bool is_valid(const struct ckpt_storage *s, const char *dir,
 
 enum prune_verdict { PRUNE_KEEP, PRUNE_KEEP_DAMAGED, PRUNE_REMOVE };
 
-/* kept: how many valid ones of higher steps are kept. */
+/* kept: how many valid checkpoints of higher steps are kept. */
 static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
 				      const struct folder_entry *entry, int64_t kept, int64_t keep,
 				      int64_t committed)

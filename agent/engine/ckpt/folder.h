@@ -39,7 +39,7 @@ int ckpt_folder_check(const struct ckpt_storage *s, const char *dir,
 int ckpt_folder_check_sizes(const struct ckpt_storage *s, const char *path,
 			    const struct manifest *m, struct err *e);
 
-/* Makes the run the owner of `dir`: its name is written to DIR/RUN. ERR_USAGE if another run owns
+/* Makes the run the owner of `dir` by writing its name to DIR/RUN. ERR_USAGE if another run owns
  * it, because two runs would remove each other's checkpoints. */
 int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
 			  struct err *e);

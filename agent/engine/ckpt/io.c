@@ -28,7 +28,7 @@ const struct ckpt_io ckpt_io_system = {
 	.rmdir = rmdir,
 };
 
-/* The user can mend a full disk or a file size limit at once, so the text says how. */
+/* The user can fix a full disk or a file size limit at once, so the text explains how. */
 int ckpt_io_fail(struct err *e, const char *path, const char *what)
 {
 	const char *remedy = process_full(errno);

@@ -14,7 +14,7 @@ struct latest_search {
 	json_t *model;
 	void (*note)(const char *text, void *arg);
 	void *arg;
-	struct err other_model; /* the first that was skipped for its model */
+	struct err other_model; /* error of the first checkpoint of another model */
 };
 
 static void note_skipped(const struct latest_search *s, const struct folder_entry *entry,

@@ -27,8 +27,8 @@ static int check_box(const struct manifest_tensor *have, const struct ckpt_tenso
 	return 0;
 }
 
-/* The number of boxes at the start of the list that belong to one tensor: each slice is read once for
- * all of them. */
+/* Returns the number of boxes at the start of the list that belong to one tensor. Each slice is
+ * read once for all of them. */
 static int count_boxes_of_tensor(const struct ckpt_tensor *t, int n)
 {
 	int run = 1;

@@ -62,7 +62,8 @@ const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const
 	return at ? &m->tensors[json_integer_value(at)] : NULL;
 }
 
-/* Names of tensors have no slash, so both share the index. */
+/* Tensors and files share the index. The key of a file begins with a slash, which no tensor's name
+ * contains. */
 static void file_key(const char *name, char key[MANIFEST_FILE_NAME + 2])
 {
 	snprintf(key, MANIFEST_FILE_NAME + 2, "/%.*s", MANIFEST_FILE_NAME, name);

@@ -61,7 +61,7 @@ static int get_digest(json_t *v, struct digest *out, struct err *e)
 	return 0;
 }
 
-/* Manifests of older versions have none. */
+/* Manifests of older versions do not have this field. */
 static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 {
 	json_t *v = json_object_get(root, "data"), *share = json_object_get(v, "validation");
@@ -156,7 +156,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	return ckpt_manifest_add_attached(m, &f, e);
 }
 
-/* Manifests of older versions have none. */
+/* Manifests of older versions do not have this field. */
 static int read_carried(json_t *root, struct manifest *m, struct err *e)
 {
 	json_t *list = json_object_get(root, "carried"), *from = json_object_get(root, "from"), *v;

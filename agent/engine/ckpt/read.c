@@ -101,7 +101,7 @@ int ckpt_reader_file(struct ckpt_reader *r, int64_t file, struct err *e)
 	return 0;
 }
 
-/* Rows and columns. A vector is one row, so that its elements are copied at once. */
+/* A box in rows and columns. A vector is one row, so that its elements are copied at once. */
 struct topo_preset {
 	int64_t lo[2], hi[2];
 };

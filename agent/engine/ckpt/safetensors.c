@@ -131,8 +131,8 @@ static int by_place(const void *a, const void *b)
 	return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Sorted by place, each tensor begins where the one before it ends, and the last ends with the
- * file. */
+/* Checks that, sorted by offset, each tensor begins where the previous one ends, and that the last
+ * one ends with the file. */
 static int check_tiling(struct st_header *h, int64_t buffer, const char *file, struct err *e)
 {
 	int64_t at = 0;

@@ -190,7 +190,7 @@ done:
 	return rc;
 }
 
-/* Each chunk is digested, then written while it is still in the cache. */
+/* Computes each chunk's digest, and writes the chunk while it is still in the cache. */
 static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
 			struct ckpt_file *f, struct digester *d, struct digest *out, struct err *e)
 {

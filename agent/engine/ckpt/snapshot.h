@@ -17,7 +17,7 @@ struct snapshot {
 	float *buffer;
 	struct ckpt_memory memory; /* the buffer's allocator; all NULL: malloc */
 	size_t bytes, cap;
-	struct err err;                 /* why the last ckpt_snapshot_take failed; ERR_NONE */
+	struct err err;                 /* result of the last ckpt_snapshot_take */
 	const struct ckpt_watch *watch; /* called for each piece written; NULL: none */
 };
 

@@ -91,7 +91,7 @@ struct ckpt_storage_ops {
 	int (*write)(struct ckpt_file *f, const void *data, size_t n, struct err *e);
 	/* Makes the written bytes durable and closes the file, even if it fails. */
 	int (*finish)(struct ckpt_file *f, struct err *e);
-	/* Closes a file that was read, or gives up one that was being written. */
+	/* Closes a file that was read, or abandons one that is being written. */
 	void (*close)(struct ckpt_file *f);
 	/* Makes the names of the files that this rank finished in the attempt durable. NULL: they
 	 * are durable after `finish`. */

@@ -17,7 +17,7 @@
 struct posix_file {
 	struct ckpt_file file;
 	int fd;
-	bool reads; /* the descriptor was opened for reading */
+	bool reads; /* the descriptor is open for reading */
 	char path[];
 };
 
@@ -164,7 +164,8 @@ static int posix_sync(const struct ckpt_storage *s, const char *attempt, struct 
 	return ckpt_io_sync_dir(io_of(s), attempt, e);
 }
 
-/* A temporary name first: MANIFEST.json is whole or does not exist. */
+/* Writes the manifest under a temporary name first, so that MANIFEST.json is complete or does not
+ * exist. */
 static int write_manifest(const struct ckpt_io *io, const char *attempt, const void *text, size_t n,
 			  struct err *e)
 {
@@ -226,7 +227,7 @@ static int posix_rename(const struct ckpt_storage *s, const char *path, const ch
 	return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, to);
 }
 
-/* Also through symbolic links and "..". */
+/* Paths are also the same if they differ in symbolic links or "..". */
 static bool posix_same(const struct ckpt_storage *s, const char *a, const char *b)
 {
 	struct stat x, y;

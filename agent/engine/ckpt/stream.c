@@ -19,8 +19,8 @@ struct ckpt_stream {
 	struct manifest manifest;
 	struct digester *digester;
 	struct ckpt_file *shard; /* NULL: it is finished */
-	int next;                /* the tensor that comes next */
-	int64_t offset;          /* of it in the shard's buffer */
+	int next;                /* index of the next tensor */
+	int64_t offset;          /* its offset in the shard's buffer */
 	bool committed;
 };
 

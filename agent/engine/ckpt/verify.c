@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Opening a file checks its header, also if it has no slices. */
+/* Opens the file, which also checks its header. This is done even if the file has no slices. */
 static int verify_file(const struct slice_entry *from, const struct slice_entry *to, int64_t file,
 		       struct ckpt_reader *r, struct err *e)
 {

@@ -23,15 +23,15 @@ static int64_t end_of(const struct ledger_line *l)
 	return l->first + (l->to - l->from) * l->global;
 }
 
-/* Samples of lines that do not count; a ledger that claims more than there can be ends at the
- * most. */
+/* Adds the line's samples to the samples that do not count. The sum is capped, so that a ledger
+ * with impossible numbers cannot overflow it. */
 static void count_back(struct audit *a, const struct ledger_line *l)
 {
 	if (__builtin_add_overflow(a->undone, (l->to - l->from) * l->global, &a->undone))
 		a->undone = INT64_MAX;
 }
 
-/* The generation of that number whose start came last. */
+/* Returns the generation of that number whose start line came last. */
 static struct audit_generation *generation_of(struct audit *a, int64_t number)
 {
 	for (int i = a->n_generations - 1; i >= 0; i--)
@@ -40,8 +40,8 @@ static struct audit_generation *generation_of(struct audit *a, int64_t number)
 	return NULL;
 }
 
-/* A start takes back what goes beyond it, a line that it cuts in two, too: its digests prove
- * nothing of a part. */
+/* A start line undoes all steps after it. A line that it cuts in two is dropped whole, because its
+ * digests prove nothing about a part of it. */
 static void take_back(struct audit *a, int64_t step)
 {
 	while (a->n_steps && a->steps[a->n_steps - 1].to > step) {
@@ -51,7 +51,7 @@ static void take_back(struct audit *a, int64_t step)
 	}
 }
 
-/* Between the end of what is proven and a place that says it goes on from there. */
+/* Compares the end of what is proven so far with the place where the next line continues. */
 static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t generation)
 {
 	if (samples > a->samples)
@@ -77,7 +77,7 @@ static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t
 	a->samples = samples;
 }
 
-/* The order without paths: files move. */
+/* Compares two orders without the paths, because files may be moved. */
 static bool same_order(const json_t *a, const json_t *b)
 {
 	static const char *const keys[] = { "seed", "seq", "validation" }, *const inside[] = {
@@ -121,7 +121,7 @@ static int by_offset(const void *a, const void *b)
 				      : (x->share > y->share) - (x->share < y->share);
 }
 
-/* The shares cover each position of the batch once. */
+/* Proves that the shares cover each position of the batch exactly once. */
 static void prove_tiles(struct audit *a, struct ledger_line *l)
 {
 	int64_t at = 0;
@@ -150,8 +150,8 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 	struct audit_generation *g = generation_of(a, l->generation);
 	if (g && l->to > g->reached)
 		g->reached = l->to;
-	/* A generation that should have been dead by then, or has no start: nothing of it
-	 * counts. */
+	/* The line is of a generation that has no start line, or that had already ended: nothing in
+	 * it counts. */
 	if (!g || g != &a->generations[a->n_generations - 1]) {
 		count_back(a, l);
 		return 0;
@@ -183,7 +183,7 @@ static int on_line(struct audit *a, const char *text, size_t size, struct err *e
 	return rc;
 }
 
-/* Positions of two generations stand for the same samples. */
+/* Proves that positions mean the same samples in both generations. */
 static void prove_order(struct audit *a, const struct ledger_line *before,
 			const struct ledger_line *l)
 {
@@ -220,7 +220,7 @@ static void prove(struct audit *a)
 		compare_ends(a, newest->step, newest->samples, newest->generation);
 }
 
-/* Steps that a generation came to, and the next one did again. */
+/* Counts the steps that each generation did and the next one repeated. */
 static void count_undone(struct audit *a)
 {
 	for (int i = 0; i < a->n_generations; i++) {
@@ -292,7 +292,7 @@ void data_audit_metrics(struct audit *a, const char *text, size_t size)
 	count_undone(a);
 }
 
-/* Of what counts last. */
+/* Returns the order of the last generation that counts. */
 static const json_t *order_of(struct audit *a)
 {
 	const struct audit_generation *g =
@@ -316,7 +316,7 @@ int data_audit_dataset(struct audit *a, const char *words, struct dataset **out,
 	return rc;
 }
 
-/* Whether the data is what the run had. */
+/* Whether the data has the sizes that the run recorded. */
 static bool check_sizes(struct audit *a, const struct dataset *d)
 {
 	const json_t *sources = json_object_get(order_of(a), "sources");

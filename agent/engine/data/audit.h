@@ -6,18 +6,18 @@
  * last generation begins or ends; in each line the replicas' shares tile the batch; all generations
  * have one order of samples (seed, seq, validation, sources with their weights and sizes); and so
  * the samples that count are first … samples - 1 of that order, each exactly once. `first` is 0
- * unless the run began from the checkpoint of another one. data_audit_data also proves that the
+ * unless the run began from the checkpoint of another run. data_audit_data also proves that the
  * tokens in the data are those that each replica read.
  *
- * Whatever contradicts the proof is a finding, in words. A line that cannot be read is ignored and
- * noted; if it counted, its steps are then missing.
+ * Each contradiction is recorded as a finding, which is a text. A line that cannot be read is
+ * ignored and noted; if it counted, its steps are then missing.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_AUDIT_H
 #define MUSTER_AGENT_ENGINE_DATA_AUDIT_H
 
 #include "agent/engine/data/ledger.h"
 
-enum { AUDIT_FINDINGS_MOST = 20 }; /* kept as text; all are counted */
+enum { AUDIT_FINDINGS_MOST = 20 }; /* findings that are kept as text; all of them are counted */
 
 struct audit_generation {
 	int64_t generation;
@@ -39,7 +39,7 @@ struct audit {
 	int64_t n_findings;
 };
 
-/* Reads the ledger's text. Fails only without memory, or if there is no start line (ERR_CORRUPT). */
+/* Reads the ledger's text. Fails only if there is no memory, or no start line (ERR_CORRUPT). */
 int data_audit_open(const char *text, size_t size, struct audit **out, struct err *e);
 void data_audit_close(struct audit *a); /* takes NULL */
 /* Adds a finding. */

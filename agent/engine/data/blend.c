@@ -8,13 +8,14 @@
 
 enum { BLEND_MOST = 1024 };
 
-/* A child: >= 0 a node, else source ~child. */
+/* A child >= 0 is a node; a child < 0 is the source ~child. */
 struct blend_node {
-	uint64_t weight[2]; /* heavier, lighter */
+	uint64_t weight[2]; /* of the heavier child, of the lighter child */
 	int child[2];
 };
 
-/* Whether the word that begins here is a number; its value, and where the next word begins. */
+/* Returns whether the word that begins here is a number. Sets its value, and where the next word
+ * begins. */
 static bool number(const char *word, double *value, const char **rest)
 {
 	char *end;
@@ -31,7 +32,7 @@ static bool number(const char *word, double *value, const char **rest)
 	return true;
 }
 
-/* The next word that begins a weight, or the end of the text. */
+/* Returns the next word that begins a weight; NULL: there is none. */
 static const char *next_weight(const char *at)
 {
 	double value;
@@ -97,7 +98,8 @@ static int read_words(struct blend *b, const char *words, struct err *e)
 	return 0;
 }
 
-/* Weights as integers, the greatest 2^52: what follows is exact, the same on every machine. */
+/* Scales the weights to integers, the largest to 2^52. The computation that follows is then exact,
+ * and the same on every machine. */
 static uint64_t whole_weight(const struct blend *b, int i)
 {
 	double most = 0;
@@ -107,13 +109,13 @@ static uint64_t whole_weight(const struct blend *b, int i)
 	return w ? w : 1;
 }
 
-struct tree { /* while it grows: the roots so far */
+struct tree { /* the tree under construction: its roots so far */
 	uint64_t weight[BLEND_MOST];
 	int child[BLEND_MOST];
 	int n;
 };
 
-/* Takes the lightest root; of equal ones the one that has been there longest. */
+/* Takes the lightest root; of equal ones, the one that was added first. */
 static void take_lightest(struct tree *t, uint64_t *weight, int *child)
 {
 	int at = 0;
@@ -127,7 +129,7 @@ static void take_lightest(struct tree *t, uint64_t *weight, int *child)
 	memmove(t->child + at, t->child + at + 1, (size_t)(t->n - at) * sizeof *t->child);
 }
 
-/* Parents are kept of nodes [0, n - 1), then of sources. */
+/* `parents` holds first those of nodes [0, n - 1), then those of the sources. */
 static int *parent_of(const struct blend *b, int child)
 {
 	return &b->parents[child >= 0 ? child : b->n - 1 + ~child];
@@ -211,7 +213,8 @@ bool data_blend_alike(const char *words, const char *others)
 	return same;
 }
 
-/* How many of the first k samples of a node go to its heavier child: round(k a / (a + b)). */
+/* Returns how many of the first k samples of a node go to its heavier child: round(k a / (a + b)).
+ */
 static int64_t heavier(const struct blend_node *node, int64_t k)
 {
 	unsigned __int128 sum = (unsigned __int128)node->weight[0] + node->weight[1];
@@ -220,7 +223,7 @@ static int64_t heavier(const struct blend_node *node, int64_t k)
 
 void data_blend_place(const struct blend *b, int64_t k, int *source, int64_t *index)
 {
-	int at = b->n > 1 ? b->n - 2 : ~0; /* the root is the node made last */
+	int at = b->n > 1 ? b->n - 2 : ~0; /* the root is the last node */
 	while (at >= 0) {
 		const struct blend_node *node = &b->nodes[at];
 		int64_t before = heavier(node, k);
@@ -232,7 +235,7 @@ void data_blend_place(const struct blend *b, int64_t k, int *source, int64_t *in
 	*index = k;
 }
 
-/* How many of the first k samples of the run reach a node or source. */
+/* Returns how many of the first k samples of the run reach a node or source. */
 static int64_t reach(const struct blend *b, int child, int64_t k)
 {
 	if (child == b->n - 2 || b->n == 1)

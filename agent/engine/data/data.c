@@ -8,7 +8,7 @@
 
 struct part {
 	struct source *source;
-	int64_t samples[2]; /* by split */
+	int64_t samples[2]; /* per split */
 };
 
 struct dataset {
@@ -49,7 +49,7 @@ static int open_parts(struct dataset *d, struct err *e)
 	return 0;
 }
 
-/* Of words, or of a list when there are none. */
+/* Opens the blend of `words`, or of the list if words is NULL. */
 static int open_any(const char *words, const struct blend_source *list, int n, int64_t seq,
 		    double validation, struct dataset **out, struct err *e)
 {
@@ -169,7 +169,7 @@ struct data_place dataset_place(const struct dataset *d, enum data_split split, 
 	return at;
 }
 
-/* row: seq + 1 tokens of room. */
+/* row: memory for seq + 1 tokens. */
 static int read_sample(const struct dataset *d, enum data_split split, struct data_place at,
 		       int64_t vocab, int32_t *row, int32_t *starts, struct err *e)
 {

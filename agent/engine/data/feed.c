@@ -19,11 +19,11 @@ struct feed {
 	struct slot *slots; /* step s is in slot s % n */
 	int64_t n;
 	struct digester *digester;
-	int64_t taken; /* steps handed out; the caller's */
+	int64_t taken; /* steps returned so far; only the caller uses it */
 
 	bool threaded;
 	pthread_t thread;
-	pthread_mutex_t lock; /* filled, freed */
+	pthread_mutex_t lock; /* protects filled and freed */
 	pthread_cond_t change;
 	int64_t filled, freed; /* steps read, steps whose slot is free again */
 	atomic_bool closing, waiting;
@@ -43,7 +43,8 @@ static void digest_sample(struct digester *d, int64_t position, const int32_t *i
 	ckpt_digester_add(d, targets, (size_t)seq * sizeof *targets);
 }
 
-/* The share of a step, sample by sample: a close need not wait for all of it. */
+/* Reads the share of a step sample by sample, so that data_feed_close need not wait for all of it.
+ */
 static void read_step(struct feed *f, int64_t step)
 {
 	struct slot *s = &f->slots[step % f->n];
@@ -149,7 +150,7 @@ void data_feed_close(struct feed *f)
 	free(f);
 }
 
-/* Gives the slot handed out before back, and waits until step `taken` is read. */
+/* Frees the slot that was returned before, and waits until step `taken` is read. */
 static void await(struct feed *f)
 {
 	atomic_store(&f->waiting, true);

@@ -31,7 +31,7 @@ struct feed_options {
 	int64_t position;      /* of the first step */
 	int64_t global;        /* samples of a step, over all ranks */
 	int64_t offset, share; /* this rank's part of them */
-	/* steps to read; data_feed_next is called at most this often */
+	/* steps to read; data_feed_next may be called at most this many times */
 	int64_t steps;
 	int64_t ahead; /* steps read ahead, 0: none */
 	bool starts;   /* whether `starts` is read */

@@ -5,11 +5,15 @@
  * int32 lengths, int64 byte pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw
  * tokens.
  *
- * The reader checks the magic and version; the type code; that the file's size is exactly what its
- * two counts say (their sum may not overflow); that lengths are >= 0; that each byte pointer is
- * where the sequences before it end; and that document boundaries start at 0, never decrease and end
- * at the last sequence. Documents are counted as in Megatron: there is one boundary more than there
- * are documents.
+ * The reader checks
+ *   - the magic number and the version;
+ *   - the type code;
+ *   - that the file's size is exactly what its two counts imply (their sum may not overflow);
+ *   - that lengths are >= 0;
+ *   - that each byte pointer is where the previous sequences end;
+ *   - that document boundaries start at 0, never decrease, and end at the last sequence.
+ *
+ * Documents are counted as in Megatron: there is one boundary more than there are documents.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_IDX_H
 #define MUSTER_AGENT_ENGINE_DATA_IDX_H

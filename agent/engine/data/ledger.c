@@ -14,17 +14,17 @@
 struct ledger {
 	struct ledger_options o;
 	char path[PATH_MAX];
-	int fd;              /* rank 0's */
+	int fd;              /* on rank 0 */
 	int64_t from, to;    /* the steps since the last flush */
 	int64_t first;       /* sample position of `from` */
-	struct digest chain; /* of those steps */
-	struct buf pending;  /* lines that are not on disk */
+	struct digest chain; /* digest of those steps */
+	struct buf pending;  /* lines that are not written yet */
 	bool torn;           /* the file ends within a line */
-	bool named;          /* the folder is synced: the file's name lasts */
+	bool named;          /* the folder was synced, so the file's name is durable */
 	char note[256], told[256];
 };
 
-struct entry { /* what a rank says of itself */
+struct entry { /* what each rank sends to rank 0 */
 	int64_t replica, offset, share;
 	struct digest chain;
 };
@@ -35,7 +35,7 @@ void data_ledger_chain(struct digest *chain, const struct digest *step)
 	*chain = ckpt_digest_of(pair, sizeof pair);
 }
 
-/* Where the file is found again, whatever the folder that audits. */
+/* Paths are recorded absolute, so that an audit in any folder finds the files. */
 static json_t *absolute(const char *path)
 {
 	char here[PATH_MAX], full[2 * PATH_MAX];
@@ -79,8 +79,8 @@ static int add_start(struct ledger *l, struct err *e)
 	return rc;
 }
 
-/* Writes what is pending; what stays pending is written whole the next time, behind the torn
- * line. */
+/* Writes the pending lines. If a write fails, the remaining lines are written whole the next time,
+ * after the truncated line. */
 static void write_pending(struct ledger *l)
 {
 	struct err e = ERR_INIT;
@@ -106,7 +106,7 @@ static void write_pending(struct ledger *l)
 		l->named = true;
 }
 
-/* The file may end within a line that its writer was killed in. */
+/* If the previous writer was killed while writing, the file ends within a line. */
 static int open_file(struct ledger *l, struct err *e)
 {
 	char last = '\n';
@@ -150,7 +150,7 @@ void data_ledger_close(struct ledger *l)
 	if (!l)
 		return;
 	if (l->fd >= 0 && l->pending.len)
-		write_pending(l); /* there may be room by now */
+		write_pending(l); /* the disk may have room by now */
 	if (l->fd >= 0)
 		close(l->fd);
 	buf_fini(&l->pending);
@@ -163,7 +163,7 @@ void data_ledger_add(struct ledger *l, const struct digest *share)
 	l->to++;
 }
 
-/* The ranks' words become one a replica, in the order of the batch. */
+/* Joins the ranks' entries into one for each replica, in the order of the batch. */
 static int join_entries(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
 {
 	int kept = 0;

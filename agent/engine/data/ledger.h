@@ -1,5 +1,6 @@
 /*
- * ledger — what a run has consumed: ledger.jsonl in its run folder, one file for all generations.
+ * ledger — the samples that a run has consumed: ledger.jsonl in its run folder, one file for all
+ * generations.
  *
  * There are two kinds of lines; each is an object:
  *     start   A generation begins at a step and a number of consumed samples, with an order of
@@ -14,12 +15,12 @@
  *             position `offset`. The digest (32 hex digits) is a chain over the steps:
  *             D = XXH3-128(D, digest of the share in that step (feed.h)), from zeros.
  *
- * Every rank keeps the digest of the samples that it read. Before a checkpoint, world rank 0 gathers
- * them, fails if two ranks of a replica read different samples, and writes and syncs the line. So
- * the ledger has every step that a checkpoint holds, and a step that it does not have was undone. A
- * restart continues from a checkpoint, so a start line undoes every line before it that goes beyond
- * its step. Each line is appended with one write. A truncated line (after a kill, or on a full disk)
- * is ignored, and the next one begins on a new line.
+ * Every rank keeps the digest of the samples that it read. Before a checkpoint, world rank 0
+ * gathers the digests, fails if two ranks of a replica read different samples, and writes and syncs
+ * the line. So the ledger has every step that a checkpoint holds, and a step that is missing in the
+ * ledger was undone. A restart continues from a checkpoint, so a start line undoes every earlier
+ * line beyond its step. Each line is appended with one write. A truncated line (after a kill, or on
+ * a full disk) is ignored, and the next one begins on a new line.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_LEDGER_H
 #define MUSTER_AGENT_ENGINE_DATA_LEDGER_H

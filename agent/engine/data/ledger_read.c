@@ -1,10 +1,10 @@
-/* The lines of a ledger, from bytes that anybody may have written. */
+/* Parses the lines of a ledger. The bytes are not trusted. */
 #include "agent/engine/data/ledger.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Products of two of these stay inside 63 bits. */
+/* The product of two such numbers fits 63 bits. */
 enum { GLOBAL_MOST = 1 << 30 };
 static const int64_t step_most = 1000000000000;
 

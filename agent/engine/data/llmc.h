@@ -26,7 +26,7 @@ struct llmc {
 	enum token_type type; /* u32 is read as i32: no vocabulary needs its upper half */
 	const char *word;     /* "u16", "u32" */
 	int64_t tokens;
-	int32_t begin; /* the token that begins a document */
+	int32_t begin; /* the token at the start of each document */
 };
 
 /* Whether the bytes begin like one of the two formats. */

@@ -26,7 +26,7 @@ enum { DOCUMENT_LINE_MOST = 1 << 28 };
 struct stream;
 
 struct document_options {
-	/* NULL: "text", and only for files whose name says that they are lines */
+	/* NULL: "text", and only for files whose name shows that they hold lines of JSON */
 	const char *field;
 	bool raw;
 	/* skip lines that are not an object or have no string in the field */
@@ -36,7 +36,7 @@ struct document_options {
 };
 
 /* Receives a document in pieces; `last` is set with the last one; n may be 0. The caller puts the
- * file and line before its errors. */
+ * file and line before the sink's errors. */
 struct document_sink {
 	int (*put)(void *arg, const char *text, size_t n, bool last, struct err *e);
 	void *arg;
@@ -44,7 +44,7 @@ struct document_sink {
 
 /* Summed over all files; zeroed before the first. */
 struct document_counts {
-	int64_t files, documents, empty; /* documents without the empty ones */
+	int64_t files, documents, empty; /* documents: not counting the empty ones */
 	int64_t skipped;                 /* lines */
 	char first_skipped[240];         /* where and why; empty: none */
 	int64_t nuls;                    /* files with NULs, but too few to be refused */

@@ -9,7 +9,7 @@ struct file_format {
 	const char *word;
 	size_t at; /* offset of the magic number */
 	const char *magic;
-	size_t len;          /* 0: recognized by its name only */
+	size_t len;          /* 0: the format is recognized by its name only */
 	const char *endings; /* one blank before and after each */
 	const char *convert; /* a command; if it ends in a dot, a sentence */
 };
@@ -85,7 +85,7 @@ static bool ends_in(const char *file, size_t len, const char *ending)
 	return len > n && !strncasecmp(file + len - n, ending, n);
 }
 
-/* The length of the name without the ending of a container. */
+/* Returns the length of the name without the ending of a container. */
 static size_t length_without_container(const char *file)
 {
 	size_t len = strlen(file);
@@ -152,7 +152,8 @@ void data_pack_format_quote_word(struct buf *out, const char *word)
 	buf_puts(out, "'");
 }
 
-/* A format that its bytes do not determine is found by its name, such as .npz among zip archives. */
+/* Finds the format. If the bytes do not determine it, the name does, such as .npz among zip
+ * archives. */
 static const struct file_format *find_format(const char *file, const char *head, size_t n,
 					     bool text)
 {
@@ -161,7 +162,7 @@ static const struct file_format *find_format(const char *file, const char *head,
 	return named && (!named->len || !seen) ? named : seen;
 }
 
-/* The field is written between the quotes of two languages. */
+/* The command puts the field between the quotes of two languages: only safe characters are kept. */
 static const char *safe_field(const char *field)
 {
 	static const char plain[] =
@@ -222,8 +223,8 @@ int data_pack_format_check(const char *file, const char *head, size_t n, const c
 int data_pack_format_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
 	const struct file_format *k = find_by_magic(head, n, FORMAT_MAGIC_LEAST);
-	/* Two ids of 65535, or one of -1: valid ids, although Arrow's streams begin in the same
-	 * way. */
+	/* These bytes may be two ids of 65535, or one of -1, which are valid, although Arrow's
+	 * streams begin in the same way. */
 	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);
 	return k && !ids ? refuse_format(k, file, NULL, e) : 0;
 }

@@ -1,12 +1,12 @@
 /*
- * pack_format — recognizes what a file is to `data pack`: text, lines of JSON, or a format that must
- * be converted first.
+ * pack_format — recognizes the format of a file for `data pack`: text, lines of JSON, or a format
+ * that must be converted first.
  *
- * The first bytes decide (after decompression, pack_stream.h). If they match no known format and are
- * not UTF-8, the ending of the name does: `corpus.pt` may be Portuguese text. One table holds the
- * refused formats, each with the command that converts it. A file of no known format that has
- * FORMAT_NULS_MOST or more NULs in its first 64 KiB is not text and is refused as well; fewer are
- * reported (data_pack_format_nuls).
+ * The first bytes decide (after decompression, pack_stream.h). If they match no known format and
+ * are not UTF-8, the ending of the name decides: `corpus.pt` may be Portuguese text. One table
+ * holds the refused formats, each with the command that converts it. A file of no known format that
+ * has FORMAT_NULS_MOST or more NULs in its first 64 KiB is not text and is refused as well; fewer
+ * are reported (data_pack_format_nuls).
  *
  * To add a format: a row of `formats` in pack_format.c, tested by hand. In its command, {} is the
  * file and {field} the field of --field.

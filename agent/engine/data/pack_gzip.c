@@ -6,7 +6,7 @@
 
 struct gzip {
 	z_stream z;
-	bool between; /* members: the one before has ended */
+	bool between; /* between two members: the previous one has ended */
 };
 
 static bool gzip_is(const unsigned char *head, size_t n)
@@ -32,8 +32,8 @@ static void gzip_close(void *state)
 	free(g);
 }
 
-/* Zeros that fill a tape's last block follow the last member; another member may. *more: it
- * does. */
+/* After the last member there may be another one, or the zeros that fill a tape's last block. Sets
+ * *more to whether another one follows. */
 static int next_member(struct gzip *g, struct stream *s, bool *more, struct err *e)
 {
 	struct stream_in *in = data_stream_in(s);

@@ -54,7 +54,7 @@ struct job {
 	const struct pack_ids_options *opt;
 	struct token_writer *writer;
 	const char *file;
-	int64_t at; /* tokens read of the file */
+	int64_t at; /* tokens of the file that were read */
 	struct pack_ids_report *report;
 };
 
@@ -86,7 +86,7 @@ static int check_id(const struct job *j, int64_t id, struct err *e)
 		       j->opt->vocab ? ", and --vocab its vocabulary" : "");
 }
 
-/* ids of the writer's type, [n]. */
+/* Writes ids [n] of the writer's type. */
 static int put_ids(struct job *j, const int32_t *ids, size_t n, struct err *e)
 {
 	uint16_t narrow[n + 1];

@@ -23,8 +23,8 @@ struct pack_ids_options {
 };
 
 struct pack_ids_report {
-	int64_t documents, empty, tokens; /* empty: files */
-	int32_t largest;                  /* id */
+	int64_t documents, empty, tokens; /* empty: number of empty files */
+	int32_t largest;                  /* the largest id */
 	enum token_type type;
 };
 

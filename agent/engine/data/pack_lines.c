@@ -17,11 +17,12 @@ struct lines {
 	const struct document_options *opt;
 	const struct document_sink *sink;
 	struct document_counts *counts;
-	int64_t number;  /* of the line under way, from 1 */
-	struct buf line; /* its start, when it came in several pieces */
+	int64_t number;  /* number of the current line, from 1 */
+	struct buf line; /* the start of the current line, if it comes in several pieces */
 };
 
-/* The member of that name, else what the path of names leads to. */
+/* Returns the member of that name or, if there is none, the value at the end of the path of names.
+ */
 static const json_t *find_field(const json_t *o, const char *field)
 {
 	const json_t *v = json_object_get(o, field);
@@ -98,7 +99,7 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 	return -1;
 }
 
-/* *text is part of *root, which is to be dropped. */
+/* *text points into *root, which the caller must release. */
 static int parse_line(const struct lines *l, const char *line, size_t n, json_t **root,
 		      const json_t **text, struct err *e)
 {
@@ -147,7 +148,7 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 	json_t *root = NULL;
 	const json_t *text = NULL;
 	l->number++;
-	if (l->number == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) { /* the mark of UTF-8 */
+	if (l->number == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) { /* UTF-8's BOM */
 		line += 3;
 		n -= 3;
 	}
@@ -170,7 +171,7 @@ static int take_line(struct lines *l, const char *line, size_t n, struct err *e)
 	return rc;
 }
 
-/* What is left behind the last newline waits for the next piece. */
+/* Keeps what follows the last newline for the next piece. */
 static int take_piece(struct lines *l, const char *piece, size_t n, struct err *e)
 {
 	const char *newline;

@@ -12,13 +12,13 @@
 enum { IN_BYTES = 1 << 17 };
 
 struct stream {
-	const struct stream_container *container; /* NULL: the bytes as they are */
+	const struct stream_container *container; /* NULL: the bytes are passed on as they are */
 	void *state;
 	const char *file; /* borrowed */
 	int fd;
-	off_t size; /* of a regular file, else 0 */
+	off_t size; /* of a regular file; otherwise 0 */
 	struct stream_in in;
-	long long taken; /* bytes read of the file */
+	long long taken; /* bytes that were read from the file */
 	size_t head, head_at;
 	char first[STREAM_HEAD], bytes[IN_BYTES];
 };
@@ -96,7 +96,7 @@ int data_stream_read(struct stream *s, char *to, size_t most, size_t *got, struc
 	}
 	if (s->container)
 		return s->container->read(s->state, s, to, most, got, e);
-	if (s->in.n) { /* what was read to see the first bytes */
+	if (s->in.n) { /* bytes that were read to recognize the file */
 		*got = s->in.n < most ? s->in.n : most;
 		memcpy(to, s->in.at, *got);
 		s->in.at += *got;
@@ -123,7 +123,7 @@ static int open_file(struct stream *s, const char *file, struct err *e)
 	return 0;
 }
 
-/* A pipe gives its first bytes piece by piece. */
+/* Reads until the first bytes are complete, because a pipe may return them in several pieces. */
 static int read_magic(struct stream *s, struct err *e)
 {
 	enum { MAGIC = 16 };

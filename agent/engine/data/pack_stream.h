@@ -27,7 +27,7 @@ struct stream; /* one thread */
 
 enum { STREAM_HEAD = 1 << 16 };
 
-/* raw: compressed files are not decompressed. ERR_USAGE for a folder. */
+/* raw: compressed files are not decompressed. A folder is ERR_USAGE. */
 int data_stream_open(const char *file, bool raw, struct stream **out, struct err *e);
 void data_stream_close(struct stream *s); /* takes NULL */
 
@@ -66,7 +66,7 @@ struct stream_container {
 	bool (*is)(const unsigned char *head, size_t n);
 	void *(*open)(void); /* NULL: no memory */
 	void (*close)(void *state);
-	/* As data_stream_read. */
+	/* Like data_stream_read. */
 	int (*read)(void *state, struct stream *s, char *to, size_t most, size_t *got,
 		    struct err *e);
 };

@@ -7,10 +7,11 @@
 
 struct zstd {
 	ZSTD_DStream *z;
-	bool inside; /* a frame that has not ended */
+	bool inside; /* within a frame */
 };
 
-/* A frame, or one to be skipped, as programs put in front that compress in parallel. */
+/* A file may begin with a frame or with a skippable frame. Programs that compress in parallel write
+ * the latter first. */
 static bool zstd_is(const unsigned char *head, size_t n)
 {
 	return n >= 4 && (!memcmp(head, "\x28\xb5\x2f\xfd", 4) ||

@@ -9,7 +9,7 @@ static uint32_t mix(struct philox_key key, unsigned round, uint64_t half)
 	return out[0];
 }
 
-/* One pass over [0, 2^bits): each round changes one half by a function of the other. */
+/* Permutes [0, 2^bits) once: each round changes one half by a function of the other. */
 static uint64_t feistel(struct philox_key key, unsigned bits, uint64_t k)
 {
 	unsigned low_bits = bits / 2;

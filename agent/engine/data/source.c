@@ -15,15 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct file { /* mapped: all ranks of a node share the bytes */
+struct file { /* A mapped file; all ranks of a node share its memory. */
 	char path[PATH_MAX];
 	int fd;
 	size_t bytes;
-	const unsigned char *map; /* NULL when it is empty */
+	const unsigned char *map; /* NULL if the file is empty */
 };
 
 struct source {
-	struct file bin, index; /* index: Megatron's only */
+	struct file bin, index; /* index: used by Megatron's format only */
 	bool megatron;
 	struct idx idx;
 	struct llmc llmc;
@@ -32,14 +32,14 @@ struct source {
 	const unsigned char *at; /* the first token */
 };
 
-/* Sets the path, and the rest when the file opens. */
+/* Sets the path; sets the other fields if the file can be opened. */
 static int map_file(struct file *f, const char *prefix, const char *suffix, struct err *e)
 {
 	struct stat st;
 	if (snprintf(f->path, sizeof f->path, "%s%s", prefix, suffix) >= (int)sizeof f->path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
 			       prefix);
-	/* A pipe must not make this wait. */
+	/* Opening a pipe must not block. */
 	f->fd = open(f->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (f->fd < 0)
 		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open",
@@ -71,7 +71,7 @@ static void unmap_file(struct file *f)
 	*f = (struct file){ .fd = -1 };
 }
 
-/* Touching mapped bytes that the file has lost would kill the process. */
+/* If the file was truncated, an access to the mapped bytes after its end would kill the process. */
 static int check_whole(const struct file *f, struct err *e)
 {
 	struct stat st;
@@ -241,7 +241,7 @@ int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t v
 	return 0;
 }
 
-/* The first document that begins behind `token`; `documents` when none does. */
+/* Returns the first document that begins after `token`, or `documents` if there is none. */
 static int64_t document_after(const struct source *s, int64_t token)
 {
 	int64_t lo = 0, hi = s->idx.documents;
@@ -255,7 +255,7 @@ static int64_t document_after(const struct source *s, int64_t token)
 	return lo;
 }
 
-/* Where documents begin is listed. Empty ones begin where the next one does. */
+/* Sets the starts from the index. An empty document begins where the next one does. */
 static void starts_listed(const struct source *s, int64_t first, int64_t n, int32_t *starts)
 {
 	int64_t document = document_after(s, first), begin = 0;

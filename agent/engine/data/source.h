@@ -2,9 +2,9 @@
  * source — one packed token file: Megatron's PREFIX.bin with PREFIX.idx (idx.h), or a file of llm.c
  * (llmc.h).
  *
- * If PREFIX.idx exists, a path is Megatron's; otherwise the path itself, or PREFIX.bin, is llm.c's if
- * its first bytes say so. Files are mapped; the tokens are one stream of documents. A file must not
- * change during a run; one that is truncated while it is mapped fails at the next read.
+ * If PREFIX.idx exists, the path is Megatron's. Otherwise the path itself, or PREFIX.bin, is
+ * llm.c's if its first bytes match. Files are mapped; the tokens are one stream of documents. A
+ * file must not change during a run; if one is truncated while it is mapped, the next read fails.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_SOURCE_H
 #define MUSTER_AGENT_ENGINE_DATA_SOURCE_H

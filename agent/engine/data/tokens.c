@@ -14,10 +14,10 @@ struct token_writer {
 	char bin[PATH_MAX], idx[PATH_MAX], bin_tmp[PATH_MAX], dir[PATH_MAX];
 	enum token_type type;
 	int fd;
-	struct buf lengths; /* int32 a sequence */
-	struct buf bounds;  /* int64 a document, and the leading 0 */
+	struct buf lengths; /* int32 per sequence */
+	struct buf bounds;  /* int64 per document, after a leading 0 */
 	int64_t tokens;
-	int64_t open_tokens; /* of the sequence under way */
+	int64_t open_tokens; /* tokens of the current sequence */
 };
 
 static int64_t sequences(const struct token_writer *w)
@@ -54,7 +54,8 @@ int data_token_writer_open(const char *prefix, enum token_type type, struct toke
 	w->fd = -1;
 	if (set_paths(w, prefix, e))
 		goto fail;
-	/* The name can be guessed: where others may write, too, a link may lie in wait. */
+	/* The name can be guessed. If other users may write to the folder, one of them could have
+	 * put a link there. */
 	unlink(w->bin_tmp);
 	w->fd = open(w->bin_tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (w->fd < 0) {

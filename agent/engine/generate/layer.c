@@ -48,7 +48,7 @@ static void rotate_heads(struct lm *m, int64_t n)
 	m->ops->rope_fwd(m->backend, m->b.qkv, &shape, m->cos + at, m->sin + at);
 }
 
-/* r = o_proj(attention of the n queries over all tokens seen) */
+/* Sets r to o_proj(attention of the n queries over all tokens so far). */
 static void apply_attention(struct lm *m, struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;
@@ -92,8 +92,8 @@ static void apply_activation(struct lm *m, float *act, const float *up, int64_t 
 		m->ops->gelu_fwd(m->backend, act, up, n * m->shape.ffn);
 }
 
-/* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's
- * row, expert e's are first[e] … first[e + 1]. */
+/* Groups the chosen experts' rows. from[row] is a row's token, and at[choice] is a choice's row.
+ * Expert e has the rows first[e] … first[e + 1] - 1. */
 static void sort_choices(struct lm *m, int64_t n)
 {
 	struct buffers *b = &m->b;
@@ -114,7 +114,7 @@ static void sort_choices(struct lm *m, int64_t n)
 	b->first[0] = 0;
 }
 
-/* r = the weighted sum of the chosen experts' results for each token. */
+/* Sets r to the weighted sum of the chosen experts' results for each token. */
 static void apply_experts(struct lm *m, const struct layer *l, int64_t n)
 {
 	const struct model_shape *s = &m->shape;

@@ -64,7 +64,7 @@ static int find_largest(const float *logits, int64_t n, int32_t *at, struct err 
 	return 0;
 }
 
-/* Whether a precedes b: it is likelier, or as likely with a lower id. */
+/* Whether a precedes b: it has a higher probability, or the same probability and a lower id. */
 static bool is_likelier(const struct candidate *a, const struct candidate *b)
 {
 	return a->weight != b->weight ? a->weight > b->weight : a->token < b->token;
@@ -83,7 +83,7 @@ static void sift_down(struct candidate *heap, int64_t n, int64_t i)
 	heap[i] = moved;
 }
 
-/* Moves the likeliest of the heap's n candidates to its end, and returns its weight. */
+/* Moves the most probable of the heap's n candidates to its end, and returns its weight. */
 static double pop_likeliest(struct candidate *heap, int64_t n)
 {
 	struct candidate first = heap[0];
@@ -93,8 +93,8 @@ static double pop_likeliest(struct candidate *heap, int64_t n)
 	return first.weight;
 }
 
-/* Returns how many of the likeliest candidates are kept, and sets their weight. They are the last
- * in the heap, the likeliest at the very end. */
+/* Returns how many of the most probable candidates are kept, and sets their weight. They are the
+ * last in the heap, with the most probable one at the end. */
 static int64_t keep_likeliest(struct sampler *s, double total, double *weight)
 {
 	int64_t k = s->opt.top_k ? s->opt.top_k < s->vocab ? s->opt.top_k : s->vocab : s->vocab,
@@ -115,7 +115,7 @@ static int64_t keep_likeliest(struct sampler *s, double total, double *weight)
 	return kept;
 }
 
-/* A number in [0, 1) with 53 random bits. */
+/* Returns a random number in [0, 1) with 53 random bits. */
 static double draw_uniform(const struct sampler *s, uint64_t place)
 {
 	uint32_t r[4];

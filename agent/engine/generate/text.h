@@ -1,9 +1,9 @@
 /*
  * text — continues a text: takes a prompt's tokens and produces further tokens one by one.
  *
- * When the model's context is full, the text continues from the last half of it: the cache is built
- * anew from those tokens, at positions from 0. From then on, each token sees between half a context
- * and a whole one. A prompt that is longer than the context is cut in the same way.
+ * When the model's context is full, the text continues from the last half of it: the cache is
+ * rebuilt from those tokens, at positions from 0. From then on, each token sees between half a
+ * context and a whole one. A prompt that is longer than the context is cut in the same way.
  */
 #ifndef MUSTER_AGENT_ENGINE_GENERATE_TEXT_H
 #define MUSTER_AGENT_ENGINE_GENERATE_TEXT_H

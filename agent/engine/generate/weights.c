@@ -24,7 +24,7 @@ static struct norm_weights view_norm(const struct lm *m, int layer, enum param_r
 	return (struct norm_weights){ find_weight(m, w, layer, -1), find_weight(m, b, layer, -1) };
 }
 
-/* No parameter has the role PARAM_ROLES. */
+/* PARAM_ROLES stands for a missing parameter, because no parameter has this role. */
 static void view_experts(struct lm *m, struct layer *l, int layer)
 {
 	const struct model_shape *s = &m->shape;

@@ -5,7 +5,7 @@
 
 static const char coefficient[] = "router_aux_loss_coef", switched[] = "output_router_logits";
 
-/* transformers' default */
+/* the default of transformers */
 static const double COEFFICIENT = 0.001;
 
 static bool given(const json_t *v)
@@ -33,8 +33,8 @@ int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_
 	return 0;
 }
 
-/* The coefficient that is read as aux_loss to the bit, where there is one, and never as more
- * than it. */
+/* Returns the coefficient from which import computes exactly aux_loss. If there is none, the
+ * coefficient is rounded down, so that import never computes more than aux_loss. */
 static double unscaled(double aux_loss, int64_t layers, int64_t top)
 {
 	double coef = aux_loss * (double)layers / (double)top;

@@ -2,9 +2,9 @@
  * card — README.md of an exported folder: a short model card, in the form that transformers and the
  * Hub read.
  *
- * It has a YAML header (library_name, pipeline_tag, base_model if known, tags), the kind of model,
- * how far it was trained and with which loss, and how to load it. It contains no paths of this
- * machine.
+ * It has a YAML header (library_name, pipeline_tag, base_model if known, tags). The text gives the
+ * kind of model, how far it was trained and with which loss, and how to load it. It contains no
+ * paths of this machine.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_CARD_H
 #define MUSTER_AGENT_ENGINE_HF_CARD_H

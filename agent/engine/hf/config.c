@@ -173,7 +173,7 @@ static int read_rows(struct config_reader *r, int64_t seq)
 	for (const struct hf_key *row = hf_keys; row->families; row++) {
 		const json_t *v = json_object_get(r->root, row->theirs);
 		if (!(row->families & 1 << r->family) || !strcmp(row->ours, "rope_theta"))
-			continue; /* read_rope reads it */
+			continue; /* read_rope reads this key */
 		const struct hf_key *twin = twin_of(row, r->family);
 		if (twin && check_twin(r, row, twin))
 			return -1;
@@ -217,8 +217,8 @@ static int64_t whole_of(const struct config_reader *r, const char *theirs, int64
 	return v && !json_is_null(v) ? json_integer_value(v) : absent;
 }
 
-/* Runs after the rows. Values of the wrong type are refused there, and invalid sizes when the
- * section is parsed. */
+/* Runs after the rows of the table. The rows refuse values of the wrong type, and parse_section
+ * refuses invalid sizes. */
 static int read_balance(struct config_reader *r)
 {
 	int64_t layers = whole_of(r, "num_hidden_layers", 0),

@@ -31,7 +31,7 @@ struct departure {
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
 	struct attached carry;   /* the model's other files */
-	float *numbers, *turned; /* of the largest tensor; of the largest transposed one */
+	float *numbers, *turned; /* for the largest tensor; the largest transposed one */
 	char folder[PATH_MAX];   /* the temporary folder */
 };
 
@@ -184,7 +184,7 @@ static int write_files(struct departure *d, struct err *e)
 	return 0;
 }
 
-/* Releases the value. */
+/* Takes ownership of the value. */
 static int write_json(struct departure *d, const char *name, json_t *value, struct err *e)
 {
 	char path[PATH_MAX];
@@ -328,7 +328,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
 	int rc = train_state_model_job(m->model, &r->job, e);
-	/* not part of the model's sizes: state.h */
+	/* aux_loss is not one of the model's sizes (state.h), so it is kept as a number */
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0);
 	if (!rc &&
 	    (!(config = hf_config_write(&r->job, type->torch, e)) ||

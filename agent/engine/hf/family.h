@@ -1,5 +1,5 @@
 /*
- * family — what transformers calls each family (plan/spec/model/family.h): its class, the names of
+ * family — transformers' names for each family (plan/spec/model/family.h): its class, the names of
  * its tensors, and the keys of its config.json.
  *
  * Three tables (family.c) drive reading and writing. To add a family: a row in hf_families, and its

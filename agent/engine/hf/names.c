@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* '#' stands for the layer, '@' for the expert. */
+/* '#' stands for the layer, and '@' for the expert. */
 /* clang-format off */
 static const struct name_row {
 	const char *ours;
@@ -45,7 +45,7 @@ static const struct name_row {
 };
 /* clang-format on */
 
-/* Causal masks, and frequencies that follow from config.json. */
+/* These tensors are causal masks, and frequencies that follow from config.json. */
 static const char *const skipped[NAMINGS][3] = {
 	[NAMING_GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
 	[NAMING_LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },

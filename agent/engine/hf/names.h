@@ -30,7 +30,7 @@ struct hf_tensor {
 	int n;
 	struct hf_part {
 		char name[OUR_NAME];
-		int64_t rows; /* of shape[0] */
+		int64_t rows; /* how many of shape[0] */
 	} parts[HF_PARTS];
 };
 

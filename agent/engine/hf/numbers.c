@@ -96,7 +96,8 @@ void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float
 
 bool hf_numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to)
 {
-	/* `to` may be `from`: the output is narrower and never overtakes the input. */
+	/* `to` may be `from`: output elements are smaller, so the output never overtakes the input.
+	 */
 	unsigned char *out = to;
 	bool fits = true;
 	if (t == &types[FP32]) {

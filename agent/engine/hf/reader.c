@@ -15,7 +15,7 @@ struct hf_reader {
 	struct job job;
 	struct hf_names names;
 	struct hf_weights *weights;
-	float *numbers, *room; /* of the largest tensor; of the largest transposed one */
+	float *numbers, *room; /* for the largest tensor; the largest transposed one */
 	int64_t noted;         /* tensors with NaNs or infinities */
 };
 

@@ -28,7 +28,7 @@ const char *hf_rope_word(enum job_rope_scaling type)
 
 /* The rope object, if any, and the file that contains it. */
 struct source {
-	const json_t *root, *rope; /* rope NULL: no rope object */
+	const json_t *root, *rope; /* rope NULL: the file has no rope object */
 	const char *name, *where;  /* names of the file and of the object */
 	double theta;
 	struct err *e;
@@ -39,8 +39,7 @@ static bool given(const json_t *v)
 	return v && !json_is_null(v);
 }
 
-/* A printable word, for errors. A string that stands for a number should be seen to be one:
- * `quote`. */
+/* Returns a printable word for errors. `quote` marks a string, which may look like a number. */
 static const char *word_as(const json_t *v, const char *quote, char out[64])
 {
 	if (json_is_string(v))
@@ -89,7 +88,7 @@ static int read_type(const struct source *s, enum job_rope_scaling *out)
 		       s->where, word_as(v, "", a));
 }
 
-/* A key that older files have at the top level and newer ones in the object. */
+/* Whether older files have the key at the top level and newer ones have it in the object. */
 static bool has_two_places(int key)
 {
 	return key == HF_ROPE_THETA || key == HF_ROPE_ORIGINAL;
@@ -112,7 +111,7 @@ static int check_places(const struct source *s, int key, const json_t *inside, c
 		       theta ? "first" : "second", theta ? "second" : "first");
 }
 
-/* The value of a key that is in neither place. */
+/* Sets the value of a key that the file does not have. */
 static int read_absent(const struct source *s, int key, double *out)
 {
 	const json_t *context = json_object_get(s->root, "max_position_embeddings");
@@ -148,7 +147,7 @@ static int read_key(const struct source *s, int key, double *out)
 	return 0;
 }
 
-/* transformers would rotate only some pairs of each head. */
+/* Refuses a file with which transformers would rotate only some pairs of each head. */
 static int check_whole_heads(const struct source *s, const json_t *object, const char *where,
 			     const char *dot)
 {

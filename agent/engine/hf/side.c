@@ -47,7 +47,7 @@ static const struct {
 
 enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
 
-/* --- in --- */
+/* --- import --- */
 
 static json_t *parse_json(const struct attached *c, const char *name)
 {
@@ -59,7 +59,8 @@ static json_t *parse_json(const struct attached *c, const char *name)
 	return NULL;
 }
 
-/* The Hub's cache is "…/models--openai-community--gpt2/snapshots/COMMIT". */
+/* Sets the model's name from a path in the Hub's cache:
+ * "…/models--openai-community--gpt2/snapshots/COMMIT". */
 static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 {
 	char real[PATH_MAX];
@@ -75,7 +76,7 @@ static void name_of_cache(const char *folder, char out[MANIFEST_FROM])
 		snprintf(out, MANIFEST_FROM, "%.*s", n, mark + 9);
 }
 
-/* A path on the author's machine is not a model's name. */
+/* Finds the model's name. A path on the author's machine is not a name. */
 static void find_name(const char *folder, struct attached *c)
 {
 	json_t *config = parse_json(c, "config.json");
@@ -110,7 +111,7 @@ int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *tex
 	return 0;
 }
 
-/* --- out --- */
+/* --- export --- */
 
 bool hf_side_exported(const char *name)
 {
@@ -120,7 +121,7 @@ bool hf_side_exported(const char *name)
 	return false;
 }
 
-/* Some old files write -1 for no token. */
+/* Some old files contain -1 for a missing token. */
 static bool is_id(const json_t *v)
 {
 	return json_is_integer(v) && json_integer_value(v) >= -1 &&

@@ -1,12 +1,12 @@
 /*
- * side — the files of a Hugging Face folder that are not weights: tokenizer, chat template, generation
- * settings, licence.
+ * side — the files of a Hugging Face folder that are not weights: tokenizer, chat template,
+ * generation settings, licence.
  *
- * A closed table (side.c) lists these files and the largest size of each. Import copies the ones that
- * exist into the checkpoint, byte for byte (agent/engine/ckpt/carry.h), and export writes them out
- * again. config.json is copied, too, but export writes muster's own architecture: of the original it
- * keeps only the keys of a second closed table, such as the ids of special tokens. Code (auto_map,
- * *.py) is never copied.
+ * A closed table (side.c) lists these files and the largest size of each. Import copies the ones
+ * that exist into the checkpoint, byte for byte (agent/engine/ckpt/attached.h), and export writes
+ * them out again. config.json is copied, too, but export writes muster's own architecture: of the
+ * original it keeps only the keys of a second closed table, such as the ids of special tokens. Code
+ * (auto_map, *.py) is never copied.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_SIDE_H
 #define MUSTER_AGENT_ENGINE_HF_SIDE_H

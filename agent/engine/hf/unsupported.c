@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether other files can make the folder importable. */
+/* Other files that can make the folder importable. */
 enum unless { NOTHING, SAFETENSORS };
 
 enum { NO_COMMAND, CONVERT, MERGE };
@@ -110,7 +110,8 @@ static bool has_safetensors(const char *folder)
 	       has_file(folder, "model.safetensors.index.json");
 }
 
-/* A path with characters that a shell or Python would interpret is replaced by a word. */
+/* Returns the path, or a placeholder word if the path has characters that a shell or Python would
+ * interpret. */
 static const char *in_command(const char *folder)
 {
 	static const char plain[] =

@@ -1,11 +1,11 @@
 /*
  * unsupported — recognizes folders that look like a Hugging Face model but cannot be imported, and
- * says what to do about each.
+ * gives the remedy for each.
  *
  * Two tables (unsupported.c) hold the signs: files (an adapter, PyTorch's pickles, GGUF, …), and
  * values in config.json (quantized weights, a classifier). Each row has the remedy, with a command
- * if one exists. Folders that the tables do not know are left to config.h and weights.h, which name
- * whatever they do not understand.
+ * if one exists. Folders that the tables do not cover are left to config.h and weights.h, which
+ * name each thing that they do not support.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
 #define MUSTER_AGENT_ENGINE_HF_UNSUPPORTED_H
@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ERR_UNSUPPORTED: the text says what the folder is, and the remedy. Returns 0 if the folder does
- * not exist. */
+/* ERR_UNSUPPORTED: the text describes the folder and the remedy. Returns 0 if the folder does not
+ * exist. */
 int hf_unsupported_check_folder(const char *folder, struct err *e);
 
 /* Checks the text of a config.json. name: the file's name, for errors. Returns 0 for a text that is

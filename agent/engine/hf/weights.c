@@ -39,7 +39,7 @@ struct hf_weights {
 	int fd, open;   /* the file that is open; -1: none */
 };
 
-/* --- opening --- */
+/* --- opening the files --- */
 
 static int open_shard(const struct hf_weights *f, const char *name, struct err *e)
 {
@@ -200,7 +200,7 @@ void hf_weights_close(struct hf_weights *f)
 	free(f);
 }
 
-/* --- what it holds --- */
+/* --- the tensors --- */
 
 /* Finds a tensor by its name, or by its name in a bare model's file. */
 static const struct stored_tensor *find_tensor(const struct hf_weights *f,

@@ -1,5 +1,5 @@
-/* Dropout where Megatron-LM has it: after the embedding, after each sublayer, and on attention's
- * weights. */
+/* Dropout is applied in the same places as in Megatron-LM: after the embedding, after each
+ * sublayer, and on attention's weights. */
 #include "agent/engine/model/stage.h"
 
 enum { SITES = 4 };

@@ -1,5 +1,5 @@
-/* This rank's experts. Each is a SwiGLU feed-forward part over its own rows; the rows are sorted
- * by expert. */
+/* Computes this rank's experts. Each expert is a SwiGLU feed-forward part over its own rows. The
+ * rows are sorted by expert. */
 #include "agent/engine/model/moe.h"
 
 static int count_of(const struct model *m)

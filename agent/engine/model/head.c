@@ -1,14 +1,15 @@
 #include "agent/engine/model/stage.h"
 
-/* Whether the gradient comes with the loss, which spares a device the logits' way through its
- * memory: this shard has the whole vocabulary. */
+/* Whether the gradient is computed together with the loss. This saves a device from writing and
+ * reading the logits. The shard must have the whole vocabulary. */
 static bool at_once(const struct pass *p)
 {
 	return p->m->d.device && p->keep && p->m->tp->size == 1;
 }
 
-/* Logits of `rows` tokens become exp(logit - max), or at once their gradient; the scratch holds the
- * sums and the targets' logits, over the whole vocabulary. Adds the rows' losses. */
+/* Turns the logits of `rows` tokens into exp(logit - max), or directly into their gradient. The
+ * scratch holds the sums and the targets' logits, over the whole vocabulary. Adds the rows' losses.
+ */
 static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows,
 		      struct err *e)
 {
@@ -37,8 +38,8 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	return 0;
 }
 
-/* The chunk's gradient of the head is added, and y [rows, c] becomes its own gradient: weights
- * first, as they read y. */
+/* Adds the chunk's gradient of the head, and replaces y [rows, c] by its own gradient. The weights
+ * come first, because they read y. */
 static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t rows)
 {
 	struct model *m = p->m;

@@ -21,8 +21,8 @@ static struct row_range own_range(const struct model *m)
 	return m->tp->sp ? (struct row_range){ lo, lo + m->d.s } : all_range(m);
 }
 
-/* The rows that are multiplied before the gather ends. None in 8 bits: a scale needs the whole
- * tensor. */
+/* Returns the rows that are multiplied before the gather ends. There are none in 8 bits, because a
+ * scale needs the whole tensor. */
 static struct row_range early_range(const struct model *m)
 {
 	return m->d.fp8 ? (struct row_range){ 0, 0 } : own_range(m);
@@ -157,7 +157,7 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
 		      struct err *e)
 {
-	bool alone = m->tp->size == 1; /* then the product adds the bias */
+	bool alone = m->tp->size == 1; /* without other ranks, the product adds the bias */
 	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
 	if (model_to_stream(m, y, e))
 		return -1;

@@ -1,6 +1,6 @@
 #include "agent/engine/model/linear8.h"
 
-/* Which scale belongs to which tensor in scratch. */
+/* The tensors in scratch, each with its own scale. */
 enum operand { OPERAND_X, OPERAND_WEIGHT, OPERAND_GRADIENT };
 _Static_assert(sizeof(struct fp8_scale) == ACT_SCALE8, "the planner counts scales");
 
@@ -14,8 +14,8 @@ static enum fp8 format_of(const struct model *m, enum operand o)
 	return o == OPERAND_GRADIENT && m->job->precision.fp8 == FP8_HYBRID ? FP8_E5M2 : FP8_E4M3;
 }
 
-/* x[rows, columns] in 8 bits, turned or not, either of them NULL: scaled by the largest that it
- * has. */
+/* Casts x[rows, columns] to 8 bits: into `at`, and its transpose into `turned`. Either may be NULL.
+ * The scale is that of the largest value of x. */
 static void cast(struct model *m, uint8_t *at, uint8_t *turned, enum operand o, const void *x,
 		 int64_t rows, int64_t columns)
 {

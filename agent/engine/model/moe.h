@@ -4,23 +4,23 @@
  *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by expert
  *     → ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
  *
- * With tensor parallelism, every tp rank routes all tokens in the same way and computes its shard of
- * each expert's ffn. Its result is then a part, and the parts are summed where those of a
- * feed-forward part would be. Gradients of the routing weights are parts, too. They are summed over
- * tp before the router's backward pass, which is then the same on all ranks; only tp rank 0 adds its
- * gradient to the stream.
+ * With tensor parallelism, every tp rank routes all tokens in the same way and computes its shard
+ * of each expert's ffn. Its result is then a partial sum, and these are summed where those of a
+ * feed-forward part would be. Gradients of the routing weights are partial sums, too. They are
+ * summed over tp before the router's backward pass, which is then the same on all ranks; only tp
+ * rank 0 adds its gradient to the stream.
  *
  * The layout changes no result. Capacity is per sequence: an expert takes at most ceil(capacity ×
- * seq × top / experts) of a sequence's tokens, the first ones by position. The balancing loss is per
- * sequence, too: aux_loss × experts × Σ_e f_e P_e, where f_e is the share of the sequence's choices
- * that fall on expert e and P_e is its mean probability (Fedus et al., arXiv 2101.03961, section
- * 2.2). The z-loss is z_loss × the mean squared log-sum-exp (Zoph et al., arXiv 2202.08906). Both
- * are summed over layers. They are part of the loss that is trained on, and are also summed
- * separately, so that a run can report its cross-entropy. agent/engine/hf/balance.h relates aux_loss
- * to transformers' coefficient.
+ * seq × top / experts) of a sequence's tokens, the first ones by position. The balancing loss is
+ * per sequence, too: aux_loss × experts × Σ_e f_e P_e, where f_e is the share of the sequence's
+ * choices that fall on expert e and P_e is its mean probability (Fedus et al., arXiv 2101.03961,
+ * section 2.2). The z-loss is z_loss × the mean squared log-sum-exp (Zoph et al., arXiv
+ * 2202.08906). Both are summed over layers. They are part of the loss that is trained on, and are
+ * also summed separately, so that a run can report its cross-entropy. agent/engine/hf/balance.h
+ * relates aux_loss to transformers' coefficient.
  *
- * The number of rows depends on the routing. Their memory starts at the number for an equal load and
- * grows when more rows come.
+ * The number of rows depends on the routing. Their memory is first allocated for an equal load, and
+ * grows when there are more rows.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_MOE_H
 #define MUSTER_AGENT_ENGINE_MODEL_MOE_H
@@ -28,7 +28,7 @@
 #include "agent/engine/model/stage.h"
 #include "agent/engine/parallel/ep.h"
 
-/* Memory that grows on demand; its contents are lost then. */
+/* Memory that grows on demand. Growing it discards its contents. */
 struct growing_memory {
 	char *base;
 	int64_t bytes;
@@ -53,7 +53,7 @@ struct moe_kept {
 	void *dy, *dgu;
 };
 
-/* The rank's experts: scratch and what the layers keep. */
+/* The rank's experts: scratch, and the tensors that the layers keep. */
 struct moe {
 	struct ep *ep;
 	int64_t experts, top;
@@ -65,8 +65,8 @@ struct moe {
 	int64_t *counts;                /* [E] */
 	int64_t *choices_at, *taken_at; /* `choices` and `taken` in the backend's memory */
 	float *pull_at;                 /* `pull` in the backend's memory */
-	/* Host memory. choices: of each expert, by the tokens of each piece of a sequence on this
-	 * rank; taken: by the sequence's earlier pieces. */
+	/* Host memory. choices: per expert, made by the tokens of each of this rank's pieces of a
+	 * sequence; taken: made by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */
 	/* [cp, micro, pieces, E] `choices` of all ranks that share the sequences */
 	int64_t *everywhere;
@@ -91,7 +91,7 @@ void model_route_close(struct moe *moe);
  * the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
 int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
 			const void *y, double *loss, struct err *e);
-/* Takes moe->dweights, which are this rank's parts. Adds to the gradient of the router's weights and,
+/* Reads moe->dweights, this rank's partial sums. Adds to the gradient of the router's weights and,
  * on tp rank 0, to dy [n, c]. dx: scratch [n, c]. */
 int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy,
 			 const void *y, void *dx, struct err *e);

@@ -13,7 +13,7 @@ struct staged {
 };
 
 struct offload {
-	char *staging; /* [STAGED] places of `place` bytes, in the backend's memory */
+	char *staging; /* [STAGED] buffers of `place` bytes, in the backend's memory */
 	struct staged places[STAGED];
 	int64_t place;
 	void *host; /* [chunks][slots][layers], one after the other */
@@ -103,7 +103,7 @@ static char *place_of(const struct pass *p, int i, int64_t *bytes)
 	return (char *)o->host + at;
 }
 
-/* --- On a device: copies go on beside the passes --- */
+/* --- On a device: copies overlap with the passes --- */
 
 static struct staged *staged_of(const struct pass *p, int i)
 {
@@ -130,8 +130,8 @@ static void copy_out(struct pass *p, int i)
 						(size_t)bytes) };
 }
 
-/* The copy starts after the queued operations, the last that read the buffer, and after the
- * buffer's own copy to the host. */
+/* The copy starts after all queued operations, the last of which read the buffer, and after the
+ * copy of the buffer to the host. */
 static void copy_in(struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);

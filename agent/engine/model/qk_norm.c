@@ -1,5 +1,6 @@
 /* RMSNorm of each head of q and of k, with weights that all heads share. The operation takes whole
- * rows, and the heads lie in the fused projection's rows: they pass through contiguous copies. */
+ * rows, but the heads are columns of the fused projection's rows. So they are copied to contiguous
+ * memory and back. */
 #include "agent/engine/model/stage.h"
 
 /* q or k of all tokens. */

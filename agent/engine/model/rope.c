@@ -1,4 +1,4 @@
-/* Tables of rotary positions. */
+/* Computes the tables of rotary positions. */
 #include "agent/engine/model/stage.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 
 enum { PIECES = 2 }; /* of a sequence on a context-parallel rank: an early one and a late one */
 
-/* How many pieces of each sequence this rank has. */
+/* Returns how many pieces of each sequence this rank has. */
 static int pieces_of(const struct model *m)
 {
 	return m->cp->size > 1 ? PIECES : 1;
@@ -90,7 +90,7 @@ static int count_before(struct model *m, struct err *e)
 	return 0;
 }
 
-/* How many tokens of a sequence an expert takes at most; INT64_MAX: no limit. */
+/* Returns how many tokens of a sequence an expert takes at most; INT64_MAX: no limit. */
 static int64_t capacity(const struct model *m)
 {
 	double factor = m->job->model.capacity;
@@ -99,7 +99,7 @@ static int64_t capacity(const struct model *m)
 			  : INT64_MAX;
 }
 
-/* How many of a piece's choices are within the capacity. */
+/* Returns how many of a piece's choices are within the capacity. */
 static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 {
 	int64_t room = most > before ? most - before : 0;

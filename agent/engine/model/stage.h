@@ -1,6 +1,6 @@
 /*
  * stage — shared by the files of agent/engine/model: views of the weights, the memory of a
- * micro-batch, scratch, and the parts of the forward and backward passes.
+ * micro-batch, scratch, and the steps of the forward and backward passes.
  *
  * plan/spec/model/activations.h defines the letters of the shapes: s rows of the residual stream, n
  * tokens, c hidden, and so on.
@@ -28,8 +28,8 @@ struct block_view {
 	struct linear_view qkv;          /* q, k, v as one product: out = w */
 	struct norm_view q_norm, k_norm; /* [d] */
 	struct linear_view o;            /* row-parallel */
-	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
-	struct linear_view down; /* row-parallel */
+	struct linear_view up;     /* gate and up as one: out = 2f; otherwise up alone: out = f */
+	struct linear_view down;   /* row-parallel */
 	struct linear_view router; /* mixture of experts: [E, c] */
 	int experts_unit;          /* -1: no experts on this rank */
 	/* this rank's first expert; the next ones are expert_stride elements apart */
@@ -99,7 +99,7 @@ struct model {
 	double losses_here[LOSSES], *loss;
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
-	struct block_kept recomputed; /* the work home of layers that recompute */
+	struct block_kept recomputed; /* memory of the layers that recompute */
 	/* seconds of recomputation, with its transfers, which tp, cp and ep then do not count */
 	double recompute_s;
 	void *scratch[SCRATCHES];
@@ -120,8 +120,8 @@ struct pass {
 	double *loss;
 };
 
-/* places.c: sets the pass's tokens where the operations read them. On the host that is the batch
- * itself; on a device it is the slot, into which the forward pass copies them. */
+/* places.c: sets the pass's tokens where the operations read them. On the host this is the batch
+ * itself. On a device it is the slot, into which the forward pass copies them. */
 int model_places_open(struct model *m, struct err *e);
 void model_places_close(struct model *m);
 void model_places_forward(struct pass *p);
@@ -152,7 +152,7 @@ int model_rope_tables(struct model *m, struct err *e);
 int model_unit_hold(struct model *m, int unit, struct err *e);
 void model_unit_drop(struct model *m, int unit);
 int model_unit_grads(struct model *m, int unit, struct err *e);
-/* The unit's gradients were added to. ends: after the step's last micro-batch they are complete. */
+/* The unit's gradients were added to. ends: they are complete after the step's last micro-batch. */
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e);
 /* NULL if offset < 0. */
 const void *model_unit_param(const struct model *m, int unit, int64_t offset);
@@ -166,8 +166,8 @@ void *model_before_reduce(struct model *m, void *y);
 int model_to_stream(struct model *m, void *y, struct err *e);
 
 /* Products with a linear's weights. Column-parallel: x [s, c] are the stream's rows, y is [n, out].
- * Row-parallel: x is [n, in], y [s, c]. Backward: if p->input, sets dx; if p->weight, adds to the
- * gradients of the weights. */
+ * Row-parallel: x is [n, in], y is [s, c]. Backward: if p->input, sets dx; if p->weight, adds to
+ * the gradients of the weights. */
 int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
 			 struct err *e);
 int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,

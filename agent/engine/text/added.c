@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Children of a node are a list: tokens are few, and most of their bytes have no choice. */
+/* The children of a node are a list, because there are few tokens and most bytes have only one
+ * successor. */
 struct added_node {
 	unsigned char byte;
-	int32_t child, sibling; /* 0: none; the root is nobody's child */
-	int32_t index;          /* of the token that ends here, -1: none */
+	int32_t child, sibling; /* 0: none (the root is never a child) */
+	int32_t index;          /* of the token that ends here; -1: none */
 };
 
 static int32_t child_of(const struct added_set *s, int32_t node, unsigned char byte)

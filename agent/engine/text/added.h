@@ -2,7 +2,7 @@
  * added — finds the added tokens of a vocabulary, such as `<|endoftext|>`, in a text before it is
  * split into words.
  *
- * The leftmost match wins; of those that start there, the longest.
+ * The leftmost match wins. If several matches start at the same place, the longest wins.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_ADDED_H
 #define MUSTER_AGENT_ENGINE_TEXT_ADDED_H
@@ -36,10 +36,10 @@ void text_added_set_fini(struct added_set *s);
 
 struct added_match {
 	size_t lo, hi;
-	int32_t index; /* as it was added */
+	int32_t index; /* the index that the token was added with */
 };
 
-/* The first match at or after `from`; false: there is none. */
+/* Finds the first match at or after `from`; false: there is none. */
 bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from,
 		     struct added_match *out);
 

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MOST = 3 }; /* bytes of a character that lacks its last */
+enum { WAIT_MOST = 3 }; /* the most bytes of an incomplete character */
 
 struct decoder {
 	const struct tokenizer *t;
-	const struct added_token **added; /* [vocab] NULL: it is none */
+	const struct added_token **added; /* [vocab] NULL: the id is not an added token */
 	char wait[WAIT_MOST];
 	size_t n_wait;
-	bool begun; /* the text has its first token */
+	bool begun; /* the first token of the text has been decoded */
 };
 
 int text_decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
@@ -39,7 +39,7 @@ void text_decoder_close(struct decoder *d)
 	free(d);
 }
 
-/* How many of the last bytes, at most WAIT_MOST, begin a character that is not whole yet. */
+/* Returns how many of the last bytes, at most WAIT_MOST, begin a character that is not complete. */
 static size_t unfinished(const char *text, size_t n)
 {
 	for (size_t back = 1; back <= WAIT_MOST && back <= n; back++)
@@ -61,7 +61,7 @@ int text_decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err 
 	if (added && added->special)
 		return 0;
 	const char *text = text_vocab_text(&d->t->vocab, id, &len);
-	if (added && added->normalized && added->len) { /* the text that it was found as */
+	if (added && added->normalized && added->len) { /* the text by which it is found */
 		text = added->text;
 		len = added->len;
 	}
@@ -97,7 +97,7 @@ int text_decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct e
 		buf_clear(&text);
 		rc = text_decoder_put(d, ids[i], &text, e);
 	}
-	d->n_wait = 0; /* the start of a character belongs to the printed text, too */
+	d->n_wait = 0; /* the first bytes of a character belong to the printed text, too */
 	buf_fini(&text);
 	return rc;
 }

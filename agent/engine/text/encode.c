@@ -1,6 +1,6 @@
 /*
- * Text to ids: added tokens are cut out, blanks normalized, the rest split into words, each word's
- * symbols merged.
+ * Converts text to ids. It splits the text at added tokens, normalizes blanks, splits the remaining
+ * text into words, and merges each word's symbols.
  */
 #include "agent/engine/text/unassigned.h"
 #include "agent/engine/text/parts.h"
@@ -13,9 +13,9 @@
 
 enum { OUT_IDS = 4096, CACHE_SLOTS = 1 << 16, CACHE_TEXT = 30, CACHE_IDS = 8 };
 
-/* A word met before: one cache line. */
+/* A word with its ids; it fits one cache line. */
 struct cached {
-	unsigned char len, n; /* len 0: none */
+	unsigned char len, n; /* len 0: the slot is empty */
 	char text[CACHE_TEXT];
 	int32_t ids[CACHE_IDS];
 };
@@ -28,8 +28,8 @@ struct encoder {
 	int32_t *symbols; /* of one word */
 	size_t cap;
 	struct normalize_work normal;
-	struct unassigned_counter *unassigned; /* NULL: words do not go by classes of characters */
-	struct buf blanks;                     /* a piece with its blanks and lead */
+	struct unassigned_counter *unassigned; /* NULL: words do not depend on classes */
+	struct buf blanks;                     /* the piece with blanks and lead */
 	int32_t out[OUT_IDS];
 	size_t n_out;
 	tokenizer_put *put;
@@ -92,12 +92,12 @@ static int emit(struct encoder *c, const int32_t *ids, size_t n, struct err *e)
 
 /* --- one word --- */
 
-/* The symbols of a word: characters, or bytes. What has none becomes unk_token; several in a row
- * only one, where fuse_unk says so. */
+/* The symbols of a word: characters, or bytes. A character without a symbol becomes unk_token. With
+ * fuse_unk, several such characters in a row become one unk_token. */
 struct symbols {
 	int32_t *ids;
 	size_t n;
-	bool unknown; /* one waits to be added */
+	bool unknown; /* an unk_token must be added next */
 };
 
 static void add_unknown(const struct tokenizer *t, struct symbols *s)
@@ -137,7 +137,7 @@ static bool fallback(const struct tokenizer *t, struct symbols *s, const char *a
 	return true;
 }
 
-/* s->ids has room for a symbol a byte. */
+/* s->ids must have room for one symbol per byte. */
 static int take_symbols(const struct tokenizer *t, const char *word, size_t n, struct symbols *s,
 			struct err *e)
 {
@@ -173,7 +173,7 @@ static int grow_symbols(struct encoder *c, size_t n, struct err *e)
 	return 0;
 }
 
-/* The word's ids, at c->symbols. */
+/* Sets c->symbols to the word's ids. */
 static int merge_word(struct encoder *c, const char *word, size_t n, size_t *n_ids, struct err *e)
 {
 	const struct tokenizer *t = c->t;
@@ -213,7 +213,7 @@ static int encode_word(struct encoder *c, const char *word, size_t n, struct err
 
 /* --- words --- */
 
-/* Cuts text, all UTF-8, by the splits from number i on. */
+/* Splits a text, which must be UTF-8, by the splits from number i on. */
 static int encode_splits(struct encoder *c, int i, const char *text, size_t n, struct err *e)
 {
 	if (i == c->t->n_splits)
@@ -229,7 +229,8 @@ static int encode_splits(struct encoder *c, int i, const char *text, size_t n, s
 	return 0;
 }
 
-/* Words begin with their blanks, where no merge reaches over that. */
+/* Splits the text before blanks if no merge crosses such a position (cut_blanks). Each word then
+ * starts with its blanks. */
 static int encode_blanks(struct encoder *c, const char *text, size_t n, struct err *e)
 {
 	for (size_t at = 0, end; at < n; at = end) {
@@ -244,7 +245,7 @@ static int encode_blanks(struct encoder *c, const char *text, size_t n, struct e
 	return 0;
 }
 
-/* Bytes that are no UTF-8 are words by themselves. */
+/* Each byte that is not UTF-8 is a word by itself. */
 static int encode_words(struct encoder *c, const char *text, size_t n, struct err *e)
 {
 	if (!c->t->byte_level && !c->t->n_splits)
@@ -264,7 +265,7 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 
 /* --- pieces --- */
 
-/* Takes what lies between added tokens. first: the piece starts where the text does. */
+/* Receives the text between two added tokens. first: the piece is at the start of the text. */
 typedef int piece_fn(struct encoder *c, const char *text, size_t n, bool first, struct err *e);
 
 static int cut_added(struct encoder *c, const struct added_set *set, const char *text, size_t n,
@@ -287,7 +288,8 @@ static int cut_added(struct encoder *c, const struct added_set *set, const char 
 	return done < n ? piece(c, text + done, n - done, first && !done, e) : 0;
 }
 
-/* The piece with blanks for "▁" and its lead, in c->blanks; as it is when neither is called for. */
+/* Replaces "▁" by blanks and adds the lead, in c->blanks. If neither applies, the piece is
+ * unchanged. */
 static int put_blanks(struct encoder *c, const char **text, size_t *n, bool first, struct err *e)
 {
 	const struct tokenizer *t = c->t;
@@ -328,7 +330,7 @@ static int encode_raw(struct encoder *c, const char *text, size_t n, bool first,
 {
 	if (text_normalize(&c->t->normalizer, &c->normal, &text, &n, e))
 		return -1;
-	if (!n) /* Strip has left nothing */
+	if (!n) /* Strip has removed everything */
 		return 0;
 	if (c->t->normalizes && put_blanks(c, &text, &n, first, e))
 		return -1;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Forms that transformers makes a tokenizer.json of. */
+/* Other forms of a tokenizer, which transformers can convert to a tokenizer.json. */
 static const char *const others[] = { "tokenizer.model", "vocab.json", "tekken.json", "vocab.txt" };
 
 static bool has(const char *folder, const char *name)

@@ -7,7 +7,7 @@ enum { SHORT_WORD = 48 };
 static const uint32_t NO_RANK = UINT32_MAX, NO_PLACE = UINT32_MAX;
 
 struct merges_pair {
-	int32_t left, right; /* left -1: free */
+	int32_t left, right; /* left -1: the slot is free */
 	uint32_t rank;
 	int32_t becomes;
 };
@@ -46,7 +46,7 @@ void text_merges_put(struct merges *m, int32_t left, int32_t right, uint32_t ran
 	*pair_of(m, left, right) = (struct merges_pair){ left, right, rank, becomes };
 }
 
-/* The pair's rank, NO_RANK when it stays as it is. */
+/* Returns the pair's rank; NO_RANK: it is not merged. */
 static uint32_t look_up(const struct merges *m, int32_t left, int32_t right, int32_t *becomes)
 {
 	const struct merges_pair *p = pair_of(m, left, right);
@@ -117,8 +117,8 @@ void text_merges_work_fini(struct merges_work *w)
 	*w = (struct merges_work){ 0 };
 }
 
-/* The heap holds n - 1 pairs at first, and each of at most n - 1 merges takes one out and puts
- * two in. */
+/* The heap holds n - 1 pairs at first. Each of at most n - 1 merges removes one pair and adds two.
+ */
 static int work_grow(struct merges_work *w, size_t n, struct err *e)
 {
 	if (n <= w->cap)
@@ -137,7 +137,7 @@ static int work_grow(struct merges_work *w, size_t n, struct err *e)
 	return 0;
 }
 
-/* Looks the pair at `place` up and queues it. */
+/* Looks up the pair at `place` and adds it to the heap. */
 static void queue(const struct merges *m, struct merges_work *w, const int32_t *symbols,
 		  uint32_t place, size_t *n_heap)
 {
@@ -163,8 +163,8 @@ static void merge_at(const struct merges *m, struct merges_work *w, int32_t *sym
 		queue(m, w, symbols, w->before[place], n_heap);
 }
 
-/* A queued pair whose place has another rank by now is out of date: a place's symbols only grow,
- * no pair comes back. */
+/* A pair in the heap is out of date if its place has another rank now. A place's symbols only
+ * become longer, so no pair occurs there twice. */
 static size_t apply_long(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n)
 {
 	size_t n_heap = 0, left = 0;

@@ -2,9 +2,9 @@
  * merges — byte-pair encoding (Sennrich, Haddow, Birch, arXiv 1508.07909): which two neighbouring
  * symbols are merged, and in which order.
  *
- * The pair of the lowest rank is merged first, the leftmost of equals, until none is left. Short
- * words are searched again after each merge; long ones keep their pairs in a heap: n log n steps for
- * n symbols.
+ * The pair of the lowest rank is merged first, and of equal pairs the leftmost one, until no pair
+ * can be merged. A short word is searched again after each merge. For a long word the pairs are
+ * kept in a heap, which takes O(n log n) time for n symbols.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_MERGES_H
 #define MUSTER_AGENT_ENGINE_TEXT_MERGES_H
@@ -23,7 +23,8 @@ struct merges {
 
 int text_merges_init(struct merges *m, size_t count, struct err *e);
 void text_merges_fini(struct merges *m);
-/* Adds a pair; one that is added twice has its last rank. At most `count` pairs may be added. */
+/* Adds a pair. If a pair is added twice, the last rank is valid. At most `count` pairs may be
+ * added. */
 void text_merges_put(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t becomes);
 
 /* Scratch memory for long words, kept between words; initially zero. */

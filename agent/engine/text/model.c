@@ -1,4 +1,4 @@
-/* The model of a tokenizer.json, BPE, and its added tokens. */
+/* Reads the model of a tokenizer.json (BPE) and its added tokens. */
 #include "agent/engine/text/parts.h"
 #include "agent/engine/text/utf8.h"
 
@@ -8,15 +8,16 @@
 #include <string.h>
 
 /*
- * A byte-level vocabulary writes each byte as a character that can be seen (GPT-2's table): ASCII's
- * and Latin-1's printable ones stand for themselves, the others are U+0100, U+0101 … in order.
+ * A byte-level vocabulary writes each byte as a printable character (GPT-2's table). The printable
+ * characters of ASCII and Latin-1 stand for themselves. The other bytes are U+0100, U+0101 … in
+ * order.
  */
 static bool stands_for_itself(uint32_t c)
 {
 	return (c >= '!' && c <= '~') || (c >= 0xa1 && c <= 0xff && c != 0xad);
 }
 
-/* The byte that a character stands for, -1: none. */
+/* Returns the byte that a character stands for; -1: none. */
 static int byte_of(uint32_t c)
 {
 	if (c < 0x100)
@@ -53,7 +54,7 @@ static bool blanks_text(const char *written, size_t len, struct buf *out)
 	return true;
 }
 
-/* "<0x0A>": the byte, -1: it is no such token. */
+/* Returns the byte of a token such as "<0x0A>"; -1: it is not such a token. */
 static int fallback_byte(const char *written, size_t len)
 {
 	char want[8];
@@ -115,7 +116,7 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 	return rc;
 }
 
-/* The id of a token as it is written, -1: the vocabulary lacks it. */
+/* Returns the id of a token as the file writes it; -1: the vocabulary does not have it. */
 static int32_t id_of(const json_t *vocab, const char *written, size_t len, size_t rank,
 		     struct err *e)
 {
@@ -127,7 +128,7 @@ static int32_t id_of(const json_t *vocab, const char *written, size_t len, size_
 		       rank, (int)(len < 60 ? len : 60), written);
 }
 
-/* A merge's two halves: "a b", or ["a", "b"]. */
+/* Sets the two halves of a merge, which is written "a b" or ["a", "b"]. */
 static int halves_of(const json_t *merge, size_t rank, const char *half[2], size_t len[2],
 		     struct err *e)
 {
@@ -151,8 +152,8 @@ static int halves_of(const json_t *merge, size_t rank, const char *half[2], size
 	return 0;
 }
 
-/* Whether something other than a blank stands before a blank: such a token lies across a place
- * where texts could be cut. */
+/* Whether the token has another character before a blank. Such a token crosses a position at which
+ * texts could be split. */
 static bool crosses_blank(const struct tokenizer *t, int32_t id)
 {
 	size_t len;
@@ -241,7 +242,7 @@ int text_read_model(struct tokenizer *t, const json_t *o, struct err *e)
 
 /* --- added_tokens --- */
 
-/* What is looked for in a normalized text is normalized itself. */
+/* A token that is searched for in normalized text is itself normalized. */
 static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content,
 		     size_t *len, struct err *e)
 {
@@ -298,7 +299,7 @@ static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab,
 				   .normalized = text_part_flag(
 					   o, "normalized", !text_part_flag(o, "special", false)) };
 	a->text = text_of(t, a, content, &a->len, e);
-	t->n_added++; /* from here on its text is freed with the others' */
+	t->n_added++; /* from here on, its text is freed with the other tokens' texts */
 	if (!a->text)
 		return -1;
 	return !a->len ? 0

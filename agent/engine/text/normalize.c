@@ -17,31 +17,31 @@ enum {
 
 struct normalize_step {
 	const struct normalize_row *row;
-	/* Replace: a String, NULL with a Regex; what it becomes. Prepend: to */
+	/* Replace: the String (NULL with a Regex) and its replacement; Prepend: `to` */
 	char *from, *to;
 	size_t n_from, n_to;
 	struct split *regex;
 	bool left, right; /* Strip */
-	size_t room;      /* bytes that the result may have */
+	size_t room;      /* the most bytes that the result may have */
 };
 
 struct normalize_row {
 	const char *type;
-	/* Appends the text to out as the step has it. */
+	/* Appends the text, as changed by the step, to `out`. */
 	int (*run)(const struct normalize_step *s, struct normalize_work *w, const char *text,
 		   size_t n, struct buf *out, struct err *e);
-	/* NULL: there is nothing to read */
+	/* NULL: the step has no fields to read */
 	int (*read)(struct normalize_step *s, const json_t *o, struct err *e);
-	int form;      /* of utf8proc */
-	bool plain;    /* leaves ASCII as it is */
-	bool commutes; /* with Replace of " " by "▁" */
+	int form;      /* utf8proc's options for the form */
+	bool plain;    /* the step does not change ASCII */
+	bool commutes; /* the step can change places with a Replace of " " by "▁" */
 };
 
 /* --- characters --- */
 
-/* What utf8proc's Unicode 15 has of marks, combining classes and decompositions, and Unicode 9 has
- * not. Between them lie only characters that have none of these. tests/golden/make_tokenizers.py
- * holds the list against the library. */
+/* The marks, combining classes and decompositions that utf8proc's Unicode 15 has and Unicode 9 does
+ * not. The ranges also contain characters that have none of these. tests/golden/make_tokenizers.py
+ * compares the list with the library. */
 /* clang-format off */
 static const struct range {
 	int32_t lo, hi;
@@ -72,7 +72,7 @@ static bool is_newer(int32_t c)
 
 static bool is_mark(int32_t c)
 {
-	enum { WERE_MARKS = 0x1cf2 }; /* it and the next, in Unicode 9 */
+	enum { WERE_MARKS = 0x1cf2 }; /* this character and the next one are marks in Unicode 9 */
 	int category = utf8proc_get_property(c)->category;
 	if (c == WERE_MARKS || c == WERE_MARKS + 1)
 		return true;
@@ -109,7 +109,7 @@ static int grow_chars(struct normalize_work *w, struct err *e)
 	return 0;
 }
 
-/* Stable, by combining class; none of the n is a starter. */
+/* Sorts by combining class; stable. None of the n characters may be a starter. */
 static void sort_marks(int32_t *chars, int32_t *spare, size_t n)
 {
 	if (n > SHORT_RUN) {
@@ -132,7 +132,8 @@ static void sort_marks(int32_t *chars, int32_t *spare, size_t n)
 	}
 }
 
-/* The decomposed characters that wait, in canonical order, composed where the form does so. */
+/* Appends the pending decomposed characters in canonical order; composes them if the form requires
+ * it. */
 static void put_segment(const struct normalize_step *s, struct normalize_work *w, struct buf *out)
 {
 	for (size_t at = 0, end; at < w->n; at = end + 1) {
@@ -148,14 +149,14 @@ static void put_segment(const struct normalize_step *s, struct normalize_work *w
 	w->n = 0;
 }
 
-/* Whether nothing before the character can combine with it: a segment may end there. */
+/* Whether no earlier character can combine with this one, so that a segment may end before it. */
 static bool begins_anew(int32_t c)
 {
 	return !class_of(c) && !is_mark(c) && !(c >= 0x1100 && c <= 0x11ff); /* conjoining Hangul */
 }
 
-/* U+11A7 stands where finals of Hangul syllables are counted from and is none, but utf8proc 2.8
- * composes it away. */
+/* U+11A7 is the base from which the final letters of Hangul syllables are counted. It is not a
+ * final letter itself, but utf8proc 2.8 composes it and so removes it. */
 enum { NO_FINAL = 0x11a7 };
 
 static int add_char(const struct normalize_step *s, struct normalize_work *w, int32_t c,
@@ -198,7 +199,8 @@ static size_t ascii_run(const char *text, size_t n)
 	return at;
 }
 
-/* ASCII composes with nothing before it; its last character may with what follows. */
+/* An ASCII character does not combine with earlier characters, but the last one may combine with
+ * what follows. */
 static int run_form(const struct normalize_step *s, struct normalize_work *w, const char *text,
 		    size_t n, struct buf *out, struct err *e)
 {
@@ -229,7 +231,7 @@ static int run_form(const struct normalize_step *s, struct normalize_work *w, co
 static int run_lowercase(const struct normalize_step *s, struct normalize_work *w, const char *text,
 			 size_t n, struct buf *out, struct err *e)
 {
-	enum { I_WITH_DOT = 0x130 }; /* the only one whose lower case is two characters */
+	enum { I_WITH_DOT = 0x130 }; /* the only character whose lower case has two characters */
 	(void)s, (void)w, (void)e;
 	for (size_t at = 0, bytes; at < n; at += bytes) {
 		bytes = text_utf8_char(text + at, n - at);
@@ -290,7 +292,7 @@ static int replace_text(const struct normalize_step *s, const char *text, size_t
 	return 0;
 }
 
-/* A run of whole characters. */
+/* Replaces matches in a run of whole characters. */
 static int replace_matches(const struct normalize_step *s, struct normalize_work *w,
 			   const char *text, size_t n, struct buf *out, struct err *e)
 {
@@ -336,7 +338,7 @@ static int run_prepend(const struct normalize_step *s, struct normalize_work *w,
 
 /* --- reading --- */
 
-/* The string that is the member `key` of o. */
+/* Keeps a copy of the string that is the member `key` of o. */
 static int keep_text(const json_t *o, const char *key, char **text, size_t *n, struct err *e)
 {
 	const json_t *v = json_object_get(o, key);
@@ -470,7 +472,7 @@ int text_normalize(const struct normalizer *z, struct normalize_work *w, const c
 		struct buf *out = &w->text[side];
 		if (s.row->plain && ascii_run(*text, *n) == *n)
 			continue;
-		side = 1 - side; /* the text of the step before lies in the other one */
+		side = 1 - side; /* the previous step's result is in the other buffer */
 		s.room = room;
 		buf_clear(out);
 		if (s.row->run(&s, w, *text, *n, out, e) || too_large(&s, out, e))

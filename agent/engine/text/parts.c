@@ -52,7 +52,7 @@ int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const
 
 /* --- normalizer --- */
 
-/* Its pattern is the plain text `text`. */
+/* Whether it replaces the plain text `text` by `by`. */
 static bool replaces(const json_t *o, const char *text, const char *by)
 {
 	return text_part_is(o, "Replace") &&
@@ -60,8 +60,8 @@ static bool replaces(const json_t *o, const char *text, const char *by)
 	       !strcmp(text_part_text(o, "content"), by);
 }
 
-/* A blank's replacement and the lead come last, whatever comes behind them in the file, if that
- * makes no difference. */
+/* The replacement of blanks and the lead are applied last, even if other steps follow them in the
+ * file. A step for which the order matters is refused. */
 static int one_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	bool blanks = replaces(o, " ", BLANK_MARK),
@@ -96,7 +96,7 @@ int text_read_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 
 /* --- pre_tokenizer --- */
 
-/* What ByteLevel cuts by: GPT-2's expression, as Hugging Face's documentation gives it. */
+/* ByteLevel's pattern: GPT-2's expression, as Hugging Face's documentation gives it. */
 static const char gpt2_pattern[] =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -226,7 +226,7 @@ static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 
 static int one_post_processor(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (text_part_is(o, "ByteLevel")) /* about offsets alone */
+	if (text_part_is(o, "ByteLevel")) /* it changes only offsets */
 		return 0;
 	if (!text_part_is(o, "TemplateProcessing"))
 		return text_refuse_part("post_processor", o,

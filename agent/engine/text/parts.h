@@ -22,19 +22,19 @@ enum { TOKENIZER_SPLITS = 16, TOKENIZER_TEMPLATE = 16, TOKENIZER_FILE_MOST = 1 <
 enum tokenizer_lead {
 	LEAD_NEVER,
 	LEAD_ALWAYS,  /* before each piece */
-	LEAD_MISSING, /* unless the piece starts with one */
-	LEAD_FIRST,   /* unless it starts with one, and only before the first piece of a text */
+	LEAD_MISSING, /* unless the piece starts with a blank */
+	LEAD_FIRST,   /* unless it starts with a blank, and only before the first piece of a text */
 };
 
 struct tokenizer {
 	struct vocab vocab; /* by text: bytes if byte-level; " " in place of "▁" */
 	struct merges merges;
-	/* byte-level: id of the byte; otherwise of the fallback token <0xNN>; -1: none */
+	/* byte-level: the byte's id; otherwise the id of the fallback token <0xNN>; -1: none */
 	int32_t byte_ids[256];
 	int32_t unk; /* -1: none */
 	bool byte_level, byte_fallback, fuse_unk, ignore_merges;
 	bool blanks;                  /* "▁" means " " */
-	struct normalizer normalizer; /* its steps before blanks and lead */
+	struct normalizer normalizer; /* the steps before the blanks and the lead */
 	/* the normalizer replaces blanks and adds the lead, before normalized added tokens are
 	 * searched */
 	bool normalizes;

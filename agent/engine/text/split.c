@@ -28,7 +28,8 @@ struct split_matcher {
 	pcre2_jit_stack *stack;
 };
 
-/* \s and \S by Unicode's property; a backslash before any other character hides that character. */
+/* Replaces \s and \S by Unicode's property. A backslash before another character is copied with it.
+ */
 static void own_space(const char *pattern, size_t len, struct buf *out)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -123,7 +124,7 @@ int text_split_matcher_open(struct split_matcher **out, struct err *e)
 	if (m) {
 		m->data = pcre2_match_data_create(1, NULL);
 		m->context = pcre2_match_context_create(NULL);
-		/* NULL where there is no compiler: not needed then */
+		/* NULL if PCRE2 has no JIT compiler; then no stack is needed */
 		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
 	}
 	if (!m || !m->data || !m->context) {
@@ -148,7 +149,7 @@ void text_split_matcher_close(struct split_matcher *m)
 	free(m);
 }
 
-/* Sets *ahead to the first match at or after `from`; lo == hi == n when there is none. */
+/* Sets *ahead to the first match at or after `from`; lo == hi == n if there is none. */
 static int find_match(const struct split *s, struct split_matcher *m, const char *text, size_t n,
 		      size_t from, struct split_ahead *ahead, struct err *e)
 {
@@ -172,7 +173,7 @@ static int find_match(const struct split *s, struct split_matcher *m, const char
 	}
 	const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
 	*ahead = (struct split_ahead){ found[0], found[1] };
-	/* \K in a lookaround could */
+	/* \K in a lookaround can cause this */
 	if (ahead->lo < from || ahead->hi <= ahead->lo || ahead->hi > n)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "a pattern of the tokenizer matches nothing, or what lies before "

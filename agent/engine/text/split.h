@@ -18,7 +18,7 @@
 struct split; /* read-only once open; any thread may use it, each with its own matcher */
 
 /* literal: the pattern is a text, not an expression. drop_rest: the text between matches is left
- * out; otherwise it is words as well. */
+ * out; otherwise that text becomes words, too. */
 int text_split_open(const char *pattern, size_t len, bool literal, bool drop_rest,
 		    struct split **out, struct err *e);
 void text_split_close(struct split *s);

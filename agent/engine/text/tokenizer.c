@@ -97,8 +97,7 @@ static bool has_text(const struct tokenizer *t, int32_t id, const char *text, si
 	return n == len && !memcmp(own, text, len);
 }
 
-/* An added token's text is looked for as the file writes it, and as it is found in a normalized
- * text. */
+/* Compares with both texts of an added token: the one in the file, and the normalized one. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text)
 {
 	size_t len = strlen(text);

@@ -72,14 +72,14 @@ static void mark_unassigned(struct unassigned_counter *w, const char *text, size
 	}
 }
 
-/* Applies the expression to all characters of a block. */
+/* Classifies all characters of a block with the expression. */
 static int load_block(struct unassigned_counter *w, uint32_t block, struct err *e)
 {
 	struct buf all = BUF_INIT;
 	struct split_ahead ahead = { 0 };
 	int rc = 0;
 	for (uint32_t c = block * BLOCK; c < (block + 1) * BLOCK; c++)
-		if (c < 0xd800 || c > 0xdfff) /* no surrogate */
+		if (c < 0xd800 || c > 0xdfff) /* c is not a surrogate */
 			append_char(&all, c);
 	if (buf_failed(&all))
 		rc = err_set(e, ERR_NOMEM, "no memory to classify characters");
@@ -107,7 +107,7 @@ int text_unassigned_scan(struct unassigned_counter *w, const char *text, size_t 
 				break;
 		}
 		bytes = text_utf8_char(text + at, n - at);
-		if (!bytes) /* the end */
+		if (!bytes) /* the text has ended */
 			break;
 		uint32_t c = text_utf8_value(text + at, bytes), block = c / BLOCK;
 		if (!w->known[block] && load_block(w, block, e))

@@ -3,11 +3,11 @@
  * have.
  *
  * PCRE2 10.42 has the classes of Unicode 14. A character that a later version has assigned is
- * unassigned (\p{Cn}) in it, while Hugging Face's library, with later tables, may treat it as a
- * letter or a digit and split words, and therefore ids, differently. This module cannot know which
- * characters were assigned since, so it counts every unassigned one, except the noncharacters
- * (U+FFFE and others), which never will be. It asks PCRE2 itself for the classes, for 4096
- * characters at a time, when the first of them occurs.
+ * unassigned (\p{Cn}) in it. Hugging Face's library has later tables: it may treat the character as
+ * a letter or a digit, and so split words differently and produce different ids. This module cannot
+ * know which characters were assigned since, so it counts every unassigned one, except the
+ * noncharacters (U+FFFE and others), which never will be assigned. It queries PCRE2 itself for the
+ * classes of 4096 characters at a time, when the first of them occurs.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_UNASSIGNED_H
 #define MUSTER_AGENT_ENGINE_TEXT_UNASSIGNED_H

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* By first byte: the character's bytes and what the second one may be. */
+/* For each first byte: the length of the character and the range of its second byte. */
 struct lead {
 	unsigned char bytes, least, most;
 };
@@ -20,7 +20,7 @@ static struct lead lead_of(unsigned char c)
 	return (struct lead){ 0, 0, 0 };
 }
 
-/* Whether the bytes up to n, of those that the first one promises, are as they must be. */
+/* Whether the bytes up to n, but no more than the first byte announces, are valid. */
 static bool well_formed(const unsigned char *s, size_t n, const struct lead *l)
 {
 	if (n > 1 && (s[1] < l->least || s[1] > l->most))

@@ -1,6 +1,6 @@
 /*
- * utf8 — recognizes UTF-8 by table 3-7 of the Unicode standard: no surrogates, nothing above
- * U+10FFFF, no form longer than needed.
+ * utf8 — recognizes UTF-8 by table 3-7 of the Unicode standard: no surrogates, no code point above
+ * U+10FFFF, and no form longer than needed.
  */
 #ifndef MUSTER_AGENT_ENGINE_TEXT_UTF8_H
 #define MUSTER_AGENT_ENGINE_TEXT_UTF8_H

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A product's two halves, folded: each input bit reaches each output bit. */
+/* Multiplies and folds the halves of the product, so that each input bit affects each output bit.
+ */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	unsigned __int128 p = (unsigned __int128)(a ^ UINT64_C(0x9e3779b97f4a7c15)) *
@@ -39,7 +40,7 @@ static bool same(const struct vocab *v, int32_t id, const char *text, size_t len
 	return t->len == len && !memcmp(v->text.data + t->at, text, len);
 }
 
-/* The slot that holds the text, or the free one where it belongs. */
+/* Returns the slot that holds the text, or the free slot where it belongs. */
 static size_t slot_of(const struct vocab *v, const char *text, size_t len)
 {
 	size_t mask = v->n_slots - 1, i = text_hash(text, len) & mask;
@@ -64,7 +65,7 @@ const char *text_vocab_text(const struct vocab *v, int32_t id, size_t *len)
 	return v->text.data + v->tokens[id].at;
 }
 
-/* At least half of the slots stay free. */
+/* Keeps at least half of the slots free. */
 static int grow_slots(struct vocab *v, struct err *e)
 {
 	size_t n = v->n_slots ? 2 * v->n_slots : 1024, before = v->n_slots;

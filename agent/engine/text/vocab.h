@@ -39,13 +39,13 @@ void text_vocab_fini(struct vocab *v);
  * text already. */
 int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden,
 		   struct err *e);
-/* -1: none. */
+/* Returns -1 if the vocabulary has no such text. */
 int32_t text_vocab_find(const struct vocab *v, const char *text, size_t len);
 bool text_vocab_has(const struct vocab *v, int64_t id);
 /* The text of an existing token. */
 const char *text_vocab_text(const struct vocab *v, int32_t id, size_t *len);
 
-/* The hash of any bytes, for the hash tables here. */
+/* Returns a hash of any bytes, for the hash tables of this folder. */
 uint64_t text_hash(const char *text, size_t len);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * hooks — how the training loop reports to, and asks, the process that it runs in.
+ * hooks — how the training loop reports to the process that it runs in, and queries it.
  *
- * The engine knows no control channel: the caller of train_run fills this table
+ * The engine has no control channel of its own: the caller of train_run fills this table
  * (agent/metrics/report.c does it over the control channel). Every entry is set. All entries except
  * `moved` and `await_recorded` are called on the training thread.
  */
@@ -33,7 +33,7 @@ struct train_hooks {
 	/* This rank has failed: await_recorded returns at once from now on. */
 	void (*give_up)(void *arg);
 
-	/* The rank is ready to train after this step; start: the seconds of the parts of its
+	/* The rank is ready to train after this step; start: the seconds of each phase of its
 	 * start. */
 	void (*ready)(void *arg, int64_t step, int64_t samples, const struct phases *start);
 	void (*step)(void *arg, const struct step_report *r);

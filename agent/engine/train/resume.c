@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Precedes the name of a checkpoint that proved damaged. */
+/* Prefix of the name of a checkpoint that was found to be damaged. */
 #define DAMAGED "damaged-"
 
 enum { CHECKPOINT_NAME = 64, DAMAGED_MOST = 100 };
@@ -87,7 +87,7 @@ static int find_damaged(void *arg, const char *name, struct err *e)
 	return 0;
 }
 
-/* A folder that cannot be listed has none. */
+/* A folder that cannot be listed counts as one without damaged checkpoints. */
 static bool holds_damaged(const char *dir)
 {
 	const struct ckpt_storage *s = ckpt_storage_of(dir);

@@ -11,7 +11,7 @@ struct samples {
 	struct dataset *data;
 	struct feed *feed;
 	struct ledger *ledger;
-	struct digest digest; /* of the share of the current step */
+	struct digest digest; /* digest of the share of the current step */
 };
 
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
@@ -44,7 +44,7 @@ const struct dataset *train_samples_data(const struct samples *s)
 	return s->data;
 }
 
-/* A slow disk is not taken for a hang. */
+/* Reports progress, so that a slow disk is not taken for a hang. */
 static void on_sample(void *arg)
 {
 	struct samples *s = arg;

@@ -35,8 +35,8 @@ struct samples; /* one thread */
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e);
 void train_samples_close(struct samples *s); /* takes NULL */
 const struct dataset *train_samples_data(const struct samples *s);
-/* Starts reading ahead, and the generation's part of the ledger, after so many finished steps and
- * consumed samples. layout: for people; borrowed. */
+/* Starts reading ahead, and begins the generation's entries in the ledger. step and consumed are
+ * the numbers of finished steps and of consumed samples so far. layout: for people; borrowed. */
 int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
 			struct err *e);
 
@@ -48,7 +48,7 @@ void train_samples_done(struct samples *s);
  * succeeds. */
 int train_samples_durable(struct samples *s, struct err *e);
 
-/* Calls fn for each of so many global batches of the validation split, until it fails. */
+/* Calls fn for each of `batches` global batches of the validation split. Stops if fn fails. */
 int train_samples_evaluate(struct samples *s, int64_t batches,
 			   int (*fn)(const struct engine_batch *b, void *arg, struct err *e),
 			   void *arg, struct err *e);

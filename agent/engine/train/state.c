@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter's tensors: itself, and its states. */
+/* The tensors of a parameter are the parameter itself and its optimizer states. */
 enum { TENSORS_MOST = 1 + OPTIMIZER_STATES_MOST, BOXES_MOST = 3 };
 
-/* Tensor 0 is the parameter, tensor i its state i - 1. false: it has no such tensor. */
+/* Names a tensor. Tensor 0 is the parameter, and tensor i is its state i - 1. false: the parameter
+ * has no such tensor. */
 static bool name_tensor(const struct param *p, enum job_optimizer kind, int tensor,
 			struct ckpt_tensor *t)
 {
@@ -27,14 +28,14 @@ static bool name_tensor(const struct param *p, enum job_optimizer kind, int tens
 	return true;
 }
 
-/* A growing list of boxes; room was made for the most there can be. */
+/* A growing list of boxes. Its memory is allocated for the largest possible number. */
 struct boxes {
 	struct ckpt_tensor *list;
 	int n;
 };
 
-/* Elements [first, first + count) of the parameter's row-major box as boxes of `like`: the rest
- * of a row, whole rows, the begin of one. */
+/* Adds elements [first, first + count) of the parameter's row-major box as boxes of `like`: the
+ * rest of a row, whole rows, and the beginning of a row. */
 static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struct param *p,
 		    int64_t first, int64_t count, float *data)
 {
@@ -59,7 +60,7 @@ static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struc
 	}
 }
 
-/* The whole of a tensor. */
+/* Adds a whole tensor. */
 static void add_whole(struct boxes *b, const struct ckpt_tensor *like, float *data)
 {
 	struct ckpt_tensor *t = &b->list[b->n++];
@@ -71,7 +72,8 @@ static void add_whole(struct boxes *b, const struct ckpt_tensor *like, float *da
 	t->data = data;
 }
 
-/* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
+/* Adds elements [lo, hi) of all tensors of the piece. there: memory of the tensors that are not on
+ * the host. */
 static void add_piece(struct boxes *b, const struct state_view *view,
 		      const struct ckpt_memory *there, const struct param_piece *piece, int64_t lo,
 		      int64_t hi)
@@ -87,7 +89,7 @@ static void add_piece(struct boxes *b, const struct state_view *view,
 	}
 }
 
-/* States that every rank with a part of the parameter holds whole. */
+/* Adds the states that every rank with a slice of the parameter holds whole. */
 static void add_factors(struct boxes *b, const struct state_view *view, const struct param *p)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
@@ -132,7 +134,8 @@ static struct ckpt_memory memory_of(const struct state_view *view)
 				     .arg = param_store_backend(view->store) };
 }
 
-/* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */
+/* Lists the boxes of all pieces, or of the ranges that this rank counts. The caller frees the list.
+ */
 static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted,
 		      struct boxes *out, struct err *e)
 {
@@ -178,7 +181,7 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 	return 0;
 }
 
-/* Checkpoints from before there were several are AdamW's. */
+/* Checkpoints without an optimizer's name are older; they hold AdamW's moments. */
 static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind,
 			   struct err *e)
 {
@@ -193,7 +196,7 @@ static int check_optimizer(const char *path, const struct ckpt_state *at, enum j
 		       path, has, optimizer_of(kind)->name);
 }
 
-/* Replaces what an earlier load has read. */
+/* Replaces the files that an earlier load has read. */
 static int load_attached(const char *path, struct attached *c, struct err *e)
 {
 	struct manifest m;
@@ -219,7 +222,7 @@ int train_state_load(const char *path, json_t *model, const struct state_view *v
 	if (!rc)
 		rc = check_optimizer(path, &s, kind, e);
 	else if (e->code == ERR_USAGE && !ckpt_load(path, model, &other, NULL, 0, NULL, NULL))
-		check_optimizer(path, &other, kind, e); /* then this is why a tensor is missing */
+		check_optimizer(path, &other, kind, e); /* explains the missing tensor */
 	if (!rc && view->attached)
 		rc = load_attached(path, view->attached, e);
 	if (!rc)

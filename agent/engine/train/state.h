@@ -1,20 +1,20 @@
 /*
- * state — what a checkpoint holds of a training run: its tensors by name, saved from and loaded into
- * a rank's memory (view.h).
+ * state — the part of a training run that a checkpoint holds: its tensors by name, saved from and
+ * loaded into a rank's memory (view.h).
  *
  * Tensors: every parameter under its global name (fp32 masters), and the optimizer's moments of it
  * as optim.m.NAME and optim.v.NAME. A rank saves the counted range of each of its pieces (store.h).
  * Such a range of a row-major box is at most three boxes: the rest of a row, whole rows, and the
- * beginning of a row. Loading asks for exactly the pieces that a rank holds, so that any layout and
+ * beginning of a row. Loading requests exactly the pieces that a rank holds, so that any layout and
  * any ZeRO stage loads the checkpoints of all others.
  *
  * A checkpoint names the optimizer of its moments. Moments of another optimizer are refused
  * (ERR_USAGE), because moments that start at zero in the middle of a run would make its first steps
- * far too long. A checkpoint of step 0 may hold none (CKPT_NO_OPTIMIZER), as imported ones do: then
- * they start at zero, under any optimizer.
+ * far too long. A checkpoint of step 0 may hold no moments (CKPT_NO_OPTIMIZER), as imported ones
+ * do. The moments then start at zero, under any optimizer.
  *
- * The other parts of the state: state_model.c describes the model, state_check.c compares a
- * checkpoint with the model that it names, resume.h chooses the checkpoint.
+ * The other files: state_model.c describes the model, state_check.c compares a checkpoint with the
+ * model that it names, and resume.h chooses the checkpoint.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STATE_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STATE_H
@@ -33,8 +33,8 @@ struct manifest; /* agent/engine/ckpt/manifest.h */
 /* The part of a model that a checkpoint must agree with to be loaded: family and sizes. A new
  * reference. */
 json_t *train_state_model(const struct model_shape *s);
-/* The inverse: a job of defaults whose [model] is that one. ERR_UNSUPPORTED: this version of muster
- * does not have such a model; ERR_CORRUPT: a field is missing. */
+/* The inverse: returns a job with defaults that has this [model] section. ERR_UNSUPPORTED: this
+ * version of muster does not have such a model; ERR_CORRUPT: a field is missing. */
 int train_state_model_job(json_t *model, struct job *out, struct err *e);
 
 /* Compares the tensors of a proven manifest with the model and the optimizer that it names.

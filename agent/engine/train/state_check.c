@@ -1,4 +1,4 @@
-/* Whether a checkpoint holds the tensors of the model that it says it is of. */
+/* Checks that a checkpoint holds the tensors of the model that its manifest names. */
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/ckpt/manifest.h"
@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whose moments it should hold; false: it holds none. */
+/* Sets the optimizer whose moments the checkpoint should hold, and whether it holds moments at all.
+ */
 static int find_optimizer(const struct manifest *m, enum job_optimizer *kind, bool *moments,
 			  struct err *e)
 {
 	const char *has = m->state.optimizer;
-	*kind = OPTIMIZER_ADAMW; /* checkpoints from before there were several */
+	*kind = OPTIMIZER_ADAMW; /* older checkpoints do not name their optimizer */
 	*moments = strcmp(has, CKPT_NO_OPTIMIZER) != 0;
 	if (!has[0] || !*moments)
 		return 0;
@@ -44,7 +45,8 @@ static int check_tensor(const struct manifest *m, const struct ckpt_tensor *want
 		       want->name, have->shape[0], have->shape[1], want->shape[0], columns);
 }
 
-/* All of the model are there; if more are, one of them is a stranger. */
+/* All tensors of the model were found. If the checkpoint has more, finds one that does not belong
+ * to the model. */
 static int check_strangers(const struct manifest *m, const struct ckpt_tensor *list, int n,
 			   int64_t wanted, struct err *e)
 {
@@ -65,7 +67,8 @@ static int check_strangers(const struct manifest *m, const struct ckpt_tensor *l
 	return rc;
 }
 
-/* The list of a model's tensors must not take more memory than the checkpoint's own. */
+/* Checks the number of tensors first, so that the list of the model's tensors does not take more
+ * memory than that of the checkpoint. */
 static int check_count(const struct manifest *m, const struct model_shape *s, struct err *e)
 {
 	int64_t least = s->layers * (s->experts ? 3 * s->experts : 1);

@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-/* Where the host cannot set elements in place, each thread sets so many of them at once, in
- * memory of at most PART_MOST elements. */
+/* If the host cannot set elements in place, each thread sets PART elements at a time in a buffer.
+ * All buffers together have at most PART_MOST elements. */
 enum { PART = 1 << 20, PART_MOST = 1 << 24 };
 
-/* Elements that are set on the host before they are written to the device: no more than the
- * largest piece has. */
+/* Returns the number of elements that are set on the host before they are written to the device. It
+ * is at most the size of the largest piece. */
 static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 {
 	int64_t part = (int64_t)PART * threads, largest = 1;

@@ -1,4 +1,4 @@
-/* What a checkpoint says of its model: from the shape, and back. */
+/* Converts a model's shape to the description in a checkpoint, and back. */
 #include "agent/engine/train/state.h"
 
 #include "base/buf.h"
@@ -19,7 +19,8 @@ json_t *train_state_model(const struct model_shape *s)
 			      (json_int_t)s->head_dim, "ffn", (json_int_t)s->ffn, "vocab",
 			      (json_int_t)s->vocab, "seq", (json_int_t)s->seq, "tied", s->tied,
 			      "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
-	/* Only where the model has them: checkpoints from before them are of models without. */
+	/* These fields are written only for models that use them. Older checkpoints do not have the
+	 * fields, and their models do not use them. */
 	bool ok = m != NULL;
 	if (ok && s->experts)
 		ok = !json_object_set_new(m, "experts", json_integer(s->experts)) &&
@@ -42,7 +43,7 @@ json_t *train_state_model(const struct model_shape *s)
 	return NULL;
 }
 
-/* A value as a job file has it; false: it is none. */
+/* Writes a value as a job file has it; false: the value has no such form. */
 static bool put_value(const json_t *v, struct buf *ini)
 {
 	const char *text = json_string_value(v);
@@ -60,7 +61,7 @@ static bool put_value(const json_t *v, struct buf *ini)
 	return true;
 }
 
-/* The fields are [model]'s keys, but for the tied head. */
+/* The names of the fields are the keys of [model], except for the tied head. */
 static int put_field(const char *name, const json_t *v, struct buf *ini, struct err *e)
 {
 	const char *key = !strcmp(name, "tied") ? "tie_head" : name;
@@ -91,7 +92,8 @@ static int parse_section(struct buf *ini, struct job *out, struct err *e)
 	return -1;
 }
 
-/* A field that is missing got a default; one that this model has not was ignored. */
+/* Finds two errors: a missing field, which got a default, and a field that this model does not
+ * have, which was ignored. */
 static int check_same(const json_t *model, const struct job *job, struct err *e)
 {
 	struct model_shape shape;

@@ -8,11 +8,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What all ranks do next. */
+/* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
-/* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every
- * rank, so all agree. */
+/* Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The norm is the same on
+ * every rank, so all ranks decide the same. */
 static int judge_gradients(struct trainer *t, const struct step_report *r, struct err *e)
 {
 	double scale = t->scaler.scale;
@@ -80,7 +80,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	return 0;
 }
 
-/* The parameter servers run the optimizer. */
+/* The parameter servers run the optimizer, so this only exchanges with them. */
 static int update_server(struct trainer *t, struct step_report *r, struct err *e)
 {
 	bool checkpoint;
@@ -93,10 +93,11 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	r->loss = io.loss;
 	r->grad_norm = io.norm;
 	t->stops = io.stops;
-	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
+	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
 }
 
-/* Seconds, ever growing, outside the engine's step too. */
+/* Returns the seconds that this rank has waited for other replicas so far. Waits outside of the
+ * engine's step are included. */
 static double replicas_waited(const struct trainer *t)
 {
 	return param_store_wait_seconds(pipeline_store(t->engine)) +
@@ -212,7 +213,7 @@ static bool save_due(const struct trainer *t)
 	return every > 0 && t->at.step % every == 0;
 }
 
-/* Does all that is due between two steps; *what: whether another step follows. */
+/* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));

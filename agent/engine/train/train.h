@@ -27,7 +27,7 @@ struct train_env {
 	/* with job.device = cuda: the index of the GPU among those visible to this process */
 	int device;
 	int node;              /* of this rank */
-	struct phases *phases; /* the time of the start so far; train_run adds to it */
+	struct phases *phases; /* seconds of each phase of the start so far; train_run adds to it */
 };
 
 /* Trains until the job's last step, or until a stop (all ranks at the same step); calls the hooks

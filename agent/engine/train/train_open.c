@@ -42,7 +42,7 @@ static int open_data(struct trainer *t, struct err *e)
 	return train_samples_open(&opt, &t->samples, e);
 }
 
-/* The state is the shards'. */
+/* With a parameter server, the server's shards hold the optimizer state. */
 static int open_server(struct trainer *t, const char *backend_name, struct err *e)
 {
 	struct batch_share mine;
@@ -163,7 +163,7 @@ static int start_state(struct trainer *t, struct err *e)
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
 		return train_state_init(&t->view, &t->shape, job->job.seed, e);
-	bool trained = at.step > 0; /* an imported checkpoint has no data behind it */
+	bool trained = at.step > 0; /* an import is of step 0, untrained */
 	if (trained && at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE,
 			       "the checkpoint was trained with job.seed = %llu, the job says "

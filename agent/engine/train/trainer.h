@@ -22,7 +22,7 @@ struct trainer {
 	struct optim *optim; /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
 	struct param_server *server; /* NULL: all-reduce */
-	bool stops;                  /* the server's workers agreed to stop */
+	bool stops;                  /* the server's workers have agreed to stop */
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;
@@ -37,7 +37,7 @@ struct trainer {
 	double loss;          /* of the last step; NaN before it */
 	int64_t saved;        /* step of the last checkpoint, -1: none */
 	bool reports;         /* this rank reports each step to the supervisor */
-	struct phases spent;  /* time in training */
+	struct phases spent;  /* seconds of each phase of training */
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;

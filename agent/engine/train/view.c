@@ -46,7 +46,7 @@ void train_state_write(const struct state_view *view, const struct param_piece *
 		backend_put(param_store_backend(view->store), at, in, bytes);
 }
 
-/* Only optimizers of the host have these. */
+/* Only the host's optimizers have these tensors. */
 static void clear_factors(const struct state_view *view)
 {
 	const struct catalogue *c = param_store_catalogue(view->store);

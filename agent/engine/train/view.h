@@ -1,7 +1,7 @@
 /*
  * view — where a rank's training state is in memory: masters and moments.
  *
- * Tensor 0 of a piece (store.h) is its masters; the tensors after it are the optimizer's moments of
+ * Tensor 0 of a piece (store.h) is its masters. The next tensors are the optimizer's moments of
  * them. They are in the backend's memory or, with offload.optimizer on a device, in host memory.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_VIEW_H
@@ -34,13 +34,13 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 		     struct err *e);
 
 int train_state_tensors(const struct state_view *view);
-/* Where the tensor's part of the piece lies: [piece->count]. */
+/* Returns the address of the tensor's elements of the piece: [piece->count]. */
 float *train_state_at(const struct state_view *view, const struct param_piece *piece, int tensor);
-/* Whether that is memory of the host. */
+/* Whether the tensor is in host memory. */
 bool train_state_on_host(const struct state_view *view, int tensor);
 
-/* Copies elements [first, first + count) of the tensor to host memory, after all queued work; and
- * from host memory. */
+/* train_state_read copies elements [first, first + count) of the tensor to host memory, after all
+ * queued work. train_state_write copies them from host memory. */
 int train_state_read(const struct state_view *view, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e);
 void train_state_write(const struct state_view *view, const struct param_piece *piece, int tensor,
