@@ -80,7 +80,7 @@ void search_fit_hint(const struct job *job, const struct cluster *c, const struc
 		char time[HUMAN];
 		buf_puts(out, i ? "; or " : " ");
 		search_config_changes(&from, &near[i].config, out);
-		buf_printf(out, " (%s a step)", human_seconds(near[i].time.total, time));
+		buf_printf(out, " (%s per step)", human_seconds(near[i].time.total, time));
 	}
 }
 

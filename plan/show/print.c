@@ -284,7 +284,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		bar(parts[i].s / t->total, out);
 		buf_printf(out, " %3.0f %%\n", 100 * parts[i].s / t->total);
 	}
-	buf_printf(out, "  %-16s %s  %s tokens/s, %s a rank", "step", seconds(t->total, text),
+	buf_printf(out, "  %-16s %s  %s tokens/s, %s per rank", "step", seconds(t->total, text),
 		   human_count(tokens / t->total, "", rate), human_count(done, "FLOP/s", flops));
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, " (%.0f %% of %s)", 100 * done / k->device_flops, k->device);

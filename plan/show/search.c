@@ -39,7 +39,7 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	double done = tokens_of(job) * shape_flops_token(&m) / f->time.total / world;
 	buf_puts(out, "  ");
 	search_config_print(&f->leaf.config, out);
-	buf_printf(out, "\n  %s a step, %s tokens/s", human_seconds(f->time.total, text),
+	buf_printf(out, "\n  %s per step, %s tokens/s", human_seconds(f->time.total, text),
 		   human_count(tokens_of(job) / f->time.total, "", rate));
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, ", %.0f %% of %s", 100 * done / k->device_flops, k->device);

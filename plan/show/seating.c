@@ -91,7 +91,7 @@ static void print_costs(const struct placement *s, struct buf *out)
 static void print_groups(const struct cluster *c, const struct placement *s, struct buf *out)
 {
 	buf_printf(out, "  %-14s %5s %5s  %-22s %9s %8s %8s\n", "group of", "ranks", "nodes",
-		   "over", "bandwidth", "a step", "waited");
+		   "over", "bandwidth", "per step", "waited");
 	for (int k = 0; k < GROUP_KINDS; k++) {
 		const struct place_links *l = &s->links[k];
 		char over[96], rate[HUMAN], time[HUMAN], waited[HUMAN];

@@ -102,15 +102,15 @@ int ckpt_reader_file(struct ckpt_reader *r, int64_t file, struct err *e)
 }
 
 /* A box in rows and columns. A vector is one row, so that its elements are copied at once. */
-struct topo_preset {
+struct box {
 	int64_t lo[2], hi[2];
 };
 
-static struct topo_preset box_of(int dims, const int64_t *lo, const int64_t *hi)
+static struct box box_of(int dims, const int64_t *lo, const int64_t *hi)
 {
 	if (dims == 1)
-		return (struct topo_preset){ { 0, lo[0] }, { 1, hi[0] } };
-	return (struct topo_preset){ { lo[0], lo[1] }, { hi[0], hi[1] } };
+		return (struct box){ { 0, lo[0] }, { 1, hi[0] } };
+	return (struct box){ { lo[0], lo[1] }, { hi[0], hi[1] } };
 }
 
 bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t)
@@ -133,8 +133,8 @@ static int64_t min_of(int64_t a, int64_t b)
 
 /* Copies the elements [first, first + n) of the slice, row by row, to their positions in the box
  * `to`. */
-static void copy_elements(const struct topo_preset *from, const float *data, int64_t first,
-			  int64_t n, const struct topo_preset *to, float *out)
+static void copy_elements(const struct box *from, const float *data, int64_t first, int64_t n,
+			  const struct box *to, float *out)
 {
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {
@@ -155,7 +155,7 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		       struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[s->file];
-	struct topo_preset from = box_of(t->dims, s->lo, s->hi);
+	struct box from = box_of(t->dims, s->lo, s->hi);
 	int64_t bytes = ckpt_slice_bytes(s);
 	ckpt_digester_start(r->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
@@ -167,7 +167,7 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
 		for (int i = 0; i < n_into; i++) {
-			struct topo_preset to = box_of(t->dims, into[i].lo, into[i].hi);
+			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
 			copy_elements(&from, r->chunk, at / (int64_t)sizeof(float),
 				      n / (int64_t)sizeof(float), &to, into[i].data);
 		}

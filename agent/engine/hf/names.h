@@ -25,8 +25,8 @@ struct hf_tensor {
 	char name[HF_NAME];
 	bool transposed; /* the file stores [in, out] */
 	int dims;
-	int64_t shape
-		[2]; /* [out, in] of all parts together, whatever the file stores; vectors [n, 1] */
+	/* [out, in] of all parts together, in whatever order the file stores them; vectors: [n, 1] */
+	int64_t shape[2];
 	int n;
 	struct hf_part {
 		char name[OUR_NAME];

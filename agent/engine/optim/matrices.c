@@ -8,7 +8,7 @@
 enum { CLASSES = 2 }; /* dense, experts */
 
 /* A rank's box of a parameter. */
-struct topo_preset {
+struct box {
 	int64_t lo[2], hi[2];
 };
 
@@ -17,7 +17,7 @@ struct optim_matrices {
 	struct comm *shards[CLASSES], *tp; /* NULL: one rank */
 	struct optim_matrix *list[CLASSES];
 	int n[CLASSES];
-	struct topo_preset *boxes; /* [tp ranks][parameters] */
+	struct box *boxes; /* [tp ranks][parameters] */
 	int n_params;
 	size_t *counts; /* of the group in use */
 	/* the run that a rank owns, its box, the boxes of all tp ranks one behind the other, the
@@ -80,10 +80,10 @@ static int gather_boxes(struct optim_matrices *m, struct err *e)
 			       "optimizer: no memory for the boxes of %d parameters; close other "
 			       "programs",
 			       c->n);
-	struct topo_preset *mine = m->boxes + (size_t)rank_of(m->tp) * (size_t)c->n;
+	struct box *mine = m->boxes + (size_t)rank_of(m->tp) * (size_t)c->n;
 	for (int i = 0; i < c->n; i++)
-		mine[i] = (struct topo_preset){ { c->params[i].lo[0], c->params[i].lo[1] },
-						{ c->params[i].hi[0], c->params[i].hi[1] } };
+		mine[i] = (struct box){ { c->params[i].lo[0], c->params[i].lo[1] },
+					{ c->params[i].hi[0], c->params[i].hi[1] } };
 	return m->tp ? comm_all_gather(m->tp, mine, m->boxes,
 				       (size_t)c->n * (sizeof *mine / sizeof(int64_t)), COMM_I64, e)
 		     : 0;
@@ -179,8 +179,7 @@ static const size_t *shard_counts(const struct optim_matrices *m, const struct m
 	return m->counts;
 }
 
-static const struct topo_preset *box_of(const struct optim_matrices *m, const struct param *p,
-					int tp)
+static const struct box *box_of(const struct optim_matrices *m, const struct param *p, int tp)
 {
 	const struct catalogue *c = param_store_catalogue(m->store);
 	return &m->boxes[(size_t)tp * (size_t)m->n_params + (size_t)(p - c->params)];
@@ -189,7 +188,7 @@ static const struct topo_preset *box_of(const struct optim_matrices *m, const st
 static const size_t *box_counts(const struct optim_matrices *m, const struct meeting *at)
 {
 	for (int i = 0; i < size_of(m->tp); i++) {
-		const struct topo_preset *b = box_of(m, at->param, i);
+		const struct box *b = box_of(m, at->param, i);
 		m->counts[i] = (size_t)((b->hi[0] - b->lo[0]) * (b->hi[1] - b->lo[1]));
 	}
 	return m->counts;
@@ -200,7 +199,7 @@ static void copy_boxes(const struct optim_matrices *m, const struct param *p, bo
 {
 	float *part = m->parts;
 	for (int i = 0; i < size_of(m->tp); i++) {
-		const struct topo_preset *b = box_of(m, p, i);
+		const struct box *b = box_of(m, p, i);
 		int64_t width = b->hi[1] - b->lo[1];
 		for (int64_t row = b->lo[0]; row < b->hi[0]; row++, part += width) {
 			float *whole = m->x + row * p->shape[1] + b->lo[1];

@@ -34,13 +34,13 @@ static void start(struct manifest *m)
 	json_decref(layout);
 }
 
-struct topo_preset {
+struct box {
 	int64_t lo0, hi0, lo1, hi1;
 };
 
 /* One tensor "t" whose boxes lie in one file, one behind the other. */
-static int add_boxes(struct manifest *m, int64_t rows, int64_t columns,
-		     const struct topo_preset *boxes, int n, struct err *e)
+static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct box *boxes,
+		     int n, struct err *e)
 {
 	struct manifest_file f = { .name = "shard-00000.safetensors", .header = 64, .size = 64 };
 	int64_t shape[2] = { rows, columns }, at = 0;
@@ -60,7 +60,7 @@ static int add_boxes(struct manifest *m, int64_t rows, int64_t columns,
 	return 0;
 }
 
-static void expect_proof(int64_t rows, int64_t columns, const struct topo_preset *boxes, int n,
+static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes, int n,
 			 const char *says)
 {
 	struct err e = ERR_INIT;
@@ -76,12 +76,12 @@ static void expect_proof(int64_t rows, int64_t columns, const struct topo_preset
 
 static void boxes_that_tile_are_proven(void **state)
 {
-	static const struct topo_preset rows[] = { { 4, 7, 0, 5 }, { 0, 4, 0, 5 }, { 7, 9, 0, 5 } };
-	static const struct topo_preset pinwheel[] = {
+	static const struct box rows[] = { { 4, 7, 0, 5 }, { 0, 4, 0, 5 }, { 7, 9, 0, 5 } };
+	static const struct box pinwheel[] = {
 		{ 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }, { 1, 2, 1, 2 }
 	};
-	static const struct topo_preset vector[] = { { 2, 5, 0, 1 }, { 0, 2, 0, 1 } };
-	static const struct topo_preset one[] = { { 0, 1, 0, 1 } };
+	static const struct box vector[] = { { 2, 5, 0, 1 }, { 0, 2, 0, 1 } };
+	static const struct box one[] = { { 0, 1, 0, 1 } };
 	(void)state;
 	expect_proof(9, 5, rows, 3, NULL);
 	expect_proof(3, 3, pinwheel, 5, NULL);
@@ -91,17 +91,17 @@ static void boxes_that_tile_are_proven(void **state)
 
 static void holes_and_overlaps_are_named(void **state)
 {
-	static const struct topo_preset hole[] = { { 0, 4, 0, 5 }, { 5, 9, 0, 5 } };
-	static const struct topo_preset centre[] = {
+	static const struct box hole[] = { { 0, 4, 0, 5 }, { 5, 9, 0, 5 } };
+	static const struct box centre[] = {
 		{ 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }
 	};
-	static const struct topo_preset rows[] = { { 0, 5, 0, 5 }, { 4, 9, 0, 5 } };
-	static const struct topo_preset twice[] = { { 0, 3, 0, 3 }, { 0, 3, 0, 3 } };
-	static const struct topo_preset inside[] = { { 0, 9, 0, 9 }, { 3, 4, 3, 4 } };
-	static const struct topo_preset corner[] = { { 0, 2, 0, 2 }, { 1, 3, 1, 3 } };
+	static const struct box rows[] = { { 0, 5, 0, 5 }, { 4, 9, 0, 5 } };
+	static const struct box twice[] = { { 0, 3, 0, 3 }, { 0, 3, 0, 3 } };
+	static const struct box inside[] = { { 0, 9, 0, 9 }, { 3, 4, 3, 4 } };
+	static const struct box corner[] = { { 0, 2, 0, 2 }, { 1, 3, 1, 3 } };
 	/* the volume is right */
-	static const struct topo_preset traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } };
-	static const struct topo_preset vector[] = { { 0, 3, 0, 1 }, { 2, 5, 0, 1 } };
+	static const struct box traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } };
+	static const struct box vector[] = { { 0, 3, 0, 1 }, { 2, 5, 0, 1 } };
 	(void)state;
 	expect_proof(9, 5, hole, 2, "tensor t: 5 of its 45 elements are in no shard");
 	expect_proof(3, 3, centre, 4, "1 of its 9 elements");
@@ -114,15 +114,14 @@ static void holes_and_overlaps_are_named(void **state)
 }
 
 /* Cuts a box in two at a drawn place, again and again. */
-static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct topo_preset *out,
-			 int most)
+static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct box *out, int most)
 {
 	int n = 1;
-	out[0] = (struct topo_preset){ 0, rows, 0, columns };
+	out[0] = (struct box){ 0, rows, 0, columns };
 	for (uint64_t k = 0; n < most; k++) {
 		uint32_t r[4];
 		philox4(philox_key(seed, PHILOX_TEST, 0), k, r);
-		struct topo_preset *b = &out[r[0] % (uint32_t)n], *c = &out[n];
+		struct box *b = &out[r[0] % (uint32_t)n], *c = &out[n];
 		int64_t high = b->hi0 - b->lo0, wide = b->hi1 - b->lo1;
 		if (high * wide == 1)
 			continue;
@@ -138,12 +137,12 @@ static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct to
 
 static void random_tilings_are_proven_and_their_damages_found(void **state)
 {
-	struct topo_preset boxes[60];
+	struct box boxes[60];
 	(void)state;
 	for (uint64_t seed = 0; seed < 300; seed++) {
 		int n = cut_at_random(seed, 13, 17, boxes, 2 + (int)(seed % 58));
 		int k = (int)(seed % (uint64_t)n);
-		struct topo_preset was = boxes[k];
+		struct box was = boxes[k];
 		expect_proof(13, 17, boxes, n, NULL);
 		boxes[k] = boxes[n - 1];
 		expect_proof(13, 17, boxes, n - 1, "are in no shard");
@@ -161,11 +160,11 @@ static void random_tilings_are_proven_and_their_damages_found(void **state)
 static void a_large_grid_is_proven(void **state)
 {
 	enum { ROWS = 1000, COLUMNS = 200 };
-	static struct topo_preset boxes[ROWS * COLUMNS];
+	static struct box boxes[ROWS * COLUMNS];
 	(void)state;
 	for (int i = 0; i < ROWS * COLUMNS; i++)
-		boxes[i] = (struct topo_preset){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS,
-						 i % COLUMNS + 1 };
+		boxes[i] = (struct box){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS,
+					 i % COLUMNS + 1 };
 	expect_proof(ROWS, COLUMNS, boxes, ROWS * COLUMNS, NULL);
 }
 
@@ -173,7 +172,7 @@ static void slices_must_tile_their_file(void **state)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
-	static const struct topo_preset two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
+	static const struct box two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
 	(void)state;
 	start(&m);
 	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
@@ -227,7 +226,7 @@ static void write_one(struct buf *out)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
-	static const struct topo_preset two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
+	static const struct box two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
 	start(&m);
 	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
 	ckpt_manifest_write(&m, out);
