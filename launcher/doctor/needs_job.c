@@ -1,4 +1,4 @@
-/* What a job needs: of its plan on the machine that it would be run on. */
+/* needs_job: computes what a job needs, from its plan on the machine where it would run. */
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/job_cluster.h"
@@ -13,7 +13,7 @@
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 
-/* The fullest node's figures. */
+/* Sets the values of the node that needs most. */
 static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out,
 		   struct err *e)
 {
@@ -31,7 +31,7 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 								      : out->host_memory;
 	}
 	free(memory);
-	/* fp32 masters and states */
+	/* fp32 parameters and optimizer states */
 	double saved = 4.0 * (1 + optimizer_full_states(job->optimizer.kind));
 	out->checkpoint = saved * (double)shape_params(&p->shape) *
 			  (double)(job->checkpoint.keep + 1);

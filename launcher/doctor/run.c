@@ -17,7 +17,8 @@
 
 enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 
-/* Seconds for a killed process to be gone. One that a driver holds stays; nobody waits for it. */
+/* Seconds to wait for the end of a killed process. A process that is blocked in a driver stays, and
+ * nobody waits for it. */
 #define GRACE 0.5
 
 struct running {
@@ -29,7 +30,7 @@ struct running {
 	struct buf answer;
 };
 
-/* In the child: what libraries print is nobody's to read. */
+/* Runs in the child. What libraries print is discarded. */
 static void answer(const struct check *c, const struct needs *n, int fd)
 {
 	struct findings f = { .check = c->name };
@@ -44,7 +45,7 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	char *text = json_dumps(list, JSON_COMPACT);
 	if (text)
 		file_write_full(fd, text, strlen(text));
-	_exit(0); /* not exit: a library's own ending may hang */
+	_exit(0); /* not exit(): a library's exit handler may hang */
 }
 
 static void start(struct running *r, const struct check *c, const struct needs *n,
@@ -84,7 +85,7 @@ static void hear(struct running *r)
 	}
 }
 
-/* Hears all of them until each has ended or its time is over. */
+/* Reads all answers until each process has closed its pipe or exceeded its time limit. */
 static void hear_all(struct running *all, int n)
 {
 	for (;;) {

@@ -36,7 +36,7 @@ static void check_controller(struct findings *f)
 	buf_fini(&out);
 }
 
-/* "pmix" among the kinds, by a line or a word each. */
+/* Whether "pmix" is in the list of plugins, which are separated by blanks, commas or newlines. */
 static bool has_pmix(const char *text)
 {
 	for (const char *at = strstr(text, "pmix"); at; at = strstr(at + 1, "pmix"))
@@ -92,7 +92,7 @@ void doctor_check_slurm(const struct needs *n, struct findings *f)
 	buf_fini(&out);
 }
 
-/* As the agents and the supervisor will, on this node. */
+/* Does what the agents and the supervisor do, on this node. */
 void doctor_check_munge(const struct needs *n, struct findings *f)
 {
 	char word[MUNGE_WORD];
