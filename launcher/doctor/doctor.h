@@ -32,7 +32,7 @@ const char *doctor_finding_word(enum finding_level level); /* "ok", "warn", "fai
 struct finding {
 	enum finding_level level;
 	char check[16];  /* name of the check's row */
-	char object[80]; /* what it is about: "GPU3", "/dev/shm" */
+	char object[80]; /* such as "GPU3" or "/dev/shm" */
 	char found[320];
 	char remedy[320]; /* "" if the level is FINDING_OK */
 	bool whole;       /* about all nodes together: the check is `once` */
@@ -43,7 +43,7 @@ struct findings {
 	int n, cap;
 	bool lost;         /* there was no memory for some findings */
 	const char *check; /* the check that added findings belong to */
-	/* for programs, by check: figures of what was looked at; NULL: none */
+	/* machine-readable values by check; NULL: none */
 	json_t *facts;
 };
 void doctor_findings_fini(struct findings *f);
@@ -55,7 +55,7 @@ void doctor_found_bad(struct findings *f, enum finding_level level, const char *
 		      const char *remedy, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 enum finding_level doctor_findings_worst(const struct findings *f);
-/* Takes the reference over: figures of the check that is at work. */
+/* Steals the reference. The values belong to the current check. */
 void doctor_found_facts(struct findings *f, json_t *facts);
 /* doctor_findings_json() returns {"findings": […], "facts": {…}}, a new reference.
  * doctor_findings_take() adds the findings and values of such a document. It returns -1 and adds no
@@ -80,13 +80,13 @@ struct needs {
 	char data[JOB_PATH];      /* data.path */
 	char interface[JOB_TEXT]; /* network.interface */
 	char trouble[480];        /* why the job cannot be planned or run here, or "" */
-	const struct job *given;  /* in the process that has read it: the job, and the name of */
+	const struct job *given;  /* the job, in the process that has read it; otherwise NULL */
 	const char *file;         /* name of the job's file; otherwise NULL */
 };
 /* Plans the job on the machine where it would run. The caller has set `slurm`. */
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out);
 json_t *doctor_needs_json(const struct needs *n);
-/* -1, and nothing taken, where it is none */
+/* -1: the document is malformed, and *out is unchanged */
 int doctor_needs_take(const json_t *doc, struct needs *out);
 int doctor_needs_read(const char *text, struct needs *out, struct err *e);
 

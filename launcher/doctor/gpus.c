@@ -1,4 +1,5 @@
-/* The GPUs of a node: each by itself, beside its siblings, and beside what the job needs. */
+/* gpus: checks each GPU by itself, against the node's other GPUs, and against what the job
+ * needs. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"

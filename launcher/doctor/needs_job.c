@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* That planning may take; in an allocation its nodes may be asked first, in a step. */
+/* Time limits of planning. In an allocation a Slurm job step may ask the nodes first. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 
@@ -46,8 +46,8 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* The plan needs devices, which a job's own machine may lack: that is what is told then. Not
- * inlined: a frame would hold the job besides what is needed. */
+/* Reports if the plan needs GPUs and this machine has none. It is not inlined, because otherwise
+ * the caller's frame would hold a second job in addition to struct needs. */
 __attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
 					     struct err *e)
 {
@@ -74,8 +74,8 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	return rc;
 }
 
-/* As a check does, in a process of its own: a driver that hangs or crashes does not take the
- * doctor with it. */
+/* Runs like a check, in its own process, so a driver that hangs or crashes does not stop the
+ * doctor. */
 static void plan_here(const struct needs *n, struct findings *f)
 {
 	struct needs out = *n;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define TAG          "muster-doctor"
-#define SECONDS      60.0 /* for the step to start, and for the slowest check */
-#define CLOCKS_APART 5.0 /* seconds, including the time in which the job step starts on all nodes */
+#define SECONDS      60.0 /* for the job step to start and for the slowest check */
+#define CLOCKS_APART 5.0  /* seconds; includes the start of the job step on all nodes */
 
 static json_t *report_of(const struct needs *n)
 {

@@ -34,7 +34,7 @@ static const struct finding *find(const struct findings *f, const struct finding
 	return NULL;
 }
 
-/* Characters, not bytes, so that columns stand under each other. */
+/* The number of characters, not bytes, so that columns are aligned. */
 static int width(const char *text)
 {
 	int n = 0;
@@ -43,7 +43,7 @@ static int width(const char *text)
 	return n;
 }
 
-/* Broken at blanks, with further lines indented; `lead` stands before the first one. */
+/* Prints the text, broken at blanks. The first line starts with `lead`; the others are indented. */
 static void put_wrapped(struct page *p, const char *lead, const char *text)
 {
 	const int room = p->columns - INDENT < 30 ? 30 : p->columns - INDENT;
@@ -108,7 +108,7 @@ static void put_finding(struct page *p, const struct finding *x)
 	}
 }
 
-/* Whether an earlier node has an equal finding, which was printed with the names of both. */
+/* Whether an earlier node has an equal finding, which is printed already. */
 static bool said(const struct page *p, int node, int row)
 {
 	const struct finding *x = &p->nodes[node].found.rows[row];

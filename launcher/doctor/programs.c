@@ -57,7 +57,7 @@ void doctor_check_pmix(const struct needs *n, struct findings *f)
 	doctor_found_ok(f, "PMIx", "%s", text);
 }
 
-/* Of those that kernels/cpu/blas.c takes, the first that is here. */
+/* Finds the first BLAS that is installed here, in the order of kernels/cpu/blas.c. */
 void doctor_check_blas(const struct needs *n, struct findings *f)
 {
 	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4",
@@ -189,7 +189,7 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
  * 2.9 NCCL reported major × 1000 + minor × 100 + patch. */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
-	bool returned; /* the version is the result, else what the argument points at */
+	bool returned; /* the version is the return value; otherwise it is written through the argument */
 	int least;
 	bool optional;
 } libraries[] = {

@@ -24,7 +24,7 @@ enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 struct running {
 	const struct check *check;
 	pid_t pid;
-	int fd; /* -1: its answer is whole, or it has none */
+	int fd; /* -1: the answer is complete, or there is none */
 	double until;
 	bool late;
 	struct buf answer;
@@ -89,7 +89,7 @@ static void hear(struct running *r)
 static void hear_all(struct running *all, int n)
 {
 	for (;;) {
-		/* of open ones alone: poll takes no more than there may be files */
+		/* only open pipes: poll() refuses more entries than RLIMIT_NOFILE */
 		struct pollfd fds[CHECKS_MOST];
 		struct running *of[CHECKS_MOST];
 		double now = clock_s(), next = -1;
@@ -117,7 +117,7 @@ static void hear_all(struct running *all, int n)
 	}
 }
 
-/* Its status; -1: it is not gone. */
+/* Waits for the end of the process and returns its status; -1: it has not ended. */
 static int end(const struct running *r)
 {
 	int status = -1;

@@ -1,4 +1,4 @@
-/* Slurm: its commands, its controller, its PMIx plugin; MUNGE. */
+/* slurm: checks Slurm's commands, its controller, its PMIx plugin, and MUNGE. */
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/child.h"
@@ -19,7 +19,8 @@ static int run(const char *const *words, struct buf *out, struct err *e)
 static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name "
 			   "this cluster's slurm.conf";
 
-/* A line each, "Slurmctld(primary) at c1 is UP": one of them is enough. */
+/* scontrol prints one line per controller, "Slurmctld(primary) at c1 is UP". One active controller
+ * is enough. */
 static void check_controller(struct findings *f)
 {
 	static const char *const ping[] = { "scontrol", "ping", NULL };
