@@ -46,8 +46,8 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* Reports if the plan needs GPUs and this machine has none. It is not inlined, because otherwise
- * the caller's frame would hold a second job in addition to struct needs. */
+/* Plans the job. It is an error if the job uses GPUs and this machine has none. The function is not
+ * inlined, because otherwise the caller's frame would hold a job in addition to struct needs. */
 __attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
 					     struct err *e)
 {

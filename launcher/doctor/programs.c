@@ -189,7 +189,7 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
  * 2.9 NCCL reported major × 1000 + minor × 100 + patch. */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
-	bool returned; /* the version is the return value; otherwise it is written through the argument */
+	bool returned; /* it returns the version; otherwise it writes it to its argument */
 	int least;
 	bool optional;
 } libraries[] = {
