@@ -6,13 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-	KINDS = 6 /* number drawn in full */,
-	TITLE = 96,
-	KEY = 56,
-	GAP = 28,
-	ODD = 8 /* outliers listed */
-};
+enum { KINDS = 6 /* drawn in full */, TITLE = 96, KEY = 56, GAP = 28, ODD = 8 /* nodes named */ };
 
 /* A character with a meaning in XML becomes a character reference. A character that is not
  * printable ASCII becomes a question mark. */

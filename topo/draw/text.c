@@ -12,11 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	CARDS = 8 /* number shown in full */,
-	NUMAS = 64,
-	LINES = 100 /* lines of the tree at most */
-};
+enum { CARDS = 8 /* kinds shown in full */, NUMAS = 64, LINES = 100 /* of the tree */ };
 
 struct page {
 	const struct cluster *c;
