@@ -43,8 +43,8 @@ static struct finding *add(struct findings *f)
 	return x;
 }
 
-/* Copies the text. It is never cut inside a character. A '?' replaces each byte that JSON does not
- * allow, because paths may contain any bytes. */
+/* Copies the text. It is never cut inside a character. A '?' replaces each byte that is not
+ * printable text: paths may contain such bytes, and JSON does not allow them. */
 static void cut(char *to, size_t size, const char *text)
 {
 	const char *bad;

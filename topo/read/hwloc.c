@@ -25,9 +25,7 @@ static bool sniff(const struct topo_text *in)
 	return topo_xml_begins_with(in->text, "topology") || topo_xml_begins_with(in->text, "root");
 }
 
-enum {
-	OS_INDEX_MOST = 4096
-}; /* of NUMA nodes: POWER9 numbers its GPUs' memory downwards from 255 */
+enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
 
 struct numa {
 	int number; /* our number */
@@ -208,10 +206,10 @@ static void set_callbacks(const struct xml *pci, struct said *s)
 	}
 }
 
-/* Whether a PCI device is a GPU that computes. It is a display controller or an accelerator of
- * NVIDIA; of AMD if its class is not VGA; of any vendor if its model is known or a compute library
- * sees it, or if it is an "other" display controller. This excludes the small graphics chip of a
- * server board. */
+/* Whether a PCI device is a GPU that computes. Only display controllers and accelerators can be.
+ * All of NVIDIA are; those of AMD unless their class is VGA; those of any vendor if the model is
+ * known, if a compute library sees them, or if the class is "other" display. This excludes the
+ * small graphics chip of a server board. */
 static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *model,
 		   const struct said *s)
 {

@@ -31,8 +31,8 @@ static void find_fabrics(const struct smi_table *t, struct found_node *m)
 		m->gpus[i].fabric = root_of(m, i);
 }
 
-/* Whether the NVLinks of a fabric are ports to a switch: it joins all pairs of GPUs, with more
- * links in total than a GPU has. */
+/* Whether the NVLinks of a fabric are ports to a switch: they join all pairs of its GPUs, and the
+ * lanes to all peers add up to more than a GPU has. */
 static bool is_switched(const struct smi_table *t, const struct found_node *m, int fabric)
 {
 	long most = 0;
