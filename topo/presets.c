@@ -218,8 +218,8 @@ static const struct topo_preset boxes[] = {
 		.nic_latency = 6e-6,
 	},
 	{
-		/* Eight L40S, PCIe 4.0 ×16, no NVLink (through the host: about 20 GB/s, less
-		 * between sockets), two 200 Gb/s adapters. */
+		/* Eight L40S, PCIe 4.0 × 16, no NVLink (through the host: about 20 GB/s, less
+		 * between sockets), two 200 Gb/s NICs. */
 		.name = "pcie-l40s",
 		.gpu = "L40S",
 		.devices = 8,

@@ -29,7 +29,7 @@ struct findings {
 	struct node_kind *kinds; /* [nodes] */
 	bool *joins;             /* [nodes]: see topo_scontrol_topology */
 	bool booted;             /* every node's boot is known */
-	struct err trouble;      /* why the nodes could not be asked */
+	struct err trouble;      /* why the nodes could not be queried */
 };
 
 static void findings_free(struct findings *f)

@@ -192,6 +192,6 @@ void topo_gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg)
 		snprintf(remedy, sizeof remedy, rules[i].remedy, g->index);
 		say(arg, rules[i].level, found, remedy);
 		if (rules[i].fn == lost)
-			return; /* nothing else about this GPU is known */
+			return; /* the GPU's other values are unknown */
 	}
 }

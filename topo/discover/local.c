@@ -5,8 +5,8 @@
  * measured time of a step.
  *   - FLOP/s of a core: clock × floats in a vector × 2 (a fused multiply-add) × 2 such units. The
  *     clock is the base frequency if the kernel reports it, because all cores can hold it at once.
- *   - Memory bandwidth: 12 GB/s per core, which a few cores of any server reach, and at most 100 GB/s
- *     per NUMA domain (half the channels of current sockets with DDR4-3200).
+ *   - Memory bandwidth: 12 GB/s per core, which a few cores of any server reach, and at most
+ *     100 GB/s per NUMA domain (half the channels of current sockets with DDR4-3200).
  *   - Between agents, through shared memory: a block is copied in and copied out, so the rate is
  *     half of what one core copies (5 GB/s). Waking a sleeping peer takes about 10 µs.
  */

@@ -149,8 +149,8 @@ static void give_node(struct list *l, struct group *g)
 	g->n_below = l->n;
 }
 
-/* Orders nodes by domain, kind and index, so that equal nodes are neighbours, whatever their order
- * on the switch. */
+/* Orders nodes by domain, kind and index, so that equal nodes are neighbours. Their order on the
+ * switch does not matter. */
 static int by_likeness(const void *a, const void *b, void *cluster)
 {
 	const struct cluster *c = cluster;

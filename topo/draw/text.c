@@ -81,7 +81,7 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 	buf_printf(p->out, "%s\n", coloured(p, INK_NONE));
 }
 
-/* sample: a group above stands for several equal ones, and so do these. */
+/* sample: a group above represents several equal ones, and so does each group here. */
 static void put_groups(struct page *p, struct group *const *g, int n, const char *indent,
 		       bool sample)
 {

@@ -3,8 +3,8 @@
  *
  * A header row names the columns: GPU0…, NICs (mlx5_0…, NIC0…, or any other name), then CPU
  * Affinity, NUMA Affinity, GPU NUMA ID (older drivers lack the last ones). Each device has a row,
- * which starts with its name. Its entries are X for the device itself, and SYS, NODE, PHB, PXB, PIX,
- * or NV and the number of parallel links. Rows of NICs have no affinities. A legend of NICs
+ * which starts with its name. Its entries are X for the device itself, and SYS, NODE, PHB, PXB,
+ * PIX, or NV and the number of parallel links. Rows of NICs have no affinities. A legend of NICs
  * (NIC0: mlx5_0) may follow. Escape sequences may underline headers. Copies of the text lose tabs,
  * and sometimes the blank between two entries.
  *
