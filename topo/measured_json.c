@@ -118,7 +118,7 @@ static int read_rates(json_t *rates, struct machine_rates *m)
 			return -1;
 		known++;
 	}
-	/* The other rates are derived from these two if they are missing. */
+	/* The other rates fall back on these two. */
 	return known && m->rates[RATE_PRODUCT_FWD].n && m->rates[RATE_MOVED].n ? 0 : -1;
 }
 

@@ -48,7 +48,7 @@ struct findings {
 };
 void doctor_findings_fini(struct findings *f);
 
-/* Add one finding. Control characters are removed from the texts, which are cut to fit. */
+/* Each call adds one finding. It removes control characters from the texts and cuts them to fit. */
 void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void doctor_found_bad(struct findings *f, enum finding_level level, const char *object,

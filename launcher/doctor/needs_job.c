@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time limits of planning. In an allocation a Slurm job step may ask the nodes first. */
+/* Time limits of planning. In an allocation planning may first query the nodes in a Slurm job
+ * step. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 

@@ -17,8 +17,8 @@
 
 enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 
-/* Seconds to wait for the end of a killed process. A process that is blocked in a driver stays, and
- * nobody waits for it. */
+/* Seconds to wait for the end of a killed process. A process that is blocked in a driver may never
+ * end; the doctor does not wait for it. */
 #define GRACE 0.5
 
 struct running {

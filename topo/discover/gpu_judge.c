@@ -2,7 +2,7 @@
  * gpu_judge: finds what is wrong with a GPU, from its state: one row per possible fault.
  *
  * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped or could not be
- * remapped; 60 retired pages are the limit for an exchange) and the text of nvml.h on clock event
+ * remapped; a GPU with 60 retired pages is due for exchange) and the text of nvml.h on clock event
  * reasons.
  */
 #include "topo/discover/gpu_state.h"

@@ -122,7 +122,7 @@ static double port_rate(const struct topo_device *d, hwloc_obj_t o)
 }
 
 /* The link of two devices over PCIe. If hwloc does not show one of them (NULL), the path is unknown
- * and gets the lowest bandwidth. */
+ * and gets at most the bandwidth of a path between sockets. */
 static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a,
 				  const struct topo_device *y, hwloc_obj_t b)
 {

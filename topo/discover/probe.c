@@ -142,7 +142,7 @@ static void fill_parts(const struct nvml_host *h, struct node_kind *k)
 	}
 }
 
-/* Sets the totals of the node from those of its devices. */
+/* Sets the node's link and network rates from its links and NICs. */
 static void fill_totals(struct node_kind *k)
 {
 	double net = 0;

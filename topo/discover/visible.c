@@ -17,7 +17,7 @@ static struct spot by_number(const char *at, size_t len, const struct gpu_id *id
 	return (struct spot){ -1, -1 };
 }
 
-/* A prefix of a UUID must match exactly one GPU; CUDA ignores any other. */
+/* A prefix of a UUID must match exactly one GPU; CUDA accepts no other. */
 static struct spot by_uuid(const char *at, size_t len, const struct gpu_id *ids, int n)
 {
 	struct spot found = { -1, -1 };

@@ -53,8 +53,8 @@ static bool two_sides(const struct node_kind *k, int *left)
 	return *left < k->devices;
 }
 
-/* Places the devices on an ellipse: those of the first domain on the left half, the others on the
- * right. If there is only one domain, they are all around. */
+/* Places the devices on an ellipse: those of the first domain on its left half, the others on its
+ * right half. If there is only one domain, they are on the whole ellipse. */
 static void place_device(const struct node_kind *k, struct svg_box b, double *at)
 {
 	int left, seen[2] = { 0, 0 };
