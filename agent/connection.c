@@ -60,8 +60,8 @@ static json_t *hello_json(const struct control_options *opt)
 						   .version = MSG_VERSION });
 }
 
-/* Feeds received bytes to the channel and does its MUNGE work at once: nothing else happens before
- * the welcome. */
+/* Feeds received bytes to the channel and does its MUNGE work at once, because the agent has no
+ * other work before the welcome. */
 static int feed_channel(struct connection *c, const void *data, size_t len, struct err *e)
 {
 	struct vouch v;

@@ -25,7 +25,7 @@ void agent_connection_close(struct connection *c); /* takes NULL */
 int agent_connection_await_welcome(struct connection *c, json_t **welcome, struct err *e);
 
 /* Sends and receives without waiting. 1: *m is the next message. 0: there is none. Messages that
- * came before the connection closed are still delivered, because the reason of an abort tells more
+ * came before the connection closed are still delivered, because an abort's reason is more useful
  * than "closed". */
 int agent_connection_receive(struct connection *c, struct msg *m, struct err *e);
 /* Queues a message; borrows body. */

@@ -58,7 +58,8 @@ void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, vo
  * supervisor sends dump. It must neither log nor send. NULL: as above. */
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
-/* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed". */
+/* Queues a message. Any thread. Steals the reference to body. Sends the progress before
+ * "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
 /* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor
  * gets it with every heartbeat and, if it has changed, up to 10 times per second (less often in a

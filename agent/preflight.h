@@ -1,9 +1,9 @@
 /*
  * preflight: checks before training that a rank's device is healthy and that the rank fits.
  *
- * A GPU that is lost, has unreliable memory, or has less free memory than the rank needs by the plan
- * fails here, on one rank and with the device's name, instead of later in a collective of all ranks.
- * Conditions that only slow a run down are logged as warnings.
+ * A GPU that is lost, has unreliable memory, or has less free memory than the rank needs by the
+ * plan fails here, on one rank and with the device's name, instead of later in a collective of all
+ * ranks. Conditions that only slow a run down are logged as warnings.
  */
 #ifndef MUSTER_AGENT_PREFLIGHT_H
 #define MUSTER_AGENT_PREFLIGHT_H
@@ -24,11 +24,11 @@ struct preflight {
 };
 
 /*
- * Call before CUDA is initialized, because it sets CUDA_DEVICE_ORDER so that CUDA numbers devices as
- * the plan does. ERR_UNSUPPORTED: the device must not be used. ERR_NOTFOUND: there is no such device.
- * ERR_NOFIT: too little memory is free, even after some seconds in which a process that has just
- * ended could release its own. Without NVIDIA's management library it logs a warning and checks
- * nothing.
+ * Call before CUDA is initialized, because it sets CUDA_DEVICE_ORDER so that CUDA numbers devices
+ * as the plan does. ERR_UNSUPPORTED: the device must not be used. ERR_NOTFOUND: there is no such
+ * device. ERR_NOFIT: too little memory is free, even after some seconds in which a process that has
+ * just ended could release its own. Without NVIDIA's management library it logs a warning and
+ * checks nothing.
  */
 int agent_preflight(struct preflight *p, struct err *e);
 

@@ -90,7 +90,8 @@ static int refuse(const char *path, const struct stat *st, enum file_kind kind, 
 		       kind == FILE_REGULAR ? "regular file" : "file");
 }
 
-/* fd < 0: the file is not open yet; whether a device is a terminal is checked after it is opened. */
+/* fd < 0: the file is not open yet; whether a device is a terminal is checked after it is
+ * opened. */
 static bool may_be(int fd, const struct stat *st, enum file_kind kind)
 {
 	if (S_ISREG(st->st_mode) || (kind == FILE_TEXT && S_ISFIFO(st->st_mode)))
@@ -250,8 +251,8 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
 	if (len >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
-	/* a dead process' of the same number; or a link that somebody laid for us to write
-	 * through */
+	/* It belongs to a dead process with the same number, or it is a link that somebody placed
+	 * so that we write through it. */
 	unlink(tmp);
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Divides n until it is printed with at most three digits before the point, or four when the divisor
- * is 1024. Returns the number of divisions. */
+/* Divides n until it is printed with at most three digits before the point, or four when the
+ * divisor is 1024. Returns the number of divisions. */
 static int scale(double *n, double by, int most)
 {
 	int u = 0;

@@ -42,8 +42,8 @@ int msg_pack(enum msg_type type, uint32_t generation, json_t *body, struct buf *
 	return 0;
 }
 
-/* Refuses deep nesting before the parser recurses into it. A quote after a backslash does not count.
- * Whether the text is JSON is left to the parser. */
+/* Refuses deep nesting before the parser recurses into it. A quote after a backslash does not
+ * count. Whether the text is JSON is left to the parser. */
 static bool too_deep(const char *text, size_t len)
 {
 	bool quoted = false;

@@ -405,7 +405,7 @@ int net_connect_done(int fd, const char *address, struct err *e)
 
 int net_guard(int fd, double silence_s, struct err *e)
 {
-	/* The kernel asks an idle peer three times in that time, and gives up on unanswered data
+	/* The kernel probes an idle peer three times in that time, and gives up on unanswered data
 	 * after it. */
 	int third = silence_s < 3 ? 1 : (int)(silence_s / 3);
 	const struct {
@@ -444,7 +444,8 @@ int net_accept(int listener, int *fd, struct err *e)
 	*fd = -1;
 	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	if (s < 0) {
-		/* The last three: the peer or its network went away before the connection was accepted. */
+		/* The last three: the peer or its network went away before the connection was
+		 * accepted. */
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || errno == EPROTO ||
 		    errno == ENETDOWN)
 			return 0;

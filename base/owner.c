@@ -55,8 +55,8 @@ static void put(__be16 *port, __be32 words[4], const union address *a)
 	}
 }
 
-/* Finds the TCP socket of this host that is bound to `local` and connected to `remote`. 1: *found is
- * set. 0: there is none. -1: error. */
+/* Finds the TCP socket of this host that is bound to `local` and connected to `remote`. 1: *found
+ * is set. 0: there is none. -1: error. */
 static int look_up(const union address *local, const union address *remote,
 		   struct inet_diag_msg *found)
 {
@@ -134,8 +134,8 @@ enum owner owner_of_peer(int fd)
 	return domain == AF_INET || domain == AF_INET6 ? owner_of_tcp(fd) : OWNER_UNKNOWN;
 }
 
-/* A kernel without sock_diag for TCP answers that there is no such socket, so this asks for one that
- * exists. */
+/* A kernel without sock_diag for TCP reports that there is no such socket, so this looks up one
+ * that exists. */
 bool owner_known_for_tcp(void)
 {
 	union address self = { .v4 = { .sin_family = AF_INET,

@@ -95,7 +95,7 @@ int seal_open_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, c
 		   char **out, struct err *e)
 {
 	size_t len = strlen(sealed), bytes = 0;
-	unsigned char *raw = malloc(len + 1); /* base64 is longer than what it stands for */
+	unsigned char *raw = malloc(len + 1); /* base64 is longer than the bytes that it encodes */
 	char *text = malloc(len + 1);
 	int rc = -1;
 	if (!raw || !text)

@@ -38,8 +38,8 @@ void launcher_child_signal(struct child *c, int signal);
 /* `ended` will not be called, and the loop does not wait for the child. */
 void launcher_child_forget(struct child *c);
 
-/* Runs a command and waits for it. ERR_TIMEOUT: it took longer than timeout_s and was killed. If its
- * status is not 0, the error quotes the last line of the output. */
+/* Runs a command and waits for it. ERR_TIMEOUT: it took longer than timeout_s and was killed. If
+ * its status is not 0, the error quotes the last line of the output. */
 int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,
 		       struct err *e);
 

@@ -12,8 +12,8 @@
 /* Raises the soft limit of open files if `ranks` need more. Processes started later inherit it.
  * ERR_UNSUPPORTED: the hard limit is too low. */
 int launcher_descriptors_allow(int ranks, struct err *e);
-/* ERR_UNSUPPORTED: the address space is limited, which agents inherit, and too small for the largest
- * rank of the plan. */
+/* ERR_UNSUPPORTED: the address space is limited, which agents inherit, and too small for the
+ * largest rank of the plan. */
 int launcher_address_space_allows(const struct job *job, const struct plan *p, struct err *e);
 
 #endif

@@ -13,8 +13,8 @@
 
 /* Like fork(), but every signal is blocked in the child. */
 pid_t launcher_fork_blocked(void);
-/* In the child: replaces handlers by the default actions, drops the signals that came meanwhile, and
- * calls process_signals() (base/process.h). Then no signal is blocked, and only SIGHUP may be
+/* In the child: replaces handlers by the default actions, drops the signals that came meanwhile,
+ * and calls process_signals() (base/process.h). Then no signal is blocked, and only SIGHUP may be
  * ignored (under nohup). */
 void launcher_fork_reset_signals(void);
 

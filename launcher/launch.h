@@ -38,7 +38,7 @@ struct launch; /* one generation that runs */
 /* Called on the loop's thread. */
 struct launch_events {
 	/* The process of a rank has ended; rank -1: the launcher itself, such as srun, if the
-	 * backend cannot tell ranks apart. status: as of waitpid. */
+	 * backend cannot distinguish ranks. status: as of waitpid. */
 	void (*exited)(void *arg, int rank, int status);
 	/* No process of the generation is left; the launch may be closed. */
 	void (*all_gone)(void *arg);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slots that domain `numa` holds when none straddles two domains. */
+/* The number of slots that fit in domain `numa` if no slot spans two domains. */
 static int domain_fits(const struct host *h, int numa, int threads)
 {
 	int cores = 0;
@@ -16,9 +16,9 @@ static int domain_fits(const struct host *h, int numa, int threads)
 	return cores / threads;
 }
 
-/* The domain and the place in it of `slot`, when all slots fit without straddling: the
- * slots are dealt in blocks as even as the domains allow, so that memory bandwidth is shared
- * evenly and neighbouring ranks stay together. False when they do not fit so. */
+/* Sets the domain of `slot` and its place there. Each domain gets a block of consecutive slots, and
+ * the blocks are as equal in size as the domains allow. So slots share memory bandwidth evenly, and
+ * neighbouring ranks stay together. False: some slot would have to span two domains. */
 static bool domain_place(const struct host *h, int slots, int slot, int threads, int *numa,
 			 int *place)
 {
@@ -33,7 +33,7 @@ static bool domain_place(const struct host *h, int slots, int slot, int threads,
 		room -= fits;
 		int share = (left + h->n_numa - d - 1) / (h->n_numa - d);
 		if (share < left - room)
-			share = left - room; /* what the later domains cannot hold */
+			share = left - room; /* the later domains have no room for these */
 		if (share > fits)
 			share = fits;
 		if (slot < first + share) {
@@ -58,7 +58,7 @@ int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *l
 		list[0] = '\0';
 		return 0;
 	}
-	int numa = -1, place = slot; /* -1: cores of whatever domain */
+	int numa = -1, place = slot; /* numa -1: cores of any domain */
 	domain_place(h, slots, slot, threads, &numa, &place);
 	int seen = 0, used = 0;
 	for (int i = 0; i < h->n_cores && used < size; i++) {
@@ -82,11 +82,11 @@ int topo_bind_cpus(int slots, int slot, int threads, char *list, int size, struc
 	return topo_host_get(&h, e) ? -1 : topo_bind_on(h, slots, slot, threads, list, size, e);
 }
 
-/* --- Next to a device --- */
+/* --- Binding next to a device --- */
 
 enum { CPUS_MOST = 4096 };
 
-/* The cpus of a kernel list; their number, 0 where it is none. */
+/* Reads a kernel CPU list. Returns the number of CPUs; 0: the text is not a list. */
 static int read_list(const char *text, int *out)
 {
 	int n = 0;
@@ -123,8 +123,8 @@ static void write_list(const int *cpus, int n, char *out, size_t size)
 	}
 }
 
-/* Of each run of neighbours this share's part: the second half of a list is often the first
- * one's sibling threads. */
+/* Takes this share's part of each run of consecutive CPUs, because the second half of a list often
+ * holds the sibling threads of the first half. */
 static int take_part(const int *cpus, int n, int shares, int share, int *out)
 {
 	int taken = 0;
@@ -149,7 +149,7 @@ static int shortest_run(const int *cpus, int n)
 	return least;
 }
 
-/* cpus, part: room for CPUS_MOST. */
+/* cpus, part: arrays of CPUS_MOST. */
 static void share_near(const struct node_kind *k, int device, int *cpus, int *part, char *list,
 		       size_t size)
 {
@@ -162,7 +162,7 @@ static void share_near(const struct node_kind *k, int device, int *cpus, int *pa
 	n = read_list(k->parts[device].cpus, cpus);
 	if (n >= shares && shortest_run(cpus, n) >= shares)
 		taken = take_part(cpus, n, shares, share, part);
-	else if (n >= shares) /* cores are not numbered by domains: one after the other */
+	else if (n >= shares) /* cores are not numbered by domain */
 		for (int i = n * share / shares; i < n * (share + 1) / shares; i++)
 			part[taken++] = cpus[i];
 	if (taken)
@@ -176,7 +176,7 @@ void topo_bind_near(const struct node_kind *k, int device, char *list, size_t si
 	list[0] = '\0';
 	if (!k->parts || device < 0 || device >= k->devices)
 		return;
-	/* too large for a small stack; without memory it stays unbound */
+	/* Too large for a small stack. Without memory the process is not bound. */
 	int *cpus = malloc(2 * CPUS_MOST * sizeof *cpus);
 	if (cpus)
 		share_near(k, device, cpus, cpus + CPUS_MOST, list, size);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where the groups of a line of /proc/self/cgroup are, and what their limit is called. */
+/* The folder of a cgroup hierarchy, and the name of its file with the memory limit. */
 struct hierarchy {
 	const char *folder, *file;
 };
@@ -13,7 +13,8 @@ struct hierarchy {
 static const struct hierarchy v1 = { "/memory", "memory.limit_in_bytes" },
 			      v2 = { "", "memory.max" };
 
-/* "4:cpu,memory:/path" is of version 1, "0::/path" of version 2. NULL: not about memory. */
+/* A line "4:cpu,memory:/path" is of version 1, "0::/path" of version 2. NULL: the line is not about
+ * memory. */
 static const struct hierarchy *hierarchy_of(const char *line, const char **path)
 {
 	const char *names = strchr(line, ':'), *end = names ? strchr(names + 1, ':') : NULL;
@@ -31,7 +32,7 @@ static const struct hierarchy *hierarchy_of(const char *line, const char **path)
 
 static void lower_limit(double *least, const char *path)
 {
-	double bytes; /* not "max" */
+	double bytes; /* "max" is not read as a number */
 	FILE *f = fopen(path, "re");
 	if (f && fscanf(f, "%lf", &bytes) == 1 && bytes > 0 && (*least <= 0 || bytes < *least))
 		*least = bytes;
@@ -39,8 +40,8 @@ static void lower_limit(double *least, const char *path)
 		fclose(f);
 }
 
-/* The limits of a group and of all that it is in; inside a container its own may be the mount's
- * root. */
+/* Takes the limits of a group and of all groups that contain it. Inside a container its own group
+ * may be the root of the mount. */
 static void limit_of_hierarchy(const char *mount, const struct hierarchy *h, char *group,
 			       double *least)
 {

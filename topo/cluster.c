@@ -134,9 +134,9 @@ static bool ends_as_file(const char *text, size_t len)
 	       ends_in(text, len, ".txt");
 }
 
-/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in; *path is how much of
- * it is PATH. A number after the last colon is no part of the path, nor is anything there that
- * follows such an ending. */
+/* Whether spec is PATH[:NODES]: it contains a '/' or ends like a machine file; *path is the length
+ * of PATH. A number after the last colon is not part of PATH, nor is anything that follows a
+ * machine file's ending there. */
 static bool is_file(const char *spec, size_t *path)
 {
 	const char *colon = strrchr(spec, ':');

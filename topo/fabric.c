@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above the leaves: a spine over each `group` leaves of a kind and, where there are several
- * spines or kinds, a core over all. */
+/* The nodes of one preset and their switches. A spine connects `group` leaves of one preset. If
+ * there are several spines or presets, a core connects all of them. */
 struct run {
 	const struct topo_preset *box;
-	int first, nodes; /* in the cluster's nodes */
+	int first, nodes; /* first: index into the cluster's nodes */
 	int leaves, spines;
 };
 
@@ -49,8 +49,8 @@ static void set_domains(struct cluster *c, const struct run *r, int *next)
 	*next += parent_at_level(r->nodes, r->box->domain);
 }
 
-/* The order of switches is: the core, where there is one, then each run's spines, then its
- * leaves. */
+/* Adds the switches of a run. Their order is: the core if there is one, then the spines and the
+ * leaves of each run. */
 static void add_run(struct cluster *c, const struct run *r, bool several, int core)
 {
 	const char *tag = several ? r->box->name : "";

@@ -7,11 +7,11 @@
 #define GIB (1024.0 * 1024 * 1024)
 
 /*
- * Sources: the vendors' data sheets named in each comment ("DS"); device ids: the PCI ID
- * repository. A data sheet's "GB" of HBM is about a GiB as the driver counts it. NVLink: 20 GB/s a
- * lane and direction in its first generation, 25 from the second to the fourth, 50 in the fifth;
- * bridges of GDDR boards run at 14.0625 ("NVIDIA Ampere GA102 Architecture"). Where several forms
- * share an architecture the commonest comes first: topo_gpu_of_arch answers with it.
+ * Sources: the vendors' data sheets, which the comments name ("DS"); device ids: the PCI ID
+ * repository. A data sheet's "GB" of HBM is about a GiB as the driver counts it. NVLink has 20 GB/s
+ * per lane and direction in generation 1, 25 in generations 2 to 4, 50 in generation 5; bridges of
+ * GDDR boards run at 14.0625 ("NVIDIA Ampere GA102 Architecture"). If several models share an
+ * architecture, the most common one comes first, because topo_gpu_of_arch() returns it.
  */
 /* clang-format off */
 static const struct gpu_model models[] = {
@@ -30,7 +30,7 @@ static const struct gpu_model models[] = {
 	/* "T4" DS: 65 TFLOPS fp16, 16 GB, 320 GB/s. */
 	{ "T4", "t4", PCI_NVIDIA, { 0x1eb8 }, 75, 65e12, 16 * GIB, 320e9, LINK_UNKNOWN, 0, 0 },
 	/* "A100 Tensor Core GPU" DS: 312 TFLOPS; 40 GB 1555 GB/s; 80 GB 2039 (SXM), 1935 (PCIe);
-	 * NVLink 600 GB/s both ways, on PCIe boards by bridges between two. */
+	 * NVLink 600 GB/s both ways, on PCIe boards through bridges between two. */
 	{ "A100-SXM4-80GB", "a100 sxm 80gb", PCI_NVIDIA, { 0x20b2 }, 80, 312e12, 80 * GIB, 2039e9, LINK_NVLINK, 12, 25e9 },
 	{ "A100-SXM4-40GB", "a100 sxm 40gb", PCI_NVIDIA, { 0x20b0 }, 80, 312e12, 40 * GIB, 1555e9, LINK_NVLINK, 12, 25e9 },
 	{ "A100-PCIe-80GB", "a100 pcie 80gb", PCI_NVIDIA, { 0x20b5 }, 80, 312e12, 80 * GIB, 1935e9, LINK_NVLINK, 12, 25e9 },
@@ -68,7 +68,7 @@ static const struct gpu_model models[] = {
 	/* "H20": 148 TFLOPS, 96 GB, 4 TB/s, NVLink 900 GB/s both ways. */
 	{ "H20-96GB", "h20", PCI_NVIDIA, { 0x2329 }, 90, 148e12, 96 * GIB, 4000e9, LINK_NVLINK, 18, 25e9 },
 	/* "H200 Tensor Core GPU" DS: 989 (SXM), 835 (NVL) TFLOPS, 4.8 TB/s, 141 GB: the driver
-	 * shows 140 GiB, the runtime keeps one. */
+	 * shows 140 GiB, of which the runtime reserves one. */
 	{ "H200-SXM-141GB", "h200", PCI_NVIDIA, { 0x2335 }, 90, 989e12, 139 * GIB, 4800e9, LINK_NVLINK, 18, 25e9 },
 	{ "H200-NVL-141GB", "h200 nvl", PCI_NVIDIA, { 0x233b }, 90, 835e12, 139 * GIB, 4800e9, LINK_NVLINK, 18, 25e9 },
 	/* "GH200 Grace Hopper Superchip" DS: 990 TFLOPS; 96 GB, 4 TB/s or 144 GB, 4.9 TB/s; NVLink
@@ -96,8 +96,8 @@ static const struct gpu_model models[] = {
 	/* "Instinct MI100" DS: 184.6 TFLOPS fp16 (bf16 92.3), 32 GB, 1228.8 GB/s; three links of
 	 * 92 GB/s both ways. */
 	{ "MI100", "mi100", PCI_AMD, { 0x738c, 0x738e }, 0x908, 184.6e12, 32 * GIB, 1228.8e9, LINK_XGMI, 3, 46e9 },
-	/* "Instinct MI200 series" DS; links of 100 GB/s both ways. An MI250 and MI250X is two
-	 * devices: figures of one. */
+	/* "Instinct MI200 series" DS; links of 100 GB/s both ways. An MI250 or MI250X is two
+	 * devices; the values are those of one. */
 	{ "MI250X", "mi250x", PCI_AMD, { 0x7408 }, 0x90a, 191.5e12, 64 * GIB, 1638.4e9, LINK_XGMI, 8, 50e9 },
 	{ "MI250", "mi250", PCI_AMD, { 0x740c }, 0x90a, 181e12, 64 * GIB, 1638.4e9, LINK_XGMI, 7, 50e9 },
 	{ "MI210", "mi210", PCI_AMD, { 0x740f }, 0x90a, 181e12, 64 * GIB, 1638.4e9, LINK_XGMI, 3, 50e9 },
@@ -151,8 +151,8 @@ static bool part_of_a_word(char c)
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Whether `text` has the word standing alone: "A10" is not in "A100". What ends in a letter may
- * have a number behind it: "SXM4". */
+/* Whether `text` contains the word as a whole word: "A10" is not in "A100". A word that ends in a
+ * letter may be followed by a number: "SXM4". */
 static bool has_word(const char *text, const char *word, size_t len)
 {
 	for (const char *at = text; *at; at++)
@@ -162,7 +162,7 @@ static bool has_word(const char *text, const char *word, size_t len)
 	return false;
 }
 
-/* How many words of the row the text has; 0 when one is missing. */
+/* The number of words in the row if the text contains all of them; otherwise 0. */
 static int matching_words(const char *text, const char *words)
 {
 	int n = 0;

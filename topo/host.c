@@ -14,8 +14,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int load_topology(hwloc_topology_t t, struct err *e)
 {
-	/* The CPUID component repeats what the kernel says, binding to each core in turn to do
-	 * so. */
+	/* The CPUID component only repeats what the kernel reports, and binds to each core in turn
+	 * for that. */
 	hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
 	if (hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE) ||
 	    hwloc_topology_set_type_filter(t, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) ||
@@ -33,7 +33,7 @@ static int numa_of(hwloc_topology_t t, hwloc_obj_t o)
 	return node ? (int)node->logical_index : 0;
 }
 
-/* A core of which this process may use no hardware thread is not there. */
+/* Adds a core. A core is left out if this process may use none of its hardware threads. */
 static void add_core(struct host *h, hwloc_topology_t t, hwloc_obj_t o,
 		     hwloc_const_cpuset_t allowed)
 {
@@ -52,7 +52,7 @@ static void add_core(struct host *h, hwloc_topology_t t, hwloc_obj_t o,
 
 static int read_cores(hwloc_topology_t t, struct host *h, struct err *e)
 {
-	/* Some virtual machines and old kernels name no cores: each PU is one then. */
+	/* Some virtual machines and old kernels report no cores. Each PU then counts as a core. */
 	hwloc_obj_type_t type = HWLOC_OBJ_CORE;
 	int n = hwloc_get_nbobjs_by_type(t, type);
 	if (n <= 0)
@@ -75,8 +75,8 @@ static int read_cores(hwloc_topology_t t, struct host *h, struct err *e)
 	return 0;
 }
 
-/* A guest whose memory is plugged in as it is needed has less in its NUMA nodes, which hwloc
- * adds up, than it may have. */
+/* The memory that this process may use. hwloc adds up the NUMA nodes, which in a guest with memory
+ * hotplug hold less than the guest may get. */
 static double memory_of(hwloc_topology_t t)
 {
 	double plugged = (double)hwloc_get_root_obj(t)->total_memory;

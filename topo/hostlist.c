@@ -6,7 +6,7 @@
 
 enum { DIGITS = 9, BRACKETS = 8 };
 
-/* One item of the text, its name as far as it is built, and where names go. */
+/* The expansion of one item: the name as far as it is built, and the list that gets the names. */
 struct expansion {
 	const char *text; /* the whole list, for errors */
 	struct hostlist *out;
@@ -38,7 +38,7 @@ static int emit_name(struct expansion *x)
 	return 0;
 }
 
-/* Reads 1 to DIGITS digits; *width is how many. */
+/* Reads 1 to DIGITS digits; *width is their number. */
 static int read_number(struct expansion *x, const char **at, const char *end, long *value,
 		       int *width)
 {
@@ -62,7 +62,7 @@ static int append_name(struct expansion *x, size_t used, const char *s, size_t l
 static int expand_from(struct expansion *x, size_t used, const char *at, const char *end,
 		       int depth);
 
-/* [at, end) is what stands between brackets, [rest, stop) what follows them. */
+/* [at, end) is the text between brackets, [rest, stop) the text after them. */
 static int expand_ranges(struct expansion *x, size_t used, const char *at, const char *end,
 			 const char *rest, const char *stop, int depth)
 {
@@ -93,7 +93,7 @@ static int expand_ranges(struct expansion *x, size_t used, const char *at, const
 	}
 }
 
-/* Builds the names of [at, end) after the `used` characters that are there. */
+/* Adds the names of [at, end) to the `used` characters that x->name already has. */
 static int expand_from(struct expansion *x, size_t used, const char *at, const char *end, int depth)
 {
 	const char *open = memchr(at, '[', (size_t)(end - at));

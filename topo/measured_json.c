@@ -1,4 +1,4 @@
-/* What was measured, to and from the calibration file. */
+/* measured_json: writes and reads the calibration file. */
 #include "topo/measured.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ const char *topo_measured_transport_word(enum measured_transport transport)
 	return transport_words[transport];
 }
 
-/* --- To --- */
+/* --- Write --- */
 
 static json_t *points_json(int n, const double *x, const double *y)
 {
@@ -67,7 +67,7 @@ json_t *topo_measured_exchanges_json(const struct measured *m)
 	return list;
 }
 
-/* --- From --- */
+/* --- Read --- */
 
 static int refuse_damage(const char *name, const char *what, struct err *e)
 {
@@ -118,7 +118,7 @@ static int read_rates(json_t *rates, struct machine_rates *m)
 			return -1;
 		known++;
 	}
-	/* What the others fall back on. */
+	/* The other rates fall back on these two. */
 	return known && m->rates[RATE_PRODUCT_FWD].n && m->rates[RATE_MOVED].n ? 0 : -1;
 }
 

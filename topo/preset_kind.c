@@ -37,7 +37,8 @@ static struct topo_link link_of(const struct topo_preset *b, const struct gpu_mo
 				   .latency = topo_link_latency(b->join) };
 }
 
-/* The cores of a NUMA domain and, after all cores, their second threads. */
+/* The CPUs of a NUMA domain: its cores and their second threads, which are numbered after all
+ * cores. */
 static void cpus_of(const struct topo_preset *b, int numa, char out[TOPO_CPUS])
 {
 	int n = b->cores / b->numa, first = numa * n;
@@ -60,7 +61,7 @@ static void fill_nics(const struct topo_preset *b, struct node_kind *k)
 	}
 }
 
-/* Of the devices that share an adapter, the first one's domain is where it is. */
+/* Sets the devices. A NIC that devices share is in the domain of the first of them. */
 static void fill_parts(const struct topo_preset *b, struct node_kind *k)
 {
 	for (int i = 0; i < b->devices; i++) {

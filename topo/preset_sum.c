@@ -1,4 +1,5 @@
-/* sum — "dgx-h100:4+dgx-a100:2": so many of these boxes and so many of those, as one cluster. */
+/* preset_sum: a cluster of several presets, such as "dgx-h100:4+dgx-a100:2", each with its number
+ * of nodes. */
 #include "topo/internal.h"
 #include "topo/presets.h"
 

@@ -5,22 +5,24 @@
 #define GIB (1024.0 * 1024 * 1024)
 
 /*
- * What is the same in many rows. Latencies of collectives' steps: NCCL's tuning tables
- * (src/graph/tuning.cc), rounded. PCIe payload between devices: NCCL's constants for ×16 links, 12
- * GB/s in generation 3, 24 in 4 (src/graph/topo.h). Order of devices, NUMA domains and adapters:
- * `nvidia-smi topo -m` of such machines, as published (NVIDIA/nccl#1505: DGX A100; vllm#13855: DGX
- * H100; NVIDIA/nccl-tests#78: DGX-2; NVIDIA/nccl#671: DGX-1; NVIDIA/k8s-test-infra#371: GB200).
- * Scalable units: NVIDIA's "DGX SuperPOD Reference Architecture" of the system; up to 8 units two
- * levels of switches serve, then a third, all without blocking.
+ * Values that many rows share, and their sources.
+ *   - Latency of a step of a collective: NCCL's tuning tables (src/graph/tuning.cc), rounded.
+ *   - PCIe payload between devices: NCCL's constants for × 16 links, 12 GB/s in generation 3 and 24
+ *     in generation 4 (src/graph/topo.h).
+ *   - Order of devices, NUMA domains and NICs: `nvidia-smi topo -m` of such machines, as published
+ *     (NVIDIA/nccl#1505: DGX A100; vllm#13855: DGX H100; NVIDIA/nccl-tests#78: DGX-2;
+ *     NVIDIA/nccl#671: DGX-1; NVIDIA/k8s-test-infra#371: GB200).
+ *   - Scalable units: NVIDIA's "DGX SuperPOD Reference Architecture" of the system. Up to 8 units
+ *     have two levels of switches; more have three. No level is oversubscribed.
  */
 #define IB(gbits) .nic_bandwidth = (gbits)*1e9 / 8, .nic_latency = 5e-6
 
 static const struct topo_preset boxes[] = {
 	{
 		/* "DGX-1 With Tesla V100 System Architecture": 8 V100 in a hybrid cube mesh, 2 ×
-		 * Xeon E5-2698 v4 (20 cores), 512 GB, 4 × EDR 100 Gb/s, each near two GPUs. Two
-		 * quads of GPUs, each fully meshed, and an edge of two lanes from every GPU to its
-		 * opposite: six lanes a GPU. */
+		 * Xeon E5-2698 v4 (20 cores), 512 GB, 4 × EDR 100 Gb/s, each near two GPUs. Each of
+		 * two groups of 4 GPUs is fully meshed, and two lanes connect every GPU with its
+		 * opposite: six lanes per GPU. */
 		.name = "dgx-1",
 		.gpu = "V100-SXM2-32GB",
 		.devices = 8,
@@ -110,7 +112,7 @@ static const struct topo_preset boxes[] = {
 		.rails = true,
 	},
 	{
-		/* "DGX H200" data sheet: as the DGX H100 with H200s. */
+		/* "DGX H200" data sheet: a DGX H100 with H200 GPUs. */
 		.name = "dgx-h200",
 		.gpu = "H200-SXM-141GB",
 		.devices = 8,
@@ -177,8 +179,8 @@ static const struct topo_preset boxes[] = {
 		.rails = true,
 	},
 	{
-		/* A rented machine with one H200: an ordinary host beside it (16 cores, 128
-		 * GiB), 25 Gb/s Ethernet. */
+		/* A rented machine with one H200: an ordinary host (16 cores, 128 GiB) with 25 Gb/s
+		 * Ethernet. */
 		.name = "h200",
 		.gpu = "H200-SXM-141GB",
 		.devices = 1,
@@ -196,9 +198,9 @@ static const struct topo_preset boxes[] = {
 		.nic_latency = 30e-6,
 	},
 	{
-		/* Four A100 PCIe behind PCIe 4.0 ×16: 31.5 GB/s by the specification, about 25 GB/s
-		 * of payload from peer to peer below one socket, less between two; one 200 Gb/s
-		 * adapter for all four. */
+		/* Four A100 PCIe on PCIe 4.0 × 16: 31.5 GB/s by the specification, about 25 GB/s of
+		 * payload between devices of one socket, less between sockets; one 200 Gb/s NIC for
+		 * all four. */
 		.name = "pcie-a100",
 		.gpu = "A100-PCIe-80GB",
 		.devices = 4,
@@ -216,8 +218,8 @@ static const struct topo_preset boxes[] = {
 		.nic_latency = 6e-6,
 	},
 	{
-		/* Eight L40S, PCIe 4.0 ×16, no NVLink (through the host: about 20 GB/s, less
-		 * between sockets), two 200 Gb/s adapters. */
+		/* Eight L40S, PCIe 4.0 × 16, no NVLink (through the host: about 20 GB/s, less
+		 * between sockets), two 200 Gb/s NICs. */
 		.name = "pcie-l40s",
 		.gpu = "L40S",
 		.devices = 8,

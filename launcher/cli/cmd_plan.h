@@ -1,4 +1,4 @@
-/* cmd_plan — the parts of `muster plan`. */
+/* cmd_plan: the parts of `muster plan`. */
 #ifndef MUSTER_LAUNCHER_CLI_CMD_PLAN_H
 #define MUSTER_LAUNCHER_CLI_CMD_PLAN_H
 
@@ -7,21 +7,22 @@
 
 #include <stdbool.h>
 
-/* What of the schedule is asked for. */
+/* What to do with the schedule. */
 struct plan_schedule_options {
-	const char *svg;      /* file to write, or NULL */
-	const char *measured; /* run folder whose last step is drawn beside it, or NULL */
+	const char *svg;      /* file to write; NULL: none */
+	const char *measured; /* run folder whose last step is drawn next to it; NULL: none */
 	bool json;
 };
 
-/* Draws the plan's schedule; the exit status. */
+/* Draws the plan's schedule. Returns the exit status. */
 int cmd_plan_schedule(const struct job *job, const struct plan *plan,
 		      const struct plan_schedule_options *o);
 
-/* Searches what the job leaves open, and prints what was found; the exit status. */
+/* Searches the keys that the job leaves to muster, and prints the result. Returns the exit
+ * status. */
 int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool json);
-/* The same on other sizes of the cluster that spec names: range "64..4096" counts devices,
- * doubling. svg: file to draw into, or NULL. */
+/* Searches them for other sizes of the cluster that spec names. range: numbers of devices;
+ * "64..4096" doubles from 64 to 4096. svg: file to draw into; NULL: none. */
 int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg,
 		     bool json);
 

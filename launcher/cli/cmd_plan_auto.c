@@ -1,5 +1,5 @@
-/* `muster plan --auto` and `--gpus`: finds the best layout for the keys that a job leaves to muster,
- * on one cluster or on several sizes of it. */
+/* `muster plan --auto` and `--gpus`: finds the best layout for the keys that a job leaves to
+ * muster, on one cluster or on several sizes of it. */
 #include "launcher/cli/cmd_plan.h"
 
 #include "base/file.h"

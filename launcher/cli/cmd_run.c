@@ -96,8 +96,8 @@ static void run_close(struct run *r)
 	buf_fini(&r->job_text);
 }
 
-/* Sets the keys that the job leaves to muster and prints them, because nothing else shows them before
- * the run folder exists. */
+/* Sets the keys that the job leaves to muster and prints them, because nothing shows them until the
+ * run folder exists. */
 static int decide(struct job *job, const struct cluster *c, struct err *e)
 {
 	if (!job->open)

@@ -1,7 +1,7 @@
 /*
  * cmd_tool: ckpt, data, bench, generate and trace. muster-agent runs them, because it contains the
- * code for checkpoints, data and kernels. Inside a Slurm allocation `bench comm` runs on all devices
- * of the allocation, unless its options select ranks of this host.
+ * code for checkpoints, data and kernels. Inside a Slurm allocation `bench comm` runs on all
+ * devices of the allocation, unless its options select ranks of this host.
  */
 #include "launcher/agent_path.h"
 #include "launcher/cli/command.h"

@@ -1,6 +1,6 @@
 #include "launcher/doctor/doctor.h"
 
-/* Bounds are longer than those of the commands that a check runs. */
+/* Each check's time limit is longer than those of the commands that the check runs. */
 /* clang-format off */
 const struct check doctor_checks[] = {
 	{ "agent", 12, false, "muster-agent is there and starts", doctor_check_agent },

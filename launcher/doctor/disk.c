@@ -1,4 +1,4 @@
-/* The folders that a run writes. */
+/* disk: checks the folders that a run writes to. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
@@ -12,7 +12,7 @@
 
 #define ROOM_LEAST (1.0 * (1 << 30))
 
-/* The folder, or the nearest one above it that is there. */
+/* The path itself if it exists, otherwise its nearest existing parent. */
 static void nearest(const char *path, char out[JOB_PATH])
 {
 	snprintf(out, JOB_PATH, "%s", *path ? path : ".");
@@ -26,7 +26,7 @@ static void nearest(const char *path, char out[JOB_PATH])
 	}
 }
 
-/* level: what it means when nothing can be written there. */
+/* level: of the finding if nothing can be written there. need: bytes. */
 static void check_folder(const char *what, const char *path, double need, enum finding_level level,
 			 struct findings *f)
 {

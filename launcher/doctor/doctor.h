@@ -1,17 +1,19 @@
 /*
- * doctor — what a machine lacks for muster, and what mends it.
+ * doctor: finds what a machine lacks for muster, and names the remedy.
  *
- *     checks.c    the table of checks: one row each
- *     run.c       runs them: each in a process of its own, all at once, for so long and no longer
- *     nodes.c     the same on every node of an allocation
- *     findings.c  what was found, as JSON between processes, nodes and programs
- *     page.c      the page for people
- *     needs_job.c what a job needs of a node; needs.c: told to another process
+ *     checks.c     the table of checks, one row each
+ *     run.c        runs the checks: all at once, each in its own process with a time limit
+ *     nodes.c      runs them on every node of an allocation
+ *     findings.c   the list of findings; as JSON it passes between processes and nodes
+ *     page.c       prints the report for people
+ *     needs_job.c  what a job needs of a node; needs.c passes it to other processes
  *     programs.c limits.c gpus.c network.c disk.c slurm.c job.c    the checks
  *
- * To add a check: a function that reports at least one finding, its prototype below and its row in
- * checks.c. It runs in a process of its own, so it may load any library, hang, or crash: that is a
- * finding then.
+ * To add a check:
+ *   1. write a function that reports at least one finding, and its prototype below;
+ *   2. add its row to checks.c.
+ * A check runs in its own process, so it may load any library. If it hangs or crashes, that is a
+ * finding.
  */
 #ifndef MUSTER_LAUNCHER_DOCTOR_DOCTOR_H
 #define MUSTER_LAUNCHER_DOCTOR_DOCTOR_H
@@ -29,78 +31,79 @@ const char *doctor_finding_word(enum finding_level level); /* "ok", "warn", "fai
 
 struct finding {
 	enum finding_level level;
-	char check[16];  /* its row's name */
-	char object[80]; /* what it is about: "GPU3", "/dev/shm" */
+	char check[16];  /* name of the check's row */
+	char object[80]; /* such as "GPU3" or "/dev/shm" */
 	char found[320];
-	char remedy[320]; /* "" where all is well */
-	bool whole;       /* of all nodes together: its check is `once` */
+	char remedy[320]; /* "" if the level is FINDING_OK */
+	bool whole;       /* about all nodes together: the check is `once` */
 };
 
 struct findings {
 	struct finding *rows;
 	int n, cap;
-	bool lost;         /* no memory for some */
-	const char *check; /* of what is added from now on */
-	/* for programs, by check: figures of what was looked at; NULL: none */
+	bool lost;         /* there was no memory for some findings */
+	const char *check; /* the check that added findings belong to */
+	/* machine-readable values by check; NULL: none */
 	json_t *facts;
 };
 void doctor_findings_fini(struct findings *f);
 
-/* Adds one; texts are made plain and cut to fit. */
+/* Each call adds one finding. It removes control characters from the texts and cuts them to fit. */
 void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void doctor_found_bad(struct findings *f, enum finding_level level, const char *object,
 		      const char *remedy, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 enum finding_level doctor_findings_worst(const struct findings *f);
-/* Takes the reference over: figures of the check that is at work. */
+/* Steals the reference. The values belong to the current check. */
 void doctor_found_facts(struct findings *f, json_t *facts);
-/* {"findings": […], "facts": {…}}; and adds those of such a document: -1, and nothing added,
- * where it is none. */
+/* doctor_findings_json() returns {"findings": […], "facts": {…}}, a new reference.
+ * doctor_findings_take() adds the findings and values of such a document. It returns -1 and adds no
+ * finding if the document is malformed. */
 json_t *doctor_findings_json(const struct findings *f);
 int doctor_findings_take(struct findings *f, const json_t *doc);
 
 struct gpu_states;
 json_t *doctor_gpu_facts(const struct gpu_states *s);
 
-/* What a job needs of each node that it runs on, the fullest one's figures; without a job all is
- * 0 or "". */
+/* What a job needs of each node: the values of the node that needs most. Without a job all members
+ * but `slurm` are 0 or "". */
 struct needs {
 	bool job, cuda;
-	bool slurm; /* in an allocation, of several nodes perhaps */
-	int ranks;  /* agents on a node */
-	/* bytes of device memory that a rank takes; 0: unknown, or the device is the CPU */
+	bool slurm; /* inside an allocation, possibly of several nodes */
+	int ranks;  /* agents per node */
+	/* bytes of device memory that a rank needs; 0: unknown, or the device is the CPU */
 	double memory;
-	double host_memory; /* bytes that the ranks of a node take of its own memory */
-	double checkpoint;  /* bytes of all checkpoints that are kept together */
+	double host_memory; /* bytes of host memory that the ranks of a node need */
+	double checkpoint;  /* bytes of all checkpoints that are kept at the same time */
 	char run_dir[JOB_PATH], ckpt_dir[JOB_PATH];
 	char data[JOB_PATH];      /* data.path */
 	char interface[JOB_TEXT]; /* network.interface */
-	char trouble[480];        /* why the job cannot be planned here, or "" */
-	const struct job *given;  /* in the process that has read it: the job, and the name of */
-	const char *file;         /* its file; else NULL */
+	char trouble[480];        /* why the job cannot be planned or run here, or "" */
+	const struct job *given;  /* the job, in the process that has read it; otherwise NULL */
+	const char *file;         /* name of the job's file; otherwise NULL */
 };
-/* Of a job on the machine that it would be run on; `slurm` is set before. */
+/* Plans the job on the machine where it would run. The caller has set `slurm`. */
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out);
 json_t *doctor_needs_json(const struct needs *n);
-/* -1, and nothing taken, where it is none */
+/* -1: the document is malformed, and *out is unchanged */
 int doctor_needs_take(const json_t *doc, struct needs *out);
 int doctor_needs_read(const char *text, struct needs *out, struct err *e);
 
 typedef void doctor_check(const struct needs *n, struct findings *f);
 struct check {
 	const char *name;
-	double seconds;    /* that it may take */
-	bool once;         /* of the whole, not of each node */
+	double seconds;    /* time limit */
+	bool once;         /* runs once, not on each node */
 	const char *about; /* for --help */
 	doctor_check *fn;
 };
 /* Ends with a NULL name. */
 extern const struct check doctor_checks[];
 
-/* For checks: the first line of a file of the kernel's, "" where it cannot be read. */
+/* For checks: reads the first line of a kernel file; "" if it cannot be read. */
 void doctor_first_line(const char *path, char *out, size_t size);
-/* Whether a driver of NVIDIA's runs here. */
+/* Whether the NVIDIA driver is loaded on this host. */
 bool doctor_has_driver(void);
 
 doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_pmix, doctor_check_blas,
@@ -109,23 +112,23 @@ doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_pmix, doct
 	doctor_check_near, doctor_check_name, doctor_check_disk, doctor_check_slurm,
 	doctor_check_munge, doctor_check_job, doctor_check_data;
 
-/* Runs checks here and adds what they found in the table's order. */
+/* Runs checks on this host and adds their findings in the table's order. */
 enum doctor_which { DOCTOR_ALL, DOCTOR_OF_NODE, DOCTOR_ONCE };
 void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which,
 		struct findings *f);
 
-/* Asks each node: node[i] gets what it found. 0, or -1 with the reason when none told anything. */
+/* Runs the checks on each node; nodes[i] gets the findings of node i. -1: no node has answered. */
 struct doctor_node {
 	char name[HOSTLIST_NAME];
 	struct findings found;
 };
 int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes,
 	       struct err *e);
-/* On a node: its lines. */
+/* Runs on a node: prints its findings as the lines that doctor_ask() reads. */
 int doctor_report(const char *needs, struct buf *out, struct err *e);
 
-/* The page. nodes: what was found on each; of a single one no names are shown. quiet: without
- * what is well. */
+/* Prints the report. nodes: the findings of each node; a single node's name is not repeated. quiet:
+ * leaves out findings with the level FINDING_OK. */
 void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
 		 struct buf *out);
 json_t *doctor_json(const struct doctor_node *nodes, int n);

@@ -43,8 +43,8 @@ static struct finding *add(struct findings *f)
 	return x;
 }
 
-/* Not in the middle of a character; '?' for bytes that are no text, as paths may have, which
- * JSON does not take. */
+/* Copies the text. It is never cut inside a character. A '?' replaces each byte that is not
+ * printable text: paths may contain such bytes, and JSON does not allow them. */
 static void cut(char *to, size_t size, const char *text)
 {
 	const char *bad;
@@ -132,14 +132,14 @@ static int level_of(const char *word)
 	return -1;
 }
 
-/* Cut and made plain again: another process, or another node, wrote it. */
+/* The text is cut and cleaned again, because another process or node wrote it. */
 static void take_text(const json_t *o, const char *key, char *to, size_t size)
 {
 	const char *text = json_string_value(json_object_get(o, key));
 	cut(to, size, text ? text : "");
 }
 
-/* Of each check its own. */
+/* Each check has its own key. */
 static void take_facts(struct findings *f, const json_t *facts)
 {
 	if (!json_is_object(facts) || !json_object_size(facts))

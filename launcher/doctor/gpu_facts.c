@@ -1,11 +1,12 @@
-/* What a GPU tells of itself, for programs: a row a figure; what it does not tell is null. */
+/* gpu_facts: the state of the GPUs as JSON, one row per value. A value that the GPU does not report
+ * is null. */
 #include "launcher/doctor/doctor.h"
 
 #include "topo/discover/gpu_state.h"
 
 #include <stddef.h>
 
-enum kind { TEXT, COUNT /* -1 unknown */, POSITIVE /* 0 unknown */, WIDE, REAL, SWITCH };
+enum kind { TEXT, COUNT /* -1: unknown */, POSITIVE /* 0: unknown */, WIDE, REAL, SWITCH };
 
 #define ROW(member, kind) \
 	{ \
@@ -27,7 +28,7 @@ static const struct row {
 	ROW(persistence, SWITCH), ROW(compute, COUNT), ROW(mig, SWITCH), ROW(mig_next, SWITCH), ROW(instances, COUNT),
 };
 /* clang-format on */
-enum { ROWS = sizeof rows / sizeof *rows, ROWS_OF_LOST = 5 /* to its address */ };
+enum { ROWS = sizeof rows / sizeof *rows, ROWS_OF_LOST = 5 /* the rows up to `bus` */ };
 
 static json_t *value_of(const struct row *r, const struct gpu_state *g)
 {
@@ -94,7 +95,7 @@ static json_t *processes_of(const struct gpu_state *g)
 static json_t *facts_of(const struct gpu_state *g)
 {
 	json_t *o = json_object();
-	/* of a GPU that does not answer the rest is not known */
+	/* the other values of a GPU that does not answer are unknown */
 	int n = *g->trouble ? ROWS_OF_LOST : ROWS;
 	for (int i = 0; i < n; i++)
 		json_object_set_new(o, rows[i].key, value_of(&rows[i], g));

@@ -1,4 +1,5 @@
-/* The GPUs of a node: each by itself, beside its siblings, and beside what the job needs. */
+/* gpus: checks each GPU by itself, against the node's other GPUs, and against what the job
+ * needs. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
@@ -25,7 +26,7 @@ static void say(void *arg, enum gpu_level level, const char *found, const char *
 			 "%s", found);
 }
 
-/* The most NVLinks that one of the same model has up. */
+/* The highest number of active NVLinks among the GPUs of the same model. */
 static int links_of_siblings(const struct gpu_states *s, const struct gpu_state *g)
 {
 	int most = 0;
@@ -44,7 +45,7 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 	int down = g->links - g->links_up;
 	if (g->links_up >= usual)
 		return;
-	/* One that is switched off for good is not told of at all. */
+	/* The driver does not report a link that is switched off permanently. */
 	if (down)
 		snprintf(which, sizeof which, ": link%s %s %s down", human_s(down), g->links_down,
 			 down == 1 ? "is" : "are");
@@ -98,7 +99,7 @@ static int examine(const struct gpu_states *s, const struct gpu_state *g, const 
 	return p.bad || p.warnings;
 }
 
-/* The sound ones in a line. */
+/* Reports all GPUs without a problem in one line. */
 static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first,
 		       struct findings *f)
 {
@@ -116,7 +117,7 @@ static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_s
 			*s->driver ? ", driver " : "", s->driver);
 }
 
-/* SXM modules reach each other over NVLink alone; cards do without. */
+/* SXM modules communicate over NVLink only. PCIe cards work without NVLink. */
 static void judge_fabric(const struct gpu_states *s, struct findings *f)
 {
 	for (int i = 0; i < s->n; i++)
@@ -178,7 +179,7 @@ void doctor_check_gpus(const struct needs *n, struct findings *f)
 	topo_gpu_states_free(&s);
 }
 
-/* --- How near adapters are. --- */
+/* --- Distance between GPUs and NICs --- */
 
 static const char *const nearness[LINK_KINDS] = {
 	[LINK_PIX] = "on one PCIe switch",

@@ -1,4 +1,4 @@
-/* What concerns a job alone. */
+/* job: the checks of a job and of its data. */
 #include "launcher/agent_path.h"
 #include "launcher/doctor/doctor.h"
 
@@ -32,7 +32,7 @@ void doctor_check_job(const struct needs *n, struct findings *f)
 				n->ranks, human_s(n->ranks), human_bytes(n->host_memory, host));
 }
 
-/* The agent's own tool reads its headers: what is wrong with it, it says. */
+/* The tool `muster data show` of the agent reads the data's headers and reports errors. */
 void doctor_check_data(const struct needs *n, struct findings *f)
 {
 	char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/* What the kernel and the control group grant. */
+/* limits: checks what the kernel and the control group allow. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
@@ -13,7 +13,7 @@
 #include <sys/statvfs.h>
 
 enum { FILES_LEAST = 4096 };
-#define ADDRESS_LEAST (600.0 * (1 << 20)) /* libraries, one thread, its buffer of the BLAS */
+#define ADDRESS_LEAST (600.0 * (1 << 20)) /* libraries and one thread with its BLAS buffer */
 #define SHM_LEAST     (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
 
 static const char *limit_text(rlim_t limit, bool bytes, char out[HUMAN])
@@ -154,8 +154,8 @@ void doctor_check_shm(const struct needs *n, struct findings *f)
 		doctor_found_ok(f, "/dev/shm", "%s of %s free", text, all);
 }
 
-/* CPUs of time that the control group grants; 0: no limit. Inside a container its own group is
- * the mount's root. */
+/* The CPU time that the control group allows, in CPUs; 0: no limit. Inside a container the
+ * process's own group is the root of the mount. */
 static double cpu_quota(void)
 {
 	double quota = 0, period = 0;
@@ -201,7 +201,7 @@ void doctor_check_cpu(const struct needs *n, struct findings *f)
 			  sizeof governor);
 	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver,
 			  sizeof driver);
-	/* intel_pstate and amd-pstate raise clocks by themselves under that name too. */
+	/* intel_pstate and amd-pstate raise the clock even if their governor is "powersave". */
 	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
 		doctor_found_bad(f, FINDING_WARN, "governor",
 				 "cpupower frequency-set -g performance",

@@ -1,5 +1,5 @@
-/* A job's needs as other processes are told them: in an answer, or as a word on a node's command
- * line. */
+/* needs: a job's needs as JSON, for other processes: in an answer, or as a word on the command line
+ * of a node's process. */
 #include "launcher/doctor/doctor.h"
 
 #include <string.h>

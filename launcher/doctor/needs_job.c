@@ -1,4 +1,4 @@
-/* What a job needs: of its plan on the machine that it would be run on. */
+/* needs_job: computes what a job needs, from its plan on the machine where it would run. */
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/job_cluster.h"
@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* That planning may take; in an allocation its nodes may be asked first, in a step. */
+/* Time limits of planning. In an allocation planning may first query the nodes in a Slurm job
+ * step. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 
-/* The fullest node's figures. */
+/* Sets the values of the node that needs most. */
 static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out,
 		   struct err *e)
 {
@@ -31,7 +32,7 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 								      : out->host_memory;
 	}
 	free(memory);
-	/* fp32 masters and states */
+	/* fp32 parameters and optimizer states */
 	double saved = 4.0 * (1 + optimizer_full_states(job->optimizer.kind));
 	out->checkpoint = saved * (double)shape_params(&p->shape) *
 			  (double)(job->checkpoint.keep + 1);
@@ -46,8 +47,8 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* The plan needs devices, which a job's own machine may lack: that is what is told then. Not
- * inlined: a frame would hold the job besides what is needed. */
+/* Plans the job. It is an error if the job uses GPUs and this machine has none. The function is not
+ * inlined, because otherwise the caller's frame would hold a job in addition to struct needs. */
 __attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
 					     struct err *e)
 {
@@ -74,8 +75,8 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	return rc;
 }
 
-/* As a check does, in a process of its own: a driver that hangs or crashes does not take the
- * doctor with it. */
+/* Runs like a check, in its own process, so a driver that hangs or crashes does not stop the
+ * doctor. */
 static void plan_here(const struct needs *n, struct findings *f)
 {
 	struct needs out = *n;

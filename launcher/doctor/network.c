@@ -1,4 +1,4 @@
-/* Adapters, and this host's name. */
+/* network: checks the NICs and this host's name. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first line of a file in a folder. */
+/* Reads the first line of a file in a folder. */
 static void line_in(const char *folder, const char *name, char *out, size_t size)
 {
 	char path[512];
@@ -25,14 +25,14 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* "mlx5_0 port 1" of /sys/class/infiniband/mlx5_0/ports/1. */
+/* Makes "mlx5_0 port 1" from /sys/class/infiniband/mlx5_0/ports/1. */
 static void port_name(const char *path, char out[80])
 {
 	const char *device = path + strlen("/sys/class/infiniband/");
 	snprintf(out, 80, "%.*s port %s", (int)strcspn(device, "/"), device, base_name(path));
 }
 
-/* A port is up in state 4 ("4: ACTIVE"). Returns how many are. */
+/* A port in state 4 ("4: ACTIVE") is active. Returns the number of active ports. */
 static int infiniband(struct findings *f, int *all)
 {
 	glob_t g;
@@ -57,7 +57,8 @@ static int infiniband(struct findings *f, int *all)
 	return up;
 }
 
-/* Ethernet and its like that have a device behind them: no loopback, bridge or tunnel. */
+/* Counts the network interfaces with a device behind them, which excludes loopback, bridges and
+ * tunnels. Returns the number of those that are not down. */
 static int ethernet(int *all)
 {
 	glob_t g;

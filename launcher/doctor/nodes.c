@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define TAG          "muster-doctor"
-#define SECONDS      60.0 /* for the step to start, and for the slowest check */
-#define CLOCKS_APART 5.0  /* seconds, with what the step itself takes to start everywhere */
+#define SECONDS      60.0 /* for the job step to start and for the slowest check */
+#define CLOCKS_APART 5.0  /* seconds; includes the start of the job step on all nodes */
 
 static json_t *report_of(const struct needs *n)
 {
@@ -46,7 +46,7 @@ static void silent(struct findings *f, const char *why)
 			 "%s", why);
 }
 
-/* time: -1 where the node told none. */
+/* Reads a node's answer. time: the node's clock; -1: it is unknown. */
 static void take(struct doctor_node *node, struct buf *answer, double *time)
 {
 	json_t *o = json_loadb(buf_str(answer), answer->len, JSON_REJECT_DUPLICATES, NULL);
@@ -59,13 +59,14 @@ static void take(struct doctor_node *node, struct buf *answer, double *time)
 	json_decref(o);
 }
 
-/* Beside the middle one: MUNGE refuses credentials of another time, and files' times mislead. */
 static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
 }
 
+/* Compares each node's clock with the median. If clocks differ, MUNGE refuses credentials and the
+ * times of files are wrong. */
 static void compare_clocks(struct doctor_node *nodes, const double *times, int n)
 {
 	double *sorted = malloc((size_t)n * sizeof *sorted);

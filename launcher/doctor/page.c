@@ -16,7 +16,8 @@ struct page {
 
 static const char *const inks[FINDING_LEVELS] = { "\033[32m", "\033[33m", "\033[31m" };
 
-/* What is well is the same whatever its figures; what is not, by its words. */
+/* Two findings with the level FINDING_OK are equal whatever their text is. Other findings are equal
+ * if their texts are. */
 static bool same(const struct finding *a, const struct finding *b)
 {
 	return a->level == b->level && !strcmp(a->check, b->check) &&
@@ -33,7 +34,7 @@ static const struct finding *find(const struct findings *f, const struct finding
 	return NULL;
 }
 
-/* Characters, not bytes, so that columns stand under each other. */
+/* The number of characters, not bytes, so that columns are aligned. */
 static int width(const char *text)
 {
 	int n = 0;
@@ -42,7 +43,7 @@ static int width(const char *text)
 	return n;
 }
 
-/* Broken at blanks, with further lines indented; `lead` stands before the first one. */
+/* Prints the text, broken at blanks. The first line starts with `lead`; the others are indented. */
 static void put_wrapped(struct page *p, const char *lead, const char *text)
 {
 	const int room = p->columns - INDENT < 30 ? 30 : p->columns - INDENT;
@@ -64,8 +65,8 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 	buf_puts(p->out, "\n");
 }
 
-/* "n1, n2 and 6 more: "; nothing of a single node, of what concerns none, or where all is well
- * on all. */
+/* The nodes with this finding, such as "n1, n2 and 6 more: ". It is "" for a single node, for a
+ * finding about all nodes together, and for a FINDING_OK of every node. */
 static void put_names(struct page *p, const struct finding *x, char *out, size_t size)
 {
 	int count = 0, at = 0;
@@ -107,7 +108,7 @@ static void put_finding(struct page *p, const struct finding *x)
 	}
 }
 
-/* Whether a node before it has said it. */
+/* Whether an earlier node has an equal finding, which is printed already. */
 static bool said(const struct page *p, int node, int row)
 {
 	const struct finding *x = &p->nodes[node].found.rows[row];

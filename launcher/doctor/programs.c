@@ -1,4 +1,4 @@
-/* Programs and libraries that muster loads. */
+/* programs: checks the programs and libraries that muster loads. */
 #include "launcher/agent_path.h"
 #include "launcher/doctor/doctor.h"
 
@@ -42,7 +42,7 @@ void doctor_check_agent(const struct needs *n, struct findings *f)
 	buf_fini(&out);
 }
 
-/* muster is linked with it; a node may have another version in its place. */
+/* muster is linked with libpmix, but a node may have another version installed. */
 void doctor_check_pmix(const struct needs *n, struct findings *f)
 {
 	const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT,
@@ -57,7 +57,7 @@ void doctor_check_pmix(const struct needs *n, struct findings *f)
 	doctor_found_ok(f, "PMIx", "%s", text);
 }
 
-/* Of those that kernels/cpu/blas.c takes, the first that is here. */
+/* Finds the first BLAS that is installed here, in the order of kernels/cpu/blas.c. */
 void doctor_check_blas(const struct needs *n, struct findings *f)
 {
 	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4",
@@ -86,7 +86,8 @@ bool doctor_has_driver(void)
 	return !access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK);
 }
 
-/* What is missing for GPUs matters where a job asks for them, or there are some. */
+/* Reports a missing GPU library. It is a problem only if a job uses GPUs or the driver is
+ * loaded. */
 static void missing(const struct needs *n, struct findings *f, const char *object,
 		    const char *remedy, const char *why)
 {
@@ -124,7 +125,7 @@ static void *cuda_agent(char path[PATH_MAX], struct err *e)
 	return lib;
 }
 
-/* The CUDA that it was built with, 13000; 0: not told. */
+/* The version of CUDA that libmuster-cuda.so was built with, such as 13000; 0: unknown. */
 static int built_with(void *lib)
 {
 	const int *version = lib ? dlsym(lib, "muster_cuda_runtime") : NULL;
@@ -152,7 +153,7 @@ void doctor_check_cuda(const struct needs *n, struct findings *f)
 		doctor_found_ok(f, "libmuster-cuda.so", "loads");
 }
 
-/* Within a major version of CUDA every driver of it does (CUDA Compatibility, "minor version
+/* A driver supports every CUDA of its own major version (CUDA Compatibility, "minor version
  * compatibility"). */
 void doctor_check_driver(const struct needs *n, struct findings *f)
 {
@@ -183,12 +184,12 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 				driver % 1000 / 10);
 }
 
-/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are
- * major × 10000 + minor × 100 + patch in both (cublas_api.h; nccl.h from 2.9 on, before it major ×
- * 1000 + minor × 100 + patch). */
+/* The libraries that kernels/cuda and libcomm/device/cuda load, with the names that those try. Both
+ * report versions as major × 10000 + minor × 100 + patch (cublas_api.h; nccl.h since 2.9). Before
+ * 2.9 NCCL reported major × 1000 + minor × 100 + patch. */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
-	bool returned; /* the version is the result, else what the argument points at */
+	bool returned; /* it returns the version; otherwise it writes it to its argument */
 	int least;
 	bool optional;
 } libraries[] = {

@@ -17,19 +17,20 @@
 
 enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
 
-/* Seconds for a killed process to be gone. One that a driver holds stays; nobody waits for it. */
+/* Seconds to wait for the end of a killed process. A process that is blocked in a driver may never
+ * end; the doctor does not wait for it. */
 #define GRACE 0.5
 
 struct running {
 	const struct check *check;
 	pid_t pid;
-	int fd; /* -1: its answer is whole, or it has none */
+	int fd; /* -1: the answer is complete, or there is none */
 	double until;
 	bool late;
 	struct buf answer;
 };
 
-/* In the child: what libraries print is nobody's to read. */
+/* Runs in the child. What libraries print is discarded. */
 static void answer(const struct check *c, const struct needs *n, int fd)
 {
 	struct findings f = { .check = c->name };
@@ -44,7 +45,7 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	char *text = json_dumps(list, JSON_COMPACT);
 	if (text)
 		file_write_full(fd, text, strlen(text));
-	_exit(0); /* not exit: a library's own ending may hang */
+	_exit(0); /* not exit(): a library's exit handler may hang */
 }
 
 static void start(struct running *r, const struct check *c, const struct needs *n,
@@ -84,11 +85,11 @@ static void hear(struct running *r)
 	}
 }
 
-/* Hears all of them until each has ended or its time is over. */
+/* Reads all answers until each process has closed its pipe or exceeded its time limit. */
 static void hear_all(struct running *all, int n)
 {
 	for (;;) {
-		/* of open ones alone: poll takes no more than there may be files */
+		/* only open pipes: poll() refuses more entries than RLIMIT_NOFILE */
 		struct pollfd fds[CHECKS_MOST];
 		struct running *of[CHECKS_MOST];
 		double now = clock_s(), next = -1;
@@ -116,7 +117,7 @@ static void hear_all(struct running *all, int n)
 	}
 }
 
-/* Its status; -1: it is not gone. */
+/* Waits for the end of the process and returns its status; -1: it has not ended. */
 static int end(const struct running *r)
 {
 	int status = -1;

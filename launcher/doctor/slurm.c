@@ -1,4 +1,4 @@
-/* Slurm: its commands, its controller, its PMIx plugin; MUNGE. */
+/* slurm: checks Slurm's commands, its controller, its PMIx plugin, and MUNGE. */
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/child.h"
@@ -19,7 +19,8 @@ static int run(const char *const *words, struct buf *out, struct err *e)
 static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name "
 			   "this cluster's slurm.conf";
 
-/* A line each, "Slurmctld(primary) at c1 is UP": one of them is enough. */
+/* scontrol prints one line per controller, "Slurmctld(primary) at c1 is UP". One active controller
+ * is enough. */
 static void check_controller(struct findings *f)
 {
 	static const char *const ping[] = { "scontrol", "ping", NULL };
@@ -36,7 +37,7 @@ static void check_controller(struct findings *f)
 	buf_fini(&out);
 }
 
-/* "pmix" among the kinds, by a line or a word each. */
+/* Whether "pmix" is in the list of plugins, which are separated by blanks, commas or newlines. */
 static bool has_pmix(const char *text)
 {
 	for (const char *at = strstr(text, "pmix"); at; at = strstr(at + 1, "pmix"))
@@ -92,7 +93,7 @@ void doctor_check_slurm(const struct needs *n, struct findings *f)
 	buf_fini(&out);
 }
 
-/* As the agents and the supervisor will, on this node. */
+/* Does what the agents and the supervisor do, on this node. */
 void doctor_check_munge(const struct needs *n, struct findings *f)
 {
 	char word[MUNGE_WORD];

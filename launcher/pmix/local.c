@@ -187,7 +187,8 @@ static int open_log(const struct launch_request *r, int *fd, struct err *e)
 	return *fd < 0 ? -1 : 0;
 }
 
-/* The namespace's name is random, because whoever knows it can ask libpmix for its contents. */
+/* The namespace's name is random, because anyone who knows it can read its contents from
+ * libpmix. */
 static void make_namespace(char out[NAMESPACE_MAX], uint32_t generation)
 {
 	unsigned char random[AUTH_SECRET_BYTES];

@@ -11,8 +11,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Starts the server with its files in `dir`, registers `world` ranks, and appends the environment of
- * each: its variables, each ended by a NUL, and an empty string. */
+/* Starts the server with its files in `dir`, registers `world` ranks, and appends the environment
+ * of each: its variables, each ended by a NUL, and an empty string. */
 int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
 			 struct err *e);
 

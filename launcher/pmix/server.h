@@ -19,7 +19,8 @@ struct server;
 int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
 		      struct server **out, struct err *e);
 void local_server_close(struct server *s);
-/* The environment variables with which a rank finds the server; ends with NULL, owned by the server. */
+/* The environment variables with which a rank finds the server; ends with NULL, owned by the
+ * server. */
 char *const *local_server_env(const struct server *s, int rank);
 
 #endif

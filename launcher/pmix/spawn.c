@@ -72,7 +72,8 @@ static char **merge_env(const struct spawn *s)
 	return out;
 }
 
-/* Runs between fork and exec of a process with threads, so it makes async-signal-safe calls only. */
+/* Runs between fork and exec of a process with threads, so it makes async-signal-safe calls
+ * only. */
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
 {
 	setsid();

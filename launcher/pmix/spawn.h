@@ -24,10 +24,11 @@ struct spawn {
 
 /* *pid and *pidfd (close-on-exec, readable once the process has ended) are the caller's. */
 int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e);
-/* Sends SIGKILL to the process and its group. Call only before local_spawn_reap() has returned 1. */
+/* Sends SIGKILL to the process and its group. Call only before local_spawn_reap() has returned
+ * 1. */
 void local_spawn_kill(pid_t pid);
-/* 1: the process has ended, and its group is killed; *status as of waitpid, or 255 if another waiter
- * has taken the status. 0: it still runs. */
+/* 1: the process has ended, and its group is killed; *status as of waitpid, or 255 if another
+ * waiter has taken the status. 0: it still runs. */
 int local_spawn_reap(pid_t pid, int *status);
 
 #endif

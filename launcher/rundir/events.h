@@ -183,9 +183,11 @@ RUNDIR_TABLES(RUNDIR_STRUCT)
 #undef RUNDIR_STRUCT
 
 /*
- * void rundir_event_<id>(struct rundir *r, uint32_t generation, const struct rundir_<table> *fields)
- *     Appends the event's line to events.jsonl. `fields` may be NULL if the table is `none`. A line that cannot be written
- *     (a full disk) is lost, and rundir_lost() counts it: the run itself continues.
+ * void rundir_event_<id>(struct rundir *r, uint32_t generation,
+ *                        const struct rundir_<table> *fields)
+ *     Appends the event's line to events.jsonl. `fields` may be NULL if the table is `none`. A line
+ *     that cannot be written (a full disk) is lost, and rundir_lost() counts it: the run itself
+ *     continues.
  */
 #define RUNDIR_FUNCTION(id, name, table, doc) \
 	void rundir_event_##id(struct rundir *r, uint32_t generation, const struct rundir_##table *fields);

@@ -36,8 +36,8 @@ static int open_file(const struct rundir *r, const char *name, int flags, int *f
 	return *fd < 0 ? -1 : 0;
 }
 
-/* Whoever may write to the folder could put links and logs in it, so it is refused. Whoever may only
- * read it loses that permission. */
+/* Whoever may write to the folder could put links and logs in it, so it is refused. Whoever may
+ * only read it loses that permission. */
 static int check_private(const char *path, struct err *e)
 {
 	struct stat st;
@@ -246,8 +246,8 @@ int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct
 	return rc;
 }
 
-/* One write(2) per line: a reader sees an incomplete line only where the disk was full, and the next
- * line starts on a line of its own. */
+/* One write(2) per line, so a reader sees an incomplete line only if the disk was full. The next
+ * line then starts after a newline. */
 static void write_line(struct rundir *r, struct lines *to, const char *text)
 {
 	struct buf line = BUF_INIT;

@@ -132,7 +132,7 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 	return 0;
 }
 
-/* Checks a value that stands inside double quotes on an #SBATCH line. */
+/* Checks a value that the script puts between double quotes on an #SBATCH line. */
 static int check_value(const char *what, const char *text, struct err *e)
 {
 	for (const char *at = text; *at; at++)

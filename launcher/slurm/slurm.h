@@ -25,10 +25,10 @@ extern const struct launch_ops launch_slurm;
 #define SLURM_ABSENT "; are Slurm's commands in PATH?"
 
 /*
- * The address, without a port, at which the nodes of the allocation reach this host: the NodeAddr of
- * the node that we run on, otherwise SLURM_LAUNCH_NODE_IPADDR, otherwise the host's name. It is a
- * loopback address only if Slurm itself uses one (all nodes on one host). If the job sets [network]
- * interface, the caller uses net_local_address() instead.
+ * The address, without a port, at which the nodes of the allocation reach this host: the NodeAddr
+ * of the node that we run on, otherwise SLURM_LAUNCH_NODE_IPADDR, otherwise the host's name. It is
+ * a loopback address only if Slurm itself uses one (all nodes on one host). If the job sets
+ * [network] interface, the caller uses net_local_address() instead.
  */
 int slurm_address(char out[NET_ADDR_MAX], struct err *e);
 

@@ -20,8 +20,8 @@ static int count_ranks_on(const struct plan *p, int node)
 	return n;
 }
 
-/* The number of nodes in use, and the CPUs that Slurm can give each rank on the node with the fewest
- * per rank; 0: fewer CPUs than ranks. */
+/* The number of nodes in use, and the CPUs that Slurm can give each rank on the node with the
+ * fewest per rank; 0: fewer CPUs than ranks. */
 static void count_nodes(const struct launch_request *r, int *nodes, int *cpus_a_rank)
 {
 	const struct cluster *c = r->cluster;

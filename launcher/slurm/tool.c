@@ -50,7 +50,8 @@ static int assign_tasks(const struct cluster *c, struct buf *tasks, struct buf *
 	return 0;
 }
 
-/* The environment without the variables that srun reads as options, and with `secret` ("NAME=…"). */
+/* The environment without the variables that srun reads as options, and with `secret`
+ * ("NAME=…"). */
 static char **step_environment(char *secret)
 {
 	size_t n = 0, k = 0;

@@ -29,7 +29,7 @@ struct connections {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	uint32_t generation;
 	double now;
-	struct connection *first; /* the newest */
+	struct connection *first; /* the last accepted one */
 	int strangers;
 	int handles; /* that the loop has not closed yet */
 	bool closing, listening, troubled;

@@ -40,14 +40,14 @@ static bool is_silent(const struct connection *c)
 	return c->rank < 0 && !channel_greeted(c->channel);
 }
 
-/* The oldest stranger from `from` (NULL: from anywhere) that has not proved the secret, and how many
- * there are. */
+/* The oldest stranger from `from` (NULL: from anywhere) that has not proved the secret, and how
+ * many there are. */
 static struct connection *find_oldest_silent(const struct connections *all,
 					     const struct in6_addr *from, int *count)
 {
 	struct connection *oldest = NULL;
 	*count = 0;
-	for (struct connection *c = all->first; c; c = c->next) /* the newest comes first */
+	for (struct connection *c = all->first; c; c = c->next) /* last accepted one first */
 		if (is_silent(c) && (!from || !memcmp(&c->from, from, sizeof *from))) {
 			oldest = c;
 			++*count;

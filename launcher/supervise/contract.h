@@ -17,7 +17,8 @@
 struct contract {
 	int64_t steps;
 	double parts[STEP_PART_COUNT]; /* sums of seconds */
-	/* the rank whose memory differs most from its prediction, and its bytes; 0: none is known */
+	/* the rank whose memory differs most from its prediction, and its bytes; 0: none is
+	 * known */
 	int rank;
 	double predicted_bytes, measured_bytes;
 };

@@ -84,7 +84,7 @@ static int send_welcome(struct supervisor *s, struct connection *c, int rank, st
 	return rc;
 }
 
-/* Why an agent that says this must not join; NULL: it may. */
+/* The reason why an agent with this hello must not join; NULL: it may. */
 static const char *refusal(const struct supervisor *s, const struct msg_hello *h, int malformed,
 			   const struct err *e)
 {
@@ -201,7 +201,8 @@ static int on_log(struct supervisor *s, struct connection *c, const json_t *body
 	if (msg_log_read(body, &m, e))
 		return -1;
 	supervise_report_log(s, rank, m.level, m.text);
-	/* While the generation ends, the ranks' messages go to their logs and to events.jsonl only. */
+	/* While the generation ends, the ranks' messages go to their logs and to events.jsonl
+	 * only. */
 	bool error = !strcmp(m.level, "error");
 	if (s->state != SUP_DRAINING && !s->settle_at)
 		supervise_terminal_event(s->o.term, error ? TONE_BAD : TONE_WARN,

@@ -43,8 +43,8 @@ bool supervise_restart_mends(enum err_code code);
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
 /* The generation is lost because of `code`. True: another one starts after *wait seconds, and is
- * counted. False: none may start, and `e` says why: ERR_ABORTED if a limit is reached, `code` itself
- * if a restart does not help. */
+ * counted. False: none may start, and `e` holds the reason: ERR_ABORTED if a limit is reached,
+ * `code` itself if a restart does not help. */
 bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e);
 
 #endif

@@ -131,7 +131,7 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 static void lose_generation(struct supervisor *s);
 
 /* All processes are gone. If a rank blamed another one, that loss counts. There may be no lost rank
- * at all if the launch backend cannot tell ranks apart. */
+ * at all if the launch backend cannot distinguish ranks. */
 static void do_vanished(struct supervisor *s, const struct cause *c)
 {
 	if (s->settle_at) {
@@ -177,15 +177,16 @@ static void do_leave(struct supervisor *s, const struct cause *c)
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
 
-/* A rank that blames a peer is rarely the cause. The rank that is shows within moments. */
+/* A rank that blames a peer is rarely the cause itself. The loss of the rank that is the cause
+ * follows within moments. */
 static bool blames_another(const struct loss *l)
 {
 	return l->how == LOSS_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
 					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
 }
 
-/* Flight recorders explain a wait, hardly a death. A generation whose agents have not connected has
- * none. */
+/* Flight recorders explain why ranks wait, but rarely why one died. A generation whose agents have
+ * not connected has none. */
 static bool needs_trace(const struct supervisor *s)
 {
 	const struct loss *l = &s->loss;

@@ -20,7 +20,8 @@ void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection)
-			/* A failure needs no report: the closed connection is an event of its own. */
+			/* A failure needs no report: the closed connection is an event of its
+			 * own. */
 			supervise_connection_send(s->ranks[r].connection, type, body, NULL);
 	json_decref(body);
 }
@@ -61,8 +62,8 @@ static void describe_status(int status, char *out, size_t size)
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
 }
 
-/* Status 126 or 127 before hello: the program or one of its libraries is missing. A restart does not
- * help. */
+/* Status 126 or 127 before hello: the program or one of its libraries is missing. A restart does
+ * not help. */
 static enum err_code exit_code(const struct rank_state *k)
 {
 	bool unable = !k->hello && WIFEXITED(k->status) &&

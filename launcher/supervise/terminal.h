@@ -43,10 +43,10 @@ void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const
 struct terminal_step {
 	int64_t step;
 	double loss, grad_norm, lr, tokens_s, step_s;
-	double cross_entropy; /* the part of the loss without the routers' losses; 0 or NAN: there are none */
-	double loss_scale; /* fp16; 0: another precision */
-	bool skipped;      /* the gradients overflowed, and nothing was updated */
-	double left_s;     /* estimated seconds until the run is done; negative: unknown */
+	double cross_entropy; /* the loss without the routers' losses; 0 or NAN: there are none */
+	double loss_scale;    /* fp16; 0: another precision */
+	bool skipped;         /* the gradients overflowed, and nothing was updated */
+	double left_s;        /* estimated seconds until the run is done; negative: unknown */
 };
 void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now);
 /* Shows what muster waits for ("starting 8 agents") in the live line of a terminal. "" removes the

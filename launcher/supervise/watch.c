@@ -29,8 +29,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 	return false;
 }
 
-/* The rank that the others wait for: the one at the lowest step; among several the one that has not
- * moved for longest. */
+/* The rank that the others wait for is the one at the lowest step; among several, the one without
+ * progress for the longest time. */
 static int find_slowest(const struct supervisor *s)
 {
 	int worst = -1;

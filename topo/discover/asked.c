@@ -1,6 +1,8 @@
 /*
- * asked — the allocation with every node asked: what it tells of itself, else what Slurm's
- * controller tells of it, else what the environment does. Says which of these it was.
+ * asked: the allocation as a cluster, with every node asked.
+ *
+ * For each node it uses the node's own report, otherwise what Slurm's controller reports about it,
+ * otherwise the environment. The cluster records which of these sources was used.
  */
 #include "topo/discover/command.h"
 #include "topo/discover/internal.h"
@@ -18,16 +20,16 @@
 
 enum { SCONTROL_SECONDS = 10 };
 
-/* What is found out of the allocation's nodes, by their order in it. */
+/* What is known about the allocation's nodes, in their order. */
 struct findings {
 	struct allocation a;
-	struct slurm_node *told; /* [nodes]; an empty name: the controller does not tell of it */
+	struct slurm_node *told; /* [nodes]; an empty name: the controller does not report it */
 	char (*boots)[32];       /* [nodes] */
 	struct report *reports;  /* [nodes] */
 	struct node_kind *kinds; /* [nodes] */
 	bool *joins;             /* [nodes]: see topo_scontrol_topology */
 	bool booted;             /* every node's boot is known */
-	struct err trouble;      /* why the nodes could not be asked */
+	struct err trouble;      /* why the nodes could not be queried */
 };
 
 static void findings_free(struct findings *f)
@@ -63,7 +65,7 @@ static int findings_init(struct findings *f, struct err *e)
 	return err_set(e, ERR_NOMEM, "slurm: no memory for %d nodes", f->a.nodes.n);
 }
 
-/* The answer of `scontrol [--oneliner] show WHAT [WHICH]`. */
+/* Runs `scontrol --oneliner show WHAT [WHICH]`; *text is its answer. */
 static int run_scontrol(const char *what, const char *which, struct buf *text, struct err *e)
 {
 	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
@@ -83,8 +85,7 @@ static void ask_controller(struct findings *f)
 	struct buf text = BUF_INIT;
 	struct slurm_node *list = NULL, key;
 	int n = 0;
-	/* The list has been read as names of hosts: it begins with none that srun could take for
-	 * an option. */
+	/* The list was parsed as host names, so no name in it starts like an option of srun. */
 	const char *names = getenv("SLURM_JOB_NODELIST");
 	if (names && *names != '-' && !run_scontrol("node", names, &text, NULL) &&
 	    !topo_scontrol_nodes(buf_str(&text), &list, &n, NULL))
@@ -104,7 +105,7 @@ static void ask_controller(struct findings *f)
 	buf_fini(&text);
 }
 
-/* A CPU node's slots are as many as the allocation has tasks there: they share what it has. */
+/* A CPU node has as many slots as the allocation has tasks there. They share its resources. */
 static void share_node(struct node_kind *k, int devices)
 {
 	double part = devices > 0 ? (double)k->devices / devices : 1;
@@ -115,7 +116,8 @@ static void share_node(struct node_kind *k, int devices)
 	k->devices = devices;
 }
 
-/* Of the type in Gres, else of a feature that names one, as sites write: "ib,h100". */
+/* The GPU model by the type in Gres; if that has no type, by the first feature that names a model,
+ * as in "ib,h100". */
 static const struct gpu_model *model_told(const struct slurm_node *t)
 {
 	char word[sizeof t->features];
@@ -129,7 +131,7 @@ static const struct gpu_model *model_told(const struct slurm_node *t)
 	return m;
 }
 
-/* A node that did not tell anything, as the controller describes it. */
+/* Describes a node that did not report, from what the controller reports. */
 static int kind_told(const struct findings *f, int i, struct node_kind *k, struct err *e)
 {
 	const struct slurm_node *t = &f->told[i];
@@ -140,7 +142,7 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 	if (t->sockets && t->cores && !f->a.cpus[i])
 		k->cores = t->sockets * t->cores;
 	k->packages = t->sockets;
-	if (t->memory > 1e9) /* less is what a cluster says that does not care */
+	if (t->memory > 1e9) /* a smaller value means that the site has not configured it */
 		k->memory = t->memory;
 	const struct gpu_model *m = t->gpus ? model_told(t) : NULL;
 	if (m) {
@@ -195,7 +197,7 @@ static void set_fabrics(const struct findings *f, struct cluster *c)
 	}
 }
 
-/* Which nodes did not answer, and why. */
+/* Records which nodes did not answer, and why. */
 static void say_source(const struct findings *f, struct cluster *c)
 {
 	int silent = 0, first = -1;
@@ -230,8 +232,8 @@ static int build_cluster(struct findings *f, struct cluster *c, struct err *e)
 			topo_cluster_free(c);
 			return -1;
 		}
-		/* A block is one NVLink fabric where its nodes are such as have one, and none of
-		 * them tells better. */
+		/* A block counts as one NVLink fabric if its nodes are of a kind that has one
+		 * (GB200 and similar) and sent no report of their own. */
 		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
 	}
 	topo_kind_merge(f->kinds, c->n_nodes, c);
@@ -249,8 +251,8 @@ static const char *environment_number(const char *name)
 	return text ? text : "";
 }
 
-/* CPUs and tasks of each node; where GPUs are not all of the node's, which ones they are is this
- * job's own. As a number: lists may be long. */
+/* A hash of the CPUs and tasks of each node, because the lists may be long. If the allocation has
+ * only some of a node's GPUs, the job's id is included, because another job may have others. */
 static void describe_share(const struct findings *f, char out[CACHE_SHARE])
 {
 	struct buf text = BUF_INIT;

@@ -33,7 +33,7 @@ static int cache_folder(char path[PATH], struct err *e)
 	return 0;
 }
 
-/* A file's name has the number of all names, by FNV-1a. */
+/* The name of a cache file contains the FNV-1a hash of all node names. */
 static int entry_path(const struct hostlist *nodes, char path[PATH], struct err *e)
 {
 	struct buf names = BUF_INIT;
@@ -49,7 +49,7 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 	return bad ? err_set(e, ERR_NOMEM, "no memory for the names of %d nodes", nodes->n) : 0;
 }
 
-/* Seconds of a BootTime, "2026-01-02T03:04:05"; -1: it is none. */
+/* Seconds since 1970 of a BootTime such as "2026-01-02T03:04:05"; -1: it is malformed. */
 static double seconds_of(const char *boot)
 {
 	struct tm t = { .tm_isdst = 0 };
@@ -61,7 +61,8 @@ static double seconds_of(const char *boot)
 	return (double)timegm(&t);
 }
 
-/* slurmd reckons it from the time and the uptime again and again: it varies by a second or two. */
+/* slurmd computes the boot time from the clock and the uptime each time, so it varies by a second
+ * or two. */
 static bool same_boot(const char *a, const char *b)
 {
 	double x = seconds_of(a), y = seconds_of(b);

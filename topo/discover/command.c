@@ -16,7 +16,7 @@ extern char **environ;
 
 enum { COMPLAINT = 512, GRACE_MS = 1000 };
 
-/* A child, its output and its complaints. */
+/* A child process, with the pipes of its stdout and stderr. */
 struct child {
 	pid_t pid;
 	int out, bad;
@@ -73,7 +73,7 @@ static int start_child(const struct command *c, struct child *ch, struct err *e)
 			 c->argv[0]);
 }
 
-/* Reads what is there; closes the descriptor at its end. */
+/* Reads what is available, and closes the descriptor at its end. */
 static void read_output(struct child *ch, struct buf *out)
 {
 	char *to = buf_room(out, 65536);
@@ -101,7 +101,7 @@ static void read_complaint(struct child *ch)
 	}
 }
 
-/* Until both ends are closed, the time is over or there is too much: 0 only in the first case. */
+/* Reads until both pipes are closed (returns 0), the time is over, or there is more than `most`. */
 static int read_pipes(struct child *ch, double until, size_t most, struct buf *out)
 {
 	while (ch->out >= 0 || ch->bad >= 0) {
@@ -153,7 +153,7 @@ int topo_command_run(const struct command *c, struct buf *out, struct err *e)
 		close(ch.out);
 	if (ch.bad >= 0)
 		close(ch.bad);
-	/* Its ends are closed, yet it may stay. */
+	/* The process may still run although its pipes are closed. */
 	if (cut || !ended_within(ch.pid, GRACE_MS, &status))
 		end_child(ch.pid, &status);
 	buf_puts(out, "");

@@ -1,8 +1,9 @@
 /*
- * topo_gpu_judge — what a GPU's state means: one row a thing that can be wrong with it.
+ * gpu_judge: finds what is wrong with a GPU, from its state: one row per possible fault.
  *
- * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be;
- * 60 retired pages are its limit for an exchange) and nvml.h's text on clock event reasons.
+ * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped or could not be
+ * remapped; a GPU with 60 retired pages is due for exchange) and the text of nvml.h on clock event
+ * reasons.
  */
 #include "topo/discover/gpu_state.h"
 
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT = 256, RETIRED_MOST = 60, NEARLY_HOT = 3 /* °C below where it slows down */ };
+enum { TEXT = 256, RETIRED_MOST = 60, NEARLY_HOT = 3 /* °C below the slowdown temperature */ };
 #define POWER_NEARLY 0.97
 
 typedef bool finds(const struct gpu_state *g, char out[TEXT]);
@@ -157,7 +158,7 @@ static bool unloads(const struct gpu_state *g, char out[TEXT])
 static const struct rule {
 	finds *fn;
 	enum gpu_level level;
-	const char *remedy; /* with the GPU's number */
+	const char *remedy; /* a format with the GPU's number */
 } rules[] = {
 	{ lost, GPU_BAD, "dmesg names the Xid; reset GPU %d or reboot; until then leave the node out (Slurm: --exclude) or the GPU "
 	  "(CUDA_VISIBLE_DEVICES)" },
@@ -191,6 +192,6 @@ void topo_gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg)
 		snprintf(remedy, sizeof remedy, rules[i].remedy, g->index);
 		say(arg, rules[i].level, found, remedy);
 		if (rules[i].fn == lost)
-			return; /* nothing else of it is known */
+			return; /* the GPU's other values are unknown */
 	}
 }

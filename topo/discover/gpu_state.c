@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROCESSES_ROOM = 512 }; /* the library tells all of them or none */
+enum { PROCESSES_ROOM = 512 }; /* if more run, the library lists none */
 
 typedef nvml_code_t one_figure(nvml_device_t, unsigned *);
 
-/* -1 where it is not told, or beyond what is believed. */
+/* Reads a value; -1: it is not reported, or exceeds `most`. */
 static int round_figure(one_figure *call, nvml_device_t d, unsigned most)
 {
 	unsigned n = 0;
@@ -71,7 +71,7 @@ static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t
 
 static int retired_pages(const struct nvml_api *a, nvml_device_t d, nvml_cause_t cause)
 {
-	unsigned n = 0; /* asks how many there are */
+	unsigned n = 0; /* 0: asks for the number of pages only */
 	nvml_code_t code = a->retired ? a->retired(d, cause, &n, NULL) : NVML_NOT_PERMITTED;
 	return (code == NVML_OK || code == NVML_NOT_ENOUGH_ROOM) && n < 100000 ? (int)n : -1;
 }
@@ -140,7 +140,8 @@ static void read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 	g->slow |= bits & NVML_SLOW_POWER_CAP ? GPU_SLOW_POWER_CAP : 0;
 	g->slow |= bits & (NVML_SLOW_SW_THERMAL | NVML_SLOW_HW_THERMAL) ? GPU_SLOW_THERMAL : 0;
 	g->slow |= bits & NVML_SLOW_POWER_BRAKE ? GPU_SLOW_POWER_BRAKE : 0;
-	/* The hardware's general bit goes with those of heat and power, which say more. */
+	/* The driver sets the general hardware bit together with the bits for heat and power, which
+	 * are more specific. */
 	if (bits & NVML_SLOW_HARDWARE && !(g->slow & (GPU_SLOW_THERMAL | GPU_SLOW_POWER_BRAKE)))
 		g->slow |= GPU_SLOW_HARDWARE;
 }
@@ -214,8 +215,8 @@ static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
 	topo_nvml_bus(&pci, g->bus);
 	text_of(a->name, *d, g->name, sizeof g->name);
 	text_of(a->uuid, *d, g->uuid, sizeof g->uuid);
-	/* What is above may be told from memory of a GPU that has fallen off its bus since; this
-	 * asks it. */
+	/* The driver may answer the calls above from its own memory although the GPU has fallen off
+	 * the bus. This call reads from the GPU. */
 	code = read_memory(a, *d, g);
 	if (code != NVML_OK && code != NVML_NOT_SUPPORTED && code != NVML_NOT_PERMITTED) {
 		in_trouble(a, code, g);
@@ -227,7 +228,7 @@ static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
 	read_processes(a, *d, g);
 }
 
-/* Its instance number `place`, from 0 on, of those that are there. */
+/* Finds the MIG instance number `place`, counted from 0 among the existing ones. */
 static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nvml_device_t *out)
 {
 	unsigned most = 0;
@@ -239,7 +240,7 @@ static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nv
 	return false;
 }
 
-/* Its instances, of which the names are for topo_visible_select. */
+/* Reads the GPU's MIG instances; topo_visible_select() uses their names. Returns their number. */
 static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g,
 		      struct nvml_instance *parts)
 {
@@ -257,7 +258,8 @@ static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 	return g->instances;
 }
 
-/* Those that a process sees; of an instance the memory is its own. */
+/* Keeps the GPUs that a process with this CUDA_VISIBLE_DEVICES sees. For a MIG instance the memory
+ * is the instance's. */
 static void choose_gpus(const struct nvml_api *a, const nvml_device_t *devices, const char *visible,
 			const struct gpu_id *ids, const struct gpu_state *all, int n,
 			struct gpu_states *s)

@@ -1,4 +1,4 @@
-/* Which nodes are equal, and a cluster put together from nodes that were looked at one by one. */
+/* kinds: compares nodes, and makes a cluster of nodes that were probed one by one. */
 #include "topo/discover/internal.h"
 #include "topo/internal.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Firmware takes a little of the memory, here more, there less. */
+/* Firmware reserves some memory, and the amount differs between equal nodes. */
 #define NEARLY 0.02
 
 static bool same_distance(double a, double b)
@@ -39,7 +39,7 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 	return true;
 }
 
-/* Rates of cores follow the clock of the moment: equal cores are told by their number. */
+/* The rate of a core depends on its current clock, so only the number of cores is compared. */
 bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b)
 {
 	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores &&
@@ -50,7 +50,7 @@ bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b)
 	       same_parts(a, b);
 }
 
-/* Takes what the other kind owns. */
+/* Moves the ownership of the arrays to `to`. */
 static void take_kind(struct node_kind *from, struct node_kind *to)
 {
 	*to = *from;

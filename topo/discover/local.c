@@ -1,14 +1,14 @@
 /*
- * local — this host as a cluster of one node.
+ * local: this host as a cluster of one node.
  *
- * Its figures are estimates that order plans, not measurements: what a step
- * really takes is held against them while it runs.
- *   - A core's FLOP/s: clock × floats in a vector × 2 (a fused multiply-add) × 2 such units. The
- *     clock is the base frequency where the kernel tells it, so that all cores at once can hold it.
- *   - Memory bandwidth: 12 GB/s a core, which a few cores of any server can draw, and at most 100
- *     GB/s a NUMA domain (half the channels of today's sockets at DDR4-3200).
- *   - Between agents, through shared memory: a block is copied in and copied out, so half of what
- *     one core copies (5 GB/s); a wake-up of a sleeping peer costs about 10 µs.
+ * Its values are estimates for comparing plans, not measurements. A run compares them with the
+ * measured time of a step.
+ *   - FLOP/s of a core: clock × floats in a vector × 2 (a fused multiply-add) × 2 such units. The
+ *     clock is the base frequency if the kernel reports it, because all cores can hold it at once.
+ *   - Memory bandwidth: 12 GB/s per core, which a few cores of any server reach, and at most
+ *     100 GB/s per NUMA domain (half the channels of current sockets with DDR4-3200).
+ *   - Between agents, through shared memory: a block is copied in and copied out, so the rate is
+ *     half of what one core copies (5 GB/s). Waking a sleeping peer takes about 10 µs.
  */
 #include "topo/host.h"
 #include "topo/internal.h"
@@ -22,9 +22,9 @@
 #define DOMAIN_BANDWIDTH 100e9
 #define SHM_BANDWIDTH    5e9
 #define SHM_LATENCY      10e-6
-#define CLOCK_GUESS      2.5e9 /* when neither sysfs nor cpuinfo says */
+#define CLOCK_GUESS      2.5e9 /* if neither sysfs nor cpuinfo reports it */
 
-/* kHz in a sysfs file, as Hz; 0 when it is not there. */
+/* Reads a sysfs file in kHz; returns Hz, or 0 if it does not exist. */
 static double read_khz(const char *path)
 {
 	double khz = 0;
@@ -61,7 +61,7 @@ static double core_clock(void)
 	return hz > 0 ? hz : CLOCK_GUESS;
 }
 
-/* Single-precision operations a core can end in a cycle. */
+/* Single-precision operations that a core completes per cycle. */
 static double flops_a_cycle(void)
 {
 #if defined(__x86_64__)
@@ -99,7 +99,7 @@ int topo_kind_of_host(int devices, struct node_kind *out, struct err *e)
 		.link_bandwidth = SHM_BANDWIDTH,
 		.link_latency = SHM_LATENCY,
 	};
-	/* Agents that outnumber the cores share them in copies too. */
+	/* If there are more agents than cores, they share the cores for copies too. */
 	if (devices > h->n_cores)
 		k.link_bandwidth *= (double)h->n_cores / devices;
 	topo_net_of_host(&k.net_bandwidth, &k.net_latency);

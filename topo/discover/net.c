@@ -8,9 +8,9 @@
 
 #define ETHERNET_LATENCY   30e-6 /* TCP, kernel to kernel, one switch */
 #define INFINIBAND_LATENCY 5e-6
-#define ETHERNET_GUESS     1.25e9 /* 10 Gb/s, where no interface tells its speed */
+#define ETHERNET_GUESS     1.25e9 /* 10 Gb/s, if no interface reports its speed */
 
-/* The first number in a file; 0 when there is none. */
+/* The first number in a file; 0: there is none. */
 static double read_number(const char *path)
 {
 	double v = 0;
@@ -47,8 +47,8 @@ static double fastest_rate(double a, double b)
 
 void topo_net_of_host(double *bandwidth, double *latency)
 {
-	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s,
-	 * one. */
+	/* Rates of InfiniBand ports are in Gb/s, and all ports are used together. Speeds of
+	 * Ethernet interfaces are in Mb/s, and one interface is used. */
 	double gbits = for_each_adapter("/sys/class/infiniband/*/ports/*/rate", sum_rates);
 	double mbits = for_each_adapter("/sys/class/net/*/speed", fastest_rate);
 	*latency = gbits > 0 ? INFINIBAND_LATENCY : ETHERNET_LATENCY;

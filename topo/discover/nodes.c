@@ -10,10 +10,10 @@
 extern char **environ;
 
 enum { PATH = 4096, ANSWER_MOST = 512 << 20, WORDS_MOST = 16 };
-/* Slurm's step manager passes on lines of up to a kilobyte in one piece. */
+/* Slurm's step manager forwards a line of at most 1 KB in one piece. */
 enum { PART = 800, PARTS_MOST = 100000 };
 
-#define NODE_SECONDS 0.02 /* for each node on top of the step's */
+#define NODE_SECONDS 0.02 /* per node, in addition to the time of the job step */
 
 int topo_nodes_of_allocation(struct hostlist *out, struct err *e)
 {
@@ -47,9 +47,9 @@ void topo_nodes_print(const char *tag, const char *text, size_t len, struct buf 
 			   text + (size_t)i * PART);
 }
 
-/* --- The step. --- */
+/* --- The job step --- */
 
-/* This program, as the nodes see it too. */
+/* The path of this program, which the nodes must see too. */
 static int find_muster(char path[PATH], struct err *e)
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH - 1);
@@ -62,8 +62,8 @@ static int find_muster(char path[PATH], struct err *e)
 	return 0;
 }
 
-/* Of Slurm's words only which allocation and which cluster: the others srun would take for its
- * options. */
+/* Keeps only the Slurm variables that name the allocation and the cluster. srun would read the
+ * others as its options. */
 static bool kept_variable(const char *word)
 {
 	static const char *const kept[] = { "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CONF",
@@ -93,8 +93,8 @@ static char **step_environment(void)
 static int run_step(const char *tag, const char *const *words, double seconds, int n,
 		    struct buf *answer, struct err *e)
 {
-	/* All that the allocation has on each node is seen; one node's failure is not the
-	 * others'. */
+	/* Each task sees everything that the allocation has on its node. The failure of one node
+	 * does not affect the others. */
 	static const char *const fixed[] = { "srun",
 					     "--ntasks-per-node=1",
 					     "--overlap",
@@ -133,9 +133,9 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 	return rc;
 }
 
-/* --- The lines. --- */
+/* --- The answer's lines --- */
 
-/* A node's parts as they come; -1 parts: broken. */
+/* The parts of a node's answer as they arrive; parts -1: they are malformed. */
 struct pieces {
 	struct buf *text;
 	int next, parts;
@@ -213,7 +213,7 @@ int topo_nodes_ask(const char *tag, const char *const *words, double seconds,
 	struct buf answer = BUF_INIT;
 	struct err why = ERR_INIT;
 	int told = 0, rc = run_step(tag, words, seconds, nodes->n, &answer, &why);
-	/* What came before it failed counts. */
+	/* What arrived before the step failed is used. */
 	int bad = topo_nodes_gather(tag, buf_str(&answer), nodes, answers, e);
 	buf_fini(&answer);
 	for (int i = 0; i < nodes->n; i++)

@@ -11,7 +11,8 @@
 
 #define FABRIC_VERSION NVML_VERSION(struct nvml_fabric, 2)
 
-/* Its instances, where it is parted; their handles are as good as a GPU's for these calls. */
+/* Reads the MIG instances of a GPU in MIG mode. These calls accept an instance's handle like a
+ * GPU's. */
 static void read_instances(const struct nvml_api *a, nvml_device_t d, struct nvml_gpu *g)
 {
 	unsigned now = NVML_OFF, next, most = 0;
@@ -84,8 +85,8 @@ static int gpu_at_bus(const struct nvml_host *h, const char *bus)
 	return -1;
 }
 
-/* One link of GPU i: into a switch, to another GPU, or, where the type is not told, to whatever
- * its address is. */
+/* Counts one link of GPU i. It leads to a switch or to another GPU. If the driver does not report
+ * the type, the address of the other end decides. */
 static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, int i,
 		      struct nvml_host *h)
 {
@@ -113,10 +114,10 @@ static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, 
 	if (j >= 0 && j != i)
 		h->lanes[i * h->n + j]++;
 	else if (!typed && j < 0)
-		h->gpus[i].ports++; /* to no GPU of this host: older drivers tell a switch so */
+		h->gpus[i].ports++; /* not a GPU of this host: older drivers report a switch so */
 }
 
-/* A link has two ends: what only one of them tells is not taken for one. */
+/* A link counts only if both of its ends report it. */
 static void peers_agree(struct nvml_host *h)
 {
 	for (int i = 0; i < h->n; i++)
@@ -136,8 +137,8 @@ static void read_peers(const struct nvml_api *a, const nvml_device_t *d, struct 
 		}
 }
 
-/* All GPUs must be of one clique, and the cluster's UUID is not all zero: that is what a host of
- * its own says. */
+/* Sets the host's fabric. All GPUs must be in one clique, and the cluster's UUID must not be all
+ * zeros, which means that the host is not part of a multi-node fabric. */
 static void read_fabric(const struct nvml_api *a, const nvml_device_t *d, struct nvml_host *h)
 {
 	static const unsigned char none[16];

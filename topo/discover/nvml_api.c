@@ -18,8 +18,8 @@ static const struct symbol {
 };
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
-/* Where it is there and broken, as an image may have it that was made without its GPUs, that is
- * no host without a driver. */
+/* Reports why the library cannot be loaded. If the file exists but is broken, as in a container
+ * image that was made without GPUs, this differs from a host without a driver. */
 static int not_loaded(const char *library, const char *why, struct err *e)
 {
 	size_t len = strlen(library);

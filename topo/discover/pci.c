@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates that order plans: the share of a PCIe port's rate that copies between devices reach; a
- * port of PCIe 3.0 × 16 where its rate is not told. */
+/* Estimates for comparing plans: the share of a PCIe port's rate that copies between devices reach,
+ * and the rate of a PCIe 3.0 × 16 port for ports whose rate is unknown. */
 #define PCIE_SHARE 0.8
 #define PORT_GUESS 15.75e9
 
-/* Its own GPU components ask drivers, for seconds at times; NVML is asked once, elsewhere. */
+/* hwloc's GPU components are disabled, because they query drivers, sometimes for seconds. NVML is
+ * queried once, elsewhere. */
 static hwloc_topology_t load_topology(struct err *e)
 {
 	static const char *const slow[] = { "x86",  "opencl", "gl",       "cuda",
@@ -41,7 +42,7 @@ static hwloc_obj_t at_bus(hwloc_topology_t t, const char *bus)
 	return hwloc_get_pcidev_by_busid(t, domain, b, d, f);
 }
 
-/* The NUMA domain of an I/O object, -1 when it is as near to several. */
+/* The NUMA domain of an I/O object; -1: it is equally near to several. */
 static int numa_of(hwloc_topology_t t, hwloc_obj_t o)
 {
 	hwloc_obj_t home = hwloc_get_non_io_ancestor_obj(t, o);
@@ -65,7 +66,7 @@ static bool is_bridge(hwloc_obj_t o)
 	return o->type == HWLOC_OBJ_BRIDGE && o->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
 }
 
-/* The PCI bridges between an object and one above it. */
+/* The number of PCI bridges between an object and one above it. */
 static int bridges_below(hwloc_obj_t o, hwloc_obj_t top)
 {
 	int n = 0;
@@ -83,7 +84,8 @@ static hwloc_obj_t lowest_common_bridge(hwloc_obj_t a, hwloc_obj_t b)
 	return NULL;
 }
 
-/* As nvidia-smi counts: below one switch, each has at most its port's bridge of its own there. */
+/* Classifies the path as nvidia-smi does. If both devices are below one switch, each has at most
+ * the bridge of its own port there. */
 static enum link_kind link_between(hwloc_obj_t a, hwloc_obj_t b)
 {
 	hwloc_obj_t top = lowest_common_bridge(a, b);
@@ -97,9 +99,9 @@ static enum link_kind link_between(hwloc_obj_t a, hwloc_obj_t b)
 	return top->nodeset && hwloc_bitmap_weight(top->nodeset) <= 1 ? LINK_NODE : LINK_SYS;
 }
 
-/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third
- * on, doubling; eight bits are sent as ten in the first two, 128 as 130 after them (PCI Express
- * Base Specification 5.0, table 4-1). */
+/* The rate of a PCIe port in one direction, bytes/s: 2.5 GT/s per lane in generation 1, 5 in
+ * generation 2, 8 in generation 3, then doubling. Generations 1 and 2 send 8 bits as 10; later ones
+ * send 128 bits as 130 (PCI Express Base Specification 5.0, table 4-1). */
 static double pcie_rate(int generation, int lanes)
 {
 	static const double transfers[] = { 0, 2.5e9, 5e9 };
@@ -108,8 +110,8 @@ static double pcie_rate(int generation, int lanes)
 	return rate * lanes / 8;
 }
 
-/* What hwloc tells is the link's rate now, which falls while a GPU idles: what the port can is
- * the driver's. */
+/* hwloc reports the current rate of the link, which falls while a GPU idles. The driver reports the
+ * port's maximum. */
 static double port_rate(const struct topo_device *d, hwloc_obj_t o)
 {
 	if (d->pcie > 0 && d->pcie_width > 0)
@@ -119,7 +121,8 @@ static double port_rate(const struct topo_device *d, hwloc_obj_t o)
 	return rate > 0 ? rate : PORT_GUESS;
 }
 
-/* Of devices that hwloc does not show (NULL) the worst is taken. */
+/* The link of two devices over PCIe. If hwloc does not show one of them (NULL), the path is unknown
+ * and gets at most the bandwidth of a path between sockets. */
 static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a,
 				  const struct topo_device *y, hwloc_obj_t b)
 {
@@ -140,8 +143,8 @@ static hwloc_obj_t pci_of(hwloc_obj_t os)
 	return os && os->type == HWLOC_OBJ_PCI_DEVICE ? os : NULL;
 }
 
-/* Adapters of InfiniBand and its like where there are any, else Ethernet's; `at` gets their PCI
- * devices. */
+/* Reads the InfiniBand and similar NICs if there are any, otherwise the Ethernet NICs; `at` gets
+ * their PCI devices. */
 static int read_nics(hwloc_topology_t t, struct node_kind *k, hwloc_obj_t **at, struct err *e)
 {
 	int want = HWLOC_OBJ_OSDEV_NETWORK, most = 0;
@@ -170,7 +173,8 @@ static int read_nics(hwloc_topology_t t, struct node_kind *k, hwloc_obj_t **at, 
 	return 0;
 }
 
-/* The nearest adapter; of equally near ones that which serves the fewest devices so far. */
+/* Chooses the nearest NIC. Among equally near ones it takes the one that the fewest devices use so
+ * far. */
 static void choose_nic(struct node_kind *k, int device, hwloc_obj_t pci, hwloc_obj_t const *nics)
 {
 	struct topo_device *d = &k->parts[device];

@@ -1,7 +1,8 @@
 /*
- * probe — this host with its parts: GPUs and NVLinks from the driver, what they hang on from hwloc.
+ * probe: this host with its devices: the driver reports GPUs and NVLinks, hwloc the PCI tree.
  *
- * NVLink's rate a lane and direction is the device model's (gpus.h), else that of the architecture.
+ * NVLink's rate per lane and direction is the GPU model's (gpus.h); for an unknown model it is the
+ * architecture's.
  */
 #include "topo/discover/internal.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Adds to what is not told; what does not fit is cut. */
+/* Appends to the list of what is unknown. Text that does not fit is cut. */
 static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, const char *fmt, ...)
 {
 	size_t len = strlen(k->unsaid);
@@ -37,7 +38,8 @@ static const struct gpu_model *model_of(const struct nvml_gpu *g)
 	return m ? m : topo_gpu_of_arch(PCI_NVIDIA, g->arch);
 }
 
-/* Generations by compute capability: NVLink 1 has 20 GB/s a lane, 2 to 4 have 25, 5 has 50. */
+/* The rate of one lane. For an unknown model the compute capability gives the generation: NVLink 1
+ * has 20 GB/s per lane, 2 to 4 have 25, 5 has 50. */
 static double lane_rate(const struct nvml_gpu *g, const struct gpu_model *m)
 {
 	if (m && m->lane > 0)
@@ -70,7 +72,7 @@ static void name_devices(const struct nvml_host *h, struct node_kind *k)
 	}
 }
 
-/* What the driver tells of its own troubles. */
+/* Lists the faults that the driver reports. */
 static void name_troubles(const struct nvml_host *h, struct node_kind *k)
 {
 	int down = 0;
@@ -140,7 +142,7 @@ static void fill_parts(const struct nvml_host *h, struct node_kind *k)
 	}
 }
 
-/* The totals agree with the parts. */
+/* Sets the node's link and network rates from its links and NICs. */
 static void fill_totals(struct node_kind *k)
 {
 	double net = 0;

@@ -8,8 +8,8 @@
 
 enum { SWITCHES_MOST = 65536, GPUS_MOST = 1024, LEVELS_MOST = 64 };
 
-/* Of the line at `line`: the text behind the first "KEY=", up to the next blank. False when it is
- * not there. Its own keys come before texts that people write (OS, Reason, Comment). */
+/* Finds the text behind the first "KEY=" of the line, up to the next blank; false: the key is
+ * missing. Slurm's own keys come before texts that people write (OS, Reason, Comment). */
 static bool find_field(const char *line, const char *key, const char **at, size_t *len)
 {
 	size_t n = strlen(key);
@@ -47,7 +47,7 @@ static double number(const char *line, const char *key, double most)
 	return *text && v >= 0 && v <= most ? v : 0;
 }
 
-/* "8(S:0-1)" and "8" are 8; -1: no number. */
+/* Reads "8(S:0-1)" or "8" as 8; -1: it is no number. */
 static int count_at(const char *at, size_t len)
 {
 	int n = 0, digits = 0;
@@ -56,7 +56,7 @@ static int count_at(const char *at, size_t len)
 	return digits && ((size_t)digits == len || at[digits] == '(') ? n : -1;
 }
 
-/* The length of an item: up to a comma outside of brackets. */
+/* The length of an item, which ends at a comma outside brackets. */
 static size_t item_at(const char *at)
 {
 	size_t n = 0;
@@ -134,7 +134,7 @@ int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, str
 
 /* --- Switches --- */
 
-/* A switch as it is told: which others it holds is told by name. */
+/* A switch as scontrol reports it. It lists the switches below it by name. */
 struct told {
 	struct cluster_switch s;
 	struct hostlist nodes, below;
@@ -197,7 +197,7 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 	return 0;
 }
 
-/* Names in order, to be found by halving. */
+/* A row of a sorted list of names, for binary search. */
 struct entry {
 	const char *name;
 	int index;
@@ -215,7 +215,7 @@ static int find_switch(const struct entry *list, int n, const char *name)
 	return at ? at->index : -1;
 }
 
-/* A switch's parent is the lowest one above it that names it. */
+/* The parent of a switch is the lowest switch above it that lists it. */
 static void set_parents(struct told_list *l, const struct entry *switches)
 {
 	for (int i = 0; i < l->n; i++)
@@ -229,7 +229,7 @@ static void set_parents(struct told_list *l, const struct entry *switches)
 		}
 }
 
-/* A node's leaf is the lowest switch that names it: those above name it again. */
+/* The leaf of a node is the lowest switch that lists it. Switches above the leaf list it again. */
 static void set_leaves(struct told_list *l, const struct entry *nodes, const bool *joins,
 		       struct cluster *c)
 {
@@ -246,7 +246,7 @@ static void set_leaves(struct told_list *l, const struct entry *nodes, const boo
 		}
 }
 
-/* Keeps the switches above the cluster's nodes and numbers them, and the domains, anew. */
+/* Keeps only the switches above the cluster's nodes, and numbers these and the domains again. */
 static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 {
 	int kept = 0, domains = 0, top = 0;
@@ -255,7 +255,7 @@ static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 	for (int i = 0; number_of && domain_of && i < c->n_nodes; i++)
 		for (int at = c->nodes[i].leaf; at >= 0 && !l->at[at].used; at = l->at[at].s.parent)
 			l->at[at].used = true;
-	/* Upper ones first, as a cluster's readers want them. */
+	/* Upper switches come first, as struct cluster requires. */
 	for (int i = 0; number_of && domain_of && i < l->n; i++) {
 		top = l->at[i].level > top ? l->at[i].level : top;
 		number_of[i] = -1;

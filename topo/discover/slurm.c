@@ -1,7 +1,9 @@
 /*
- * slurm — the allocation that this process runs in, from the environment that Slurm gives it:
- * names, agents a node, cpus a node; switches from its controller. What a node is made of is taken
- * from this one: Slurm tells counts, not rates. asked.c asks the nodes themselves.
+ * slurm: the allocation that this process runs in, as a cluster.
+ *
+ * The environment that Slurm sets has the names of the nodes, and the agents and CPUs of each. The
+ * controller knows the switches. The hardware of every node is assumed to be this node's, because
+ * Slurm reports counts and no rates. asked.c asks the nodes themselves.
  */
 #include "topo/discover/internal.h"
 #include "topo/discover/command.h"
@@ -22,8 +24,9 @@ void topo_allocation_free(struct allocation *a)
 }
 
 /*
- * One agent a task where tasks were asked for; else one a GPU; else what tasks Slurm assumed.
- * SLURM_GPUS_PER_NODE is what was asked for, SLURM_GPUS_ON_NODE what this node has.
+ * One agent per task if the user requested tasks, otherwise one per GPU, otherwise as many as the
+ * tasks that Slurm assumed. SLURM_GPUS_PER_NODE is what the user requested, SLURM_GPUS_ON_NODE what
+ * this node has.
  */
 static int read_devices(struct allocation *a, struct err *e)
 {
@@ -70,7 +73,7 @@ int topo_allocation_read(struct allocation *a, struct err *e)
 	return -1;
 }
 
-/* This host's kind, with another number of devices and cores. */
+/* Sets *out to this host's kind with node i's number of devices and cores. */
 int topo_allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e)
 {
 	struct node_kind k;
@@ -87,7 +90,7 @@ int topo_allocation_kind(const struct allocation *a, int i, struct node_kind *ou
 	return 0;
 }
 
-/* Nodes with equal counts are of one kind. */
+/* Nodes with equal counts share one kind. */
 static int fill_nodes(const struct allocation *a, struct cluster *c, struct err *e)
 {
 	c->n_kinds = 0;
@@ -103,8 +106,8 @@ static int fill_nodes(const struct allocation *a, struct cluster *c, struct err 
 	return 0;
 }
 
-/* How far apart nodes are matters from three on. A controller that does not answer is no reason
- * to wait: all are alike far apart then. */
+/* The distance between nodes matters if there are at least three. If the controller does not
+ * answer, all pairs of nodes count as equally distant, and nobody waits. */
 static void ask_topology(struct cluster *c)
 {
 	static const char *const argv[] = { "scontrol", "show", "topology", NULL };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct spot {
-	int gpu, part; /* -1: none; -1: all of it */
+	int gpu, part; /* gpu -1: none; part -1: the whole GPU */
 };
 
 static struct spot by_number(const char *at, size_t len, const struct gpu_id *ids, int n)
@@ -17,7 +17,7 @@ static struct spot by_number(const char *at, size_t len, const struct gpu_id *id
 	return (struct spot){ -1, -1 };
 }
 
-/* How a UUID begins must be told by one alone; CUDA takes no other. */
+/* A prefix of a UUID must match exactly one GPU; CUDA accepts no other. */
 static struct spot by_uuid(const char *at, size_t len, const struct gpu_id *ids, int n)
 {
 	struct spot found = { -1, -1 };
@@ -43,7 +43,8 @@ static struct spot by_instance(const char *at, size_t len, const struct gpu_id *
 		return (struct spot){ -1, -1 };
 	struct spot found = by_uuid(at + 4, (size_t)(slash - at) - 4, ids, n);
 	if (found.gpu >= 0 && ids[found.gpu].n_instances)
-		/* which one its numbers are is not told here: the memory of the first */
+		/* The instance that the numbers name is unknown here, so the first one's memory is
+		 * used. */
 		found.part = 0;
 	else
 		found.gpu = -1;

@@ -5,18 +5,18 @@
 #include <stdlib.h>
 
 enum {
-	APART = 4,  /* so few equal neighbours are drawn each for itself */
+	APART = 4,  /* at most this many equal neighbours are drawn one by one */
 	NAMES = 48, /* bytes of a group's name before the rest is counted */
-	DEEP = 32,  /* levels of switches; what lies lower hangs from there */
+	DEEP = 32,  /* levels of switches; lower ones are not drawn */
 };
 
-/* Who hangs on whom: lists of children by one counting sort each. */
+/* The children of each switch, as lists that a counting sort makes. */
 struct tree {
 	const struct cluster *c;
-	/* children of switch s: switches[switch_at[s + 1]] to before switches[switch_at[s + 2]];
-	 * s = -1: the tops */
+	/* The children of switch s are switches[switch_at[s + 1]] up to, but without,
+	 * switches[switch_at[s + 2]]. s = -1: the top switches. */
 	int *switch_at, *switches;
-	int *node_at, *nodes; /* nodes of leaf s, likewise; s = -1: those on none */
+	int *node_at, *nodes; /* the same for the nodes of leaf s; s = -1: those on no switch */
 };
 
 typedef int above_of(const struct cluster *c, int index);
@@ -41,7 +41,7 @@ static int sort_below(const struct cluster *c, above_of *above, int n, int **at,
 		return -1;
 	for (int i = 0; i < n; i++)
 		(*at)[above(c, i) + 3]++;
-	/* at[s + 2] is where s begins until its list is filled, then where it ends. */
+	/* at[s + 2] is the start of list s until that list is filled, then its end. */
 	for (int s = 1; s < slots; s++)
 		(*at)[s] += (*at)[s - 1];
 	for (int i = 0; i < n; i++)
@@ -90,7 +90,7 @@ static struct group *new_group(enum group_what what, int first, int kind)
 	return g;
 }
 
-/* A list of groups that grows; failed once memory was short. */
+/* A list of groups that grows; failed: there was no memory. */
 struct list {
 	struct group **at;
 	int n, cap;
@@ -113,8 +113,8 @@ static void push_group(struct list *l, struct group *g)
 	l->at[l->n++] = g;
 }
 
-/* Makes one of equal neighbours: nodes always, what holds others where there are more than a
- * few. */
+/* Merges equal neighbours into one group: nodes always, switches and domains if there are more than
+ * APART. */
 static void merge_groups(struct list *l)
 {
 	int kept = 0;
@@ -149,7 +149,8 @@ static void give_node(struct list *l, struct group *g)
 	g->n_below = l->n;
 }
 
-/* By domain, kind and place: what is alike stands together, whatever the order on its switch. */
+/* Orders nodes by domain, kind and index, so that equal nodes are neighbours. Their order on the
+ * switch does not matter. */
 static int by_likeness(const void *a, const void *b, void *cluster)
 {
 	const struct cluster *c = cluster;
@@ -161,8 +162,8 @@ static int by_likeness(const void *a, const void *b, void *cluster)
 	return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : (i > j) - (i < j);
 }
 
-/* The nodes of one switch: those of one domain below a group of their own, when they are
- * several. */
+/* Adds the nodes of one switch. If several of them are in one domain, they are below a group of
+ * their own. */
 static void add_nodes(const struct cluster *c, int *nodes, int n, struct list *l)
 {
 	qsort_r(nodes, (size_t)n, sizeof *nodes, by_likeness, (void *)(uintptr_t)c);

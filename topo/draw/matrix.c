@@ -33,7 +33,7 @@ void topo_link_name(const struct topo_link *l, char out[16])
 		snprintf(out, 16, "%s", topo_link_word(l->kind));
 }
 
-/* What a word stands for, in front of its bandwidth. */
+/* Explains the word for a link; the bandwidth follows it. */
 static void explain(const struct topo_link *l, char out[80])
 {
 	static const char *const meanings[LINK_KINDS] = {
@@ -56,7 +56,7 @@ static void explain(const struct topo_link *l, char out[80])
 		snprintf(out, 80, "%s", meanings[l->kind]);
 }
 
-/* A link that stands for all of its kind and lanes, and the span of their bandwidths. */
+/* One kind of link with one number of lanes, and the range of its bandwidths. */
 struct sort {
 	struct topo_link link;
 	double least;
@@ -65,7 +65,7 @@ struct sort {
 
 enum { SORTS = 24, NAMED = 16 };
 
-/* The sorts of links in a node, nearest first. */
+/* Finds the sorts of links in a node, nearest first. Returns their number. */
 static int sorts_of(const struct node_kind *k, struct sort sorts[SORTS])
 {
 	int n = 0;
@@ -151,7 +151,7 @@ static void put_legend(const struct node_kind *k, bool colour, struct buf *out)
 	}
 }
 
-/* A device in the margin: its name, or its number where names are long or the columns narrow. */
+/* Labels a device: its name, or its number if names are long or the columns are narrow. */
 static const char *put_name(const struct node_kind *k, int i, char out[8])
 {
 	bool named = k->parts && *k->parts[i].name && strlen(k->parts[i].name) < 6 &&

@@ -33,7 +33,8 @@ void topo_draw_plain(struct buf *out, const char *text)
 	buf_puts(out, copy);
 }
 
-/* The length of a name before its last digits; those must fit a long. */
+/* The length of a name without its trailing digits, of which at most 9 count so that they fit a
+ * long. */
 static size_t stem_length(const char *name)
 {
 	size_t len = strlen(name), at = len;
@@ -42,8 +43,8 @@ static size_t stem_length(const char *name)
 	return at;
 }
 
-/* Whether b is the name after a in a range: same stem, the next number, written as wide or
- * without leading zeros. */
+/* Whether b follows a in a range: it has the same stem and the next number, and both numbers have
+ * the same width or no leading zeros. */
 static bool follows_number(const char *a, const char *b)
 {
 	size_t s = stem_length(a);
@@ -59,7 +60,7 @@ static bool same_stem(const char *a, const char *b)
 	return s == stem_length(b) && a[s] && b[s] && !memcmp(a, b, s);
 }
 
-/* The number of names from `at` on that one range holds. */
+/* The number of names from `at` on that form one range. */
 static int run_from(const struct cluster *c, name_of *name, const int *indices, int n, int at)
 {
 	int end = at + 1;

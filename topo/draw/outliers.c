@@ -1,4 +1,4 @@
-/* Nodes that differ from the majority of their like, each named with what differs. */
+/* outliers: lists the nodes that differ from the majority of similar nodes, and how they differ. */
 #include "topo/draw/internal.h"
 
 #include "base/human.h"
@@ -10,7 +10,7 @@
 
 enum { NAMES = 60, PAIRS = 3 };
 
-/* An odd kind beside the usual one. */
+/* A kind that differs, and the usual one. */
 struct pair {
 	const struct node_kind *odd, *usual;
 	int said;
@@ -33,7 +33,8 @@ static void begin_line(struct pair *p)
 		buf_puts(p->out, "; ");
 }
 
-/* The usual node's device that the odd one's is: by its PCI address, else by its place. */
+/* The device of the usual node that corresponds to this one: the one with the same PCI address,
+ * otherwise the one with the same number; -1: none. */
 static int match_device(const struct pair *p, int device)
 {
 	const char *bus = p->odd->parts ? p->odd->parts[device].bus : "";
@@ -213,8 +214,8 @@ static void compare_counts(struct pair *p, const char *what, int odd, int usual)
 	buf_printf(p->out, "%d %s%s where others have %d", odd, what, human_s(odd), usual);
 }
 
-/* Of `counts` nodes a kind: the kind that more than half of the nodes like this one are of; -1:
- * none, or this one. */
+/* The kind that more than half of the nodes similar to this one have; -1: there is none, or it is
+ * this kind. counts: the number of nodes of each kind. */
 static int usual_kind(const struct cluster *c, const int *counts, int kind)
 {
 	const struct node_kind *k = &c->kinds[kind];

@@ -8,7 +8,8 @@
 
 enum { KINDS = 6 /* drawn in full */, TITLE = 96, KEY = 56, GAP = 28, ODD = 8 /* nodes named */ };
 
-/* What XML gives a meaning to becomes a reference; what is no printable ASCII, a question mark. */
+/* A character with a meaning in XML becomes a character reference. A character that is not
+ * printable ASCII becomes a question mark. */
 static void put_char(struct buf *out, char c)
 {
 	if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
@@ -125,7 +126,7 @@ static void put_title(struct svg *s)
 		       human_s(s->c->n_nodes), devices, human_s(devices));
 }
 
-/* The first of the nodes that differ from their like. */
+/* Lists the first outliers. */
 static double put_odd(struct svg *s, double y)
 {
 	struct buf odd = BUF_INIT;

@@ -14,13 +14,13 @@ enum {
 	TOP = 14,
 	MINI_ROWS = 3,
 	MINI_H = 26,
-	MINI_DOT = 7 /* nodes drawn one by one, four devices abreast */,
-	LEAVES = 24 /* groups of nodes side by side */
+	MINI_DOT = 7 /* size of a device where nodes are drawn one by one */,
+	LEAVES = 24 /* groups of nodes next to each other */
 };
 
 struct tree {
 	struct svg *s;
-	double bottom; /* of the level where nodes stand */
+	double bottom; /* y of the level of the nodes */
 };
 
 static int leaves_of(const struct group *g)
@@ -31,7 +31,7 @@ static int leaves_of(const struct group *g)
 	return n ? n : 1;
 }
 
-/* Levels of switches. */
+/* The number of levels of switches. */
 static int height_of(const struct group *g)
 {
 	int most = 0;
@@ -59,7 +59,7 @@ static void put_box(struct svg *s, const struct group *g, struct svg_box b, doub
 		topo_svg_rect(s, b, round, fill, stroke);
 }
 
-/* Devices of one node, four abreast at the most, in a box of their own. */
+/* Draws a node as a box with its devices, at most 4 in a row. */
 static void put_mini(struct svg *s, int devices, double x, double y, double w)
 {
 	int columns = devices < 4 ? devices : 4, rows = (devices + columns - 1) / columns;
@@ -73,7 +73,7 @@ static void put_mini(struct svg *s, int devices, double x, double y, double w)
 			      1.5, SVG_DEVICE, NULL);
 }
 
-/* Every node of the group, where they fit in `w`: their box, else one of no width. */
+/* The box in which every node of the group is drawn; its width is 0 if they do not fit in `w`. */
 static struct svg_box minis_box(const struct tree *t, const struct group *g, double x, double w)
 {
 	int devices = t->s->c->kinds[g->kind].devices, columns = devices < 4 ? devices : 4;

@@ -53,8 +53,8 @@ static bool two_sides(const struct node_kind *k, int *left)
 	return *left < k->devices;
 }
 
-/* The first domain's devices down the left half of an ellipse, the others' down the right; a
- * single domain's all around. */
+/* Places the devices on an ellipse: those of the first domain on its left half, the others on its
+ * right half. If there is only one domain, they are on the whole ellipse. */
 static void place_device(const struct node_kind *k, struct svg_box b, double *at)
 {
 	int left, seen[2] = { 0, 0 };
@@ -90,7 +90,7 @@ static void put_link(struct svg *s, const struct node_kind *k, int i, int j, con
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at)
 {
 	place_device(k, b, at);
-	/* The wider ones lie above. */
+	/* Wider lines are drawn last, above the others. */
 	for (int wide = 0; wide < 2; wide++)
 		for (int i = 0; i < k->devices; i++)
 			for (int j = i + 1; j < k->devices; j++) {
@@ -103,7 +103,7 @@ void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, d
 				(struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
 }
 
-/* The fabric of switches that a device has a port to, by the first device on it; -1: none. */
+/* The switch fabric that a device has a port to, named by the first device on it; -1: none. */
 static int hub_of(const struct node_kind *k, int device)
 {
 	for (int i = 0; i < k->devices; i++)
@@ -120,7 +120,7 @@ bool topo_svg_has_hub(const struct node_kind *k)
 	return k->switched;
 }
 
-/* How far a fabric's devices reach to the left and right. */
+/* The x coordinates of a fabric's leftmost and rightmost devices. */
 static void put_reach(const struct node_kind *k, const double *at, int hub, double *left,
 		      double *right)
 {
@@ -132,7 +132,8 @@ static void put_reach(const struct node_kind *k, const double *at, int hub, doub
 		}
 }
 
-/* How many fabrics' bars must lie above each other, as their devices are mixed: all or none. */
+/* The number of fabrics whose bars are drawn above each other: all of them if the devices of
+ * different fabrics are mixed, otherwise 1. */
 static int levels_of(const struct node_kind *k, const double *at)
 {
 	int n = 0;
@@ -150,7 +151,7 @@ static int levels_of(const struct node_kind *k, const double *at)
 	return mixed ? n : 1;
 }
 
-/* A device's link to another one of its fabric. */
+/* A device's link to another device of its fabric. */
 static struct topo_link port_of(const struct node_kind *k, int device)
 {
 	for (int i = 0; i < k->devices; i++)

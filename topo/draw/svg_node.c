@@ -14,23 +14,23 @@ enum {
 	DEVICE_H = 58,
 	NIC_H = 40,
 	CPU_H = 34,
-	WIRE = 46, /* of a row of devices */
+	WIRE = 46, /* length of wires in a row of devices */
 	NIC_W = 150,
-	SIDE_MOST = 64, /* of a ring */
+	SIDE_MOST = 64, /* NICs at one side of a ring */
 	GRID = 512 /* slots in a grid */,
 	SLOT = 22,
 	DOMAINS = 16,
 	MOST = 72 /* devices in a row */
 };
 
-/* A card being drawn: where it is, and where its devices and adapters are. */
+/* The card of a node kind: where it is, and where its devices and NICs are. */
 struct card {
 	struct svg *s;
 	const struct node_kind *k;
-	struct svg_box b; /* inside of it */
+	struct svg_box b; /* area inside the card */
 	double *at;       /* centres of devices */
 	int n_domains;
-	bool wires; /* from devices to adapters: where each device has its place */
+	bool wires; /* whether each device has a known place, and a wire to its NIC */
 };
 
 static int domain_of(const struct card *d, int numa)
@@ -94,9 +94,9 @@ static void put_nic(struct card *d, int nic, struct svg_box b)
 			       human_count(d->k->nics[nic].bandwidth, "B/s", rate));
 }
 
-/* --- Rows: devices side by side in their domains, a hub above, adapters and cores below --- */
+/* --- Rows: devices next to each other by domain, a hub above, NICs and cores below --- */
 
-/* How many devices of a domain, and of its adapters' boxes. */
+/* Counts the devices and the NICs of a domain. */
 static void count_in(const struct card *d, int domain, int *devices, int *nics)
 {
 	*devices = *nics = 0;
@@ -106,8 +106,8 @@ static void count_in(const struct card *d, int domain, int *devices, int *nics)
 		*nics += domain_of(d, d->k->nics[i].numa) == domain;
 }
 
-/* An adapter stands below the middle of the devices it is nearest to; one that is nearest to
- * none, where there is room. */
+/* The x coordinate of a NIC: the middle of the devices in its domain that use it; `otherwise` if
+ * there are none. */
 static double wanted_x(const struct card *d, int nic, double otherwise)
 {
 	double sum = 0;
@@ -128,7 +128,7 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 	bool told = !d->wires;
 	for (int i = 0; !told && i < d->k->devices; i++)
 		told = d->k->parts[i].numa >= 0;
-	/* What each device of it names; slots of cores each have their own. */
+	/* The cores that all devices of the domain share. Slots on cores have different ones. */
 	for (int i = 0; d->k->parts && i < d->k->devices; i++)
 		if (domain_of(d, d->k->parts[i].numa) == domain && *d->k->parts[i].cpus) {
 			if (cpus && strcmp(cpus, d->k->parts[i].cpus)) {
@@ -169,8 +169,8 @@ static void put_row_nics(struct card *d, int domain, struct svg_box panel, doubl
 	}
 }
 
-/* The panels of domains, side by side; those that hold nothing take no room where others hold
- * something. */
+/* Places the panels of the domains next to each other. An empty domain gets no width if another one
+ * is not empty. */
 static void lay_panels(const struct card *d, double top, double height,
 		       struct svg_box panels[DOMAINS])
 {
@@ -204,7 +204,7 @@ static void place_row(struct card *d, int domain, struct svg_box panel, double y
 		}
 }
 
-/* The hub's wires end at the devices' upper edges. */
+/* Draws the hub. Its wires end at the upper edges of the devices. */
 static void put_row_hub(struct card *d)
 {
 	for (int i = 0; i < d->k->devices; i++)
@@ -241,10 +241,10 @@ static double put_rows(struct card *d)
 	return top + height - d->b.y;
 }
 
-/* --- The ring: direct links between devices, adapters at the sides --- */
+/* --- The ring: direct links between devices, NICs at both sides --- */
 
-/* Adapters of one side, by the height of their devices: `at` and `which` have room for
- * SIDE_MOST; how many. */
+/* Orders the NICs of one side by the height of their devices. `at` and `which` have room for
+ * SIDE_MOST. Returns the number of NICs. */
 static int order_side(const struct card *d, int side, double height, double *at, int *which)
 {
 	int n = 0;
@@ -293,7 +293,8 @@ static void put_side(struct card *d, int side, double x, double towards, double 
 	}
 }
 
-/* The domains that hold devices: how many, and the first two, that of device 0 first. */
+/* Returns the number of domains with devices. `first` gets two of them; the first is that of device
+ * 0. */
 static int held_domains(const struct card *d, int first[2])
 {
 	int n = 1;
@@ -330,7 +331,7 @@ static double put_ring(struct card *d)
 	return height;
 }
 
-/* --- The grid: slots that nothing tells apart, such as cores --- */
+/* --- The grid: slots that do not differ, such as cores --- */
 
 static double put_grid(struct card *d)
 {
@@ -374,7 +375,7 @@ static bool has_direct(const struct node_kind *k)
 double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
 {
 	struct buf inside = BUF_INIT, *out = s->out;
-	double lift = nodes > 1 ? 12 : 0; /* of the cards behind it */
+	double lift = nodes > 1 ? 12 : 0; /* room for the cards behind it */
 	struct card d = { .s = s,
 			  .k = k,
 			  .n_domains = domains_of(k),

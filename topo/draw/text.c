@@ -1,6 +1,8 @@
 /*
- * text — the page for a terminal: what there is in a line, switches and nodes as a tree, then a
- * card a kind of node, with its NUMA domains, devices and adapters, and the matrix of links.
+ * text: prints a cluster for a terminal.
+ *
+ * It prints a summary in one line, the switches and nodes as a tree, and a card for each kind of
+ * node: its NUMA domains, devices and NICs, and the matrix of its links.
  */
 #include "topo/draw/internal.h"
 
@@ -16,7 +18,7 @@ struct page {
 	const struct cluster *c;
 	bool colour;
 	struct buf *out;
-	int lines; /* of the tree so far */
+	int lines; /* lines of the tree so far */
 };
 
 static const char *coloured(const struct page *p, enum ink i)
@@ -79,7 +81,7 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 	buf_printf(p->out, "%s\n", coloured(p, INK_NONE));
 }
 
-/* sample: what hangs above is one of several alike, and so are these. */
+/* sample: a group above represents several equal ones, and so does each group here. */
 static void put_groups(struct page *p, struct group *const *g, int n, const char *indent,
 		       bool sample)
 {
@@ -103,13 +105,14 @@ static void put_groups(struct page *p, struct group *const *g, int n, const char
 
 /* --- A kind of node --- */
 
-/* "  links     …": begins a line of the card. */
+/* Begins a line of the card, such as "  links     …". */
 static void put_label(struct page *p, const char *label)
 {
 	buf_printf(p->out, "  %s%-10s%s", coloured(p, INK_DIM), label, coloured(p, INK_NONE));
 }
 
-/* How the devices are plugged in, where all are alike in it; what differs stands beside each. */
+/* Whether all devices have equal ports, so that one line describes them. Otherwise each device's
+ * line does. */
 static bool ports_alike(const struct node_kind *k)
 {
 	for (int i = 1; k->parts && i < k->devices; i++)
@@ -211,7 +214,8 @@ static int known_devices(const struct node_kind *k)
 	return k->parts ? k->devices : 0;
 }
 
-/* The device's own adapter stands beside it: the nearest, where it is nearest to no other. */
+/* Whether the device's nearest NIC is nearest to no other device. Such a NIC is printed in the
+ * device's line. */
 static bool owns_nic(const struct node_kind *k, int device)
 {
 	int nic = k->parts[device].nic, users = 0;
@@ -259,7 +263,7 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 	buf_puts(p->out, "\n");
 }
 
-/* Slots of cores that nothing tells apart but their cores: how many from `at` on are one line. */
+/* The number of CPU slots from `at` on that differ only in their cores. They share a line. */
 static int alike_from(const struct node_kind *k, int at)
 {
 	const struct topo_device *d = &k->parts[at];
@@ -271,7 +275,7 @@ static int alike_from(const struct node_kind *k, int at)
 	return end - at;
 }
 
-/* Several slots as one: "CPU0 to CPU23". */
+/* Prints several slots as one, such as "CPU0 to CPU23". */
 static void put_alike(struct page *p, const struct node_kind *k, int first, int n)
 {
 	const struct topo_device *d = &k->parts[first];
@@ -289,7 +293,7 @@ static void put_alike(struct page *p, const struct node_kind *k, int first, int 
 	buf_puts(p->out, "\n");
 }
 
-/* The cores that all devices of a domain name, else "". */
+/* The cores that all devices of a domain share; "": they differ. */
 static const char *cpus_of(const struct node_kind *k, int numa)
 {
 	const char *cpus = NULL;

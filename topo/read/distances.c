@@ -65,7 +65,7 @@ static int by_gp(const void *a, const void *b)
 	return (x->gp > y->gp) - (x->gp < y->gp);
 }
 
-/* One matrix: which object each row is, and the values. */
+/* One matrix: the object of each row, and the values. */
 struct matrix {
 	const struct xml *at;
 	int n;
@@ -81,7 +81,7 @@ static int refuse_distances(const struct hwloc_ids *ids, const struct xml *x, co
 		       ids->file, x->line, why);
 }
 
-/* The next blank-separated word of the elements `name` from *x on; NULL when there is none. */
+/* The next blank-separated word of the elements `name`, from *x on; NULL: there is none. */
 static const char *next_word(const struct xml **x, const char **at, const char *name)
 {
 	while (*x) {
@@ -109,7 +109,7 @@ static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *
 		const char *w = next_word(&el, &at, "indexes");
 		if (!w)
 			return refuse_distances(ids, x->at, "fewer objects than it announces", e);
-		/* "OSDev:332", or the number alone where all are of one type. */
+		/* "OSDev:332", or only the number if all objects have one type */
 		const char *colon = w + strcspn(w, ": \t\r\n");
 		struct id key = { .gp = strtoull(*colon == ':' ? colon + 1 : w, NULL, 10) };
 		const struct id *found = ids->n ? bsearch(&key, ids->rows, (size_t)ids->n,
@@ -159,8 +159,8 @@ static int lanes_in(const struct found_gpu *g, double bandwidth)
 	return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
 }
 
-/* hwloc before 2.10 counts NVLinks of the third and fourth generation twice (open-mpi/hwloc#574):
- * then a GPU has more than its model can. */
+/* hwloc before 2.10 counts NVLinks of generations 3 and 4 twice (open-mpi/hwloc#574). This is the
+ * case if a GPU has more than 1.5 times the bandwidth of its model. */
 static void halve_what_is_counted_twice(struct matrix *x, const struct found_node *m)
 {
 	bool twice = false;
@@ -179,9 +179,9 @@ static void halve_what_is_counted_twice(struct matrix *x, const struct found_nod
 		x->values[i] /= 2;
 }
 
-/* Ports: what a GPU has to switches, and which switches are joined. Links from switch to switch are
- * seldom told, so fabrics that the file leaves apart are taken for one, as in every machine that
- * has two boards of switches. */
+/* Takes each GPU's links to switches, and the switches that are joined. Files rarely contain links
+ * between switches, so fabrics that are separate in the file count as one, as in every machine with
+ * two switch boards. */
 static void take_ports(const struct matrix *x, struct found_node *m, int *up)
 {
 	int fabric = -1;

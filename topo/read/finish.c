@@ -32,7 +32,7 @@ static int fill_nics(const struct found_node *m, struct node_kind *k, struct err
 	return 0;
 }
 
-/* The adapters that are some device's nearest carry the traffic between nodes. */
+/* Only NICs that are the nearest of some device carry the traffic between nodes. */
 static void fill_net(const struct found_node *m, struct node_kind *k)
 {
 	for (int i = 0; i < m->n_nics; i++) {
@@ -57,7 +57,7 @@ static int compare_orders(const void *a, const void *b)
 				    : x->gpu - y->gpu;
 }
 
-/* order[i]: the GPU that is device i; as the file numbers them where it numbers all. */
+/* order[i]: the GPU that is device i. It is the file's order if the file numbers all GPUs. */
 static int *order_of(const struct found_node *m)
 {
 	struct rank *ranks = calloc((size_t)m->n_gpus, sizeof *ranks);
@@ -80,7 +80,7 @@ static int *order_of(const struct found_node *m)
 	return order;
 }
 
-/* The device is what the first one is; where they differ, the weakest figures hold for all. */
+/* Describes the device by the first GPU. If models differ, the lowest values hold for all. */
 static void fill_device(const struct found_node *m, const int *order, struct node_kind *k)
 {
 	const struct found_gpu *g = &m->gpus[order[0]];
@@ -127,8 +127,8 @@ static struct topo_link over_switch(const struct found_gpu *a, const struct foun
 				   .latency = topo_link_latency(LINK_NVSWITCH) };
 }
 
-/* PCIe first, then what is better: a switch's fabric, then what the file draws between two
- * devices. */
+/* Sets the links: first PCIe, or a switch fabric that both devices have a port to; then the direct
+ * links of the file, which replace them. */
 static void fill_links(const struct found_node *m, const int *order, const int *device,
 		       struct node_kind *k)
 {
@@ -150,7 +150,7 @@ static void fill_links(const struct found_node *m, const int *order, const int *
 			&k->links[(size_t)device[f->from] * (size_t)n + (size_t)device[f->to]];
 		if (f->from == f->to)
 			continue;
-		/* Lines to the same peer add up. */
+		/* Several direct links to the same peer add up. */
 		bool more = l->kind == f->kind;
 		*l = (struct topo_link){ .kind = f->kind,
 					 .lanes = f->lanes + (more ? l->lanes : 0),
@@ -198,8 +198,8 @@ static int finish_gpus(const struct found_node *m, struct node_kind *k, struct e
 	return result;
 }
 
-/* Slots on cores: slot i on the i-th share of them. Slots are close through memory; which
- * adapter is theirs says their domain. */
+/* Makes CPU slots: slot i is on share i of the cores. Slots communicate through memory. Their NIC
+ * is chosen by NUMA domain. */
 static int finish_cores(const struct found_node *m, int devices, struct node_kind *k, struct err *e)
 {
 	k->devices = devices > 0 ? devices : m->n_cores;

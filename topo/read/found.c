@@ -42,7 +42,7 @@ void topo_found_fini(struct found_node *m)
 	*m = (struct found_node){ 0 };
 }
 
-/* Room for one more of `size` bytes in *array. */
+/* Makes room for one more element of `size` bytes in *array. */
 static int grow_list(const struct found_node *m, void *array, int n, int *cap, size_t size,
 		     int most, const char *what, struct err *e)
 {
@@ -122,8 +122,8 @@ static void add_range(struct buf *b, long first, long last)
 			   last);
 }
 
-/* The value of the word that ends at `end`, and where the text before it ends (NULL: that was
- * all); -1: no word of 32 bits. */
+/* Returns the value of the word that ends at `end`; -1: it is not a word of 32 bits. *before is the
+ * end of the text before it; NULL: there is none. */
 static int64_t word_before(const char *mask, const char *end, const char **before)
 {
 	const char *at = end;
@@ -174,7 +174,7 @@ void topo_found_mask(const char *mask, char out[TOPO_CPUS])
 	struct buf list = BUF_INIT;
 	struct mask_bits bits = topo_mask_bits(mask);
 	long first = -1, last = -2;
-	/* A list that no longer fits is not gone on with. */
+	/* The loop ends once the list does not fit. */
 	for (long bit; list.len < TOPO_CPUS && (bit = topo_mask_next(&bits)) >= 0; last = bit) {
 		if (bit == last + 1)
 			continue;
@@ -193,7 +193,7 @@ void topo_found_bus(const char *text, char out[16])
 	unsigned domain, bus, device, function;
 	int used = 0;
 	out[0] = '\0';
-	/* nvidia-smi and NVML write eight digits of domain. */
+	/* nvidia-smi and NVML write 8 digits for the domain. */
 	if (strlen(text) > 16 ||
 	    sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 ||
 	    text[used])

@@ -1,11 +1,11 @@
 /*
- * hwloc — XML as hwloc writes it (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local
- * topology), of versions 1, 2 and 3.
+ * hwloc: reads XML that hwloc wrote (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local
+ * topology), versions 1, 2 and 3.
  *
- * It is read here and not by hwloc's own loader: hwloc 2, which Debian 12 has, refuses files of
- * version 3, and its errors name no line. What is taken: cores, NUMA nodes, PCIe bridges and
- * devices, OS devices, and the matrices of direct links (distances.c). The tests hold it beside
- * what hwloc makes of its own synthetic machines.
+ * It does not use hwloc's own loader, because hwloc 2, which Debian 12 has, refuses files of
+ * version 3, and its errors name no line. It reads cores, NUMA nodes, PCIe bridges and devices, OS
+ * devices, and the matrices of direct links (distances.c). The tests compare it with hwloc on
+ * hwloc's synthetic machines.
  */
 #include "topo/read/hwloc.h"
 
@@ -28,10 +28,10 @@ static bool sniff(const struct topo_text *in)
 enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
 
 struct numa {
-	int number; /* ours */
+	int number; /* our number */
 	long os_index;
 	uint64_t cpus; /* a digest of its cpuset */
-	/* of no cores: version 1's form of a second memory of the same cores */
+	/* has no cores: version 1 writes a second memory of the same cores so */
 	bool bare;
 };
 
@@ -46,9 +46,9 @@ struct walk {
 	struct err *e;
 };
 
-/* What holds at an element and, unless they say otherwise, at those below it. */
+/* The location of an element; elements below it inherit it unless they have their own. */
 struct where {
-	int numa; /* -1: not told, or several */
+	int numa; /* -1: unknown, or several */
 	char cpus[TOPO_CPUS];
 };
 
@@ -96,7 +96,7 @@ static int count_numa(struct walk *w, const struct xml *x)
 	return 0;
 }
 
-/* First pass: what has to be known before a device can be placed. */
+/* First pass: counts and finds what must be known before a device can be placed. */
 static int count(struct walk *w, const struct xml *x)
 {
 	if (has_type(x, "NUMANode") && !on_a_gpu(x) && count_numa(w, x))
@@ -115,8 +115,8 @@ static int count(struct walk *w, const struct xml *x)
 	return 0;
 }
 
-/* NUMA nodes are numbered as the kernel does where it counts from 0 without gaps, else in the
- * file's order. */
+/* Numbers the NUMA nodes like the kernel if it counts from 0 without gaps, otherwise in the file's
+ * order. */
 static void number_numa(struct walk *w)
 {
 	for (int i = 0; i < w->n_numa; i++)
@@ -126,8 +126,8 @@ static void number_numa(struct walk *w)
 		w->numa[w->of_os_index[i] - 1].number = i;
 }
 
-/* The domain that a nodeset means: its NUMA nodes when they all have the same cores, the lowest of
- * them; bare ones when there are no others. */
+/* The domain of a nodeset: the lowest of its NUMA nodes if all have the same cores, otherwise -1.
+ * Bare nodes count only if there are no others. */
 static int numa_in(const struct walk *w, const char *set)
 {
 	struct mask_bits bits = topo_mask_bits(set);
@@ -156,20 +156,20 @@ static struct where where_is(const struct walk *w, const struct xml *x, const st
 	return at;
 }
 
-/* "0302 [10de:1db8] [10de:131d] a1 00" */
+/* Parses "0302 [10de:1db8] [10de:131d] a1 00". */
 static void ids_of(const struct xml *x, unsigned *class, unsigned *vendor, unsigned *device)
 {
 	*class = *vendor = *device = 0;
 	sscanf(attribute(x, "pci_type"), "%4x [%4x:%4x]", class, vendor, device);
 }
 
-/* KiB, with or without the unit. */
+/* Reads a number in KiB, with or without the unit; returns bytes. */
 static double memory_in(const char *text)
 {
 	return text ? strtod(text, NULL) * 1024 : 0;
 }
 
-/* What the OS devices below a PCI device say of a GPU. */
+/* Information about a GPU from the OS devices below its PCI device. */
 struct said {
 	const char *model;
 	double memory;
@@ -199,16 +199,17 @@ static void set_callbacks(const struct xml *pci, struct said *s)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			if (memory_in(info_value(o, sizes[i])) > s->memory)
 				s->memory = memory_in(info_value(o, sizes[i]));
-		/* The management libraries count devices as the driver does. */
+		/* The management libraries number devices like the driver. */
 		if ((!strncmp(name, "nvml", 4) || !strncmp(name, "rsmi", 4)) &&
 		    isdigit((unsigned char)name[4]) && strlen(name) < 9)
 			s->order = atoi(name + 4);
 	}
 }
 
-/* Display controllers, co-processors and accelerators that compute: NVIDIA's all; AMD's as 3D or
- * "other" display, or where a library for computing sees them; not the small graphics chip of a
- * server's board. */
+/* Whether a PCI device is a GPU that computes. Only display controllers and accelerators can be.
+ * All of NVIDIA are; those of AMD unless their class is VGA; those of any vendor if the model is
+ * known, if a compute library sees them, or if the class is "other" display. This excludes the
+ * small graphics chip of a server board. */
 static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *model,
 		   const struct said *s)
 {
@@ -249,7 +250,8 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 	return 0;
 }
 
-/* A port of an RDMA adapter is called mlx5_0, its network interface ib0 or eth0. */
+/* The name of a NIC. An RDMA name such as mlx5_0 is preferred to the name of a network interface
+ * such as ib0 or eth0. */
 static const char *nic_name(const struct xml *x)
 {
 	const char *best = "";
@@ -298,8 +300,8 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 	return 0;
 }
 
-/* A bridge's place; a host bridge hangs on its NUMA domain where that is told, on the machine
- * else. */
+/* Adds the place of a bridge. The parent of a host bridge is its NUMA domain if that is known,
+ * otherwise the machine. */
 static int add_bridge(struct walk *w, const struct xml *x, int place)
 {
 	bool host = !strncmp(attribute(x, "bridge_type"), "0-", 2);
@@ -310,8 +312,8 @@ static int add_bridge(struct walk *w, const struct xml *x, int place)
 	return added;
 }
 
-/* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet
- * follows the domain. */
+/* domains[d]: the place of domain d; the last entry is the machine's. A place that has no PCI
+ * bridge above it follows the domain of the element. */
 static int walk_objects(struct walk *w, const struct xml *x, int place, const struct where *above,
 			const int *domains)
 {

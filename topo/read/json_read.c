@@ -12,7 +12,7 @@
 
 enum { KINDS_MOST = 1024, DEVICES_MOST = 1 << 26 };
 
-/* Where the reader is, for errors: "kinds[2].parts[0]". */
+/* The position of the reader, such as "kinds[2].parts[0]", for errors. */
 struct spot {
 	const char *file;
 	char path[64];
@@ -33,9 +33,9 @@ static struct spot is_below(const struct spot *s, const char *array, size_t i)
 	return b;
 }
 
-/* Whether UTF-8 holds what a terminal or a picture obeys or chokes on: control characters of ASCII
- * and U+0080 to U+009F, breaks of lines and directions (U+2028 to U+202E, U+2066 to U+2069), U+FFFE
- * and U+FFFF, which XML cannot hold. */
+/* Whether UTF-8 text contains characters that a terminal or a picture interprets or rejects: ASCII
+ * control characters, U+0080 to U+009F, line and direction controls (U+2028 to U+202E, U+2066 to
+ * U+2069), and U+FFFE and U+FFFF, which XML does not allow. */
 static bool has_controls(const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
@@ -121,7 +121,8 @@ static int take_field(const struct spot *s, const struct field *f, const json_t 
 	return -1;
 }
 
-/* What is left out or null keeps what is there; an index is then -1. */
+/* Reads an object. A key that is missing or null leaves the member unchanged; an index becomes
+ * -1. */
 static int take_object(const struct spot *s, const struct field *fields, const json_t *o, void *to)
 {
 	if (!json_is_object(o))
@@ -140,8 +141,8 @@ static int take_object(const struct spot *s, const struct field *fields, const j
 	return 0;
 }
 
-/* An array of objects as an array of structs, NULL where there is none; exactly `exact` of them
- * unless that is -1. */
+/* Reads an array of objects into an array of structs; NULL if there is none. It must have exactly
+ * `exact` elements unless `exact` is -1. */
 static int take_array(const struct spot *s, const json_t *o, const char *key,
 		      const struct field *fields, size_t size, long exact, long most, void *to,
 		      int *n)
@@ -217,7 +218,7 @@ static int take_links(const struct spot *s, const json_t *o, struct node_kind *k
 	int result = take_matrix(s, rows, types, n, k);
 	for (int i = 0; !result && k->link_bandwidth <= 0 && i < n; i++)
 		if (types[i].kind != LINK_SELF && types[i].bandwidth > best.bandwidth)
-			best = types[i]; /* a total that was left out */
+			best = types[i]; /* the total is missing in the document */
 	if (best.bandwidth > 0) {
 		k->link_bandwidth = best.bandwidth;
 		k->link_latency = best.latency;
@@ -250,7 +251,7 @@ static int check_parts(const struct spot *s, const struct node_kind *k)
 	return 0;
 }
 
-/* What the document leaves out of a device that is known by its name. */
+/* Sets values that the document leaves out, if the device's name is a known model. */
 static void know_device(struct node_kind *k)
 {
 	const struct gpu_model *m = topo_gpu_of_name(k->device);
@@ -296,7 +297,7 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 	return 0;
 }
 
-/* A switch's parent stands before it, so that there are no circles. */
+/* The parent of a switch comes before it in the list, so there are no cycles. */
 static int take_switches(const struct spot *s, const json_t *doc, struct cluster *c)
 {
 	if (take_array(s, doc, "switches", topo_fields_switch, sizeof *c->switches, -1,

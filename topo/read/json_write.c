@@ -112,7 +112,7 @@ static json_t *value_of(const struct field *f, const void *from)
 	return NULL;
 }
 
-/* NULL: no memory, or a text that is no UTF-8. */
+/* NULL: there is no memory, or a text is not UTF-8. */
 static json_t *object_of(const struct field *fields, const void *from)
 {
 	json_t *o = json_object();
@@ -148,7 +148,7 @@ static int by_value(const void *a, const void *b)
 	return (x->latency > y->latency) - (x->latency < y->latency);
 }
 
-/* Different links once, the nearest first, and each pair's place among them. */
+/* Writes each different link once, nearest first, and for each pair its index among these. */
 static int links_json(const struct node_kind *k, json_t *to)
 {
 	size_t n = (size_t)k->devices, all = n * n;
@@ -200,7 +200,8 @@ static json_t *kind_json(const struct node_kind *k, int nodes)
 	return o;
 }
 
-/* The number at a name's end: how many digits; 0 when there is none that a range could count. */
+/* Reads the number at the end of a name. Returns its digits; 0: there is no number that a range can
+ * count. */
 static int digits_of(const char *name, int *value)
 {
 	int len = (int)strlen(name), n = 0;
@@ -210,7 +211,7 @@ static int digits_of(const char *name, int *value)
 	return n;
 }
 
-/* Whether `next` is the name after `name` in a range that began with `digits` digits. */
+/* Whether `next` follows `name` in a range that began with `digits` digits. */
 static bool follows(const char *name, const char *next, int digits)
 {
 	int value, len = (int)strlen(name), own = digits_of(name, &value);
@@ -219,8 +220,7 @@ static bool follows(const char *name, const char *next, int digits)
 	return own && !strcmp(want, next);
 }
 
-/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds
- * ",[]". */
+/* Appends names as Slurm writes them: n[0-7,9],login. -1: a name contains ",", "[" or "]". */
 static int json_names(const struct cluster_node *nodes, int n, struct buf *out)
 {
 	for (int i = 0; i < n;) {

@@ -1,14 +1,18 @@
 /*
- * nccl — NCCL's and RCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes and NCCL_TOPO_FILE reads
- * (src/graph/xml.cc of either).
+ * nccl: reads the topology XML of NCCL and RCCL, which NCCL_TOPO_DUMP_FILE writes and
+ * NCCL_TOPO_FILE reads (src/graph/xml.cc of both).
  *
- * <system> holds <cpu> (a NUMA domain: numaid, affinity, host_hash), which holds <pci> (busid,
- * class, link_speed, link_width; class 0x0604: a switch, its ports not told) in each other, which
- * hold <gpu> (dev, sm: compute capability, of AMD gcn) or <nic> with <net> (name, speed in Mb/s). A
- * <gpu> holds <nvlink> or <xgmi> (target, count, tclass: the target's class).
+ *     <system>
+ *       <cpu>             a NUMA domain: numaid, affinity, host_hash
+ *         <pci>           busid, class, link_speed, link_width; a <pci> may contain others.
+ *                         Class 0x0604 is a switch, whose ports are not listed
+ *           <gpu>         dev, sm (compute capability); gcn for AMD
+ *             <nvlink>    or <xgmi>: target, count, tclass (the target's class)
+ *           <nic>
+ *             <net>       name, speed in Mb/s
  *
- * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink
- * to the driver.
+ * A dump contains the links. A file that a person wrote for NCCL_TOPO_FILE has no <gpu>, because
+ * NCCL then takes NVLinks from the driver.
  */
 #include "topo/read/nccl.h"
 
@@ -19,16 +23,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPEED_MOST = 10000000 }; /* Mb/s of an adapter: what claims more is in another unit */
+enum { SPEED_MOST = 10000000 }; /* Mb/s of a NIC: a larger number is in another unit */
 
 struct host_reader {
 	struct found_node *m;
 	const char *file, *text, *host;
 	int domains[MACHINE_NUMA];                   /* places; -1: none yet */
 	const struct xml *elements[MACHINE_DEVICES]; /* <gpu> of each GPU, or NULL */
-	/* the processor is Arm's: NVIDIA's Grace, whose GPUs are of other models */
+	/* the processor is Arm: NVIDIA Grace, whose GPUs are other models */
 	bool arm;
-	bool any_gpu; /* there are such: a dump, which tells the links */
+	bool any_gpu; /* there is a <gpu>, so the file is a dump and has the links */
 	struct err *e;
 };
 
@@ -49,8 +53,8 @@ static int refuse_element(const struct host_reader *r, const struct xml *x, cons
 	return err_set(r->e, ERR_USAGE, "%s:%d: <%.20s>: %s", r->file, x->line, x->name, why);
 }
 
-/* "16 GT/s", "32.0 GT/s PCIe" × 16 lanes; generations 1 and 2 lose a fifth to encoding, later
- * ones two bits in 130. */
+/* The payload of a link such as "16 GT/s" or "32.0 GT/s PCIe" × 16 lanes. Generations 1 and 2 lose
+ * a fifth to encoding, later ones 2 bits in 130. */
 static double link_payload(const struct xml *pci)
 {
 	double rate = strtod(attribute(pci, "link_speed"), NULL),
@@ -65,7 +69,8 @@ static unsigned hex_value(const struct xml *x, const char *name)
 	return (unsigned)(strtoul(attribute(x, name), NULL, 16) & 0xffffff);
 }
 
-/* "910" and "gfx90a:sramecc+" are 0x90a, "940" and "gfx942" one family. */
+/* The architecture of a gcn attribute: "910" and "gfx90a:sramecc+" are 0x90a; "940" and "gfx942"
+ * are 0x942. */
 static int gcn_of(const char *text)
 {
 	static const struct {
@@ -138,8 +143,8 @@ static double latency_of(const struct xml *pci)
 	return latency;
 }
 
-/* Whether a port that is no PCI device here was read before: in a container it stands below
- * every CPU, and is one all the same. */
+/* Whether a port that is not a PCI device has been read before. In a container it is listed below
+ * every CPU, although it is only one. */
 static bool stood_before(struct host_reader *r, const char *name)
 {
 	for (int i = 0; i < r->m->n_nics; i++)
@@ -151,7 +156,7 @@ static bool stood_before(struct host_reader *r, const char *name)
 	return false;
 }
 
-/* A port that NCCL sends by. */
+/* Adds a port through which NCCL sends. */
 static int add_net(struct host_reader *r, const struct xml *pci, const struct xml *net, int place,
 		   int numa)
 {
@@ -162,7 +167,7 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	if (!pci && n.name[0] && stood_before(r, n.name))
 		return 0;
 	if (!strncmp(n.name, "mlx", 3))
-		n.latency = NIC_INFINIBAND_LATENCY; /* Ethernet, but RoCE */
+		n.latency = NIC_INFINIBAND_LATENCY; /* possibly Ethernet, but with RoCE */
 	if (mbits > 0 && mbits <= SPEED_MOST)
 		n.bandwidth = mbits * 1e6 / 8;
 	else
@@ -170,7 +175,7 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	return topo_found_add_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
-/* A PCI device that is an adapter by its class: its ports are not named. */
+/* Adds a PCI device that is a NIC by its class; its ports have no names. */
 static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, int numa)
 {
 	struct found_nic n = { .place = place, .numa = numa };
@@ -182,7 +187,7 @@ static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, 
 	return topo_found_add_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
-/* A <nic> below a PCI device, or NULL, is as many adapters as it names ports. */
+/* Adds one NIC for each port in a <nic>. pci: the device that contains it, or NULL. */
 static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place,
 		   int numa)
 {
@@ -195,8 +200,9 @@ static int add_nic(struct host_reader *r, const struct xml *pci, const struct xm
 	return 0;
 }
 
-/* Files that leave the class to the driver, of machines whose slots are known: "g5.48xlarge" in
- * AWS's documentation has its eight GPUs from 00:16 on, its EFA adapter is the other one. */
+/* Platforms whose files leave out the class, because the driver knows it, but whose slots are
+ * known. In the file "g5.48xlarge" of AWS's documentation the eight GPUs start at 00:16; the other
+ * device is the EFA NIC. */
 static const struct platform {
 	const char *name, *gpu;
 	unsigned first, last; /* PCI device numbers of GPUs */
@@ -232,7 +238,7 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 	return topo_found_add_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
 }
 
-/* What a PCI element is itself: a GPU or adapters, by the elements in it or by its class. */
+/* Adds the device that a PCI element is: a GPU or NICs, by the elements in it or by its class. */
 static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa,
 		      const char *cpus)
 {
@@ -250,7 +256,7 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 		return topo_xml_child(pci->first, "pci")
 			       ? 0
 			       : add_by_platform(r, pci, above, numa, cpus);
-	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
+	/* NCCL itself writes the short classes 0x03 and 0x02 for devices that it cannot query. */
 	if (class >> 8 == 0x03 || class == 0x1200 || hex_value(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
 	if (class >> 8 == 0x02 || class == 0x0c06 || hex_value(pci, "class") == 0x02)
@@ -258,7 +264,8 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 	return 0;
 }
 
-/* What holds others is a switch; where it is a device too, that hangs beside them. */
+/* A PCI element that contains others is a switch. If it is a device too, the device is below the
+ * switch, next to the others. */
 static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa,
 		   const char *cpus)
 {
@@ -288,8 +295,8 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 				      "it has no numaid; NCCL writes one, -1 where there is none");
 	if (numa < -1 || numa >= MACHINE_NUMA)
 		return refuse_element(r, cpu, "its numaid is not the number of a NUMA domain");
-	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart,
-	 * and calls it PHB. */
+	/* All devices of one domain meet at its host bridges. NCCL does not distinguish these, and
+	 * calls the path PHB. */
 	int *known = numa >= 0 ? &r->domains[numa] : NULL;
 	int place = known && *known >= 0 ? *known : topo_found_add_place(r->m, FOUND_HOST, 0, r->e);
 	if (place < 0)
@@ -309,7 +316,7 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 	return 0;
 }
 
-/* Second pass: the links, when all GPUs are known by their bus. */
+/* Second pass: adds the links, once all GPUs are known by their bus ids. */
 struct bus_row {
 	const char *bus;
 	int gpu;
@@ -333,7 +340,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	if (count < 1 || count > 1000)
 		return refuse_element(r, x, "its count is not a number of links");
 	if (tclass >> 8 == 0x0680) {
-		/* 0x068001 is POWER9's processor. */
+		/* 0x068001 is the POWER9 processor. */
 		if (tclass & 0xff)
 			return 0;
 		g->port_lanes += (int)count;
@@ -350,7 +357,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 		else
 			high = mid;
 	}
-	/* A dump of a job on some of a node's GPUs still names the others. */
+	/* The dump of a job that uses some of a node's GPUs still names the others. */
 	if (low == r->m->n_gpus || strcmp(rows[low].bus, bus))
 		return 0;
 	if (rows[low].gpu == from) {

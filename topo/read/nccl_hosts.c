@@ -1,6 +1,6 @@
 /*
- * nccl_hosts — the format: which hosts a file of NCCL's is of. GPUs of several hosts in one dump (a
- * multi-node NVLink fabric) are nodes of one domain.
+ * nccl_hosts: the format of NCCL's files, split by host. If one dump has GPUs of several hosts (a
+ * multi-node NVLink fabric), the hosts are nodes of one domain.
  */
 #include "topo/internal.h"
 #include "topo/read/nccl.h"
@@ -16,7 +16,7 @@ static bool sniff(const struct topo_text *in)
 	return topo_xml_begins_with(in->text, "system") || topo_xml_begins_with(in->text, "graphs");
 }
 
-/* The different host_hash values in the order of the file. */
+/* The different host_hash values, in the order of the file. */
 struct hosts {
 	const char *names[HOSTS_MOST];
 	int n;
@@ -47,7 +47,7 @@ static int find_hosts(const struct topo_text *in, const struct xml *system, stru
 	return 0;
 }
 
-/* Whether two hosts are equal but for their addresses. */
+/* Whether two hosts are equal except for their addresses. */
 static bool alike(const struct node_kind *a, const struct node_kind *b)
 {
 	size_t n = (size_t)a->devices;
@@ -62,7 +62,7 @@ static bool alike(const struct node_kind *a, const struct node_kind *b)
 	return true;
 }
 
-/* Hosts in one dump are joined by the fabric that their GPUs have ports to. */
+/* Reads all hosts. The fabric that their GPUs have ports to joins the hosts of one dump. */
 static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h,
 		      struct cluster *out, struct err *e)
 {

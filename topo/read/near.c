@@ -9,7 +9,8 @@ static double narrower(double a, double b)
 	return a > 0 && (b <= 0 || a < b) ? a : b;
 }
 
-/* Bridges passed on the way up are counted, their links' bandwidth is kept. */
+/* Goes one place up; counts the bridges on the way and keeps the lowest bandwidth of their
+ * links. */
 static int put_step(const struct found_node *m, int at, int *passed, double *bandwidth)
 {
 	const struct found_place *p = &m->places[at];
@@ -18,8 +19,8 @@ static int put_step(const struct found_node *m, int at, int *passed, double *ban
 	return p->parent;
 }
 
-/* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not
- * told). */
+/* Classifies the path between two places by its worst bridge; *bandwidth is that of its slowest
+ * link (0: unknown). */
 static enum link_kind near_places(const struct found_node *m, int a, int b, double *bandwidth)
 {
 	int from_a = 0, from_b = 0;
@@ -87,7 +88,7 @@ int topo_near_assign(const struct found_node *m, const int *order, struct topo_d
 		int best = -1;
 		enum link_kind nearest = LINK_UNKNOWN;
 		for (int i = 0; i < m->n_nics; i++) {
-			/* What is known to be far slower is there for management. */
+			/* A NIC that is known to be far slower is for management. */
 			if (m->nics[i].bandwidth > 0 && m->nics[i].bandwidth < fastest / 8)
 				continue;
 			enum link_kind kind = near_nic(m, order[d], i);

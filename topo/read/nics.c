@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-/* The fastest that the model is sold as; a slower cable or board shows in what is measured. Ids:
- * the PCI ID repository. */
+/* The highest speed in Gb/s that each model is sold with. Measurements show if a cable or board is
+ * slower. Ids: the PCI ID repository. */
 /* clang-format off */
 static const struct {
 	unsigned vendor, device;

@@ -17,7 +17,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct topo_text t = *in;
-	if (!strncmp(t.text, "\xef\xbb\xbf", 3)) { /* the mark with which editors say UTF-8 */
+	if (!strncmp(t.text, "\xef\xbb\xbf", 3)) { /* a byte order mark, which some editors write */
 		t.text += 3;
 		t.len -= 3;
 	}
@@ -54,7 +54,7 @@ int topo_cluster_of_node(const char *format, const struct topo_text *in, struct 
 	return 0;
 }
 
-/* So many nodes of the one that a file describes. */
+/* Makes `nodes` copies of the one node that a file describes. */
 static int repeat_node(const char *path, int nodes, struct cluster *c, struct err *e)
 {
 	if (c->n_nodes != 1 || c->n_kinds != 1)

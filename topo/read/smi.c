@@ -1,15 +1,15 @@
 /*
- * smi — the text of `nvidia-smi topo -m`.
+ * smi: reads the text of `nvidia-smi topo -m`.
  *
- * A header row names the columns: GPU0…, adapters (mlx5_0…, NIC0…, or any other name), then CPU
- * Affinity, NUMA Affinity, GPU NUMA ID (older drivers lack the last ones). A row a device follows,
- * its name first: X for itself, SYS, NODE, PHB, PXB, PIX, or NV and the number of links side by
- * side. Rows of adapters have no affinities; a legend of NICs (NIC0: mlx5_0) may come at the end.
- * Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between
- * two entries.
+ * A header row names the columns: GPU0…, NICs (mlx5_0…, NIC0…, or any other name), then CPU
+ * Affinity, NUMA Affinity, GPU NUMA ID (older drivers lack the last ones). Each device has a row,
+ * which starts with its name. Its entries are X for the device itself, and SYS, NODE, PHB, PXB,
+ * PIX, or NV and the number of parallel links. Rows of NICs have no affinities. A legend of NICs
+ * (NIC0: mlx5_0) may follow. Escape sequences may underline headers. Copies of the text lose tabs,
+ * and sometimes the blank between two entries.
  *
- * It says nothing of what the GPUs are, unless the lines of `nvidia-smi -L` ("GPU 0: NVIDIA
- * A100-SXM4-80GB (UUID: …)") stand before or after it in the file.
+ * The table does not name the GPU model. The lines of `nvidia-smi -L` ("GPU 0: NVIDIA
+ * A100-SXM4-80GB (UUID: …)") name it, if the file has them before or after the table.
  */
 #include "topo/read/smi.h"
 
@@ -23,7 +23,7 @@
 
 enum { COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
 
-/* A text without escape sequences and carriage returns; tabs and blanks are one. */
+/* Copies the text without escape sequences and carriage returns; tabs become blanks. */
 static int strip_escapes(const struct topo_text *in, struct buf *out, struct err *e)
 {
 	for (size_t i = 0; i < in->len; i++) {
@@ -56,8 +56,8 @@ static bool is_gpu(const char *word, size_t len)
 	return true;
 }
 
-/* An entry, and how many characters it is; 0: it is none. Between entries that lost their blank
- * the names themselves part. */
+/* Reads an entry. Returns its length; 0: it is not an entry. The names themselves separate entries
+ * that lost the blank between them. */
 static size_t entry_at(const char *at, enum link_kind *kind, int *lanes)
 {
 	static const struct {
@@ -82,7 +82,7 @@ static size_t entry_at(const char *at, enum link_kind *kind, int *lanes)
 	return 0;
 }
 
-/* A header names a device first, and then what is no entry of a row. */
+/* Whether a line is a header: it names a GPU, and the next word is not an entry of a row. */
 static bool is_header(const char *line)
 {
 	enum link_kind kind;
@@ -97,7 +97,7 @@ static bool is_header(const char *line)
 
 static bool sniff(const struct topo_text *in)
 {
-	/* The first 64 KiB: a header comes early, after a prompt and a title at most. */
+	/* Only the first 64 KiB: at most a prompt and a title come before the header. */
 	struct buf text = BUF_INIT;
 	struct topo_text head = *in;
 	bool found = false;
@@ -116,7 +116,7 @@ static int refuse_line(const struct smi_table *t, int line, const char *why)
 	return err_set(t->e, ERR_USAGE, "%s:%d: %s", t->file, line, why);
 }
 
-/* Names that were copied without the blank between them come apart before "GPU" and "NIC". */
+/* The length of a name. Names that lost the blank between them are split before "GPU" and "NIC". */
 static size_t name_at(const char **at)
 {
 	size_t len = word_at(at);
@@ -164,7 +164,7 @@ static int words_in(const char *line)
 	return n;
 }
 
-/* A kernel cpu list, or a number of NUMA domain. */
+/* Whether a word is a kernel CPU list or the number of a NUMA domain. */
 static bool is_list(const char *at, size_t len)
 {
 	return len && isdigit((unsigned char)*at) && strspn(at, "0123456789,-") >= len;
@@ -175,8 +175,8 @@ static int read_affinities(struct smi_table *t, int gpu, const char *at, int num
 	struct found_gpu *g = &t->found[gpu];
 	size_t len = word_at(&at), first = len;
 	g->numa = -1;
-	/* Of three columns the first may be blank, for a GPU whose cores this process may not
-	 * use. */
+	/* If there are three columns, the first one may be blank: the process may not use the cores
+	 * of that GPU. */
 	if (t->gpu_numa && words_in(at) == 2)
 		first = 0;
 	if (is_list(at, first) && first < sizeof g->cpus)
@@ -236,7 +236,7 @@ static int read_row(struct smi_table *t, const char *line, int number)
 	return read_affinities(t, gpu, at, number);
 }
 
-/* "NIC0: mlx5_0" in the legend at the end. */
+/* Reads "NIC0: mlx5_0" in the legend at the end. */
 static void read_legend(struct smi_table *t, const char *line)
 {
 	char name[TOPO_NAME], real[TOPO_NAME];
@@ -249,7 +249,7 @@ static void read_legend(struct smi_table *t, const char *line)
 		}
 }
 
-/* "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)"; other tools write "GPU 0,1,2,3: NVIDIA H20". */
+/* Reads "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)". Other tools write "GPU 0,1,2,3: NVIDIA H20". */
 static void read_name(struct smi_table *t, const char *line)
 {
 	char name[TOPO_NAME];
@@ -293,8 +293,8 @@ static int read_lines(struct smi_table *t, char *text)
 	return 0;
 }
 
-/* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without
- * leaving its own. */
+/* A NIC is in the NUMA domain of its nearest GPU, unless the path between them leaves the
+ * socket. */
 static int numa_of_nic(const struct smi_table *t, const struct found_node *m, int nic)
 {
 	enum link_kind nearest = LINK_SYS;
@@ -309,7 +309,7 @@ static int numa_of_nic(const struct smi_table *t, const struct found_node *m, in
 	return numa;
 }
 
-/* Without a column of NUMA domains: devices next to the same cores are in one. */
+/* If there is no column of NUMA domains, devices next to the same cores are in one domain. */
 static void numa_by_cpus(const struct smi_table *t, struct found_node *m)
 {
 	int domains = 0;

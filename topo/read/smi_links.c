@@ -17,7 +17,8 @@ static int root_of(struct found_node *m, int i)
 	return i;
 }
 
-/* Which GPUs NVLinks join, directly or through others: one of them stands for all. */
+/* Finds the GPUs that NVLinks join, directly or through other GPUs. One GPU represents each
+ * fabric. */
 static void find_fabrics(const struct smi_table *t, struct found_node *m)
 {
 	for (int i = 0; i < t->gpus; i++)
@@ -30,8 +31,8 @@ static void find_fabrics(const struct smi_table *t, struct found_node *m)
 		m->gpus[i].fabric = root_of(m, i);
 }
 
-/* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU
- * has. */
+/* Whether the NVLinks of a fabric are ports to a switch: they join all pairs of its GPUs, and the
+ * lanes to all peers add up to more than a GPU has. */
 static bool is_switched(const struct smi_table *t, const struct found_node *m, int fabric)
 {
 	long most = 0;

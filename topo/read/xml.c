@@ -11,7 +11,7 @@
 
 enum { CHUNK = 64 * 1024 };
 
-/* What the tree is made of is taken from chunks and given back all at once. */
+/* The memory of the tree comes from chunks, which are freed together. */
 struct chunk {
 	struct chunk *next;
 	size_t used, size;
@@ -28,7 +28,7 @@ struct reader {
 	XML_Parser parser;
 	struct xml_doc *doc;
 	struct xml *at;                  /* the open element */
-	struct xml *last[XML_DEPTH + 1]; /* the youngest child of each open element */
+	struct xml *last[XML_DEPTH + 1]; /* the last child of each open element */
 	int depth, elements;
 	struct buf text;
 	struct err *e;
@@ -66,7 +66,7 @@ static int line_of(const struct reader *r)
 	return (int)XML_GetCurrentLineNumber(r->parser);
 }
 
-/* The first refusal is the one that is told. */
+/* Only the first error is reported. */
 static void refuse_document(struct reader *r, enum err_code code, const char *why)
 {
 	if (r->refused)
@@ -185,7 +185,7 @@ static int parse_document(struct reader *r, const char *text, size_t len)
 	XML_SetCharacterDataHandler(r->parser, on_text);
 	XML_SetEntityDeclHandler(r->parser, on_entity);
 	XML_SetSkippedEntityHandler(r->parser, on_skipped);
-	/* hwloc's buffers may count the NUL that ends them. */
+	/* The length of a buffer from hwloc may include the final NUL. */
 	while (len && !text[len - 1])
 		len--;
 	if (XML_Parse(r->parser, text, (int)len, 1) == XML_STATUS_OK)
