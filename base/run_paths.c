@@ -62,7 +62,8 @@ static long number_between(const char *name, const char *before, const char *aft
 	if (strncmp(name, before, n))
 		return -1;
 	size_t digits = strspn(name + n, "0123456789");
-	if (digits < 1 || digits > DIGITS || strcmp(name + n + digits, after))
+	bool padded = digits > 1 && name[n] == '0'; /* muster writes no leading zeros */
+	if (digits < 1 || digits > DIGITS || padded || strcmp(name + n + digits, after))
 		return -1;
 	return strtol(name + n, NULL, 10);
 }

@@ -59,12 +59,12 @@
 	F(step_s, NUMBER, REQUIRED, "predicted seconds of a step")
 
 #define RUNDIR_START_FIELDS(F) \
-	F(resume,   TEXT,  REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": the last valid one") \
+	F(resume,   LINE,  REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": the last valid one") \
 	F(restarts, COUNT, REQUIRED, "restarts of this muster so far") \
 	F(auth,     TEXT,  REQUIRED, "what agents must prove")
 
 #define RUNDIR_START_AGAIN_FIELDS(F) \
-	F(text, TEXT, REQUIRED, "how the start failed")
+	F(text, LINE, REQUIRED, "how the start failed")
 
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
@@ -72,7 +72,7 @@
 	F(pid,  INT,  REQUIRED, "its process id")
 
 #define RUNDIR_WHY_FIELDS(F) \
-	F(why, TEXT, REQUIRED, "the cause")
+	F(why, LINE, REQUIRED, "the cause")
 
 #define RUNDIR_STEP_FIELDS(F) \
 	F(step, INT64, REQUIRED, "finished steps")
@@ -86,7 +86,7 @@
 
 #define RUNDIR_CKPT_FIELDS(F) \
 	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
-	F(path,    TEXT,   REQUIRED, "its folder") \
+	F(path,    LINE,   REQUIRED, "its folder") \
 	F(bytes,   COUNT,  REQUIRED, "its size") \
 	F(seconds, NUMBER, REQUIRED, "from the snapshot to the commit") \
 	F(stall_s, NUMBER, REQUIRED, "seconds training was held up")
@@ -99,14 +99,14 @@
 	F(rank,  INT,  REQUIRED, "the rank") \
 	F(node,  TEXT, REQUIRED, "its node") \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
-	F(text,  TEXT, REQUIRED, "the line")
+	F(text,  LINE, REQUIRED, "the line")
 
 /* Where a rank was; only `rank` if the event is about no rank in particular. */
 #define RUNDIR_RANK_FIELDS(F) \
 	F(rank,  INT,   NULLABLE, "the rank; null: no rank in particular") \
 	F(node,  TEXT,  OPTIONAL, "its node") \
 	F(step,  INT64, OPTIONAL, "finished steps; -1: none is known") \
-	F(phase, TEXT,  OPTIONAL, "what the trainer did")
+	F(phase, LINE,  OPTIONAL, "what the trainer did")
 
 #define RUNDIR_STATUS_FIELDS(F) \
 	F(signal, INT, OPTIONAL, "the signal that ended the process") \
@@ -116,12 +116,12 @@
 	RUNDIR_RANK_FIELDS(F) \
 	F(how,  TEXT, REQUIRED, "closed, exited, failed, protocol, silent, hung or start") \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
-	F(text, TEXT, REQUIRED, "the cause") \
+	F(text, LINE, REQUIRED, "the cause") \
 	RUNDIR_STATUS_FIELDS(F)
 
 #define RUNDIR_VERDICT_FIELDS(F) \
 	F(finding, TEXT,  REQUIRED, "the kind of finding; \"none\": nothing was found") \
-	F(text,    TEXT,  REQUIRED, "the finding, for people") \
+	F(text,    LINE,  REQUIRED, "the finding, for people") \
 	F(group,   TEXT,  NULLABLE, "the communicator") \
 	F(op,      TEXT,  NULLABLE, "the operation") \
 	F(number,  COUNT, REQUIRED, "the operation's number in its communicator") \
@@ -130,7 +130,7 @@
 	F(missing, JSON,  REQUIRED, "the ranks whose flight recorder is missing")
 
 #define RUNDIR_NO_VERDICT_FIELDS(F) \
-	F(error, TEXT, REQUIRED, "the cause")
+	F(error, LINE, REQUIRED, "the cause")
 
 #define RUNDIR_EXIT_FIELDS(F) \
 	RUNDIR_RANK_FIELDS(F) \
@@ -141,7 +141,7 @@
 	F(futile,  COUNT,  REQUIRED, "restarts in a row that made no progress")
 
 #define RUNDIR_STOP_FIELDS(F) \
-	F(reason,     TEXT, REQUIRED, "who or what asked for it") \
+	F(reason,     LINE, REQUIRED, "who or what asked for it") \
 	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
 
 #define RUNDIR_CONTRACT_FIELDS(F) \
@@ -151,7 +151,7 @@
 	F(memory,    JSON,  OPTIONAL, "{rank, predicted_bytes, measured_bytes} of the rank where they differ most")
 
 #define RUNDIR_END_FIELDS(F) \
-	F(reason,   TEXT,  REQUIRED, "why it ended") \
+	F(reason,   LINE,  REQUIRED, "why it ended") \
 	F(status,   INT,   REQUIRED, "exit status of muster") \
 	F(step,     INT64, REQUIRED, "last finished step; -1: none") \
 	F(restarts, COUNT, REQUIRED, "restarts of this muster")

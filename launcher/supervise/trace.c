@@ -1,4 +1,5 @@
 /* trace: asks the agents for their flight recorders and has muster-agent trace read them. */
+#include "base/human.h"
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/supervise/state.h"
@@ -30,9 +31,7 @@ static void report_no_verdict(struct supervisor *s, const char *why)
 {
 	char text[RUN_PATH + 300];
 	snprintf(text, sizeof text, "%s", why);
-	for (char *c = text; *c; c++)
-		if (*c < ' ' || *c > '~')
-			*c = *c == '\n' ? ' ' : '?';
+	human_plain(text);
 	rundir_event_no_verdict(s->o.run, s->generation,
 				&(struct rundir_no_verdict){ .error = text });
 }
@@ -48,7 +47,9 @@ static void on_judged(void *arg, int status, const char *output)
 	if (o && !rundir_verdict_read(o, &verdict, &e))
 		supervise_report_verdict(s, &verdict);
 	else
-		report_no_verdict(s, *output ? output
+		report_no_verdict(s, o ? e.text
+				     : *output
+					     ? output
 					     : "the program that reads the flight recorders ended "
 					       "without output");
 	json_decref(o);

@@ -162,7 +162,8 @@ void optimizer_matrix_add(struct optimizer_matrix *m, const struct param *p)
 		return;
 	m->box = p->count > m->box ? p->count : m->box;
 	m->whole = whole > m->whole ? whole : m->whole;
-	m->boxes = whole * p->copies > m->boxes ? whole * p->copies : m->boxes;
+	if (p->count < whole && whole * p->copies > m->boxes)
+		m->boxes = whole * p->copies;
 	m->side = side > m->side ? side : m->side;
 }
 

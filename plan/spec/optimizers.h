@@ -12,7 +12,7 @@
  *   1. Add a line to OPTIMIZERS below. It makes the value of the enum, the word of optimizer.kind
  *      and the declaration of the rule that step 3 defines.
  *   2. Add its row to the table in optimizers.c. The job file's checks, the planner's memory and
- *      cost, the checkpoints and the documentation read this row.
+ *      cost, and the checkpoints read this row.
  *   3. Define `const struct optim_rule optim_rule_NAME` in agent/engine/optim/NAME.c: its update
  *      (agent/engine/optim/rules.h states what a rule may assume).
  *   4. Add its vectors to tests/unit/agent/test_optim_golden.c, and rows to test_strategies.c,

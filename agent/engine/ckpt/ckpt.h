@@ -80,7 +80,8 @@ struct ckpt_state {
 		/* of the training split; 0: unknown (written by an older version) */
 		int64_t samples;
 	} data;
-	/* The optimizer of its moments: "adamw", "sgd"; "": written by an older version, adamw. */
+	/* The optimizer of its states, a name of plan/spec/optimizers.h; "": written by an older
+	 * version, adamw. */
 	char optimizer[CKPT_WORD];
 #define CKPT_NO_OPTIMIZER "none" /* it holds no moments */
 	/* More numbers of the run by name (ckpt_number), such as a loss scale, or the weight of the

@@ -108,8 +108,8 @@ static int posix_prepare(const struct ckpt_storage *s, const char *dir, struct e
 		return -1;
 	if (access(dir, R_OK | W_OK | X_OK))
 		return err_errno(e, ERR_IO,
-				 "%s: checkpoints cannot be written here; set checkpoint.dir to a "
-				 "folder that you own",
+				 "%s: checkpoints cannot be written here; choose a folder that you "
+				 "own",
 				 dir);
 	return 0;
 }

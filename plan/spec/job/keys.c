@@ -135,7 +135,7 @@ const struct job_key job_keys[] = {
 	INT(batch, global, "32", 1, 1073741824, "Sequences in an optimizer step, over all ranks; must be a multiple of micro × dp."),
 
 	ENUM(optimizer, kind, "adamw", optimizer_words, "The optimizer."),
-	SHARE(optimizer, momentum, "0.9", "SGD's momentum."),
+	SHARE(optimizer, momentum, "0.9", "SGD's momentum; muon's is always 0.95."),
 	ABOVE(optimizer, lr, "0.001", 0, 100, "Highest learning rate."),
 	REAL(optimizer, min_lr, "0", 0, 100, "Learning rate at the end of the decay."),
 	INT(optimizer, warmup, "0", 0, 1e12, "Steps in which the learning rate rises linearly to lr."),

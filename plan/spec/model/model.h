@@ -204,8 +204,4 @@ int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer);
 enum { CATALOGUE_SHARD_GRAIN = 16 };
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi);
 
-/* A checkpoint has this many tensors per parameter: its fp32 value and the optimizer's two
- * moments. */
-enum { CATALOGUE_KINDS = 3 };
-
 #endif

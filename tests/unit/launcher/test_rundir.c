@@ -232,6 +232,20 @@ static void events_carry_both_times_and_the_generation(void **state)
 	buf_fini(&text);
 }
 
+/* An error can quote a file name in any encoding. */
+static void an_event_whose_text_is_not_utf8_is_kept(void **state)
+{
+	(void)state;
+	char path[512];
+	struct buf text = BUF_INIT;
+	rundir_event_refused(run, 1, &(struct rundir_why){ .why = "abc\xc3" });
+	assert_int_equal(rundir_lost(run), 0);
+	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
+	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+	assert_non_null(strstr(buf_str(&text), "\"why\":\"abc?\""));
+	buf_fini(&text);
+}
+
 static void a_full_disk_loses_lines_and_says_so(void **state)
 {
 	(void)state;
@@ -294,6 +308,7 @@ int main(void)
 		T(a_job_that_muster_did_not_write_is_never_replaced),
 		T(each_submission_has_a_file_of_its_own),
 		T(events_carry_both_times_and_the_generation),
+		T(an_event_whose_text_is_not_utf8_is_kept),
 		T(a_full_disk_loses_lines_and_says_so),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

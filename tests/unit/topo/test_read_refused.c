@@ -42,7 +42,7 @@ static const struct {
 	{ "<topology><object type=\"PU\"/>\n<distances2 name=\"NVLinkBandwidth\" nbobjs=\"2\"><indexes>1</indexes></distances2></topology>",
 	  "it:2: matrix of distances: fewer objects" },
 	{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>x</u64values></distances2>"
-	  "</topology>", "no number" },
+	  "</topology>", "not a number" },
 	{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>1 2</u64values>"
 	  "</distances2></topology>", "more values" },
 	{ "<system version=\"1\"/>", "no <cpu>" },
