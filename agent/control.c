@@ -399,12 +399,10 @@ const char *agent_control_local_address(const struct control *c)
 	return agent_connection_local_address(c->connection);
 }
 
-/* Sends a message. Without memory for it (body NULL), a report of the run's progress is dropped:
- * the supervisor would take an empty one for a broken protocol. */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
-	if (!body)
-		return;
+	if (!body && type == MSG_LOG)
+		return; /* no memory for it; the supervisor would refuse an empty one and lose the rank */
 	if (type == MSG_FINISHED)
 		atomic_store(&c->finished, true);
 	/* If the channel fails here, the control thread sees the same error and acts on it. */
