@@ -260,7 +260,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/doctor launcher agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/spec topo base
+FUZZ_ROOMS := launcher/doctor launcher agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd
@@ -310,9 +310,9 @@ bench-place: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/place
 	$(BUILD)/tests/bench/place
 
-$(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,plan plan/spec topo base)
+$(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(stands_on_plan))
 	@mkdir -p $(@D)
-	$(link) $(call syslibs,plan plan/spec topo base)
+	$(link) $(call syslibs,$(stands_on_plan))
 
 # Measures the search for a layout: exhaustively, and by branch and bound.
 .PHONY: bench-search
@@ -320,9 +320,9 @@ bench-search: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/search
 	$(BUILD)/tests/bench/search
 
-$(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,plan plan/spec topo base)
+$(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,$(stands_on_plan))
 	@mkdir -p $(@D)
-	$(link) $(call syslibs,plan plan/spec topo base)
+	$(link) $(call syslibs,$(stands_on_plan))
 
 # --- Documents --------------------------------------------------------------------
 
