@@ -148,7 +148,7 @@ static void a_later_generations_attempt_is_left_to_it(void **state)
 	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef",
 		 fix_dir);
 	assert_int_equal(mkdir(theirs, 0700), 0);
-	/* This saver is of generation 3, which has been replaced. */
+	/* This saver is of generation 3: it still runs after a later generation has started. */
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(access(theirs, F_OK), 0);

@@ -185,7 +185,7 @@ static void far_places_are_computed_as_near_ones(void **state)
 	(void)state;
 	struct blend b = of_weights(weights, 4);
 	for (int64_t first = 999; first < (1ll << 50); first = first * 37 + 5)
-		assert_true(walk(&b, first, 50) < 2.5); /* the bound plus the rounding error of the doubles */
+		assert_true(walk(&b, first, 50) < 2.5); /* 2, and the doubles' rounding error */
 	data_blend_fini(&b);
 }
 

@@ -39,7 +39,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 		{ "{}", "{\"eos_token_id\": 3}", 1, { 3 } },
 		{ NULL, "{\"eos_token_id\": 3}", 1, { 3 } },
 		{ "{\"eos_token_id\": null}", "{\"eos_token_id\": [4, 5]}", 2, { 4, 5 } },
-		{ NULL, "{\"eos_token_id\": 100}", 0, { 0 } },           /* outside the vocabulary */
+		{ NULL, "{\"eos_token_id\": 100}", 0, { 0 } },           /* not in the vocabulary */
 		{ NULL, "{\"eos_token_id\": -1}", 0, { 0 } },
 		{ NULL, "{\"eos_token_id\": [100, 5, \"x\", 1.5]}", 1, { 5 } },
 		{ NULL, "{\"eos_token_id\": 18446744073709551617}", 0, { 0 } },
