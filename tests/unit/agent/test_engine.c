@@ -1,5 +1,5 @@
-/* The jobs that the engine refuses, the phases that it reports, and the error on all ranks after one
- * has died. */
+/* Tests the jobs that the engine refuses, the phases that it reports, and the error on all ranks
+ * after one rank has died. */
 #include "agent/engine/pipeline/engine.h"
 #include "tests/unit/agent/tiny.h"
 #include "tests/unit/agent/world.h"
@@ -88,7 +88,7 @@ static void note(const char *what, void *arg)
 	strcat(p->text, " ");
 }
 
-/* Four micro-batches: the row of each rank, step by step. */
+/* The row of each rank with 4 micro-batches, in order of time. */
 static const struct rows {
 	enum job_schedule kind;
 	struct layout layout;

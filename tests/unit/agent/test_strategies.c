@@ -373,7 +373,7 @@ static void run_row(const struct strategy *s, struct tally *t)
 		fail_msg("%s", e.text);
 	course_open(s->model, &job, &alone);
 	assert_int_equal(world_run(1, attend, &alone), 0);
-	assert_true(alone.accounts[0].loss[STEPS - 1] < alone.accounts[0].loss[0]); /* the loss decreases */
+	assert_true(alone.accounts[0].loss[STEPS - 1] < alone.accounts[0].loss[0]); /* it learns */
 	assert_true(job.precision.fp8 == FP8_OFF || near_bf16(s, &alone));
 	printf("%-32s", s->name);
 	for (int i = 0; i < COUNT(columns); i++) {
