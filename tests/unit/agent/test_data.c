@@ -75,7 +75,7 @@ static void write_tokens(enum token_type type, int documents, int vocab)
 	struct token_writer *w;
 	assert_int_equal(data_token_writer_open(prefix, type, &w, &e), 0);
 	for (int i = 0; i < documents * 50; i++) {
-		int64_t v = i % vocab; /* little-endian: its first bytes are the smaller token type */
+		int64_t v = i % vocab; /* little-endian: its first bytes are a smaller token */
 		assert_int_equal(data_token_writer_add(w, &v, 1, &e), 0);
 		if (i % 50 == 49)
 			assert_int_equal(data_token_writer_end(w, &e), 0);

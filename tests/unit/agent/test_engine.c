@@ -108,8 +108,8 @@ static const struct rows {
 			  "reduce-gradients share-loss ",
 		  } };
 
-/* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward pass
- * has two halves. */
+/* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward
+ * pass has 2 halves. */
 static const struct rows vee = {
 	SCHEDULE_ZB_V,
 	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
@@ -167,8 +167,8 @@ static void each_rank_executes_its_row_and_reports_each_phase(void **state)
 	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&vee), 0);
 }
 
-/* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they must
- * be able to close. */
+/* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they
+ * must be able to close. */
 static int lose_one(struct comm *world, void *arg, struct err *e)
 {
 	static const struct layout cube = LAYOUT(2, 2, 2);

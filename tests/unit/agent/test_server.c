@@ -182,8 +182,8 @@ static bool all_finite(struct param_store *s)
 	return true;
 }
 
-/* Rank 1's gradient is NaN. The parameters of both ranks must stay finite, and the worker that pushes
- * the gradient sees its norm. */
+/* Rank 1's gradient is NaN. The parameters of both ranks must stay finite, and the worker that
+ * pushes the gradient sees its norm. */
 static int spoil(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -198,7 +198,7 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	    (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
 	     (whole &&
 	      !all_finite(
-		      t.view.store)))) /* with staleness > 0 the server's thread may write there */
+		      t.view.store)))) /* with staleness > 0, the server's thread may write */
 		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number",
 			     io.norm);
 	t.failed = rc != 0;
@@ -318,8 +318,8 @@ static void a_rank_that_fails_is_an_error_on_all(void **state)
 }
 
 /* Ticks keep a server's receive from timing out while its worker computes for longer than
- * network.timeout. The world of this test has a timeout of its own, so the test only shows that ticks
- * between the requests do no harm. */
+ * network.timeout. The world of this test has a timeout of its own, so the test only shows that
+ * ticks between the requests do no harm. */
 static void ticks_do_not_disturb(void **state)
 {
 	(void)state;
