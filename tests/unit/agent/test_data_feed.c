@@ -20,8 +20,7 @@ enum { SEQ = 8, GLOBAL = 6, STEPS = 25, VOCAB = 1000 };
 static char dir[64], prefix[80];
 static struct dataset *data;
 
-/* Opens 100 training samples in documents of 13 tokens. The first token is `first`, and each next
- * one is larger by 1. */
+/* Opens about 100 training samples in documents of 13 tokens. Token i is i mod VOCAB. */
 static int open_data(void **state)
 {
 	struct token_writer *w;
