@@ -79,9 +79,9 @@ static void norm_heads(const struct ref64 *m, double *x, int heads, const double
 	}
 }
 
-/* Returns the angle of one position: theta^(-2i/dim), stretched. Llama 3.1 has 3 bands. Waves
- * shorter than original/high are unchanged. Waves longer than original/low are stretched in full.
- * Between them the stretch is a ramp. */
+/* Returns the angle by which pair i rotates per position: theta^(-2i/dim), stretched. Llama 3.1
+ * has 3 bands. Waves shorter than original/high are unchanged. Waves longer than original/low are
+ * stretched in full. Between them the stretch is a ramp. */
 static double frequency(const struct ref64 *m, int i)
 {
 	double f = pow(m->theta, -2.0 * i / m->head_dim), turns = m->rope_original * f / (2 * M_PI);
@@ -288,7 +288,7 @@ static double mixture(const struct ref64 *m, int layer, double *x)
 	return m->aux * e * balance * m->seq + m->z * squares;
 }
 
-/* Returns the sum of one sequence's token losses. */
+/* Returns the sum of one sequence's token losses and router losses. */
 static double sequence_loss(const struct ref64 *m, const int32_t *in, const int32_t *want,
 			    const int32_t *starts)
 {

@@ -7,8 +7,8 @@
  *
  *   - the ratio of each layout's deviation to the single process's deviation stays within bounds,
  *   - the ratio also stays within bounds if every token goes to all experts, so that there is no
- *     choice. In this case a Mixtral deviates no more than a LLaMA does, which is 1/7 of its
- *     deviation otherwise, and a sum that is rounded once too often becomes visible,
+ *     choice (the deviation of a Mixtral is then no larger than that of a LLaMA, which is 1/7 of
+ *     its value with a choice, so that a sum which is rounded once too often becomes visible),
  *   - stages change nothing: pp 2 computes what one process computes, and tp 2 × pp 2 what tp 2
  *     computes.
  *

@@ -192,7 +192,7 @@ static void a_flipped_bit_in_a_tensor_is_named_by_the_loader(void **state)
 }
 
 /* Each of these functions damages step 9. `latest` must fall back to step 5 and state why. If the
- * sizes are correct, only verify can detect the damage. */
+ * sizes are correct, only verify and load can detect the damage. */
 static void cut_shard(void)
 {
 	const char *path = fix_path(9, "shard-00001.safetensors");

@@ -213,7 +213,7 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	(void)state;
 	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 4, 2, 0, 2, 1, { 4, 2 }, 1 }), 0);
 	struct audit *a = read_audit();
-	expect_proven(a, 0, 24); /* the shares tile it */
+	expect_proven(a, 0, 24); /* the shares tile the batch */
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 2);
 	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 "

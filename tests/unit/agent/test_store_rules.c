@@ -383,7 +383,7 @@ static void stochastic_rounding_is_the_same_in_every_layout(void **state)
 	world_unshared(sums, 2 * sizeof *sums);
 }
 
-/* --- a death --- */
+/* --- the death of a rank --- */
 
 static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 {

@@ -86,8 +86,8 @@ static void a_missing_op_is_reported_by_its_name(void **state)
 	backend_close(k);
 }
 
-/* A device may leave out the ops that are composed of others. The host may also leave out the ops
- * that all hosts share. */
+/* A device backend may leave out the ops that are composed of others. A host backend may also
+ * leave out the ops that all host backends share. */
 static void only_ops_with_a_shared_form_may_be_left_out(void **state)
 {
 	(void)state;
