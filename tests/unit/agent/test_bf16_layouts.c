@@ -3,13 +3,13 @@
  * is the root mean square, over seeds and steps, of the relative difference of the losses. Rounding
  * is random, so one run proves nothing. The deviation of a Mixtral varies by a factor of 2 and more
  * from seed to seed, because a rounding error sometimes changes the choice of an expert. The mean
- * must not depend on the layout, and it does not. The test checks that
+ * must not depend on the layout, and it does not. The test checks 3 things:
  *
- *   - the ratio of each layout's deviation to the single process's deviation stays within bounds,
- *   - the ratio also stays within bounds if every token goes to all experts, so that there is no
- *     choice (the deviation of a Mixtral is then no larger than that of a LLaMA, which is 1/7 of
- *     its value with a choice, so that a sum which is rounded once too often becomes visible),
- *   - stages change nothing: pp 2 computes what one process computes, and tp 2 × pp 2 what tp 2
+ *   - The ratio of each layout's deviation to the single process's deviation stays within bounds.
+ *   - The ratio also stays within bounds if every token goes to all experts, so that there is no
+ *     choice. A Mixtral then deviates no more than a LLaMA does, which is 1/7 of what a Mixtral
+ *     deviates with a choice. A sum that is rounded once too often therefore becomes visible.
+ *   - Stages change nothing: pp 2 computes what one process computes, and tp 2 × pp 2 what tp 2
  *     computes.
  *
  * The first seed is 1, or MUSTER_SEED.

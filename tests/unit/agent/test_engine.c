@@ -37,7 +37,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 		.tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 \
 	}
 
-/* Jobs that cannot run, and a part of the expected error text. */
+/* Jobs that cannot run, each with a substring of the expected error text. */
 struct refusal {
 	int64_t micro, global;
 	struct layout layout;

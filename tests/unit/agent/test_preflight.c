@@ -1,5 +1,5 @@
-/* Tests which conditions keep an agent from training, with an error that names the object, the
- * figures and the remedy; which conditions the agent only logs; and which ones it ignores. */
+/* Tests which conditions keep an agent from training, which ones it only logs, and which ones it
+ * ignores. An error names the object, the figures and the remedy. */
 #include "agent/preflight.h"
 
 #include "base/log.h"
