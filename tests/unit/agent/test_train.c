@@ -44,7 +44,7 @@ struct supervisor {
 	/* what the supervisor has received */
 	double *loss;           /* by step */
 	bool records_nothing;   /* the metrics do not reach the run folder, */
-	atomic_bool record_now; /* or only from the agent's next message on */
+	atomic_bool record_now; /* or do so only at the agent's next message */
 	int64_t ready, last, finished, ckpt, evals, series;
 	double eval_loss;
 };
