@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/balance_cases.json for tests/unit/agent/test_hf_balance.c: Mixtral's balancing
-loss of given router logits, computed by transformers' own load_balancing_loss_func.
+"""Writes tests/golden/balance_cases.json for tests/unit/agent/test_hf_balance.c: Mixtral's
+balancing loss of given router logits, computed by transformers' own load_balancing_loss_func.
 
     tests/golden/make_balance_cases.py [FILE]      (torch, transformers 4 or 5)
 
@@ -37,7 +37,7 @@ def alike(x):
     return x[:1, :1].expand_as(x).contiguous()
 
 
-# name, layers, sequences, tokens, experts, top, coefficient, spread, whether all sequences are equal
+# name, layers, sequences, tokens, experts, top, coefficient, spread, whether sequences are equal
 CASES = [
     ("one sequence of one layer", 1, 1, 16, 8, 2, 0.02, 1.0, False),
     ("all layers and sequences alike", 4, 3, 16, 8, 2, 0.02, 1.0, True),

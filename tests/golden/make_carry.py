@@ -70,8 +70,8 @@ def configs(tokenizer):
 
 
 def generate(model, ids, ends):
-    """Generates greedily. Returns also the smallest margin of any step. generate() must give the same
-    ids."""
+    """Generates greedily. Returns also the smallest margin of any step. generate() must give the
+    same ids."""
     out, least = list(ids), 1e9
     for _ in range(TOKENS):
         with torch.no_grad():

@@ -48,8 +48,8 @@ def make_texts():
     write("lines.jsonl", half[0] + b"\n \r\n" + half[1][:-1])           # blank lines; no newline at the end
     write("escaped.ndjson", b"\xef\xbb\xbf" + lines(TEXTS).decode().replace("\n", "\r\n").encode())
     write("lines.json", lines(TEXTS))
-    write("lines.json.gz", gz[0] + gz[1] + bytes(512))                   # two members, then the padding of a tape
-    write("lines.jsonl.zst", skippable + zst[0] + skippable + zst[1])    # two frames, and frames that a reader skips
+    write("lines.json.gz", gz[0] + gz[1] + bytes(512))                   # two members, a tape's padding
+    write("lines.jsonl.zst", skippable + zst[0] + skippable + zst[1])    # two frames, and skipped ones
     write("text.txt.gz", gzip.compress("\n".join(TEXTS).encode(), mtime=0))
     write("text.zst", zstandard.ZstdCompressor().compress("\n".join(TEXTS).encode()))
 
@@ -59,7 +59,7 @@ def make_refused():
     pyarrow.parquet.write_table(table, path("table.parquet"))
     with pyarrow.ipc.new_file(path("file.arrow"), table.schema) as w:
         w.write_table(table)
-    with pyarrow.ipc.new_stream(path("stream.arrow"), table.schema) as w:  # the format that Hugging Face's datasets stores
+    with pyarrow.ipc.new_stream(path("stream.arrow"), table.schema) as w:  # as Hugging Face's datasets stores it
         w.write_table(table)
     pyarrow.feather.write_feather(table, path("table.feather"), compression="uncompressed")
     numpy.save(path("ids.npy"), numpy.array(IDS))

@@ -199,7 +199,7 @@ def main():
         for text in texts:
             plain = t.encode(text, add_special_tokens=False)
             one = {"hex": text.encode().hex(), "ids": plain.ids, "text": t.decode(plain.ids)}
-            if name == "folded" and "\ufffd" in one["text"]:  # the library decodes an added token's normalized form, and splits its letters
+            if name == "folded" and "\ufffd" in one["text"]:  # it decodes an added token in normalized form, with its letters split
                 del one["text"]
             cases.append(one)
         for data in BYTES if name in ("gpt2", "llama3") else []:

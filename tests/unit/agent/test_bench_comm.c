@@ -46,7 +46,8 @@ static void other_ranks_and_other_places_have_other_numbers(void **state)
 	assert_int_equal(bench_wrong(&v, 2, BENCH_PERIOD, data, COUNT), 0);
 }
 
-/* If a sum lost or doubled one rank, most elements show it, whichever reduction could hide it. */
+/* If a sum lost or doubled one rank, most elements would show it, whichever reduction could hide
+ * it. */
 static void a_reduction_is_that_of_the_streams(void **state)
 {
 	(void)state;

@@ -62,7 +62,7 @@ static int remove_data(void **state)
 struct generation {
 	uint32_t number;
 	int64_t step, samples, global; /* where it begins */
-	int steps, flush_every, drop;  /* it ends after `steps`; the last `drop` were not flushed */
+	int steps, flush_every, drop;  /* it dies after `steps`; the last `drop` were not flushed */
 	int dp, copies;                /* replicas, ranks per replica */
 	int64_t shares[4];             /* each replica's share */
 	int liar;                      /* the rank that read other samples; -1: none */
@@ -161,7 +161,7 @@ static void expect_proven(struct audit *a, int64_t first, int64_t samples)
 static void restarts_and_layouts_leave_each_sample_once(void **state)
 {
 	(void)state;
-	/* This generation ends at step 7. It flushed 6 steps. */
+	/* This generation dies at step 7. It flushed at step 6. */
 	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }), 0);
 	/* This one starts at step 4, with tp 4. */
 	assert_int_equal(run((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);

@@ -386,7 +386,7 @@ static void names_decide_where_bytes_cannot(void **state)
 	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "body", &e), -1);
 	assert_non_null(strstr(e.text, "columns=[\"body\"]"));
 	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "\"]'; x", &e),
-			 -1); /* it gives no word of a command */
+			 -1); /* the name adds no word to a command */
 	assert_non_null(strstr(e.text, "columns=[\"text\"]"));
 	assert_true(data_pack_format_is_lines("a.JSONL", false) &&
 		    data_pack_format_is_lines("a.ndjson.zst", false) &&

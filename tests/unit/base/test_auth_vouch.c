@@ -189,15 +189,15 @@ static void ones_own_credential_is_refused(void **state)
 	refused(&p, &p.agent, ERR_AUTH);
 }
 
-/* A man in the middle, who knows the secret and has keys of his own, passes on the honest ends'
- * credentials. */
+/* An attacker in the middle knows the secret and has keys of its own. It passes on the honest
+ * ends' credentials. */
 static void somebody_in_the_middle_is_refused(void **state)
 {
 	(void)state;
 	struct pair left = pair_of(), right = pair_of();
 	left.supervisor.believes = true;
 	left.supervisor.uid = 1001;
-	/* No agent accepts his own credential, but he has seen the agent's. */
+	/* No agent accepts the attacker's credential, but the attacker has seen the agent's. */
 	assert_int_equal(meet(&left, 1000, NULL), -1);
 	assert_true(*left.supervisor.seen);
 	right.agent.shows = left.supervisor.seen;
@@ -357,7 +357,7 @@ static void who_listens_and_knows_the_secret_reads_nothing(void **state)
 	assert_int_equal(carry(&p.supervisor, &p.agent, 1000, NULL), 0);
 	struct buf *wire = channel_out(p.agent.channel);
 	hmac("A", nonces, proof);
-	assert_memory_equal(wire->data, proof, sizeof proof); /* he does know the secret */
+	assert_memory_equal(wire->data, proof, sizeof proof); /* the attacker knows the secret */
 	hmac("k>", nonces, key);
 	assert_int_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(
 				 opened, NULL, NULL, (unsigned char *)wire->data + 36,

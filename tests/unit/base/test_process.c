@@ -1,5 +1,5 @@
-/* Tests that a program starts in the same state whatever its parent left it, and what it reports
- * of its limits. */
+/* Tests that a program starts in the same state, whatever its parent left it. Tests what it
+ * reports about its limits. */
 #include "base/process.h"
 
 #include <errno.h>
