@@ -4,8 +4,8 @@ what muster prints about each.
     carry_cases.py make GOLDEN CASE FOLDER     makes one folder
     carry_cases.py all GOLDEN FOLDER           makes FOLDER/1 and so on. Prints a line for each
                                                with these columns, divided by tabs: its number, the
-                                               exit status of muster's `ckpt import`, a piece of what it
-                                               prints, the case, and what transformers does
+                                               exit status of muster's `ckpt import`, a piece of
+                                               what it prints, the case, and what transformers does
 
 carry/expected.json contains what transformers does with the same folders. make_carry.py wrote it.
 """

@@ -86,8 +86,8 @@ MODELS = {
         router_aux_loss_coef=0.2, output_router_logits=True)),
 }
 ALIKE = {"mixtral-loss"}  # all sequences of a batch are equal
-# With these seeds, training does not amplify float32's rounding. Others amplify it to 1e-5 in 20
-# steps.
+# With these seeds, training does not amplify float32's rounding. Some others amplify it to 1e-5
+# in 20 steps.
 SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6, "mixtral-loss": 7, "qwen2": 8, "qwen3": 9}
 
 
