@@ -1,10 +1,13 @@
-"""Folders that are not what they should be, each made from one of carry/ with Python's own library, and what muster says of it.
+"""Invalid or unusual folders, each made from one of carry/ with only Python's standard library, and
+what muster prints about each.
 
-    carry_cases.py make GOLDEN CASE FOLDER     makes one
-    carry_cases.py all GOLDEN FOLDER           makes FOLDER/1 and so on, and prints of each, divided by tabs: its number, muster's exit
-                                               status of `ckpt import`, a piece of what it prints, the case, what transformers does
+    carry_cases.py make GOLDEN CASE FOLDER     makes one folder
+    carry_cases.py all GOLDEN FOLDER           makes FOLDER/1 and so on. Prints a line for each
+                                               with these columns, divided by tabs: its number, the
+                                               exit status of muster's `ckpt import`, a piece of
+                                               what it prints, the case, and what transformers does
 
-What transformers does with the same folders is in carry/expected.json; make_carry.py put it there.
+carry/expected.json contains what transformers does with the same folders. make_carry.py wrote it.
 """
 import json
 import os
@@ -72,7 +75,7 @@ def classifier(folder):
 
 NAN, INF, MINUS_INF = 0x7FC0, 0x7F80, 0xFF80
 
-# name: (of which model, change, exit status, what muster prints)
+# name: (model, change, exit status, a piece of what muster prints)
 CASES = {
     "as it is": ("llama", lambda f: None, 0, "llama of "),
     "pytorch_model.bin": ("gpt2", lambda f: without_weights(f, "pytorch_model.bin"), 1, "holds weights in pytorch_model.bin, a pickle"),

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/balance_cases.json for tests/unit/agent/test_hf_balance.c: Mixtral's balancing loss of given router logits, by
-transformers' own load_balancing_loss_func.
+"""Writes tests/golden/balance_cases.json for tests/unit/agent/test_hf_balance.c: Mixtral's
+balancing loss of given router logits, computed by transformers' own load_balancing_loss_func.
 
     tests/golden/make_balance_cases.py [FILE]      (torch, transformers 4 or 5)
 
-A row: name, layers, sequences, tokens (of a sequence), experts, top; coefficient: router_aux_loss_coef; logits
-[layers][sequences][tokens][experts], in 1/64 and without a tie;
+A row has these members: name, layers, sequences, tokens (per sequence), experts, top;
+coefficient: router_aux_loss_coef; logits [layers][sequences][tokens][experts], in 1/64 and without
+ties; and
 
-    joint        coefficient × the function of all layers and sequences: what transformers adds to its loss
-    separate     coefficient × the mean over layers and sequences of the function of one sequence of one layer
-    covariance   coefficient × experts × Σ over experts of the covariance of F and P over layers and sequences
+    joint        coefficient × the function of all layers and sequences. transformers adds this to
+                 its loss
+    separate     coefficient × the mean, over layers and sequences, of the function of one sequence
+                 of one layer
+    covariance   coefficient × experts × Σ over experts of the covariance of F and P over layers and
+                 sequences
 """
 import json
 import sys
@@ -22,7 +26,8 @@ torch.manual_seed(5)
 
 
 def logits_of(layers, sequences, tokens, experts, spread):
-    """No two of a token alike: a permutation in 1/64, and a bias of each layer, sequence and expert in units of 2."""
+    """The logits of one token are all different: a permutation in 1/64, plus a bias of each layer,
+    sequence and expert in units of 2."""
     x = torch.stack([torch.randperm(128)[:experts] for _ in range(layers * sequences * tokens)]).view(layers, sequences, tokens, experts)
     bias = (torch.randn(layers, sequences, 1, experts) * spread).round() * 128
     return (x + bias) / 64
@@ -32,7 +37,7 @@ def alike(x):
     return x[:1, :1].expand_as(x).contiguous()
 
 
-# name, layers, sequences, tokens, experts, top, coefficient, spread, the same sequence everywhere
+# name, layers, sequences, tokens, experts, top, coefficient, spread, whether sequences are equal
 CASES = [
     ("one sequence of one layer", 1, 1, 16, 8, 2, 0.02, 1.0, False),
     ("all layers and sequences alike", 4, 3, 16, 8, 2, 0.02, 1.0, True),

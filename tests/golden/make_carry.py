@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Writes tiny models as transformers saves them, with a tokenizer, and what transformers makes of them, for tests/cli/carry.bats.
+"""Writes tiny models with a tokenizer, as transformers saves them, and the results of transformers
+for them, for tests/cli/carry.bats.
 
-    tests/golden/make_carry.py [FOLDER]      (torch, transformers, tokenizers: see "versions" in expected.json)
+    tests/golden/make_carry.py [FOLDER]      (torch, transformers, tokenizers: see "versions" in
+                                             expected.json)
 
-It is no part of any build. It writes
+No build runs this script. It writes
 
-    NAME/                 gpt2, llama, mixtral: config.json, model.safetensors in bfloat16, generation_config.json, tokenizer.json,
-                          tokenizer_config.json, chat_template.jinja, all by save_pretrained
-    expected.json         of each: the prompt's ids, the ids that generate() gives greedily, whether it stopped at a token that ends a
-                          text, that token, and the ids of the special tokens; and of each case of carry_cases.py what
-                          transformers does with that folder
+    NAME/                 gpt2, llama, mixtral: config.json, model.safetensors in bfloat16,
+                          generation_config.json, tokenizer.json, tokenizer_config.json,
+                          chat_template.jinja. save_pretrained writes all of them
+    expected.json         for each model: the prompt's ids, the ids that generate() gives greedily,
+                          whether it stopped at a token that ends a text, that token, and the ids of
+                          the special tokens; for each case of carry_cases.py: what transformers
+                          does with that folder
 
-The weights are random; a seed is looked for with which each greedy step has a margin that no rounding turns, and with which the
-llama stops by itself.
+The weights are random. The script searches for a seed with which each greedy step has a margin
+larger than any rounding error, and with which the llama stops by itself.
 """
 import json
 import os
@@ -66,7 +70,8 @@ def configs(tokenizer):
 
 
 def generate(model, ids, ends):
-    """Greedily, with the least margin of any step; what generate() gives must be the same."""
+    """Generates greedily. Returns also the smallest margin of any step. generate() must give the
+    same ids."""
     out, least = list(ids), 1e9
     for _ in range(TOKENS):
         with torch.no_grad():
@@ -110,7 +115,7 @@ def make(folder, config, tokenizer, stops):
 
 
 def beside(folder):
-    """What transformers does with a folder, in a line."""
+    """Returns one line about what transformers does with a folder."""
     try:
         AutoConfig.from_pretrained(folder)
         model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)

@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch and transformers make of tiny models, for tests/unit/agent/test_model_golden.c.
+"""Writes the results of PyTorch and transformers for tiny models, for
+tests/unit/agent/test_model_golden.c.
 
-    tests/golden/make_golden.py [FOLDER]      (torch, transformers 4.51 or later: `pip install transformers` beside python3-torch)
+    tests/golden/make_golden.py [FOLDER]      (torch, transformers 4.51 or later: `pip install
+                                              transformers` beside python3-torch)
 
-It is no part of any build. The versions that made the files are in their metadata ("torch", "transformers"). The models are
-transformers' own code in float64: where that code widens to float32 by itself (norms, rotary positions, softmax), its text is
-changed to widen to float64 before it is loaded, so the files hold the true values and not one more rounding. Weights are
-exact in float32; tensors are stored as float32, losses, norms and rates as float64.
+No build runs this script. The versions that made the files are in their metadata ("torch",
+"transformers"). The models are transformers' own code in float64. Some of that code widens to
+float32 by itself (norms, rotary positions, softmax). Before it is loaded, its text is changed to
+widen to float64, so the files contain the true values without a further rounding. Weights are exact
+in float32. Tensors are stored as float32; losses, norms and rates are stored as float64.
 
     NAME/config.json, model.safetensors      the model, as transformers would save it
-    NAME/gradients/model.safetensors         of step 0, before clipping, under the same names
+    NAME/gradients/model.safetensors         gradients of step 0, before clipping, under the same
+                                             names
     NAME/trained/model.safetensors           weights after STEPS steps of AdamW
-    NAME/values.safetensors                  logits of step 0 [batch, seq, vocab]; inputs, targets [STEPS, batch, seq];
-                                             losses, norms, rates [STEPS]
+    NAME/values.safetensors                  logits of step 0 [batch, seq, vocab]; inputs, targets
+                                             [STEPS, batch, seq]; losses, norms, rates [STEPS]
 
-mixtral-aux and mixtral-loss have the balancing loss (output_router_logits, router_aux_loss_coef). agent/engine/hf/balance.h relates transformers'
-and muster's. mixtral-loss has one layer, and batches of one sequence four times, where the two are equal: its loss is the sum that
-transformers' model makes. In mixtral-aux they are not: there transformers' own function is given one sequence and one layer at a
-time, and the mean is taken.
+mixtral-aux and mixtral-loss have the balancing loss (output_router_logits, router_aux_loss_coef).
+agent/engine/hf/balance.h relates transformers' loss and muster's. mixtral-loss has one layer, and
+its batches contain one sequence four times. There the two losses are equal, and its loss is the sum
+that transformers' model computes. In mixtral-aux they differ. There the script calls transformers'
+own function for one sequence and one layer at a time, and takes the mean.
 
-    tests/golden/make_golden.py FOLDER NAME...     these alone
+    tests/golden/make_golden.py FOLDER NAME...     makes only these
 """
 import importlib
 import inspect
@@ -36,7 +41,7 @@ import transformers
 STEPS, LR, MIN_LR, WARMUP, DECAY_STEPS = 20, 3e-3, 1e-3, 3, 16
 BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0
 BATCH, SEQ = 4, 12
-MARGIN = 1e-4  # a router's choice that float32 could make otherwise would prove nothing
+MARGIN = 1e-4  # a router's choice that could differ in float32 would prove nothing
 
 torch.set_default_dtype(torch.float64)
 
@@ -80,18 +85,19 @@ MODELS = {
         **rotary, num_hidden_layers=1, vocab_size=31, num_local_experts=5, num_experts_per_tok=3, rope_theta=10000.0,
         router_aux_loss_coef=0.2, output_router_logits=True)),
 }
-ALIKE = {"mixtral-loss"}  # all sequences of a batch are the same
-# Such that training does not blow float32's rounding up: it does under some, 1e-5 within twenty steps.
+ALIKE = {"mixtral-loss"}  # all sequences of a batch are equal
+# With these seeds, training does not amplify float32's rounding. Some others amplify it to 1e-5
+# in 20 steps.
 SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6, "mixtral-loss": 7, "qwen2": 8, "qwen3": 9}
 
 
 def build(kind, config):
-    """The model with weights of a scale at which every part matters."""
+    """Returns the model, with weights of a scale at which every component matters."""
     config._attn_implementation = "eager"
     model = kind(config)
     for name, p in model.named_parameters():
         w = torch.randn(p.shape, dtype=torch.float32) * (0.25 if p.dim() == 2 else 0.2)
-        if p.dim() == 1 and name.endswith("weight"):  # a norm's
+        if p.dim() == 1 and name.endswith("weight"):  # the weight of a norm
             w = w + 1
         p.data = w.double()
     model.tie_weights()
@@ -99,7 +105,8 @@ def build(kind, config):
 
 
 def stored(model, of):
-    """What the model's file holds, under its names: `of` of each parameter. A tied head is not stored."""
+    """Returns the contents of the model's file, under its names: `of` each parameter. A tied head
+    is not stored."""
     return {name: of(p).detach().clone() for name, p in model.named_parameters()}
 
 
@@ -148,7 +155,7 @@ def train(model, alike):
         logits, loss = loss_of(model, text[step, :, :-1], text[step, :, 1:], alike)
         optimizer.zero_grad()
         loss.backward()
-        for p in params:  # an expert that no token chose has none
+        for p in params:  # an expert that no token chose has no gradient
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         if step == 0:
             values["logits"] = logits.detach()
@@ -168,7 +175,7 @@ def train(model, alike):
 def write(path, tensors):
     made = {"format": "pt", "torch": torch.__version__, "transformers": transformers.__version__}
     header, body = {"__metadata__": made}, b""
-    # Doubles first, so that each lies at a multiple of its size.
+    # Doubles come first, so that each tensor starts at a multiple of its element size.
     for name, t in sorted(tensors.items(), key=lambda item: not isinstance(item[1], list)):
         if isinstance(t, list):
             kind, shape, raw = "F64", [len(t)], struct.pack(f"<{len(t)}d", *t)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes optimizer_cases.json: steps of Adafactor and Muon in float64, for tests/unit/agent/test_optim_golden.c.
+"""Writes optimizer_cases.json: steps of Adafactor and Muon in float64, for
+tests/unit/agent/test_optim_golden.c.
 
-    tests/golden/make_optimizers.py [FILE]      (Python alone)
+    tests/golden/make_optimizers.py [FILE]      (only Python's standard library)
 
-It is no part of any build. The formulas are written down from the papers (arXiv 1804.04235, algorithms 4 and 5; Jordan's Muon with
-the scale of arXiv 2502.16982), over lists of rows, and share nothing with the C code.
+No build runs this script. The formulas are written from the papers (arXiv 1804.04235, algorithms 4
+and 5; Jordan's Muon with the scale of arXiv 2502.16982). They operate on lists of rows and share
+nothing with the C code.
 """
 import json
 import math

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/packs: the files that people have text and tokens in, made by the programs and libraries that make them,
-and documents.json: what each one's own reader gives back. `muster data pack` must give the same, or refuse the file by name.
+"""Writes tests/golden/packs: files of text and tokens of the kinds that people have, made by the
+programs and libraries that usually make them. Also writes documents.json: what the own reader of
+each kind returns. `muster data pack` must give the same, or refuse the file by name.
 
 usage: pip install numpy pyarrow zstandard && tests/golden/make_packs.py [DIR]
 """
@@ -48,7 +49,7 @@ def make_texts():
     write("escaped.ndjson", b"\xef\xbb\xbf" + lines(TEXTS).decode().replace("\n", "\r\n").encode())
     write("lines.json", lines(TEXTS))
     write("lines.json.gz", gz[0] + gz[1] + bytes(512))                   # two members, a tape's padding
-    write("lines.jsonl.zst", skippable + zst[0] + skippable + zst[1])    # two frames, and some to be skipped
+    write("lines.jsonl.zst", skippable + zst[0] + skippable + zst[1])    # two frames, and skipped ones
     write("text.txt.gz", gzip.compress("\n".join(TEXTS).encode(), mtime=0))
     write("text.zst", zstandard.ZstdCompressor().compress("\n".join(TEXTS).encode()))
 
@@ -58,7 +59,7 @@ def make_refused():
     pyarrow.parquet.write_table(table, path("table.parquet"))
     with pyarrow.ipc.new_file(path("file.arrow"), table.schema) as w:
         w.write_table(table)
-    with pyarrow.ipc.new_stream(path("stream.arrow"), table.schema) as w:  # what Hugging Face's datasets keeps
+    with pyarrow.ipc.new_stream(path("stream.arrow"), table.schema) as w:  # as Hugging Face's datasets stores it
         w.write_table(table)
     pyarrow.feather.write_feather(table, path("table.feather"), compression="uncompressed")
     numpy.save(path("ids.npy"), numpy.array(IDS))
@@ -86,7 +87,7 @@ def make_ids():
 
 
 def read_lines(name, field="text"):
-    """As Python's own readers do."""
+    """Reads lines as Python's own readers do."""
     data = open(path(name), "rb").read()
     if name.endswith(".gz"):
         data = gzip.decompress(data)

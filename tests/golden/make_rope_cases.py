@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/rope_cases.json for tests/unit/agent/test_hf_rope.c: what transformers 4 and 5 make of the rotary
-positions of a config.json, where the file has old keys, new keys, or both.
+"""Writes tests/golden/rope_cases.json for tests/unit/agent/test_hf_rope.c: the frequencies that
+transformers 4 and 5 compute for the rotary positions of a config.json that has old keys, new keys,
+or both.
 
     tests/golden/make_rope_cases.py OLDER [FILE]
 
-Runs under transformers 5; OLDER is a folder with transformers 4 and its huggingface_hub (pip install --target OLDER), which a
-second process puts before all others in its path. It is no part of any build.
+The script runs under transformers 5. OLDER is a folder with transformers 4 and its huggingface_hub
+(pip install --target OLDER). A second process puts OLDER first in its path. No build runs this
+script.
 
-A case is a family, the keys that its config.json has besides BASE, and, for a file that muster refuses, words of its refusal.
-The file's rows:
+A case has a family and the keys that its config.json has in addition to BASE. If muster refuses the
+file, the case also has words of the refusal. The file's rows are:
 
     name, family, config     as below
-    refused                  words that muster's refusal holds; else null
-    4, 5                     the inverse frequencies that this version computes, or how it fails
-    export                   rope_theta and rope_scaling as muster exports the same positions (transformers 5 computes the same
-                             frequencies from them, or this script fails)
+    refused                  words of muster's refusal, or null
+    4, 5                     the inverse frequencies that this version computes, or its error
+    export                   rope_theta and rope_scaling as muster exports the same positions
+                             (transformers 5 computes the same frequencies from them, or this script
+                             fails)
 """
 import json
 import os
@@ -114,7 +117,7 @@ CASES = [
 
 
 def frequencies(family, keys):
-    """What the installed transformers computes, or the error's name."""
+    """Returns the frequencies that the installed transformers computes, or the error's name."""
     from transformers import AutoConfig, logging
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
     from transformers.models.mixtral.modeling_mixtral import MixtralRotaryEmbedding
@@ -133,7 +136,7 @@ def all_of(cases):
 
 
 def exported(family, keys):
-    """The keys that muster writes: the old ones, which both versions read."""
+    """Returns the keys that muster writes: the old ones, which both versions read."""
     from transformers import AutoConfig
     rope = dict(AutoConfig.for_model(family).from_dict(dict(BASE, model_type=family, **json.loads(json.dumps(keys)))).rope_parameters)
     kept = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"])

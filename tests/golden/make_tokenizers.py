@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/text: tokenizers trained by Hugging Face's `tokenizers`, and the ids that it gives for texts of all
-sorts, which agent/engine/text/ must give, too.
+"""Writes tests/golden/text: tokenizers trained by Hugging Face's `tokenizers`, and the ids that the
+library gives for texts of all kinds. agent/engine/text/ must give the same ids.
 
 usage: pip install tokenizers && tests/golden/make_tokenizers.py [DIR]
 """
@@ -38,8 +38,9 @@ TEXTS = [
 BYTES = [b"\xff", b"a\xffb", b"\xe2\x82", b"\xe2\x82x", b"caf\xc3", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"x \xfe\xff y z\n\x80\n", b"\xf0\x9f\x98 \xf0\x9f\x98\x80"]
 
 
-# For the tokenizers that normalize: forms composed and not, marks in and out of order, Hangul, compatibility, white space, and
-# characters newer than the library's tables of Unicode 9.
+# Texts for the tokenizers that normalize: composed and decomposed forms, marks in and out of order,
+# Hangul, compatibility characters, white space, and characters newer than the library's tables of
+# Unicode 9.
 NORMALS = [
     "", " ", "Hello, World!", "e\u0301 \u00e9 E\u0301 \u00c9", "a\u0323\u0302 a\u0302\u0323 \u1ead \u1e9b\u0323", "\u212b \u2126 \u00c5 A\u030a",
     "\u1112\u1161\u11ab \ud55c \u1112\u1161 \uac00\u11a8 \u3131\u314f \uffa1\uffc2", "\ufb01 \uff21\uff22 \u2460 \u00bd \u2163 \ufdfa \u32a4 \u33c2",
@@ -58,7 +59,7 @@ def random_normals(n, seed):
 
 
 def random_texts(n, seed):
-    """Characters whose classes are the same in every Unicode version of these years."""
+    """Returns n texts of characters whose classes are the same in every recent Unicode version."""
     pick = random.Random(seed)
     pools = [" \t\n\r", "  ", "abcdefgh", "THEthe", "0123456789", "'’`\"", ".,;:!?-_()[]{}<>|/\\@#$%^&*+=~", "éüßñçøłžÀÖ", "жбдЫЯ", "αβγΩ",
              "中文字日本語", "한국어", "שלום", "مرحبا", "नमस्ते", "ไทย", "😀🎉👍", "½²①Ⅷ٣", "\u00a0\u2003\u3000\u2028", "\u0301\u0308\u200d\ufe0f", "\u2581", "\x00\x1b\x7f"]
@@ -82,7 +83,7 @@ def byte_level(pre, size, special, **model):
 
 
 def characters(pre, size):
-    """BPE of characters with the 256 byte tokens, as in LLaMA-2's file."""
+    """Returns a BPE of characters with the 256 byte tokens, as in LLaMA-2's file."""
     o = json.loads(train(pre, size, [], []).to_str())
     first = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)]
     words = [w for w in sorted(o["model"]["vocab"], key=o["model"]["vocab"].get) if w not in "快速的棕色狐狸"]
@@ -115,7 +116,7 @@ def tokenizers():
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     t.add_tokens([AddedToken("<user>", normalized=True)])
     yield "mixtral", t
-    t = characters(pre_tokenizers.Metaspace(split=False, prepend_scheme="first"), 900)  # merges reach over blanks
+    t = characters(pre_tokenizers.Metaspace(split=False, prepend_scheme="first"), 900)  # merges can cross blanks
     t.pre_tokenizer = pre_tokenizers.Metaspace(split=False, prepend_scheme="first")
     t.add_tokens([AddedToken("<user>", normalized=True)])
     yield "metaspace", t
@@ -143,7 +144,8 @@ def normalizing():
 
 
 def of_bytes(t, data):
-    """Each byte that is no UTF-8 by itself, what lies between as a text."""
+    """Returns the ids of bytes. Each byte that is not valid UTF-8 is a token of its own. The bytes
+    between such bytes are encoded as a text."""
     ids, text = [], ""
     letters = {v: k for k, v in zip(range(256), byte_letters())}
     for c in data.decode("utf-8", "surrogateescape") + "\udc00":
@@ -158,10 +160,10 @@ def of_bytes(t, data):
 
 
 def byte_letters():
-    """GPT-2's letter of each byte, from the library itself."""
+    """Returns GPT-2's letter of each byte, computed by the library."""
     probe = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     out = []
-    for byte in range(256):  # as the last byte of a character, or the only one
+    for byte in range(256):  # alone, or as the last or the first byte of a character
         c = chr(byte) if byte < 0x80 else (bytes([0xC4, byte]) if byte < 0xC0 else None)
         if c is None:
             lead = {range(0xC2, 0xE0): b"\x80", range(0xE1, 0xED): b"\x80\x80", range(0xF1, 0xF4): b"\x80\x80\x80"}
@@ -175,14 +177,15 @@ def byte_letters():
 
 
 def continuations(t):
-    """What a streamer prints behind a prompt: the text of all ids without the text of the prompt's, cut at each place."""
+    """Returns what a streamer prints after a prompt: the text of all ids without the text of the
+    prompt's ids. The ids are split at each place."""
     out = []
     for text in ["The quick brown fox, it's", "  two  three", "Größe 中文 x", "a<s> b </s> c"]:
         ids = t.encode(text).ids
         whole = t.decode(ids)
         for n in range(1, len(ids)):
             prompt = t.decode(ids[:n])
-            if whole.startswith(prompt):  # no character is cut
+            if whole.startswith(prompt):  # no character is split
                 out.append({"ids": ids, "prompt": n, "text": whole[len(prompt):]})
     return out
 
@@ -196,7 +199,7 @@ def main():
         for text in texts:
             plain = t.encode(text, add_special_tokens=False)
             one = {"hex": text.encode().hex(), "ids": plain.ids, "text": t.decode(plain.ids)}
-            if name == "folded" and "\ufffd" in one["text"]:  # the library decodes an added token as normalized, and cuts its letters
+            if name == "folded" and "\ufffd" in one["text"]:  # it decodes an added token in normalized form, with its letters split
                 del one["text"]
             cases.append(one)
         for data in BYTES if name in ("gpt2", "llama3") else []:

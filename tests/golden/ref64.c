@@ -20,7 +20,7 @@ static bool has_bias(const struct ref64 *m, const char *what)
 	       (m->qkv_bias && strncmp(what, "attn.o", 6) && !strncmp(what, "attn.", 5));
 }
 
-/* NULL for the biases that LLaMA does not have. */
+/* Returns NULL for the biases that LLaMA does not have. */
 static const double *in_layer(const struct ref64 *m, int layer, const char *what)
 {
 	char name[96];
@@ -69,7 +69,7 @@ static void norm(const struct ref64 *m, double *y, const double *x, const double
 	norm_of(m, m->hidden, y, x, w, b);
 }
 
-/* Each head of x in place. */
+/* Normalizes each head of x in place. */
 static void norm_heads(const struct ref64 *m, double *x, int heads, const double *w)
 {
 	double y[m->head_dim];
@@ -79,9 +79,9 @@ static void norm_heads(const struct ref64 *m, double *x, int heads, const double
 	}
 }
 
-/* The angle of one position: theta^(-2i/dim), stretched. Of Llama 3.1's three bands the waves
- * shorter than original/high stay, those longer than original/low are stretched in full, and
- * between them goes a ramp. */
+/* Returns the angle by which pair i rotates per position: theta^(-2i/dim), stretched. Llama 3.1
+ * has 3 bands. Waves shorter than original/high are unchanged. Waves longer than original/low are
+ * stretched in full. Between them the stretch is a ramp. */
 static double frequency(const struct ref64 *m, int i)
 {
 	double f = pow(m->theta, -2.0 * i / m->head_dim), turns = m->rope_original * f / (2 * M_PI);
@@ -108,7 +108,8 @@ static void rope(const struct ref64 *m, double *x, int heads, int pos)
 		}
 }
 
-/* o[head_dim] of one query against keys and values from … pos of its kv head. */
+/* Computes o[head_dim] of one query, with the keys and values of its kv head at the positions from
+ * … pos. */
 static void attend(const struct ref64 *m, double *o, const double *q, const double *k,
 		   const double *v, int from, int pos, int stride)
 {
@@ -179,7 +180,8 @@ static double silu(double x)
 	return x / (1 + exp(-x));
 }
 
-/* out[hidden] = one feed-forward part of y; its weights are called prefix + up, gate, down. */
+/* Sets out[hidden] to the result of one feed-forward block on y. The weights are named prefix +
+ * up, gate, down. */
 static void feed_forward(const struct ref64 *m, int layer, const char *prefix, double *out,
 			 const double *y)
 {
@@ -217,7 +219,7 @@ static void mlp(const struct ref64 *m, int layer, double *x)
 	free(y), free(out);
 }
 
-/* The largest logit that is not taken yet. */
+/* Returns the index of the largest logit that has not been taken. */
 static int choose(const double *logits, const bool *taken, int n)
 {
 	int best = -1;
@@ -227,7 +229,8 @@ static int choose(const double *logits, const bool *taken, int n)
 	return best;
 }
 
-/* One token's experts and their weights; p: all probabilities. Returns the logits' log-sum-exp. */
+/* Chooses one token's experts and their weights. p: all probabilities. Returns the logits'
+ * log-sum-exp. */
 static double route(const struct ref64 *m, const double *logits, int *chosen, double *weights,
 		    double *p)
 {
@@ -249,8 +252,8 @@ static double route(const struct ref64 *m, const double *logits, int *chosen, do
 	return log(sum);
 }
 
-/* x [seq, hidden] += the chosen experts' parts; returns the router's losses, summed over the
- * tokens. */
+/* x [seq, hidden] += the results of the chosen experts. Returns the router's losses, summed over
+ * the tokens. */
 static double mixture(const struct ref64 *m, int layer, double *x)
 {
 	int c = m->hidden, e = m->experts, taken[e];
@@ -285,7 +288,7 @@ static double mixture(const struct ref64 *m, int layer, double *x)
 	return m->aux * e * balance * m->seq + m->z * squares;
 }
 
-/* Sum of one sequence's token losses. */
+/* Returns the sum of one sequence's token losses and router losses. */
 static double sequence_loss(const struct ref64 *m, const int32_t *in, const int32_t *want,
 			    const int32_t *starts)
 {

@@ -1,8 +1,8 @@
 /*
- * ckpt_fixture — a small model in any layout, for the tests of checkpoints.
+ * ckpt_fixture: a small model in any layout, for the tests of checkpoints.
  *
- * Each element's value is a function of tensor, step and place, so that any box of any
- * tensor can be made and checked by itself.
+ * Each element's value is a function of tensor, step and place, so that any box of any tensor can
+ * be produced and checked by itself.
  */
 #ifndef MUSTER_TESTS_CKPT_FIXTURE_H
 #define MUSTER_TESTS_CKPT_FIXTURE_H
@@ -32,7 +32,7 @@ enum { FIX_TENSORS = 7, FIX_BOXES = 128 };
 
 static const struct {
 	const char *name;
-	int dims, cut; /* the dimension that tp cuts, -1: none */
+	int dims, cut; /* the dimension that tp splits, -1: none */
 	int64_t shape[2];
 } fix_tensors[FIX_TENSORS] = {
 	{ "embed.tokens.weight", 2, 0, { 101, 12 } },
@@ -93,7 +93,7 @@ static inline int fix_tensor_of(const struct ckpt_tensor *t)
 
 struct fix_layout {
 	int tp, pp;
-	uint64_t cuts; /* seed of the uneven cuts; 0: even ones */
+	uint64_t cuts; /* seed of the uneven boundaries; 0: even ones */
 };
 
 static inline int64_t fix_cut(const struct fix_layout *l, int tensor, int64_t n, int i)
@@ -103,12 +103,12 @@ static inline int64_t fix_cut(const struct fix_layout *l, int tensor, int64_t n,
 	if (i == 0 || i == l->tp || !l->cuts)
 		return even;
 	philox4(philox_key(l->cuts, PHILOX_TEST, 99), (uint64_t)(tensor * 64 + i), r);
-	int64_t most = n / l->tp; /* cuts stay in order; pieces may be empty */
+	int64_t most = n / l->tp; /* boundaries stay in order; pieces may be empty */
 	return even - r[0] % (uint32_t)(most + 1);
 }
 
-/* The boxes of rank (tp, pp); values are set when step >= 0. Pieces may be empty. Frees with
- * fix_free. */
+/* Produces the boxes of rank (tp, pp). The values are set if step >= 0. Pieces may be empty. The
+ * caller frees the boxes with fix_free. */
 static inline int fix_rank(const struct fix_layout *l, int rank, int64_t step, bool all_replicas,
 			   struct ckpt_tensor *out)
 {
@@ -159,7 +159,7 @@ static inline const char *fix_path(int64_t step, const char *file)
 	return p;
 }
 
-/* A whole checkpoint written in this process, each rank's shard by itself. */
+/* Writes a whole checkpoint in this process, each rank's shard separately. */
 static inline void fix_write(const struct fix_layout *l, int64_t step)
 {
 	struct err e = ERR_INIT;
@@ -194,7 +194,7 @@ static inline void fix_write(const struct fix_layout *l, int64_t step)
 	json_decref(layout);
 }
 
-/* Loads as every rank of the layout and compares to the bit. */
+/* Loads as every rank of the layout and compares the values to the bit. */
 static inline void fix_load(const char *path, const struct fix_layout *l, int64_t step)
 {
 	json_t *model = fix_model();
@@ -248,7 +248,7 @@ static inline int fix_teardown(void **state)
 	return 0;
 }
 
-/* How many names in the folder start so. */
+/* Returns how many names in the folder start with `prefix`. */
 static inline int fix_count(const char *prefix)
 {
 	int n = 0;
@@ -267,8 +267,8 @@ static inline void fix_note(const char *text, void *arg)
 	buf_puts(arg, "\n");
 }
 
-/* The step of the latest checkpoint for the fixture's model; 0: none. Its notes are appended to
- * `notes` when it is not NULL. */
+/* Returns the step of the latest checkpoint for the fixture's model, or 0 if there is none. If
+ * `notes` is not NULL, the notes of ckpt_latest are appended to it. */
 static inline int64_t fix_latest(struct buf *notes)
 {
 	struct err e = ERR_INIT;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A published checkpoint is a pointer: an object under the checkpoint's path whose text is the path
- * of the attempt that holds its files. */
+/* A published checkpoint is a pointer: an object under the checkpoint's path whose text is the
+ * path of the attempt that holds its files. */
 struct object {
 	char *key, *data;
 	size_t size;
@@ -69,7 +69,8 @@ static bool is_below(const char *key, const char *path)
 	return !strncmp(key, path, n) && key[n] == '/';
 }
 
-/* The key of a path: if it is below a pointer, the pointer's target takes its place. */
+/* Computes the key of a path. If the path is below a pointer, the pointer's target replaces the
+ * pointer. */
 static void resolve_path(const char *path, char key[PATH_MAX])
 {
 	snprintf(key, PATH_MAX, "%s", path);
@@ -90,7 +91,7 @@ static bool is_published(const char *path)
 	return false;
 }
 
-/* Writes the name that `key` has below `path`; false: it has none, or it is hidden. */
+/* Writes the name of `key` below `path`. Returns false if it has none, or if the name is hidden. */
 static bool name_below(const char *key, const char *path, char name[256])
 {
 	char entry[PATH_MAX];
@@ -246,7 +247,7 @@ static int memory_put(const struct ckpt_storage *s, const char *path, const void
 	return rc;
 }
 
-/* The pointer goes first: what it led to is then an attempt that nobody finds. */
+/* Removes the pointer first. Its target is then an attempt that nothing refers to. */
 static int memory_remove(const struct ckpt_storage *s, const char *path, struct err *e)
 {
 	char key[PATH_MAX];

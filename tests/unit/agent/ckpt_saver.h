@@ -1,5 +1,4 @@
-/* A rank that saves, through system calls that fail, write short, or are the process's last when
- * a test says so. */
+/* A rank that saves. A test can make its system calls fail, write short, or end the process. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 #define MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 
@@ -8,16 +7,16 @@
 
 #include <errno.h>
 
-/* --- calls that fail, write short, or are the process's last --- */
+/* --- calls that fail, write short, or end the process --- */
 
 enum what { NOTHING, FAIL, SHORT, DIE_BEFORE, DIE_AFTER };
 
 static struct {
 	enum what what;
-	int at;    /* which call it hits, from 1 */
+	int at;    /* the call it hits, from 1 */
 	int error; /* its errno */
 	int count;
-	char trace[256]; /* a letter a call */
+	char trace[256]; /* a letter per call */
 } fault;
 
 static inline bool hit(enum what what)

@@ -1,5 +1,5 @@
-/* A file of tests/golden as JSON, for tests that hold muster to it. Tests run in the top folder
- * of the sources. */
+/* Reads a file of tests/golden as JSON, for tests that compare muster with it. Tests run in the
+ * top folder of the sources. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 #define MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 
@@ -10,7 +10,7 @@
 
 enum { GOLDEN_JSON_MOST = 16 << 20 };
 
-/* NULL after saying why. */
+/* Returns NULL after printing the reason. */
 static inline json_t *golden_json(const char *path)
 {
 	struct buf text = BUF_INIT;

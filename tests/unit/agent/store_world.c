@@ -15,7 +15,7 @@ static int replicas_of(const struct cut *c)
 	return c->ep * c->shards * c->copies;
 }
 
-/* Odd sizes: nothing divides anything. */
+/* The sizes are such that nothing divides evenly. */
 static struct model_shape shape_of(const struct cut *c)
 {
 	bool gpt2 = c->family == FAMILY_GPT2;
@@ -55,7 +55,7 @@ static struct zero_cut cut_of(struct comm *shard, struct comm *copies)
 	};
 }
 
-/* Without ZeRO all replicas are copies. */
+/* Without ZeRO, all replicas are copies. */
 static int open_groups(struct bench *b, struct err *e)
 {
 	const struct cut *c = b->cut;
@@ -104,7 +104,7 @@ static void take_stages(struct bench *b)
 	};
 }
 
-/* 0 to 15: of (parameter, place in it, what). */
+/* Returns a number from 0 to 15 that depends on the parameter, the place in it, and `what`. */
 static int draw(const struct param *p, struct philox_key key, int64_t i, int what)
 {
 	int64_t width = p->hi[1] - p->lo[1];
@@ -114,8 +114,9 @@ static int draw(const struct param *p, struct philox_key key, int64_t i, int wha
 	return (int)(out[0] % 16);
 }
 
-/* What one replica's micro-batch adds to the gradient of one of its copies' parts: -1, 0 or 1, so
- * that some steps of some micro-batches and replicas stay below 256, which bf16 holds. */
+/* Returns what a micro-batch of one replica adds to the gradient on one of its copies: -1, 0 or 1.
+ * These are so small that the sums over a few steps, micro-batches and replicas stay below 256, so
+ * bf16 holds them exactly. */
 static float gradient(const struct bench *b, const struct param *p, struct philox_key key,
 		      int64_t i, int replica, int copy, int micro)
 {
@@ -203,7 +204,7 @@ int bench_start_all(struct bench *b, struct err *e)
 	return param_store_publish(b->store, 0, e);
 }
 
-/* The stored element as a number. */
+/* Returns the stored element as a number. */
 static float stored(const struct bench *b, const void *params, int64_t i)
 {
 	float x;
@@ -213,7 +214,7 @@ static float stored(const struct bench *b, const void *params, int64_t i)
 	return x;
 }
 
-/* Gaps hold zeros. */
+/* Also checks that gaps contain zeros. */
 static int check_params(const struct bench *b, int unit, const void *params, int after,
 			struct err *e)
 {

@@ -1,4 +1,5 @@
-/* What `muster bench comm` holds results against: one wrong bit anywhere is one wrong element. */
+/* `muster bench comm` compares results with expected values. One wrong bit anywhere gives one
+ * wrong element. */
 #include "agent/tools/bench_comm.h"
 
 #include <setjmp.h>
@@ -45,8 +46,8 @@ static void other_ranks_and_other_places_have_other_numbers(void **state)
 	assert_int_equal(bench_wrong(&v, 2, BENCH_PERIOD, data, COUNT), 0);
 }
 
-/* A sum that lost or doubled one rank is seen in most elements, whatever the reduction that
- * could hide it. */
+/* If a sum lost or doubled one rank, most elements would show it, whichever reduction could hide
+ * it. */
 static void a_reduction_is_that_of_the_streams(void **state)
 {
 	(void)state;
@@ -67,7 +68,7 @@ static void a_reduction_is_that_of_the_streams(void **state)
 	assert_int_equal(bench_wrong(&v, RANK_ALL, 0, product, COUNT), 0);
 }
 
-/* 5.5 in bf16 is 0x40b0, in f16 0x4580; nothing of it depends on the library under test. */
+/* 5.5 is 0x40b0 in bf16 and 0x4580 in f16. None of this depends on the library under test. */
 static void halves_are_rounded_to_nearest_even(void **state)
 {
 	(void)state;

@@ -1,15 +1,16 @@
 /*
- * How far training in bf16 goes from training in fp32, by layout: the root mean square over seeds
- * and steps of the relative difference of the losses. Rounding is a matter of chance, so one run
- * proves nothing: that of a Mixtral scatters by a factor of two and more from seed to seed, because
- * a rounding now and then tips the choice of an expert. The mean must not depend on the layout, and
- * does not: what is held here is
+ * Measures, for each layout, how far training in bf16 deviates from training in fp32. The deviation
+ * is the root mean square, over seeds and steps, of the relative difference of the losses. Rounding
+ * is random, so one run proves nothing. The deviation of a Mixtral varies by a factor of 2 and more
+ * from seed to seed, because a rounding error sometimes changes the choice of an expert. The mean
+ * must not depend on the layout, and it does not. The test checks 3 things:
  *
- *   - the ratio of each layout's deviation to the single process's,
- *   - the same where every token goes to all experts, so that there is nothing to choose: then a
- *     Mixtral deviates no more than a LLaMA does, a seventh of what it does otherwise, and a sum
- *     that is rounded once more than it should be shows,
- *   - that stages change nothing: pp 2 computes what one process does, tp 2 × pp 2 what tp 2 does.
+ *   - The ratio of each layout's deviation to the single process's deviation stays within bounds.
+ *   - The ratio also stays within bounds if every token goes to all experts, so that there is no
+ *     choice. A Mixtral then deviates no more than a LLaMA does, which is 1/7 of what a Mixtral
+ *     deviates with a choice. A sum that is rounded once too often therefore becomes visible.
+ *   - Stages change nothing: pp 2 computes what one process computes, and tp 2 × pp 2 what tp 2
+ *     computes.
  *
  * The first seed is 1, or MUSTER_SEED.
  */
@@ -27,8 +28,8 @@
 
 enum { STEPS = 20, SEEDS = 10, WORDS = 8 };
 
-/* The largest ratio of a layout's deviation to the single process's, and the inverse of the
- * smallest. */
+/* The largest allowed ratio of a layout's deviation to the single process's deviation. The
+ * smallest allowed ratio is its inverse. */
 static const double ratio_most = 1.25;
 
 static const struct tiny mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 32, 4,  2, 8, 48, 101,
@@ -71,7 +72,7 @@ static int first_seed(void)
 	return word ? atoi(word) : 1;
 }
 
-/* more: NULL or a word. */
+/* more: NULL, or one word of the job. */
 static void losses_of(const struct tiny *model, int seed, const char *dtype, const char *more,
 		      int layout, double out[STEPS])
 {
@@ -94,20 +95,20 @@ static void losses_of(const struct tiny *model, int seed, const char *dtype, con
 	world_unshared(c.losses, WORLD_MOST * sizeof *c.losses);
 }
 
-/* The mean square of the relative difference; raises *most to the largest. */
+/* Returns the mean square of the relative difference. Raises *most to the largest difference. */
 static double square_off(const double *got, const double *want, double *most)
 {
 	double sum = 0;
 	for (int i = 0; i < STEPS; i++) {
 		double d = fabs(got[i] - want[i]) / want[i];
 		sum += d * d / STEPS;
-		*most = d <= *most ? *most : d; /* NaN wins */
+		*most = d <= *most ? *most : d; /* NaN propagates */
 	}
 	return sum;
 }
 
-/* The deviation of each layout, from the single process in fp32; raises *stages to the most that
- * stages change. */
+/* Computes the deviation of each layout from the single process in fp32. Raises *stages to the
+ * largest change that stages cause. */
 static void deviations_of(const struct tiny *model, const char *more, int n, double out[],
 			  double *stages)
 {

@@ -1,5 +1,5 @@
-/* What an agent does with its environment. The wire-up itself runs in every multi-rank test from
- * outside. */
+/* Tests how an agent uses its environment. Every multi-rank test outside this program runs the
+ * wire-up itself. */
 #include "agent/boot.h"
 
 #include <setjmp.h>
@@ -14,7 +14,8 @@
 
 #define SECRET "5f0a13c2"
 
-/* Whether /proc/self/environ, which others of the user can read, holds the text. */
+/* Returns whether /proc/self/environ, which the user's other processes can read, contains the
+ * text. */
 static int environ_shows(const char *text)
 {
 	static char all[1 << 20];
@@ -24,7 +25,8 @@ static int environ_shows(const char *text)
 	return memmem(all, n, text, strlen(text)) != NULL;
 }
 
-/* Runs in a process that was started with the variable: only that has it in its original memory. */
+/* Runs in a process that was started with the variable. Only such a process has the variable in
+ * its original memory. */
 static int taken_and_wiped(void)
 {
 	if (!environ_shows(SECRET))

@@ -1,5 +1,5 @@
-/* What ranks publish through PMIx, and what they believe of what they read there. PMIx itself is
- * played: a store in memory. */
+/* Tests what ranks publish through PMIx, and what they accept of the values that they read there.
+ * A store in memory replaces PMIx. */
 #include "agent/boot.h"
 
 #include <pmix.h>
@@ -18,8 +18,8 @@ enum { RANKS = 2, FENCES = 2 };
 #define OTHER_SECRET "6f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c25f0a13c2"
 
 static struct {
-	pmix_rank_t next; /* whom PMIx_Init makes of its caller */
-	pmix_rank_t who;  /* who publishes now */
+	pmix_rank_t next; /* the rank that PMIx_Init gives its caller */
+	pmix_rank_t who;  /* the rank that publishes now */
 	char *published[RANKS][FENCES];
 } store;
 
@@ -142,7 +142,7 @@ static void ranks_of_one_generation_read_each_other(void **state)
 	forget();
 }
 
-/* Rank 0 reads what stands in rank 1's place. */
+/* Rank 0 reads the value in rank 1's place, and must refuse it. */
 static void refused(struct boot *b)
 {
 	const struct comm_bootstrap *boot = agent_boot_bootstrap(b);
@@ -165,7 +165,7 @@ static void what_a_stranger_publishes_is_refused(void **state)
 		replace(1, 0, forged[i]);
 		refused(b);
 	}
-	replace(1, 0, store.published[0][0]); /* one's own, sent back */
+	replace(1, 0, store.published[0][0]); /* its own value, sent back */
 	refused(b);
 	agent_boot_finish(b);
 	forget();

@@ -1,5 +1,5 @@
-/* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files
- * that are carried along. */
+/* Tests what a checkpoint contains besides the bytes of its tensors: the headers of its shards,
+ * and the files that are carried along. */
 #include "agent/engine/ckpt/attached.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
@@ -19,8 +19,8 @@ static void rewrite(const char *file, const char *from, const char *to)
 	buf_fini(&text);
 }
 
-/* As somebody would who knows the format: the manifest's digest of the header, and the
- * manifest's own, fit again. */
+/* Corrects the manifest's digest of the header and the manifest's own digest. Somebody who knows
+ * the format could do the same. */
 static void mend_digests(const char *file)
 {
 	struct err e = ERR_INIT;
@@ -39,7 +39,7 @@ static void mend_digests(const char *file)
 	ckpt_manifest_fini(&m);
 }
 
-/* Both the loader and verify refuse step 9, in these words. */
+/* The loader and verify must both refuse step 9 with these words. */
 static void expect_damage(const char *says)
 {
 	struct err e = ERR_INIT;
@@ -83,7 +83,7 @@ static void headers_that_changed_places_are_found(void **state)
 			text[i].len - (size_t)m.files[i].header);
 		assert_int_equal(
 			file_replace(fix_path(9, m.files[i].name), mixed.data, mixed.len, NULL), 0);
-		if (m.files[i].size != (int64_t)mixed.len) /* another error, which has its test */
+		if (m.files[i].size != (int64_t)mixed.len) /* the size is tested elsewhere */
 			assert_int_equal(truncate(fix_path(9, m.files[i].name), m.files[i].size),
 					 0);
 		buf_fini(&mixed);
@@ -172,7 +172,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 	(void)state;
 	lay_source();
 	take_all(&c);
-	fix_remove(source); /* nothing is read a second time */
+	fix_remove(source); /* nothing is read twice */
 	assert_int_equal(open_carrying(&s, &c, NULL, &e), 0);
 	for (int64_t step = 9; step < 12; step++) {
 		assert_int_equal(save(&s, step, &e), 0);
@@ -181,7 +181,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 		assert_int_equal(stat(fix_path(step, "tokenizer.json"), &st), 0);
 		assert_int_equal(st.st_mode & 0777, 0600);
 	}
-	/* the two before are retired, with what they carried */
+	/* The two earlier checkpoints are retired, together with the files that they carried. */
 	assert_int_equal(fix_count("step-"), 1);
 	fix_load(fix_path(11, NULL), &whole, 11);
 	struct comm *world = s.world;
@@ -190,7 +190,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 	ckpt_attached_fini(&c);
 }
 
-/* A carried checkpoint of step 9, to be damaged. */
+/* Writes a carried checkpoint of step 9. The tests then damage it. */
 static void write_carrying(struct attached *c)
 {
 	struct err e = ERR_INIT;
@@ -220,7 +220,7 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	verify(9);
 	rewrite("config.json", "5", "6");
 	expect_refused("config.json: the digest differs");
-	/* as with a shard, sizes are all that is looked at then */
+	/* As for a shard, only the size is checked here. */
 	assert_int_equal(fix_latest(NULL), 9);
 	rewrite("config.json", "6", "5");
 	verify(9);
@@ -275,7 +275,7 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 	ckpt_attached_fini(&c);
 }
 
-/* Whichever call fails, the checkpoint before stays, and nothing half-made does. */
+/* Whichever call fails, the previous checkpoint remains, and nothing incomplete does. */
 static void one_failing_call_leaves_the_checkpoint_before(void **state)
 {
 	(void)state;
@@ -326,7 +326,8 @@ static int child_carrying(const struct attached *c, int64_t step)
 	return WEXITSTATUS(ws);
 }
 
-/* The latest is the one before, or the new one with all of its files; the next writer tidies up. */
+/* The latest checkpoint is the previous one, or the new one with all of its files. The next writer
+ * cleans up. */
 static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* Whatever fails or dies while a checkpoint is written, the one before it stays the latest, and
- * valid. */
+/* If anything fails or dies while a checkpoint is written, the previous one remains the latest,
+ * and valid. */
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sched.h>
@@ -33,7 +33,8 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 			struct ckpt_report r;
 			assert_int_equal(fix_latest(NULL), 9);
 			assert_int_equal(ckpt_committed(s.writer, &r), 1);
-			/* only what comes after the commit may fail, and is told */
+			/* Only operations after the commit may fail, and the failure must be
+			 * reported. */
 			if (fault.count >= k && !r.note[0])
 				fail_msg("the failure of call %d was lost", k);
 		}
@@ -43,7 +44,7 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 		was_hit = fault.count >= k;
 		set_fault(NOTHING, 0, 0);
-		if (save(&s, 10, &e)) /* the same writer goes on */
+		if (save(&s, 10, &e)) /* the same writer continues */
 			fail_msg("after call %d failed: %s", k, e.text);
 		verify(10);
 		struct comm *world = s.world;
@@ -147,7 +148,7 @@ static void a_later_generations_attempt_is_left_to_it(void **state)
 	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef",
 		 fix_dir);
 	assert_int_equal(mkdir(theirs, 0700), 0);
-	/* generation 3, a zombie */
+	/* This saver is of generation 3: it still runs after a later generation has started. */
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(access(theirs, F_OK), 0);
@@ -162,7 +163,7 @@ static void what_a_link_leads_to_is_not_removed(void **state)
 	struct saver s;
 	char kept[PATH_MAX], attempt[PATH_MAX];
 	(void)state;
-	for (int step = 5; step <= 6; step++) { /* moved elsewhere, a link in their place */
+	for (int step = 5; step <= 6; step++) { /* moved away; a link is in their place */
 		fix_write(&whole, step);
 		snprintf(kept, sizeof kept, "%s/kept-%d", fix_dir, step);
 		assert_int_equal(rename(fix_path(step, NULL), kept), 0);
@@ -174,7 +175,7 @@ static void what_a_link_leads_to_is_not_removed(void **state)
 	assert_int_equal(fix_latest(NULL), 6);
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
-	if (save(&s, 6, &e)) /* takes a link's place, and retires another */
+	if (save(&s, 6, &e)) /* replaces a link, and retires another */
 		fail_msg("%s", e.text);
 	verify(6);
 	assert_int_equal(fix_count("step-"), 1);
@@ -239,7 +240,7 @@ static void a_file_that_may_not_grow_fails_the_save(void **state)
 	comm_close(world);
 }
 
-/* In a child with a file system of its own that has room for one checkpoint. */
+/* Runs in a child that has its own file system with room for one checkpoint. */
 static int save_twice_on_a_small_disk(void)
 {
 	struct err e = ERR_INIT;
@@ -310,8 +311,8 @@ static void die_at_each_call(int64_t before, int64_t step)
 			free(path);
 			if (rc == 0)
 				assert_int_equal(latest, step);
-			/* The next run tidies up, at its start what was being written, at its
-			 * first commit the rest. */
+			/* The next run cleans up: unfinished checkpoints when it starts,
+			 * everything else at its first commit. */
 			set_fault(NOTHING, 0, 0);
 			assert_int_equal(child_save(step + 1), 0);
 			assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);

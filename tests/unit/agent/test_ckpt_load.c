@@ -1,4 +1,4 @@
-/* Loading under another layout, and every way in which a checkpoint can be damaged. */
+/* Tests loading under another layout, and every way in which a checkpoint can be damaged. */
 #include "tests/unit/agent/ckpt_fixture.h"
 
 static const struct fix_layout whole = { 1, 1, 0 }, two_by_two = { 2, 2, 0 };
@@ -44,7 +44,7 @@ static void boxes_that_cross_every_cut_are_loaded(void **state)
 
 static void slices_larger_than_a_piece_are_loaded(void **state)
 {
-	/* 700 × 1500 floats: more than four pieces of 1 MiB, which end inside rows. */
+	/* 700 × 1500 floats are more than 4 pieces of 1 MiB, and the pieces end inside rows. */
 	struct err e = ERR_INIT;
 	struct snapshot s = { 0 };
 	struct manifest m;
@@ -191,8 +191,8 @@ static void a_flipped_bit_in_a_tensor_is_named_by_the_loader(void **state)
 	free(t.data);
 }
 
-/* Each damages step 9; `latest` must fall back on step 5 and say why, unless the sizes are right
- * and only verify can know. */
+/* Each of these functions damages step 9. `latest` must fall back to step 5 and state why. If the
+ * sizes are correct, only verify and load can detect the damage. */
 static void cut_shard(void)
 {
 	const char *path = fix_path(9, "shard-00001.safetensors");
@@ -277,7 +277,7 @@ static void extra_shard(void)
 static const struct {
 	const char *what;
 	void (*damage)(void);
-	const char *note; /* NULL: the sizes are right, so only verify and load see it */
+	const char *note; /* NULL: the sizes are correct; only verify and load detect it */
 } damages[] = {
 	{ "a cut shard", cut_shard, "shard-00001.safetensors" },
 	{ "a longer shard", longer_shard, "shard-00001.safetensors" },
@@ -337,7 +337,7 @@ static void a_shard_of_another_size_is_not_loaded(void **state)
 	(void)state;
 	for (int more = -1; more <= 1; more += 2) {
 		struct err e = ERR_INIT;
-		/* lies at the beginning of the file */
+		/* This box is at the beginning of the file. */
 		struct ckpt_tensor t = fix_box(0, 0, 2, 0, 12);
 		fix_write(&whole, 9);
 		const char *path = fix_path(9, "shard-00000.safetensors");

@@ -1,5 +1,5 @@
-/* Manifests: what is written reads back, no byte may change, and the boxes must cover each
- * tensor exactly once. */
+/* Tests manifests. A written manifest reads back, no byte may change, and the boxes must cover
+ * each tensor exactly once. */
 #include "agent/engine/ckpt/manifest.h"
 #include "base/philox.h"
 
@@ -38,7 +38,7 @@ struct box {
 	int64_t lo0, hi0, lo1, hi1;
 };
 
-/* One tensor "t" whose boxes lie in one file, one behind the other. */
+/* Adds one tensor "t". Its boxes are in one file, in sequence. */
 static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct box *boxes,
 		     int n, struct err *e)
 {
@@ -99,7 +99,7 @@ static void holes_and_overlaps_are_named(void **state)
 	static const struct box twice[] = { { 0, 3, 0, 3 }, { 0, 3, 0, 3 } };
 	static const struct box inside[] = { { 0, 9, 0, 9 }, { 3, 4, 3, 4 } };
 	static const struct box corner[] = { { 0, 2, 0, 2 }, { 1, 3, 1, 3 } };
-	/* the volume is right */
+	/* The volume is correct, but the boxes overlap and leave a hole. */
 	static const struct box traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } };
 	static const struct box vector[] = { { 0, 3, 0, 1 }, { 2, 5, 0, 1 } };
 	(void)state;
@@ -113,7 +113,7 @@ static void holes_and_overlaps_are_named(void **state)
 	expect_proof(5, 0, vector, 2, "there twice");
 }
 
-/* Cuts a box in two at a drawn place, again and again. */
+/* Repeatedly splits a random box in two at a random place. */
 static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct box *out, int most)
 {
 	int n = 1;
@@ -278,7 +278,7 @@ static void numbers_have_names(void **state)
 	assert_int_equal(e.code, ERR_INTERNAL);
 }
 
-/* As they were before they told the data, the optimizer and numbers. */
+/* Older manifests lack the data, the optimizer and the numbers. */
 static void one_without_the_data_is_read(void **state)
 {
 	struct err e = ERR_INIT;
@@ -324,7 +324,7 @@ static void no_bit_may_change_and_no_byte_may_miss(void **state)
 	buf_fini(&text);
 }
 
-/* With the digest put right again: what a bug or a hand may write. */
+/* The digest is corrected. A bug or a manual edit could write such a manifest. */
 static void a_field_that_is_wrong_is_named(void **state)
 {
 	/* clang-format off */

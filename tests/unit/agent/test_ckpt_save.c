@@ -1,4 +1,4 @@
-/* Saving: what is committed is whole and lasts, by one rank and by several. */
+/* Tests saving by one rank and by several: a committed checkpoint is complete and durable. */
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <semaphore.h>
@@ -114,7 +114,7 @@ static void the_snapshot_is_what_the_tensors_were_at_the_call(void **state)
 	sem_init(&may_write, 0, 0);
 	assert_int_equal(saver_open(&s, world_alone(), storage_with(&late), 0, &e), 0);
 	int n = fix_rank(&whole, 0, 9, false, tensors);
-	/* returns, though nothing can be written yet */
+	/* The call returns, although nothing can be written yet. */
 	assert_int_equal(ckpt_save(s.writer, &st, tensors, n, &e), 0);
 	for (int i = 0; i < n; i++)
 		fix_each(&tensors[i], i, 10, false);
@@ -137,7 +137,7 @@ static void the_newest_valid_ones_are_kept(void **state)
 		fix_write(&whole, step);
 	assert_int_equal(truncate(fix_path(4, MANIFEST_NAME), 10), 0);
 	assert_int_equal(saver_open(&s, world_alone(), NULL, 2, &e), 0);
-	/* 5 and 3 are the newest valid ones; 4 is damaged and may be looked into */
+	/* 5 and 3 are the latest valid ones. 4 is damaged, and is kept for inspection. */
 	assert_int_equal(save(&s, 5, &e), 0);
 	assert_int_equal(fix_count("step-"), 3);
 	verify(3);
@@ -145,7 +145,8 @@ static void the_newest_valid_ones_are_kept(void **state)
 	assert_int_equal(fix_count("step-"), 2);
 	verify(5);
 	verify(6);
-	/* gone back by hand: what was just written is not removed */
+	/* Somebody went back to an earlier step by hand. The checkpoint just written is not
+	 * removed. */
 	assert_int_equal(save(&s, 2, &e), 0);
 	verify(2);
 	assert_int_equal(fix_count("step-"), 3);
@@ -226,12 +227,13 @@ struct ranks {
 	int faulty_rank; /* -1: none */
 	enum what what;
 	int at;
-	unsigned silent; /* a bit for each rank that gives nothing in the first save */
+	unsigned silent; /* a bit per rank that gives nothing in the first save */
 	bool expect;
 	const char *says; /* the error on every rank; NULL: success */
 };
 
-/* Exit status: 0 as expected, else which thing was not. */
+/* Returns the exit status: 0 if everything is as expected, otherwise the number of the failed
+ * check. */
 static int rank_body(struct comm *world, void *arg, struct err *err)
 {
 	const struct ranks *t = arg;
@@ -265,7 +267,7 @@ static int rank_body(struct comm *world, void *arg, struct err *err)
 		fprintf(stderr, "rank %d: %s\n", rank, e.text);
 		return 3;
 	}
-	if (t->says && t->what != DIE_BEFORE) { /* the failure is over: the next one succeeds */
+	if (t->says && t->what != DIE_BEFORE) { /* the next one succeeds, without the failure */
 		set_fault(NOTHING, 0, 0);
 		n = rank < 4 ? fix_rank(&two_by_two, rank, 10, false, tensors) : 0;
 		st = fix_state(10);
@@ -297,7 +299,7 @@ static void ranks_make_one_checkpoint_that_any_layout_loads(void **state)
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		fix_load(fix_path(9, NULL), &others[i], 9);
 	assert_int_equal(access(fix_path(9, "shard-00003.safetensors"), F_OK), 0);
-	/* had nothing to write */
+	/* Rank 4 had nothing to write. */
 	assert_int_equal(access(fix_path(9, "shard-00004.safetensors"), F_OK), -1);
 }
 
@@ -305,7 +307,7 @@ static void one_ranks_failure_is_everybodys_by_name(void **state)
 {
 	(void)state;
 	for (int rank = 0; rank < 4; rank++)
-		/* in the shard: the file, its header, its first tensor */
+		/* These calls are in the shard: the file, its header, its first tensor. */
 		for (int at = 2; at <= 4; at++) {
 			char says[32];
 			snprintf(says, sizeof says, "rank %d: ", rank);

@@ -1,4 +1,4 @@
-/* Every storage behind checkpoints behaves alike: each test runs on each row of `storages`. */
+/* Every checkpoint storage behaves the same. Each test runs on each row of `storages`. */
 #include "tests/unit/agent/ckpt_memory_storage.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
@@ -39,7 +39,7 @@ static void end_row(void)
 
 static struct {
 	int at, count; /* the call that fails, from 1; 0: none */
-	char name[32]; /* of the operation that failed */
+	char name[32]; /* the operation that failed */
 } failing;
 
 static bool fail_now(const char *name, struct err *e)
@@ -67,7 +67,8 @@ static int failing_size(const struct ckpt_storage *s, const char *path, int64_t 
 	return fail_now("size", e) ? -1 : inner->ops->size(inner, path, size, e);
 }
 
-/* The inner storage's functions must find themselves in the file. */
+/* The inner storage's functions must find the inner storage in the file, so files are wrapped and
+ * unwrapped. */
 static int wrap_file(int rc, struct ckpt_file **out)
 {
 	if (!rc)
@@ -365,7 +366,7 @@ static void attempts_of_dead_writers_are_removed_and_later_ones_stay(void **stat
 			assert_int_equal(ckpt_storage_write_whole(inner, shard, "half", 4, &e), 0);
 		}
 		assert_int_equal(count_entries(ATTEMPT_PREFIX), 3);
-		open_saver(&s, NULL, NULL, 0); /* of generation 3 */
+		open_saver(&s, NULL, NULL, 0); /* generation 3 */
 		assert_int_equal(count_entries(ATTEMPT_PREFIX), 1);
 		close_saver(&s);
 		end_row();
@@ -413,7 +414,7 @@ static void one_process_writes_a_checkpoint_alone(void **state)
 		verify(9);
 		assert_int_equal(ckpt_stream_open(&opt, &stream, &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
-		opt.state.step = 10; /* given up */
+		opt.state.step = 10; /* abandoned */
 		assert_int_equal(ckpt_stream_open(&opt, &stream, &e), 0);
 		ckpt_stream_close(stream);
 		assert_int_equal(count_entries(ATTEMPT_PREFIX), 0);
@@ -425,7 +426,7 @@ static void one_process_writes_a_checkpoint_alone(void **state)
 	}
 }
 
-/* Fails each operation in turn. Returns false after the last one. */
+/* Makes each operation fail in turn. Returns false after the last one. */
 static bool fail_operation(int row, int k)
 {
 	struct saver s;
@@ -447,7 +448,8 @@ static bool fail_operation(int row, int k)
 	verify(fix_latest(NULL));
 	if (rc)
 		assert_int_equal(count_entries(ATTEMPT_PREFIX), 0);
-	/* A failure after the commit is noted, unless it only keeps an older checkpoint. */
+	/* A failure after the commit is noted, unless its only effect is that an older checkpoint
+	 * remains. */
 	if (!rc && failing.name[0] && strcmp(failing.name, "open") &&
 	    strcmp(failing.name, "size") && strcmp(failing.name, "read")) {
 		assert_int_equal(ckpt_committed(s.writer, &r), 1);

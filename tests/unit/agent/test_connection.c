@@ -1,4 +1,4 @@
-/* An agent that must see the supervisor's credential, and its own munged. */
+/* Tests an agent that must verify the supervisor's credential, with its own munged. */
 #include "agent/connection.h"
 #include "base/auth.h"
 
@@ -19,7 +19,7 @@ static struct {
 	bool mute;
 } t;
 
-/* The agent's munged: a credential is good when it says "supervisor". */
+/* The agent's munged. A credential is valid if it contains "supervisor". */
 static int munged(const struct voucher *by, struct vouch *v, struct err *e)
 {
 	(void)by;
@@ -67,7 +67,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The supervisor's turn: reads, shows `credential` when it is asked for one, writes. */
+/* The supervisor's turn: it reads, shows `credential` when it is asked for one, and writes. */
 static void answer(const char *credential)
 {
 	char chunk[4096];
@@ -86,7 +86,7 @@ static void answer(const char *credential)
 		buf_clear(out);
 }
 
-/* Turn by turn until the supervisor hears hello: 0, or the agent refuses: -1. */
+/* Takes turns until the supervisor receives hello (returns 0) or the agent refuses (returns -1). */
 static int meet(const char *credential, struct err *e)
 {
 	struct msg m;

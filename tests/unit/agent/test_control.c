@@ -1,4 +1,5 @@
-/* The agent's end of the control channel: each test forks an agent and plays its supervisor. */
+/* Tests the agent's end of the control channel. Each test forks an agent and plays its
+ * supervisor. */
 #include "agent/control.h"
 #include "base/auth.h"
 #include "base/net.h"
@@ -19,7 +20,7 @@
 
 enum { GENERATION = 3 };
 
-/* What an agent's scenario returns when all was as it must be. */
+/* An agent's scenario returns this if everything was correct. */
 enum { AS_IT_MUST = 42 };
 
 struct stage { /* what both sides know */
@@ -27,7 +28,7 @@ struct stage { /* what both sides know */
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
 	int listener;
-	int told[2]; /* a pipe: the agent's on_abort writes the reason */
+	int told[2]; /* a pipe to which the agent's on_abort writes the reason */
 };
 
 struct supervisor {
@@ -99,7 +100,7 @@ static void flush(struct supervisor *v)
 	}
 }
 
-/* The next message; 0 when the agent has closed. */
+/* Receives the next message. Returns 0 if the agent has closed the connection, otherwise 1. */
 static int pipeline_receive(struct supervisor *v, struct msg *m)
 {
 	char data[4096];
@@ -116,7 +117,7 @@ static int pipeline_receive(struct supervisor *v, struct msg *m)
 	}
 }
 
-/* Passes over heartbeats. */
+/* Skips heartbeats. */
 static struct msg expect(struct supervisor *v, enum msg_type type)
 {
 	struct msg m;
@@ -186,7 +187,7 @@ static void end(struct supervisor *v)
 	channel_close(v->channel);
 }
 
-/* What on_abort was told; "" when it was not called before the agent's end. */
+/* Returns the reason passed to on_abort, or "" if it was not called before the agent's end. */
 static const char *reason_told(struct supervisor *v)
 {
 	static char reason[400];
@@ -265,7 +266,7 @@ static int wait_for_stop(struct stage *s, struct control *c, const struct msg_we
 	return checkpoint ? AS_IT_MUST : AS_IT_MUST + 1;
 }
 
-/* The first dump works, the second does not. */
+/* The first dump succeeds, the second one fails. */
 static int dump_once(void *arg, struct err *e)
 {
 	int *times = arg;
@@ -281,7 +282,7 @@ static int dump_until_stop(struct stage *s, struct control *c, const struct msg_
 	return times == 2 ? rc : 1;
 }
 
-/* The abort came together with the stop, before anybody asks to be told of it. */
+/* The abort arrives together with the stop, before anybody asks to be notified of it. */
 static int ask_late(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)welcome;
@@ -359,7 +360,7 @@ static void heartbeats_tell_where_the_trainer_is(void **state)
 	end(&v);
 }
 
-/* Between two heartbeats, too: this supervisor asks for one an hour. */
+/* Progress is also reported between 2 heartbeats: this supervisor asks for 1 per hour. */
 static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 {
 	(void)state;
@@ -386,7 +387,7 @@ static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 	end(&v);
 }
 
-/* Waits until the stuck agent has said where it is: its on_abort is set then. */
+/* Waits until the stuck agent has reported where it is. Its on_abort is set then. */
 static void begin_stuck(struct supervisor *v)
 {
 	begin(v, agent_main, get_stuck);
@@ -425,7 +426,8 @@ static void an_abort_just_before_the_close_is_still_heard(void **state)
 	(void)state;
 	struct supervisor v;
 	begin_stuck(&v);
-	/* Let it not see the message before the end is there, too. */
+	/* The agent is stopped so that it sees the message only together with the end of the
+	 * connection. */
 	kill(v.agent, SIGSTOP);
 	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
 	shutdown(v.fd, SHUT_WR);
@@ -578,7 +580,7 @@ static void another_secret_finds_no_supervisor(void **state)
 	char hello[4096];
 	ssize_t n = recv(v.fd, hello, sizeof hello, 0);
 	assert_true(n > 0);
-	/* so it closes the connection */
+	/* The supervisor therefore closes the connection. */
 	assert_int_equal(channel_feed(v.channel, hello, (size_t)n, NULL), -1);
 	shutdown(v.fd, SHUT_RDWR);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
@@ -605,7 +607,7 @@ int main(void)
 		cmocka_unit_test(a_refusal_gives_its_reason),
 		cmocka_unit_test(another_secret_finds_no_supervisor),
 	};
-	/* A broken agent would be waited for without end. */
+	/* Without an alarm, the test would wait for a broken agent without end. */
 	alarm(PATIENCE_S);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

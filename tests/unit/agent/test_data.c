@@ -1,4 +1,4 @@
-/* Packing, reading, and every way in which token files can be wrong. */
+/* Tests packing, reading, and every way in which token files can be invalid. */
 #include "agent/engine/data/data.h"
 #include "agent/engine/data/idx.h"
 #include "agent/engine/data/pack.h"
@@ -68,14 +68,14 @@ static void write_file(const char *path, const void *data, size_t n)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* Tokens 0, 1, 2 … mod `vocab`, as `documents` documents of 50. */
+/* Writes tokens 0, 1, 2 … mod `vocab`, as `documents` documents of 50 tokens. */
 static void write_tokens(enum token_type type, int documents, int vocab)
 {
 	struct err e = ERR_INIT;
 	struct token_writer *w;
 	assert_int_equal(data_token_writer_open(prefix, type, &w, &e), 0);
 	for (int i = 0; i < documents * 50; i++) {
-		int64_t v = i % vocab; /* little-endian: its first bytes are the narrower token */
+		int64_t v = i % vocab; /* little-endian: its first bytes are a smaller token */
 		assert_int_equal(data_token_writer_add(w, &v, 1, &e), 0);
 		if (i % 50 == 49)
 			assert_int_equal(data_token_writer_end(w, &e), 0);
@@ -160,7 +160,7 @@ static void the_order_differs_by_epoch_and_not_by_batch(void **state)
 		same += dataset_place(d, DATA_TRAIN, 1, k).sample ==
 			dataset_place(d, DATA_TRAIN, 1, n + k).sample;
 	assert_true(same < 10);
-	/* over the epoch's end */
+	/* These samples cross the epoch's end. */
 	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, NULL, &e), 0);
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(
@@ -220,8 +220,8 @@ struct damage {
 	const char *says;
 };
 
-/* The index of 4 documents of 50 u8 tokens: 34 bytes, 4 lengths at 34, 4 pointers at 50, 5
- * boundaries at 82, 122 in all. */
+/* The index of 4 documents of 50 u8 tokens has 122 bytes: 34, then 4 lengths at 34, 4 pointers at
+ * 50, and 5 boundaries at 82. */
 /* clang-format off */
 static const struct damage damages[] = {
 	{ "magic", 3, 'X', 1, ERR_CORRUPT, "not a Megatron index" },

@@ -1,5 +1,5 @@
-/* Who gets which sample: the words of data.path, shares over every prefix, and a walk that
- * starts anywhere. */
+/* Tests how samples are assigned to sources: the words of data.path, the shares over every prefix,
+ * and a walk that starts anywhere. */
 #include "agent/engine/data/blend.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static void other_weights_are_another_order_and_other_paths_are_not(void **state
 	assert_false(data_blend_alike("0.7 A 0 B", "0.7 A 0 B"));
 }
 
-/* n sources named a0, a1, … */
+/* Returns a blend of n sources named a0, a1, … */
 static struct blend of_weights(const double *weights, int n)
 {
 	struct blend_source list[64];
@@ -109,8 +109,8 @@ static struct blend of_weights(const double *weights, int n)
 	return b;
 }
 
-/* Walks n_samples from `first` on, where the counts must stand already; the greatest distance
- * from a share. */
+/* Walks n_samples from `first`. The counts must already be correct at `first`. Returns the largest
+ * deviation from a share. */
 static double walk(const struct blend *b, int64_t first, int64_t n_samples)
 {
 	int64_t count[64];
@@ -122,7 +122,8 @@ static double walk(const struct blend *b, int64_t first, int64_t n_samples)
 		int64_t index = -1, sum = 0;
 		data_blend_place(b, k, &source, &index);
 		assert_in_range(source, 0, b->n - 1);
-		/* each source's samples come in order, none twice, none left out */
+		/* The samples of each source come in order. None is repeated and none is left
+		 * out. */
 		assert_int_equal(index, count[source]);
 		count[source]++;
 		for (int s = 0; s < b->n; s++) {
@@ -184,7 +185,7 @@ static void far_places_are_computed_as_near_ones(void **state)
 	(void)state;
 	struct blend b = of_weights(weights, 4);
 	for (int64_t first = 999; first < (1ll << 50); first = first * 37 + 5)
-		assert_true(walk(&b, first, 50) < 2.5); /* and the error of the doubles here */
+		assert_true(walk(&b, first, 50) < 2.5); /* 2, and the doubles' rounding error */
 	data_blend_fini(&b);
 }
 

@@ -1,5 +1,5 @@
-/* The feed: the same batches whether read ahead or not, shares that tile the batch, errors at
- * their step, and an end at any time. */
+/* Tests the feed: the batches are the same with and without read-ahead, the shares tile the batch,
+ * errors appear at their step, and the feed can end at any time. */
 #include "agent/engine/data/feed.h"
 #include "agent/engine/data/tokens.h"
 #include "tests/unit/tmpdir.h"
@@ -20,8 +20,7 @@ enum { SEQ = 8, GLOBAL = 6, STEPS = 25, VOCAB = 1000 };
 static char dir[64], prefix[80];
 static struct dataset *data;
 
-/* 100 training samples in documents of 13 tokens, the first of which is `first` and the others
- * count on. */
+/* Opens about 100 training samples in documents of 13 tokens. Token i is i mod VOCAB. */
 static int open_data(void **state)
 {
 	struct token_writer *w;
@@ -152,18 +151,18 @@ static void the_digest_knows_position_and_tokens(void **state)
 			 0);
 	assert_int_equal(
 		data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
-	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders the training split only */
+	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders only the training split */
 	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB,
 					  5 + dataset_samples(data, DATA_VALIDATION), 1, room,
 					  &other, NULL),
 			 0);
-	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens elsewhere */
+	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens at another place */
 	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
 	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* other tokens there */
 }
 
-/* The first step that holds a token >= vocab. */
+/* Returns the first step that contains a token >= vocab. */
 static int64_t first_bad_step(int64_t vocab)
 {
 	for (int64_t step = 0; step < STEPS; step++) {

@@ -1,5 +1,5 @@
-/* The ledger, and what an audit makes of it: restarts, layouts, cut lines, full disks, and every
- * way not to be proven. */
+/* Tests the ledger and the audit of it: restarts, layouts, truncated lines, full disks, and every
+ * way in which a run is not proven. */
 #include "agent/engine/data/audit.h"
 #include "agent/engine/data/feed.h"
 #include "agent/engine/data/tokens.h"
@@ -63,9 +63,9 @@ struct generation {
 	uint32_t number;
 	int64_t step, samples, global; /* where it begins */
 	int steps, flush_every, drop;  /* it dies after `steps`; the last `drop` were not flushed */
-	int dp, copies;                /* replicas, ranks of each */
-	int64_t shares[4];             /* of the replicas */
-	int liar;                      /* this rank read other samples; -1: none */
+	int dp, copies;                /* replicas, ranks per replica */
+	int64_t shares[4];             /* each replica's share */
+	int liar;                      /* the rank that read other samples; -1: none */
 };
 
 static int train(struct comm *world, void *arg, struct err *e)
@@ -161,12 +161,12 @@ static void expect_proven(struct audit *a, int64_t first, int64_t samples)
 static void restarts_and_layouts_leave_each_sample_once(void **state)
 {
 	(void)state;
-	/* dies at step 7, flushed at 6 */
+	/* This generation dies at step 7. It flushed at step 6. */
 	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }), 0);
-	/* from step 4, as tp 4 */
+	/* This one starts at step 4, with tp 4. */
 	assert_int_equal(run((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);
 	assert_int_equal(run((struct generation){ 3, 6, 36, 6, 4, 100, 0, 2, 2, { 3, 3 }, -1 }), 0);
-	/* another batch, over an epoch's end */
+	/* This one has another global batch, and crosses an epoch's end. */
 	assert_int_equal(run((struct generation){ 4, 10, 60, 4, 25, 10, 0, 2, 1, { 1, 3 }, -1 }),
 			 0);
 	struct audit *a = read_audit();
@@ -174,7 +174,7 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 	hold_against_data(a);
 	expect_proven(a, 0, 160);
 	assert_int_equal(a->step, 35);
-	assert_int_equal(a->undone, 2 * 6); /* flushed and taken back: steps 5 and 6 of the first */
+	assert_int_equal(a->undone, 2 * 6); /* flushed, then undone: steps 5 and 6 of the first */
 	assert_int_equal(a->n_generations, 4);
 	assert_int_equal(a->generations[0].reached, 6);
 	assert_int_equal(a->generations[0].undone, 2);
@@ -213,7 +213,7 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	(void)state;
 	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 4, 2, 0, 2, 1, { 4, 2 }, 1 }), 0);
 	struct audit *a = read_audit();
-	expect_proven(a, 0, 24); /* the shares tile */
+	expect_proven(a, 0, 24); /* the shares tile the batch */
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 2);
 	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 "

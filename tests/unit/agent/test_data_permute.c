@@ -1,5 +1,5 @@
-/* The order of samples: a bijection for every size, another one each epoch, and the same for
- * ever. */
+/* Tests the order of samples: it is a bijection for every size, it is different in each epoch, and
+ * it never changes between releases. */
 #include "agent/engine/data/permute.h"
 
 #include <setjmp.h>
@@ -53,7 +53,8 @@ static void huge_sizes_stay_inside_and_do_not_collide(void **state)
 	}
 }
 
-/* How many of the first 1000 of n = 10007 two keys send to the same place: about 0.1 by chance. */
+/* Returns how many of the first 1000 of n = 10007 samples two keys send to the same place. About
+ * 0.1 is expected by chance. */
 static int agreements(struct philox_key a, struct philox_key b)
 {
 	int same = 0;
@@ -85,7 +86,7 @@ static void neighbours_are_scattered(void **state)
 	assert_in_range(low, 2350, 2650);  /* 2500 expected, standard deviation 25 */
 }
 
-/* What a seed means may never change: a resumed run would read other data. */
+/* The meaning of a seed must never change. Otherwise, a resumed run would read other data. */
 static void the_order_is_the_one_of_every_release(void **state)
 {
 	static const uint64_t ten[10] = { 4, 2, 3, 9, 6, 5, 8, 0, 7, 1 };

@@ -1,4 +1,4 @@
-/* llm.c's files, blends read through, and where documents start. */
+/* Tests llm.c's files, reading through blends, and where documents start. */
 #include "agent/engine/data/data.h"
 #include "agent/engine/data/llmc.h"
 #include "agent/engine/data/tokens.h"
@@ -44,7 +44,8 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
-/* Megatron's, u16: one document a length, tokens first, first + 1, … */
+/* Writes a Megatron file of u16 tokens, with one document for each length. The tokens are first,
+ * first + 1, … */
 static void write_megatron(const char *name, const int *lengths, int documents, int first)
 {
 	struct token_writer *w;
@@ -99,7 +100,7 @@ static void both_forms_of_llmc_are_read(void **state)
 			assert_string_equal(s.type, forms[i].type);
 			assert_int_equal(s.tokens, 13);
 			assert_int_equal(dataset_documents(d, 0, &documents, &e), 0);
-			/* the first token begins one, whatever it is */
+			/* The first token always begins a document. */
 			assert_int_equal(documents, 4);
 			assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 0, 1, 200000, in, to,
 						      starts, &e),
@@ -174,7 +175,7 @@ static void starts_follow_the_documents_of_the_index(void **state)
 	}
 }
 
-/* Sources of 100, 60 and 11 samples, whose tokens tell them apart: a's are 0…, b's 10000…, c's
+/* Opens sources of 100, 60 and 11 samples. Their tokens identify them: a's are 0…, b's 10000…, c's
  * 20000…. */
 static struct dataset *open_blend(double validation)
 {
@@ -205,7 +206,7 @@ static void a_blend_walks_each_source_through_its_own_epochs(void **state)
 				 0);
 		assert_int_equal(in[0], at.source * 10000 + at.sample * 4);
 		assert_int_equal(at.epoch, rounds[at.source] / n);
-		assert_int_equal(seen[at.source][at.sample]++, at.epoch); /* once an epoch */
+		assert_int_equal(seen[at.source][at.sample]++, at.epoch); /* once per epoch */
 		assert_int_equal(dataset_count(d, at.source, k), rounds[at.source]++);
 		same += at.source == 0 && at.epoch == 0 &&
 			at.sample == dataset_place(d, DATA_TRAIN, 6, k).sample;

@@ -1,5 +1,5 @@
-/* The jobs that the engine refuses, the phases that it reports, and the error on all ranks after one
- * has died. */
+/* Tests the jobs that the engine refuses, the phases that it reports, and the error on all ranks
+ * after one rank has died. */
 #include "agent/engine/pipeline/engine.h"
 #include "tests/unit/agent/tiny.h"
 #include "tests/unit/agent/world.h"
@@ -37,7 +37,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 		.tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 \
 	}
 
-/* Jobs that cannot run, and a part of the expected error text. */
+/* Jobs that cannot run, each with a substring of the expected error text. */
 struct refusal {
 	int64_t micro, global;
 	struct layout layout;
@@ -88,7 +88,7 @@ static void note(const char *what, void *arg)
 	strcat(p->text, " ");
 }
 
-/* Four micro-batches: the row of each rank, step by step. */
+/* The row of each rank with 4 micro-batches, in order of time. */
 static const struct rows {
 	enum job_schedule kind;
 	struct layout layout;
@@ -108,8 +108,8 @@ static const struct rows {
 			  "reduce-gradients share-loss ",
 		  } };
 
-/* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward pass
- * has two halves. */
+/* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward
+ * pass has 2 halves. */
 static const struct rows vee = {
 	SCHEDULE_ZB_V,
 	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
@@ -167,8 +167,8 @@ static void each_rank_executes_its_row_and_reports_each_phase(void **state)
 	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&vee), 0);
 }
 
-/* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they must
- * be able to close. */
+/* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they
+ * must be able to close. */
 static int lose_one(struct comm *world, void *arg, struct err *e)
 {
 	static const struct layout cube = LAYOUT(2, 2, 2);

@@ -1,5 +1,5 @@
-/* The model for inference beside the one that trains, its cache beside none, and what is drawn
- * from its logits. */
+/* Compares the model for inference with the model that trains, and its results with and without
+ * the cache. Tests sampling from the logits. */
 #include "agent/engine/generate/lm.h"
 #include "agent/engine/generate/sample.h"
 #include "agent/engine/generate/text.h"
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* The context is longer than what goes through the layers at once. */
+/* The context is longer than the number of tokens that pass through the layers at once. */
 enum { SEQ = 300 };
 
 /* clang-format off */
@@ -56,7 +56,7 @@ static void must(int rc, const struct err *e)
 		fail_msg("%s", e->text);
 }
 
-/* Both models with the same weights. */
+/* Opens both models with the same weights. */
 static void open_pair(const struct kind *k, const char *backend_name, struct pair *p)
 {
 	struct err e = ERR_INIT;
@@ -81,7 +81,7 @@ static void close_pair(struct pair *p)
 	comm_close(world);
 }
 
-/* The mean loss of the targets under the logits. */
+/* Returns the mean loss of the targets under the logits. */
 static double loss_of(const float *logits, const int32_t *targets, int64_t n, int64_t vocab)
 {
 	double sum = 0;
@@ -126,7 +126,7 @@ static double distance(const float *a, const float *b, int64_t n)
 	return sqrt(off / size);
 }
 
-/* By any pieces: a token at a time, uneven runs. */
+/* The tokens are fed in various pieces: 1 token at a time, and uneven runs. */
 static void the_cache_changes_nothing(void **state)
 {
 	static const int64_t pieces[][3] = { { 1, 1, 1 }, { 7, 1, 30 }, { 270, 1, 1 } };
@@ -181,7 +181,7 @@ static void tokens_that_do_not_fit_are_refused(void **state)
 
 enum { VOCAB = 6, DRAWS = 20000 };
 
-/* How often each token comes in DRAWS places. */
+/* Counts how often each token occurs in DRAWS places. */
 static void count_draws(const struct sample_options *opt, const float *logits, int *counts)
 {
 	struct err e = ERR_INIT;
@@ -197,7 +197,7 @@ static void count_draws(const struct sample_options *opt, const float *logits, i
 	generate_sampler_close(s);
 }
 
-/* Probabilities .4 .25 .15 .1 .06 .04, in this order of ids: 3 0 5 1 4 2. */
+/* The probabilities .4 .25 .15 .1 .06 .04 belong to the ids 3 0 5 1 4 2, in this order. */
 static const int order[VOCAB] = { 3, 0, 5, 1, 4, 2 };
 static const double likely[VOCAB] = { 0.4, 0.25, 0.15, 0.1, 0.06, 0.04 };
 
@@ -314,7 +314,8 @@ static void a_text_is_a_function_of_the_seed(void **state)
 	close_pair(&p);
 }
 
-/* The rule of text.h, without a cache: what the model sees is computed anew for each token. */
+/* The test applies the rule of text.h without a cache: for each token, it computes the model's
+ * whole input again. */
 static void a_full_context_goes_on_from_its_last_half(void **state)
 {
 	enum { CONTEXT = 24 };
@@ -328,7 +329,7 @@ static void a_full_context_goes_on_from_its_last_half(void **state)
 		for (int i = 0; i < 40; i++)
 			all[i] = (i * 7 + 3) % 37;
 		write_text(&p, &greedy, CONTEXT, all, n, got);
-		/* the first token that is seen */
+		/* the first token that the model sees */
 		int64_t first = n > CONTEXT ? n - CONTEXT / 2 : 0;
 		for (int64_t i = n; i < n + 100; i++) {
 			generate_lm_reset(p.lm);

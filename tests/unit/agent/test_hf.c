@@ -1,6 +1,6 @@
 /*
- * Numbers, names and configurations of Hugging Face folders. Whole folders are tests/cli/hf.bats's,
- * models that transformers made test_model_golden.c's.
+ * Tests the numbers, names and configurations of Hugging Face folders. tests/cli/hf.bats tests
+ * whole folders, and test_model_golden.c tests models that transformers made.
  */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/names.h"
@@ -34,8 +34,8 @@ static void every_half_comes_back_to_the_bit(void **state)
 		}
 }
 
-/* Between two neighbours the nearer one, of two as near the even one: against arithmetic in
- * double. */
+/* A number between two neighbours is rounded to the nearer one, and from the middle to the even
+ * one. The expected value is computed in double. */
 static void halves_are_rounded_to_the_nearest(void **state)
 {
 	(void)state;
@@ -182,7 +182,7 @@ static void qwen_adds_biases_or_norms_to_the_names_of_llama(void **state)
 	"\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 8, " \
 	"\"n_positions\": 128, \"vocab_size\": 1000"
 
-/* What is in the file, and what [model] it is: lines that must be there. */
+/* `what` describes the file. `lines` must be in the [model] section that it gives. */
 /* clang-format off */
 static const struct { const char *what, *file, *lines[6]; } understood[] = {
 	{ "GPT-2's defaults", GPT2, { "ffn = 256", "norm_eps = 1e-05", "dropout = 0.1", "attn_dropout = 0.1", "tie_head = yes", "seq = 128" } },
@@ -219,7 +219,7 @@ static bool has_line(const char *text, const char *line)
 	return strstr(text, whole) != NULL;
 }
 
-/* The same comes out of the file that is written from it. */
+/* The file that is written from the result must give the same result. */
 static void configurations_are_understood_and_written(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /*
- * Mixtral's balancing loss: what muster computes of the router logits of
- * tests/golden/balance_cases.json with the coefficient as it is imported, beside what transformers
- * computes with its own. make_balance_cases.py wrote that file and describes its rows.
+ * Mixtral's balancing loss. For the router logits of tests/golden/balance_cases.json, the test
+ * compares muster's loss, with the coefficient as it is imported, with the loss that transformers
+ * computes with its own coefficient. make_balance_cases.py wrote that file and describes its rows.
  */
 #include "agent/engine/hf/config.h"
 #include "kernels/ops.h"
@@ -45,7 +45,7 @@ static double real(const json_t *row, const char *key)
 	return json_number_value(json_object_get(row, key));
 }
 
-/* A Mixtral of these sizes; `more`: members behind a comma. */
+/* Reads the configuration of a Mixtral of these sizes. `more`: more members, after a comma. */
 static int read_mixtral(int64_t layers, int64_t experts, int64_t top, const char *more,
 			struct job *job, struct err *e)
 {
@@ -76,7 +76,7 @@ static double imported(const json_t *row)
 	return job.model.aux_loss;
 }
 
-/* One layer, of `n` tokens in sequences of `seq`: its part of the loss, times n. */
+/* Returns the share that one layer has in the loss, times n. n: tokens, in sequences of `seq`. */
 static double layer_loss(struct backend *k, const float *logits, int64_t n, int64_t seq,
 			 int64_t experts, int64_t top, double aux)
 {
@@ -126,8 +126,8 @@ static double loss_of(const json_t *row)
 	return loss / (double)n;
 }
 
-/* agent/engine/hf/balance.h: muster's is transformers' and the covariance; where all layers and
- * sequences are alike there is none. */
+/* agent/engine/hf/balance.h: muster's loss is transformers' loss plus the covariance. The
+ * covariance is 0 if all layers and sequences are equal. */
 static void the_loss_is_transformers_and_the_covariance(void **state)
 {
 	size_t i;
@@ -194,7 +194,8 @@ static void values_that_cannot_be_are_refused(void **state)
 	}
 }
 
-/* Also what is no multiple of anything, and the most that a job takes. */
+/* The rows include coefficients and sizes that divide nothing evenly, and the largest sizes that a
+ * job accepts. */
 static void export_inverts_import_to_the_bit(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /*
- * Rotary positions of a config.json: what muster makes of each file of
- * tests/golden/rope_cases.json, beside what transformers 4 and 5 make of it. make_rope_cases.py
- * wrote that file and describes its rows.
+ * Tests the rotary positions of a config.json. For each file of tests/golden/rope_cases.json, the
+ * test compares muster's result with the results of transformers 4 and 5. make_rope_cases.py wrote
+ * that file and describes its rows.
  */
 #include "agent/engine/hf/config.h"
 #include "base/file.h"
@@ -42,7 +42,7 @@ static const char *word(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-/* The row's config.json. */
+/* Returns the row's config.json. */
 static char *file_of(const json_t *row)
 {
 	json_t *file = json_deep_copy(json_object_get(golden, "base"));
@@ -134,7 +134,7 @@ static void what_is_refused_is_named(void **state)
 	assert_true(count(true) >= 25);
 }
 
-/* make_rope_cases.py holds the frequencies of `export` under both versions against the row's
+/* make_rope_cases.py compares the frequencies of `export` under both versions with the row's
  * own. */
 static void exports_are_what_transformers_reads_back(void **state)
 {

@@ -1,5 +1,5 @@
-/* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is
- * taken of them, and what is said. */
+/* Tests the files that accompany the weights of a Hugging Face folder, and folders that cannot be
+ * read: what muster takes from them, and which errors it reports. */
 #include "agent/engine/hf/card.h"
 #include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* A carry that holds one file, or two. */
+/* Returns a carry of one file or two files. */
 static struct attached of(const char *generation, const char *config)
 {
 	struct attached c = { 0 };
@@ -39,7 +39,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 		{ "{}", "{\"eos_token_id\": 3}", 1, { 3 } },
 		{ NULL, "{\"eos_token_id\": 3}", 1, { 3 } },
 		{ "{\"eos_token_id\": null}", "{\"eos_token_id\": [4, 5]}", 2, { 4, 5 } },
-		{ NULL, "{\"eos_token_id\": 100}", 0, { 0 } },           /* outside of the vocabulary */
+		{ NULL, "{\"eos_token_id\": 100}", 0, { 0 } },           /* not in the vocabulary */
 		{ NULL, "{\"eos_token_id\": -1}", 0, { 0 } },
 		{ NULL, "{\"eos_token_id\": [100, 5, \"x\", 1.5]}", 1, { 5 } },
 		{ NULL, "{\"eos_token_id\": 18446744073709551617}", 0, { 0 } },
@@ -60,7 +60,7 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 	}
 }
 
-/* What muster wrote stays, and of the original come the keys of the table alone. */
+/* The keys that muster wrote remain. Of the original, only the keys of the table are kept. */
 static void of_the_original_configuration_few_keys_are_kept(void **state)
 {
 	struct err e = ERR_INIT;
@@ -130,7 +130,7 @@ static void configurations_of_other_models_are_named(void **state)
 	assert_null(hf_unsupported_tensor("scores"));
 }
 
-/* The card's header is YAML of plain words: a name comes out of it as it went in. */
+/* The card's header is YAML of plain words. A name that is read back equals the name written. */
 static void a_card_says_what_the_checkpoint_knows(void **state)
 {
 	struct err e = ERR_INIT;

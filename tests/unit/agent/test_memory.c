@@ -1,7 +1,7 @@
 /*
- * The plan's memory is the engine's: for each rank of each layout and strategy what
- * plan_memory_rank predicts is what the engine and the optimizer then allocate, to the byte, and a
- * step allocates no more. (The snapshot is checked where it is saved, test_train_state.c.)
+ * The plan's memory equals the engine's. For each rank of each layout and strategy,
+ * plan_memory_rank predicts to the byte what the engine and the optimizer then allocate, and a step
+ * allocates nothing more. (test_train_state.c checks the snapshot where it is saved.)
  */
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/pipeline/engine.h"
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* Each part is most of the memory of one of these: activations, logits in several chunks,
+/* In each of these, another part is most of the memory: activations, logits in several chunks, or
  * parameters. */
 #define GPT2 \
 	"model.layers=6 model.hidden=64 model.vocab=300 model.seq=64 batch.micro=4 " \
@@ -192,13 +192,13 @@ static void load(const char *text, struct course *c)
 		fail_msg("%s: %s", text, e.text);
 }
 
-/* As on two nodes. */
+/* The ranks are placed as on 2 nodes. */
 static int node_of(const struct course *c, int rank)
 {
 	return 2 * rank / layout_world(&c->layout);
 }
 
-/* As plan_rank says. */
+/* Counts as plan_rank does. */
 static int mates_of(const struct course *c, struct coords at)
 {
 	int node_replicas = 0, node = node_of(c, layout_rank(&c->layout, at));
@@ -214,7 +214,7 @@ static double predict(const struct course *c, struct coords at)
 	struct plan_rank r = { .at = at, .threads = 1, .node_replicas = mates_of(c, at) };
 	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false,
 			 &r);
-	/* Tokens are the trainer's. */
+	/* The trainer, not the engine, holds the tokens. */
 	double ahead = fmin((double)c->job.data.prefetch + 1, (double)c->job.job.steps);
 	return r.total - ahead * 2 * sizeof(int32_t) * (double)c->shares[at.dp].micros *
 				 (double)(c->job.batch.micro * c->job.model.seq);
@@ -236,7 +236,7 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 	return rc;
 }
 
-/* The optimizer's state, the rank's own or its server's. */
+/* The optimizer state belongs to the rank, or to the rank's server. */
 struct keeper_of_state {
 	struct optim *optim;
 	struct param_server *server;
@@ -299,8 +299,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* All tokens are one, so that they choose the same experts: a mixture's memory grows in the
- * step. */
+/* All tokens are the same, so they choose the same experts. The memory of a mixture therefore
+ * grows during the step. */
 static bool right(const struct course *c, const struct account *a)
 {
 	return a->predicted > 0 && a->predicted == a->opened &&

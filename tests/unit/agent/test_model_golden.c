@@ -1,7 +1,8 @@
 /*
- * The engine and the optimizer against PyTorch and transformers: logits, loss, every gradient, and
- * twenty AdamW steps with decay groups, clipping, warm-up and cosine. Configuration, weights,
- * gradients and what they become come through agent/hf, as a person's folder does.
+ * Compares the engine and the optimizer with PyTorch and transformers: logits, loss, every
+ * gradient, and 20 steps of AdamW with decay groups, clipping, warm-up and cosine. The
+ * configuration, the weights, the gradients and the trained weights are read through agent/hf, as a
+ * user's folder is.
  */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/weights.h"
@@ -47,7 +48,7 @@ struct run {
 	struct job job;
 	struct engine *engine;
 	struct optim *optim;
-	float *values; /* [elements] of the catalogue: the last folder read */
+	float *values; /* [elements] of the catalogue: the folder that was read last */
 };
 
 static void path_of(const struct golden_case *c, const char *rest, char path[128])
@@ -79,7 +80,7 @@ static float *place_of(struct run *r, const char *name)
 	abort();
 }
 
-/* r->values = the tensors of a folder. */
+/* Sets r->values to the tensors of a folder. */
 static int read_folder(struct run *r, const char *which, struct err *e)
 {
 	struct hf_names names;
@@ -104,7 +105,7 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 	return rc;
 }
 
-/* Where element 0 of a piece is in r->values. */
+/* Returns the address of element 0 of a piece in r->values. */
 static const float *wanted(const struct run *r, const struct param_piece *p)
 {
 	return r->values + p->param->offset + p->first;
@@ -138,7 +139,7 @@ static int run_open(const struct golden_case *c, struct comm *world, int micro, 
 	r->job.optimizer.lr = 3e-3;
 	r->job.optimizer.min_lr = 1e-3;
 	r->job.optimizer.warmup = 3;
-	r->job.optimizer.decay_steps = 16; /* so that the last steps have the least rate */
+	r->job.optimizer.decay_steps = 16; /* the last steps have the minimum rate */
 	const struct engine_options opt = { .job = &r->job,
 					    .layout = layout_of(&r->job, 1),
 					    .world = world,
@@ -172,14 +173,15 @@ static double length(const float *x, const float *minus, int64_t n)
 	return sqrt(sum);
 }
 
-/* Without rotary positions a key bias shifts all scores of a query alike, and a softmax ignores
- * that: its gradient is rounding, which AdamW scales up to whole steps. */
+/* Without rotary positions, a key bias shifts all scores of a query by the same number, and a
+ * softmax ignores such a shift. The gradient of that bias is only rounding error, which AdamW
+ * scales up to whole steps. */
 static bool is_undetermined(const struct run *r, const struct param *p)
 {
 	return p->role == PARAM_K_B && !pipeline_shape(r->engine)->rope;
 }
 
-/* Masters, or gradients, against a folder. */
+/* Compares the master weights, or the gradients, with a folder. */
 static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 {
 	int n;
@@ -230,7 +232,7 @@ static int near(const struct run *r, const char *what, int step, double got, str
 		       r->c->backend_name, what, step, got, all[step]);
 }
 
-/* Evaluation leaves exp(logit - max) and max in the head's scratch. */
+/* An evaluation leaves exp(logit - max) and max in the head's scratch. */
 static int compare_logits(struct run *r, struct err *e)
 {
 	const struct model *m = r->engine->model;

@@ -1,6 +1,7 @@
 /*
- * The engine against a textbook: its loss is the float64 reference's, and each parameter's gradient
- * is the central finite difference of that reference. An evaluation's loss is the tokens' alone.
+ * Compares the engine with a textbook implementation. The engine's loss is the loss of the float64
+ * reference. Each parameter's gradient is the central finite difference of that reference. The loss
+ * of an evaluation includes the tokens' loss only.
  */
 #include "tests/golden/ref64.h"
 #include "tests/unit/agent/trainee.h"
@@ -44,7 +45,7 @@ static const struct model_case {
 /* clang-format on */
 static const char *const backends[] = { "plain", "cpu" };
 
-/* The float64 copy of the parameters, laid out as the catalogue's flat order. */
+/* A float64 copy of the parameters, in the catalogue's flat order. */
 struct copy {
 	struct ref64 ref;
 	struct ref64_tensor *tensors;
@@ -112,7 +113,7 @@ static double loss_of(const struct copy *c, const struct trainee *t)
 	return ref64_loss(&c->ref, t->inputs, t->targets, t->starts, (int)t->job.batch.global);
 }
 
-/* d loss / d tensor by central differences, into the flat order. */
+/* Computes d loss / d tensor by central differences, in the flat order. */
 static void differences(struct copy *copy, const struct trainee *t, const struct catalogue *c,
 			float *out)
 {
@@ -139,9 +140,9 @@ static double length(const float *x, const float *minus, int64_t n)
 	return sqrt(sum);
 }
 
-/* The largest relative error over tensors. A tensor whose gradient vanishes (the key bias: a
- * softmax does not see a shift; an expert that nobody chose) is held against the whole gradient's
- * size. */
+/* Returns the largest relative error over all tensors. Some gradients vanish: the key bias (a
+ * softmax ignores a shift), and an expert that no token chose. The error of such a tensor is
+ * relative to the size of the whole gradient. */
 static double worst(const struct catalogue *c, const float *grads, const float *want,
 		    const char **name)
 {
@@ -158,11 +159,11 @@ static double worst(const struct catalogue *c, const float *grads, const float *
 	return most;
 }
 
-/* What the reference expects of the case; the same for every backend. */
+/* The reference's results for the case. They are the same for every backend. */
 struct truth {
 	struct catalogue whole;
 	float *grads;             /* NULL: not computed yet */
-	double loss, tokens_loss; /* with and without the router's */
+	double loss, tokens_loss; /* with and without the router's losses */
 };
 
 static void find_truth(const struct trainee *t, struct truth *truth, float *room)
@@ -190,7 +191,7 @@ static int check_backend(struct trainee *t, const char *backend_name, struct tru
 	trainee_read(t, 0);
 	if (!truth->grads)
 		find_truth(t, truth, grads);
-	/* Twice: nothing may be left over from the step before. */
+	/* Two steps: the first one must leave nothing behind that changes the second. */
 	int rc = pipeline_step(t->engine, &b, &loss, e) || pipeline_step(t->engine, &b, &loss, e) ||
 				 optim_norm(t->optim, t->world, 1, &before, e) ||
 				 pipeline_eval(t->engine, &b, &eval, e) ||
@@ -222,7 +223,7 @@ static int check_backend(struct trainee *t, const char *backend_name, struct tru
 	return rc;
 }
 
-/* One model under every backend; the differences are computed once. */
+/* Runs one model on every backend. The differences are computed once. */
 static int check_model(struct comm *world, void *arg, struct err *e)
 {
 	const struct model_case *c = arg;

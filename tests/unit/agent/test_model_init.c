@@ -1,4 +1,4 @@
-/* The model starts the same to the bit, whatever the layout. */
+/* The initial model is the same to the bit in every layout. */
 #include "agent/engine/model/model.h"
 #include "tests/unit/agent/tiny.h"
 
@@ -15,13 +15,13 @@ static const struct tiny models[] = {
 	{ "llama", FAMILY_LLAMA, 3, 20, 6, 3, 6, 37, 67, 7, TIE_NO, 1, 1, 0.02 },
 };
 
-/* One shard of one stage, initialized. */
+/* One shard of one stage, after initialization. */
 struct shard {
 	struct catalogue c;
 	float *params;
 };
 
-/* In two parts, cut in the middle of a row where there is one. */
+/* Initializes the parameter in 2 pieces. If it has rows, the boundary is in the middle of one. */
 static void fill(const struct model_shape *m, const struct param *p, float *out)
 {
 	int64_t cut = p->count / 3;
@@ -125,12 +125,13 @@ static void matrices_are_normal_and_residual_ones_narrower(void **state)
 	shard_close(&s);
 }
 
-/* A model whose matrices are large enough for teams, in sizes that no number of threads divides. */
+/* The matrices of this model are large enough for teams of threads. No number of threads divides
+ * its sizes. */
 static const struct tiny wide = { "wide", FAMILY_LLAMA, 1, 276,    6, 3, 46,
 				  1001,   1009,         7, TIE_NO, 1, 1, 0.02 };
 
-/* Elements [first, first + count) of the parameter's box, by so many threads, beside the whole
- * that one thread has set. */
+/* Lets a number of threads initialize elements [first, first + count) of the parameter's box.
+ * Compares them with the whole parameter that one thread has initialized. */
 static void check_team(const struct model_shape *m, const struct param *p, const float *whole,
 		       int64_t first, int64_t count, int threads)
 {
@@ -155,7 +156,7 @@ static void threads_change_no_bit(void **state)
 	struct err e = ERR_INIT;
 	tiny_job(&wide, &job);
 	shape_of_job(&job, &m);
-	/* The second of two shards: its boxes begin in the middle of rows. */
+	/* The boxes of the second of 2 shards begin in the middle of rows. */
 	const struct stage stage = { 0, (int)m.layers, true, true };
 	const struct share share = {
 		.tp = 2, .tp_rank = 1, .ep = 1, .chunks = &stage, .n_chunks = 1

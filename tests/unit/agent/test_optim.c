@@ -1,5 +1,5 @@
-/* AdamW and SGD over a store's pieces agree with their formulas in double, also with their states in a
- * file. Learning rates agree with the definitions of their schedules. */
+/* AdamW and SGD over a store's pieces agree with their formulas in double, also when their states
+ * are in a file. Learning rates agree with the definitions of their schedules. */
 #include "agent/engine/optim/optim.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
@@ -48,7 +48,7 @@ static bool within(const struct param *p, int64_t i)
 	return i >= p->offset && i < p->offset + p->count;
 }
 
-/* 0 gap, 1 without decay, 2 with decay */
+/* Returns 0 for a gap, 1 without decay, 2 with decay. */
 static int kind_of(int64_t i)
 {
 	for (int k = 0; k < catalogue.n; k++)
@@ -69,7 +69,7 @@ struct reference {
 	double p[ELEMENTS], m[ELEMENTS], v[ELEMENTS];
 };
 
-/* One element's step. */
+/* Computes one element's step. */
 typedef void formula(const struct job *job, double lr, double x, double decay, int64_t step,
 		     double *p, double *m, double *v);
 
@@ -131,7 +131,7 @@ static void bed_close(struct bed *b)
 	backend_close(b->k);
 }
 
-/* The first parameter's: those of the flat order. */
+/* Returns the first parameter's pieces, in the flat order. */
 static const struct param_piece *first_piece(struct bed *b)
 {
 	int n;
@@ -143,7 +143,7 @@ static float *masters(struct bed *b)
 	return first_piece(b)->master;
 }
 
-/* loss_scale: of the stored gradients. */
+/* loss_scale: the scale of the stored gradients. */
 static void steps_follow_the_formulas(const char *backend_name, const struct job *job, double norm,
 				      float loss_scale)
 {
@@ -186,8 +186,8 @@ static void both_backends(enum job_optimizer kind, double norm, double clip, flo
 	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
-/* The length of the last of 200 steps with a constant gradient. Each step is made of `parts` equal
- * parts; 0: optim_step is used. */
+/* Returns the size of the last of 200 steps with a constant gradient. Each step is made in `parts`
+ * equal pieces; 0: optim_step is used. */
 static double last_stride(enum job_optimizer kind, int parts, double clip)
 {
 	struct job job = job_of(LR_CONSTANT);
@@ -263,7 +263,7 @@ static void states_in_a_file_give_the_same_steps(void **state)
 	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1, true);
 }
 
-/* With a file size limit of 0, as on a full disk. */
+/* The test sets a file size limit of 0, which has the effect of a full disk. */
 static void a_full_disk_is_an_error(void **state)
 {
 	(void)state;
@@ -308,7 +308,7 @@ static void the_norm_excludes_the_loss_scale_and_is_not_finite_if_a_gradient_is_
 	bed_close(&b);
 }
 
-/* In every layout the norm is that of the whole model's gradient, summed over all replicas. */
+/* In every layout, the norm is that of the whole model's gradient, summed over all replicas. */
 static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;

@@ -1,7 +1,7 @@
 /*
- * Adafactor and Muon are held to tests/golden/optimizer_cases.json: steps in float64 by formulas
- * that were written down independently (tests/golden/make_optimizers.py). Parameters and states
- * must agree after six steps, on both backends.
+ * Compares Adafactor and Muon with tests/golden/optimizer_cases.json. That file has steps in
+ * float64, by formulas that were written independently (tests/golden/make_optimizers.py). After 6
+ * steps, parameters and states must agree on both backends.
  */
 #include "agent/engine/optim/optim.h"
 #include "tests/unit/agent/golden_json.h"
@@ -75,7 +75,8 @@ static void read_job(struct job *job, enum job_optimizer kind)
 	job->optimizer.eps = number_of(j, "eps");
 }
 
-/* Whether the matrix [rows][columns] equals values[rows × columns]. `set`: it is copied there. */
+/* Compares the matrix [rows][columns] with values[rows × columns]. `set`: copies it there
+ * instead. */
 static void go_over(const json_t *matrix, float *values, int64_t columns, bool set, double scale,
 		    const char *what)
 {

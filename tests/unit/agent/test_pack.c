@@ -1,4 +1,4 @@
-/* What `data pack` reads of a file is what the libraries that made the file read of it
+/* `data pack` reads from a file exactly what the library that made the file reads from it
  * (tests/golden/make_packs.py). */
 #include "agent/engine/data/pack.h"
 #include "agent/engine/data/pack_ids.h"
@@ -87,7 +87,7 @@ static int read_file(const char *file, const struct document_options *opt,
 	return rc;
 }
 
-/* The documents without the empty ones. */
+/* Compares the documents, without the empty ones. */
 static void check_documents(const char *name, const json_t *list, const json_t *want,
 			    const struct document_counts *counts)
 {
@@ -138,7 +138,8 @@ static void a_field_may_be_a_path(void **state)
 	json_decref(want);
 }
 
-/* Cut at each byte: refused, or, between two members or frames, the whole documents up to there. */
+/* The files are cut at each byte. A cut file is refused, or, if the cut is between two members or
+ * frames, it gives the whole documents before the cut. */
 static void compressed_files_that_were_cut_are_refused(void **state)
 {
 	static const char *const names[] = { "lines.json.gz", "lines.jsonl.zst" };
@@ -170,9 +171,9 @@ static void compressed_files_that_were_cut_are_refused(void **state)
 			json_decref(list);
 		}
 		assert_true(whole > 0);
-		/* a tape's padding has 512 places to cut */
+		/* The padding of a tape has 512 places to cut. */
 		assert_true((size_t)whole < file.len / 5 + 520);
-		file.data[60] ^= 0x20; /* damage is seen, too: by the checksum, or before */
+		file.data[60] ^= 0x20; /* the checksum, or an earlier check, detects this */
 		struct document_options opt = { 0 };
 		struct document_counts counts = { 0 };
 		json_t *list;
@@ -259,7 +260,7 @@ static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 	tmp_dir_remove(dir);
 }
 
-/* A line that comes in many pieces, and more of them than a piece holds. */
+/* A line comes in many pieces, and is longer than one piece can hold. */
 static void long_lines_are_whole(void **state)
 {
 	enum { LONG = 3000000 };
@@ -321,7 +322,7 @@ static void other_kinds_are_refused_by_name(void **state)
 	}
 }
 
-/* Nothing was opened, so nothing is closed. */
+/* No file was opened, so none is closed. */
 static void a_folder_is_refused_and_standard_input_stays_open(void **state)
 {
 	struct err e = ERR_INIT;
@@ -385,7 +386,7 @@ static void names_decide_where_bytes_cannot(void **state)
 	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "body", &e), -1);
 	assert_non_null(strstr(e.text, "columns=[\"body\"]"));
 	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "\"]'; x", &e),
-			 -1); /* no word of a command comes from there */
+			 -1); /* the name adds no word to a command */
 	assert_non_null(strstr(e.text, "columns=[\"text\"]"));
 	assert_true(data_pack_format_is_lines("a.JSONL", false) &&
 		    data_pack_format_is_lines("a.ndjson.zst", false) &&
@@ -428,7 +429,7 @@ static void arrays_of_ids_keep_their_ids(void **state)
 			   &r);
 		assert_int_equal(r.tokens, json_array_size(want));
 		assert_int_equal(r.largest, 65535);
-		/* two end behind their 50256, one at the end of the file */
+		/* 2 documents end after their 50256, and 1 at the end of the file. */
 		assert_int_equal(r.documents, 3);
 		assert_int_equal(file_slurp(bin, 1000, &out, &e), 0);
 		size_t width = r.type == TOKEN_U16 ? 2 : 4;

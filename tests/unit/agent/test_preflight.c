@@ -1,5 +1,5 @@
-/* What keeps an agent from training, with the object, the figures and the remedy; what it merely
- * logs; what it passes over. */
+/* Tests which conditions keep an agent from training, which ones it only logs, and which ones it
+ * ignores. An error names the object, the figures and the remedy. */
 #include "agent/preflight.h"
 
 #include "base/log.h"
@@ -28,7 +28,7 @@ static void keep(enum log_level level, const char *text, void *arg)
 	snprintf(warnings + len, sizeof warnings - len, "%s\n", text);
 }
 
-/* Loaded before it is asked for, the double answers to the library's name. */
+/* The test double is loaded first, so a later load of the library's name finds the double. */
 static int load_double(void **state)
 {
 	char library[4096];

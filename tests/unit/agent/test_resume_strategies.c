@@ -1,10 +1,10 @@
 /*
- * A run that stops and goes on is the run that did not stop, to the bit, under every strategy: each
- * row trains six steps in one go, and three steps, a checkpoint in files, new processes that load
- * it, and three steps more. Losses, gradient norms and in the end every parameter are equal:
- * nothing that the steps depend on is anywhere but in the checkpoint and the job.
+ * A run that stops and is resumed equals, to the bit, the run that did not stop, under every
+ * strategy. Each row trains 6 steps without a stop. It also trains 3 steps, saves a checkpoint in
+ * files, starts new processes that load it, and trains 3 more steps. Losses, gradient norms and all
+ * final parameters are equal, so the steps depend on nothing except the checkpoint and the job.
  *
- * test_resume_strategies [WORD]: only the rows whose names hold the word.
+ * test_resume_strategies [WORD] runs only the rows whose names contain the word.
  */
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
@@ -13,7 +13,7 @@
 
 enum { STEPS = 6, STOP = 3, WORDS = 16, LAYOUTS = 2, TEXT = 512 };
 
-/* Sizes that few things divide. */
+/* Few numbers divide these sizes. */
 static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 5,  20,      5, 5, 4,
 				  51,     101,         16, TIE_YES, 1, 8, 0.1 },
 			 llama = { "llama", FAMILY_LLAMA, 5,  24,     8, 2,  4,
@@ -67,7 +67,7 @@ static const struct strategy {
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* What the ranks of one run have to say. */
+/* The results of the ranks of one run. */
 struct account {
 	double loss[STEPS], norm[STEPS];
 };
@@ -78,7 +78,7 @@ struct course {
 	struct catalogue whole;
 	struct account *accounts; /* [WORLD_MOST], shared */
 	float *params;            /* [whole.elements], shared */
-	/* steps; from > 0: goes on from the checkpoint, to < STEPS: leaves one */
+	/* steps; from > 0: resumes from the checkpoint; to < STEPS: saves one */
 	int from, to;
 };
 
@@ -141,7 +141,7 @@ static int run(struct course *c, int from, int to)
 	return world_run(layout_world(&l), attend, c);
 }
 
-/* What is the first thing that differs; NULL: nothing. */
+/* Returns the first thing that differs, or NULL if nothing does. */
 static const char *difference(const struct course *a, const struct course *b)
 {
 	static char text[TEXT];
@@ -165,7 +165,7 @@ static const char *difference(const struct course *a, const struct course *b)
 	return NULL;
 }
 
-/* Whether the cell is right. */
+/* Returns whether the cell is correct. */
 static bool run_cell(const struct strategy *s, const char *layout)
 {
 	struct course straight, stopped;
@@ -176,7 +176,7 @@ static bool run_cell(const struct strategy *s, const char *layout)
 	const char *wrong = ran ? difference(&straight, &stopped) : "it does not run";
 	if (wrong)
 		print_error("  %s, %s: %s\n", s->name, layout, wrong);
-	/* Both stood still would be equal too. */
+	/* Two runs that change nothing would also be equal. */
 	bool moved = ran && straight.accounts[0].loss[STEPS - 1] != straight.accounts[0].loss[0] &&
 		     straight.params[0] != 0;
 	fix_remove(fix_path(STOP, NULL));

@@ -1,5 +1,5 @@
-/* The container: what is written reads back; every rule of the format refuses, with its own
- * sentence. */
+/* Tests the container. A written file reads back, and a violation of any rule of the format is
+ * refused with a message of its own. */
 #include "agent/engine/ckpt/safetensors.h"
 
 #include <endian.h>
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* A file of this header text and `buffer` zero bytes. */
+/* Builds a file from this header text and `buffer` zero bytes. */
 static void build(const char *header, size_t length, size_t buffer, struct buf *out)
 {
 	static const char zeros[64];

@@ -1,5 +1,5 @@
-/* The loss scale halves on overflow, which skips the step, doubles after a window of good steps, and
- * survives a checkpoint. */
+/* An overflow halves the loss scale and skips the step. A window of good steps doubles the scale.
+ * The scale survives a checkpoint. */
 #include "agent/engine/optim/scaler.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static void a_dynamic_scale_halves_and_doubles(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
-	/* an overflow restarts the window */
+	/* An overflow restarts the window. */
 	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
@@ -87,7 +87,7 @@ static void a_resumed_scale_continues_from_the_checkpoint(void **state)
 	optim_scaler_resume(&s, 1024, 2);
 	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == 2048);
-	optim_scaler_resume(&s, NAN, 0); /* a damaged number is ignored */
+	optim_scaler_resume(&s, NAN, 0); /* an invalid number is ignored */
 	assert_true(s.scale == 2048);
 }
 

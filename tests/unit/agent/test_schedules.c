@@ -1,7 +1,8 @@
 /*
- * Every schedule, executed by real processes, computes what one process does, to the bit: each
- * micro-batch's passes are the same, and every gradient sums them in the same order. (A tied
- * table's gradient has two sources, whose order the schedule decides: there, nearly.)
+ * Real processes execute every schedule. Each schedule computes what one process computes, to the
+ * bit: each micro-batch's passes are the same, and every gradient sums them in the same order. (A
+ * tied table's gradient has two sources, and the schedule decides their order. That gradient is
+ * only nearly equal.)
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -47,7 +48,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
 	for (int step = 0; !rc && step < STEPS; step++) {
 		rc = trainee_step(&t, step, &a->loss[step], &norm, e);
-		/* In between, as a run does; it must leave gradients and slots alone. */
+		/* The evaluation runs between steps, as in a real run. It must not change
+		 * gradients and slots. */
 		if (!rc && step == 0)
 			rc = trainee_eval(&t, STEPS, &a->eval, e);
 	}
@@ -120,7 +122,7 @@ static double difference(const float *a, const float *b, int64_t n)
 	return sqrt(diff / size);
 }
 
-/* Form s: two for each schedule, with its least number of chunks and with one more. */
+/* Two forms for each schedule: one with its minimum number of chunks, and one with 1 chunk more. */
 enum { FORMS = 2 * SCHEDULES };
 
 static int chunks_of(int form)
@@ -220,7 +222,8 @@ static void a_tied_table_is_summed_in_the_schedules_order(void **state)
 	done(&alone);
 }
 
-/* What was measured is the table's row: its passes in its order, one after another. */
+/* The measured timeline equals the table's row: the same passes, in the same order, one after
+ * another. */
 static void the_measured_timeline_is_the_tables_row(void **state)
 {
 	(void)state;

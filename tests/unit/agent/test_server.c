@@ -1,7 +1,7 @@
 /*
- * The parameter server: the bound on staleness, asynchrony within it, learning, gradients that are
- * not finite, stops, and failures. (test_strategies.c has rows that hold staleness 0 to one process,
- * and test_memory.c has rows for the memory.)
+ * Tests the parameter server: the bound on staleness, asynchrony within it, learning, gradients
+ * that are not finite, stops, and failures. (test_strategies.c compares staleness 0 with one
+ * process, and test_memory.c tests the memory.)
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -21,17 +21,17 @@
 static const struct tiny model = { "gpt2", FAMILY_GPT2, 2,  20,      5, 5,  4,
 				   51,     101,         16, TIE_YES, 1, 12, 0.1 };
 
-enum { STEPS = 24, OTHER = 7 /* an exit status that is no error's */ };
+enum { STEPS = 24, OTHER = 7 /* an exit status that no error has */ };
 
 struct course {
 	struct job job;
 	int steps;
 	/* Shared by the ranks. */
 	struct board {
-		sem_t ahead;              /* posted for each step that rank 0 has finished */
-		double first, last;       /* evaluations' losses */
-		int64_t lead[WORLD_MOST]; /* that each server allowed */
-		int stopped[WORLD_MOST];  /* steps that each rank made */
+		sem_t ahead;              /* posted for each step that rank 0 has completed */
+		double first, last;       /* losses of the evaluations */
+		int64_t lead[WORLD_MOST]; /* the lead that each server allowed */
+		int stopped[WORLD_MOST];  /* the number of steps that each rank made */
 	} * board;
 };
 
@@ -57,8 +57,9 @@ static void course_close(struct course *c)
 
 /* --- the bound --- */
 
-/* Rank 0 runs ahead as far as the bound allows. Rank 1 makes step k only after rank 0 has finished
- * step k + staleness - 1. If rank 0 had to wait for rank 1 earlier, the run would not end. */
+/* Rank 0 runs ahead as far as the bound allows. Rank 1 makes step k only after rank 0 has
+ * completed step k + staleness - 1. If rank 0 had to wait for rank 1 earlier, the run would not
+ * end. */
 static int run_ahead(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -123,7 +124,7 @@ static void no_server_allows_a_longer_lead(void **state)
 
 /* --- learning --- */
 
-/* All workers pause, and evaluate with the same parameters. */
+/* All workers pause and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
 {
 	return param_server_pause(t->server, e) || trainee_eval(t, 0, loss, e) ||
@@ -168,7 +169,7 @@ static void training_with_staleness_lowers_the_loss(void **state)
 	}
 }
 
-/* --- Gradients that are not finite ------------------------------------------------------------ */
+/* --- gradients that are not finite --- */
 
 static bool all_finite(struct param_store *s)
 {
@@ -181,8 +182,8 @@ static bool all_finite(struct param_store *s)
 	return true;
 }
 
-/* Rank 1's gradient is NaN. The parameters of both ranks must stay finite, and the worker that pushes
- * the gradient sees its norm. */
+/* Rank 1's gradient is NaN. The parameters of both ranks must stay finite, and the worker that
+ * pushes the gradient sees its norm. */
 static int spoil(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -216,7 +217,7 @@ static void a_gradient_that_is_not_finite_is_not_applied(void **state)
 	}
 }
 
-/* --- Stops --------------------------------------------------------------------------------- */
+/* --- stops --- */
 
 /* Rank 2 is asked to stop in its step 4. */
 static int stop(struct comm *world, void *arg, struct err *e)
@@ -248,16 +249,16 @@ static void all_stop_after_the_same_step(void **state)
 		assert_int_equal(world_run(4, stop, &c), 0);
 		for (int r = 0; r < 4; r++)
 			assert_int_equal(c.board->stopped[r], c.board->stopped[0]);
-		/* Rank 2 is heard of after its fifth step at the latest; the fastest may be
-		 * staleness ahead then, and in one more. */
+		/* The other ranks learn of rank 2's stop after its fifth step at the latest. The
+		 * fastest rank may then be staleness steps ahead, and in 1 more step. */
 		assert_in_range(c.board->stopped[0], 5, 5 + staleness + 1);
 		course_close(&c);
 	}
 }
 
-/* --- Failures ------------------------------------------------------------------------------ */
+/* --- failures --- */
 
-/* Rank 1, a worker and a server, dies in the middle of its third step. */
+/* Rank 1 is a worker and a server. It dies in the middle of its third step. */
 static int die(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -273,7 +274,7 @@ static int die(struct comm *world, void *arg, struct err *e)
 	return rc ? OTHER : 0;
 }
 
-/* Rank 1 fails alone, as a rank does that cannot read its data. */
+/* Only rank 1 fails, as a rank does that cannot read its data. */
 static int fail_alone(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -317,8 +318,8 @@ static void a_rank_that_fails_is_an_error_on_all(void **state)
 }
 
 /* Ticks keep a server's receive from timing out while its worker computes for longer than
- * network.timeout. The world of this test has a timeout of its own, so the test only shows that ticks
- * between the requests do no harm. */
+ * network.timeout. The world of this test has a timeout of its own, so the test only shows that
+ * ticks between the requests do no harm. */
 static void ticks_do_not_disturb(void **state)
 {
 	(void)state;

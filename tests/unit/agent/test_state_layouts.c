@@ -1,7 +1,7 @@
 /*
- * A checkpoint written by ranks of one layout and ZeRO stage, read by those of another: every
- * master and every moment is the same to the bit, and so are the parameters that are published. The
- * proof that each element was saved once is the commit's own.
+ * Ranks of one layout and ZeRO stage write a checkpoint, and ranks of another one read it. Every
+ * master, every moment and the published parameters are the same to the bit. The commit itself
+ * proves that each element was saved once.
  */
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
@@ -45,7 +45,7 @@ static void trainer_close(struct trainer *t)
 	bench_close(&t->bench);
 }
 
-/* The number at a place of the global tensor. */
+/* Returns the number at a place of the global tensor. */
 static float value(const struct param *p, int64_t i, int tensor)
 {
 	int64_t width = p->hi[1] - p->lo[1];
@@ -63,7 +63,8 @@ static float *number(const struct trainer *t, const struct param_piece *p, int64
 	return tensor ? optim_state(t->optim, tensor - 1, p) + i : p->master + i;
 }
 
-/* The states that every rank with a part of a parameter has whole. */
+/* Sets or checks the states that are stored whole on every rank that holds a piece of the
+ * parameter. */
 static int each_factor(const struct trainer *t, bool check, struct err *e)
 {
 	const struct catalogue *c = &t->bench.catalogue;
@@ -141,7 +142,7 @@ static int save(struct trainer *t, struct comm *world, struct err *e)
 	return rc;
 }
 
-/* Every unit as the passes see it. */
+/* Checks every unit as the passes see it. */
 static int check_published(struct trainer *t, struct err *e)
 {
 	const struct catalogue *c = &t->bench.catalogue;

@@ -1,5 +1,5 @@
-/* What a checkpoint says of its model: every model comes back from it, and what is none is
- * refused. */
+/* Tests the description of the model in a checkpoint. Every model is read back from it, and an
+ * invalid description is refused. */
 #include "agent/engine/train/state.h"
 
 #include <setjmp.h>

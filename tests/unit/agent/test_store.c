@@ -1,6 +1,6 @@
 /*
- * The param_store. For every ZeRO stage, number of shards and copies, storage type and cut of the
- * model: each piece's gradient is the sum over all replicas, every rank sees the same new
+ * Tests the param_store for every ZeRO stage, number of shards and copies, storage type and split
+ * of the model. Each piece's gradient is the sum over all replicas, every rank sees the same new
  * parameters, every element is counted once, and the memory is what the plan predicts.
  */
 #include "tests/unit/agent/store_world.h"
@@ -52,8 +52,8 @@ static const struct {
 	{ "plain:bf16", true, true, 2 },
 };
 
-/* Every second pair of model and grid, where there are processes for it, the others under the
- * next stage; the manners take turns. */
+/* Runs every second pair of model and grid that needs at most 8 processes. The next stage runs the
+ * other pairs. The manners are used in turn. */
 static void train_all(int zero)
 {
 	int turn = 0, ran = 0;

@@ -1,8 +1,12 @@
 /*
- * The contract of the param_store beside its sums. Each element of the model counts on one rank. The
- * memory is the plan's to the byte. Gathers start before they are needed, in the order of the first
- * step. Wrong calls fail with an error that names them. Stochastic rounding does not depend on the
- * layout. If a rank dies, the calls of the others fail.
+ * Tests the contract of the param_store, except its sums:
+ *
+ *   - Each element of the model is counted on one rank.
+ *   - The memory is the plan's to the byte.
+ *   - Gathers start before they are needed, in the order of the first step.
+ *   - Wrong calls fail with an error that names them.
+ *   - Stochastic rounding does not depend on the layout.
+ *   - If a rank dies, the calls of the others fail.
  */
 #include "agent/engine/parallel/param_store_inner.h"
 #include "base/philox.h"
@@ -42,7 +46,7 @@ static void run_all(world_fn *fn)
 
 /* --- counting --- */
 
-/* A number for each element of the model, whole, so that sums in double are exact. */
+/* Returns a whole number for each element of the model, so that sums in double are exact. */
 static double weight(const struct param *p, int64_t i)
 {
 	int64_t width = p->hi[1] - p->lo[1];
@@ -138,8 +142,8 @@ static void memory_is_what_the_plan_predicts_to_the_byte(void **state)
 	run_all(measure);
 }
 
-/* For the same model on the same ranks, each stage takes less memory than the previous one, without
- * counting buffers. */
+/* For the same model on the same ranks, each ZeRO stage takes less memory than the previous one.
+ * Buffers are not counted. */
 static void each_stage_takes_less_memory_than_the_one_before(void **state)
 {
 	(void)state;
@@ -175,8 +179,8 @@ static bool on_its_way(const struct bench *b, int unit)
 	return t != NULL;
 }
 
-/* In the second step each layer is gathered, or its gather has started, when the previous layer is
- * demanded. */
+/* In the second step, when the previous layer is demanded, each layer has been gathered or its
+ * gather has started. */
 static int ahead(struct comm *world, void *arg, struct err *e)
 {
 	struct bench b;
@@ -198,7 +202,7 @@ static int ahead(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* Forward passes alone, as in an evaluation: twice before each step, and once before an order is
+/* Makes forward passes only, as an evaluation does: 2 before each step, and 1 before an order is
  * learned. */
 static int look(struct bench *b, int after, struct err *e)
 {
@@ -305,11 +309,12 @@ static void wrong_calls_fail_by_name(void **state)
 
 struct roundings {
 	struct cut cut;
-	/* [2], shared: of all stored bits, by place; of those that are not the nearest */
+	/* [2], shared: sum of all stored bits weighted by place; number of values not the
+	 * nearest */
 	uint64_t *sums;
 };
 
-/* Masters between two numbers of the stored type; sums do not depend on the order. */
+/* The masters are between two numbers of the stored type. The sums do not depend on the order. */
 static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 {
 	int n;
@@ -374,11 +379,11 @@ static void stochastic_rounding_is_the_same_in_every_layout(void **state)
 			memcpy(first, sums, sizeof first);
 		assert_true(sums[0] == first[0] && sums[1] == first[1]);
 	}
-	assert_true(first[1] > 100); /* some are not the nearest */
+	assert_true(first[1] > 100); /* some are not rounded to the nearest */
 	world_unshared(sums, 2 * sizeof *sums);
 }
 
-/* --- a death --- */
+/* --- the death of a rank --- */
 
 static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 {

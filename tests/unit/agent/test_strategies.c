@@ -1,14 +1,14 @@
 /*
- * The layout and the strategy change how a step is computed, not what: the table of all strategies
- * (rows) in all layouts (columns). Each cell trains twenty steps with real processes and compares
- * losses, gradient norms, the evaluation's loss and the final parameters with one process: at most
- * 1e-5 relative in fp32, 1e-2 in bf16, 2^-4 with products in 8 bits. And bits that must be equal
- * are: losses and norms on all ranks.
+ * The layout and the strategy change how a step is computed, not its result. The program prints the
+ * table of all strategies (rows) in all layouts (columns). Each cell trains 20 steps with real
+ * processes and compares losses, gradient norms, the evaluation's loss and the final parameters
+ * with those of one process. The relative error is at most 1e-5 in fp32, 1e-2 in bf16, and 2^-4
+ * with 8-bit products. Losses and norms must also have the same bits on all ranks.
  *
- * A cell that the job's own checks refuse as contradictory shows "·"; its reason is one of
+ * A cell shows "·" if the job's own checks refuse its keys as contradictory. The reason is one of
  * job_check's.
  *
- * test_strategies [WORD]: only the rows whose names hold the word.
+ * test_strategies [WORD] runs only the rows whose names contain the word.
  */
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -24,16 +24,16 @@
 
 enum { STEPS = 20, WORDS = 12 };
 
-/* Sizes that few things divide. */
+/* Few numbers divide these sizes. */
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
 	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
 	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
 	qwen2 = { "qwen2", FAMILY_QWEN2, 4, 24, 8, 2, 4, 45, 71, 16, TIE_NO, 2, 16, 0.1 },
-	/* Heads that are wider than the model together. */
+	/* The heads together are wider than the model. */
 	qwen3 = { "qwen3", FAMILY_QWEN3, 4, 20, 4, 2, 6, 37, 67, 16, TIE_YES, 2, 8, 0.1 },
-	/* For degrees of 3. */
+	/* These two are for degrees of 3. */
 	thirds = { "thirds", FAMILY_GPT2, 4, 20, 5, 5, 4, 50, 71, 18, TIE_YES, 3, 9, 0.1 },
 	third_experts = { "third experts",
 			  FAMILY_MIXTRAL,
@@ -49,11 +49,11 @@ static const struct tiny
 			  1,
 			  9,
 			  0.1 },
-	/* Tensors of more than 64 KiB: transfers overlap the products. */
+	/* Tensors are larger than 64 KiB, so that transfers overlap the products. */
 	wide = { "wide", FAMILY_GPT2, 2, 192, 4, 4, 48, 260, 101, 96, TIE_YES, 2, 8, 0.02 };
 
-/* A row. `math` words change what is computed, so its single process has them too; `how` words
- * must not. */
+/* A row. `math` words change the result, so the row's single process has them too. `how` words
+ * must not change it. */
 struct strategy {
 	const char *name;
 	const struct tiny *model;
@@ -169,7 +169,7 @@ static const struct column columns[] = {
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* What the ranks of one run have to say. */
+/* The results of the ranks of one run. */
 struct account {
 	double loss[STEPS], norm[STEPS], eval[2]; /* in the middle and at the end */
 };
@@ -225,15 +225,15 @@ static double off(double got, double want)
 	return fabs(got - want) / fabs(want);
 }
 
-/* NaN wins. */
+/* NaN propagates. */
 static void raise(double *most, double x)
 {
 	if (!(x <= *most))
 		*most = x;
 }
 
-/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to
- * steps; nothing else sees it. */
+/* The gradient of a key bias is only rounding error, because a softmax ignores a shift. AdamW
+ * scales it up to whole steps, but nothing else depends on it. */
 static double params_off(const struct course *c, const struct course *alone)
 {
 	double diff = 0, size = 0;
@@ -276,7 +276,7 @@ static void add_words(const char *const *from, const char **to, int *n)
 		to[(*n)++] = *from;
 }
 
-/* How many strategies a cell combines. */
+/* Returns the number of strategies that a cell combines. */
 static int features(const struct job *j)
 {
 	const bool on[] = {
@@ -303,9 +303,9 @@ struct tally {
 	int cells, products, wrong;
 };
 
-/* Of 8 bits: the rounding of e4m3. What another order of sums tips over in bf16 tips over an
- * operand of 8 bits now and then, and where tensors are cut, each part has its own range of numbers
- * that are too small. */
+/* With 8 bits, the tolerance is the rounding of e4m3. Another order of sums changes some roundings
+ * to bf16, and these sometimes change the rounding of an 8-bit operand. If tensors are split, each
+ * piece also has its own range of numbers that are too small. */
 static double tolerance_of(const struct job *job)
 {
 	if (job->precision.fp8 != FP8_OFF)
@@ -313,7 +313,7 @@ static double tolerance_of(const struct job *job)
 	return job->precision.dtype == DTYPE_FP32 ? 1e-5 : 1e-2;
 }
 
-/* One cell: its error, or -1 when the job is refused. */
+/* Runs one cell. Returns its error, or -1 if the job is refused. */
 static double run_cell(const struct strategy *s, const struct column *col,
 		       const struct course *alone, struct tally *t)
 {
@@ -340,7 +340,7 @@ static double run_cell(const struct strategy *s, const struct column *col,
 	return d;
 }
 
-/* Other numbers than without 8 bits, but not far away. */
+/* The losses differ from those without 8 bits, but only a little. */
 static bool near_bf16(const struct strategy *s, const struct course *alone)
 {
 	const char *words[2 * WORDS] = { NULL };

@@ -1,5 +1,5 @@
-/* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py),
- * and refuse by name what they do not know. */
+/* Tokenizers produce the ids that Hugging Face's library produced
+ * (tests/golden/make_tokenizers.py). They refuse unknown features by name. */
 #include "agent/engine/text/merges.h"
 #include "agent/engine/text/unassigned.h"
 #include "agent/engine/text/split.h"
@@ -52,7 +52,7 @@ static void encode(struct encoder *c, const char *text, size_t n, struct buf *id
 		fail_msg("%s", e.text);
 }
 
-/* What comes out at once, id after id. */
+/* Decodes the ids one after another. */
 static void decode(struct decoder *d, const struct buf *ids, struct buf *text)
 {
 	buf_clear(text);
@@ -95,7 +95,7 @@ static void check_case(const char *name, struct encoder *c, struct decoder *d, c
 	buf_fini(&back);
 }
 
-/* The ids from number `prompt` on are decoded behind those before it. */
+/* Decodes the ids from number `prompt` on, after the ids before them. */
 static void check_continuation(const char *name, struct decoder *d, const json_t *one)
 {
 	struct err e = ERR_INIT;
@@ -152,7 +152,7 @@ static void ids_and_texts_are_those_of_the_library(void **state)
 		assert_int_equal(text_encoder_open(t, &c, &e), 0);
 		assert_int_equal(text_decoder_open(t, &d, &e), 0);
 		assert_true(json_array_size(json_object_get(file, "cases")) > 90);
-		for (int again = 0; again < 2; again++) /* words met before, too */
+		for (int again = 0; again < 2; again++) /* also words seen before */
 			json_array_foreach(json_object_get(file, "cases"), k, one)
 				check_case(names[i], c, d, one);
 		const int32_t *before = tokenizer_before(t, &n);
@@ -167,7 +167,7 @@ static void ids_and_texts_are_those_of_the_library(void **state)
 	}
 }
 
-/* Bytes of all sorts: texts, cut characters, anything. */
+/* Produces random bytes of all kinds: texts, truncated characters, and arbitrary bytes. */
 static size_t random_bytes(uint64_t number, char *out, size_t most)
 {
 	static const char *const parts[] = { " ",  "  ", "\n",  "the",           "'s",
@@ -204,7 +204,7 @@ static void byte_level_vocabularies_give_any_bytes_back(void **state)
 			buf_clear(&text);
 			for (size_t k = 0; k < ids.len; k += sizeof(int32_t)) {
 				int32_t id;
-				/* special tokens have no text: theirs is put in by hand */
+				/* Special tokens have no text, so the test inserts theirs. */
 				struct decoder *d;
 				memcpy(&id, ids.data + k, sizeof id);
 				if (id == tokenizer_id(t, "<|endoftext|>")) {
@@ -238,7 +238,7 @@ static void text_streams_in_whole_characters(void **state)
 	assert_int_equal(text_encoder_open(t, &c, &e), 0);
 	assert_int_equal(text_decoder_open(t, &d, &e), 0);
 	encode(c, "🦊", 4, &ids);
-	assert_true(ids.len > sizeof(int32_t)); /* several tokens make the one character */
+	assert_true(ids.len > sizeof(int32_t)); /* several tokens form the one character */
 	encode(c, said, sizeof said - 1, &ids);
 	for (size_t i = 0; i < ids.len; i += sizeof(int32_t)) {
 		int32_t id;
@@ -260,7 +260,7 @@ static void text_streams_in_whole_characters(void **state)
 	tokenizer_close(t);
 }
 
-/* One word of many symbols takes n log n steps: n² would take hours here. */
+/* One word of many symbols takes n log n steps. With n² steps, this test would take hours. */
 static void long_words_take_near_linear_time(void **state)
 {
 	enum { LONG = 2000000 };
@@ -292,7 +292,7 @@ static void long_words_take_near_linear_time(void **state)
 
 enum { SYMBOLS = 200, LETTERS = 3 };
 
-/* The rule as merges.h says it, word for word. rank and becomes: [SYMBOLS, SYMBOLS] by pair. */
+/* Applies the rule of merges.h literally. rank and becomes: [SYMBOLS, SYMBOLS] by pair. */
 static size_t merge_slowly(const uint32_t *rank, const int32_t *becomes, int32_t *word, size_t n)
 {
 	for (;;) {
@@ -321,7 +321,7 @@ static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
 		struct merges_work work = { 0 };
 		assert_int_equal(text_merges_init(&m, SYMBOLS, &e), 0);
 		memset(rank, 0xff, sizeof rank);
-		/* of any two before it, in any order of ranks */
+		/* Each symbol is made of any two earlier ones, and the ranks are in any order. */
 		for (int32_t made = LETTERS; made < SYMBOLS; made++) {
 			uint32_t r[4];
 			philox4(philox_key(round, PHILOX_TEST, 6), (uint64_t)made, r);
@@ -358,8 +358,8 @@ static int refuse(void *arg, const int32_t *ids, size_t n, struct err *e)
 	return err_set(e, ERR_IO, "no room for %zu", n);
 }
 
-/* Each character once: as many are unassigned as Unicode 14 leaves, without its 66
- * noncharacters. */
+/* Each character is tested once. The number of unassigned characters is that of Unicode 14,
+ * without its 66 noncharacters. */
 static void characters_newer_than_the_classes_are_counted(void **state)
 {
 	enum { UNASSIGNED_IN_14 = 829768 };
@@ -405,7 +405,8 @@ static void what_takes_the_ids_may_fail(void **state)
 	tokenizer_close(t);
 }
 
-/* `patch` is merged into a small sound file; the refusal must say `why`. NULL: it is sound. */
+/* Merges `patch` into a small valid file. The refusal must contain `why`. NULL: the file is
+ * valid. */
 static void check_refusal(const char *patch, const char *why)
 {
 	static const char sound[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
@@ -485,7 +486,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
 		check_refusal(rows[i].patch, rows[i].why);
 }
 
-/* Steps that each make a text longer could fill any memory. */
+/* Steps that each lengthen a text could fill any memory. */
 static void a_normalizer_that_blows_up_is_refused(void **state)
 {
 	static const char head[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
@@ -513,7 +514,7 @@ static void a_normalizer_that_blows_up_is_refused(void **state)
 	buf_fini(&ids);
 }
 
-/* A million marks on one letter: sorted in steady time. */
+/* One letter has a million marks. Sorting them must take linear time. */
 static void many_marks_take_linear_time(void **state)
 {
 	enum { MARKS = 1000000 };

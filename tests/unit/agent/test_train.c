@@ -1,5 +1,5 @@
-/* The loop, as a world of one: a thread plays the supervisor. Layouts of many ranks are tested
- * from outside (tests/cli). */
+/* Tests the training loop in a world of one rank. A thread plays the supervisor. tests/cli tests
+ * layouts of many ranks. */
 #include "agent/control.h"
 #include "agent/engine/data/pack.h"
 #include "agent/engine/train/train.h"
@@ -38,13 +38,13 @@ struct supervisor {
 	char address[NET_ADDR_MAX];
 	int listener;
 	pthread_t thread;
-	int64_t stop_after;   /* tells the trainer to stop when this step is reported; 0: never */
-	bool checkpoint;      /* that stop's */
-	atomic_bool stop_now; /* tells it at the next word from it, once */
-	/* heard */
+	int64_t stop_after;   /* stops the trainer when it reports this step; 0: never */
+	bool checkpoint;      /* that stop requests a checkpoint */
+	atomic_bool stop_now; /* stops it once, at its next message */
+	/* what the supervisor has received */
 	double *loss;           /* by step */
 	bool records_nothing;   /* the metrics do not reach the run folder, */
-	atomic_bool record_now; /* or do so late: at the next word from the agent */
+	atomic_bool record_now; /* or do so only at the agent's next message */
 	int64_t ready, last, finished, ckpt, evals, series;
 	double eval_loss;
 };
@@ -168,7 +168,7 @@ static const char *folder(const char *name)
 	return path[next];
 }
 
-/* The base job with some of its keys changed: "section.key=value …". */
+/* Returns the base job with some of its keys changed: "section.key=value …". */
 static struct job job_of(const char *changes)
 {
 	struct job job;
@@ -200,7 +200,7 @@ static void supervisor_fini(struct supervisor *v)
 	v->loss = NULL;
 }
 
-/* Trains in the run folder `name`; what train_run returned. */
+/* Trains in the run folder `name`. Returns what train_run returned. */
 static int run(const char *name, const char *changes, const char *resume, struct supervisor *v,
 	       struct err *e)
 {
@@ -241,7 +241,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	return rc;
 }
 
-/* Whoever goes on from a checkpoint must find the metrics of all steps before it, though the
+/* A run that resumes from a checkpoint must find the metrics of all earlier steps, although the
  * control channel may have lost some. */
 static void call_it_off(enum log_level level, const char *text, void *arg)
 {
@@ -260,7 +260,7 @@ static void no_checkpoint_is_committed_before_its_metrics_are_recorded(void **st
 	int rc = run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, -1);
-	/* the failure of the first one was told, and training went on */
+	/* The first failure was reported, and training continued. */
 	assert_int_equal(v.series, 6);
 	assert_int_equal(v.ckpt, -1);
 	assert_non_null(strstr(e.text, "has not recorded the metrics up to step"));
@@ -277,7 +277,7 @@ static void record_late(enum log_level level, const char *text, void *arg)
 		atomic_store(&v->record_now, true);
 }
 
-/* Such as one that was stopped with Ctrl-Z for a while. */
+/* An example is a supervisor that was stopped with Ctrl-Z for a while. */
 static void the_last_checkpoint_waits_for_a_supervisor_that_is_late(void **state)
 {
 	(void)state;
@@ -321,7 +321,7 @@ static void a_run_that_goes_on_gives_the_same_bits(void **state)
 	assert_int_equal(rest.ready, 2);
 	for (int step = 3; step <= 6; step++)
 		assert_memory_equal(&whole.loss[step], &rest.loss[step], sizeof(double));
-	/* And the evaluation does not disturb it. */
+	/* The evaluation does not disturb the training. */
 	supervisor_fini(&rest);
 	assert_int_equal(run("c", "data.eval_every=1", "none", &rest, &e), 0);
 	assert_memory_equal(&whole.loss[6], &rest.loss[6], sizeof(double));
@@ -391,7 +391,7 @@ static void another_seed_is_not_mixed_in(void **state)
 	assert_int_equal(run("seed", "job.seed=4 job.steps=8", "auto", &v, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "job.seed = 3"));
-	assert_null(strstr(e.text, "resume = none")); /* which is refused, too */
+	assert_null(strstr(e.text, "resume = none")); /* it is also refused */
 	supervisor_fini(&v);
 }
 

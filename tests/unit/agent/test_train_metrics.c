@@ -1,4 +1,4 @@
-/* What the agent tells of a step. */
+/* Tests what the agent reports about a step. */
 #include "agent/engine/train/phases.h"
 #include "agent/metrics/report.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one
- * folder. (test_state_layouts.c has the real one.) */
+/* Tests what a complete checkpoint contains, and how a run resumes. A double in one folder
+ * replaces the checkpoint module. (test_state_layouts.c uses the real one.) */
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -16,14 +16,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* --- the room below --- */
+/* --- the checkpoint module's double --- */
 
 static struct {
-	int newest;            /* step of the newest checkpoint that there is, 0: none */
-	int damaged;           /* those of this step and later do not load, */
+	int newest;            /* step of the latest existing checkpoint, 0: none */
+	int damaged;           /* checkpoints of this step and later do not load, */
 	enum err_code why;     /* for this reason, */
 	bool elsewhere;        /* and only on rank 1 */
-	const char *optimizer; /* what the checkpoints hold */
+	const char *optimizer; /* the optimizer of the checkpoints */
 	struct comm *comm;
 	int loads;
 	char dir[64];
@@ -145,7 +145,7 @@ static void experts_are_part_of_what_must_be_equal(void **state)
 	json_decref(b);
 }
 
-/* --- going on --- */
+/* --- resuming --- */
 
 static char *folder(const char *prefix, int step)
 {
@@ -172,7 +172,7 @@ static void sweep(void)
 	assert_int_equal(system(command), 0);
 }
 
-/* A model of one number, and its two moments. */
+/* A model of one number, with its two moments. */
 struct fixture {
 	struct param param;
 	struct unit unit;
@@ -270,7 +270,7 @@ static void a_damaged_one_is_set_aside_and_the_one_before_it_used(void **state)
 	checkpoints_at(4, 8);
 	world.damaged = 8;
 	world.why = ERR_CORRUPT;
-	/* An earlier one with this name must not be in the way. */
+	/* An earlier checkpoint with this name must not be an obstacle. */
 	assert_int_equal(mkdir(folder("damaged-", 8), 0700), 0);
 	close(open(strcat(folder("damaged-", 8), "/x"), O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(resume("auto", &f, &at, &e), 1);
@@ -295,7 +295,7 @@ static void when_all_are_damaged_the_run_does_not_start_over(void **state)
 	assert_int_equal(e.code, ERR_CORRUPT);
 	for (int i = 0; i < 3; i++)
 		assert_true(number(&f, i) == 0);
-	/* Nor does the next generation. */
+	/* The next generation does not start over either. */
 	assert_int_equal(resume("auto", &f, &at, &e), -1);
 	fixture_close(&f);
 	sweep();
@@ -318,8 +318,8 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 	sweep();
 }
 
-/* Where the run's own checkpoints are: in another folder, empty, for a run that begins from
- * someone else's. */
+/* Resumes a run that starts from somebody else's checkpoint. Its own checkpoints are in another
+ * folder, which is empty. */
 static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at,
 			    struct err *e)
 {

@@ -44,7 +44,7 @@ void tiny_job(const struct tiny *t, struct job *job)
 	};
 }
 
-/* Low tokens more often than high ones, so that there is something to learn. */
+/* Low tokens are more frequent than high ones, so that there is something to learn. */
 static int32_t token(const struct tiny *t, int64_t sample, int place)
 {
 	uint32_t r[4];

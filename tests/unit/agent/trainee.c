@@ -46,12 +46,12 @@ static void words_of(const struct tiny *t, struct words *w)
 	word(w, "job.steps=20");
 	word(w, "job.seed=7");
 	word(w, "parallel.dp=1");
-	/* A larger rate lets training itself blow rounding up within twenty steps. */
+	/* With a larger rate, training itself amplifies rounding errors within 20 steps. */
 	word(w, "optimizer.lr=3e-3");
 	word(w, "optimizer.min_lr=1e-3");
 	word(w, "optimizer.warmup=3");
 	if (t->family == FAMILY_MIXTRAL)
-		word(w, "model.experts=5"); /* which ranks do not share evenly */
+		word(w, "model.experts=5"); /* the ranks' shares are uneven */
 }
 
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e)
@@ -63,7 +63,7 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 	return job_words(w.list, w.n, out, e);
 }
 
-/* As tiny_shake, but on the pieces that this rank owns. */
+/* Adds the same noise as tiny_shake, but only to the pieces that this rank owns. */
 static int shake(const struct state_view *view, struct err *e)
 {
 	int n;
@@ -159,7 +159,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		.world = world,
 		.backend_name = backend_name,
 		.threads = threads,
-		/* as on two nodes */
+		/* as on 2 nodes */
 		.device = trainee_device,
 		.spill_dir = ".",
 		.node = 2 * comm_rank(world) / comm_size(world),
@@ -187,8 +187,8 @@ void trainee_close(struct trainee *t)
 	free(t->starts);
 }
 
-/* Documents of uneven lengths: a new one begins where the token's number is below an eighth of
- * the vocabulary. */
+/* Splits the tokens into documents of uneven lengths. A document begins where the token's number
+ * is below 1/8 of the vocabulary. */
 static void find_starts(struct trainee *t)
 {
 	int seq = t->model->seq;
@@ -242,7 +242,7 @@ static int step_optim(struct trainee *t, int step, double scale, double *norm, s
 		       : param_store_publish(pipeline_store(t->engine), step + 1, e);
 }
 
-/* As the trainer does. */
+/* Runs the passes as the trainer does. */
 static int passes(struct trainee *t, const struct engine_batch *b, double *loss, struct err *e)
 {
 	if (pipeline_passes(t->engine, b, e))
@@ -284,7 +284,7 @@ static const struct param *find(const struct catalogue *whole, const struct para
 	return NULL;
 }
 
-/* Element `i` of p's box, in the whole tensor. */
+/* Returns the index in the whole tensor of element `i` of p's box. */
 static int64_t global_of(const struct param *p, int64_t i)
 {
 	int64_t width = p->hi[1] - p->lo[1];

@@ -1,4 +1,4 @@
-/* trainee — one rank of a job on a tiny model: engine, optimizer, and the batches of tiny.h. */
+/* trainee: one rank of a job on a tiny model, with engine, optimizer, and the batches of tiny.h. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 #define MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 
@@ -18,50 +18,50 @@ struct trainee {
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
-	struct param_server *server; /* NULL: all-reduce, and then optim is not */
-	struct state_view view;      /* what a checkpoint holds of it */
-	bool failed;                 /* a step has */
-	int from;                    /* steps that its checkpoint had behind it; 0: none */
-	/* sequences of this dp rank in a step; its first one in the global batch */
+	struct param_server *server; /* NULL: gradients are all-reduced; otherwise optim is NULL */
+	struct state_view view;      /* what a checkpoint holds of the trainee */
+	bool failed;                 /* a step has failed */
+	int from;                    /* steps completed before its checkpoint; 0: no checkpoint */
+	/* sequences of this dp rank per step; its first one in the global batch */
 	int64_t each, first;
-	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
+	int32_t *inputs, *targets, *starts; /* starts NULL: no document boundaries */
 };
 
-/* Words of a job (section.key=value …) for tiny model t, `more` behind them: a NULL-terminated
- * list, or NULL. ERR_USAGE where the job's keys contradict each other. */
+/* Builds the job of tiny model t from words (section.key=value …). `more` is a NULL-terminated
+ * list of further words, or NULL. Returns ERR_USAGE if the job's keys contradict each other. */
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e);
 
-/* Collective, and so is closing one that has not failed. The parameters begin as the model's,
- * shaken (tiny_shake). */
+/* Opens a trainee. The parameters start as the model's initial values plus noise (tiny_shake).
+ * Opening is collective. Closing is also collective, except for a trainee that has failed. */
 int trainee_open(const struct tiny *t, const struct job *job, struct comm *world,
 		 const char *backend_name, int threads, struct trainee *out, struct err *e);
-/* The same, its state begun by `start`: from `dir`, setting at->step to the steps that it has
- * behind it. */
+/* Opens a trainee as trainee_open does, but `start` initializes its state from `dir`. `start` sets
+ * at->step to the number of completed steps. */
 typedef int trainee_start(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e);
 int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *world,
 		    const char *backend_name, int threads, trainee_start *start, const char *dir,
 		    struct trainee *out, struct err *e);
-/* As trainee_open, but it goes on from the newest checkpoint in the folder `dir` (NULL: from the
- * beginning). */
+/* Opens a trainee as trainee_open does, but continues from the latest checkpoint in the folder
+ * `dir` (NULL: from the beginning). */
 int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world,
 		   const char *backend_name, int threads, const char *dir, struct trainee *out,
 		   struct err *e);
-/* Collective, after `step` steps: a checkpoint in `dir`, committed. */
+/* Collective. Commits a checkpoint in `dir` after `step` steps. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);
-/* The device of this process's trainees, on backends that have devices. */
+/* The device that this process's trainees use, on backends that have devices. */
 extern int trainee_device;
 
-/* The step's batch: four in turn, so that they are learned. */
+/* Reads the batch of the step. There are 4 batches, used in turn, so that the model learns them. */
 void trainee_read(struct trainee *t, int step);
-/* Forward, backward and update. */
+/* Performs forward, backward and update. */
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e);
-/* The loss of step `step`'s batch alone. */
+/* Computes only the loss of step `step`'s batch. */
 int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
 
-/* The catalogue of the whole model in one rank; to be freed. */
+/* Builds the catalogue of the whole model in one rank. The caller frees it. */
 int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e);
-/* Writes the masters (or gradients) that this rank counts into `flat`, laid out by `whole`. */
+/* Writes the masters (or gradients) that this rank counts into `flat`, in the layout of `whole`. */
 int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat,
 		   struct err *e);
 

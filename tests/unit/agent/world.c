@@ -119,7 +119,7 @@ static int be_rank(struct board *board, int rank, int n, world_fn *fn, void *arg
 	return rc;
 }
 
-/* The child's whole life; it never returns into the test. */
+/* The whole life of the child. It never returns into the test. */
 static void child(struct board *board, int rank, int n, world_fn *fn, void *arg)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -145,7 +145,7 @@ static struct board *start(pid_t *pids, int n, world_fn *fn, void *arg)
 	return board;
 }
 
-/* A rank that ended by itself has said why. */
+/* A rank that ended by itself has already printed why. */
 static void tell_signal(int rank, int n, int status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
@@ -156,7 +156,7 @@ static void tell_signal(int rank, int n, int status)
 			WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-/* The first that fails ends the others. */
+/* The first rank that fails ends the others. */
 static int gather(pid_t *pids, int n)
 {
 	int rc = 0;

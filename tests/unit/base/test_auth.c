@@ -1,4 +1,4 @@
-/* The control channel between two ends in one process: bytes are carried by hand. */
+/* Tests the control channel between two ends in one process. The test carries the bytes itself. */
 #include "base/auth.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void pair_close(struct pair *p)
 	channel_close(p->supervisor);
 }
 
-/* Carries what `from` has to send, in pieces of `piece` bytes. */
+/* Carries the bytes that `from` has to send, in pieces of `piece` bytes. */
 static int carry(struct channel *from, struct channel *to, size_t piece, struct err *e)
 {
 	struct buf *b = channel_out(from);
@@ -124,11 +124,11 @@ static void a_supervisor_without_the_secret_is_refused(void **state)
 	assert_int_equal(channel_feed(p.agent, forged, sizeof forged, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_false(channel_ready(p.agent));
-	assert_int_equal(channel_out(p.agent)->len, 0); /* and learns nothing */
+	assert_int_equal(channel_out(p.agent)->len, 0); /* it learns nothing */
 	pair_close(&p);
 }
 
-/* An agent that skips its check of the supervisor: its proof is forged from the wrong secret. */
+/* An agent without the secret skips its check of the supervisor and sends a forged proof. */
 static void an_agent_without_the_secret_is_refused(void **state)
 {
 	(void)state;
@@ -139,15 +139,15 @@ static void an_agent_without_the_secret_is_refused(void **state)
 	assert_int_equal(channel_feed(p.supervisor, forged, sizeof forged, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_false(channel_ready(p.supervisor));
-	/* It stays refused, even when the right proof comes after it. */
+	/* The channel stays refused, even if the correct proof follows. */
 	assert_int_equal(carry(p.supervisor, p.agent, 9, NULL), 0);
 	assert_int_equal(carry(p.agent, p.supervisor, 9, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	pair_close(&p);
 }
 
-/* Every byte of the first packet counts, and with the last one the supervisor knows that it has
- * an agent before it. */
+/* Every byte of the first packet matters. With the last byte, the supervisor knows that its peer
+ * is an agent. */
 static void the_first_packet_proves_the_secret(void **state)
 {
 	(void)state;
@@ -193,7 +193,7 @@ static void a_stranger_is_refused(void **state)
 	channel_close(c);
 }
 
-/* Two sealed frames (steps 1 and 2) on their way to the supervisor. */
+/* Two sealed frames (steps 1 and 2) on the way to the supervisor. */
 struct flight {
 	struct pair p;
 	unsigned char *bytes;
@@ -226,7 +226,7 @@ static void expect_auth_failure(struct flight *f)
 	struct err e = ERR_INIT;
 	assert_int_equal(channel_next(f->p.supervisor, &m, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
-	/* for good */
+	/* The error is permanent. */
 	assert_int_equal(channel_feed(f->p.supervisor, f->bytes, f->total, &e), -1);
 	assert_int_equal(channel_next(f->p.supervisor, &m, &e), -1);
 	assert_int_equal(channel_send(f->p.supervisor, MSG_STOP, NULL, &e), -1);
@@ -354,7 +354,7 @@ static void a_message_too_large_is_the_senders_error(void **state)
 	assert_int_equal(channel_send(p.agent, MSG_LOG, body, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
 	json_decref(body);
-	/* One of the largest size passes; the channel was not hurt. */
+	/* A message of the maximum size passes. The channel still works. */
 	text[MSG_MAX - 16 - 8 - 11] = '\0';
 	body = json_pack("{s:s}", "text", text);
 	assert_int_equal(channel_send(p.agent, MSG_LOG, body, &e), 0);

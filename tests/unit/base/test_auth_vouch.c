@@ -1,5 +1,5 @@
-/* The handshake with MUNGE credentials, against a munged of our own that knows who asks; who
- * lies here knows the secret. */
+/* Tests the handshake with MUNGE credentials. The test's own munged knows who asks it. All
+ * attackers here know the secret. */
 #include "base/auth.h"
 
 #include <setjmp.h>
@@ -18,8 +18,8 @@ struct side {
 	struct channel *channel;
 	struct voucher by;
 	int uid;
-	const char *shows;      /* this in place of an honest credential; NULL: honest */
-	bool mirrors, believes; /* shows the peer's own; takes whatever it is shown */
+	const char *shows;      /* shown in place of an honest credential; NULL: honest */
+	bool mirrors, believes; /* shows the peer's own credential; accepts anything */
 	bool mute;              /* munged does not answer */
 	char seen[AUTH_CREDENTIAL_MAX];
 };
@@ -71,7 +71,7 @@ static int work(struct side *s, struct err *e)
 	return rc;
 }
 
-/* Carries what `from` has to say in pieces, and lets `to` ask its munged. */
+/* Carries the bytes that `from` has to send, in pieces. Lets `to` ask its munged. */
 static int carry(struct side *from, struct side *to, size_t piece, struct err *e)
 {
 	struct buf *b = channel_out(from->channel);
@@ -99,7 +99,7 @@ static void pair_close(struct pair *p)
 	channel_close(p->supervisor.channel);
 }
 
-/* The handshake as far as it goes; -1: a side refused the other. */
+/* Runs the handshake as far as possible. Returns -1 if a side refused the other one. */
 static int meet(struct pair *p, size_t piece, struct err *e)
 {
 	for (int turn = 0; turn < 3; turn++)
@@ -143,7 +143,7 @@ static void both_users_are_the_same_and_the_channel_is_ready(void **state)
 	}
 }
 
-/* Meets and is refused by `by`, whose peer's last words change nothing. */
+/* Runs the handshake. `by` must refuse its peer, and the peer's last messages change nothing. */
 static void refused(struct pair *p, struct side *by, enum err_code code)
 {
 	struct err e = ERR_INIT;
@@ -189,15 +189,15 @@ static void ones_own_credential_is_refused(void **state)
 	refused(&p, &p.agent, ERR_AUTH);
 }
 
-/* Somebody in the middle who knows the secret and has keys of his own passes the honest ends'
- * credentials on. */
+/* An attacker in the middle knows the secret and has keys of its own. It passes on the honest
+ * ends' credentials. */
 static void somebody_in_the_middle_is_refused(void **state)
 {
 	(void)state;
 	struct pair left = pair_of(), right = pair_of();
 	left.supervisor.believes = true;
 	left.supervisor.uid = 1001;
-	/* no agent takes his own; but he has seen the agent's */
+	/* No agent accepts the attacker's credential, but the attacker has seen the agent's. */
 	assert_int_equal(meet(&left, 1000, NULL), -1);
 	assert_true(*left.supervisor.seen);
 	right.agent.shows = left.supervisor.seen;
@@ -222,8 +222,8 @@ static void garbage_is_refused(void **state)
 	}
 }
 
-/* A side that asks for the secret alone; how it greets is changed on the way, as an impostor
- * would. */
+/* Returns a side that uses the secret only. The test changes its greeting on the way, as an
+ * impostor would. */
 static struct side secret_alone(enum auth_side which)
 {
 	struct side s = { .by = { .work = fake_work } };
@@ -240,7 +240,7 @@ static void who_offers_less_is_refused(void **state)
 	refused(&b, &b.supervisor, ERR_AUTH);
 }
 
-/* Makes a first packet whose proof fits: magic, how, a nonce, HMAC(secret, "H" how nonce). */
+/* Makes a first packet with a valid proof: magic, how, a nonce, HMAC(secret, "H" how nonce). */
 static void put_hello(unsigned char hello[72], unsigned char how, const void *nonce)
 {
 	unsigned char text[34] = { 'H', how };
@@ -251,7 +251,7 @@ static void put_hello(unsigned char hello[72], unsigned char how, const void *no
 	crypto_auth(hello + 40, text, sizeof text, secret);
 }
 
-/* The agent's first packet says `how` in place of what it would. */
+/* Changes `how` in the agent's first packet. */
 static void pretend(struct side *agent, unsigned char how)
 {
 	unsigned char *hello = (unsigned char *)channel_out(agent->channel)->data;
@@ -264,7 +264,7 @@ static void an_agent_that_only_says_to_have_a_credential_is_refused(void **state
 	struct pair p = { secret_alone(AUTH_AGENT), side_of(AUTH_SUPERVISOR) };
 	pretend(&p.agent, 'M');
 	say(&p.agent, 1);
-	refused(&p, &p.supervisor, ERR_PROTO); /* its first message in the place of a credential */
+	refused(&p, &p.supervisor, ERR_PROTO); /* its first message replaces a credential */
 }
 
 static void a_supervisor_without_a_credential_is_refused(void **state)
@@ -278,7 +278,7 @@ static void a_supervisor_without_a_credential_is_refused(void **state)
 	assert_int_equal(carry(&p.agent, &p.supervisor, 1000, NULL), 0);
 	assert_int_equal(carry(&p.supervisor, &p.agent, 1000, NULL), 0);
 	assert_int_equal(carry(&p.agent, &p.supervisor, 1000, NULL), 0);
-	assert_true(channel_ready(p.supervisor.channel)); /* so it thinks */
+	assert_true(channel_ready(p.supervisor.channel)); /* it believes so */
 	assert_int_equal(carry(&p.supervisor, &p.agent, 1000, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
 	assert_int_equal(channel_next(p.agent.channel, &m, &e), -1);
@@ -316,7 +316,7 @@ static void the_peer_waits_while_munged_is_asked(void **state)
 	assert_int_equal(channel_feed(p.supervisor.channel, flood, 1000, NULL), 0);
 	assert_int_equal(channel_feed(p.supervisor.channel, flood, MSG_MAX, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
-	/* An answer that comes too late helps nobody. */
+	/* A late answer has no effect. */
 	assert_int_equal(fake_work(&p.supervisor.by, &v, NULL), 0);
 	assert_int_equal(channel_vouched(p.supervisor.channel, &v, NULL, &e), -1);
 	assert_false(channel_ready(p.supervisor.channel));
@@ -335,7 +335,7 @@ static void nobody_vouches_unasked(void **state)
 	channel_close(s.channel);
 }
 
-/* HMAC(secret, label nonces), as who knows the secret computes it. */
+/* Computes HMAC(secret, label nonces). Anybody who knows the secret can do so. */
 static void hmac(const char *label, const void *nonces, unsigned char out[32])
 {
 	crypto_auth_hmacsha512256_state h;
@@ -357,7 +357,7 @@ static void who_listens_and_knows_the_secret_reads_nothing(void **state)
 	assert_int_equal(carry(&p.supervisor, &p.agent, 1000, NULL), 0);
 	struct buf *wire = channel_out(p.agent.channel);
 	hmac("A", nonces, proof);
-	assert_memory_equal(wire->data, proof, sizeof proof); /* he does know it */
+	assert_memory_equal(wire->data, proof, sizeof proof); /* the attacker knows the secret */
 	hmac("k>", nonces, key);
 	assert_int_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(
 				 opened, NULL, NULL, (unsigned char *)wire->data + 36,

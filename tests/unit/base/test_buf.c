@@ -1,4 +1,4 @@
-/* A growing byte string. */
+/* Tests a growing byte string. */
 #include "base/buf.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void texts_and_bytes_are_appended(void **state)
 	buf_fini(&b);
 }
 
-/* Around every power of two, where the memory grows. */
+/* The sizes are around every power of 2, where the memory grows. */
 static void it_grows_by_any_amount(void **state)
 {
 	(void)state;

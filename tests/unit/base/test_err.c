@@ -1,4 +1,4 @@
-/* How functions fail. */
+/* Tests how functions fail. */
 #include "base/err.h"
 
 #include <errno.h>

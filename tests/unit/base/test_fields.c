@@ -1,4 +1,4 @@
-/* Objects whose fields a table lists: what is written, what is read, what is refused. */
+/* Tests objects whose fields a table lists: how they are written and read, and what is refused. */
 #include "base/fields.h"
 #include "base/messages.h"
 
@@ -127,7 +127,7 @@ static void a_line_that_is_not_utf8_is_still_sent(void **state)
 	json_decref(o);
 }
 
-/* The keys and their order are the wire format: a change needs a new MSG_VERSION. */
+/* The keys and their order are the wire format. A change needs a new MSG_VERSION. */
 static void the_keys_of_metrics_are_those_of_the_wire(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Whole reads and writes, and files that are there entirely or not. */
+/* Tests reads and writes of whole files, and files that exist either completely or not at all. */
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
 
@@ -133,7 +133,7 @@ static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
 	buf_fini(&b);
 }
 
-/* What a name of each kind leads to: 0 and opened, or the code. */
+/* Opens a name as each kind. Returns 0 if it was opened, otherwise the error code. */
 static int opened_as(const char *path, int flags, enum file_kind kind)
 {
 	struct err e = ERR_INIT;
@@ -182,13 +182,13 @@ static void only_what_the_kind_allows_is_opened(void **state)
 				 cases[i].regular);
 		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_TEXT), cases[i].text);
 	}
-	/* Nor is one waited for that is to be written. */
+	/* Opening for writing does not wait either. */
 	assert_int_equal(opened_as(fifo, O_WRONLY | O_APPEND | O_CREAT, FILE_OWN), ERR_CORRUPT);
 	assert_int_equal(opened_as(link, O_WRONLY | O_TRUNC | O_CREAT, FILE_OWN), ERR_CORRUPT);
 	struct buf b = BUF_INIT;
 	assert_int_equal(file_slurp_own(link, 100, &b, NULL), -1);
 	assert_int_equal(file_slurp(link, 100, &b, NULL), 0);
-	assert_string_equal(buf_str(&b), "text"); /* and it was not cut */
+	assert_string_equal(buf_str(&b), "text"); /* it was not truncated */
 	buf_fini(&b);
 	const char *const all[] = { file, link, fifo, socket_name, loop };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)

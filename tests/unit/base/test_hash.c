@@ -1,4 +1,4 @@
-/* The hash of names, against published values. */
+/* Compares the hash of names with published values. */
 #include "base/hash.h"
 #include "base/numbers.h"
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-/* Values from the FNV authors' test vectors for FNV-1a, 64 bits. */
+/* The values are from the FNV authors' test vectors for FNV-1a, 64 bits. */
 static void hashes_equal_the_published_values(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Numbers as people read them. */
+/* Tests numbers in the form in which people read them. */
 #include "base/human.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Lines for people. */
+/* Tests the lines of the log. */
 #include "base/log.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Figures of this host that agree with each other. */
+/* Tests that figures of this host agree with each other. */
 #include "base/meminfo.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a control message may be, and what is refused. */
+/* Tests which control messages are valid, and which are refused. */
 #include "base/msg.h"
 
 #include <setjmp.h>
@@ -63,7 +63,8 @@ static void another_generation_is_stale_and_still_readable(void **state)
 
 static void refuse(const void *data, size_t len)
 {
-	/* On the heap at its exact size, so that a sanitizer sees a read past the end. */
+	/* The copy on the heap has the exact size, so that a sanitizer detects a read past the
+	 * end. */
 	char *exact = malloc(len + !len);
 	memcpy(exact, data, len);
 	struct msg m;
@@ -85,10 +86,10 @@ static void malformed_bodies_are_refused(void **state)
 		size_t len;
 	} bad[] = {
 #define BAD(s) { s, sizeof s - 1 }
-		BAD(""), BAD("\x01\0\0"), BAD("\x01\0\0\0\1\0\0"), /* no whole head */
+		BAD(""), BAD("\x01\0\0"), BAD("\x01\0\0\0\1\0\0"), /* incomplete header */
 		BAD(HEAD), BAD(HEAD "{"), BAD(HEAD "[]"), BAD(HEAD "1"), BAD(HEAD "\"x\""),
 		BAD(HEAD "{} {}"), BAD(HEAD "{}x"), BAD(HEAD "{}\0"),
-		BAD(HEAD "{\"a\":1,\"a\":2}"),    /* a key twice */
+		BAD(HEAD "{\"a\":1,\"a\":2}"),    /* repeated key */
 		BAD(HEAD "{\"a\":\"\\u0000\"}"), BAD(HEAD "{\"a\":\"\0\"}"), /* NUL */
 		BAD(HEAD "{\"a\":\"\xff\"}"),     /* not UTF-8 */
 		BAD(HEAD "{\"a\":1e999}"),

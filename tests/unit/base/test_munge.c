@@ -1,4 +1,5 @@
-/* base/munge against a munged of the test's own; skipped where munged is not installed. */
+/* Tests base/munge with a munged that the test starts. The test is skipped if munged is not
+ * installed. */
 #include "base/clock.h"
 #include "base/munge.h"
 
@@ -41,7 +42,7 @@ static void become_munged(const char *path)
 					     "seed-file" };
 	for (int i = 0; i < 5; i++)
 		snprintf(words[i], sizeof words[i], "--%s=%s/%s", names[i], t.folder, names[i]);
-	if (freopen("/dev/null", "w", stderr)) /* it tells each refusal */
+	if (freopen("/dev/null", "w", stderr)) /* munged prints each refusal */
 		execv(path, argv);
 	_exit(127);
 }
@@ -58,14 +59,14 @@ static void write_key(void)
 	fclose(f);
 }
 
-/* Every user may reach the socket. */
+/* Every user can reach the socket. */
 static int setup(void **state)
 {
 	(void)state;
 	char word[MUNGE_WORD];
 	if (!munged_path())
 		return 0;
-	/* Not under TMPDIR: another user must come by. */
+	/* The folder is not under TMPDIR, because another user must be able to reach it. */
 	strcpy(t.folder, "/tmp/muster-test-XXXXXX");
 	assert_non_null(mkdtemp(t.folder));
 	assert_int_equal(chmod(t.folder, 0755), 0);
@@ -99,7 +100,7 @@ static void need_munged(void)
 		skip();
 }
 
-/* A credential about `what` from the command, as user uid. */
+/* Returns a credential about `what`, which the command makes as user uid. */
 static char *credential_of(uid_t uid, const char *what, const char *options)
 {
 	char command[512], text[AUTH_CREDENTIAL_MAX] = "";
@@ -115,7 +116,7 @@ static char *credential_of(uid_t uid, const char *what, const char *options)
 	return strdup(text);
 }
 
-/* What becomes of a credential about `about`; takes it over. */
+/* Returns the result of checking a credential about `about`. Takes ownership of the credential. */
 static int checked(char *credential, struct err *e)
 {
 	struct vouch v = { .theirs = credential };

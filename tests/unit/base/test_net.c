@@ -1,4 +1,4 @@
-/* Addresses and sockets: what base/net.h promises. */
+/* Tests the contract of base/net.h: addresses and sockets. */
 #include "base/net.h"
 
 #include "base/clock.h"
@@ -85,12 +85,12 @@ static void listen_connect_accept_v6(void **state)
 	int listener;
 	char bound[NET_ADDR_MAX];
 	if (net_listen("[::1]", &listener, bound, NULL) < 0)
-		skip(); /* a machine without IPv6 */
+		skip(); /* this machine has no IPv6 */
 	close(listener);
 	greet("[::1]");
 }
 
-/* localhost is ::1 first on many machines, where nobody listens here. */
+/* On many machines localhost is ::1 first, and nobody listens there. */
 static void every_address_of_a_name_is_tried(void **state)
 {
 	(void)state;
@@ -99,7 +99,7 @@ static void every_address_of_a_name_is_tried(void **state)
 	char bound[NET_ADDR_MAX], named[NET_ADDR_MAX + 16];
 	struct addrinfo *found;
 	if (getaddrinfo("localhost", NULL, NULL, &found))
-		skip(); /* a machine without that name: no /etc/hosts */
+		skip(); /* no such name: no /etc/hosts */
 	freeaddrinfo(found);
 	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
 	snprintf(named, sizeof named, "localhost%s", strchr(bound, ':'));

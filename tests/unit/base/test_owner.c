@@ -1,4 +1,5 @@
-/* Whose process is at the other end: asked of the kernel about connections inside this host. */
+/* Tests which user owns the process at the other end of a connection inside this host. The kernel
+ * reports it. */
 #include "base/owner.h"
 
 #include <netinet/in.h>
@@ -37,7 +38,7 @@ static int listen_on(int family, bool mapped, union address *at)
 		close(fd);
 		return -1;
 	}
-	if (mapped) { /* whom its visitors call */
+	if (mapped) { /* the address that its callers use */
 		struct sockaddr_in plain = { .sin_family = AF_INET,
 					     .sin_port = at->v6.sin6_port,
 					     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -118,7 +119,7 @@ static void another_users_is_not(void **state)
 	close(listener);
 }
 
-/* Its end has no owner any more; the kernel would say root. */
+/* The closed end has no owner any more. The kernel would report root. */
 static void one_that_has_closed_its_end_is_nobodys(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Random numbers that are a function of what they are for. */
+/* Tests random numbers that are a function of their purpose. */
 #include "base/philox.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The known answer of Philox4x32-10 for a counter and a key of zeros (Random123's kat_vectors). */
+/* The published result of Philox4x32-10 for a counter and a key of zeros (Random123's
+ * kat_vectors). */
 static void the_published_answer_comes_out(void **state)
 {
 	(void)state;
@@ -42,7 +43,7 @@ static void counters_use_all_their_bits(void **state)
 	assert_memory_not_equal(low, high, sizeof low);
 }
 
-/* The heart of layout independence: an element's number does not depend on where a slice begins. */
+/* Layout independence requires that an element's number does not depend on where a slice begins. */
 static void normals_do_not_depend_on_the_slice(void **state)
 {
 	(void)state;
@@ -69,7 +70,7 @@ static void normals_are_finite_and_look_normal(void **state)
 		for (int k = 1; k <= 4; k++)
 			moment[k] += pow((double)x[i], k) / N;
 	}
-	/* Five standard errors of each moment. */
+	/* The bound is 5 standard errors of each moment. */
 	assert_true(fabs(moment[1]) < 5 * sqrt(1.0 / N));
 	assert_true(fabs(moment[2] - 1) < 5 * sqrt(2.0 / N));
 	assert_true(fabs(moment[3]) < 5 * sqrt(15.0 / N));

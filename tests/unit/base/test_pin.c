@@ -1,5 +1,5 @@
-/* The memory that a thread prefers; cores are tested where lists of them are made
- * (tests/unit/topo). */
+/* Tests the memory that a thread prefers. tests/unit/topo tests cores, where lists of them are
+ * made. */
 #include "base/pin.h"
 
 #include <linux/mempolicy.h>
@@ -14,7 +14,7 @@
 
 enum { UNSUPPORTED = 100, UNSEEN };
 
-/* The policy that pin_memory leaves, in a process of its own. */
+/* Returns the policy that pin_memory leaves, in a process of its own. */
 static int policy_after(int numa)
 {
 	pid_t pid = fork();

@@ -1,4 +1,5 @@
-/* How a program begins whatever its parent left it, and what it says of its limits. */
+/* Tests that a program starts in the same state, whatever its parent left it. Tests what it
+ * reports about its limits. */
 #include "base/process.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* The exit status of a check in a process of its own. */
+/* Returns the exit status of a check that runs in its own process. */
 static int status_of(int (*check)(void))
 {
 	int status = -1;
@@ -37,7 +38,7 @@ static void ignore_everything(void)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 }
 
-/* The number of the first signal that is not as it should be; 0: all are. */
+/* Returns the number of the first signal whose state is wrong, or 0 if all are correct. */
 static int first_wrong(void)
 {
 	struct sigaction now;
@@ -130,7 +131,7 @@ static void the_limit_of_file_sizes_is_an_error_and_kills_nobody(void **state)
 	assert_string_equal(process_full(EIO), "");
 }
 
-/* Half a GiB more than this process has now. */
+/* The limit is 0.5 GiB above what this process uses now. */
 static int little_room(void)
 {
 	struct err e = ERR_INIT;

@@ -1,4 +1,5 @@
-/* Texts that lie where others may read and write. Frames of a channel are tested in test_auth.c. */
+/* Tests sealed texts in places where others can read and write. test_auth.c tests frames of a
+ * channel. */
 #include "base/seal.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Memory in a file: zero, private to its owner, without a name, and refused where there is no
- * room. */
+/* Tests memory in a file: it is zero, private to its owner and without a name, and it is refused
+ * if there is no room. */
 #include "base/spill.h"
 #include "tests/unit/tmpdir.h"
 
@@ -70,7 +70,7 @@ static void tmpdir_comes_first(void **state)
 	unsetenv("TMPDIR");
 }
 
-/* A file that may not grow is what a full disk is. */
+/* A file size limit has the effect of a full disk. */
 static void no_room_is_an_error_and_leaves_nothing(void **state)
 {
 	(void)state;

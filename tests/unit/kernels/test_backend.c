@@ -1,5 +1,5 @@
-/* Backends except for what their ops compute: names, the table of ops, memory and its account, the
- * rate of products. */
+/* Tests backends, except what their ops compute: names, the table of ops, memory and its account,
+ * and the rate of products. */
 #include "kernels/backend.h"
 #include "kernels/cpu/blas.h"
 
@@ -86,7 +86,8 @@ static void a_missing_op_is_reported_by_its_name(void **state)
 	backend_close(k);
 }
 
-/* A device may leave out the ops that are made of others, and the host those that it shares too. */
+/* A device backend may leave out the ops that are composed of others. A host backend may also
+ * leave out the ops that all host backends share. */
 static void only_ops_with_a_shared_form_may_be_left_out(void **state)
 {
 	(void)state;
@@ -99,7 +100,7 @@ static void only_ops_with_a_shared_form_may_be_left_out(void **state)
 	}
 }
 
-/* Storage of 2 bytes uses the fp32 backend's form of an op if no operand is stored. */
+/* With storage of 2 bytes, an op without stored operands uses the fp32 backend's form. */
 static void storage_types_share_the_ops_without_stored_operands(void **state)
 {
 	(void)state;
@@ -200,7 +201,7 @@ static void the_host_records_no_graphs(void **state)
 	backend_close(k);
 }
 
-/* There is no library beside this program. */
+/* There is no library next to this program. */
 static void cuda_without_its_library_fails_with_a_remedy(void **state)
 {
 	(void)state;

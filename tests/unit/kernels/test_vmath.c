@@ -1,4 +1,4 @@
-/* The elementary functions of the cpu backend against libm's in double. */
+/* Compares the elementary functions of the cpu backend with libm's in double. */
 #include "kernels/cpu/vmath.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* Distance in units of the last place of the exact value, for normal floats. */
+/* Returns the distance in units of the last place of the exact value, for normal floats. */
 static double ulps(float got, double exact)
 {
 	int exponent;
