@@ -4,7 +4,8 @@
  * One table of keys (keys.c) drives parsing, ranges, defaults, the nearest-key hint, `muster run
  * --help`, and writing a resolved job. Every refusal is one line, `file:line: [section] key: cause;
  * remedy`, with ERR_USAGE. Words from the command line are named `command line: section.key: …`.
- * To add a key: add a field here, a row in the table, and its checks in a check*.c file.
+ * To add a key: add a field here, a row in plan/spec/job/keys.c, its rules in a check_*.c file of
+ * this folder, and a broken job file with its refusal in tests/cli/jobs/bad/.
  *
  * The file has `[section]` lines and `key = value` lines; blanks around either do not count. A
  * comment is a line that begins with ';' or '#', or what follows a blank and ';' after a value.
