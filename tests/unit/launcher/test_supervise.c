@@ -481,8 +481,9 @@ static void complain(int rank, const char *text)
 static void of_all_who_complain_the_first_is_believed(void **state)
 {
 	(void)state;
-	write_agent(
-		"echo \"{\\\"finding\\\": \\\"mismatch\\\", \\\"text\\\": \\\"both\\\"}\"; exit 1");
+	write_agent("echo '{\"finding\": \"mismatch\", \"text\": \"both\", \"group\": null, "
+		    "\"op\": null, "
+		    "\"number\": 0, \"ranks\": [0, 1], \"world\": 2, \"missing\": []}'; exit 1");
 	start_training();
 	complain(0, "rank 1 did not come");
 	complain(1, "rank 0 did not come");
