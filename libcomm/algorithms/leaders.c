@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* up to so many leaders exchange everything; more pass sums up the tree */
+/* up to this many leaders exchange everything; more leaders pass sums up the tree */
 enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)

@@ -151,7 +151,7 @@ int comm_native_watch(struct comm *c, struct err *e)
 	return 0;
 }
 
-/* Without the lock. A lost signal costs LOOK_NS, or nothing if nothing is in flight. */
+/* Called without the lock. A lost signal costs LOOK_NS, or nothing if nothing is in flight. */
 void comm_native_interrupt(struct comm *c)
 {
 	if (c->device_group->native)

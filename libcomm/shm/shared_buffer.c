@@ -26,7 +26,7 @@ struct shared_buffer {
 	int fd; /* -1: ordinary memory */
 };
 
-struct tail { /* behind the data */
+struct tail { /* stored after the data */
 	_Atomic uint32_t freed;
 };
 

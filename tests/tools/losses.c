@@ -6,8 +6,8 @@
  *         (default: all of A's). Exits with 1 if it exceeds TOLERANCE, or if a step is missing.
  *         TOLERANCE 0 requires the same bits.
  *     losses final A/metrics.jsonl     prints the last step and its loss, with every digit
- *     losses repeats A/metrics.jsonl   exits with 1 if a step that was done twice (before and after a
- *                                      restart) did not give the same bits; prints how many were
+ *     losses repeats A/metrics.jsonl   exits with 1 if a step that was done twice (before and after
+ *                                      a restart) did not give the same bits; prints how many were
  *     losses list A/metrics.jsonl A/events.jsonl
  *                                      prints every step's loss, gradient norm and learning rate,
  *                                      then every evaluation's loss, one per line, with all their

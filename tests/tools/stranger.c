@@ -2,8 +2,8 @@
  * stranger — what a process that does not belong to a run may try on it, for the bats files.
  *
  *     stranger [--uid N] pmix
- *         joins the PMIx server that the environment names, and prints what each rank published, one
- *         line per rank. Exit status 3: the server rejected it.
+ *         joins the PMIx server that the environment names, and prints what each rank published,
+ *         one line per rank. Exit status 3: the server rejected it.
  *     stranger [--uid N] hold ADDRESS COUNT
  *         keeps COUNT connections open that send nothing, and reopens those that are closed. Prints
  *         "holding" once each has been opened, and ends when its standard input does.
