@@ -32,7 +32,7 @@ enum {
 struct flow {
 	struct node_ranks w;
 	size_t acc;       /* bytes of an accumulator */
-	size_t room;      /* of a chunk */
+	size_t room;      /* bytes of a chunk */
 	int source, sink; /* host of a broadcast's root; host of a reduce's root */
 	const struct owned_piece *own;
 	/* Working memory */
@@ -302,7 +302,7 @@ static size_t chunk_bytes(const struct flow *f, size_t bytes, size_t k)
 	return at >= bytes ? 0 : bytes - at < f->room ? bytes - at : f->room;
 }
 
-/* Before the step of round k: copies chunk k into this rank's slot. */
+/* Runs before the step of round k: copies chunk k into this rank's slot. */
 static void write_chunk(const struct flow *f, size_t k, size_t len)
 {
 	bool gives = f->w.op->kind != OP_BROADCAST || f->w.op->root == f->w.c->rank;
@@ -311,8 +311,8 @@ static void write_chunk(const struct flow *f, size_t k, size_t len)
 		       (const char *)f->w.op->in + k * f->room, len);
 }
 
-/* After the step of round k: copies out what is complete, and publishes this rank's result of round
- * k - 1. */
+/* Runs after the step of round k: copies out what is complete, and publishes this rank's result of
+ * round k - 1. */
 static void read_chunks(const struct flow *f, const struct owned_piece *before, size_t bytes,
 			size_t k)
 {
@@ -348,7 +348,7 @@ static int run_round(struct flow *f, const struct owned_piece *before, size_t k,
 	return 0;
 }
 
-/* all_reduce, reduce and broadcast. */
+/* Implements all_reduce, reduce and broadcast. */
 int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = begin_flow(c, op);

@@ -188,7 +188,7 @@ static int reduce_by_tree(struct leaders_op *m, struct err *e)
 					  : 0;
 }
 
-/* all_reduce and reduce. */
+/* Implements all_reduce and reduce. */
 int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	struct leaders_op m = { .w = comm_node_ranks_begin(c, op),

@@ -56,8 +56,8 @@ static void copy_block(void *to, const void *from, size_t bytes, size_t all)
 		comm_copy_streaming(to, from, bytes, all);
 }
 
-/* all_gather and gather: every rank exposes its block; `wanted` says whether this rank reads
- * them. */
+/* all_gather and gather: every rank exposes its block. wanted: whether this rank reads the
+ * blocks. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted,
 			  algorithm_fn *over_slots, struct err *e)
 {

@@ -79,7 +79,8 @@ static int check_flights(struct comm *c, struct err *e)
 	return n->count ? check_oldest(c, &n->flight[n->first], e) : 0;
 }
 
-/* Releases the lock meanwhile, because the world's lock is taken before it. */
+/* Reports the failure. It releases the lock meanwhile, because the world's lock is taken before
+ * it. */
 static void report_failure(struct comm *c, struct err *why)
 {
 	struct native *n = c->device_group->native;

@@ -41,7 +41,7 @@ struct staged {
 	struct comm_p2p *messages;
 };
 
-/* How an operation is cut into chunks. */
+/* The division of an operation into chunks. */
 struct chunk_plan {
 	const struct op *op;
 	size_t element, slice; /* bytes */

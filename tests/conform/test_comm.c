@@ -95,7 +95,7 @@ struct run {
 	struct cell_memory memory;
 	size_t room;
 	uint32_t world; /* its number */
-	int share;      /* of all cells; multiplied with the sizes' own shares */
+	int share;      /* every share-th cell; multiplied with the size's own share */
 };
 
 /* --- Which cells --- */

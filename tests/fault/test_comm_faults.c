@@ -1,5 +1,5 @@
 /*
- * The effects on the other ranks if a rank ends in the middle of any operation.
+ * Tests the effects on the other ranks if a rank ends in the middle of any operation.
  *
  * A trial is a world whose ranks run one form of comm_forms.h repeatedly until the victim's fault:
  * it is killed, is stopped, aborts from another thread, leaves, or makes no more calls. The moment

@@ -29,7 +29,7 @@
 
 /* Sums of one step. Dense parameters come first, because experts have shards of their own. */
 struct adafactor {
-	double *sums;    /* [n_sums]: of each parameter its rows, then its columns */
+	double *sums;    /* [n_sums]: for each parameter its rows, then its columns */
 	double *squares; /* [parameters]: of U */
 	int64_t *at;     /* [parameters]: where its rows begin in sums */
 	int *square_at;  /* [parameters] */

@@ -1,4 +1,4 @@
-/* When a run is restarted, after how long a wait, and when it is not. */
+/* Tests when a run is restarted, after how long a wait, and when it is not. */
 #include "launcher/supervise/restart.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The run folder: one muster at a time uses it, it is private, its generations are counted, and no
+/* The run folder: one muster at a time uses it, it is private, generation numbers continue, and no
  * line is cut in two. */
 #include "base/file.h"
 #include "launcher/rundir/events.h"

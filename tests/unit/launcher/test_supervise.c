@@ -1,4 +1,4 @@
-/* How the supervisor reacts to what agents do and fail to do. */
+/* Tests how the supervisor reacts to what agents do and fail to do. */
 #include "tests/unit/launcher/harness.h"
 
 static void start(void)

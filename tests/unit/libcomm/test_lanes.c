@@ -1,4 +1,4 @@
-/* How messages are distributed over the lanes of a link, and reassembled. */
+/* Messages are distributed over the lanes of a link, and reassembled. */
 #include "libcomm/p2p/exchange.h"
 #include "libcomm/p2p/lanes.h"
 

@@ -114,7 +114,7 @@ static void a_rank_that_cannot_split_fails_the_others(void **state)
 
 /* --- Many knock at the same moment --- */
 
-enum { CROWD = 72, STRANGERS = 100 }; /* each more than the strangers that are heard at a time */
+enum { CROWD = 72, STRANGERS = 100 }; /* each more than the listener reads at a time */
 
 /* The last rank sleeps while all others connect to it. */
 static int meet_a_crowd(struct comm *w, void *arg)

@@ -1,4 +1,4 @@
-/* Where ranks are placed on known machines. */
+/* Tests the placement of ranks on known machines. */
 #include "seating.h"
 
 #include "plan/place/fold.h"

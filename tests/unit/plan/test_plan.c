@@ -458,7 +458,7 @@ static void zero_shards_over_all_or_inside_nodes(void **state)
 	plan_free(&p);
 }
 
-/* Each strategy saves time or memory in the term for which it is made. */
+/* Each strategy saves memory in the part for which it is made. */
 static void strategies_save_what_they_are_for(void **state)
 {
 	/* clang-format off */

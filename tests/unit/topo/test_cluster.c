@@ -223,8 +223,7 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 		{ 4, 2, "0,1 2,3 6,7 8,9" },
 		{ 5, 2, "0,1 2,3 4,5 6,7 8,9" },  /* as many as fit */
 		{ 10, 1, "0 1 2 3 4 5 6 7 8 9" },
-		{ 2, 5, "0,1,2,3,4 5,6,7,8,9" },  /* only one fits in a domain, so ranks straddle
-                                                   * domains */
+		{ 2, 5, "0,1,2,3,4 5,6,7,8,9" },  /* only one fits in a domain: they straddle */
 		{ 1, 4, "0,1,2,3" },
 		{ 6, 2, "     " },                /* too many: not bound */
 	};

@@ -385,7 +385,7 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	assert_int_equal(e.code, ERR_STALE);
 	boots[1][15]--;
 	boots[1][18]--;
-	/* The folder is private and holds nothing but the cache. */
+	/* The folder is private, and so is its file. */
 	snprintf(command, sizeof command, "%s/muster", dir);
 	assert_int_equal(stat(command, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
