@@ -279,8 +279,7 @@ static void a_new_generation_closes_every_door(void **state)
 	supervise_connections_renew(t.links, t.secret, 2, 200);
 	turn();
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
-	assert_int_equal(t.closed, 0); /* a connection that the supervisor closes itself is not
-                                        * reported */
+	assert_int_equal(t.closed, 0); /* our own closing is not reported */
 	close(fd);
 }
 

@@ -34,8 +34,7 @@ static void waits_double_while_nothing_is_gained(void **state)
 	supervise_restart_init(&r, 100, 50, 2);
 	const double want[] = { 0, 2, 4, 8, 16, 32, 60, 60 };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-		supervise_restart_step(&r, 7); /* the same step each time: it counts as progress
-                                                * only once */
+		supervise_restart_step(&r, 7); /* the same step each time: progress only once */
 		assert_true(lose(&r, ERR_PEER, &wait, &e));
 		assert_true(wait == want[i]);
 	}

@@ -496,8 +496,7 @@ static void library_close(struct device_comm *dc)
 {
 	pthread_mutex_lock(&lock);
 	atomic_fetch_add(&dc->area->ended, 1);
-	dc->ended = true; /* its operations in the streams are released; the memory belongs to the
-                           * process */
+	dc->ended = true; /* its operations in the streams end; the process owns the memory */
 	things--;
 	pthread_mutex_unlock(&lock);
 }

@@ -137,8 +137,7 @@ static inline void ranks_start(struct ranks *r)
 	for (int i = 0; r->board && i < r->n; i++) {
 		r->pid[i] = fork();
 		if (r->pid[i] == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test failed and its process has
-                                                           * ended */
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* it ends with the test's process */
 			_exit(ranks_child(r, i));
 		}
 	}

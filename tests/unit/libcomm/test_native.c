@@ -200,8 +200,7 @@ struct scene {
 	const char *text; /* the text of the others' errors */
 };
 
-static _Atomic int *cause_known; /* the number of ranks that have seen the error; shared by the
-                                  * ranks */
+static _Atomic int *cause_known; /* ranks that have seen the error; shared by all */
 
 static void *abort_soon(void *arg)
 {

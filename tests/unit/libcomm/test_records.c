@@ -224,8 +224,7 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 		{ { { 0, 2 * RECORD }, { 0, RECORD } }, 2 },                                    /* the first is repeated later */
 		{ { { RECORD, 2 * RECORD }, { 0, RECORD } }, 0 },                               /* the first is moved */
 		{ { { 0, RECORD + 1 }, { RECORD + 2, 3 * RECORD } }, 1 },                       /* a byte of a head is dropped */
-		{ { { 0, RECORD - 1 }, { RECORD, 3 * RECORD } }, 0 },                           /* the last byte of a record is
-                                                                                                 * dropped */
+		{ { { 0, RECORD - 1 }, { RECORD, 3 * RECORD } }, 0 },                           /* the last byte of a record is dropped */
 		{ { { 0, RECORD + 30 }, { RECORD + 29, 3 * RECORD } }, 1 },                     /* a byte is doubled */
 	};
 	/* clang-format on */

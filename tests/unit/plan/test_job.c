@@ -322,8 +322,7 @@ static void written_jobs_read_back_the_same(void **state)
 			legal++;
 		} else if (!strstr(e.text, " = ") && !strstr(e.text, "head is") &&
 			   !strstr(e.text, "tp × pp")) {
-			fail_msg("not a contradiction: %s", e.text); /* errors about contradictions
-                                                                      * name both values */
+			fail_msg("not a contradiction: %s", e.text); /* those name both values */
 		}
 		buf_fini(&text);
 	}

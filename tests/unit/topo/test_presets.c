@@ -149,8 +149,7 @@ static void trays_of_a_rack_share_one_fabric(void **state)
 	topo_cluster_free(&c);
 	c = opened("gb200-nvl72:18+dgx-a100:1+gb200-nvl72:1");
 	assert_int_equal(c.n_kinds, 2);
-	assert_int_equal(c.nodes[18].domain, 1); /* equal switches are merged into one: 19 trays
-                                                  * side by side */
+	assert_int_equal(c.nodes[18].domain, 1); /* equal terms are merged: 19 trays side by side */
 	assert_int_equal(c.nodes[19].domain, -1);
 	topo_cluster_free(&c);
 }

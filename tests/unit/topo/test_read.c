@@ -29,7 +29,7 @@ struct expect {
 	const char *nic, *far; /* nearest NIC of device 0 and of the last: "PIX mlx5_0" */
 	int numa_first, numa_last;
 	const char *cpus;   /* of device 0 */
-	const char *unsaid; /* a text in the list of missing facts; NULL: nothing is missing */
+	const char *unsaid; /* a text in the list of missing facts; NULL: the list is empty */
 };
 
 /* The files in ../shared/machines. */
