@@ -122,7 +122,7 @@ static void remove_from_world(struct comm *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Closes what the group turns out not to need. */
+/* Closes the resources that the group does not need after all. */
 static void drop_unused(struct comm *c, int leader, int locals)
 {
 	if (c->backend == GROUP_SHM)
@@ -252,7 +252,7 @@ void comm_group_interrupt(struct comm *c, const struct err *why)
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		snprintf(me->reason, sizeof me->reason, "%.*s", SEG_REASON - 1, why->text);
 		atomic_store_explicit(&me->state, SEG_FAILED, memory_order_release);
-		/* Makes this rank's own threads, and its peers, check the world. */
+		/* Makes this rank's own threads and its peers check the world. */
 		for (int i = 0; i < c->segment.n; i++) {
 			atomic_fetch_add(&c->segment.line[i].doorbell, 1);
 			futex_wake_all(&c->segment.line[i].doorbell);

@@ -211,7 +211,7 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
 	if (!cards)
 		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
-	/* Nobody may continue before all ranks have opened what the others offer. */
+	/* No rank may continue before all ranks have opened the objects that the others offer. */
 	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) || comm_barrier(c, e)) {
 		free(cards);
 		if (c)

@@ -191,8 +191,8 @@ static int left_ranks(int n)
 	return p;
 }
 
-/* acc[m] = the reduction of n (> 1) vectors' elements from byte `at` on. Not inlined, like
- * store_mean: a frame would hold several accumulators. */
+/* acc[m] = the reduction of n (> 1) vectors' elements from byte `at` on. It is not inlined, and
+ * neither is store_mean, because a frame would hold several accumulators. */
 __attribute__((noinline)) static void tree(const struct type_loops *t, const struct op_loops *op,
 					   const void *const *src, int n, size_t at, size_t m,
 					   void *acc)

@@ -19,7 +19,7 @@ enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 /* --- Exchange of cards ------------------------------------------------------------------------ */
 
 /* Fields: pid memfd wakeup nonce secret address sockets algorithm force_tcp integrity host. The
- * host comes last, because it may hold anything. */
+ * host comes last, because it may contain any characters. */
 static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
 		    const struct card *card, struct err *e)
 {
@@ -98,8 +98,8 @@ static int number_hosts(struct world *w, struct err *e)
 	return 0;
 }
 
-/* Settings that must be equal on all ranks. Otherwise ranks would wait for each other forever, or
- * take one rank's data for another's. */
+/* Settings that must be equal on all ranks. Otherwise, ranks would wait for each other forever, or
+ * use one rank's data as another's. */
 static int check_same(const struct world *w, int rank, struct err *e)
 {
 	const struct peer *p = &w->peers[rank];
@@ -138,7 +138,7 @@ int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot
 
 /* --- The first error --- */
 
-/* Under the lock. */
+/* Called under the lock. */
 static void keep_cause(struct world *w, int cause_rank, const char *cause)
 {
 	if (w->cause_known)

@@ -85,10 +85,10 @@ static int count_carried(const struct hosts *h)
 
 /* --- Shares of the vector --------------------------------------------------------------------- */
 
-/* The larger of what host a sends and receives, if its ranks sum `units` of all `unit` units of the
- * vector. weight: of the host's parts, in elements; all: of all hosts' parts. The host sends its
- * parts of what others sum, and a copy of its own sums to every other host; it receives the
- * counterparts. */
+/* The traffic of host a: the larger of the amounts that it sends and receives, if its ranks sum
+ * `units` of all `unit` units of the vector. weight: of the host's parts, in elements; all: of all
+ * hosts' parts. The host sends its parts of the units that others sum, and a copy of its own sums
+ * to every other host. It receives the counterparts. */
 static long count_traffic(const struct hosts *h, const long *weight, long all, int a, long units,
 			  long unit)
 {
@@ -97,8 +97,8 @@ static long count_traffic(const struct hosts *h, const long *weight, long all, i
 	return out > in ? out : in;
 }
 
-/* The host that gets the next unit, so that the busiest host has least to do; among equal ones the
- * host with least traffic. */
+/* The host that gets the next unit, chosen so that the busiest host has the least traffic; among
+ * equal ones, the host with the least traffic. */
 static int choose_host(const struct hosts *h, const long *weight, long all, const int *units,
 		       long unit)
 {

@@ -1,16 +1,20 @@
 /*
- * Operations over several hosts of several ranks, for large vectors: data crosses the network once
- * per host, not once per rank, and all ranks of a host carry a part of it.
+ * Operations over several hosts of several ranks, for large vectors. Data crosses the network once
+ * per host, not once per rank, and all ranks of a host carry a share of it.
  *
- * A vector is processed in chunks of one slot (comm_node_ranks_slot_bytes). Of each chunk every
- * rank owns a piece (hosts.h says how large a host's share is). Up: every host sends the owner of a
- * piece the sum of its own ranks, one partial result for each of the host's parts of the tree
- * (tree.h), raw elements for a part of one rank; the owner folds them along the tree. Down: the
- * owner sends the piece's result once to each other host, where all ranks copy it out of shared
- * memory. What a host sends and receives is cut into one slice for each of its ranks.
+ * A vector is processed in chunks of one slot (comm_node_ranks_slot_bytes). Every rank owns a piece
+ * of each chunk (hosts.h defines the size of a host's share).
+ * - Up: every host sends the sum of its own ranks to the owner of a piece. It sends one partial
+ *   result for each of the host's parts of the tree (tree.h). A part of one rank is sent as raw
+ *   elements. The owner folds the results along the tree.
+ * - Down: the owner sends the piece's result once to each other host, where all ranks copy it out
+ *   of shared memory.
  *
- * Round k sends chunk k up, chunk k - 1 down, and copies chunk k - 2 out. A broadcast goes the same
- * way, with the root's elements in place of sums, and with the pieces owned by the other hosts.
+ * The data that a host sends and receives is cut into one slice for each of its ranks.
+ *
+ * Round k sends chunk k up, sends chunk k - 1 down, and copies chunk k - 2 out. A broadcast works
+ * in the same way, but with the root's elements instead of sums, and with the pieces owned by the
+ * other hosts.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -28,7 +32,7 @@ enum {
 struct flow {
 	struct node_ranks w;
 	size_t acc;       /* bytes of an accumulator */
-	size_t room;      /* of a chunk */
+	size_t room;      /* bytes of a chunk */
 	int source, sink; /* host of a broadcast's root; host of a reduce's root */
 	const struct owned_piece *own;
 	/* Working memory */
@@ -248,7 +252,7 @@ static bool takes_result(const struct flow *f)
 	return f->w.op->kind != OP_REDUCE || f->w.op->root == f->w.c->rank;
 }
 
-/* Where an owner's result of round k is stored on this host. */
+/* The address of an owner's result of round k on this host. */
 static char *find_result(const struct flow *f, const struct owned_piece *own, size_t k)
 {
 	if (!f->w.node_group)
@@ -256,7 +260,7 @@ static char *find_result(const struct flow *f, const struct owned_piece *own, si
 	return segment_result(&f->w.node_group->segment, (unsigned)k) + own->slot;
 }
 
-/* Where this rank makes its own result in round k. */
+/* The address where this rank computes its own result in round k. */
 static char *find_own_piece(const struct flow *f, const struct owned_piece *own, size_t k)
 {
 	return !f->w.node_group && is_result_wanted(f, f->w.h->here) ? find_result(f, own, k)
@@ -298,7 +302,7 @@ static size_t chunk_bytes(const struct flow *f, size_t bytes, size_t k)
 	return at >= bytes ? 0 : bytes - at < f->room ? bytes - at : f->room;
 }
 
-/* Before the step of round k: copies chunk k into this rank's slot. */
+/* Runs before the step of round k: copies chunk k into this rank's slot. */
 static void write_chunk(const struct flow *f, size_t k, size_t len)
 {
 	bool gives = f->w.op->kind != OP_BROADCAST || f->w.op->root == f->w.c->rank;
@@ -307,8 +311,8 @@ static void write_chunk(const struct flow *f, size_t k, size_t len)
 		       (const char *)f->w.op->in + k * f->room, len);
 }
 
-/* After the step of round k: copies out what is complete, and publishes this rank's result of round
- * k - 1. */
+/* Runs after the step of round k: copies out what is complete, and publishes this rank's result of
+ * round k - 1. */
 static void read_chunks(const struct flow *f, const struct owned_piece *before, size_t bytes,
 			size_t k)
 {
@@ -344,7 +348,7 @@ static int run_round(struct flow *f, const struct owned_piece *before, size_t k,
 	return 0;
 }
 
-/* all_reduce, reduce and broadcast. */
+/* Implements all_reduce, reduce and broadcast. */
 int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = begin_flow(c, op);

@@ -28,8 +28,8 @@ static int carrier(const struct node_ranks *w, int rank)
 	return w->h->number[rank] % w->size;
 }
 
-/* Where each rank's piece is in its carrier's slot: first the one of this host, then the others in
- * rank order. */
+/* The place of each rank's piece in its carrier's slot: first that of this host's rank, then the
+ * others in rank order. */
 static void assign_slots(const struct node_ranks *w, size_t each, struct owned_piece *own)
 {
 	struct comm *c = w->c;
@@ -51,8 +51,8 @@ static bool cut_pieces(const struct comm *c, size_t k, size_t each, struct owned
 	return any;
 }
 
-/* Sends this rank's piece to its carrier on every other host, and receives what this rank
- * carries. */
+/* Sends this rank's piece to its carrier on every other host, and receives the pieces that this
+ * rank carries. */
 static int carry_pieces(const struct node_ranks *w, const struct owned_piece *own, struct err *e)
 {
 	struct comm *c = w->c;

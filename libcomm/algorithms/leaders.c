@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* up to so many leaders exchange everything; more pass sums up the tree */
+/* up to this many leaders exchange everything; more leaders pass sums up the tree */
 enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)
@@ -188,7 +188,7 @@ static int reduce_by_tree(struct leaders_op *m, struct err *e)
 					  : 0;
 }
 
-/* all_reduce and reduce. */
+/* Implements all_reduce and reduce. */
 int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	struct leaders_op m = { .w = comm_node_ranks_begin(c, op),

@@ -8,7 +8,7 @@
 
 enum { PIECE_LEAST = 4 << 10, PIECE_MOST = 256 << 10, PIECES_TOGETHER = 4 << 20 };
 
-/* How much of a block is sent in one round. This keeps the working memory small. */
+/* The number of bytes of a block that one round sends. The limit keeps the working memory small. */
 static size_t round_size(const struct comm *c)
 {
 	size_t each = PIECES_TOGETHER / (size_t)c->size & ~(size_t)63;

@@ -56,8 +56,8 @@ static void copy_block(void *to, const void *from, size_t bytes, size_t all)
 		comm_copy_streaming(to, from, bytes, all);
 }
 
-/* all_gather and gather: every rank exposes its block; `wanted` says whether this rank reads
- * them. */
+/* all_gather and gather: every rank exposes its block. wanted: whether this rank reads the
+ * blocks. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted,
 			  algorithm_fn *over_slots, struct err *e)
 {
@@ -119,13 +119,13 @@ int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 /* --- all_to_all: only the two ranks of a block know its size ---------------------------------- */
 
 /* A rank with few bytes publishes them at the first step, after the sizes of its blocks. A rank
- * with many bytes publishes the sizes and where the data is. The limit is lower in shared buffers.
- * Per peer: */
+ * with many bytes publishes the sizes and the place of the data. The limit is lower in shared
+ * buffers. Both limits are per peer. */
 enum { FEW_BYTES = 16 << 10, FEW_SHARED = 2 << 10 };
 enum { GIVEN, GIVEN_IN_PLACE, GIVEN_SHARED }; /* in the cell's `need` */
 
-/* What a rank publishes: the sizes of its blocks, then the blocks; in the cell as far as they fit,
- * otherwise in the slot. */
+/* The data that a rank publishes: the sizes of its blocks, then the blocks. Each of the two is in
+ * the cell if it fits there, otherwise in the slot. */
 struct offer {
 	char *sizes, *blocks;
 };
@@ -165,8 +165,8 @@ static void offer_blocks(struct comm *c, const struct op *op)
 	group_count_sent(c, all);
 }
 
-/* From the sizes that a rank published: where the block for this rank begins, and how many bytes
- * there are in all. */
+/* Reads the sizes that a rank published: where the block for this rank begins, and how many bytes
+ * there are in total. */
 static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all,
 		      struct err *e)
 {

@@ -1,9 +1,9 @@
 /*
- * Data that is not reduced, over few messages at a time: for large vectors in large groups, where
- * all messages at once would be too many. Each rank forwards what it has to the next one.
+ * Data that is not reduced, with few messages at a time: for large vectors in large groups, where
+ * all messages at once would be too many. Each rank forwards its data to the next one.
  *
- * There is no reduction here: a ring sums the ranks' contributions in a row, each share from a
- * different rank on, and that is not the tree of comm.h.
+ * There is no reduction here. A ring sums the ranks' contributions in sequence, each share starting
+ * at a different rank, and that order is not the tree of comm.h.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"

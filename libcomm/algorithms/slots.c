@@ -148,8 +148,8 @@ int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e
 	return 0;
 }
 
-/* all_gather and gather: every rank writes its block; `wanted` says whether this rank reads
- * them. */
+/* all_gather and gather: every rank writes its block. wanted: whether this rank reads the
+ * blocks. */
 static int collect_blocks(struct comm *c, const struct op *op, bool wanted, struct err *e)
 {
 	comm_op_blocks(op, op->counts, c->size, c->off);

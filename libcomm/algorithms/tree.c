@@ -47,7 +47,7 @@ int comm_tree_parts(const int *of, int n, struct tree_part *parts)
 struct tree_fold {
 	enum comm_type type;
 	enum comm_op op;
-	const struct tree_leaf *next; /* leaf */
+	const struct tree_leaf *next; /* of a leaf */
 	int n;
 	size_t at, count, size, acc_size;
 };

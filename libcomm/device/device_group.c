@@ -127,7 +127,7 @@ static void close_marks(struct device_group *d)
 
 /* --- Opening --- */
 
-/* What a rank publishes before the choice. */
+/* The values that a rank publishes before the choice. */
 struct profile {
 	char device[DEVICE_ID];
 	char wish[16];  /* "auto", "staged", or the library's name */
@@ -160,8 +160,8 @@ static int by_device(const void *a, const void *b)
 	return strcmp(((const struct profile *)a)->device, ((const struct profile *)b)->device);
 }
 
-/* Whether all ranks can use the device's own library; otherwise why not, as seen here. Sorts
- * all. */
+/* Whether all ranks can use the device's own library. If not, sets the reason as this rank sees it.
+ * Sorts all. */
 static bool library_fits(struct comm *c, struct profile *all, const struct err *mine,
 			 struct err *why)
 {
@@ -184,7 +184,7 @@ static bool library_fits(struct comm *c, struct profile *all, const struct err *
 	return true;
 }
 
-/* Chooses from what all ranks published: 1: the library; 0: staged. */
+/* Chooses from the profiles that all ranks published. 1: the library; 0: staged. */
 static int choose_backend(struct comm *c, struct profile *all, const struct err *mine,
 			  struct err *e)
 {
@@ -249,7 +249,7 @@ static struct device_group *ondevice_new(const struct comm_device_options *opt, 
 	return NULL;
 }
 
-/* Under the world's lock, because another thread may interrupt the group. */
+/* Takes the world's lock, because another thread may interrupt the group. */
 static void set_device_group(struct comm *c, struct device_group *d)
 {
 	pthread_mutex_lock(&c->world->lock);
@@ -317,7 +317,7 @@ static int run_marked(struct comm *c, const struct op *op, struct stream_mark *m
 				       : comm_staged_run(c, op, m, e);
 }
 
-/* On the caller's own thread, between mark and join. */
+/* Runs the operation on the caller's own thread, between mark and join. */
 static int run_now(struct comm *c, const struct op *op, struct err *e)
 {
 	struct stream_mark *m;

@@ -125,7 +125,7 @@ int comm_native_sync(struct comm *c, struct err *e)
 	return await_flights(c, 0, e);
 }
 
-/* Under the lock. */
+/* Called under the lock. */
 static int queue_operation(struct comm *c, const struct op *op, struct stream_mark *m,
 			   struct err *e)
 {
@@ -263,8 +263,8 @@ static bool all_leave(const struct comm *c)
 
 enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
 
-/* The next stage of leaving: all operations are done here; then all data is sent; then the peers of
- * this host are there too. */
+/* The next stage of leaving. The stages are: all operations are done here; all data is sent; the
+ * peers of this host have reached the same stage. */
 static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->device_group->native;

@@ -79,7 +79,8 @@ static int check_flights(struct comm *c, struct err *e)
 	return n->count ? check_oldest(c, &n->flight[n->first], e) : 0;
 }
 
-/* Releases the lock meanwhile, because the world's lock is taken before it. */
+/* Reports the failure. It releases the lock meanwhile, because the world's lock is taken before
+ * it. */
 static void report_failure(struct comm *c, struct err *why)
 {
 	struct native *n = c->device_group->native;
@@ -151,7 +152,7 @@ int comm_native_watch(struct comm *c, struct err *e)
 	return 0;
 }
 
-/* Without the lock. A lost signal costs LOOK_NS, or nothing if nothing is in flight. */
+/* Called without the lock. A lost signal costs LOOK_NS, or nothing if nothing is in flight. */
 void comm_native_interrupt(struct comm *c)
 {
 	if (c->device_group->native)

@@ -41,7 +41,7 @@ struct staged {
 	struct comm_p2p *messages;
 };
 
-/* How an operation is cut into chunks. */
+/* The division of an operation into chunks. */
 struct chunk_plan {
 	const struct op *op;
 	size_t element, slice; /* bytes */
@@ -127,7 +127,7 @@ static bool is_messages(const struct op *op)
 	return op->kind == OP_P2P || comm_op_has(op->kind, OP_PAIRWISE);
 }
 
-/* The size of a slice, and how many there are; in a collective equal on all ranks. */
+/* The size of a slice, and the number of slices. In a collective, both are equal on all ranks. */
 static struct chunk_plan plan_chunks(struct comm *c, const struct op *op)
 {
 	struct staged *s = c->device_group->staged;

@@ -86,8 +86,7 @@ static int report_circle(const struct trace *t, const struct trace_wait *path, i
 
 enum { UNSEEN, ON_PATH, LEFT };
 
-/* Follows the waits from a rank. When a rank comes up again, the path from there on is the
- * circle. */
+/* Follows the waits from a rank. If a rank appears again, the path from there on is the cycle. */
 static int follow_waits(const struct trace *t, int from, struct trace_wait *path, char *seen,
 			struct diagnosis *d, struct err *e)
 {

@@ -228,7 +228,7 @@ static void *writer_main(void *arg)
 	return NULL;
 }
 
-/* From now on the first error also says why it could not be dumped. */
+/* After this, the first error also reports why it could not be dumped. */
 static void keep_dump_error(struct world *w, const char *text)
 {
 	snprintf(w->dump_error, sizeof w->dump_error, "%.*s", (int)sizeof w->dump_error - 1, text);

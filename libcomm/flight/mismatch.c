@@ -1,4 +1,4 @@
-/* mismatch — ranks of a group that call different operations as the same one. */
+/* mismatch — finds ranks of a group that call different operations under one number. */
 #include "libcomm/flight/diagnosis_text.h"
 
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static int find_mismatch(const struct trace_group *g, struct mismatch *m, struct
 
 enum { TYPES_DIFFER = 1, REDOPS_DIFFER = 2, ROOTS_DIFFER = 4 };
 
-/* What differs between calls of the same operation. */
+/* Finds the differences between calls of the same operation. */
 static int find_differences(const struct mismatch *m)
 {
 	const struct trace_op *first[OP_KIND_COUNT] = { NULL };
@@ -139,8 +139,8 @@ static int count_same(const struct mismatch *m, const struct trace_op *op)
 	return same;
 }
 
-/* The call of most ranks counts as the usual one; if several are equally frequent, the first
- * rank's. */
+/* The call of the most ranks counts as the usual one. If several are equally frequent, it is the
+ * first rank's. */
 static const struct trace_op *find_usual_call(const struct mismatch *m)
 {
 	const struct trace_op *best = m->calls[0].op;

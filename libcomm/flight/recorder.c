@@ -15,19 +15,19 @@ struct slot {                                /* a cache line */
 	_Alignas(64) _Atomic uint64_t guard; /* number and state; 0: being written */
 	_Atomic uint64_t what;               /* kind, type, redop, root */
 	_Atomic uint64_t bytes;
-	_Atomic uint64_t seq; /* and the number of messages */
+	_Atomic uint64_t seq; /* the sequence number and the number of messages */
 	_Atomic uintptr_t algorithm;
 	_Atomic uint64_t queued, start, end; /* ticks; 0: not yet */
 };
 
 struct message_slot {
-	_Atomic uint64_t peer; /* and whether it is a send, and its number */
+	_Atomic uint64_t peer; /* the peer, whether it is a send, and its number */
 	_Atomic uint64_t bytes;
 };
 
 struct messages { /* allocated at the group's first send/recv */
 	struct message_slot of[RECORDER_OPS][RECORDER_MESSAGES];
-	uint32_t nth[]; /* [ranks][2]: how many from and to each rank so far */
+	uint32_t nth[]; /* [ranks][2]: messages from and to each rank so far */
 };
 
 struct recorder {
@@ -108,7 +108,7 @@ void comm_recorder_close(struct recorder *r)
 
 static inline void store_word(_Atomic uint64_t *word, uint64_t value)
 {
-	/* Whoever reads this value then reads the guard that was written with it, or a later
+	/* A reader that reads this value then reads the guard that was written with it, or a later
 	 * one. */
 	atomic_store_explicit(word, value, memory_order_release);
 }

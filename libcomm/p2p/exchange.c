@@ -14,8 +14,8 @@ void comm_exchange_begin(struct comm *c)
 	c->exchange.count = 0;
 }
 
-/* Ranks that differ in these would silently exchange wrong data. Messages have types of their
- * own. */
+/* Ranks that differ in these values would silently exchange wrong data. Messages have types of
+ * their own. */
 static uint16_t hash_call(const struct comm *c, const struct op *op)
 {
 	const struct op_signature *s = &c->sign;
@@ -102,7 +102,7 @@ static void reset_endpoints(struct comm *c, int active)
 	c->exchange.count = 0;
 }
 
-/* Whether a lane is not through, or the peer has not taken all messages. */
+/* Whether a lane has not finished, or the peer has not taken all messages. */
 static bool is_unfinished(const struct endpoint *l)
 {
 	if (l->rendezvous.oldest >= 0)
@@ -182,7 +182,8 @@ static int finish_frame(struct comm *c, struct transfer *t, struct err *e)
 	return 0;
 }
 
-/* What moves next over a lane: one message if it receives, several if it sends. */
+/* The pieces that move next over a lane: those of one message if it receives, of several if it
+ * sends. */
 static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
 			 struct iovec v[PIECES])
 {
@@ -267,7 +268,8 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 	return left;
 }
 
-/* Messages to oneself: the k-th sent matches the k-th received and has its size (comm_op_check). */
+/* Messages to the rank itself: the k-th sent matches the k-th received and has its size
+ * (comm_op_check). */
 static void move_self(struct comm *c)
 {
 	int *out = &c->endpoints[c->rank].lane[0].out.at,
@@ -311,8 +313,8 @@ static bool sleep_in_poll(struct comm *c, int active)
 	return ready > 0;
 }
 
-/* Announces that it sleeps, checks once more, sleeps. *slept_out: nothing came for a whole
- * slice. */
+/* Announces that this rank sleeps, checks once more, and sleeps. *slept_out: nothing came for a
+ * whole slice. */
 static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err *e)
 {
 	struct seg_line *me = c->segment.head ? &c->segment.line[c->local[c->rank]] : NULL;
@@ -343,7 +345,7 @@ static int sleep_or_move(struct comm *c, int active, bool *slept_out, struct err
 	return left;
 }
 
-/* When this rank has nothing of its own to move, it helps its receivers. But first it lets other
+/* If this rank has nothing of its own to move, it helps its receivers. Before that, it lets other
  * ranks use the core. */
 static bool help_receivers(struct comm *c, int active, const struct spin_wait *idle)
 {

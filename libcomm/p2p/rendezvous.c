@@ -105,7 +105,8 @@ static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, cons
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)p.bytes;
 }
 
-/* Whether the process still exists: its number could be reused. */
+/* Whether the process still exists. Its pid alone does not show this, because it could be
+ * reused. */
 static bool is_peer_alive(const struct endpoint *l)
 {
 	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd,
@@ -195,8 +196,8 @@ int comm_rendezvous_fetch(struct endpoint *l, struct transfer *t, bool *moved, s
 			return rc;
 		t->fetched = true;
 	}
-	/* In this order: if the sender was there after the last byte, that byte was right.
-	 * Otherwise it counts as absent. */
+	/* The order matters: if the sender still existed after the last byte, that byte was
+	 * correct. Otherwise the sender counts as absent. */
 	close_chunks(l);
 	if (atomic_load(&l->ring.line->state) != SEG_HERE)
 		return 0;

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
-/* One call moves at most so much, so that the other side can begin. */
+/* One call moves at most this many bytes, so that the other side can begin. */
 enum { PIECE = 16 << 10 };
 
-/* The peer announces that it sleeps, checks once more, then sleeps. This rank changes something,
- * then asks whether the peer sleeps. All four are in one order (seq_cst): either this rank sees
- * that the peer sleeps, or the peer's last check sees the change. */
+/* The peer announces that it sleeps, checks once more, and then sleeps. This rank changes
+ * something, and then checks whether the peer sleeps. All four are in one order (seq_cst).
+ * Therefore, either this rank sees that the peer sleeps, or the peer's last check sees the
+ * change. */
 void comm_ring_wake_peer(const struct endpoint *l)
 {
 	struct seg_line *line = l->ring.line;

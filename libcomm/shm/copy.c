@@ -8,7 +8,7 @@
 
 enum { LINE = 64, FAR_BYTES = 4 << 20 };
 
-/* Whole lines, `to` aligned to one. */
+/* Copies whole cache lines; `to` is aligned to one. */
 static void stream_lines(char *to, const char *from, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += LINE) {

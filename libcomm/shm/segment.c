@@ -13,7 +13,7 @@
 
 static const char magic[8] = "muster1";
 
-/* What a peer checks before it trusts the rest. */
+/* The fields that a peer checks before it trusts the rest. */
 struct proof {
 	char magic[8];
 	unsigned char nonce[SEG_NONCE];
@@ -106,7 +106,7 @@ int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned cha
 	int m = open_offer(pid, fd, nonce, e);
 	if (m < 0)
 		return -1;
-	/* The first rank to come sets the length. */
+	/* The first rank that opens it sets the length. */
 	char *base = MAP_FAILED;
 	if (ftruncate(m, (off_t) new.size) == 0)
 		base = mmap(NULL, new.size, PROT_READ | PROT_WRITE, MAP_SHARED, m, 0);

@@ -26,7 +26,7 @@ struct shared_buffer {
 	int fd; /* -1: ordinary memory */
 };
 
-struct tail { /* behind the data */
+struct tail { /* stored after the data */
 	_Atomic uint32_t freed;
 };
 
@@ -90,7 +90,7 @@ char *comm_shared_buffer_map(pid_t pid, const struct remote_buffer *s)
 
 /* --- Making and freeing --- */
 
-/* What the kernel could allocate without killing a process; SIZE_MAX if unknown. */
+/* The bytes that the kernel could allocate without killing a process; SIZE_MAX if unknown. */
 static size_t available_memory(void)
 {
 	double bytes = meminfo_read("MemAvailable");

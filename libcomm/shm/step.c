@@ -3,9 +3,9 @@
 #include "libcomm/shm/peer_memory.h"
 #include "libcomm/shm/spin_wait.h"
 
-enum { FEW_BYTES = 2 << 10 }; /* so few bytes are always copied */
+enum { FEW_BYTES = 2 << 10 }; /* this many bytes or fewer are always copied */
 
-/* The first rank from r on that has not come; size: all have. */
+/* The first rank from r on that has not arrived; size: all have. */
 static int next_absent(const struct comm *c, int r)
 {
 	while (r < c->size && atomic_load(&segment_cell(&c->segment, c->step, r)->step) == c->step)
@@ -26,7 +26,7 @@ static int sleep_until_all(struct comm *c, struct err *e)
 	bool slept_out = false;
 	atomic_fetch_add(&h->sleepers, 1);
 	for (;;) {
-		/* Whoever comes last after this read sees a sleeper and changes the word. */
+		/* A rank that arrives last after this read sees a sleeper and changes the word. */
 		uint32_t wakes = atomic_load(&h->wakes);
 		if (next_absent(c, 0) == c->size)
 			break;

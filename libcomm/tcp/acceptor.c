@@ -211,7 +211,8 @@ static void wait_for_events(struct acceptor *a, int longest_ms)
 
 static void process_events(struct acceptor *a)
 {
-	/* From the last one down: removing an entry moves only entries already visited. */
+	/* The loop goes from the last entry down: removing an entry moves only entries already
+	 * visited. */
 	for (int i = a->count - 1; i >= 0; i--)
 		progress_pending(a, i);
 	comm_oob_progress(a->oob);
@@ -236,7 +237,7 @@ static void *acceptor_main(void *arg)
 	while (a->count)
 		drop_pending(a, a->count - 1);
 	comm_oob_free(a->oob);
-	/* Afterwards nobody can believe that this rank still exists. */
+	/* After this, nobody can believe that this rank still exists. */
 	shutdown(a->w->listener, SHUT_RDWR);
 	return NULL;
 }

@@ -17,7 +17,7 @@ enum { NONCE = 32, TAG = crypto_auth_BYTES };
 struct reply {
 	unsigned char nonce[NONCE];
 	uint32_t integrity, aes;
-	unsigned char tag[TAG]; /* of all fields before it: the acceptor's proof */
+	unsigned char tag[TAG]; /* over all fields before it: the acceptor's proof */
 };
 _Static_assert(sizeof(struct reply) == NONCE + 8 + TAG, "a reply has no padding");
 _Static_assert(NONCE == crypto_scalarmult_BYTES && (int)TAG == (int)RECORD_KEY,

@@ -103,7 +103,7 @@ static bool means_silence(int error)
 	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
-/* Ends connection i. gone: its end says that the process is gone. */
+/* Ends connection i. gone: its end means that the process is gone. */
 static void end_connection(struct oob *s, int i, bool gone, int error)
 {
 	struct world *w = s->w;
@@ -214,7 +214,7 @@ static void report_broken(struct oob *s, const struct oob_connection *l)
 	comm_world_fail(w, &why);
 }
 
-/* Moves what needs no waiting on connection i, which may end. */
+/* Progresses connection i as far as possible without waiting. The connection may end. */
 static void progress_connection(struct oob *s, int i)
 {
 	struct oob_connection *l = s->connection[i];
@@ -273,7 +273,8 @@ void comm_oob_set_polls(const struct oob *s, struct pollfd *p)
 void comm_oob_progress(struct oob *s)
 {
 	make_connections(s);
-	/* From the last one down: removing an entry moves only entries already visited. */
+	/* The loop goes from the last entry down: removing an entry moves only entries already
+	 * visited. */
 	for (int i = s->count - 1; i >= 0; i--)
 		progress_connection(s, i);
 }

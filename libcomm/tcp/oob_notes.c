@@ -18,7 +18,8 @@ void comm_oob_announce(struct world *w)
 			comm_wakeup_signal(c->wakeup.tx);
 }
 
-/* The world rank that this rank waits for in the given group, otherwise in any; -1: none. */
+/* The world rank that this rank waits for in the given group, or otherwise in any group; -1:
+ * none. */
 static int find_wait(struct world *w, uint64_t group)
 {
 	int who = -1;

@@ -192,7 +192,7 @@ static void encrypt(struct direction *d, const unsigned char *from)
 								   nonce, d->key);
 }
 
-/* In place. -1: it is not what was sealed. */
+/* Decrypts in place. -1: the data is not what was sealed. */
 static int decrypt(struct direction *d, unsigned char *at)
 {
 	unsigned char nonce[crypto_aead_aes256gcm_NPUBBYTES];
@@ -275,7 +275,7 @@ static ssize_t mark_broken(struct direction *d)
 	return RECORDS_BROKEN;
 }
 
-/* Delivers from a verified record in `held`. */
+/* Delivers data from a verified record in `held`. */
 static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 {
 	struct iovec part[RECORD_PIECES];
@@ -289,7 +289,8 @@ static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 	return (ssize_t)bytes;
 }
 
-/* The head is complete: whether it is valid, and where the data goes. */
+/* Called when the head is complete. Returns whether it is valid, and decides where the data
+ * goes. */
 static bool take_head(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
@@ -300,7 +301,7 @@ static bool take_head(struct records *r, const struct iovec *v, int n)
 	return true;
 }
 
-/* The record is complete: delivers it if it is valid. */
+/* Called when the record is complete. Delivers it if it is valid. */
 static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
@@ -318,7 +319,7 @@ static ssize_t take_record(struct records *r, const struct iovec *v, int n)
 	return d->staged ? give_out(d, v, n) : (ssize_t)d->head.bytes;
 }
 
-/* Where the next bytes go. */
+/* The memory for the next bytes. */
 static int find_destination(struct direction *d, const struct iovec *v,
 			    struct iovec part[RECORD_PIECES])
 {

@@ -11,7 +11,8 @@ enum { HOPS_MOST = 64 };
 
 static const double LONGEST_S = 0.5;
 
-/* Sleeps until the state of a rank changes; false when the time is over. Under the world's lock. */
+/* Called under the world's lock. Sleeps until the state of a rank changes; returns false when the
+ * time is over. */
 static bool wait_for_news(struct world *w, int64_t until)
 {
 	struct timespec t = { until / 1000000000, until % 1000000000 };
@@ -25,7 +26,8 @@ static bool is_decided(const struct world *w)
 
 enum answer { ANSWER_NONE, ANSWER_GONE, ANSWER_HERE, ANSWER_WAITS };
 
-/* Asks one rank. Under the world's lock. ANSWER_NONE also if the cause has become known. */
+/* Called under the world's lock. Asks one rank. Returns ANSWER_NONE also if the cause has become
+ * known. */
 static enum answer ask_rank(struct comm *c, int rank, int64_t until, int *waits_for)
 {
 	struct world *w = c->world;
@@ -54,14 +56,14 @@ static const char *format_rank(const struct comm *c, int world_rank, char out[16
 	return out;
 }
 
-/* The rank at the end of the chain of waits that begins with the accused. Under the world's
- * lock. */
+/* Called under the world's lock. Returns the rank at the end of the chain of waits that begins with
+ * the accused rank. */
 static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 {
 	int who = c->wait.accused, next = -1;
 	for (int hop = 0; hop < HOPS_MOST; hop++) {
 		*last = ask_rank(c, who, until, &next);
-		/* If ranks wait for each other, none of them is more to blame than another. */
+		/* If ranks wait for each other, none of them is more responsible than another. */
 		if (*last != ANSWER_WAITS || next == c->world->rank || next == who)
 			break;
 		who = next;

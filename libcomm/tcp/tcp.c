@@ -79,7 +79,7 @@ static void request_oob(const struct endpoint *l)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Whether it has died, closed or failed, as far as the out-of-band connection shows. */
+/* Whether the peer has died, closed or failed, as far as the out-of-band connection shows. */
 static bool is_gone(const struct endpoint *l)
 {
 	struct world *w = l->c->world;
@@ -153,8 +153,8 @@ static void check_peer(struct endpoint *l, struct tcp_lane *t)
 	t->round = comm_acceptor_count_rounds(l->c->world);
 }
 
-/* A rank that connected and left may still be pending at the acceptor. But it was answered, so its
- * hello had arrived: after one whole round that is known. */
+/* A rank that connected and left may still be pending at the acceptor. But it received an answer,
+ * so its hello had arrived. After one whole round, the acceptor has seen it. */
 static int step_accept(struct endpoint *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];

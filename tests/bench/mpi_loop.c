@@ -1,7 +1,7 @@
 /*
- * The loop of `muster bench comm` over MPI, for comparison: the same operations, sizes and way of
- * timing. Prints a line `OP BYTES SECONDS` each, the best of its blocks; first `memcpy 0
- * BYTES_PER_SECOND`, of all ranks copying memory of their own at once.
+ * The loop of `muster bench comm` over MPI, for comparison. It has the same operations, sizes and
+ * timing. It prints a line `OP BYTES SECONDS` for each, with the time of the best block. The first
+ * line is `memcpy 0 BYTES_PER_SECOND`, measured while all ranks copy memory of their own at once.
  *
  * usage: mpirun -n N mpi_loop SECONDS LEAST MOST FACTOR
  */
@@ -49,7 +49,7 @@ static void ping_pong(int n)
 static const struct {
 	const char *name;
 	void (*run)(int n);
-	int shared; /* the size is that of all ranks' blocks */
+	int shared; /* the size counts all ranks' blocks */
 	int messages;
 } ops[] = {
 	{ "all_reduce", all_reduce, 0, 1 },         { "all_gather", all_gather, 1, 1 },
@@ -64,7 +64,7 @@ static double slowest(double x)
 	return most;
 }
 
-/* Seconds of one of `iters` calls, on this rank. */
+/* Seconds per call, over `iters` calls, on this rank. */
 static double block(int op, int n, int iters)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -92,7 +92,7 @@ static double best(int op, int n, double seconds)
 	return least;
 }
 
-/* Bytes a second that all ranks copy together. */
+/* Bytes per second that all ranks together copy. */
 static double copying(void)
 {
 	char *from = malloc(COPY), *to = malloc(COPY);

@@ -1,9 +1,11 @@
 /*
- * network — libcomm between two hosts beside a plain loop of send(2) and recv(2), in turn in one
- * run.
+ * network — compares libcomm between two hosts with a plain loop of send(2) and recv(2),
+ * alternating in one run.
  *
  * The hosts are network namespaces on one machine. usage: network [SOCKETS]
- * Prints the rates of each round and the median of their ratios; fails when that is below 0.85.
+ *
+ * It prints the rates of each round and the median of their ratios. It fails if the median is below
+ * 0.85.
  */
 #include "tests/unit/libcomm/network.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -21,7 +23,7 @@ static const double LEAST = 0.85;
 struct shared {
 	char address[NET_ADDR_MAX];
 	_Atomic int ready;
-	double rate; /* bytes a second, of the last measurement */
+	double rate; /* bytes per second, in the last measurement */
 };
 
 static struct network net;
@@ -34,7 +36,7 @@ static int enter_host(const struct ranks *r, int rank)
 
 /* --- Plain --- */
 
-/* Sends and receives so many bytes at once; 0, or -1. */
+/* Sends and receives this many bytes at once; returns 0 or -1. */
 static int stream(int fd, char *out, size_t to_send, char *in, size_t to_get)
 {
 	size_t put = 0, got = 0;

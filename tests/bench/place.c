@@ -1,8 +1,10 @@
 /*
- * place — how long placement takes, on one core.
+ * place — measures how long placement takes on one core.
  *
- * usage: place Prints a line a case: the machine, the ranks, maps weighed, seconds of a core, and
- * what the map costs beside Slurm's block order.
+ * usage: place
+ *
+ * Prints a line per case: the machine, the ranks, the maps evaluated, the seconds on one core, and
+ * the map's cost relative to Slurm's block order.
  */
 #include "plan/place/place.h"
 
@@ -33,7 +35,7 @@ static const struct {
 int main(void)
 {
 	struct traffic t = { 0 };
-	/* tp and ep move most, replicas once, stages least */
+	/* tp and ep move most, replicas communicate once per step, stages move least */
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		t.ops[kind][0] = (struct traffic_op){ kind == GROUP_DP ? 1e9 : 64e6,
 						      kind == GROUP_TP || kind == GROUP_EP ? 200

@@ -1,10 +1,12 @@
 /*
- * search — how long a search takes, on one core: every configuration, branch and bound, and that
- * with the finalists built as whole plans.
+ * search — measures how long a search takes on one core: over every configuration, by branch and
+ * bound, and by branch and bound with the finalists built as whole plans.
  *
- * usage: search [bounded] Prints a line a case and mode: job, machine, mode, configurations looked
- * at, how many fit, seconds of a core, the best step. "bounded": without the exhaustive mode. The
- * two modes must agree, else it exits with 1.
+ * usage: search [bounded]
+ *
+ * Prints a line per case and mode: job, machine, mode, configurations evaluated, how many fit,
+ * seconds on one core, the best step. "bounded" omits the exhaustive mode. The two modes must
+ * agree; otherwise it exits with 1.
  */
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
@@ -32,7 +34,7 @@ static const struct {
 	{ "templates/jobs/175b.ini", "dgx-h100:12500", "batch.global=98304", false },
 };
 
-/* The best alone: what bounds have to prove. */
+/* Only the best configuration: the bounds have to prove it. */
 struct hunt {
 	struct eval_leaf best;
 	long looked, fit;

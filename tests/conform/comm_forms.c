@@ -15,7 +15,7 @@ static struct piece reduced(int block, size_t count)
 	return (struct piece){ PIECE_REDUCED, 0, block, count };
 }
 
-/* The blocking call or the one that starts it. */
+/* Makes the blocking call, or the call that starts the operation. */
 #define EITHER(op, ...) \
 	(t->start ? comm_##op##_start(t->c, __VA_ARGS__, req, e) : comm_##op(t->c, __VA_ARGS__, e))
 
@@ -23,7 +23,7 @@ static struct piece reduced(int block, size_t count)
 	static int name##_call(const struct cell *t, struct comm_request **req, struct err *e)
 #define SHAPE(name) static void name##_shape(const struct cell *t, struct shape *s)
 
-/* Where rank's block begins among uneven ones. */
+/* The element where a rank's block begins if the blocks are uneven. */
 static size_t begins(const size_t *counts, int rank)
 {
 	size_t at = 0;
@@ -219,8 +219,8 @@ FORM(barrier)
 
 /* --- Messages --- */
 
-/* The i-th of n messages, in one of the orders: sends first, receives first, by pairs,
- * backwards. */
+/* The place of the i-th of n messages in one of the orders: sends first, receives first, by pairs,
+ * reversed. */
 static int place_of(const struct cell *t, bool send, int i, int n)
 {
 	switch (t->choice / 3 % 4) {
@@ -234,7 +234,7 @@ static int place_of(const struct cell *t, bool send, int i, int n)
 	return send ? 2 * n - 1 - i : n - 1 - i;
 }
 
-/* Everybody to everybody at once, itself among them. */
+/* Every rank exchanges a message with every rank at once, including itself. */
 FORM(grouped)
 {
 	struct comm_p2p ops[2 * REF_RANKS];
@@ -250,7 +250,7 @@ FORM(grouped)
 	return EITHER(group, ops, 2 * t->n);
 }
 
-/* Around the ring. */
+/* Messages go around the ring. */
 SHAPE(send_recv)
 {
 	s->in[s->ins++] = given(t->rank, 3, t->count);
@@ -332,8 +332,8 @@ const int comm_form_count = sizeof comm_forms / sizeof *comm_forms;
 
 /* --- Cells --- */
 
-/* What rank a gives to rank b where blocks are uneven: empty ones among others; one alone; all a
- * little different. */
+/* The count that rank a gives to rank b if the blocks are uneven. In the patterns, some blocks are
+ * empty, only one has data, or all differ a little. */
 static size_t uneven(const struct cell *t, int a, int b)
 {
 	unsigned spin = t->choice / 3;
@@ -368,7 +368,7 @@ static size_t bytes_of(const struct piece *p, int n, size_t size)
 	return sum * size;
 }
 
-/* A poisoned box between guards. */
+/* Makes a poisoned buffer between guards. */
 static char *box_open(struct cell *t, const struct cell_memory *memory, int which, size_t bytes)
 {
 	char *base = (t->shared[which] ? memory->shared : memory->plain)[which];
@@ -479,7 +479,7 @@ static int check_piece(const struct cell *t, const struct piece *p, const char *
 			(unsigned char)want[wrong % period]);
 }
 
-/* Inputs are as they were, but where the result lies on them. */
+/* Inputs must be unchanged, except where the result overlaps them. */
 static int check_inputs(const struct cell *t)
 {
 	size_t size = comm_type_size(t->type), at = 0, bytes;

@@ -51,7 +51,7 @@ static float f16_number(uint16_t h)
 	return (float)(h & 0x8000 ? -m : m);
 }
 
-/* The nearest number with `bits` bits behind the point of its leading one, the even one of two. */
+/* The nearest number with `bits` bits after the leading one; of two equally near, the even one. */
 static double rounded(double x, int bits, int least_exponent)
 {
 	if (x == 0 || !isfinite(x))
@@ -109,7 +109,7 @@ double reference_number(enum comm_type type, const void *at)
 
 /* --- The documented order --- */
 
-/* What partial results are kept in: fp32 for the halves. Integers wrap. */
+/* The accumulator of partial results: fp32 for the 2-byte floats. Integers wrap. */
 union partial {
 	float f;
 	double d;
@@ -221,9 +221,10 @@ void reference_reduce(enum comm_type type, enum comm_op op, const void *const *s
 	}
 }
 
-/* --- The same in float64 --- */
+/* --- The same reduction in float64 --- */
 
-/* Sums round in fp32 or wider at each of at most seven additions, and once to the type. */
+/* Sums are rounded in fp32 or a wider type at each of at most seven additions, and once to the
+ * type. */
 static const double rounding[] = { 0, 0, 0x1p-8, 0x1p-11, 0, 0, 0 };
 static const double adding[] = { 0x1p-21, 0x1p-50, 0x1p-21, 0x1p-21, 0, 0, 0 };
 static const double smallest[] = { 0, 0, 0, 0x1p-24, 0, 0, 0 };
@@ -258,8 +259,8 @@ static uint32_t mix(uint32_t rank, uint32_t block, uint32_t i)
 	return x ^ x >> 15;
 }
 
-/* Of 1 + fraction, times a power of two whose exponent is within `spread` of 0; either sign. No
- * zero: a maximum of two zeros has either sign. */
+/* A number 1 + fraction, times a power of two with an exponent within `spread` of 0, of either
+ * sign. It is never zero, because a maximum of two zeros has either sign. */
 static double some_number(uint32_t x, int bits, int spread)
 {
 	double fraction = ldexp((double)(x >> 8) + 1, -24);
@@ -267,7 +268,7 @@ static double some_number(uint32_t x, int bits, int spread)
 	return ldexp(rounded(1 + fraction, bits, 0), exponent) * (x >> 7 & 1 ? -1 : 1);
 }
 
-/* Sums of widely spread magnitudes, so that another order gives other bits. */
+/* The magnitudes are widely spread, so that a sum in another order has other bits. */
 static void set_element(enum comm_type type, bool factor, uint32_t x, char *at)
 {
 	union element v = { 0 };

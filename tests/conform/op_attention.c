@@ -1,10 +1,10 @@
 /*
- * Attention. The arguments are o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv starts
- * samples.
+ * Attention. The arguments are o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv
+ * starts samples.
  *
- * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one after the other with
- * gaps between rows and between sequences, which must stay unchanged. c is the width of the gaps; 0
- * means odd widths.
+ * q, k and v are one array. They are either fused rows [heads q | kv_heads k | kv_heads v], or they
+ * follow each other with gaps between rows and between sequences. The gaps must stay unchanged. c
+ * is the width of the gaps; 0 means irregular widths.
  */
 #include "tests/conform/op_vary.h"
 
@@ -40,7 +40,7 @@ static struct attn_shape shape_with(const struct dims *d, void *starts, void *sa
 	return s;
 }
 
-/* Elements before k, before v, and in all. */
+/* The number of elements before k, before v, and in total. */
 struct extent {
 	int64_t k, v, all;
 };
@@ -60,7 +60,7 @@ static void *part(struct backend *k, void *qkv, int64_t at)
 	return (char *)qkv + (size_t)at * backend_width(k);
 }
 
-/* Documents of 37 positions in the first sequence, of 48 in the next, and so on. */
+/* The first sequence has documents of 37 positions, the next one of 48, and so on. */
 static void make_starts(const struct dims *d, int32_t *starts)
 {
 	struct attn_shape s = shape_of(d);
@@ -70,7 +70,7 @@ static void make_starts(const struct dims *d, int32_t *starts)
 				(int32_t)((s.q_first + t) / (37 + 11 * b) * (37 + 11 * b));
 }
 
-/* starts and samples, from argument `at` on. */
+/* The arguments starts and samples, from index `at` on. */
 static void place_args(const struct dims *d, struct arg *a, int at)
 {
 	a[at] = (struct arg){ TOKENS, d->s.batch * (d->s.q_len + 2), 1, STORED };
@@ -131,7 +131,7 @@ static void attention_bwd_run(const struct ops *o, struct backend *k, const stru
 			 part(k, p[4], e.k), part(k, p[4], e.v), &s, d->with);
 }
 
-/* --- merge: o lse o2 lse2; here and there one side, or both, saw no key --- */
+/* --- merge: o lse o2 lse2; some rows have no key on one side or on both --- */
 
 static void attention_merge_args(const struct dims *d, struct arg *a)
 {
@@ -180,7 +180,8 @@ static void attention_merge_run(const struct ops *o, struct backend *k, const st
 	{ \
 		WHOLE(2, 100, 3, 1, 16), .p = 0.3f, .with = true \
 	}
-/* Queries after the keys, among them, and before them; one query; more keys than queries, and fewer. */
+/* Queries are after the keys, among them, and before them. There is one query, or more keys than
+ * queries, or fewer. */
 #define PIECE_DIMS \
 	{ SHAPE(2, 70, 200, 130, 3, 4, 2, 16), .with = true }, \
 		{ SHAPE(1, 65, 40, 90, 7, 2, 1, 32) }, { SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, \
@@ -190,14 +191,14 @@ static void attention_merge_run(const struct ops *o, struct backend *k, const st
 	{ \
 		SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true \
 	}
-/* More keys, and more queries, than storage of 2 bytes converts at once. */
+/* There are more keys, and more queries, than 2-byte storage converts at once. */
 #define LONG_DIMS \
 	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, \
 	{ \
 		SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true \
 	}
-/* Several tiles of the tensor-core kernels, with aligned rows: incomplete tiles, documents across
- * tiles, and queries that see nothing. */
+/* Several tiles of the tensor-core kernels, with aligned rows. Some tiles are incomplete, some
+ * documents span tiles, and some queries have no key. */
 #define TILE_DIMS \
 	{ SHAPE(1, 200, 150, 330, 20, 4, 2, 64), .c = 8, .documents = true, .with = true }, \
 		{ SHAPE(1, 170, 0, 200, 100, 2, 2, 128), .c = 8, .p = 0.2f }, \

@@ -9,7 +9,7 @@
 
 enum { GUARD = 256 };
 static const unsigned char canary = 0x7b;
-/* For sums in float64 of numbers that were computed in fp32. */
+/* The tolerance for sums in float64 of numbers that were computed in fp32. */
 static const double double_tolerance = 1e-6;
 
 static bool arg_whole(const struct arg *a)
@@ -90,7 +90,7 @@ bool op_call_guarded(const struct op_call *c, int i)
 	return true;
 }
 
-/* Draws normal numbers, a hundred at a time since they come in fours. */
+/* Draws normal numbers, a hundred at a time, because they come in groups of four. */
 static void random_numbers(double *x, const struct arg *a, struct philox_key key)
 {
 	float normal[100];

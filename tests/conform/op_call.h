@@ -1,6 +1,6 @@
 /*
- * op_call — the arrays of one call of an op, with guards around each: doubles for the specification,
- * or as a backend stores them. op_check.c uses it.
+ * op_call — the arrays of one call of an op, with guards around each. They hold doubles for the
+ * specification, or a backend's storage type. op_check.c uses it.
  */
 #ifndef MUSTER_TESTS_OP_CALL_H
 #define MUSTER_TESTS_OP_CALL_H
@@ -20,20 +20,20 @@ struct op_call {
 	const struct storage *storage;
 };
 
-/* Allocates host memory; the program ends if there is none. shift: elements by which arrays begin off
- * their alignment. */
+/* Allocates host memory; if there is none, the program ends. shift: the number of elements by which
+ * arrays begin off their alignment. */
 void op_call_init(struct op_call *c, const struct op_test *t, const struct dims *d,
 		  const struct storage *storage, int shift);
 void op_call_fini(struct op_call *c);
 
-/* Of argument i: the storage type of its numbers, their largest error, its bytes, and whether nothing
- * was written around it. */
+/* Properties of argument i: the storage type of its numbers, their largest error, its bytes, and
+ * whether nothing was written around it. */
 const struct storage *op_call_storage(const struct op_call *c, int i);
 double op_call_tolerance(const struct op_call *c, int i);
 size_t op_call_bytes(const struct op_call *c, int i);
 bool op_call_guarded(const struct op_call *c, int i);
 
-/* Fills c, which has doubles, with random numbers. */
+/* Fills c, whose arrays hold doubles, with random numbers. */
 void op_call_random(struct op_call *c, uint64_t seed);
 /* Rounds c's doubles to numbers that the arrays of `like` can hold. */
 void op_call_round(struct op_call *c, const struct op_call *like);

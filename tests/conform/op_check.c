@@ -18,7 +18,7 @@ struct op_checker {
 	const char *backend_name;
 	const struct storage *storage;
 	struct backend *spec;            /* reference64 */
-	struct backend *k[THREADS_MOST]; /* with i + 1 threads */
+	struct backend *k[THREADS_MOST]; /* k[i] has i + 1 threads */
 	int n;
 };
 
@@ -45,7 +45,7 @@ void op_checker_close(struct op_checker *c)
 	free(c);
 }
 
-/* The reference has no threads, and a device ignores their number. */
+/* reference64 has no threads, and a device ignores their number. */
 static int open_all(struct op_checker *c, struct err *e)
 {
 	int most = strncmp(c->backend_name, "reference", 9) ? THREADS_MOST : 1;
@@ -75,7 +75,7 @@ int op_checker_open(const char *backend_name, struct op_checker **out, struct er
 	return 0;
 }
 
-/* --- What went wrong --- */
+/* --- Errors --- */
 
 __attribute__((format(printf, 3, 4))) static bool wrong(const struct trial *t, int arg,
 							const char *fmt, ...)
@@ -143,9 +143,9 @@ static bool check_same(const struct trial *t, const struct op_call *a, const str
 	return true;
 }
 
-/* --- Running it --- */
+/* --- Running --- */
 
-/* Runs the op on arrays of the backend's memory that begin as `in`; `out` gets their results. With
+/* Runs the op on arrays in the backend's memory that begin as `in`; `out` gets their results. With
  * `recorded`, the op runs by replaying a graph. */
 static bool run_op(const struct trial *t, struct backend *k, const struct op_call *in,
 		   bool recorded, struct op_call *out)

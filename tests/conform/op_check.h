@@ -22,7 +22,7 @@
 
 #include <stdbool.h>
 
-/* A backend that is open with 1, 2 and 3 threads, or once if it ignores threads. */
+/* A backend that is open with 1, 2 and 3 threads, or only once if it ignores threads. */
 struct op_checker;
 
 enum { OP_CHECK_WHY = 400 };
@@ -42,7 +42,7 @@ struct op_draw {
 bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d,
 		 const struct op_draw *draw, char why[OP_CHECK_WHY]);
 
-/* All families; NULL at the end. To add one, add its table here and its file to
+/* All families, with a NULL at the end. To add one, add its table here and its file to
  * tests/gpu/sources.mk. */
 extern const struct op_test *const op_families[];
 

@@ -1,4 +1,4 @@
-/* Ops over single elements: activations, sums, conversions, dropout and the optimizers. */
+/* Ops on single elements: activations, sums, conversions, dropout and the optimizers. */
 #include "tests/conform/op_vary.h"
 
 /* --- activations: y x / dx dy x --- */
@@ -110,7 +110,7 @@ static void sqnorm_run(const struct ops *o, struct backend *k, const struct dims
 	o->sqnorm(k, p[0], p[1], d->n);
 }
 
-/* p g m v stored. m and v are those of some steps. with: stored is set; fused: it is rounded at
+/* p g m v stored. m and v are those after some steps. with: stored is set; fused: it is rounded at
  * random. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
@@ -150,8 +150,8 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 	};
 }
 
-/* Splits the parameters into updates, one of which is empty; into c of them if c is given. Returns how
- * many. */
+/* Splits the parameters into d->c updates, or, if d->c is 0, into UPDATES of which one is empty.
+ * Returns the number of updates. */
 static int parts(const struct dims *d, struct backend *k, void **p, struct update u[UPDATES_MOST])
 {
 	size_t stored = backend_width(k), single = stored > sizeof(float) ? stored : sizeof(float);

@@ -1,9 +1,9 @@
-/* A mixture of experts: the router, and the rows that are sent to experts. n tokens of c elements, d
- * experts, lo of them chosen. */
+/* A mixture of experts: the router, and the rows that are sent to experts. There are n tokens of c
+ * elements and d experts; lo of them are chosen. */
 #include "tests/conform/op_vary.h"
 
-/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits;
- * with: weights before choosing --- */
+/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits; with:
+ * weights are computed before the choice --- */
 
 static void route_fwd_args(const struct dims *d, struct arg *a)
 {
@@ -73,7 +73,7 @@ static void count_run(const struct ops *o, struct backend *k, const struct dims 
 	o->route_count(k, p[0], p[1], d->n, d->d, d->lo, d->c);
 }
 
-/* Two thirds of an expert's even share, plus one. */
+/* Two thirds of an expert's equal share, plus one. */
 static int64_t limit(const struct dims *d)
 {
 	return d->c * d->lo * 2 / (3 * d->d) + 1;
@@ -137,7 +137,7 @@ static void loss_run(const struct ops *o, struct backend *k, const struct dims *
 	o->route_loss(k, p[0], p[1], p[2], p[3], d->n, d->d, d->c, 0.5, 0.25);
 }
 
-/* --- gather: y x from; from one in three: none --- */
+/* --- gather: y x from; one of three rows has no source --- */
 
 static void gather_args(const struct dims *d, struct arg *a)
 {
@@ -190,15 +190,15 @@ static void copy_run(const struct ops *o, struct backend *k, const struct dims *
 		} \
 	}
 
-/* --- combine: y x at weights / dx dweights dy x at weights; x has 2 rows more than are met --- */
+/* --- combine: y x at weights / dx dweights dy x at weights; 2 rows of x are not used --- */
 
 static int64_t places(const struct dims *d)
 {
 	return d->n * d->lo + 2;
 }
 
-/* Each row of x once, in an order that jumps. If there are several, the first and every ninth after it
- * are dropped. */
+/* Uses each row of x once, in an order that jumps. If there are several, the first and every ninth
+ * after it are dropped. */
 static void scatter(const struct dims *d, int64_t *at)
 {
 	for (int64_t j = 0; j < d->n * d->lo; j++)

@@ -21,7 +21,7 @@ static void begin(struct fp8_scale *s, float scale)
 	*s = (struct fp8_scale){ .scale = scale, .inverse = 1 / scale, .largest = 0.25f };
 }
 
-/* --- y turned scale x; fused: only the largest --- */
+/* --- y turned scale x; fused: computes only the largest magnitude --- */
 
 static void cast_args(const struct dims *d, struct arg *a)
 {

@@ -73,8 +73,8 @@ static void linear_gelu_bwd_run(const struct ops *o, struct backend *k, const st
 	o->linear_gelu_bwd(k, p[0], p[1], p[2], p[3], d->n, d->c, d->d);
 }
 
-/* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, of which each third is empty;
- * with: room between weights --- */
+/* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, every third of which is empty; with:
+ * there is space between weights --- */
 
 enum { GROUPS_MOST = 16 };
 

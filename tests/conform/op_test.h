@@ -1,9 +1,9 @@
 /*
- * op_test — how op_check.c tests an op: its arguments, how it is called, and with which sizes.
+ * op_test — describes to op_check.c how to test an op: its arguments, its call, and its sizes.
  *
- * To test an op: write its arguments, its call and its sizes in the file of its family, and add a row
- * to the table at that file's end. A row's name is the op's; what follows a blank tells rows of one
- * op apart. test_ops.c fails for an op of kernels/ops_table.h that has no row.
+ * To test an op, write its arguments, its call and its sizes in the file of its family, and add a
+ * row to the table at that file's end. A row's name is the op's name. The text after a blank
+ * distinguishes rows of one op. test_ops.c fails if an op of kernels/ops_table.h has no row.
  */
 #ifndef MUSTER_TESTS_OP_TEST_H
 #define MUSTER_TESTS_OP_TEST_H
@@ -45,9 +45,9 @@ struct dims {
 	int64_t n, c, d;
 	int32_t lo;
 	bool with; /* the optional arguments */
-	float p;   /* of dropout */
+	float p;   /* dropout's probability */
 	struct attn_shape s;
-	/* q, k and v of a token are in one row; positions see only their own document */
+	/* q, k and v of a token are in one row; positions attend only within their own document */
 	bool fused, documents;
 };
 

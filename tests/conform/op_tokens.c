@@ -137,7 +137,7 @@ static void xent_grad_run(const struct ops *o, struct backend *k, const struct d
 	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, d->lo);
 }
 
-/* as xent_exp, without its max; the shard has all columns */
+/* as xent_exp, but without max; the shard has all columns */
 static void xent_args(const struct dims *d, struct arg *a)
 {
 	xent_exp_args(d, a);

@@ -2,13 +2,14 @@
 
 #include "base/philox.h"
 
-/* The stream of one set of sizes. */
+/* The random stream of one set of sizes. */
 struct op_random {
 	struct philox_key key;
 	uint64_t at;
 };
 
-/* A size from lo to hi. Each third of them is close to a power of 2, small, or any. */
+/* A size from lo to hi. A third of the sizes are close to a power of 2, a third are small, and a
+ * third are any. */
 static int64_t draw_size(struct op_random *d, int64_t lo, int64_t hi)
 {
 	uint32_t r[4];
@@ -34,7 +35,7 @@ void vary_products(struct op_random *r, struct dims *d)
 			    .with = draw_bool(r) };
 }
 
-/* With few rows, means can cancel to less than the rounding error; with few columns, gradients
+/* With few rows, means can cancel to less than the rounding error. With few columns, gradients
  * can. */
 void vary_norms(struct op_random *r, struct dims *d)
 {
@@ -116,7 +117,7 @@ void vary_experts(struct op_random *r, struct dims *d)
 	d->lo = (int32_t)draw_size(r, 1, d->d < 8 ? d->d : 8);
 }
 
-/* n is a multiple of c, the tokens of a piece. */
+/* n is a multiple of c, the number of tokens in a piece. */
 void vary_places(struct op_random *r, struct dims *d)
 {
 	vary_experts(r, d);

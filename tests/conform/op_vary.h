@@ -1,6 +1,6 @@
 /*
- * op_vary — random sizes of ops: above all those that are no multiple of a tile. A row of a family's
- * table names the function that draws its sizes.
+ * op_vary — random sizes of ops, mostly sizes that are not a multiple of a tile. A row of a
+ * family's table names the function that draws its sizes.
  */
 #ifndef MUSTER_TESTS_OP_VARY_H
 #define MUSTER_TESTS_OP_VARY_H
@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* The same number gives the same sizes. false: this op is only tested with the sizes of its row. */
+/* The same number gives the same sizes. Returns false if this op is tested only with the sizes of
+ * its row. */
 bool op_vary(const struct op_test *t, uint64_t number, struct dims *out);
 
 void vary_products(struct op_random *r, struct dims *d);

@@ -1,16 +1,16 @@
 /*
- * Every operation of comm.h, type and reduction, in place and not, over every backend and split of
- * the ranks over hosts, from no byte to 64 MiB: each byte of every result, input and guard is
- * compared with comm_reference.
+ * Tests every operation of comm.h with every type and reduction, in place and not, over every
+ * backend and every split of the ranks over hosts, from 0 bytes to 64 MiB. Each byte of every
+ * result, input and guard is compared with comm_reference.
  *
- * A cell is one call (comm_forms.h). All cells of the small sizes are run. Of the larger ones each
- * `share`-th is: cells are numbered through all worlds, and since the shares are primes, every
- * form, type, world and size meets in time. Roots, uneven counts, alignment, the kind of memory of
- * each buffer and whether the operation is started or called follow from the cell's number alone,
- * so that a run can be repeated.
+ * A cell is one call (comm_forms.h). All cells of the small sizes are run. Of the larger sizes,
+ * every `share`-th cell is run. Cells are numbered through all worlds, and the shares are primes,
+ * so every combination of form, type, world and size is run at some time. The cell's number alone
+ * determines roots, uneven counts, alignment, the kind of memory of each buffer and whether the
+ * operation is started or called. A run can therefore be repeated.
  *
- * MUSTER_COMM_SWEEP=N runs N times as many of the dealt cells; with N as large as the largest
- * share, all of them (hours: make check-comm).
+ * MUSTER_COMM_SWEEP=N runs N times as many of the selected cells. With N as large as the largest
+ * share, all cells are run (this takes hours: make check-comm).
  */
 #include "tests/conform/comm_forms.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-/* Under a sanitizer each cell is dealt as if there were seven times as many. */
+/* Under a sanitizer, one seventh of these cells is run. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { THIN = 7 };
 #else
@@ -31,8 +31,8 @@ enum { THIN = 1 };
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* In elements; or in bytes of the whole vector, and a few elements more, so that nothing is a
- * round number. */
+/* Sizes in elements, or in bytes of the whole vector. A few elements are added, so that no size is
+ * a round number. */
 /* clang-format off */
 static const struct size {
 	size_t count, bytes;
@@ -64,7 +64,7 @@ static const struct world {
 };
 /* clang-format on */
 
-/* Where each algorithm is forced once; of the cells of one rank's world each eleventh. */
+/* Each algorithm is forced once in these worlds. Every 11th cell of one rank's world is run. */
 static const struct world forced[] = {
 	{ 2, "shm", NULL, 0, 0 },      { 3, NULL, "aab", 0, 0 },     { 4, "tcp", NULL, 0, 0 },
 	{ 7, "shm", NULL, 0, 0 },      { 7, NULL, "abbcccc", 0, 0 }, { 8, "tcp", NULL, 0, 0 },
@@ -72,7 +72,7 @@ static const struct world forced[] = {
 };
 enum { FORCED_SHARE = 11 };
 
-/* What goes over TCP is checked, or sealed; of the cells each seventh. */
+/* Data over TCP is checked or sealed. Every 7th cell is run. */
 /* clang-format off */
 static const struct world protected[] = {
 	{ 2, "tcp", NULL, 0, COMM_INTEGRITY_CHECKSUM }, { 2, "tcp", NULL, 0, COMM_INTEGRITY_SEAL },
@@ -95,7 +95,7 @@ struct run {
 	struct cell_memory memory;
 	size_t room;
 	uint32_t world; /* its number */
-	int share;      /* of all cells; on top of the sizes' own */
+	int share;      /* every share-th cell; multiplied with the size's own share */
 };
 
 /* --- Which cells --- */
@@ -157,7 +157,8 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	uint32_t mine = mix(number, 1000 + (uint32_t)comm_rank(run->c));
 	t->choice = mix(number, (uint32_t)t->count) >> 8;
 	t->start = t->choice >> 12 & 1;
-	/* A quarter of the cells has all buffers shared, a quarter all plain, the rest mixes. */
+	/* A quarter of the cells has all buffers shared, a quarter has all private, and the others
+	 * mix both. */
 	t->shared[0] = t->choice >> 13 & 1 ? mine & 1 : t->choice >> 14 & 1;
 	t->shared[1] = t->choice >> 13 & 1 ? mine >> 1 & 1 : t->choice >> 14 & 1;
 	t->shifted = mine >> 2 & 1;
@@ -177,7 +178,7 @@ static int run_cell(struct run *run, struct cell *t, uint32_t number)
 	return cell_check(t);
 }
 
-/* --- A world's cells --- */
+/* --- The cells of a world --- */
 
 static int redops_of(const struct form *form)
 {
@@ -189,7 +190,7 @@ static int places_of(const struct form *form)
 	return form->traits & FORM_IN_PLACE ? 2 : 1;
 }
 
-/* All of one form and size, of which some are dealt. */
+/* Runs the selected cells of one form and size. */
 static int run_form(struct run *run, const struct form *form, const struct size *size,
 		    uint32_t *number)
 {
@@ -216,7 +217,7 @@ static int conform(struct comm *world, void *arg)
 	run.c = world;
 	for (int s = 0; s < COUNT(sizes); s++)
 		for (int f = 0; f < comm_form_count; f++) {
-			alarm(PATIENCE_S); /* for these, not for all */
+			alarm(PATIENCE_S); /* for these cells, not for all */
 			if (run_form(&run, &comm_forms[f], &sizes[s], &number))
 				return 1;
 		}

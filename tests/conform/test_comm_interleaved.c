@@ -1,9 +1,10 @@
 /*
- * Operations of overlapping groups under way at once, in orders that no two ranks share: each
- * group's operations are the same on all its ranks, as comm.h asks, but when a rank starts, tests
- * and waits for which is thrown by dice of its own. Every byte is checked as in test_comm.c.
+ * Operations of overlapping groups run at the same time, in a different order on each rank. Each
+ * group's operations are the same on all its ranks, as comm.h requires. But each rank decides at
+ * random when it starts, tests and waits for which operation. Every byte is checked as in
+ * test_comm.c.
  *
- * MUSTER_COMM_SEED=N throws other dice.
+ * MUSTER_COMM_SEED=N sets another random seed.
  */
 #include "tests/conform/comm_forms.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -24,9 +25,9 @@ enum { OPS = 24 };
 #else
 enum { OPS = 156 };
 #endif
-enum { OPEN = 6, LARGEST = 9001 }; /* requests of a group at a time, a divisor of OPS; elements */
+enum { OPEN = 6, LARGEST = 9001 }; /* requests of a group at a time (a divisor of OPS); elements */
 
-/* Who is in a group with whom. A rank without a color takes no part. */
+/* The groups, and their ranks. A rank without a color is in no group. */
 enum parts { WORLD, BACKWARDS, ROWS, COLUMNS, PAIRS, NEIGHBOURS, ALL_BUT_ONE, PARTS };
 
 static int color_of(enum parts part, int rank)
@@ -54,9 +55,9 @@ struct slot { /* one operation under way */
 };
 
 struct part {
-	struct comm *c; /* NULL: not in it */
+	struct comm *c; /* NULL: the rank is not in the group */
 	struct slot slot[OPEN];
-	uint32_t lead; /* what its operations follow from: the same on its ranks */
+	uint32_t lead; /* determines its operations; equal on its ranks */
 	int started, open;
 };
 
@@ -88,7 +89,7 @@ static size_t some_count(uint32_t x)
 	return (x >> 4) % most[x % COUNT(most)];
 }
 
-/* The i-th of a part. Which memory it uses is this rank's own matter. */
+/* Chooses the i-th operation of a group. Each rank chooses its own kind of memory. */
 static void choose(struct part *p, int i, uint32_t *dice, struct cell *t)
 {
 	uint32_t x = mix(p->lead, (uint32_t)i), mine = throw(dice);
@@ -125,7 +126,7 @@ static int start_next(struct part *p, uint32_t *dice)
 	return 0;
 }
 
-/* Any of those under way, not the oldest first; patient: also when that means to wait. */
+/* Finishes any operation under way, not necessarily the oldest. patient: also if it has to wait. */
 static int finish_one(struct part *p, bool patient, uint32_t *dice)
 {
 	struct err e = ERR_INIT;
@@ -201,9 +202,9 @@ static int open_operations(const struct part *parts)
 	return open;
 }
 
-/* Waiting for one operation before another rank's thread has started it, while that thread waits
- * for one that this thread has not started, would be this test's fault: so within a round nobody
- * waits until all are started. */
+/* Suppose that a rank waits for one operation before another rank's thread has started it, while
+ * that thread waits for one that this thread has not started. That would be an error of this test.
+ * Within a round, nobody therefore waits until all operations are started. */
 static int one_round(struct part *parts, int until, uint32_t *dice)
 {
 	int left = 0;
@@ -219,7 +220,7 @@ static int one_round(struct part *parts, int until, uint32_t *dice)
 	return 0;
 }
 
-/* One thread goes from part to part. */
+/* One thread alternates between the groups. */
 static int one_thread(struct comm *world, void *arg)
 {
 	uint32_t seed = *(const uint32_t *)arg, dice = mix(seed, (uint32_t)comm_rank(world));
@@ -243,7 +244,7 @@ struct thread {
 	int rc;
 };
 
-/* A part's operations in order, each called and not started. */
+/* Calls a group's operations in order, without starting any. */
 static int call_all(struct part *p, uint32_t *dice)
 {
 	struct err e = ERR_INIT;
@@ -261,7 +262,7 @@ static int call_all(struct part *p, uint32_t *dice)
 	return 0;
 }
 
-/* A part's operations, several of them open. */
+/* Starts a group's operations, several at a time. */
 static int start_all(struct part *p, uint32_t *dice)
 {
 	int rc = 0;
@@ -280,7 +281,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* A thread a part, some of which call and some of which start. */
+/* Runs one thread per group. Some threads call and some start operations. */
 static int many_threads(struct comm *world, void *arg)
 {
 	uint32_t seed = *(const uint32_t *)arg;

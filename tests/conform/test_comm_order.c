@@ -1,9 +1,10 @@
 /*
- * The same bits, whatever carries them: reductions of the same group and inputs over every split of
- * the ranks over hosts, every backend and every algorithm, bit for bit against the order that
- * comm.h documents, computed here from that definition (comm_reference). Sizes lie around the
- * borders of what algorithms cut vectors into. Reductions and types meet in full by the table; a
- * forced algorithm sees each of both at some size.
+ * The bits are the same for every transport. The test runs reductions of the same group and inputs
+ * over every split of the ranks over hosts, every backend and every algorithm. It compares the
+ * results bit for bit with the order that comm.h documents, which comm_reference computes from that
+ * definition. The sizes are around the borders at which algorithms cut vectors. Every reduction is
+ * combined with every type by the table; a forced algorithm runs each reduction and each type at
+ * some size.
  */
 #include "tests/conform/comm_reference.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -17,8 +18,7 @@
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* Ranks that are neighbours, and ranks that are not, so that a host's ranks come to one part of
- * the tree or to many. */
+/* The ranks of a host are neighbours or not, so they belong to one part of the tree or to many. */
 /* clang-format off */
 static const struct split {
 	int n;
@@ -37,7 +37,7 @@ static const struct split {
 
 enum { SLOT = 256 << 10, ROUND = 1 << 20, ROOM = 2 * ROUND + 4096 };
 
-/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots;
+/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots, and
  * around the rounds of operations over several hosts. */
 static const size_t small[] = { 8, 56, 64, 72, 1000, 4096, 4104, 16384 };
 static const size_t large[] = { 16392, 65536, SLOT - 64, SLOT, SLOT + 8, 2 * SLOT + 72 };
@@ -45,8 +45,8 @@ static const size_t larger[] = { ROUND + 8, 2 * ROUND + 72 };
 
 struct plan {
 	const struct reference *ref;
-	bool every;  /* reduction of the small sizes */
-	bool larger; /* sizes as well */
+	bool every;  /* every reduction at the small sizes */
+	bool larger; /* larger sizes as well */
 };
 
 struct trial {
@@ -91,7 +91,7 @@ static int whole_vectors(struct trial *t, size_t bytes)
 	return out ? compare(t, "reduce", out, 0, bytes) : 0;
 }
 
-/* A vector of about `bytes`, cut unevenly: rank r gets (r % 3 + 1) / 2 of an even share. */
+/* A vector of about `bytes` with uneven blocks: rank r gets (r % 3 + 1) / 2 of an equal share. */
 static int blocks(struct trial *t, size_t bytes)
 {
 	struct err e = ERR_INIT;
@@ -127,7 +127,8 @@ static int all_sizes(struct comm *world, void *arg)
 					       : larger[size - few - COUNT(large)];
 			t.type = (enum comm_type)type;
 			t.op = (enum comm_op)op;
-			/* Else one reduction for each size, another one for each type. */
+			/* Otherwise, one reduction is run for each size, a different one for each
+			 * type. */
 			if (!(p->every && size < few) && (size + type) % REF_REDOPS != op)
 				continue;
 			alarm(PATIENCE_S);
@@ -176,7 +177,7 @@ static void every_algorithm_gives_the_documented_bits(void **state)
 				run_split(&splits[i], *name);
 }
 
-/* --- Many ranks, whose inputs each of them makes for itself --- */
+/* --- Many ranks; each of them generates all inputs --- */
 
 enum { MANY = 72, FEW = 777 };
 

@@ -22,7 +22,7 @@ static const char *const backends[] = {
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
-/* NULL if this processor lacks the instructions. */
+/* Returns NULL if this processor lacks the instructions. */
 static struct backend *try_open(const char *backend_name, int threads)
 {
 	struct backend *k = NULL;
@@ -78,7 +78,7 @@ static void every_number_converts_to_fp32_and_back(void **state)
 		check_widened(backends[i]);
 }
 
-/* About every thousandth float, and the neighbours of every number of 2 bytes and of every midpoint
+/* About every thousandth float, and the neighbours of every 2-byte number and of every midpoint
  * between two. */
 static int64_t trials(const struct storage *s, float *x)
 {
@@ -160,8 +160,8 @@ static void ties_overflow_and_subnormal_numbers_follow_ieee_754(void **state)
 
 /* --- random rounding --- */
 
-/* The mean of many roundings of x is x, within five standard deviations of such a mean. Each rounding
- * is one of x's neighbours. */
+/* The mean of many roundings of x is x, within five standard deviations of such a mean. Each
+ * rounding gives one of x's neighbours. */
 static void check_unbiased(const char *backend_name, float x)
 {
 	enum { N = 200000 };
@@ -203,8 +203,8 @@ static void random_rounding_keeps_the_mean(void **state)
 	}
 }
 
-/* Element first + i decides, independent of the part that an op sees, of threads and of
- * instructions. */
+/* The element's index first + i decides the rounding. It does not depend on the range that an op
+ * gets, on threads or on instructions. */
 static void check_random(const char *backend_name, const float *x, const uint16_t *want, int64_t n)
 {
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
@@ -265,7 +265,7 @@ struct sizes {
 	int64_t n, in, out;
 };
 
-/* Arrays in storage and in fp32. */
+/* Arrays in the storage type and in fp32. */
 struct pair {
 	uint16_t *stored;
 	float *wide;
@@ -335,7 +335,7 @@ static void check_products(struct backend *lk, struct backend *wk, const struct 
 		pair_free(all[i]);
 }
 
-/* In each of them one size exceeds a block: depth, rows or columns. */
+/* In each case, one size exceeds a block: depth, rows or columns. */
 static void products_larger_than_a_block_are_correct(void **state)
 {
 	(void)state;

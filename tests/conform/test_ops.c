@@ -47,7 +47,7 @@ static void every_op_of_the_table_is_tested(void **state)
 				fail_msg("the row %s is of no op of kernels/ops_table.h", t->name);
 }
 
-/* state: the backend's name. */
+/* state: the name of the backend. */
 static void every_op_agrees_with_the_specification(void **state)
 {
 	static const struct op_draw draw = { .seed = 7 };
@@ -70,7 +70,7 @@ static void every_op_agrees_with_the_specification(void **state)
 #define BACKEND(name) \
 	{ name " agrees with the specification", every_op_agrees_with_the_specification, NULL, NULL, name }
 
-/* cpu-v2 and so on with storage of 2 bytes are the same wrapper over ops that are tested here;
+/* cpu-v2 and so on with 2-byte storage are the same wrapper over ops that are tested here.
  * test_low_precision tests their conversions. */
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_op_of_the_table_is_tested),

@@ -23,7 +23,7 @@ static struct fixture fixtures[] = {
 };
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
-/* k stays NULL for an instruction set that this processor lacks. */
+/* k stays NULL if this processor lacks the instruction set. */
 static int open_backends(void **state)
 {
 	(void)state;
@@ -87,8 +87,8 @@ static void take_columns(float *to, const float *from, int lo, int v)
 		memcpy(to + i * v, from + i * V + lo, (size_t)v * sizeof *to);
 }
 
-/* One whole row of logits, and the same row split in two, where one piece has no target: all three
- * steps agree. */
+/* One whole row of logits, and the same row split in two, where one piece has no target. All three
+ * steps must agree. */
 static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 {
 	(void)state;
@@ -183,7 +183,7 @@ static void activations_of_large_inputs_are_zero_or_the_input(void **state)
 	}
 }
 
-/* With scores of ±1e4, each query takes the value of one key. */
+/* If scores are ±1e4, each query takes the value of one key. */
 static void attention_with_huge_scores_picks_one_value(void **state)
 {
 	(void)state;
@@ -210,8 +210,8 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 	}
 }
 
-/* Keys in three pieces and queries in two, as in context parallelism: joined, forward and backward,
- * they equal the whole. */
+/* Keys in three pieces and queries in two, as in context parallelism. The joined pieces equal the
+ * whole, forward and backward. */
 static void attention_of_pieces_equals_that_of_the_whole(void **state)
 {
 	(void)state;
@@ -302,8 +302,8 @@ static void attention_of_pieces_equals_that_of_the_whole(void **state)
 	}
 }
 
-/* Two documents in one row equal two sequences. Tokens generated one by one with a cache equal those of
- * the whole. */
+/* Two documents in one row equal two sequences. Tokens that are generated one by one with a cache
+ * equal those of the whole sequence. */
 static void documents_and_caches_equal_whole_sequences(void **state)
 {
 	(void)state;
@@ -368,7 +368,8 @@ static void a_query_that_sees_no_key_gives_zero(void **state)
 	}
 }
 
-/* The dropped elements are those that ops.h defines, for whole tensors and for any of their rows. */
+/* The dropped elements are those that ops.h defines. This holds for whole tensors and for any of
+ * their rows. */
 static void dropout_depends_on_the_global_element(void **state)
 {
 	(void)state;
@@ -433,7 +434,7 @@ static void the_router_always_chooses_existing_experts(void **state)
 	}
 }
 
-/* With empty arrays nothing is read or written. */
+/* If arrays are empty, nothing is read or written. */
 static void empty_inputs_are_allowed(void **state)
 {
 	(void)state;
@@ -535,7 +536,8 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 	}
 }
 
-/* With m = v = 0 the first step moves by lr against the sign of the gradient, whatever its magnitude. */
+/* If m = v = 0, the first step moves by lr against the sign of the gradient, whatever its
+ * magnitude. */
 static void the_first_step_of_adamw_has_length_lr(void **state)
 {
 	(void)state;

@@ -193,7 +193,7 @@ static void rope_has_the_right_gradient(void **state)
 	free(grad);
 }
 
-/* Two sequences, 4 heads over 2 k/v heads of 6. */
+/* Two sequences, with 4 heads over 2 key-value heads of 6. */
 static const int32_t starts[2 * 7] = { 0, 0, 0, 3, 3, 3, 6, 2, 2, 4, 4, 4, 4, 4 };
 static const int64_t samples[2] = { 12345, 7 };
 #define ATTENTION(q, qf, kl, kf) \
@@ -244,8 +244,8 @@ static void attention_has_the_right_gradient(void **state)
 	}
 }
 
-/* The keys of a whole sequence in two pieces: q, k and v of the pieces, g, o and lse, those of
- * the second. */
+/* The keys of a whole sequence in two pieces. The arrays are q, k and v of the pieces, and g, o and
+ * lse of the second. */
 enum { FIRST = 3, SECOND = 4, LEN = FIRST + SECOND };
 static const struct attn_shape pieces[2] = {
 	{ ATTENTION(LEN, 0, FIRST, 0), .starts = starts, .starts_batch = 7, DROPPED },
@@ -329,7 +329,7 @@ enum { EXPERTS = 6, TOP = 3 };
 static const float z = 0.125f;
 static bool before;
 
-/* logits g aux weights probs lse; the losses of the router are added to that of the weights */
+/* logits g aux weights probs lse; the router's losses are added to the loss of the weights */
 static double route_loss(double **p)
 {
 	int32_t chosen[N * TOP];
@@ -375,7 +375,7 @@ static double gather_loss(double **p)
 	return dot(p[2], p[4], PLACES * C);
 }
 
-/* The backward of gathering is combining with weights of 1. */
+/* The backward op of gather is combine with weights of 1. */
 static void rows_have_the_right_gradients(void **state)
 {
 	(void)state;

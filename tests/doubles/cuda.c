@@ -1,7 +1,8 @@
 /*
- * A double of all that `muster doctor` asks the versions of: CUDA's driver, cublasLt, NCCL, and
- * libmuster-cuda.so. A test gives it the names of those that shall be there.
- * CUDA_DOUBLE=WORD=NUMBER[,…] has other versions than those below; a driver's of 0 fails.
+ * A double of all libraries whose versions `muster doctor` asks for: CUDA's driver, cublasLt, NCCL,
+ * and libmuster-cuda.so. A test gives it the names of the libraries that should exist.
+ * CUDA_DOUBLE=WORD=NUMBER[,…] sets other versions than those below. A driver version of 0 makes the
+ * call fail.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /*
- * A double of libnvidia-ml.so.1 that plays machines, sound ones, failing ones and lying ones.
+ * A double of libnvidia-ml.so.1 that simulates machines: working ones, failing ones, and ones that
+ * report invalid values.
  *
  * NVML_DOUBLE (or NVML_DOUBLE_<node>, under Slurm) is MACHINE[,WORD…]. Words:
- *     lost=I       GPU I is there and does not answer
- *     falls=I      … and does not answer, though its name and address are told
+ *     lost=I       GPU I exists and does not answer
+ *     falls=I      GPU I exists and does not answer, but its name and address are reported
  *     weak=I-J     one NVLink between them is down at both ends
- *     one-end=I-J  … at one end
+ *     one-end=I-J  one NVLink between them is down at one end
  *     clique=N     the clique of a machine with a fabric
  *     cut          peer access is refused everywhere
  *     init, count  that call fails
@@ -14,14 +15,14 @@
  *     none         no GPU
  *     endless      names without a NUL
  *     rude         names with escape sequences
- *     wild         addresses, link states and types that make no sense
- * and of how a GPU is at the moment:
+ *     wild         invalid addresses, link states and types
+ * These words describe the momentary state of a GPU:
  *     mute         none of the calls below is supported
- *     hang, crash  the driver's version is asked for and never comes; the process ends by SIGSEGV
+ *     hang, crash  the call for the driver's version never returns; it ends the process by SIGSEGV
  *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I,
  *     ecc-next=I brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I,
  *     link-off=I, no-links, prohibited=I, no-persistence
- *     busy=I       a program of somebody holds 20 GiB; crowd=I: a hundred programs
+ *     busy=I       another program holds 20 GiB; crowd=I: a hundred programs
  *     full=I       1 GiB is free
  *     mig=I        two instances; mig-empty=I: none
  *     mig-next=I   MIG after a reset
@@ -116,8 +117,8 @@ static const struct machine *machine(void)
 	return &machines[2];
 }
 
-/* What stands behind a word of the script, "" for one that stands alone; NULL when it is not
- * there. */
+/* The text after a word of the script, or "" for a word without a value. NULL if the word is
+ * absent. */
 static const char *word(const char *name)
 {
 	const char *at = script();
@@ -131,7 +132,7 @@ static const char *word(const char *name)
 	return NULL;
 }
 
-/* Whether the word is there for that GPU. */
+/* Whether the script has the word for that GPU. */
 static int about(const char *name, const struct nvml_device *d)
 {
 	const char *at = word(name);
@@ -284,7 +285,7 @@ int nvmlDeviceGetCudaComputeCapability(struct nvml_device *d, int *major, int *m
 	return SUCCESS;
 }
 
-/* The peer of a direct link: links in the order of the peers. -1: no such link. */
+/* The peer of a direct link. Links are in the order of the peers. -1: no such link. */
 static int peer(unsigned i, unsigned link)
 {
 	const struct machine *m = machine();
@@ -297,7 +298,7 @@ static int peer(unsigned i, unsigned link)
 	return -1;
 }
 
-/* The first of several links between two. */
+/* Whether this is the first of several links between two GPUs. */
 static int is_first(unsigned i, unsigned link)
 {
 	return !link || peer(i, link - 1) != peer(i, link);
@@ -333,7 +334,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *d, unsigned link, st
 int nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *d, unsigned link, unsigned *type)
 {
 	if (!strcmp(machine()->name, "dgx-2"))
-		return NOT_SUPPORTED; /* as drivers of its time */
+		return NOT_SUPPORTED; /* like drivers of that time */
 	*type = word("wild") ? 0xdeadbeef : peer(d->index, link) >= 0 ? 0 : 2;
 	return SUCCESS;
 }
@@ -361,7 +362,7 @@ int nvmlDeviceGetGpuFabricInfoV(struct nvml_device *d, struct fabric *out)
 	return SUCCESS;
 }
 
-/* --- How it is at the moment. --- */
+/* --- The momentary state --- */
 
 int nvmlSystemGetDriverVersion(char *text, unsigned size)
 {
@@ -413,7 +414,7 @@ SAYS(nvmlDeviceGetMemoryInfo_v2, struct memory_v2 *out)
 SAYS(nvmlDeviceGetCurrPcieLinkGeneration, unsigned *n)
 {
 	(void)d;
-	return tell(n, 1); /* it idles */
+	return tell(n, 1); /* the GPU is idle */
 }
 
 SAYS(nvmlDeviceGetCurrPcieLinkWidth, unsigned *n)
@@ -545,7 +546,7 @@ SAYS(nvmlDeviceGetMaxMigDeviceCount, unsigned *n)
 
 SAYS(nvmlDeviceGetMigDeviceHandleByIndex, unsigned index, struct nvml_device **out)
 {
-	/* Places between instances are empty. */
+	/* Indices between instances are unused. */
 	if (!about("mig", d) || index % 2 || index > 2)
 		return NOT_FOUND;
 	*out = &parts[d->index][index / 2];

@@ -1,10 +1,10 @@
 /*
- * through_proxy — LD_PRELOADed into muster, it leads every TCP connection that a process makes
- * through tests/tools/fault_proxy, which listens at the Unix socket that TEST_PROXY names.
+ * through_proxy — preloaded into muster with LD_PRELOAD, it routes every TCP connection of a
+ * process through tests/tools/fault_proxy, which listens at the Unix socket that TEST_PROXY names.
  *
  * connect() asks the proxy for a port that leads to the wanted address, and connects there. The
- * proxy tries the address first: where nobody listens it answers with port 0, and the original call
- * is made, which then fails as it would have. IPv4 alone, which is what one host uses.
+ * proxy tries the address first. If nobody listens there, it answers with port 0; the original call
+ * is then made and fails as it would without the proxy. It supports only IPv4, which one host uses.
  */
 #include <dlfcn.h>
 #include <netinet/in.h>

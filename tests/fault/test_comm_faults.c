@@ -1,14 +1,14 @@
 /*
- * What a rank's end in the middle of any operation does to the others.
+ * Tests the effects on the other ranks if a rank ends in the middle of any operation.
  *
- * A trial is a world whose ranks run one form of comm_forms.h again and again until the victim's
- * fault: it is killed, is stopped, aborts from another thread, leaves, or calls nothing more. The
- * moment is thrown by dice: after some operations and some microseconds of the next. Then each
- * survivor must get an error that says what it was in and whom it missed; what it was given before
- * must be right to the byte; nothing of the world may be left in its process; and with the other
- * survivors it opens a new world at once.
+ * A trial is a world whose ranks run one form of comm_forms.h repeatedly until the victim's fault:
+ * it is killed, is stopped, aborts from another thread, leaves, or makes no more calls. The moment
+ * is random: after some operations and some microseconds of the next one. Then each survivor must
+ * get an error that states its operation and the missing rank. Its earlier results must be correct
+ * to the byte. Nothing of the world may be left in its process. With the other survivors, it opens
+ * a new world at once.
  *
- * MUSTER_COMM_SEED=N throws other dice.
+ * MUSTER_COMM_SEED=N sets another random seed.
  */
 #include "tests/conform/comm_forms.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -28,7 +28,7 @@
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
 enum { RANKS = 4, LARGEST = 200003, LONG_S = PATIENT_WAIT_S };
-enum { SPLITS = -1 }; /* in place of a form: groups are split off, used and closed */
+enum { SPLITS = -1 }; /* instead of a form: groups are split off, used and closed */
 
 enum fault { KILLED, STOPPED, ABORTS, LEAVES, CALLS_NOTHING };
 
@@ -36,10 +36,10 @@ struct trial {             /* shared by the test and its ranks */
 	int backend, form; /* of comm_forms, or SPLITS */
 	enum fault fault;
 	int victim, before; /* operations that the victim ends before its fault */
-	int64_t delay_ns;   /* and how far it gets into the next */
+	int64_t delay_ns;   /* and the time that it spends in the next one */
 	size_t count;
 	uint32_t dice;
-	struct ranks first, second; /* the world, and the survivors' */
+	struct ranks first, second; /* the first world, and the survivors' world */
 	_Atomic int64_t fault_ns;
 	_Atomic int64_t late_ns[RANKS], reopen_ns[RANKS];
 	_Atomic int named, timed_out, aborted, over;
@@ -55,10 +55,10 @@ static uint32_t mix(uint32_t a, uint32_t b)
 	return x ^ x >> 13;
 }
 
-/* --- What a process has --- */
+/* --- The resources of a process --- */
 
 struct belongings {
-	int descriptors, threads, mappings; /* mappings that are shared */
+	int descriptors, threads, mappings; /* mappings: shared ones */
 };
 
 static int entries(const char *path)
@@ -90,7 +90,7 @@ static struct belongings take_stock(void)
 				    shared_mappings() };
 }
 
-/* A thread that was joined may be listed a moment longer. */
+/* A joined thread may still be listed for a moment. */
 static int compare_stock(struct belongings before, const char *when)
 {
 	struct belongings now = take_stock();
@@ -129,7 +129,7 @@ static void *strike(void *arg)
 	return NULL;
 }
 
-/* The fault's time has come: 1, when the rank does nothing more. */
+/* Runs when the time of the fault has come. Returns 1 if the rank does nothing more. */
 static int meet_fault(struct striker *s)
 {
 	struct trial *t = s->t;
@@ -175,7 +175,7 @@ static int split_once(struct comm *world, struct err *e)
 	return rc;
 }
 
-/* The i-th operation: 0 done, -1 failed as it may, 1 wrong. */
+/* Runs the i-th operation. 0: done; -1: failed as it may; 1: wrong. */
 static int operate(struct comm *world, const struct trial *t, int i,
 		   const struct cell_memory *memory, struct err *e)
 {
@@ -203,7 +203,7 @@ static int operate(struct comm *world, const struct trial *t, int i,
 	return cell_check(&cell);
 }
 
-/* What the errors call the form's operation. */
+/* The name of the form's operation in errors. */
 static const char *word_of(int form)
 {
 	static const char *const cause[] = { "all_reduce", "reduce_scatter", "reduce",
@@ -225,7 +225,7 @@ static int check_error(struct comm *world, struct trial *t, const struct err *e)
 			   (e->code == ERR_TIMEOUT &&
 			    (t->fault == STOPPED || t->fault == CALLS_NOTHING)),
 		   "%s: %s", err_word(e->code), e->text);
-	/* Of an abort it may have heard between two operations. */
+	/* The rank may have learned of an abort between two operations. */
 	bool within = t->fault != ABORTS;
 	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s",
 		   e->text);
@@ -286,7 +286,7 @@ static void *report_thread_id(void *arg)
 }
 
 /* ThreadSanitizer starts a thread of its own with the first one. The kernel may list a joined
- * thread for a moment: this returns when it is gone, so that nobody counts it. */
+ * thread for a moment; this returns when it is gone, so that nobody counts it. */
 static void start_a_thread(void)
 {
 	pthread_t thread;
@@ -312,7 +312,7 @@ static int live(struct trial *t, int rank)
 	atomic_fetch_add(&t->over, 1);
 	if (rc || compare_stock(stock, "after the world"))
 		return 1;
-	/* One that leaves lives on: its word must do, not its death. */
+	/* A rank that leaves stays alive: the others must rely on its message, not on its death. */
 	while (rank == t->victim && atomic_load(&t->over) < RANKS)
 		usleep(1000);
 	if (rank == t->victim)
@@ -437,8 +437,8 @@ static void a_killed_rank_ends_every_operation(void **state)
 			for (int b = 0; b < BACKENDS; b++, kills++) {
 				choose(t, b, form, KILLED, (uint32_t)kills, LONG_S);
 				run_trial(t);
-				/* On one host everybody knows; else a rank may only know who
-				 * gave up because of it. */
+				/* On one host, every rank knows the victim. Otherwise, a rank may
+				 * only know who gave up because of it. */
 				assert_in_range(atomic_load(&t->named), b == 0 ? RANKS - 1 : 1,
 						RANKS);
 				times_add(&late[b], t->late_ns, t->victim);
@@ -450,7 +450,7 @@ static void a_killed_rank_ends_every_operation(void **state)
 		       "(worst)\n",
 		       backend_names[b], times_ms(&late[b], 0.5), times_ms(&late[b], 0.99),
 		       times_ms(&late[b], 1));
-		assert_true(times_ms(&late[b], 1) < LONG_S * 1e3 / 3); /* told, not timed out */
+		assert_true(times_ms(&late[b], 1) < LONG_S * 1e3 / 3); /* notified, not timed out */
 	}
 	printf("# figure: %d kills; the survivors' new world opens, sums and closes in %.2f ms "
 	       "(median)\n",
@@ -460,7 +460,7 @@ static void a_killed_rank_ends_every_operation(void **state)
 
 /* --- Others --- */
 
-/* Each form once, over the backends in turn; by: how many of the forms are left out. */
+/* Runs each form once, over the backends in turn. by: only every by-th form is run. */
 static void each_form(enum fault fault, double timeout_s, int by,
 		      void (*check)(const struct trial *t, int backend))
 {
@@ -493,7 +493,7 @@ static void a_rank_that_calls_nothing_is_named(void **state)
 
 static void is_heard(const struct trial *t, int backend)
 {
-	/* The one that aborts knows why; on one host the others do too. */
+	/* The rank that aborts knows the reason. On one host, the others know it too. */
 	assert_in_range(atomic_load(&t->aborted), backend == 0 ? 2 : 1, RANKS);
 }
 
@@ -501,7 +501,7 @@ static void an_abort_from_another_thread_ends_every_operation(void **state)
 {
 	(void)state;
 	each_form(ABORTS, LONG_S, 1, is_heard);
-	each_form(ABORTS, 0, 1, is_heard); /* without a time-out nothing else could end it */
+	each_form(ABORTS, 0, 1, is_heard); /* no time-out: only the abort ends it */
 }
 
 static void is_missed(const struct trial *t, int backend)

@@ -1,5 +1,5 @@
-/* Any text as data.path: refused, or sources whose samples are dealt one by one, anywhere in the
- * order. */
+/* Any text as data.path: it is refused, or it gives sources whose samples are read one by one, at
+ * any place in the order. */
 #include "agent/engine/data/blend.h"
 
 #include <stdlib.h>

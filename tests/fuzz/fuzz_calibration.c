@@ -1,5 +1,5 @@
-/* Any bytes as a calibration: refused in one line that begins with the file's name, or figures that
- * are in range and read back the same. */
+/* Any bytes as a calibration: they are refused in one line that begins with the file's name, or
+ * they give values that are in range and are the same when they are written and read again. */
 #include "plan/cost/calibration.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
-/* A lying peer: the first byte says whom it plays and how far the honest
- * handshake goes; the rest is what it sends, in pieces. With its highest bit
- * the ends want credentials, and what comes first of the rest, up to a NUL, is the
- * one that a peer who knows the secret shows. */
+/* A hostile peer. The first byte chooses its role, and how far the honest handshake goes. The
+ * remaining bytes are what it sends, in pieces. If the highest bit of the first byte is set, the
+ * ends want credentials; the remaining bytes up to a NUL are then the credential that a peer with
+ * the secret shows. */
 #include "base/auth.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void drain(struct channel *c)
 		msg_fini(&m);
 }
 
-/* What munged answers: one credential is good, and one is shown in its place. */
+/* The answers of munged: one credential is good, and another is shown in its place. */
 static const char good[] = "good";
 
 static void ask(struct channel *c, const char *shown)
@@ -34,7 +34,7 @@ static void ask(struct channel *c, const char *shown)
 	}
 }
 
-/* Carries what `from` has to say; `to` shows its peer a credential when it is asked. */
+/* Carries what `from` sends. `to` shows its peer a credential if it is asked for one. */
 static void carry(struct channel *from, struct channel *to, const char *shown)
 {
 	struct buf *b = channel_out(from);
@@ -53,8 +53,8 @@ static struct channel *opened(enum auth_side side, bool vouched)
 	return c;
 }
 
-/* The peer knows the secret and goes through with it; nothing but a good credential makes a
- * channel ready. */
+/* The peer knows the secret and completes the handshake. Only a good credential makes a channel
+ * ready. */
 static void show(struct channel *agent, struct channel *supervisor, bool to_agent,
 		 const char *shown)
 {
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct channel *victim = *data & 4 ? agent : supervisor;
 	bool was_ready = channel_ready(victim);
 	lie(victim, data + 1, size - 1, (size_t)(*data >> 3 & 15) + 1);
-	/* Nothing but the secret makes a channel ready. */
+	/* Only the secret makes a channel ready. */
 	if (!was_ready && channel_ready(victim))
 		abort();
 	free(shown);

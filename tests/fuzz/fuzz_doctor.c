@@ -1,4 +1,4 @@
-/* What a node says that it found, and what it is told that a job needs: a first byte chooses the
+/* The report of a node, and the needs of a job that a node receives. The first byte chooses the
  * reader. */
 #include "launcher/doctor/doctor.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as a text: a byte-level vocabulary gives them back. Started where the source tree
- * is. */
+/* Any bytes as a text: a byte-level vocabulary gives them back. Run it in the root of the source
+ * tree. */
 #include "agent/engine/text/tokenizer.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static int collect(void *arg, const int32_t *ids, size_t n, struct err *e)
 	return 0;
 }
 
-/* Special tokens have no text, so a text that holds one does not come back. */
+/* Special tokens have no text, so a text that contains one does not come back. */
 static void check(struct open_file *f, const char *text, size_t n, const struct buf *ids,
 		  bool lossless)
 {

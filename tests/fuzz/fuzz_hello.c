@@ -1,5 +1,5 @@
-/* What a stranger may say to a rank's listener: it is shut out or goes unheard, and nothing
- * breaks. */
+/* Any bytes that a stranger sends to a rank's listener: the stranger is rejected or ignored, and
+ * nothing breaks. */
 #include "libcomm/tcp/handshake.h"
 
 #include <sodium.h>
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	randombytes_buf(peers[2].secret, sizeof peers[2].secret);
 	if (comm_handshake_accept(&w, fd[0], &h, NULL) == 0) {
 		if (comm_handshake_step(h, NULL) == 1)
-			abort(); /* it cannot know the secret */
+			abort(); /* the stranger cannot know the secret */
 		comm_handshake_free(h);
 	}
 	close(fd[1]);

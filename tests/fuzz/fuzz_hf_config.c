@@ -1,6 +1,6 @@
-/* Any bytes as a config.json: refused in one line that begins with the file's name, or a model
- * whose [model] section and whose own config.json read back as the same, and whose tensors all have
- * names. */
+/* Any bytes as a config.json: they are refused in one line that begins with the file's name, or
+ * they give a model. The model's [model] section and its own config.json are the same when they are
+ * read again, and all its tensors have names. */
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/names.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as a model.safetensors.index.json: refused in one line, or plain names of files,
- * each once. */
+/* Any bytes as a model.safetensors.index.json: they are refused in one line, or they give plain
+ * file names, each once. */
 #include "agent/engine/hf/index.h"
 
 #include <stdint.h>

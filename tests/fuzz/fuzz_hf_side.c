@@ -1,6 +1,6 @@
-/* Any bytes as the config.json and generation_config.json that came with a model: the ends of a
- * text are ids of the vocabulary, an export's configuration gets nothing but the keys of the table,
- * and a refusal is one line with the file's name. */
+/* Any bytes as the config.json and generation_config.json of a model. The end-of-text ids are ids
+ * of the vocabulary. An export's configuration has only the keys of the table. A refusal is one
+ * line with the file's name. */
 #include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 

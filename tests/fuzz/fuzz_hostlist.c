@@ -1,4 +1,4 @@
-/* Host lists and task counts, as an environment could hold them. */
+/* Any bytes as host lists and task counts in the environment. */
 #include "topo/hostlist.h"
 
 #include <stdint.h>

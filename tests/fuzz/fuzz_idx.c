@@ -1,4 +1,4 @@
-/* Any bytes as an index of tokens: refused, or counts that hold together. */
+/* Any bytes as an index of tokens: they are refused, or they give consistent counts. */
 #include "agent/engine/data/idx.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * Any bytes as a job file and, behind a NUL, as a word of the command line: refused in one line
- * that begins with the place, or a job that reads back the same and can be planned, if it is not
- * too large to wait for.
+ * Any bytes as a job file and, after a NUL, as a word of the command line. They are refused in one
+ * line that begins with the place, or they give a job that is the same when it is written and read
+ * again. The job can be planned unless that takes too long.
  */
 #include "base/buf.h"
 #include "plan/plan.h"
@@ -30,7 +30,7 @@ static void reads_back(const struct job *job)
 	buf_fini(&text);
 }
 
-/* A machine that has room for it. */
+/* A machine that is large enough for the job. */
 static struct cluster *machine(void)
 {
 	static struct node_kind kind = {

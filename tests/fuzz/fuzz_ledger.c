@@ -1,4 +1,5 @@
-/* Any bytes as a ledger: refused, or an audit whose lines and findings hold together. */
+/* Any bytes as a ledger: they are refused, or they give an audit with consistent lines and
+ * findings. */
 #include "agent/engine/data/audit.h"
 
 #include <stdlib.h>

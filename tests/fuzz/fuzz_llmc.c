@@ -1,5 +1,5 @@
-/* Any bytes as a token file of llm.c: refused, or every token can be read, within its type, and
- * every start lies at or before its token. */
+/* Any bytes as a token file of llm.c: they are refused, or every token can be read and is within
+ * its type, and every document start is at or before its token. */
 #include "agent/engine/data/source.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Any bytes as a manifest: refused, or what is written again reads as the same. The digest in the
- * first line is put right first, or the fuzzer would never come behind it. */
+/* Any bytes as a manifest: they are refused, or the manifest is the same when it is written and
+ * read again. The digest in the first line is corrected first; otherwise the fuzzer would never get
+ * past it. */
 #include "agent/engine/ckpt/manifest.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Any bytes as an opened body: read or refused, and what is read can be sent again. */
+/* Any bytes as an opened body: they are refused, or they give a message that can be sent again. */
 #include "base/msg.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What a rank may say beside its data: nonsense ends the connection, and every text that is kept
- * is printable. */
+/* Any bytes on a rank's out-of-band connection: invalid bytes end the connection, and every text
+ * that is kept is printable. */
 #include "libcomm/tcp/oob.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids: refused or packed,
- * without harm. */
+/* Any bytes as a file to pack: text, lines of JSON, gzip, zstd, token ids. They are refused or
+ * packed without harm. */
 #include "agent/engine/data/pack_documents.h"
 #include "agent/engine/data/pack_format.h"
 
@@ -27,11 +27,11 @@ static int look(void *arg, const char *text, size_t n, bool last, struct err *e)
 		sum += (unsigned char)text[i];
 	s->documents += last;
 	s->bytes += n + (sum == 1);
-	/* a little file may unpack to a large one */
+	/* a small file may unpack to a large one */
 	return s->bytes > UNPACKED_MOST ? err_set(e, ERR_IO, "enough") : 0;
 }
 
-/* The first byte: how it is read. */
+/* The first byte chooses how the file is read. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char file[64];

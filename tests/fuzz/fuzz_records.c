@@ -1,5 +1,5 @@
-/* What may come over a checked or sealed connection: it is good to the last bit or broken, and
- * nothing else breaks. */
+/* Any bytes over a checked or sealed connection: the data is correct to the last bit or the
+ * connection is broken, and nothing else breaks. */
 #include "libcomm/tcp/records.h"
 
 #include <sodium.h>
@@ -13,8 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { BYTES = 100, HEAD = 24 };
 
-/* The first byte chooses the mode, the second where a good record is changed; the rest is laid
- * over it, and follows it. */
+/* The first byte chooses the mode, the second the place at which a good record is changed. The
+ * remaining bytes overwrite the record from there on, and follow it. */
 static size_t make_input(struct records *from, const int fd[2], const uint8_t *data, size_t size,
 			 unsigned char out[8192])
 {
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (comm_records_get(to, fd[1], &(struct iovec){ got, 1 + data[0] % sizeof got },
 				     1) > 0 &&
 		    memcmp(wire, want, HEAD + BYTES))
-			abort(); /* a changed record was taken */
+			abort(); /* a changed record was accepted */
 	comm_records_free(from);
 	comm_records_free(to);
 	close(fd[0]);

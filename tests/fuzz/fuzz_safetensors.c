@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file: refused, or tensors that tile the buffer. */
+/* Any bytes as a safetensors file: they are refused, or they give tensors that tile the buffer. */
 #include "agent/engine/ckpt/safetensors.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What Slurm's controller and a step's tasks print: a first byte chooses the reader. */
+/* Any bytes as the output of Slurm's controller and of a job step's tasks. The first byte chooses
+ * the reader. */
 #include "topo/discover/internal.h"
 #include "topo/discover/scontrol.h"
 #include "topo/draw/draw.h"

@@ -1,4 +1,4 @@
-/* Any bytes as a rank's timeline: refused, or drawn. */
+/* Any bytes as a rank's timeline: they are refused or drawn. */
 #include "plan/show/draw.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes and decodes without harm. */
+/* Any bytes as a tokenizer.json: they are refused, or they give a tokenizer that encodes and
+ * decodes without harm. */
 #include "agent/engine/text/tokenizer.h"
 
 #include <stdlib.h>

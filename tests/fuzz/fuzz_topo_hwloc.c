@@ -1,5 +1,4 @@
-/* hwloc's XML, of any version: a machine whose parts hang together, or an error that names the
- * line. */
+/* hwloc's XML, of any version: it gives a consistent machine, or an error that names the line. */
 #include "tests/fuzz/topo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,4 @@
-/* A cluster as JSON: what is read is written and read again as the same. */
+/* A cluster as JSON: a cluster that is read is the same when it is written and read again. */
 #include "tests/fuzz/topo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,5 @@
-/* Any bytes as the dumps of two ranks, a zero byte between them: refused, or diagnosed. */
+/* Any bytes as the dumps of two ranks, with a zero byte between them: they are refused or
+ * diagnosed. */
 #include "libcomm/flight/diagnose.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* What holds of whatever a reader of machines took, and that JSON gives it back. */
+/* Checks what must hold for any machine that a reader accepted, and that JSON preserves it. */
 #ifndef MUSTER_TESTS_FUZZ_TOPO_H
 #define MUSTER_TESTS_FUZZ_TOPO_H
 
@@ -51,7 +51,7 @@ static inline void check_cluster(const struct cluster *c)
 	must(topo_cluster_devices(c) > 0);
 }
 
-/* Names that are no UTF-8 cannot be written. */
+/* Names that are not UTF-8 cannot be written. */
 static inline void check_written(const struct cluster *c)
 {
 	struct buf text = BUF_INIT, again = BUF_INIT;

@@ -3,22 +3,23 @@
  *
  *     fault_proxy SOCKET SEED CLASS SPAN FAULTS ACTIONS
  *
- * The processes of the run have tests/doubles/through_proxy.so preloaded, which asks at the Unix
- * socket SOCKET for a way to each address. What a connection is shows in its first bytes: "MUSTER2"
- * begins one of the control channel, "MUSTCOM" one of libcomm (data, and the side connections'
- * notes); any other one passes undisturbed.
+ * The processes of the run have tests/doubles/through_proxy.so preloaded. It asks at the Unix
+ * socket SOCKET for a route to each address. The first bytes of a connection show its class:
+ * "MUSTER2" begins a control channel, and "MUSTCOM" a connection of libcomm (data, and out-of-band
+ * notes). All other connections pass undisturbed.
  *
  *     CLASS    control, data or both: the connections that are disturbed
  *     SPAN     each fault strikes one of the first SPAN bytes that all of these connections carry
- *              together, both ways
- *     FAULTS   how many
- *     ACTIONS  letters, of which each fault draws one: x drops 1 to 4096 bytes, d doubles as many,
- *              f flips a bit, w waits 5 to 300 ms, s stops: everything after it is kept back until
- *              the connection ends
+ *              together, in both directions
+ *     FAULTS   the number of faults
+ *     ACTIONS  letters, one of which is drawn for each fault: x drops 1 to 4096 bytes, d duplicates
+ *              1 to 4096 bytes, f flips a bit, w waits 5 to 300 ms, s stops: all later bytes are
+ *              held back until the connection ends
  *
- * All draws come from SEED. Prints a line for each fault as it strikes, and, when SIGTERM ends it,
- * how many bytes each class has carried. The order in which connections send is the run's own, so a
- * seed gives the same faults, and not always the same byte of the same message.
+ * All draws come from SEED. The proxy prints a line for each fault when it strikes. When SIGTERM
+ * ends it, it prints how many bytes each class has carried. The run decides the order in which
+ * connections send. A seed therefore gives the same faults, but not always the same byte of the
+ * same message.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,7 +53,7 @@ struct way {
 	char *held; /* read, not written yet */
 	size_t len, room;
 	unsigned drop; /* bytes that are still to be dropped */
-	int64_t until; /* nothing is written before; milliseconds */
+	int64_t until; /* nothing is written before this time; milliseconds */
 	bool stopped, ended, shut;
 };
 
@@ -61,9 +62,9 @@ struct connection {
 	enum class class;
 	char magic[MAGIC];
 	size_t known;
-	int listener; /* of a connection that has not come yet, else -1 */
+	int listener; /* of a connection that has not come yet, otherwise -1 */
 	int target;
-	struct way way[2]; /* 0: from who connected */
+	struct way way[2]; /* 0: from the end that connected */
 };
 
 static struct connection *connections[CONNECTIONS_MOST];
@@ -140,7 +141,7 @@ static int listen_here(in_port_t *port)
 	return fd;
 }
 
-/* Somebody asks for a way to an address. */
+/* Serves a process that asks for a route to an address. */
 static void serve_request(int server)
 {
 	struct sockaddr_in to;
@@ -246,7 +247,7 @@ static void strike(struct connection *c, struct way *w, const struct fault *f, c
 	}
 }
 
-/* The faults that strike among the next n bytes, in their order, then the bytes. */
+/* Applies the faults that strike among the next n bytes, in their order, and passes the bytes. */
 static void pass(struct connection *c, struct way *w, char *data, size_t n)
 {
 	uint64_t *total = &carried[c->class], base = *total;
@@ -265,7 +266,7 @@ static void pass(struct connection *c, struct way *w, char *data, size_t n)
 	*total = base + n;
 }
 
-/* The first bytes of who connected say what it is. */
+/* Determines the class from the first bytes of the end that connected. */
 static void learn(struct connection *c, const char *data, size_t n)
 {
 	size_t take = n < MAGIC - c->known ? n : MAGIC - c->known;
@@ -294,7 +295,7 @@ static void carry(struct connection *c, int which)
 	flush(w);
 }
 
-/* An end is passed on once all before it has been. */
+/* The end of a direction is passed on once all its earlier bytes have been. */
 static bool finish_ways(struct connection *c)
 {
 	for (int k = 0; k < 2; k++) {
@@ -313,7 +314,7 @@ static bool finish_ways(struct connection *c)
 static void turn(int server)
 {
 	struct pollfd p[1 + 2 * CONNECTIONS_MOST];
-	int n = 0, ms = 100; /* at most: SIGTERM may have come just before */
+	int n = 0, ms = 100; /* an upper limit: SIGTERM may have come just before */
 	p[n++] = (struct pollfd){ .fd = server, .events = POLLIN };
 	for (int i = 0; i < count; i++) {
 		const struct connection *c = connections[i];

@@ -1,17 +1,17 @@
 /*
- * losses — holds the losses of one run against another's.
+ * losses — compares the losses of one run with those of another.
  *
  *     losses compare A/metrics.jsonl B/metrics.jsonl TOLERANCE [FROM TO]
- *         largest relative difference of loss and gradient norm over steps FROM..TO
- *         (default: all of A's), printed; exit 1 when above TOLERANCE, or when a step is missing.
- *         TOLERANCE 0 asks for the same bits.
- *     losses final A/metrics.jsonl     the last step and its loss, with every digit
- *     losses repeats A/metrics.jsonl   exit 1 when a step that was done twice (before and after a
- *                                      restart) did not give the same bits; prints how many were
- *     losses list A/metrics.jsonl A/events.jsonl    every step's loss, gradient norm and learning
- *                                                   rate, then every
- *                                      evaluation's loss, a line each, with all their bits; the
- *                                      later line of a step counts
+ *         prints the largest relative difference of loss and gradient norm over steps FROM..TO
+ *         (default: all of A's). Exits with 1 if it exceeds TOLERANCE, or if a step is missing.
+ *         TOLERANCE 0 requires the same bits.
+ *     losses final A/metrics.jsonl     prints the last step and its loss, with every digit
+ *     losses repeats A/metrics.jsonl   exits with 1 if a step that was done twice (before and after
+ *                                      a restart) did not give the same bits; prints how many were
+ *     losses list A/metrics.jsonl A/events.jsonl
+ *                                      prints every step's loss, gradient norm and learning rate,
+ *                                      then every evaluation's loss, one per line, with all their
+ *                                      bits; the later line of a step counts
  */
 #include <jansson.h>
 #include <math.h>
@@ -42,7 +42,7 @@ static int read_series(const char *path, struct series *s)
 		json_t *o = json_loads(line, 0, NULL);
 		json_int_t step = json_integer_value(json_object_get(o, "step"));
 		json_t *loss = json_object_get(o, "loss"), *norm = json_object_get(o, "grad_norm");
-		/* Evaluations stand in the same file, without a gradient norm. */
+		/* Evaluations are in the same file, without a gradient norm. */
 		if (json_is_real(loss) && json_is_number(norm) && step >= 0 && step < STEPS_MAX) {
 			if (s->have[step]) {
 				s->repeats++;
@@ -86,14 +86,15 @@ static int compare(const struct series *a, const struct series *b, double tolera
 	}
 	printf("%d steps, largest relative difference: loss %.2e, gradient norm %.2e\n", steps,
 	       worst_loss, worst_norm);
-	/* The negation also refuses NaN. */
+	/* The negated comparison also rejects NaN. */
 	return steps == 0 || !(worst_loss <= tolerance) ||
 	       !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
 }
 
 enum { LIST_MOST = 10000 };
 
-/* The later line of a step, of those that hold each of the keys: "word step value …". */
+/* Prints "word step value …" from the later line of each step, among the lines that have all the
+ * keys. */
 static int list(const char *path, const char *word, const char *const keys[], int n_keys)
 {
 	static char text[LIST_MOST][160];

@@ -1,15 +1,15 @@
 /*
- * stranger — what somebody who does not belong to a run tries on it, for the bats files.
+ * stranger — what a process that does not belong to a run may try on it, for the bats files.
  *
- *     stranger [--uid N] pmix           joins the PMIx server that the environment names, and
- *                                       prints what each rank published (one line a rank). Exit
- *                                       status 3: it was not let in.
- *     stranger [--uid N] hold ADDRESS COUNT   keeps COUNT connections open that say nothing, opens
- *                                             those again that are closed,
- *                                       prints "holding" once each has been opened, and ends when its standard input does.
+ *     stranger [--uid N] pmix
+ *         joins the PMIx server that the environment names, and prints what each rank published,
+ *         one line per rank. Exit status 3: the server rejected it.
+ *     stranger [--uid N] hold ADDRESS COUNT
+ *         keeps COUNT connections open that send nothing, and reopens those that are closed. Prints
+ *         "holding" once each has been opened, and ends when its standard input does.
  *
- * With --uid it becomes that user first (root only), and lies to libpmix, which sends the uid
- * along: it says that it is still root.
+ * With --uid it first becomes that user (root only). It then deceives libpmix, which sends the uid
+ * along: it claims that it is still root.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 
 enum { NOT_LET_IN = 3, HELD_MOST = 4096, LOOK_MS = 20 };
 
-/* libpmix finds these before libc's. */
+/* libpmix finds these functions before libc's. */
 uid_t geteuid(void)
 {
 	return 0;
@@ -65,7 +65,7 @@ static int join_pmix(void)
 	for (peer.rank = 0; peer.rank < size; peer.rank++)
 		print_rank(&peer);
 	fflush(stdout);
-	_exit(0); /* no farewell: the server would tell the run */
+	_exit(0); /* no farewell: the server would report it to the run */
 }
 
 static int connect_to(const struct sockaddr_in *to)

@@ -11,10 +11,10 @@
  *
  * A vector is a matrix of one column without C: U = G / sqrt(R).
  *
- * Order of sums: each rank adds the elements that it owns in row-major order in double. Ranks then
- * add over the shards of a unit and after that over the tensor-parallel group, each in libcomm's
- * order. Of tensor-parallel copies of a box only copy 0 counts. Every rank that holds a part of a
- * matrix thus has all of its R and C, with the same bits.
+ * Order of sums: each rank adds the elements that it owns, in row-major order, in double. Ranks
+ * then add over the shards of a unit, and after that over the tensor-parallel group, each in
+ * libcomm's order. If a box has tensor-parallel copies, only copy 0 counts. Every rank that holds a
+ * part of a matrix therefore has all of its R and C, with the same bits.
  */
 #include "agent/engine/optim/rules.h"
 #include "libcomm/comm.h"
@@ -29,7 +29,7 @@
 
 /* Sums of one step. Dense parameters come first, because experts have shards of their own. */
 struct adafactor {
-	double *sums;    /* [n_sums]: of each parameter its rows, then its columns */
+	double *sums;    /* [n_sums]: for each parameter its rows, then its columns */
 	double *squares; /* [parameters]: of U */
 	int64_t *at;     /* [parameters]: where its rows begin in sums */
 	int *square_at;  /* [parameters] */
@@ -159,7 +159,7 @@ static int add_over_tp(struct optim *o, double *sums, int64_t n, struct err *e)
 	return tp && n ? comm_all_reduce(tp, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e) : 0;
 }
 
-/* What later copies of a box have summed counts once, in copy 0. */
+/* Drops the sums of the later copies of a box, so that a box counts once, in copy 0. */
 static void drop_copies(const struct optim *o, struct adafactor *a, bool squares)
 {
 	const struct catalogue *c = param_store_catalogue(o->store);

@@ -20,8 +20,8 @@ struct optim_matrices {
 	struct box *boxes; /* [tp ranks][parameters] */
 	int n_params;
 	size_t *counts; /* of the group in use */
-	/* the run that a rank owns, its box, the boxes of all tp ranks one behind the other, the
-	 * matrix, and room for the work */
+	/* the run that a rank owns, its box, the boxes of all tp ranks one after another, the
+	 * matrix, and working memory */
 	float *run, *box, *parts, *x, *y, *a, *b;
 };
 
@@ -141,7 +141,7 @@ void optim_matrices_close(struct optim *o, struct optim_matrices *m)
 
 /* --- One matrix ----------------------------------------------------------------------------- */
 
-/* Where matrix k of a class meets. */
+/* The rank at which matrix k of a class is gathered. */
 struct meeting {
 	const struct param *param;
 	struct comm *shards;
@@ -255,7 +255,7 @@ static int scatter_matrix(struct optim_matrices *m, const struct meeting *at, st
 
 /* --- Rounds --------------------------------------------------------------------------------- */
 
-/* Matrices [from, to), no two of which have one owner: all owners work at once. */
+/* Matrices [from, to), no two of which have the same owner: all owners compute at once. */
 static int run_round(struct optim_matrices *m, const struct optim_matrix_work *w, int class,
 		     int from, int to, struct err *e)
 {

@@ -1,15 +1,16 @@
 /*
  * matrices — gathers the parts of each hidden matrix at one rank, and scatters the result.
  *
- * A matrix is cut over the tensor-parallel ranks into boxes (plan/spec/model/model.h), and a rank's
- * box over the shards of its unit into runs (zero.h). The matrices of a class (dense, experts) are
- * numbered in catalogue order. With S shards and T tensor-parallel ranks, matrix k belongs to shard
- * k mod S of tensor-parallel rank (k / S) mod T. Parts travel in two hops: over the shards into the
- * boxes of shard k mod S, and from there over the tensor-parallel group to the owner. S × T
- * consecutive matrices form a round, in which no two matrices have the same owner, so that all owners
- * compute at once. Replicas that are copies of each other (zero.h) compute the same.
+ * A matrix is split over the tensor-parallel ranks into boxes (plan/spec/model/model.h), and a
+ * rank's box is split over the shards of its unit into runs (zero.h). The matrices of a class
+ * (dense, experts) are numbered in catalogue order. With S shards and T tensor-parallel ranks,
+ * matrix k belongs to shard k mod S of tensor-parallel rank (k / S) mod T. Parts travel in two
+ * hops: over the shards into the boxes of shard k mod S, and from there over the tensor-parallel
+ * group to the owner. S × T consecutive matrices form a round, in which no two matrices have the
+ * same owner, so that all owners compute at once. Replicas that are copies of each other (zero.h)
+ * compute the same.
  *
- * Only the room's own files include this.
+ * Only files of agent/engine/optim include this.
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_MATRICES_H
 #define MUSTER_AGENT_ENGINE_OPTIM_MATRICES_H

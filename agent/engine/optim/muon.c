@@ -31,7 +31,7 @@ static const float newton_a = 3.4445f, newton_b = -4.7750f, newton_c = 2.0315f;
 
 struct muon {
 	struct optim_matrices *matrices;
-	/* fp32 products: the optimizer's backend, or one of its own if that stores 2 bytes */
+	/* fp32 products: the optimizer's backend, or a separate one if that stores 2 bytes */
 	struct backend *backend;
 	bool own_backend;
 };

@@ -24,8 +24,8 @@ double optim_weight_decay(const struct optim *o, bool decay)
 
 /* --- Runs and stretches ------------------------------------------------------------------- */
 
-/* Where an update of the piece puts its stored form. NULL: it has none, or it rounds at random and
- * therefore by itself alone. */
+/* The address where an update of the piece puts its stored form. NULL: the piece has none, or it is
+ * rounded stochastically and therefore separately. */
 static const char *stored_address(const struct optim *o, const struct param_piece *p)
 {
 	struct update u = { .stored = NULL };
@@ -75,8 +75,8 @@ static int find_runs(struct optim *o, struct err *e)
 	return 0;
 }
 
-/* The gradients that this rank counts in the norm. On the host each piece is summed by itself. A
- * device sums pieces at once that are adjacent but for gaps of zeros. */
+/* The gradients that this rank counts in the norm. On the host, each piece is summed separately. A
+ * device sums pieces together if there are only gaps of zeros between them. */
 static int find_counted(struct optim *o, struct err *e)
 {
 	int n;
@@ -124,7 +124,8 @@ static int open_memory(struct optim *o, const char *spill_dir, struct err *e)
 		       : 0;
 }
 
-/* The job's checks refuse this before anything starts; tests and tools come here without them. */
+/* The job's checks refuse this before anything starts, but tests and tools call this without
+ * them. */
 static int check_backend(const struct optim *o, struct err *e)
 {
 	if (o->traits->elementwise || backend_on_host(o->backend))

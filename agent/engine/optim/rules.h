@@ -1,10 +1,11 @@
 /*
- * rules — how each optimizer updates what a rank owns. Only the room's own files include this.
+ * rules — how each optimizer updates the elements that a rank owns. Only files of
+ * agent/engine/optim include this.
  *
  * A rule is one of two kinds. An elementwise rule has `update`: optim.c joins pieces into runs and
  * calls it with a list of them, and moves states between the host and a device. Any other rule has
  * `open`, `step` and `close`, and walks the pieces itself; its memory is the host's. The comment at
- * `struct optim_rule` says what a rule may assume.
+ * `struct optim_rule` states what a rule may assume.
  *
  * The recipe for a new optimizer is in plan/spec/optimizers.h.
  */
@@ -16,12 +17,12 @@
 
 struct optim_offload;
 
-/* One step, the same for everything that it updates. */
+/* One step. Its values are the same for all elements that it updates. */
 struct optim_step {
 	double lr;
 	double scale;   /* of the stored gradients: clipping and the loss scale */
 	int64_t number; /* from 1 */
-	double share; /* the part of a whole step that this is; 1 unless a parameter server asks */
+	double share;   /* of a whole step; 1 unless a parameter server asks */
 };
 
 /* Pieces that are adjacent in all their buffers and have the same weight decay. */
@@ -87,7 +88,7 @@ struct optim {
 };
 
 double optim_weight_decay(const struct optim *o, bool decay);
-/* AdamW with the job's hyper-parameters: the rule `adamw`, and a part of others. */
+/* AdamW with the job's hyper-parameters: the rule `adamw`; other rules use it too. */
 void optim_adamw(const struct optim *o, struct update *u, int n, const struct optim_step *s);
 
 #endif

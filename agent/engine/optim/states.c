@@ -1,4 +1,4 @@
-/* The memory of the states. */
+/* Allocates and frees the memory of the states. */
 #include "agent/engine/optim/states.h"
 
 #include "base/spill.h"
@@ -12,8 +12,8 @@ static int refuse_table(int n, struct err *e)
 		       "optimizer: no memory for a table of %d entries; close other programs", n);
 }
 
-/* Pieces of hidden matrices have no part. Gaps between parameters take memory all the same, as
- * they do in the parameters: the planner counts them (optimizer_memory_of). */
+/* Pieces of hidden matrices have no element in the state. Gaps between parameters take memory, as
+ * they do in the parameters, and the planner counts them (optimizer_memory_of). */
 static int place_other(struct optim *o, struct optim_memory *s, struct err *e)
 {
 	int n;

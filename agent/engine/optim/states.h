@@ -1,4 +1,4 @@
-/* states — the memory of an optimizer's states. Only the room's own files include this. */
+/* states — the memory of an optimizer's states. Only files of agent/engine/optim include this. */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_STATES_H
 #define MUSTER_AGENT_ENGINE_OPTIM_STATES_H
 

@@ -84,8 +84,8 @@ static struct attn_shape whole_shape(const struct ring *r)
 
 /* --- A piece of queries over a piece of keys --- */
 
-/* The arguments of one call of the op. q, o, kv and lse are offsets in elements into the rows of q and
- * o, the packed rows of keys and values, and lse. */
+/* The arguments of one call of the op. q, o, kv and lse are offsets in elements: into the rows of q
+ * and o, into the packed rows of keys and values, and into lse. */
 struct piece_pair {
 	struct attn_shape s;
 	int64_t q, o, kv, lse;

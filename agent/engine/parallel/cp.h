@@ -19,8 +19,8 @@
 
 #include <stdint.h>
 
-/* Scratch for the n tokens of a rank: what passes along the ring, and the result of one piece.
- * Borrowed. plan/spec/model/activations.h has the sizes (SCRATCH_RING_*). */
+/* Scratch for the n tokens of a rank: the data that passes along the ring, and the result of one
+ * piece. Borrowed. plan/spec/model/activations.h has the sizes (SCRATCH_RING_*). */
 struct cp_buffers {
 	void *kv, *dkv; /* [2, n, 2 kv_heads dim] */
 	void *o;        /* [n, heads dim] */

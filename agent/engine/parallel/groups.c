@@ -184,7 +184,7 @@ static bool edge_of(const struct rank_view *p, int class, struct edge *out)
 	return false;
 }
 
-/* Where this rank's struct groups keeps a channel of the edge. */
+/* The member of this rank's struct groups that holds a channel of the edge. */
 static struct comm **channel(struct groups *g, const struct rank_view *p, const struct edge *edge,
 			     enum pipe_kind kind, bool back)
 {

@@ -23,8 +23,8 @@ static struct unit_buffers *pool_of(struct param_store *s, int unit)
 	return &s->gathers[s->catalogue->units[unit].kind];
 }
 
-/* The buffer to gather into: not in use, and the longest unused. spare: not one that is wanted. NULL:
- * none. */
+/* The buffer to gather into: one that is not in use, and has been unused the longest. spare: it
+ * must not be a buffer that is wanted. NULL: there is none. */
 static struct unit_buffer *choose_buffer(struct unit_buffers *p, bool spare)
 {
 	struct unit_buffer *best = NULL;

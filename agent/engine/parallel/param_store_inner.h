@@ -22,7 +22,7 @@ struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
-	size_t *counts; /* [shards] scratch: what each shard has of a unit */
+	size_t *counts; /* [shards] scratch: the elements that each shard has of a unit */
 };
 
 /* The place of a unit in the buffers, counted in elements. */

@@ -188,7 +188,7 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	return s->overlap ? 0 : param_store_add_scattered(s, t, e);
 }
 
-/* --- What the model calls ------------------------------------------------------------ */
+/* --- Calls of the model ----------------------------------------------------------------- */
 
 static int check_open(const struct param_store *s, int unit, struct err *e)
 {

@@ -52,7 +52,7 @@ const struct catalogue *pipeline_catalogue(const struct engine *g);
 struct param_store *pipeline_store(struct engine *g);
 struct backend *pipeline_backend(struct engine *g);
 
-/* This dp rank's part of a global batch. Ranks with the same dp index pass the same. */
+/* This dp rank's part of a global batch. Ranks with the same dp index pass the same data. */
 struct engine_batch {
 	const int32_t *inputs, *targets; /* [micros, micro, seq] */
 	const int32_t *starts;           /* the same shape; NULL: attention crosses documents */

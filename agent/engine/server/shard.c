@@ -234,7 +234,7 @@ static int handle_push(struct server_shard *k, int worker, const struct server_r
 	return 0;
 }
 
-/* --- What the threads call ---------------------------------------------------------------- */
+/* --- Calls of the threads --------------------------------------------------------------------- */
 
 int param_server_shard_push(struct server_shard *k, int worker,
 			    const struct server_request *request, struct err *e)

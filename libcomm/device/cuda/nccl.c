@@ -186,7 +186,7 @@ static const ncclRedOp_t redops[] = {
 	[COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
 };
 
-struct queued_op { /* one operation, and what its parts need */
+struct queued_op { /* one operation, and the arguments of its calls */
 	const struct op *op;
 	struct device_comm *dc;
 	cudaStream_t stream;
@@ -205,7 +205,7 @@ static size_t count_of(const struct queued_op *j, const size_t *counts, int rank
 	return counts ? counts[rank] : j->op->count;
 }
 
-/* Where rank's block begins. */
+/* The address where a rank's block begins. */
 static char *block_of(const struct queued_op *j, const void *base, const size_t *counts, int rank)
 {
 	size_t at = 0;
@@ -352,7 +352,7 @@ static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream,
 	    check_result(nccl.GroupStart(), dc, "beginning", e))
 		return -1;
 	jobs[op->kind](&j);
-	note_result(&j, nccl.GroupEnd()); /* also after an error, because it ends what was begun */
+	note_result(&j, nccl.GroupEnd()); /* also after an error, to end the started group */
 	return check_result(j.rc, dc, comm_op_word(op->kind), e);
 }
 

@@ -42,7 +42,7 @@ static long word(const char *name, long otherwise, long *at)
 	return v;
 }
 
-/* Writes what is queued, reads for `ms` at most. */
+/* Writes what is queued, and reads for at most `ms`. */
 static void turn(struct fake *f, int ms)
 {
 	struct buf *out = channel_out(f->channel);
@@ -82,8 +82,8 @@ static void say(struct fake *f, enum msg_type type, json_t *body)
 	turn(f, 0);
 }
 
-/* The step that the run folder holds: read before the fence, as a faster agent saves the next
- * one soon after it. */
+/* The step that the run folder holds. It is read before the fence, because a faster agent may save
+ * the next step soon after it. */
 static long saved(void)
 {
 	const char *run = getenv("FAKE_AGENT_RUN");
@@ -211,7 +211,7 @@ int fake_agent(void)
 			      "tokens.bin: damaged; pack it again"));
 		return 1;
 	}
-	while (word("fail=", -1, NULL) >= 0) /* no step without all */
+	while (word("fail=", -1, NULL) >= 0) /* no step is done unless all ranks take part */
 		turn(&f, 1000);
 	long step = train(&f);
 	if (f.stop)

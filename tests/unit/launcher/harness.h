@@ -1,6 +1,6 @@
 /*
- * harness — a supervisor with nothing real around it: agents are channels over
- * socket pairs, processes are counters, time stands still until it is moved.
+ * harness — a supervisor with nothing real around it. Agents are channels over socket pairs,
+ * processes are counters, and time stands still until a test moves it.
  */
 #ifndef MUSTER_TESTS_UNIT_LAUNCHER_HARNESS_H
 #define MUSTER_TESTS_UNIT_LAUNCHER_HARNESS_H
@@ -30,11 +30,11 @@ enum { WORLD = 2, PEERS = 8 };
 struct peer {
 	int fd;
 	struct channel *channel;
-	/* mute: does not answer when asked for its dump */
+	/* mute: does not answer a request for its dump */
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute;
-	int64_t recorded; /* the last step that it was told of */
+	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
-	int threads, at[4]; /* tp, cp, dp, pp that it was told */
+	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa;
 	char cpus[64];
 };
@@ -63,7 +63,7 @@ static struct harness {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	uint32_t generation;
 	int starts, kills;
-	int helper_dies; /* so many starts fail because a helper process died */
+	int helper_dies; /* this many starts fail because a helper process died */
 	bool running, fail_start, keep_running;
 	int status[WORLD];
 	bool gone[WORLD];
@@ -120,7 +120,7 @@ static inline void peer_end(struct peer *p)
 	*p = (struct peer){ .fd = -1 };
 }
 
-/* A rank's process ends; the last one takes the generation along. */
+/* A rank's process ends. The last one ends the generation. */
 static inline void process_ends(int rank, int status)
 {
 	if (h.gone[rank])
@@ -180,7 +180,7 @@ static void peer_read(struct peer *p)
 	}
 }
 
-/* Everything that is under way arrives, in both directions. */
+/* Delivers everything that is under way, in both directions. */
 static inline void settle(void)
 {
 	for (int round = 0; round < 12; round++) {
@@ -200,7 +200,7 @@ static inline void settle(void)
 	}
 }
 
-/* Time goes by in ticks as the real loop makes them. */
+/* Lets time pass in ticks, as the real loop does. */
 static inline void pass(double seconds)
 {
 	for (double end = h.now + seconds; h.now < end;) {
@@ -239,7 +239,7 @@ static inline json_t *hello(int rank)
 						   .version = MSG_VERSION });
 }
 
-/* The body of a message of a training rank. */
+/* The body of a message that a training rank sends. */
 static inline json_t *step_json(enum msg_type type, int64_t step)
 {
 	json_t *phases = json_object(), *body = NULL;
@@ -280,7 +280,7 @@ static inline void all_train(void)
 		say_step(&h.peers[i], MSG_READY, 0);
 }
 
-/* The connection and the process of a rank end, the kernel's order. */
+/* The connection and the process of a rank end, in the kernel's order. */
 static inline void die(int rank)
 {
 	h.status[rank] = SIGSEGV;
@@ -294,7 +294,7 @@ static inline int done(void)
 	return supervisor_done(h.supervisor, &status) ? status : -1;
 }
 
-/* How many lines of events.jsonl hold both texts. */
+/* The number of lines of events.jsonl that hold both texts. */
 static inline int told(const char *a, const char *b)
 {
 	return told_in(rundir_path(h.run), a, b);
@@ -364,7 +364,7 @@ static inline void on_nothing(uv_timer_t *timer)
 	(void)timer;
 }
 
-/* A killed reader of flight recorders, for which the loop does not wait, still ends. */
+/* A killed reader of flight recorders still ends, although the loop does not wait for it. */
 static inline void reap_children(void)
 {
 	uv_timer_t awake;

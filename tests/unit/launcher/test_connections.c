@@ -1,4 +1,5 @@
-/* Strangers at the control channel: few at a time, not for long, and they keep no agent out. */
+/* Strangers at the control channel: only a few are accepted at a time, each for a short time, and
+ * they keep no agent out. */
 #include "base/net.h"
 #include "launcher/supervise/connections.h"
 
@@ -144,8 +145,8 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 	int crowd[CROWD], mine, closed = 0;
 	for (int i = 0; i < CROWD; i++)
 		assert_int_equal(net_connect(t.address, 5, &crowd[i], NULL), 0);
-	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* behind them all */
-	/* no tick, no patience: at once */
+	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* after all of them */
+	/* at once: no tick passes and nothing has to time out */
 	assert_true(greet(mine));
 	assert_int_equal(t.messages, 1);
 	assert_int_equal(supervise_connections_strangers(t.links), FROM_ONE_ADDRESS - 1);
@@ -220,12 +221,12 @@ static void a_first_packet_without_the_secret_ends_the_link(void **state)
 	turn();
 	assert_int_equal(t.closed, 1);
 	assert_int_equal(supervise_connections_strangers(t.links), 0);
-	assert_true(closed_by_peer(fd)); /* and nothing was said to it */
+	assert_true(closed_by_peer(fd)); /* and nothing was sent to it */
 	channel_close(c);
 	close(fd);
 }
 
-/* As another user: 0 the connection was closed without a word. */
+/* Connects as another user. Returns 0 if the connection was closed without an answer. */
 static int visit_as_nobody(void)
 {
 	char byte;
@@ -278,7 +279,7 @@ static void a_new_generation_closes_every_door(void **state)
 	supervise_connections_renew(t.links, t.secret, 2, 200);
 	turn();
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
-	assert_int_equal(t.closed, 0); /* our own doing is not told */
+	assert_int_equal(t.closed, 0); /* our own closing is not reported */
 	close(fd);
 }
 
@@ -294,7 +295,7 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	turn();
 	assert_int_equal(t.troubles, 1);
-	assert_false(uv_loop_alive(&t.loop)); /* it rests */
+	assert_false(uv_loop_alive(&t.loop)); /* nothing is left to do */
 	supervise_connections_tick(t.links, 101);
 	turn();
 	assert_int_equal(t.troubles, 1);

@@ -1,4 +1,4 @@
-/* Agents that must show a credential: munged is asked on a thread, which the tests hold back. */
+/* Agents that must show a credential. A thread asks munged; the tests can hold it back. */
 #include "base/net.h"
 #include "launcher/supervise/connections.h"
 
@@ -21,7 +21,7 @@ static struct {
 	struct err why;
 } t;
 
-/* munged: answers when it is let. A credential is good when it says so. */
+/* munged: it answers when the test lets it. A credential is good if its text is so. */
 static int munged(const struct voucher *by, struct vouch *v, struct err *e)
 {
 	(void)by;
@@ -113,8 +113,7 @@ static void agent_close(struct agent *a)
 	close(a->fd);
 }
 
-/* What is on its way in both directions arrives; the agent shows its credential when it is
- * asked. */
+/* Delivers what is on its way in both directions. The agent shows its credential on request. */
 static void exchange(struct agent *a)
 {
 	char chunk[4096];
@@ -151,7 +150,7 @@ static void an_agent_is_heard_once_munged_has_answered(void **state)
 	sem_wait(&t.asked);
 	exchange(&a);
 	assert_false(channel_ready(a.channel));
-	/* The loop goes on meanwhile, and the agent's time does not run out for munged's sake. */
+	/* The loop continues meanwhile, and the agent does not time out because munged is slow. */
 	supervise_connections_tick(t.links, 1e6);
 	turn();
 	assert_int_equal(t.closed, 0);
@@ -189,7 +188,7 @@ static void one_that_comes_with_the_secret_alone_is_closed(void **state)
 	agent_close(&a);
 }
 
-/* More of them than the loop has threads: some wait, one is being asked about. */
+/* There are more agents than the loop has threads: some wait while munged is asked about one. */
 static void a_generation_may_end_while_munged_is_asked(void **state)
 {
 	(void)state;
@@ -207,7 +206,7 @@ static void a_generation_may_end_while_munged_is_asked(void **state)
 		sem_post(&t.answer);
 		agent_close(&agents[i]);
 	}
-	/* Every link is let go of before the loop can end (teardown), and none is heard of. */
+	/* Every link is released before the loop can end (teardown), and none is reported. */
 	supervise_connections_close(t.links);
 	t.links = NULL;
 	uv_run(&t.loop, UV_RUN_DEFAULT);

@@ -1,5 +1,5 @@
-/* Predicted against measured: parts that add up, the rank whose memory is farthest off,
- * transfers that break their word. */
+/* Predicted against measured values: times that add up, the rank whose memory differs most, and
+ * transfers that exceed their prediction. */
 #include "launcher/supervise/contract.h"
 
 #include <math.h>

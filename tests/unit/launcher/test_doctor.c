@@ -1,4 +1,4 @@
-/* Checks that behave and checks that do not, what nodes and programs are told, and the page. */
+/* Checks that behave and checks that do not, what nodes and programs receive, and the page. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/clock.h"
@@ -161,7 +161,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 		assert_int_equal(back.n, 2);
 		json_decref(list);
 	}
-	/* What a node leaves out, or writes to mislead a terminal. */
+	/* The node omits values, or writes text that misleads a terminal. */
 	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b["
 			  "2J\\u009b\",\"object\":7}]}",
 			  0, NULL);

@@ -52,14 +52,14 @@ static void later_ones_have_their_default_action(void **state)
 	struct sigaction now;
 	signal(SIGTERM, hear);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_IGN); /* as a careless parent of the launcher has it */
+	signal(SIGCHLD, SIG_IGN); /* a careless parent of the launcher may have set this */
 	signal(SIGHUP, SIG_IGN);
 	pid_t pid = launcher_fork_blocked();
 	if (pid == 0) {
 		launcher_fork_reset_signals();
 		if (sigaction(SIGCHLD, NULL, &now) || now.sa_handler != SIG_DFL)
 			_exit(8);
-		raise(SIGHUP); /* as nohup wants it */
+		raise(SIGHUP); /* nohup sets this */
 		raise(SIGTERM);
 		_exit(7);
 	}
@@ -76,7 +76,8 @@ static void later_ones_have_their_default_action(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
 }
 
-/* A loop that waits for the end of an agent would never see it otherwise, and turn for ever. */
+/* Without this, a loop that waits for the end of an agent would never see it and would run for
+ * ever. */
 static void a_process_that_somebody_else_has_waited_for_has_ended(void **state)
 {
 	(void)state;

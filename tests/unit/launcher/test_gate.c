@@ -1,4 +1,4 @@
-/* The embedded PMIx server while other users of this host knock at its port. */
+/* The embedded PMIx server while other users of this host connect to its port. */
 #include "launcher/pmix/server.h"
 #include "tests/unit/patience.h"
 #include "tests/unit/tmpdir.h"
@@ -65,7 +65,7 @@ static int teardown(void **state)
 	return system(remove) ? -1 : 0;
 }
 
-/* In a process of its own: rank 0 starts, publishes, and ends. */
+/* Runs in a process of its own: rank 0 starts, publishes, and ends. */
 static int be_rank_0(void)
 {
 	pmix_proc_t me;
@@ -83,7 +83,8 @@ static int be_rank_0(void)
 	return 0;
 }
 
-/* As another user: CROWD connections that say nothing; 0 when each of them was closed. */
+/* As another user, opens CROWD connections that send nothing. Returns 0 if each of them was
+ * closed. */
 static int knock(int ready)
 {
 	static int fds[CROWD];

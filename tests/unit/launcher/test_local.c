@@ -1,4 +1,4 @@
-/* Real processes on this host: PMIx's server, fork, kill, and the supervisor above them. */
+/* Real processes on this host: PMIx's server, fork, kill, and the supervisor that controls them. */
 #include "base/agent_env.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -72,7 +72,7 @@ static int teardown(void **state)
 	return system(remove) ? -1 : 0;
 }
 
-/* Supervises a run of agents that do what `words` say; returns the exit status. */
+/* Supervises a run of agents that behave as `words` ask; returns the exit status. */
 static int run_agents(const char *agent, const char *words)
 {
 	uv_loop_t loop;
@@ -116,7 +116,7 @@ static int told(const char *a, const char *b)
 	return told_in(rundir_path(t.run), a, b);
 }
 
-/* No child is left, and PMIx's folder went with its server. */
+/* No child is left, and PMIx's folder was removed with its server. */
 static void assert_nothing_left(void)
 {
 	char path[512];

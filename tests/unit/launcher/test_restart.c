@@ -1,4 +1,4 @@
-/* When a run is started again, after which wait, and when not. */
+/* Tests when a run is restarted, after how long a wait, and when it is not. */
 #include "launcher/supervise/restart.h"
 
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static void waits_double_while_nothing_is_gained(void **state)
 	supervise_restart_init(&r, 100, 50, 2);
 	const double want[] = { 0, 2, 4, 8, 16, 32, 60, 60 };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-		supervise_restart_step(&r, 7); /* the same step each time: gained only once */
+		supervise_restart_step(&r, 7); /* the same step each time: progress only once */
 		assert_true(lose(&r, ERR_PEER, &wait, &e));
 		assert_true(wait == want[i]);
 	}
@@ -52,7 +52,7 @@ static void a_new_checkpoint_is_progress(void **state)
 	supervise_restart_init(&r, 100, 1, 2);
 	supervise_restart_step(&r, 100);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
-	supervise_restart_step(&r, 60); /* fewer steps than before, but more of them are safe */
+	supervise_restart_step(&r, 60); /* fewer steps than before, but more of them are saved */
 	supervise_restart_ckpt(&r, 50);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(r.futile, 0);
@@ -131,7 +131,7 @@ static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **stat
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
 	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
-	assert_true(lose(&r, ERR_PEER, &wait, &e)); /* in between, another reason */
+	assert_true(lose(&r, ERR_PEER, &wait, &e)); /* another reason in between */
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
 }
 

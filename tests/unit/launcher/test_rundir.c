@@ -1,4 +1,5 @@
-/* The run folder: one muster at a time, private, counted on, and no line cut in two. */
+/* The run folder: one muster at a time uses it, it is private, generation numbers continue, and no
+ * line is cut in two. */
 #include "base/file.h"
 #include "launcher/rundir/events.h"
 #include "launcher/rundir/rundir.h"
@@ -99,7 +100,7 @@ static void a_folder_of_another_user_is_refused(void **state)
 	assert_non_null(strstr(e.text, "uid 65534"));
 }
 
-/* A decoy stands for a file that a link would have muster cut or append to. */
+/* The decoy is a file that muster would truncate or append to if it followed the link. */
 static void links_and_pipes_in_place_of_its_files_are_refused(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* A PMIx server that is killed while it starts: told apart from one that cannot start. */
+/* A PMIx server that is killed while it starts is distinguished from one that cannot start. */
 #include "launcher/pmix/register.h"
 #include "launcher/pmix/server.h"
 #include "tests/unit/tmpdir.h"
@@ -15,7 +15,7 @@
 
 static bool killed;
 
-/* In the place of the real one, in the server's process. */
+/* Replaces the real function in the server's process. */
 int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *out,
 			 struct err *e)
 {

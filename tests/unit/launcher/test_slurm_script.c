@@ -46,7 +46,7 @@ static void an_unknown_name_is_refused(void **state)
 	buf_fini(&out);
 }
 
-/* What a shell makes of a quoted word is the word. */
+/* A shell turns a quoted word back into the word. */
 static void quoted_words_survive_the_shell(void **state)
 {
 	(void)state;
@@ -78,7 +78,7 @@ static void the_size_follows_from_the_degrees(void **state)
 	} rows[] = {
 		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "batch.micro=1", "slurm.nodes=4" }, 4, 2, 0 },
 		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=1" }, 1, 4, 0 },
-		/* A tensor-parallel pair does not straddle: 3 a node becomes 4. */
+		/* A tensor-parallel pair stays on one node, so 3 ranks per node become 4. */
 		{ { "parallel.tp=2", "parallel.pp=3", "parallel.dp=1", "model.layers=6", "slurm.nodes=2" }, 2, 4, 0 },
 		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=2", "slurm.gpus_per_node=8" }, 2, 8, 8 },
 		{ { "parallel.tp=2", "parallel.pp=1", "parallel.dp=0", "job.device=cuda", "slurm.nodes=2" }, 2, 1, 1 },

@@ -1,5 +1,5 @@
-/* launch_slurm against stand-ins for srun, squeue and scancel: shell scripts in a folder of their
- * own, where "listed" stands for the controller's list of steps. */
+/* launch_slurm against substitutes for srun, squeue and scancel. They are shell scripts in a folder
+ * of their own, where the file "listed" represents the controller's list of job steps. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "launcher/child.h"
@@ -143,7 +143,7 @@ static void lacks(struct world *w, const char *file, const char *text)
 	buf_fini(&b);
 }
 
-/* Waits until the file is there, as a stand-in writes it. */
+/* Waits until a substitute has written the file. */
 static void wait_for(struct world *w, const char *name)
 {
 	char path[128];
@@ -217,7 +217,7 @@ static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
 }
 
-/* srun says 0 although tasks live on: they are looked for and ended. */
+/* srun returns 0 although tasks are still alive. launch_slurm finds and ends them. */
 static void an_srun_that_lies_is_not_believed(void **state)
 {
 	struct world *w = *state;
@@ -316,7 +316,7 @@ static void the_supervisor_is_reached_at_its_nodes_address(void **state)
 	script(w, "scontrol", "exit 1\n");
 	assert_int_equal(slurm_address(address, NULL), 0);
 	assert_string_equal(address, "127.0.0.8");
-	/* Without either, what this host's name stands for, if it stands for anything. */
+	/* If neither is set, the address is that of this host's name, if the name has one. */
 	unsetenv("SLURM_LAUNCH_NODE_IPADDR");
 	char name[256] = "", by_name[NET_ADDR_MAX] = "";
 	assert_int_equal(gethostname(name, sizeof name - 1), 0);
@@ -332,14 +332,15 @@ static void credentials_are_asked_for_where_slurm_uses_them(void **state)
 	struct world *w = *state;
 	char word[MUNGE_WORD];
 	struct err warning = ERR_INIT;
-	/* Slurm uses another way. */
+	/* Slurm uses another authentication method. */
 	script(w, "scontrol",
 	       "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType          "
 	       "      = auth/slurm\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
 	assert_string_equal(warning.text, "");
-	/* It uses MUNGE, but no munged is where it says: the person is told. */
+	/* Slurm uses MUNGE, but no munged listens at the configured place: the user gets a
+	 * warning. */
 	script(w, "scontrol",
 	       "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType          "
 	       "      = auth/munge\"\n");
@@ -347,7 +348,7 @@ static void credentials_are_asked_for_where_slurm_uses_them(void **state)
 	assert_string_equal(word, "secret");
 	assert_non_null(
 		strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
-	/* The person does without. */
+	/* The user disables the check. */
 	warning = (struct err)ERR_INIT;
 	setenv("MUSTER_AUTH", "secret", 1);
 	launch_slurm.auth(word, &warning);

@@ -1,4 +1,4 @@
-/* What the supervisor does about what agents do, and do not do. */
+/* Tests how the supervisor reacts to what agents do and fail to do. */
 #include "tests/unit/launcher/harness.h"
 
 static void start(void)
@@ -28,7 +28,7 @@ static void a_run_goes_from_hello_to_done(void **state)
 	all_hello();
 	assert_true(h.peers[0].welcomed && h.peers[1].welcomed);
 	assert_string_equal(h.peers[0].resume, "none");
-	for (int i = 0; i < WORLD; i++) { /* each is told its own place and threads */
+	for (int i = 0; i < WORLD; i++) { /* each receives its own place and threads */
 		const struct coords *c = &h.ranks[i].at;
 		assert_int_equal(h.peers[i].threads, h.ranks[i].threads);
 		assert_memory_equal(h.peers[i].at, ((int[]){ c->tp, c->cp, c->dp, c->pp }),
@@ -124,7 +124,7 @@ static void the_wait_between_restarts_can_be_stopped(void **state)
 	die(1);
 	all_train();
 	die(1);
-	assert_int_equal(h.starts, 2); /* the third waits */
+	assert_int_equal(h.starts, 2); /* the third start waits */
 	supervisor_stop(h.supervisor, "Interrupt", false);
 	assert_int_equal(done(), STATUS_STOPPED);
 }
@@ -173,7 +173,7 @@ static void a_first_start_whose_helper_dies_is_tried_again(void **state)
 	assert_int_equal(h.starts, 3);
 	assert_int_equal(done(), -1);
 	assert_int_equal(told("start-again", "a helper process died"), 2);
-	assert_int_equal(h.generation, 1); /* nobody had heard of it */
+	assert_int_equal(h.generation, 1); /* nobody knew of it yet */
 	all_train();
 	die(1);
 	assert_int_equal(h.generation, 2);
@@ -188,7 +188,7 @@ static void a_first_start_whose_helper_always_dies_ends(void **state)
 	assert_int_equal(done(), STATUS_CANNOT_START);
 }
 
-/* The agent's word for it is enough: nothing mends a file that may not be opened, or that is a
+/* The agent's report is enough: no restart repairs a file that may not be opened or that is a
  * FIFO. */
 static void what_no_restart_mends_fails_at_once(void **state)
 {
@@ -213,7 +213,7 @@ static void a_stop_lets_the_ranks_finish_together(void **state)
 	(void)state;
 	start_training();
 	supervisor_stop(h.supervisor, "Terminated", false);
-	supervisor_stop(h.supervisor, "Terminated", false); /* said twice: no matter */
+	supervisor_stop(h.supervisor, "Terminated", false); /* a second call has no effect */
 	settle();
 	assert_true(h.peers[0].stopped && h.peers[1].stopped && h.peers[0].checkpoint);
 	assert_int_equal(h.kills, 0);
@@ -300,7 +300,7 @@ static void a_hang_names_the_rank_that_is_behind(void **state)
 	start_training();
 	say_step(&h.peers[0], MSG_PROGRESS, 5);
 	say_step(&h.peers[1], MSG_PROGRESS, 4);
-	for (int i = 0; i < 50; i++) { /* heartbeats that tell of no progress */
+	for (int i = 0; i < 50; i++) { /* heartbeats that report no progress */
 		pass(1);
 		say_step(&h.peers[0], MSG_PROGRESS, 5);
 		say_step(&h.peers[1], MSG_PROGRESS, 4);
@@ -311,7 +311,7 @@ static void a_hang_names_the_rank_that_is_behind(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
-/* Both ranks stop moving; the supervisor finds that out. */
+/* Both ranks stop making progress; the supervisor detects that. */
 static void hang(void)
 {
 	start_training();
@@ -334,7 +334,7 @@ static void flight_recorders_are_waited_for_but_not_for_ever(void **state)
 	assert_int_equal(h.kills, 1);
 }
 
-/* What answers in the place of `muster-agent trace`. */
+/* Writes a script that replaces `muster-agent trace`. */
 static void write_agent(const char *script)
 {
 	char dir[600];
@@ -352,7 +352,7 @@ static void the_verdict_is_kept_with_the_generation_it_is_about(void **state)
 		    "\"group\": null, \"op\": null, \"number\": 0, \"ranks\": [1], \"world\": 2, "
 		    "\"missing\": []}' \"$*\"; exit 1");
 	hang();
-	for (int i = 0; i < 1000 && !h.kills; i++) /* a real process: it takes the time it takes */
+	for (int i = 0; i < 1000 && !h.kills; i++) /* a real process, which takes real time */
 		uv_run(&h.loop, UV_RUN_ONCE);
 	settle();
 	assert_int_equal(told("\"event\":\"verdict\"", "\"generation\":1,"), 1);
@@ -394,7 +394,7 @@ static void all_gone_while_the_recorders_are_read_is_not_forgotten(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
-/* Such as a checkpoint that takes long to be written. */
+/* An example is a checkpoint that takes long to write. */
 static void who_moves_within_a_phase_is_not_hung(void **state)
 {
 	(void)state;
@@ -477,7 +477,8 @@ static void complain(int rank, const char *text)
 	    msg_failed_json(&(struct msg_failed){ .code = "timeout", .text = text }));
 }
 
-/* All of them give up at once, as after a time-out: that each leaves as well is no other cause. */
+/* All ranks give up at once, as after a time-out. Each of them also leaves, but that is not another
+ * cause. */
 static void of_all_who_complain_the_first_is_believed(void **state)
 {
 	(void)state;
@@ -531,7 +532,7 @@ static void last_words_are_heard_before_the_exit(void **state)
 {
 	(void)state;
 	start_training();
-	for (int i = 0; i < WORLD; i++) { /* said, but not read yet, when the process is gone */
+	for (int i = 0; i < WORLD; i++) { /* sent, but not yet read when the process is gone */
 		json_t *body = step_json(MSG_FINISHED, 10);
 		assert_int_equal(channel_send(h.peers[i].channel, MSG_FINISHED, body, NULL), 0);
 		json_decref(body);
@@ -564,7 +565,7 @@ static void strangers_and_the_past_are_refused(void **state)
 	memcpy(old, h.secret, sizeof old);
 	die(1);
 	assert_int_equal(h.generation, 2);
-	/* of the generation before: the proofs do not meet */
+	/* the secret of the generation before: the proofs do not match */
 	say(peer_open(3, old, 1), MSG_HELLO, hello(0));
 	assert_false(h.peers[3].welcomed || channel_ready(h.peers[3].channel));
 	struct peer *p = peer_open(4, h.secret, h.generation);
@@ -573,7 +574,7 @@ static void strangers_and_the_past_are_refused(void **state)
 			 64, 0) > 0);
 	settle();
 	assert_true(p->closed);
-	peer_open(5, h.secret, h.generation); /* proves itself, then says nothing */
+	peer_open(5, h.secret, h.generation); /* proves itself, then sends nothing */
 	pass(11);
 	assert_true(h.peers[5].closed);
 	all_train();
@@ -608,7 +609,7 @@ static void malformed_messages_lose_their_rank(void **state)
 	all_train();
 	say_step(&h.peers[0], MSG_PROGRESS, 1);
 	say_step(&h.peers[0], MSG_METRICS, 30);
-	say(&h.peers[0], MSG_WELCOME, json_object()); /* not an agent's to send */
+	say(&h.peers[0], MSG_WELCOME, json_object()); /* an agent may not send this */
 	assert_int_equal(told("\"how\":\"protocol\"", "\"rank\":0"), 1);
 }
 

@@ -1,4 +1,4 @@
-/* What a person reads: lines in a pipe, a line that lives on a terminal. */
+/* The output that a user reads: lines in a pipe, and one line that is rewritten on a terminal. */
 #include "launcher/supervise/terminal.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static void open_term(bool live, bool colour, int width)
 	assert_int_equal(supervise_terminal_open(&o, &term, NULL), 0);
 }
 
-/* Closes the terminal and returns all that it wrote. */
+/* Closes the terminal and returns everything that it wrote. */
 static const char *written(void)
 {
 	static char text[8192];
@@ -57,7 +57,7 @@ static void a_pipe_gets_a_line_every_so_many_steps(void **state)
 	open_term(false, false, 0);
 	steps();
 	const char *text = written();
-	assert_int_equal(count(text, "\n"), 3); /* the first, 10, 20 */
+	assert_int_equal(count(text, "\n"), 3); /* the first, the 10th, the 20th */
 	assert_non_null(strstr(text, "  step 10/20  loss 2.5000"));
 	assert_non_null(strstr(text, "eta 1:15"));
 	assert_null(strchr(text, '\033'));
@@ -69,7 +69,7 @@ static void a_live_line_is_rewritten_and_rarely(void **state)
 	open_term(true, false, 200);
 	steps();
 	const char *text = written();
-	/* 20 steps within 20 ms: only the last one is worth it */
+	/* 20 steps within 20 ms: only the last one is shown */
 	assert_int_equal(count(text, "step"), 1);
 	assert_null(strchr(text, '\n'));
 }

@@ -44,7 +44,7 @@ struct area { /* a communicator, shared by its ranks */
 	_Atomic uint32_t opened, came[RANKS], left[RANKS];
 	_Atomic int color[RANKS], key[RANKS];
 	_Atomic uint32_t posted[RANKS];
-	_Atomic int ended; /* ranks that have closed it: from then on all wait for ever */
+	_Atomic int ended; /* ranks that have closed it; after that, all operations wait for ever */
 	_Alignas(64) char slot[2][RANKS][ROOM];
 };
 
@@ -54,9 +54,9 @@ struct device_comm {
 	int index, ranks, rank;
 	int color, key;
 	uint32_t queued, splits;
-	int looks; /* until what was begun is done */
+	int looks; /* remaining polls until the operation is done */
 	bool finishing;
-	bool ended; /* closed; kept until nothing in a stream speaks of it */
+	bool ended; /* closed; kept until no stream refers to it */
 };
 
 static struct hub {
@@ -164,7 +164,7 @@ static void give_out(struct device_comm *dc, const struct action *a)
 		memcpy(a->op.out, slot_of(dc, a->number, a->op.root), bytes);
 }
 
-/* Whether it is done. */
+/* Returns whether the operation is done. */
 static bool operate(struct action *a)
 {
 	struct device_comm *dc = a->dc;
@@ -206,7 +206,7 @@ static void push(void *stream, struct action action)
 	s->tail = &a->next;
 }
 
-/* The first action of a stream; whether that was possible. */
+/* Performs the first action of a stream; returns whether that was possible. */
 static bool act(struct stream *s)
 {
 	struct action *a = s->head;
@@ -224,7 +224,7 @@ static bool act(struct stream *s)
 	return true;
 }
 
-/* A few actions. */
+/* Performs a few actions. */
 static void pump(void)
 {
 	int n = 1, at;
@@ -299,7 +299,7 @@ static void fake_event_close(struct device *d, void *event)
 	for (struct stream *s = &default_stream; s; s = s->next)
 		for (struct action *a = s->head; a; a = a->next)
 			if ((a->kind == RECORD || a->kind == WAIT) && a->event == event) {
-				finish(s); /* real events may go while they are in use */
+				finish(s); /* real events may be destroyed while they are in use */
 				break;
 			}
 	things--;
@@ -430,7 +430,7 @@ static int library_split(struct device_comm *parent, int color, int key, struct 
 	return 0;
 }
 
-/* Once all have said their color. */
+/* Runs once all ranks have given their color. */
 static void number_ranks(struct device_comm *dc)
 {
 	struct device_comm *p = dc->parent;
@@ -471,7 +471,7 @@ static int library_ready(struct device_comm *dc, struct err *e)
 		dc->looks--;
 		return 0;
 	}
-	if (dc->finishing) /* a peer that has not taken everything would wait for ever */
+	if (dc->finishing) /* it would wait for ever for a peer that has not taken everything */
 		return all_at_least(dc, dc->area->left, dc->queued);
 	if (dc->parent) {
 		for (int r = 0; r < dc->parent->ranks; r++)
@@ -496,7 +496,7 @@ static void library_close(struct device_comm *dc)
 {
 	pthread_mutex_lock(&lock);
 	atomic_fetch_add(&dc->area->ended, 1);
-	dc->ended = true; /* its operations in the streams let go; the memory is the process's */
+	dc->ended = true; /* its operations in the streams end; the process owns the memory */
 	things--;
 	pthread_mutex_unlock(&lock);
 }

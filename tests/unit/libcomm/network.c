@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A process that does nothing but keep a namespace; 0 when there may be none. */
+/* Starts a process that only holds a namespace; returns 0 if namespaces are not permitted. */
 static pid_t keep_namespace(void)
 {
 	int ready[2];

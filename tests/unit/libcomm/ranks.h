@@ -1,9 +1,9 @@
 /*
  * ranks — several processes that open one world, for tests.
  *
- * ranks_start forks them; each opens the world over a board in shared memory, runs the
- * test's function, closes the world and leaves with its result. Nothing a
- * rank does can hang the test: an alarm ends it.
+ * ranks_start forks them. Each opens the world over a board in shared memory, runs the test's
+ * function, closes the world and exits with the function's result. A rank cannot hang the test: an
+ * alarm ends it.
  */
 #ifndef MUSTER_TESTS_RANKS_H
 #define MUSTER_TESTS_RANKS_H
@@ -129,7 +129,7 @@ static inline int ranks_child(struct ranks *r, int rank)
 	return rc;
 }
 
-/* Starts the ranks; a test may kill r->pid[…]. */
+/* Starts the ranks. A test may kill r->pid[…]. */
 static inline void ranks_start(struct ranks *r)
 {
 	fflush(NULL);
@@ -137,13 +137,13 @@ static inline void ranks_start(struct ranks *r)
 	for (int i = 0; r->board && i < r->n; i++) {
 		r->pid[i] = fork();
 		if (r->pid[i] == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that failed has ended */
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* it ends with the test's process */
 			_exit(ranks_child(r, i));
 		}
 	}
 }
 
-/* How a rank ended: its function's result, or -signal. */
+/* Returns how a rank ended: its function's result, or -signal. */
 static inline int ranks_end(struct ranks *r, int rank)
 {
 	int status = 0;
@@ -173,7 +173,7 @@ static inline int ranks_run(struct ranks *r)
 	return ranks_finish(r);
 }
 
-/* In a rank: reports what failed and where. */
+/* Call in a rank: reports what failed and where. */
 #define RANK_CHECK(cond, ...) \
 	do { \
 		if (!(cond)) { \

@@ -1,4 +1,4 @@
-/* Groups and requests: operations of overlapping groups in any order do not hold each other up. */
+/* Groups and requests: operations of overlapping groups, in any order, do not block each other. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include <sched.h>
@@ -97,7 +97,7 @@ static int finish(struct run_state *s, int g)
 	return 0;
 }
 
-/* Brings every group's count up to `until`, the groups mixed in an order of this rank's own. */
+/* Brings every group's count up to `until`. Each rank mixes the groups in its own order. */
 static int some_turns(struct run_state *s, uint32_t me, int until, const int *count,
 		      int (*turn)(struct run_state *s, int g))
 {
@@ -132,7 +132,7 @@ static int interleave(struct comm *world, void *arg)
 		if (some_turns(s, (uint32_t)me, round + OPEN, s->started, begin) ||
 		    some_turns(s, (uint32_t)me, round + OPEN, s->waited, finish))
 			return 1;
-	for (int g = 1; g < GROUPS; g++) /* group 0 is left to the world's close */
+	for (int g = 1; g < GROUPS; g++) /* closing the world ends group 0 */
 		comm_close(s->group[g]);
 	free(s);
 	return 0;
@@ -186,7 +186,8 @@ static void a_group_uses_what_its_ranks_share(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* Closing with a request under way ends it instead of waiting for a peer that never comes. */
+/* Closing with a request under way ends the request. It does not wait for a peer that never
+ * comes. */
 static int leave_one_open(struct comm *world, void *arg)
 {
 	struct err e = ERR_INIT;

@@ -1,4 +1,4 @@
-/* Dumps and the sentence that they come to. */
+/* Dumps, and the sentence that the diagnosis derives from them. */
 #include "base/buf.h"
 #include "libcomm/flight/diagnose.h"
 
@@ -14,13 +14,14 @@
 enum { RANKS = 8, TIME = 100 /* s, when all dumps are made */ };
 
 /*
- * A rank in short: its groups, each "NAME MEMBERS: OP …", with a semicolon between; NULL: it has
- * left no dump. An op is
+ * A rank in short form: its groups, each "NAME MEMBERS: OP …", with a semicolon between them. NULL:
+ * the rank has left no dump. An op is
  *
  *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages, peers as world ranks
  *
- * and how far it came: nothing for done, "?" queued, "!SECONDS" running since then, "x SECONDS"
- * failed. "+N": the ring has lost N operations. A done operation began at second 1 + its number.
+ * followed by its progress: nothing for done, "?" queued, "!SECONDS" running since then, "x
+ * SECONDS" failed. "+N": the ring has lost N operations. A done operation began at second 1 + its
+ * number.
  */
 struct spec {
 	const char *what;
@@ -121,7 +122,7 @@ static int member_of(const char *members, char rank)
 	return (int)(at - members);
 }
 
-/* ">1/8<2/8", to where it stops. */
+/* Parses ">1/8<2/8"; returns where it stops. */
 static const char *put_messages(struct buf *b, const char *s, const char *members, struct counts *c)
 {
 	struct buf list = BUF_INIT;
@@ -243,7 +244,7 @@ static void put_rank(struct buf *b, const struct spec *spec, int rank, int size)
 	buf_puts(b, "]}");
 }
 
-/* As many ranks as any group names. */
+/* The world size: the highest rank that any group names, plus 1. */
 static int size_of(const struct spec *spec)
 {
 	int size = 0;

@@ -1,4 +1,4 @@
-/* What goes wrong: dead ranks, late ranks, ranks that disagree, aborts, strangers. */
+/* Faults: dead ranks, late ranks, ranks that disagree, aborts, strangers. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "base/clock.h"
@@ -166,7 +166,7 @@ static int time_out(struct comm *w, void *arg)
 	int rc = comm_barrier(w, &e);
 	atomic_fetch_add(&s->done, 1);
 	RANK_CHECK(rc < 0, "the barrier did not wait");
-	/* Those that wait for others than the late rank hear of it from those. */
+	/* Ranks that wait for ranks other than the late one learn of it from those. */
 	RANK_CHECK(e.code == ERR_TIMEOUT || e.code == ERR_PEER, "%s: %s", err_word(e.code), e.text);
 	RANK_CHECK(strstr(e.text, "barrier number ") && strstr(e.text, "of group world"), "%s",
 		   e.text);
@@ -190,7 +190,8 @@ static void a_late_rank_is_named(void **state)
 	}
 }
 
-/* Each waits for the next one, in a group that the others do not know; the last is late. */
+/* Each rank waits for the next one, in a group that the others do not know. The last rank is
+ * late. */
 static int wait_in_a_chain(struct comm *w, void *arg)
 {
 	struct stage *s = arg;
@@ -273,7 +274,7 @@ static void an_abort_ends_every_wait(void **state)
 	for (int b = 0; b < 2 * BACKENDS; b++) {
 		struct stage *s = stage_new();
 		struct ranks r = backends[b / 2];
-		r.timeout_s = 0; /* without end: only the abort can end it */
+		r.timeout_s = 0; /* no time-out: only the abort can end it */
 		r.fn = blocked_until_aborted;
 		r.arg = s;
 		s->op = b % 2;
@@ -299,7 +300,7 @@ static int disagree(struct comm *w, void *arg)
 	else
 		rc = me % 2 ? comm_recv(w, v, 9, COMM_F32, me - 1, &e)
 			    : comm_send(w, v, 8, COMM_F32, me + 1, &e);
-	/* A sender has done its part before its receiver complains. */
+	/* A sender has finished its operation before its receiver fails. */
 	if (s->op == 2 && me % 2 == 0 && rc == 0)
 		return 0;
 	RANK_CHECK(rc < 0, "operation %d went through", s->op);
@@ -346,7 +347,7 @@ static int misuse(struct comm *w, void *arg)
 		   e.text);
 	RANK_CHECK(comm_barrier(w, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_wait(req, &e) == 0, "%s", e.text);
-	/* None of it has harmed the world. */
+	/* None of this has harmed the world. */
 	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 	return 0;
 }
@@ -380,7 +381,7 @@ static int work_among_strangers(struct comm *w, void *arg)
 	return 0;
 }
 
-/* What a stranger says: nothing, part of a hello, noise, a hello without the secret. */
+/* The data of a stranger: nothing, a piece of a hello, noise, or a hello without the secret. */
 static void knock(const char *address, int kind)
 {
 	int fd;
@@ -397,7 +398,7 @@ static void knock(const char *address, int kind)
 	ssize_t sent = send(fd, cause, len, MSG_NOSIGNAL);
 	assert_true(sent == (ssize_t)len || kind >= 2);
 	if (kind >= 2) {
-		/* Is shut out: the other end closes. */
+		/* The stranger is rejected: the other end closes the connection. */
 		char answer[256];
 		ssize_t n;
 		while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
@@ -417,10 +418,10 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 	while (atomic_load(&s->turns) < r.n)
 		sched_yield();
 	char address[NET_ADDR_MAX];
-	/* as world.c writes it */
+	/* the format that world.c writes */
 	assert_int_equal(sscanf(r.board->value[0], "%*d %*d %*d %*s %*s %79s", address), 1);
 	int silent[100];
-	for (int i = 0; i < 100; i++) /* more than are heard at a time */
+	for (int i = 0; i < 100; i++) /* more than the listener reads at a time */
 		assert_int_equal(net_connect(address, LONG_S, &silent[i], NULL), 0);
 	for (int i = 0; i < 40; i++)
 		knock(address, i % 4);
@@ -431,8 +432,8 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* As another user: 0 the connection was closed without an answer, which any well-formed hello
- * would get. */
+/* Connects as another user. Returns 0 if the connection was closed without an answer. Any
+ * well-formed hello of a permitted user gets an answer. */
 static int knock_as_nobody(const char *address)
 {
 	int fd;

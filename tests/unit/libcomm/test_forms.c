@@ -1,5 +1,5 @@
-/* The forms of the calls: what is refused at once, whose the lists are, what becomes of requests
- * nobody waits for. */
+/* The forms of the calls: which arguments are refused at once, who owns the lists, and what happens
+ * to requests that nobody waits for. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static int without_buffers(struct comm *w, void *arg)
 	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX, COMM_U8, COMM_SUM, &e));
 	REFUSED(comm_all_gatherv(w, v, out, (size_t[]){ 1, SIZE_MAX / 2 }, COMM_U8, &e));
 	REFUSED(comm_send(w, v, SIZE_MAX - 7, COMM_U8, 1 - me, &e));
-	/* What a rank neither gives nor takes needs no buffer. */
+	/* A rank that neither gives nor takes data needs no buffer. */
 	TAKEN(comm_reduce(w, v, me ? NULL : out, 1, COMM_F32, COMM_SUM, 0, &e));
 	TAKEN(comm_gather(w, v, me ? NULL : out, 1, COMM_F32, 0, &e));
 	TAKEN(comm_scatter(w, me ? NULL : v, out, 1, COMM_F32, 0, &e));
@@ -69,7 +69,7 @@ static void a_missing_buffer_is_refused_before_anything_happens(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* Rank r gets r + 1 elements of the root's. */
+/* Rank r gets r + 1 elements of the root's vector. */
 static int scatter_by_list(struct comm *w, void *arg)
 {
 	enum { N = 4, ALL = N * (N + 1) / 2 };
@@ -90,7 +90,7 @@ static int scatter_by_list(struct comm *w, void *arg)
 		} else {
 			TAKEN(comm_scatterv_start(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2,
 						  &r, &e));
-			memset(counts, 0xff, sizeof counts); /* the list was copied */
+			memset(counts, 0xff, sizeof counts); /* the call has copied the list */
 			TAKEN(comm_wait(r, &e));
 		}
 		for (int i = 0; i <= me; i++)
@@ -113,7 +113,7 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 	}
 }
 
-/* The sum is the same, so that every rank has all the bytes it waits for. */
+/* The sum is the same, so every rank gets as many bytes as it waits for. */
 static int count_otherwise(struct comm *w, void *arg)
 {
 	static int32_t in[9000], out[9000];
@@ -174,7 +174,7 @@ static void a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes
 /* NULL without AddressSanitizer */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* Of three requests one is done, one is under way, one waits in the queue. */
+/* Of three requests, one is done, one is under way, and one is queued. */
 static int leave_requests(struct comm *w, void *arg)
 {
 	struct comm *g;
@@ -218,7 +218,7 @@ static void more_sockets_than_there_may_be_are_refused(void **state)
 	assert_int_equal(comm_open(&boot, &opt, &w, &e), -1);
 }
 
-/* Rank 1 has been given something else than the others. */
+/* Rank 1 gets other arguments than the other ranks. */
 static int be_different(const struct ranks *r, int rank)
 {
 	struct ranks *mine = (struct ranks *)(uintptr_t)r; /* this process's own */
@@ -254,7 +254,7 @@ static void settings_that_must_be_equal_are_compared(void **state)
 	}
 }
 
-/* Rank 0 sleeps before the other one comes, or else has nothing to wait for. */
+/* Either rank 0 sleeps before the other rank comes, or it has nothing to wait for. */
 static int meet_late(struct comm *w, void *arg)
 {
 	(void)arg;

@@ -1,4 +1,4 @@
-/* How messages are dealt over the lanes of a link, and put together again. */
+/* Messages are distributed over the lanes of a link, and reassembled. */
 #include "libcomm/p2p/exchange.h"
 #include "libcomm/p2p/lanes.h"
 
@@ -47,7 +47,7 @@ static void every_byte_goes_over_one_lane(void **state)
 					int n = comm_lane_pieces(data, bytes, lanes, lane, done, v,
 								 3);
 					assert_true(n > 0);
-					/* any cut resumes where it stopped */
+					/* a transfer resumes where it stopped, whatever the cut */
 					size_t take = 1 + chance(v[0].iov_len);
 					char *at = v[0].iov_base;
 					assert_true(at >= data && at + take <= data + bytes);
@@ -75,7 +75,7 @@ static void short_messages_stay_on_the_first_lane(void **state)
 	assert_true(comm_lane_share(LANE_WHOLE + 1, LANES, 1) > 0);
 }
 
-/* A link to oneself: what is put on a lane comes back on it, in random amounts. */
+/* A link to itself: data that is written to a lane comes back on it, in random amounts. */
 static struct pipe_lane {
 	char data[ROOM];
 	size_t head, tail;
@@ -107,7 +107,7 @@ static ssize_t pipe_get(struct endpoint *l, int lane, const struct iovec *v, int
 
 static const struct transport_ops pipe_ops = { .put = pipe_put, .get = pipe_get };
 
-struct loop { /* rank 0 of two, whose rank 1 sends back what it gets */
+struct loop { /* rank 0 of two; rank 1 sends back what it gets */
 	struct world world;
 	struct comm comm;
 	struct endpoint endpoints[2];
@@ -118,7 +118,7 @@ static void loop_open(struct loop *o)
 {
 	memset(pipes, 0, sizeof pipes);
 	memset(o, 0, sizeof *o);
-	o->world.spins = INT_MAX; /* the pipes move in the end: it never sleeps */
+	o->world.spins = INT_MAX; /* it never sleeps: the pipes move data in the end */
 	o->comm = (struct comm){
 		.world = &o->world, .size = 2, .wakeup = WAKEUP_NONE, .endpoints = o->endpoints
 	};

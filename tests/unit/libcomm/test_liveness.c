@@ -1,4 +1,4 @@
-/* Nobody waits for ever: ranks that leave, cannot go on or are late at the worst moment. */
+/* No rank waits for ever: ranks leave, cannot continue or are late at the worst moment. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "base/net.h"
@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-/* No time-outs here (timeout_s is 0): who waits for ever is ended by the alarm of ranks.h. */
+/* There are no time-outs here (timeout_s is 0): the alarm of ranks.h ends a rank that waits for
+ * ever. */
 
 struct stage { /* shared by the test and its ranks */
 	_Atomic int done, go;
@@ -35,8 +36,8 @@ static void wait_until(_Atomic int *word, int least)
 
 enum { DYING = 1 };
 
-/* It has come, as comm_step_wait says it, and dies before it looks for sleepers: before all others
- * have come, or once they sleep, so that nobody wakes them. */
+/* The rank arrives as comm_step_wait does, and dies before it looks for sleepers. At that moment,
+ * either some ranks have not yet arrived, or all of them sleep and nobody wakes them. */
 static int die_inside_a_step(struct comm *w, bool last)
 {
 	while (last && atomic_load(&w->segment.head->sleepers) + 1 != (uint32_t)w->size)
@@ -52,7 +53,7 @@ static int pass_the_dying(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	if (comm_rank(w) == DYING)
 		return die_inside_a_step(w, *(const bool *)arg);
-	/* All came to this one. */
+	/* All ranks reached this barrier. */
 	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 	RANK_CHECK(comm_barrier(w, &e) < 0, "passed without the dead rank");
 	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "rank 1 (world rank 1"), "%s", e.text);
@@ -81,7 +82,7 @@ static int split_without_descriptors(struct comm *w, void *arg)
 	struct comm *g;
 	bool poor = comm_rank(w) == 1;
 	int from[3] = { 0 }, to[3];
-	/* So that every connection is there. */
+	/* This makes every connection. */
 	RANK_CHECK(comm_all_to_all(w, from, to, 1, COMM_I32, &e) == 0, "%s", e.text);
 	if (poor)
 		RANK_CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, 3 }) == 0, "no limit");
@@ -90,7 +91,7 @@ static int split_without_descriptors(struct comm *w, void *arg)
 	RANK_CHECK(rc < 0, "rank %d split", comm_rank(w));
 	RANK_CHECK(e.code == (poor ? ERR_NOMEM : ERR_PEER), "%s: %s", err_word(e.code), e.text);
 	RANK_CHECK(strstr(e.text, "split of group world into g"), "%s", e.text);
-	/* it is what it says, not that it leaves, that the others hear */
+	/* the others learn the rank's own error, not that it left */
 	wait_until(&s->done, comm_size(w));
 	return 0;
 }
@@ -113,7 +114,7 @@ static void a_rank_that_cannot_split_fails_the_others(void **state)
 
 /* --- Many knock at the same moment --- */
 
-enum { CROWD = 72, STRANGERS = 100 }; /* each more than the strangers that are heard at a time */
+enum { CROWD = 72, STRANGERS = 100 }; /* each more than the listener reads at a time */
 
 /* The last rank sleeps while all others connect to it. */
 static int meet_a_crowd(struct comm *w, void *arg)
@@ -132,7 +133,7 @@ static int meet_a_crowd(struct comm *w, void *arg)
 	return 0;
 }
 
-/* Connections that wait to be accepted at a port of the loopback address. */
+/* The number of connections that wait to be accepted at a port of the loopback address. */
 static unsigned waiting_at(unsigned port)
 {
 	char line[256];
@@ -141,13 +142,13 @@ static unsigned waiting_at(unsigned port)
 	assert_non_null(f);
 	while (fgets(line, sizeof line, f))
 		if (sscanf(line, " %*u: %*x:%x %*x:%*x %x %*x:%x", &local, &state, &waiting) == 3 &&
-		    local == port && state == 0x0a) /* listens */
+		    local == port && state == 0x0a) /* it is listening */
 			found = waiting;
 	fclose(f);
 	return found;
 }
 
-/* So many ranks meet, and so many strangers come after them to the last one's door. */
+/* This many ranks meet; then this many strangers connect to the last rank's port. */
 static void meet_before_strangers(int ranks, int strangers)
 {
 	struct stage *s = stage_new();
@@ -160,7 +161,7 @@ static void meet_before_strangers(int ranks, int strangers)
 	assert_int_equal(waitpid(last, &status, WUNTRACED), last);
 	assert_true(WIFSTOPPED(status));
 	atomic_store(&s->go, 1);
-	/* as world.c writes it */
+	/* the format that world.c writes */
 	assert_int_equal(sscanf(r.board->value[ranks - 1], "%*d %*d %*d %*s %*s %79s", address), 1);
 	assert_int_equal(sscanf(address, "%*[0-9.]:%u", &port), 1);
 	while (waiting_at(port) < (unsigned)ranks - 1)

@@ -1,7 +1,8 @@
 /*
- * Operations by the device's own library: chosen where each rank has a device, in the order of the
- * caller's stream, and never hanging: a rank that is late or dead is named, whatever the library
- * says; on a fake device whose library does everything late and waits for ever.
+ * Operations by the device's own library, on a fake device whose library does everything late and
+ * waits for ever. libcomm must choose the library if each rank has a device, keep to the order of
+ * the caller's stream, and never hang. It must name a rank that is late or dead, whatever the
+ * library reports.
  */
 #include "base/clock.h"
 #include "tests/unit/libcomm/fake_device.h"
@@ -63,7 +64,7 @@ static void data_close(struct data *d)
 	fake_release(d->out);
 }
 
-/* The input comes late, the output is fetched late, the input is spoilt late. */
+/* The input comes late, the output is fetched late, and the input is overwritten late. */
 static int data_begin(struct data *d, struct comm *c, int round, bool start)
 {
 	struct err e = ERR_INIT;
@@ -196,10 +197,10 @@ struct scene {
 	const char *hosts;
 	double timeout_s;
 	enum err_code code;
-	const char *text; /* what the others' errors say */
+	const char *text; /* the text of the others' errors */
 };
 
-static _Atomic int *cause_known; /* how many have seen the error; shared by the ranks */
+static _Atomic int *cause_known; /* ranks that have seen the error; shared by all */
 
 static void *abort_soon(void *arg)
 {
@@ -208,7 +209,7 @@ static void *abort_soon(void *arg)
 	return NULL;
 }
 
-/* What the culprit does in place of the second operation. */
+/* The culprit runs this instead of the second operation. */
 static int misbehave(struct comm *world, struct comm *device, const struct scene *s)
 {
 	struct err e = ERR_INIT;
@@ -232,7 +233,7 @@ static int misbehave(struct comm *world, struct comm *device, const struct scene
 	case ABORTS:
 	case NEVER_COMES:
 	case NEVER_COMES_ASYNC:
-		/* It learns of it at its next call. */
+		/* It learns of the fault at its next call. */
 		while (atomic_load(cause_known) < comm_size(world) - 1)
 			usleep(1000);
 		RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 ||
@@ -265,7 +266,7 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 	if (s->what == ABORTS)
 		pthread_join(thread, NULL);
 	RANK_CHECK(rc < 0, "rank %d has no error", comm_rank(world));
-	/* From its own look, or from the first one who saw it. */
+	/* The rank saw the fault itself, or learned it from the first rank that did. */
 	RANK_CHECK((e.code == s->code || (e.code == ERR_PEER && strstr(e.text, "gave up"))) &&
 			   strstr(e.text, s->text) &&
 			   (s->what == ABORTS || strstr(e.text, "group device")),
@@ -293,7 +294,7 @@ static int play(struct comm *world, void *arg)
 			return 1;
 		RANK_CHECK(comm_barrier(device, &e) == 0 && comm_sync(device, &e) == 0 &&
 				   comm_barrier(world, &e) == 0,
-			   "%s", e.text); /* all are done with the first one */
+			   "%s", e.text); /* all have finished the first one */
 		return culprit ? misbehave(world, device, s) : suffer(world, device, s);
 	}
 	struct comm_device_options opt = { .device = &fake_device };
@@ -340,7 +341,7 @@ static void every_fault_has_a_name(void **state)
 	}
 }
 
-/* An operation that no peer ever comes to does not hold up a close. */
+/* An operation that no peer ever joins does not delay a close. */
 static int leave_one_open(struct comm *world, void *arg)
 {
 	struct comm *device;
@@ -352,7 +353,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	RANK_CHECK(comm_rank(world) == 1 ||
 			   comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) == 0,
 		   "%s", e.text);
-	return 0; /* the data is the operation's until the world is closed */
+	return 0; /* the operation owns the data until the world is closed */
 }
 
 static void closing_ends_operations_in_progress(void **state)

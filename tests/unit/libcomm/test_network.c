@@ -1,4 +1,4 @@
-/* Ranks on hosts of their own: IPv4, IPv6, several sockets a pair, a cut line, a kill. */
+/* Ranks on separate hosts: IPv4, IPv6, several sockets per pair, a cut line, a killed rank. */
 #include "tests/unit/libcomm/network.h"
 #include "tests/unit/libcomm/ranks.h"
 
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static struct network net; /* each test's own */
+static struct network net; /* each test opens its own */
 static const char *missing;
 
 static int open_network(void **state)
@@ -41,7 +41,7 @@ enum { LONG_S = PATIENT_WAIT_S, CUT_S = 6 /* for cut lines */ };
 struct stage { /* shared by the test and its ranks */
 	_Atomic int turns, named;
 	int victim;
-	bool interrupt; /* the network is, nobody is killed */
+	bool interrupt; /* the network is interrupted; no rank is killed */
 	bool idle;      /* nobody sends: the line is silent when it is cut */
 };
 
@@ -59,7 +59,7 @@ static int enter_host(const struct ranks *r, int rank)
 
 /* --- It works --- */
 
-enum { TURNS = 10, COUNT = 300007 }; /* more than the sockets buffer, and no even share */
+enum { TURNS = 10, COUNT = 300007 }; /* more than the sockets buffer, and not evenly divisible */
 
 static int pass_on(struct comm *w, int32_t *a, int32_t *b)
 {
@@ -110,10 +110,10 @@ static void ranks_talk_over(struct ranks r, const char *addresses)
 	for (int i = 0; i < r.n; i++)
 		assert_int_equal(ranks_end(&r, i), 0);
 	for (int i = 0; i < r.n; i++) {
-		/* as world.c writes it */
+		/* the format that world.c writes */
 		assert_int_equal(sscanf(r.board->value[i], "%*d %*d %*d %*s %*s %1023s", address),
 				 1);
-		/* listened there, and nowhere else */
+		/* it listened there, and nowhere else */
 		assert_memory_equal(address, addresses, strlen(addresses));
 	}
 	munmap(r.board, sizeof *r.board);
@@ -196,17 +196,17 @@ static int until_it_fails(struct comm *w, void *arg)
 	for (int rc = 0, turn = 1; rc == 0; turn++) {
 		rc = comm_all_reduce(w, a, b, COUNT, COMM_F32, COMM_SUM, &e);
 		atomic_fetch_add(&s->turns, 1);
-		/* each waits for the one after it, and nobody sends */
+		/* each waits for the next one, and nobody sends */
 		if (rc == 0 && s->idle && turn == TURNS)
 			rc = comm_recv(w, a, 1, COMM_F32, (me + 1) % n, &e);
 	}
 	char who[32];
 	snprintf(who, sizeof who, "world rank %d,", s->victim);
 	RANK_CHECK(strstr(e.text, "of group world"), "the group is not named: %s", e.text);
-	/* The one that is cut off itself names another. */
+	/* The rank that is cut off itself names another one. */
 	RANK_CHECK(strstr(e.text, me == s->victim ? "world rank" : who), "%s", e.text);
 	RANK_CHECK(strstr(e.text, "host host-"), "%s", e.text);
-	/* The kernel found it, before the time-out. */
+	/* The kernel detected it before the time-out. */
 	RANK_CHECK(!s->interrupt ||
 			   (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")),
 		   "%s", e.text);

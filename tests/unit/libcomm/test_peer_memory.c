@@ -1,5 +1,5 @@
-/* Reading a neighbour's memory: windows of comm_alloc, process_vm_readv, and where either is not
- * to be had. */
+/* Reading a neighbour's memory: windows of comm_alloc, process_vm_readv, and the cases where either
+ * is unavailable. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "libcomm/shm/peer_memory.h"
@@ -61,11 +61,11 @@ static int look_at_windows(struct comm *w, void *arg)
 		RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 		RANK_CHECK(comm_shared_buffer_is_freed(there - all[next].offset, all[next].size),
 			   "its end is not seen");
-		/* Whoever still looks, in an operation that fails, lives. */
+		/* A rank that still reads, in an operation that fails, survives. */
 		RANK_CHECK(!sizes[i] || there[sizes[i] - 1] == 0, "the pages were not given back");
 	}
 	comm_free(w, NULL);
-	comm_free(w, &mine); /* none of comm_alloc's */
+	comm_free(w, &mine); /* not allocated by comm_alloc */
 	return 0;
 }
 
@@ -117,7 +117,7 @@ static int window_views(void)
 	return n;
 }
 
-/* New windows in the place of old ones: never the old data, and no mapping stays. */
+/* New windows replace old ones: the old data is never seen, and no mapping is left. */
 static int change_windows(struct comm *w, void *arg)
 {
 	(void)arg;
@@ -194,14 +194,15 @@ static int forbid_reading(void)
 		       : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* One that may not is enough. */
+/* It is enough that one rank may not read. */
 static int forbid_in_one(const struct ranks *r, int rank)
 {
 	(void)r;
 	return rank == 1 ? forbid_reading() : 0;
 }
 
-/* Every operation that readers have, in memory of its own or in windows; the results are known. */
+/* Every operation that readers implement, in private memory or in windows; the results are
+ * known. */
 static int operate(struct comm *w, int32_t *in, int32_t *out, size_t n)
 {
 	struct err e = ERR_INIT;
@@ -257,7 +258,7 @@ static int operate_everywhere(struct comm *w, void *arg)
 			   "no memory");
 		int32_t *a = (int32_t *)(void *)in, *b = (int32_t *)(void *)out;
 		int32_t *c = (int32_t *)(void *)in2, *d = (int32_t *)(void *)out2;
-		/* Some ranks' memory is shared and some is not: the one that is not decides. */
+		/* Some ranks' memory is shared and some is not. One private buffer decides. */
 		bool mine = comm_rank(w) % 2;
 		RANK_CHECK(operate(w, a, b, counts[i]) == 0, "in windows, %zu", counts[i]);
 		RANK_CHECK(operate(w, c, d, counts[i]) == 0, "in private memory, %zu", counts[i]);

@@ -79,7 +79,8 @@ static void messages_are_counted_by_peer(void **state)
 	comm_recorder_close(r);
 }
 
-/* More of them than the ring has room for: those that have not ended keep their place. */
+/* There are more queued operations than the ring has room for. Those that have not ended keep their
+ * place. */
 static void queued_operations_are_not_overwritten(void **state)
 {
 	static struct record out[RECORDER_OPS];
@@ -115,7 +116,7 @@ static void *write_on(void *arg)
 	struct pair *p = arg;
 	for (uint32_t i = 1; !atomic_load(&p->leave); i++) {
 		struct op op = reduction;
-		op.count = i; /* what is read must fit together */
+		op.count = i; /* the fields that are read must match */
 		go_through(p->r, op, i, false);
 	}
 	return NULL;
@@ -139,7 +140,8 @@ static void reading_meets_no_half_written_operation(void **state)
 	comm_recorder_close(p.r);
 }
 
-/* What the ring has lost is counted all the same: who came to it long ago is not missed. */
+/* Operations that the ring has lost are still counted: a rank that joined long ago is not
+ * missed. */
 static void what_is_lost_has_begun(void **state)
 {
 	float data[4];
@@ -189,7 +191,8 @@ static void *dump_on(void *arg)
 	return NULL;
 }
 
-/* Blocking and asynchronous operations and groups that come and go, while another thread dumps. */
+/* Runs blocking and asynchronous operations and opens and closes groups, while another thread
+ * dumps. */
 static int busy(struct comm *w, void *arg)
 {
 	pthread_t thread;
@@ -232,7 +235,7 @@ static void dumping_disturbs_nothing(void **state)
 	assert_int_equal(t.n, 3); /* the world and two halves */
 	assert_int_equal(t.ranks[0].n, 2);
 	assert_int_equal(t.ranks[0].parts[0].n, 41);
-	/* plain on a terminal */
+	/* the text is harmless on a terminal */
 	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\" ");
 	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	assert_int_equal(d.finding, FINDING_NONE);
@@ -283,7 +286,7 @@ static int other_size(struct comm *w, void *arg)
 	return 0;
 }
 
-/* Rank 3 takes the two in the other order. */
+/* Rank 3 calls the two in the other order. */
 static int other_order(struct comm *w, void *arg)
 {
 	float v[16] = { 0 };
@@ -320,7 +323,7 @@ static int says_why(struct comm *w, void *arg)
 	return 0;
 }
 
-/* Of the same size: nothing but the numbers would be wrong. */
+/* Both have the same size: only the numbers would be wrong. */
 static int sum_and_max(struct comm *w, void *arg)
 {
 	int64_t v = comm_rank(w);
@@ -378,7 +381,7 @@ static int across_groups(struct comm *w, void *arg)
 static const struct program {
 	int (*fn)(struct comm *w, void *arg);
 	int ranks;
-	const char *begin, *end; /* of the sentence; between them it may say for how long */
+	const char *begin, *end; /* of the sentence; the text between them may give a duration */
 } programs[] = {
 	{ other_op, 4, "group world: rank 2 called all_gather of 64 bytes as number 3 where ranks 0-1, 3 called all_reduce of 64 bytes", "" },
 	{ other_size, 4, "group world: rank 1 called all_reduce of 60 bytes as number 3 where ranks 0, 2-3 called all_reduce of 64 bytes", "" },
@@ -408,8 +411,8 @@ static void diagnose_program(const struct program *p, const char *backend)
 			fail_msg("%s", e.text);
 	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	const char *text = buf_str(&d.text);
-	/* Over messages the world may fail before the last rank comes to what it would have
-	 * called: the sentence names fewer. */
+	/* Over messages, the world may fail before the last rank reaches its own call. The sentence
+	 * then names fewer ranks. */
 	if (d.finding == FINDING_MISMATCH && !strcmp(backend, "tcp")) {
 		assert_true(!*p->end && d.op->seq == 3 && d.group->size == p->ranks);
 		text = p->begin;

@@ -1,5 +1,5 @@
-/* What goes through a connection's records comes out as it went in, or not at all; and who may
- * open such a connection. */
+/* Data that goes through a connection's records comes out unchanged, or not at all. The tests also
+ * check who may open such a connection. */
 #include "base/net.h"
 #include "libcomm/tcp/handshake.h"
 #include "libcomm/tcp/records.h"
@@ -41,7 +41,7 @@ static bool possible(const struct way *w)
 	return !w->aes || comm_records_have_aes();
 }
 
-/* Two ends over a socket pair; what the test writes to fd[0] itself, end[1] reads. */
+/* Two ends over a socket pair. The test itself writes to fd[0]; end[1] reads that. */
 struct pair {
 	struct records *end[2];
 	int fd[2];
@@ -77,7 +77,7 @@ static ssize_t get(struct pair *p, void *data, size_t n)
 	return comm_records_get(p->end[1], p->fd[1], &(struct iovec){ data, n }, 1);
 }
 
-/* A record of these bytes as it is on the wire. */
+/* Writes a record of these bytes as it is on the wire. */
 static size_t wire(struct pair *p, const void *data, size_t n, unsigned char *out)
 {
 	assert_int_equal(put(p, data, n), n);
@@ -127,7 +127,7 @@ static void data_arrives_however_it_is_cut(void **state)
 			ssize_t moved = n ? comm_records_put(p.end[0], p.fd[0], from, n) : 0;
 			assert_true(moved >= 0);
 			sent += (size_t)moved;
-			/* what was asked for stays asked for until some of it is there */
+			/* a request stays until some of its data is there */
 			if (moves)
 				n_to = cut_randomly(out, got, ROOM, to, 1 + (int)chance(50));
 			moved = comm_records_get(p.end[1], p.fd[1], to, n_to);
@@ -187,7 +187,7 @@ static void expect_broken(struct pair *p, size_t room)
 {
 	char out[512] = { 0 };
 	assert_int_equal(get(p, out, room), RECORDS_BROKEN);
-	assert_int_equal(get(p, out, room), RECORDS_BROKEN); /* for good */
+	assert_int_equal(get(p, out, room), RECORDS_BROKEN); /* it stays broken */
 }
 
 static void every_flipped_bit_is_found(void **state)
@@ -203,7 +203,7 @@ static void every_flipped_bit_is_found(void **state)
 			size_t n = wire(&p, data, sizeof data, bytes);
 			bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
 			inject(&p, bytes, n);
-			/* read where it belongs, and through a buffer */
+			/* read directly to its place, and through a buffer */
 			expect_broken(&p, bit % 2 ? BYTES : BYTES / 2);
 			pair_close(&p);
 		}
@@ -215,16 +215,16 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 	enum { BYTES = 40, RECORD = HEAD + BYTES };
 	/* clang-format off */
 	static const struct {
-		size_t at[4][2]; /* from, to: what of three records is sent */
+		size_t at[4][2]; /* from, to: the ranges of three records that are sent */
 		int good;        /* records that come before the broken one */
 	} cases[] = {
 		{ { { RECORD, 3 * RECORD } }, 0 },                                              /* the first is dropped */
-		{ { { 0, RECORD }, { 2 * RECORD, 3 * RECORD } }, 1 },                           /* the second */
-		{ { { 0, RECORD }, { 0, 3 * RECORD } }, 1 },                                    /* doubled */
-		{ { { 0, 2 * RECORD }, { 0, RECORD } }, 2 },                                    /* comes again later */
-		{ { { RECORD, 2 * RECORD }, { 0, RECORD } }, 0 },                               /* moved */
+		{ { { 0, RECORD }, { 2 * RECORD, 3 * RECORD } }, 1 },                           /* the second is dropped */
+		{ { { 0, RECORD }, { 0, 3 * RECORD } }, 1 },                                    /* the first is doubled */
+		{ { { 0, 2 * RECORD }, { 0, RECORD } }, 2 },                                    /* the first is repeated later */
+		{ { { RECORD, 2 * RECORD }, { 0, RECORD } }, 0 },                               /* the first is moved */
 		{ { { 0, RECORD + 1 }, { RECORD + 2, 3 * RECORD } }, 1 },                       /* a byte of a head is dropped */
-		{ { { 0, RECORD - 1 }, { RECORD, 3 * RECORD } }, 0 },                           /* the last byte of a record */
+		{ { { 0, RECORD - 1 }, { RECORD, 3 * RECORD } }, 0 },                           /* the last byte of a record is dropped */
 		{ { { 0, RECORD + 30 }, { RECORD + 29, 3 * RECORD } }, 1 },                     /* a byte is doubled */
 	};
 	/* clang-format on */
@@ -262,7 +262,7 @@ static void records_of_another_connection_or_direction_are_found(void **state)
 		expect_broken(&p, 8);
 		pair_close(&other);
 		pair_close(&p);
-		pair_open(&p, &ways[k], 1); /* sent back to who sent it */
+		pair_open(&p, &ways[k], 1); /* sent back to its sender */
 		size_t n = wire(&p, "12345678", 8, bytes);
 		assert_int_equal(send(p.fd[1], bytes, n, 0), n);
 		char out[8];
@@ -325,7 +325,7 @@ static void meet(struct message_match *m, enum comm_integrity a, enum comm_integ
 	assert_int_equal(comm_handshake_accept(&m->w[1], fd, &m->h[1], NULL), 0);
 }
 
-/* Until both have done what they can; an end that fails is closed. */
+/* Runs until both ends have done what they can. An end that fails is closed. */
 static void shake(struct message_match *m)
 {
 	for (int turn = 0; turn < 200; turn++)
@@ -397,7 +397,7 @@ static void another_integrity_is_refused_by_name(void **state)
 		}
 }
 
-/* Somebody in the middle makes both ends believe that the other one asks for less. */
+/* A man in the middle makes both ends believe that the other one asks for less. */
 static void a_man_in_the_middle_cannot_remove_the_integrity(void **state)
 {
 	(void)state;
@@ -420,7 +420,7 @@ static void a_man_in_the_middle_cannot_remove_the_integrity(void **state)
 	assert_int_equal(comm_handshake_step(h, &e), 0);
 	ssize_t n = recv(middle[0], rest, sizeof rest, MSG_DONTWAIT);
 	assert_true(n > 40);
-	rest[32] = COMM_INTEGRITY_SEAL; /* and the answer's */
+	rest[32] = COMM_INTEGRITY_SEAL; /* and in the answer */
 	assert_int_equal(send(there, rest, (size_t)n, 0), n);
 	usleep(10000);
 	assert_int_equal(comm_handshake_step(m.h[0], &e), -1);

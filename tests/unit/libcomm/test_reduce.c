@@ -1,4 +1,4 @@
-/* Sums: the documented tree, half precision, and the two ways to come to the same bits. */
+/* Sums: the documented tree, half precision, and the two ways to compute the same bits. */
 #include "libcomm/reduce.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static void the_order_is_the_documented_tree(void **state)
 	}
 }
 
-/* As the algorithm that passes partial sums up the tree does it. */
+/* This follows the algorithm that passes partial sums up the tree. */
 static void partial_sums_give_the_same_bits(void **state)
 {
 	(void)state;
@@ -98,7 +98,8 @@ static void every_half_value_converts_exactly_both_ways(void **state)
 	}
 }
 
-/* Between two neighbours the nearer one, in the middle the even one. */
+/* A number between two neighbours rounds to the nearer one; a number in the middle rounds to the
+ * even one. */
 static void halves_are_rounded_to_nearest_even(void **state)
 {
 	(void)state;

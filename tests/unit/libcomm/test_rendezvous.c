@@ -1,5 +1,5 @@
-/* Messages between ranks of one host: short ones through the ring, long ones copied once, and
- * what stops them. */
+/* Messages between ranks of one host: short ones go through the ring, long ones are copied once,
+ * and faults stop them. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "libcomm/p2p/exchange.h"
@@ -18,7 +18,7 @@
 
 enum { KIB = 1024, MIB = 1024 * 1024, LONGEST = 4 * MIB + 7 };
 
-/* Around the lengths at which messages change their way, and between them. */
+/* The lengths are around those at which messages change their path, and between them. */
 static const size_t sizes[] = { 0,           1,         4095,          8 * KIB - 1,   8 * KIB,
 				8 * KIB + 1, 256 * KIB, 256 * KIB + 1, 512 * KIB + 1, 1 * MIB + 3,
 				LONGEST };
@@ -57,8 +57,8 @@ struct kinds {
 	bool window_in, window_out;
 };
 
-/* All sizes to the next rank, all from the one before, in one call; and the other way round in
- * the next. */
+/* Sends all sizes to the next rank and receives all from the previous one, in one call; then the
+ * other direction in the next call. */
 static int all_to_neighbours(struct comm *w, void *arg)
 {
 	const struct kinds *k = arg;
@@ -116,7 +116,7 @@ static int one_way(struct comm *w, void *arg)
 				fill(data, sizes[i], 0, round);
 				RANK_CHECK(comm_send(w, data, sizes[i], COMM_U8, 1, &e) == 0, "%s",
 					   e.text);
-				memset(data, 0, sizes[i]); /* it may: the message has left */
+				memset(data, 0, sizes[i]); /* allowed: the message has left */
 			} else {
 				RANK_CHECK(comm_recv(w, data, sizes[i], COMM_U8, 0, &e) == 0, "%s",
 					   e.text);
@@ -136,7 +136,7 @@ static void a_sent_buffer_is_free(void **state)
 
 enum { SHORTEST = 300, AT_ONCE = 7 };
 
-/* Rank 0 runs ahead, so that a message finds the ring empty or not. */
+/* Rank 0 runs ahead, so a message finds the ring either empty or not. */
 static int short_ones(struct comm *w, void *arg)
 {
 	struct err e = ERR_INIT;
@@ -186,7 +186,7 @@ static void short_messages_keep_their_order(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
-/* The writer has begun to say the next ones while the reader still takes these. */
+/* The writer has started to announce the next bytes while the reader still takes these. */
 static void last_bytes_of_another_head_are_ignored(void **state)
 {
 	(void)state;
@@ -232,8 +232,8 @@ static int forbid(long call)
 		       : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* All kinds of messages in a process that may not make that call: how many ranks failed; -1:
- * nothing can be forbidden here. */
+/* Runs all kinds of messages in a process that may not make that call. Returns how many ranks
+ * failed, or -1 if nothing can be forbidden here. */
 static int run_without(long call)
 {
 	pid_t pid = fork();
@@ -312,7 +312,7 @@ struct march {
 	_Atomic int round;
 };
 
-/* Rank 0 sends, rank 1 receives, until one is killed: the other must say so. */
+/* Rank 0 sends and rank 1 receives until one is killed. The other rank must report it. */
 static int until_one_dies(struct comm *w, void *arg)
 {
 	struct march *m = arg;
@@ -380,7 +380,7 @@ struct quitting {
 	_Atomic uint32_t sender_left;
 };
 
-/* Rank 1 gives up while messages come; then its buffer is its own again. */
+/* Rank 1 gives up while messages arrive; afterwards it owns its buffer again. */
 static int give_up(struct comm *w, void *arg)
 {
 	struct quitting *s = arg;
@@ -427,7 +427,8 @@ static void a_receiver_that_gives_up_gets_its_buffer_back(void **state)
 	munmap(s, sizeof *s);
 }
 
-/* A sender that has claimed a chunk: it writes once the message is closed, then says so. */
+/* A sender that has claimed a chunk. It writes after the message is closed, and then reports the
+ * write. */
 struct late_writer {
 	struct rendezvous shared;
 	_Atomic int wrote;

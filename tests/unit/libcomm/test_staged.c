@@ -1,6 +1,6 @@
 /*
- * Operations on a device's memory through the host give the host's bytes, keep to the caller's
- * stream, and leave nothing behind; on a fake device that does everything late.
+ * Operations on a device's memory through the host give the same bytes as on the host, keep to the
+ * caller's stream, and leave nothing behind. They run on a fake device that does everything late.
  */
 #include "tests/unit/libcomm/fake_device.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -22,13 +22,13 @@ struct call {
 	char *in, *out;
 };
 
-/* Bytes for a block of so many elements from each rank, and a guard. */
+/* Bytes for a block of this many elements from each rank, plus a guard. */
 static size_t room(int n, size_t count)
 {
 	return (size_t)(n + 1) * count * 4 + 64;
 }
 
-/* Rank r's part of an uneven vector: some are empty. */
+/* The number of elements of rank r in an uneven vector; some are 0. */
 static size_t part(const struct call *t, int r)
 {
 	return t->count * (size_t)(r % 3) / 2;
@@ -138,7 +138,7 @@ static void pair_close(struct pair *p)
 	fake_release(p->device.out);
 }
 
-/* The inputs come late by the stream, and are gone late after the call. */
+/* The stream writes the inputs late, and overwrites them late after the call. */
 static int pair_begin(struct pair *p, int kind, bool in_place, bool start, size_t count)
 {
 	struct err e = ERR_INIT;
@@ -240,7 +240,7 @@ static void the_bytes_are_the_hosts(void **state)
 	}
 }
 
-/* On the world's two halves and on the whole at once, several open. */
+/* Runs operations on the world's two halves and on the whole world at once, several at a time. */
 static int overlap(struct comm *world, void *arg)
 {
 	enum { GROUPS = 2, OPEN = 3, ROUNDS = 10 };

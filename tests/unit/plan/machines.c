@@ -16,8 +16,8 @@ static void join(struct node_kind *k, int a, int b, struct topo_link link)
 	*link_of(k, a, b) = *link_of(k, b, a) = link;
 }
 
-/* Devices and adapters, per_nic devices on one; two sockets. Links over PCIe until something
- * better is put there. */
+/* Adds devices and NICs, per_nic devices to a NIC, in two sockets. The links go over PCIe until the
+ * caller sets better ones. */
 static void add_parts(struct node_kind *k, int per_nic, double nic)
 {
 	k->n_nics = k->devices / per_nic;
@@ -52,7 +52,7 @@ static void add_parts(struct node_kind *k, int per_nic, double nic)
 	}
 }
 
-/* NVIDIA DGX-1 with Tesla V100 (white paper, 2017): single and double NVLinks of the hybrid cube
+/* NVIDIA DGX-1 with Tesla V100 (white paper, 2017): single and double NVLinks form a hybrid cube
  * mesh. */
 static void cube_mesh(struct node_kind *k)
 {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* Blank-separated words, cut in place. */
+/* Cuts blank-separated words in place. */
 static int cut(char *text, const char *words[], int most)
 {
 	int n = 0;

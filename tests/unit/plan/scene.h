@@ -1,5 +1,5 @@
-/* scene — a run's cost case, as a plan would have it but with equal stages, for tests of the
- * cost model. */
+/* scene — a run's cost case for tests of the cost model. It is as a plan would have it, but the
+ * stages are equal. */
 #ifndef MUSTER_TESTS_UNIT_PLAN_SCENE_H
 #define MUSTER_TESTS_UNIT_PLAN_SCENE_H
 
@@ -10,13 +10,13 @@ struct run {
 	double seconds; /* measured */
 };
 
-/* How a table's rows were run, besides. */
+/* The other settings with which a table's rows were run. */
 struct setting {
 	const char *words, *cluster;
 	const struct engine *engine;
 };
 
-/* A run's case, and what it borrows. */
+/* A run's case, and the objects that it borrows. */
 struct scene {
 	struct job job;
 	struct layout layout;
@@ -28,16 +28,16 @@ struct scene {
 	struct cost_case of;
 };
 
-/* machine: NULL, the cluster's. x->stages is freed by the caller. */
+/* machine: NULL means the cluster's machine. The caller frees x->stages. */
 void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 		const struct cost_machine *machine);
 struct plan_time predict_on(const struct run *r, const struct setting *s,
 			    const struct cost_machine *machine);
 struct plan_time predict(const struct run *r, const struct setting *s);
 
-/* This host as if it had so many cores and slots, every operation at a flat rate; agents that wait
- * for one another on cores that they share lose `meeting` seconds by a clock, in groups of four of
- * four. 0: not measured. */
+/* Makes a host with this many cores and slots, where every operation has a flat rate. Agents that
+ * wait for one another on shared cores lose `meeting` seconds by a clock; this is measured with one
+ * group of 4 among 4 agents. 0: not measured. */
 void open_host(int cores, int slots, double meeting, struct cluster *c);
 
 #endif

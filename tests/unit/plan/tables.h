@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Every schedule: with its least number of chunks, and with one more if it takes more. */
+/* Every schedule: with its least number of chunks, and with one more chunk if it takes more. */
 struct table_form {
 	enum job_schedule kind;
 	int chunks;
@@ -21,17 +21,18 @@ struct layout table_layout(enum job_schedule kind, int pp, int chunks);
 struct schedule table(enum job_schedule kind, int pp, int micros);
 struct schedule table_of(enum job_schedule kind, int pp, int chunks, int micros);
 
-/* The checker must accept it; or refuse it, which frees it. */
+/* must_pass: the checker must accept the schedule. must_refuse: the checker must refuse it with the
+ * text `what`; frees the schedule. */
 void must_pass(const struct schedule *s);
 void must_refuse(struct schedule *s, const char *what);
-/* A rank's row is this one. */
+/* A rank's row must be this one. */
 void must_be(const struct schedule *s, int rank, const struct sched_step *steps, size_t n);
 
-/* The time when every pass of every stage takes equally long; a rank's stages together take one
+/* The time if every pass of every stage takes equally long. A rank's stages together take one
  * forward, one input, one weight. */
 double simulate(const struct schedule *s, double forward, double input, double weight, double hop,
 		double *bubble);
-/* Equal but for rounding. */
+/* The two are equal except for rounding. */
 void near(double a, double b);
 
 #endif

@@ -1,4 +1,5 @@
-/* Unequal devices: speeds, threads, stages, and the replicas' shares of the global batch. */
+/* Devices of different speed: speeds, threads, stages, and the replicas' shares of the global
+ * batch. */
 #include "plan/spec/batch.h"
 #include "plan/spec/speeds.h"
 
@@ -48,7 +49,7 @@ static struct work work_of(const char *words, int dp)
 	return w;
 }
 
-/* Shares follow on each other and are the whole batch. */
+/* The shares are consecutive and together form the whole batch. */
 static void must_be_whole(const struct work *w)
 {
 	int64_t at = 0;
@@ -82,10 +83,10 @@ static void fast_replicas_take_more(void **state)
 	assert_int_equal(w.shares[1].micros, 10);
 	w = work_of("batch.micro=2 batch.global=16 launch.speeds=1000,1,1", 3);
 	must_be_whole(&w);
-	assert_int_equal(w.shares[0].micros, 6); /* nobody goes without */
+	assert_int_equal(w.shares[0].micros, 6); /* every replica gets some */
 }
 
-/* Of all ways to share n rounds, the least time of the slowest. */
+/* The least time of the slowest group, over all ways to share n rounds. */
 static double best_time(int n, int groups, const double *speed, int at)
 {
 	double best = INFINITY;
@@ -122,7 +123,7 @@ static void the_slowest_replica_is_as_fast_as_can_be(void **state)
 static void a_replica_is_as_fast_as_its_slowest_device(void **state)
 {
 	(void)state;
-	/* tp 2: ranks 0, 1 are replica 0. */
+	/* tp 2: ranks 0 and 1 are replica 0. */
 	struct work w = work_of("parallel.tp=2 batch.micro=1 batch.global=12 launch.speeds=4,1,2,2",
 				2);
 	must_be_whole(&w);
@@ -146,7 +147,7 @@ static void stages_are_as_fast_as_their_slowest_holder(void **state)
 	/* its second stage is no faster */
 	assert_int_equal(w.shares[0].micros, w.shares[1].micros);
 	w = work_of("parallel.pp=2 parallel.stages=3,9 model.layers=12 launch.speeds=2,1", 1);
-	assert_int_equal(w.stages[0].layer_hi, 3); /* by hand */
+	assert_int_equal(w.stages[0].layer_hi, 3); /* computed by hand */
 }
 
 static void expert_groups_take_equally_many(void **state)

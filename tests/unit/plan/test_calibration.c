@@ -1,4 +1,4 @@
-/* Measured links: the fit, the file, and which machine's plan takes them. */
+/* Measured links: the fit, the file, and the machines whose plans use them. */
 #include "plan/cost/calibration.h"
 
 #include "base/file.h"
@@ -92,7 +92,7 @@ static void what_tells_nothing_is_not_fitted(void **state)
 	assert_int_equal(got.points, 77);
 }
 
-/* Times that fall with the size would need a negative time a byte. */
+/* Times that fall with the size would need a negative time per byte. */
 static void alpha_and_beta_are_never_negative(void **state)
 {
 	(void)state;
@@ -237,7 +237,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 	}
 }
 
-/* --- What is asked of it --- */
+/* --- Queries --- */
 
 static double fastest(const struct measured *m, int agents, int threads)
 {
@@ -270,13 +270,13 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5,
 			   1e-9);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
-	/* Eight ranks on two cores: a fourth of it is one's own. */
+	/* Eight ranks on two cores: each rank has a fourth of a core. */
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5,
 			   1e-12);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
-	/* Meetings cost no more than after the longest work. */
+	/* A meeting costs no more than it does after the longest work. */
 	const struct measured_exchange meeting = { .op = MEASURED_MEETING,
 						   .group = 2,
 						   .crowd = 2,
@@ -291,7 +291,7 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
-/* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors
+/* The machine has 5e10 FLOP/s, packs 4e9 bytes of weights per second, and moves small tensors
  * faster. */
 static void curves_go_through_what_was_measured(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * The cost model against published steps, with one set of constants for each machine and no figure
- * of a row's own.
+ * The cost model against published steps. Each machine has one set of constants, and no row has a
+ * constant of its own.
  *
  * Each table's engine is Megatron-LM as it was when the table was measured (plan/cost/engine.c).
  */
@@ -43,8 +43,8 @@ static void within(const struct errors *e, double mean, double most)
 	assert_true(e->most <= most);
 }
 
-/* Narayanan et al., arXiv 2104.04473, table 1; iterations from its FLOP/s by its formula (3). How
- * they were run: examples/sc21/run_table_1.sh in Megatron-LM. */
+/* Narayanan et al., arXiv 2104.04473, table 1. The iteration times follow from its FLOP/s by its
+ * formula (3). examples/sc21/run_table_1.sh in Megatron-LM shows how they were run. */
 static const struct run narayanan[] = {
 	{ 24, 2304, 24, 1, 1, 1, 32, 512, 16, 3.53 },
 	{ 32, 3072, 30, 2, 1, 1, 64, 512, 16, 3.70 },
@@ -129,15 +129,16 @@ static void korthikantis_layers(void **state)
 	within(&e, 4, 8);
 }
 
-/* A step's model FLOPs (Korthikanti, appendix A): 72 B s l h² (1 + s / 6h + V / 12 l h). */
+/* The model FLOPs of a step (Korthikanti, appendix A): 72 B s l h² (1 + s / 6h + V / 12 l h). */
 static double model_flops(const struct run *r, double seq, double vocab)
 {
 	double h = r->hidden, l = r->layers;
 	return 72 * r->global * seq * l * h * h * (1 + seq / (6 * h) + vocab / (12 * l * h));
 }
 
-/* The same paper's abstract: the 530B model on 2240 GPUs, eight replicas, at 42.1 and 54.2 % of the
- * model's FLOPs. The machine's spread comes from these; nothing else does. */
+/* The abstract of the same paper: the 530B model on 2240 GPUs, with eight replicas, reaches 42.1 %
+ * and 54.2 % of the model's FLOPs. The machine's spread was fitted to these figures; nothing else
+ * was. */
 static void eight_replicas(void **state)
 {
 	struct run full = { 128, 20480, 105, 8, 35, 3, 2240, 2240, 1, 0 }, selective = full;
@@ -151,10 +152,10 @@ static void eight_replicas(void **state)
 }
 
 /* Megatron-LM's README, the table of release 0.8 on H100s: s = 4096, V = 131072; "per-GPU
- * teraFLOP/s" of model FLOPs. It does not say the micro-batches, nor how the pipelines interleave:
- * taken as the replica's whole batch without a pipeline, as 2 sequences with one, and as a layer or
- * two a chunk. So coarse. Nothing was fitted but Hopper's `lasting`, to all rows and llm.c's
- * together. */
+ * teraFLOP/s" of model FLOPs. It gives neither the micro-batches nor the interleaving of the
+ * pipelines. The test assumes a micro-batch of the replica's whole batch without a pipeline and of
+ * 2 sequences with one, and one or two layers per chunk. The tolerance is therefore coarse. Only
+ * Hopper's `lasting` was fitted, to all rows and to llm.c's together. */
 static void megatron_core_on_hopper(void **state)
 {
 	/* clang-format off */
@@ -185,9 +186,9 @@ static void megatron_core_on_hopper(void **state)
 	within(&e, 10, 20);
 }
 
-/* llm.c's README and discussions 481 and 677: GPT-2 of 124M on 8 A100s, about 300 ms for 2^19
- * tokens; of 1558M on 8 H100s, 2.80 s for 2^20. Its kernels are as fused as muster's own. The first
- * was fitted to nothing. */
+/* llm.c's README and discussions 481 and 677: GPT-2 of 124M takes about 300 ms for 2^19 tokens on 8
+ * A100s; the model of 1558M takes 2.80 s for 2^20 tokens on 8 H100s. Its kernels are as fused as
+ * muster's own. Nothing was fitted to the first figure. */
 static void fused_engines_on_a_node(void **state)
 {
 	static const struct run small = { 12, 768, 12, 1, 1, 1, 8, 512, 64, 0.300 },

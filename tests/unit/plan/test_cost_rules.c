@@ -1,4 +1,4 @@
-/* What must hold of any prediction of the cost model. */
+/* Properties that any prediction of the cost model must have. */
 #include "plan/cost/devices.h"
 #include "tests/unit/plan/scene.h"
 #include "tests/unit/plan/tables.h"
@@ -17,8 +17,8 @@
 static const struct setting ours = { "recompute.mode=full", "dgx-h100", &cost_engine_muster };
 static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
 
-/* Only compute and links that serve them may be changed here: each field of a machine that is a
- * rate or a cost. */
+/* Changes one field of a machine that is a rate or a cost. Only compute, and links that serve it,
+ * may be changed here. */
 static struct cost_machine faster(const struct cost_machine *m, int what)
 {
 	struct cost_machine y = *m;
@@ -74,8 +74,8 @@ static void more_work_takes_longer(void **state)
 	assert_true(predict(&base, &again).total < 0.85 * now);
 }
 
-/* With twice the layers everything but the ends, the bubble's messages and the replicas' last
- * bucket takes twice as long. */
+/* With twice the layers, everything takes twice as long, except the ends, the bubble's messages and
+ * the replicas' last bucket. */
 static void layers_count_evenly(void **state)
 {
 	struct run twice = base;
@@ -110,7 +110,7 @@ static void parts_add_up(void **state)
 	}
 }
 
-/* What an engine hides or spares shows in its own part. */
+/* The time that an engine hides or saves shows in its own term. */
 static void habits_cost_their_parts(void **state)
 {
 	struct engine e = cost_engine_muster;
@@ -138,7 +138,7 @@ static void habits_cost_their_parts(void **state)
 	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
 }
 
-/* A GPU's offloading goes over PCIe, which is slow; a processor's is a copy. */
+/* A GPU offloads over PCIe, which is slow. A processor only copies. */
 static void offloading_costs_its_bytes(void **state)
 {
 	struct setting with = ours, optimizer = ours;
@@ -146,7 +146,7 @@ static void offloading_costs_its_bytes(void **state)
 	(void)state;
 	with.words = "recompute.mode=full offload.activations=yes";
 	t = predict(&base, &with);
-	/* [2 × 2048, 8192] in two bytes, of 24 layers, there and back at 50 GB/s, for each of 32
+	/* [2 × 2048, 8192] in two bytes, for 24 layers, there and back at 50 GB/s, for each of 32
 	 * micro-batches. */
 	double tensor = 2.0 * 2 * 2048 * 8192, times = 2 * 24 * 32 / 50e9;
 	assert_true(t.compute - now.compute > 0.9 * tensor * times &&
@@ -155,8 +155,8 @@ static void offloading_costs_its_bytes(void **state)
 	t = predict(&base, &optimizer);
 	assert_true(t.optimizer > 5 * now.optimizer);
 	near(t.compute, now.compute);
-	/* Two moments and, in 2-byte types, the masters: read and written. 24 layers of 12 ×
-	 * 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
+	/* Two moments and, in 2-byte types, the masters are read and written. There are 24 layers
+	 * of 12 × 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
 	double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
 	/* Muon's products: 5 iterations of 6 n FLOPs for each parameter of a matrix of n rows. */
@@ -168,10 +168,10 @@ static void offloading_costs_its_bytes(void **state)
 
 /* --- Replicas --- */
 
-/* 8 a node, 8 micro-batches each */
+/* 8 per node, 8 micro-batches each */
 static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
 
-/* mates: replicas on a node; slower: by so much is the network. */
+/* mates: replicas on a node; slower: the factor by which the network is slower. */
 static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops,
 				    double slower)
 {
@@ -188,7 +188,8 @@ static struct plan_time of_replicas(const char *words, const struct engine *engi
 	return t;
 }
 
-/* However much the replicas' transfers hide: the seconds of a pass hide one transfer, not two. */
+/* This holds however much of the replicas' transfers is hidden: the seconds of a pass hide one
+ * transfer, not two. */
 static void faster_passes_shorten_a_step_of_transfers(void **state)
 {
 	static const char *const words[] = { "parallel.zero=0",
@@ -209,7 +210,7 @@ static void faster_passes_shorten_a_step_of_transfers(void **state)
 		}
 }
 
-/* Shards inside a node are summed over the nodes once a step; nothing else crosses them. */
+/* Shards inside a node are summed over the nodes once per step. Nothing else crosses nodes. */
 static void shards_in_nodes_cross_them_once(void **state)
 {
 	static const char *const words[] = { "parallel.zero=1 parallel.zero_shard=node",
@@ -219,15 +220,15 @@ static void shards_in_nodes_cross_them_once(void **state)
 	for (int i = 0; i < 3; i++) {
 		struct plan_time near_by = of_replicas(words[i], &cost_engine_muster, 1, 100),
 				 far = of_replicas(words[i], &cost_engine_muster, 1, 200);
-		/* 8 nodes' ring of an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s ×
-		 * 0.8 / 100. */
+		/* 8 nodes form a ring for an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s
+		 * × 0.8 / 100. */
 		double once = 2 * 7 / 8. * 6.9e9 / 8 * 4 / 0.4e9;
 		if (!(far.dp - near_by.dp > 0.97 * once && far.dp - near_by.dp < 1.06 * once))
 			fail_msg("%s: %g s more, not %g", words[i], far.dp - near_by.dp, once);
 	}
 }
 
-/* parallel.overlap = no: each transfer is waited for. */
+/* With parallel.overlap = no, each transfer is waited for. */
 static void without_overlap_nothing_hides(void **state)
 {
 	static const char *const words[][2] = {
@@ -241,7 +242,7 @@ static void without_overlap_nothing_hides(void **state)
 			    1.5 * of_replicas(words[i][0], &cost_engine_muster, 1, 1).dp);
 }
 
-/* The new parameters come while the next step begins. */
+/* The new parameters arrive while the next step begins. */
 static void published_parameters_come_beside_the_next_pass(void **state)
 {
 	struct engine e = cost_engine_muster;
@@ -253,9 +254,9 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 
 /* --- Mixtures and shared heads --- */
 
-/* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose
- * result the gates' gradients need (agent/engine/model/moe.c, model_moe_recompute); selective does
- * norms and attention. */
+/* Full recomputation repeats all of a mixture: both its all-to-alls, and its last product, because
+ * the gates' gradients need the result (agent/engine/model/moe.c, model_moe_recompute). Selective
+ * recomputation repeats norms and attention. */
 static void mixtures_are_recomputed_as_they_are(void **state)
 {
 	static struct scene x;
@@ -276,7 +277,8 @@ static void mixtures_are_recomputed_as_they_are(void **state)
 	free(x.stages);
 }
 
-/* A mixture's rows are gathered before their experts are known, and summed after the last one. */
+/* A mixture's rows are gathered before their experts are known, and summed after the last
+ * expert. */
 static void a_mixtures_sums_hide_behind_nothing(void **state)
 {
 	static struct scene x;
@@ -291,12 +293,12 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 	struct cost_pass dense = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	double half = place_seconds_all_reduce(&x.group_links[GROUP_TP], 2.0 * 2048 * 8192) / 2;
 	assert_true(mixed.tp_fwd > dense.tp_fwd && mixed.tp_fwd < 4 * half);
-	/* two of its three transfers hid behind products of two experts' size */
+	/* two of its three transfers were hidden by products of two experts' size */
 	assert_true(mixed.tp_bwd > dense.tp_bwd + half);
 	free(x.stages);
 }
 
-/* With more tp ranks than key-value heads each holds a whole one. */
+/* If there are more tp ranks than key-value heads, each rank holds a whole head. */
 static void shared_heads_are_copied(void **state)
 {
 	static struct scene x;
@@ -315,7 +317,7 @@ static void shared_heads_are_copied(void **state)
 	near(t[0].bwd, t[1].bwd);
 }
 
-/* Products that fill the last wave are the best; one tile more takes a wave more. */
+/* Products that fill the last wave are the most efficient. One more tile takes one more wave. */
 static void waves_are_whole(void **state)
 {
 	struct cost_machine m = { .rates = { [RATE_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } },
@@ -329,7 +331,7 @@ static void waves_are_whole(void **state)
 	assert_true(over > 1.1 * full);
 	near(cost_machine_product(&m, RATE_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
 	near(cost_machine_product(&m, RATE_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
-	m.rates[RATE_MOVED].rate[0] = 1e9; /* now memory's */
+	m.rates[RATE_MOVED].rate[0] = 1e9; /* now the rate of memory */
 	near(cost_machine_product(&m, RATE_PRODUCT_FWD, 2560, 4096, 1280, 2),
 	     2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
 }
@@ -351,15 +353,15 @@ static void every_preset_has_a_machine(void **state)
 		assert_true(share > 0.4 && share < 0.9);
 		double slower = narrow.rates[RATE_PRODUCT_FWD].rate[0] /
 				wide.rates[RATE_PRODUCT_FWD].rate[0];
-		/* before TF32 there was none for fp32 */
+		/* before TF32, there was no faster type for fp32 */
 		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8);
 		assert_true(narrow.units > 0);
 		topo_cluster_free(&c);
 	}
 }
 
-/* Of every model that a machine may be read to have, its units are known, and a large product
- * loses little in its last wave. */
+/* The units of every GPU model that a reader may find are known. A large product loses little in
+ * its last wave. */
 static void every_known_gpu_has_units(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* This host as measured: what is predicted of jobs on it follows from the calibration alone. */
+/* This host as measured: the prediction for a job on it follows from the calibration alone. */
 #include "plan/cost/calibration.h"
 #include "plan/forecast.h"
 #include "tests/unit/tmpdir.h"
@@ -15,8 +15,8 @@
 static char dir[128], path[160];
 static int cores;
 
-/* Every operation at a flat rate, exchanges that cost next to nothing: times are work over
- * cores. */
+/* Every operation has a flat rate, and exchanges cost almost nothing. A time is then the work
+ * divided by the cores. */
 static int open_file(void **state)
 {
 	static struct calibration c;
@@ -79,7 +79,7 @@ static void near(double x, double expected, double tolerance)
 		fail_msg("%g is not near %g", x, expected);
 }
 
-/* The cores' work is the same however many agents do it, as long as there are enough of them. */
+/* The cores' work is the same for any number of agents, if there are enough of them. */
 static void agents_beyond_the_cores_only_share_them(void **state)
 {
 	char words[64];
@@ -91,12 +91,12 @@ static void agents_beyond_the_cores_only_share_them(void **state)
 	}
 }
 
-/* One stage waits, another one computes on its core. */
+/* While one stage waits, another one computes on its core. */
 static void stages_that_share_cores_leave_no_bubble(void **state)
 {
 	(void)state;
 	double one = forecast("parallel.dp=1").total;
-	/* One after the other whatever the cores. */
+	/* The passes run one after another, however many cores there are. */
 	near(forecast("parallel.pp=8 parallel.dp=1 parallel.schedule=naive").total, one, 0.1);
 	struct plan_time t = forecast("parallel.pp=8 parallel.dp=1");
 	assert_true(t.total < one / fmin(cores, 8) * 1.6);

@@ -1,4 +1,5 @@
-/* The links that groups run over: contention by hand, and the closed form beside the exact one. */
+/* The links that groups use: contention computed by hand, and the closed form compared with the
+ * exact form. */
 #include "machines.h"
 
 #include "plan/place/group_links.h"
@@ -67,8 +68,8 @@ static void devices_share_an_adapter(void **state)
 	struct cluster c = machines_alike(MACHINE_DGX2, 2);
 	struct layout l = { .tp = 16, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	spans_block(&c, &l, s);
-	near_to(s[GROUP_DP].across.bandwidth, 6e9); /* two devices an adapter of 12 */
-	/* One rank of each pair: the adapter is its own. */
+	near_to(s[GROUP_DP].across.bandwidth, 6e9); /* two devices share a NIC of 12 */
+	/* The layout has one rank of each pair, so each rank has a NIC of its own. */
 	l = (struct layout){ .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	struct cluster_slot slots[16];
 	for (int r = 0; r < 16; r++)
@@ -85,15 +86,15 @@ static void leaves_share_their_uplinks(void **state)
 	struct cluster c = machines_alike(MACHINE_H100, 4);
 	machines_tree(&c, 2, 2, false);
 	spans_block(&c, &tp8_dp4, s);
-	/* Eight rings cross once each way, over 2 × 8 × 50 / 2 GB/s. */
+	/* Eight rings cross once in each direction, over 2 × 8 × 50 / 2 GB/s. */
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 2, .ep = 1, .chunks = 1 };
 	struct cluster_slot slots[32];
 	block(&c, 32, slots);
 	group_links(&c, &l, slots, s);
-	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);     /* inside leaves */
+	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);     /* inside the leaves */
 	near_to(s[GROUP_PP].across.bandwidth, MACHINE_NET / 2); /* 16 chains over them */
-	/* Sixteen pairs over what is for eight. */
+	/* Sixteen pairs share links that are made for eight. */
 	for (int r = 0; r < 32; r++)
 		slots[r].node = (int[]){ 0, 2, 1, 3 }[slots[r].node];
 	group_links(&c, &l, slots, s);
@@ -102,8 +103,8 @@ static void leaves_share_their_uplinks(void **state)
 	topo_cluster_free(&c);
 }
 
-/* Two stems of switches, as deep as Slurm's may be here, that meet in one top: the last uplink
- * is the narrow one. */
+/* Two chains of switches meet in one top switch. They are as deep as Slurm's may be here. The last
+ * uplink is the slow one. */
 static void high_trees_bound_to_their_top(void **state)
 {
 	enum { HIGH = 60 };
@@ -140,7 +141,7 @@ static void other_rails_meet_above_the_leaf(void **state)
 	for (int r = 8; r < 16; r++)
 		slots[r].device = (slots[r].device + 1) % 8;
 	group_links(&c, &l, slots, s);
-	/* 16 flows over the leaf's 200 GB/s. */
+	/* 16 flows share the leaf's 200 GB/s. */
 	near_to(s[GROUP_DP].across.bandwidth, 200e9 / 16);
 	c.rails = false;
 	group_links(&c, &l, slots, s);
@@ -173,10 +174,10 @@ static void ways_through_the_cpu_are_shared(void **state)
 	l = (struct layout){ .tp = 2, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_TP].inside.bandwidth, MACHINE_PCIE);
-	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_SOCKETS / 2); /* two pairs do */
+	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_SOCKETS / 2); /* two pairs cross it */
 	l.dp = 4, l.tp = 1, l.ep = 4;
 	spans_block(&c, &l, s);
-	/* a quarter from each of two to each of two */
+	/* a quarter from each of two devices to each of two */
 	near_to(s[GROUP_EP].inside.bandwidth, MACHINE_SOCKETS * 3 / 4);
 	topo_cluster_free(&c);
 }
@@ -194,7 +195,7 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 	l.ep = 1;
 	const struct cluster_slot ring[] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 } };
 	group_links(&c, &l, ring, s);
-	/* closed by the single link between 0 and 1 */
+	/* the single link between 0 and 1 closes the ring */
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK);
 	topo_cluster_free(&c);
 }
@@ -253,7 +254,7 @@ static void compare(const struct cluster *c, const struct regular_cluster *y,
 	}
 }
 
-/* All layouts of powers of two, and all ep. */
+/* Compares all layouts of powers of two, and all ep. */
 static int compare_all(const struct cluster *c)
 {
 	struct regular_cluster y;
@@ -301,8 +302,8 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 
 /* --- Seconds --- */
 
-/* A piece that goes round passes each link: with two nodes of eight, two across and the others
- * inside. */
+/* A piece that goes round the ring passes each link. With two nodes of eight, two links are between
+ * nodes and the others inside. */
 static void a_rings_latency_is_its_links(void **state)
 {
 	struct group_links s = { .ranks = 16,
@@ -312,12 +313,12 @@ static void a_rings_latency_is_its_links(void **state)
 				 .across = { 50e9, 9e-6 } };
 	(void)state;
 	near_to(place_seconds_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
-	/* eight adapters side by side give more than the port */
+	/* eight NICs side by side are faster than the port */
 	near_to(place_seconds_gather(&s, 16e9), 15e9 / 200e9 + place_seconds_gather(&s, 0));
 }
 
-/* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the
- * ring. */
+/* With thousands of nodes, small sums go up a tree and down again. Large sums, and gathers, go
+ * round the ring. */
 static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 {
 	struct group_links s = {
@@ -330,7 +331,7 @@ static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 	s = (struct group_links){
 		.ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 }
 	};
-	/* in a node always the ring */
+	/* inside a node, the ring is always used */
 	near_to(place_seconds_all_reduce(&s, 4e6), 2 * place_seconds_gather(&s, 4e6));
 }
 

@@ -1,4 +1,4 @@
-/* Job files: what is read, what is refused and in which words. */
+/* Job files: which are accepted, which are refused, and with which words. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/philox.h"
@@ -255,7 +255,7 @@ static void random_text(const struct job_key *k, struct dice *d, char *out, size
 	size_t n = roll(d) % 20, len = 1;
 	strcpy(out, "p");
 	for (size_t i = 0; i < n; i++) {
-		/* A comment sign is text only behind something that is no blank. */
+		/* A comment sign is text only if it follows a character that is no blank. */
 		const char *piece = pieces[roll(d) % (k->type == JOB_LINE ? 17 : safe)];
 		if (len + strlen(piece) < size)
 			len += (size_t)sprintf(out + len, "%s", piece);
@@ -309,7 +309,7 @@ static void written_jobs_read_back_the_same(void **state)
 			char value[256];
 			struct buf why = BUF_INIT;
 			random_value(&job_keys[k], &d, value, sizeof value);
-			/* Few keys in most rounds, so that most jobs hold together. */
+			/* Most rounds set few keys, so that most jobs are consistent. */
 			if (roll(&d) % (unsigned)(1 + round % 40) == 0 &&
 			    job_value_read(&job_keys[k], value, &job, &why))
 				fail_msg("%s.%s: %s", job_keys[k].section, job_keys[k].name,
@@ -386,7 +386,8 @@ static void open_keys_are_kept_open(void **state)
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
 	(void)state;
-	/* All that is not given; alone they would contradict each other. */
+	/* These are all the keys that are not given. One of them alone would contradict the
+	 * others. */
 	assert_int_equal(
 		job_parse("[parallel]\nauto = yes\ntp = 4\nsp = yes\n[recompute]\nevery = 3\n",
 			  "open.ini", &job, &e),
@@ -396,13 +397,13 @@ static void open_keys_are_kept_open(void **state)
 	assert_int_equal(job_parse(buf_str(&text), "back.ini", &back, &e), 0);
 	assert_memory_equal(&job, &back, sizeof job);
 	buf_fini(&text);
-	/* Single ones, by their word; a later word closes one. */
+	/* Single keys are left open by their word; a later word closes one of them. */
 	const char *words[] = { "parallel.pp=auto", "parallel.schedule=auto",
 				"offload.optimizer=auto", "batch.micro=auto", "parallel.pp=2" };
 	assert_int_equal(job_load(NULL, words, 5, &job, &e), 0);
 	assert_int_equal(job.open, OPEN_SCHEDULE | OPEN_OPTIMIZER | OPEN_MICRO);
 	assert_int_equal(job.parallel.pp, 2);
-	/* Others cannot be left open, and a parameter server leaves nothing. */
+	/* Other keys cannot be left open. A parameter server leaves none open. */
 	const char *layers[] = { "model.layers=auto" },
 		   *server[] = { "parallel.sync=server", "parallel.dp=auto" };
 	assert_int_equal(job_load(NULL, layers, 1, &job, &e), -1);

@@ -1,4 +1,4 @@
-/* Who is who, and how sizes are cut. */
+/* The coordinates of ranks, and how sizes are split. */
 #include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
 
@@ -165,7 +165,7 @@ static double cost(const struct model_shape *m, const struct stage *s)
 	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
-/* Every way to share the layers out, for a few stages: none has a cheaper costliest stage. */
+/* The lowest cost of the costliest stage, over every way to share the layers, for a few stages. */
 static double best_by_trying(const struct model_shape *m, int pp, int stage, int64_t left)
 {
 	double best = -1;
@@ -203,7 +203,7 @@ static void the_costliest_stage_is_as_cheap_as_can_be(void **state)
 
 static void a_heavy_head_gets_fewer_layers(void **state)
 {
-	struct model_shape m = gpt2(12, 768, 50257); /* the head costs about five layers */
+	struct model_shape m = gpt2(12, 768, 50257); /* the head costs about 5 layers */
 	struct stage s[4];
 	(void)state;
 	assert_int_equal(layout_stages(&m, 4, "", NULL, s, NULL), 0);

@@ -1,4 +1,4 @@
-/* Curves of rates, and the seconds that follow from them. */
+/* Curves of rates, and the times that follow from them. */
 #include "plan/cost/machine.h"
 
 #include <math.h>

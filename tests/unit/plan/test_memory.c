@@ -1,4 +1,5 @@
-/* Memory in two steps (plan/memory.h) against the tables that the engine carves its memory by. */
+/* Compares the memory computed in two steps (plan/memory.h) with the tables by which the engine
+ * divides its memory. */
 #include "plan/memory.h"
 
 #include <setjmp.h>
@@ -17,7 +18,7 @@ static struct job job_of(const char *const *words, int n)
 	return job;
 }
 
-/* Every run of layers of this model, on the first and the last tp rank. */
+/* Compares every run of layers of this model, on the first and the last tp rank. */
 static void compare(const struct job *job, bool split, int *cases)
 {
 	struct model_shape m;

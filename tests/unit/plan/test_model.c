@@ -1,4 +1,4 @@
-/* Shapes, the parameter catalogue, and which rank holds what. */
+/* Shapes, the parameter catalogue, and which rank holds which box. */
 #include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
 
@@ -73,7 +73,7 @@ static void families_are_made_of_their_parts(void **state)
 	assert_int_equal(m.head_dim, 48);
 }
 
-/* Narayanan et al.: 72·B·s·l·h²·(1 + s/6h + V/12lh); half of the attention's term, s/6h, is
+/* Narayanan et al.: 72·B·s·l·h²·(1 + s/6h + V/12lh). Half of the attention's term, s/6h, is
  * masked. */
 static void flops_are_those_of_the_literature(void **state)
 {
@@ -85,7 +85,7 @@ static void flops_are_those_of_the_literature(void **state)
 	assert_true(fabs(shape_flops_token(&m) / expect - 1) < 1e-12);
 }
 
-/* One stage of one of tp ranks. */
+/* The share of one stage on one of tp ranks. */
 static struct share share_of(int tp, int tp_rank, const struct stage *stage)
 {
 	return (struct share){
@@ -120,7 +120,7 @@ static const char *const shapes[] = {
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-/* How often each element of each parameter is held by a first copy, by name. */
+/* By name: how often a first copy holds each element of each parameter. */
 struct cover {
 	char name[64];
 	int64_t rows, columns;
@@ -165,7 +165,8 @@ static int64_t cover_count(struct cover *list, int n)
 	return total;
 }
 
-/* What one share holds, and that the sums made without building agree. */
+/* Adds the elements that one share holds, and checks that the sums computed without building the
+ * catalogue agree. */
 static int64_t add_share(const struct model_shape *m, const struct share *s, bool experts,
 			 struct cover *list, int *n)
 {

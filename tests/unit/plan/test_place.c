@@ -1,4 +1,4 @@
-/* Where ranks are put: known machines by heart. */
+/* Tests the placement of ranks on known machines. */
 #include "seating.h"
 
 #include "plan/place/fold.h"
@@ -38,7 +38,7 @@ static void eight_on_a_dgx1_go_round_the_ring_of_double_links(void **state)
 	must_be(&s, ring, 8);
 	for (int r = 0; r < 8; r++)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[(r + 1) % 8]), 2);
-	assert_true(s.p.block.total > 5 * s.p.cost.total); /* 3 to 4 is no link at all */
+	assert_true(s.p.block.total > 5 * s.p.cost.total); /* 3 and 4 have no direct link */
 	place_placement_free(&s.p);
 	seating_take(&c, seating_grid(1, 1, 8, 1, 1), &s);
 	must_be(&s, ring, 8);
@@ -58,12 +58,12 @@ static void four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two(void **s
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 4]), 2);
 	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_NVLINK);
 	place_placement_free(&s.p);
-	/* Pairs have the double links. */
+	/* The pairs get the double links. */
 	seating_take(&c, seating_grid(2, 1, 4, 1, 1), &s);
 	for (int r = 0; r < 8; r += 2)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 1]), 2);
 	place_placement_free(&s.p);
-	/* Of a node that is half used, too. */
+	/* The same holds for a node that is half used. */
 	seating_take(&c, seating_grid(2, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 4; r += 2)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 1]), 2);
@@ -94,7 +94,7 @@ static void a_dead_link_is_gone_round(void **state)
 	seating_take(&c, seating_grid(4, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 8; r++)
 		assert_true(lanes(&c, s.slots[r], s.slots[r / 4 * 4 + (r + 1) % 4]) >= 1);
-	/* block order's first ring closes over it */
+	/* the first ring of block order closes over it */
 	assert_true(s.p.block.total > 2 * s.p.cost.total);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
@@ -113,7 +113,8 @@ static void what_groups_run_over_is_what_their_rings_take(void **state)
 	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_PHB);
 	place_placement_free(&s.p);
 	topo_cluster_free(&c);
-	/* Two ranks a node: each goes on to its like on the next, on its own rail. */
+	/* Two ranks per node: each sends to the rank with the same device on the next node, on its
+	 * own rail. */
 	c = machines_alike(MACHINE_H100, 2);
 	machines_tree(&c, 2, 1, true);
 	l = seating_grid(4, 1, 4, 1, 1);
@@ -135,7 +136,7 @@ static void a_node_with_a_dead_link_stays_free_where_one_may(void **state)
 	assert_int_equal(s.p.n_spares, 1);
 	assert_int_equal(s.p.spares[0], 0);
 	place_placement_free(&s.p);
-	/* Where it is needed, its ranks go round the rest. */
+	/* If the node is needed, its ranks go round the remaining devices. */
 	seating_take(&c, seating_grid(4, 1, 6, 1, 1), &s);
 	for (int r = 0; r < 24; r++)
 		assert_true(lanes(&c, s.slots[r], s.slots[r / 4 * 4 + (r + 1) % 4]) >= 1);
@@ -156,7 +157,7 @@ static void a_dgx2_needs_no_order(void **state)
 	seating_take(&c, seating_grid(8, 1, 4, 1, 1), &s);
 	assert_true(s.p.is_block);
 	place_placement_free(&s.p);
-	/* Half of its devices: one of each adapter's two. */
+	/* It uses half of the node's devices: one of the two on each NIC. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	if (s.slots[0].node != s.slots[8].node)
 		assert_true(s.p.links[GROUP_DP].span.across.bandwidth == 12e9);
@@ -175,7 +176,8 @@ static void sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf(v
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_H100, 16);
 	machines_tree(&c, 4, 2, true);
-	/* Experts' all-to-all over four nodes: below one leaf each, the rest beyond. */
+	/* The experts' all-to-all spans four nodes: each group is below one leaf, and the remaining
+	 * traffic leaves it. */
 	struct layout l = seating_grid(8, 1, 16, 4, 1);
 	seating_take(&c, l, &s);
 	for (int r = 0; r < 128; r++) {
@@ -189,8 +191,8 @@ static void sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf(v
 	assert_int_equal(s.p.links[GROUP_DP].hops, 2);
 	assert_true(s.p.links[GROUP_EP].rails && s.p.links[GROUP_DP].rails);
 	place_placement_free(&s.p);
-	/* Block order would put the stages' copies, 16 ranks apart, two leaves away: context's
-	 * heavy rings come closer than replicas. */
+	/* Block order would put the copies of the stages, 16 ranks apart, two leaves away. The
+	 * context groups' rings move more data, so they are placed closer than the replicas. */
 	seating_take(&c, seating_grid(4, 4, 2, 1, 4), &s);
 	assert_true(s.p.cost.total < 0.9 * s.p.worst.total);
 	for (int r = 0; r < 128; r++)
@@ -205,7 +207,7 @@ static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
 	(void)state;
 	struct cluster c = machines((enum machine[]){ MACHINE_HALF, MACHINE_H100 }, (int[]){ 3, 2 },
 				    2);
-	/* Two groups of eight: the two large nodes, though the small ones come first. */
+	/* Two groups of eight get the two large nodes, although the small nodes come first. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 16; r++)
 		assert_int_equal(s.slots[r].node, 3 + r / 8);
@@ -213,7 +215,7 @@ static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
 	assert_int_equal(s.p.links[GROUP_TP].hops, 0);
 	assert_true(s.p.block.total > 1.5 * s.p.cost.total);
 	place_placement_free(&s.p);
-	/* Seven groups of four fill all. */
+	/* Seven groups of four fill all nodes. */
 	seating_take(&c, seating_grid(4, 1, 7, 1, 1), &s);
 	seating_must_be_a_map(&c, s.slots, 28);
 	assert_int_equal(s.p.n_spares, 0);
@@ -226,10 +228,10 @@ static void spare_nodes_are_the_odd_ones(void **state)
 {
 	struct seating s;
 	(void)state;
-	/* Leaves of 4, 4 and 2 nodes; eight are needed. */
+	/* Leaves of 4, 4 and 2 nodes; the job needs eight. */
 	struct cluster c = machines_alike(MACHINE_H100, 10);
 	machines_tree(&c, 4, 4, false);
-	for (int i = 0; i < 10; i++) /* the short leaf first */
+	for (int i = 0; i < 10; i++) /* the short leaf comes first */
 		c.nodes[i].leaf = i < 2 ? 2 : (i - 2) / 4;
 	seating_take(&c, seating_grid(8, 1, 8, 4, 1), &s);
 	assert_int_equal(s.p.n_spares, 2);
@@ -244,7 +246,7 @@ static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
 {
 	struct seating s;
 	(void)state;
-	/* Leaves of 4, 4 and 2 nodes; six are needed: all of the first and of the last. */
+	/* Leaves of 4, 4 and 2 nodes. The job needs six: all of the first leaf and of the last. */
 	struct cluster c = machines_alike(MACHINE_H100, 10);
 	machines_tree(&c, 4, 1, false);
 	seating_take(&c, seating_grid(8, 1, 6, 1, 1), &s);
@@ -253,7 +255,7 @@ static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
 		assert_int_equal(s.p.spares[i], 4 + i);
 	assert_true(s.p.cost.total == s.p.block.total);
 	place_placement_free(&s.p);
-	/* Two alone go to the small one. */
+	/* A job of two nodes gets the small leaf. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	assert_int_equal(s.slots[0].node, 8);
 	assert_int_equal(s.slots[15].node, 9);
@@ -363,13 +365,12 @@ static void named_devices_keep_their_order(void **state)
 		assert_int_equal(s.slots[r].device, r);
 	assert_true(s.p.fixed && s.p.is_block && s.p.cost.total == s.p.block.total);
 	place_placement_free(&s.p);
-	/* Groups in whole nodes may cost more than block order, and than all else that was
-	 * tried. */
+	/* Groups in whole nodes may cost more than block order and than every other candidate. */
 	l = seating_grid(3, 1, 4, 1, 1);
 	t.ops[GROUP_TP][0].times = 0;
 	topo_cluster_free(&c);
 	c = machines_alike(MACHINE_HALF, 4);
-	machines_tree(&c, 3, 64, false); /* the fourth node is beyond a narrow uplink */
+	machines_tree(&c, 3, 64, false); /* the fourth node is beyond a slow uplink */
 	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
 	assert_true(s.p.cost.total > s.p.block.total && s.p.worst.total == s.p.cost.total);
 	assert_int_equal(s.p.idle, 4);

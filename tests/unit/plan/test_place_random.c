@@ -1,4 +1,4 @@
-/* Where ranks are put on machines at random: small ones against every map there is, all against
+/* Placement on random machines: small ones are compared with every possible map, all of them with
  * Slurm's order. */
 #include "seating.h"
 
@@ -25,7 +25,7 @@ static int roll(struct dice *d, int sides)
 	return (int)(d->drawn[d->next++ % 4] % (uint32_t)sides);
 }
 
-/* Of so many devices on a node or two, links of all sorts. */
+/* A machine with this many devices on one or two nodes, and links of all kinds. */
 static struct cluster any_machine(struct dice *d, int devices)
 {
 	int nodes = devices > 3 && roll(d, 3) == 0 ? 2 : 1, each = devices / nodes;
@@ -179,7 +179,7 @@ static void nothing_is_worse_than_slurms_order(void **state)
 	}
 }
 
-/* The same node with its devices named in another order. */
+/* Renumbers the devices of a node. */
 static void relabel(struct node_kind *k, const int *to)
 {
 	int n = k->devices;

@@ -1,4 +1,4 @@
-/* The whole plan: placement, memory, time, and refusals, on clusters made by hand. */
+/* The whole plan: placement, memory, time, and errors, on clusters made by hand. */
 #include "plan/plan.h"
 
 #include "plan/show/plan.h"
@@ -24,7 +24,7 @@ struct yard {
 	struct cluster_node nodes[NODES_MOST];
 };
 
-/* 175b.ini without what makes it small and quick. */
+/* 175b.ini without the settings that make it small and fast. */
 #define PLAIN \
 	"precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b " \
 	"parallel.chunks=0 "
@@ -157,7 +157,7 @@ static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 	(void)state;
 	struct node_kind six = a100;
 	six.devices = 6;
-	/* a group of 4 a node, 2 devices of each left over */
+	/* a group of 4 per node; 2 devices of each node are left */
 	struct cluster *c = build(&y, six, 4);
 	struct job job = job_of(NULL, "parallel.tp=4 parallel.dp=2 parallel.pp=2");
 	struct plan p = plan_of(&job, c);
@@ -167,7 +167,8 @@ static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 	}
 	assert_string_equal(p.warning, "");
 	plan_free(&p);
-	/* One group more than fits inside nodes, over what the others leave, and said so. */
+	/* There is one group more than fits inside nodes. It gets the devices that the others
+	 * leave, and the plan states that. */
 	job = job_of(NULL, "parallel.tp=4 parallel.dp=5 batch.global=40");
 	p = plan_of(&job, c);
 	for (int r = 0; r < 16; r++)
@@ -189,8 +190,8 @@ static void different_nodes_are_filled_to_their_own_size(void **state)
 	y.nodes[1].kind = 1;
 	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=8 model.kv_heads=4");
 	struct plan p = plan_of(&job, c);
-	/* the odd node stays free: with it the replicas' ring would be as slow as its one
-	 * adapter */
+	/* the different node stays free: with it, the replicas' ring would be as slow as its one
+	 * NIC */
 	for (int r = 0; r < 16; r++)
 		assert_int_equal(p.ranks[r].node, r < 8 ? 0 : 2);
 	assert_int_equal(p.place.n_spares, 1);
@@ -274,7 +275,7 @@ static void too_many_ranks_are_refused_with_the_nearest_that_fit(void **state)
 		     "parallel.");
 }
 
-/* Each is in its range; their product is beyond 63 bits. */
+/* Each value is in its range, but their product needs more than 63 bits. */
 static void the_largest_sizes_of_all_do_not_fit(void **state)
 {
 	struct yard y;
@@ -373,7 +374,7 @@ static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 	p = plan_of(&job, build(&y, a100, 1));
 	assert_true(p.ranks[0].snapshot == 0);
 	plan_free(&p);
-	/* Parameters, gradients and moments would fit; their copy does not. */
+	/* Parameters, gradients and moments would fit, but their copy does not. */
 	struct err e = ERR_INIT;
 	struct node_kind small = cpu;
 	small.memory = 3 * GIB;
@@ -399,8 +400,8 @@ static void memory_follows_the_layout(void **state)
 	assert_true(r->grads == r->params && r->optimizer == 2 * r->params);
 	assert_true(r->total == r->params + r->grads + r->optimizer + r->activations + r->buffers);
 
-	/* The sum over tensor ranks of what is cut is the whole; dp changes nothing but the
-	 * tokens' buffer. */
+	/* The sum of the split tensors over the tp ranks is the whole. dp changes only the tokens'
+	 * buffer. */
 	job = job_of(NULL, "model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 "
 			   "parallel.tp=4 parallel.pp=2 parallel.dp=2");
 	struct plan many = plan_of(&job, c);
@@ -413,7 +414,7 @@ static void memory_follows_the_layout(void **state)
 	assert_true(many.ranks[0].activations < one.ranks[0].activations);
 	plan_free(&many);
 
-	/* 1F1B keeps as many micro-batches as there are stages left, GPipe all. */
+	/* 1F1B keeps as many micro-batches as there are stages left; GPipe keeps all. */
 	job = job_of(NULL, "model.layers=8 parallel.pp=4 parallel.dp=1 parallel.schedule=1f1b");
 	struct plan f = plan_of(&job, c);
 	job = job_of(NULL, "model.layers=8 parallel.pp=4 parallel.dp=1 parallel.schedule=gpipe");
@@ -457,7 +458,7 @@ static void zero_shards_over_all_or_inside_nodes(void **state)
 	plan_free(&p);
 }
 
-/* What each strategy is for shows in the part that it saves. */
+/* Each strategy saves memory in the part for which it is made. */
 static void strategies_save_what_they_are_for(void **state)
 {
 	/* clang-format off */
@@ -585,7 +586,7 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	const char *mine = strstr(buf_str(&text), "  this map             "),
 		   *note = strstr(buf_str(&text), "  Slurm's block order: none of ");
 	assert_true(mine && note && note < strchr(mine, '\n'));
-	assert_null(strstr(buf_str(&text), "\n  Slurm's block order  ")); /* not said twice */
+	assert_null(strstr(buf_str(&text), "\n  Slurm's block order  ")); /* not printed twice */
 	assert_non_null(strstr(buf_str(&text), "\nPredicted run\n  95000 steps      "));
 	assert_non_null(strstr(buf_str(&text),
 			       "  failures         one of each node in 6300 hours, about "));
@@ -603,7 +604,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 		NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	struct plan p = plan_of(&job, &c);
 	show_plan_text(&job, &c, &p, &text);
-	/* Ranks, and below them their GPUs: round the ring of double NVLinks. */
+	/* Ranks, and below them their GPUs: the order goes round the ring of double NVLinks. */
 	assert_non_null(strstr(buf_str(&text), "│ 0 1 2 3 4 5 6 7 │\n    │ 0 3 2 1 5 6 7 4 │\n"));
 	assert_non_null(strstr(buf_str(&text), "  the best of "));
 	assert_non_null(strstr(buf_str(&text), "\n  Slurm's block order  "));
@@ -648,7 +649,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	plan_free(&p);
 	buf_fini(&text);
 	topo_cluster_free(&c);
-	/* Few enough devices for all maps. */
+	/* There are few enough devices to try all maps. */
 	assert_int_equal(topo_cluster_open("dgx-1:1", 0, &c, NULL), 0);
 	job = job_of(NULL,
 		     "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
@@ -661,7 +662,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	topo_cluster_free(&c);
 }
 
-/* Boxes of ranks that are no run of them: the stages' replicas share nodes. */
+/* Boxes of ranks that are not consecutive: the stages' replicas share nodes. */
 static void a_table_of_folded_ranks_names_them_all(void **state)
 {
 	struct yard y;
@@ -670,7 +671,7 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 	struct cluster *c = build(&y, a100, 16);
 	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=4 parallel.pp=16 model.layers=16");
 	struct plan p = plan_of(&job, c);
-	for (int r = 0; r < p.world; r++) { /* a node for two stages' halves */
+	for (int r = 0; r < p.world; r++) { /* a node holds halves of two stages */
 		p.ranks[r].node = p.ranks[r].at.pp / 2 * 2 + p.ranks[r].at.dp / 2;
 		p.ranks[r].slot = p.ranks[r].at.pp % 2 * 4 + p.ranks[r].at.dp % 2 * 2 +
 				  p.ranks[r].at.tp;
@@ -679,7 +680,7 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 	assert_non_null(
 		strstr(buf_str(&text),
 		       "  n0 … n1                              0-1  0-3       0-1       0-15\n"));
-	p.ranks[0].node = 2; /* no box any more: what there is, said as what it is */
+	p.ranks[0].node = 2; /* no box any more; the table lists it as it is */
 	p.ranks[16].node = 0;
 	buf_fini(&text);
 	text = (struct buf)BUF_INIT;

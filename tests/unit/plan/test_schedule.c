@@ -1,4 +1,4 @@
-/* The pipeline's tables: what the generators make. */
+/* The pipeline's tables: the output of the generators. */
 #include "tests/unit/plan/tables.h"
 
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void every_table_of_forwards_passes_the_check(void **state)
 					for (int c = 0; c < l.chunks; c++)
 						assert_int_equal(s.rows[i].slots.live[c], 1);
 				/* The last rank waits for the first micro-batch and then works
-				 * without a pause; the V's has to bring its last one back. */
+				 * without a pause. The V has to bring its last micro-batch back. */
 				if (micros >= pp)
 					near(simulate(&s, l.chunks, 0, 0, 0, NULL),
 					     micros * l.chunks + (l.vee ? 2 : 1) * (pp - 1));
@@ -54,7 +54,7 @@ static void every_table_of_forwards_passes_the_check(void **state)
 			}
 }
 
-/* Most micro-batches that a rank keeps, in parts of what a rank has of the model. */
+/* The most micro-batches that a rank keeps, as a multiple of its share of the model. */
 static double most_kept(const struct schedule *s)
 {
 	int most = 0;
@@ -82,7 +82,8 @@ static void slots_are_the_textbooks(void **state)
 			}
 }
 
-/* Zero bubble costs no memory: neither at once nor in slots, which belong to one chunk. */
+/* Zero bubble needs no more memory: neither at one time nor in slots, each of which belongs to one
+ * chunk. */
 static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 {
 	(void)state;
@@ -118,7 +119,7 @@ static void the_first_table_of_the_textbook(void **state)
 	schedule_free(&s);
 }
 
-/* At the turn of the V nothing is sent: stages 1 and 2 are both on the second rank. */
+/* Nothing is sent at the turn of the V: stages 1 and 2 are both on the second rank. */
 static void the_turn_of_the_v_sends_nothing(void **state)
 {
 	/* clang-format off */
@@ -134,7 +135,7 @@ static void the_turn_of_the_v_sends_nothing(void **state)
 	schedule_free(&s);
 }
 
-/* Four ranks, two chunks, eight micro-batches: the last rank's row of figure 4 of arXiv
+/* Four ranks, two chunks, eight micro-batches: the last rank's row in figure 4 of arXiv
  * 2104.04473. */
 static void the_interleaved_order_is_the_papers(void **state)
 {
@@ -160,7 +161,7 @@ static void the_interleaved_order_is_the_papers(void **state)
 	schedule_free(&s);
 }
 
-/* Gradients are summed in the same order whatever the schedule. */
+/* Gradients are summed in the same order for every schedule. */
 static void gradients_are_summed_in_the_order_of_micro_batches(void **state)
 {
 	(void)state;

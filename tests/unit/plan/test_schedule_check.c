@@ -1,4 +1,4 @@
-/* What the checker of the pipeline's tables refuses. */
+/* Tables that the checker of the pipeline's tables refuses. */
 #include "tests/unit/plan/tables.h"
 
 #include "base/philox.h"
@@ -77,7 +77,7 @@ static void a_repeated_or_foreign_step_is_refused(void **state)
 	must_refuse(&s, "a reduction before the last backward");
 }
 
-/* A backward pass comes whole or in two halves, the weights' after the input's. */
+/* A backward pass is either whole or two halves. The weights' half follows the input's half. */
 static void halves_that_do_not_fit_are_refused(void **state)
 {
 	static const enum sched_op wrong[] = { SCHED_BACKWARD, SCHED_BACKWARD_WEIGHT,
@@ -100,7 +100,7 @@ static void halves_that_do_not_fit_are_refused(void **state)
 			step->op = wrong[w];
 			must_refuse(&s, "a wrong half");
 		}
-	/* Whole where the other half would come next is as good as both. */
+	/* A whole pass in the place of the other half is as good as both halves. */
 	struct schedule s = table(SCHEDULE_ZB_H1, 1, 1);
 	assert_int_equal(s.rows[0].n, 4);
 	s.rows[0].steps[1].op = SCHED_BACKWARD;
@@ -110,7 +110,7 @@ static void halves_that_do_not_fit_are_refused(void **state)
 	schedule_free(&s);
 }
 
-/* What one chunk hands to the next on the same rank is there before it is read. */
+/* On one rank, one chunk's output exists before the next chunk reads it. */
 static void a_chunk_that_reads_too_early_is_refused(void **state)
 {
 	(void)state;
@@ -154,7 +154,7 @@ static void swap(struct sched_step *a, struct sched_step *b)
 	*b = t;
 }
 
-/* Steps of one micro-batch in another order are refused: each needs the one before it. */
+/* Steps of one micro-batch in another order are refused, because each needs the step before it. */
 static void swapped_dependent_steps_are_refused(void **state)
 {
 	(void)state;
@@ -163,8 +163,7 @@ static void swapped_dependent_steps_are_refused(void **state)
 			for (int i = 0; i + 1 < 13; i++) {
 				struct schedule s = table_of(forms[f].kind, 3, forms[f].chunks, 4);
 				struct sched_step *a = &s.rows[rank].steps[i], *b = a + 1;
-				/* A gradient leaves before or after the weights' half as it
-				 * likes. */
+				/* A gradient may be sent before or after the weights' half. */
 				bool free_order = a->op == SCHED_SEND_GRAD ||
 						  b->op == SCHED_SEND_GRAD;
 				if (a->micro != b->micro || a->chunk != b->chunk ||
@@ -181,8 +180,8 @@ static void swapped_dependent_steps_are_refused(void **state)
 static void a_deadlock_is_refused(void **state)
 {
 	(void)state;
-	/* The first stage wants gradient 0 before it sends activation 1, the second wants
-	 * activation 1 before it goes back: each row is right on its own. */
+	/* The first stage waits for gradient 0 before it sends activation 1. The second waits for
+	 * activation 1 before its backward pass. Each row is valid on its own. */
 	struct schedule s = table(SCHEDULE_1F1B, 2, 2), naive = table(SCHEDULE_NAIVE, 2, 2),
 			all = table(SCHEDULE_GPIPE, 2, 2);
 	struct sched_row mine = s.rows[0], last = s.rows[1];
@@ -202,8 +201,8 @@ static void a_deadlock_is_refused(void **state)
 static void messages_out_of_order_are_refused(void **state)
 {
 	(void)state;
-	/* Each row is right on its own: the first rank sends chunk 1 of micro-batch 0 before chunk
-	 * 0 of micro-batch 2, the second takes them the other way round, from one channel. */
+	/* Each row is valid on its own. The first rank sends chunk 1 of micro-batch 0 before chunk
+	 * 0 of micro-batch 2; the second receives them in the other order, from one channel. */
 	struct schedule s = table(SCHEDULE_INTERLEAVED, 2, 4);
 	struct sched_step *steps = s.rows[1].steps;
 	int n = s.rows[1].n, found = 0;
@@ -247,7 +246,7 @@ static void impossible_tables_are_refused(void **state)
 	assert_true(slots.most > 1000);
 }
 
-/* Random damage: whatever the checker accepts can be simulated to its end. */
+/* Random damage: every table that the checker accepts can be simulated to its end. */
 static void what_is_accepted_can_run(void **state)
 {
 	uint64_t at = 0;

@@ -1,4 +1,5 @@
-/* What each schedule promises: its order, the bubble of its paper, the activations that it keeps. */
+/* The properties of each schedule: its order, the bubble given in its paper, and the activations
+ * that it keeps. */
 #include "tests/unit/plan/tables.h"
 
 #include <setjmp.h>
@@ -67,7 +68,7 @@ static void breadth_first_runs_its_backward_passes_from_the_last_chunk(void **st
 }
 
 /* Lamy-Poirier, section 3: looping divides the bubble by the number of chunks. With fewer
- * micro-batches than ranks each loop waits for the first micro-batch to come round. */
+ * micro-batches than ranks, each loop waits until the first micro-batch comes round. */
 static void breadth_first_has_the_bubble_of_looping(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* What time the pipeline's tables take, by the textbooks' formulas. */
+/* The time that the pipeline's tables take, by the formulas of the literature. */
 #include "tests/unit/plan/tables.h"
 
 #include "plan/spec/schedule/timeline.h"
@@ -32,8 +32,8 @@ static void the_bubble_is_the_textbooks(void **state)
 		}
 }
 
-/* Narayanan et al.: the ranks' idle time is 1f1b's divided by the chunks; also where pp does not
- * divide the micro-batches. */
+/* Narayanan et al.: the ranks' idle time is 1f1b's divided by the number of chunks. This also holds
+ * if pp does not divide the micro-batches. */
 static void chunks_divide_the_bubble(void **state)
 {
 	(void)state;
@@ -47,8 +47,8 @@ static void chunks_divide_the_bubble(void **state)
 			}
 }
 
-/* Qi et al.: (p - 1)(forward + input - weight) where 1f1b has (p - 1)(forward + input + weight):
- * a third when they are equal. */
+/* Qi et al.: (p - 1)(forward + input - weight), where 1f1b has (p - 1)(forward + input + weight).
+ * If the three are equal, this is a third. */
 static void zb_h1_has_a_third_of_the_bubble(void **state)
 {
 	static const double weights[] = { 0.5, 0.8, 1 };
@@ -63,8 +63,8 @@ static void zb_h1_has_a_third_of_the_bubble(void **state)
 		}
 }
 
-/* No rank waits between its first pass and its last: what is left is that the ranks begin one after
- * another, by half a rank's forward. */
+/* No rank waits between its first pass and its last. The remaining bubble is that the ranks begin
+ * one after another, by half a rank's forward. */
 static void zb_v_has_next_to_none(void **state)
 {
 	(void)state;
@@ -126,7 +126,7 @@ static void messages_and_slow_stages_cost_time(void **state)
 	     1 + 0.5 + 2 + 4 + 0.5 + 3);
 	near(bubble, 1 - 10.0 / 22);
 	schedule_free(&s);
-	/* The slowest stage works without a pause once it has begun. */
+	/* The slowest stage works without a pause after it has begun. */
 	s = table(SCHEDULE_1F1B, 3, 10);
 	double f3[] = { 1, 5, 1 }, i3[] = { .5, 2.5, .5 };
 	assert_true(
@@ -136,14 +136,14 @@ static void messages_and_slow_stages_cost_time(void **state)
 				       NULL, NULL) -
 		     (1 + 100 + 2 + 1)) < 4.5);
 	schedule_free(&s);
-	/* The turn of the V costs no message: there and back are two hops fewer than four stages
-	 * have boundaries. */
+	/* The turn of the V needs no message: the way there and back has two hops fewer than the
+	 * boundaries of four stages. */
 	s = table(SCHEDULE_ZB_V, 2, 1);
 	near(simulate(&s, 2, 2, 0, 10, NULL), 8 + 4 * 10);
 	schedule_free(&s);
 }
 
-/* Ranks that share cores: a bubble of one is the others' time. */
+/* If ranks share cores, the others compute during the bubble of one. */
 static void shared_cores_fill_the_bubbles(void **state)
 {
 	double one[] = { 1, 1, 1, 1 };
@@ -154,18 +154,18 @@ static void shared_cores_fill_the_bubbles(void **state)
 		struct schedule s = table_of(forms[f].kind, 4, 1, 6);
 		struct sched_costs costs = { .forward = one, .input = one, .weight = one };
 		double alone = schedule_simulate(&s, &costs, NULL, NULL), bubble;
-		/* One core: all work, one after another. */
+		/* With one core, all work is done one after another. */
 		costs.load = 1;
 		near(schedule_simulate(&s, &costs, NULL, &bubble), 4 * 6 * 3);
-		/* A core each. */
+		/* Each rank has a core. */
 		costs.load = 0.25;
 		near(schedule_simulate(&s, &costs, NULL, &bubble), alone);
-		/* Two cores: no faster than the work, nor than the table; no slower than the
-		 * table on cores of half the speed. */
+		/* Two cores: the step is no faster than the work and than the table, and no slower
+		 * than the table on cores of half the speed. */
 		costs.load = 0.5;
 		double two = schedule_simulate(&s, &costs, NULL, NULL);
 		assert_true(two >= fmax(alone, 36) - 1e-9 && two <= fmax(alone, 2 * alone - 9));
-		/* Two nodes of a core each: two ranks on each. */
+		/* Two nodes with a core each; two ranks are on each node. */
 		costs.load = 1;
 		costs.node_ranks = 2;
 		double nodes = schedule_simulate(&s, &costs, NULL, NULL);
@@ -183,8 +183,8 @@ static void a_shared_pass_takes_longer_and_messages_still_take_their_time(void *
 	struct sched_costs costs = {
 		.forward = one, .input = none, .weight = none, .hop = 0.5, .load = 1
 	};
-	/* Rank 0: 0 to 1, then with rank 1 from 1.5 on, at half the pace: its second ends at
-	 * 2.5; rank 1's first has half left then, to 3. */
+	/* Rank 0 computes from 0 to 1 alone, then with rank 1 from 1.5 on, at half the speed. Its
+	 * second pass ends at 2.5. Rank 1's first pass has half left then and ends at 3. */
 	near(schedule_simulate(&s, &costs, &t, &bubble), 4.5);
 	assert_int_equal(t.n, 8);
 	for (int i = 0; i < t.n; i++)

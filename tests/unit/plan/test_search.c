@@ -1,5 +1,5 @@
-/* The search: its evaluations are the plan's own, its bounds lose nothing, what it proposes is
- * legal and fits. */
+/* The search: its evaluations equal the plan's own, its bounds lose no configuration, and its
+ * proposals are legal and fit. */
 #include "plan/search/fit.h"
 #include "plan/search/live.h"
 #include "plan/search/near.h"
@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-/* 175b.ini without what makes it small and quick. */
+/* 175b.ini without the settings that make it small and fast. */
 #define PLAIN \
 	"precision.dtype=fp32 parallel.sp=no parallel.zero=0 parallel.schedule=1f1b " \
 	"parallel.chunks=0 "
@@ -52,7 +52,7 @@ static struct cluster cluster_of(const char *spec)
 	return c;
 }
 
-/* A model that an exhaustive search is quick with. */
+/* A model for which an exhaustive search is fast. */
 #define SMALL \
 	"model.layers=12 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 " \
 	"batch.global=48 precision.dtype=bf16 job.device=cuda"
@@ -78,7 +78,8 @@ struct sample {
 	double worst_time, worst_memory;
 };
 
-/* As whole plans have it, with the closed form for the pipeline and the links of Slurm's order. */
+/* The time as whole plans compute it, with the closed form for the pipeline and the links of
+ * Slurm's order. */
 static double closed_form(const struct job *job, const struct cluster *c, const struct plan *p)
 {
 	struct group_links group_links[GROUP_KINDS];
@@ -144,7 +145,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	double most = 0;
 	for (int i = 0; i < p.world; i++)
 		most = fmax(most, p.ranks[i].total);
-	/* Placement may find more replicas for a node than Slurm's order has. */
+	/* Placement may find more replicas per node than Slurm's order has. */
 	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
 			  p.ranks[0].node_replicas == mates_of(s->cluster, &p.layout);
 	if (!comparable) {
@@ -308,7 +309,7 @@ static void what_is_given_stays(void **state)
 	assert_int_equal(job.recompute.every, 3);
 	assert_int_equal(job.batch.micro, 3);
 	assert_true(job.parallel.dp > 0 && legal(&job));
-	/* What cannot be is said. */
+	/* Impossible requests are reported. */
 	job = job_of(NULL, SMALL " parallel.dp=7", true);
 	assert_int_equal(search_resolve(&job, &c, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
@@ -366,7 +367,7 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 	print_message("two cores: dp %d × pp %d of %d, %.4g of the fastest's time\n", best->dp,
 		      best->pp, s->n, s->found[0].time.total / least);
 	assert_true(best->dp * best->pp == 2 && s->found[0].crowd <= 1);
-	assert_true(s->found[0].time.total > least * (1 + 1e-4)); /* a tie that was decided */
+	assert_true(s->found[0].time.total > least * (1 + 1e-4)); /* a tie was decided */
 	for (int k = 0; k < s->n; k++) {
 		const struct search_found *f = &s->found[k], *next = &s->found[k + 1];
 		bool near = k + 1 < s->n && next->time.total <= least * (1 + SEARCH_DOUBT);
@@ -383,14 +384,14 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 	free(s);
 }
 
-/* Where the faster one is so by more than predictions err it stays, and a core each leaves times
- * alone to decide. */
+/* A configuration that is faster by more than the error of predictions stays first. With a core for
+ * each agent, the times alone decide. */
 static void what_is_surely_faster_stays_first(void **state)
 {
 	struct search *s = calloc(1, sizeof *s);
 	(void)state;
 	assert_non_null(s);
-	/* three micro-batches: two replicas are none of the choices */
+	/* three micro-batches: a layout with two replicas is not among the choices */
 	search_host(2, SHARED " batch.global=6", s);
 	int apart = 0;
 	for (int k = 0; k < s->n; k++)
@@ -492,7 +493,7 @@ static void compare_with_few(enum job_schedule kind, int pp, int chunks, int mic
 	}
 }
 
-/* A long run keeps as many micro-batches alive as the short run that the search counts. */
+/* A long run keeps as many micro-batches alive as the short run that the search simulates. */
 static void a_short_run_keeps_as_many_alive_as_a_long_one(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* The closed forms of a step's time against the simulated tables: equal where they say so, and
- * how near they are elsewhere. */
+/* The closed forms of a step's time against the simulated tables. They are equal where the forms
+ * claim so; elsewhere the tests bound the difference. */
 #include "tests/unit/plan/scene.h"
 #include "tests/unit/plan/tables.h"
 
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* Differences of a form from the simulation, as shares of it. */
+/* Differences between a form and the simulation, as fractions of the simulation. */
 struct error {
 	double sum, most, under;
 	int n;
@@ -40,7 +40,7 @@ static void report(const char *what, const struct error *e, double mean, double 
 	assert_true(e->most <= most);
 }
 
-/* Whole jobs: the parts are the plan's own, and the total as near as the form. */
+/* Whole jobs: the terms equal the plan's own, and the total is as close as the form. */
 static void a_plan_has_the_same_parts(void **state)
 {
 	/* clang-format off */
@@ -57,7 +57,7 @@ static void a_plan_has_the_same_parts(void **state)
 	struct error all = { 0 };
 	(void)state;
 	assert_int_equal(topo_cluster_open("dgx-h100:128", 0, &cluster, &e), 0);
-	cluster.kinds[0].device_memory = 0; /* what fits is not asked here */
+	cluster.kinds[0].device_memory = 0; /* the memory limit is not tested here */
 	for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
 		const char *list[16] = { "parallel.sp=no", "parallel.zero=0",
 					 "parallel.schedule=1f1b", "parallel.chunks=0" };
@@ -105,8 +105,8 @@ static void a_plan_has_the_same_parts(void **state)
 
 /* --- Cores that agents share --- */
 
-/* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in
- * closed form. */
+/* A model of four layers in a pipeline with 8 micro-batches. Returns the plan's simulated time;
+ * *form gets the closed form. */
 static double shared_step(int cores, double meeting, const char *layout, double *form)
 {
 	const char *words[12] = { "job.device=cpu", "launch.threads=1", "launch.calibration=none",
@@ -151,7 +151,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	return total;
 }
 
-/* What a meeting of a second costs more than none. */
+/* The additional cost if a meeting takes one second. */
 static double lost(int cores, const char *layout, double *form)
 {
 	double before, after,
@@ -165,12 +165,12 @@ static void ranks_that_share_cores_lose_by_meeting(void **state)
 {
 	double form;
 	(void)state;
-	/* One after the other: each of 8 micro-batches' passes on 4 ranks, there and back, on
-	 * half of the cores: half as long as a clock shows where all are busy. */
+	/* The passes run one after another: each of 8 micro-batches passes 4 ranks, there and back,
+	 * on half of the cores. That takes half as long as a clock shows if all cores are busy. */
 	assert_float_equal(lost(2, "parallel.pp=4 parallel.schedule=naive", &form), 8 * 4 * 2 * 0.5,
 			   1e-6);
 	assert_float_equal(form, 8 * 4 * 2 * 0.5, 1e-6);
-	/* Side by side on two cores: half as long again at best. */
+	/* The passes run side by side on two cores: at best, this takes half as long again. */
 	static const char *const layouts[] = { "parallel.pp=4 parallel.schedule=gpipe",
 					       "parallel.pp=4",
 					       "parallel.pp=4 parallel.schedule=zb-h1" };
@@ -180,13 +180,13 @@ static void ranks_that_share_cores_lose_by_meeting(void **state)
 		assert_true(simulated >= 16 - 1e-6 && simulated <= 16 * 1.6);
 		assert_true(form >= 16 - 1e-6 && fabs(form / simulated - 1) < 0.25);
 	}
-	/* With a core each there is nothing to lose, nor where a pipeline has one rank. */
+	/* There is nothing to lose if each rank has a core, or if a pipeline has one rank. */
 	assert_float_equal(lost(4, "parallel.pp=4", &form), 0, 1e-12);
 	assert_float_equal(form, 0, 1e-12);
 	assert_float_equal(lost(2, "parallel.pp=1", &form), 0, 1e-12);
 }
 
-/* The form's view of these stages. */
+/* The closed form's view of these stages. */
 static struct pipeline_times pipe_of(const struct layout *l, const double *f, const double *i,
 				     const double *w)
 {
@@ -238,16 +238,16 @@ static void equal_stages_are_exact(void **state)
 	}
 }
 
-/* What transformers' stages are: a backward pass of twice the forward and more with recomputation,
- * an odd layer more or less, a head that costs a few layers, messages of up to a tenth of a pass;
- * few micro-batches and many. */
+/* Properties of transformer stages: a backward pass takes twice the forward, and more with
+ * recomputation; stages differ by a layer; the head costs a few layers; messages take up to a tenth
+ * of a pass; there are few micro-batches or many. */
 static double random_between(uint64_t *state, double lo, double hi)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
 	return lo + (hi - lo) * (double)(*state >> 11) / (double)(1ull << 53);
 }
 
-/* The largest relative error of a closed form, in the mean and of one case. */
+/* The largest relative error of a closed form: the mean, and that of one case. */
 struct held {
 	double mean, most;
 };

@@ -1,4 +1,4 @@
-/* Timelines: their times, their JSON, and what the drawings show of them. */
+/* Timelines: their times, their JSON, and the content of the drawings. */
 #include "plan/show/draw.h"
 #include "tests/unit/plan/tables.h"
 
@@ -65,7 +65,7 @@ static void chunks_and_halves_have_letters_of_their_own(void **state)
 	timeline_free(&t);
 }
 
-/* Columns that a terminal shows: UTF-8 characters without escapes. */
+/* The columns that a terminal shows: UTF-8 characters without escapes. */
 static int columns_of(const char *line, const char *end)
 {
 	int n = 0;
@@ -205,7 +205,8 @@ static void json_leads_there_and_back(void **state)
 	timeline_free(&t);
 }
 
-/* Each rank's clock begins when its step does; read together, they lie as they were. */
+/* Each rank's clock begins when its step does. After reading, the timelines have their original
+ * order in time. */
 static void ranks_measured_apart_lie_beside_one_another(void **state)
 {
 	struct timeline all = { 0 }, ranks[2] = { { .ranks = 2, .chunks = 1, .start = 1000.5 },

@@ -1,4 +1,4 @@
-/* What groups move in a step: by hand, and as the cost model charges it. */
+/* The bytes that groups move in a step: computed by hand, and as the cost model charges them. */
 #include "plan/cost/devices.h"
 #include "plan/cost/step.h"
 #include "plan/place/traffic.h"
@@ -22,8 +22,7 @@ struct case_of {
 	struct traffic traffic;
 };
 
-/* Four layers of 64, 2 heads of 32 with one for keys and values, 16 tokens, micro-batches of 2,
- * three of them. */
+/* Four layers of 64, 2 heads of 32 with one key-value head, 16 tokens, three micro-batches of 2. */
 static struct case_of open_case(const char *more)
 {
 	const char *words[24] = {
@@ -66,11 +65,11 @@ static void tensor_groups_sum_the_residual_stream(void **state)
 {
 	(void)state;
 	struct traffic t = traffic("parallel.tp=2 parallel.dp=1");
-	/* and the embedding's, and the head's */
+	/* including the embedding's and the head's */
 	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * 4 + 2));
 	t = traffic("parallel.tp=2 parallel.dp=1 parallel.sp=yes recompute.mode=full "
 		    "recompute.every=2");
-	/* two layers again, without their last scatter */
+	/* two layers again, without their last reduce-scatter */
 	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * (4 + 1) + 2 * 1.5 + 2));
 	t = traffic("parallel.tp=2 parallel.dp=1 parallel.cp=2 parallel.pp=2 precision.dtype=fp32");
 	/* half of the tokens, half of the layers */
@@ -83,7 +82,7 @@ static void context_rings_pass_keys_and_values_on(void **state)
 	struct traffic t = traffic("parallel.cp=4 parallel.dp=1");
 	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 	must_move(&t, GROUP_CP, 1, 2 * 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
-	/* one head, of which both tp ranks hold a copy */
+	/* one head; both tp ranks hold a copy */
 	t = traffic("parallel.cp=4 parallel.tp=2 parallel.dp=1");
 	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 }
@@ -105,7 +104,7 @@ static void replicas_sum_gradients_and_gather_parameters(void **state)
 	double elements = plain.ops[GROUP_DP][0].bytes / 4;
 	/* Two tables, four layers (q, o; k, v; gate, up, down), norms. */
 	double sum = 2 * 100 * 64 + 4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64) + 9 * 64;
-	assert_true(elements >= sum && elements < sum * 1.01); /* and the gaps between groups */
+	assert_true(elements >= sum && elements < sum * 1.01); /* plus the gaps between groups */
 	must_move(&plain, GROUP_DP, 0, 4 * elements, 1);
 	assert_true(plain.ops[GROUP_DP][1].times == 0);
 	struct traffic t = traffic("parallel.dp=4 parallel.zero=1");
@@ -122,7 +121,7 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 	(void)state;
 	struct traffic t =
 		traffic("model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2");
-	must_move(&t, GROUP_EP, 0, 2 * 16 * 2 * 64 * 2, 4 * 3 * 4); /* two experts a token */
+	must_move(&t, GROUP_EP, 0, 2 * 16 * 2 * 64 * 2, 4 * 3 * 4); /* two experts per token */
 	double elements = t.ops[GROUP_EDP][0].bytes / 4, two = 4.0 * 2 * 3 * 128 * 64;
 	assert_true(elements >= two && elements < two * 1.01);
 	t = traffic("parallel.dp=4");
@@ -130,9 +129,9 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 		    place_traffic_bytes(&t, GROUP_EDP) == 0);
 }
 
-/* --- Beside the cost model --- */
+/* --- Compared with the cost model --- */
 
-/* Links of so many bytes a second and no latency, groups all on one node. */
+/* Links with this many bytes per second and no latency; all groups are on one node. */
 static void even_links(const struct layout *l, double bandwidth,
 		       struct group_links group_links[GROUP_KINDS])
 {
@@ -144,8 +143,8 @@ static void even_links(const struct layout *l, double bandwidth,
 	}
 }
 
-/* Seconds of transfers that a step's passes have, of the rank with most; replicas: of its
- * replicas' exchange. Nothing hides. */
+/* The seconds that a step's passes spend in transfers, on the rank that has most. replicas: the
+ * seconds of its replicas' exchange. Nothing is hidden. */
 static double charged(const struct case_of *x, double bandwidth, double *replicas)
 {
 	struct cluster c;
@@ -231,7 +230,7 @@ static void the_cost_model_charges_as_much(void **state)
 			place_traffic_seconds(&x.traffic, GROUP_DP, &group_links[GROUP_DP]) +
 			place_traffic_seconds(&x.traffic, GROUP_EDP, &group_links[GROUP_EDP]) +
 			place_traffic_seconds(&x.traffic, GROUP_TIE, &group_links[GROUP_TIE]);
-		/* All but the loss's sums of a number a token. */
+		/* This omits the loss's sums, which are one number per token. */
 		if (fabs(mine - passes) > 0.02 * passes + 1e-9)
 			fail_msg("%s: passes %g s, charged %g s", cases[i], mine, passes);
 		if (fabs(replicas - exchange) > 1e-6 * exchange + 1e-9)

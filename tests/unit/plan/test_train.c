@@ -1,4 +1,4 @@
-/* The time to train under failures, against Daly's own figures and against trying. */
+/* The time to train under failures, against Daly's own figures and against trying all intervals. */
 #include "plan/cost/train.h"
 #include "plan/plan.h"
 
@@ -24,7 +24,7 @@ static void near(double x, double expected, double share)
 		fail_msg("%g is not %g", x, expected);
 }
 
-/* Young's interval where checkpoints are cheap: √(2 · 5 · 86400) = 929.5 s. Daly's, 5 minutes a
+/* Young's interval if checkpoints are cheap: √(2 · 5 · 86400) = 929.5 s. Daly's, with 5 minutes per
  * checkpoint and a day between failures: √(2 · 300 · 86400) (1 + √(300 / 172800) / 3 + 300 / 172800
  * / 9) - 300 = 7200 · 1.014081 - 300 = 7001.4 s. */
 static void the_interval_is_youngs_and_dalys(void **state)
@@ -34,7 +34,7 @@ static void the_interval_is_youngs_and_dalys(void **state)
 	near(0.1 * (double)cost_train_interval(&c, 1000000000), sqrt(2 * 5 * 86400.0), 0.01);
 	c.snapshot = 300;
 	near(0.1 * (double)cost_train_interval(&c, 1000000000), 7001.4, 1e-4);
-	c.snapshot = 3 * 86400.0; /* a checkpoint outlasts the machine */
+	c.snapshot = 3 * 86400.0; /* a checkpoint takes longer than the machine survives */
 	near(0.1 * (double)cost_train_interval(&c, 1000000000), 86400, 1e-4);
 }
 
@@ -42,7 +42,7 @@ static void the_interval_keeps_to_the_run(void **state)
 {
 	struct train_costs c = { .step = 10, .snapshot = 1, .write = 300, .mtbf = 3600 };
 	(void)state;
-	/* as long as writing takes; Young's would be 8 */
+	/* as long as writing takes; Young's interval would be 8 */
 	assert_int_equal(cost_train_interval(&c, 100000), 30);
 	c.write = 0;
 	assert_int_equal(cost_train_interval(&c, 100000), 8);
@@ -53,7 +53,7 @@ static void the_interval_keeps_to_the_run(void **state)
 	assert_int_equal(cost_train_interval(&c, 100000), 100000);
 }
 
-/* No interval is much better: of all, tried. */
+/* No interval is much better. The test tries all. */
 static void no_other_interval_is_better(void **state)
 {
 	static const struct train_costs cases[] = {
@@ -71,7 +71,7 @@ static void no_other_interval_is_better(void **state)
 	}
 }
 
-/* A machine that fails at random, played: 400 runs of it. */
+/* Simulates runs on a machine that fails at random; the test takes the mean of 400 runs. */
 static double random_unit(uint64_t *state)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -89,7 +89,7 @@ static double play(const struct train_costs *c, int64_t steps, int64_t every, ui
 			done += every;
 			continue;
 		}
-		for (;;) { /* restarts can fail, too */
+		for (;;) { /* a restart can fail, too */
 			now = fails;
 			fails = now - c->mtbf * log(random_unit(seed));
 			if (now + c->restart <= fails)
@@ -109,7 +109,7 @@ static void the_expectation_is_what_playing_it_gives(void **state)
 	uint64_t seed = 1;
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		/* 10, 155, 300: they divide what is done, nearly */
+		/* 10, 155, 300: each nearly divides the number of steps */
 		for (int64_t every = 10; every <= 300; every += 145) {
 			double sum = 0;
 			int64_t steps = STEPS / every * every;
@@ -129,20 +129,20 @@ static void the_parts_add_up(void **state)
 	near(t.work, 100000, 1e-12);
 	near(t.saving, 200 * 5, 1e-12);
 	near(t.failures, t.total / 7200, 1e-12);
-	/* half an interval is done again, and what was being written */
+	/* half an interval is repeated, and the checkpoint that was being written is lost */
 	assert_true(t.lost > t.failures * (60 + 100 + 0.45 * 505));
 	assert_true(total(&(struct train_costs){ 10, 5, 0, 60, 7200 }, 10000, 50) < t.total);
 	c.mtbf = 0;
 	cost_train_expect(&c, 10000, 0, &t);
 	assert_true(t.lost == 0 && t.failures == 0 && t.every == 10000);
 	near(t.total, 100005, 1e-12);
-	c.mtbf = 1e-3; /* never ends */
+	c.mtbf = 1e-3; /* the run never ends */
 	cost_train_expect(&c, 10000, 1, &t);
 	assert_true(isinf(t.total));
 }
 
-/* Of 175 billion parameters: `words` on dgx-h100:256, whatever fits. scatter: ranks dealt round
- * the nodes. */
+/* The costs for 175 billion parameters with `words` on dgx-h100:256, whatever fits. scatter: the
+ * ranks are distributed round-robin over the nodes. */
 static struct train_costs costs_of(const char *words[], int n, bool scatter)
 {
 	struct err e = ERR_INIT;
@@ -176,12 +176,12 @@ static void a_plans_costs(void **state)
 	near(many.mtbf, few.mtbf / 2, 1e-9);
 	near(few.write, SAVED / 128e9, 0.01);
 	near(many.write, few.write / 2, 1e-9);
-	/* a 1024th of 2.1 TB at 50 GB/s: each rank saves its part */
+	/* a 1024th of 2.1 TB at 50 GB/s: each rank saves its share */
 	assert_true(few.snapshot > 0.04 && few.snapshot < 0.05);
 	near(many.snapshot, few.snapshot / 2, 0.01);
 }
 
-/* A node is one, whichever ranks are on it. */
+/* A node counts as one, whichever ranks are on it. */
 static void ranks_of_a_node_need_not_follow_on_each_other(void **state)
 {
 	const char *eight[] = { "parallel.dp=8" };
@@ -192,7 +192,8 @@ static void ranks_of_a_node_need_not_follow_on_each_other(void **state)
 	near(scattered.restart, beside.restart, 1e-9);
 }
 
-/* All replicas save together what one of them has; after a failure each reads all that it holds. */
+/* All replicas together save what one of them has. After a failure, each reads everything that it
+ * holds. */
 static void what_is_not_cut_is_read_by_each_replica(void **state)
 {
 	const char *whole[] = { "parallel.dp=8", "parallel.zero=0" },
@@ -217,7 +218,7 @@ static void a_users_own_cluster_counts(void **state)
 	near(own.restart, 300 + own.write, 1e-9);
 	words[4] = "checkpoint.bandwidth=100000";
 	wide = costs_of(words, 6, false);
-	near(wide.write, SAVED / 512e9, 0.01); /* now as much as the nodes take */
+	near(wide.write, SAVED / 512e9, 0.01); /* now as much as the nodes can write */
 	words[1] = "restart.node_mtbf=0";
 	assert_true(!(costs_of(words, 6, false).mtbf > 0));
 }

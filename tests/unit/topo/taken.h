@@ -1,13 +1,13 @@
-/* taken — machines that tests read: what is refused fails the test. The caller frees with
- * topo_cluster_free. */
+/* taken — reads machines for tests. A machine that is refused fails the test. The caller frees the
+ * cluster with topo_cluster_free. */
 #ifndef MUSTER_TESTS_UNIT_TOPO_TAKEN_H
 #define MUSTER_TESTS_UNIT_TOPO_TAKEN_H
 
 #include "topo/cluster.h"
 
-/* As muster topo --cluster takes it. */
+/* spec: in the syntax of muster topo --cluster. */
 struct cluster opened(const char *spec);
-/* A text of any format, of a file called "it". */
+/* text: in any format; the file's name is "it". */
 struct cluster taken(const char *text);
 
 #endif

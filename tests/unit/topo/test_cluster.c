@@ -47,7 +47,7 @@ static void every_preset_tells_rates_that_hang_together(void **state)
 		assert_true(k->devices >= 1 && k->cores >= k->devices && k->numa >= 1);
 		assert_true(k->device_memory > 40e9 && k->memory > k->device_memory / 2);
 		assert_true(k->device_flops > 1e14 && k->device_bandwidth > 5e11);
-		/* Inside a node is faster than between nodes. */
+		/* Links inside a node are faster than links between nodes. */
 		assert_true(k->devices == 1 || k->link_bandwidth > k->net_bandwidth);
 		assert_true(k->net_bandwidth > 0 && k->net_latency > 0);
 		topo_cluster_free(&c);
@@ -85,7 +85,7 @@ static void this_host_has_the_slots_asked_for(void **state)
 	assert_int_equal(topo_cluster_devices(&c), 8);
 	assert_int_equal(c.n_nodes, 1);
 	const struct node_kind *k = c.kinds;
-	/* Eight slots share what the host has. */
+	/* Eight slots share the host's memory. */
 	assert_true(k->device_memory * 8 <= k->memory * 1.001 && k->memory > 1e8);
 	assert_true(k->device_flops > 1e8 && k->device_flops < 1e14 && k->device_bandwidth > 0);
 	assert_true(k->net_bandwidth > 0 && k->net_latency > 0 && k->link_latency > 0);
@@ -217,15 +217,15 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 		int slots, threads;
 		const char *lists;
 	} rows[] = {
-		{ 2, 1, "0 6" },                  /* spread evenly */
+		{ 2, 1, "0 6" },                  /* evenly distributed */
 		{ 4, 1, "0 1 6 7" },
 		{ 2, 3, "0,1,2 6,7,8" },
 		{ 4, 2, "0,1 2,3 6,7 8,9" },
-		{ 5, 2, "0,1 2,3 4,5 6,7 8,9" },  /* as much as fits */
+		{ 5, 2, "0,1 2,3 4,5 6,7 8,9" },  /* as many as fit */
 		{ 10, 1, "0 1 2 3 4 5 6 7 8 9" },
 		{ 2, 5, "0,1,2,3,4 5,6,7,8,9" },  /* only one fits in a domain: they straddle */
 		{ 1, 4, "0,1,2,3" },
-		{ 6, 2, "     " },                /* too many: unbound */
+		{ 6, 2, "     " },                /* too many: not bound */
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -242,7 +242,7 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 	assert_int_equal(topo_bind_on(&h, 1, 0, 4, tiny, sizeof tiny, NULL), -1);
 }
 
-/* Devices with these cores next to them. */
+/* Checks the cores of devices that have these cores next to them. */
 static void near(const char *const *cpus, int n, const char *const *want)
 {
 	struct topo_device parts[8] = { 0 };
@@ -260,13 +260,13 @@ static void devices_share_the_cores_next_to_them(void **state)
 {
 	(void)state;
 	near((const char *[]){ "0-7", "8-15" }, 2, (const char *[]){ "0-7", "8-15" });
-	/* Halves of cores and of their sibling threads. */
+	/* Each device gets half of the cores and of their sibling threads. */
 	near((const char *[]){ "0-7,16-23", "0-7,16-23", "8-15,24-31" }, 3,
 	     (const char *[]){ "0-3,16-19", "4-7,20-23", "8-15,24-31" });
-	/* Three share eight; and cores numbered across sockets. */
+	/* Three devices share eight cores. The other case numbers the cores across sockets. */
 	near((const char *[]){ "0-7", "0-7", "0-7" }, 3, (const char *[]){ "0-1", "2-4", "5-7" });
 	near((const char *[]){ "0,2,4,6", "0,2,4,6" }, 2, (const char *[]){ "0,2", "4,6" });
-	/* Fewer cores than devices: all have all. */
+	/* There are fewer cores than devices, so every device gets all cores. */
 	near((const char *[]){ "0", "0" }, 2, (const char *[]){ "0", "0" });
 	near((const char *[]){ "", "x", "3-1" }, 3, (const char *[]){ "", "", "" });
 	char list[TOPO_CPUS] = "?";

@@ -210,7 +210,7 @@ static void halves_are_no_odd_ones(void **state)
 	topo_draw_outliers(&c, &text);
 	assert_int_equal(text.len, 0);
 	topo_cluster_free(&c);
-	/* Three of seven are most, and no majority. */
+	/* Three of seven are the largest group, but no majority. */
 	boxes(3, 7, &c);
 	lose_memory(&c.kinds[1]);
 	weaken(&c.kinds[2]);
@@ -249,7 +249,7 @@ static void names_fold_as_slurm_writes_them(void **state)
 	}
 }
 
-/* Names that steer a terminal, indices out of range, nothing at all. */
+/* Names with terminal escape sequences, indices out of range, and empty clusters. */
 static void hostile_clusters_are_drawn_harmlessly(void **state)
 {
 	(void)state;
@@ -281,7 +281,8 @@ static void hostile_clusters_are_drawn_harmlessly(void **state)
 	buf_fini(&text);
 }
 
-/* Every '<' of a name is escaped, so that tags are ours alone and closed. */
+/* Counts `what` in the text. Every '<' of a name is escaped, so all tags are the drawing's own, and
+ * they are closed. */
 static int count(const char *text, const char *what)
 {
 	int n = 0;
@@ -314,7 +315,7 @@ static void a_picture_holds_every_part(void **state)
 	topo_cluster_free(&c);
 }
 
-/* Two pairs, each on a switch of its own, with their devices in turns or not. */
+/* Two pairs, each on its own switch; their devices alternate or not. */
 static void every_fabric_of_switches_is_a_bar(void **state)
 {
 	(void)state;
@@ -375,7 +376,8 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 	topo_cluster_free(&c);
 }
 
-/* Every leaf has another number of odd nodes, so that none is like its neighbour. */
+/* Each leaf has a different number of nodes of the minority kind, so no leaf equals its
+ * neighbour. */
 static void what_has_no_end_is_cut(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* How GPUs are at the moment, and what is made of it: each fault that the double plays is found
- * once, with a remedy, and nothing else. */
+/* The momentary state of GPUs, and the findings from it: each fault that the double plays is found
+ * once, with a remedy, and nothing else is found. */
 #include "topo/discover/gpu_state.h"
 
 #include <setjmp.h>
@@ -195,7 +195,7 @@ static void drivers_that_fail_or_lie_do_no_harm(void **state)
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(topo_gpu_states_read("libno-such.so.1", NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
-	/* There, and none. */
+	/* The file exists, but it is not a library. */
 	assert_int_equal(topo_gpu_states_read("/etc/hostname", NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	setenv("NVML_DOUBLE", "dgx-h100,init", 1);

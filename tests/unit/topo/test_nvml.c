@@ -14,7 +14,7 @@
 
 static char library[4096];
 
-/* The double lies beside the programs' folders. */
+/* The double is beside the programs' folders. */
 static int find_double(void **state)
 {
 	(void)state;
@@ -25,8 +25,8 @@ static int find_double(void **state)
 	for (int up = 0; up < 3; up++)
 		*strrchr(library, '/') = '\0';
 	strcat(library, "/doubles/libnvidia-ml.so.1");
-	/* The host's own PCI devices are none of ours; and the library that tells hwloc of them
-	 * never frees what it knows. */
+	/* The host's own PCI devices must not be found. The library that reports them to hwloc also
+	 * never frees its memory. */
 	setenv("HWLOC_COMPONENTS", "-pci", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	return access(library, R_OK);
@@ -105,7 +105,7 @@ static void links_that_are_down_do_not_count(void **state)
 	assert_int_equal(h.lanes[24], 1);
 	assert_int_equal(h.gpus[0].down, 1);
 	topo_nvml_free(&h);
-	/* One end alone is down: there is no link either. */
+	/* If one end of a link is down, there is no link either. */
 	assert_int_equal(reads("dgx-1,one-end=0-3", &h, NULL), 0);
 	assert_int_equal(h.lanes[3], 1);
 	assert_int_equal(h.lanes[24], 1);
@@ -243,7 +243,7 @@ static void failing_drivers_are_errors(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(topo_nvml_read("libno-such-library.so.1", &h, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
-	/* A library that is another one. */
+	/* This library exists but is not NVML. */
 	assert_int_equal(topo_nvml_read("libm.so.6", &h, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.text, "nvmlInit_v2"));
@@ -282,7 +282,7 @@ static void gpus_become_the_slots_of_this_host(void **state)
 	assert_int_equal(k.links[3].kind, LINK_NVLINK);
 	assert_int_equal(k.links[3].lanes, 2);
 	assert_true(k.links[3].bandwidth == 50e9 && k.links[1].bandwidth == 25e9);
-	/* What hwloc does not show of them gets an estimate, and is said to be missing. */
+	/* Links that hwloc does not show get an estimate and are reported as missing. */
 	assert_int_equal(k.links[7].kind, LINK_UNKNOWN);
 	assert_true(k.links[7].bandwidth > 0 && k.links[7].bandwidth < 25e9);
 	assert_non_null(strstr(k.unsaid, "hwloc shows no such PCI devices"));

@@ -1,7 +1,7 @@
 /*
- * What topo/discover/nvml_api.h declares of NVIDIA's library, held to its own header at compile
- * time: sizes, offsets, values, and the type of every function. Where that header is missing, the
- * test says so and skips.
+ * Compares the declarations of NVIDIA's library in topo/discover/nvml_api.h with its own header at
+ * compile time: sizes, offsets, values, and the type of every function. If that header is missing,
+ * the test reports it and skips.
  */
 #include "topo/discover/nvml_api.h"
 
@@ -92,7 +92,8 @@ SAME_VALUE(NVML_SLOW_SW_THERMAL, nvmlClocksThrottleReasonSwThermalSlowdown);
 SAME_VALUE(NVML_SLOW_HW_THERMAL, nvmlClocksThrottleReasonHwThermalSlowdown);
 SAME_VALUE(NVML_SLOW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 
-/* From here on our names are theirs, so that the types of the calls can be compared. */
+/* From here on, our names stand for NVIDIA's types, so that the types of the calls can be
+ * compared. */
 #define nvml_code_t      nvmlReturn_t
 #define nvml_device_t    nvmlDevice_t
 #define nvml_state_t     nvmlEnableState_t
@@ -110,7 +111,8 @@ SAME_VALUE(NVML_SLOW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 #define nvml_memory_v2   nvmlMemory_v2_st
 #define nvml_pci         nvmlPciInfo_st
 #define nvml_process     nvmlProcessInfo_v2_st
-/* One that has no tag, and is passed as a later form: its size and members are compared above. */
+/* NVIDIA's type has no tag and is passed as a later version. Its size and members are compared
+ * above. */
 #define nvml_fabric fabric_of_theirs
 struct fabric_of_theirs;
 

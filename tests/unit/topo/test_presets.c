@@ -20,7 +20,7 @@ static struct cluster opened(const char *spec)
 	return c;
 }
 
-/* What holds of the parts of any kind, wherever they come from. */
+/* Checks what must hold for the parts of any kind, whatever their source. */
 static void parts_agree_with_totals(const struct node_kind *k)
 {
 	int n = k->devices;
@@ -73,8 +73,8 @@ static void a_dgx1_is_a_hybrid_cube_mesh(void **state)
 		for (int j = 0; j < 8; j++) {
 			lanes += k->links[i * 8 + j].lanes;
 			sys += k->links[i * 8 + j].kind == LINK_SYS;
-			/* Inside a quad every pair is joined; across, a device and its opposite
-			 * alone. */
+			/* Inside a quad, every pair is joined. Across quads, only a device and its
+			 * opposite are. */
 			assert_int_equal(i != j && (i / 4 == j / 4 || i % 4 == j % 4),
 					 k->links[i * 8 + j].lanes > 0);
 		}
@@ -149,7 +149,7 @@ static void trays_of_a_rack_share_one_fabric(void **state)
 	topo_cluster_free(&c);
 	c = opened("gb200-nvl72:18+dgx-a100:1+gb200-nvl72:1");
 	assert_int_equal(c.n_kinds, 2);
-	assert_int_equal(c.nodes[18].domain, 1); /* equal terms are one: 19 trays side by side */
+	assert_int_equal(c.nodes[18].domain, 1); /* equal terms are merged: 19 trays side by side */
 	assert_int_equal(c.nodes[19].domain, -1);
 	topo_cluster_free(&c);
 }
@@ -170,7 +170,7 @@ static void sums_have_the_nodes_of_their_terms(void **state)
 	assert_int_equal(topo_cluster_hops(&c, 0, 32), 2);
 	assert_int_equal(topo_cluster_hops(&c, 0, 33), 3);
 	assert_int_equal(topo_cluster_hops(&c, 33, 34), 1);
-	for (int i = 0; i < c.n_switches; i++) /* parents come first: no circles */
+	for (int i = 0; i < c.n_switches; i++) /* parents come first, so there are no cycles */
 		assert_true(c.switches[i].parent < i && c.switches[i].name[0]);
 	topo_cluster_free(&c);
 }

@@ -1,4 +1,4 @@
-/* The readers of machines' descriptions, against what a person reads in the files. */
+/* The readers of machine descriptions, against the values that a person reads in the files. */
 #include "tests/unit/topo/taken.h"
 
 #include "topo/read/read.h"
@@ -22,17 +22,17 @@ struct expect {
 	int devices;
 	const char *device;
 	int numa, nics;
-	int fabrics; /* groups that NVLink or xGMI joins, of two devices at least */
+	int fabrics; /* groups of at least two devices that NVLink or xGMI joins */
 	bool switched;
-	/* link words from device 0 to 1 and to the last, with lanes: "NVL2" */
+	/* link words from device 0 to device 1 and to the last, with lanes: "NVL2" */
 	const char *first, *last;
-	const char *nic, *far; /* nearest adapter of device 0 and of the last: "PIX mlx5_0" */
+	const char *nic, *far; /* nearest NIC of device 0 and of the last: "PIX mlx5_0" */
 	int numa_first, numa_last;
 	const char *cpus;   /* of device 0 */
-	const char *unsaid; /* in it; NULL: nothing is unsaid */
+	const char *unsaid; /* a text in the list of missing facts; NULL: the list is empty */
 };
 
-/* The files of ../shared/machines. */
+/* The files in ../shared/machines. */
 /* clang-format off */
 static const struct expect captured[] = {
 	{ "hwloc-nvidiaDGX2.xml", 16, "V100-SXM3-32GB", 2, 0, 1, true, "NVS6", "NVS6", "-", "-", 0, 1, "0-1", "NVSwitches" },
@@ -57,7 +57,7 @@ static const struct expect captured[] = {
 };
 /* clang-format on */
 
-/* Our own, in tests/machines. */
+/* Our own files, in tests/machines. */
 /* clang-format off */
 static const struct expect own[] = {
 	{ "hwloc-3.xml", 3, "A100-SXM4-80GB", 2, 2, 1, false, "NVL2", "NVL4", "PIX mlx5_0", "SYS mlx5_0", 0, 1, "0-3", NULL },
@@ -91,7 +91,7 @@ static const char *nic_text(const struct node_kind *k, int device, char out[96])
 	return out;
 }
 
-/* Groups of two and more that direct links or switches join. */
+/* The number of groups of two or more devices that direct links or switches join. */
 static int fabrics_of(const struct node_kind *k)
 {
 	int n = k->devices, group[128], groups = 0;
@@ -111,7 +111,7 @@ static int fabrics_of(const struct node_kind *k)
 	return groups;
 }
 
-/* What holds whatever the file. */
+/* Checks what must hold for any file. */
 static void hangs_together(const struct cluster *c)
 {
 	for (int i = 0; i < c->n_kinds; i++) {
@@ -200,11 +200,12 @@ static void bandwidths_are_those_of_the_links(void **state)
 	assert_float_equal(topo_cluster_link(k, 0, 1).bandwidth, 50e9, 1);
 	assert_float_equal(topo_cluster_link(k, 0, 2).bandwidth, 100e9, 1);
 	assert_float_equal(k->link_bandwidth, 100e9, 1);
-	/* Devices are numbered as the driver does, not as they stand in the file. */
+	/* Devices have the driver's numbers, not their order in the file. */
 	assert_string_equal(k->parts[0].bus, "0000:14:00.0");
 	assert_float_equal(k->memory, 2.0 * 1073741824, 1);
 	assert_int_equal(k->cores, 4);
-	/* 200 Gb/s, but behind a PCIe link that carries 24; the 1 Gb/s adapter is nobody's. */
+	/* The NIC has 200 Gb/s, but its PCIe link carries only 24. The 1 Gb/s NIC belongs to no
+	 * device. */
 	assert_float_equal(k->net_bandwidth * 3, 24e9, 1e8);
 	topo_cluster_free(&c);
 	c = opened("tests/machines/nccl-dump.xml");
@@ -256,7 +257,8 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 	assert_non_null(strstr(e.text, "tests/machines/none.xml"));
 }
 
-/* hwloc's own view of machines that it makes up, beside ours of what it writes of them. */
+/* Compares hwloc's own view of machines that it synthesizes with our view of the XML that it writes
+ * for them. */
 static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 {
 	(void)state;
@@ -315,21 +317,21 @@ static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
 {
 	(void)state;
 	char text[32];
-	/* Four lanes to each of three peers: as many as an A100 has, so they are wired. */
+	/* Four lanes to each of three peers: an A100 has that many, so the links are direct. */
 	struct cluster c = taken("GPU0 GPU1 GPU2 GPU3 CPU Affinity\nGPU0 X NV4 NV4 NV4 0-3\nGPU1 "
 				 "NV4 X NV4 NV4 0-3\nGPU2 NV4 NV4 X NV4 0-3\n"
 				 "GPU3 NV4 NV4 NV4 X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "NVL4");
 	assert_false(c.kinds[0].switched);
 	topo_cluster_free(&c);
-	/* More than any GPU has, but not each to each: what the table does not join is not
-	 * joined. */
+	/* The lanes are more than any GPU has, but not every pair is joined. Pairs that the table
+	 * does not join are not joined. */
 	c = taken("GPU0 GPU1 GPU2 CPU Affinity\nGPU0 X NV12 NV12 0-3\nGPU1 NV12 X PIX 0-3\nGPU2 "
 		  "NV12 PIX X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 1, 2, text), "PIX");
 	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVL12");
 	topo_cluster_free(&c);
-	/* Two boards of switches that nothing joins. */
+	/* Two boards of switches with no link between them. */
 	c = taken("GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 CPU Affinity\nGPU0 X NV12 NV12 SYS SYS SYS "
 		  "0\nGPU1 NV12 X NV12 SYS SYS SYS 0\n"
 		  "GPU2 NV12 NV12 X SYS SYS SYS 0\nGPU3 SYS SYS SYS X NV12 NV12 1\nGPU4 SYS SYS "
@@ -340,7 +342,7 @@ static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
 	topo_cluster_free(&c);
 }
 
-/* hwloc before 2.10: 50 GB/s for what are 25. */
+/* hwloc before 2.10 gives 50 GB/s for links of 25 GB/s. */
 static void links_that_old_hwloc_counts_twice_are_counted_once(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Clusters as JSON: written, read back, written by hand. */
+/* Clusters as JSON: written, read back, and written by hand. */
 #include "tests/unit/topo/taken.h"
 
 #include "topo/json.h"
@@ -64,7 +64,7 @@ static void json_of_many_nodes_is_short(void **state)
 	struct cluster c = opened("dgx-h100:12500"), back;
 	struct buf text = BUF_INIT;
 	assert_int_equal(topo_json_write(&c, &text, NULL), 0);
-	assert_true(text.len < 120000); /* 391 leaves, a line of nodes each */
+	assert_true(text.len < 120000); /* 391 leaves, one line of nodes each */
 	assert_non_null(strstr(buf_str(&text), "\"node[12480-12499]\""));
 	assert_int_equal(topo_json_read("it", text.data, text.len, &back, NULL), 0);
 	assert_int_equal(topo_cluster_devices(&back), 100000);
@@ -87,7 +87,7 @@ static void json_by_hand_is_read(void **state)
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_int_equal(c.kinds[0].parts[3].nic, -1);
 	assert_float_equal(c.switches[1].up, 1e11, 1);
-	/* What an L40S is need not be said. */
+	/* The values of an L40S are known and need not be given. */
 	assert_float_equal(c.kinds[0].device_flops, 362e12, 1e12);
 	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 &&
 		    c.kinds[1].device_flops <= 0);

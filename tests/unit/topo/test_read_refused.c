@@ -1,4 +1,4 @@
-/* What is no machine: broken, cut, hostile. */
+/* Texts that describe no machine: broken, truncated, hostile. */
 #include "tests/unit/topo/taken.h"
 
 #include "topo/read/read.h"
@@ -22,7 +22,7 @@
 #define SYSTEM(inside) "<system version=\"1\"><cpu numaid=\"0\">" inside "</cpu></system>"
 #define GPU_ROWS       "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
 
-/* Texts of all formats that are broken, and what of the refusal says so. */
+/* Broken texts of all formats, and the words of the error that show why. */
 /* clang-format off */
 static const struct {
 	const char *text, *why;
@@ -105,7 +105,8 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 	}
 }
 
-/* A file cut at any byte is refused, or read as what is left of a table that still is one. */
+/* A file that is truncated at any byte is refused, or it is read as the rest of a table that is
+ * still valid. */
 static void cut_files_are_refused(void **state)
 {
 	(void)state;

@@ -71,7 +71,7 @@ static void a_command_has_so_long_and_so_much(void **state)
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.text, "more than 100000 bytes"));
 	assert_true(out.len < 1 << 20);
-	/* One that will not hear of its end, either. */
+	/* The program ignores SIGTERM as well. */
 	assert_int_equal(run(0.2, 1000, &out, &e, "sh", "-c",
 			     "trap '' TERM; while :; do sleep 0.1; done"),
 			 -1);
@@ -149,7 +149,7 @@ static void switches_become_a_tree(void **state)
 	(void)state;
 	struct cluster c;
 	boxes(1, 4, &c);
-	/* Other nodes' switches are left out; the lowest one that names a node is its leaf. */
+	/* Switches of other nodes are left out. The lowest switch that names a node is its leaf. */
 	assert_int_equal(
 		topo_scontrol_topology(
 			"SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=leaf[0-3]\n"
@@ -164,12 +164,12 @@ static void switches_become_a_tree(void **state)
 	assert_string_equal(c.switches[c.nodes[3].leaf].name, "spine");
 	assert_int_equal(topo_cluster_hops(&c, 0, 1), 1);
 	assert_int_equal(topo_cluster_hops(&c, 0, 2), 2);
-	/* Upper ones come first. */
+	/* Upper switches come first. */
 	assert_string_equal(c.switches[0].name, "spine");
 	assert_int_equal(c.switches[1].parent, 0);
 	assert_int_equal(c.nodes[0].domain, -1);
 	topo_cluster_free(&c);
-	/* In the order of Slurm's own. */
+	/* The order is Slurm's own. */
 	boxes(1, 2, &c);
 	assert_int_equal(
 		topo_scontrol_topology(
@@ -221,7 +221,7 @@ static void broken_topologies_change_nothing(void **state)
 		assert_int_equal(c.nodes[0].leaf, -1);
 		topo_cluster_free(&c);
 	}
-	/* A ring of switches is cut. */
+	/* A cycle of switches is cut. */
 	struct cluster c;
 	boxes(1, 2, &c);
 	assert_int_equal(
@@ -243,7 +243,7 @@ static void make_lists(struct hostlist *nodes, int n)
 	assert_int_equal(topo_hostlist_expand(text, nodes, NULL), 0);
 }
 
-/* The lines of both, mixed one by one. */
+/* Mixes the lines of both texts at random. */
 static void mix(const char *a, const char *b, struct buf *out)
 {
 	while (*a || *b)
@@ -302,7 +302,7 @@ static void torn_reports_are_none(void **state)
 	setenv("SLURMD_NODENAME", "n1", 1);
 	assert_int_equal(topo_report_print(&c, "", &text, NULL), 0);
 	const char *whole = buf_str(&text);
-	/* Cut anywhere, and with every line left out once. */
+	/* The text is cut at any byte, and each line is left out once. */
 	for (size_t cut = 0; cut + 2 < text.len; cut += 37) {
 		struct report r = { .there = false };
 		char *part = strndup(whole, cut);
@@ -336,8 +336,8 @@ static void equal_nodes_become_one_kind(void **state)
 		free(c.kinds[i].links);
 		box_of_four(&kinds[i]);
 	}
-	kinds[1].memory *= 0.99;      /* firmware's share */
-	kinds[1].device_flops *= 1.3; /* the clock of the moment */
+	kinds[1].memory *= 0.99;      /* firmware takes a share */
+	kinds[1].device_flops *= 1.3; /* the clock at that moment */
 	kinds[2].nics[1].bandwidth /= 2;
 	assert_int_equal(topo_kind_merge(kinds, 4, &c), 2);
 	assert_int_equal(c.nodes[0].kind, 0);
@@ -376,7 +376,7 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(topo_cache_read(&half, &back, &e), -1);
 	assert_int_equal(e.code, ERR_STALE);
-	/* It is reckoned anew at times, and a second off then. */
+	/* The boot time is recomputed at times and may then differ by a second. */
 	boots[1][18]++;
 	assert_int_equal(topo_cache_read(&key, &back, &e), 0);
 	topo_cluster_free(&back);
@@ -385,7 +385,7 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	assert_int_equal(e.code, ERR_STALE);
 	boots[1][15]--;
 	boots[1][18]--;
-	/* Private; and nothing but itself there. */
+	/* The folder is private, and so is its file. */
 	snprintf(command, sizeof command, "%s/muster", dir);
 	assert_int_equal(stat(command, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
@@ -396,7 +396,7 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	pclose(f);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	/* Damaged in any place it is refused, or says the same. */
+	/* A cache that is damaged at any place is refused, or it gives the same values. */
 	struct buf text = BUF_INIT;
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	for (size_t cut = 0; cut < text.len; cut += 101) {
