@@ -277,6 +277,7 @@ static int dump_until_stop(struct stage *s, struct control *c, const struct msg_
 {
 	int times = 0;
 	agent_control_on_dump(c, dump_once, &times);
+	agent_control_send(c, MSG_METRICS, json_pack("{s:i}", "step", 1)); /* ready to dump */
 	int rc = wait_for_stop(s, c, welcome);
 	agent_control_on_dump(c, NULL, NULL);
 	return times == 2 ? rc : 1;
@@ -519,16 +520,18 @@ static void dumps_are_written_on_demand_and_answered(void **state)
 	struct supervisor v;
 	begin(&v, agent_main, dump_until_stop);
 	let_in(&v);
+	struct msg m = expect(&v, MSG_METRICS);
+	msg_fini(&m);
 	for (int i = 0; i < 2; i++) {
 		tell(&v, MSG_DUMP, json_object());
-		struct msg m = expect(&v, MSG_DUMPED);
+		m = expect(&v, MSG_DUMPED);
 		const char *error = json_string_value(json_object_get(m.body, "error"));
 		assert_true(i ? error && strstr(error, "disk is full") : !error);
 		msg_fini(&m);
 	}
 	tell(&v, MSG_STOP,
 	     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
-	struct msg m = expect(&v, MSG_FINISHED);
+	m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
