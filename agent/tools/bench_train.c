@@ -8,7 +8,7 @@
 #include "agent/tools/crew.h"
 #include "base/clock.h"
 #include "base/philox.h"
-#include "plan/spec/batch.h"
+#include "plan/spec/rank_view.h"
 #include "plan/spec/speeds.h"
 
 #include <stdlib.h>
@@ -18,12 +18,11 @@
 struct trainee {
 	const struct job *job;
 	struct comm *world;
-	struct coords at;
+	struct rank_view view;
 	struct engine *engine;
 	struct optim *optim;
 	struct param_server *server; /* with parallel.sync = server, instead of optim */
 	int32_t *inputs, *targets;
-	int64_t first; /* number of the first sequence in the global batch */
 };
 
 struct bench_train *bench_train_shared(int n)
@@ -45,28 +44,23 @@ static void tokens(struct trainee *t, int64_t n, int64_t seq, uint32_t vocab)
 	struct philox_key key = philox_key(t->job->job.seed, PHILOX_TEST, 0);
 	for (int64_t i = 0; i < n * seq; i++) {
 		uint32_t r[4];
-		philox4(key, (uint64_t)(t->first * seq + i), r);
+		philox4(key, (uint64_t)(t->view.batch.first * seq + i), r);
 		t->inputs[i] = (int32_t)(r[0] % vocab);
 		t->targets[i] = (int32_t)(r[1] % vocab);
 	}
 }
 
-static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
+static int open_batch(struct trainee *t, struct err *e)
 {
-	struct model_shape s;
-	struct batch_share share;
-	shape_of_job(t->job, &s);
-	if (batch_share_of(t->job, l, t->at.dp, &share, e))
-		return -1;
-	int64_t n = share.micros * t->job->batch.micro;
-	t->first = share.first;
-	t->inputs = calloc((size_t)(n * s.seq), sizeof *t->inputs);
-	t->targets = calloc((size_t)(n * s.seq), sizeof *t->targets);
+	const struct model_shape *s = &t->view.shape;
+	int64_t n = t->view.sequences;
+	t->inputs = calloc((size_t)(n * s->seq), sizeof *t->inputs);
+	t->targets = calloc((size_t)(n * s->seq), sizeof *t->targets);
 	if (!t->inputs || !t->targets)
 		return err_set(e, ERR_NOMEM,
 			       "no memory for %lld sequences; use a smaller batch.global",
 			       (long long)n);
-	tokens(t, n, s.seq, (uint32_t)s.vocab);
+	tokens(t, n, s->seq, (uint32_t)s->vocab);
 	return 0;
 }
 
@@ -83,20 +77,15 @@ static int open_optim(struct trainee *t, struct err *e)
 	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e);
 }
 
-static int open_server(struct trainee *t, const struct layout *l, const char *backend_name,
-		       struct err *e)
+static int open_server(struct trainee *t, const char *backend_name, struct err *e)
 {
-	struct batch_share mine;
-	if (batch_share_of(t->job, l, t->at.dp, &mine, e))
-		return -1;
 	const struct server_options o = {
-		.job = t->job,
+		.view = &t->view,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->world,
 		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
 		.backend = pipeline_backend(t->engine),
-		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
@@ -113,20 +102,18 @@ static int open_rank(struct trainee *t, struct err *e)
 	struct layout l = layout_of(t->job, (int)t->job->parallel.dp);
 	int threads = speeds_threads(t->job, comm_rank(t->world));
 	bool cuda = t->job->job.device == DEVICE_CUDA;
-	t->at = layout_coords(&l, comm_rank(t->world));
 	const struct engine_options opt = {
-		.job = t->job,
-		.layout = l,
-		.at = t->at,
+		.view = &t->view,
 		.world = t->world,
 		.threads = threads ? threads : 1,
 		.backend_name = cuda ? "cuda" : "cpu",
 		.device = cuda ? parallel_device_of_slot(comm_rank(t->world)) : 0,
 		.spill_dir = ".",
 	};
-	if (pipeline_open(&opt, &t->engine, e) || open_batch(t, &l, e))
+	if (rank_view_init(t->job, &l, comm_rank(t->world), &t->view, e) ||
+	    pipeline_open(&opt, &t->engine, e) || open_batch(t, e))
 		return -1;
-	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend_name, e)
+	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, opt.backend_name, e)
 						    : open_optim(t, e);
 }
 
@@ -135,6 +122,7 @@ static void close_rank(struct trainee *t)
 	param_server_close(t->server);
 	optim_close(t->optim);
 	pipeline_close(t->engine);
+	rank_view_fini(&t->view);
 	free(t->inputs);
 	free(t->targets);
 }
@@ -160,9 +148,10 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum,
 		    struct err *e)
 {
-	const struct engine_batch b = {
-		.inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1
-	};
+	const struct engine_batch b = { .inputs = t->inputs,
+					.targets = t->targets,
+					.sample = t->view.batch.first,
+					.loss_scale = 1 };
 	struct engine_times parts;
 	if (pipeline_step(t->engine, &b, loss, e))
 		return -1;

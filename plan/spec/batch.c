@@ -128,24 +128,3 @@ int batch_slowest(const struct job *job, const struct model_shape *m, const stru
 	}
 	return slowest;
 }
-
-int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out,
-		   struct err *e)
-{
-	struct model_shape m;
-	shape_of_job(job, &m);
-	struct stage *stages = calloc((size_t)layout_n_stages(l), sizeof *stages);
-	struct batch_share *shares = calloc((size_t)l->dp, sizeof *shares);
-	int rc = -1;
-	if (!stages || !shares)
-		err_set(e, ERR_NOMEM,
-			"no memory to share a batch over %d replicas; close other programs", l->dp);
-	else if (!speeds_stages(job, &m, l, stages, e) &&
-		 !batch_split(job, &m, l, stages, shares, e)) {
-		*out = shares[dp];
-		rc = 0;
-	}
-	free(shares);
-	free(stages);
-	return rc;
-}

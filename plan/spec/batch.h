@@ -31,8 +31,5 @@ int batch_split(const struct job *job, const struct model_shape *m, const struct
 /* The replica that takes the longest for its share. */
 int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l,
 		  const struct stage *stages, const struct batch_share *shares);
-/* The share of one replica, from the job and the layout alone. */
-int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out,
-		   struct err *e);
 
 #endif

@@ -46,6 +46,7 @@ struct bench {
 	bool toy, open;
 	struct comm *world;
 	struct job job;
+	struct rank_view view;
 	struct engine *engine;
 	struct optim *optim;
 	int32_t *tokens; /* [BATCHES][sequences][seq + 1] */
@@ -100,15 +101,16 @@ static int host_threads(const char *backend_name)
 
 static int open_model(struct bench *b, struct err *e)
 {
+	const struct layout alone = layout_of(&b->job, 1);
 	const struct engine_options opt = {
-		.job = &b->job,
-		.layout = layout_of(&b->job, 1),
+		.view = &b->view,
 		.world = b->world,
 		.backend_name = b->backend_name,
 		.threads = host_threads(b->backend_name),
 		.spill_dir = ".",
 	};
-	if (pipeline_open(&opt, &b->engine, e) || make_batches(b, e))
+	if (rank_view_init(&b->job, &alone, 0, &b->view, e) || pipeline_open(&opt, &b->engine, e) ||
+	    make_batches(b, e))
 		return -1;
 	const struct optim_options o = { .backend = pipeline_backend(b->engine),
 					 .store = pipeline_store(b->engine),
@@ -126,6 +128,7 @@ static void close_model(struct bench *b)
 		return;
 	optim_close(b->optim);
 	pipeline_close(b->engine);
+	rank_view_fini(&b->view);
 	comm_close(b->world);
 	free(b->tokens);
 	free(b->inputs);

@@ -113,17 +113,17 @@ struct settings {
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 {
 	int n;
-	const struct param_piece *pieces = param_store_pieces(t->view.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->state.store, &n);
 	float *at = c->state;
-	for (int i = 0; i < n * train_state_tensors(&t->view); i++) {
+	for (int i = 0; i < n * train_state_tensors(&t->state); i++) {
 		const struct param_piece *p = &pieces[i % n];
 		if (at + p->count > c->state + STATE_MOST)
 			return err_set(e, ERR_INTERNAL, "a state of more than %d elements",
 				       STATE_MOST);
-		if (reads && train_state_read(&t->view, p, i / n, 0, p->count, at, e))
+		if (reads && train_state_read(&t->state, p, i / n, 0, p->count, at, e))
 			return -1;
 		if (!reads)
-			train_state_write(&t->view, p, i / n, 0, p->count, at);
+			train_state_write(&t->state, p, i / n, 0, p->count, at);
 		at += p->count;
 	}
 	c->elements = at - c->state;
@@ -136,8 +136,8 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 {
 	(void)dir;
 	at->step = resumed->from;
-	return carry(t, resumed, false, e) || param_store_publish(t->view.store, at->step, e) ? -1
-											      : 0;
+	return carry(t, resumed, false, e) || param_store_publish(t->state.store, at->step, e) ? -1
+											       : 0;
 }
 
 /* --- Runs --------------------------------------------------------------------------------- */

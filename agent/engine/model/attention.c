@@ -22,9 +22,9 @@ static struct attn_shape attn_of(const struct pass *p, int layer)
 		.starts = p->starts,
 		.drop = model_drop_of(p, DROP_WEIGHTS, layer),
 		.samples = p->samples,
-		.heads_all = m->shape.heads,
+		.heads_all = m->shape->heads,
 		.head_first = m->head_first,
-		.seq = m->shape.seq,
+		.seq = m->shape->seq,
 	};
 }
 
@@ -48,9 +48,9 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 	/* [s, c] → [n, w] */
 	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e))
 		return -1;
-	if (m->shape.qk_norm)
+	if (m->shape->qk_norm)
 		model_qk_norm_forward(m, v, k);
-	if (m->shape.rope) {
+	if (m->shape->rope) {
 		struct rope_shape r = rope_of(m);
 		m->ops->rope_fwd(m->backend, k->at[ACT_QKV], &r, m->cos, m->sin);
 	}
@@ -80,11 +80,11 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 	if (cp_attention_backward(m->cp, m->backend, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE],
 				  k->at[ACT_QKV], &s, e))
 		return -1;
-	if (m->shape.rope) {
+	if (m->shape->rope) {
 		struct rope_shape r = rope_of(m);
 		m->ops->rope_bwd(m->backend, dqkv, &r, m->cos, m->sin);
 	}
-	if (m->shape.qk_norm)
+	if (m->shape->qk_norm)
 		model_qk_norm_backward(m, v, k, dqkv);
 	return 0;
 }

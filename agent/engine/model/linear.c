@@ -191,7 +191,7 @@ int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, co
 
 bool model_gelu_fuses(const struct model *m)
 {
-	return !m->shape.gated && !m->tp->sp && !m->d.fp8;
+	return !m->shape->gated && !m->tp->sp && !m->d.fp8;
 }
 
 void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre,

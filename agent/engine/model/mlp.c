@@ -2,7 +2,7 @@
 
 static void activate(struct model *m, const struct block_kept *k)
 {
-	if (m->shape.gated)
+	if (m->shape->gated)
 		m->ops->swiglu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
 	else
 		m->ops->gelu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
@@ -11,7 +11,7 @@ static void activate(struct model *m, const struct block_kept *k)
 static void activate_backward(struct model *m, const struct block_kept *k, void *dup,
 			      const void *dact)
 {
-	if (m->shape.gated)
+	if (m->shape->gated)
 		m->ops->swiglu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
 	else
 		m->ops->gelu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);

@@ -1,5 +1,6 @@
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/graphs.h"
+#include "plan/spec/schedule/schedule.h"
 
 #include <stdlib.h>
 
@@ -98,15 +99,16 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 
 static int open_chunks(struct model *m, const struct model_options *opt, struct err *e)
 {
-	m->n_chunks = opt->n_chunks;
-	m->chunks = calloc((size_t)opt->n_chunks, sizeof *m->chunks);
+	const struct share *share = &opt->view->share;
+	m->n_chunks = share->n_chunks;
+	m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
 	m->params = calloc((size_t)opt->catalogue->n_units, sizeof *m->params);
 	m->grads = calloc((size_t)opt->catalogue->n_units, sizeof *m->grads);
 	if (!m->chunks || !m->params || !m->grads)
-		return err_set(e, ERR_NOMEM, "model of %d chunks: out of memory", opt->n_chunks);
-	for (int i = 0; i < opt->n_chunks; i++) {
+		return err_set(e, ERR_NOMEM, "model of %d chunks: out of memory", m->n_chunks);
+	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *c = &m->chunks[i];
-		c->stage = opt->chunks[i];
+		c->stage = share->chunks[i];
 		c->layers = c->stage.layer_hi - c->stage.layer_lo;
 		c->n_slots = opt->slots[i];
 		m->has_last |= c->stage.last;
@@ -130,22 +132,24 @@ static void open_rest(struct model *m)
 
 int model_open(const struct model_options *opt, struct model **out, struct err *e)
 {
+	const struct rank_view *v = opt->view;
+	bool split = schedule_splits(v->job->parallel.schedule);
 	struct model *m = calloc(1, sizeof *m);
 	if (!m)
 		return err_set(e, ERR_NOMEM, "model: out of memory");
-	m->job = opt->job;
-	m->shape = *opt->shape;
+	m->job = v->job;
+	m->shape = &v->shape;
 	m->backend = opt->backend;
 	m->ops = backend_ops(opt->backend);
 	m->store = opt->store;
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
-	activations_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
+	activations_dims_of(v->job, m->shape, &v->layout, v->at.tp, split, &m->d);
 	m->d.device = !backend_on_host(m->backend);
-	m->head_first = activations_first_head(opt->shape, &opt->layout, opt->tp_rank);
+	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);
 	if (open_chunks(m, opt, e) || model_places_open(m, e) || model_activations_open(m, e) ||
-	    (m->shape.experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
+	    (m->shape->experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
 	}

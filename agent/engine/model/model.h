@@ -33,8 +33,8 @@
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "plan/spec/job/job.h"
-#include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
+#include "plan/spec/rank_view.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,16 +43,10 @@ struct model;
 
 struct model_options {
 	/* all pointers are borrowed, and must outlive the model */
-	const struct job *job; /* batch.micro, dropout, recompute, offload, router */
-	const struct model_shape *shape;
+	const struct rank_view *view;
 	const struct catalogue *catalogue; /* this rank's */
-	const struct stage *chunks;
-	int n_chunks;
-	/* [n_chunks] how many micro-batches' activations are kept at once */
+	/* [layout.chunks] how many micro-batches' activations are kept at once */
 	const int *slots;
-	bool split; /* backward passes have two halves */
-	struct layout layout;
-	int tp_rank;
 	struct param_store *store;
 	struct tp *tp;
 	struct cp *cp;

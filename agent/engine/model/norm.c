@@ -10,9 +10,9 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 			float *stats, const void *x, const void *r)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
-	float eps = (float)m->shape.norm_eps, *rstd = rstd_of(m, stats);
+	float eps = (float)m->shape->norm_eps, *rstd = rstd_of(m, stats);
 
-	if (m->shape.rms)
+	if (m->shape->rms)
 		m->ops->rmsnorm_fwd(m->backend, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c,
 				    eps);
 	else
@@ -26,7 +26,7 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 	const void *w = model_unit_param(m, v->unit, v->w);
 	float *dw = model_unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
 
-	if (m->shape.rms)
+	if (m->shape->rms)
 		m->ops->rmsnorm_bwd(m->backend, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
 	else
 		m->ops->layernorm_bwd(m->backend, dx, dw, model_unit_grad(m, v->unit, v->b), dy,

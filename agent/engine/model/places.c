@@ -12,7 +12,7 @@ static const int32_t *local_of(struct model *m, int which, const int32_t *whole)
 	int32_t *out = m->local[which];
 	for (int64_t b = 0; b < m->d.micro; b++)
 		for (int64_t t = 0; t < m->d.seq; t++)
-			out[b * m->d.seq + t] = whole[b * m->shape.seq + m->positions[t]];
+			out[b * m->d.seq + t] = whole[b * m->shape->seq + m->positions[t]];
 	return out;
 }
 
@@ -23,7 +23,7 @@ static void number_rows(struct model *m, int64_t sample)
 	int64_t first = m->tp->sp ? m->tp->rank * m->d.s : 0;
 	for (int64_t i = 0; i < m->d.s; i++) {
 		int64_t token = first + i;
-		m->rows[i] = (sample + token / m->d.seq) * m->shape.seq + m->positions[token];
+		m->rows[i] = (sample + token / m->d.seq) * m->shape->seq + m->positions[token];
 	}
 }
 
@@ -133,8 +133,8 @@ int model_places_open(struct model *m, struct err *e)
 	if (!ok)
 		return err_set(e, ERR_NOMEM, "positions of %zu tokens: out of memory", n);
 	for (size_t i = 0; i < n; i++)
-		m->positions[i] = (int32_t)cp_position(m->cp, m->shape.seq, (int64_t)i % m->d.seq);
-	return m->shape.rope ? model_rope_tables(m, e) : 0;
+		m->positions[i] = (int32_t)cp_position(m->cp, m->shape->seq, (int64_t)i % m->d.seq);
+	return m->shape->rope ? model_rope_tables(m, e) : 0;
 }
 
 void model_places_close(struct model *m)

@@ -44,7 +44,7 @@ void model_qk_norm_forward(struct model *m, const struct block_view *v, const st
 		m->ops->copy_rows(m->backend, p->raw, p->width, at, m->d.qkv, m->d.n, p->width);
 		m->ops->rmsnorm_fwd(m->backend, y, NULL, p->rstd, p->raw, NULL,
 				    model_unit_param(m, p->view->unit, p->view->w),
-				    m->d.n * p->heads, m->d.dim, (float)m->shape.norm_eps);
+				    m->d.n * p->heads, m->d.dim, (float)m->shape->norm_eps);
 		m->ops->copy_rows(m->backend, at, m->d.qkv, y, p->width, m->d.n, p->width);
 	}
 }

@@ -17,7 +17,7 @@ int model_rope_tables(struct model *m, struct err *e)
 	if (!tables)
 		return err_set(e, ERR_NOMEM, "rotary positions: out of memory");
 	for (int64_t i = 0; i < half; i++) {
-		double turns = shape_rope_turn(&m->shape, i);
+		double turns = shape_rope_turn(m->shape, i);
 		for (int64_t t = 0; t < m->d.seq; t++) {
 			double angle = (double)m->positions[t] * turns;
 			tables[t * half + i] = (float)cos(angle);

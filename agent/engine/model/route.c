@@ -94,7 +94,7 @@ static int count_before(struct model *m, struct err *e)
 static int64_t capacity(const struct model *m)
 {
 	double factor = m->job->model.capacity;
-	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape.seq * m->moe->top) /
+	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape->seq * m->moe->top) /
 					  (double)m->moe->experts)
 			  : INT64_MAX;
 }
@@ -150,7 +150,7 @@ static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
 	    comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++)
-		loads[i] /= (float)(m->shape.seq * m->moe->top);
+		loads[i] /= (float)(m->shape->seq * m->moe->top);
 	backend_put(m->backend, k->load, loads, (size_t)n * sizeof *loads);
 	return 0;
 }

@@ -72,7 +72,7 @@ struct chunk {
 
 struct model {
 	const struct job *job;
-	struct model_shape shape;
+	const struct model_shape *shape;
 	const struct ops *ops;
 	struct backend *backend;
 	struct param_store *store;

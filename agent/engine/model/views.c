@@ -196,7 +196,8 @@ static void view_ends(struct lookup *l, const struct model_shape *s, const struc
 int model_views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e)
 {
 	struct lookup l = { .c = opt->catalogue, .e = e };
-	const struct stage *stage = &opt->chunks[chunk];
+	const struct stage *stage = &opt->view->share.chunks[chunk];
+	const struct model_shape *shape = &opt->view->shape;
 	int layers = stage->layer_hi - stage->layer_lo;
 	struct views v = { .positions = -1, .layers = layers };
 
@@ -204,8 +205,8 @@ int model_views_open(const struct model_options *opt, int chunk, struct views *o
 	if (!v.blocks)
 		return err_set(e, ERR_NOMEM, "views of %d layers: out of memory", layers);
 	for (int i = 0; i < layers; i++)
-		view_block(&l, opt->shape, stage->layer_lo + i, &v.blocks[i]);
-	view_ends(&l, opt->shape, stage, &v);
+		view_block(&l, shape, stage->layer_lo + i, &v.blocks[i]);
+	view_ends(&l, shape, stage, &v);
 	if (l.rc) {
 		model_views_close(&v);
 		return -1;

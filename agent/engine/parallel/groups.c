@@ -4,80 +4,74 @@
 #include <stdio.h>
 #include <string.h>
 
-/* This rank and its layout, for the splits below. */
-struct rank_view {
-	const struct groups_options *o;
-	struct layout l;
-	struct coords at;
-	int kv_copies; /* tp ranks that hold the same kv head */
-	bool two_ends; /* two ranks hold the tied table */
-};
-
-static struct rank_view view_of_rank(const struct groups_options *o)
+/* The number of tp ranks that hold the same kv head. */
+static int kv_copies(const struct rank_view *v)
 {
-	struct rank_view p = { .o = o, .l = *o->layout, .at = o->at };
-	int last_pp, chunk;
-	layout_holder(&p.l, layout_n_stages(&p.l) - 1, &last_pp, &chunk);
-	p.kv_copies = o->shape->kv_heads < p.l.tp ? p.l.tp / (int)o->shape->kv_heads : 1;
-	p.two_ends = o->shape->tied && last_pp != 0;
-	return p;
+	return v->shape.kv_heads < v->layout.tp ? v->layout.tp / (int)v->shape.kv_heads : 1;
+}
+
+/* The pipeline rank that has the model's last stage. */
+static int last_pipeline_rank(const struct rank_view *v)
+{
+	int pp, chunk;
+	layout_holder(&v->layout, layout_n_stages(&v->layout) - 1, &pp, &chunk);
+	return pp;
 }
 
 /* exists: whether any rank is in such a group; the result is the same on all ranks. color: this
  * rank's group; < 0: none. */
 struct split {
 	const char *name;
-	bool (*exists)(const struct rank_view *p);
-	int (*color)(const struct rank_view *p);
+	bool (*exists)(const struct rank_view *v);
+	int (*color)(const struct rank_view *v);
 	size_t member;
 };
 
-static bool tp_exists(const struct rank_view *p)
+static bool tp_exists(const struct rank_view *v)
 {
-	return p->l.tp > 1;
+	return v->layout.tp > 1;
 }
-static bool kv_exists(const struct rank_view *p)
+static bool kv_exists(const struct rank_view *v)
 {
-	return p->kv_copies > 1;
+	return kv_copies(v) > 1;
 }
-static bool cp_exists(const struct rank_view *p)
+static bool cp_exists(const struct rank_view *v)
 {
-	return p->l.cp > 1;
+	return v->layout.cp > 1;
 }
-static bool ep_exists(const struct rank_view *p)
+static bool ep_exists(const struct rank_view *v)
 {
-	return p->l.ep > 1;
+	return v->layout.ep > 1;
 }
-static bool tied_exists(const struct rank_view *p)
+static bool tied_exists(const struct rank_view *v)
 {
-	return p->two_ends;
-}
-
-static int tp_color(const struct rank_view *p)
-{
-	return (p->at.pp * p->l.dp + p->at.dp) * p->l.cp + p->at.cp;
-}
-static int kv_color(const struct rank_view *p)
-{
-	return tp_color(p) * p->l.tp + p->at.tp / p->kv_copies;
-}
-static int cp_color(const struct rank_view *p)
-{
-	return (p->at.pp * p->l.dp + p->at.dp) * p->l.tp + p->at.tp;
+	return v->shape.tied && last_pipeline_rank(v) != 0;
 }
 
-static int ep_color(const struct rank_view *p)
+static int tp_color(const struct rank_view *v)
 {
-	return ((p->at.pp * p->l.dp + p->at.dp / p->l.ep) * p->l.cp + p->at.cp) * p->l.tp +
-	       p->at.tp;
+	return (v->at.pp * v->layout.dp + v->at.dp) * v->layout.cp + v->at.cp;
+}
+static int kv_color(const struct rank_view *v)
+{
+	return tp_color(v) * v->layout.tp + v->at.tp / kv_copies(v);
+}
+static int cp_color(const struct rank_view *v)
+{
+	return (v->at.pp * v->layout.dp + v->at.dp) * v->layout.tp + v->at.tp;
 }
 
-static int tied_color(const struct rank_view *p)
+static int ep_color(const struct rank_view *v)
 {
-	int last_pp, chunk;
-	layout_holder(&p->l, layout_n_stages(&p->l) - 1, &last_pp, &chunk);
-	bool end = p->at.pp == 0 || p->at.pp == last_pp;
-	return end ? (p->at.dp * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
+	return ((v->at.pp * v->layout.dp + v->at.dp / v->layout.ep) * v->layout.cp + v->at.cp) *
+		       v->layout.tp +
+	       v->at.tp;
+}
+
+static int tied_color(const struct rank_view *v)
+{
+	bool end = v->at.pp == 0 || v->at.pp == last_pipeline_rank(v);
+	return end ? (v->at.dp * v->layout.cp + v->at.cp) * v->layout.tp + v->at.tp : -1;
 }
 
 static const struct split splits[] = {
@@ -103,11 +97,12 @@ struct replica_split {
 
 /* Sharding inside nodes: a shard group has the replicas of one node, and a copies group has the
  * replicas with the same index in their nodes. */
-static int split_by_node(struct groups *g, const struct rank_view *p, const struct replica_split *r,
-			 struct comm **shard, struct comm **copies, struct err *e)
+static int split_by_node(struct groups *g, const struct groups_options *opt,
+			 const struct replica_split *r, struct comm **shard, struct comm **copies,
+			 struct err *e)
 {
 	int world = comm_size(g->world);
-	if (comm_split(g->root, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard,
+	if (comm_split(g->root, r->color * world + opt->node, comm_rank(g->world), r->shard, shard,
 		       e))
 		return -1;
 	int64_t sizes[2] = { comm_size(*shard), -comm_size(*shard) };
@@ -123,33 +118,36 @@ static int split_by_node(struct groups *g, const struct rank_view *p, const stru
 			  r->copies, copies, e);
 }
 
-static int split_replicas(struct groups *g, const struct rank_view *p,
+static int split_replicas(struct groups *g, const struct groups_options *opt,
 			  const struct replica_split *r, struct comm **shard, struct comm **copies,
 			  struct err *e)
 {
+	const struct job *job = opt->view->job;
 	if (r->count == 1)
 		return 0;
-	if (p->o->zero == 0)
+	if (job->parallel.zero == 0)
 		return comm_split(g->root, r->color, comm_rank(g->world), r->copies, copies, e);
-	if (p->o->shard == ZERO_SHARD_ALL)
+	if (job->parallel.zero_shard == ZERO_SHARD_ALL)
 		return comm_split(g->root, r->color, comm_rank(g->world), r->shard, shard, e);
-	return split_by_node(g, p, r, shard, copies, e);
+	return split_by_node(g, opt, r, shard, copies, e);
 }
 
-static int split_store(struct groups *g, const struct rank_view *p, struct err *e)
+static int split_store(struct groups *g, const struct groups_options *opt, struct err *e)
 {
-	int same = p->at.pp * p->l.tp + p->at.tp;
-	const struct replica_split dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
+	const struct rank_view *v = opt->view;
+	int same = v->at.pp * v->layout.tp + v->at.tp;
+	const struct replica_split dense = { "zero shards", "dp", v->layout.dp * v->layout.cp,
+					     same };
 	const struct replica_split experts = { "zero shards of experts", "expert dp",
-					       p->l.dp / p->l.ep * p->l.cp,
-					       same * p->l.ep + p->at.dp % p->l.ep };
-	if (p->o->apart)
+					       v->layout.dp / v->layout.ep * v->layout.cp,
+					       same * v->layout.ep + v->at.dp % v->layout.ep };
+	if (v->job->parallel.sync == SYNC_SERVER)
 		return 0;
-	if (split_replicas(g, p, &dense, &g->store.shard, &g->store.copies, e))
+	if (split_replicas(g, opt, &dense, &g->store.shard, &g->store.copies, e))
 		return -1;
-	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard,
-						     &g->store.expert_copies, e)
-				    : 0;
+	return v->shape.experts ? split_replicas(g, opt, &experts, &g->store.expert_shard,
+						 &g->store.expert_copies, e)
+				: 0;
 }
 
 /* --- The pipeline --- */
@@ -160,35 +158,35 @@ struct edge {
 	int at, from, to;
 };
 
-static bool edge_exists(const struct rank_view *p, int edge)
+static bool edge_exists(const struct rank_view *v, int edge)
 {
-	bool ring = p->l.chunks > 1 && !p->l.vee;
-	return p->l.pp > 1 && edge >= 0 && edge < (ring ? p->l.pp : p->l.pp - 1);
+	bool ring = v->layout.chunks > 1 && !v->layout.vee;
+	return v->layout.pp > 1 && edge >= 0 && edge < (ring ? v->layout.pp : v->layout.pp - 1);
 }
 
 /* Edges of one class have no rank in common, so that one split makes all pairs of a class. */
-static int edge_class(const struct rank_view *p, int edge)
+static int edge_class(const struct rank_view *v, int edge)
 {
-	return edge == p->l.pp - 1 && p->l.pp % 2 ? 2 : edge % 2;
+	return edge == v->layout.pp - 1 && v->layout.pp % 2 ? 2 : edge % 2;
 }
 
 /* Sets *out to this rank's edge of the class. Returns false if it has none. */
-static bool edge_of(const struct rank_view *p, int class, struct edge *out)
+static bool edge_of(const struct rank_view *v, int class, struct edge *out)
 {
-	const int edges[] = { p->at.pp, (p->at.pp + p->l.pp - 1) % p->l.pp };
+	const int edges[] = { v->at.pp, (v->at.pp + v->layout.pp - 1) % v->layout.pp };
 	for (int i = 0; i < 2; i++)
-		if (edge_exists(p, edges[i]) && edge_class(p, edges[i]) == class) {
-			*out = (struct edge){ edges[i], edges[i], (edges[i] + 1) % p->l.pp };
+		if (edge_exists(v, edges[i]) && edge_class(v, edges[i]) == class) {
+			*out = (struct edge){ edges[i], edges[i], (edges[i] + 1) % v->layout.pp };
 			return true;
 		}
 	return false;
 }
 
 /* The member of this rank's struct groups that holds a channel of the edge. */
-static struct comm **channel(struct groups *g, const struct rank_view *p, const struct edge *edge,
+static struct comm **channel(struct groups *g, const struct rank_view *v, const struct edge *edge,
 			     enum pipe_kind kind, bool back)
 {
-	bool first = p->at.pp == edge->from;
+	bool first = v->at.pp == edge->from;
 	/* activations follow the edge, gradients travel against it */
 	bool sends = first == ((kind == PIPE_ACT) != back);
 	enum pipe_side side = first ? PIPE_NEXT : PIPE_PREV;
@@ -204,39 +202,40 @@ static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back
 }
 
 /* Splits the pair's first channel from the root, and its other channels from that. */
-static int split_class(struct groups *g, const struct rank_view *p, int class, struct err *e)
+static int split_class(struct groups *g, const struct rank_view *v, int class, struct err *e)
 {
 	struct edge edge = { 0 };
 	struct comm *pair = NULL;
 	char name[48];
-	bool mine = edge_of(p, class, &edge);
-	int color = mine ? ((edge.at * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp +
-				    p->at.tp
+	bool mine = edge_of(v, class, &edge);
+	int color = mine ? ((edge.at * v->layout.dp + v->at.dp) * v->layout.cp + v->at.cp) *
+					    v->layout.tp +
+				    v->at.tp
 			 : -1;
 	channel_name(&edge, PIPE_ACT, false, name, sizeof name);
-	if (comm_split(g->root, color, p->at.pp == edge.from ? 0 : 1, name, &pair, e))
+	if (comm_split(g->root, color, v->at.pp == edge.from ? 0 : 1, name, &pair, e))
 		return -1;
 	if (!mine)
 		return 0;
-	*channel(g, p, &edge, PIPE_ACT, false) = pair;
-	for (int i = 1; i < (p->l.vee ? 4 : 2); i++) {
+	*channel(g, v, &edge, PIPE_ACT, false) = pair;
+	for (int i = 1; i < (v->layout.vee ? 4 : 2); i++) {
 		enum pipe_kind kind = i % 2 ? PIPE_GRAD : PIPE_ACT;
 		bool back = i >= 2;
 		channel_name(&edge, kind, back, name, sizeof name);
-		if (comm_split(pair, 0, comm_rank(pair), name, channel(g, p, &edge, kind, back), e))
+		if (comm_split(pair, 0, comm_rank(pair), name, channel(g, v, &edge, kind, back), e))
 			return -1;
 	}
 	return 0;
 }
 
 /* One split of the world for each class that has an edge on any rank. */
-static int split_pipeline(struct groups *g, const struct rank_view *p, struct err *e)
+static int split_pipeline(struct groups *g, const struct rank_view *v, struct err *e)
 {
 	for (int class = 0; class < 3; class ++) {
 		bool any = false;
-		for (int edge = 0; edge < p->l.pp; edge++)
-			any |= edge_exists(p, edge) && edge_class(p, edge) == class;
-		if (any && split_class(g, p, class, e))
+		for (int edge = 0; edge < v->layout.pp; edge++)
+			any |= edge_exists(v, edge) && edge_class(v, edge) == class;
+		if (any && split_class(g, v, class, e))
 			return -1;
 	}
 	return 0;
@@ -256,7 +255,7 @@ static int open_root(struct groups *g, const struct groups_options *opt, struct 
 	return 0;
 }
 
-static int split_values(struct groups *g, const struct rank_view *p, struct err *e)
+static int split_values(struct groups *g, const struct rank_view *v, struct err *e)
 {
 	int rank = comm_rank(g->world);
 	if (g->root == g->world) {
@@ -264,9 +263,9 @@ static int split_values(struct groups *g, const struct rank_view *p, struct err 
 		g->ep_values = g->ep;
 		return 0;
 	}
-	return (cp_exists(p) &&
-		comm_split(g->world, cp_color(p), rank, "cp's numbers", &g->cp_values, e)) ||
-			       (ep_exists(p) && comm_split(g->world, ep_color(p), rank,
+	return (cp_exists(v) &&
+		comm_split(g->world, cp_color(v), rank, "cp's numbers", &g->cp_values, e)) ||
+			       (ep_exists(v) && comm_split(g->world, ep_color(v), rank,
 							   "ep's numbers", &g->ep_values, e))
 		       ? -1
 		       : 0;
@@ -275,26 +274,27 @@ static int split_values(struct groups *g, const struct rank_view *p, struct err 
 int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
 			 struct err *e)
 {
-	struct rank_view p = view_of_rank(opt);
+	const struct rank_view *v = opt->view;
 	struct groups g = { .world = world };
 
-	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))
+	if (comm_size(world) != layout_world(&v->layout) ||
+	    comm_rank(world) != layout_rank(&v->layout, v->at))
 		return err_set(
 			e, ERR_INTERNAL,
 			"layout tp %d cp %d dp %d pp %d: this is rank %d of %d in the world, "
 			"and rank %d of %d in the layout",
-			p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world),
-			layout_rank(&p.l, p.at), layout_world(&p.l));
+			v->layout.tp, v->layout.cp, v->layout.dp, v->layout.pp, comm_rank(world),
+			comm_size(world), layout_rank(&v->layout, v->at), layout_world(&v->layout));
 	if (open_root(&g, opt, e))
 		return -1;
 	for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
 		const struct split *s = &splits[i];
-		if (s->exists(&p) && comm_split(g.root, s->color(&p), comm_rank(world), s->name,
-						member(&g, s->member), e))
+		if (s->exists(v) && comm_split(g.root, s->color(v), comm_rank(world), s->name,
+					       member(&g, s->member), e))
 			goto fail;
 	}
 	g.store.tp = g.tp;
-	if (split_values(&g, &p, e) || split_store(&g, &p, e) || split_pipeline(&g, &p, e))
+	if (split_values(&g, v, e) || split_store(&g, opt, e) || split_pipeline(&g, v, e))
 		goto fail;
 	*out = g;
 	return 0;

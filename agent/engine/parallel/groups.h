@@ -26,9 +26,7 @@
 #include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/spec/job/job.h"
-#include "plan/spec/layout.h"
-#include "plan/spec/model/model.h"
+#include "plan/spec/rank_view.h"
 
 enum pipe_kind { PIPE_ACT, PIPE_GRAD, PIPE_KINDS };
 enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the next rank, the previous rank */
@@ -44,19 +42,14 @@ struct groups {
 };
 
 struct groups_options {
-	const struct layout *layout;
-	struct coords at;
-	const struct model_shape *shape;
-	int zero;
-	enum job_zero_shard shard;
-	int node; /* this rank's node, for sharding inside nodes */
-	/* replicas have no groups because they use a parameter server (agent/engine/server) */
-	bool apart;
+	const struct rank_view *view;
+	int node;                                 /* this rank's node, for sharding inside nodes */
 	const struct comm_device_options *device; /* NULL: tensors are in the host's memory */
 	void *stream;                             /* of the device's operations */
 };
 
-/* Collective over world, whose ranks are in the layout's order. On failure *out is not set. */
+/* Collective over world, whose ranks are in the layout's order. With parallel.sync = server the
+ * replicas have no groups (agent/engine/server). On failure *out is not set. */
 int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out,
 			 struct err *e);
 void parallel_groups_close(struct groups *g);

@@ -3,48 +3,22 @@
 #include "agent/engine/parallel/device.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "plan/spec/batch.h"
-#include "plan/spec/speeds.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets sizes and this rank's coordinates before anything is allocated. */
-static int set_sizes(struct engine *g, const struct engine_options *opt, struct err *e)
+static int open_schedule(struct engine *g, struct err *e)
 {
-	const struct job *job = opt->job;
-	struct batch_share share;
-	int n = layout_n_stages(&opt->layout);
-
-	shape_of_job(job, &g->shape);
-	g->job = job;
-	g->layout = opt->layout;
-	g->at = opt->at;
-	g->phase = opt->phase;
-	g->phase_arg = opt->phase_arg;
-	if (batch_share_of(job, &g->layout, g->at.dp, &share, e))
-		return -1;
-	g->micros = share.micros;
-	g->micro_tokens = job->batch.micro * g->shape.seq;
-	g->global_tokens = job->batch.global * g->shape.seq;
-	g->stages = calloc((size_t)n, sizeof *g->stages);
-	if (!g->stages)
-		return err_set(e, ERR_NOMEM, "pipeline: no memory for %d stages", n);
-	if (speeds_stages(job, &g->shape, &g->layout, g->stages, e))
-		return -1;
-	return 0;
-}
-
-static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e)
-{
-	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) ||
+	const struct rank_view *v = g->view;
+	enum job_schedule kind = v->job->parallel.schedule;
+	if (schedule_build(kind, &v->layout, v->batch.micros, &g->schedule, e) ||
 	    schedule_check(&g->schedule, e) ||
-	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) ||
+	    schedule_build_forwards(&v->layout, v->batch.micros, &g->forwards, e) ||
 	    schedule_check(&g->forwards, e))
 		return -1;
-	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
+	g->timeline = (struct timeline){ .ranks = v->layout.pp, .chunks = v->layout.chunks };
 	return pipeline_slots_open(g, e);
 }
 
@@ -55,14 +29,15 @@ static int open_backend(struct engine *g, const struct engine_options *opt, stru
 		[DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16"
 	};
 	char name[32];
-	snprintf(name, sizeof name, "%s%s", opt->backend_name, suffix[g->job->precision.dtype]);
+	snprintf(name, sizeof name, "%s%s", opt->backend_name,
+		 suffix[g->view->job->precision.dtype]);
 	if (backend_open_device(name, opt->threads, opt->device, &g->backend, e))
 		return -1;
-	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
+	if (g->view->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
 	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
 		log_warn("precision.fp8 = %s: this GPU has no 8-bit matrix products (compute "
 			 "capability 8.9 and later have them) and computes them slowly; use off",
-			 job_word(g->job, offsetof(struct job, precision.fp8)));
+			 job_word(g->view->job, offsetof(struct job, precision.fp8)));
 	return 0;
 }
 
@@ -74,32 +49,27 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
 	bool on_device = !backend_on_host(g->backend) && comm_size(opt->world) > 1;
 	const struct groups_options o = {
-		.layout = &g->layout,
-		.at = g->at,
-		.shape = &g->shape,
-		.zero = (int)g->job->parallel.zero,
-		.shard = g->job->parallel.zero_shard,
+		.view = g->view,
 		.node = opt->node,
-		.apart = g->job->parallel.sync == SYNC_SERVER,
 		.device = on_device ? &device : NULL,
 		.stream = backend_stream(g->backend),
 	};
-	enum comm_type type = types[g->job->precision.dtype];
+	enum comm_type type = types[g->view->job->precision.dtype];
 	if ((on_device && parallel_device_table(&device.device, e)) ||
 	    parallel_groups_open(opt->world, &o, &g->groups, e))
 		return -1;
-	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
+	tp_init(&g->tp, g->groups.tp, g->view->job->parallel.sp, g->view->job->parallel.overlap,
+		type);
 	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
-	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->shape.experts, type);
+	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->view->shape.experts, type);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
 	return 0;
 }
 
-static int open_store(struct engine *g, const struct engine_options *opt, const struct share *share,
-		      struct err *e)
+static int open_store(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	const struct job *job = g->job;
-	if (catalogue_build(&g->shape, share, &g->catalogue, e))
+	const struct job *job = g->view->job;
+	if (catalogue_build(&g->view->shape, &g->view->share, &g->catalogue, e))
 		return -1;
 	const struct param_store_options o = {
 		.catalogue = &g->catalogue,
@@ -116,19 +86,12 @@ static int open_store(struct engine *g, const struct engine_options *opt, const 
 
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	const struct share share = layout_share(&g->layout, g->at, g->tp.sp, g->stages, g->chunks);
-	if (open_store(g, opt, &share, e))
+	if (open_store(g, opt, e))
 		return -1;
 	const struct model_options m = {
-		.job = g->job,
-		.shape = &g->shape,
+		.view = g->view,
 		.catalogue = &g->catalogue,
-		.chunks = g->chunks,
-		.n_chunks = g->layout.chunks,
-		.slots = g->schedule.rows[g->at.pp].slots.live,
-		.split = schedule_splits(g->job->parallel.schedule),
-		.layout = g->layout,
-		.tp_rank = g->at.tp,
+		.slots = g->schedule.rows[g->view->at.pp].slots.live,
 		.store = g->store,
 		.tp = &g->tp,
 		.cp = &g->cp,
@@ -147,8 +110,11 @@ int pipeline_open(const struct engine_options *opt, struct engine **out, struct 
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ERR_NOMEM, "pipeline: no memory; close other programs");
-	if (set_sizes(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
-	    open_backend(g, opt, e) || open_groups(g, opt, e) || open_model(g, opt, e)) {
+	g->view = opt->view;
+	g->phase = opt->phase;
+	g->phase_arg = opt->phase_arg;
+	if (open_schedule(g, e) || open_backend(g, opt, e) || open_groups(g, opt, e) ||
+	    open_model(g, opt, e)) {
 		pipeline_close(g);
 		return -1;
 	}
@@ -174,13 +140,12 @@ void pipeline_close(struct engine *g)
 	schedule_free(&g->forwards);
 	pipeline_slots_close(g);
 	timeline_free(&g->timeline);
-	free(g->stages);
 	free(g);
 }
 
 const struct model_shape *pipeline_shape(const struct engine *g)
 {
-	return &g->shape;
+	return &g->view->shape;
 }
 
 const struct catalogue *pipeline_catalogue(const struct engine *g)
@@ -203,17 +168,17 @@ struct backend *pipeline_backend(struct engine *g)
 static int reduce_losses(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
 	double sums[LOSSES] = { 0 };
-	for (int i = 0; i < n && g->at.tp == 0; i++)
+	for (int i = 0; i < n && g->view->at.tp == 0; i++)
 		sums[i] = local[i];
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
 	double start = clock_s();
-	if (layout_world(&g->layout) > 1 &&
+	if (layout_world(&g->view->layout) > 1 &&
 	    comm_all_reduce(g->groups.world, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e))
 		return -1;
-	*(g->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
+	*(g->view->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
 	for (int i = 0; i < n; i++)
-		means[i] = sums[i] / (double)g->global_tokens;
+		means[i] = sums[i] / (double)g->view->global_tokens;
 	return 0;
 }
 
@@ -221,7 +186,7 @@ static int reduce_losses(struct engine *g, const double *local, double *means, i
 static int reduce_loss_parts(struct engine *g, const double *local, double loss, struct err *e)
 {
 	double parts[LOSSES] = { 0 };
-	if (!g->shape.experts)
+	if (!g->view->shape.experts)
 		return 0;
 	if (reduce_losses(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
 		return -1;
@@ -238,9 +203,9 @@ static int reduce_loss_parts(struct engine *g, const double *local, double loss,
 static int run_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
 			bool backward, struct err *e)
 {
-	if (!pipeline_run_row(g, &s->rows[g->at.pp], b, backward, e))
+	if (!pipeline_run_row(g, &s->rows[g->view->at.pp], b, backward, e))
 		return 0;
-	if (layout_world(&g->layout) > 1)
+	if (layout_world(&g->view->layout) > 1)
 		comm_abort(g->groups.world, e->text);
 	return -1;
 }
@@ -265,8 +230,8 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 	double local[LOSSES];
 	if (read_loss(g, local, e))
 		return -1;
-	if (g->job->parallel.sync == SYNC_SERVER) {
-		*loss = local[LOSS_ALL] / (double)g->global_tokens;
+	if (g->view->job->parallel.sync == SYNC_SERVER) {
+		*loss = local[LOSS_ALL] / (double)g->view->global_tokens;
 		return 0;
 	}
 	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1

@@ -14,9 +14,7 @@
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "libcomm/comm.h"
-#include "plan/spec/job/job.h"
-#include "plan/spec/layout.h"
-#include "plan/spec/model/model.h"
+#include "plan/spec/rank_view.h"
 #include "plan/spec/schedule/timeline.h"
 
 #include <stdint.h>
@@ -24,13 +22,11 @@
 struct engine;
 
 struct engine_options {
-	const struct job *job;
-	struct layout layout;
-	struct coords at;
-	struct comm *world;       /* its ranks are in the layout's order; borrowed */
-	const char *backend_name; /* "cpu", "plain", "cuda"; the storage type is the job's */
-	int device;               /* index among those that this process sees; 0 on the host */
-	const char *transport;    /* for tensors on devices (comm_on_device); NULL: automatic */
+	const struct rank_view *view; /* borrowed */
+	struct comm *world;           /* its ranks are in the layout's order; borrowed */
+	const char *backend_name;     /* "cpu", "plain", "cuda"; the storage type is the job's */
+	int device;                   /* index among those that this process sees; 0 on the host */
+	const char *transport;        /* for tensors on devices (comm_on_device); NULL: automatic */
 	int threads;
 	int node; /* this rank's node; ZeRO may shard inside nodes */
 	/* the folder for offloaded tensors, unless TMPDIR is set: the run folder */

@@ -25,7 +25,7 @@ struct slot_state {
 struct chunk_state {
 	struct slot_state *slot_states; /* [slots] of the model */
 	int slots, next_slot;
-	int *slot_of; /* [micros]; -1: none yet */
+	int *slot_of; /* [micro-batches]; -1: none yet */
 	/* this rank's chunk with the previous and the next stage; -1: another rank has the stage, or
 	 * it does not exist */
 	int before, after;
@@ -41,12 +41,7 @@ struct inbox {
 };
 
 struct engine {
-	const struct job *job;
-	struct model_shape shape;
-	struct layout layout;
-	struct coords at;
-	struct stage *stages; /* of the whole model */
-	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	const struct rank_view *view;
 	struct backend *backend;
 	struct groups groups;
 	struct tp tp;
@@ -56,9 +51,6 @@ struct engine {
 	struct catalogue catalogue;
 	struct param_store *store;
 	struct model *model;
-	int64_t micro_tokens;  /* of a micro-batch */
-	int64_t global_tokens; /* of a global batch */
-	int micros;
 	struct schedule schedule;
 	struct schedule forwards;         /* for evaluations */
 	struct chunk_state *chunk_states; /* [layout.chunks] */

@@ -35,9 +35,9 @@ static void find_next_receive(struct engine *g, const struct sched_row *row, enu
 
 void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 {
-	for (int c = 0; c < g->layout.chunks; c++) {
+	for (int c = 0; c < g->view->layout.chunks; c++) {
 		struct chunk_state *t = &g->chunk_states[c];
-		for (int i = 0; i < g->micros; i++)
+		for (int i = 0; i < g->view->batch.micros; i++)
 			t->slot_of[i] = -1;
 		for (int i = 0; i < t->slots; i++)
 			t->slot_states[i].taken = false;

@@ -13,14 +13,14 @@ struct row_run {
 static struct model_batch micro_batch(const struct row_run *w, int micro)
 {
 	const struct engine *g = w->g;
-	int64_t at = micro * g->micro_tokens;
+	int64_t at = micro * g->view->micro_tokens;
 	return (struct model_batch){
 		.inputs = w->batch->inputs + at,
 		.targets = w->batch->targets + at,
 		.starts = w->batch->starts ? w->batch->starts + at : NULL,
-		.sample = w->batch->sample + micro * g->job->batch.micro,
-		.grad_scale = (float)(w->batch->loss_scale / (double)g->global_tokens),
-		.last = micro == g->micros - 1,
+		.sample = w->batch->sample + micro * g->view->job->batch.micro,
+		.grad_scale = (float)(w->batch->loss_scale / (double)g->view->global_tokens),
+		.last = micro == g->view->batch.micros - 1,
 	};
 }
 
@@ -170,7 +170,7 @@ static double transfer_seconds(const struct engine *g)
 static int record_event(struct engine *g, const struct sched_step *s, double begin, double end,
 			struct err *e)
 {
-	struct timeline_event v = { g->at.pp, s->op, s->chunk, s->micro, begin, end };
+	struct timeline_event v = { g->view->at.pp, s->op, s->chunk, s->micro, begin, end };
 	return timeline_add(&g->timeline, &v)
 		       ? err_set(e, ERR_NOMEM, "pipeline: no memory for the step's timeline")
 		       : 0;
@@ -196,7 +196,7 @@ static int run_step(struct row_run *w, const struct sched_step *s, double origin
 int pipeline_wait_messages(struct engine *g, struct err *e)
 {
 	int rc = 0;
-	for (int c = 0; g->chunk_states && c < g->layout.chunks; c++)
+	for (int c = 0; g->chunk_states && c < g->view->layout.chunks; c++)
 		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots;
 		     i++) {
 			struct slot_state *b = &g->chunk_states[c].slot_states[i];

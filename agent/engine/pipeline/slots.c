@@ -7,32 +7,32 @@
 static int own_chunk(const struct engine *g, int stage)
 {
 	int pp, chunk;
-	if (stage < 0 || stage >= layout_n_stages(&g->layout))
+	if (stage < 0 || stage >= layout_n_stages(&g->view->layout))
 		return -1;
-	layout_holder(&g->layout, stage, &pp, &chunk);
-	return pp == g->at.pp ? chunk : -1;
+	layout_holder(&g->view->layout, stage, &pp, &chunk);
+	return pp == g->view->at.pp ? chunk : -1;
 }
 
 int pipeline_slots_open(struct engine *g, struct err *e)
 {
-	int chunks = g->layout.chunks;
+	int chunks = g->view->layout.chunks;
 	g->chunk_states = calloc((size_t)chunks, sizeof *g->chunk_states);
 	for (int c = 0; g->chunk_states && c < chunks; c++) {
 		struct chunk_state *t = &g->chunk_states[c];
-		int stage = layout_stage(&g->layout, g->at.pp, c);
-		bool back = g->layout.vee && c == 1;
+		int stage = layout_stage(&g->view->layout, g->view->at.pp, c);
+		bool back = g->view->layout.vee && c == 1;
 		*t = (struct chunk_state){
-			.slots = g->schedule.rows[g->at.pp].slots.live[c],
+			.slots = g->schedule.rows[g->view->at.pp].slots.live[c],
 			.before = own_chunk(g, stage - 1),
 			.after = own_chunk(g, stage + 1),
 			.from = back ? PIPE_NEXT : PIPE_PREV,
 			.to = back ? PIPE_PREV : PIPE_NEXT,
 		};
 		t->slot_states = calloc((size_t)t->slots, sizeof *t->slot_states);
-		t->slot_of = calloc((size_t)g->micros, sizeof *t->slot_of);
+		t->slot_of = calloc((size_t)g->view->batch.micros, sizeof *t->slot_of);
 		if (!t->slot_states || !t->slot_of)
 			return err_set(e, ERR_NOMEM, "pipeline: no memory for %d micro-batches",
-				       g->micros);
+				       g->view->batch.micros);
 	}
 	return g->chunk_states ? 0
 			       : err_set(e, ERR_NOMEM, "pipeline: no memory for %d chunks", chunks);
@@ -40,7 +40,7 @@ int pipeline_slots_open(struct engine *g, struct err *e)
 
 void pipeline_slots_close(struct engine *g)
 {
-	for (int c = 0; g->chunk_states && c < g->layout.chunks; c++) {
+	for (int c = 0; g->chunk_states && c < g->view->layout.chunks; c++) {
 		free(g->chunk_states[c].slot_states);
 		free(g->chunk_states[c].slot_of);
 	}

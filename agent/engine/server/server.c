@@ -275,13 +275,13 @@ int param_server_open(const struct server_options *opt, struct param_server **ou
 	if (!s)
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 	*s = (struct param_server){
-		.job = opt->job,
+		.job = opt->view->job,
 		.world = opt->world,
 		.n = comm_size(opt->world),
 		.me = comm_rank(opt->world),
 		.worker = opt->worker,
 		.backend = opt->backend,
-		.share = opt->share,
+		.share = opt->view->fraction,
 	};
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);

@@ -56,8 +56,7 @@
 #include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/spec/job/job.h"
-#include "plan/spec/model/model.h"
+#include "plan/spec/rank_view.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,13 +64,12 @@
 struct param_server;
 
 struct server_options {
-	const struct job *job;             /* borrowed, like all pointers here */
+	const struct rank_view *view;      /* borrowed, like all pointers here */
 	const struct catalogue *catalogue; /* of the whole model */
 	struct comm *world;                /* its ranks are the workers and servers */
 	const char *backend_name;          /* of the server's own backend, without storage type */
 	struct param_store *worker;        /* the engine's: whole, with no other replica */
 	struct backend *backend;           /* the engine's */
-	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
 
 /* Collective. The shard's parameters are zero until train_state_init or train_resume sets

@@ -74,7 +74,7 @@ static int open_shard(struct server_shard *k, const struct server_options *opt, 
 		.backend = k->backend,
 		.zero = 3,
 		.owned_only = true,
-		.seed = opt->job->job.seed,
+		.seed = opt->view->job->job.seed,
 		.groups = { .shard = k->n > 1 ? k->servers : NULL,
 			    .expert_shard = k->n > 1 ? k->servers : NULL },
 	};
@@ -82,7 +82,7 @@ static int open_shard(struct server_shard *k, const struct server_options *opt, 
 		return -1;
 	const struct optim_options by = { .backend = k->backend,
 					  .store = k->store,
-					  .job = opt->job };
+					  .job = opt->view->job };
 	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
 }
 
@@ -94,7 +94,7 @@ int param_server_shard_open(const struct server_options *opt, struct comm *serve
 		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 	*k = (struct server_shard){ .servers = servers,
 				    .n = comm_size(servers),
-				    .staleness = opt->job->parallel.staleness };
+				    .staleness = opt->view->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
 	if (backend_open(opt->backend_name, 1, &k->backend, e))

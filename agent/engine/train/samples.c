@@ -16,7 +16,7 @@ struct samples {
 
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
 {
-	const struct job *job = opt->job;
+	const struct job *job = opt->view->job;
 	struct samples *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "data: no memory");
@@ -54,7 +54,7 @@ static void on_sample(void *arg)
 static int open_feed(struct samples *s, enum data_split split, int64_t position, int64_t steps,
 		     struct feed **out, struct err *e)
 {
-	const struct job *job = s->o.job;
+	const struct job *job = s->o.view->job;
 	struct feed_options o = {
 		.data = s->data,
 		.split = split,
@@ -62,8 +62,8 @@ static int open_feed(struct samples *s, enum data_split split, int64_t position,
 		.vocab = job->model.vocab,
 		.position = position,
 		.global = job->batch.global,
-		.offset = s->o.offset,
-		.share = s->o.share,
+		.offset = s->o.view->batch.first,
+		.share = s->o.view->sequences,
 		.steps = steps,
 		.ahead = job->data.prefetch,
 		.starts = job->data.documents == DOCUMENTS_MASK,
@@ -76,7 +76,7 @@ static int open_feed(struct samples *s, enum data_split split, int64_t position,
 int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
 			struct err *e)
 {
-	const struct job *job = s->o.job;
+	const struct job *job = s->o.view->job;
 	struct ledger_options o = {
 		.world = s->o.world,
 		.dir = s->o.run_dir,
@@ -86,9 +86,9 @@ int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_
 		.data = s->data,
 		.seed = job->job.seed,
 		.layout = layout,
-		.replica = s->o.replica,
-		.offset = s->o.offset,
-		.share = s->o.share,
+		.replica = s->o.view->at.dp,
+		.offset = s->o.view->batch.first,
+		.share = s->o.view->sequences,
 		.global = job->batch.global,
 	};
 	int64_t left = job->job.steps - step;

@@ -14,19 +14,17 @@
 #include "agent/engine/train/hooks.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/spec/job/job.h"
+#include "plan/spec/rank_view.h"
 
 #include <jansson.h>
 #include <stdint.h>
 
 struct samples_options {
-	const struct job *job; /* borrowed, like every pointer here */
+	const struct rank_view *view; /* borrowed, like every pointer here */
 	struct comm *world;
 	const struct train_hooks *hooks;
 	const char *run_dir;
 	uint32_t generation;
-	int replica;           /* dp rank */
-	int64_t offset, share; /* its part of a global batch */
 };
 
 struct samples; /* one thread */

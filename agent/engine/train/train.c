@@ -53,7 +53,7 @@ static void report_step(struct trainer *t, struct step_report *r)
 	r->dp_s += parts.dp;
 	r->step = t->at.step;
 	r->samples = t->at.samples;
-	r->tokens = t->job->batch.global * t->shape.seq;
+	r->tokens = t->job->batch.global * t->env->view->shape.seq;
 	r->peak_bytes = peak_bytes(t);
 	train_step_report_close(r);
 	t->hooks->step(t->hooks->arg, r);
@@ -258,16 +258,17 @@ static int train_loop(struct trainer *t, struct err *e)
 static void save_timeline(const struct trainer *t)
 {
 	const struct train_env *env = t->env;
+	const struct coords *at = &env->view->at;
 	const struct timeline *l = pipeline_timeline(t->engine);
 	struct err e = ERR_INIT;
-	if (l->n && !env->at.tp && !env->at.cp && !env->at.dp &&
+	if (l->n && !at->tp && !at->cp && !at->dp &&
 	    train_timelines_save(l, env->run_dir, env->generation, comm_rank(env->world), &e))
 		log_warn("%s", e.text);
 }
 
 int train_run(const struct train_env *env, struct err *e)
 {
-	struct trainer t = { .env = env, .job = env->job, .hooks = env->hooks };
+	struct trainer t = { .env = env, .job = env->view->job, .hooks = env->hooks };
 	int rc = trainer_open(&t, e);
 	if (!rc) {
 		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, env->phases);

@@ -8,15 +8,12 @@
 #include "agent/engine/train/phases.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/spec/job/job.h"
-#include "plan/spec/layout.h"
+#include "plan/spec/rank_view.h"
 
 #include <stdint.h>
 
 struct train_env {
-	const struct job *job;
-	struct layout layout;
-	struct coords at;
+	const struct rank_view *view;
 	struct comm *world;
 	const struct train_hooks *hooks;
 	const char *run_dir;

@@ -3,7 +3,6 @@
 #include "agent/engine/data/blend.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "plan/spec/batch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,18 +25,12 @@ static void on_piece(void *arg)
 static int open_data(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
-	struct batch_share mine;
-	if (batch_share_of(t->job, &env->layout, env->at.dp, &mine, e))
-		return -1;
 	struct samples_options opt = {
-		.job = t->job,
+		.view = env->view,
 		.world = env->world,
 		.hooks = t->hooks,
 		.run_dir = env->run_dir,
 		.generation = env->generation,
-		.replica = env->at.dp,
-		.offset = mine.first,
-		.share = mine.micros * t->job->batch.micro,
 	};
 	return train_samples_open(&opt, &t->samples, e);
 }
@@ -45,17 +38,13 @@ static int open_data(struct trainer *t, struct err *e)
 /* With a parameter server, the server's shards hold the optimizer state. */
 static int open_server(struct trainer *t, const char *backend_name, struct err *e)
 {
-	struct batch_share mine;
-	if (batch_share_of(t->job, &t->env->layout, t->env->at.dp, &mine, e))
-		return -1;
 	struct server_options opt = {
-		.job = t->job,
+		.view = t->env->view,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->env->world,
 		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
 		.backend = pipeline_backend(t->engine),
-		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
 	if (param_server_open(&opt, &t->server, e))
 		return -1;
@@ -69,9 +58,7 @@ static int open_model(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
 	struct engine_options opt = {
-		.job = t->job,
-		.layout = env->layout,
-		.at = env->at,
+		.view = env->view,
 		.world = env->world,
 		.backend_name = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu",
 		.device = env->device,
@@ -101,15 +88,16 @@ static int open_model(struct trainer *t, struct err *e)
 
 static int open_checkpoints(struct trainer *t, struct err *e)
 {
-	const struct layout *l = &t->env->layout;
+	const struct layout *l = &t->env->view->layout;
 	if (train_resume_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
 		return -1;
-	t->model = train_state_model(&t->shape);
+	t->model = train_state_model(&t->env->view->shape);
 	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp",
 			      l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
-	if (train_state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
+	if (train_state_whole(&t->env->view->shape, t->job->optimizer.kind, &t->whole, &t->n_whole,
+			      e))
 		return -1;
 	t->view.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
 	struct ckpt_options opt = {
@@ -162,7 +150,7 @@ static int start_state(struct trainer *t, struct err *e)
 								    DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
-		return train_state_init(&t->view, &t->shape, job->job.seed, e);
+		return train_state_init(&t->view, &t->env->view->shape, job->job.seed, e);
 	bool trained = at.step > 0; /* an import is of step 0, untrained */
 	if (trained && at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE,
@@ -196,13 +184,13 @@ static int await_series(void *arg, int64_t step, struct err *e)
 int trainer_open(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
+	const struct coords *at = &env->view->at;
 	double since = clock_s();
-	shape_of_job(t->job, &t->shape);
 	optim_scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
-	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 &&
-		     env->at.dp == 0;
+	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
+		     at->dp == 0;
 	t->hooks->progress(t->hooks->arg, 0, "open data");
 	if (open_data(t, e))
 		return -1;

@@ -18,7 +18,8 @@ static int start_save(struct trainer *t, struct err *e)
 	    (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
 	     ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
 		return -1;
-	if (t->shape.experts && ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
+	if (t->env->view->shape.experts &&
+	    ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
 		return -1;
 	return train_state_save(t->writer, &t->at, &t->view, e);
 }

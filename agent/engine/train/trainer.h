@@ -14,9 +14,8 @@
 
 struct trainer {
 	const struct train_env *env;
-	const struct job *job;
+	const struct job *job; /* of env->view */
 	const struct train_hooks *hooks;
-	struct model_shape shape;
 	struct samples *samples;
 	struct engine *engine;
 	struct optim *optim; /* this rank's; NULL with a parameter server */

@@ -22,14 +22,11 @@ struct tokens {
 	int32_t inputs[256], targets[256];
 };
 
-static struct engine_options options(const struct job *job, struct layout l, struct comm *world)
+static struct engine_options options(const struct rank_view *view, struct comm *world)
 {
-	return (struct engine_options){ .job = job,
-					.layout = l,
-					.at = layout_coords(&l, comm_rank(world)),
-					.world = world,
-					.backend_name = "plain",
-					.threads = 1 };
+	return (struct engine_options){
+		.view = view, .world = world, .backend_name = "plain", .threads = 1
+	};
 }
 
 #define LAYOUT(t, p, d) \
@@ -59,13 +56,15 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 	tiny_job(&model, &job);
 	job.batch.micro = r->micro;
 	job.batch.global = r->global;
-	struct engine_options opt = options(&job, r->layout, world);
+	struct rank_view view = { 0 };
+	struct engine_options opt = options(&view, world);
 	opt.backend_name = r->backend_name;
-	if (!pipeline_open(&opt, &g, e)) {
-		pipeline_close(g);
+	int rc = rank_view_init(&job, &r->layout, 0, &view, e) || pipeline_open(&opt, &g, e);
+	pipeline_close(g);
+	rank_view_fini(&view);
+	if (!rc)
 		return err_set(e, ERR_INTERNAL, "pipeline_open succeeded; it had to fail with '%s'",
 			       r->says);
-	}
 	return g || !strstr(e->text, r->says) ? err_prefix(e, "expected '%s', got", r->says) : 0;
 }
 
@@ -141,10 +140,11 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	const struct engine_batch batch = { .inputs = t.inputs,
 					    .targets = t.targets,
 					    .loss_scale = 1 };
-	struct engine_options opt = options(&job, rows->layout, world);
+	struct rank_view view;
+	struct engine_options opt = options(&view, world);
 	opt.phase = note;
 	opt.phase_arg = &seen;
-	if (pipeline_open(&opt, &g, e))
+	if (rank_view_init(&job, &rows->layout, rank, &view, e) || pipeline_open(&opt, &g, e))
 		return -1;
 	int rc = pipeline_step(g, &batch, &loss, e);
 	pipeline_times(g, &times);
@@ -157,6 +157,7 @@ static int walk(struct comm *world, void *arg, struct err *e)
 			     "peak of %lld bytes does not hold parameters and gradients",
 			     (long long)pipeline_peak_bytes(g));
 	pipeline_close(g);
+	rank_view_fini(&view);
 	return rc;
 }
 
@@ -183,18 +184,21 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 	const struct engine_batch batch = { .inputs = t.inputs,
 					    .targets = t.targets,
 					    .loss_scale = 1 };
-	struct engine_options opt = options(&job, cube, world);
-	if (pipeline_open(&opt, &g, e))
+	struct rank_view view;
+	struct engine_options opt = options(&view, world);
+	if (rank_view_init(&job, &cube, comm_rank(world), &view, e) || pipeline_open(&opt, &g, e))
 		return -1;
 	int rc = pipeline_step(g, &batch, &loss, e);
 	if (!rc && comm_rank(world) == 3) {
 		pipeline_close(g);
+		rank_view_fini(&view);
 		comm_abort(world, "rank 3 leaves");
 		return 0;
 	}
 	if (!rc && !pipeline_step(g, &batch, &loss, e))
 		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 succeeded");
 	pipeline_close(g);
+	rank_view_fini(&view);
 	return rc;
 }
 

@@ -242,18 +242,17 @@ struct keeper_of_state {
 	struct param_server *server;
 };
 
-static int open_state(const struct course *c, struct engine *engine, struct comm *world,
-		      struct keeper_of_state *s, struct err *e)
+static int open_state(const struct course *c, const struct rank_view *v, struct engine *engine,
+		      struct comm *world, struct keeper_of_state *s, struct err *e)
 {
 	if (c->job.parallel.sync == SYNC_SERVER) {
 		struct server_options o = {
-			.job = &c->job,
+			.view = v,
 			.catalogue = pipeline_catalogue(engine),
 			.world = world,
 			.backend_name = "cpu",
 			.worker = pipeline_store(engine),
 			.backend = pipeline_backend(engine),
-			.share = 1.0 / c->layout.dp,
 		};
 		return param_server_open(&o, &s->server, e);
 	}
@@ -275,9 +274,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
-	struct engine_options opt = { .job = &c->job,
-				      .layout = c->layout,
-				      .at = at,
+	struct rank_view view = { 0 };
+	struct engine_options opt = { .view = &view,
 				      .world = world,
 				      .backend_name = "cpu",
 				      .threads = 1,
@@ -285,8 +283,11 @@ static int attend(struct comm *world, void *arg, struct err *e)
 				      .node = node_of(c, comm_rank(world)) };
 	struct engine *engine = NULL;
 	struct keeper_of_state state = { 0 };
-	int rc = pipeline_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1
-											    : 0;
+	int rc = rank_view_init(&c->job, &c->layout, comm_rank(world), &view, e) ||
+				 pipeline_open(&opt, &engine, e) ||
+				 open_state(c, &view, engine, world, &state, e)
+			 ? -1
+			 : 0;
 	if (!rc) {
 		a->predicted = predict(c, at);
 		a->opened = taken(engine, &state);
@@ -296,6 +297,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	param_server_close(state.server);
 	optim_close(state.optim);
 	pipeline_close(engine);
+	rank_view_fini(&view);
 	return rc;
 }
 

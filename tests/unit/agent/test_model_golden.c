@@ -46,6 +46,7 @@ struct run {
 	struct golden g;
 	struct comm *world;
 	struct job job;
+	struct rank_view view;
 	struct engine *engine;
 	struct optim *optim;
 	float *values; /* [elements] of the catalogue: the folder that was read last */
@@ -140,12 +141,12 @@ static int run_open(const struct golden_case *c, struct comm *world, int micro, 
 	r->job.optimizer.min_lr = 1e-3;
 	r->job.optimizer.warmup = 3;
 	r->job.optimizer.decay_steps = 16; /* the last steps have the minimum rate */
-	const struct engine_options opt = { .job = &r->job,
-					    .layout = layout_of(&r->job, 1),
-					    .world = world,
-					    .backend_name = c->backend_name,
-					    .threads = 2 };
-	if (pipeline_open(&opt, &r->engine, e))
+	const struct layout l = layout_of(&r->job, 1);
+	const struct engine_options opt = {
+		.view = &r->view, .world = world, .backend_name = c->backend_name, .threads = 2
+	};
+	if (rank_view_init(&r->job, &l, comm_rank(world), &r->view, e) ||
+	    pipeline_open(&opt, &r->engine, e))
 		return -1;
 	const struct optim_options o = { .backend = pipeline_backend(r->engine),
 					 .store = pipeline_store(r->engine),
@@ -160,6 +161,7 @@ static void run_close(struct run *r)
 	free(r->values);
 	optim_close(r->optim);
 	pipeline_close(r->engine);
+	rank_view_fini(&r->view);
 	golden_close(&r->g);
 }
 

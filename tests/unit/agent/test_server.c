@@ -198,7 +198,7 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	    (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
 	     (whole &&
 	      !all_finite(
-		      t.view.store)))) /* with staleness > 0 the server's thread may write there */
+		      t.state.store)))) /* with staleness > 0 the server's thread may write there */
 		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number",
 			     io.norm);
 	t.failed = rc != 0;

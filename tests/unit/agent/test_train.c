@@ -222,9 +222,11 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	struct phases phases = { 0 };
 	struct train_hooks hooks = agent_report_hooks(control);
 	struct comm *world = world_alone();
+	const struct layout alone = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 };
+	struct rank_view view;
+	assert_int_equal(rank_view_init(&job, &alone, 0, &view, NULL), 0);
 	struct train_env env = {
-		.job = &job,
-		.layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		.view = &view,
 		.world = world,
 		.hooks = &hooks,
 		.run_dir = folder(name),
@@ -235,6 +237,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	};
 	int rc = train_run(&env, e);
 	comm_close(world);
+	rank_view_fini(&view);
 	agent_control_close(control);
 	pthread_join(v->thread, NULL);
 	close(v->listener);

@@ -85,18 +85,17 @@ static int shake(const struct state_view *view, struct err *e)
 static int open_server(struct trainee *t, const char *backend_name, struct err *e)
 {
 	const struct server_options o = {
-		.job = &t->job,
+		.view = &t->view,
 		.catalogue = pipeline_catalogue(t->engine),
 		.world = t->world,
 		.backend_name = backend_name,
 		.worker = pipeline_store(t->engine),
 		.backend = pipeline_backend(t->engine),
-		.share = 1.0 / t->layout.dp,
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = param_server_store(t->server),
-				       .optim = param_server_optim(t->server) };
+	t->state = (struct state_view){ .store = param_server_store(t->server),
+					.optim = param_server_optim(t->server) };
 	return 0;
 }
 
@@ -110,7 +109,7 @@ static int open_optim(struct trainee *t, struct err *e)
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->view = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim };
+	t->state = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim };
 	return 0;
 }
 
@@ -118,10 +117,10 @@ static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 {
 	(void)dir;
 	(void)at;
-	if (train_state_init(&t->view, pipeline_shape(t->engine), t->job.job.seed, e) ||
-	    shake(&t->view, e))
+	if (train_state_init(&t->state, pipeline_shape(t->engine), t->job.job.seed, e) ||
+	    shake(&t->state, e))
 		return -1;
-	return param_store_publish(t->view.store, 0, e);
+	return param_store_publish(t->state.store, 0, e);
 }
 
 static int open_state(struct trainee *t, const char *backend_name, trainee_start *start,
@@ -142,10 +141,11 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		    struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
-	t->layout = layout_of(job, (int)job->parallel.dp);
-	t->at = layout_coords(&t->layout, comm_rank(world));
-	t->each = job->batch.global / t->layout.dp;
-	t->first = t->at.dp * t->each;
+	const struct layout l = layout_of(job, (int)job->parallel.dp);
+	if (rank_view_init(&t->job, &l, comm_rank(world), &t->view, e))
+		return -1;
+	t->each = t->view.sequences;
+	t->first = t->view.batch.first;
 	size_t n = (size_t)(t->each * model->seq);
 	t->inputs = calloc(n, sizeof *t->inputs);
 	t->targets = calloc(n, sizeof *t->targets);
@@ -153,9 +153,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 	if (!t->inputs || !t->targets || (job->data.documents == DOCUMENTS_MASK && !t->starts))
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
-		.job = &t->job,
-		.layout = t->layout,
-		.at = t->at,
+		.view = &t->view,
 		.world = world,
 		.backend_name = backend_name,
 		.threads = threads,
@@ -182,6 +180,7 @@ void trainee_close(struct trainee *t)
 	param_server_close(t->server);
 	optim_close(t->optim);
 	pipeline_close(t->engine);
+	rank_view_fini(&t->view);
 	free(t->inputs);
 	free(t->targets);
 	free(t->starts);
@@ -295,16 +294,16 @@ int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool 
 		   struct err *e)
 {
 	int n, rc = 0;
-	const struct param_piece *pieces = param_store_pieces(t->view.store, &n);
+	const struct param_piece *pieces = param_store_pieces(t->state.store, &n);
 	for (int i = 0; i < n && !rc; i++) {
 		const struct param_piece *p = &pieces[i];
 		const struct param *w = find(whole, p->param);
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)
 			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
-		rc = grads ? backend_get(param_store_backend(t->view.store), values, p->grad,
+		rc = grads ? backend_get(param_store_backend(t->state.store), values, p->grad,
 					 (size_t)p->count * sizeof *values, e)
-			   : train_state_read(&t->view, p, 0, 0, p->count, values, e);
+			   : train_state_read(&t->state, p, 0, 0, p->count, values, e);
 		for (int64_t j = p->count_lo; !rc && w && j < p->count_hi; j++)
 			flat[w->offset + global_of(p->param, p->first + j)] = values[j];
 		free(values);

@@ -13,13 +13,12 @@
 struct trainee {
 	const struct tiny *model;
 	struct job job;
-	struct layout layout;
-	struct coords at;
+	struct rank_view view; /* of this rank; its job is `job` */
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
 	struct param_server *server; /* NULL: gradients are all-reduced; otherwise optim is NULL */
-	struct state_view view;      /* what a checkpoint holds of the trainee */
+	struct state_view state;     /* what a checkpoint holds of the trainee */
 	bool failed;                 /* a step has failed */
 	int from;                    /* steps completed before its checkpoint; 0: no checkpoint */
 	/* sequences of this dp rank per step; its first one in the global batch */
