@@ -73,8 +73,8 @@ static int open_optim(struct trainee *t, struct err *e)
 					 .spill_dir = "." };
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	const struct state_view view = { .store = store, .optim = t->optim };
-	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e);
+	const struct train_state state = { .store = store, .optim = t->optim };
+	return train_state_init(&state, pipeline_shape(t->engine), t->job->job.seed, e);
 }
 
 static int open_server(struct trainee *t, const char *backend_name, struct err *e)
@@ -89,9 +89,9 @@ static int open_server(struct trainee *t, const char *backend_name, struct err *
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
-	const struct state_view view = { .store = param_server_store(t->server),
-					 .optim = param_server_optim(t->server) };
-	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e) ||
+	const struct train_state state = { .store = param_server_store(t->server),
+					   .optim = param_server_optim(t->server) };
+	return train_state_init(&state, pipeline_shape(t->engine), t->job->job.seed, e) ||
 			       param_server_start(t->server, 0, e)
 		       ? -1
 		       : 0;

@@ -118,8 +118,8 @@ static int open_model(struct bench *b, struct err *e)
 					 .spill_dir = "." };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
-	const struct state_view view = { .store = pipeline_store(b->engine), .optim = b->optim };
-	return train_state_init(&view, pipeline_shape(b->engine), b->job.job.seed, e);
+	const struct train_state state = { .store = pipeline_store(b->engine), .optim = b->optim };
+	return train_state_init(&state, pipeline_shape(b->engine), b->job.job.seed, e);
 }
 
 static void close_model(struct bench *b)

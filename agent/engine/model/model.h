@@ -4,7 +4,7 @@
  *
  * The same code computes all families; struct model_shape holds their traits
  * (plan/spec/model/family.h). The parameter store provides weights and gradients, unit by unit
- * (agent/engine/parallel/store.h). Every backward pass adds to the gradients.
+ * (agent/engine/parallel/param_store.h). Every backward pass adds to the gradients.
  *
  * A micro-batch occupies a slot of each chunk, which keeps what its backward pass needs
  * (activations.c).

@@ -180,11 +180,11 @@ static int rename_damaged(const char *path, struct err *e)
 
 /* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. */
 static int load_on_all(struct comm *world, const char *path, json_t *model,
-		       const struct state_view *view, struct ckpt_state *at, struct err *e)
+		       const struct train_state *state, struct ckpt_state *at, struct err *e)
 {
 	struct err mine = ERR_INIT;
 	struct verdict all;
-	int rc = train_state_load(path, model, view, at, &mine);
+	int rc = train_state_load(path, model, state, at, &mine);
 	if (agree_on_error(world, rc, &mine, &all, e))
 		return -1;
 	if (all.code == ERR_NONE)
@@ -198,7 +198,7 @@ static int load_on_all(struct comm *world, const char *path, json_t *model,
 }
 
 int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
-		 const struct state_view *view, struct ckpt_state *at, struct err *e)
+		 const struct train_state *state, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {
 		char path[JOB_PATH];
@@ -206,15 +206,15 @@ int train_resume(struct comm *world, const char *wish, const char *dir, json_t *
 			return -1;
 		if (!path[0])
 			return 0;
-		int rc = load_on_all(world, path, model, view, at, e);
+		int rc = load_on_all(world, path, model, state, at, e);
 		if (rc == 1)
-			return param_store_publish(view->store, at->step, e) ? -1 : 1;
+			return param_store_publish(state->store, at->step, e) ? -1 : 1;
 		if (rc || !strcmp(path, wish))
 			return -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
 		/* A failed load may have filled moments, which must start at zero. */
-		train_state_clear(view);
+		train_state_clear(state);
 		rc = comm_rank(world) == 0 ? rename_damaged(path, &mine) : 0;
 		if (agree_on_error(world, rc, &mine, &all, e))
 			return -1;

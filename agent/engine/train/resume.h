@@ -9,7 +9,7 @@
 /* Sets the DIR of the job's checkpoints: checkpoint.dir, or ckpt in the run folder. */
 int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
 
-/* Collective. Loads the state to resume from into the view's masters and moments, publishes the
+/* Collective. Loads the state to resume from into the state's masters and moments, publishes the
  * parameters and sets *at: 1; or 0 if the run is at its beginning (the caller then calls
  * train_state_init).
  *
@@ -20,6 +20,6 @@ int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PA
  * renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT if none is
  * left. */
 int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
-		 const struct state_view *view, struct ckpt_state *at, struct err *e);
+		 const struct train_state *state, struct ckpt_state *at, struct err *e);
 
 #endif

@@ -7,6 +7,88 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --- Tensors in memory --- */
+
+int train_state_tensors(const struct train_state *state)
+{
+	int n = 1;
+	while (n <= OPTIMIZER_STATES_MOST &&
+	       optimizer_of(optim_kind(state->optim))->states[n - 1].size != OPTIMIZER_NONE)
+		n++;
+	return n;
+}
+
+float *train_state_at(const struct train_state *state, const struct param_piece *piece, int tensor)
+{
+	return tensor ? optim_state(state->optim, tensor - 1, piece) : piece->master;
+}
+
+bool train_state_on_host(const struct train_state *state, int tensor)
+{
+	return backend_on_host(param_store_backend(state->store)) ||
+	       (tensor ? optim_offloaded(state->optim)
+		       : param_store_masters_offloaded(state->store));
+}
+
+int train_state_read(const struct train_state *state, const struct param_piece *piece, int tensor,
+		     int64_t first, int64_t count, float *out, struct err *e)
+{
+	const float *at = train_state_at(state, piece, tensor) + first;
+	size_t bytes = (size_t)count * sizeof *at;
+	if (!train_state_on_host(state, tensor))
+		return backend_get(param_store_backend(state->store), out, at, bytes, e);
+	if (optim_wait(state->optim, e))
+		return -1;
+	memcpy(out, at, bytes);
+	return 0;
+}
+
+void train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
+		       int64_t first, int64_t count, const float *in)
+{
+	float *at = train_state_at(state, piece, tensor) + first;
+	size_t bytes = (size_t)count * sizeof *at;
+	if (train_state_on_host(state, tensor))
+		memcpy(at, in, bytes);
+	else
+		backend_put(param_store_backend(state->store), at, in, bytes);
+}
+
+/* Only the host's optimizers have these tensors. */
+static void clear_factors(const struct train_state *state)
+{
+	const struct catalogue *c = param_store_catalogue(state->store);
+	for (int i = 0; i < c->n; i++)
+		for (int j = 0; j < OPTIMIZER_STATES_MOST; j++) {
+			float *at = optim_factor(state->optim, j, &c->params[i]);
+			int64_t shape[2];
+			int dims;
+			if (at && optimizer_state_shape(optim_kind(state->optim), j, &c->params[i],
+							shape, &dims))
+				memset(at, 0, (size_t)shape[0] * sizeof *at);
+		}
+}
+
+void train_state_clear(const struct train_state *state)
+{
+	clear_factors(state);
+	int n;
+	const struct param_piece *pieces = param_store_pieces(state->store, &n);
+	for (int i = 0; i < n; i++)
+		for (int t = 0; t < train_state_tensors(state); t++) {
+			size_t bytes = (size_t)pieces[i].count * sizeof(float);
+			if (!train_state_at(state, &pieces[i], t))
+				continue;
+			if (train_state_on_host(state, t))
+				memset(train_state_at(state, &pieces[i], t), 0, bytes);
+			else
+				backend_zero(param_store_backend(state->store),
+					     train_state_at(state, &pieces[i], t), bytes);
+		}
+}
+
+/* --- Boxes of a checkpoint --- */
+
 /* The tensors of a parameter are the parameter itself and its optimizer states. */
 enum { TENSORS_MOST = 1 + OPTIMIZER_STATES_MOST, BOXES_MOST = 3 };
 
@@ -74,28 +156,28 @@ static void add_whole(struct boxes *b, const struct ckpt_tensor *like, float *da
 
 /* Adds elements [lo, hi) of all tensors of the piece. there: memory of the tensors that are not on
  * the host. */
-static void add_piece(struct boxes *b, const struct state_view *view,
+static void add_piece(struct boxes *b, const struct train_state *state,
 		      const struct ckpt_memory *there, const struct param_piece *piece, int64_t lo,
 		      int64_t hi)
 {
-	enum job_optimizer kind = optim_kind(view->optim);
+	enum job_optimizer kind = optim_kind(state->optim);
 	for (int i = 0; i < TENSORS_MOST; i++) {
 		struct ckpt_tensor like;
-		float *at = train_state_at(view, piece, i);
+		float *at = train_state_at(state, piece, i);
 		if (!at || !name_tensor(piece->param, kind, i, &like))
 			continue;
-		like.there = train_state_on_host(view, i) ? NULL : there;
+		like.there = train_state_on_host(state, i) ? NULL : there;
 		add_run(b, &like, piece->param, piece->first + lo, hi - lo, at + lo);
 	}
 }
 
 /* Adds the states that every rank with a slice of the parameter holds whole. */
-static void add_factors(struct boxes *b, const struct state_view *view, const struct param *p)
+static void add_factors(struct boxes *b, const struct train_state *state, const struct param *p)
 {
-	enum job_optimizer kind = optim_kind(view->optim);
+	enum job_optimizer kind = optim_kind(state->optim);
 	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
 		struct ckpt_tensor like;
-		float *at = optim_factor(view->optim, i, p);
+		float *at = optim_factor(state->optim, i, p);
 		if (at && name_tensor(p, kind, i + 1, &like))
 			add_whole(b, &like, at);
 	}
@@ -125,33 +207,33 @@ static void free_host(void *arg, void *p)
 	backend_host_free(arg, p);
 }
 
-static struct ckpt_memory memory_of(const struct state_view *view)
+static struct ckpt_memory memory_of(const struct train_state *state)
 {
 	return (struct ckpt_memory){ .get = copy_from_device,
 				     .put = copy_to_device,
 				     .take = alloc_host,
 				     .give_back = free_host,
-				     .arg = param_store_backend(view->store) };
+				     .arg = param_store_backend(state->store) };
 }
 
 /* Lists the boxes of all pieces, or of the ranges that this rank counts. The caller frees the list.
  */
-static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted,
-		      struct boxes *out, struct err *e)
+static int list_boxes(const struct train_state *state, const struct ckpt_memory *there,
+		      bool counted, struct boxes *out, struct err *e)
 {
 	int n;
-	const struct param_piece *pieces = param_store_pieces(view->store, &n);
-	const struct catalogue *c = param_store_catalogue(view->store);
+	const struct param_piece *pieces = param_store_pieces(state->store, &n);
+	const struct catalogue *c = param_store_catalogue(state->store);
 	size_t most = (size_t)n * TENSORS_MOST * BOXES_MOST + (size_t)c->n * OPTIMIZER_STATES_MOST;
 	struct boxes b = { calloc(most + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
 	for (int i = 0; i < n; i++)
-		add_piece(&b, view, there, &pieces[i], counted ? pieces[i].count_lo : 0,
+		add_piece(&b, state, there, &pieces[i], counted ? pieces[i].count_lo : 0,
 			  counted ? pieces[i].count_hi : pieces[i].count);
 	for (int i = 0; i < c->n; i++)
-		if (!counted || param_store_saves(view->store, &c->params[i]))
-			add_factors(&b, view, &c->params[i]);
+		if (!counted || param_store_saves(state->store, &c->params[i]))
+			add_factors(&b, state, &c->params[i]);
 	*out = b;
 	return 0;
 }
@@ -208,38 +290,38 @@ static int load_attached(const char *path, struct attached *c, struct err *e)
 	return rc;
 }
 
-int train_state_load(const char *path, json_t *model, const struct state_view *view,
+int train_state_load(const char *path, json_t *model, const struct train_state *state,
 		     struct ckpt_state *at, struct err *e)
 {
-	enum job_optimizer kind = optim_kind(view->optim);
+	enum job_optimizer kind = optim_kind(state->optim);
 	struct ckpt_state s, other;
 	struct boxes b;
-	struct ckpt_memory there = memory_of(view);
-	if (list_boxes(view, &there, false, &b, e))
+	struct ckpt_memory there = memory_of(state);
+	if (list_boxes(state, &there, false, &b, e))
 		return -1;
-	int rc = ckpt_load(path, model, &s, b.list, b.n, view->watch, e);
+	int rc = ckpt_load(path, model, &s, b.list, b.n, state->watch, e);
 	free(b.list);
 	if (!rc)
 		rc = check_optimizer(path, &s, kind, e);
 	else if (e->code == ERR_USAGE && !ckpt_load(path, model, &other, NULL, 0, NULL, NULL))
 		check_optimizer(path, &other, kind, e); /* explains the missing tensor */
-	if (!rc && view->attached)
-		rc = load_attached(path, view->attached, e);
+	if (!rc && state->attached)
+		rc = load_attached(path, state->attached, e);
 	if (!rc)
 		*at = s;
 	return rc;
 }
 
 int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
-		     const struct state_view *view, struct err *e)
+		     const struct train_state *state, struct err *e)
 {
 	struct ckpt_state s = *at;
 	struct boxes b;
-	struct ckpt_memory there = memory_of(view);
-	if (optim_wait(view->optim, e) || list_boxes(view, &there, true, &b, e))
+	struct ckpt_memory there = memory_of(state);
+	if (optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s",
-		 optimizer_of(optim_kind(view->optim))->name);
+		 optimizer_of(optim_kind(state->optim))->name);
 	int rc = ckpt_save(w, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;

@@ -1,34 +1,77 @@
 /*
- * state — the part of a training run that a checkpoint holds: its tensors by name, saved from and
- * loaded into a rank's memory (view.h).
+ * state — the part of a training run that a checkpoint holds: its tensors by name, where they are in
+ * a rank's memory, and how they are saved and loaded.
  *
- * Tensors: every parameter under its global name (fp32 masters), and the optimizer's moments of it
- * as optim.m.NAME and optim.v.NAME. A rank saves the counted range of each of its pieces (store.h).
- * Such a range of a row-major box is at most three boxes: the rest of a row, whole rows, and the
- * beginning of a row. Loading requests exactly the pieces that a rank holds, so that any layout and
- * any ZeRO stage loads the checkpoints of all others.
+ * Tensors: every parameter under its global name (fp32 masters), and the optimizer's states of it
+ * as optim.STATE.NAME, such as optim.m.NAME and optim.v.NAME with AdamW. A rank saves the counted
+ * range of each of its pieces (param_store.h). Such a range of a row-major box is at most three
+ * boxes: the rest of a row, whole rows, and the beginning of a row. Loading requests exactly the
+ * pieces that a rank holds, so that any layout and any ZeRO stage loads the checkpoints of all
+ * others.
  *
- * A checkpoint names the optimizer of its moments. Moments of another optimizer are refused
- * (ERR_USAGE), because moments that start at zero in the middle of a run would make its first steps
- * far too long. A checkpoint of step 0 may hold no moments (CKPT_NO_OPTIMIZER), as imported ones
- * do. The moments then start at zero, under any optimizer.
+ * A checkpoint names the optimizer of its states. States of another optimizer are refused
+ * (ERR_USAGE), because states that start at zero in the middle of a run would make its first steps
+ * far too long. A checkpoint of step 0 may hold no states (CKPT_NO_OPTIMIZER), as imported ones do.
+ * The states then start at zero, under any optimizer.
  *
- * The other files: state_model.c describes the model, state_check.c compares a checkpoint with the
- * model that it names, and resume.h chooses the checkpoint.
+ * The other files: state_init.c sets the initial parameters, state_model.c describes the model,
+ * state_check.c compares a checkpoint with the model that it names, and resume.h chooses the
+ * checkpoint.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STATE_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STATE_H
 
 #include "agent/engine/ckpt/ckpt.h"
-#include "agent/engine/train/view.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/spec/job/job.h"
 #include "plan/spec/model/model.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
+struct attached; /* agent/engine/ckpt/attached.h */
 struct manifest; /* agent/engine/ckpt/manifest.h */
+
+/* Where a rank's state is in memory; all pointers are borrowed. Tensor 0 of a piece (param_store.h)
+ * is its masters, and the next tensors are the optimizer's states of them. They are in the backend's
+ * memory or, with offload.optimizer on a device, in the host's memory. */
+struct train_state {
+	struct param_store *store;
+	struct optim *optim;
+	/* called for each piece that is loaded (agent/engine/ckpt/ckpt.h); NULL: none */
+	const struct ckpt_watch *watch;
+	/* receives the attached files of the checkpoint that is loaded; NULL: not on this rank */
+	struct attached *attached;
+};
+
+/* Collective over the store's groups. Sets and publishes the initial parameters (model_init, with
+ * the backend's number of threads). */
+int train_state_init(const struct train_state *state, const struct model_shape *s, uint64_t seed,
+		     struct err *e);
+
+/* --- Tensors in memory --- */
+
+int train_state_tensors(const struct train_state *state);
+/* Returns the address of the tensor's elements of the piece: [piece->count]. NULL: the piece has no
+ * such tensor. */
+float *train_state_at(const struct train_state *state, const struct param_piece *piece, int tensor);
+/* Whether the tensor is in the host's memory. */
+bool train_state_on_host(const struct train_state *state, int tensor);
+
+/* train_state_read copies elements [first, first + count) of the tensor to the host's memory, after
+ * all queued work. train_state_write copies them from the host's memory. */
+int train_state_read(const struct train_state *state, const struct param_piece *piece, int tensor,
+		     int64_t first, int64_t count, float *out, struct err *e);
+void train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
+		       int64_t first, int64_t count, const float *in);
+/* Sets all tensors to zero. */
+void train_state_clear(const struct train_state *state);
+
+/* --- The model in a checkpoint --- */
 
 /* The part of a model that a checkpoint must agree with to be loaded: family and sizes. A new
  * reference. */
@@ -46,13 +89,15 @@ int train_state_check(const struct manifest *m, struct err *e);
 int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 		      struct ckpt_tensor **list, int *n, struct err *e);
 
-/* Loads the checkpoint `path` into the view and sets *at. Not collective. The view may be partly
- * filled after a failure. */
-int train_state_load(const char *path, json_t *model, const struct state_view *view,
+/* --- Load and save --- */
+
+/* Loads the checkpoint `path` into the state and sets *at. Not collective. The state may be partly
+ * loaded after a failure. */
+int train_state_load(const char *path, json_t *model, const struct train_state *state,
 		     struct ckpt_state *at, struct err *e);
-/* Collective. Starts the checkpoint of *at, whose optimizer is set from the view. Fails if the
+/* Collective. Starts the checkpoint of *at, whose optimizer is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */
 int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
-		     const struct state_view *view, struct err *e);
+		     const struct train_state *state, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-#include "agent/engine/train/view.h"
+#include "agent/engine/train/state.h"
 
 #include "agent/engine/model/model.h"
 
@@ -20,23 +20,23 @@ static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 	return part < largest ? part : largest;
 }
 
-static void init_piece(const struct state_view *view, const struct param_piece *piece,
+static void init_piece(const struct train_state *state, const struct param_piece *piece,
 		       const struct model_shape *s, uint64_t seed, int64_t most, float *part)
 {
-	int threads = backend_threads(param_store_backend(view->store));
+	int threads = backend_threads(param_store_backend(state->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
 		int64_t n = piece->count - at < most ? piece->count - at : most;
 		model_init(piece->param, s, seed, piece->first + at, n, threads, part);
-		train_state_write(view, piece, 0, at, n, part);
+		train_state_write(state, piece, 0, at, n, part);
 	}
 }
 
-int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed,
+int train_state_init(const struct train_state *state, const struct model_shape *s, uint64_t seed,
 		     struct err *e)
 {
-	int n, threads = backend_threads(param_store_backend(view->store));
-	const struct param_piece *pieces = param_store_pieces(view->store, &n);
-	bool in_place = train_state_on_host(view, 0);
+	int n, threads = backend_threads(param_store_backend(state->store));
+	const struct param_piece *pieces = param_store_pieces(state->store, &n);
+	bool in_place = train_state_on_host(state, 0);
 	int64_t most = part_of(pieces, n, threads);
 	float *part = in_place ? NULL : malloc((size_t)most * sizeof *part);
 	if (!in_place && !part)
@@ -48,7 +48,7 @@ int train_state_init(const struct state_view *view, const struct model_shape *s,
 			model_init(pieces[i].param, s, seed, pieces[i].first, pieces[i].count,
 				   threads, pieces[i].master);
 		else
-			init_piece(view, &pieces[i], s, seed, most, part);
+			init_piece(state, &pieces[i], s, seed, most, part);
 	free(part);
-	return param_store_publish(view->store, 0, e);
+	return param_store_publish(state->store, 0, e);
 }

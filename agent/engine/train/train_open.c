@@ -48,9 +48,9 @@ static int open_server(struct trainer *t, const char *backend_name, struct err *
 	};
 	if (param_server_open(&opt, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = param_server_store(t->server),
-				       .optim = param_server_optim(t->server),
-				       .watch = &t->watch };
+	t->state = (struct train_state){ .store = param_server_store(t->server),
+					 .optim = param_server_optim(t->server),
+					 .watch = &t->watch };
 	return 0;
 }
 
@@ -80,9 +80,9 @@ static int open_model(struct trainer *t, struct err *e)
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->view = (struct state_view){ .store = pipeline_store(t->engine),
-				       .optim = t->optim,
-				       .watch = &t->watch };
+	t->state = (struct train_state){ .store = pipeline_store(t->engine),
+					 .optim = t->optim,
+					 .watch = &t->watch };
 	return 0;
 }
 
@@ -99,9 +99,9 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	if (train_state_whole(&t->env->view->shape, t->job->optimizer.kind, &t->whole, &t->n_whole,
 			      e))
 		return -1;
-	t->view.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
+	t->state.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
 	struct ckpt_options opt = {
-		.attached = t->view.attached,
+		.attached = t->state.attached,
 		.dir = t->ckpt_dir,
 		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
 		.keep = t->job->checkpoint.keep,
@@ -138,7 +138,7 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
-	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at,
+	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->state, &at,
 			      e);
 	if (rc < 0)
 		return -1;
@@ -150,7 +150,7 @@ static int start_state(struct trainer *t, struct err *e)
 								    DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
-		return train_state_init(&t->view, &t->env->view->shape, job->job.seed, e);
+		return train_state_init(&t->state, &t->env->view->shape, job->job.seed, e);
 	bool trained = at.step > 0; /* an import is of step 0, untrained */
 	if (trained && at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE,

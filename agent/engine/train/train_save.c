@@ -21,7 +21,7 @@ static int start_save(struct trainer *t, struct err *e)
 	if (t->env->view->shape.experts &&
 	    ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
 		return -1;
-	return train_state_save(t->writer, &t->at, &t->view, e);
+	return train_state_save(t->writer, &t->at, &t->state, e);
 }
 
 /* No further collective can succeed. */

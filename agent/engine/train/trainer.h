@@ -23,7 +23,7 @@ struct trainer {
 	struct param_server *server; /* NULL: all-reduce */
 	bool stops;                  /* the server's workers have agreed to stop */
 	struct ckpt_writer *writer;
-	struct state_view view;
+	struct train_state state;
 	struct ckpt_watch watch;
 	struct ckpt_gate gate;
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */

@@ -219,8 +219,8 @@ static float number(const struct fixture *f, int i)
 static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at,
 		     struct err *e)
 {
-	const struct state_view view = { .store = f->store, .optim = f->optim };
-	return train_resume(world.comm, wish, dir, NULL, &view, at, e);
+	const struct train_state state = { .store = f->store, .optim = f->optim };
+	return train_resume(world.comm, wish, dir, NULL, &state, at, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)

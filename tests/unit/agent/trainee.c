@@ -64,19 +64,19 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 }
 
 /* Adds the same noise as tiny_shake, but only to the pieces that this rank owns. */
-static int shake(const struct state_view *view, struct err *e)
+static int shake(const struct train_state *state, struct err *e)
 {
 	int n;
-	const struct param_piece *pieces = param_store_pieces(view->store, &n);
+	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	for (int i = 0; i < n; i++) {
 		float *values = calloc((size_t)pieces[i].count, sizeof *values);
 		if (!values ||
-		    train_state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
+		    train_state_read(state, &pieces[i], 0, 0, pieces[i].count, values, e)) {
 			free(values);
 			return -1;
 		}
 		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, values);
-		train_state_write(view, &pieces[i], 0, 0, pieces[i].count, values);
+		train_state_write(state, &pieces[i], 0, 0, pieces[i].count, values);
 		free(values);
 	}
 	return 0;
@@ -94,8 +94,8 @@ static int open_server(struct trainee *t, const char *backend_name, struct err *
 	};
 	if (param_server_open(&o, &t->server, e))
 		return -1;
-	t->state = (struct state_view){ .store = param_server_store(t->server),
-					.optim = param_server_optim(t->server) };
+	t->state = (struct train_state){ .store = param_server_store(t->server),
+					 .optim = param_server_optim(t->server) };
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int open_optim(struct trainee *t, struct err *e)
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->state = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim };
+	t->state = (struct train_state){ .store = pipeline_store(t->engine), .optim = t->optim };
 	return 0;
 }
 

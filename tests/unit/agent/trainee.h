@@ -18,7 +18,7 @@ struct trainee {
 	struct engine *engine;
 	struct optim *optim;
 	struct param_server *server; /* NULL: gradients are all-reduced; otherwise optim is NULL */
-	struct state_view state;     /* what a checkpoint holds of the trainee */
+	struct train_state state;    /* what a checkpoint holds of the trainee */
 	bool failed;                 /* a step has failed */
 	int from;                    /* steps completed before its checkpoint; 0: no checkpoint */
 	/* sequences of this dp rank per step; its first one in the global batch */
