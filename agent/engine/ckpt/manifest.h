@@ -132,6 +132,6 @@ int64_t ckpt_manifest_bytes(const struct manifest *m); /* of all shards */
 
 /* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this
  * job 1024". want NULL: every model is accepted. */
-int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
+int ckpt_manifest_check_model(const struct manifest *m, json_t *want, struct err *e);
 
 #endif

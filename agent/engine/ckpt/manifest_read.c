@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/manifest.h"
 #include "agent/engine/ckpt/storage.h"
+#include "base/fields.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,16 +29,6 @@ static int check_digest(const char *text, size_t n, struct err *e)
 	if (memcmp(text, line, FIRST_LINE))
 		return malformed(
 			e, "its digest does not fit its contents: the file was cut or changed");
-	return 0;
-}
-
-static int get_int(json_t *at, const char *key, int64_t least, int64_t *out, struct err *e)
-{
-	json_t *v = json_object_get(at, key);
-	if (!json_is_integer(v) || json_integer_value(v) < least)
-		return err_set(e, ERR_CORRUPT,
-			       "%s is missing or no whole number from %" PRId64 " on", key, least);
-	*out = json_integer_value(v);
 	return 0;
 }
 
@@ -73,7 +64,7 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 		return malformed(e, "data is not {path, validation, samples}");
 	strcpy(d->path, path);
 	d->validation = json_number_value(share);
-	return get_int(v, "samples", 1, &d->samples, e);
+	return fields_get_int(v, "samples", 1, INT64_MAX, &d->samples, e);
 }
 
 /* Names and words have the same letters, because messages contain them without quoting. */
@@ -112,16 +103,17 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 	const char *format = json_string_value(json_object_get(root, "format"));
 	if (!format || strcmp(format, "muster-checkpoint"))
 		return malformed(e, "format is not \"muster-checkpoint\"");
-	if (get_int(root, "version", 1, &version, e))
+	if (fields_get_int(root, "version", 1, INT64_MAX, &version, e))
 		return -1;
 	if (version != VERSION)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "version %" PRId64 " of the format, this muster reads %d", version,
 			       VERSION);
-	if (get_int(root, "step", 0, &s.step, e) || get_int(root, "samples", 0, &s.samples, e) ||
-	    get_int(root, "total_steps", 0, &s.total_steps, e) ||
-	    get_int(root, "generation", 0, &generation, e) || get_seed(root, &s.seed, e) ||
-	    read_data(root, &s.data, e) || read_options(root, &s, e))
+	if (fields_get_int(root, "step", 0, INT64_MAX, &s.step, e) ||
+	    fields_get_int(root, "samples", 0, INT64_MAX, &s.samples, e) ||
+	    fields_get_int(root, "total_steps", 0, INT64_MAX, &s.total_steps, e) ||
+	    fields_get_int(root, "generation", 0, INT64_MAX, &generation, e) ||
+	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e) || read_options(root, &s, e))
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
@@ -137,7 +129,8 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a file has no name or too long a one");
 	strcpy(f.name, name);
-	if (get_int(v, "size", 0, &f.size, e) || get_int(v, "header", 0, &f.header, e) ||
+	if (fields_get_int(v, "size", 0, INT64_MAX, &f.size, e) ||
+	    fields_get_int(v, "header", 0, INT64_MAX, &f.header, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return ckpt_manifest_add_file(m, &f, e);
@@ -150,7 +143,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a carried file has no name or too long a one");
 	strcpy(f.name, name);
-	if (get_int(v, "size", 0, &f.size, e) ||
+	if (fields_get_int(v, "size", 0, INT64_MAX, &f.size, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return ckpt_manifest_add_attached(m, &f, e);
@@ -325,10 +318,10 @@ static int check_field(const char *key, const json_t *have, const json_t *want, 
 	return -1;
 }
 
-int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e)
+int ckpt_manifest_check_model(const struct manifest *m, json_t *want, struct err *e)
 {
 	const char *key;
-	json_t *v, *all = want ? (json_t *)want : m->model;
+	json_t *v, *all = want ? want : m->model;
 	json_object_foreach(all, key, v) if (check_field(key, json_object_get(m->model, key), v,
 							 e)) return -1;
 	json_object_foreach(m->model, key,

@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/header.h"
 #include "agent/engine/ckpt/storage.h"
+#include "base/numbers.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -121,16 +122,6 @@ bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckp
 	return true;
 }
 
-static int64_t max_of(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Copies the elements [first, first + n) of the slice, row by row, to their positions in the box
  * `to`. */
 static void copy_elements(const struct box *from, const float *data, int64_t first, int64_t n,
@@ -139,8 +130,8 @@ static void copy_elements(const struct box *from, const float *data, int64_t fir
 	int64_t width = from->hi[1] - from->lo[1], to_width = to->hi[1] - to->lo[1];
 	while (n > 0) {
 		int64_t row = from->lo[0] + first / width, column = from->lo[1] + first % width;
-		int64_t run = min_of(n, from->hi[1] - column);
-		int64_t lo = max_of(column, to->lo[1]), hi = min_of(column + run, to->hi[1]);
+		int64_t run = min_int64(n, from->hi[1] - column);
+		int64_t lo = max_int64(column, to->lo[1]), hi = min_int64(column + run, to->hi[1]);
 		if (row >= to->lo[0] && row < to->hi[0] && lo < hi)
 			memcpy(out + (row - to->lo[0]) * to_width + (lo - to->lo[1]),
 			       data + (lo - column), (size_t)(hi - lo) * sizeof *out);
@@ -159,7 +150,7 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 	int64_t bytes = ckpt_slice_bytes(s);
 	ckpt_digester_start(r->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
-		int64_t n = min_of(CHUNK, bytes - at);
+		int64_t n = min_int64(CHUNK, bytes - at);
 		if (r->storage->ops->read(r->files[s->file], f->header + s->offset + at, r->chunk,
 					  (size_t)n, e))
 			return err_prefix(e, "tensor %s", t->name);

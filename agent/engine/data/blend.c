@@ -70,9 +70,13 @@ static int add_source(struct blend *b, double weight, const char *path, size_t l
 	struct blend_source *list = realloc(b->sources, (size_t)(b->n + 1) * sizeof *list);
 	if (list)
 		b->sources = list;
-	char *copy = list ? strndup(path, len) : NULL;
+	char **paths = realloc(b->paths, (size_t)(b->n + 1) * sizeof *paths);
+	if (paths)
+		b->paths = paths;
+	char *copy = list && paths ? strndup(path, len) : NULL;
 	if (!copy)
 		return err_set(e, ERR_NOMEM, "data.path: no memory for %d sources", b->n + 1);
+	paths[b->n] = copy;
 	b->sources[b->n++] = (struct blend_source){ .path = copy, .weight = weight };
 	return 0;
 }
@@ -194,7 +198,8 @@ int data_blend_of(const struct blend_source *list, int n, struct blend *out, str
 void data_blend_fini(struct blend *b)
 {
 	for (int i = 0; i < b->n; i++)
-		free(b->sources[i].path);
+		free(b->paths[i]);
+	free(b->paths);
 	free(b->sources);
 	free(b->nodes);
 	free(b->parents);

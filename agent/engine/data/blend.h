@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 struct blend_source {
-	char *path;
+	const char *path;
 	double weight; /* as given */
 	double share;  /* weight over the sum of all; samples follow it to within 2^-52 */
 };
@@ -35,6 +35,7 @@ struct blend_source {
 struct blend {
 	int n;
 	struct blend_source *sources; /* [n] */
+	char **paths;                 /* [n] the memory of the sources' paths */
 	struct blend_node *nodes;     /* [n - 1]; private to blend.c, like `parents` */
 	int *parents;
 };

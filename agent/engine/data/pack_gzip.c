@@ -1,3 +1,4 @@
+#define ZLIB_CONST /* input is const */
 #include "agent/engine/data/pack_stream.h"
 
 #include <stdint.h>
@@ -72,7 +73,7 @@ static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_
 			return -1;
 		if (!in->n)
 			return data_stream_cut(s, e);
-		g->z.next_in = (Bytef *)(uintptr_t)in->at;
+		g->z.next_in = (const Bytef *)in->at;
 		g->z.avail_in = (uInt)in->n;
 		int rc = inflate(&g->z, Z_NO_FLUSH);
 		in->at += in->n - g->z.avail_in;

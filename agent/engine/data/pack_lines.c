@@ -33,7 +33,7 @@ static const json_t *find_field(const json_t *o, const char *field)
 	return v;
 }
 
-static int refuse_field(const json_t *o, const json_t *v, const char *field, struct err *e)
+static int refuse_field(json_t *o, const json_t *v, const char *field, struct err *e)
 {
 	static const char *const words[] = { "an object", "a list", "a string", "a number",
 					     "a number",  "true",   "false",    "null" };
@@ -46,7 +46,7 @@ static int refuse_field(const json_t *o, const json_t *v, const char *field, str
 			       "or leave such lines out with "
 			       "--skip-bad",
 			       field, words[json_typeof(v)]);
-	json_object_foreach((json_t *)(uintptr_t)o, key, member)
+	json_object_foreach(o, key, member)
 	{
 		if (names.len < NAMES_MOST)
 			buf_printf(&names, "%s\"%.60s\"", names.len ? ", " : "", key);

@@ -19,7 +19,7 @@ struct file { /* A mapped file; all ranks of a node share its memory. */
 	char path[PATH_MAX];
 	int fd;
 	size_t bytes;
-	const unsigned char *map; /* NULL if the file is empty */
+	unsigned char *map; /* read-only; NULL if the file is empty */
 };
 
 struct source {
@@ -65,7 +65,7 @@ static int map_file(struct file *f, const char *prefix, const char *suffix, stru
 static void unmap_file(struct file *f)
 {
 	if (f->map)
-		munmap((void *)f->map, f->bytes);
+		munmap(f->map, f->bytes);
 	if (f->fd >= 0)
 		close(f->fd);
 	*f = (struct file){ .fd = -1 };

@@ -1,5 +1,7 @@
 #include "agent/engine/hf/balance.h"
 
+#include "base/fields.h"
+
 #include <math.h>
 #include <stdbool.h>
 
@@ -7,11 +9,6 @@ static const char coefficient[] = "router_aux_loss_coef", switched[] = "output_r
 
 /* the default of transformers */
 static const double COEFFICIENT = 0.001;
-
-static bool given(const json_t *v)
-{
-	return v && !json_is_null(v);
-}
 
 static double scaled(double coef, int64_t layers, int64_t top)
 {
@@ -23,13 +20,14 @@ int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_
 {
 	const json_t *coef = json_object_get(root, coefficient),
 		     *on = json_object_get(root, switched);
-	if (given(coef) && (!json_is_number(coef) || !isfinite(json_number_value(coef))))
+	if (fields_given(coef) && (!json_is_number(coef) || !isfinite(json_number_value(coef))))
 		return err_set(e, ERR_CORRUPT, "%s: %s is not a number", name, coefficient);
-	if (given(on) && !json_is_boolean(on))
+	if (fields_given(on) && !json_is_boolean(on))
 		return err_set(e, ERR_CORRUPT, "%s: %s is neither true nor false", name, switched);
-	*aux_loss = json_is_true(on) ? scaled(given(coef) ? json_number_value(coef) : COEFFICIENT,
-					      layers, top)
-				     : 0;
+	*aux_loss = json_is_true(on)
+			    ? scaled(fields_given(coef) ? json_number_value(coef) : COEFFICIENT,
+				     layers, top)
+			    : 0;
 	return 0;
 }
 

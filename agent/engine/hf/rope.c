@@ -1,5 +1,7 @@
 #include "agent/engine/hf/rope.h"
 
+#include "base/fields.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,16 +30,12 @@ const char *hf_rope_word(enum job_rope_scaling type)
 
 /* The rope object, if any, and the file that contains it. */
 struct source {
-	const json_t *root, *rope; /* rope NULL: the file has no rope object */
-	const char *name, *where;  /* names of the file and of the object */
+	const json_t *root;
+	json_t *rope;             /* NULL: the file has no rope object */
+	const char *name, *where; /* names of the file and of the object */
 	double theta;
 	struct err *e;
 };
-
-static bool given(const json_t *v)
-{
-	return v && !json_is_null(v);
-}
 
 /* Returns a printable word for errors. `quote` marks a string, which may look like a number. */
 static const char *word_as(const json_t *v, const char *quote, char out[64])
@@ -48,10 +46,10 @@ static const char *word_as(const json_t *v, const char *quote, char out[64])
 		snprintf(out, 64, "%.17g", json_number_value(v));
 	else
 		snprintf(out, 64, "%s",
-			 !v || json_is_null(v) ? "null"
-			 : json_is_boolean(v)  ? "a boolean"
-			 : json_is_array(v)    ? "a list"
-					       : "an object");
+			 !fields_given(v)     ? "null"
+			 : json_is_boolean(v) ? "a boolean"
+			 : json_is_array(v)   ? "a list"
+					      : "an object");
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
@@ -99,7 +97,7 @@ static int check_places(const struct source *s, int key, const json_t *inside, c
 	const char *theirs = hf_rope_keys[key].theirs;
 	bool theta = key == HF_ROPE_THETA;
 	char a[64], b[64];
-	if (!inside || !given(beside) ||
+	if (!inside || !fields_given(beside) ||
 	    (json_is_number(inside) && json_is_number(beside) &&
 	     json_number_value(inside) == json_number_value(beside)))
 		return 0;
@@ -153,7 +151,7 @@ static int check_whole_heads(const struct source *s, const json_t *object, const
 {
 	const json_t *v = json_object_get(object, "partial_rotary_factor");
 	char word[64];
-	if (!given(v) || (json_is_number(v) && json_number_value(v) == 1))
+	if (!fields_given(v) || (json_is_number(v) && json_number_value(v) == 1))
 		return 0;
 	return err_set(s->e, ERR_UNSUPPORTED,
 		       "%s: %s%spartial_rotary_factor is %s; muster rotates whole heads, and would "
@@ -165,7 +163,7 @@ static int check_flat(const struct source *s)
 {
 	const char *key;
 	json_t *v;
-	json_object_foreach((json_t *)s->rope, key, v) if (json_is_object(v)) return err_set(
+	json_object_foreach(s->rope, key, v) if (json_is_object(v)) return err_set(
 		s->e, ERR_UNSUPPORTED,
 		"%s: %s has parameters for each type of layer, and muster's layers are all alike",
 		s->name, s->where);
@@ -205,11 +203,11 @@ static int check_same(const char *name, const struct hf_rope *scaling,
 /* Sets s->rope to the object under a key of the file; NULL if it is absent, null or empty. */
 static int find_rope_object(struct source *s, const char *where)
 {
-	const json_t *v = json_object_get(s->root, where);
+	json_t *v = json_object_get(s->root, where);
 	char word[64];
 	s->where = where;
 	s->rope = NULL;
-	if (given(v) && !json_is_object(v))
+	if (fields_given(v) && !json_is_object(v))
 		return err_set(s->e, ERR_CORRUPT, "%s: %s is %s, not an object", s->name, where,
 			       word_of(v, word));
 	if (json_object_size(v))

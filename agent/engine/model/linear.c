@@ -28,9 +28,14 @@ static struct row_range early_range(const struct model *m)
 	return m->d.fp8 ? (struct row_range){ 0, 0 } : own_range(m);
 }
 
-static void *row_at(const struct model *m, const void *x, int64_t i, int64_t width)
+static void *row_at(const struct model *m, void *x, int64_t i, int64_t width)
 {
 	return (char *)x + i * width * m->d.width;
+}
+
+static const void *const_row_at(const struct model *m, const void *x, int64_t i, int64_t width)
+{
+	return (const char *)x + i * width * m->d.width;
 }
 
 /* Multiplies rows s by a linear's weights. x, y, dx and dy point to row 0. */
@@ -41,7 +46,8 @@ static void multiply_rows(struct model *m, const struct linear_view *l, void *y,
 		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
 		m->ops->linear_fwd(m->backend, row_at(m, y, s.lo, l->out),
-				   row_at(m, x, s.lo, l->in), model_unit_param(m, l->unit, l->w),
+				   const_row_at(m, x, s.lo, l->in),
+				   model_unit_param(m, l->unit, l->w),
 				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo,
 				   l->in, l->out);
 }
@@ -60,7 +66,7 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 		model_linear8_input(m, l, dx);
 	else if (s.hi > s.lo)
 		m->ops->linear_bwd_input(m->backend, row_at(m, dx, s.lo, l->in),
-					 row_at(m, dy, s.lo, l->out),
+					 const_row_at(m, dy, s.lo, l->out),
 					 model_unit_param(m, l->unit, l->w), s.hi - s.lo, l->in,
 					 l->out);
 }
@@ -100,7 +106,7 @@ static int all_rows_start(struct model *m, const void *x, const void **full,
 /* Returns the address of row 0 of a tensor whose own rows are at x. */
 static const void *as_all_rows(const struct model *m, const void *x)
 {
-	return m->tp->sp ? row_at(m, x, -own_range(m).lo, m->d.c) : x;
+	return m->tp->sp ? const_row_at(m, x, -own_range(m).lo, m->d.c) : x;
 }
 
 void *model_before_reduce(struct model *m, void *y)

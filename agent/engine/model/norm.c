@@ -1,16 +1,16 @@
 #include "agent/engine/model/stage.h"
 
 /* LayerNorm keeps the means, then the reciprocal deviations; RMSNorm only the latter. */
-static float *rstd_of(const struct model *m, const float *stats)
+static int64_t rstd_begin(const struct model *m)
 {
-	return (float *)stats + (m->d.stats - 1) * m->d.s;
+	return (m->d.stats - 1) * m->d.s;
 }
 
 void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum,
 			float *stats, const void *x, const void *r)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
-	float eps = (float)m->shape->norm_eps, *rstd = rstd_of(m, stats);
+	float eps = (float)m->shape->norm_eps, *rstd = stats + rstd_begin(m);
 
 	if (m->shape->rms)
 		m->ops->rmsnorm_fwd(m->backend, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c,
@@ -24,7 +24,8 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 			 const void *dres, const void *x, const float *stats)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
-	float *dw = model_unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
+	const float *rstd = stats + rstd_begin(m);
+	float *dw = model_unit_grad(m, v->unit, v->w);
 
 	if (m->shape->rms)
 		m->ops->rmsnorm_bwd(m->backend, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);

@@ -2,6 +2,8 @@
  * computes the two losses. */
 #include "agent/engine/model/moe.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +105,7 @@ static int64_t capacity(const struct model *m)
 static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 {
 	int64_t room = most > before ? most - before : 0;
-	return choices < room ? choices : room;
+	return min_int64(choices, room);
 }
 
 /* Drops the choices beyond an expert's capacity: sets their `at` to -1. Sets kept_of. */

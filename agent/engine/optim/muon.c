@@ -16,6 +16,7 @@
  */
 #include "agent/engine/optim/matrices.h"
 #include "agent/engine/optim/rules.h"
+#include "base/numbers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,7 +102,7 @@ static void multiply_side(struct backend *k, float *y, const float *b, const flo
 static void orthogonalize(struct backend *k, float *x, float *y, float *a, float *b, int64_t rows,
 			  int64_t columns)
 {
-	int64_t side = rows < columns ? rows : columns;
+	int64_t side = min_int64(rows, columns);
 	normalize(x, rows * columns);
 	for (int i = 0; i < ITERATIONS; i++) {
 		multiply_self(k, a, x, rows, columns);

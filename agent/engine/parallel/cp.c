@@ -31,9 +31,14 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t)
 	return piece_index(c, c->rank, (int)(t / length)) * length + t % length;
 }
 
-static void *element_at(const struct backend *k, const void *base, int64_t elements)
+static void *element_at(const struct backend *k, void *base, int64_t elements)
 {
 	return (char *)base + (size_t)elements * backend_width(k);
+}
+
+static const void *const_element_at(const struct backend *k, const void *base, int64_t elements)
+{
+	return (const char *)base + (size_t)elements * backend_width(k);
 }
 
 /* One call's attention, with sizes that follow from its shape. */
@@ -156,7 +161,8 @@ static int wait_transfer(struct ring *r, struct comm_request **req, struct err *
 /* Copies keys and values from the fused rows. */
 static void pack_kv(const struct ring *r, void *packed, const void *qkv)
 {
-	r->ops->copy_rows(r->k, packed, r->kv, element_at(r->k, qkv, r->q), r->row, r->rows, r->kv);
+	r->ops->copy_rows(r->k, packed, r->kv, const_element_at(r->k, qkv, r->q), r->row, r->rows,
+			  r->kv);
 }
 
 static void unpack_kv(const struct ring *r, void *qkv, const void *packed)
@@ -182,11 +188,11 @@ static void attend_forward(const struct ring *r, struct forward *f, const void *
 	float *lse = f->begun[mine] ? b->lse : f->lse;
 
 	r->ops->attention_fwd(r->k, element_at(r->k, o, m.o), lse + m.lse,
-			      element_at(r->k, f->qkv, m.q), element_at(r->k, kv, m.kv),
-			      element_at(r->k, kv, m.kv + r->kv / 2), &m.s);
+			      const_element_at(r->k, f->qkv, m.q), const_element_at(r->k, kv, m.kv),
+			      const_element_at(r->k, kv, m.kv + r->kv / 2), &m.s);
 	if (f->begun[mine])
 		r->ops->attention_merge(r->k, element_at(r->k, f->o, m.o), f->lse + m.lse,
-					element_at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
+					const_element_at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
 	f->begun[mine] = true;
 }
 
@@ -221,8 +227,8 @@ int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, c
 	if (c->size > 1)
 		return ring_forward(&r, &f, e);
 	struct attn_shape all = whole_shape(&r);
-	r.ops->attention_fwd(k, o, lse, qkv, element_at(k, qkv, r.q),
-			     element_at(k, qkv, r.q + r.kv / 2), &all);
+	r.ops->attention_fwd(k, o, lse, qkv, const_element_at(k, qkv, r.q),
+			     const_element_at(k, qkv, r.q + r.kv / 2), &all);
 	return 0;
 }
 
@@ -242,10 +248,10 @@ static void attend_backward(const struct ring *r, struct backward *b, const void
 	struct piece_pair m = pair_of_pieces(r, mine, owner, theirs);
 	r->ops->attention_bwd(r->k, element_at(r->k, b->dqkv, m.q), element_at(r->k, dkv, m.kv),
 			      element_at(r->k, dkv, m.kv + r->kv / 2),
-			      element_at(r->k, b->dout, m.o), element_at(r->k, b->o, m.o),
-			      b->lse + m.lse, element_at(r->k, b->qkv, m.q),
-			      element_at(r->k, kv, m.kv), element_at(r->k, kv, m.kv + r->kv / 2),
-			      &m.s, true);
+			      const_element_at(r->k, b->dout, m.o),
+			      const_element_at(r->k, b->o, m.o), b->lse + m.lse,
+			      const_element_at(r->k, b->qkv, m.q), const_element_at(r->k, kv, m.kv),
+			      const_element_at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
 }
 
 static void attend_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv,
@@ -302,7 +308,7 @@ int cp_attention_backward(struct cp *c, struct backend *k, void *dqkv, const voi
 		return ring_backward(&r, &b, e);
 	struct attn_shape all = whole_shape(&r);
 	r.ops->attention_bwd(k, dqkv, element_at(k, dqkv, r.q), element_at(k, dqkv, r.q + r.kv / 2),
-			     dout, o, lse, qkv, element_at(k, qkv, r.q),
-			     element_at(k, qkv, r.q + r.kv / 2), &all, false);
+			     dout, o, lse, qkv, const_element_at(k, qkv, r.q),
+			     const_element_at(k, qkv, r.q + r.kv / 2), &all, false);
 	return 0;
 }

@@ -1,5 +1,7 @@
 #include "agent/engine/text/parts.h"
 
+#include "base/fields.h"
+
 #include <string.h>
 
 enum { SEQUENCE_DEPTH = 8 };
@@ -47,7 +49,7 @@ static int each(struct tokenizer *t, const json_t *o, const char *list, const ch
 int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what,
 		   part_reader *one, struct err *e)
 {
-	return !o || json_is_null(o) ? 0 : each(t, o, list, what, one, 0, e);
+	return fields_given(o) ? each(t, o, list, what, one, 0, e) : 0;
 }
 
 /* --- normalizer --- */

@@ -1,6 +1,7 @@
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/model/model.h"
+#include "base/numbers.h"
 
 #include <stdlib.h>
 
@@ -14,10 +15,8 @@ static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 {
 	int64_t part = (int64_t)PART * threads, largest = 1;
 	for (int i = 0; i < n; i++)
-		if (pieces[i].count > largest)
-			largest = pieces[i].count;
-	part = part < PART_MOST ? part : PART_MOST;
-	return part < largest ? part : largest;
+		largest = max_int64(largest, pieces[i].count);
+	return min_int64(min_int64(part, PART_MOST), largest);
 }
 
 static void init_piece(const struct train_state *state, const struct param_piece *piece,
@@ -25,7 +24,7 @@ static void init_piece(const struct train_state *state, const struct param_piece
 {
 	int threads = backend_threads(param_store_backend(state->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
-		int64_t n = piece->count - at < most ? piece->count - at : most;
+		int64_t n = min_int64(piece->count - at, most);
 		model_init(piece->param, s, seed, piece->first + at, n, threads, part);
 		train_state_write(state, piece, 0, at, n, part);
 	}

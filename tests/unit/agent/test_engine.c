@@ -71,8 +71,10 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 static void a_job_that_cannot_run_is_refused_with_its_cause(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-		assert_int_equal(world_run(1, refuse, (void *)&refusals[i]), 0);
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+		struct refusal r = refusals[i];
+		assert_int_equal(world_run(1, refuse, &r), 0);
+	}
 	pipeline_close(NULL);
 }
 
@@ -88,7 +90,7 @@ static void note(const char *what, void *arg)
 }
 
 /* The row of each rank with 4 micro-batches, in order of time. */
-static const struct rows {
+static struct rows {
 	enum job_schedule kind;
 	struct layout layout;
 	const char *of[2];
@@ -109,7 +111,7 @@ static const struct rows {
 
 /* One micro-batch through a V schedule: nothing is sent at the turning point, and each backward
  * pass has 2 halves. */
-static const struct rows vee = {
+static struct rows vee = {
 	SCHEDULE_ZB_V,
 	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
 	{
@@ -164,8 +166,8 @@ static int walk(struct comm *world, void *arg, struct err *e)
 static void each_rank_executes_its_row_and_reports_each_phase(void **state)
 {
 	(void)state;
-	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&one_f_one_b), 0);
-	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&vee), 0);
+	assert_int_equal(world_run(2, walk, &one_f_one_b), 0);
+	assert_int_equal(world_run(2, walk, &vee), 0);
 }
 
 /* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they

@@ -310,8 +310,10 @@ static int steps_of(struct comm *world, void *arg, struct err *e)
 static void each(int (*fn)(struct comm *, void *, struct err *))
 {
 	int failed = 0;
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		failed += world_run(1, fn, (void *)&cases[i]) != 0;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct golden_case c = cases[i];
+		failed += world_run(1, fn, &c) != 0;
+	}
 	assert_int_equal(failed, 0);
 }
 

@@ -19,7 +19,7 @@
 enum { WORDS = 8 };
 
 /* clang-format off */
-static const struct model_case {
+static struct model_case {
 	struct tiny model;
 	const char *words[WORDS];
 } cases[] = {
@@ -254,6 +254,6 @@ int main(void)
 	struct CMUnitTest tests[sizeof cases / sizeof *cases];
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		tests[i] = (struct CMUnitTest){ cases[i].model.name, gradients_are_the_differences,
-						NULL, NULL, (void *)&cases[i] };
+						NULL, NULL, &cases[i] };
 	return cmocka_run_group_tests_name("loss and gradients against float64", tests, NULL, NULL);
 }

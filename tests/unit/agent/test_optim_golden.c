@@ -82,7 +82,7 @@ static void go_over(const json_t *matrix, float *values, int64_t columns, bool s
 {
 	size_t i, j;
 	const json_t *row, *x;
-	json_array_foreach((json_t *)matrix, i, row)
+	json_array_foreach(matrix, i, row)
 	{
 		if (!json_is_array(row)) { /* a vector */
 			double want = json_number_value(row) * scale;
@@ -91,7 +91,7 @@ static void go_over(const json_t *matrix, float *values, int64_t columns, bool s
 					 want);
 			continue;
 		}
-		json_array_foreach((json_t *)row, j, x)
+		json_array_foreach(row, j, x)
 		{
 			double want = json_number_value(x) * scale;
 			float *at = &values[i * (size_t)columns + j];
@@ -137,7 +137,7 @@ static void steps_agree(const json_t *row, const char *backend_name, float loss_
 	size_t i;
 	int n;
 	assert_true(optimizer_find(json_string_value(json_object_get(row, "kind")), &kind));
-	json_array_foreach((json_t *)params, i, param) add_param(&b, param);
+	json_array_foreach(params, i, param) add_param(&b, param);
 	b.unit.n_params = b.catalogue.n;
 	b.catalogue.params = b.params;
 	b.catalogue.units = &b.unit;

@@ -39,9 +39,11 @@ enum { N_CUTS = sizeof cuts / sizeof *cuts };
 
 static void run_all(world_fn *fn)
 {
-	for (int i = 0; i < N_CUTS; i++)
-		if (world_run(cut_world(&cuts[i]), fn, (void *)&cuts[i]))
-			fail_msg("%s", cuts[i].name);
+	for (int i = 0; i < N_CUTS; i++) {
+		struct cut c = cuts[i];
+		if (world_run(cut_world(&c), fn, &c))
+			fail_msg("%s", c.name);
+	}
 }
 
 /* --- counting --- */
