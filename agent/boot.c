@@ -93,7 +93,8 @@ static int boot_put(void *arg, const char *key, const char *value, struct err *e
 {
 	struct boot *b = arg;
 	if (json_object_set_new(b->pending, key, json_string(value)))
-		return err_set(e, ERR_INTERNAL, "PMIx: cannot publish %s: not UTF-8, or no memory",
+		return err_set(e, ERR_INTERNAL,
+			       "PMIx: cannot publish %s: it is not UTF-8, or there is no memory",
 			       key);
 	return 0;
 }
@@ -131,8 +132,9 @@ static int boot_fence(void *arg, struct err *e)
 	struct boot *b = arg;
 	char key[PMIX_MAX_KEYLEN];
 	if (!b->sealed)
-		return err_set(e, ERR_INTERNAL,
-			       "PMIx: nothing can be published before the group's secret is known");
+		return err_set(
+			e, ERR_INTERNAL,
+			"PMIx: an endpoint cannot be published before the group's secret is known");
 	round_key(key, b->rounds);
 	pmix_value_t value = { .type = PMIX_STRING };
 	value.data.string = seal_pending(b, e);
@@ -143,7 +145,7 @@ static int boot_fence(void *arg, struct err *e)
 	if (rc == PMIX_SUCCESS)
 		rc = PMIx_Commit();
 	if (rc != PMIX_SUCCESS)
-		return pmix_fails(rc, "publishing the endpoints", e);
+		return pmix_fails(rc, "the endpoints could not be published", e);
 	bool yes = true;
 	pmix_info_t collect;
 	PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
@@ -151,7 +153,10 @@ static int boot_fence(void *arg, struct err *e)
 	PMIX_INFO_DESTRUCT(&collect);
 	/* PARTIAL_SUCCESS: a rank died before it reached the fence. */
 	if (rc != PMIX_SUCCESS)
-		return pmix_fails(rc, "the fence that exchanges endpoints; did a rank die?", e);
+		return pmix_fails(
+			rc,
+			"the fence that exchanges endpoints failed; check whether a rank has died",
+			e);
 	json_object_clear(b->pending);
 	b->rounds++;
 	return 0;
@@ -165,8 +170,8 @@ static json_t *open_round(const struct boot *b, int rank, int round, const char 
 	about_round(b, rank, round, about);
 	if (seal_open_text(b->key, about, sealed, &plain, e)) {
 		err_prefix(e,
-			   "PMIx: what was published as rank %d's endpoints is not its own: is "
-			   "somebody else at this PMIx server?",
+			   "PMIx: rank %d did not publish the endpoints that have its name; check "
+			   "whether another program uses this PMIx server",
 			   rank);
 		return NULL;
 	}
@@ -175,7 +180,8 @@ static json_t *open_round(const struct boot *b, int rank, int round, const char 
 	free(plain);
 	if (!json_is_object(got)) {
 		json_decref(got);
-		err_set(e, ERR_PROTO, "PMIx: rank %d published what is no list of endpoints", rank);
+		err_set(e, ERR_PROTO,
+			"PMIx: rank %d published a value that is not a list of endpoints", rank);
 		return NULL;
 	}
 	return got;
@@ -191,7 +197,7 @@ static int fetch_round(struct boot *b, int rank, int round, struct err *e)
 	pmix_value_t *value = NULL;
 	pmix_status_t rc = PMIx_Get(&from, key, NULL, 0, &value);
 	if (rc != PMIX_SUCCESS)
-		return pmix_fails(rc, "reading another rank's endpoints", e);
+		return pmix_fails(rc, "another rank's endpoints could not be read", e);
 	bool text = value->type == PMIX_STRING && value->data.string;
 	json_t *got = open_round(b, rank, round, text ? value->data.string : "", e);
 	PMIX_VALUE_RELEASE(value);
@@ -232,11 +238,14 @@ static int world_size(const struct boot *b, int *size, struct err *e)
 	pmix_value_t *value = NULL;
 	pmix_status_t rc = PMIx_Get(&job, PMIX_JOB_SIZE, NULL, 0, &value);
 	if (rc != PMIX_SUCCESS)
-		return pmix_fails(rc, "reading the number of ranks", e);
+		return pmix_fails(rc, "the number of ranks could not be read", e);
 	uint32_t n = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
 	PMIX_VALUE_RELEASE(value);
 	if (n == 0 || n > INT32_MAX || b->me.rank >= n)
-		return err_set(e, ERR_PROTO, "PMIx: rank %u of %u ranks", b->me.rank, n);
+		return err_set(
+			e, ERR_PROTO,
+			"PMIx: the server gave rank %u of %u ranks; ranks are numbered from 0",
+			b->me.rank, n);
 	*size = (int)n;
 	return 0;
 }
@@ -266,7 +275,7 @@ int agent_boot_open(struct boot **out, struct err *e)
 	/* Without a server PMIx_Init would make this process a world of one rank. */
 	if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
 		return err_set(e, ERR_NOTFOUND,
-			       "PMIx: no server in the environment; "
+			       "PMIx: the environment names no PMIx server; "
 			       "start agents with `muster run`, or with `srun --mpi=pmix`");
 	struct boot *b = calloc(1, sizeof *b);
 	if (!b)
@@ -274,7 +283,7 @@ int agent_boot_open(struct boot **out, struct err *e)
 	pmix_status_t rc = PMIx_Init(&b->me, NULL, 0);
 	if (rc != PMIX_SUCCESS) {
 		free(b);
-		return pmix_fails(rc, "PMIx_Init; is the launcher still there?", e);
+		return pmix_fails(rc, "PMIx_Init failed; check whether the launcher still runs", e);
 	}
 	if (learn_world(b, e)) {
 		agent_boot_finish(b);

@@ -87,8 +87,8 @@ static int exchange_bytes(struct connection *c, struct err *e)
 		return err_set(
 			e, ERR_AUTH,
 			"the supervisor at %s closed the connection before it answered, so it "
-			"does not accept this agent; is it of another launch or another "
-			"user?",
+			"does not accept this agent; check whether it is from another launch "
+			"or another user",
 			c->address);
 	if (n == 0)
 		return err_set(e, ERR_NET, "the supervisor at %s closed the connection",

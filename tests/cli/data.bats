@@ -176,7 +176,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	refused 2 "--end <|none|>: $tokenizers/gpt2.json has no such token" data pack a -o text --tokenizer "$tokenizers/gpt2.json" --end '<|none|>'
 	refused 1 "lost.json: " data pack a -o text --tokenizer lost.json
 	sed 's/"type":"BPE"/"type":"Unigram"/' "$tokenizers/gpt2.json" >unigram.json
-	refused 1 "unigram.json: model Unigram: not supported; known: BPE" data pack a -o text --tokenizer unigram.json
+	refused 1 "unigram.json: model Unigram: is not supported; muster supports BPE" data pack a -o text --tokenizer unigram.json
 	refused 1 "a: line 1: " data pack a -o text --tokenizer a
 	refused 1 "missing: cannot open" data pack a missing -o text --tokenizer "$tokenizers/gpt2.json"
 	refused 2 "the 1 files hold no byte" data pack /dev/null -o text --tokenizer "$tokenizers/gpt2.json"

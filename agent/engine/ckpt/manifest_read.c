@@ -40,7 +40,7 @@ static int get_seed(json_t *at, uint64_t *out, struct err *e)
 	uint64_t seed = text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10)
 								 : (errno = EINVAL, 0);
 	if (errno || *end)
-		return malformed(e, "seed is missing or no number in a string");
+		return malformed(e, "seed is missing or is not a number in a string");
 	*out = seed;
 	return 0;
 }
@@ -171,8 +171,8 @@ static int read_numbers(json_t *v, int n, int64_t *out, struct err *e)
 	for (int i = 0; i < n; i++) {
 		json_t *x = json_array_get(v, (size_t)i);
 		if (!json_is_integer(x))
-			return malformed(
-				e, "a list of numbers holds something else than whole numbers");
+			return malformed(e,
+					 "a list of integers has a value that is not an integer");
 		out[i] = json_integer_value(x);
 	}
 	return 0;

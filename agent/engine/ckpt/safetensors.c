@@ -62,7 +62,7 @@ static int read_shape(json_t *v, const char *file, struct st_tensor *t, struct e
 		json_t *dim = json_array_get(v, (size_t)i);
 		if (!json_is_integer(dim) || json_integer_value(dim) < 0)
 			return bad(e, file, t->name,
-				   "shape holds something else than whole numbers from 0 on");
+				   "shape has a value that is not an integer of at least 0");
 		t->shape[i] = json_integer_value(dim);
 	}
 	return 0;
@@ -75,7 +75,7 @@ static int read_offsets(json_t *v, const char *file, struct st_tensor *t, struct
 	json_t *begin = json_array_get(v, 0), *end = json_array_get(v, 1);
 	if (!json_is_integer(begin) || !json_is_integer(end) || json_integer_value(begin) < 0)
 		return bad(e, file, t->name,
-			   "data_offsets holds something else than whole numbers from 0 on");
+			   "data_offsets has a value that is not an integer of at least 0");
 	t->begin = json_integer_value(begin);
 	t->end = json_integer_value(end);
 	if (t->end < t->begin)

@@ -118,7 +118,7 @@ static int meet_unknown(const struct tokenizer *t, struct symbols *s, const char
 {
 	if (t->unk < 0)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "the text's \"%.*s\" (first byte 0x%02x) has no token, and the "
+			       "\"%.*s\" in the text (first byte 0x%02x) has no token, and the "
 			       "vocabulary has no unk_token",
 			       text_utf8_char(at, len) ? (int)len : 0, at, (unsigned char)*at);
 	if (!t->fuse_unk)

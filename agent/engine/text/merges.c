@@ -194,7 +194,7 @@ int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *sy
 	}
 	if (n > MERGES_WORD_MOST)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "a word of %zu symbols; %d can be merged at once", n,
+			       "a word has %zu symbols; at most %d can be merged at once", n,
 			       MERGES_WORD_MOST);
 	if (work_grow(w, n, e))
 		return -1;

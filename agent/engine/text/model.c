@@ -90,12 +90,12 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 	json_t *id;
 	int rc = 0;
 	if (!json_object_size(vocab))
-		return err_set(e, ERR_CORRUPT, "model.vocab: missing or empty");
+		return err_set(e, ERR_CORRUPT, "model.vocab: is missing or empty");
 	json_object_foreach(vocab, key, id)
 	{
 		if (!json_is_integer(id)) {
 			rc = err_set(e, ERR_CORRUPT,
-				     "model.vocab: the id of \"%.60s\" is no whole number", key);
+				     "model.vocab: the id of \"%.60s\" is not an integer", key);
 			break;
 		}
 		buf_clear(&text);
@@ -194,7 +194,7 @@ static int read_merges(struct tokenizer *t, const json_t *vocab, const json_t *m
 	struct buf joined = BUF_INIT;
 	int rc = 0;
 	if (!json_is_array(merges))
-		return err_set(e, ERR_CORRUPT, "model.merges: is no list");
+		return err_set(e, ERR_CORRUPT, "model.merges: is not a list");
 	if (text_merges_init(&t->merges, json_array_size(merges), e))
 		return -1;
 	t->cut_blanks = t->blanks && !t->ignore_merges && text_vocab_find(&t->vocab, " ", 1) >= 0;
@@ -214,14 +214,14 @@ static int check_model(const struct tokenizer *t, const json_t *o, struct err *e
 			       "supported; set it to null");
 	if (*text_part_text(o, "continuing_subword_prefix") ||
 	    *text_part_text(o, "end_of_word_suffix"))
-		return err_set(e, ERR_UNSUPPORTED, "model.%s: not supported",
+		return err_set(e, ERR_UNSUPPORTED, "model.%s: is not supported; remove it",
 			       *text_part_text(o, "end_of_word_suffix")
 				       ? "end_of_word_suffix"
 				       : "continuing_subword_prefix");
 	if (t->byte_level && text_part_flag(o, "byte_fallback", false))
 		return err_set(
 			e, ERR_UNSUPPORTED,
-			"model.byte_fallback: not supported with the pre_tokenizer ByteLevel");
+			"model.byte_fallback: is not supported with the pre_tokenizer ByteLevel");
 	return 0;
 }
 
@@ -287,7 +287,7 @@ static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab,
 	if (other && !json_equal(other, id))
 		return err_set(e, ERR_CORRUPT,
 			       "added_tokens: \"%.60s\" has the id %" JSON_INTEGER_FORMAT
-			       ", in model.vocab another one",
+			       ", but another one in model.vocab",
 			       content, json_integer_value(id));
 	if (!other &&
 	    text_vocab_put(&t->vocab, json_integer_value(id), content, strlen(content), true, e))
@@ -314,7 +314,9 @@ int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t
 	if (!n)
 		return 0;
 	if (n > VOCAB_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "added_tokens: %zu; %d are read", n, VOCAB_MOST);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "added_tokens: has %zu tokens; at most %d are supported", n,
+			       VOCAB_MOST);
 	t->added = calloc(n, sizeof *t->added);
 	if (!t->added)
 		return err_set(e, ERR_NOMEM, "no memory for %zu added tokens", n);

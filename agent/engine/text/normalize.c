@@ -347,7 +347,7 @@ static int keep_text(const json_t *o, const char *key, char **text, size_t *n, s
 	*text = value ? calloc(1, *n + 1) : NULL;
 	if (!*text)
 		return value ? err_set(e, ERR_NOMEM, "no memory for a normalizer")
-			     : err_set(e, ERR_CORRUPT, "has no string \"%s\"", key);
+			     : err_set(e, ERR_CORRUPT, "it has no string \"%s\"", key);
 	memcpy(*text, value, *n);
 	return 0;
 }
@@ -430,7 +430,7 @@ int text_normalizer_add(struct normalizer *z, const json_t *o, struct err *e)
 {
 	const struct normalize_row *row = row_of(o);
 	if (z->n == NORMALIZE_STEPS)
-		return err_set(e, ERR_UNSUPPORTED, "normalizer: more than %d in a row",
+		return err_set(e, ERR_UNSUPPORTED, "normalizer: has more than %d in a row",
 			       NORMALIZE_STEPS);
 	struct normalize_step *s = calloc(1, sizeof *s);
 	if (!s)

@@ -26,22 +26,22 @@ bool text_part_flag(const json_t *o, const char *key, bool missing)
 int text_refuse_part(const char *what, const json_t *o, const char *known, struct err *e)
 {
 	const char *type = text_part_text(o, "type");
-	return err_set(e, ERR_UNSUPPORTED, "%s %.60s: not supported; known: %s", what,
+	return err_set(e, ERR_UNSUPPORTED, "%s %.60s: is not supported; muster supports %s", what,
 		       *type ? type : "without a type", known);
 }
 
-static int each(struct tokenizer *t, const json_t *o, const char *list, const char *what,
-		part_reader *one, int depth, struct err *e)
+static int parse_sequence(struct tokenizer *t, const json_t *o, const char *list, const char *what,
+			  part_reader *one, int depth, struct err *e)
 {
 	if (!text_part_is(o, "Sequence"))
 		return one(t, o, e);
 	const json_t *members = json_object_get(o, list);
 	if (!json_is_array(members) || depth == SEQUENCE_DEPTH)
 		return err_set(e, ERR_CORRUPT,
-			       "%s Sequence: has no list \"%s\", or %d Sequences lie in each other",
-			       what, list, SEQUENCE_DEPTH);
+			       "%s Sequence: has no list \"%s\", or %d Sequences are nested", what,
+			       list, SEQUENCE_DEPTH);
 	for (size_t i = 0; i < json_array_size(members); i++)
-		if (each(t, json_array_get(members, i), list, what, one, depth + 1, e))
+		if (parse_sequence(t, json_array_get(members, i), list, what, one, depth + 1, e))
 			return -1;
 	return 0;
 }
@@ -49,7 +49,7 @@ static int each(struct tokenizer *t, const json_t *o, const char *list, const ch
 int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what,
 		   part_reader *one, struct err *e)
 {
-	return fields_given(o) ? each(t, o, list, what, one, 0, e) : 0;
+	return fields_given(o) ? parse_sequence(t, o, list, what, one, 0, e) : 0;
 }
 
 /* --- normalizer --- */
@@ -69,10 +69,11 @@ static int one_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 	bool blanks = replaces(o, " ", BLANK_MARK),
 	     lead = text_part_is(o, "Prepend") && !strcmp(text_part_text(o, "prepend"), BLANK_MARK);
 	if (!blanks && !lead && t->normalizes && !text_normalizer_commutes(o))
-		return err_set(e, ERR_UNSUPPORTED,
-			       "normalizer %.60s: not supported behind what puts \"" BLANK_MARK
-			       "\"",
-			       text_part_text(o, "type"));
+		return err_set(
+			e, ERR_UNSUPPORTED,
+			"normalizer %.60s: is not supported after one that writes \"" BLANK_MARK
+			"\"",
+			text_part_text(o, "type"));
 	if (!blanks && !lead)
 		return text_normalizer_has(o)
 			       ? text_normalizer_add(&t->normalizer, o, e)
@@ -91,7 +92,7 @@ int text_read_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 		return -1;
 	if (t->normalizes && !t->blanks)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "normalizer Prepend: not supported without Replace of \" \" by "
+			       "normalizer Prepend: is not supported without Replace of \" \" by "
 			       "\"" BLANK_MARK "\"");
 	return 0;
 }
@@ -106,7 +107,7 @@ static int add_split(struct tokenizer *t, const char *pattern, size_t len, bool 
 		     bool drop_rest, struct err *e)
 {
 	if (t->n_splits == TOKENIZER_SPLITS)
-		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer: more than %d splits",
+		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer: has more than %d splits",
 			       TOKENIZER_SPLITS);
 	if (text_split_open(pattern, len, literal, drop_rest, &t->splits[t->n_splits], e))
 		return err_prefix(e, "pre_tokenizer Split");
@@ -124,8 +125,8 @@ static int one_split(struct tokenizer *t, const json_t *o, struct err *e)
 	bool drop = !strcmp(behavior, "Removed") && text_part_flag(o, "invert", false);
 	if (!drop && strcmp(behavior, "Isolated"))
 		return err_set(e, ERR_UNSUPPORTED,
-			       "pre_tokenizer Split: behavior \"%.40s\"%s is not supported; known: "
-			       "Isolated, Removed inverted",
+			       "pre_tokenizer Split: behavior \"%.40s\"%s is not supported; the "
+			       "supported ones are Isolated and Removed inverted",
 			       behavior, text_part_flag(o, "invert", false) ? " inverted" : "");
 	if (!json_is_string(text))
 		return err_set(e, ERR_CORRUPT,
@@ -139,7 +140,7 @@ static int one_byte_level(struct tokenizer *t, const json_t *o, struct err *e)
 	if (text_part_flag(o, "add_prefix_space", true)) {
 		if (t->n_splits)
 			return err_set(e, ERR_UNSUPPORTED,
-				       "pre_tokenizer ByteLevel: add_prefix_space behind a Split "
+				       "pre_tokenizer ByteLevel: add_prefix_space after a Split "
 				       "is not supported");
 		t->lead = LEAD_MISSING;
 	}
@@ -154,8 +155,8 @@ static int one_metaspace(struct tokenizer *t, const json_t *o, struct err *e)
 	if (text_part_flag(o, "split", true) ||
 	    strcmp(text_part_text(o, "replacement"), BLANK_MARK))
 		return err_set(e, ERR_UNSUPPORTED,
-			       "pre_tokenizer Metaspace: not supported when it splits, or with "
-			       "another replacement than "
+			       "pre_tokenizer Metaspace: is not supported if it splits, or if its "
+			       "replacement is not "
 			       "\"" BLANK_MARK "\"");
 	if (!strcmp(scheme, "never"))
 		t->lead = LEAD_NEVER;
@@ -166,7 +167,7 @@ static int one_metaspace(struct tokenizer *t, const json_t *o, struct err *e)
 	else
 		return err_set(e, ERR_UNSUPPORTED,
 			       "pre_tokenizer Metaspace: prepend_scheme \"%.40s\" is not "
-			       "supported; known: always, first, "
+			       "supported; the supported ones are always, first and "
 			       "never",
 			       scheme);
 	t->blanks = true;
@@ -176,10 +177,10 @@ static int one_metaspace(struct tokenizer *t, const json_t *o, struct err *e)
 static int one_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	if (t->byte_level || t->blanks)
-		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer %.60s: not supported behind %s",
+		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer %.60s: is not supported after %s",
 			       text_part_text(o, "type"),
 			       t->byte_level ? "ByteLevel"
-					     : "what replaces \" \" by \"" BLANK_MARK "\"");
+					     : "one that replaces \" \" by \"" BLANK_MARK "\"");
 	if (text_part_is(o, "ByteLevel"))
 		return one_byte_level(t, o, e);
 	if (text_part_is(o, "Split"))
@@ -201,7 +202,7 @@ int text_read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 		return -1;
 	if (t->blanks && t->n_splits)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "pre_tokenizer Metaspace: not supported behind a Split");
+			       "pre_tokenizer Metaspace: is not supported after a Split");
 	return 0;
 }
 
@@ -217,10 +218,11 @@ static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 		json_int_t id = json_integer_value(json_array_get(ids, i));
 		if (t->n_before == TOKENIZER_TEMPLATE || !json_is_integer(json_array_get(ids, i)) ||
 		    !text_vocab_has(&t->vocab, id))
-			return err_set(e, ERR_CORRUPT,
-				       "post_processor TemplateProcessing: more than %d ids, or "
-				       "one that the vocabulary lacks",
-				       TOKENIZER_TEMPLATE);
+			return err_set(
+				e, ERR_CORRUPT,
+				"post_processor TemplateProcessing: has more than %d ids, or "
+				"an id that is not in the vocabulary",
+				TOKENIZER_TEMPLATE);
 		t->before[t->n_before++] = (int32_t)id;
 	}
 	return 0;

@@ -62,7 +62,7 @@ static pcre2_code *compile(const char *pattern, size_t len, bool literal, struct
 	if (!out) {
 		pcre2_get_error_message(code, text, sizeof text);
 		err_set(e, ERR_UNSUPPORTED,
-			"the pattern \"%.*s\" is not read: %s (at its byte %zu)",
+			"the pattern \"%.*s\" cannot be compiled: %s (at its byte %zu)",
 			(int)(len < 300 ? len : 300), pattern, (const char *)text, (size_t)at);
 	}
 	return out;
@@ -74,9 +74,8 @@ static int check_pattern(const struct split *s, const char *pattern, struct err 
 	pcre2_pattern_info(s->code, PCRE2_INFO_MATCHEMPTY, &empty);
 	pcre2_pattern_info(s->code, PCRE2_INFO_BACKREFMAX, &back);
 	if (empty || back)
-		return err_set(
-			e, ERR_UNSUPPORTED, "the pattern \"%.300s\" is not read: it %s", pattern,
-			empty ? "can match nothing at all" : "refers back to what it matched");
+		return err_set(e, ERR_UNSUPPORTED, "the pattern \"%.300s\" is not supported: it %s",
+			       pattern, empty ? "can match an empty text" : "has a back reference");
 	return 0;
 }
 
@@ -85,8 +84,8 @@ int text_split_open(const char *pattern, size_t len, bool literal, bool drop_res
 {
 	struct buf text = BUF_INIT;
 	if (!len || len > PATTERN_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "a pattern of %zu bytes; 1 to %d are read", len,
-			       PATTERN_MOST);
+		return err_set(e, ERR_UNSUPPORTED, "a pattern has %zu bytes; it must have 1 to %d",
+			       len, PATTERN_MOST);
 	struct split *s = calloc(1, sizeof *s);
 	if (literal)
 		buf_add(&text, pattern, len);
@@ -176,8 +175,8 @@ static int find_match(const struct split *s, struct split_matcher *m, const char
 	/* \K in a lookaround can cause this */
 	if (ahead->lo < from || ahead->hi <= ahead->lo || ahead->hi > n)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "a pattern of the tokenizer matches nothing, or what lies before "
-			       "it, at byte %zu",
+			       "a pattern of the tokenizer matches an empty text, or text before "
+			       "its position, at byte %zu",
 			       from);
 	return 0;
 }

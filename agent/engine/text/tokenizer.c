@@ -12,7 +12,7 @@ static int check_root(const json_t *root, struct err *e)
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
 		const json_t *o = json_object_get(root, absent[i]);
 		if (fields_given(o))
-			return err_set(e, ERR_UNSUPPORTED, "%s: not supported; set it to null",
+			return err_set(e, ERR_UNSUPPORTED, "%s: is not supported; set it to null",
 				       absent[i]);
 	}
 	return 0;
@@ -46,8 +46,8 @@ int tokenizer_parse(const char *text, size_t n, const char *name, struct tokeniz
 	int rc = 0;
 	if (!root)
 		rc = err_set(e, ERR_CORRUPT,
-			     "%s: line %d: %s; a Hugging Face tokenizer.json is read", name,
-			     where.line, where.text);
+			     "%s: line %d: %s; the file must be a Hugging Face tokenizer.json",
+			     name, where.line, where.text);
 	else if (read_parts(t, root, e))
 		rc = err_prefix(e, "%s", name);
 	json_decref(root);

@@ -75,8 +75,8 @@ static int check_count(const struct manifest *m, const struct model_shape *s, st
 	return least <= m->n_tensors
 		       ? 0
 		       : err_set(e, ERR_CORRUPT,
-				 "it has %" PRId64 " tensors, and its model of %" PRId64
-				 " layers more than %" PRId64,
+				 "it has %" PRId64 " tensors, but its model of %" PRId64
+				 " layers has at least %" PRId64,
 				 m->n_tensors, s->layers, least);
 }
 

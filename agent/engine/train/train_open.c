@@ -125,10 +125,10 @@ static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 		    data_blend_alike(was->path, is->path);
 	if (comm_rank(t->env->world) || !was->samples || same)
 		return;
-	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this "
-		 "run has %lld of %s with %g: "
-		 "other samples come than would have, seen ones may come again, and what is held "
-		 "out now may have been trained on",
+	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, but "
+		 "this "
+		 "run has %lld of %s with %g: the order of the samples changes, samples may be "
+		 "used twice, and those held out now may have been used for training",
 		 (long long)was->samples, was->path, was->validation, (long long)is->samples,
 		 is->path, is->validation);
 }
@@ -153,15 +153,15 @@ static int start_state(struct trainer *t, struct err *e)
 		return train_state_init(&t->state, &t->env->view->shape, job->job.seed, e);
 	bool trained = at.step > 0; /* an import is of step 0, untrained */
 	if (trained && at.seed != job->job.seed)
-		return err_set(e, ERR_USAGE,
-			       "the checkpoint was trained with job.seed = %llu, the job says "
-			       "%llu: the data would "
-			       "come in another order; set job.seed back, or start anew under "
-			       "another job.name",
-			       (unsigned long long)at.seed, (unsigned long long)job->job.seed);
+		return err_set(
+			e, ERR_USAGE,
+			"the checkpoint was trained with job.seed = %llu, but the job has %llu, "
+			"which would change the order of the data; set job.seed back, or "
+			"start a new run under another job.name",
+			(unsigned long long)at.seed, (unsigned long long)job->job.seed);
 	if (trained && at.total_steps != job->job.steps)
-		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule "
-			 "over all steps changes",
+		log_info("the checkpoint's run had %lld steps and this one has %lld: a "
+			 "learning-rate schedule over all steps changes",
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
