@@ -401,8 +401,10 @@ const char *agent_control_local_address(const struct control *c)
 
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
-	if (!body && type == MSG_LOG)
-		return; /* no memory for it; the supervisor would refuse an empty one and lose the rank */
+	/* There was no memory for the body. The supervisor would refuse an empty message, and report
+	 * that instead of the cause. */
+	if (!body && (type == MSG_LOG || type == MSG_FAILED))
+		return;
 	if (type == MSG_FINISHED)
 		atomic_store(&c->finished, true);
 	/* If the channel fails here, the control thread sees the same error and acts on it. */

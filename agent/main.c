@@ -274,10 +274,16 @@ static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
+	struct msg_failed failed = { .code = err_word(e->code), .text = e->text };
+	json_t *body = msg_failed_json(&failed);
+	if (!body) { /* a short text may still fit in memory */
+		failed.text = "no memory for the error message";
+		body = msg_failed_json(&failed);
+	}
 	if (a->control)
-		agent_control_send(a->control, MSG_FAILED,
-				   msg_failed_json(&(struct msg_failed){ .code = err_word(e->code),
-									 .text = e->text }));
+		agent_control_send(a->control, MSG_FAILED, body);
+	else
+		json_decref(body);
 }
 
 static void agent_close(struct agent *a)

@@ -69,7 +69,8 @@ static int agent_main(struct stage *s, scenario *play)
 	return rc;
 }
 
-static void begin(struct supervisor *v, int (*agent)(struct stage *, scenario *), scenario *play)
+static void start_agent(struct supervisor *v, int (*agent)(struct stage *, scenario *),
+			scenario *play)
 {
 	memset(v, 0, sizeof *v);
 	auth_secret_new(v->s.secret);
@@ -101,7 +102,7 @@ static void flush(struct supervisor *v)
 }
 
 /* Receives the next message. Returns 0 if the agent has closed the connection, otherwise 1. */
-static int pipeline_receive(struct supervisor *v, struct msg *m)
+static int receive_message(struct supervisor *v, struct msg *m)
 {
 	char data[4096];
 	for (;;) {
@@ -121,16 +122,16 @@ static int pipeline_receive(struct supervisor *v, struct msg *m)
 static struct msg expect(struct supervisor *v, enum msg_type type)
 {
 	struct msg m;
-	assert_int_equal(pipeline_receive(v, &m), 1);
+	assert_int_equal(receive_message(v, &m), 1);
 	while (m.type == MSG_PROGRESS && type != MSG_PROGRESS) {
 		msg_fini(&m);
-		assert_int_equal(pipeline_receive(v, &m), 1);
+		assert_int_equal(receive_message(v, &m), 1);
 	}
 	assert_string_equal(msg_word(m.type), msg_word(type));
 	return m;
 }
 
-static void tell(struct supervisor *v, enum msg_type type, json_t *body)
+static void send_message(struct supervisor *v, enum msg_type type, json_t *body)
 {
 	assert_int_equal(channel_send(v->channel, type, body, NULL), 0);
 	json_decref(body);
@@ -155,7 +156,7 @@ static void let_in_with(struct supervisor *v, double heartbeat_s)
 				 .group_secret = "",
 				 .bus = "",
 				 .cpus = "" };
-	tell(v, MSG_WELCOME, msg_welcome_json(&w));
+	send_message(v, MSG_WELCOME, msg_welcome_json(&w));
 	json_decref(w.coords);
 }
 
@@ -178,7 +179,7 @@ static void hang_up(struct supervisor *v)
 	v->fd = -1;
 }
 
-static void end(struct supervisor *v)
+static void end_agent(struct supervisor *v)
 {
 	if (v->fd >= 0)
 		close(v->fd);
@@ -243,6 +244,18 @@ static int move_and_fail(struct stage *s, struct control *c, const struct msg_we
 		poll(NULL, 0, 1);
 	agent_control_progress(c, 13, "optimizer");
 	agent_control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "numeric"));
+	return AS_IT_MUST;
+}
+
+/* Without memory for the bodies, the messages are left out. */
+static int fail_without_memory(struct stage *s, struct control *c,
+			       const struct msg_welcome *welcome)
+{
+	(void)s;
+	(void)welcome;
+	agent_control_send(c, MSG_LOG, NULL);
+	agent_control_send(c, MSG_FAILED, NULL);
+	agent_control_send(c, MSG_METRICS, json_pack("{s:i}", "step", 1));
 	return AS_IT_MUST;
 }
 
@@ -324,7 +337,7 @@ static void everything_sent_arrives_in_order_before_the_close(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, work_and_finish);
+	start_agent(&v, agent_main, work_and_finish);
 	let_in(&v);
 	for (int i = 1; i <= 500; i++) {
 		struct msg m = expect(&v, MSG_METRICS);
@@ -333,18 +346,18 @@ static void everything_sent_arrives_in_order_before_the_close(void **state)
 	}
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
-	while (pipeline_receive(&v, &m))
+	while (receive_message(&v, &m))
 		msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end(&v);
+	end_agent(&v);
 }
 
-static void heartbeats_tell_where_the_trainer_is(void **state)
+static void heartbeats_report_the_progress(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, get_stuck);
+	start_agent(&v, agent_main, get_stuck);
 	let_in(&v);
 	for (bool seen = false; !seen;) {
 		struct msg m = expect(&v, MSG_PROGRESS);
@@ -358,15 +371,15 @@ static void heartbeats_tell_where_the_trainer_is(void **state)
 	}
 	hang_up(&v);
 	assert_int_equal(status_of(&v), 1);
-	end(&v);
+	end_agent(&v);
 }
 
 /* Progress is also reported between 2 heartbeats: this supervisor asks for 1 per hour. */
-static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
+static void progress_is_reported_soon_and_before_a_failure(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, move_and_fail);
+	start_agent(&v, agent_main, move_and_fail);
 	let_in_with(&v, 3600);
 	int64_t step = 0;
 	while (step != 12) {
@@ -374,9 +387,9 @@ static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 		step = json_integer_value(json_object_get(m.body, "step"));
 		msg_fini(&m);
 	}
-	tell(&v, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
+	send_message(&v, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
 	bool failed = false;
-	for (struct msg m; !failed && pipeline_receive(&v, &m); msg_fini(&m)) {
+	for (struct msg m; !failed && receive_message(&v, &m); msg_fini(&m)) {
 		failed = m.type == MSG_FAILED;
 		if (!failed)
 			step = json_integer_value(json_object_get(m.body, "step"));
@@ -385,13 +398,13 @@ static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 	assert_int_equal(step, 13);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end(&v);
+	end_agent(&v);
 }
 
 /* Waits until the stuck agent has reported where it is. Its on_abort is set then. */
 static void begin_stuck(struct supervisor *v)
 {
-	begin(v, agent_main, get_stuck);
+	start_agent(v, agent_main, get_stuck);
 	let_in(v);
 	for (bool seen = false; !seen;) {
 		struct msg m = expect(v, MSG_PROGRESS);
@@ -400,15 +413,30 @@ static void begin_stuck(struct supervisor *v)
 	}
 }
 
+static void a_message_without_a_body_is_not_sent(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_main, fail_without_memory);
+	let_in(&v);
+	struct msg m = expect(&v, MSG_METRICS);
+	msg_fini(&m);
+	while (receive_message(&v, &m))
+		msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
 static void an_abort_ends_an_agent_that_is_stuck(void **state)
 {
 	(void)state;
 	struct supervisor v;
 	begin_stuck(&v);
-	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
+	send_message(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "rank 3 died"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void a_lost_supervisor_ends_an_agent_that_is_stuck(void **state)
@@ -419,10 +447,10 @@ static void a_lost_supervisor_ends_an_agent_that_is_stuck(void **state)
 	hang_up(&v);
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "supervisor"));
-	end(&v);
+	end_agent(&v);
 }
 
-static void an_abort_just_before_the_close_is_still_heard(void **state)
+static void an_abort_just_before_the_close_is_still_received(void **state)
 {
 	(void)state;
 	struct supervisor v;
@@ -430,12 +458,12 @@ static void an_abort_just_before_the_close_is_still_heard(void **state)
 	/* The agent is stopped so that it sees the message only together with the end of the
 	 * connection. */
 	kill(v.agent, SIGSTOP);
-	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
+	send_message(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "rank 3 died" }));
 	shutdown(v.fd, SHUT_WR);
 	kill(v.agent, SIGCONT);
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "rank 3 died"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void a_broken_frame_ends_the_agent(void **state)
@@ -446,7 +474,7 @@ static void a_broken_frame_ends_the_agent(void **state)
 	assert_int_equal(send(v.fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL), 4);
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "frame"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void a_message_that_only_agents_send_ends_the_agent(void **state)
@@ -454,10 +482,10 @@ static void a_message_that_only_agents_send_ends_the_agent(void **state)
 	(void)state;
 	struct supervisor v;
 	begin_stuck(&v);
-	tell(&v, MSG_METRICS, json_object());
+	send_message(&v, MSG_METRICS, json_object());
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "metrics"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void a_message_without_a_field_ends_the_agent(void **state)
@@ -465,80 +493,81 @@ static void a_message_without_a_field_ends_the_agent(void **state)
 	(void)state;
 	struct supervisor v;
 	begin_stuck(&v);
-	tell(&v, MSG_STOP, json_pack("{s:s}", "reason", "time is up"));
+	send_message(&v, MSG_STOP, json_pack("{s:s}", "reason", "time is up"));
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "message stop: field \"checkpoint\" is missing"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void after_finished_a_lost_supervisor_is_no_failure(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, finish_and_get_stuck);
+	start_agent(&v, agent_main, finish_and_get_stuck);
 	let_in(&v);
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), 0);
 	assert_string_equal(reason_told(&v), "");
-	end(&v);
+	end_agent(&v);
 }
 
-static void who_asks_late_is_told_at_once(void **state)
+static void a_late_abort_handler_is_called_at_once(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, ask_late);
+	start_agent(&v, agent_main, ask_late);
 	let_in(&v);
 	json_t *stop = msg_stop_json(&(struct msg_stop){ .reason = "time is up" });
 	assert_int_equal(channel_send(v.channel, MSG_STOP, stop, NULL), 0);
 	json_decref(stop);
-	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "too slow" }));
+	send_message(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "too slow" }));
 	assert_int_equal(status_of(&v), 1);
 	assert_non_null(strstr(reason_told(&v), "too slow"));
-	end(&v);
+	end_agent(&v);
 }
 
 static void stop_reaches_the_trainer(bool checkpoint, int status)
 {
 	struct supervisor v;
-	begin(&v, agent_main, wait_for_stop);
+	start_agent(&v, agent_main, wait_for_stop);
 	let_in(&v);
-	tell(&v, MSG_STOP,
-	     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = checkpoint }));
+	send_message(&v, MSG_STOP,
+		     msg_stop_json(&(struct msg_stop){ .reason = "time is up",
+						       .checkpoint = checkpoint }));
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), status);
-	end(&v);
+	end_agent(&v);
 }
 
 static void dumps_are_written_on_demand_and_answered(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, agent_main, dump_until_stop);
+	start_agent(&v, agent_main, dump_until_stop);
 	let_in(&v);
 	struct msg m = expect(&v, MSG_METRICS);
 	msg_fini(&m);
 	for (int i = 0; i < 2; i++) {
-		tell(&v, MSG_DUMP, json_object());
+		send_message(&v, MSG_DUMP, json_object());
 		m = expect(&v, MSG_DUMPED);
 		const char *error = json_string_value(json_object_get(m.body, "error"));
 		assert_true(i ? error && strstr(error, "disk is full") : !error);
 		msg_fini(&m);
 	}
-	tell(&v, MSG_STOP,
-	     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
+	send_message(&v, MSG_STOP,
+		     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
 	m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end(&v);
+	end_agent(&v);
 }
 
-static void stops_tell_whether_to_save(void **state)
+static void a_stop_has_the_wish_for_a_checkpoint(void **state)
 {
 	(void)state;
 	stop_reaches_the_trainer(true, AS_IT_MUST);
@@ -559,27 +588,28 @@ static void signals_are_reported_and_survived(void **state)
 	}
 	hang_up(&v);
 	assert_int_equal(status_of(&v), 1);
-	end(&v);
+	end_agent(&v);
 }
 
 static void a_refusal_gives_its_reason(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, never_let_in, NULL);
+	start_agent(&v, never_let_in, NULL);
 	struct msg m = expect(&v, MSG_HELLO);
 	msg_fini(&m);
-	tell(&v, MSG_ABORT, msg_abort_json(&(struct msg_abort){ .reason = "too many agents" }));
+	send_message(&v, MSG_ABORT,
+		     msg_abort_json(&(struct msg_abort){ .reason = "too many agents" }));
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end(&v);
+	end_agent(&v);
 }
 
 static void another_secret_finds_no_supervisor(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	begin(&v, holds_another_secret, NULL);
+	start_agent(&v, holds_another_secret, NULL);
 	char hello[4096];
 	ssize_t n = recv(v.fd, hello, sizeof hello, 0);
 	assert_true(n > 0);
@@ -587,25 +617,26 @@ static void another_secret_finds_no_supervisor(void **state)
 	assert_int_equal(channel_feed(v.channel, hello, (size_t)n, NULL), -1);
 	shutdown(v.fd, SHUT_RDWR);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end(&v);
+	end_agent(&v);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
-		cmocka_unit_test(heartbeats_tell_where_the_trainer_is),
-		cmocka_unit_test(the_trainers_moves_are_told_soon_and_before_a_failure),
+		cmocka_unit_test(heartbeats_report_the_progress),
+		cmocka_unit_test(progress_is_reported_soon_and_before_a_failure),
+		cmocka_unit_test(a_message_without_a_body_is_not_sent),
 		cmocka_unit_test(an_abort_ends_an_agent_that_is_stuck),
 		cmocka_unit_test(a_lost_supervisor_ends_an_agent_that_is_stuck),
-		cmocka_unit_test(an_abort_just_before_the_close_is_still_heard),
+		cmocka_unit_test(an_abort_just_before_the_close_is_still_received),
 		cmocka_unit_test(a_broken_frame_ends_the_agent),
 		cmocka_unit_test(a_message_that_only_agents_send_ends_the_agent),
 		cmocka_unit_test(a_message_without_a_field_ends_the_agent),
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
-		cmocka_unit_test(who_asks_late_is_told_at_once),
+		cmocka_unit_test(a_late_abort_handler_is_called_at_once),
 		cmocka_unit_test(dumps_are_written_on_demand_and_answered),
-		cmocka_unit_test(stops_tell_whether_to_save),
+		cmocka_unit_test(a_stop_has_the_wish_for_a_checkpoint),
 		cmocka_unit_test(signals_are_reported_and_survived),
 		cmocka_unit_test(a_refusal_gives_its_reason),
 		cmocka_unit_test(another_secret_finds_no_supervisor),
