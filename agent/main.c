@@ -115,7 +115,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 		.bus = w->bus,
 		.device = w->device,
 		.memory = w->memory,
-		.crew = w->crew,
+		.node_ranks = w->crew,
 	};
 	a->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
 	a->device = w->device;

@@ -16,14 +16,14 @@
 #define PATIENCE 5.0
 
 /* The first finding that forbids training; the others are logged. */
-struct verdict {
+struct device_finding {
 	const char *object;
 	char found[300], remedy[300];
 };
 
-static void take(void *arg, enum gpu_level level, const char *found, const char *remedy)
+static void note_finding(void *arg, enum gpu_level level, const char *found, const char *remedy)
 {
-	struct verdict *v = arg;
+	struct device_finding *v = arg;
 	if (level == GPU_NOTE) {
 		log_info("%s: %s", v->object, found);
 	} else if (level == GPU_WARN) {
@@ -68,7 +68,7 @@ static const char *holder(const struct gpu_state *g, char out[160])
 static int judge(const struct preflight *p, const struct gpu_state *g, bool last, struct err *e)
 {
 	char object[160], free_text[HUMAN], all[HUMAN], need[HUMAN], who[160];
-	struct verdict v = { .object = object };
+	struct device_finding v = { .object = object };
 	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device,
 		 g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
 	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble) {
@@ -81,7 +81,7 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 			object, human_bytes(g->memory_free, free_text), human_bytes(g->memory, all),
 			human_bytes(p->memory, need), holder(g, who));
 	}
-	topo_gpu_judge(g, take, &v);
+	topo_gpu_judge(g, note_finding, &v);
 	if (*v.found)
 		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
 	if (g->memory_free >= 0)
@@ -127,7 +127,8 @@ static int check_gpu(struct preflight *p, struct err *e)
 
 static int check_memory(const struct preflight *p, struct err *e)
 {
-	double there = meminfo_read("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
+	double there = meminfo_read("MemAvailable"),
+	       all = p->memory * (p->node_ranks > 1 ? p->node_ranks : 1);
 	char free_text[HUMAN], need[HUMAN];
 	if (process_room("this rank's memory by the plan", p->memory, e))
 		return err_prefix(e, "%s", p->node);
@@ -144,7 +145,7 @@ static int check_memory(const struct preflight *p, struct err *e)
 	log_line(p->device == 0 ? LOG_WARN : LOG_INFO,
 		 "%s: %s of memory are available, but its %d ranks need about %s by the "
 		 "plan: the kernel may kill one of them",
-		 p->node, free_text, p->crew, human_bytes(all, need));
+		 p->node, free_text, p->node_ranks, human_bytes(all, need));
 	return 0;
 }
 

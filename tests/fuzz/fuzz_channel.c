@@ -35,7 +35,7 @@ static void ask(struct channel *c, const char *shown)
 }
 
 /* Carries what `from` sends. `to` shows its peer a credential if it is asked for one. */
-static void carry(struct channel *from, struct channel *to, const char *shown)
+static void carry_bytes(struct channel *from, struct channel *to, const char *shown)
 {
 	struct buf *b = channel_out(from);
 	channel_feed(to, b->data, b->len, NULL);
@@ -60,8 +60,8 @@ static void show(struct channel *agent, struct channel *supervisor, bool to_agen
 {
 	struct channel *victim = to_agent ? agent : supervisor;
 	for (int turn = 0; turn < 3; turn++) {
-		carry(agent, supervisor, to_agent ? shown : good);
-		carry(supervisor, agent, to_agent ? good : shown);
+		carry_bytes(agent, supervisor, to_agent ? shown : good);
+		carry_bytes(supervisor, agent, to_agent ? good : shown);
 	}
 	drain(victim);
 	if (channel_ready(victim) != !strcmp(shown, good))
@@ -91,11 +91,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (vouched && shown)
 		show(agent, supervisor, *data & 4, shown);
 	if (honest > 0)
-		carry(agent, supervisor, good);
+		carry_bytes(agent, supervisor, good);
 	if (honest > 1)
-		carry(supervisor, agent, good);
+		carry_bytes(supervisor, agent, good);
 	if (honest > 2)
-		carry(agent, supervisor, good);
+		carry_bytes(agent, supervisor, good);
 	struct channel *victim = *data & 4 ? agent : supervisor;
 	bool was_ready = channel_ready(victim);
 	lie(victim, data + 1, size - 1, (size_t)(*data >> 3 & 15) + 1);

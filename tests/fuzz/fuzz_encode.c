@@ -42,8 +42,8 @@ static int collect(void *arg, const int32_t *ids, size_t n, struct err *e)
 }
 
 /* Special tokens have no text, so a text that contains one does not come back. */
-static void check(struct open_file *f, const char *text, size_t n, const struct buf *ids,
-		  bool lossless)
+static void check_ids(struct open_file *f, const char *text, size_t n, const struct buf *ids,
+		      bool lossless)
 {
 	struct err e = ERR_INIT;
 	struct buf back = BUF_INIT;
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
-	check(f, (const char *)data + 1, size - 1, &ids, i < LOSSLESS);
+	check_ids(f, (const char *)data + 1, size - 1, &ids, i < LOSSLESS);
 	buf_fini(&ids);
 	return 0;
 }

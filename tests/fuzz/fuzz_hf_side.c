@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void take(struct attached *c, const char *name, const uint8_t *data, size_t size)
+static void attach_file(struct attached *c, const char *name, const uint8_t *data, size_t size)
 {
 	struct attached_file *f = &c->files[c->n++];
 	strcpy(f->name, name);
@@ -48,10 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct attached c = { 0 };
-	take(&c, "config.json", data, size);
+	attach_file(&c, "config.json", data, size);
 	keys_are_few(&c);
 	ends_are_ids(&c);
-	take(&c, "generation_config.json", data, size);
+	attach_file(&c, "generation_config.json", data, size);
 	ends_are_ids(&c);
 	if (hf_unsupported_check_config((const char *)data, size, "fuzz.json", &e) &&
 	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') ||

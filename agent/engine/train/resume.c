@@ -35,24 +35,24 @@ static void log_note(const char *text, void *arg)
 
 /* The highest of the ranks' error codes (ERR_NONE: every rank succeeded), and the first rank that
  * has it. */
-struct verdict {
+struct outcome {
 	enum err_code code;
 	int rank;
 };
 
-static int agree_on_error(struct comm *world, int rc, const struct err *mine, struct verdict *all,
+static int agree_on_error(struct comm *world, int rc, const struct err *mine, struct outcome *all,
 			  struct err *e)
 {
 	int size = comm_size(world);
 	int64_t word = (rc ? (int64_t)mine->code : ERR_NONE) * size + size - 1 - comm_rank(world);
 	if (comm_all_reduce(world, &word, &word, 1, COMM_I64, COMM_MAX, e))
 		return -1;
-	*all = (struct verdict){ (enum err_code)(word / size), size - 1 - (int)(word % size) };
+	*all = (struct outcome){ (enum err_code)(word / size), size - 1 - (int)(word % size) };
 	return 0;
 }
 
 /* Sets the error that this rank returns: its own, or that another rank has failed. */
-static int set_failure(int rc, const struct err *mine, const struct verdict *all, const char *what,
+static int set_failure(int rc, const struct err *mine, const struct outcome *all, const char *what,
 		       struct err *e)
 {
 	if (rc)
@@ -135,7 +135,7 @@ static int choose_checkpoint(struct comm *world, const char *wish, const char *d
 			     char path[JOB_PATH], struct err *e)
 {
 	struct err mine = ERR_INIT;
-	struct verdict all;
+	struct outcome all;
 	int rc = 0;
 	memset(path, 0, JOB_PATH);
 	if (comm_rank(world) == 0) {
@@ -183,7 +183,7 @@ static int load_on_all(struct comm *world, const char *path, json_t *model,
 		       const struct train_state *state, struct ckpt_state *at, struct err *e)
 {
 	struct err mine = ERR_INIT;
-	struct verdict all;
+	struct outcome all;
 	int rc = train_state_load(path, model, state, at, &mine);
 	if (agree_on_error(world, rc, &mine, &all, e))
 		return -1;
@@ -212,7 +212,7 @@ int train_resume(struct comm *world, const char *wish, const char *dir, json_t *
 		if (rc || !strcmp(path, wish))
 			return -1;
 		struct err mine = ERR_INIT;
-		struct verdict all;
+		struct outcome all;
 		/* A failed load may have filled moments, which must start at zero. */
 		train_state_clear(state);
 		rc = comm_rank(world) == 0 ? rename_damaged(path, &mine) : 0;

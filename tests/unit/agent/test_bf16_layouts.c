@@ -48,15 +48,15 @@ static const struct {
 	[EP] = { "ep 2 x dp 2", { "parallel.ep=2", "parallel.dp=2" } },
 };
 
-struct course {
+struct training {
 	const struct tiny *model;
 	struct job job;
 	double (*losses)[STEPS]; /* [WORLD_MOST], shared */
 };
 
-static int attend(struct comm *world, void *arg, struct err *e)
+static int train_rank(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double norm;
 	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
@@ -80,7 +80,7 @@ static void losses_of(const struct tiny *model, int seed, const char *dtype, con
 	const char *words[WORDS] = { seed_word, dtype_word, "optimizer.lr=1e-3" };
 	int n = 3;
 	struct err e = ERR_INIT;
-	struct course c = { .model = model };
+	struct training c = { .model = model };
 	snprintf(seed_word, sizeof seed_word, "job.seed=%d", seed);
 	snprintf(dtype_word, sizeof dtype_word, "precision.dtype=%s", dtype);
 	for (int i = 0; i < 2 && layouts[layout].words[i]; i++)
@@ -90,7 +90,7 @@ static void losses_of(const struct tiny *model, int seed, const char *dtype, con
 		fail_msg("%s", e.text);
 	struct layout l = layout_of(&c.job, (int)c.job.parallel.dp);
 	c.losses = world_shared(WORLD_MOST * sizeof *c.losses);
-	assert_int_equal(world_run(layout_world(&l), attend, &c), 0);
+	assert_int_equal(world_run(layout_world(&l), train_rank, &c), 0);
 	memcpy(out, c.losses[0], sizeof c.losses[0]);
 	world_unshared(c.losses, WORLD_MOST * sizeof *c.losses);
 }
@@ -114,15 +114,15 @@ static void deviations_of(const struct tiny *model, const char *more, int n, dou
 {
 	double sums[LAYOUTS] = { 0 }, most[LAYOUTS] = { 0 };
 	for (int i = 0; i < SEEDS; i++) {
-		double wide[STEPS], narrow[LAYOUTS][STEPS];
+		double wide[STEPS], bf16[LAYOUTS][STEPS];
 		losses_of(model, first_seed() + i, "fp32", more, ONE, wide);
 		for (int l = 0; l < n; l++) {
-			losses_of(model, first_seed() + i, "bf16", more, l, narrow[l]);
-			sums[l] += square_off(narrow[l], wide, &most[l]);
+			losses_of(model, first_seed() + i, "bf16", more, l, bf16[l]);
+			sums[l] += square_off(bf16[l], wide, &most[l]);
 		}
 		if (n > TP_PP) {
-			square_off(narrow[PP], narrow[ONE], stages);
-			square_off(narrow[TP_PP], narrow[TP], stages);
+			square_off(bf16[PP], bf16[ONE], stages);
+			square_off(bf16[TP_PP], bf16[TP], stages);
 		}
 	}
 	for (int l = 0; l < n; l++) {

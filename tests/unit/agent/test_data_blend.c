@@ -111,7 +111,7 @@ static struct blend of_weights(const double *weights, int n)
 
 /* Walks n_samples from `first`. The counts must already be correct at `first`. Returns the largest
  * deviation from a share. */
-static double walk(const struct blend *b, int64_t first, int64_t n_samples)
+static double largest_deviation(const struct blend *b, int64_t first, int64_t n_samples)
 {
 	int64_t count[64];
 	double worst = 0;
@@ -155,7 +155,7 @@ static void shares_hold_over_every_prefix(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct blend b = of_weights(rows[i].weights, rows[i].n);
-		double worst = walk(&b, 0, 5000);
+		double worst = largest_deviation(&b, 0, 5000);
 		if (worst > rows[i].bound + 1e-9)
 			fail_msg("row %zu: a source is %g samples from its share", i, worst);
 		data_blend_fini(&b);
@@ -174,7 +174,7 @@ static void many_sources_stay_within_two_samples(void **state)
 			weights[i] = exp((double)(x >> 8) / (1 << 24) * (round % 2 ? 8 : 1));
 		}
 		struct blend b = of_weights(weights, n);
-		assert_true(walk(&b, 0, 1000) < 2);
+		assert_true(largest_deviation(&b, 0, 1000) < 2);
 		data_blend_fini(&b);
 	}
 }
@@ -185,7 +185,8 @@ static void far_places_are_computed_as_near_ones(void **state)
 	(void)state;
 	struct blend b = of_weights(weights, 4);
 	for (int64_t first = 999; first < (1ll << 50); first = first * 37 + 5)
-		assert_true(walk(&b, first, 50) < 2.5); /* 2, and the doubles' rounding error */
+		assert_true(largest_deviation(&b, first, 50) <
+			    2.5); /* 2, and the doubles' rounding error */
 	data_blend_fini(&b);
 }
 

@@ -124,7 +124,7 @@ static int train(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static int run(struct generation g)
+static int run_generation(struct generation g)
 {
 	return world_run(g.dp * g.copies, train, &g);
 }
@@ -162,13 +162,19 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 {
 	(void)state;
 	/* This generation dies at step 7. It flushed at step 6. */
-	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 7, 2, 1, 3, 1, { 1, 2, 3 }, -1 }),
+		0);
 	/* This one starts at step 4, with tp 4. */
-	assert_int_equal(run((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);
-	assert_int_equal(run((struct generation){ 3, 6, 36, 6, 4, 100, 0, 2, 2, { 3, 3 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 2, 4, 24, 6, 3, 2, 1, 1, 4, { 6 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 3, 6, 36, 6, 4, 100, 0, 2, 2, { 3, 3 }, -1 }),
+		0);
 	/* This one has another global batch, and crosses an epoch's end. */
-	assert_int_equal(run((struct generation){ 4, 10, 60, 4, 25, 10, 0, 2, 1, { 1, 3 }, -1 }),
-			 0);
+	assert_int_equal(
+		run_generation((struct generation){ 4, 10, 60, 4, 25, 10, 0, 2, 1, { 1, 3 }, -1 }),
+		0);
 	struct audit *a = read_audit();
 	expect_proven(a, 0, 160);
 	hold_against_data(a);
@@ -190,7 +196,8 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 static void a_run_that_began_with_another_ones_checkpoint_says_so(void **state)
 {
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 5, 30, 6, 4, 2, 0, 1, 1, { 6 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 5, 30, 6, 4, 2, 0, 1, 1, { 6 }, -1 }), 0);
 	struct audit *a = read_audit();
 	hold_against_data(a);
 	expect_proven(a, 30, 54);
@@ -201,7 +208,8 @@ static void ranks_of_a_replica_that_were_fed_differently_are_named(void **state)
 {
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 2, 1, 0, 2, 2, { 3, 3 }, 3 }), -1);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 2, 1, 0, 2, 2, { 3, 3 }, 3 }), -1);
 	struct comm *world = world_alone();
 	assert_int_equal(
 		train(world, &(struct generation){ 1, 0, 0, 6, 2, 1, 0, 1, 1, { 6 }, -1 }, &e), 0);
@@ -211,7 +219,8 @@ static void ranks_of_a_replica_that_were_fed_differently_are_named(void **state)
 static void tokens_that_are_not_the_datas_are_found(void **state)
 {
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 4, 2, 0, 2, 1, { 4, 2 }, 1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 4, 2, 0, 2, 1, { 4, 2 }, 1 }), 0);
 	struct audit *a = read_audit();
 	expect_proven(a, 0, 24); /* the shares tile the batch */
 	hold_against_data(a);
@@ -227,7 +236,8 @@ static void data_that_was_changed_since_is_found(void **state)
 	struct err e = ERR_INIT;
 	char bin[96];
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 0, 0, 90, 1, 2, 0, 1, 1, { 90 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 90, 1, 2, 0, 1, 1, { 90 }, -1 }), 0);
 	snprintf(bin, sizeof bin, "%s.bin", prefix);
 	int fd = open(bin, O_WRONLY);
 	assert_int_equal(pwrite(fd, "!", 1, 77), 1);
@@ -248,10 +258,12 @@ static void a_line_that_a_kill_cut_counts_for_nothing(void **state)
 {
 	struct buf text = BUF_INIT;
 	(void)state;
-	assert_int_equal(run((struct generation){ 1, 0, 0, 6, 4, 2, 0, 1, 1, { 6 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 4, 2, 0, 1, 1, { 6 }, -1 }), 0);
 	assert_int_equal(file_slurp(ledger, 1 << 20, &text, NULL), 0);
 	assert_int_equal(truncate(ledger, (off_t)text.len - 30), 0);
-	assert_int_equal(run((struct generation){ 2, 2, 12, 6, 4, 4, 0, 1, 1, { 6 }, -1 }), 0);
+	assert_int_equal(
+		run_generation((struct generation){ 2, 2, 12, 6, 4, 4, 0, 1, 1, { 6 }, -1 }), 0);
 	struct audit *a = read_audit();
 	hold_against_data(a);
 	expect_proven(a, 0, 36);

@@ -48,7 +48,7 @@ static const struct refusal refusals[] = {
 	{ 1, 4, LAYOUT(1, 1, 1), "abacus", "backend 'abacus'" },
 };
 
-static int refuse(struct comm *world, void *arg, struct err *e)
+static int expect_refusal(struct comm *world, void *arg, struct err *e)
 {
 	const struct refusal *r = arg;
 	struct job job;
@@ -73,7 +73,7 @@ static void a_job_that_cannot_run_is_refused_with_its_cause(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
 		struct refusal r = refusals[i];
-		assert_int_equal(world_run(1, refuse, &r), 0);
+		assert_int_equal(world_run(1, expect_refusal, &r), 0);
 	}
 	pipeline_close(NULL);
 }
@@ -82,7 +82,7 @@ struct phases {
 	char text[4096];
 };
 
-static void note(const char *what, void *arg)
+static void append_phase(const char *what, void *arg)
 {
 	struct phases *p = arg;
 	strncat(p->text, what, sizeof p->text - strlen(p->text) - 2);
@@ -124,7 +124,7 @@ static struct rows vee = {
 	}
 };
 
-static int walk(struct comm *world, void *arg, struct err *e)
+static int compare_phases(struct comm *world, void *arg, struct err *e)
 {
 	struct job job;
 	struct tokens t;
@@ -144,14 +144,14 @@ static int walk(struct comm *world, void *arg, struct err *e)
 					    .loss_scale = 1 };
 	struct rank_view view;
 	struct engine_options opt = options(&view, world);
-	opt.phase = note;
+	opt.phase = append_phase;
 	opt.phase_arg = &seen;
 	if (rank_view_init(&job, &rows->layout, rank, &view, e) || pipeline_open(&opt, &g, e))
 		return -1;
 	int rc = pipeline_step(g, &batch, &loss, e);
 	pipeline_times(g, &times);
 	if (!rc && strcmp(seen.text, rows->of[rank]))
-		rc = err_set(e, ERR_INTERNAL, "walked %s", seen.text);
+		rc = err_set(e, ERR_INTERNAL, "the phases were %s", seen.text);
 	if (!rc && (times.compute <= 0 || times.pp <= 0))
 		rc = err_set(e, ERR_INTERNAL, "times: compute %g pp %g", times.compute, times.pp);
 	if (!rc && pipeline_peak_bytes(g) < 8 * pipeline_catalogue(g)->elements)
@@ -166,8 +166,8 @@ static int walk(struct comm *world, void *arg, struct err *e)
 static void each_rank_executes_its_row_and_reports_each_phase(void **state)
 {
 	(void)state;
-	assert_int_equal(world_run(2, walk, &one_f_one_b), 0);
-	assert_int_equal(world_run(2, walk, &vee), 0);
+	assert_int_equal(world_run(2, compare_phases, &one_f_one_b), 0);
+	assert_int_equal(world_run(2, compare_phases, &vee), 0);
 }
 
 /* Rank 3 leaves after the first step. The second step of the others must fail by itself, and they

@@ -139,7 +139,7 @@ static const char *const scheduled[] = {
 	MIXTRAL "parallel.pp=2 parallel.schedule=interleaved recompute.mode=full",
 };
 
-static const char *const narrow[] = {
+static const char *const low_precision[] = {
 	GPT2 "precision.dtype=bf16",
 	LLAMA "precision.dtype=fp16",
 	LLAMA "precision.dtype=bf16 parallel.dp=2 parallel.zero=1",
@@ -161,20 +161,20 @@ static const char *const served[] = {
 	MIXTRAL "parallel.dp=4 parallel.sync=server optimizer.kind=sgd",
 };
 
-struct account {
+struct rank_result {
 	double predicted, opened, stepped;
 };
 
-struct course {
+struct training {
 	struct job job;
 	struct model_shape shape;
 	struct layout layout;
 	struct stage stages[64];
 	struct batch_share shares[16];
-	struct account *accounts; /* [world], shared */
+	struct rank_result *accounts; /* [world], shared */
 };
 
-static void load(const char *text, struct course *c)
+static void load_job(const char *text, struct training *c)
 {
 	const char *words[32];
 	char copy[512];
@@ -193,13 +193,13 @@ static void load(const char *text, struct course *c)
 }
 
 /* The ranks are placed as on 2 nodes. */
-static int node_of(const struct course *c, int rank)
+static int node_of(const struct training *c, int rank)
 {
 	return 2 * rank / layout_world(&c->layout);
 }
 
 /* Counts as plan_rank does. */
-static int mates_of(const struct course *c, struct coords at)
+static int replicas_on_node(const struct training *c, struct coords at)
 {
 	int node_replicas = 0, node = node_of(c, layout_rank(&c->layout, at));
 	for (int i = 0; i < layout_world(&c->layout); i++) {
@@ -209,9 +209,9 @@ static int mates_of(const struct course *c, struct coords at)
 	return node_replicas;
 }
 
-static double predict(const struct course *c, struct coords at)
+static double predict(const struct training *c, struct coords at)
 {
-	struct plan_rank r = { .at = at, .threads = 1, .node_replicas = mates_of(c, at) };
+	struct plan_rank r = { .at = at, .threads = 1, .node_replicas = replicas_on_node(c, at) };
 	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false,
 			 &r);
 	/* The trainer, not the engine, holds the tokens. */
@@ -220,7 +220,8 @@ static double predict(const struct course *c, struct coords at)
 				 (double)(c->job.batch.micro * c->job.model.seq);
 }
 
-static int step(const struct course *c, struct engine *engine, struct coords at, struct err *e)
+static int run_step(const struct training *c, struct engine *engine, struct coords at,
+		    struct err *e)
 {
 	int64_t n = c->shares[at.dp].micros * c->job.batch.micro * c->job.model.seq;
 	int32_t *tokens = calloc((size_t)n, sizeof *tokens);
@@ -242,7 +243,7 @@ struct keeper_of_state {
 	struct param_server *server;
 };
 
-static int open_state(const struct course *c, const struct rank_view *v, struct engine *engine,
+static int open_state(const struct training *c, const struct rank_view *v, struct engine *engine,
 		      struct comm *world, struct keeper_of_state *s, struct err *e)
 {
 	if (c->job.parallel.sync == SYNC_SERVER) {
@@ -269,10 +270,10 @@ static double taken(const struct engine *engine, const struct keeper_of_state *s
 			(s->server ? param_server_peak_bytes(s->server) : 0));
 }
 
-static int attend(struct comm *world, void *arg, struct err *e)
+static int measure_rank(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
-	struct account *a = &c->accounts[comm_rank(world)];
+	const struct training *c = arg;
+	struct rank_result *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
 	struct rank_view view = { 0 };
 	struct engine_options opt = { .view = &view,
@@ -291,7 +292,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	if (!rc) {
 		a->predicted = predict(c, at);
 		a->opened = taken(engine, &state);
-		rc = step(c, engine, at, e);
+		rc = run_step(c, engine, at, e);
 		a->stepped = taken(engine, &state);
 	}
 	param_server_close(state.server);
@@ -303,29 +304,29 @@ static int attend(struct comm *world, void *arg, struct err *e)
 
 /* All tokens are the same, so they choose the same experts. The memory of a mixture therefore
  * grows during the step. */
-static bool right(const struct course *c, const struct account *a)
+static bool is_predicted(const struct training *c, const struct rank_result *a)
 {
 	return a->predicted > 0 && a->predicted == a->opened &&
 	       (a->stepped == a->opened || c->shape.experts);
 }
 
-static void check(const char *const *list, size_t n)
+static void check_layouts(const char *const *list, size_t n)
 {
-	size_t bytes = WORLD_MOST * sizeof(struct account);
-	struct account *accounts = world_shared(bytes);
-	static struct course c;
+	size_t bytes = WORLD_MOST * sizeof(struct rank_result);
+	struct rank_result *accounts = world_shared(bytes);
+	static struct training c;
 	int wrong = 0;
 	for (size_t i = 0; i < n; i++) {
-		load(list[i], &c);
+		load_job(list[i], &c);
 		c.accounts = accounts;
 		int world = layout_world(&c.layout);
 		memset(accounts, 0, bytes);
-		assert_int_equal(world_run(world, attend, &c), 0);
-		const struct account *most = accounts;
+		assert_int_equal(world_run(world, measure_rank, &c), 0);
+		const struct rank_result *most = accounts;
 		for (int r = 0; r < world; r++) {
 			if (accounts[r].opened > most->opened)
 				most = &accounts[r];
-			if (right(&c, &accounts[r]))
+			if (is_predicted(&c, &accounts[r]))
 				continue;
 			wrong++;
 			printf("  rank %d: %.0f bytes predicted, %.0f taken, %.0f in a step\n", r,
@@ -340,7 +341,7 @@ static void check(const char *const *list, size_t n)
 	world_unshared(accounts, bytes);
 }
 
-#define CHECK(list) check(list, sizeof list / sizeof *list)
+#define CHECK(list) check_layouts(list, sizeof list / sizeof *list)
 
 static void layouts_take_what_was_predicted(void **state)
 {
@@ -375,7 +376,7 @@ static void schedules_keep_what_was_predicted(void **state)
 static void narrow_storage_takes_what_was_predicted(void **state)
 {
 	(void)state;
-	CHECK(narrow);
+	CHECK(low_precision);
 }
 
 static void servers_take_what_was_predicted(void **state)

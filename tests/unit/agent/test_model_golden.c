@@ -307,7 +307,7 @@ static int steps_of(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void each(int (*fn)(struct comm *, void *, struct err *))
+static void run_cases(int (*fn)(struct comm *, void *, struct err *))
 {
 	int failed = 0;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -320,19 +320,19 @@ static void each(int (*fn)(struct comm *, void *, struct err *))
 static void logits_are_pytorch_s(void **state)
 {
 	(void)state;
-	each(logits_of);
+	run_cases(logits_of);
 }
 
 static void loss_and_gradients_are_pytorch_s(void **state)
 {
 	(void)state;
-	each(gradients_of);
+	run_cases(gradients_of);
 }
 
 static void twenty_adamw_steps_are_pytorch_s(void **state)
 {
 	(void)state;
-	each(steps_of);
+	run_cases(steps_of);
 }
 
 int main(void)

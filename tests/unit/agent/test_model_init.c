@@ -22,7 +22,7 @@ struct shard {
 };
 
 /* Initializes the parameter in 2 pieces. If it has rows, the boundary is in the middle of one. */
-static void fill(const struct model_shape *m, const struct param *p, float *out)
+static void init_param(const struct model_shape *m, const struct param *p, float *out)
 {
 	int64_t cut = p->count / 3;
 	model_init(p, m, 7, 0, cut, 1, out);
@@ -40,7 +40,7 @@ static void shard_open(const struct model_shape *m, int tp, int tp_rank, const s
 	s->params = calloc((size_t)s->c.elements, sizeof *s->params);
 	assert_non_null(s->params);
 	for (int i = 0; i < s->c.n; i++)
-		fill(m, &s->c.params[i], s->params + s->c.params[i].offset);
+		init_param(m, &s->c.params[i], s->params + s->c.params[i].offset);
 }
 
 static void shard_close(struct shard *s)

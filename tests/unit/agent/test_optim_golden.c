@@ -77,8 +77,8 @@ static void read_job(struct job *job, enum job_optimizer kind)
 
 /* Compares the matrix [rows][columns] with values[rows × columns]. `set`: copies it there
  * instead. */
-static void go_over(const json_t *matrix, float *values, int64_t columns, bool set, double scale,
-		    const char *what)
+static void compare_or_set(const json_t *matrix, float *values, int64_t columns, bool set,
+			   double scale, const char *what)
 {
 	size_t i, j;
 	const json_t *row, *x;
@@ -124,7 +124,8 @@ static void check_states(struct bed *b, const struct param_piece *p, const json_
 		if (!json_object_get(states, name))
 			fail_msg("state %s of parameter %d is not expected", name,
 				 (int)(p->param - b->params));
-		go_over(json_object_get(states, name), at, p->param->shape[1], false, 1, name);
+		compare_or_set(json_object_get(states, name), at, p->param->shape[1], false, 1,
+			       name);
 	}
 	assert_int_equal(found, json_object_size(states));
 }
@@ -151,11 +152,12 @@ static void steps_agree(const json_t *row, const char *backend_name, float loss_
 	assert_int_equal(optim_open(&oo, &b.o, NULL), 0);
 	const struct param_piece *pieces = param_store_pieces(b.store, &n);
 	for (int k = 0; k < n; k++)
-		go_over(json_object_get(row_of(params, &b, &pieces[k]), "begin"), pieces[k].master,
-			pieces[k].param->shape[1], true, 1, "begin");
+		compare_or_set(json_object_get(row_of(params, &b, &pieces[k]), "begin"),
+			       pieces[k].master, pieces[k].param->shape[1], true, 1, "begin");
 	for (int step = 0; step < b.job.job.steps; step++) {
 		for (int k = 0; k < n; k++)
-			go_over(json_array_get(json_object_get(row_of(params, &b, &pieces[k]),
+			compare_or_set(
+				json_array_get(json_object_get(row_of(params, &b, &pieces[k]),
 							       "grads"),
 					       (size_t)step),
 				pieces[k].grad, pieces[k].param->shape[1], true, loss_scale,
@@ -164,8 +166,9 @@ static void steps_agree(const json_t *row, const char *backend_name, float loss_
 	}
 	for (int k = 0; k < n; k++) {
 		const json_t *want = row_of(params, &b, &pieces[k]);
-		go_over(json_object_get(want, "end"), pieces[k].master, pieces[k].param->shape[1],
-			false, 1, json_string_value(json_object_get(want, "name")));
+		compare_or_set(json_object_get(want, "end"), pieces[k].master,
+			       pieces[k].param->shape[1], false, 1,
+			       json_string_value(json_object_get(want, "name")));
 		check_states(&b, &pieces[k], json_object_get(want, "state"));
 	}
 	optim_close(b.o);

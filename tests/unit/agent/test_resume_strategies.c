@@ -68,21 +68,21 @@ static const struct strategy {
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 /* The results of the ranks of one run. */
-struct account {
+struct rank_result {
 	double loss[STEPS], norm[STEPS];
 };
 
-struct course {
+struct training {
 	const struct tiny *model;
 	struct job job;
 	struct catalogue whole;
-	struct account *accounts; /* [WORLD_MOST], shared */
-	float *params;            /* [whole.elements], shared */
+	struct rank_result *accounts; /* [WORLD_MOST], shared */
+	float *params;                /* [whole.elements], shared */
 	/* steps; from > 0: resumes from the checkpoint; to < STEPS: saves one */
 	int from, to;
 };
 
-static int train(struct trainee *t, const struct course *c, struct account *a, struct err *e)
+static int train(struct trainee *t, const struct training *c, struct rank_result *a, struct err *e)
 {
 	if (t->from != c->from)
 		return err_set(e, ERR_INTERNAL, "the checkpoint is of step %d, not %d", t->from,
@@ -93,9 +93,9 @@ static int train(struct trainee *t, const struct course *c, struct account *a, s
 	return c->to < STEPS ? trainee_save(t, fix_dir, c->to, e) : 0;
 }
 
-static int attend(struct comm *world, void *arg, struct err *e)
+static int train_rank(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	int rc = trainee_resume(c->model, &c->job, world, "cpu", 1, c->from ? fix_dir : NULL, &t,
 				e);
@@ -107,14 +107,14 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void course_open(const struct strategy *s, const char *layout, struct course *c)
+static void training_open(const struct strategy *s, const char *layout, struct training *c)
 {
 	const char *words[WORDS] = { NULL };
 	char text[TEXT];
 	struct model_shape shape;
 	struct err e = ERR_INIT;
 	int n = 0;
-	*c = (struct course){ .model = s->model };
+	*c = (struct training){ .model = s->model };
 	snprintf(text, sizeof text, "%s %s", s->words, layout);
 	for (char *w = strtok(text, " "); w; w = strtok(NULL, " "))
 		words[n++] = w;
@@ -126,23 +126,23 @@ static void course_open(const struct strategy *s, const char *layout, struct cou
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);
 }
 
-static void course_close(struct course *c)
+static void course_close(struct training *c)
 {
 	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
 	world_unshared(c->params, (size_t)c->whole.elements * sizeof *c->params);
 	catalogue_free(&c->whole);
 }
 
-static int run(struct course *c, int from, int to)
+static int train_steps(struct training *c, int from, int to)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
 	c->from = from;
 	c->to = to;
-	return world_run(layout_world(&l), attend, c);
+	return world_run(layout_world(&l), train_rank, c);
 }
 
 /* Returns the first thing that differs, or NULL if nothing does. */
-static const char *difference(const struct course *a, const struct course *b)
+static const char *difference(const struct training *a, const struct training *b)
 {
 	static char text[TEXT];
 	for (int r = 0; r < WORLD_MOST; r++)
@@ -168,11 +168,11 @@ static const char *difference(const struct course *a, const struct course *b)
 /* Returns whether the cell is correct. */
 static bool run_cell(const struct strategy *s, const char *layout)
 {
-	struct course straight, stopped;
-	course_open(s, layout, &straight);
-	course_open(s, layout, &stopped);
-	bool ran = !run(&straight, 0, STEPS) && !run(&stopped, 0, STOP) &&
-		   !run(&stopped, STOP, STEPS);
+	struct training straight, stopped;
+	training_open(s, layout, &straight);
+	training_open(s, layout, &stopped);
+	bool ran = !train_steps(&straight, 0, STEPS) && !train_steps(&stopped, 0, STOP) &&
+		   !train_steps(&stopped, STOP, STEPS);
 	const char *wrong = ran ? difference(&straight, &stopped) : "it does not run";
 	if (wrong)
 		print_error("  %s, %s: %s\n", s->name, layout, wrong);

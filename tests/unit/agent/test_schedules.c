@@ -25,24 +25,24 @@ static const struct tiny llama = { "llama", FAMILY_LLAMA, 9,  24,     4, 2, 6,
 			 gpt2 = { "gpt2", FAMILY_GPT2, 8,  20,      5, 5, 4,
 				  51,     101,         16, TIE_YES, 1, 6, 0.1 };
 
-struct account {
+struct rank_result {
 	double loss[STEPS], eval;
 	struct timeline_event events[512];
 	int n_events;
 };
 
-struct course {
+struct training {
 	const struct tiny *model;
 	struct job job;
 	struct catalogue whole;
-	struct account *accounts;
+	struct rank_result *accounts;
 	float *params, *grads;
 };
 
-static int attend(struct comm *world, void *arg, struct err *e)
+static int train_rank(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
-	struct account *a = &c->accounts[comm_rank(world)];
+	const struct training *c = arg;
+	struct rank_result *a = &c->accounts[comm_rank(world)];
 	struct trainee t;
 	double norm;
 	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
@@ -64,16 +64,16 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static size_t bytes_of(const struct course *c)
+static size_t bytes_of(const struct training *c)
 {
 	return (size_t)c->whole.elements * sizeof(float);
 }
 
-static void run(const struct tiny *model, const char *const *words, struct course *c)
+static void train_schedule(const struct tiny *model, const char *const *words, struct training *c)
 {
 	struct model_shape s;
 	struct err e = ERR_INIT;
-	*c = (struct course){ .model = model };
+	*c = (struct training){ .model = model };
 	if (trainee_job(model, words, &c->job, &e))
 		fail_msg("%s", e.text);
 	shape_of_job(&c->job, &s);
@@ -82,10 +82,10 @@ static void run(const struct tiny *model, const char *const *words, struct cours
 	c->params = world_shared(bytes_of(c));
 	c->grads = world_shared(bytes_of(c));
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
-	assert_int_equal(world_run(layout_world(&l), attend, c), 0);
+	assert_int_equal(world_run(layout_world(&l), train_rank, c), 0);
 }
 
-static void done(struct course *c)
+static void done(struct training *c)
 {
 	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
 	world_unshared(c->params, bytes_of(c));
@@ -93,7 +93,7 @@ static void done(struct course *c)
 	catalogue_free(&c->whole);
 }
 
-static void must_be_equal(const struct course *c, const struct course *alone, const char *what)
+static void must_be_equal(const struct training *c, const struct training *alone, const char *what)
 {
 	for (int i = 0; i < STEPS; i++)
 		if (c->accounts[0].loss[i] != alone->accounts[0].loss[i])
@@ -157,20 +157,20 @@ static void all_schedules(const struct tiny *model, int global, const char *more
 {
 	const char *words[WORDS];
 	char text[4][40];
-	struct course alone;
+	struct training alone;
 	words_for(0, 1, global, more, words, text);
-	run(model, words, &alone);
+	train_schedule(model, words, &alone);
 	for (int s = 0; s < FORMS; s++)
 		for (int pp = 2; pp <= 4; pp++) {
 			char what[128];
-			struct course c;
+			struct training c;
 			if (!fits(model, s, pp))
 				continue;
 			snprintf(what, sizeof what, "%s, %d chunks, pp %d, %d micro-batches%s%s",
 				 schedule_words[s / 2], chunks_of(s), pp, global, more ? ", " : "",
 				 more ? more : "");
 			words_for(s, pp, global, more, words, text);
-			run(model, words, &c);
+			train_schedule(model, words, &c);
 			must_be_equal(&c, &alone, what);
 			done(&c);
 		}
@@ -203,16 +203,16 @@ static void a_tied_table_is_summed_in_the_schedules_order(void **state)
 	(void)state;
 	const char *words[WORDS];
 	char text[4][40];
-	struct course alone;
+	struct training alone;
 	words_for(0, 1, 6, NULL, words, text);
-	run(&gpt2, words, &alone);
+	train_schedule(&gpt2, words, &alone);
 	for (int s = 0; s < FORMS; s++)
 		for (int pp = 2; pp <= 4; pp++) {
-			struct course c;
+			struct training c;
 			if (!fits(&gpt2, s, pp))
 				continue;
 			words_for(s, pp, 6, NULL, words, text);
-			run(&gpt2, words, &c);
+			train_schedule(&gpt2, words, &c);
 			assert_true(difference(c.grads, alone.grads, c.whole.elements) < 1e-5);
 			for (int i = 0; i < STEPS; i++)
 				assert_true(fabs(c.accounts[0].loss[i] -
@@ -230,16 +230,16 @@ static void the_measured_timeline_is_the_tables_row(void **state)
 	for (int s = 0; s < FORMS; s++) {
 		const char *words[WORDS];
 		char text[4][40];
-		struct course c;
+		struct training c;
 		struct schedule table;
 		if (!fits(&llama, s, 3))
 			continue;
 		words_for(s, 3, 5, NULL, words, text);
-		run(&llama, words, &c);
+		train_schedule(&llama, words, &c);
 		struct layout l = layout_of(&c.job, 1);
 		assert_int_equal(schedule_build(c.job.parallel.schedule, &l, 5, &table, NULL), 0);
 		for (int r = 0; r < 3; r++) {
-			const struct account *a = &c.accounts[r];
+			const struct rank_result *a = &c.accounts[r];
 			double before = 0;
 			int n = 0;
 			for (int i = 0; i < table.rows[r].n; i++) {

@@ -23,7 +23,7 @@ static const struct tiny model = { "gpt2", FAMILY_GPT2, 2,  20,      5, 5,  4,
 
 enum { STEPS = 24, OTHER = 7 /* an exit status that no error has */ };
 
-struct course {
+struct training {
 	struct job job;
 	int steps;
 	/* Shared by the ranks. */
@@ -35,7 +35,7 @@ struct course {
 	} * board;
 };
 
-static void course_open(struct course *c, int dp, int staleness, const char *more)
+static void training_open(struct training *c, int dp, int staleness, const char *more)
 {
 	char words[3][48];
 	snprintf(words[0], sizeof words[0], "parallel.dp=%d", dp);
@@ -43,13 +43,13 @@ static void course_open(struct course *c, int dp, int staleness, const char *mor
 	snprintf(words[2], sizeof words[2], "%s", more);
 	const char *const list[] = { words[0], words[1], "parallel.sync=server", words[2], NULL };
 	struct err e = ERR_INIT;
-	*c = (struct course){ .steps = STEPS, .board = world_shared(sizeof *c->board) };
+	*c = (struct training){ .steps = STEPS, .board = world_shared(sizeof *c->board) };
 	if (trainee_job(&model, list, &c->job, &e))
 		fail_msg("%s", e.text);
 	sem_init(&c->board->ahead, 1, 0);
 }
 
-static void course_close(struct course *c)
+static void course_close(struct training *c)
 {
 	sem_destroy(&c->board->ahead);
 	world_unshared(c->board, sizeof *c->board);
@@ -62,7 +62,7 @@ static void course_close(struct course *c)
  * end. */
 static int run_ahead(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double loss, norm;
 	int me = comm_rank(world), rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
@@ -86,8 +86,8 @@ static void a_worker_runs_ahead_by_the_staleness_and_no_further(void **state)
 	(void)state;
 	static const int bounds[] = { 1, 2, 5 };
 	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
-		struct course c;
-		course_open(&c, 2, bounds[i], "job.steps=40");
+		struct training c;
+		training_open(&c, 2, bounds[i], "job.steps=40");
 		assert_int_equal(world_run(2, run_ahead, &c), 0);
 		assert_int_equal(c.board->lead[0], bounds[i]);
 		assert_int_equal(c.board->lead[1], bounds[i]);
@@ -97,7 +97,7 @@ static void a_worker_runs_ahead_by_the_staleness_and_no_further(void **state)
 
 static int count_leads(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double loss, norm;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
@@ -113,8 +113,8 @@ static void no_server_allows_a_longer_lead(void **state)
 {
 	(void)state;
 	for (int staleness = 0; staleness < 3; staleness++) {
-		struct course c;
-		course_open(&c, 6, staleness, "job.steps=40");
+		struct training c;
+		training_open(&c, 6, staleness, "job.steps=40");
 		assert_int_equal(world_run(6, count_leads, &c), 0);
 		for (int r = 0; r < 6; r++)
 			assert_in_range(c.board->lead[r], 0, staleness);
@@ -135,7 +135,7 @@ static int evaluate(struct trainee *t, double *loss, struct err *e)
 
 static int learn(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double loss, norm, first, last;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e) || evaluate(&t, &first, e);
@@ -156,8 +156,8 @@ static void training_with_staleness_lowers_the_loss(void **state)
 	static const char *const kinds[] = { "optimizer.kind=adamw",
 					     "optimizer.kind=sgd optimizer.lr=0.05" };
 	for (int i = 0; i < 2; i++) {
-		struct course c;
-		course_open(&c, 4, 3, "job.steps=40");
+		struct training c;
+		training_open(&c, 4, 3, "job.steps=40");
 		c.steps = 40;
 		c.job.optimizer.kind = i ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
 		c.job.optimizer.lr = i ? 0.1 : 3e-3;
@@ -186,7 +186,7 @@ static bool all_finite(struct param_store *s)
  * pushes the gradient sees its norm. */
 static int spoil(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	struct server_step io = { .step = 0, .loss = 1 };
 	bool whole = c->job.parallel.staleness == 0, mine = comm_rank(world) == 1;
@@ -210,8 +210,8 @@ static void a_gradient_that_is_not_finite_is_not_applied(void **state)
 {
 	(void)state;
 	for (int staleness = 0; staleness < 2; staleness++) {
-		struct course c;
-		course_open(&c, 2, staleness, "job.steps=40");
+		struct training c;
+		training_open(&c, 2, staleness, "job.steps=40");
 		assert_int_equal(world_run(2, spoil, &c), 0);
 		course_close(&c);
 	}
@@ -222,7 +222,7 @@ static void a_gradient_that_is_not_finite_is_not_applied(void **state)
 /* Rank 2 is asked to stop in its step 4. */
 static int stop(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	int me = comm_rank(world), step = 0;
 	struct trainee t;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
@@ -243,8 +243,8 @@ static void all_stop_after_the_same_step(void **state)
 {
 	(void)state;
 	for (int staleness = 0; staleness < 6; staleness += 5) {
-		struct course c;
-		course_open(&c, 4, staleness, "job.steps=40");
+		struct training c;
+		training_open(&c, 4, staleness, "job.steps=40");
 		c.steps = 40;
 		assert_int_equal(world_run(4, stop, &c), 0);
 		for (int r = 0; r < 4; r++)
@@ -261,7 +261,7 @@ static void all_stop_after_the_same_step(void **state)
 /* Rank 1 is a worker and a server. It dies in the middle of its third step. */
 static int die(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double loss, norm;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
@@ -277,7 +277,7 @@ static int die(struct comm *world, void *arg, struct err *e)
 /* Only rank 1 fails, as a rank does that cannot read its data. */
 static int fail_alone(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
+	const struct training *c = arg;
 	struct trainee t;
 	double loss, norm;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
@@ -295,9 +295,9 @@ static int fail_alone(struct comm *world, void *arg, struct err *e)
 static void check_outcomes(world_fn *fn, int of_the_failed)
 {
 	for (int staleness = 0; staleness < 4; staleness += 3) {
-		struct course c;
+		struct training c;
 		int outcomes[WORLD_MOST];
-		course_open(&c, 4, staleness, "job.steps=40");
+		training_open(&c, 4, staleness, "job.steps=40");
 		world_outcomes(4, fn, &c, outcomes);
 		for (int r = 0; r < 4; r++)
 			assert_int_equal(outcomes[r], r == 1 ? of_the_failed : OTHER);
@@ -323,8 +323,8 @@ static void a_rank_that_fails_is_an_error_on_all(void **state)
 static void ticks_do_not_disturb(void **state)
 {
 	(void)state;
-	struct course c;
-	course_open(&c, 3, 2, "network.timeout=0.001");
+	struct training c;
+	training_open(&c, 3, 2, "network.timeout=0.001");
 	assert_int_equal(world_run(3, count_leads, &c), 0);
 	for (int r = 0; r < 3; r++)
 		assert_in_range(c.board->lead[r], 0, 2);

@@ -91,7 +91,7 @@ static int each_factor(const struct trainer *t, bool check, struct err *e)
 	return 0;
 }
 
-static int each(const struct trainer *t, bool check, struct err *e)
+static int set_or_check_pieces(const struct trainer *t, bool check, struct err *e)
 {
 	int n, tensors = t->job.optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2;
 	const struct param_piece *pieces = param_store_pieces(t->bench.store, &n);
@@ -115,14 +115,14 @@ static int each(const struct trainer *t, bool check, struct err *e)
 	return each_factor(t, check, e);
 }
 
-static int save(struct trainer *t, struct comm *world, struct err *e)
+static int save_checkpoint(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_tensor *whole;
 	struct ckpt_writer *w = NULL;
 	json_t *layout = json_object();
 	struct ckpt_state at = { .step = 5, .samples = 40, .seed = 3, .total_steps = 10 };
 	int n;
-	if (each(t, false, e) ||
+	if (set_or_check_pieces(t, false, e) ||
 	    train_state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
 		return -1;
 	const struct ckpt_options opt = { .dir = fix_dir,
@@ -162,7 +162,7 @@ static int check_published(struct trainer *t, struct err *e)
 	return 0;
 }
 
-static int load(struct trainer *t, struct comm *world, struct err *e)
+static int load_checkpoint(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_state at;
 	int rc = train_resume(world, "auto", fix_dir, t->model, &t->state, &at, e);
@@ -171,7 +171,7 @@ static int load(struct trainer *t, struct comm *world, struct err *e)
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||
 	    strcmp(at.optimizer, optimizer_of(t->job.optimizer.kind)->name))
 		return err_set(e, ERR_INTERNAL, "the state is not what was saved");
-	return each(t, true, e) || check_published(t, e) ? -1 : 0;
+	return set_or_check_pieces(t, true, e) || check_published(t, e) ? -1 : 0;
 }
 
 static int be(struct comm *world, void *arg, struct err *e)
@@ -180,7 +180,7 @@ static int be(struct comm *world, void *arg, struct err *e)
 	struct trainer t;
 	int rc = trainer_open(&t, run, world, e);
 	if (!rc)
-		rc = run->load ? load(&t, world, e) : save(&t, world, e);
+		rc = run->load ? load_checkpoint(&t, world, e) : save_checkpoint(&t, world, e);
 	trainer_close(&t);
 	return rc;
 }

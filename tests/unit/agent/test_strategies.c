@@ -170,22 +170,22 @@ static const struct column columns[] = {
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 /* The results of the ranks of one run. */
-struct account {
+struct rank_result {
 	double loss[STEPS], norm[STEPS], eval[2]; /* in the middle and at the end */
 };
 
-struct course {
+struct training {
 	const struct tiny *model;
 	struct job job;
 	struct catalogue whole;
-	struct account *accounts; /* [WORLD_MOST], shared */
-	float *params;            /* [whole.elements], shared */
+	struct rank_result *accounts; /* [WORLD_MOST], shared */
+	float *params;                /* [whole.elements], shared */
 };
 
-static int attend(struct comm *world, void *arg, struct err *e)
+static int train_rank(struct comm *world, void *arg, struct err *e)
 {
-	const struct course *c = arg;
-	struct account *a = &c->accounts[comm_rank(world)];
+	const struct training *c = arg;
+	struct rank_result *a = &c->accounts[comm_rank(world)];
 	struct trainee t;
 	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
 	for (int step = 0; !rc && step < STEPS; step++) {
@@ -202,18 +202,18 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static void course_open(const struct tiny *model, const struct job *job, struct course *c)
+static void training_open(const struct tiny *model, const struct job *job, struct training *c)
 {
 	struct model_shape s;
 	struct err e = ERR_INIT;
-	*c = (struct course){ .model = model, .job = *job };
+	*c = (struct training){ .model = model, .job = *job };
 	shape_of_job(job, &s);
 	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
 	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);
 }
 
-static void course_close(struct course *c)
+static void course_close(struct training *c)
 {
 	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
 	world_unshared(c->params, (size_t)c->whole.elements * sizeof *c->params);
@@ -234,7 +234,7 @@ static void raise(double *most, double x)
 
 /* The gradient of a key bias is only rounding error, because a softmax ignores a shift. AdamW
  * scales it up to whole steps, but nothing else depends on it. */
-static double params_off(const struct course *c, const struct course *alone)
+static double params_off(const struct training *c, const struct training *alone)
 {
 	double diff = 0, size = 0;
 	for (int i = 0; i < c->whole.n; i++) {
@@ -248,9 +248,9 @@ static double params_off(const struct course *c, const struct course *alone)
 	return sqrt(diff / size);
 }
 
-static double difference(const struct course *c, const struct course *alone)
+static double difference(const struct training *c, const struct training *alone)
 {
-	const struct account *a = &c->accounts[0], *b = &alone->accounts[0];
+	const struct rank_result *a = &c->accounts[0], *b = &alone->accounts[0];
 	double most = params_off(c, alone);
 	for (int i = 0; i < COUNT(a->eval); i++)
 		raise(&most, off(a->eval[i], b->eval[i]));
@@ -261,7 +261,7 @@ static double difference(const struct course *c, const struct course *alone)
 	return most;
 }
 
-static bool all_ranks_agree(const struct course *c)
+static bool all_ranks_agree(const struct training *c)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
 	for (int r = 1; r < layout_world(&l); r++)
@@ -315,21 +315,21 @@ static double tolerance_of(const struct job *job)
 
 /* Runs one cell. Returns its error, or -1 if the job is refused. */
 static double run_cell(const struct strategy *s, const struct column *col,
-		       const struct course *alone, struct tally *t)
+		       const struct training *alone, struct tally *t)
 {
 	const char *words[4 * WORDS] = { NULL };
 	struct err e = ERR_INIT;
 	struct job job;
-	struct course c;
+	struct training c;
 	int n = 0;
 	add_words(s->math, words, &n);
 	add_words(s->how, words, &n);
 	add_words(col->words, words, &n);
 	if (trainee_job(s->model, words, &job, &e))
 		return -1;
-	course_open(s->model, &job, &c);
+	training_open(s->model, &job, &c);
 	struct layout l = layout_of(&job, (int)job.parallel.dp);
-	double d = world_run(layout_world(&l), attend, &c) ? NAN : difference(&c, alone);
+	double d = world_run(layout_world(&l), train_rank, &c) ? NAN : difference(&c, alone);
 	if (!(d <= tolerance_of(&job)) || !all_ranks_agree(&c)) {
 		t->wrong++;
 		print_error("  %s, %s: off by %.1e\n", s->name, col->name, d);
@@ -341,20 +341,20 @@ static double run_cell(const struct strategy *s, const struct column *col,
 }
 
 /* The losses differ from those without 8 bits, but only a little. */
-static bool near_bf16(const struct strategy *s, const struct course *alone)
+static bool near_bf16(const struct strategy *s, const struct training *alone)
 {
 	const char *words[2 * WORDS] = { NULL };
 	struct err e = ERR_INIT;
-	struct course c;
+	struct training c;
 	struct job job;
 	int n = 0;
 	add_words(s->math, words, &n);
 	words[n++] = "precision.fp8=off";
 	if (trainee_job(s->model, words, &job, &e))
 		fail_msg("%s", e.text);
-	course_open(s->model, &job, &c);
-	assert_int_equal(world_run(1, attend, &c), 0);
-	const struct account *a = &alone->accounts[0], *b = &c.accounts[0];
+	training_open(s->model, &job, &c);
+	assert_int_equal(world_run(1, train_rank, &c), 0);
+	const struct rank_result *a = &alone->accounts[0], *b = &c.accounts[0];
 	double d = difference(alone, &c);
 	printf("%-32s first loss %.1e, first norm %.1e, all %.1e from without 8 bits\n", s->name,
 	       off(a->loss[0], b->loss[0]), off(a->norm[0], b->norm[0]), d);
@@ -366,13 +366,13 @@ static bool near_bf16(const struct strategy *s, const struct course *alone)
 
 static void run_row(const struct strategy *s, struct tally *t)
 {
-	struct course alone;
+	struct training alone;
 	struct job job;
 	struct err e = ERR_INIT;
 	if (trainee_job(s->model, s->math, &job, &e))
 		fail_msg("%s", e.text);
-	course_open(s->model, &job, &alone);
-	assert_int_equal(world_run(1, attend, &alone), 0);
+	training_open(s->model, &job, &alone);
+	assert_int_equal(world_run(1, train_rank, &alone), 0);
 	assert_true(alone.accounts[0].loss[STEPS - 1] < alone.accounts[0].loss[0]); /* it learns */
 	assert_true(job.precision.fp8 == FP8_OFF || near_bf16(s, &alone));
 	printf("%-32s", s->name);

@@ -168,18 +168,23 @@ static const char *folder(const char *name)
 	return path[next];
 }
 
+enum { WORDS_MOST = 16 };
+
 /* Returns the base job with some of its keys changed: "section.key=value …". */
 static struct job job_of(const char *changes)
 {
 	struct job job;
 	struct err e = ERR_INIT;
 	char text[512], data[160];
-	const char *words[16] = { data };
+	const char *words[WORDS_MOST] = { data };
 	int n = 1;
 	snprintf(text, sizeof text, "%s", changes);
 	snprintf(data, sizeof data, "data.path=%s", folder("text"));
-	for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));)
+	assert_true(strlen(changes) < sizeof text);
+	for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));) {
+		assert_true(n < WORDS_MOST);
 		words[n++] = word;
+	}
 	if (job_load(folder("base.ini"), words, n, &job, &e))
 		fail_msg("%s", e.text);
 	return job;
@@ -201,8 +206,8 @@ static void supervisor_fini(struct supervisor *v)
 }
 
 /* Trains in the run folder `name`. Returns what train_run returned. */
-static int run(const char *name, const char *changes, const char *resume, struct supervisor *v,
-	       struct err *e)
+static int run_training(const char *name, const char *changes, const char *resume,
+			struct supervisor *v, struct err *e)
 {
 	struct job job = job_of(changes);
 	char hex[AUTH_SECRET_HEX];
@@ -260,7 +265,8 @@ static void no_checkpoint_is_committed_before_its_metrics_are_recorded(void **st
 	struct supervisor v = { .records_nothing = true };
 	struct err e = ERR_INIT;
 	log_hook(LOG_WARN, call_it_off, &v);
-	int rc = run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e);
+	int rc = run_training("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v,
+			      &e);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, -1);
 	/* The first failure was reported, and training continued. */
@@ -287,7 +293,7 @@ static void the_last_checkpoint_waits_for_a_supervisor_that_is_late(void **state
 	struct supervisor v = { .records_nothing = true };
 	struct err e = ERR_INIT;
 	log_hook(LOG_WARN, record_late, &v);
-	int rc = run("late", "network.timeout=0.2", "auto", &v, &e);
+	int rc = run_training("late", "network.timeout=0.2", "auto", &v, &e);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, 0);
 	assert_int_equal(v.ckpt, 6);
@@ -300,8 +306,9 @@ static void a_run_goes_to_its_last_step_and_saves_it(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("whole", "data.eval_every=2 data.eval_batches=3 checkpoint.every=4",
-			     "auto", &v, &e),
+	assert_int_equal(run_training("whole",
+				      "data.eval_every=2 data.eval_batches=3 checkpoint.every=4",
+				      "auto", &v, &e),
 			 0);
 	assert_int_equal(v.ready, 0);
 	assert_int_equal(v.last, 6);
@@ -319,14 +326,14 @@ static void a_run_that_goes_on_gives_the_same_bits(void **state)
 	(void)state;
 	struct supervisor whole = { 0 }, rest = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("a", "checkpoint.every=2", "none", &whole, &e), 0);
-	assert_int_equal(run("b", "", folder("a/ckpt/step-00000002"), &rest, &e), 0);
+	assert_int_equal(run_training("a", "checkpoint.every=2", "none", &whole, &e), 0);
+	assert_int_equal(run_training("b", "", folder("a/ckpt/step-00000002"), &rest, &e), 0);
 	assert_int_equal(rest.ready, 2);
 	for (int step = 3; step <= 6; step++)
 		assert_memory_equal(&whole.loss[step], &rest.loss[step], sizeof(double));
 	/* The evaluation does not disturb the training. */
 	supervisor_fini(&rest);
-	assert_int_equal(run("c", "data.eval_every=1", "none", &rest, &e), 0);
+	assert_int_equal(run_training("c", "data.eval_every=1", "none", &rest, &e), 0);
 	assert_memory_equal(&whole.loss[6], &rest.loss[6], sizeof(double));
 	supervisor_fini(&whole);
 	supervisor_fini(&rest);
@@ -337,10 +344,10 @@ static void a_finished_run_has_nothing_to_do(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("done", "", "auto", &v, &e), 0);
+	assert_int_equal(run_training("done", "", "auto", &v, &e), 0);
 	supervisor_fini(&v);
 	v = (struct supervisor){ 0 };
-	assert_int_equal(run("done", "", "auto", &v, &e), 0);
+	assert_int_equal(run_training("done", "", "auto", &v, &e), 0);
 	assert_int_equal(v.ready, 6);
 	assert_int_equal(v.last, 0);
 	assert_int_equal(v.finished, 6);
@@ -355,7 +362,8 @@ static void a_stop_saves_when_it_is_asked_to(void **state)
 	for (int checkpoint = 0; checkpoint <= 1; checkpoint++) {
 		struct supervisor v = { .stop_after = 3, .checkpoint = checkpoint };
 		const char *name = checkpoint ? "stop-save" : "stop";
-		assert_int_equal(run(name, "job.steps=100000 checkpoint.every=0", "auto", &v, &e),
+		assert_int_equal(run_training(name, "job.steps=100000 checkpoint.every=0", "auto",
+					      &v, &e),
 				 0);
 		assert_true(v.finished >= 3 && v.finished < 100000);
 		assert_int_equal(v.last, v.finished);
@@ -369,12 +377,13 @@ static void numbers_that_blow_up_are_named_before_they_do_harm(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("nan",
+	assert_int_equal(
+		run_training("nan",
 			     "job.steps=1000 optimizer.lr=100 optimizer.weight_decay=1 "
 			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant "
 			     "optimizer.decay_steps=0",
 			     "none", &v, &e),
-			 -1);
+		-1);
 	assert_int_equal(e.code, ERR_NUMERIC);
 	char step[32];
 	snprintf(step, sizeof step, "step %lld:", (long long)v.last + 1);
@@ -388,10 +397,10 @@ static void another_seed_is_not_mixed_in(void **state)
 	(void)state;
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("seed", "", "auto", &v, &e), 0);
+	assert_int_equal(run_training("seed", "", "auto", &v, &e), 0);
 	supervisor_fini(&v);
 	v = (struct supervisor){ 0 };
-	assert_int_equal(run("seed", "job.seed=4 job.steps=8", "auto", &v, &e), -1);
+	assert_int_equal(run_training("seed", "job.seed=4 job.steps=8", "auto", &v, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "job.seed = 3"));
 	assert_null(strstr(e.text, "resume = none")); /* it is also refused */
@@ -411,14 +420,15 @@ static void another_split_of_the_data_is_warned_of(void **state)
 	struct err e = ERR_INIT;
 	char said[1000] = "";
 	log_hook(LOG_WARN, keep_warning, said);
-	assert_int_equal(run("split", "", "auto", &v, &e), 0);
+	assert_int_equal(run_training("split", "", "auto", &v, &e), 0);
 	supervisor_fini(&v);
 	v = (struct supervisor){ 0 };
-	assert_int_equal(run("split", "job.steps=8", "auto", &v, &e), 0);
+	assert_int_equal(run_training("split", "job.steps=8", "auto", &v, &e), 0);
 	assert_string_equal(said, "");
 	supervisor_fini(&v);
 	v = (struct supervisor){ 0 };
-	assert_int_equal(run("split", "job.steps=10 data.validation=0.1", "auto", &v, &e), 0);
+	assert_int_equal(run_training("split", "job.steps=10 data.validation=0.1", "auto", &v, &e),
+			 0);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(v.ready, 8);
 	assert_non_null(strstr(said, "data.validation = 0.2, this run"));
@@ -457,7 +467,7 @@ static void a_full_disk_at_the_end_is_waited_for(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	log_hook(LOG_WARN, make_room, NULL);
 	limit_files(32768);
-	int rc = run("full", "", "auto", &v, &e);
+	int rc = run_training("full", "", "auto", &v, &e);
 	limit_files(RLIM_INFINITY);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, 0);
@@ -474,7 +484,7 @@ static void a_stop_without_a_checkpoint_ends_the_wait_for_room(void **state)
 	struct err e = ERR_INIT;
 	log_hook(LOG_WARN, call_it_off, &v);
 	limit_files(32768);
-	int rc = run("full-stop", "", "auto", &v, &e);
+	int rc = run_training("full-stop", "", "auto", &v, &e);
 	limit_files(RLIM_INFINITY);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, -1);

@@ -64,7 +64,7 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 }
 
 /* Adds the same noise as tiny_shake, but only to the pieces that this rank owns. */
-static int shake(const struct train_state *state, struct err *e)
+static int add_noise(const struct train_state *state, struct err *e)
 {
 	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
@@ -113,12 +113,12 @@ static int open_optim(struct trainee *t, struct err *e)
 	return 0;
 }
 
-static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
+static int init_state(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
 	(void)dir;
 	(void)at;
 	if (train_state_init(&t->state, pipeline_shape(t->engine), t->job.job.seed, e) ||
-	    shake(&t->state, e))
+	    add_noise(&t->state, e))
 		return -1;
 	return param_store_publish(t->state.store, 0, e);
 }
@@ -170,7 +170,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 int trainee_open(const struct tiny *model, const struct job *job, struct comm *world,
 		 const char *backend_name, int threads, struct trainee *t, struct err *e)
 {
-	return trainee_open_as(model, job, world, backend_name, threads, begin, NULL, t, e);
+	return trainee_open_as(model, job, world, backend_name, threads, init_state, NULL, t, e);
 }
 
 void trainee_close(struct trainee *t)
@@ -275,7 +275,7 @@ int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err
 	return catalogue_build(s, &share, out, e);
 }
 
-static const struct param *find(const struct catalogue *whole, const struct param *p)
+static const struct param *find_param(const struct catalogue *whole, const struct param *p)
 {
 	for (int i = 0; i < whole->n; i++)
 		if (!strcmp(whole->params[i].name, p->name))
@@ -297,7 +297,7 @@ int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool 
 	const struct param_piece *pieces = param_store_pieces(t->state.store, &n);
 	for (int i = 0; i < n && !rc; i++) {
 		const struct param_piece *p = &pieces[i];
-		const struct param *w = find(whole, p->param);
+		const struct param *w = find_param(whole, p->param);
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)
 			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);

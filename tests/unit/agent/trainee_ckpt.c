@@ -23,7 +23,8 @@ int trainee_resume(const struct tiny *model, const struct job *job, struct comm 
 	return trainee_open_as(model, job, world, backend_name, threads, go_on, dir, t, e);
 }
 
-static int save(struct trainee *t, const char *dir, const struct ckpt_state *at, struct err *e)
+static int write_checkpoint(struct trainee *t, const char *dir, const struct ckpt_state *at,
+			    struct err *e)
 {
 	struct ckpt_tensor *whole;
 	struct ckpt_writer *w = NULL;
@@ -56,7 +57,8 @@ int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
 		.seed = t->job.job.seed,
 		.total_steps = t->job.job.steps,
 	};
-	t->failed = (t->server && param_server_pause(t->server, e)) || save(t, dir, &at, e) ||
+	t->failed = (t->server && param_server_pause(t->server, e)) ||
+		    write_checkpoint(t, dir, &at, e) ||
 		    (t->server && param_server_resume(t->server, e));
 	return t->failed ? -1 : 0;
 }

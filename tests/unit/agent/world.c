@@ -41,7 +41,7 @@ void world_unshared(void *p, size_t bytes)
 	munmap(p, bytes);
 }
 
-static int put(void *arg, const char *key, const char *value, struct err *e)
+static int put_value(void *arg, const char *key, const char *value, struct err *e)
 {
 	struct seat *s = arg;
 	for (int i = 0; i < KEYS; i++) {
@@ -63,13 +63,13 @@ static int fence(void *arg, struct err *e)
 	return 0;
 }
 
-static int get(void *arg, int rank, const char *key, char **value, struct err *e)
+static int get_value(void *arg, int rank, const char *key, char **value, struct err *e)
 {
 	struct seat *s = arg;
 	for (int i = 0; i < KEYS; i++)
 		if (!strcmp(s->board->notes[rank][i].key, key))
 			return (*value = strdup(s->board->notes[rank][i].value)) ? 0 : -1;
-	return err_set(e, ERR_NOTFOUND, "board: rank %d put no %s", rank, key);
+	return err_set(e, ERR_NOTFOUND, "board: rank %d put_value no %s", rank, key);
 }
 
 static struct board *board_open(int n)
@@ -85,9 +85,12 @@ static struct board *board_open(int n)
 static int join(struct board *board, int rank, int n, struct comm **world, struct err *e)
 {
 	struct seat seat = { board, rank };
-	struct comm_bootstrap boot = {
-		.rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat
-	};
+	struct comm_bootstrap boot = { .rank = rank,
+				       .size = n,
+				       .put = put_value,
+				       .fence = fence,
+				       .get = get_value,
+				       .arg = &seat };
 	struct comm_options opt = {
 		.host = "here", .interface = "", .timeout_s = world_patience, .backend = "auto"
 	};
