@@ -76,102 +76,100 @@ static bool same_frequencies(const json_t *want, const struct job *job)
 	return true;
 }
 
-static int count(bool refused)
+/* Checks one row of the golden file, and prints what is wrong with it. */
+typedef bool row_check(const json_t *row);
+
+static void print_row(const json_t *row, const char *what)
+{
+	print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"), what);
+}
+
+/* Checks the rows that must be refused, or those that must be read. */
+static void check_rows(bool refused, row_check *check, int at_least)
 {
 	size_t i;
 	json_t *row;
-	int n = 0;
+	int wrong = 0, n = 0;
 	json_array_foreach(json_object_get(golden, "cases"), i, row)
-		n += (word(row, "refused") != NULL) == refused;
-	return n;
+	{
+		if ((word(row, "refused") != NULL) != refused)
+			continue;
+		wrong += !check(row);
+		n++;
+	}
+	assert_int_equal(wrong, 0);
+	assert_true(n >= at_least);
+}
+
+static bool has_frequencies(const json_t *row)
+{
+	struct err e = ERR_INIT;
+	struct job job;
+	bool good = !read_row(row, &job, &e) && same_frequencies(json_object_get(row, "5"), &job);
+	if (!good)
+		print_row(row, e.code ? e.text : "other frequencies");
+	return good;
 }
 
 static void files_have_the_frequencies_of_transformers_5(void **state)
 {
-	size_t i;
-	json_t *row;
-	int wrong = 0;
 	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row)
-	{
-		struct err e = ERR_INIT;
-		struct job job;
-		if (word(row, "refused"))
-			continue;
-		bool good = !read_row(row, &job, &e) &&
-			    same_frequencies(json_object_get(row, "5"), &job);
-		if (!good)
-			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"),
-				    e.code ? e.text : "other frequencies");
-		wrong += !good;
-	}
-	assert_int_equal(wrong, 0);
-	assert_true(count(false) >= 30);
+	check_rows(false, has_frequencies, 30);
 }
 
-static void what_is_refused_is_named(void **state)
+static bool is_refused(const json_t *row)
 {
-	size_t i;
-	json_t *row;
-	int wrong = 0;
+	struct err e = ERR_INIT;
+	struct job job;
+	bool good = read_row(row, &job, &e) == -1 &&
+		    (e.code == ERR_UNSUPPORTED || e.code == ERR_CORRUPT) &&
+		    !strncmp(e.text, "config.json: ", 13) && strstr(e.text, word(row, "refused"));
+	if (!good)
+		print_row(row, e.code ? e.text : "it was read");
+	return good;
+}
+
+static void a_refusal_names_its_cause(void **state)
+{
 	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row)
-	{
-		const char *words = word(row, "refused");
-		struct err e = ERR_INIT;
-		struct job job;
-		if (!words)
-			continue;
-		bool good = read_row(row, &job, &e) == -1 &&
-			    (e.code == ERR_UNSUPPORTED || e.code == ERR_CORRUPT) &&
-			    !strncmp(e.text, "config.json: ", 13) && strstr(e.text, words);
-		if (!good)
-			print_error("%s, %s: %s\n", word(row, "name"), word(row, "family"),
-				    e.code ? e.text : "is read");
-		wrong += !good;
-	}
-	assert_int_equal(wrong, 0);
-	assert_true(count(true) >= 25);
+	check_rows(true, is_refused, 25);
 }
 
 /* make_rope_cases.py compares the frequencies of `export` under both versions with the row's
  * own. */
-static void exports_are_what_transformers_reads_back(void **state)
+static bool is_exported(const json_t *row)
 {
 	static const char *const keys[] = { "rope_theta", "rope_scaling", "rope_parameters",
 					    "original_max_position_embeddings" };
-	size_t i;
-	json_t *row;
-	int wrong = 0;
-	(void)state;
-	json_array_foreach(json_object_get(golden, "cases"), i, row)
-	{
-		struct err e = ERR_INIT;
-		struct job job;
-		if (word(row, "refused") || read_row(row, &job, &e))
+	const json_t *export = json_object_get(row, "export");
+	struct err e = ERR_INIT;
+	struct job job;
+	bool good = true;
+	json_t *out = read_row(row, &job, &e) ? NULL : hf_config_write(&job, "float32", &e);
+	assert_non_null(out);
+	for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+		const json_t *got = json_object_get(out, keys[k]),
+			     *want = json_object_get(export, keys[k]);
+		if (got ? json_equal(got, want) : !want)
 			continue;
-		json_t *out = hf_config_write(&job, "float32", &e);
-		assert_non_null(out);
-		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-			const json_t *got = json_object_get(out, keys[k]),
-				     *want = json_object_get(json_object_get(row, "export"),
-							     keys[k]);
-			bool same = got ? json_equal(got, want) : !want;
-			if (!same)
-				print_error("%s, %s: %s is exported in another way\n",
-					    word(row, "name"), word(row, "family"), keys[k]);
-			wrong += !same;
-		}
-		json_decref(out);
+		good = false;
+		print_row(row, keys[k]);
 	}
-	assert_int_equal(wrong, 0);
+	json_decref(out);
+	return good;
+}
+
+static void exports_are_what_transformers_reads_back(void **state)
+{
+	(void)state;
+	check_rows(false, is_exported, 30);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files_have_the_frequencies_of_transformers_5),
-		cmocka_unit_test(what_is_refused_is_named),
+		cmocka_unit_test(a_refusal_names_its_cause),
 		cmocka_unit_test(exports_are_what_transformers_reads_back),
 	};
 	return cmocka_run_group_tests_name("rotary positions of config.json", tests, open_golden,

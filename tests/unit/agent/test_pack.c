@@ -368,32 +368,47 @@ static void commands_for_lines_quote_the_file(void **state)
 
 static void names_decide_where_bytes_cannot(void **state)
 {
-	struct err e = ERR_INIT;
+	/* clang-format off */
+	static const struct {
+		const char *name, *bytes;
+		size_t n;
+		const char *field, *cause; /* cause NULL: the file is accepted */
+	} rows[] = {
+		{ "corpus.pt", "olá", 4, NULL, NULL }, /* Portuguese */
+		{ "model.pt", "PK\x03\x04", 4, NULL, "weights of PyTorch" },
+		{ "x.tfrecord", "\x80\x81", 2, NULL, "records of TensorFlow" },
+		{ "latin-1", "caf\xe9", 4, NULL, NULL },
+		{ "it's a.xz", "\xfd" "7zXZ\0", 6, NULL, "xz -dk 'it'\\''s a.xz'" },
+		{ "a.parquet", "PAR1", 4, "body", "columns=[\"body\"]" },
+		/* the name of the field adds no word to a command */
+		{ "a.parquet", "PAR1", 4, "\"]'; x", "columns=[\"text\"]" },
+	};
+	/* clang-format on */
 	(void)state;
-	assert_int_equal(data_pack_format_check("corpus.pt", "olá", 4, NULL, &e),
-			 0); /* Portuguese */
-	assert_int_equal(data_pack_format_check("model.pt", "PK\x03\x04", 4, NULL, &e), -1);
-	assert_non_null(strstr(e.text, "weights of PyTorch"));
-	assert_int_equal(data_pack_format_check("x.tfrecord", "\x80\x81", 2, NULL, &e), -1);
-	assert_non_null(strstr(e.text, "records of TensorFlow"));
-	assert_int_equal(data_pack_format_check("latin-1", "caf\xe9", 4, NULL, &e), 0);
-	assert_int_equal(data_pack_format_check("it's a.xz",
-						"\xfd"
-						"7zXZ\0",
-						6, NULL, &e),
-			 -1);
-	assert_non_null(strstr(e.text, "xz -dk 'it'\\''s a.xz'"));
-	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "body", &e), -1);
-	assert_non_null(strstr(e.text, "columns=[\"body\"]"));
-	assert_int_equal(data_pack_format_check("a.parquet", "PAR1", 4, "\"]'; x", &e),
-			 -1); /* the name adds no word to a command */
-	assert_non_null(strstr(e.text, "columns=[\"text\"]"));
-	assert_true(data_pack_format_is_lines("a.JSONL", false) &&
-		    data_pack_format_is_lines("a.ndjson.zst", false) &&
-		    data_pack_format_is_lines("a.json.gz", false));
-	assert_true(!data_pack_format_is_lines("a.txt.gz", true) &&
-		    !data_pack_format_is_lines("a.gz", false) &&
-		    data_pack_format_is_lines("/dev/stdin", true));
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err e = ERR_INIT;
+		int rc = data_pack_format_check(rows[i].name, rows[i].bytes, rows[i].n,
+						rows[i].field, &e);
+		bool right = rows[i].cause ? rc == -1 && strstr(e.text, rows[i].cause) : rc == 0;
+		if (!right)
+			fail_msg("%s: %d, \"%s\"", rows[i].name, rc, e.text);
+	}
+}
+
+static void names_mark_files_with_lines_of_json(void **state)
+{
+	static const struct {
+		const char *name;
+		bool field, lines;
+	} rows[] = {
+		{ "a.JSONL", false, true },   { "a.ndjson.zst", false, true },
+		{ "a.json.gz", false, true }, { "a.txt.gz", true, false },
+		{ "a.gz", false, false },     { "/dev/stdin", true, true },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (data_pack_format_is_lines(rows[i].name, rows[i].field) != rows[i].lines)
+			fail_msg("%s", rows[i].name);
 }
 
 static void pack_array(const char *prefix, char *file, const struct pack_ids_options *opt,
@@ -490,6 +505,7 @@ int main(void)
 		cmocka_unit_test(a_folder_is_refused_and_standard_input_stays_open),
 		cmocka_unit_test(commands_for_lines_quote_the_file),
 		cmocka_unit_test(names_decide_where_bytes_cannot),
+		cmocka_unit_test(names_mark_files_with_lines_of_json),
 		cmocka_unit_test(arrays_of_ids_keep_their_ids),
 		cmocka_unit_test(arrays_that_are_not_of_the_type_are_refused),
 	};
