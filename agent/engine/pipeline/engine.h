@@ -24,9 +24,9 @@ struct engine;
 struct engine_options {
 	const struct rank_view *view; /* borrowed */
 	struct comm *world;           /* its ranks are in the layout's order; borrowed */
-	const char *backend_name;     /* "cpu", "plain", "cuda"; the storage type is the job's */
-	int device;                   /* index among those that this process sees; 0 on the host */
-	const char *transport;        /* for tensors on devices (comm_on_device); NULL: automatic */
+	const char *backend_name; /* "cpu", "reference", "cuda"; the storage type is the job's */
+	int device;               /* index among those that this process sees; 0 on the host */
+	const char *transport;    /* for tensors on devices (comm_on_device); NULL: automatic */
 	int threads;
 	int node; /* this rank's node; ZeRO may shard inside nodes */
 	/* the folder for offloaded tensors, unless TMPDIR is set: the run folder */
