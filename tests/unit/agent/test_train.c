@@ -431,7 +431,7 @@ static void another_split_of_the_data_is_warned_of(void **state)
 			 0);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(v.ready, 8);
-	assert_non_null(strstr(said, "data.validation = 0.2, this run"));
+	assert_non_null(strstr(said, "data.validation = 0.2, but this run"));
 	assert_non_null(strstr(said, "with 0.1:"));
 	supervisor_fini(&v);
 }
