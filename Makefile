@@ -103,7 +103,7 @@ $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(call stands_o
 
 # --- Unit tests: tests/unit/ROOM/test_*.c links the archives of that folder's rooms and of those they include ---
 
-UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c tests/fault/test_*.c tests/gpu/test_*.c)
+UNIT_SRC  := $(wildcard tests/gpu/test_*.c tests/conform/test_*.c tests/fault/test_*.c tests/unit/*/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
 # $(call shared,FOLDER): the objects that several tests of the folder use, from its other .c files.
@@ -192,30 +192,35 @@ demo: setup
 
 # --- Tests ----------------------------------------------------------------------
 
-BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
+CHECKS := tests/floors tests/rooms_graph tests/format_check tests/symbols tests/documents
+BATS := $(wildcard tests/slurm/*.bats tests/fault/*.bats tests/cli/*.bats)
+
+# Two tests run at the same time. The long ones come first, and a bats file, which mostly waits, comes beside a program,
+# which mostly computes: "$(join a b,c d)" is "ac bd", and no path has a "+".
+RUN_TESTS := tests/run -j 2
+ALL_TESTS := $(CHECKS) $(subst +, ,$(join $(addsuffix +,$(BATS)),$(UNIT_BIN)))
 
 # make uses every core, unless -j gives a number.
 EVERY_CORE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-CHECKS := tests/floors tests/rooms_graph tests/format_check tests/symbols tests/documents
-
 .PHONY: check check-all check-unit check-san format fuzz bench bench-comm bench-network
 check: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
-	@tests/run $(CHECKS) $(UNIT_BIN) $(BATS)
+	@$(RUN_TESTS) $(ALL_TESTS)
 
 # make check, with the cases that a test leaves out because they are large: bats files ask `large` (tests/helpers.bash),
-# and test_comm runs ALL_SWEEP times as many cells. The sanitizers, the proxy and the fuzzers follow.
+# programs ask large_run or cell_runs (tests/large.h), and test_comm runs ALL_SWEEP times as many cells. The sanitizers, the
+# proxy and the fuzzers follow.
 ALL_SWEEP ?= 20
 check-all: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
-	@MUSTER_LARGE=1 MUSTER_COMM_SWEEP=$(ALL_SWEEP) tests/run $(CHECKS) $(UNIT_BIN) $(BATS)
+	@MUSTER_LARGE=1 MUSTER_COMM_SWEEP=$(ALL_SWEEP) $(RUN_TESTS) $(ALL_TESTS)
 	@$(MAKE) --no-print-directory check-san
 	@$(MAKE) --no-print-directory check-proxy
 	@$(MAKE) --no-print-directory fuzz
 
 check-unit: unit-bins
-	@tests/run tests/floors $(UNIT_BIN)
+	@$(RUN_TESTS) $(UNIT_BIN) tests/floors
 
 # Formats the sources by .clang-format; tests/format_check, which make check runs, only compares.
 format:
@@ -230,7 +235,7 @@ TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm
 check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
-	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS tests/run $(ASAN_BIN) $(TSAN_BIN)
+	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS $(RUN_TESTS) $(ASAN_BIN) $(TSAN_BIN)
 
 # Every cell of the collectives' conformance test, the large ones included: hours. SWEEP=20 runs 20 times as many cells as
 # make check.

@@ -41,3 +41,27 @@ runs() {
 	rm "$own"
 	[[ $status -eq 1 && $output == *"left in /dev/shm: ${own##*/}"* ]]
 }
+
+@test "with -j 2, two tests run at the same time" {
+	cd "$BATS_TEST_TMPDIR"
+	mkfifo a.pipe b.pipe
+	# Each opens a pipe that only the other one opens at its other end.
+	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'echo here >a.pipe' 'read -r <b.pipe' >a
+	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'read -r <a.pipe' 'echo here >b.pipe' >b
+	chmod +x a b
+	run timeout 60 "$top/tests/run" -j 2 ./a ./b
+	echo "$output"
+	[[ $status -eq 0 && ${lines[-1]} == "2 passed, 0 failed, 0 skipped" ]]
+}
+
+@test "a signal ends the tests that run, and what they started" {
+	cd "$BATS_TEST_TMPDIR"
+	printf '%s\n' '#!/bin/bash' "setsid sleep 1000 & echo \$! >'$PWD/id.new'; mv '$PWD/id.new' '$PWD/id'; wait" >sleeper
+	chmod +x sleeper
+	"$top/tests/run" ./sleeper 3>&- &
+	wait_for 20 test -e id
+	kill -TERM $!
+	wait $! && status=0 || status=$?
+	[[ $status -eq 130 ]]
+	wait_for 20 has_ended "$(<id)"
+}

@@ -4,9 +4,10 @@
  * results bit for bit with the order that comm.h documents, which comm_reference computes from that
  * definition. The sizes are around the borders at which algorithms cut vectors. Every reduction is
  * combined with every type by the table; a forced algorithm runs each reduction and each type at
- * some size.
+ * some size. Of the forced algorithms (rows) on splits (columns), `make check` runs every third cell.
  */
 #include "tests/conform/comm_reference.h"
+#include "tests/large.h"
 #include "tests/unit/libcomm/ranks.h"
 
 #include <setjmp.h>
@@ -171,10 +172,11 @@ static void every_split_gives_the_documented_bits(void **state)
 static void every_algorithm_gives_the_documented_bits(void **state)
 {
 	(void)state;
-	for (const char *const *name = comm_algorithms(); *name; name++)
+	const char *const *names = comm_algorithms();
+	for (int row = 0; names[row]; row++)
 		for (int i = 0; i < COUNT(splits); i++)
-			if (splits[i].forced)
-				run_split(&splits[i], *name);
+			if (splits[i].forced && cell_runs(row, i))
+				run_split(&splits[i], names[row]);
 }
 
 /* --- Many ranks; each of them generates all inputs --- */

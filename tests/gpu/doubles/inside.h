@@ -23,6 +23,8 @@ bool memory_pinned(const void *at, size_t bytes);
 /* Between these two, device memory may be touched. Under the lock. */
 void memory_open(void);
 void memory_close(void);
+/* For the handler of faults: whether an access to `at` is now allowed and is to be tried again. */
+bool memory_open_piece(const void *at);
 
 /* --- Streams: under the lock --- */
 

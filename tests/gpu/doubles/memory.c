@@ -1,5 +1,6 @@
 /* Memory of the runtime's double: buffers of the devices, and pinned memory of the host. */
 #include "tests/gpu/doubles/inside.h"
+#include "tests/gpu/emulator/emulate.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -104,8 +105,18 @@ const char *double_memory_word(const void *at)
 
 /* --- Guarding --- */
 
-/* Protects by a protection key if the processor has them, which costs nothing per step; otherwise by
- * the pages' rights. */
+/* Where the processor has protection keys, one opens and closes all device memory. Elsewhere, pages
+ * have no rights: the first access of a step to a piece of a buffer faults, and opens the piece until
+ * the step ends. (To open all buffers at each step takes longer than the steps.) */
+enum { PIECE = 1 << 20, PIECES = 64 };
+
+static bool working; /* a step runs */
+static struct piece {
+	char *at;
+	size_t bytes;
+} pieces[PIECES]; /* the open ones, as a ring */
+static int next_piece;
+
 static void guard(struct buffer *b)
 {
 	if (key < 0)
@@ -114,33 +125,48 @@ static void guard(struct buffer *b)
 	if (key < 0 || pkey_mprotect(at, b->room, PROT_READ | PROT_WRITE, key) < 0)
 		mprotect(at, b->room, PROT_NONE);
 	guarded = true;
+	emulated_watch_faults();
 }
 
-static void protect(bool open)
+static void close_piece(struct piece *p)
 {
-	int count = atomic_load(&arena->buffers);
-	if (key >= 0) {
-		pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
-		return;
-	}
-	for (int i = 0; i < count; i++) {
-		struct buffer *b = &arena->buffer[i];
-		char *at = atomic_load(&b->at);
-		if (at && at != memory && b->owner == getpid())
-			mprotect(at, b->room, open ? PROT_READ | PROT_WRITE : PROT_NONE);
-	}
+	if (p->at)
+		mprotect(p->at, p->bytes, PROT_NONE);
+	p->at = NULL;
+}
+
+bool memory_open_piece(const void *at)
+{
+	const struct buffer *b = working && key < 0 ? buffer_of(at, 1) : NULL;
+	if (!b)
+		return false;
+	char *begin = atomic_load(&b->at);
+	size_t from = (size_t)((const char *)at - begin) / PIECE * PIECE, left = b->room - from;
+	struct piece *p = &pieces[next_piece];
+	next_piece = (next_piece + 1) % PIECES;
+	close_piece(p);
+	*p = (struct piece){ begin + from, left < PIECE ? left : PIECE };
+	return !mprotect(p->at, p->bytes, PROT_READ | PROT_WRITE);
 }
 
 void memory_open(void)
 {
-	if (guarded)
-		protect(true);
+	if (!guarded)
+		return;
+	working = true;
+	if (key >= 0)
+		pkey_set(key, 0);
 }
 
 void memory_close(void)
 {
-	if (guarded)
-		protect(false);
+	if (!guarded)
+		return;
+	working = false;
+	if (key >= 0)
+		pkey_set(key, PKEY_DISABLE_ACCESS);
+	for (int i = 0; i < PIECES; i++)
+		close_piece(&pieces[i]);
 }
 
 /* --- Buffers --- */

@@ -1,7 +1,8 @@
 #include "tests/gpu/emulator/block.h"
 
-#include "tests/gpu/doubles/runtime.h"
+#include "tests/gpu/doubles/inside.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -342,6 +343,11 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 {
 	(void)context;
 	const char *at = info->si_addr;
+	int error = errno;
+	if (signal == SIGSEGV && memory_open_piece(at)) {
+		errno = error;
+		return;
+	}
 	struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigaction(signal, &plain, NULL);
 	if (signal == SIGILL && b->now) /* the compiler's checks of types end like this */
@@ -356,9 +362,9 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 					       : double_memory_word(at));
 }
 
-static void watch_faults(void)
+void emulated_watch_faults(void)
 {
-	static char stack[64 << 10];
+	static __thread char stack[64 << 10];
 	stack_t alternate = { .ss_sp = stack, .ss_size = sizeof stack };
 	struct sigaction act = { .sa_sigaction = on_segv, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	sigaltstack(&alternate, NULL);
@@ -397,7 +403,7 @@ void emulated_run(const struct emulated_kernel *kernel, struct emulated_index gr
 	b->args_bytes = bytes;
 	b->threads = (int)(block.x * block.y * block.z);
 	b->warps = (b->threads + EMULATED_WARP - 1) / EMULATED_WARP;
-	watch_faults();
+	emulated_watch_faults();
 	check_launch();
 	for (uint64_t i = 0, at = o.start; i < o.count; i++, at = (at + o.step) % o.count) {
 		emulated_now.block_idx =

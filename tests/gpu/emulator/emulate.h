@@ -95,6 +95,10 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const struct emula
 void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid,
 		  struct emulated_index block, size_t shared, const void *args, size_t bytes);
 
+/* Sets the handler of this thread's faults: an access to device memory that is allowed is tried again,
+ * any other one ends the process with a line that names it. */
+void emulated_watch_faults(void);
+
 #ifdef __cplusplus
 }
 #endif
