@@ -64,7 +64,7 @@ struct submission {
 };
 
 /* Makes a path absolute that need not exist. */
-static int absolute(const char *path, char out[PATH_MAX], struct err *e)
+static int make_absolute(const char *path, char out[PATH_MAX], struct err *e)
 {
 	char here[PATH_MAX] = "";
 	if (*path != '/' && !getcwd(here, sizeof here))
@@ -106,7 +106,7 @@ static int open_submission(struct submission *s, struct err *e)
 			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, "
 			       "such as dgx-h100:16");
 	s->job.launch.launcher = LAUNCHER_SLURM;
-	if (absolute(s->job.job.run_dir, parent, e))
+	if (make_absolute(s->job.job.run_dir, parent, e))
 		return -1;
 	if (strlen(parent) >= sizeof s->job.job.run_dir)
 		return err_set(e, ERR_USAGE,
@@ -162,7 +162,7 @@ static int prepare_run(const struct submission *s, struct err *e)
 }
 
 /* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
-static int sbatch(const char *script, char *id, size_t size, struct err *e)
+static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 {
 	char *argv[] = { "sbatch", "--parsable", NULL };
 	const struct child_command c = { .argv = argv,
@@ -189,13 +189,13 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 	return rc;
 }
 
-static int submit(const struct submission *s, const char *script, struct err *e)
+static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32];
 	umask(077); /* Slurm passes it to the job and its log */
 	if (prepare_run(s, e))
 		return command_fail(e);
-	if (sbatch(script, id, sizeof id, e)) {
+	if (run_sbatch(script, id, sizeof id, e)) {
 		unlink(s->file);
 		return command_fail(e);
 	}
@@ -222,7 +222,7 @@ int cmd_submit(int argc, char **argv)
 	else if (dry)
 		status = command_help(buf_str(&script));
 	else
-		status = submit(&s, buf_str(&script), &e);
+		status = submit_script(&s, buf_str(&script), &e);
 	buf_fini(&script);
 	return status;
 }

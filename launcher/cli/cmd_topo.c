@@ -50,7 +50,7 @@ static const char help[] =
 	"EXIT STATUS\n"
 	"  0; 1 a file cannot be written; 2 usage; 3 the machines cannot be probed\n";
 
-static int show(const struct cluster *c)
+static int print_cluster(const struct cluster *c)
 {
 	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
@@ -125,7 +125,7 @@ int cmd_topo(int argc, char **argv)
 		return command_fail(&e);
 	int status = svg ? write_svg(&c, svg) : STATUS_DONE;
 	if (status == STATUS_DONE)
-		status = json ? show_json(&c) : show(&c);
+		status = json ? show_json(&c) : print_cluster(&c);
 	topo_cluster_free(&c);
 	return status;
 }

@@ -13,7 +13,7 @@
 #define ROOM_LEAST (1.0 * (1 << 30))
 
 /* The path itself if it exists, otherwise its nearest existing parent. */
-static void nearest(const char *path, char out[JOB_PATH])
+static void find_existing_parent(const char *path, char out[JOB_PATH])
 {
 	snprintf(out, JOB_PATH, "%s", *path ? path : ".");
 	while (access(out, F_OK) && errno == ENOENT) {
@@ -33,7 +33,7 @@ static void check_folder(const char *what, const char *path, double need, enum f
 	char there[JOB_PATH], text[HUMAN], more[HUMAN];
 	struct stat kind;
 	struct statvfs s;
-	nearest(path, there);
+	find_existing_parent(path, there);
 	if (!stat(there, &kind) && !S_ISDIR(kind.st_mode)) {
 		doctor_found_bad(f, level, what,
 				 "name another folder (job.run_dir, checkpoint.dir)",

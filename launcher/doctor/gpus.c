@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct patient {
+struct gpu_check {
 	const struct gpu_state *g;
 	struct findings *f;
 	char object[48];
 	int warnings, bad;
 };
 
-static void say(void *arg, enum gpu_level level, const char *found, const char *remedy)
+static void report_problem(void *arg, enum gpu_level level, const char *found, const char *remedy)
 {
-	struct patient *p = arg;
+	struct gpu_check *p = arg;
 	p->warnings += level != GPU_BAD;
 	p->bad += level == GPU_BAD;
 	doctor_found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy,
@@ -37,7 +37,7 @@ static int links_of_siblings(const struct gpu_states *s, const struct gpu_state 
 	return most;
 }
 
-static void judge_links(const struct gpu_states *s, struct patient *p)
+static void check_links(const struct gpu_states *s, struct gpu_check *p)
 {
 	const struct gpu_state *g = p->g;
 	int usual = links_of_siblings(s, g);
@@ -55,10 +55,10 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 		 "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or "
 		 "reseat it",
 		 g->index);
-	say(p, GPU_WARN, text, remedy);
+	report_problem(p, GPU_WARN, text, remedy);
 }
 
-static void judge_use(const struct needs *n, struct patient *p)
+static void check_use(const struct needs *n, struct gpu_check *p)
 {
 	const struct gpu_state *g = p->g;
 	char text[256], need[HUMAN], there[HUMAN], all[HUMAN];
@@ -68,40 +68,42 @@ static void judge_use(const struct needs *n, struct patient *p)
 			 g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "",
 			 first->name, *first->name ? ")" : "",
 			 first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
-		say(p, GPU_WARN, text,
-		    "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole "
-		    "nodes "
-		    "(--exclusive)");
+		report_problem(p, GPU_WARN, text,
+			       "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an "
+			       "allocation of whole "
+			       "nodes "
+			       "(--exclusive)");
 	}
 	if (n->memory > 0 && g->memory_free >= 0 && g->memory_free < n->memory) {
 		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s",
 			 human_bytes(g->memory_free, there), human_bytes(g->memory, all),
 			 human_bytes(n->memory, need));
-		say(p, GPU_BAD, text,
-		    "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or "
-		    "use "
-		    "recompute.mode = full");
+		report_problem(p, GPU_BAD, text,
+			       "end what holds the memory; or lower batch.micro, raise parallel.tp "
+			       "or pp, or "
+			       "use "
+			       "recompute.mode = full");
 	}
 }
 
-static int examine(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n,
-		   struct findings *f, int *usable)
+static int check_gpu(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n,
+		     struct findings *f, int *usable)
 {
-	struct patient p = { .g = g, .f = f };
+	struct gpu_check p = { .g = g, .f = f };
 	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus,
 		 *g->bus ? ")" : "");
-	topo_gpu_judge(g, say, &p);
+	topo_gpu_judge(g, report_problem, &p);
 	if (!*g->trouble) {
-		judge_links(s, &p);
-		judge_use(n, &p);
+		check_links(s, &p);
+		check_use(n, &p);
 	}
 	*usable += !p.bad;
 	return p.bad || p.warnings;
 }
 
 /* Reports all GPUs without a problem in one line. */
-static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first,
-		       struct findings *f)
+static void report_healthy(const struct gpu_states *s, int sound, const struct gpu_state *first,
+			   struct findings *f)
 {
 	char least[HUMAN], object[24], links[48] = "";
 	double there = -1;
@@ -118,7 +120,7 @@ static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_s
 }
 
 /* SXM modules communicate over NVLink only. PCIe cards work without NVLink. */
-static void judge_fabric(const struct gpu_states *s, struct findings *f)
+static void check_fabric(const struct gpu_states *s, struct findings *f)
 {
 	for (int i = 0; i < s->n; i++)
 		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
@@ -131,7 +133,7 @@ static void judge_fabric(const struct gpu_states *s, struct findings *f)
 			"none of the %d links that each GPU has is up", s->gpus[0].links);
 }
 
-static void judge_count(const struct gpu_states *s, int usable, const struct needs *n,
+static void check_count(const struct gpu_states *s, int usable, const struct needs *n,
 			struct findings *f)
 {
 	char hidden[64] = "";
@@ -165,15 +167,15 @@ void doctor_check_gpus(const struct needs *n, struct findings *f)
 	}
 	doctor_found_facts(f, doctor_gpu_facts(&s));
 	for (int i = 0; i < s.n; i++) {
-		if (examine(&s, &s.gpus[i], n, f, &usable))
+		if (check_gpu(&s, &s.gpus[i], n, f, &usable))
 			continue;
 		sound++;
 		first = first ? first : &s.gpus[i];
 	}
 	if (sound)
-		tell_sound(&s, sound, first, f);
-	judge_fabric(&s, f);
-	judge_count(&s, usable, n, f);
+		report_healthy(&s, sound, first, f);
+	check_fabric(&s, f);
+	check_count(&s, usable, n, f);
 	if (!s.n && !n->cuda && !s.hidden)
 		doctor_found_ok(f, "GPUs", "none");
 	topo_gpu_states_free(&s);

@@ -15,8 +15,8 @@
 #define SECONDS_OF_NODES 60.0
 
 /* Sets the values of the node that needs most. */
-static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out,
-		   struct err *e)
+static int sum_needs(const struct plan *p, int nodes, const struct job *job, struct needs *out,
+		     struct err *e)
 {
 	double *memory = calloc((size_t)nodes + 1, sizeof *memory);
 	if (!memory)
@@ -49,8 +49,8 @@ static bool has_gpus(const struct cluster *c)
 
 /* Plans the job. It is an error if the job uses GPUs and this machine has none. The function is not
  * inlined, because otherwise the caller's frame would hold a job in addition to struct needs. */
-__attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
-					     struct err *e)
+__attribute__((noinline)) static int plan_job(const struct job *given, struct needs *out,
+					      struct err *e)
 {
 	struct job job = *given;
 	struct cluster c;
@@ -68,7 +68,7 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	if (!rc)
 		rc = plan_build(&job, &c, &p, e);
 	if (!rc) {
-		rc = of_plan(&p, c.n_nodes, &job, out, e);
+		rc = sum_needs(&p, c.n_nodes, &job, out, e);
 		plan_free(&p);
 	}
 	topo_cluster_free(&c);
@@ -77,11 +77,11 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 
 /* Runs like a check, in its own process, so a driver that hangs or crashes does not stop the
  * doctor. */
-static void plan_here(const struct needs *n, struct findings *f)
+static void check_plan(const struct needs *n, struct findings *f)
 {
 	struct needs out = *n;
 	struct err e = ERR_INIT;
-	if (plan_of(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
+	if (plan_job(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
 		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1,
 			 e.text);
 	doctor_found_facts(f, doctor_needs_json(&out));
@@ -90,7 +90,7 @@ static void plan_here(const struct needs *n, struct findings *f)
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out)
 {
 	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false,
-					NULL, plan_here },
+					NULL, check_plan },
 				      { NULL, 0, false, NULL, NULL } };
 	struct findings f = { .rows = NULL };
 	out->job = true;
@@ -102,7 +102,7 @@ void doctor_needs_of_job(const struct job *job, const char *file, struct needs *
 	out->given = job;
 	out->file = file;
 	doctor_run(plan, out, DOCTOR_ALL, &f);
-	if (doctor_needs_take(json_object_get(f.facts, plan->name), out))
+	if (doctor_needs_from_json(json_object_get(f.facts, plan->name), out))
 		snprintf(out->trouble, sizeof out->trouble,
 			 "planning it failed: %s; see what is said of the driver, or of Slurm",
 			 f.n ? f.rows[0].found : "no answer");

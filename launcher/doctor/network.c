@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Reads the first line of a file in a folder. */
-static void line_in(const char *folder, const char *name, char *out, size_t size)
+static void read_line(const char *folder, const char *name, char *out, size_t size)
 {
 	char path[512];
 	snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -26,14 +26,14 @@ static const char *base_name(const char *path)
 }
 
 /* Makes "mlx5_0 port 1" from /sys/class/infiniband/mlx5_0/ports/1. */
-static void port_name(const char *path, char out[80])
+static void format_port_name(const char *path, char out[80])
 {
 	const char *device = path + strlen("/sys/class/infiniband/");
 	snprintf(out, 80, "%.*s port %s", (int)strcspn(device, "/"), device, base_name(path));
 }
 
 /* A port in state 4 ("4: ACTIVE") is active. Returns the number of active ports. */
-static int infiniband(struct findings *f, int *all)
+static int count_active_ports(struct findings *f, int *all)
 {
 	glob_t g;
 	int up = 0;
@@ -43,8 +43,8 @@ static int infiniband(struct findings *f, int *all)
 	*all = (int)g.gl_pathc;
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		char state[64], name[80];
-		line_in(g.gl_pathv[i], "state", state, sizeof state);
-		port_name(g.gl_pathv[i], name);
+		read_line(g.gl_pathv[i], "state", state, sizeof state);
+		format_port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
 			doctor_found_bad(f, FINDING_WARN, name,
@@ -59,7 +59,7 @@ static int infiniband(struct findings *f, int *all)
 
 /* Counts the network interfaces with a device behind them, which excludes loopback, bridges and
  * tunnels. Returns the number of those that are not down. */
-static int ethernet(int *all)
+static int count_ethernet(int *all)
 {
 	glob_t g;
 	int up = 0;
@@ -70,7 +70,7 @@ static int ethernet(int *all)
 		char folder[256], state[32];
 		snprintf(folder, sizeof folder, "%.*s",
 			 (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
-		line_in(folder, "operstate", state, sizeof state);
+		read_line(folder, "operstate", state, sizeof state);
 		++*all;
 		up += strcmp(state, "down") != 0;
 	}
@@ -82,7 +82,7 @@ static void check_interface(const char *name, struct findings *f)
 {
 	char folder[160], state[32];
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
-	line_in(folder, "operstate", state, sizeof state);
+	read_line(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
 		doctor_found_bad(f, FINDING_FAIL, name,
 				 "ip link lists those that are here; set network.interface to one, "
@@ -98,7 +98,7 @@ static void check_interface(const char *name, struct findings *f)
 
 void doctor_check_adapters(const struct needs *n, struct findings *f)
 {
-	int ports, cards, active = infiniband(f, &ports), up = ethernet(&cards);
+	int ports, cards, active = count_active_ports(f, &ports), up = count_ethernet(&cards);
 	if (*n->interface)
 		check_interface(n->interface, f);
 	if (ports && !active)

@@ -88,8 +88,8 @@ bool doctor_has_driver(void)
 
 /* Reports a missing GPU library. It is a problem only if a job uses GPUs or the driver is
  * loaded. */
-static void missing(const struct needs *n, struct findings *f, const char *object,
-		    const char *remedy, const char *why)
+static void report_missing(const struct needs *n, struct findings *f, const char *object,
+			   const char *remedy, const char *why)
 {
 	if (n->cuda || doctor_has_driver())
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s",
@@ -126,7 +126,7 @@ static void *cuda_agent(char path[PATH_MAX], struct err *e)
 }
 
 /* The version of CUDA that libmuster-cuda.so was built with, such as 13000; 0: unknown. */
-static int built_with(void *lib)
+static int cuda_version_built_with(void *lib)
 {
 	const int *version = lib ? dlsym(lib, "muster_cuda_runtime") : NULL;
 	return version ? *version : 0;
@@ -140,9 +140,9 @@ void doctor_check_cuda(const struct needs *n, struct findings *f)
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	void *lib = cuda_agent(path, &e);
-	int cuda = built_with(lib);
+	int cuda = cuda_version_built_with(lib);
 	if (!lib && e.code == ERR_NOTFOUND)
-		missing(n, f, "libmuster-cuda.so", remedy, e.text);
+		report_missing(n, f, "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so",
 				 "build it on a node like this one", "%s", e.text);
@@ -163,7 +163,7 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 	int driver = 0;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		missing(n, f, "CUDA driver", remedy, load_error());
+		report_missing(n, f, "CUDA driver", remedy, load_error());
 		return;
 	}
 	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
@@ -172,7 +172,7 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 				 "libcuda.so.1 does not tell its version");
 		return;
 	}
-	int cuda = built_with(cuda_agent(path, NULL));
+	int cuda = cuda_version_built_with(cuda_agent(path, NULL));
 	snprintf(update, sizeof update,
 		 "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
@@ -235,7 +235,7 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	if (!lib && l->optional && n->cuda)
 		doctor_found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
 	else if (!lib)
-		missing(n, f, l->label, l->remedy, why);
+		report_missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
 		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label,
 				 l->remedy, "%s is version %d.%d, and %d.%d is the least", *name,

@@ -10,7 +10,7 @@
 
 #define SECONDS 7.0
 
-static int run(const char *const *words, struct buf *out, struct err *e)
+static int run_command(const char *const *words, struct buf *out, struct err *e)
 {
 	const struct child_command c = { .argv = (char *const *)words, .out = -1, .tied = true };
 	return launcher_child_run(&c, SECONDS, out, e);
@@ -26,7 +26,7 @@ static void check_controller(struct findings *f)
 	static const char *const ping[] = { "scontrol", "ping", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(ping, &out, &e);
+	int rc = run_command(ping, &out, &e);
 	const char *text = buf_str(&out), *up = strstr(text, " is UP"),
 		   *down = strstr(text, " is DOWN");
 	if (rc || down)
@@ -51,7 +51,7 @@ static void check_plugin(struct findings *f)
 	static const char *const list[] = { "srun", "--mpi=list", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(list, &out, &e);
+	int rc = run_command(list, &out, &e);
 	if (!rc && has_pmix(buf_str(&out)))
 		doctor_found_ok(f, "srun --mpi=pmix", "there");
 	else
@@ -70,7 +70,7 @@ void doctor_check_slurm(const struct needs *n, struct findings *f)
 	static const char *const version[] = { "sinfo", "--version", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(version, &out, &e);
+	int rc = run_command(version, &out, &e);
 	const char *text = buf_str(&out);
 	if (rc && e.code == ERR_NOTFOUND && !n->slurm) {
 		doctor_found_ok(f, "Slurm", "its commands are not here; runs stay on this host");

@@ -29,7 +29,7 @@ enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
 static const double answer_s = 20; /* starting takes about 10 ms */
 
-struct server {
+struct local_server {
 	pid_t pid;
 	int world;
 	char dir[PATH_MAX];
@@ -56,7 +56,7 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static int make_dir(struct server *s, const char *run_dir, struct err *e)
+static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
 {
 	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
 		return err_set(e, ERR_USAGE,
@@ -67,7 +67,7 @@ static int make_dir(struct server *s, const char *run_dir, struct err *e)
 }
 
 /* The forked process: answers, then waits to be killed. */
-static void run_server(const struct server *s, const char *nspace, int out, int log_fd,
+static void run_server(const struct local_server *s, const char *nspace, int out, int log_fd,
 		       pid_t launcher)
 {
 	/* the launcher handles these */
@@ -99,7 +99,7 @@ static void run_server(const struct server *s, const char *nspace, int out, int 
 }
 
 /* Reads to the end of the stream: the process closes it after its answer. */
-static int read_answer(struct server *s, int fd, struct err *e)
+static int read_answer(struct local_server *s, int fd, struct err *e)
 {
 	double end = clock_s() + answer_s;
 	for (;;) {
@@ -126,7 +126,7 @@ static int read_answer(struct server *s, int fd, struct err *e)
 }
 
 /* Splits the answer into variables. */
-static int parse_answer(struct server *s, struct err *e)
+static int parse_answer(struct local_server *s, struct err *e)
 {
 	const char *text = buf_str(&s->answer);
 	if (s->answer.len && *text == ANSWER_FAILED)
@@ -153,7 +153,8 @@ static int parse_answer(struct server *s, struct err *e)
 	return 0;
 }
 
-static int fork_server(struct server *s, const char *nspace, int log_fd, int *answer, struct err *e)
+static int fork_server(struct local_server *s, const char *nspace, int log_fd, int *answer,
+		       struct err *e)
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC))
@@ -174,9 +175,9 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 }
 
 int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
-		      struct server **out, struct err *e)
+		      struct local_server **out, struct err *e)
 {
-	struct server *s = calloc(1, sizeof *s);
+	struct local_server *s = calloc(1, sizeof *s);
 	int answer = -1;
 	if (!s)
 		return err_set(e, ERR_NOMEM, "no memory for the PMIx server");
@@ -196,7 +197,7 @@ int local_server_open(const char *nspace, int world, const char *run_dir, int lo
 	return 0;
 }
 
-void local_server_close(struct server *s)
+void local_server_close(struct local_server *s)
 {
 	if (!s)
 		return;
@@ -213,7 +214,7 @@ void local_server_close(struct server *s)
 	free(s);
 }
 
-char *const *local_server_env(const struct server *s, int rank)
+char *const *local_server_env(const struct local_server *s, int rank)
 {
 	return s->env[rank];
 }

@@ -54,6 +54,6 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 void supervise_terminal_waiting(struct terminal *t, const char *text);
 
 /* Formats a duration: 4.2 s, 1:20, 2:03:04. */
-const char *supervise_terminal_span(double seconds, char *out, size_t size);
+const char *supervise_terminal_duration(double seconds, char *out, size_t size);
 
 #endif

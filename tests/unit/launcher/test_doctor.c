@@ -16,19 +16,19 @@
 
 #include <cmocka.h>
 
-static void well(const struct needs *n, struct findings *f)
+static void check_ok(const struct needs *n, struct findings *f)
 {
 	doctor_found_ok(f, "it", "is well, with %d ranks", n->ranks);
 }
 
-static void ill(const struct needs *n, struct findings *f)
+static void check_bad(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	doctor_found_bad(f, FINDING_WARN, "that", "mend it", "is \033[2Jill");
 	doctor_found_bad(f, FINDING_FAIL, "that too", "mend it", "is worse");
 }
 
-static void hangs(const struct needs *n, struct findings *f)
+static void check_hangs(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	doctor_found_ok(f, "before", "it hangs");
@@ -37,19 +37,19 @@ static void hangs(const struct needs *n, struct findings *f)
 		pause();
 }
 
-static void crashes(const struct needs *n, struct findings *f)
+static void check_crashes(const struct needs *n, struct findings *f)
 {
 	(void)n, (void)f;
 	raise(SIGKILL);
 }
 
-static void leaves(const struct needs *n, struct findings *f)
+static void check_exits(const struct needs *n, struct findings *f)
 {
 	(void)n, (void)f;
 	_exit(0);
 }
 
-static void chatters(const struct needs *n, struct findings *f)
+static void check_prints(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	printf("a library's own words\n");
@@ -65,9 +65,9 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 	(void)state;
 	/* clang-format off */
 	static const struct check checks[] = {
-		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill },
-			{ "crashes", 5, false, "", crashes },
-		{ "leaves", 5, false, "", leaves }, { "chatters", 5, false, "", chatters }, { NULL, 0, false, NULL, NULL },
+		{ "well", 5, false, "", check_ok }, { "hangs", 0.3, false, "", check_hangs }, { "ill", 5, true, "", check_bad },
+			{ "crashes", 5, false, "", check_crashes },
+		{ "leaves", 5, false, "", check_exits }, { "chatters", 5, false, "", check_prints }, { NULL, 0, false, NULL, NULL },
 	};
 	/* clang-format on */
 	/* clang-format off */
@@ -111,7 +111,7 @@ static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(v
 	struct rlimit was, few;
 	int next = dup(STDIN_FILENO);
 	for (int i = 0; i < CHECKS; i++)
-		checks[i] = (struct check){ "well", 5, false, "", well };
+		checks[i] = (struct check){ "well", 5, false, "", check_ok };
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &was);
 	few = (struct rlimit){ (rlim_t)next + 3, was.rlim_max };
@@ -140,7 +140,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	doctor_found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
 	doctor_found_facts(&f, json_pack("{s:i}", "GPUs", 8));
 	json_t *list = doctor_findings_json(&f);
-	assert_int_equal(doctor_findings_take(&back, list), 0);
+	assert_int_equal(doctor_findings_read(&back, list), 0);
 	assert_int_equal(back.n, 2);
 	assert_string_equal(back.rows[0].found, f.rows[0].found);
 	assert_string_equal(back.rows[1].remedy, "mend it");
@@ -157,7 +157,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 					   "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
-		assert_int_equal(doctor_findings_take(&back, list), -1);
+		assert_int_equal(doctor_findings_read(&back, list), -1);
 		assert_int_equal(back.n, 2);
 		json_decref(list);
 	}
@@ -165,7 +165,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b["
 			  "2J\\u009b\",\"object\":7}]}",
 			  0, NULL);
-	assert_int_equal(doctor_findings_take(&back, list), 0);
+	assert_int_equal(doctor_findings_read(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
 	json_decref(list);
@@ -221,7 +221,7 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 			doctor_found_bad(f, FINDING_FAIL, "GPU3", "exchange it", "broken");
 	}
 	struct buf page = BUF_INIT;
-	doctor_page(nodes, 5, false, false, 100, &page);
+	doctor_print(nodes, 5, false, false, 100, &page);
 	assert_string_equal(buf_str(&page),
 			    "muster doctor: n1 and 4 other nodes\n\n"
 			    "ok    memory                  0 GiB\n"
@@ -231,7 +231,7 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 			    "                            → exchange it\n"
 			    "\n5 ok, 5 warnings, 4 failures; 1 of 5 nodes can be used\n");
 	buf_clear(&page);
-	doctor_page(nodes, 1, true, true, 40, &page);
+	doctor_print(nodes, 1, true, true, 40, &page);
 	assert_non_null(
 		strstr(buf_str(&page), "\033[33mwarn\033[0m  PCI devices             not shown\n"));
 	assert_null(strstr(buf_str(&page), "memory"));

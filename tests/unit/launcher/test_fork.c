@@ -13,7 +13,7 @@
 
 static int heard[2];
 
-static void hear(int number)
+static void on_signal(int number)
 {
 	unsigned char byte = (unsigned char)number;
 	if (write(heard[1], &byte, 1) != 1)
@@ -32,7 +32,7 @@ static void a_signal_to_the_young_child_is_forgotten(void **state)
 	(void)state;
 	char byte;
 	assert_int_equal(pipe(heard), 0);
-	signal(SIGINT, hear);
+	signal(SIGINT, on_signal);
 	pid_t pid = launcher_fork_blocked();
 	if (pid == 0) {
 		raise(SIGINT);
@@ -50,7 +50,7 @@ static void later_ones_have_their_default_action(void **state)
 {
 	(void)state;
 	struct sigaction now;
-	signal(SIGTERM, hear);
+	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_IGN); /* a careless parent of the launcher may have set this */
 	signal(SIGHUP, SIG_IGN);

@@ -24,7 +24,7 @@ enum { CROWD = 1200, NOBODY = 65534 };
 
 static struct {
 	char dir[256];
-	struct server *server;
+	struct local_server *server;
 	struct sockaddr_in port;
 } t;
 
@@ -85,7 +85,7 @@ static int be_rank_0(void)
 
 /* As another user, opens CROWD connections that send nothing. Returns 0 if each of them was
  * closed. */
-static int knock(int ready)
+static int connect_to_server(int ready)
 {
 	static int fds[CROWD];
 	struct rlimit files = { 2 * CROWD, 2 * CROWD };
@@ -123,7 +123,7 @@ static void silent_connections_of_another_user_hold_nobody_up(void **state)
 	assert_int_equal(pipe(ready), 0);
 	pid_t crowd = fork();
 	if (crowd == 0)
-		_exit(knock(ready[1]));
+		_exit(connect_to_server(ready[1]));
 	assert_int_equal(read(ready[0], &byte, 1), 1); /* they are all connected */
 	pid_t rank = fork();
 	if (rank == 0)

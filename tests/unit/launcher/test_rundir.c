@@ -219,7 +219,7 @@ static void events_carry_both_times_and_the_generation(void **state)
 	char path[512];
 	struct buf text = BUF_INIT;
 	rundir_event_hello(run, 3, &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7 });
-	rundir_event_wired(run, 3, NULL);
+	rundir_event_connected(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	*strchr(text.data, '\n') = '\0';
@@ -256,7 +256,7 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	none = old;
 	none.rlim_cur = 10;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	rundir_event_wired(run, 1, NULL);
+	rundir_event_connected(run, 1, NULL);
 	rundir_metrics(run, 1, &(struct msg_metrics){ .step = 1 }, 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(rundir_lost(run), 2);

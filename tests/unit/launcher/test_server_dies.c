@@ -32,7 +32,7 @@ static void a_death_while_it_starts_is_a_peer_s(void **state)
 {
 	(void)state;
 	char dir[256];
-	struct server *server = NULL;
+	struct local_server *server = NULL;
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(dir, sizeof dir));
 	killed = true;
