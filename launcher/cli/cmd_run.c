@@ -7,8 +7,6 @@
 #include "launcher/cli/launch_choose.h"
 #include "launcher/descriptors.h"
 #include "launcher/job_cluster.h"
-#include "launcher/pmix/local.h"
-#include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
 #include "plan/show/plan.h"
@@ -114,8 +112,7 @@ static int choose_open_keys(struct job *job, const struct cluster *c, struct err
 
 static int make_plan(struct run_parts *r, struct err *e)
 {
-	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
-	if (launcher_job_cluster_open(&r->job, spec, &r->cluster, e))
+	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
 	if (choose_open_keys(&r->job, &r->cluster, e) ||
@@ -129,20 +126,13 @@ static int make_plan(struct run_parts *r, struct err *e)
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
 }
 
-/* The address of the supervisor: the loopback address if every rank is on this host. */
-static int control_host(const struct run_parts *r, char host[NET_ADDR_MAX], struct err *e)
-{
-	if (r->ops == &launch_local)
-		return net_loopback_up(e) ? -1 : net_local_address(NULL, NULL, host, e);
-	if (*r->job.network.interface)
-		return net_local_address(r->job.network.interface, NULL, host, e);
-	return slurm_address(host, e);
-}
-
 static int open_control(struct run_parts *r, struct err *e)
 {
 	char host[NET_ADDR_MAX];
-	return control_host(r, host, e) || net_listen(host, &r->listener, r->address, e) ? -1 : 0;
+	return r->ops->control_host(&r->job, host, e) ||
+			       net_listen(host, &r->listener, r->address, e)
+		       ? -1
+		       : 0;
 }
 
 static int run_open(struct run_parts *r, struct err *e)

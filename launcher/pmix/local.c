@@ -233,8 +233,24 @@ free_launch:
 	return -1;
 }
 
+static bool local_available(void)
+{
+	return true;
+}
+
+/* All agents are on this host, so they use the loopback address. */
+static int local_control_host(const struct job *job, char host[NET_ADDR_MAX], struct err *e)
+{
+	(void)job;
+	return net_loopback_up(e) || net_local_address(NULL, NULL, host, e) ? -1 : 0;
+}
+
 const struct launch_ops launch_local = {
 	.name = "local",
+	.word = LAUNCHER_LOCAL,
+	.available = local_available,
+	.cluster = "local",
+	.control_host = local_control_host,
 	.start = local_start,
 	.kill = local_kill,
 	.close = local_close,

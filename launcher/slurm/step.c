@@ -163,10 +163,15 @@ static int open_log(const struct launch_request *r, struct err *e)
 	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
+static bool slurm_available(void)
+{
+	return getenv("SLURM_JOB_ID") != NULL;
+}
+
 static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 		       const struct launch_events *ev, struct launch **out, struct err *e)
 {
-	if (!getenv("SLURM_JOB_ID"))
+	if (!slurm_available())
 		return err_set(e, ERR_NOTFOUND,
 			       "[launch] launcher = slurm: this is no Slurm allocation; "
 			       "use `muster submit`, or salloc first");
@@ -208,8 +213,18 @@ static void slurm_close(struct launch *l)
 	uv_close((uv_handle_t *)&l->timer, free_launch);
 }
 
+static int slurm_control_host(const struct job *job, char host[NET_ADDR_MAX], struct err *e)
+{
+	const char *interface = job->network.interface;
+	return *interface ? net_local_address(interface, NULL, host, e) : slurm_address(host, e);
+}
+
 const struct launch_ops launch_slurm = {
 	.name = "slurm",
+	.word = LAUNCHER_SLURM,
+	.available = slurm_available,
+	.cluster = "slurm",
+	.control_host = slurm_control_host,
 	.auth = slurm_auth,
 	.start = slurm_start,
 	.kill = slurm_kill,
