@@ -191,7 +191,7 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 
 static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
-	char id[32];
+	char id[32], log[RUN_PATH];
 	umask(077); /* Slurm passes it to the job and its log */
 	if (prepare_run(s, e))
 		return command_fail(e);
@@ -200,7 +200,8 @@ static int submit_script(const struct submission *s, const char *script, struct 
 		return command_fail(e);
 	}
 	printf("%s\n", id);
-	fprintf(stderr, "muster: submitted; output goes to %s/logs/slurm-%s.out\n", s->run_dir, id);
+	run_path_slurm_log(log, s->run_dir, id);
+	fprintf(stderr, "muster: submitted; the output of the job goes to %s\n", log);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 

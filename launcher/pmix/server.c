@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "launcher/fork.h"
 #include "launcher/pmix/register.h"
 
@@ -23,16 +24,12 @@
 /* The first byte of the process's answer. The environments or the error's text follow. */
 enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
-/* A hidden name, because its contents are removed without a look, and a user may have a folder
- * "pmix". */
-#define SERVER_FOLDER ".pmix"
-
 static const double answer_s = 20; /* starting takes about 10 ms */
 
 struct local_server {
 	pid_t pid;
 	int world;
-	char dir[PATH_MAX];
+	char dir[RUN_PATH];
 	struct buf answer;
 	char **words; /* all ranks' variables, pointers into `answer`; each rank's end with NULL */
 	char ***env;  /* world */
@@ -56,9 +53,12 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* The contents of the folder are removed without a look. Its name is hidden, because a user may have
+ * a folder "pmix" here. */
 static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
 {
-	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
+	run_path(s->dir, run_dir, RUN_PMIX);
+	if (strlen(s->dir) >= PATH_MAX)
 		return err_set(e, ERR_USAGE,
 			       "%s: the path is too long; choose a shorter run_dir or name",
 			       run_dir);

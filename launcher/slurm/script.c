@@ -1,6 +1,7 @@
 #include "launcher/slurm/script.h"
 
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/speeds.h"
 
@@ -149,12 +150,15 @@ static int check_value(const char *what, const char *text, struct err *e)
 /* Slurm replaces %-patterns in the log's path, so each % of the folder is doubled. */
 static int add_log(const char *run_dir, struct buf *out, struct err *e)
 {
+	char path[RUN_PATH];
+	size_t folder = strlen(run_dir);
 	if (check_value("the run folder", run_dir, e))
 		return -1;
+	run_path_slurm_log(path, run_dir, "%j");
 	buf_puts(out, "\n#SBATCH --output=\"");
-	for (const char *at = run_dir; *at; at++)
-		buf_puts(out, *at == '%' ? "%%" : (char[]){ *at, '\0' });
-	buf_puts(out, "/logs/slurm-%j.out\"\n#SBATCH --open-mode=append");
+	for (size_t i = 0; path[i]; i++)
+		buf_puts(out, path[i] == '%' && i < folder ? "%%" : (char[]){ path[i], '\0' });
+	buf_puts(out, "\"\n#SBATCH --open-mode=append");
 	return 0;
 }
 
