@@ -94,8 +94,8 @@ static int check_nodes(const struct needs *n, const struct hostlist *names,
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
 		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes",
-				 "srun hostname must work in this allocation",
-				 "could not be asked: %s", e.text);
+				 "check that srun hostname works in this allocation",
+				 "they cannot be checked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
 	return asked ? names->n : 1;

@@ -53,8 +53,8 @@ int doctor_needs_read(const char *text, struct needs *out, struct err *e)
 	int rc = doc ? doctor_needs_from_json(doc, out) : -1;
 	json_decref(doc);
 	return rc ? err_set(e, ERR_USAGE,
-			    "--report: what follows it is no needs of a job; muster doctor itself "
-			    "gives it to the "
-			    "nodes")
+			    "--report: its value is invalid; only muster doctor uses this option, "
+			    "for the "
+			    "nodes of an allocation")
 		  : 0;
 }

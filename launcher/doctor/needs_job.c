@@ -4,6 +4,8 @@
 #include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
+#include "plan/spec/model/zero.h"
+#include "plan/spec/optimizers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,19 @@
  * step. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
+
+/* The bytes of one checkpoint: the fp32 parameters of the whole model and the states that the
+ * optimizer keeps of them. */
+static double checkpoint_bytes(const struct job *job, const struct model_shape *m)
+{
+	const struct stage all = { .layer_hi = (int)m->layers, .first = true, .last = true };
+	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct zero_cut cuts[ZERO_CLASSES];
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		cuts[i] = (struct zero_cut){ .shards = 1, .copies = 1 };
+	return (double)sizeof(float) * (zero_saved(m, &whole, 0, cuts) +
+					optimizer_saved(job->optimizer.kind, m, &whole, 0, cuts));
+}
 
 /* Sets the values of the node that needs most. */
 static int sum_needs(const struct plan *p, int nodes, const struct job *job, struct needs *out,
@@ -32,10 +47,8 @@ static int sum_needs(const struct plan *p, int nodes, const struct job *job, str
 								      : out->host_memory;
 	}
 	free(memory);
-	/* fp32 parameters and optimizer states */
-	double saved = 4.0 * (1 + optimizer_full_states(job->optimizer.kind));
-	out->checkpoint = saved * (double)shape_params(&p->shape) *
-			  (double)(job->checkpoint.keep + 1);
+	/* one more than are kept, because the next one is written before the oldest is removed */
+	out->checkpoint = checkpoint_bytes(job, &p->shape) * (double)(job->checkpoint.keep + 1);
 	return 0;
 }
 
@@ -59,10 +72,10 @@ __attribute__((noinline)) static int plan_job(const struct job *given, struct ne
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		topo_cluster_free(&c);
-		return err_set(e, ERR_NOTFOUND,
-			       "[job] device is cuda, and there is no GPU here; ask where it shall "
-			       "run: salloc … "
-			       "muster doctor JOB.ini");
+		return err_set(
+			e, ERR_NOTFOUND,
+			"[job] device = cuda: there is no GPU here; check the nodes that the job "
+			"will run on: salloc … muster doctor JOB.ini");
 	}
 	int rc = job.open ? search_resolve(&job, &c, e) : 0;
 	if (!rc)
@@ -104,7 +117,8 @@ void doctor_needs_of_job(const struct job *job, const char *file, struct needs *
 	doctor_run(plan, out, DOCTOR_ALL, &f);
 	if (doctor_needs_from_json(json_object_get(f.facts, plan->name), out))
 		snprintf(out->trouble, sizeof out->trouble,
-			 "planning it failed: %s; see what is said of the driver, or of Slurm",
-			 f.n ? f.rows[0].found : "no answer");
+			 "the job cannot be planned: %s; look at the lines about the driver or "
+			 "Slurm",
+			 f.n ? f.rows[0].found : "there was no answer");
 	doctor_findings_fini(&f);
 }

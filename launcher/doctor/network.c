@@ -48,9 +48,8 @@ static int count_active_ports(struct findings *f, int *all)
 		up += state[0] == '4';
 		if (state[0] != '4')
 			doctor_found_bad(f, FINDING_WARN, name,
-					 "look at cable, switch port and subnet manager (ibstat); "
-					 "NCCL_IB_HCA "
-					 "leaves it out",
+					 "check the cable, the switch port and the subnet manager "
+					 "(ibstat), or exclude the port with NCCL_IB_HCA",
 					 "%s", *state ? state : "its state cannot be read");
 	}
 	globfree(&g);
@@ -84,16 +83,17 @@ static void check_interface(const char *name, struct findings *f)
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
 	read_line(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
-		doctor_found_bad(f, FINDING_FAIL, name,
-				 "ip link lists those that are here; set network.interface to one, "
-				 "or leave it out",
-				 "network.interface names it, and it is not on this node");
+		doctor_found_bad(
+			f, FINDING_FAIL, name,
+			"set network.interface to an interface that ip link lists, or leave it "
+			"empty",
+			"network.interface names it, but this node does not have it");
 	else if (!strcmp(state, "down"))
 		doctor_found_bad(f, FINDING_FAIL, name,
-				 "ip link set it up, or name another in network.interface",
-				 "network.interface names it, and it is down");
+				 "set it up (ip link), or name another one in network.interface",
+				 "network.interface names it, but it is down");
 	else
-		doctor_found_ok(f, name, "%s", *state ? state : "there");
+		doctor_found_ok(f, name, "%s", *state ? state : "it exists");
 }
 
 void doctor_check_adapters(const struct needs *n, struct findings *f)
@@ -103,14 +103,14 @@ void doctor_check_adapters(const struct needs *n, struct findings *f)
 		check_interface(n->interface, f);
 	if (ports && !active)
 		doctor_found_bad(f, FINDING_WARN, "adapters",
-				 "start the subnet manager (opensm), or look at the switch",
-				 "no InfiniBand port of %d is active", ports);
+				 "start the subnet manager (opensm), or check the switch",
+				 "none of %d InfiniBand ports is active", ports);
 	else if (ports)
 		doctor_found_ok(f, "adapters",
 				"%d of %d InfiniBand port%s active, %d of %d Ethernet", active,
 				ports, human_s(ports), up, cards);
 	else if (cards && !up && n->slurm)
-		doctor_found_bad(f, FINDING_WARN, "adapters", "look at cable and switch",
+		doctor_found_bad(f, FINDING_WARN, "adapters", "check the cables and the switch",
 				 "none of %d is up", cards);
 	else
 		doctor_found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
@@ -127,20 +127,21 @@ static bool is_loopback(const struct addrinfo *a)
 
 void doctor_check_name(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "put its address and name into /etc/hosts or DNS; "
-				     "network.interface names the interface "
-				     "that the ranks shall use";
+	static const char remedy[] = "add its address and name to /etc/hosts or DNS, or set "
+				     "network.interface to the interface that the ranks "
+				     "use";
 	char name[256] = "", text[NI_MAXHOST];
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
 	if (gethostname(name, sizeof name - 1) || !*name) {
-		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "there is none");
+		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "this host has no name");
 		return;
 	}
 	int rc = getaddrinfo(name, NULL, &hints, &list);
 	if (rc) {
 		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name,
-				 gai_strerror(rc), level ? "" : "; ranks on this host do without");
+				 gai_strerror(rc),
+				 level ? "" : "; ranks on one host do not need it");
 		return;
 	}
 	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0,
@@ -149,7 +150,7 @@ void doctor_check_name(const struct needs *n, struct findings *f)
 	doctor_found_ok(
 		f, "host name", "%s is %s%s", name, text,
 		is_loopback(list) && n->slurm
-			? ", the loopback address: ranks use the interface towards the supervisor"
+			? ", a loopback address; ranks use the interface towards the supervisor"
 			: "");
 	freeaddrinfo(list);
 }

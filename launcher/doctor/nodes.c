@@ -34,15 +34,15 @@ int doctor_report_node(const char *needs, struct buf *out, struct err *e)
 		topo_nodes_print(TAG, text, strlen(text), out);
 	bool bad = !text || buf_failed(out);
 	free(text);
-	return bad ? err_set(e, ERR_NOMEM, "no memory to tell what was found") : 0;
+	return bad ? err_set(e, ERR_NOMEM, "no memory for the findings") : 0;
 }
 
 static void report_silent_node(struct findings *f, const char *why)
 {
 	f->check = "node";
 	doctor_found_bad(f, FINDING_FAIL, "node",
-			 "scontrol show node tells its state; muster must lie in a folder that "
-			 "this node sees",
+			 "check its state with scontrol show node; muster must be in a folder "
+			 "that this node can read",
 			 "%s", why);
 }
 
@@ -53,9 +53,9 @@ static void read_answer(struct doctor_node *node, struct buf *answer, double *ti
 	const json_t *t = json_object_get(o, "time");
 	*time = json_is_number(t) ? json_number_value(t) : -1;
 	if (!answer->len)
-		report_silent_node(&node->found, "it told nothing");
+		report_silent_node(&node->found, "it sent no answer");
 	else if (doctor_findings_read(&node->found, json_object_get(o, "found")))
-		report_silent_node(&node->found, "what it told cannot be read");
+		report_silent_node(&node->found, "its answer cannot be read");
 	json_decref(o);
 }
 
@@ -70,19 +70,19 @@ static int compare_doubles(const void *a, const void *b)
 static void compare_clocks(struct doctor_node *nodes, const double *times, int n)
 {
 	double *sorted = malloc((size_t)n * sizeof *sorted);
-	int told = 0;
+	int known = 0;
 	for (int i = 0; sorted && i < n; i++)
 		if (times[i] >= 0)
-			sorted[told++] = times[i];
-	if (told)
-		qsort(sorted, (size_t)told, sizeof *sorted, compare_doubles);
-	for (int i = 0; told && i < n; i++) {
-		double off = times[i] - sorted[told / 2];
+			sorted[known++] = times[i];
+	if (known)
+		qsort(sorted, (size_t)known, sizeof *sorted, compare_doubles);
+	for (int i = 0; known && i < n; i++) {
+		double off = times[i] - sorted[known / 2];
 		nodes[i].found.check = "clock";
 		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
 			doctor_found_bad(&nodes[i].found, FINDING_WARN, "clock",
-					 "start chronyd or ntpd on it",
-					 "%.0f s %s the other nodes'", fabs(off),
+					 "start chronyd or ntpd on this node",
+					 "it is %.0f s %s the other nodes", fabs(off),
 					 off > 0 ? "ahead of" : "behind");
 	}
 	free(sorted);
@@ -98,7 +98,7 @@ int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
 	int rc = -1;
 	json_decref(doc);
 	if (!text || !answers || !times) {
-		err_set(e, ERR_NOMEM, "no memory to ask %d nodes", names->n);
+		err_set(e, ERR_NOMEM, "no memory to check %d nodes", names->n);
 	} else {
 		const char *const words[] = { "doctor", "--report", text, NULL };
 		rc = topo_nodes_ask(TAG, words, SECONDS, names, answers, e);

@@ -57,7 +57,7 @@ static void start_check(struct running_check *r, const struct check *c, const st
 	};
 	if (pipe2(ends, O_CLOEXEC)) {
 		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n",
-				 "could not be started: %s", strerror(errno));
+				 "the check cannot be started: %s", strerror(errno));
 		return;
 	}
 	r->pid = launcher_fork_blocked();
@@ -71,7 +71,7 @@ static void start_check(struct running_check *r, const struct check *c, const st
 		close(r->fd);
 		r->fd = -1;
 		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs",
-				 "could not be started: %s", strerror(errno));
+				 "the check cannot be started: %s", strerror(errno));
 	}
 }
 
@@ -137,25 +137,33 @@ static int wait_for_end(const struct running_check *r)
 	}
 }
 
+/* Reports a check without a complete answer. status: of its process; -1: the process still runs. */
+static void report_no_answer(const struct running_check *r, int status, struct findings *f)
+{
+	if (r->late)
+		doctor_found_bad(f, FINDING_FAIL, r->check->name,
+				 "a driver or a file system may hang: look at dmesg, and reboot "
+				 "the node if the check hangs again",
+				 "the check did not answer within %g s", r->check->seconds);
+	else if (status > 0 && WIFSIGNALED(status))
+		doctor_found_bad(f, FINDING_FAIL, r->check->name,
+				 "a library may not match this machine: reinstall it, or the "
+				 "driver",
+				 "the check was ended by signal %d (%s)", WTERMSIG(status),
+				 strsignal(WTERMSIG(status)));
+	else
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run muster doctor again",
+				 "the check's answer cannot be read");
+}
+
+/* A complete answer counts, however its process ended: a driver may keep a process from ending. */
 static void collect_findings(struct running_check *r, struct findings *f)
 {
 	int status = r->pid > 0 ? wait_for_end(r) : 0;
 	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
-	if (r->pid > 0 && r->late)
-		doctor_found_bad(
-			f, FINDING_FAIL, r->check->name,
-			"a driver or a file system that hangs looks so: see dmesg; reboot the "
-			"node if it stays",
-			"no answer within %g s", r->check->seconds);
-	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
-		doctor_found_bad(
-			f, FINDING_FAIL, r->check->name,
-			"a library that does not belong to this machine looks so: reinstall it, "
-			"or the driver",
-			"ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-	else if (r->pid > 0 && doctor_findings_read(f, list))
-		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run it again",
-				 "its answer cannot be read");
+	/* Without a process, start_check() has reported the cause. */
+	if (r->pid > 0 && doctor_findings_read(f, list))
+		report_no_answer(r, status, f);
 	json_decref(list);
 	buf_fini(&r->answer);
 }

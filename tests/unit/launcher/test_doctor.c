@@ -2,7 +2,11 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/clock.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
+#include "plan/spec/optimizers.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -49,6 +54,33 @@ static void check_exits(const struct needs *n, struct findings *f)
 	_exit(0);
 }
 
+/* Answers, but its process does not end: the exit of a program that used a driver may hang. */
+static void check_answers_and_stays(const struct needs *n, struct findings *f)
+{
+	struct stat st;
+	doctor_found_ok(f, "it", "took its time, with %d ranks", n->ranks);
+	json_t *doc = doctor_findings_json(f);
+	char *text = json_dumps(doc, JSON_COMPACT);
+	for (int fd = 3; fd < 256; fd++)
+		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) &&
+		    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+			if (write(fd, text, strlen(text)) < 0)
+				abort();
+			close(fd);
+		}
+	for (;;)
+		pause();
+}
+
+/* Answers, but a process that it started keeps the pipe open. */
+static void check_leaves_a_child(const struct needs *n, struct findings *f)
+{
+	if (!fork())
+		for (;;)
+			pause();
+	doctor_found_ok(f, "it", "has a child, with %d ranks", n->ranks);
+}
+
 static void check_prints(const struct needs *n, struct findings *f)
 {
 	(void)n;
@@ -75,9 +107,9 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 		const char *check, *found;
 		enum finding_level level;
 	} rows[] = {
-		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL },
+		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "did not answer within 0.3 s", FINDING_FAIL },
 			{ "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
-		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL },
+		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "answer cannot be read", FINDING_FAIL },
 		{ "chatters", "ä long", FINDING_OK },
 	};
 	/* clang-format on */
@@ -99,6 +131,67 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 	doctor_run(checks + 2, &n, DOCTOR_ONCE, &f);
 	assert_int_equal(f.n, 2);
 	doctor_findings_fini(&f);
+}
+
+static void an_answer_counts_although_its_process_has_to_be_killed(void **state)
+{
+	(void)state;
+	static const struct check checks[] = { { "stays", 5, false, "", check_answers_and_stays },
+					       { "child", 0.3, false, "", check_leaves_a_child },
+					       { NULL, 0, false, NULL, NULL } };
+	struct findings f = { .rows = NULL };
+	const struct needs n = { .ranks = 7 };
+	doctor_run(checks, &n, DOCTOR_ALL, &f);
+	assert_int_equal(f.n, 2);
+	assert_string_equal(f.rows[0].found, "took its time, with 7 ranks");
+	assert_string_equal(f.rows[1].found, "has a child, with 7 ranks");
+	assert_int_equal(doctor_findings_worst(&f), FINDING_OK);
+	doctor_findings_fini(&f);
+}
+
+/* The elements of a model's parameters and of their optimizer states, one tensor at a time. */
+static double saved_elements(const struct job *job)
+{
+	const struct stage all = { .layer_hi = (int)job->model.layers,
+				   .first = true,
+				   .last = true };
+	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct model_shape m;
+	struct catalogue c;
+	double sum = 0;
+	shape_of_job(job, &m);
+	assert_int_equal(catalogue_build(&m, &whole, &c, NULL), 0);
+	for (int i = 0; i < c.n; i++) {
+		const struct param *p = &c.params[i];
+		int64_t shape[2];
+		int dims;
+		sum += p->tied_copy ? 0 : (double)p->count;
+		for (int k = 0; k < OPTIMIZER_STATES_MOST && !p->tied_copy; k++)
+			if (optimizer_state_shape(job->optimizer.kind, k, p, shape, &dims))
+				sum += (double)(shape[0] * shape[1]);
+	}
+	catalogue_free(&c);
+	return sum;
+}
+
+static void a_checkpoint_has_every_state_of_the_optimizer(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < OPTIMIZER_KINDS; kind++) {
+		char word[64];
+		snprintf(word, sizeof word, "optimizer.kind=%s", optimizer_words[kind]);
+		const char *const words[] = { "model.layers=2",    "model.hidden=64",
+					      "model.heads=2",     "model.vocab=256",
+					      "model.seq=32",      "batch.global=4",
+					      "checkpoint.keep=2", word };
+		struct needs n = { .slurm = false };
+		struct job job;
+		struct err e = ERR_INIT;
+		if (job_load(NULL, words, sizeof words / sizeof *words, &job, &e))
+			fail_msg("%s: %s", word, e.text);
+		doctor_needs_of_job(&job, "job.ini", &n);
+		assert_int_equal((long)n.checkpoint, (long)(3 * 4 * saved_elements(&job)));
+	}
 }
 
 static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(void **state)
@@ -248,8 +341,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
+		cmocka_unit_test(an_answer_counts_although_its_process_has_to_be_killed),
 		cmocka_unit_test(
 			where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
+		cmocka_unit_test(a_checkpoint_has_every_state_of_the_optimizer),
 		cmocka_unit_test(findings_survive_the_way_to_another_process),
 		cmocka_unit_test(needs_survive_a_command_line),
 		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),
