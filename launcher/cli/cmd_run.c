@@ -163,7 +163,7 @@ static int run_loop(struct run_parts *r)
 	if (uv_loop_init(&loop)) {
 		struct err e;
 		err_set(&e, ERR_NOMEM,
-			"cannot make an event loop; ulimit -n tells the limit of descriptors");
+			"cannot create an event loop; ulimit -n prints the limit of open files");
 		close(r->listener);
 		return command_fail(&e);
 	}

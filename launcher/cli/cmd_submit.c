@@ -28,7 +28,7 @@ static const char help[] =
 	"  job. Prints the job id. While another muster runs in that folder, nothing is\n"
 	"  submitted.\n"
 	"\n"
-	"  [slurm] says what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
+	"  [slurm] sets what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
 	"  account, qos, constraint, reservation, signal_before, requeue (`muster run --help`\n"
 	"  explains each key). Without gpus_per_node a node gets as many agents as the degrees\n"
 	"  need, with whole tensor-parallel groups if they fit. If [launch] cluster names a\n"
@@ -68,7 +68,7 @@ static int make_absolute(const char *path, char out[PATH_MAX], struct err *e)
 {
 	char here[PATH_MAX] = "";
 	if (*path != '/' && !getcwd(here, sizeof here))
-		return err_errno(e, ERR_IO, "cannot tell the current folder");
+		return err_errno(e, ERR_IO, "cannot read the path of the current folder");
 	int n = snprintf(out, PATH_MAX, "%s%s%s", here, *here ? "/" : "", path);
 	return n < PATH_MAX
 		       ? 0
@@ -100,17 +100,17 @@ static int open_submission(struct submission *s, struct err *e)
 	if (check_plan(&s->job, e))
 		return -1;
 	if (s->job.open && (s->job.slurm.nodes <= 0 || s->job.slurm.gpus_per_node <= 0))
-		return err_set(e, ERR_USAGE,
-			       "the job leaves keys to muster ([parallel] auto): how many agents "
-			       "to ask Slurm for? Set slurm.nodes and "
-			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, "
-			       "such as dgx-h100:16");
+		return err_set(
+			e, ERR_USAGE,
+			"the job leaves keys of [parallel] to muster (auto), so the number of "
+			"agents is unknown; set slurm.nodes and slurm.gpus_per_node, or set "
+			"[launch] cluster to the kind of machine, such as dgx-h100:16");
 	s->job.launch.launcher = LAUNCHER_SLURM;
 	if (make_absolute(s->job.job.run_dir, parent, e))
 		return -1;
 	if (strlen(parent) >= sizeof s->job.job.run_dir)
 		return err_set(e, ERR_USAGE,
-			       "[job] run_dir: %.200s… is too long a path; choose a shorter one",
+			       "[job] run_dir: the path %.200s… is too long; choose a shorter one",
 			       parent);
 	strcpy(s->job.job.run_dir, parent);
 	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
@@ -118,7 +118,9 @@ static int open_submission(struct submission *s, struct err *e)
 	run_path_submission(s->file, s->run_dir, s->number);
 	ssize_t len = readlink("/proc/self/exe", s->muster, sizeof s->muster - 1);
 	if (len < 0)
-		return err_errno(e, ERR_NOTFOUND, "cannot tell where muster is installed");
+		return err_errno(e, ERR_NOTFOUND,
+				 "cannot read the path of this program from /proc/self/exe; is "
+				 "/proc mounted?");
 	s->muster[len] = '\0';
 	return 0;
 }
@@ -180,7 +182,8 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 		size_t n = strspn(text, "0123456789");
 		if (n == 0 || n >= size)
 			rc = err_set(e, ERR_PROTO,
-				     "sbatch: answered \"%.200s\", which is no job id",
+				     "sbatch printed \"%.200s\", which is not a job id; is sbatch "
+				     "in PATH Slurm's?",
 				     buf_str(&output));
 		else
 			snprintf(id, size, "%.*s", (int)n, text);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No callbacks: inside one host libpmix itself does wire-up, fences and gets. */
+/* There are no callbacks: on one host libpmix itself serves fences and gets. */
 static pmix_server_module_t module;
 
 /* PMIx's name of the only node. It is not the host's own name, because libpmix 4.2.2 overruns its
@@ -33,9 +33,10 @@ static int start_server(const char *dir, struct err *e)
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
 	if (!local_gate_close_to_others())
-		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server "
-				"(no sock_diag): processes of other "
-				"users of this host can hold up the start of agents\n");
+		fprintf(stderr,
+			"muster: this kernel does not report who connects to the PMIx server "
+			"(no sock_diag), so other users of this host can delay the start "
+			"of agents\n");
 	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
 	const char *const values[] = { dir, dir, host_name };
 	enum { KEYS = sizeof keys / sizeof *keys };

@@ -109,10 +109,11 @@ static int read_answer(struct local_server *s, int fd, struct err *e)
 		if (ready < 0 && errno == EINTR)
 			continue;
 		if (ready <= 0)
-			return err_set(e, ERR_TIMEOUT,
-				       "the PMIx server did not start within %g s; its words are "
-				       "in the run's logs",
-				       answer_s);
+			return err_set(
+				e, ERR_TIMEOUT,
+				"the PMIx server did not start within %g s; read its output in "
+				"logs/ of the run folder",
+				answer_s);
 		char *to = buf_room(&s->answer, 65536);
 		ssize_t n = to ? read(fd, to, 65536) : -1;
 		if (n < 0 && errno == EINTR)
@@ -132,9 +133,10 @@ static int parse_answer(struct local_server *s, struct err *e)
 	if (s->answer.len && *text == ANSWER_FAILED)
 		return err_set(e, ERR_INTERNAL, "%.*s", (int)s->answer.len - 1, text + 1);
 	if (!s->answer.len || *text != ANSWER_READY)
-		return err_set(e, ERR_PEER,
-			       "the PMIx server's process ended while it started; its words are in "
-			       "the run's logs");
+		return err_set(
+			e, ERR_PEER,
+			"the PMIx server's process ended while it started; read its output in "
+			"logs/ of the run folder");
 	/* each variable has at least its NUL */
 	s->words = calloc(s->answer.len + 1, sizeof *s->words);
 	s->env = calloc((size_t)s->world, sizeof *s->env);
@@ -158,7 +160,7 @@ static int fork_server(struct local_server *s, const char *nspace, int log_fd, i
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC))
-		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
+		return err_errno(e, ERR_NOMEM, "cannot create a pipe (ulimit -n prints the limit)");
 	pid_t launcher = getpid();
 	s->pid = launcher_fork_blocked();
 	if (s->pid == 0)
@@ -168,7 +170,7 @@ static int fork_server(struct local_server *s, const char *nspace, int log_fd, i
 		close(ends[0]);
 		return err_errno(
 			e, ERR_NOMEM,
-			"cannot start the PMIx server's process; ulimit -u tells the limit");
+			"cannot start the PMIx server's process (ulimit -u prints the limit)");
 	}
 	*answer = ends[0];
 	return 0;

@@ -105,7 +105,7 @@ int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err 
 	free(env);
 	if (child < 0)
 		return err_errno(e, ERR_NOMEM,
-				 "%s: cannot start another process; ulimit -u tells the limit",
+				 "%s: cannot start another process (ulimit -u prints the limit)",
 				 s->path);
 	int fd = pidfd_open(child, 0);
 	if (fd < 0) {

@@ -48,8 +48,9 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e)
 		return 0;
 	if (gethostname(hint, sizeof hint - 1))
 		return err_errno(e, ERR_NET,
-				 "cannot read this host's name; give [network] interface");
+				 "cannot read this host's name (set [network] interface)");
 	return net_local_address(NULL, hint, out, e)
-		       ? err_prefix(e, "the address for the nodes; give [network] interface")
+		       ? err_prefix(e, "no address at which the nodes reach this host; set "
+				       "[network] interface")
 		       : 0;
 }

@@ -173,15 +173,15 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 {
 	if (!slurm_available())
 		return err_set(e, ERR_NOTFOUND,
-			       "[launch] launcher = slurm: this is no Slurm allocation; "
-			       "use `muster submit`, or salloc first");
+			       "[launch] launcher = slurm: this is not a Slurm allocation; "
+			       "use `muster submit`, or run it under salloc");
 	struct srun s;
 	int log = open_log(r, e), rc = -1;
 	if (log < 0)
 		return -1;
 	struct launch *l = calloc(1, sizeof *l);
 	if (!l) {
-		err_set(e, ERR_NOMEM, "no memory to launch");
+		err_set(e, ERR_NOMEM, "no memory to start the job step");
 	} else if (!slurm_srun_prepare(r, &s, e)) {
 		l->loop = loop;
 		l->ev = *ev;

@@ -346,7 +346,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
-					 "processes still run after %g s; killing them",
+					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
 	enter_state(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch);

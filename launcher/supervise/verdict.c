@@ -79,7 +79,8 @@ void supervise_verdict_stop(struct supervisor *s)
 	if (!s->verdict_reader)
 		return;
 	snprintf(why, sizeof why,
-		 "reading the flight recorders took longer than %g s; run muster trace %s",
+		 "reading the flight recorders took longer than %g s; run muster trace %s to read "
+		 "them",
 		 s->o.limits.trace, rundir_path(s->o.run));
 	report_no_verdict(s, why);
 	launcher_child_signal(s->verdict_reader, SIGKILL);

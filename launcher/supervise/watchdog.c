@@ -22,7 +22,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
 			continue;
 		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
-		snprintf(l.text, sizeof l.text, "no message for %.3g s", now - k->beat);
+		snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s",
+			 now - k->beat);
 		supervise_handle(s, EV_LOST, &l, NULL);
 		return true;
 	}

@@ -353,8 +353,9 @@ static void credentials_are_asked_for_where_slurm_uses_them(void **state)
 		     "      = auth/munge\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
-	assert_non_null(
-		strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
+	assert_non_null(strstr(
+		warning.text,
+		"no MUNGE credentials, so only the secret protects the control channel: MUNGE: "));
 	/* The user disables the check. */
 	warning = (struct err)ERR_INIT;
 	setenv("MUSTER_AUTH", "secret", 1);
