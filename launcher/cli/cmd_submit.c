@@ -173,7 +173,14 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 					 .absent = SLURM_ABSENT,
 					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
-	int rc = launcher_child_run(&c, SBATCH_TIMEOUT, &output, e);
+	struct err why = ERR_INIT;
+	int rc = 0;
+	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
+		rc = err_set(e, why.code, "%.900s%s", why.text,
+			     strstr(why.text, "configuration source")
+				     ? "; this host belongs to no Slurm cluster: submit from one "
+				       "that does, or set SLURM_CONF"
+				     : "");
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */

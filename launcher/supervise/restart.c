@@ -64,8 +64,8 @@ bool supervise_restart_decide(struct restart *r, enum err_code code, double *wai
 
 	if (hopeless) {
 		err_set(e, code,
-			"it failed %sbefore the first step, for a reason that a restart does not "
-			"fix",
+			"the run failed %sbefore its first step, for a reason that a restart does "
+			"not fix",
 			r->restarts ? "twice in a row " : "");
 		return false;
 	}
