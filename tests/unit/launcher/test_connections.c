@@ -139,7 +139,7 @@ static bool closed_by_peer(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
 }
 
-static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
+static void many_silent_strangers_do_not_keep_an_agent_out(void **state)
 {
 	(void)state;
 	int crowd[CROWD], mine, closed = 0;
@@ -158,7 +158,7 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 	close(mine);
 }
 
-static void a_silent_stranger_is_dropped_in_time(void **state)
+static void a_silent_stranger_is_closed_after_the_time_limit(void **state)
 {
 	(void)state;
 	int fd;
@@ -175,7 +175,7 @@ static void a_silent_stranger_is_dropped_in_time(void **state)
 	close(fd);
 }
 
-static void strangers_of_one_address_make_room_for_each_other_only(void **state)
+static void strangers_of_one_address_replace_only_each_other(void **state)
 {
 	(void)state;
 	int here = connect_from("127.0.0.1"), crowd[CROWD];
@@ -191,7 +191,7 @@ static void strangers_of_one_address_make_room_for_each_other_only(void **state)
 	close(here);
 }
 
-static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
+static void the_total_limit_holds_for_many_addresses(void **state)
 {
 	(void)state;
 	int crowd[4 * MOST];
@@ -206,7 +206,7 @@ static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
 		close(crowd[i]);
 }
 
-static void a_first_packet_without_the_secret_ends_the_link(void **state)
+static void a_first_packet_without_the_secret_ends_the_connection(void **state)
 {
 	(void)state;
 	struct channel *c;
@@ -237,7 +237,7 @@ static int visit_as_nobody(void)
 	return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 2;
 }
 
-static void another_user_of_this_host_is_not_let_in(void **state)
+static void another_user_of_this_host_is_refused(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -254,7 +254,7 @@ static void another_user_of_this_host_is_not_let_in(void **state)
 	assert_int_equal(t.closed, 0);
 }
 
-static void a_claimed_link_may_be_quiet(void **state)
+static void a_claimed_connection_may_be_silent(void **state)
 {
 	(void)state;
 	int fd;
@@ -268,7 +268,7 @@ static void a_claimed_link_may_be_quiet(void **state)
 	assert_int_equal(t.closed, 1);
 }
 
-static void a_new_generation_closes_every_door(void **state)
+static void a_new_generation_closes_every_connection(void **state)
 {
 	(void)state;
 	int fd;
@@ -283,7 +283,7 @@ static void a_new_generation_closes_every_door(void **state)
 	close(fd);
 }
 
-static void without_descriptors_it_says_so_once_and_tries_again(void **state)
+static void missing_descriptors_are_reported_once_and_accept_is_retried(void **state)
 {
 	(void)state;
 	struct rlimit was, none;
@@ -314,15 +314,15 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(a_crowd_of_silent_strangers_keeps_no_agent_out),
-		T(a_silent_stranger_is_dropped_in_time),
-		T(strangers_of_one_address_make_room_for_each_other_only),
-		T(many_addresses_together_are_held_to_the_limit_of_all),
-		T(a_first_packet_without_the_secret_ends_the_link),
-		T(another_user_of_this_host_is_not_let_in),
-		T(a_claimed_link_may_be_quiet),
-		T(without_descriptors_it_says_so_once_and_tries_again),
-		T(a_new_generation_closes_every_door),
+		T(many_silent_strangers_do_not_keep_an_agent_out),
+		T(a_silent_stranger_is_closed_after_the_time_limit),
+		T(strangers_of_one_address_replace_only_each_other),
+		T(the_total_limit_holds_for_many_addresses),
+		T(a_first_packet_without_the_secret_ends_the_connection),
+		T(another_user_of_this_host_is_refused),
+		T(a_claimed_connection_may_be_silent),
+		T(missing_descriptors_are_reported_once_and_accept_is_retried),
+		T(a_new_generation_closes_every_connection),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

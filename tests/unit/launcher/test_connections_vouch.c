@@ -142,7 +142,7 @@ static void let_answer(void)
 		uv_run(&t.loop, UV_RUN_ONCE);
 }
 
-static void an_agent_is_heard_once_munged_has_answered(void **state)
+static void messages_are_delivered_after_munged_has_answered(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(true);
@@ -163,7 +163,7 @@ static void an_agent_is_heard_once_munged_has_answered(void **state)
 	agent_close(&a);
 }
 
-static void one_that_munged_does_not_vouch_for_is_closed(void **state)
+static void a_connection_that_munged_rejects_is_closed(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(true);
@@ -177,7 +177,7 @@ static void one_that_munged_does_not_vouch_for_is_closed(void **state)
 	agent_close(&a);
 }
 
-static void one_that_comes_with_the_secret_alone_is_closed(void **state)
+static void a_connection_with_the_secret_alone_is_closed(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(false);
@@ -189,7 +189,7 @@ static void one_that_comes_with_the_secret_alone_is_closed(void **state)
 }
 
 /* There are more agents than the loop has threads: some wait while munged is asked about one. */
-static void a_generation_may_end_while_munged_is_asked(void **state)
+static void a_generation_may_end_while_munged_works(void **state)
 {
 	(void)state;
 	enum { MANY = 8 };
@@ -218,10 +218,10 @@ static void a_generation_may_end_while_munged_is_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(an_agent_is_heard_once_munged_has_answered),
-		T(one_that_munged_does_not_vouch_for_is_closed),
-		T(one_that_comes_with_the_secret_alone_is_closed),
-		T(a_generation_may_end_while_munged_is_asked),
+		T(messages_are_delivered_after_munged_has_answered),
+		T(a_connection_that_munged_rejects_is_closed),
+		T(a_connection_with_the_secret_alone_is_closed),
+		T(a_generation_may_end_while_munged_works),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

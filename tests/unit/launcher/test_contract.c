@@ -82,7 +82,7 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 	assert_near(sum, 1.875 + parts[STEP_PART_CHECKPOINT]);
 }
 
-static void the_rank_that_is_farthest_off_is_told(void **state)
+static void the_rank_with_the_largest_memory_difference_is_reported(void **state)
 {
 	(void)state;
 	struct plan_rank ranks[] = { { .total = 100 },
@@ -102,11 +102,11 @@ static void the_rank_that_is_farthest_off_is_told(void **state)
 	json_decref(o);
 }
 
-static void transfers_that_take_twice_or_half_are_said(void **state)
+static void transfers_that_take_twice_or_half_the_time_are_reported(void **state)
 {
 	static const struct {
 		double predicted, measured;
-		const char *says;
+		const char *expected;
 	} rows[] = {
 		{ 0.1, 0.19, NULL },  { 0.1, 0.25, "tensor parallel took 2.5 times" },
 		{ 0.01, 0.04, NULL }, { 0, 0.2, "none was predicted" },
@@ -122,8 +122,8 @@ static void transfers_that_take_twice_or_half_are_said(void **state)
 		add_step(&c, 0.8, rows[i].measured, 0);
 		assert_int_equal(supervise_contract_mismatch(&c, predicted, false, text,
 							     sizeof text),
-				 rows[i].says != NULL);
-		assert_true(!rows[i].says || strstr(text, rows[i].says));
+				 rows[i].expected != NULL);
+		assert_true(!rows[i].expected || strstr(text, rows[i].expected));
 		assert_false(supervise_contract_mismatch(&c, predicted, true, text, sizeof text));
 	}
 }
@@ -133,8 +133,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_means_and_the_step_is_their_sum),
 		cmocka_unit_test(a_plans_parts_add_up_and_checkpoints_count),
-		cmocka_unit_test(the_rank_that_is_farthest_off_is_told),
-		cmocka_unit_test(transfers_that_take_twice_or_half_are_said),
+		cmocka_unit_test(the_rank_with_the_largest_memory_difference_is_reported),
+		cmocka_unit_test(transfers_that_take_twice_or_half_the_time_are_reported),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void check_prints(const struct needs *n, struct findings *f)
 	doctor_found_ok(f, "it", "%s", text);
 }
 
-static void everything_that_a_check_does_is_a_finding(void **state)
+static void every_end_of_a_check_is_a_finding(void **state)
 {
 	(void)state;
 	/* clang-format off */
@@ -194,7 +194,7 @@ static void a_checkpoint_has_every_state_of_the_optimizer(void **state)
 	}
 }
 
-static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(void **state)
+static void with_few_descriptors_some_checks_run_and_none_is_waited_for(void **state)
 {
 	(void)state;
 	enum { CHECKS = 30 };
@@ -224,7 +224,7 @@ static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(v
 	doctor_findings_fini(&f);
 }
 
-static void findings_survive_the_way_to_another_process(void **state)
+static void findings_pass_unchanged_to_another_process(void **state)
 {
 	(void)state;
 	struct findings f = { .check = "one" }, back = { .rows = NULL };
@@ -266,7 +266,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	doctor_findings_fini(&back);
 }
 
-static void needs_survive_a_command_line(void **state)
+static void needs_pass_unchanged_through_a_command_line(void **state)
 {
 	(void)state;
 	struct needs n = { .job = true,
@@ -340,13 +340,12 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
+		cmocka_unit_test(every_end_of_a_check_is_a_finding),
 		cmocka_unit_test(an_answer_counts_although_its_process_has_to_be_killed),
-		cmocka_unit_test(
-			where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
+		cmocka_unit_test(with_few_descriptors_some_checks_run_and_none_is_waited_for),
 		cmocka_unit_test(a_checkpoint_has_every_state_of_the_optimizer),
-		cmocka_unit_test(findings_survive_the_way_to_another_process),
-		cmocka_unit_test(needs_survive_a_command_line),
+		cmocka_unit_test(findings_pass_unchanged_to_another_process),
+		cmocka_unit_test(needs_pass_unchanged_through_a_command_line),
 		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

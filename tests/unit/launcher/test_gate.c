@@ -113,7 +113,7 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-static void silent_connections_of_another_user_hold_nobody_up(void **state)
+static void silent_connections_of_another_user_do_not_block_the_server(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -134,7 +134,7 @@ static void silent_connections_of_another_user_hold_nobody_up(void **state)
 	close(ready[1]);
 }
 
-static void our_own_rank_is_let_in(void **state)
+static void a_rank_of_our_own_user_is_accepted(void **state)
 {
 	(void)state;
 	pid_t rank = fork();
@@ -146,9 +146,11 @@ static void our_own_rank_is_let_in(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(our_own_rank_is_let_in, setup, teardown),
-		cmocka_unit_test_setup_teardown(silent_connections_of_another_user_hold_nobody_up,
-						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_rank_of_our_own_user_is_accepted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			silent_connections_of_another_user_do_not_block_the_server, setup,
+			teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

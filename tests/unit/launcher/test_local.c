@@ -154,7 +154,7 @@ static void an_agent_that_always_dies_at_the_same_step_ends_it(void **state)
 	assert_nothing_left();
 }
 
-static void an_agent_that_says_why_is_believed(void **state)
+static void the_cause_that_an_agent_reports_is_used(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,fail=1"), STATUS_FAILED);
@@ -162,7 +162,7 @@ static void an_agent_that_says_why_is_believed(void **state)
 	assert_nothing_left();
 }
 
-static void a_program_that_is_none_is_tried_once(void **state)
+static void a_file_that_is_not_a_program_is_tried_once(void **state)
 {
 	(void)state;
 	char path[512];
@@ -174,7 +174,7 @@ static void a_program_that_is_none_is_tried_once(void **state)
 	assert_nothing_left();
 }
 
-static void a_run_goes_on_in_its_folder(void **state)
+static void a_run_continues_in_its_folder(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=10,step_ms=1"), STATUS_STOPPED);
@@ -192,9 +192,9 @@ int main(void)
 		T(agents_wire_up_and_finish),
 		T(a_killed_agent_is_replaced_with_all_the_others),
 		T(an_agent_that_always_dies_at_the_same_step_ends_it),
-		T(an_agent_that_says_why_is_believed),
-		T(a_program_that_is_none_is_tried_once),
-		T(a_run_goes_on_in_its_folder),
+		T(the_cause_that_an_agent_reports_is_used),
+		T(a_file_that_is_not_a_program_is_tried_once),
+		T(a_run_continues_in_its_folder),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

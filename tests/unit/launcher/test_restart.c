@@ -13,7 +13,7 @@ static bool lose_generation(struct restart *r, enum err_code code, double *wait,
 	return supervise_restart_decide(r, code, wait, e);
 }
 
-static void first_restart_is_at_once(void **state)
+static void the_first_restart_is_immediate(void **state)
 {
 	(void)state;
 	struct restart r;
@@ -25,7 +25,7 @@ static void first_restart_is_at_once(void **state)
 	assert_int_equal(r.restarts, 1);
 }
 
-static void waits_double_while_nothing_is_gained(void **state)
+static void waits_double_without_progress(void **state)
 {
 	(void)state;
 	struct restart r;
@@ -79,7 +79,7 @@ static void crash_loop_at_one_step_ends(void **state)
 	assert_int_equal(restarts, 3);
 }
 
-static void max_restarts_holds_even_with_progress(void **state)
+static void max_restarts_also_limits_runs_with_progress(void **state)
 {
 	(void)state;
 	struct restart r;
@@ -138,11 +138,11 @@ static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **stat
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(first_restart_is_at_once),
-		cmocka_unit_test(waits_double_while_nothing_is_gained),
+		cmocka_unit_test(the_first_restart_is_immediate),
+		cmocka_unit_test(waits_double_without_progress),
 		cmocka_unit_test(a_new_checkpoint_is_progress),
 		cmocka_unit_test(crash_loop_at_one_step_ends),
-		cmocka_unit_test(max_restarts_holds_even_with_progress),
+		cmocka_unit_test(max_restarts_also_limits_runs_with_progress),
 		cmocka_unit_test(lasting_failure_of_the_first_generation_ends_at_once),
 		cmocka_unit_test(lasting_failure_of_a_later_one_is_tried_twice),
 		cmocka_unit_test(lasting_failures_of_two_kinds_or_after_steps_are_retried),

@@ -166,7 +166,7 @@ static void a_step_that_ends_is_gone(void **state)
 	file_lacks(w, "cancelled", "9.4");
 }
 
-static void the_step_is_told_where_each_rank_runs_and_no_secret_shows(void **state)
+static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 {
 	struct world *w = *state;
 	setenv("SLURM_NTASKS_PER_NODE", "5", 1);
@@ -220,7 +220,7 @@ static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 }
 
 /* srun returns 0 although tasks are still alive. launch_slurm finds and ends them. */
-static void an_srun_that_lies_is_not_believed(void **state)
+static void tasks_that_outlive_srun_are_killed(void **state)
 {
 	struct world *w = *state;
 	write_script(w, "scancel", "echo \"$@\" >> cancelled\nrm listed\n");
@@ -232,7 +232,7 @@ static void an_srun_that_lies_is_not_believed(void **state)
 	file_contains(w, "cancelled", "9.4");
 }
 
-static void a_step_listed_for_ever_is_given_up(void **state)
+static void a_step_that_stays_listed_counts_as_gone(void **state)
 {
 	struct world *w = *state;
 	write_script(w, "scancel", "echo \"$@\" >> cancelled\n");
@@ -245,7 +245,7 @@ static void a_step_listed_for_ever_is_given_up(void **state)
 }
 
 /* The first squeue never answers. */
-static void commands_that_hang_do_not_keep_the_step(void **state)
+static void commands_that_hang_do_not_block_the_end_of_the_step(void **state)
 {
 	struct world *w = *state;
 	write_script(w, "squeue",
@@ -279,7 +279,7 @@ static void without_srun_nothing_starts(void **state)
 	assert_int_equal(w->exited, 0);
 }
 
-static void commands_are_given_input_and_quoted_when_they_fail(void **state)
+static void commands_get_input_and_their_errors_are_quoted(void **state)
 {
 	struct world *w = *state;
 	struct buf out = BUF_INIT;
@@ -307,7 +307,7 @@ static void commands_are_given_input_and_quoted_when_they_fail(void **state)
 	buf_fini(&out);
 }
 
-static void the_supervisor_is_reached_at_its_nodes_address(void **state)
+static void the_supervisor_uses_the_address_of_its_node(void **state)
 {
 	struct world *w = *state;
 	char address[NET_ADDR_MAX];
@@ -332,7 +332,7 @@ static void the_supervisor_is_reached_at_its_nodes_address(void **state)
 	unsetenv("SLURMD_NODENAME");
 }
 
-static void credentials_are_asked_for_where_slurm_uses_them(void **state)
+static void credentials_are_required_where_slurm_uses_them(void **state)
 {
 	struct world *w = *state;
 	char word[MUNGE_WORD];
@@ -370,16 +370,16 @@ int main(void)
 #define STEP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		STEP_TEST(a_step_that_ends_is_gone),
-		STEP_TEST(the_step_is_told_where_each_rank_runs_and_no_secret_shows),
+		STEP_TEST(the_step_gets_each_ranks_node_and_no_secret_is_visible),
 		STEP_TEST(killing_cancels_the_step_by_its_id),
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
-		STEP_TEST(an_srun_that_lies_is_not_believed),
-		STEP_TEST(a_step_listed_for_ever_is_given_up),
-		STEP_TEST(commands_that_hang_do_not_keep_the_step),
+		STEP_TEST(tasks_that_outlive_srun_are_killed),
+		STEP_TEST(a_step_that_stays_listed_counts_as_gone),
+		STEP_TEST(commands_that_hang_do_not_block_the_end_of_the_step),
 		STEP_TEST(without_srun_nothing_starts),
-		STEP_TEST(the_supervisor_is_reached_at_its_nodes_address),
-		STEP_TEST(credentials_are_asked_for_where_slurm_uses_them),
-		STEP_TEST(commands_are_given_input_and_quoted_when_they_fail),
+		STEP_TEST(the_supervisor_uses_the_address_of_its_node),
+		STEP_TEST(credentials_are_required_where_slurm_uses_them),
+		STEP_TEST(commands_get_input_and_their_errors_are_quoted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

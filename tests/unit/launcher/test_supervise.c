@@ -47,7 +47,7 @@ static void a_run_goes_from_hello_to_done(void **state)
 	assert_int_equal(count_events("\"done\"", "\"status\":0"), 1);
 }
 
-static void who_is_not_to_be_bound_is_told_no_cores(void **state)
+static void without_binding_agents_get_no_cores(void **state)
 {
 	(void)state;
 	h.job.launch.bind = BIND_NONE;
@@ -78,7 +78,7 @@ static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **stat
 	assert_int_equal(exit_status(), STATUS_DONE);
 }
 
-static void rank_0_hears_when_the_series_is_recorded(void **state)
+static void rank_0_is_notified_when_the_series_is_recorded(void **state)
 {
 	(void)state;
 	start_training();
@@ -92,7 +92,7 @@ static void rank_0_hears_when_the_series_is_recorded(void **state)
 	assert_int_equal(count_events("rank-lost", "protocol"), 1);
 }
 
-static void without_a_checkpoint_the_job_s_own_word_stands(void **state)
+static void without_a_checkpoint_the_jobs_resume_key_is_used(void **state)
 {
 	(void)state;
 	start_training();
@@ -102,7 +102,7 @@ static void without_a_checkpoint_the_job_s_own_word_stands(void **state)
 	assert_string_equal(h.peers[0].resume, "none");
 }
 
-static void restarts_that_lead_nowhere_end(void **state)
+static void restarts_without_progress_end(void **state)
 {
 	(void)state;
 	start_run();
@@ -156,7 +156,7 @@ static void no_restart_allowed_is_a_failed_job(void **state)
 	assert_int_equal(exit_status(), STATUS_FAILED);
 }
 
-static void what_cannot_be_started_is_said_at_once(void **state)
+static void a_start_that_fails_is_reported_at_once(void **state)
 {
 	(void)state;
 	h.fail_start = true;
@@ -190,7 +190,7 @@ static void a_first_start_whose_helper_always_dies_ends(void **state)
 
 /* The agent's report is enough: no restart repairs a file that may not be opened or that is a
  * FIFO. */
-static void what_no_restart_mends_fails_at_once(void **state)
+static void an_error_that_a_restart_does_not_fix_fails_at_once(void **state)
 {
 	(void)state;
 	static const char *const codes[] = { "denied", "corrupt" };
@@ -253,7 +253,7 @@ static void agents_that_do_not_stop_are_killed(void **state)
 	assert_int_equal(count_events("stopped", "did not stop within"), 1);
 }
 
-static void a_long_checkpoint_has_the_time_that_slurm_leaves(void **state)
+static void a_long_checkpoint_gets_the_time_that_slurm_leaves(void **state)
 {
 	(void)state;
 	h.job.slurm.signal_before = 600;
@@ -265,7 +265,7 @@ static void a_long_checkpoint_has_the_time_that_slurm_leaves(void **state)
 	assert_int_equal(exit_status(), STATUS_STOPPED);
 }
 
-static void a_loss_while_stopping_is_no_restart(void **state)
+static void a_loss_while_stopping_does_not_restart(void **state)
 {
 	(void)state;
 	start_training();
@@ -294,7 +294,7 @@ static void a_signal_that_an_agent_got_stops_all(void **state)
 	assert_int_equal(h.kills, 0);
 }
 
-static void a_hang_names_the_rank_that_is_behind(void **state)
+static void a_hang_names_the_slowest_rank(void **state)
 {
 	(void)state;
 	start_training();
@@ -320,7 +320,7 @@ static void hang_rank(void)
 	assert_int_equal(count_events("\"how\":\"hung\"", ""), 1);
 }
 
-static void flight_recorders_are_waited_for_but_not_for_ever(void **state)
+static void the_wait_for_flight_recorders_is_limited(void **state)
 {
 	(void)state;
 	start_training();
@@ -362,7 +362,7 @@ static void the_verdict_is_kept_with_the_generation_it_is_about(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
-static void a_verdict_that_takes_long_holds_up_nothing(void **state)
+static void a_slow_verdict_does_not_delay_the_restart(void **state)
 {
 	(void)state;
 	write_agent("exec sleep 1000");
@@ -384,7 +384,7 @@ static void a_reader_of_the_recorders_that_fails_is_quoted(void **state)
 	assert_int_equal(count_events("\"event\":\"verdict\"", "muster trace: no ?"), 1);
 }
 
-static void all_gone_while_the_recorders_are_read_is_not_forgotten(void **state)
+static void all_gone_while_the_recorders_are_read_is_handled_later(void **state)
 {
 	(void)state;
 	write_agent("exec sleep 1000");
@@ -397,7 +397,7 @@ static void all_gone_while_the_recorders_are_read_is_not_forgotten(void **state)
 }
 
 /* An example is a checkpoint that takes long to write. */
-static void who_moves_within_a_phase_is_not_hung(void **state)
+static void progress_within_a_phase_is_not_a_hang(void **state)
 {
 	(void)state;
 	start_training();
@@ -425,7 +425,7 @@ static void a_rank_without_heartbeats_is_lost(void **state)
 	assert_int_equal(count_events("\"how\":\"silent\"", "\"rank\":1"), 1);
 }
 
-static void sleep_of_the_supervisor_is_nobody_s_fault(void **state)
+static void a_pause_of_the_supervisor_blames_no_rank(void **state)
 {
 	(void)state;
 	start_training();
@@ -435,7 +435,7 @@ static void sleep_of_the_supervisor_is_nobody_s_fault(void **state)
 	assert_int_equal(count_events("rank-lost", ""), 0);
 }
 
-static void ranks_that_never_report_are_named(void **state)
+static void ranks_that_never_connect_are_named(void **state)
 {
 	(void)state;
 	start_run();
@@ -448,7 +448,7 @@ static void ranks_that_never_report_are_named(void **state)
 	assert_int_equal(count_events("rank-lost", "did not connect"), 1);
 }
 
-static void the_culprit_is_blamed_not_the_one_who_complains(void **state)
+static void the_failed_rank_is_blamed_not_the_rank_that_reports_it(void **state)
 {
 	(void)state;
 	start_training();
@@ -463,7 +463,7 @@ static void the_culprit_is_blamed_not_the_one_who_complains(void **state)
 	assert_int_equal(count_events("rank-lost", ""), 1);
 }
 
-static void a_complaint_without_a_culprit_is_believed(void **state)
+static void a_report_about_a_peer_counts_if_no_rank_fails(void **state)
 {
 	(void)state;
 	start_training();
@@ -483,7 +483,7 @@ static void blame_peer(int rank, const char *text)
 
 /* All ranks give up at once, as after a time-out. Each of them also leaves, but that is not another
  * cause. */
-static void of_all_who_complain_the_first_is_believed(void **state)
+static void the_first_report_about_a_peer_counts(void **state)
 {
 	(void)state;
 	write_agent("echo '{\"finding\": \"mismatch\", \"text\": \"both\", \"group\": null, "
@@ -502,7 +502,7 @@ static void of_all_who_complain_the_first_is_believed(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
-static void nobody_is_asked_who_has_left(void **state)
+static void closed_ranks_are_not_asked_for_recorders(void **state)
 {
 	(void)state;
 	write_agent("exec sleep 1000");
@@ -520,7 +520,7 @@ static void nobody_is_asked_who_has_left(void **state)
 	assert_int_equal(h.kills, 1);
 }
 
-static void what_a_restart_does_not_mend_is_not_tried_again(void **state)
+static void damaged_data_fails_without_a_restart(void **state)
 {
 	(void)state;
 	start_run();
@@ -532,7 +532,7 @@ static void what_a_restart_does_not_mend_is_not_tried_again(void **state)
 	assert_int_equal(h.starts, 1);
 }
 
-static void last_words_are_heard_before_the_exit(void **state)
+static void messages_sent_before_the_exit_are_read(void **state)
 {
 	(void)state;
 	start_training();
@@ -561,7 +561,7 @@ static void a_second_hello_for_a_rank_is_refused(void **state)
 	assert_int_equal(count_events("\"event\":\"connected\"", ""), 1);
 }
 
-static void strangers_and_the_past_are_refused(void **state)
+static void strangers_and_old_generations_are_refused(void **state)
 {
 	(void)state;
 	unsigned char old[AUTH_SECRET_BYTES];
@@ -585,7 +585,7 @@ static void strangers_and_the_past_are_refused(void **state)
 	assert_int_equal(count_events("\"ready\"", "\"generation\":2"), 1);
 }
 
-static void hellos_that_lie_are_refused(void **state)
+static void hellos_with_wrong_values_are_refused(void **state)
 {
 	(void)state;
 	start_run();
@@ -620,7 +620,7 @@ static void malformed_messages_lose_their_rank(void **state)
 	assert_int_equal(count_events("\"how\":\"protocol\"", "\"rank\":0"), 1);
 }
 
-static void finished_processes_that_stay_are_killed(void **state)
+static void finished_processes_that_do_not_end_are_killed(void **state)
 {
 	(void)state;
 	start_training();
@@ -631,7 +631,7 @@ static void finished_processes_that_stay_are_killed(void **state)
 	assert_int_equal(exit_status(), STATUS_DONE);
 }
 
-static void a_complete_run_says_so(void **state)
+static void a_complete_run_reports_that_it_was_complete(void **state)
 {
 	(void)state;
 	start_run();
@@ -647,46 +647,46 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_run_goes_from_hello_to_done),
-		T(who_is_not_to_be_bound_is_told_no_cores),
+		T(without_binding_agents_get_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
-		T(rank_0_hears_when_the_series_is_recorded),
-		T(without_a_checkpoint_the_job_s_own_word_stands),
-		T(restarts_that_lead_nowhere_end),
+		T(rank_0_is_notified_when_the_series_is_recorded),
+		T(without_a_checkpoint_the_jobs_resume_key_is_used),
+		T(restarts_without_progress_end),
 		T(the_wait_between_restarts_can_be_stopped),
 		T(no_restart_allowed_is_a_failed_job),
-		T(what_cannot_be_started_is_said_at_once),
+		T(a_start_that_fails_is_reported_at_once),
 		T(a_first_start_whose_helper_dies_is_tried_again),
 		T(a_first_start_whose_helper_always_dies_ends),
-		T(what_no_restart_mends_fails_at_once),
+		T(an_error_that_a_restart_does_not_fix_fails_at_once),
 		T(a_stop_lets_the_ranks_finish_together),
 		T(a_second_interrupt_stops_at_once),
 		T(agents_that_do_not_stop_are_killed),
-		T(a_long_checkpoint_has_the_time_that_slurm_leaves),
-		T(a_loss_while_stopping_is_no_restart),
+		T(a_long_checkpoint_gets_the_time_that_slurm_leaves),
+		T(a_loss_while_stopping_does_not_restart),
 		T(a_stop_after_the_last_step_is_a_finished_job),
 		T(a_signal_that_an_agent_got_stops_all),
-		T(a_hang_names_the_rank_that_is_behind),
-		T(flight_recorders_are_waited_for_but_not_for_ever),
+		T(a_hang_names_the_slowest_rank),
+		T(the_wait_for_flight_recorders_is_limited),
 		T(the_verdict_is_kept_with_the_generation_it_is_about),
-		T(a_verdict_that_takes_long_holds_up_nothing),
+		T(a_slow_verdict_does_not_delay_the_restart),
 		T(a_reader_of_the_recorders_that_fails_is_quoted),
-		T(all_gone_while_the_recorders_are_read_is_not_forgotten),
-		T(who_moves_within_a_phase_is_not_hung),
+		T(all_gone_while_the_recorders_are_read_is_handled_later),
+		T(progress_within_a_phase_is_not_a_hang),
 		T(a_rank_without_heartbeats_is_lost),
-		T(sleep_of_the_supervisor_is_nobody_s_fault),
-		T(ranks_that_never_report_are_named),
-		T(the_culprit_is_blamed_not_the_one_who_complains),
-		T(a_complaint_without_a_culprit_is_believed),
-		T(of_all_who_complain_the_first_is_believed),
-		T(nobody_is_asked_who_has_left),
-		T(what_a_restart_does_not_mend_is_not_tried_again),
-		T(last_words_are_heard_before_the_exit),
+		T(a_pause_of_the_supervisor_blames_no_rank),
+		T(ranks_that_never_connect_are_named),
+		T(the_failed_rank_is_blamed_not_the_rank_that_reports_it),
+		T(a_report_about_a_peer_counts_if_no_rank_fails),
+		T(the_first_report_about_a_peer_counts),
+		T(closed_ranks_are_not_asked_for_recorders),
+		T(damaged_data_fails_without_a_restart),
+		T(messages_sent_before_the_exit_are_read),
 		T(a_second_hello_for_a_rank_is_refused),
-		T(strangers_and_the_past_are_refused),
-		T(hellos_that_lie_are_refused),
+		T(strangers_and_old_generations_are_refused),
+		T(hellos_with_wrong_values_are_refused),
 		T(malformed_messages_lose_their_rank),
-		T(finished_processes_that_stay_are_killed),
-		T(a_complete_run_says_so),
+		T(finished_processes_that_do_not_end_are_killed),
+		T(a_complete_run_reports_that_it_was_complete),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

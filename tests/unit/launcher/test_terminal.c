@@ -51,7 +51,7 @@ static void print_steps(void)
 			i * 1e-3);
 }
 
-static void a_pipe_gets_a_line_every_so_many_steps(void **state)
+static void a_pipe_gets_one_line_per_interval(void **state)
 {
 	(void)state;
 	open_term(false, false, 0);
@@ -63,7 +63,7 @@ static void a_pipe_gets_a_line_every_so_many_steps(void **state)
 	assert_null(strchr(text, '\033'));
 }
 
-static void a_live_line_is_rewritten_and_rarely(void **state)
+static void the_live_line_is_redrawn_at_a_limited_rate(void **state)
 {
 	(void)state;
 	open_term(true, false, 200);
@@ -121,7 +121,7 @@ static void texts_of_agents_cannot_steer_the_terminal(void **state)
 	assert_string_equal(read_output(), "  warn       a  2Jb ü\n");
 }
 
-static void spans_are_for_people(void **state)
+static void durations_are_readable(void **state)
 {
 	(void)state;
 	char out[32];
@@ -135,13 +135,13 @@ static void spans_are_for_people(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_pipe_gets_a_line_every_so_many_steps),
-		cmocka_unit_test(a_live_line_is_rewritten_and_rarely),
+		cmocka_unit_test(a_pipe_gets_one_line_per_interval),
+		cmocka_unit_test(the_live_line_is_redrawn_at_a_limited_rate),
 		cmocka_unit_test(events_come_above_the_live_line),
 		cmocka_unit_test(the_live_line_never_wraps),
 		cmocka_unit_test(a_narrow_terminal_shows_the_loss_rather_than_the_bar),
 		cmocka_unit_test(texts_of_agents_cannot_steer_the_terminal),
-		cmocka_unit_test(spans_are_for_people),
+		cmocka_unit_test(durations_are_readable),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
