@@ -32,11 +32,12 @@ struct supervise_limits { /* seconds, except strangers */
 	/* for the agents to stop on request; at least [restart] hang_timeout and [slurm]
 	 * signal_before */
 	double stop;
-	/* after a rank blamed another one, until its loss counts, unless the cause shows first */
+	/* after a rank blamed another one, until its own loss counts, unless another rank is lost
+	 * first */
 	double settle;
 	/* for the agents to write their flight recorders, and again to read these */
 	double trace;
-	/* for killed or finished processes to end; then they are killed again */
+	/* for killed or finished processes to end; after that they are killed again */
 	double drain;
 	double handshake; /* for a connection to identify itself */
 	int strangers;    /* unclaimed connections at a time, in addition to one per rank */

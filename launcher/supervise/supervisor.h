@@ -68,14 +68,14 @@ struct loss {
 	double at;
 };
 
-/* What becomes of the run once the generation is gone. */
+/* How the run continues once no process of the generation is left. */
 enum outcome { OUTCOME_NONE, OUTCOME_RESTART, OUTCOME_STOPPED, OUTCOME_FINISHED };
 
 struct rank_state {
 	struct connection *connection; /* NULL before hello and after it has closed */
 	bool hello, ready, finished, exited, dumped;
-	bool complained; /* failed and blamed another rank */
-	int status;      /* as of waitpid, if exited */
+	bool blamed_peer; /* failed and blamed another rank */
+	int status;       /* as of waitpid, if exited */
 	int64_t step;
 	char phase[32];
 	int64_t count;      /* of the message progress */

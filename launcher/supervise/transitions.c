@@ -246,7 +246,7 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
 	if (blames_another(c->loss)) {
-		s->ranks[c->loss->rank].complained = true;
+		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
 			s->loss = *c->loss;
 			s->settle_at = supervise_now(s) + s->o.limits.settle;
@@ -254,7 +254,7 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 		return;
 	}
 	/* A rank that blamed another one exits after that. This is not a new cause. */
-	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained &&
+	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].blamed_peer &&
 	    c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
